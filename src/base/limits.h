@@ -1,0 +1,33 @@
+/* Every limit of Medley. A value beyond one is refused with an error that names it. */
+#pragma once
+
+enum {
+    /* devices and stages of one process */
+    LIMIT_DEVICES = 64,
+    LIMIT_STAGES = 64,
+
+    /* models */
+    LIMIT_LAYERS = 1024,
+    LIMIT_MODEL_TENSORS = 65536,
+    LIMIT_MODEL_KEYS = 65536,
+    LIMIT_VOCAB = 4 * 1024 * 1024,
+    LIMIT_TOKEN_BYTES = 64 * 1024,
+    LIMIT_TEMPLATE_BYTES = 1024 * 1024,
+    LIMIT_TEMPLATE_OUTPUT_BYTES = 64 * 1024 * 1024,
+    LIMIT_TEMPLATE_MEMORY_BYTES = 256 * 1024 * 1024,
+    LIMIT_TEMPLATE_MS = 5000,
+
+    /* a running model */
+    LIMIT_CONTEXT = 16 * 1024 * 1024, /* tokens of one sequence */
+    LIMIT_SEQUENCES = 256,            /* KV slots of one stage */
+    LIMIT_BATCH_ROWS = 8192,          /* rows of one micro-batch */
+    LIMIT_QUEUED_REQUESTS = 1024,
+
+    /* one request of the API */
+    LIMIT_BODY_BYTES = 32 * 1024 * 1024,
+    LIMIT_CHOICES = 16,
+    LIMIT_STOP_STRINGS = 16,
+    LIMIT_STOP_BYTES = 512,
+    LIMIT_LOGIT_BIAS = 1024,
+    LIMIT_TOP_LOGPROBS = 20,
+};

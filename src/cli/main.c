@@ -1,0 +1,71 @@
+/* The medley binary: finds the command and runs it. */
+#include "cli/command.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* In the order in which `medley help` lists them. */
+static const struct command *const commands[] = {
+    NULL,
+};
+
+int command_fail(const struct command *command, const struct error *err)
+{
+    fprintf(stderr, "medley %s: %s\n", command->name, err->text);
+    return err->code == ERROR_INVALID ? EXIT_USAGE : EXIT_FAILED;
+}
+
+int command_misused(const struct command *command, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "medley %s: ", command->name);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\nSee: medley %s --help\n", command->name);
+    return EXIT_USAGE;
+}
+
+static const struct command *find(const char *name)
+{
+    for (size_t i = 0; commands[i]; i++) {
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    }
+    return NULL;
+}
+
+static int help(const char *name)
+{
+    const struct command *command = name ? find(name) : NULL;
+    if (command) {
+        fputs(command->usage, stdout);
+        return EXIT_OK;
+    }
+    printf("medley " MEDLEY_VERSION ": one computer for large language models, out of the machines you own\n\n");
+    for (size_t i = 0; commands[i]; i++)
+        printf("  medley %-11s %s\n", commands[i]->name, commands[i]->summary);
+    printf("\n`medley help COMMAND` tells more. MEDLEY_LOG=debug shows what it is doing.\n");
+    return EXIT_OK;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return help(argc > 2 ? argv[2] : NULL);
+    if (strcmp(argv[1], "--version") == 0) {
+        puts("medley " MEDLEY_VERSION);
+        return EXIT_OK;
+    }
+    const struct command *command = find(argv[1]);
+    if (!command) {
+        fprintf(stderr, "medley: no command '%s'. `medley help` lists them.\n", argv[1]);
+        return EXIT_USAGE;
+    }
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0)
+            return help(command->name);
+    }
+    return command->run(argc - 1, argv + 1);
+}

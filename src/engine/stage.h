@@ -1,0 +1,94 @@
+/* A stage: a run of consecutive layers of a model on one device, with its KV cache.
+ *
+ * The first stage takes token ids, the others hidden states (f32, n_rows x n_embd, row major).
+ * The last gives logits (f32, n_outputs x n_vocab) or, for embeddings, the normed hidden
+ * states; the others hidden states. A stage knows nothing of other stages.
+ *
+ * KV cache: `n_slots` slots of `context` tokens, allocated when the stage opens. A slot holds
+ * one sequence from position 0 on, without gaps: the rows of a batch must continue it.
+ *
+ * Memory is computed before anything is allocated (stage_measure), and what it says is what
+ * stage_open() takes.
+ *
+ * Threading: one thread at a time, the device's own (gpu.h, device_submit). */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct device;
+struct model;
+struct stage;
+
+enum kv_type { KV_F16, KV_F32, KV_Q8_0 };
+enum flash_mode { FLASH_AUTO, FLASH_ON, FLASH_OFF }; /* auto: on where the device has it */
+
+struct stage_options {
+    uint32_t first_layer;
+    uint32_t n_layers;
+    uint32_t n_slots; /* sequences at once */
+    uint32_t context; /* tokens per slot */
+    uint32_t rows_max; /* rows of one batch */
+    enum kv_type kv_type;
+    enum flash_mode flash;
+    bool no_repack; /* keep the CPU's weights as stored: slower, and bit for bit the reference */
+};
+
+struct stage_memory { /* bytes on the device */
+    uint64_t weights;
+    uint64_t kv;
+    uint64_t compute;
+    uint64_t host; /* host memory beside, for a device that is not the host */
+};
+
+/* What stage_open() would take; allocates nothing on the device. */
+enum error_code stage_measure(struct device *device, const struct model *model, const struct stage_options *options,
+                              struct stage_memory *out, struct error *err);
+
+/* Loads the layers. ERROR_NO_MEMORY says what is needed, what is free and what would fit. */
+enum error_code stage_open(struct device *device, const struct model *model, const struct stage_options *options,
+                           struct stage **out, struct error *err);
+void stage_close(struct stage *stage);
+
+struct stage_memory stage_memory(const struct stage *stage);
+struct device *stage_device(const struct stage *stage);
+bool stage_is_first(const struct stage *stage);
+bool stage_is_last(const struct stage *stage);
+bool stage_uses_flash(const struct stage *stage);
+uint32_t stage_width(const struct stage *stage);        /* n_embd: floats of one hidden row */
+uint32_t stage_output_width(const struct stage *stage); /* floats of one output row: n_vocab on the last, else n_embd */
+
+struct batch_row {
+    uint32_t slot;
+    uint32_t position; /* in its sequence, from 0 */
+    int32_t token;     /* used by the first stage */
+    bool output;       /* the last stage gives this row's output */
+};
+
+/* Rows of one slot stand together, in order of position, and the first of them is at the
+ * slot's present length. Any mix of prompt chunks and single decode rows is fine. */
+struct batch {
+    const struct batch_row *rows;
+    uint32_t n_rows;
+    bool embeddings; /* the last stage gives normed hidden states instead of logits */
+};
+uint32_t batch_output_count(const struct batch *batch);
+
+/* Computes the batch. `in`: hidden rows, NULL for the first stage. `out`: room for n_rows x
+ * stage_width() floats, or on the last stage batch_output_count() x stage_output_width()
+ * (x stage_width() for embeddings); NULL when there is nothing to give. On failure the slots
+ * keep their length. */
+enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in, float *out,
+                              struct error *err);
+
+/* ---- KV cache, by slot ---- */
+uint32_t stage_kv_length(const struct stage *stage, uint32_t slot);
+void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length); /* no-op when already shorter; 0 frees the sequence */
+enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length, struct error *err);
+uint64_t stage_kv_export_size(const struct stage *stage, uint32_t length); /* bytes */
+enum error_code stage_kv_export(struct stage *stage, uint32_t slot, uint32_t length, void *out, struct error *err);
+enum error_code stage_kv_import(struct stage *stage, uint32_t slot, uint32_t length, const void *in, uint64_t size,
+                                struct error *err);

@@ -1,0 +1,20 @@
+/* What the engine needs of a device beyond gpu.h: ggml's own objects. All are owned by the
+ * device and live as long as it does. Use them on the device's thread only. */
+#pragma once
+
+#include "gpu/gpu.h"
+
+#include <ggml-backend.h>
+
+ggml_backend_t device_ggml_backend(struct device *device);
+ggml_backend_dev_t device_ggml_dev(struct device *device);
+
+/* The CPU backend that runs what a GPU does not support; the device's own backend when it is the CPU. */
+ggml_backend_t device_ggml_fallback(struct device *device);
+
+/* The CPU's extra buffer types (repacked weights, AMX …), NULL-terminated; NULL when there are none. */
+ggml_backend_buffer_type_t *device_ggml_extra_buffer_types(struct device *device);
+
+/* Makes `n_threads` the thread count of a CPU device; no-op elsewhere. */
+void device_set_threads(struct device *device, uint32_t n_threads);
+uint32_t device_threads(const struct device *device); /* 0 where it has no meaning */

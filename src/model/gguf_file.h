@@ -1,0 +1,68 @@
+/* A GGUF file, hostile until checked.
+ *
+ * gguf_file_open() maps the file, walks its whole structure with every count, length,
+ * type, offset and shape checked against the file's size and base/limits.h, and only then
+ * lets ggml's reader see it. After it returns, every key and tensor that this header gives
+ * is inside the file, and no tensor overlaps another.
+ * Format: the GGUF specification in ggml's docs/gguf.md (versions 2 and 3, little-endian).
+ *
+ * Lifetime: pointers handed out live until gguf_file_close(). Read-only: any thread. */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gguf_file;
+
+enum error_code gguf_file_open(const char *path, struct gguf_file **out, struct error *err);
+/* The same over bytes in memory, which must outlive it; for tests and fuzzing. */
+enum error_code gguf_file_open_memory(const void *bytes, size_t size, struct gguf_file **out, struct error *err);
+void gguf_file_close(struct gguf_file *file);
+
+const char *gguf_file_path(const struct gguf_file *file); /* "(memory)" when there is none */
+uint64_t gguf_file_size(const struct gguf_file *file);    /* bytes */
+const uint8_t *gguf_file_bytes(const struct gguf_file *file);
+int gguf_file_descriptor(const struct gguf_file *file); /* -1 for memory */
+
+/* ---- keys: a missing key is ERROR_NOT_FOUND, a wrong type or a value out of range is
+ * ERROR_INVALID; both texts name the key. Integers of any width are taken if they fit. ---- */
+bool gguf_file_has(const struct gguf_file *file, const char *key);
+enum error_code gguf_file_u32(const struct gguf_file *file, const char *key, uint32_t *out, struct error *err);
+enum error_code gguf_file_f32(const struct gguf_file *file, const char *key, float *out, struct error *err); /* finite */
+enum error_code gguf_file_bool(const struct gguf_file *file, const char *key, bool *out, struct error *err);
+/* Not NUL-terminated by contract of the format, but ours are: *out has a NUL at *size; may hold NULs before. */
+enum error_code gguf_file_text(const struct gguf_file *file, const char *key, const char **out, size_t *size,
+                               struct error *err);
+
+enum gguf_array_kind { GGUF_ARRAY_U32, GGUF_ARRAY_F32, GGUF_ARRAY_BOOL, GGUF_ARRAY_TEXT };
+/* Length of an array whose elements can be read as that kind. */
+enum error_code gguf_file_array(const struct gguf_file *file, const char *key, enum gguf_array_kind kind,
+                                uint64_t *length, struct error *err);
+/* Elements of an array that gguf_file_array() accepted; `index` below its length. */
+uint32_t gguf_file_array_u32(const struct gguf_file *file, const char *key, uint64_t index); /* negative i32: two's complement */
+float gguf_file_array_f32(const struct gguf_file *file, const char *key, uint64_t index);
+bool gguf_file_array_bool(const struct gguf_file *file, const char *key, uint64_t index);
+
+/* All texts of an array at once, without a look-up for each: calls `each` in order. */
+typedef void (*gguf_text_fn)(void *arg, uint64_t index, const char *text, size_t size);
+void gguf_file_array_texts(const struct gguf_file *file, const char *key, gguf_text_fn each, void *arg);
+
+/* Keys in file order, for `medley inspect`: a short printable value is written to `text`. */
+uint64_t gguf_file_key_count(const struct gguf_file *file);
+const char *gguf_file_key(const struct gguf_file *file, uint64_t index, char *text, size_t text_size);
+
+/* ---- tensors ---- */
+struct gguf_tensor {
+    const char *name;
+    int type;       /* enum ggml_type, one that this ggml knows */
+    uint32_t n_dims;
+    int64_t ne[4];  /* ne[i] = 1 from n_dims on; ne[0] is a multiple of the type's block */
+    uint64_t offset; /* from the start of the file, in bytes */
+    uint64_t size;   /* bytes */
+};
+uint64_t gguf_file_tensor_count(const struct gguf_file *file);
+const struct gguf_tensor *gguf_file_tensor(const struct gguf_file *file, uint64_t index);
+const struct gguf_tensor *gguf_file_find_tensor(const struct gguf_file *file, const char *name); /* NULL: none; O(1) or O(log n) */

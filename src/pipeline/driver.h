@@ -1,0 +1,123 @@
+/* The driver: requests in, tokens out, over all stages of a model.
+ *
+ * It owns the sequences. Each step it forms a micro-batch (decode rows of running sequences
+ * first, then prompt chunks of those still in prefill, fairly), sends it down the stages,
+ * each on its device's own thread, samples from the last stage's logits and hands the
+ * tokens to the requests. Several micro-batches are in flight when there are several stages.
+ *
+ * Prefix reuse: a new request takes the free slot whose cached tokens share the longest
+ * prefix with its prompt, or copies that prefix from a busy slot when that is longer.
+ *
+ * Replay: what a request would generate depends only on its prompt and parameters, so
+ * submitting prompt + generated so far continues with the same tokens.
+ *
+ * Threading: every function may be called from any thread. Callbacks run on the driver's
+ * thread, one at a time; they must not block and must not call driver_close(). After `done`
+ * has been called, or driver_cancel() has returned and `done` with FINISH_CANCELLED has
+ * arrived, the request is gone. */
+#pragma once
+
+#include "base/error.h"
+#include "engine/sampler.h"
+#include "engine/stage.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct device;
+struct driver;
+struct model;
+
+struct stage_plan { /* one stage: which layers on which device */
+    struct device *device;
+    uint32_t n_layers;
+};
+
+struct driver_options {
+    uint32_t n_slots;   /* sequences at once; 0: 1 */
+    uint32_t context;   /* tokens per sequence; 0: the model's own, at most 4096 */
+    uint32_t batch_rows; /* rows of a micro-batch; 0: 512 */
+    uint32_t queue_max; /* waiting requests; 0: LIMIT_QUEUED_REQUESTS */
+    enum kv_type kv_type;
+    enum flash_mode flash;
+    bool no_repack;
+    bool no_prefix_reuse;
+};
+
+/* Splits the model's layers over the devices: `split` is a list of layer counts such as "10,6" (their sum must be
+ * the model's layers), or NULL: by the devices' measured or, lacking that, free memory. ERROR_INVALID says what adds up to what. */
+enum error_code driver_plan(const struct model *model, struct device *const *devices, uint32_t n_devices,
+                            const char *split, struct stage_plan *out, struct error *err);
+
+/* Loads the model onto the stages, concurrently where devices differ. The model must outlive the driver. */
+enum error_code driver_open(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
+                            const struct driver_options *options, struct driver **out, struct error *err);
+
+/* Cancels what is running, waits for the stages, frees. */
+void driver_close(struct driver *driver);
+
+const struct driver_options *driver_options(const struct driver *driver); /* with the defaults filled in */
+uint32_t driver_stage_count(const struct driver *driver);
+const struct stage *driver_stage(const struct driver *driver, uint32_t index); /* only its constant facts may be read */
+
+enum finish_reason {
+    FINISH_STOP,      /* the model ended, or a callback asked to stop */
+    FINISH_LENGTH,    /* n_predict or the context is used up */
+    FINISH_CANCELLED,
+    FINISH_ERROR,     /* see the error */
+};
+
+struct token_event {
+    int32_t token;
+    uint32_t index;   /* 0 for the first generated token */
+    float logprob;    /* when asked for */
+    const struct token_logprob *top; /* n_top of them */
+    uint32_t n_top;
+};
+
+struct request_usage {
+    uint32_t prompt_tokens;
+    uint32_t cached_tokens; /* of the prompt, reused from a slot */
+    uint32_t generated_tokens;
+    uint64_t queued_ns, prefill_ns, decode_ns; /* submit → slot → first token → end */
+};
+
+struct request_handlers {
+    /* A token was generated. Return false to stop here (FINISH_STOP). A token that ends generation is not delivered. */
+    bool (*token)(void *arg, const struct token_event *event);
+    /* Optional: logits of a row that was asked for (`want_all_logits`): position in the prompt, n_vocab floats; or the
+     * embedding (n_embd floats) of each prompt row when `embeddings`. */
+    void (*row)(void *arg, uint32_t position, const float *values, uint32_t n_values);
+    /* The request is over, always called exactly once for an accepted request. `err` only with FINISH_ERROR. */
+    void (*done)(void *arg, enum finish_reason reason, const struct request_usage *usage, const struct error *err);
+};
+
+struct request {
+    const int32_t *prompt; /* copied */
+    uint32_t n_prompt;     /* at least 1 */
+    uint32_t n_predict;    /* tokens to generate at most; 0 only computes the prompt */
+    struct sampler_params sampler; /* biases are copied */
+    const int32_t *stop_tokens; /* copied; tokens that end generation (the tokenizer's EOS/EOT …) */
+    uint32_t n_stop_tokens;
+    bool logprobs;
+    uint32_t n_top_logprobs;
+    bool want_all_logits; /* `row` gets every prompt position's logits, and those of generated ones */
+    bool embeddings;      /* `row` gets every prompt position's hidden state; n_predict is 0 */
+    struct request_handlers handlers;
+    void *arg;
+};
+
+/* Queues a request. ERROR_INVALID: it can never run (prompt longer than the context: says both numbers; a token
+ * outside the vocabulary …). ERROR_BUSY: the queue is full. */
+enum error_code driver_submit(struct driver *driver, const struct request *request, uint64_t *id, struct error *err);
+
+/* Asks that a request end; its `done` will come with FINISH_CANCELLED unless it has ended before. Unknown ids are ignored. */
+void driver_cancel(struct driver *driver, uint64_t id);
+
+struct driver_stats {
+    uint32_t slots_total, slots_busy, queued;
+    uint64_t requests_total, prompt_tokens_total, cached_tokens_total, generated_tokens_total;
+    uint64_t steps_total, rows_total;
+};
+struct driver_stats driver_stats(const struct driver *driver);
