@@ -15,6 +15,9 @@ ggml_backend_t device_ggml_fallback(struct device *device);
 /* The CPU's extra buffer types (repacked weights, AMX …), NULL-terminated; NULL when there are none. */
 ggml_backend_buffer_type_t *device_ggml_extra_buffer_types(struct device *device);
 
+/* Accelerators that ride with the CPU device (BLAS …): at most `max` of them; the count. 0 elsewhere. */
+uint32_t device_ggml_accelerators(struct device *device, ggml_backend_t *out, uint32_t max);
+
 /* Makes `n_threads` the thread count of a CPU device; no-op elsewhere. */
 void device_set_threads(struct device *device, uint32_t n_threads);
 uint32_t device_threads(const struct device *device); /* 0 where it has no meaning */

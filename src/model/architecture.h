@@ -8,6 +8,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct gguf_file;
@@ -59,21 +60,29 @@ enum tensor_role {
     TENSOR_ROLE_COUNT,
 };
 
+
+/* A set of roles: bit `role` is set. */
+#define ROLE_BIT(role) (UINT64_C(1) << (role))
+
 struct architecture {
     const char *name;        /* general.architecture */
     const char *description; /* for people */
     enum rope_kind rope;
     enum activation activation;
     enum gating gating;
-    bool post_norm_only;       /* olmo2: norm after attention and FFN instead of before */
-    bool post_norms;           /* gemma2/3, glm4: a norm after attention and FFN too */
+    uint64_t needs;            /* roles that this family has beyond the plain block's (ROLE_BIT) */
+    bool post_norm_only;       /* olmo2: attention and FFN are normed after, not before */
+    bool ffn_norm_is_post;     /* gpt-oss: the FFN's input norm is stored as post_attention_norm */
     bool qk_norm_whole;        /* olmo2: Q/K norm over all heads at once, not per head */
     bool embedding_scale_sqrt; /* gemma: embeddings times sqrt(n_embd) */
     bool fused_gate_up;        /* phi3, glm4: ffn_up holds gate and up */
-    bool experts_normalise;    /* experts' weights are divided by their sum */
-    uint32_t window_period;    /* sliding window: of every `period` layers the last is full; 0: none, 1: all windowed */
-    bool window_needed;        /* the file must name a window */
-    float window_rope_base;    /* rope base of windowed layers; 0: as the others (and then scaled as the others) */
+    bool keep_expert_sum;      /* olmoe: the chosen experts' weights are not divided by their sum */
+    bool ignore_window;        /* phi3: the file's window is not applied, as in llama.cpp */
+    bool logit_scale_divides;  /* granite: logits are divided by logit_scale */
+    uint32_t window_period;    /* sliding window: of every `period` layers the last is full; 0: no window, 1: all windowed */
+    uint32_t layers_of_wide_scale; /* gemma: with so many layers the attention scale is 1/sqrt(n_embd/n_head) */
+    float window_rope_base;    /* rope base of windowed layers, which then are not scaled; 0: as the others */
+    float attention_softcap, final_softcap; /* where the file does not say */
 };
 
 struct hyperparameters {
@@ -105,5 +114,15 @@ enum error_code hyperparameters_read(const struct architecture *architecture, co
 /* True when the layer attends only to the last `window` tokens. */
 bool hyperparameters_layer_windowed(const struct hyperparameters *hyperparameters, uint32_t layer);
 
-/* Reads the tensors a role may have: its name in the file ("blk.%u.attn_q.weight" is written out for `layer`). */
-void tensor_role_name(enum tensor_role role, uint32_t layer, char *out, uint32_t out_size);
+/* The role's name in the file, written out for `layer`. */
+void tensor_role_name(enum tensor_role role, uint32_t layer, char *out, size_t out_size);
+bool tensor_role_per_layer(enum tensor_role role);
+
+/* The shape that the role's tensor must have: ne[0..2], 0 where there is no such dimension. */
+void tensor_role_shape(const struct architecture *architecture, const struct hyperparameters *hyperparameters,
+                       enum tensor_role role, int64_t ne[3]);
+
+/* Roles that a model of this family must have, and those that it may have. Q, K, V and QKV
+ * are in neither: a layer has the three or the one. */
+uint64_t architecture_roles_needed(const struct architecture *architecture, const struct hyperparameters *hyperparameters);
+uint64_t architecture_roles_allowed(const struct architecture *architecture, const struct hyperparameters *hyperparameters);

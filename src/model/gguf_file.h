@@ -1,12 +1,16 @@
 /* A GGUF file, hostile until checked.
  *
- * gguf_file_open() maps the file, walks its whole structure with every count, length,
- * type, offset and shape checked against the file's size and base/limits.h, and only then
- * lets ggml's reader see it. After it returns, every key and tensor that this header gives
- * is inside the file, and no tensor overlaps another.
+ * gguf_file_open() maps the file and walks its whole structure with every count, length,
+ * type, offset and shape checked against the file's size and base/limits.h. After it returns,
+ * every key and tensor that this header gives is inside the file, and no tensor overlaps another.
  * Format: the GGUF specification in ggml's docs/gguf.md (versions 2 and 3, little-endian).
  *
- * Lifetime: pointers handed out live until gguf_file_close(). Read-only: any thread. */
+ * The walk keeps an index, and that is what answers: ggml's own reader would copy every text
+ * again, cut those that hold a NUL, and abort on a wrong type. The tests hold the two against
+ * each other, file by file and key by key.
+ *
+ * Lifetime: pointers handed out live until gguf_file_close(). Read-only: any thread. The file
+ * must not be shortened while it is open (the system then ends the process with SIGBUS). */
 #pragma once
 
 #include "base/error.h"
@@ -25,28 +29,35 @@ void gguf_file_close(struct gguf_file *file);
 const char *gguf_file_path(const struct gguf_file *file); /* "(memory)" when there is none */
 uint64_t gguf_file_size(const struct gguf_file *file);    /* bytes */
 const uint8_t *gguf_file_bytes(const struct gguf_file *file);
-int gguf_file_descriptor(const struct gguf_file *file); /* -1 for memory */
+int gguf_file_descriptor(const struct gguf_file *file);   /* -1 for memory */
+uint32_t gguf_file_version(const struct gguf_file *file); /* of the format: 2 or 3 */
 
 /* ---- keys: a missing key is ERROR_NOT_FOUND, a wrong type or a value out of range is
  * ERROR_INVALID; both texts name the key. Integers of any width are taken if they fit. ---- */
 bool gguf_file_has(const struct gguf_file *file, const char *key);
 enum error_code gguf_file_u32(const struct gguf_file *file, const char *key, uint32_t *out, struct error *err);
-enum error_code gguf_file_f32(const struct gguf_file *file, const char *key, float *out, struct error *err); /* finite */
+enum error_code gguf_file_f32(const struct gguf_file *file, const char *key, float *out,
+                              struct error *err); /* finite */
 enum error_code gguf_file_bool(const struct gguf_file *file, const char *key, bool *out, struct error *err);
 /* Not NUL-terminated by contract of the format, but ours are: *out has a NUL at *size; may hold NULs before. */
 enum error_code gguf_file_text(const struct gguf_file *file, const char *key, const char **out, size_t *size,
                                struct error *err);
 
 enum gguf_array_kind { GGUF_ARRAY_U32, GGUF_ARRAY_F32, GGUF_ARRAY_BOOL, GGUF_ARRAY_TEXT };
-/* Length of an array whose elements can be read as that kind. */
+/* Length of an array whose elements can be read as that kind (for F32: none is NaN). Reads them all: call it once. */
 enum error_code gguf_file_array(const struct gguf_file *file, const char *key, enum gguf_array_kind kind,
                                 uint64_t *length, struct error *err);
 /* Elements of an array that gguf_file_array() accepted; `index` below its length. */
-uint32_t gguf_file_array_u32(const struct gguf_file *file, const char *key, uint64_t index); /* negative i32: two's complement */
+uint32_t gguf_file_array_u32(const struct gguf_file *file, const char *key,
+                             uint64_t index); /* negative i32: two's complement */
 float gguf_file_array_f32(const struct gguf_file *file, const char *key, uint64_t index);
 bool gguf_file_array_bool(const struct gguf_file *file, const char *key, uint64_t index);
+/* All elements at once, for long arrays: the three above look the key up each time. */
+void gguf_file_array_u32s(const struct gguf_file *file, const char *key, uint32_t *out);
+void gguf_file_array_f32s(const struct gguf_file *file, const char *key, float *out);
 
-/* All texts of an array at once, without a look-up for each: calls `each` in order. */
+/* All texts of an array at once, without a look-up for each: calls `each` in order. They lie in the file:
+ * `size` bytes, with no NUL after them. */
 typedef void (*gguf_text_fn)(void *arg, uint64_t index, const char *text, size_t size);
 void gguf_file_array_texts(const struct gguf_file *file, const char *key, gguf_text_fn each, void *arg);
 
@@ -57,12 +68,13 @@ const char *gguf_file_key(const struct gguf_file *file, uint64_t index, char *te
 /* ---- tensors ---- */
 struct gguf_tensor {
     const char *name;
-    int type;       /* enum ggml_type, one that this ggml knows */
+    int type; /* enum ggml_type, one that this ggml knows */
     uint32_t n_dims;
-    int64_t ne[4];  /* ne[i] = 1 from n_dims on; ne[0] is a multiple of the type's block */
+    int64_t ne[4];   /* ne[i] = 1 from n_dims on; ne[0] is a multiple of the type's block */
     uint64_t offset; /* from the start of the file, in bytes */
     uint64_t size;   /* bytes */
 };
 uint64_t gguf_file_tensor_count(const struct gguf_file *file);
 const struct gguf_tensor *gguf_file_tensor(const struct gguf_file *file, uint64_t index);
-const struct gguf_tensor *gguf_file_find_tensor(const struct gguf_file *file, const char *name); /* NULL: none; O(1) or O(log n) */
+const struct gguf_tensor *gguf_file_find_tensor(const struct gguf_file *file,
+                                                const char *name); /* NULL: none; O(1) or O(log n) */

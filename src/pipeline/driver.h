@@ -11,8 +11,9 @@
  * Replay: what a request would generate depends only on its prompt and parameters, so
  * submitting prompt + generated so far continues with the same tokens.
  *
- * Threading: every function may be called from any thread. Callbacks run on the driver's
- * thread, one at a time; they must not block and must not call driver_close(). After `done`
+ * Threading: every function may be called from any thread, driver_submit() and driver_cancel()
+ * from callbacks too. Callbacks run one at a time on a thread of the driver or of a device,
+ * not always the same one; they must not block and must not call driver_close(). After `done`
  * has been called, or driver_cancel() has returned and `done` with FINISH_CANCELLED has
  * arrived, the request is gone. */
 #pragma once
@@ -35,10 +36,10 @@ struct stage_plan { /* one stage: which layers on which device */
 };
 
 struct driver_options {
-    uint32_t n_slots;   /* sequences at once; 0: 1 */
-    uint32_t context;   /* tokens per sequence; 0: the model's own, at most 4096 */
+    uint32_t n_slots;    /* sequences at once; 0: 1 */
+    uint32_t context;    /* tokens per sequence; 0: the model's own, at most 4096 */
     uint32_t batch_rows; /* rows of a micro-batch; 0: 512 */
-    uint32_t queue_max; /* waiting requests; 0: LIMIT_QUEUED_REQUESTS */
+    uint32_t queue_max;  /* requests waiting for a slot; 0: LIMIT_QUEUED_REQUESTS */
     enum kv_type kv_type;
     enum flash_mode flash;
     bool no_repack;
@@ -46,7 +47,8 @@ struct driver_options {
 };
 
 /* Splits the model's layers over the devices: `split` is a list of layer counts such as "10,6" (their sum must be
- * the model's layers), or NULL: by the devices' measured or, lacking that, free memory. ERROR_INVALID says what adds up to what. */
+ * the model's layers), or NULL: by the devices' measured or, lacking that, free memory. ERROR_INVALID says what adds up
+ * to what. */
 enum error_code driver_plan(const struct model *model, struct device *const *devices, uint32_t n_devices,
                             const char *split, struct stage_plan *out, struct error *err);
 
@@ -60,18 +62,20 @@ void driver_close(struct driver *driver);
 const struct driver_options *driver_options(const struct driver *driver); /* with the defaults filled in */
 uint32_t driver_stage_count(const struct driver *driver);
 const struct stage *driver_stage(const struct driver *driver, uint32_t index); /* only its constant facts may be read */
+uint64_t driver_stage_busy_ns(const struct driver *driver,
+                              uint32_t index); /* time it has computed since it was opened */
 
 enum finish_reason {
-    FINISH_STOP,      /* the model ended, or a callback asked to stop */
-    FINISH_LENGTH,    /* n_predict or the context is used up */
+    FINISH_STOP,   /* the model ended, or a callback asked to stop */
+    FINISH_LENGTH, /* n_predict is reached, or prompt and generated tokens fill the context */
     FINISH_CANCELLED,
-    FINISH_ERROR,     /* see the error */
+    FINISH_ERROR, /* see the error */
 };
 
 struct token_event {
     int32_t token;
-    uint32_t index;   /* 0 for the first generated token */
-    float logprob;    /* when asked for */
+    uint32_t index;                  /* 0 for the first generated token */
+    float logprob;                   /* when asked for */
     const struct token_logprob *top; /* n_top of them */
     uint32_t n_top;
 };
@@ -94,16 +98,17 @@ struct request_handlers {
 };
 
 struct request {
-    const int32_t *prompt; /* copied */
-    uint32_t n_prompt;     /* at least 1 */
-    uint32_t n_predict;    /* tokens to generate at most; 0 only computes the prompt */
+    const int32_t *prompt;         /* copied */
+    uint32_t n_prompt;             /* at least 1 */
+    uint32_t n_predict;            /* tokens to generate at most; 0 only computes the prompt */
     struct sampler_params sampler; /* biases are copied */
-    const int32_t *stop_tokens; /* copied; tokens that end generation (the tokenizer's EOS/EOT …) */
+    const int32_t *stop_tokens;    /* copied; tokens that end generation (the tokenizer's EOS/EOT …) */
     uint32_t n_stop_tokens;
     bool logprobs;
     uint32_t n_top_logprobs;
-    bool want_all_logits; /* `row` gets every prompt position's logits, and those of generated ones */
-    bool embeddings;      /* `row` gets every prompt position's hidden state; n_predict is 0 */
+    bool want_all_logits; /* `row` gets the logits of every position, those of the generated tokens (the last, too)
+                             included */
+    bool embeddings;      /* `row` gets every prompt position's hidden state; n_predict is 0. Neither reuses a prefix */
     struct request_handlers handlers;
     void *arg;
 };
@@ -112,7 +117,8 @@ struct request {
  * outside the vocabulary …). ERROR_BUSY: the queue is full. */
 enum error_code driver_submit(struct driver *driver, const struct request *request, uint64_t *id, struct error *err);
 
-/* Asks that a request end; its `done` will come with FINISH_CANCELLED unless it has ended before. Unknown ids are ignored. */
+/* Asks that a request end; its `done` will come with FINISH_CANCELLED unless it has ended before. Unknown ids are
+ * ignored. */
 void driver_cancel(struct driver *driver, uint64_t id);
 
 struct driver_stats {

@@ -20,8 +20,8 @@ Poppy Pepper Ginger Maple Acorn Bean Bubble Cocoa Dot Echo Fig Fizz Honey Jingle
 Moss Muffin Nib Olly Patch Peanut Pickle Plum Pudding Quill Raisin Rollo Scout Skip Smudge Snug
 Sprout Sunny Tango Tuft Twig Waffle Whisper Willow Wink Ziggy Zuzu Basil Cricket Dusty Flick""".split()
 
-SYLLABLES = ("ba be bi bo da de di do fa fe fi ga ka ke ki ko la le li lo lu ma me mi mo na ne ni no "
-             "pa pe pi po ra re ri ro sa se si so ta te ti to va ve vi za zo").split()
+SYLLABLES = ("ba be bi bo da de di fi ka ke ki ko la le li lo lu ma me mi mo na ne no "
+             "pa po ra re ri ro sa si so ta te to va ve vi za zo").split()
 NAME_ENDS = ["", "n", "l", "r", "s", "x", "", "k", "ra", "lin", "nny", "ddy", "bo", "mo", ""]
 
 ANIMALS = """fox rabbit bear mouse owl hedgehog squirrel frog duck cat dog turtle otter badger deer
@@ -97,11 +97,13 @@ PLACES = [
      ["on the long dock", "behind the barrels", "under the fishing nets", "by the ropes", "next to the red boat"]),
     ("on a windy hill", "the hill",
      ["by the windmill", "in the tall grass", "under the lonely tree", "behind the stone wall", "near the sheep path"]),
-    ("at the bottom of the blue ocean", "the ocean",
-     ["behind the coral", "inside the sunken ship", "among the seaweed", "under a big shell", "near the dark cave"]),
     ("on the moon", "the moon",
      ["behind a gray rock", "in the deep crater", "next to the silver tower", "by the old rocket", "under the moon dust"]),
 ]
+
+# Where "in" is not the word: in the village, but on the island.
+PREPOSITIONS = {"the farm": "on", "the mountain": "on", "the island": "on", "the street": "on", "the hill": "on",
+                "the moon": "on", "the lake": "at", "the harbor": "at", "the castle": "at"}
 
 # Things by what they can do. LIGHT shows a way, SOUND calls, WARM comforts, the rest are treasures.
 LIGHT = "lantern candle lamp torch".split()
@@ -123,5 +125,3 @@ TREATS = ["apple pie", "honey cake", "pancakes", "berry jam", "warm bread", "veg
 
 WEATHERS = ["sunny", "windy", "cold", "warm", "foggy", "bright", "gray", "rainy", "quiet", "frosty",
             "cloudy", "golden"]
-
-FEELINGS_GOOD = ["happy", "proud", "glad", "full of joy", "so happy that {he} danced"]

@@ -1,21 +1,154 @@
-# What ./dev can do. One function a verb; sourced by ./dev.
+# What ./dev can do. One function a verb; sourced by ./dev. Testing and fuzzing are in testing.sh.
 
 verb_help() {
   cat <<'TEXT'
 usage: ./dev VERB [...]
 
-  demo         build, then run the bundled model split over two unlike devices
-  test         build and run every test; the last line is `N passed, N failed`
-  medley ...   build what changed and run the medley binary
-  build        build only
-  shell [CMD]  a shell (or CMD) inside the environment
+  demo                     build, then run the bundled model split over two unlike devices
+  test [NAME...]           build and run the tests; the last line is `N passed, N failed`
+  medley ...               build what changed and run the medley binary
+  build                    build only, into build/release
+  bench [CLAIM...]         compare with llama.cpp from Debian sid (minutes; `./dev bench --help`)
+  fuzz [TARGET] [SECONDS]  run one fuzz target, or list them
+  coverage                 run the tests and report which lines they reach
+  format                   clang-format every C file
+  shell [CMD...]           a shell, or CMD, inside the environment
+  anchor [CMD...]          the same beside Debian sid's llama.cpp
+  train-demo               train models/demo.gguf anew (tools/demo-model)
+  install                  put `medley` on the path
+  clean [--all]            remove build/; with --all also the private roots and caches
 TEXT
 }
 
-build_dir=$repo/build/release
+release_dir=$repo/build/release
+
+# ---- building ---------------------------------------------------------------------------------
+
+# The npm packages that the build embeds and the tests use, exactly as package-lock.json names them.
+npm_prepare() {
+  [ -f "$repo/package-lock.json" ] || return 0
+  local stamp=$repo/node_modules/.medley-lock key
+  key=$(sha256sum <"$repo/package-lock.json")
+  [ "$(cat "$stamp" 2>/dev/null)" != "$key" ] || return 0
+  say "fetching the npm packages of package-lock.json (seconds, once)"
+  quietly inside npm ci --no-audit --no-fund || die "npm ci failed: is there a network?"
+  printf '%s\n' "$key" >"$stamp"
+}
+
+# build_in NAME [MESON-OPTION...]: configures build/NAME once and builds what changed.
+build_in() {
+  local name=$1 dir=$repo/build/$1 fresh=
+  shift
+  mkdir -p "$repo/build"
+  [ -f "$dir/build.ninja" ] || fresh=yes
+  (
+    flock -n 8 || { say "waiting for another ./dev that is building build/$name"; flock 8; }
+    if [ -n "$fresh" ]; then
+      say "building medley into build/$name (about a minute, once)"
+      quietly inside meson setup "$dir" "$repo" "$@" || { rm -rf "$dir"; exit 1; }
+    fi
+    if [ -t 2 ] && [ -z "${CI:-}" ]; then inside ninja -C "$dir" >&2; else inside ninja --quiet -C "$dir" >&2; fi
+  ) 8>"$repo/build/.$name.lock" || { say "building build/$name failed"; return 1; }
+}
+
+build_release() {
+  env_prepare
+  npm_prepare
+  build_in release
+}
+
+verb_build() { build_release; }
+
+# ---- running ----------------------------------------------------------------------------------
+
+# Where a person called ./dev from, as far as the environment can see that folder.
+enter_user_dir() {
+  case $user_dir/ in
+    /bin/* | /dev/* | /etc/* | /lib*/* | /proc/* | /sbin/* | /sys/* | /usr/*) ;;
+    /var/* | /run/*) extra_binds+=("$user_dir"); cd "$user_dir" ;;
+    *) cd "$user_dir" ;;
+  esac
+}
+
+verb_medley() {
+  env_prepare
+  npm_prepare
+  [ -f "$release_dir/build.ninja" ] || build_release
+  bind_user_folders
+  enter_user_dir
+  # One entry into the environment: ninja says nothing when there is nothing to do.
+  inside bash -c 'log=$(ninja -C "$0" src/cli/medley 2>&1) || { printf "%s\n" "$log" >&2; exit 1; }
+    exec "$0/src/cli/medley" "$@"' "$release_dir" "$@"
+}
+
+verb_demo() { # [PROMPT]
+  build_release
+  [ -f models/demo.gguf ] || die "models/demo.gguf is missing: is the clone whole?"
+  if [ ! -d "$cache/shaders" ]; then
+    mkdir -p "$cache/shaders"
+    say "the first run compiles shaders for the software GPU: about 20 seconds, once"
+  fi
+  say "medley run models/demo.gguf --devices cpu,vulkan0: some layers on the CPU, some on Mesa's software GPU"
+  # Without this variable ggml hides a Vulkan device that is only software.
+  inside env GGML_VK_VISIBLE_DEVICES=0 "$release_dir/src/cli/medley" run models/demo.gguf \
+    --devices cpu,vulkan0 -p "${1:-Once upon a time}" -n 200 </dev/null
+}
 
 verb_shell() {
   env_prepare
   if [ $# = 0 ]; then set -- bash; fi
   inside "$@"
+}
+
+# ./dev anchor CMD...: runs CMD beside llama.cpp, as Debian sid packages it.
+verb_anchor() {
+  local dir
+  dir=$(root_for sid "$repo/tools/anchor-packages.txt")
+  if [ $# = 0 ]; then set -- bash; fi
+  bind_user_folders
+  root_enter "$dir" "$@"
+}
+
+# ---- the source tree -----------------------------------------------------------------------------
+
+c_files() { # every C file of ours, NUL between
+  find src tools tests bench include -name '*.[ch]' -print0 2>/dev/null
+}
+
+verb_format() {
+  env_prepare
+  c_files | inside xargs -0 clang-format -i
+}
+
+verb_install() {
+  if on_debian_13; then
+    build_release
+    as_root meson install -C "$release_dir" --no-rebuild
+    return
+  fi
+  local bin=$HOME/.local/bin
+  say "medley's libraries are not on this machine (it is not Debian 13), so the binary cannot run on its own;"
+  say "installing a small script instead that runs it in its environment: $bin/medley"
+  build_release
+  mkdir -p "$bin"
+  printf '#!/bin/sh\nexec %q medley "$@"\n' "$repo/dev" >"$bin/medley"
+  chmod +x "$bin/medley"
+  case :$PATH: in *":$bin:"*) ;; *) say "note: $bin is not on your PATH" ;; esac
+}
+
+verb_train_demo() {
+  local dir
+  dir=$(root_for trixie "$repo/tools/demo-model/packages.txt")
+  root_enter "$dir" python3 tools/demo-model/train.py "$@"
+}
+
+verb_clean() {
+  case ${1:-} in
+    '') rm -rf "$repo/build" ;;
+    --all)
+      rm -rf "$repo/build" "$repo/node_modules"
+      rm -rf --one-file-system "$cache"
+      say "removed build/, node_modules/ and $cache" ;;
+    *) die "clean knows only --all" ;;
+  esac
 }

@@ -1,0 +1,180 @@
+# `./dev bench`: Medley beside llama.cpp, one function a claim. Sourced by ./dev.
+#
+# Both run on the same machine in the same run, taking turns, round after round; bench/summary.py prints the
+# medians and their ratio. Each side runs in its own Debian root: ours with the build, theirs with Debian
+# sid's llama.cpp. Results are also kept as JSON lines in build/bench/results.jsonl.
+
+bench_claims=(membw decode prefill streams spin split first_token memory)
+
+bench_help() {
+  cat <<'TEXT'
+usage: ./dev bench [--rounds N] [--threads N] [--types "q4_0 q8_0 q4_k"] [CLAIM...]
+
+Compares Medley with llama.cpp (Debian sid) on synthetic 1.1-billion-weight models. Claims (default: all):
+  membw        how fast memory can be read: the limit of decoding
+  decode       tg128, one sequence                 llama-bench
+  prefill      pp512                               llama-bench
+  streams      8 streams at once over HTTP         llama-server, 8 slots
+  spin         decode while another process spins  llama-bench
+  split        2 CPU stages against 1              (Medley alone)
+  first_token  from start to first token, Q8_0     llama-completion
+  memory       peak memory of the server, Q8_0     llama-server
+Timings mean something only while nothing else runs.
+TEXT
+}
+
+bench_dir=$repo/build/bench
+bench_rounds=5
+bench_threads=2
+bench_types="q4_0 q8_0 q4_k"
+
+ours() { inside "$@"; }
+theirs() { root_enter "$anchor_root" "$@"; }
+
+bench_model() { # type -> path, made if need be
+  local model=$repo/build/models/synth-1b-$1.gguf
+  if [ ! -f "$model" ]; then
+    mkdir -p "$repo/build/models"
+    say "writing $model"
+    inside "$release_dir/tools/synth-model" --type "$1" "$model.part" && mv "$model.part" "$model"
+  fi
+  cat "$model" >/dev/null # into the page cache, as both sides should find it
+  printf '%s\n' "$model"
+}
+
+# record CLAIM MODEL SIDE: reads numbers, one a line, and keeps them.
+record() {
+  local value
+  while read -r value; do
+    printf '{"claim": "%s", "model": "%s", "side": "%s", "value": %s}\n' "$1" "$2" "$3" "$value" |
+      tee -a "$bench_dir/run.jsonl" >>"$bench_dir/results.jsonl"
+    say "  $1 $2 $3: $value"
+  done
+}
+
+tokens_per_second() { # reads the JSON of `medley bench --json` or `llama-bench -o json`
+  inside python3 -c 'import json, sys
+for test in json.load(sys.stdin):
+    print(test.get("tokens_per_s") or test.get("avg_ts"))'
+}
+
+medley_bench() { # model, options
+  local model=$1
+  shift
+  ours "$release_dir/src/cli/medley" bench "$model" -t "$bench_threads" -r 1 --json "$@" | tokens_per_second
+}
+
+llama_bench() {
+  local model=$1
+  shift
+  theirs llama-bench -m "$model" -t "$bench_threads" -r 1 -o json "$@" 2>/dev/null | tokens_per_second
+}
+
+# alternate CLAIM OPTIONS...: both sides in turn, for each model.
+alternate() {
+  local claim=$1 type model round
+  shift
+  for type in $bench_types; do
+    model=$(bench_model "$type")
+    for ((round = 0; round < bench_rounds; round++)); do
+      llama_bench "$model" "$@" | record "$claim" "$type" llama.cpp
+      medley_bench "$model" "$@" | record "$claim" "$type" medley
+    done
+  done
+}
+
+claim_membw() { ours "$release_dir/bench/membw" --threads "$bench_threads"; }
+claim_decode() { alternate decode -p 0 -n 128; }
+claim_prefill() { alternate prefill -p 512 -n 0; }
+
+# While a shell spins on one core (not pinned: the kernel decides whom it disturbs).
+claim_spin() {
+  local spinner status=0
+  alternate spin_idle -p 0 -n 32
+  (while :; do :; done) &
+  spinner=$!
+  alternate spin_busy -p 0 -n 32 || status=$?
+  kill "$spinner"
+  wait "$spinner" 2>/dev/null || true
+  return $status
+}
+
+claim_split() {
+  local type model round
+  for type in $bench_types; do
+    model=$(bench_model "$type")
+    for ((round = 0; round < bench_rounds; round++)); do
+      medley_bench "$model" -p 0 -n 64 | record split "$type" one-stage
+      medley_bench "$model" -p 0 -n 64 --devices cpu,cpu --split 8,8 | record split "$type" medley
+    done
+  done
+}
+
+claim_first_token() {
+  local model round
+  model=$(bench_model q8_0)
+  for ((round = 0; round < bench_rounds; round++)); do
+    theirs python3 bench/first_token.py --prompt "bake lodo" -- llama-completion -m "$model" -t "$bench_threads" \
+      -no-cnv -n 1 -c 4096 --temp 0 -p "bake lodo" | record first_token q8_0 llama.cpp
+    ours python3 bench/first_token.py --prompt "bake lodo" -- "$release_dir/src/cli/medley" run "$model" \
+      -t "$bench_threads" -n 1 -c 4096 --temp 0 -p "bake lodo" | record first_token q8_0 medley
+  done
+}
+
+medley_server() { # model, slots, context per slot, port: the command
+  echo "$release_dir/src/cli/medley" up --model "$1" --api "127.0.0.1:$4" -t "$bench_threads" --slots "$2" -c "$3"
+}
+
+llama_server() {
+  echo llama-server -m "$1" --host 127.0.0.1 --port "$4" -t "$bench_threads" -np "$2" -c $(($2 * $3)) --no-webui
+}
+
+claim_streams() {
+  local type model round
+  for type in $bench_types; do
+    model=$(bench_model "$type")
+    for ((round = 0; round < bench_rounds; round++)); do
+      theirs python3 bench/server.py streams --port 18081 -- $(llama_server "$model" 8 512 18081) |
+        record streams "$type" llama.cpp
+      ours python3 bench/server.py streams --port 18082 -- $(medley_server "$model" 8 512 18082) |
+        record streams "$type" medley
+    done
+  done
+}
+
+claim_memory() {
+  local model
+  model=$(bench_model q8_0)
+  theirs python3 bench/server.py memory --port 18081 -- $(llama_server "$model" 1 4096 18081) |
+    record memory q8_0 llama.cpp
+  ours python3 bench/server.py memory --port 18082 -- $(medley_server "$model" 1 4096 18082) |
+    record memory q8_0 medley
+}
+
+verb_bench() {
+  local claims=()
+  while [ $# != 0 ]; do
+    case $1 in
+      --help | -h) bench_help; return ;;
+      --rounds) bench_rounds=${2:?how many rounds?}; shift ;;
+      --threads) bench_threads=${2:?how many threads?}; shift ;;
+      --types) bench_types=${2:?which types?}; shift ;;
+      *)
+        [[ " ${bench_claims[*]} " == *" $1 "* ]] || die "no claim '$1': there are ${bench_claims[*]}"
+        claims+=("$1") ;;
+    esac
+    shift
+  done
+  [ ${#claims[@]} != 0 ] || claims=("${bench_claims[@]}")
+  build_release
+  anchor_root=$(root_for sid "$repo/tools/anchor-packages.txt")
+  mkdir -p "$bench_dir"
+  : >"$bench_dir/run.jsonl"
+  local claim failed=()
+  for claim in "${claims[@]}"; do
+    say "$claim"
+    "claim_$claim" || failed+=("$claim")
+  done
+  inside python3 bench/summary.py "$bench_dir/run.jsonl"
+  [ ${#failed[@]} = 0 ] || die "could not be measured: ${failed[*]}"
+}

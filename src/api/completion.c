@@ -1,0 +1,224 @@
+#include "api/completion.h"
+
+#include "api/exchange.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <time.h>
+
+static void choice_ready(struct inbox_item *item);
+
+static uint64_t random_u64(void)
+{
+    uint64_t value;
+    if (getrandom(&value, sizeof value, 0) != (ssize_t)sizeof value)
+        value = clock_now_ns(); /* only before the kernel has entropy */
+    return value;
+}
+
+static void completion_free(struct completion *completion)
+{
+    struct api_server *server = completion->server;
+    for (uint32_t i = 0; completion->choices && i < completion->n_choices; i++) {
+        inbox_item_deinit(&completion->choices[i].item);
+        choice_deinit(&completion->choices[i].text);
+        buffer_deinit(&completion->choices[i].whole);
+    }
+    for (uint32_t i = 0; completion->prompts && i < completion->request.n_prompts; i++)
+        token_list_deinit(&completion->prompts[i]);
+    mem_free(completion->choices);
+    mem_free(completion->prompts);
+    inbox_item_deinit(&completion->job.item);
+    token_batch_deinit(&completion->batch);
+    buffer_deinit(&completion->out);
+    buffer_deinit(&completion->json);
+    generation_request_deinit(&completion->request);
+    mem_free(completion);
+    server_job_end(server);
+}
+
+static void free_when_over(struct completion *completion)
+{
+    if (!completion->exchange && !completion->preparing && !completion->n_running && !completion->busy)
+        completion_free(completion);
+}
+
+void completion_cancel_choice(struct completion_choice *choice)
+{
+    if (choice->running)
+        driver_cancel(choice->completion->server->model.driver, choice->driver_id);
+}
+
+/* The client has left, reads too slowly, or the server stops. */
+static void gone(void *owner)
+{
+    struct completion *completion = owner;
+    completion->exchange = NULL;
+    completion->server->metrics.cancelled++;
+    for (uint32_t i = 0; i < completion->n_choices; i++)
+        completion_cancel_choice(&completion->choices[i]);
+    free_when_over(completion);
+}
+
+static bool submit_choice(struct completion_choice *choice, struct api_error *err)
+{
+    struct completion *completion = choice->completion;
+    struct api_server *server = completion->server;
+    const struct generation_request *asked = &completion->request;
+    const struct token_list *prompt = &completion->prompts[choice->prompt];
+    uint32_t context = driver_options(server->model.driver)->context;
+    uint32_t room = context > prompt->count ? context - (uint32_t)prompt->count : 1;
+    uint32_t standard = asked->kind == GENERATION_CHAT ? room : 16; /* what OpenAI's API does without max_tokens */
+    struct request request = {
+        .prompt = prompt->ids,
+        .n_prompt = (uint32_t)prompt->count,
+        .n_predict = asked->has_max_tokens ? asked->max_tokens : standard,
+        .sampler = asked->sampler,
+        .stop_tokens = server->stop_tokens,
+        .n_stop_tokens = server->n_stop_tokens,
+        .logprobs = asked->logprobs,
+        .n_top_logprobs = asked->n_top_logprobs,
+        .handlers = inbox_token_handlers,
+        .arg = &choice->item,
+    };
+    request.sampler.seed += choice->index % asked->n;
+    struct error cause;
+    if (driver_submit(server->model.driver, &request, &choice->driver_id, &cause) != ERROR_NONE) {
+        server_submit_error(&cause, err);
+        return false;
+    }
+    choice->running = true;
+    completion->n_running++;
+    return true;
+}
+
+/* All or none: when the queue takes only some of the choices, those are taken back. */
+static void submit(struct completion *completion)
+{
+    struct api_error err;
+    for (uint32_t i = 0; i < completion->n_choices; i++) {
+        if (submit_choice(&completion->choices[i], &err))
+            continue;
+        completion_fail(completion, &err);
+        return;
+    }
+    completion_begin_answer(completion);
+}
+
+static void prepared(struct inbox_item *item)
+{
+    struct completion *completion = item->owner;
+    completion->preparing = false;
+    completion->busy = true;
+    if (completion->exchange && completion->err.status)
+        completion_fail(completion, &completion->err);
+    else if (completion->exchange)
+        submit(completion);
+    completion->busy = false;
+    free_when_over(completion);
+}
+
+/* On the loop: tokens have come, or the driver is done with the choice, or both. */
+static void choice_ready(struct inbox_item *item)
+{
+    struct completion_choice *choice = item->owner;
+    struct completion *completion = choice->completion;
+    completion->busy = true;
+    bool done = inbox_collect(item, &completion->batch);
+    if (completion->exchange && !choice->finish_reason)
+        completion_take_tokens(choice, &completion->batch);
+    if (done && choice->running) {
+        choice->running = false;
+        completion->n_running--;
+        if (completion->exchange && !choice->finish_reason)
+            completion_end_choice(choice);
+        if (completion->exchange && !completion->n_running)
+            completion_end_answer(completion);
+    }
+    completion->busy = false;
+    free_when_over(completion);
+}
+
+static void init_choice(struct completion *completion, uint32_t index)
+{
+    struct completion_choice *choice = &completion->choices[index];
+    choice->completion = completion;
+    choice->index = index;
+    choice->prompt = index / completion->request.n;
+    choice->item = (struct inbox_item){.inbox = &completion->server->inbox, .ready = choice_ready, .owner = choice};
+    choice->text.tokenizer = completion->server->model.tokenizer;
+    choice->text.stop.strings = completion->request.stops;
+    choice->text.stop.n_strings = completion->request.n_stops;
+    choice->text.logprobs = completion->request.logprobs;
+}
+
+/* Takes the request, also when there is no memory (NULL). */
+static struct completion *completion_new(struct api_server *server, struct generation_request *request)
+{
+    struct completion *completion = mem_new(sizeof *completion);
+    if (!completion) {
+        generation_request_deinit(request);
+        return NULL;
+    }
+    server_job_begin(server);
+    completion->server = server;
+    completion->request = *request;
+    completion->n_choices = request->n_prompts * request->n;
+    completion->prompts = mem_new_array(request->n_prompts, sizeof *completion->prompts);
+    completion->choices = mem_new_array(completion->n_choices, sizeof *completion->choices);
+    if (!completion->prompts || !completion->choices) {
+        completion_free(completion);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < completion->n_choices; i++)
+        init_choice(completion, i);
+    if (!request->has_seed)
+        completion->request.sampler.seed = random_u64();
+    snprintf(completion->id, sizeof completion->id, "%s-%016" PRIx64 "%08" PRIx32,
+             request->kind == GENERATION_CHAT ? "chatcmpl" : "cmpl", random_u64(), (uint32_t)random_u64());
+    completion->created = (uint64_t)time(NULL);
+    completion->job = (struct preparer_job){
+        .item = {.inbox = &server->inbox, .ready = prepared, .owner = completion}, .run = completion_prepare};
+    return completion;
+}
+
+static void handle(struct exchange *exchange, enum generation_kind kind)
+{
+    struct api_server *server = exchange_server(exchange);
+    struct generation_request request;
+    struct api_error err;
+    struct text body = exchange_body(exchange);
+    if (!generation_request_parse(kind, body.data, body.size, server->n_vocab, &request, &err)) {
+        exchange_fail(exchange, &err);
+        return;
+    }
+    if (!server_check_model(server, &request.model, &err)) {
+        generation_request_deinit(&request);
+        exchange_fail(exchange, &err);
+        return;
+    }
+    struct completion *completion = completion_new(server, &request);
+    if (!completion) {
+        api_error_set(&err, 503, "server_error", "no_memory", "no memory for the request");
+        exchange_fail(exchange, &err);
+        return;
+    }
+    completion->exchange = exchange;
+    completion->started_ns = exchange_started_ns(exchange);
+    completion->preparing = true;
+    exchange_set_owner(exchange, gone, completion);
+    preparer_submit(server->preparer, &completion->job);
+}
+
+void completion_handle(struct exchange *exchange)
+{
+    handle(exchange, GENERATION_COMPLETION);
+}
+
+void chat_completion_handle(struct exchange *exchange)
+{
+    handle(exchange, GENERATION_CHAT);
+}

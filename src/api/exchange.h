@@ -1,0 +1,40 @@
+/* One HTTP exchange: a request and its answer. On the loop's thread.
+ *
+ * The server makes one when a request's headers are there, gathers the body, and calls the route's
+ * handler once. The handler answers at once or later, whole or as a stream of events; until the
+ * answer is complete it may set an owner, whose `gone` is called (once, and then never again) when
+ * the client has left or reads too slowly. After exchange_answer(), exchange_fail() or
+ * exchange_stream_end() the exchange is no longer the handler's to touch. */
+#pragma once
+
+#include "api/errors.h"
+#include "api/stop.h"
+#include "base/buffer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct api_server;
+struct exchange;
+
+enum {
+    EXCHANGE_STREAM_MAX = 1024 * 1024, /* bytes that a slow reader may let pile up */
+};
+
+struct api_server *exchange_server(const struct exchange *exchange);
+struct text exchange_path(const struct exchange *exchange); /* decoded, without the query */
+struct text exchange_body(const struct exchange *exchange);
+uint64_t exchange_started_ns(const struct exchange *exchange);
+
+void exchange_set_owner(struct exchange *exchange, void (*gone)(void *owner), void *owner);
+
+/* A whole answer; takes what is in *body. */
+void exchange_answer(struct exchange *exchange, unsigned status, const char *content_type, struct buffer *body);
+void exchange_answer_json(struct exchange *exchange, struct buffer *body);
+void exchange_fail(struct exchange *exchange, const struct api_error *err);
+
+/* Server-sent events (HTML standard, section 9.2). */
+void exchange_stream_begin(struct exchange *exchange);
+/* "data: …" of one event. False: over the limit; the owner's `gone` has been called. */
+bool exchange_stream_event(struct exchange *exchange, const struct buffer *data);
+void exchange_stream_end(struct exchange *exchange); /* "data: [DONE]" and the end */

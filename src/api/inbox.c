@@ -1,0 +1,187 @@
+#include "api/inbox.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+enum error_code inbox_init(struct inbox *inbox, void (*wake)(void *arg), void *arg, struct error *err)
+{
+    *inbox = (struct inbox){.wake = wake, .arg = arg};
+    if (pthread_mutex_init(&inbox->lock, NULL) != 0)
+        return error_set(err, ERROR_INTERNAL, "cannot make a lock");
+    return ERROR_NONE;
+}
+
+void inbox_deinit(struct inbox *inbox)
+{
+    pthread_mutex_destroy(&inbox->lock);
+}
+
+/* With the lock held; true: the loop must be woken. */
+static bool post(struct inbox_item *item)
+{
+    struct inbox *inbox = item->inbox;
+    if (item->posted)
+        return false;
+    bool was_empty = !inbox->first;
+    item->posted = true;
+    item->next = NULL;
+    if (was_empty)
+        inbox->first = item;
+    else
+        inbox->last->next = item;
+    inbox->last = item;
+    return was_empty;
+}
+
+/* The wake-up is within the lock, so that none is under way after inbox_silence(). The loop may free
+ * the item as soon as the lock is let go: callers remember the inbox. */
+static void wake_and_unlock(struct inbox *inbox, bool wake)
+{
+    if (wake && inbox->wake)
+        inbox->wake(inbox->arg);
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+void inbox_silence(struct inbox *inbox)
+{
+    pthread_mutex_lock(&inbox->lock);
+    inbox->wake = NULL;
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+void inbox_post_done(struct inbox_item *item)
+{
+    struct inbox *inbox = item->inbox;
+    pthread_mutex_lock(&inbox->lock);
+    item->done = true;
+    wake_and_unlock(inbox, post(item));
+}
+
+static bool grow(void **array, uint32_t *capacity, uint32_t needed, size_t size)
+{
+    if (needed <= *capacity)
+        return true;
+    uint32_t larger = *capacity ? *capacity * 2 : 32;
+    while (larger < needed)
+        larger *= 2;
+    void *moved = mem_resize(*array, larger, size);
+    if (!moved)
+        return false;
+    *array = moved;
+    *capacity = larger;
+    return true;
+}
+
+static bool append(struct token_batch *batch, const struct token_event *event)
+{
+    if (!grow((void **)&batch->records, &batch->records_capacity, batch->n_records + 1, sizeof *batch->records) ||
+        !grow((void **)&batch->tops, &batch->tops_capacity, batch->n_tops + event->n_top, sizeof *batch->tops))
+        return false;
+    batch->records[batch->n_records++] =
+        (struct token_record){.token = event->token, .logprob = event->logprob, .n_top = event->n_top};
+    if (event->n_top)
+        memcpy(batch->tops + batch->n_tops, event->top, event->n_top * sizeof *event->top);
+    batch->n_tops += event->n_top;
+    return true;
+}
+
+static bool on_token(void *arg, const struct token_event *event)
+{
+    struct inbox_item *item = arg;
+    struct inbox *inbox = item->inbox;
+    pthread_mutex_lock(&inbox->lock);
+    bool ok = append(&item->arriving, event);
+    item->no_memory |= !ok;
+    wake_and_unlock(inbox, post(item));
+    return ok;
+}
+
+/* Rows are summed here, on the driver's thread: n_embd additions a token. */
+static void on_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
+{
+    (void)position;
+    struct inbox_item *item = arg;
+    for (uint32_t i = 0; i < n_values && i < item->sum_size; i++)
+        item->sum[i] += values[i];
+    item->sum_rows++;
+}
+
+static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage, const struct error *err)
+{
+    struct inbox_item *item = arg;
+    struct inbox *inbox = item->inbox;
+    pthread_mutex_lock(&inbox->lock);
+    item->done = true;
+    item->reason = reason;
+    if (usage)
+        item->usage = *usage;
+    if (reason == FINISH_ERROR && err)
+        item->err = *err;
+    wake_and_unlock(inbox, post(item));
+}
+
+const struct request_handlers inbox_token_handlers = {.token = on_token, .done = on_done};
+const struct request_handlers inbox_embedding_handlers = {.token = on_token, .row = on_row, .done = on_done};
+
+struct inbox_item *inbox_take(struct inbox *inbox)
+{
+    pthread_mutex_lock(&inbox->lock);
+    struct inbox_item *item = inbox->first;
+    if (item) {
+        inbox->first = item->next;
+        item->next = NULL;
+        item->posted = false;
+    }
+    pthread_mutex_unlock(&inbox->lock);
+    return item;
+}
+
+bool inbox_collect(struct inbox_item *item, struct token_batch *batch)
+{
+    batch->n_records = batch->n_tops = 0;
+    pthread_mutex_lock(&item->inbox->lock);
+    struct token_batch full = item->arriving;
+    item->arriving = *batch;
+    *batch = full;
+    bool done = item->done;
+    pthread_mutex_unlock(&item->inbox->lock);
+    return done;
+}
+
+static void unlink_item(struct inbox_item *item)
+{
+    struct inbox *inbox = item->inbox;
+    struct inbox_item *before = NULL;
+    for (struct inbox_item *at = inbox->first; at; before = at, at = at->next) {
+        if (at != item)
+            continue;
+        if (before)
+            before->next = item->next;
+        else
+            inbox->first = item->next;
+        if (inbox->last == item)
+            inbox->last = before;
+        return;
+    }
+}
+
+void inbox_item_deinit(struct inbox_item *item)
+{
+    if (item->inbox) {
+        pthread_mutex_lock(&item->inbox->lock);
+        if (item->posted)
+            unlink_item(item);
+        pthread_mutex_unlock(&item->inbox->lock);
+    }
+    token_batch_deinit(&item->arriving);
+    mem_free(item->sum);
+    *item = (struct inbox_item){0};
+}
+
+void token_batch_deinit(struct token_batch *batch)
+{
+    mem_free(batch->records);
+    mem_free(batch->tops);
+    *batch = (struct token_batch){0};
+}

@@ -1,0 +1,61 @@
+/* What the files of the api room share: the server itself and the handlers of its routes. */
+#pragma once
+
+#include "api/errors.h"
+#include "api/inbox.h"
+#include "api/metrics.h"
+#include "api/request_json.h"
+#include "api/server.h"
+#include "model/tokenizer.h"
+
+struct exchange;
+struct lws;
+struct lws_context;
+struct preparer;
+
+struct api_server {
+    struct api_model model;
+    char *cors_origin;
+    char host[256];
+    uint16_t port;
+    uint64_t started_s; /* since 1970: what `created` of the model says */
+    uint32_t n_vocab, n_embd;
+    int32_t *stop_tokens; /* those that end generation */
+    uint32_t n_stop_tokens;
+    struct inbox inbox;
+    struct preparer *preparer;
+    struct metrics metrics;
+    uint32_t n_jobs; /* completions and the like that are not freed yet */
+    struct exchange *exchanges;
+    uint64_t body_bytes; /* of all bodies being gathered */
+    bool stopping;
+    uint64_t stop_ns; /* when stopping began */
+    void (*stopped)(void *arg);
+    void *stopped_arg;
+    bool closing; /* the context is being destroyed */
+    struct lws_context *lws;
+    struct server_timer *timer;
+    unsigned char *scratch; /* one write */
+};
+
+/* A job begins or ends: what a stop waits for. */
+void server_job_begin(struct api_server *server);
+void server_job_end(struct api_server *server);
+/* Whether the request's `model` is the one that is loaded; else a 404. */
+bool server_check_model(const struct api_server *server, const struct text *name, struct api_error *err);
+
+/* Tokens of a prompt: the text's, special tokens recognised, with the model's BOS in front if it wants one and the
+ * text does not begin with it. Any thread. */
+enum error_code server_encode_prompt(const struct api_server *server, const struct prompt_input *prompt,
+                                     struct token_list *out, struct error *err);
+/* 400 with code context_length_exceeded when the prompt does not fit; false then. */
+bool server_check_length(const struct api_server *server, size_t n_prompt, struct api_error *err);
+/* What driver_submit() answered, as the API says it. */
+void server_submit_error(const struct error *cause, struct api_error *err);
+
+/* The routes' handlers. */
+void completion_handle(struct exchange *exchange);      /* /v1/completions */
+void chat_completion_handle(struct exchange *exchange); /* /v1/chat/completions */
+void embeddings_handle(struct exchange *exchange);
+void tokenize_handle(struct exchange *exchange);
+void detokenize_handle(struct exchange *exchange);

@@ -1,0 +1,33 @@
+/* Counters and histograms of the API in Prometheus' text format (version 0.0.4). All on the API's
+ * loop; a zeroed `struct metrics` is valid. */
+#pragma once
+
+#include "base/buffer.h"
+#include "pipeline/driver.h"
+
+#include <stdint.h>
+
+enum { METRICS_BUCKETS = 16, METRICS_STATUSES = 16 };
+
+struct histogram {
+    uint64_t buckets[METRICS_BUCKETS + 1]; /* not cumulative; the last is for what is larger */
+    uint64_t count;
+    double sum; /* seconds */
+};
+
+struct metrics {
+    struct {
+        const char *route; /* a static text */
+        unsigned status;
+        uint64_t count;
+    } requests[64];
+    uint32_t n_requests;
+    struct histogram request_seconds, ttft_seconds, token_seconds;
+    uint64_t prompt_tokens, cached_tokens, generated_tokens;
+    uint64_t cancelled; /* clients that went away, slow readers */
+    uint32_t connections, requests_active;
+};
+
+void histogram_add(struct histogram *histogram, uint64_t ns);
+void metrics_request(struct metrics *metrics, const char *route, unsigned status, uint64_t ns);
+void metrics_write(const struct metrics *metrics, const struct driver_stats *driver, struct buffer *out);

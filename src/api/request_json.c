@@ -1,0 +1,320 @@
+#include "api/request_json.h"
+
+#include "api/chat_messages.h"
+#include "api/json_in.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_one_of(yyjson_val *value, const char *const *allowed)
+{
+    for (; *allowed; allowed++) {
+        if (yyjson_equals_str(value, *allowed))
+            return true;
+    }
+    return false;
+}
+
+static bool read_model(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    return json_in_text(in, name, value, &request->model);
+}
+
+static bool read_messages(struct json_in *in, const char *name, yyjson_val *value)
+{
+    (void)name;
+    struct generation_request *request = in->out;
+    request->n_prompts = 1;
+    return chat_messages_read(in, value, &request->chat_json);
+}
+
+static bool read_prompt_field(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    return json_in_prompts(in, name, value, &request->prompts, &request->n_prompts);
+}
+
+static bool read_max_tokens(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    uint32_t before = request->max_tokens;
+    bool again = request->has_max_tokens;
+    uint32_t least = request->kind == GENERATION_CHAT ? 1 : 0;
+    request->has_max_tokens = true;
+    if (!json_in_u32(in, name, value, least, INT32_MAX, &request->max_tokens))
+        return false;
+    if (again && before != request->max_tokens)
+        return api_error_field(in->err, name, "'max_tokens' and 'max_completion_tokens' are both given and differ");
+    return true;
+}
+
+static bool read_n(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    return json_in_u32(in, name, value, 1, LIMIT_CHOICES, &request->n);
+}
+
+static bool read_best_of(struct json_in *in, const char *name, yyjson_val *value)
+{
+    if (!yyjson_is_int(value) || yyjson_get_sint(value) != 1)
+        return api_error_field(in->err, name, "'best_of' is not supported beyond 1");
+    return true;
+}
+
+static bool read_stream(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    return json_in_bool(in, name, value, &request->stream);
+}
+
+static bool read_stream_options(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    if (!yyjson_is_obj(value))
+        return api_error_field(in->err, name, "'stream_options' must be an object");
+    size_t index, max;
+    yyjson_val *key, *option;
+    yyjson_obj_foreach(value, index, max, key, option)
+    {
+        if (yyjson_equals_str(key, "include_usage")) {
+            if (!yyjson_is_null(option) &&
+                !json_in_bool(in, "stream_options.include_usage", option, &request->include_usage))
+                return false;
+        } else if (!(yyjson_equals_str(key, "include_obfuscation") && yyjson_is_false(option))) {
+            char path[128];
+            snprintf(path, sizeof path, "stream_options.%s", yyjson_get_str(key));
+            return api_error_field(in->err, path, "'%s' is not supported", path);
+        }
+    }
+    return true;
+}
+
+static bool add_stop(struct json_in *in, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    struct text *stop = &request->stops[request->n_stops];
+    if (!json_in_text(in, "stop", value, stop))
+        return false;
+    if (stop->size == 0 || stop->size > LIMIT_STOP_BYTES)
+        return api_error_field(in->err, "stop", "a stop string must have 1 to %d bytes", LIMIT_STOP_BYTES);
+    request->n_stops++;
+    return true;
+}
+
+static bool read_stop(struct json_in *in, const char *name, yyjson_val *value)
+{
+    if (yyjson_is_str(value))
+        return add_stop(in, value);
+    if (!yyjson_is_arr(value))
+        return api_error_field(in->err, name, "'stop' must be a string or an array of strings");
+    if (yyjson_arr_size(value) > LIMIT_STOP_STRINGS)
+        return api_error_field(in->err, name, "'stop' has more than %d strings", LIMIT_STOP_STRINGS);
+    size_t index, max;
+    yyjson_val *element;
+    yyjson_arr_foreach(value, index, max, element)
+    {
+        if (!add_stop(in, element))
+            return false;
+    }
+    return true;
+}
+
+static bool read_seed(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    if (!yyjson_is_int(value))
+        return api_error_field(in->err, name, "'seed' must be an integer of 64 bits");
+    request->has_seed = true;
+    request->sampler.seed = yyjson_get_uint(value); /* a negative one as its two's complement */
+    return true;
+}
+
+static bool read_logprobs(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    if (request->kind == GENERATION_CHAT)
+        return json_in_bool(in, name, value, &request->logprobs);
+    request->logprobs = true;
+    return json_in_u32(in, name, value, 0, LIMIT_TOP_LOGPROBS, &request->n_top_logprobs);
+}
+
+static bool read_top_logprobs(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    return json_in_u32(in, name, value, 0, LIMIT_TOP_LOGPROBS, &request->n_top_logprobs);
+}
+
+static bool read_echo(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    return json_in_bool(in, name, value, &request->echo);
+}
+
+/* {"token id": bias} */
+static bool read_logit_bias(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    size_t n = yyjson_obj_size(value);
+    if (!yyjson_is_obj(value))
+        return api_error_field(in->err, name, "'logit_bias' must be an object of token ids and numbers");
+    if (n > LIMIT_LOGIT_BIAS)
+        return api_error_field(in->err, name, "'logit_bias' has more than %d tokens", LIMIT_LOGIT_BIAS);
+    request->biases = mem_new_array(n, sizeof *request->biases);
+    if (!request->biases)
+        return json_in_no_memory(in);
+    size_t index, max;
+    yyjson_val *key, *bias;
+    yyjson_obj_foreach(value, index, max, key, bias)
+    {
+        const char *digits = yyjson_get_str(key);
+        char path[128];
+        snprintf(path, sizeof path, "logit_bias.%s", digits);
+        size_t length = strspn(digits, "0123456789");
+        unsigned long id = length && length < 10 ? strtoul(digits, NULL, 10) : UINT32_MAX;
+        if (length != yyjson_get_len(key) || id >= in->n_vocab)
+            return api_error_field(in->err, path, "'%s': not a token id below %u", path, in->n_vocab);
+        request->biases[index].token = (int32_t)id;
+        if (!json_in_float(in, path, bias, -100, 100, &request->biases[index].bias))
+            return false;
+    }
+    request->sampler.biases = request->biases;
+    request->sampler.n_biases = (uint32_t)n;
+    return true;
+}
+
+/* The sampler's numbers that are plain floats, each with its range. */
+static bool read_sampler_float(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct sampler_params *sampler = &((struct generation_request *)in->out)->sampler;
+    const struct {
+        const char *name;
+        float *out;
+        double low, high;
+    } rows[] = {
+        {"temperature", &sampler->temperature, 0, 2},
+        {"top_p", &sampler->top_p, 0, 1},
+        {"min_p", &sampler->min_p, 0, 1},
+        {"typical_p", &sampler->typical_p, 0, 1},
+        {"repeat_penalty", &sampler->repeat_penalty, 0.01, 10},
+        {"frequency_penalty", &sampler->frequency_penalty, -2, 2},
+        {"presence_penalty", &sampler->presence_penalty, -2, 2},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (strcmp(rows[i].name, name) == 0)
+            return json_in_float(in, name, value, rows[i].low, rows[i].high, rows[i].out);
+    }
+    return json_in_unsupported(in, name, value);
+}
+
+static bool read_top_k(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct generation_request *request = in->out;
+    return json_in_u32(in, name, value, 0, LIMIT_VOCAB, &request->sampler.top_k);
+}
+
+static bool read_response_format(struct json_in *in, const char *name, yyjson_val *value)
+{
+    if (yyjson_is_obj(value) && yyjson_obj_size(value) == 1 && yyjson_equals_str(yyjson_obj_get(value, "type"), "text"))
+        return true;
+    return api_error_field(in->err, name, "'response_format' is not supported beyond {\"type\": \"text\"}");
+}
+
+static bool read_service_tier(struct json_in *in, const char *name, yyjson_val *value)
+{
+    static const char *const neutral[] = {"auto", "default", NULL};
+    return is_one_of(value, neutral) || json_in_unsupported(in, name, value);
+}
+
+static bool read_store(struct json_in *in, const char *name, yyjson_val *value)
+{
+    return yyjson_is_false(value) || json_in_unsupported(in, name, value);
+}
+
+enum { CHAT = 1u << GENERATION_CHAT, TEXT = 1u << GENERATION_COMPLETION };
+
+static const struct json_field generation_fields[] = {
+    {"model", read_model, true, 0},
+    {"messages", read_messages, true, CHAT},
+    {"prompt", read_prompt_field, true, TEXT},
+    {"max_tokens", read_max_tokens, false, 0},
+    {"max_completion_tokens", read_max_tokens, false, CHAT},
+    {"n", read_n, false, 0},
+    {"stream", read_stream, false, 0},
+    {"stream_options", read_stream_options, false, 0},
+    {"stop", read_stop, false, 0},
+    {"seed", read_seed, false, 0},
+    {"logprobs", read_logprobs, false, 0},
+    {"top_logprobs", read_top_logprobs, false, CHAT},
+    {"echo", read_echo, false, TEXT},
+    {"logit_bias", read_logit_bias, false, 0},
+    {"temperature", read_sampler_float, false, 0},
+    {"top_p", read_sampler_float, false, 0},
+    {"min_p", read_sampler_float, false, 0},
+    {"typical_p", read_sampler_float, false, 0},
+    {"repeat_penalty", read_sampler_float, false, 0},
+    {"frequency_penalty", read_sampler_float, false, 0},
+    {"presence_penalty", read_sampler_float, false, 0},
+    {"top_k", read_top_k, false, 0},
+    {"user", json_in_ignored_text, false, 0},
+    /* fields of OpenAI's that have a value which asks for nothing */
+    {"best_of", read_best_of, false, TEXT},
+    {"response_format", read_response_format, false, CHAT},
+    {"service_tier", read_service_tier, false, CHAT},
+    {"store", read_store, false, CHAT},
+    /* fields of OpenAI's that Medley does not have */
+    {"suffix", json_in_unsupported, false, TEXT},
+    {"tools", json_in_unsupported, false, CHAT},
+    {"tool_choice", json_in_unsupported, false, CHAT},
+    {"parallel_tool_calls", json_in_unsupported, false, CHAT},
+    {"functions", json_in_unsupported, false, CHAT},
+    {"function_call", json_in_unsupported, false, CHAT},
+    {"audio", json_in_unsupported, false, CHAT},
+    {"modalities", json_in_unsupported, false, CHAT},
+    {"prediction", json_in_unsupported, false, CHAT},
+    {"reasoning_effort", json_in_unsupported, false, CHAT},
+    {"verbosity", json_in_unsupported, false, CHAT},
+    {"web_search_options", json_in_unsupported, false, CHAT},
+    {"metadata", json_in_unsupported, false, CHAT},
+    {0},
+};
+_Static_assert(sizeof generation_fields / sizeof *generation_fields <= 64, "json_in_object keeps a bit for each row");
+
+/* What no single field can tell. */
+static bool check_together(struct generation_request *request, struct api_error *err)
+{
+    if (request->include_usage && !request->stream)
+        return api_error_field(err, "stream_options", "'stream_options' is only allowed when 'stream' is true");
+    if (request->kind == GENERATION_CHAT && request->n_top_logprobs && !request->logprobs)
+        return api_error_field(err, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
+    if (request->echo && request->logprobs)
+        return api_error_field(err, "echo", "'echo' together with 'logprobs' is not supported");
+    if (request->n_prompts * request->n > LIMIT_REQUEST_CHOICES)
+        return api_error_field(err, "n", "%u prompts times n = %u are more than %d choices", request->n_prompts,
+                               request->n, LIMIT_REQUEST_CHOICES);
+    return true;
+}
+
+bool generation_request_parse(enum generation_kind kind, const char *body, size_t size, uint32_t n_vocab,
+                              struct generation_request *out, struct api_error *err)
+{
+    *out = (struct generation_request){.kind = kind, .n = 1};
+    /* OpenAI's defaults: the model's own distribution, nothing cut. */
+    out->sampler = (struct sampler_params){.temperature = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1};
+    struct json_in in = {.err = err, .n_vocab = n_vocab, .out = out};
+    if (json_in_object(&in, body, size, generation_fields, kind, &out->doc) && check_together(out, err))
+        return true;
+    generation_request_deinit(out);
+    return false;
+}
+
+void generation_request_deinit(struct generation_request *request)
+{
+    prompt_inputs_free(request->prompts, request->n_prompts);
+    buffer_deinit(&request->chat_json);
+    mem_free(request->biases);
+    yyjson_doc_free(request->doc);
+    *request = (struct generation_request){0};
+}

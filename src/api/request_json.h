@@ -1,0 +1,86 @@
+/* From a request's JSON to a struct, strictly: every field is checked, and one that is unknown, not
+ * supported, given twice, of a wrong type or out of range is refused with an error that names it.
+ * null stands for "not given". Pure: bytes in, struct out; no limits but those of base/limits.h and
+ * the ones below.
+ *
+ * A parsed request owns its document; the texts in it point there and live until its deinit, which
+ * takes a zeroed or half-parsed request too. */
+#pragma once
+
+#include "api/errors.h"
+#include "api/stop.h"
+#include "base/buffer.h"
+#include "base/limits.h"
+#include "engine/sampler.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct yyjson_doc;
+
+enum {
+    LIMIT_PROMPTS = 256,         /* prompts or inputs of one request */
+    LIMIT_REQUEST_CHOICES = 256, /* prompts times n */
+};
+
+enum generation_kind { GENERATION_CHAT, GENERATION_COMPLETION };
+
+struct prompt_input { /* a text, or token ids when `tokens` */
+    struct text text;
+    int32_t *tokens;
+    uint32_t n_tokens;
+};
+
+struct generation_request {
+    enum generation_kind kind;
+    struct text model;
+    struct prompt_input *prompts; /* of a completion */
+    uint32_t n_prompts;           /* 1 for a chat */
+    struct buffer chat_json;      /* of a chat: the chat template's input */
+    bool has_max_tokens, has_seed;
+    uint32_t max_tokens;
+    uint32_t n; /* choices of each prompt */
+    bool stream, include_usage, echo;
+    bool logprobs;
+    uint32_t n_top_logprobs;
+    struct text stops[LIMIT_STOP_STRINGS];
+    uint32_t n_stops;
+    struct sampler_params sampler; /* its biases are the request's own */
+    struct logit_bias *biases;
+    struct yyjson_doc *doc;
+};
+
+struct embeddings_request {
+    struct text model;
+    struct prompt_input *inputs;
+    uint32_t n_inputs;
+    bool base64;
+    struct yyjson_doc *doc;
+};
+
+struct tokenize_request {
+    struct text content;
+    bool add_special, parse_special;
+    struct yyjson_doc *doc;
+};
+
+struct detokenize_request {
+    int32_t *tokens;
+    uint32_t n_tokens;
+    struct yyjson_doc *doc;
+};
+
+/* `n_vocab` is what token ids must be below. False: `err` is set, and *out needs no deinit. */
+bool generation_request_parse(enum generation_kind kind, const char *body, size_t size, uint32_t n_vocab,
+                              struct generation_request *out, struct api_error *err);
+bool embeddings_request_parse(const char *body, size_t size, uint32_t n_vocab, struct embeddings_request *out,
+                              struct api_error *err);
+bool tokenize_request_parse(const char *body, size_t size, struct tokenize_request *out, struct api_error *err);
+bool detokenize_request_parse(const char *body, size_t size, uint32_t n_vocab, struct detokenize_request *out,
+                              struct api_error *err);
+
+void generation_request_deinit(struct generation_request *request);
+void embeddings_request_deinit(struct embeddings_request *request);
+void tokenize_request_deinit(struct tokenize_request *request);
+void detokenize_request_deinit(struct detokenize_request *request);

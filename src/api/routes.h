@@ -1,0 +1,17 @@
+/* The table of what the server answers. */
+#pragma once
+
+#include <stdbool.h>
+
+struct exchange;
+
+enum http_method { METHOD_GET, METHOD_POST, METHOD_HEAD, METHOD_OPTIONS, METHOD_OTHER };
+
+struct route {
+    enum http_method method; /* a GET route answers HEAD too */
+    const char *path;        /* ending in "/…": with anything but nothing after the slash */
+    void (*handle)(struct exchange *exchange);
+};
+
+/* The route of a path and method; NULL: none. *allow is then the methods that the path has, "" for an unknown path. */
+const struct route *route_find(enum http_method method, const char *path, const char **allow);

@@ -1,0 +1,47 @@
+/* The OpenAI-compatible HTTP server: HTTP/1.1 on libwebsockets, on the caller's libuv loop.
+ *
+ * Everything runs on the loop's thread, except what the driver and the preparer do on theirs; those
+ * only leave results in an inbox and wake the loop. The model's parts are borrowed and must outlive
+ * the server.
+ *
+ * Lifetime: open; run the loop; api_server_stop(), after which new requests are refused and those
+ * under way may end (until a second stop, or the grace period, cancels them); `stopped` is called
+ * when none is left; then api_server_close(), and run the loop until it is empty: libwebsockets
+ * gives its handles back through it. */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct api_server;
+struct chat_template;
+struct driver;
+struct model;
+struct tokenizer;
+
+struct api_model {
+    const char *id;    /* what /v1/models lists and `model` must be */
+    const char *alias; /* taken too; may be NULL */
+    const struct model *model;
+    const struct tokenizer *tokenizer;
+    struct chat_template *chat_template; /* the server's alone while it is open */
+    struct driver *driver;
+};
+
+struct api_options {
+    const char *address;     /* HOST:PORT, :PORT (loopback) or [IPv6]:PORT; port 0: any free one */
+    const char *cors_origin; /* pages of this origin, or "*", may call; NULL: none */
+    struct api_model model;
+};
+
+/* ERROR_IO names the address and why it cannot be listened on, such as a port in use. */
+enum error_code api_server_open(void *uv_loop, const struct api_options *options, struct api_server **out,
+                                struct error *err);
+uint16_t api_server_port(const struct api_server *server);
+const char *api_server_host(const struct api_server *server);
+
+/* May be called twice: the second time cancels what is still running. */
+void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void *arg);
+void api_server_close(struct api_server *server);

@@ -1,0 +1,41 @@
+/* The shape of a batch: what a compute graph depends on. Two batches of equal shape run
+ * on the same graph with other inputs. Pure.
+ *
+ * Rows are gathered into groups: neighbouring slots with the same number of rows, whose
+ * attention is one operation over all of them. Eight sequences that decode side by side are
+ * one group of 8 slots x 1 row; a prompt chunk is one group of 1 slot x many rows. */
+#pragma once
+
+#include "base/limits.h"
+#include "engine/stage.h"
+
+struct batch_group {
+    uint32_t first_slot, n_slots; /* slots first_slot .. first_slot + n_slots - 1 */
+    uint32_t first_row;           /* in the batch */
+    uint32_t rows_per_slot;
+};
+
+struct batch_shape {
+    uint32_t n_rows;
+    uint32_t n_outputs;
+    uint32_t n_kv; /* cache cells that attention looks at, in every slot */
+    bool embeddings;
+    uint32_t n_groups;
+    struct batch_group groups[LIMIT_SEQUENCES];
+};
+
+/* `lengths`: the slots' present lengths. Cells are rounded up to KV_PADDING, so that a graph
+ * serves that many decode steps. */
+enum { KV_PADDING = 256 };
+
+enum error_code batch_shape_read(const struct batch *batch, const struct stage_options *options, const uint32_t *lengths,
+                                 struct batch_shape *out, struct error *err);
+bool batch_shape_equal(const struct batch_shape *a, const struct batch_shape *b);
+
+/* The largest shape that a stage can meet in one group, for sizing its buffers. */
+void batch_shape_worst(const struct stage_options *options, uint32_t n_groups, struct batch_shape *out);
+
+static inline uint32_t kv_cells(uint32_t context) /* cells of one slot */
+{
+    return (context + KV_PADDING - 1) / KV_PADDING * KV_PADDING;
+}

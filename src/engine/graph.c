@@ -1,0 +1,156 @@
+#include "engine/graph.h"
+
+#include <math.h>
+
+struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matrix, struct ggml_tensor *bias,
+                                 struct ggml_tensor *x)
+{
+    struct ggml_tensor *y = ggml_mul_mat(b->ctx, matrix, x);
+    return bias ? ggml_add(b->ctx, y, bias) : y;
+}
+
+struct ggml_tensor *graph_norm(struct graph_build *b, struct ggml_tensor *x, struct ggml_tensor *weight)
+{
+    return ggml_mul(b->ctx, ggml_rms_norm(b->ctx, x, b->h->rms_epsilon), weight);
+}
+
+static struct ggml_tensor *input(struct graph_build *b, enum ggml_type type, int64_t ne0, int64_t ne1, const char *name)
+{
+    struct ggml_tensor *tensor = ggml_new_tensor_2d(b->ctx, type, ne0, ne1);
+    ggml_set_input(tensor);
+    ggml_set_name(tensor, name);
+    return tensor;
+}
+
+static bool any_layer(const struct graph_build *b, bool windowed)
+{
+    for (uint32_t i = 0; i < b->source->weights->n_layers; i++) {
+        if (hyperparameters_layer_windowed(b->h, b->source->weights->first_layer + i) == windowed)
+            return true;
+    }
+    return false;
+}
+
+static void make_inputs(struct graph_build *b)
+{
+    struct graph *graph = b->graph;
+    const struct batch_shape *shape = &graph->shape;
+    int64_t t = shape->n_rows;
+    if (b->source->first)
+        graph->tokens = input(b, GGML_TYPE_I32, t, 1, "tokens");
+    else
+        graph->hidden = input(b, GGML_TYPE_F32, b->h->n_embd, t, "hidden_in");
+    graph->positions = input(b, GGML_TYPE_I32, t, 1, "positions");
+    graph->cells = input(b, GGML_TYPE_I64, t, 1, "cells");
+    if (any_layer(b, false))
+        graph->mask = input(b, GGML_TYPE_F16, shape->n_kv, t, "mask");
+    if (any_layer(b, true))
+        graph->mask_window = input(b, GGML_TYPE_F16, shape->n_kv, t, "mask_window");
+    if (b->source->last && shape->n_outputs && shape->n_outputs < shape->n_rows)
+        graph->outputs = input(b, GGML_TYPE_I32, shape->n_outputs, 1, "outputs");
+}
+
+/* [n_embd, t] */
+static struct ggml_tensor *embed(struct graph_build *b)
+{
+    if (!b->source->first)
+        return b->graph->hidden;
+    struct ggml_tensor *x = ggml_get_rows(b->ctx, b->source->weights->outside[TENSOR_TOKEN_EMBEDDING], b->graph->tokens);
+    return b->h->embedding_scale != 1.0f ? ggml_scale(b->ctx, x, b->h->embedding_scale) : x;
+}
+
+static struct ggml_tensor *add_residual(struct graph_build *b, struct ggml_tensor *x, struct ggml_tensor *branch)
+{
+    if (b->h->residual_scale != 1.0f)
+        branch = ggml_scale(b->ctx, branch, b->h->residual_scale);
+    return ggml_add(b->ctx, branch, x);
+}
+
+static struct ggml_tensor *pick_rows(struct graph_build *b, struct ggml_tensor *x)
+{
+    return b->graph->outputs ? ggml_get_rows(b->ctx, x, b->graph->outputs) : x;
+}
+
+static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
+{
+    struct ggml_tensor **w = b->source->weights->layers[index];
+    bool very_last = b->source->last && index + 1 == b->source->weights->n_layers;
+    struct ggml_tensor *y = b->architecture->post_norm_only ? x : graph_norm(b, x, w[TENSOR_ATTENTION_NORM]);
+    y = graph_attention(b, index, y);
+    if (very_last) { /* from here on rows are independent: go on with those that are wanted */
+        x = pick_rows(b, x);
+        y = pick_rows(b, y);
+    }
+    if (w[TENSOR_ATTENTION_POST_NORM] && !b->architecture->ffn_norm_is_post)
+        y = graph_norm(b, y, w[TENSOR_ATTENTION_POST_NORM]);
+    x = add_residual(b, x, y);
+
+    enum tensor_role norm = b->architecture->ffn_norm_is_post ? TENSOR_ATTENTION_POST_NORM : TENSOR_FFN_NORM;
+    y = b->architecture->post_norm_only ? x : graph_norm(b, x, w[norm]);
+    y = graph_ffn(b, index, y);
+    if (w[TENSOR_FFN_POST_NORM])
+        y = graph_norm(b, y, w[TENSOR_FFN_POST_NORM]);
+    return add_residual(b, x, y);
+}
+
+/* Hidden states to what the last stage gives: [n_vocab or n_embd, n_outputs] */
+static struct ggml_tensor *head(struct graph_build *b, struct ggml_tensor *x)
+{
+    x = graph_norm(b, x, b->source->weights->outside[TENSOR_OUTPUT_NORM]);
+    if (b->graph->shape.embeddings)
+        return x;
+    x = graph_linear(b, b->source->weights->head, NULL, x);
+    if (b->h->logit_scale != 1.0f)
+        x = ggml_scale(b->ctx, x, b->h->logit_scale);
+    if (b->h->final_softcap != 0) { /* cap * tanh(x / cap) */
+        x = ggml_scale(b->ctx, x, 1.0f / b->h->final_softcap);
+        x = ggml_scale(b->ctx, ggml_tanh(b->ctx, x), b->h->final_softcap);
+    }
+    return x;
+}
+
+static size_t nodes_max(const struct graph_source *source, const struct batch_shape *shape)
+{
+    size_t per_layer = 64 + 16 * (size_t)shape->n_groups + 2 * (size_t)source->hyperparameters->n_experts_used;
+    return 64 + per_layer * source->weights->n_layers;
+}
+
+enum error_code graph_build(struct graph *graph, const struct graph_source *source, const struct batch_shape *shape,
+                            struct error *err)
+{
+    size_t n_nodes = nodes_max(source, shape);
+    struct ggml_init_params params = {
+        .mem_size = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false), .no_alloc = true};
+    *graph = (struct graph){.context = ggml_init(params), .shape = *shape};
+    if (!graph->context)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a graph of %zu nodes", n_nodes);
+    graph->cgraph = ggml_new_graph_custom(graph->context, n_nodes, false);
+
+    struct graph_build b = {.ctx = graph->context,
+                            .cgraph = graph->cgraph,
+                            .source = source,
+                            .architecture = source->architecture,
+                            .h = source->hyperparameters,
+                            .graph = graph};
+    make_inputs(&b);
+    struct ggml_tensor *x = embed(&b);
+    for (uint32_t i = 0; i < source->weights->n_layers; i++)
+        x = layer(&b, i, x);
+    if (source->last)
+        x = shape->n_outputs ? head(&b, x) : NULL;
+    if (x) {
+        ggml_set_output(x);
+        ggml_set_name(x, "result");
+        ggml_build_forward_expand(graph->cgraph, x);
+        graph->result = x;
+    }
+    return ERROR_NONE;
+}
+
+void graph_deinit(struct graph *graph)
+{
+    if (!graph)
+        return;
+    ggml_free(graph->context);
+    *graph = (struct graph){0};
+}

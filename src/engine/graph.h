@@ -1,0 +1,61 @@
+/* The compute graph of one stage for one batch shape.
+ *
+ * Shapes in the comments are ggml's: the fastest dimension first. d = head_dim, t = rows of
+ * the batch, r = rows of one slot of a group, s = slots of a group, c = KV cells. */
+#pragma once
+
+#include "engine/batch_shape.h"
+#include "engine/kv_cache.h"
+#include "engine/weights.h"
+#include "model/architecture.h"
+
+#include <ggml.h>
+
+struct graph_source { /* what graphs are built from; constant for a stage */
+    const struct architecture *architecture;
+    const struct hyperparameters *hyperparameters;
+    const struct weights *weights;
+    const struct kv_cache *kv;
+    bool first, last;
+    bool flash;
+    struct ggml_tensor *rope_factors; /* NULL: none */
+};
+
+struct graph {
+    struct ggml_context *context;
+    struct ggml_cgraph *cgraph;
+    struct batch_shape shape;
+    /* inputs */
+    struct ggml_tensor *tokens;      /* I32 [t]          the first stage */
+    struct ggml_tensor *hidden;      /* F32 [n_embd, t]  the others */
+    struct ggml_tensor *positions;   /* I32 [t] */
+    struct ggml_tensor *cells;       /* I64 [t]          where K and V go */
+    struct ggml_tensor *mask;        /* F16 [c, t]       0 or -inf; NULL when every layer is windowed */
+    struct ggml_tensor *mask_window; /* F16 [c, t]       for windowed layers; NULL when there are none */
+    struct ggml_tensor *outputs;     /* I32 [n_outputs]  rows that the last stage gives; NULL when it gives all or none */
+    struct ggml_tensor *result;      /* F32 [n_embd or n_vocab, t or n_outputs]; NULL when nothing comes out */
+};
+
+/* `n_nodes_max` and the context's size follow from the shape. NULL when there is no memory. */
+enum error_code graph_build(struct graph *graph, const struct graph_source *source, const struct batch_shape *shape,
+                            struct error *err);
+void graph_deinit(struct graph *graph);
+
+/* ---- for graph.c and its parts ---- */
+struct graph_build {
+    struct ggml_context *ctx;
+    struct ggml_cgraph *cgraph;
+    const struct graph_source *source;
+    const struct architecture *architecture;
+    const struct hyperparameters *h;
+    struct graph *graph;
+};
+
+/* y = matrix . x (+ bias); `bias` may be NULL. */
+struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matrix, struct ggml_tensor *bias,
+                                 struct ggml_tensor *x);
+/* RMS norm over the fastest dimension, times `weight`. */
+struct ggml_tensor *graph_norm(struct graph_build *b, struct ggml_tensor *x, struct ggml_tensor *weight);
+/* Attention and feed-forward of the stage's layer `index` (from 0); x and result [n_embd, t]. */
+struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struct ggml_tensor *x);
+struct ggml_tensor *graph_ffn(struct graph_build *b, uint32_t index, struct ggml_tensor *x);

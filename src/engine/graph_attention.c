@@ -1,0 +1,150 @@
+#include "engine/graph.h"
+
+struct qkv {
+    struct ggml_tensor *q; /* [d, n_head, t] */
+    struct ggml_tensor *k; /* [d, n_head_kv, t] */
+    struct ggml_tensor *v; /* [d_v, n_head_kv, t] */
+};
+
+/* `part` values of each row of the fused projection, from `offset` on, as heads. */
+static struct ggml_tensor *slice(struct graph_build *b, struct ggml_tensor *fused, int64_t head_dim, int64_t n_head,
+                                 int64_t offset)
+{
+    size_t element = ggml_element_size(fused);
+    return ggml_view_3d(b->ctx, fused, head_dim, n_head, fused->ne[1], (size_t)head_dim * element, fused->nb[1],
+                        (size_t)offset * element);
+}
+
+static struct qkv project(struct graph_build *b, struct ggml_tensor **w, struct ggml_tensor *x)
+{
+    const struct hyperparameters *h = b->h;
+    int64_t dk = h->n_head_dim_k, dv = h->n_head_dim_v, n_head = h->n_head, n_kv = h->n_head_kv, t = x->ne[1];
+    if (w[TENSOR_QKV]) {
+        struct ggml_tensor *fused = graph_linear(b, w[TENSOR_QKV], w[TENSOR_QKV_BIAS], x);
+        return (struct qkv){.q = slice(b, fused, dk, n_head, 0),
+                            .k = slice(b, fused, dk, n_kv, dk * n_head),
+                            .v = slice(b, fused, dv, n_kv, dk * (n_head + n_kv))};
+    }
+    struct ggml_tensor *q = graph_linear(b, w[TENSOR_Q], w[TENSOR_Q_BIAS], x);
+    struct ggml_tensor *k = graph_linear(b, w[TENSOR_K], w[TENSOR_K_BIAS], x);
+    struct ggml_tensor *v = graph_linear(b, w[TENSOR_V], w[TENSOR_V_BIAS], x);
+    if (b->architecture->qk_norm_whole) {
+        q = w[TENSOR_Q_NORM] ? graph_norm(b, q, w[TENSOR_Q_NORM]) : q;
+        k = w[TENSOR_K_NORM] ? graph_norm(b, k, w[TENSOR_K_NORM]) : k;
+    }
+    return (struct qkv){.q = ggml_reshape_3d(b->ctx, q, dk, n_head, t),
+                        .k = ggml_reshape_3d(b->ctx, k, dk, n_kv, t),
+                        .v = ggml_reshape_3d(b->ctx, v, dv, n_kv, t)};
+}
+
+static struct ggml_tensor *rotate(struct graph_build *b, struct ggml_tensor *x, bool windowed)
+{
+    const struct hyperparameters *h = b->h;
+    /* a family whose windowed layers have a base of their own does not scale them */
+    bool own_base = windowed && b->architecture->window_rope_base != 0;
+    float base = windowed ? h->rope_base_window : h->rope_base;
+    int mode = b->architecture->rope == ROPE_NEOX ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
+    return ggml_rope_ext(b->ctx, x, b->graph->positions, b->source->rope_factors, (int)h->n_rot, mode,
+                         (int)h->n_context_original, base, own_base ? 1.0f : h->rope_frequency_scale,
+                         own_base ? 0.0f : h->yarn_ext_factor, h->yarn_attn_factor, h->yarn_beta_fast,
+                         h->yarn_beta_slow);
+}
+
+/* Writes the batch's rows of K or V ([d, n_head_kv, t]) into the cache. */
+static void store(struct graph_build *b, struct ggml_tensor *cache, struct ggml_tensor *rows)
+{
+    if (!ggml_is_contiguous(rows))
+        rows = ggml_cont(b->ctx, rows);
+    rows = ggml_reshape_2d(b->ctx, rows, cache->ne[0], rows->ne[2]);
+    ggml_build_forward_expand(b->cgraph, ggml_set_rows(b->ctx, cache, rows, b->graph->cells));
+}
+
+/* The first n_kv cells of the group's slots: [d, c, n_head_kv, s] */
+static struct ggml_tensor *cached(struct graph_build *b, struct ggml_tensor *cache, const struct batch_group *group)
+{
+    int64_t n_head = b->h->n_head_kv, d = cache->ne[0] / n_head;
+    size_t slot = cache->nb[1] * b->source->kv->cells;
+    struct ggml_tensor *view =
+        ggml_view_4d(b->ctx, cache, d, n_head, b->graph->shape.n_kv, group->n_slots, ggml_row_size(cache->type, d),
+                     cache->nb[1], slot, slot * group->first_slot);
+    return ggml_permute(b->ctx, view, 0, 2, 1, 3);
+}
+
+/* The group's rows of Q: [d, r, n_head, s] */
+static struct ggml_tensor *group_query(struct graph_build *b, struct ggml_tensor *q, const struct batch_group *group)
+{
+    struct ggml_tensor *view = ggml_view_4d(b->ctx, q, q->ne[0], q->ne[1], group->rows_per_slot, group->n_slots, q->nb[1],
+                                            q->nb[2], q->nb[2] * group->rows_per_slot, q->nb[2] * group->first_row);
+    return ggml_permute(b->ctx, view, 0, 2, 1, 3);
+}
+
+/* The group's rows of the mask: [c, r, 1, s] */
+static struct ggml_tensor *group_mask(struct graph_build *b, struct ggml_tensor *mask, const struct batch_group *group)
+{
+    size_t slot = mask->nb[1] * group->rows_per_slot;
+    return ggml_view_4d(b->ctx, mask, mask->ne[0], group->rows_per_slot, 1, group->n_slots, mask->nb[1], slot, slot,
+                        mask->nb[1] * group->first_row);
+}
+
+static struct ggml_tensor *attend_flash(struct graph_build *b, struct ggml_tensor *q, struct ggml_tensor *k,
+                                        struct ggml_tensor *v, struct ggml_tensor *mask, struct ggml_tensor *sinks)
+{
+    struct ggml_tensor *o =
+        ggml_flash_attn_ext(b->ctx, q, k, v, mask, b->h->attention_scale, 0.0f, b->h->attention_softcap);
+    if (sinks)
+        ggml_flash_attn_ext_add_sinks(o, sinks);
+    ggml_prec_set_acc(o, GGML_PREC_F32);
+    return o; /* [d_v, n_head, r, s] */
+}
+
+static struct ggml_tensor *attend_plain(struct graph_build *b, struct ggml_tensor *q, struct ggml_tensor *k,
+                                        struct ggml_tensor *v, struct ggml_tensor *mask, struct ggml_tensor *sinks)
+{
+    float scale = b->h->attention_scale, cap = b->h->attention_softcap;
+    struct ggml_tensor *scores = ggml_mul_mat(b->ctx, k, q); /* [c, r, n_head, s] */
+    ggml_prec_set_acc(scores, GGML_PREC_F32);
+    if (cap != 0) { /* cap * tanh(scale * x / cap) */
+        scores = ggml_tanh(b->ctx, ggml_scale(b->ctx, scores, scale / cap));
+        scores = ggml_scale(b->ctx, scores, cap);
+        scale = 1.0f;
+    }
+    scores = ggml_soft_max_ext(b->ctx, scores, mask, scale, 0.0f);
+    if (sinks)
+        ggml_soft_max_add_sinks(scores, sinks);
+    if (ggml_is_quantized(v->type)) /* cannot be transposed as blocks */
+        v = ggml_cast(b->ctx, v, GGML_TYPE_F32);
+    struct ggml_tensor *columns = ggml_cont(b->ctx, ggml_transpose(b->ctx, v)); /* [c, d_v, n_head_kv, s] */
+    struct ggml_tensor *o = ggml_mul_mat(b->ctx, columns, scores);              /* [d_v, r, n_head, s] */
+    return ggml_cont(b->ctx, ggml_permute(b->ctx, o, 0, 2, 1, 3));
+}
+
+struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
+{
+    struct ggml_tensor **w = b->source->weights->layers[index];
+    const struct kv_cache *kv = b->source->kv;
+    const struct batch_shape *shape = &b->graph->shape;
+    bool windowed = hyperparameters_layer_windowed(b->h, b->source->weights->first_layer + index);
+    struct qkv p = project(b, w, x);
+    if (!b->architecture->qk_norm_whole) {
+        p.q = w[TENSOR_Q_NORM] ? graph_norm(b, p.q, w[TENSOR_Q_NORM]) : p.q;
+        p.k = w[TENSOR_K_NORM] ? graph_norm(b, p.k, w[TENSOR_K_NORM]) : p.k;
+    }
+    p.q = rotate(b, p.q, windowed);
+    p.k = rotate(b, p.k, windowed);
+    ggml_build_forward_expand(b->cgraph, p.q);
+    store(b, kv->k[index], p.k);
+    store(b, kv->v[index], p.v);
+
+    struct ggml_tensor *all = NULL; /* [d_v * n_head, t] */
+    for (uint32_t i = 0; i < shape->n_groups; i++) {
+        const struct batch_group *group = &shape->groups[i];
+        struct ggml_tensor *mask = group_mask(b, windowed ? b->graph->mask_window : b->graph->mask, group);
+        struct ggml_tensor *q = group_query(b, p.q, group);
+        struct ggml_tensor *k = cached(b, kv->k[index], group), *v = cached(b, kv->v[index], group);
+        struct ggml_tensor *o = b->source->flash ? attend_flash(b, q, k, v, mask, w[TENSOR_ATTENTION_SINKS])
+                                                 : attend_plain(b, q, k, v, mask, w[TENSOR_ATTENTION_SINKS]);
+        o = ggml_reshape_2d(b->ctx, o, o->ne[0] * o->ne[1], o->ne[2] * o->ne[3]);
+        all = all ? ggml_concat(b->ctx, all, o, 1) : o;
+    }
+    return graph_linear(b, w[TENSOR_ATTENTION_OUT], w[TENSOR_ATTENTION_OUT_BIAS], all);
+}

@@ -1,0 +1,69 @@
+#include "engine/weights_load.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { COPY_THREADS_MAX = 16 };
+
+struct copy_job {
+    const struct weight_source *sources;
+    uint32_t n_sources;
+    const struct gguf_file *file;
+    atomic_uint next;
+};
+
+/* The whole pages inside [offset, offset + size) of the file are not needed any more. */
+static void release_pages(const struct gguf_file *file, uint64_t offset, uint64_t size)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t first = (offset + page - 1) / page * page, end = (offset + size) / page * page;
+    if (gguf_file_descriptor(file) >= 0 && end > first)
+        madvise((void *)(uintptr_t)(gguf_file_bytes(file) + first), end - first, MADV_DONTNEED);
+}
+
+static void *copy_run(void *arg)
+{
+    struct copy_job *job = arg;
+    for (;;) {
+        uint32_t i = atomic_fetch_add(&job->next, 1);
+        if (i >= job->n_sources)
+            return NULL;
+        const struct gguf_tensor *source = job->sources[i].source;
+        ggml_backend_tensor_set(job->sources[i].tensor, gguf_file_bytes(job->file) + source->offset, 0, source->size);
+        release_pages(job->file, source->offset, source->size);
+    }
+}
+
+enum error_code weights_copy(const struct weight_source *sources, uint32_t n_sources, const struct gguf_file *file,
+                             uint32_t n_threads, struct error *err)
+{
+    struct copy_job job = {.sources = sources, .n_sources = n_sources, .file = file};
+    pthread_t threads[COPY_THREADS_MAX];
+    uint32_t n_started = 0;
+    while (n_started + 1 < n_threads && n_started < COPY_THREADS_MAX &&
+           pthread_create(&threads[n_started], NULL, copy_run, &job) == 0)
+        n_started++;
+    copy_run(&job); /* this thread copies too, so no thread at all is still right */
+    for (uint32_t i = 0; i < n_started; i++)
+        pthread_join(threads[i], NULL);
+    return ERROR_NONE;
+}
+
+void weights_advise_huge_pages(ggml_backend_buffer_t buffer)
+{
+#ifdef MADV_HUGEPAGE
+    /* the CPU's extra types say that they are not host memory, though they are */
+    ggml_backend_dev_t dev = ggml_backend_buft_get_device(ggml_backend_buffer_get_type(buffer));
+    if (!dev || ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_CPU)
+        return;
+    uintptr_t huge = 2u << 20, base = (uintptr_t)ggml_backend_buffer_get_base(buffer);
+    uintptr_t end = (base + ggml_backend_buffer_get_size(buffer)) / huge * huge;
+    uintptr_t start = (base + huge - 1) / huge * huge;
+    if (end > start)
+        madvise((void *)start, end - start, MADV_HUGEPAGE);
+#else
+    (void)buffer;
+#endif
+}

@@ -1,0 +1,21 @@
+/* Copying tensors from the mapped file into their buffers. */
+#pragma once
+
+#include "base/error.h"
+#include "model/gguf_file.h"
+
+#include <ggml-backend.h>
+
+struct weight_source {
+    struct ggml_tensor *tensor;
+    const struct gguf_tensor *source;
+};
+
+/* Copies every tensor, on `n_threads` threads; each tensor's pages of the file are given
+ * back to the system when it is done, so that the file does not count twice. */
+enum error_code weights_copy(const struct weight_source *sources, uint32_t n_sources, const struct gguf_file *file,
+                             uint32_t n_threads, struct error *err);
+
+/* Asks for huge pages under a buffer of host memory; no-op elsewhere. Decoding reads every
+ * weight once per token, so the walks of 4 KiB page tables are pure loss. */
+void weights_advise_huge_pages(ggml_backend_buffer_t buffer);

@@ -1,0 +1,210 @@
+/* One device: its queue and thread, how it comes up and goes down, and its readings. */
+#include "base/mem.h"
+#include "gpu/device_state.h"
+#include "gpu/verify.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <time.h>
+
+/* ---- opening and closing ------------------------------------------------------------- */
+
+/* What the opener and the device's thread share. */
+struct bring_up {
+    struct device_job job;
+    struct device *device;
+    const void *family;
+    uint32_t index;
+    struct gpu_options options;
+    pthread_mutex_t lock;
+    pthread_cond_t finished;
+    bool done;
+    enum error_code code;
+    struct error err;
+};
+
+static void bring_up_run(struct device_job *job)
+{
+    struct bring_up *up = (struct bring_up *)job;
+    struct device *device = up->device;
+    const struct device_impl *impl = device->impl;
+    struct error err;
+    enum error_code code = impl->initialize(up->family, up->index, &up->options, &device->self, &err);
+    if (!code) {
+        code = verify_device(impl, device->self, &err);
+        if (code) {
+            impl->shutdown(device->self);
+            device->self = NULL;
+        }
+    }
+    pthread_mutex_lock(&up->lock);
+    up->code = code;
+    if (code)
+        up->err = err;
+    up->done = true;
+    pthread_cond_signal(&up->finished);
+    pthread_mutex_unlock(&up->lock);
+}
+
+static struct timespec deadline_in(uint64_t ms)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at); /* what pthread_cond_timedwait counts by, everywhere */
+    at.tv_sec += (time_t)(ms / 1000);
+    at.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (at.tv_nsec >= 1000000000) {
+        at.tv_sec++;
+        at.tv_nsec -= 1000000000;
+    }
+    return at;
+}
+
+/* False when the device did not answer in time. */
+static bool bring_up_wait(struct bring_up *up, uint64_t limit_ms)
+{
+    struct timespec deadline = deadline_in(limit_ms);
+    pthread_mutex_lock(&up->lock);
+    int answer = 0;
+    while (!up->done && answer != ETIMEDOUT)
+        answer = pthread_cond_timedwait(&up->finished, &up->lock, &deadline);
+    bool done = up->done;
+    pthread_mutex_unlock(&up->lock);
+    return done;
+}
+
+static struct bring_up *bring_up_new(struct device *device, const void *family, uint32_t index,
+                                     const struct gpu_options *options)
+{
+    struct bring_up *up = mem_new(sizeof *up);
+    if (!up)
+        return NULL;
+    up->job.run = bring_up_run;
+    up->device = device;
+    up->family = family;
+    up->index = index;
+    up->options.n_cpu_threads = options->n_cpu_threads;
+    pthread_mutex_init(&up->lock, NULL);
+    pthread_cond_init(&up->finished, NULL);
+    return up;
+}
+
+static void bring_up_free(struct bring_up *up)
+{
+    pthread_cond_destroy(&up->finished);
+    pthread_mutex_destroy(&up->lock);
+    mem_free(up);
+}
+
+static enum error_code device_new(const struct device_impl *impl, const struct device_info *info, struct device **out,
+                                  struct error *err)
+{
+    struct device *device = mem_new(sizeof *device);
+    if (!device)
+        return error_set(err, ERROR_NO_MEMORY, "out of memory");
+    device->impl = impl;
+    device->info = *info;
+    device->buffers.owner = handle_owner_next();
+    enum error_code code = queue_open(&device->queue, info->id, err);
+    if (code) {
+        mem_free(device);
+        return code;
+    }
+    pthread_mutex_init(&device->buffers_lock, NULL);
+    *out = device;
+    return ERROR_NONE;
+}
+
+/* Of a device that never came up. */
+static void device_delete(struct device *device)
+{
+    queue_close(&device->queue);
+    pthread_mutex_destroy(&device->buffers_lock);
+    mem_free(device);
+}
+
+enum error_code device_open(const struct device_impl *impl, const void *family, uint32_t index,
+                            const struct gpu_options *options, uint64_t limit_ms, struct device_info *info,
+                            struct device **out, struct error *err)
+{
+    *out = NULL;
+    struct device *device = NULL;
+    enum error_code code = device_new(impl, info, &device, err);
+    if (code)
+        return code;
+    struct bring_up *up = bring_up_new(device, family, index, options);
+    if (!up) {
+        device_delete(device);
+        return error_set(err, ERROR_NO_MEMORY, "out of memory");
+    }
+    queue_submit(&device->queue, &up->job);
+    if (!bring_up_wait(up, limit_ms)) {
+        pthread_detach(device->queue.thread); /* device and up stay behind, see device_impl.h */
+        return error_set(err, ERROR_DEVICE, "it did not answer within %" PRIu64 " s", limit_ms / 1000);
+    }
+    code = up->code;
+    if (code) {
+        if (err)
+            *err = up->err;
+        device_delete(device);
+    } else {
+        struct device_memory memory = impl->memory(device->self);
+        device->info.memory_total_bytes = memory.total_bytes;
+        device->info.memory_free_bytes = memory.free_bytes;
+        *info = device->info;
+        *out = device;
+    }
+    bring_up_free(up);
+    return code;
+}
+
+void device_close(struct device *device)
+{
+    if (!device)
+        return;
+    queue_close(&device->queue);
+    device_buffers_deinit(device);
+    device->impl->shutdown(device->self);
+    mem_free(device);
+}
+
+/* ---- small readings -------------------------------------------------------------------- */
+
+const struct device_info *device_info(const struct device *device)
+{
+    return &device->info;
+}
+
+const struct device_impl *device_implementation(const struct device *device)
+{
+    return device->impl;
+}
+
+void *device_self(struct device *device)
+{
+    return device->self;
+}
+
+void device_submit(struct device *device, struct device_job *job)
+{
+    queue_submit(&device->queue, job);
+}
+
+struct device_memory device_memory(const struct device *device)
+{
+    return device->impl->memory(device->self);
+}
+
+struct reading_u64 device_temperature_mc(const struct device *device)
+{
+    return device->impl->temperature_mc ? device->impl->temperature_mc(device->self) : (struct reading_u64){0};
+}
+
+struct reading_u64 device_power_mw(const struct device *device)
+{
+    return device->impl->power_mw ? device->impl->power_mw(device->self) : (struct reading_u64){0};
+}
+
+struct reading_u64 device_clock_mhz(const struct device *device)
+{
+    return device->impl->clock_mhz ? device->impl->clock_mhz(device->self) : (struct reading_u64){0};
+}

@@ -1,0 +1,62 @@
+/* How a kind of device is made: one table of operations per file that implements one
+ * (ggml devices, simulated devices, the tests' fakes). Users of devices read gpu.h instead.
+ *
+ * The fourteen operations of a device interface, and `multiply`, with which verification
+ * sees that the device also computes. An optional operation may be NULL: the wrapper in
+ * device.c or verify.c then supplies the default that stands beside it.
+ *
+ * Threading: list() and get() belong to the thread of gpu_open(). initialize() runs on the
+ * device's own thread, shutdown() after that thread has ended; transfers run under the
+ * device's buffer lock, one at a time. The readings (memory, temperature, power, clock) may be called from any thread.
+ *
+ * Sizes and offsets have been checked against the allocation, and size > 0, before an
+ * operation is called. Transfers are complete when they return. */
+#pragma once
+
+#include "gpu/gpu.h"
+
+struct device_impl {
+    const char *name;
+
+    /* A family is what the devices of one backend have in common; it outlives them. */
+    uint32_t (*list)(const void *family);
+    void (*get)(const void *family, uint32_t index, struct device_info *info);
+
+    enum error_code (*initialize)(const void *family, uint32_t index, const struct gpu_options *options, void **self,
+                                  struct error *err);
+    void (*shutdown)(void *self);
+
+    enum error_code (*allocate)(void *self, uint64_t size, void **memory, struct error *err);
+    void (*deallocate)(void *self, void *memory);
+    enum error_code (*copy_to)(void *self, void *to, uint64_t offset, const void *from, uint64_t size,
+                               struct error *err);
+    enum error_code (*copy_from)(void *self, void *from, uint64_t offset, void *to, uint64_t size, struct error *err);
+
+    /* Both devices are of this table. NULL, or ERROR_UNSUPPORTED as the answer: staged through host memory. */
+    enum error_code (*copy_between)(void *self, void *from, uint64_t offset_from, void *other, void *to,
+                                    uint64_t offset_to, uint64_t size, struct error *err);
+
+    enum error_code (*synchronize)(void *self, struct error *err); /* NULL: nothing is ever pending */
+
+    struct device_memory (*memory)(const void *self);
+    struct reading_u64 (*temperature_mc)(const void *self); /* NULL: unknown */
+    struct reading_u64 (*power_mw)(const void *self);       /* NULL: unknown */
+    struct reading_u64 (*clock_mhz)(const void *self);      /* NULL: unknown */
+
+    /* out[n,n] = a[n,n] b[n,n] in f32, row-major. NULL: verification does not compute. */
+    enum error_code (*multiply)(void *self, uint32_t n, const float *a, const float *b, float *out, struct error *err);
+};
+
+/* Makes device `index` of the family and its queue; the device's own thread initialises and
+ * verifies it. ERROR_DEVICE etc. when it fails, with *info filled as far as it is known.
+ * A device that has not answered within `limit_ms` is given up: its thread and memory stay
+ * behind, for nobody may free what a hung driver may still touch. */
+enum error_code device_open(const struct device_impl *impl, const void *family, uint32_t index,
+                            const struct gpu_options *options, uint64_t limit_ms, struct device_info *info,
+                            struct device **out, struct error *err);
+
+/* Runs every queued job, frees what is left of its buffers, shuts the device down. NULL is fine. */
+void device_close(struct device *device);
+
+const struct device_impl *device_implementation(const struct device *device);
+void *device_self(struct device *device); /* what initialize() made */

@@ -1,0 +1,18 @@
+/* What a device is made of. For device.c and device_buffers.c alone. */
+#pragma once
+
+#include "gpu/device_impl.h"
+#include "gpu/handles.h"
+#include "gpu/queue.h"
+
+struct device {
+    const struct device_impl *impl;
+    void *self;
+    struct device_info info;
+    struct queue queue;
+    pthread_mutex_t buffers_lock; /* guards `buffers`; held during a transfer, so that nobody frees under it */
+    struct handle_table buffers;
+};
+
+/* Frees every buffer that is left, and the lock and the table with it. */
+void device_buffers_deinit(struct device *device);

@@ -1,0 +1,143 @@
+#include "gpu/host.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/* "key   : value\n" → value when the line's key is `key`. */
+static bool line_value(char *line, const char *key, const char **value)
+{
+    size_t length = strlen(key);
+    if (strncmp(line, key, length) != 0)
+        return false;
+    char *colon = strchr(line, ':');
+    if (!colon || strspn(line + length, " \t") != (size_t)(colon - line) - length)
+        return false;
+    char *start = colon + 1 + strspn(colon + 1, " \t");
+    start[strcspn(start, "\n")] = 0;
+    *value = start;
+    return true;
+}
+
+static const char *vendor_name(const char *text)
+{
+    static const struct {
+        const char *said, *name;
+    } known[] = {
+        {"GenuineIntel", "Intel"}, {"AuthenticAMD", "AMD"}, {"HygonGenuine", "Hygon"}, {"CentaurHauls", "VIA"},
+        {"0x41", "ARM"},           {"0x51", "Qualcomm"},    {"0x61", "Apple"},         {"0xc0", "Ampere"},
+        {"0x48", "HiSilicon"},     {"0x4e", "NVIDIA"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(text, known[i].said) == 0)
+            return known[i].name;
+    }
+    return "";
+}
+
+static void read_cpuinfo(struct host_cpu *cpu)
+{
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    if (!file)
+        return;
+    char line[512];
+    const char *value;
+    /* The first core's paragraph is enough. */
+    while (fgets(line, sizeof line, file) && line[0] != '\n') {
+        if (line_value(line, "model name", &value))
+            snprintf(cpu->name, sizeof cpu->name, "%s", value);
+        else if (line_value(line, "vendor_id", &value) || line_value(line, "CPU implementer", &value))
+            snprintf(cpu->vendor, sizeof cpu->vendor, "%s", vendor_name(value));
+        else if (line_value(line, "cpu MHz", &value))
+            cpu->clock_mhz = (struct reading_u64){strtoull(value, NULL, 10), true};
+    }
+    fclose(file);
+}
+
+struct host_cpu host_cpu_read(void)
+{
+    struct host_cpu cpu = {0};
+    read_cpuinfo(&cpu);
+    struct utsname system;
+    if (!cpu.name[0] && uname(&system) == 0)
+        snprintf(cpu.name, sizeof cpu.name, "%s CPU", system.machine);
+    return cpu;
+}
+
+/* cgroup v2, as seen from inside: "QUOTA PERIOD" or "max PERIOD". 0: no quota. */
+static uint32_t quota_threads(void)
+{
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (!file)
+        return 0;
+    uint64_t quota, period;
+    int n = fscanf(file, "%" SCNu64 " %" SCNu64, &quota, &period);
+    fclose(file);
+    if (n != 2 || !period || !quota || quota / period > 4096)
+        return 0;
+    return (uint32_t)((quota + period - 1) / period);
+}
+
+uint32_t host_thread_count(void)
+{
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+#ifdef __linux__
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+        count = CPU_COUNT(&allowed);
+#endif
+    uint32_t threads = count > 0 ? (uint32_t)count : 1;
+    uint32_t quota = quota_threads();
+    return quota && quota < threads ? quota : threads;
+}
+
+static bool read_number(const char *path, uint64_t *number)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    int n = fscanf(file, "%" SCNu64, number);
+    fclose(file);
+    return n == 1;
+}
+
+static struct device_memory read_meminfo(void)
+{
+    struct device_memory memory = {0};
+    FILE *file = fopen("/proc/meminfo", "re");
+    if (file) {
+        char line[256];
+        const char *value;
+        while (fgets(line, sizeof line, file)) {
+            if (line_value(line, "MemTotal", &value))
+                memory.total_bytes = strtoull(value, NULL, 10) * 1024;
+            else if (line_value(line, "MemAvailable", &value))
+                memory.free_bytes = strtoull(value, NULL, 10) * 1024;
+        }
+        fclose(file);
+    }
+    return memory;
+}
+
+struct device_memory host_memory_read(void)
+{
+    struct device_memory memory = read_meminfo();
+    if (!memory.total_bytes) {
+        long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+        if (pages > 0 && page > 0)
+            memory.total_bytes = memory.free_bytes = (uint64_t)pages * (uint64_t)page;
+    }
+    uint64_t limit, used;
+    if (read_number("/sys/fs/cgroup/memory.max", &limit) && read_number("/sys/fs/cgroup/memory.current", &used) &&
+        limit < memory.total_bytes) {
+        uint64_t left = used < limit ? limit - used : 0;
+        memory.total_bytes = limit;
+        memory.free_bytes = left < memory.free_bytes ? left : memory.free_bytes;
+    }
+    return memory;
+}

@@ -1,0 +1,70 @@
+#include "model/model.h"
+
+static uint64_t elements(const struct gguf_tensor *tensor)
+{
+    return (uint64_t)(tensor->ne[0] * tensor->ne[1] * tensor->ne[2] * tensor->ne[3]);
+}
+
+/* Adds one weight tensor: a matrix is multiplied once per token (2 FLOP an element), a
+ * mixture's experts only the share in use. */
+static void add_weights(struct layer_cost *cost, const struct model *model, const struct gguf_tensor *tensor)
+{
+    const struct hyperparameters *h = model_hyperparameters(model);
+    if (!tensor)
+        return;
+    uint64_t bytes = tensor->size, flops = 2 * elements(tensor);
+    if (tensor->n_dims == 3) {
+        bytes = bytes / h->n_experts * h->n_experts_used;
+        flops = flops / h->n_experts * h->n_experts_used;
+    }
+    cost->bytes += tensor->size;
+    cost->bytes_per_token += bytes;
+    cost->flops_per_token += flops;
+}
+
+struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
+{
+    const struct hyperparameters *h = model_hyperparameters(model);
+    struct layer_cost cost = {0};
+    for (int role = 0; role < TENSOR_ROLE_COUNT; role++) {
+        if (tensor_role_per_layer((enum tensor_role)role))
+            add_weights(&cost, model, model_tensor(model, (enum tensor_role)role, layer));
+    }
+    cost.flops_per_token_per_context = 2 * (uint64_t)h->n_head * (h->n_head_dim_k + h->n_head_dim_v);
+    cost.kv_elements_per_token = (uint64_t)h->n_head_kv * (h->n_head_dim_k + h->n_head_dim_v);
+    return cost;
+}
+
+struct layer_cost model_input_cost(const struct model *model)
+{
+    const struct gguf_tensor *embedding = model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0);
+    return (struct layer_cost){
+        .bytes = embedding->size,
+        .bytes_per_token = embedding->size / (uint64_t)embedding->ne[1],
+    };
+}
+
+struct layer_cost model_output_cost(const struct model *model)
+{
+    const struct gguf_tensor *head = model_tensor(model, TENSOR_OUTPUT, 0);
+    struct layer_cost cost = {0};
+    add_weights(&cost, model, model_tensor(model, TENSOR_OUTPUT_NORM, 0));
+    add_weights(&cost, model, head ? head : model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0));
+    return cost;
+}
+
+uint64_t model_weight_bytes(const struct model *model)
+{
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < gguf_file_tensor_count(model_file(model)); i++)
+        sum += gguf_file_tensor(model_file(model), i)->size;
+    return sum;
+}
+
+uint64_t model_parameter_count(const struct model *model)
+{
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < gguf_file_tensor_count(model_file(model)); i++)
+        sum += elements(gguf_file_tensor(model_file(model), i));
+    return sum;
+}

@@ -1,0 +1,208 @@
+#include "model/model.h"
+
+#include "base/limits.h"
+#include "base/mem.h"
+
+#include <ggml.h>
+#include <stdio.h>
+#include <string.h>
+
+struct model {
+    struct gguf_file *file;
+    const struct architecture *architecture;
+    struct hyperparameters hyperparameters;
+    char name[128];
+    const struct gguf_tensor *outside[TENSOR_ROLE_COUNT];  /* roles outside the layers */
+    const struct gguf_tensor *(*layers)[TENSOR_ROLE_COUNT]; /* [n_layers] */
+};
+
+const struct gguf_tensor *model_tensor(const struct model *model, enum tensor_role role, uint32_t layer)
+{
+    if (!tensor_role_per_layer(role))
+        return model->outside[role];
+    return layer < model->hyperparameters.n_layers ? model->layers[layer][role] : NULL;
+}
+
+static enum error_code check_shape(const struct model *model, enum tensor_role role, const struct gguf_tensor *tensor,
+                                   struct error *err)
+{
+    int64_t want[3];
+    tensor_role_shape(model->architecture, &model->hyperparameters, role, want);
+    for (uint32_t i = 0; i < 3; i++) {
+        if ((want[i] ? want[i] : 1) != tensor->ne[i])
+            return error_set(err, ERROR_INVALID,
+                             "tensor %s has the shape %lld x %lld x %lld; the hyper-parameters ask for %lld x %lld x %lld",
+                             tensor->name, (long long)tensor->ne[0], (long long)tensor->ne[1], (long long)tensor->ne[2],
+                             (long long)want[0], (long long)(want[1] ? want[1] : 1), (long long)(want[2] ? want[2] : 1));
+    }
+    /* what is added or multiplied element by element must be F32: ggml has no other kernel for it */
+    if (!want[1] && tensor->type != GGML_TYPE_F32)
+        return error_set(err, ERROR_UNSUPPORTED, "tensor %s is %s; a vector must be F32", tensor->name,
+                         ggml_type_name((enum ggml_type)tensor->type));
+    return ERROR_NONE;
+}
+
+static enum error_code find_role(const struct model *model, enum tensor_role role, uint32_t layer, bool needed,
+                                 const struct gguf_tensor **out, uint64_t *n_found, struct error *err)
+{
+    char name[96];
+    tensor_role_name(role, layer, name, sizeof name);
+    *out = gguf_file_find_tensor(model->file, name);
+    if (!*out)
+        return needed ? error_set(err, ERROR_INVALID, "tensor %s is missing", name) : ERROR_NONE;
+    ++*n_found;
+    return check_shape(model, role, *out, err);
+}
+
+static enum error_code find_roles(struct model *model, uint32_t layer, bool per_layer,
+                                  const struct gguf_tensor *tensors[TENSOR_ROLE_COUNT], uint64_t *n_found,
+                                  struct error *err)
+{
+    uint64_t needed = architecture_roles_needed(model->architecture, &model->hyperparameters);
+    uint64_t allowed = architecture_roles_allowed(model->architecture, &model->hyperparameters);
+    enum error_code code = ERROR_NONE;
+    for (int i = 0; i < TENSOR_ROLE_COUNT && !code; i++) {
+        enum tensor_role role = (enum tensor_role)i;
+        if (tensor_role_per_layer(role) == per_layer && (allowed & ROLE_BIT(role)))
+            code = find_role(model, role, layer, needed & ROLE_BIT(role), &tensors[role], n_found, err);
+    }
+    if (!code && per_layer && !tensors[TENSOR_QKV] && !(tensors[TENSOR_Q] && tensors[TENSOR_K] && tensors[TENSOR_V]))
+        code = error_set(err, ERROR_INVALID, "layer %u has neither attn_qkv nor all of attn_q, attn_k and attn_v", layer);
+    return code;
+}
+
+/* A tensor that no role names would be silently left out of the computation: refuse it instead. */
+static enum error_code refuse_unknown_tensors(const struct model *model, uint64_t n_found, struct error *err)
+{
+    uint64_t n_tensors = gguf_file_tensor_count(model->file);
+    for (uint64_t i = 0; i < n_tensors && n_found != n_tensors; i++) {
+        const struct gguf_tensor *tensor = gguf_file_tensor(model->file, i);
+        bool known = false;
+        for (uint32_t layer = 0; layer < model->hyperparameters.n_layers && !known; layer++) {
+            for (int role = 0; role < TENSOR_ROLE_COUNT && !known; role++)
+                known = model->layers[layer][role] == tensor || model->outside[role] == tensor;
+        }
+        if (!known)
+            return error_set(err, ERROR_UNSUPPORTED, "tensor %s is not one that Medley knows of the family %s", tensor->name,
+                             model->architecture->name);
+    }
+    return ERROR_NONE;
+}
+
+static enum error_code find_tensors(struct model *model, struct error *err)
+{
+    uint64_t n_found = 0;
+    uint32_t n_layers = model->hyperparameters.n_layers;
+    model->layers = mem_new_array(n_layers, sizeof *model->layers);
+    if (!model->layers)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the tensor index");
+    enum error_code code = find_roles(model, 0, false, model->outside, &n_found, err);
+    for (uint32_t layer = 0; layer < n_layers && !code; layer++)
+        code = find_roles(model, layer, true, model->layers[layer], &n_found, err);
+    return code ? code : refuse_unknown_tensors(model, n_found, err);
+}
+
+static enum error_code find_architecture(struct model *model, struct error *err)
+{
+    const char *name;
+    size_t size;
+    enum error_code code = gguf_file_text(model->file, "general.architecture", &name, &size, err);
+    if (code)
+        return code;
+    model->architecture = architecture_find(name);
+    if (model->architecture)
+        return ERROR_NONE;
+    char known[320] = "";
+    for (uint32_t i = 0; i < architecture_count(); i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", architecture_at(i)->name);
+    }
+    return error_set(err, ERROR_UNSUPPORTED, "the architecture '%.64s' is not one that Medley knows (%s)", name, known);
+}
+
+static void set_name(struct model *model)
+{
+    const char *name;
+    size_t size;
+    if (gguf_file_text(model->file, "general.name", &name, &size, NULL) == ERROR_NONE && size > 0) {
+        snprintf(model->name, sizeof model->name, "%s", name);
+        return;
+    }
+    const char *path = gguf_file_path(model->file), *slash = strrchr(path, '/');
+    snprintf(model->name, sizeof model->name, "%s", slash ? slash + 1 : path);
+    char *dot = strstr(model->name, ".gguf");
+    if (dot)
+        *dot = '\0';
+}
+
+enum error_code model_open_file(struct gguf_file *file, struct model **out, struct error *err)
+{
+    struct model *model = mem_new(sizeof *model);
+    if (!model) {
+        gguf_file_close(file);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the model");
+    }
+    model->file = file;
+    enum error_code code = find_architecture(model, err);
+    if (!code)
+        code = hyperparameters_read(model->architecture, file, &model->hyperparameters, err);
+    if (!code)
+        code = find_tensors(model, err);
+    if (code) {
+        error_wrap(err, "%s", gguf_file_path(file));
+        model_close(model);
+        return code;
+    }
+    set_name(model);
+    *out = model;
+    return ERROR_NONE;
+}
+
+enum error_code model_open(const char *path, struct model **out, struct error *err)
+{
+    struct gguf_file *file;
+    enum error_code code = gguf_file_open(path, &file, err);
+    return code ? code : model_open_file(file, out, err);
+}
+
+void model_close(struct model *model)
+{
+    if (!model)
+        return;
+    mem_free(model->layers);
+    gguf_file_close(model->file);
+    mem_free(model);
+}
+
+const struct gguf_file *model_file(const struct model *model)
+{
+    return model->file;
+}
+
+const struct architecture *model_architecture(const struct model *model)
+{
+    return model->architecture;
+}
+
+const struct hyperparameters *model_hyperparameters(const struct model *model)
+{
+    return &model->hyperparameters;
+}
+
+const char *model_name(const struct model *model)
+{
+    return model->name;
+}
+
+const char *model_type_name(const struct model *model)
+{
+    uint64_t bytes[GGML_TYPE_COUNT] = {0};
+    int most = GGML_TYPE_F32;
+    for (uint64_t i = 0; i < gguf_file_tensor_count(model->file); i++) {
+        const struct gguf_tensor *tensor = gguf_file_tensor(model->file, i);
+        bytes[tensor->type] += tensor->size;
+        if (bytes[tensor->type] > bytes[most])
+            most = tensor->type;
+    }
+    return ggml_type_name((enum ggml_type)most);
+}

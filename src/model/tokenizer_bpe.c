@@ -1,0 +1,262 @@
+/* Byte pair encoding: in each word, merge the pair of neighbours whose merge was learned first
+ * until none is left (Sennrich et al. 2016). Symbols are numbers of texts, so that a pair is one
+ * integer; a queue of pairs keeps a word of n characters at O(n log n). */
+#include "base/mem.h"
+#include "base/random.h"
+#include "model/merge_heap.h"
+#include "model/tokenizer_private.h"
+#include "model/unicode.h"
+
+#include <string.h>
+
+struct symbol {
+    int32_t text; /* number in tokenizer->texts; TEXT_NONE: a character that no text is */
+    uint32_t start, size; /* bytes of the word; size 0: merged into the symbol before */
+    int32_t previous, next;
+};
+
+/* Words repeat: the tokens of short words are kept, by hash, the latest word in each place. */
+enum { CACHE_WORDS = 8192, CACHE_WORD_BYTES = 16, CACHE_TOKENS = 6 };
+struct cached_word {
+    uint8_t size, n_tokens; /* size 0: empty */
+    char word[CACHE_WORD_BYTES];
+    int32_t tokens[CACHE_TOKENS];
+};
+
+struct bpe_session {
+    const struct tokenizer *tokenizer;
+    struct pretokenizer_scratch split;
+    struct symbol *symbols;
+    size_t symbols_capacity;
+    struct merge_heap heap;
+    struct buffer spelled; /* a word in the byte alphabet */
+    struct buffer escaped;
+    struct cached_word *cache;
+};
+
+enum error_code bpe_session_new(const struct tokenizer *tokenizer, struct bpe_session **out, struct error *err)
+{
+    *out = NULL;
+    struct bpe_session *session = mem_new(sizeof *session);
+    if (!session)
+        return tokenizer_no_memory(err);
+    session->tokenizer = tokenizer;
+    *out = session;
+    return ERROR_NONE;
+}
+
+void bpe_session_free(struct bpe_session *session)
+{
+    if (!session)
+        return;
+    pretokenizer_scratch_deinit(&session->split);
+    mem_free(session->symbols);
+    merge_heap_deinit(&session->heap);
+    buffer_deinit(&session->spelled);
+    buffer_deinit(&session->escaped);
+    mem_free(session->cache);
+    mem_free(session);
+}
+
+static const struct merge *find_merge(const struct merge_table *table, int32_t left, int32_t right)
+{
+    if (left < 0 || right < 0 || !table->count)
+        return NULL;
+    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    uint32_t slot = (uint32_t)random_mix(pair) & (table->n_slots - 1);
+    for (; table->slots[slot].pair != MERGE_FREE; slot = (slot + 1) & (table->n_slots - 1)) {
+        if (table->slots[slot].pair == pair)
+            return &table->slots[slot];
+    }
+    return NULL;
+}
+
+static bool queue_pair(struct bpe_session *session, int32_t left, int32_t right)
+{
+    if (left < 0 || right < 0)
+        return true;
+    const struct symbol *a = &session->symbols[left], *b = &session->symbols[right];
+    const struct merge *merge = find_merge(&session->tokenizer->merges, a->text, b->text);
+    struct merge_candidate candidate = {.left = (uint32_t)left, .first = a->text, .second = b->text};
+    if (!merge)
+        return true;
+    candidate.rank = merge->rank;
+    candidate.result = merge->result;
+    return merge_heap_push(&session->heap, candidate);
+}
+
+static bool merge_symbols(struct bpe_session *session, size_t n_symbols)
+{
+    struct symbol *symbols = session->symbols;
+    for (size_t i = 1; i < n_symbols; i++) {
+        if (!queue_pair(session, (int32_t)i - 1, (int32_t)i))
+            return false;
+    }
+    for (struct merge_candidate best; merge_heap_pop(&session->heap, &best);) {
+        struct symbol *left = &symbols[best.left];
+        if (!left->size || left->text != best.first || left->next < 0 || symbols[left->next].text != best.second)
+            continue;
+        struct symbol *right = &symbols[left->next];
+        left->text = (int32_t)best.result;
+        left->size += right->size;
+        right->size = 0;
+        left->next = right->next;
+        if (right->next >= 0)
+            symbols[right->next].previous = (int32_t)best.left;
+        if (!queue_pair(session, left->previous, (int32_t)best.left) ||
+            !queue_pair(session, (int32_t)best.left, left->next))
+            return false;
+    }
+    return true;
+}
+
+/* A character that ended up in no token: its bytes, as far as the vocabulary has tokens for them. */
+static enum error_code emit_bytes(const struct tokenizer *tokenizer, const char *word, const struct symbol *symbol,
+                                  struct token_list *out, struct error *err)
+{
+    for (uint32_t i = 0; i < symbol->size; i++) {
+        uint8_t byte = (uint8_t)word[symbol->start + i];
+        char spelled[4] = {word[symbol->start + i]};
+        size_t n = 1;
+        if (!(tokenizer->rule->flags & PRE_RAW_UTF8))
+            n = unicode_encode(byte_alphabet_encode(byte), spelled);
+        for (size_t k = 0; k < n; k++) {
+            int32_t token = tokenizer->byte_tokens[(uint8_t)spelled[k]];
+            if (token != TOKEN_NONE && token_list_push(out, token, err))
+                return ERROR_NO_MEMORY;
+        }
+    }
+    return ERROR_NONE;
+}
+
+static size_t symbols_of_word(struct bpe_session *session, const char *word, size_t size)
+{
+    const struct tokenizer *tokenizer = session->tokenizer;
+    bool raw = tokenizer->rule->flags & PRE_RAW_UTF8;
+    size_t n = 0;
+    for (size_t at = 0; at < size; n++) {
+        size_t length = raw ? unicode_length(word[at]) : 1;
+        if (length > size - at)
+            length = size - at;
+        session->symbols[n] = (struct symbol){
+            .text = raw ? text_table_find(&tokenizer->texts, word + at, length)
+                        : tokenizer->byte_symbols[(uint8_t)word[at]],
+            .start = (uint32_t)at,
+            .size = (uint32_t)length,
+            .previous = (int32_t)n - 1,
+            .next = at + length == size ? -1 : (int32_t)n + 1,
+        };
+        at += length;
+    }
+    return n;
+}
+
+/* The token that the word is as it stands, or TOKEN_NONE. */
+static enum error_code whole_word(struct bpe_session *session, const char *word, size_t size, int32_t *token,
+                                  struct error *err)
+{
+    const struct tokenizer *tokenizer = session->tokenizer;
+    *token = TOKEN_NONE;
+    bool newlines = (tokenizer->rule->flags & PRE_WHOLE_NEWLINES) && word[0] == '\n';
+    if (!newlines && !(tokenizer->rule->flags & PRE_IGNORE_MERGES))
+        return ERROR_NONE;
+    if (size > tokenizer->longest_token)
+        return ERROR_NONE;
+    if (tokenizer->rule->flags & PRE_RAW_UTF8) {
+        *token = tokenizer_find(tokenizer, word, size);
+        return ERROR_NONE;
+    }
+    buffer_clear(&session->spelled);
+    for (size_t i = 0; i < size; i++) {
+        char spelled[4];
+        buffer_append(&session->spelled, spelled, unicode_encode(byte_alphabet_encode((uint8_t)word[i]), spelled));
+    }
+    if (session->spelled.failed)
+        return tokenizer_no_memory(err);
+    *token = tokenizer_find(tokenizer, session->spelled.data, session->spelled.size);
+    return ERROR_NONE;
+}
+
+static enum error_code encode_word(struct bpe_session *session, const char *word, size_t size, struct token_list *out,
+                                   struct error *err)
+{
+    int32_t whole;
+    enum error_code code = whole_word(session, word, size, &whole, err);
+    if (code || whole != TOKEN_NONE)
+        return code ? code : token_list_push(out, whole, err);
+    if (size > session->symbols_capacity) {
+        size_t capacity = size + size / 2 + 64;
+        struct symbol *symbols = mem_resize(session->symbols, capacity, sizeof *symbols);
+        if (!symbols)
+            return tokenizer_no_memory(err);
+        session->symbols = symbols;
+        session->symbols_capacity = capacity;
+    }
+    if (!merge_symbols(session, symbols_of_word(session, word, size)))
+        return tokenizer_no_memory(err);
+    for (int32_t i = 0; i >= 0 && !code; i = session->symbols[i].next) {
+        const struct symbol *symbol = &session->symbols[i];
+        if (symbol->text >= 0 && (uint32_t)symbol->text < session->tokenizer->n_tokens)
+            code = token_list_push(out, symbol->text, err);
+        else
+            code = emit_bytes(session->tokenizer, word, symbol, out, err);
+    }
+    return code;
+}
+
+static struct cached_word *cache_place(struct bpe_session *session, const char *word, size_t size)
+{
+    uint64_t halves[2] = {0};
+    memcpy(halves, word, size);
+    return &session->cache[random_mix(halves[0] ^ random_mix(halves[1] + size)) % CACHE_WORDS];
+}
+
+static enum error_code encode_cached(struct bpe_session *session, const char *word, size_t size,
+                                     struct token_list *out, struct error *err)
+{
+    if (!session->cache || size > CACHE_WORD_BYTES)
+        return encode_word(session, word, size, out, err);
+    struct cached_word *place = cache_place(session, word, size);
+    enum error_code code = ERROR_NONE;
+    if (place->size == size && memcmp(place->word, word, size) == 0) {
+        for (uint32_t i = 0; i < place->n_tokens && !code; i++)
+            code = token_list_push(out, place->tokens[i], err);
+        return code;
+    }
+    size_t before = out->count;
+    code = encode_word(session, word, size, out, err);
+    size_t n_tokens = out->count - before;
+    if (code || n_tokens > CACHE_TOKENS)
+        return code;
+    place->size = (uint8_t)size;
+    place->n_tokens = (uint8_t)n_tokens;
+    memcpy(place->word, word, size);
+    if (n_tokens)
+        memcpy(place->tokens, out->ids + before, n_tokens * sizeof *out->ids);
+    return ERROR_NONE;
+}
+
+enum error_code bpe_session_encode(struct bpe_session *session, const char *text, size_t size, struct token_list *out,
+                                   struct error *err)
+{
+    if (session->tokenizer->rule->flags & PRE_RAW_UTF8) {
+        buffer_clear(&session->escaped);
+        spaces_escape(text, size, &session->escaped);
+        if (session->escaped.failed)
+            return tokenizer_no_memory(err);
+        text = session->escaped.data;
+        size = session->escaped.size;
+    }
+    enum error_code code = pretokenizer_split(session->tokenizer->pretokenizer, text, size, &session->split, err);
+    if (!code && !session->cache && session->split.n_words > CACHE_WORDS / 64) {
+        session->cache = mem_new_array(CACHE_WORDS, sizeof *session->cache);
+        if (!session->cache)
+            return tokenizer_no_memory(err);
+    }
+    for (size_t i = 0, start = 0; i < session->split.n_words && !code; start = session->split.ends[i++]) {
+        size_t length = session->split.ends[i] - start;
+        if (length)
+            code = encode_cached(session, session->split.text + start, length, out, err);
+    }
+    return code;
+}

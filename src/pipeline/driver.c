@@ -1,0 +1,360 @@
+#include "pipeline/driver_state.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "model/model.h"
+#include "pipeline/load.h"
+
+/* ---- the baton ------------------------------------------------------------------------ */
+
+static bool something_to_do(const struct driver *driver)
+{
+    return driver->incoming || driver->completed || driver->cancels;
+}
+
+/* Runs the step until nothing is left to do. Called with the lock, which it gives up meanwhile. */
+static void run_locked(struct driver *driver)
+{
+    driver->active = true;
+    while (something_to_do(driver)) {
+        struct microbatch *completed = driver->completed;
+        driver->completed = NULL;
+        driver->completed_end = &driver->completed;
+        pthread_mutex_unlock(&driver->lock);
+        while (completed) {
+            struct microbatch *next = completed->next;
+            step_complete(driver, completed);
+            completed = next;
+        }
+        step_advance(driver);
+        pthread_mutex_lock(&driver->lock);
+    }
+    driver->active = false;
+}
+
+static void *own_thread(void *arg)
+{
+    struct driver *driver = arg;
+    pthread_mutex_lock(&driver->lock);
+    while (!driver->closing || driver->active || driver->live || driver->n_in_flight) {
+        if (!driver->active && something_to_do(driver))
+            run_locked(driver);
+        else
+            pthread_cond_wait(&driver->wake, &driver->lock);
+    }
+    pthread_mutex_unlock(&driver->lock);
+    return NULL;
+}
+
+/* On the last stage's device thread. */
+static void on_microbatch_done(void *arg, struct microbatch *microbatch)
+{
+    struct driver *driver = arg;
+    pthread_mutex_lock(&driver->lock);
+    microbatch->next = NULL;
+    *driver->completed_end = microbatch;
+    driver->completed_end = &microbatch->next;
+    if (!driver->active) {
+        /* Only the baton's holder changes n_in_flight. With others under way this device has more to compute. */
+        if (driver->n_in_flight == 1)
+            run_locked(driver);
+        else
+            pthread_cond_signal(&driver->wake);
+    }
+    if (driver->closing)
+        pthread_cond_signal(&driver->wake);
+    pthread_mutex_unlock(&driver->lock);
+}
+
+/* ---- requests ------------------------------------------------------------------------- */
+
+static void accept_locked(struct driver *driver, struct sequence *sequence)
+{
+    sequence->id = ++driver->last_id;
+    sequence->live_next = driver->live;
+    if (driver->live)
+        driver->live->live_previous = sequence;
+    driver->live = sequence;
+    *driver->incoming_end = sequence;
+    driver->incoming_end = &sequence->queue_next;
+    driver->stats.queued++;
+    driver->stats.requests_total++;
+    if (!driver->active)
+        pthread_cond_signal(&driver->wake);
+}
+
+enum error_code driver_submit(struct driver *driver, const struct request *request, uint64_t *id, struct error *err)
+{
+    struct sequence *sequence = NULL;
+    enum error_code code = sequence_new(request, driver->options.context, driver->n_vocab, &sequence, err);
+    if (code)
+        return code;
+    sequence->submitted_ns = clock_now_ns();
+    pthread_mutex_lock(&driver->lock);
+    uint32_t free_slots = driver->stats.slots_total - driver->stats.slots_busy;
+    if (driver->closing)
+        code = ERROR_CANCELLED;
+    else if (driver->stats.queued >= driver->options.queue_max + free_slots)
+        code = ERROR_BUSY;
+    else
+        accept_locked(driver, sequence);
+    if (!code && id)
+        *id = sequence->id; /* under the lock: it may be over, and freed, right after */
+    pthread_mutex_unlock(&driver->lock);
+    if (!code)
+        return ERROR_NONE;
+    sequence_free(sequence);
+    if (code == ERROR_CANCELLED)
+        return error_set(err, code, "the model is being closed");
+    return error_set(err, code, "%u requests are waiting already, which is the limit", driver->options.queue_max);
+}
+
+void driver_cancel(struct driver *driver, uint64_t id)
+{
+    pthread_mutex_lock(&driver->lock);
+    for (struct sequence *sequence = driver->live; sequence; sequence = sequence->live_next) {
+        if (sequence->id != id)
+            continue;
+        sequence->cancelled = true;
+        driver->cancels = true;
+        if (!driver->active)
+            pthread_cond_signal(&driver->wake);
+        break;
+    }
+    pthread_mutex_unlock(&driver->lock);
+}
+
+struct sequence *driver_next_cancelled(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->lock);
+    *driver->queue_end = driver->incoming;
+    if (driver->incoming)
+        driver->queue_end = driver->incoming_end;
+    driver->incoming = NULL;
+    driver->incoming_end = &driver->incoming;
+    struct sequence *found = NULL;
+    for (struct sequence *at = driver->cancels ? driver->live : NULL; at && !found; at = at->live_next) {
+        if (at->cancelled)
+            found = at;
+    }
+    driver->cancels = found != NULL;
+    pthread_mutex_unlock(&driver->lock);
+    return found;
+}
+
+void driver_retire(struct driver *driver, struct sequence *sequence)
+{
+    pthread_mutex_lock(&driver->lock);
+    if (sequence->live_next)
+        sequence->live_next->live_previous = sequence->live_previous;
+    if (sequence->live_previous)
+        sequence->live_previous->live_next = sequence->live_next;
+    else
+        driver->live = sequence->live_next;
+    if (sequence->slot == SLOT_NONE)
+        driver->stats.queued--;
+    else
+        driver->stats.slots_busy--;
+    pthread_mutex_unlock(&driver->lock);
+}
+
+struct driver_stats driver_stats(const struct driver *driver)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&driver->lock; /* reading needs the lock, too */
+    pthread_mutex_lock(lock);
+    struct driver_stats stats = driver->stats;
+    pthread_mutex_unlock(lock);
+    return stats;
+}
+
+/* ---- facts ---------------------------------------------------------------------------- */
+
+const struct driver_options *driver_options(const struct driver *driver)
+{
+    return &driver->options;
+}
+
+uint32_t driver_stage_count(const struct driver *driver)
+{
+    return driver->pipeline.n_stages;
+}
+
+const struct stage *driver_stage(const struct driver *driver, uint32_t index)
+{
+    return index < driver->pipeline.n_stages ? driver->pipeline.stages[index].stage : NULL;
+}
+
+uint64_t driver_stage_busy_ns(const struct driver *driver, uint32_t index)
+{
+    if (index >= driver->pipeline.n_stages)
+        return 0;
+    return atomic_load_explicit(&driver->pipeline.stages[index].busy_ns, memory_order_relaxed);
+}
+
+/* ---- opening and closing -------------------------------------------------------------- */
+
+static enum error_code fill_options(struct driver *driver, const struct driver_options *given,
+                                    const struct hyperparameters *hyperparameters, struct error *err)
+{
+    struct driver_options *options = &driver->options;
+    *options = *given;
+    if (!options->n_slots)
+        options->n_slots = 1;
+    if (!options->context)
+        options->context = hyperparameters->n_context_train < 4096 ? hyperparameters->n_context_train : 4096;
+    if (!options->batch_rows)
+        options->batch_rows = 512;
+    if (!options->queue_max)
+        options->queue_max = LIMIT_QUEUED_REQUESTS;
+    if (options->n_slots > LIMIT_SEQUENCES)
+        return error_set(err, ERROR_INVALID, "%u sequences at once; the limit is %d", options->n_slots,
+                         LIMIT_SEQUENCES);
+    if (options->context > LIMIT_CONTEXT)
+        return error_set(err, ERROR_INVALID, "a context of %u tokens; the limit is %d", options->context,
+                         LIMIT_CONTEXT);
+    if (options->batch_rows > LIMIT_BATCH_ROWS)
+        return error_set(err, ERROR_INVALID, "a batch of %u rows; the limit is %d", options->batch_rows,
+                         LIMIT_BATCH_ROWS);
+    uint64_t rows = (uint64_t)options->n_slots * options->context;
+    if (rows < options->batch_rows) /* more can never come together */
+        options->batch_rows = (uint32_t)rows;
+    return ERROR_NONE;
+}
+
+static enum error_code check_stages(const struct stage_plan *stages, uint32_t n_stages, uint32_t n_layers,
+                                    struct error *err)
+{
+    if (!n_stages || n_stages > LIMIT_STAGES)
+        return error_set(err, ERROR_INVALID, "%u stages; there can be 1 to %d", n_stages, LIMIT_STAGES);
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < n_stages; i++) {
+        if (!stages[i].n_layers || stages[i].n_layers > n_layers)
+            return error_set(err, ERROR_INVALID, "stage %u has %u layers; the model has %u", i, stages[i].n_layers,
+                             n_layers);
+        sum += stages[i].n_layers;
+    }
+    if (sum != n_layers)
+        return error_set(err, ERROR_INVALID, "the stages hold %u layers; the model has %u", sum, n_layers);
+    return ERROR_NONE;
+}
+
+static uint32_t count_devices(const struct stage_plan *stages, uint32_t n_stages)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_stages; i++) {
+        uint32_t before = 0;
+        while (before < i && stages[before].device != stages[i].device)
+            before++;
+        n += before == i;
+    }
+    return n;
+}
+
+static enum error_code make_microbatches(struct driver *driver, struct error *err)
+{
+    const struct driver_options *options = &driver->options;
+    uint64_t outputs = options->n_slots + OUTPUT_ALL_ROWS;
+    if (outputs > options->batch_rows)
+        outputs = options->batch_rows;
+    driver->output_floats = outputs * (driver->n_vocab > driver->n_embd ? driver->n_vocab : driver->n_embd);
+    driver->operations_max = 4 * options->n_slots + 4;
+    struct microbatch_sizes sizes = {
+        .rows = options->batch_rows,
+        .shares = options->n_slots,
+        .operations = driver->operations_max,
+        .hidden_width = driver->pipeline.n_stages > 1 ? driver->n_embd : 0,
+        .second_hidden = driver->pipeline.n_stages > 2,
+        .output_floats = driver->output_floats,
+    };
+    driver->operations = mem_new_array(driver->operations_max, sizeof *driver->operations);
+    driver->microbatches = mem_new_array(driver->n_devices, sizeof *driver->microbatches);
+    if (!driver->operations || !driver->microbatches)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %u micro-batches", driver->n_devices);
+    for (uint32_t i = 0; i < driver->n_devices; i++) {
+        enum error_code code = microbatch_init(&driver->microbatches[i], &driver->pipeline, &sizes, err);
+        if (code)
+            return code;
+        driver->microbatches[i].next = driver->unused;
+        driver->unused = &driver->microbatches[i];
+    }
+    return ERROR_NONE;
+}
+
+/* What driver_open() has built so far; every part may be missing. */
+static void dismantle(struct driver *driver)
+{
+    if (driver->pipeline.stages)
+        pipeline_unload(&driver->pipeline);
+    for (uint32_t i = 0; driver->microbatches && i < driver->n_devices; i++)
+        microbatch_deinit(&driver->microbatches[i]);
+    mem_free(driver->microbatches);
+    mem_free(driver->operations);
+    mem_free(driver->pipeline.stages);
+    sampler_free(driver->sampler);
+    slot_table_deinit(&driver->slots);
+    pthread_cond_destroy(&driver->wake);
+    pthread_mutex_destroy(&driver->lock);
+    mem_free(driver);
+}
+
+static enum error_code build(struct driver *driver, const struct model *model, const struct stage_plan *stages,
+                             uint32_t n_stages, struct error *err)
+{
+    driver->n_devices = count_devices(stages, n_stages);
+    driver->pipeline = (struct pipeline){.n_stages = n_stages, .done = on_microbatch_done, .arg = driver};
+    driver->pipeline.stages = mem_new_array(n_stages, sizeof *driver->pipeline.stages);
+    if (!driver->pipeline.stages)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %u stages", n_stages);
+    enum error_code code = slot_table_init(&driver->slots, driver->options.n_slots, driver->options.context, err);
+    if (!code)
+        code = sampler_new(driver->n_vocab, &driver->sampler, err);
+    if (!code)
+        code = make_microbatches(driver, err);
+    if (!code)
+        code = pipeline_load(&driver->pipeline, model, stages, &driver->options, err);
+    if (!code && pthread_create(&driver->thread, NULL, own_thread, driver))
+        code = error_set(err, ERROR_IO, "the system refused a thread");
+    return code;
+}
+
+enum error_code driver_open(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
+                            const struct driver_options *options, struct driver **out, struct error *err)
+{
+    const struct hyperparameters *hyperparameters = model_hyperparameters(model);
+    struct driver *driver = mem_new(sizeof *driver);
+    if (!driver)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a driver");
+    pthread_mutex_init(&driver->lock, NULL);
+    pthread_cond_init(&driver->wake, NULL);
+    driver->queue_end = &driver->queue;
+    driver->incoming_end = &driver->incoming;
+    driver->completed_end = &driver->completed;
+    driver->n_vocab = hyperparameters->n_vocab;
+    driver->n_embd = hyperparameters->n_embd;
+    enum error_code code = check_stages(stages, n_stages, hyperparameters->n_layers, err);
+    if (!code)
+        code = fill_options(driver, options, hyperparameters, err);
+    driver->stats.slots_total = driver->options.n_slots;
+    if (!code)
+        code = build(driver, model, stages, n_stages, err);
+    if (code) {
+        dismantle(driver);
+        return code;
+    }
+    *out = driver;
+    return ERROR_NONE;
+}
+
+void driver_close(struct driver *driver)
+{
+    if (!driver)
+        return;
+    pthread_mutex_lock(&driver->lock);
+    driver->closing = true;
+    for (struct sequence *sequence = driver->live; sequence; sequence = sequence->live_next)
+        sequence->cancelled = driver->cancels = true;
+    pthread_cond_signal(&driver->wake);
+    pthread_mutex_unlock(&driver->lock);
+    pthread_join(driver->thread, NULL); /* it leaves when nothing is live or under way */
+    dismantle(driver);
+}

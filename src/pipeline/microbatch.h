@@ -1,0 +1,93 @@
+/* A micro-batch and its way down the stages.
+ *
+ * It is a job of the device of the stage it is on. Stages that follow each other on one
+ * device are run in one go; then the job goes into the next device's queue, from thread to
+ * thread without the driver between. Queues are in order, so every stage sees the
+ * micro-batches, and the cache operations they carry, in the order in which they were sent.
+ *
+ * Failure: a stage that fails on a micro-batch, or that is behind one which failed, marks the
+ * slots concerned as poisoned, in a table of its own. Rows of a poisoned slot are dropped from
+ * the micro-batches that were already under way, so that a stage never sees a gap. Emptying
+ * the slot (truncate to 0, which comes down the same way) heals it. */
+#pragma once
+
+#include "base/limits.h"
+#include "engine/stage.h"
+#include "gpu/gpu.h"
+
+#include <stdatomic.h>
+
+struct pipeline_stage {
+    struct device *device;
+    struct stage *stage;
+    uint32_t n_layers;
+    bool poisoned[LIMIT_SEQUENCES]; /* the device thread's */
+    _Atomic uint64_t busy_ns;       /* spent in stage_forward() so far */
+};
+
+struct microbatch;
+typedef void (*microbatch_done_fn)(void *arg, struct microbatch *microbatch); /* on the last stage's device thread */
+
+struct pipeline {
+    struct pipeline_stage *stages;
+    uint32_t n_stages;
+    microbatch_done_fn done;
+    void *arg;
+};
+
+/* Done on every stage before the micro-batch's rows. */
+struct cache_operation {
+    uint32_t slot;
+    uint32_t length; /* the slot is cut to this; a copy: tokens copied */
+    uint32_t from;   /* the slot that is copied */
+    bool copy;
+};
+
+/* The rows of one slot, which stand together. */
+struct share {
+    uint32_t slot;
+    uint32_t epoch;    /* of the slot, when it was sent */
+    uint32_t position; /* of the first row */
+    uint32_t n_rows;
+    uint32_t n_outputs;
+    uint64_t sequence; /* its id */
+    bool failed;       /* a stage failed on it */
+    bool dropped;      /* its slot was poisoned; not computed to the end */
+};
+
+struct microbatch {
+    struct device_job job;
+    struct microbatch *next; /* the driver's lists */
+    struct pipeline *pipeline;
+    uint32_t at; /* the stage it is on */
+
+    struct cache_operation *operations;
+    uint32_t n_operations;
+    struct share *shares;
+    uint32_t n_shares;
+    struct batch_row *rows; /* those still computed */
+    uint32_t n_rows;
+    bool embeddings;
+
+    float *hidden[2];    /* rows x n_embd; a stage reads one and writes the other */
+    float *outputs;      /* of the shares that are neither failed nor dropped, in their order */
+    uint64_t slowest_ns; /* the longest stage_forward() */
+    struct error error;  /* when a share failed */
+};
+
+struct microbatch_sizes {
+    uint32_t rows, shares, operations;
+    uint32_t hidden_width; /* 0: a single stage needs none */
+    bool second_hidden;    /* more than two stages */
+    uint64_t output_floats;
+};
+
+enum error_code microbatch_init(struct microbatch *microbatch, struct pipeline *pipeline,
+                                const struct microbatch_sizes *sizes, struct error *err);
+void microbatch_deinit(struct microbatch *microbatch);
+
+/* Empties it for the next use. */
+void microbatch_clear(struct microbatch *microbatch);
+
+/* Sends it down the stages; `done` follows. */
+void microbatch_send(struct microbatch *microbatch);

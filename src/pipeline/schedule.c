@@ -1,0 +1,141 @@
+#include "pipeline/schedule.h"
+
+#include <assert.h>
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Indices of the items that wait, longest waiting first; the lower index on a tie. Insertion
+ * sort: the items of one micro-batch were served together and mostly stand in order already. */
+static uint32_t sort_by_age(const struct schedule_item *items, uint32_t n_items, uint32_t *order)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_items; i++) {
+        if (!items[i].waiting)
+            continue;
+        uint32_t at = n++;
+        for (; at && items[order[at - 1]].served > items[i].served; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return n;
+}
+
+/* Sequences that are decoding, also those whose token is under way. */
+static uint32_t count_decoding(const struct schedule_item *items, uint32_t n_items)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_items; i++)
+        n += items[i].decoding;
+    return n;
+}
+
+/* Rows for prompts. A pipeline of d devices is full for k of k + d - 1 turns when a prompt is cut
+ * into k chunks: 2 d chunks lose a third at most, and smaller ones would cost more than they save. */
+static uint32_t prompt_budget(const struct schedule_item *items, const uint32_t *order, uint32_t n_order,
+                              uint32_t n_decoding, const struct schedule_limits *limits, const struct schedule *out)
+{
+    uint32_t budget = limits->rows - out->n_rows;
+    if (n_decoding)
+        budget = smaller(budget, limits->prefill_rows_mixed);
+    if (out->embeddings)
+        budget = smaller(budget, limits->embedding_rows);
+    if (limits->devices > 1) {
+        uint64_t waiting = 0;
+        for (uint32_t i = 0; i < n_order; i++)
+            waiting += items[order[i]].waiting;
+        uint64_t chunk = waiting / (2 * limits->devices) + 1;
+        if (chunk < budget)
+            budget = smaller(budget, larger((uint32_t)chunk, SCHEDULE_QUANTUM));
+    }
+    return budget;
+}
+
+static void take(struct schedule *out, uint32_t item, uint32_t rows)
+{
+    out->shares[out->n_shares++] = (struct schedule_share){item, rows};
+    out->n_rows += rows;
+}
+
+/* Rule 2, and rule 4's reserve. Moves what is not a decode row to the front of `order` and returns how many those are.
+ */
+static uint32_t take_decode_rows(const struct schedule_item *items, uint32_t *order, uint32_t n_order,
+                                 uint32_t n_decoding, const struct schedule_limits *limits, struct schedule *out)
+{
+    uint32_t n_prompts = 0;
+    for (uint32_t i = 0; i < n_order; i++)
+        n_prompts += !items[order[i]].decoding;
+    uint32_t reserve = 0;
+    if (n_prompts)
+        reserve = larger(limits->rows / 4, items[order[0]].decoding ? 0 : 1);
+    uint32_t most = smaller((n_decoding + limits->devices - 1) / limits->devices, limits->rows - reserve);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n_order; i++) {
+        if (!items[order[i]].decoding)
+            order[kept++] = order[i];
+        else if (out->n_shares < most)
+            take(out, order[i], 1);
+    }
+    return kept;
+}
+
+/* Rule 3: first an even share each, then what is left over to the longest waiting. */
+static void take_prompt_rows(const struct schedule_item *items, const uint32_t *order, uint32_t n_order,
+                             uint32_t budget, uint32_t output_all_budget, struct schedule *out)
+{
+    uint32_t first = out->n_shares;
+    uint32_t share = n_order ? larger(SCHEDULE_QUANTUM, budget / n_order) : 0;
+    for (int round = 0; round < 2; round++) {
+        uint32_t at = first;
+        for (uint32_t i = 0; i < n_order && budget; i++) {
+            const struct schedule_item *item = &items[order[i]];
+            bool has_share = at < out->n_shares && out->shares[at].item == order[i];
+            uint32_t had = has_share ? out->shares[at].rows : 0;
+            uint32_t rows = smaller(item->waiting - had, round ? budget : smaller(share, budget));
+            if (item->output_all) {
+                rows = smaller(rows, output_all_budget);
+                output_all_budget -= rows;
+            }
+            budget -= rows;
+            if (has_share) {
+                out->shares[at++].rows += rows;
+                out->n_rows += rows;
+            } else if (rows && round == 0) {
+                take(out, order[i], rows);
+                at++;
+            }
+        }
+    }
+}
+
+void schedule_next(const struct schedule_item *items, uint32_t n_items, const struct schedule_limits *limits,
+                   struct schedule *out)
+{
+    assert(n_items <= LIMIT_SEQUENCES);
+    assert(limits->rows && limits->devices && limits->prefill_rows_mixed && limits->output_all_rows &&
+           limits->embedding_rows);
+    uint32_t order[LIMIT_SEQUENCES];
+    uint32_t n_order = sort_by_age(items, n_items, order);
+    out->n_shares = out->n_rows = 0;
+    if (!n_order) {
+        out->embeddings = false;
+        return;
+    }
+    out->embeddings = items[order[0]].embeddings;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n_order; i++) {
+        if (items[order[i]].embeddings == out->embeddings)
+            order[kept++] = order[i];
+    }
+    uint32_t n_decoding = count_decoding(items, n_items);
+    n_order = take_decode_rows(items, order, kept, n_decoding, limits, out);
+    uint32_t budget = prompt_budget(items, order, n_order, n_decoding, limits, out);
+    take_prompt_rows(items, order, n_order, budget, limits->output_all_rows, out);
+}

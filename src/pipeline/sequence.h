@@ -1,0 +1,31 @@
+/* A sequence: one accepted request and how far it has come.
+ *
+ * It owns copies of everything the request points to. `id`, `cancelled` and the links of the
+ * live list belong to the driver's lock; the rest to the thread that runs the driver's step. */
+#pragma once
+
+#include "pipeline/driver.h"
+
+enum { SLOT_NONE = UINT32_MAX };
+
+struct sequence {
+    uint64_t id;
+    bool cancelled;
+    struct sequence *live_next, *live_previous; /* all accepted requests */
+    struct sequence *queue_next;                /* those without a slot */
+
+    struct request request; /* its pointers are our copies */
+    uint32_t slot;          /* SLOT_NONE while it waits */
+    uint32_t cached;        /* prompt tokens taken over from a slot */
+    uint32_t generated;
+    bool last_row; /* all tokens are there; only the last one's own row is still wanted (want_all_logits) */
+    uint64_t submitted_ns, admitted_ns, first_token_ns;
+};
+
+/* Checks the request against the limits and copies it. */
+enum error_code sequence_new(const struct request *request, uint32_t context, uint32_t n_vocab, struct sequence **out,
+                             struct error *err);
+void sequence_free(struct sequence *sequence);
+
+bool sequence_wants_rows(const struct sequence *sequence); /* an output for each of its rows */
+bool sequence_is_stop(const struct sequence *sequence, int32_t token);

@@ -1,0 +1,82 @@
+#include "pipeline/slots.h"
+
+#include "base/mem.h"
+#include "pipeline/sequence.h"
+
+enum error_code slot_table_init(struct slot_table *table, uint32_t n_slots, uint32_t context, struct error *err)
+{
+    *table = (struct slot_table){.n_slots = n_slots};
+    table->slots = mem_new_array(n_slots, sizeof *table->slots);
+    table->tokens = mem_new_array((size_t)n_slots * context, sizeof *table->tokens);
+    if (!table->slots || !table->tokens) {
+        slot_table_deinit(table);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %u slots of %u tokens", n_slots, context);
+    }
+    for (uint32_t i = 0; i < n_slots; i++)
+        table->slots[i].tokens = table->tokens + (size_t)i * context;
+    return ERROR_NONE;
+}
+
+void slot_table_deinit(struct slot_table *table)
+{
+    mem_free(table->slots);
+    mem_free(table->tokens);
+    *table = (struct slot_table){0};
+}
+
+static uint32_t common_prefix(const struct slot *slot, const int32_t *prompt, uint32_t reusable)
+{
+    uint32_t most = slot->broken ? 0 : slot->n_placed;
+    if (most > reusable)
+        most = reusable;
+    uint32_t n = 0;
+    while (n < most && slot->tokens[n] == prompt[n])
+        n++;
+    return n;
+}
+
+/* The free slot other than `except` whose cache is worth least: an empty one, else the longest unused. */
+static uint32_t least_valuable(const struct slot_table *table, uint32_t except)
+{
+    uint32_t best = SLOT_NONE;
+    for (uint32_t i = 0; i < table->n_slots; i++) {
+        const struct slot *slot = &table->slots[i];
+        if (slot->sequence || i == except)
+            continue;
+        if (best == SLOT_NONE || (slot->n_placed == 0) > (table->slots[best].n_placed == 0) ||
+            ((slot->n_placed == 0) == (table->slots[best].n_placed == 0) && slot->served < table->slots[best].served))
+            best = i;
+    }
+    return best;
+}
+
+bool slot_table_choose(const struct slot_table *table, const int32_t *prompt, uint32_t reusable,
+                       struct slot_choice *out)
+{
+    uint32_t source = SLOT_NONE, longest = 0, own = SLOT_NONE, own_longest = 0;
+    for (uint32_t i = 0; i < table->n_slots; i++) {
+        uint32_t n = common_prefix(&table->slots[i], prompt, reusable);
+        if (n > longest) {
+            longest = n;
+            source = i;
+        }
+        if (!table->slots[i].sequence && n > own_longest) {
+            own_longest = n;
+            own = i;
+        }
+    }
+    uint32_t other = least_valuable(table, own);
+    if (own == SLOT_NONE && other == SLOT_NONE)
+        return false;
+    bool own_is_good = own != SLOT_NONE && (other == SLOT_NONE || own_longest >= table->slots[own].n_placed / 2);
+    if (own_is_good && own_longest + SLOT_COPY_MIN > longest) {
+        *out = (struct slot_choice){.slot = own, .keep = own_longest};
+        return true;
+    }
+    *out = (struct slot_choice){.slot = own_is_good && other == SLOT_NONE ? own : other};
+    if (longest >= SLOT_COPY_MIN) {
+        out->copy_from = source;
+        out->copy = longest;
+    }
+    return true;
+}

@@ -1,0 +1,75 @@
+# Tests, sanitizers, fuzzing, coverage. Sourced by ./dev after verbs.sh.
+
+# Both builds run every test: `release` as users get it, `asan` with the address and undefined-behaviour
+# sanitizers (there without the style checks, which do not depend on the build).
+test_build() { # NAME -> builds it
+  case $1 in
+    release) build_in release ;;
+    asan) build_in asan -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false ;;
+  esac
+}
+
+sanitizer_settings=(
+  "ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_return=1:allocator_may_return_null=1"
+  "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1"
+  "LSAN_OPTIONS=suppressions=$repo/tests/leaks-of-drivers.supp:print_suppressions=0"
+)
+
+run_meson_tests() { # NAME [TEST...]
+  local name=$1
+  shift
+  local args=(-C "$repo/build/$name" --no-rebuild --print-errorlogs)
+  [ "$name" = release ] || args+=(--timeout-multiplier 4 --no-suite style)
+  say "testing build/$name"
+  inside env "${sanitizer_settings[@]}" meson test "${args[@]}" "$@" </dev/null
+}
+
+verb_test() {
+  env_prepare
+  npm_prepare
+  local name status=0 logs=() broken=0
+  for name in release asan; do
+    if ! test_build "$name"; then
+      broken=$((broken + 1))
+      continue
+    fi
+    rm -f "$repo/build/$name/meson-logs/testlog.json"
+    run_meson_tests "$name" "$@" || status=1
+    logs+=("$repo/build/$name/meson-logs/testlog.json")
+  done
+  [ $broken = 0 ] || status=1
+  # Last, so that its line is the last one; it fails too when a test failed or none ran.
+  inside python3 tools/dev/count_tests.py --broken $broken "${logs[@]}" || status=1
+  return $status
+}
+
+verb_coverage() {
+  env_prepare
+  npm_prepare
+  build_in coverage -Doptimization=0 -Db_coverage=true
+  run_meson_tests coverage "$@" || say "some tests failed; the report counts what they reached"
+  mkdir -p build/coverage/report
+  inside gcovr --root "$repo" --filter "$repo/src/" --object-directory build/coverage --gcov-ignore-parse-errors \
+    --print-summary --html-details build/coverage/report/index.html --txt -
+  say "the lines themselves: build/coverage/report/index.html"
+}
+
+# ./dev fuzz TARGET [SECONDS]: runs libFuzzer on one target; finds go to build/fuzz-finds/TARGET.
+verb_fuzz() {
+  local targets target=${1:-} seconds=${2:-60}
+  targets=$(cd tests/fuzz && ls fuzz_*.c 2>/dev/null | sed 's/^fuzz_\(.*\)\.c$/\1/')
+  if [ -z "$target" ]; then
+    printf 'fuzz targets (./dev fuzz TARGET [SECONDS]):\n%s\n' "$targets"
+    return 0
+  fi
+  printf '%s\n' "$targets" | grep -qxF -- "$target" || die "no fuzz target '$target': there are $(echo $targets)"
+  case $seconds in '' | *[!0-9]*) die "how many seconds? '$seconds' is not a number" ;; esac
+  env_prepare
+  npm_prepare
+  build_in fuzz --native-file tools/dev/clang.ini -Dfuzz=true -Doptimization=1 \
+    -Db_sanitize=address,undefined -Db_lundef=false
+  local finds=build/fuzz-finds/$target
+  mkdir -p "$finds" "tests/fuzz/corpus/$target"
+  inside env "${sanitizer_settings[@]}" "build/fuzz/tests/fuzz/fuzz-$target" -max_total_time="$seconds" -timeout=20 \
+    -rss_limit_mb=4096 -artifact_prefix="$finds/crash-" -print_final_stats=1 "$finds" "tests/fuzz/corpus/$target"
+}
