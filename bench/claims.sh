@@ -89,12 +89,14 @@ claim_prefill() { alternate prefill -p 512 -n 0; }
 
 # While a shell spins on one core (not pinned: the kernel decides whom it disturbs).
 claim_spin() {
-  local spinner status=0
+  local status=0
   alternate spin_idle -p 0 -n 32
   (while :; do :; done) &
   spinner=$!
+  trap 'kill "$spinner" 2>/dev/null' EXIT # also when somebody interrupts
   alternate spin_busy -p 0 -n 32 || status=$?
   kill "$spinner"
+  trap - EXIT
   wait "$spinner" 2>/dev/null || true
   return $status
 }
@@ -121,12 +123,12 @@ claim_first_token() {
   done
 }
 
-medley_server() { # model, slots, context per slot, port: the command
-  echo "$release_dir/src/cli/medley" up --model "$1" --api "127.0.0.1:$4" -t "$bench_threads" --slots "$2" -c "$3"
+medley_server() { # model, slots, context per slot: the command
+  echo "$release_dir/src/cli/medley" up --model "$1" --api 127.0.0.1:@PORT@ -t "$bench_threads" --slots "$2" -c "$3"
 }
 
 llama_server() {
-  echo llama-server -m "$1" --host 127.0.0.1 --port "$4" -t "$bench_threads" -np "$2" -c $(($2 * $3)) --no-webui
+  echo llama-server -m "$1" --host 127.0.0.1 --port @PORT@ -t "$bench_threads" -np "$2" -c $(($2 * $3)) --no-webui
 }
 
 claim_streams() {
@@ -134,9 +136,9 @@ claim_streams() {
   for type in $bench_types; do
     model=$(bench_model "$type")
     for ((round = 0; round < bench_rounds; round++)); do
-      theirs python3 bench/server.py streams --port 18081 -- $(llama_server "$model" 8 512 18081) |
+      theirs python3 bench/server.py streams -- $(llama_server "$model" 8 512) |
         record streams "$type" llama.cpp
-      ours python3 bench/server.py streams --port 18082 -- $(medley_server "$model" 8 512 18082) |
+      ours python3 bench/server.py streams -- $(medley_server "$model" 8 512) |
         record streams "$type" medley
     done
   done
@@ -145,9 +147,9 @@ claim_streams() {
 claim_memory() {
   local model
   model=$(bench_model q8_0)
-  theirs python3 bench/server.py memory --port 18081 -- $(llama_server "$model" 1 4096 18081) |
+  theirs python3 bench/server.py memory -- $(llama_server "$model" 1 4096) |
     record memory q8_0 llama.cpp
-  ours python3 bench/server.py memory --port 18082 -- $(medley_server "$model" 1 4096 18082) |
+  ours python3 bench/server.py memory -- $(medley_server "$model" 1 4096) |
     record memory q8_0 medley
 }
 

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Starts an OpenAI-compatible server, drives it, prints one number, and stops it.
 
-  server.py streams --port P -- COMMAND...   tokens a second, of 8 streams together, while all of them decode
-  server.py memory  --port P -- COMMAND...   the server's peak resident memory in MiB after one long request
+  server.py streams -- COMMAND...   tokens a second, of 8 streams together, while all of them decode
+  server.py memory  -- COMMAND...   the server's peak resident memory in MiB after one long request
 
-The same client drives every server. Token id 2 ends a text in the synthetic models; a bias keeps it away, so
+@PORT@ in the command becomes a port that is free. The same client drives every server. Token id 2 ends a text in the synthetic models; a bias keeps it away, so
 that every stream has its full length.
 """
 import argparse
 import http.client
 import json
 import pathlib
+import socket
 import subprocess
 import threading
 import time
@@ -104,19 +105,26 @@ def wait_until_healthy(port, process):
     raise SystemExit("the server did not become healthy within two minutes")
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["streams", "memory"])
-    parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--log", default="/dev/null", help="where the server's own output goes")
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()
 
+    port = free_port()
+    command = [word.replace("@PORT@", str(port)) for word in args.command]
     with open(args.log, "wb") as log:
-        process = subprocess.Popen(args.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        wait_until_healthy(args.port, process)
-        print(f"{aggregate_decode(args.port) if args.what == 'streams' else peak_memory(args.port, process.pid):.2f}")
+        wait_until_healthy(port, process)
+        print(f"{aggregate_decode(port) if args.what == 'streams' else peak_memory(port, process.pid):.2f}")
     finally:
         process.terminate()
         try:

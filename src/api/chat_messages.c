@@ -23,8 +23,9 @@ static bool read_role(struct json_in *in, const char *path, yyjson_val *value, c
             return true;
         }
     }
-    return api_error_field(in->err, path, "'%s' must be one of system, developer, user, assistant; '%s' is not supported",
-                           path, yyjson_get_str(value));
+    return api_error_field(in->err, path,
+                           "'%s' must be one of system, developer, user, assistant; '%s' is not supported", path,
+                           yyjson_get_str(value));
 }
 
 /* A part of a content array: {"type":"text","text":…} and nothing else. */

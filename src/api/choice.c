@@ -23,8 +23,7 @@ static void keep_logprob(struct choice *choice, const struct token_record *token
                          uint64_t offset)
 {
     if (!reserve((void **)&choice->shown, &choice->shown_capacity, choice->n_shown + 1, sizeof *choice->shown) ||
-        !reserve((void **)&choice->tops, &choice->tops_capacity, choice->n_tops + token->n_top,
-                 sizeof *choice->tops)) {
+        !reserve((void **)&choice->tops, &choice->tops_capacity, choice->n_tops + token->n_top, sizeof *choice->tops)) {
         choice->failed = true;
         return;
     }

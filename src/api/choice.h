@@ -14,9 +14,9 @@ struct choice {
     struct stop_matcher stop;          /* its strings: set before use */
     bool logprobs;                     /* set before use: keep them */
     struct token_stream stream;
-    struct buffer piece;  /* scratch */
-    uint64_t n_decoded;   /* bytes that the tokens so far have given */
-    uint64_t n_released;  /* bytes that have come out */
+    struct buffer piece; /* scratch */
+    uint64_t n_decoded;  /* bytes that the tokens so far have given */
+    uint64_t n_released; /* bytes that have come out */
     uint32_t n_tokens;
     bool failed; /* out of memory */
     struct shown_token *shown;

@@ -180,8 +180,8 @@ static struct completion *completion_new(struct api_server *server, struct gener
     snprintf(completion->id, sizeof completion->id, "%s-%016" PRIx64 "%08" PRIx32,
              request->kind == GENERATION_CHAT ? "chatcmpl" : "cmpl", random_u64(), (uint32_t)random_u64());
     completion->created = (uint64_t)time(NULL);
-    completion->job = (struct preparer_job){
-        .item = {.inbox = &server->inbox, .ready = prepared, .owner = completion}, .run = completion_prepare};
+    completion->job = (struct preparer_job){.item = {.inbox = &server->inbox, .ready = prepared, .owner = completion},
+                                            .run = completion_prepare};
     return completion;
 }
 

@@ -138,7 +138,8 @@ void completion_take_tokens(struct completion_choice *choice, const struct token
     }
 }
 
-/* The choice has all its tokens, or has met a stop string. */
+/* The choice has all its tokens, or has met a stop string. In the latter case the driver may not be done with
+ * the item, so that it must not be read. */
 void completion_end_choice(struct completion_choice *choice)
 {
     struct completion *completion = choice->completion;
@@ -148,7 +149,7 @@ void completion_end_choice(struct completion_choice *choice)
     bool stopped = choice_finish(&choice->text, &completion->out);
     if (!stopped && item->reason == FINISH_ERROR)
         api_error_from(&err, &item->err);
-    else if (item->no_memory || choice->text.failed)
+    else if (choice->text.failed || (!stopped && item->no_memory))
         api_error_set(&err, 503, "server_error", "no_memory", "no memory for the answer");
     else if (!stopped && item->reason == FINISH_CANCELLED)
         api_error_set(&err, 503, "server_error", "cancelled", "the server is stopping");

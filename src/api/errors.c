@@ -66,29 +66,3 @@ void api_error_write(const struct api_error *err, struct buffer *out)
     json_out_text(out, err->code);
     buffer_text(out, "}}");
 }
-
-const char *http_reason(unsigned status)
-{
-    static const struct {
-        unsigned status;
-        const char *reason;
-    } reasons[] = {
-        {200, "OK"},
-        {204, "No Content"},
-        {400, "Bad Request"},
-        {403, "Forbidden"},
-        {404, "Not Found"},
-        {405, "Method Not Allowed"},
-        {408, "Request Timeout"},
-        {411, "Length Required"},
-        {413, "Content Too Large"},
-        {429, "Too Many Requests"},
-        {500, "Internal Server Error"},
-        {503, "Service Unavailable"},
-    };
-    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
-        if (reasons[i].status == status)
-            return reasons[i].reason;
-    }
-    return "";
-}

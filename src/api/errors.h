@@ -27,6 +27,3 @@ bool api_error_field(struct api_error *err, const char *param, const char *forma
 bool api_error_from(struct api_error *err, const struct error *cause);
 
 void api_error_write(const struct api_error *err, struct buffer *out);
-
-/* "Not Found", …; "" for a status that Medley does not send. */
-const char *http_reason(unsigned status);

@@ -26,6 +26,7 @@ struct text exchange_path(const struct exchange *exchange); /* decoded, without 
 struct text exchange_body(const struct exchange *exchange);
 uint64_t exchange_started_ns(const struct exchange *exchange);
 
+/* The body is no longer needed then, and is freed. */
 void exchange_set_owner(struct exchange *exchange, void (*gone)(void *owner), void *owner);
 
 /* A whole answer; takes what is in *body. */

@@ -41,8 +41,8 @@ static bool read_fields(struct json_in *in, yyjson_val *root, const struct json_
     {
         const char *name = yyjson_get_str(key);
         size_t row = 0;
-        while (fields[row].name && (!yyjson_equals_str(key, fields[row].name) ||
-                                    (fields[row].kinds && !(fields[row].kinds & 1u << kind))))
+        while (fields[row].name &&
+               (!yyjson_equals_str(key, fields[row].name) || (fields[row].kinds && !(fields[row].kinds & 1u << kind))))
             row++;
         if (!fields[row].name)
             return api_error_field(in->err, name, "Unrecognized request argument supplied: %s", name);
@@ -72,7 +72,8 @@ bool json_in_object(struct json_in *in, const char *body, size_t size, const str
     /* Without the INSITU flag yyjson does not write to the body, though its parameter is not const. */
     *doc = size ? yyjson_read_opts((char *)(uintptr_t)body, size, YYJSON_READ_NOFLAG, &allocator, &problem) : NULL;
     if (!size)
-        return api_error_set(in->err, 400, "invalid_request_error", NULL, "the body is empty; it must be a JSON object");
+        return api_error_set(in->err, 400, "invalid_request_error", NULL,
+                             "the body is empty; it must be a JSON object");
     if (!*doc && problem.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
         return json_in_no_memory(in);
     if (!*doc)

@@ -8,7 +8,7 @@
 struct preparer;
 
 struct preparer_job {
-    struct inbox_item item;                 /* posted as done when run() has returned */
+    struct inbox_item item;                /* posted as done when run() has returned */
     void (*run)(struct preparer_job *job); /* on the preparer's thread */
     struct preparer_job *next;
 };

@@ -24,12 +24,9 @@ static bool read_encoding_format(struct json_in *in, const char *name, yyjson_va
 }
 
 static const struct json_field embeddings_fields[] = {
-    {"model", read_embeddings_model, true, 0},
-    {"input", read_input, true, 0},
-    {"encoding_format", read_encoding_format, false, 0},
-    {"user", json_in_ignored_text, false, 0},
-    {"dimensions", json_in_unsupported, false, 0},
-    {0},
+    {"model", read_embeddings_model, true, 0},           {"input", read_input, true, 0},
+    {"encoding_format", read_encoding_format, false, 0}, {"user", json_in_ignored_text, false, 0},
+    {"dimensions", json_in_unsupported, false, 0},       {0},
 };
 
 bool embeddings_request_parse(const char *body, size_t size, uint32_t n_vocab, struct embeddings_request *out,

@@ -6,8 +6,8 @@
  *
  * Lifetime: open; run the loop; api_server_stop(), after which new requests are refused and those
  * under way may end (until a second stop, or the grace period, cancels them); `stopped` is called
- * when none is left; then api_server_close(), and run the loop until it is empty: libwebsockets
- * gives its handles back through it. */
+ * when none is left; then api_server_close(), run the loop until it is empty (libwebsockets gives its
+ * handles back through it), and api_server_free(). */
 #pragma once
 
 #include "base/error.h"
@@ -45,3 +45,4 @@ const char *api_server_host(const struct api_server *server);
 /* May be called twice: the second time cancels what is still running. */
 void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void *arg);
 void api_server_close(struct api_server *server);
+void api_server_free(struct api_server *server);

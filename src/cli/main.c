@@ -1,5 +1,5 @@
 /* The medley binary: finds the command and runs it. */
-#include "cli/command.h"
+#include "cli/commands.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 
 /* In the order in which `medley help` lists them. */
 static const struct command *const commands[] = {
+    &command_devices,
     NULL,
 };
 

@@ -6,6 +6,9 @@ struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matr
                                  struct ggml_tensor *x)
 {
     struct ggml_tensor *y = ggml_mul_mat(b->ctx, matrix, x);
+    /* GPUs otherwise add up F16 products in F16, which loses digits and can overflow */
+    if (matrix->type == GGML_TYPE_F16)
+        ggml_prec_set_acc(y, GGML_PREC_F32);
     return bias ? ggml_add(b->ctx, y, bias) : y;
 }
 

@@ -89,9 +89,10 @@ static void read_nvidia_driver(char *text, size_t size)
     fclose(file);
 }
 
-static bool is_software(const char *name)
+bool device_ggml_is_software(ggml_backend_dev_t dev)
 {
-    return strcasestr(name, "llvmpipe") || strcasestr(name, "lavapipe") || strcasestr(name, "SwiftShader");
+    const char *name = ggml_backend_dev_description(dev);
+    return name && (strcasestr(name, "llvmpipe") || strcasestr(name, "lavapipe") || strcasestr(name, "SwiftShader"));
 }
 
 static void describe_gpu(const struct backend *backend, ggml_backend_dev_t dev, uint32_t index,
@@ -107,7 +108,7 @@ static void describe_gpu(const struct backend *backend, ggml_backend_dev_t dev, 
     if (strcmp(info->vendor, "NVIDIA") == 0)
         read_nvidia_driver(info->driver, sizeof info->driver);
     info->kind = props.type == GGML_BACKEND_DEVICE_TYPE_IGPU ? DEVICE_INTEGRATED_GPU : DEVICE_GPU;
-    if (is_software(name))
+    if (device_ggml_is_software(dev))
         info->kind = DEVICE_CPU;
     info->memory_total_bytes = props.memory_total;
     info->memory_free_bytes = props.memory_free;
@@ -138,6 +139,15 @@ static uint32_t precisions_of(ggml_backend_dev_t dev)
     return bits;
 }
 
+/* A driver may call its device anything; what goes on to terminals and into JSON is plain text. */
+static void make_printable(char *text)
+{
+    for (; *text; text++) {
+        if (*text < ' ' || *text > '~')
+            *text = '?';
+    }
+}
+
 void device_ggml_describe(const struct backend *backend, ggml_backend_dev_t dev, uint32_t index,
                           struct device_info *info)
 {
@@ -149,5 +159,7 @@ void device_ggml_describe(const struct backend *backend, ggml_backend_dev_t dev,
     } else {
         describe_gpu(backend, dev, index, info);
     }
+    make_printable(info->name);
+    make_printable(info->pci);
     info->precisions = precisions_of(dev);
 }

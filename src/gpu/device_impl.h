@@ -43,7 +43,8 @@ struct device_impl {
     struct reading_u64 (*power_mw)(const void *self);       /* NULL: unknown */
     struct reading_u64 (*clock_mhz)(const void *self);      /* NULL: unknown */
 
-    /* out[n,n] = a[n,n] b[n,n] in f32, row-major. NULL: verification does not compute. */
+    /* out[n,n] = a[n,n] b[n,n] in f32, row-major. NULL or ERROR_UNSUPPORTED: verification does not
+     * compute. */
     enum error_code (*multiply)(void *self, uint32_t n, const float *a, const float *b, float *out, struct error *err);
 };
 

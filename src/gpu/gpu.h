@@ -20,6 +20,7 @@
 struct gpu;
 struct device;
 
+/* What computes in the end: a software Vulkan driver is DEVICE_CPU too (its backend says "vulkan"). */
 enum device_kind { DEVICE_CPU, DEVICE_GPU, DEVICE_INTEGRATED_GPU };
 
 enum precision { PRECISION_F32 = 1, PRECISION_F16 = 2, PRECISION_BF16 = 4, PRECISION_INT8 = 8, PRECISION_INT4 = 16 };
@@ -126,6 +127,7 @@ enum error_code device_write(struct device *device, struct device_buffer to, uin
                              uint64_t size, struct error *err);
 enum error_code device_read(struct device *device, struct device_buffer from, uint64_t offset, void *to, uint64_t size,
                             struct error *err);
+/* Within one buffer the two ranges must not overlap. */
 enum error_code device_copy(struct device *device_from, struct device_buffer from, uint64_t offset_from,
                             struct device *device_to, struct device_buffer to, uint64_t offset_to, uint64_t size,
                             struct error *err);

@@ -40,8 +40,8 @@ static enum error_code compile(struct pretokenizer *pretokenizer, uint32_t index
         return no_memory(err);
     int problem;
     size_t at;
-    pcre2_code *code = pcre2_compile((PCRE2_SPTR)regex, PCRE2_ZERO_TERMINATED, wide ? PCRE2_UTF : 0, &problem, &at,
-                                     context);
+    pcre2_code *code =
+        pcre2_compile((PCRE2_SPTR)regex, PCRE2_ZERO_TERMINATED, wide ? PCRE2_UTF : 0, &problem, &at, context);
     pcre2_compile_context_free(context);
     if (!code && (problem == PCRE2_ERROR_NOMEMORY || problem == PCRE2_ERROR_HEAP_FAILED))
         return no_memory(err);

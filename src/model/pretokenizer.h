@@ -26,12 +26,12 @@ enum split_kind {
 enum { PRETOKENIZER_PATTERNS = 6 };
 
 enum pretokenizer_flags {
-    PRE_IGNORE_MERGES = 1, /* a word that is a token as it stands is that token */
-    PRE_ADD_BOS = 2,       /* unless the file says otherwise */
-    PRE_KEEP_SPACES = 4,   /* decoding leaves " ." and " 's" as they are */
-    PRE_NO_BOS = 8,        /* there is no BOS unless the file names one */
-    PRE_HAN = 16,          /* Han letters are CLASS_HAN, not CLASS_LETTER */
-    PRE_RAW_UTF8 = 32,     /* tokens are plain UTF-8 with U+2581 for a space, not GPT-2's byte alphabet */
+    PRE_IGNORE_MERGES = 1,   /* a word that is a token as it stands is that token */
+    PRE_ADD_BOS = 2,         /* unless the file says otherwise */
+    PRE_KEEP_SPACES = 4,     /* decoding leaves " ." and " 's" as they are */
+    PRE_NO_BOS = 8,          /* there is no BOS unless the file names one */
+    PRE_HAN = 16,            /* Han letters are CLASS_HAN, not CLASS_LETTER */
+    PRE_RAW_UTF8 = 32,       /* tokens are plain UTF-8 with U+2581 for a space, not GPT-2's byte alphabet */
     PRE_WHOLE_NEWLINES = 64, /* a run of newlines that is a token is that token */
     PRE_NO_MERGES = 128,     /* the file may have no merges */
     PRE_ALWAYS_BOS = 256,    /* BOS is added whatever the file says */

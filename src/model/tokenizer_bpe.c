@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct symbol {
-    int32_t text; /* number in tokenizer->texts; TEXT_NONE: a character that no text is */
+    int32_t text;         /* number in tokenizer->texts; TEXT_NONE: a character that no text is */
     uint32_t start, size; /* bytes of the word; size 0: merged into the symbol before */
     int32_t previous, next;
 };
@@ -211,8 +211,8 @@ static struct cached_word *cache_place(struct bpe_session *session, const char *
     return &session->cache[random_mix(halves[0] ^ random_mix(halves[1] + size)) % CACHE_WORDS];
 }
 
-static enum error_code encode_cached(struct bpe_session *session, const char *word, size_t size,
-                                     struct token_list *out, struct error *err)
+static enum error_code encode_cached(struct bpe_session *session, const char *word, size_t size, struct token_list *out,
+                                     struct error *err)
 {
     if (!session->cache || size > CACHE_WORD_BYTES)
         return encode_word(session, word, size, out, err);

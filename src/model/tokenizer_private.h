@@ -56,6 +56,7 @@ struct tokenizer {
     enum tokenizer_family_kind family;
     const struct pretokenizer_rule *rule; /* BPE */
     struct pretokenizer *pretokenizer;    /* BPE */
+    char *pre;                            /* as the file names it; NULL when it does not */
 
     struct text_table texts; /* number < n_tokens: that token; above: what merges name but no token is */
     uint32_t n_tokens;

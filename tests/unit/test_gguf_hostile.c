@@ -133,8 +133,8 @@ static void test_every_allocation_fails(void **state)
     gguf_bytes_deinit(&bytes);
 }
 
-/* Opens every .gguf of a folder of the golden set; returns how many. */
-static unsigned open_golden(const char *folder)
+/* Calls `each` with the path of every .gguf of a folder under the golden folder; returns how many. */
+static unsigned each_file(const char *folder, void (*each)(const char *path, const char *name))
 {
     char path[4096];
     const char *golden = getenv("MEDLEY_GOLDEN");
@@ -148,24 +148,53 @@ static unsigned open_golden(const char *folder)
         if (length < 5 || strcmp(entry->d_name + length - 5, ".gguf") != 0)
             continue;
         snprintf(path, sizeof path, "%s/%s/%s", golden, folder, entry->d_name);
-        struct gguf_file *file;
-        struct error err;
-        if (gguf_file_open(path, &file, &err))
-            fail_msg("%s", err.text);
-        assert_true(gguf_file_has(file, "general.architecture"));
-        assert_true(gguf_oracle_agrees(file));
-        gguf_file_close(file);
+        each(path, entry->d_name);
         count++;
     }
     closedir(listing);
     return count;
 }
 
+static void open_golden(const char *path, const char *name)
+{
+    (void)name;
+    struct gguf_file *file;
+    struct error err;
+    if (gguf_file_open(path, &file, &err))
+        fail_msg("%s", err.text);
+    assert_true(gguf_file_has(file, "general.architecture"));
+    assert_true(gguf_oracle_agrees(file));
+    gguf_file_close(file);
+}
+
 static void test_golden_files(void **state)
 {
     (void)state;
-    assert_true(open_golden("models") >= 32);
-    assert_true(open_golden("tokenizers") >= 18);
+    assert_true(each_file("models", open_golden) >= 32);
+    assert_true(each_file("tokenizers", open_golden) >= 18);
+}
+
+static unsigned n_good, n_evil;
+
+static void open_corpus(const char *path, const char *name)
+{
+    struct gguf_file *file;
+    struct error err = {0};
+    bool good = strncmp(name, "good-", 5) == 0, opened = gguf_file_open(path, &file, &err) == ERROR_NONE;
+    gguf_file_close(file);
+    n_good += good;
+    n_evil += strncmp(name, "evil-", 5) == 0;
+    if ((good && !opened) || (strncmp(name, "evil-", 5) == 0 && opened))
+        fail_msg("%s: %s", path, opened ? "was opened" : err.text);
+}
+
+/* The names in the fuzz corpus tell the truth; what libFuzzer adds has other names. */
+static void test_fuzz_corpus_is_good_or_evil(void **state)
+{
+    (void)state;
+    each_file("../fuzz/corpus/gguf", open_corpus);
+    assert_true(n_good >= 5);
+    assert_true(n_evil >= 14);
 }
 
 static void test_opening_is_not_quadratic(void **state)
@@ -200,9 +229,9 @@ int main(void)
 {
     ggml_log_set(no_log, NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut_at_every_byte),        cmocka_unit_test(test_flipped_bits),
-        cmocka_unit_test(test_every_allocation_fails),   cmocka_unit_test(test_golden_files),
-        cmocka_unit_test(test_opening_is_not_quadratic),
+        cmocka_unit_test(test_cut_at_every_byte),           cmocka_unit_test(test_flipped_bits),
+        cmocka_unit_test(test_every_allocation_fails),      cmocka_unit_test(test_golden_files),
+        cmocka_unit_test(test_fuzz_corpus_is_good_or_evil), cmocka_unit_test(test_opening_is_not_quadratic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

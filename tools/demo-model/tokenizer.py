@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter, defaultdict
 
-SPECIALS = ["<|begin|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
+SPECIALS = ["<|begin|>", "<|end|>", "<|user|>", "<|assistant|>"]
 BOS, EOS = "<|begin|>", "<|end|>"
 
 # Llama 3's pattern. Python's re knows no \p{L}: [^\W\d_] is the same for letters.

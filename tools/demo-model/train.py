@@ -17,9 +17,10 @@ import os
 import time
 from pathlib import Path
 
-import numpy as np
+# Before numpy loads OpenBLAS, which reads them once.
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
 
-os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # before torch reads them
+import numpy as np
 import torch
 import torch.distributed as dist
 import torch.multiprocessing

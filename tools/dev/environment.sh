@@ -136,7 +136,7 @@ root_mmdebstrap() { # suite, dir, packages, options
   # A user without root makes the root in a user namespace and unpacks it as files of their own.
   [ "$(id -u)" = 0 ] || target=-
   mmdebstrap --variant=apt "$@" \
-    --aptopt='Acquire::Retries "3"' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
+    --aptopt='Acquire::Retries "3"' --dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
     --customize-hook="$backports" \
     --customize-hook="chroot \"\$1\" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages" \
     --customize-hook='chroot "$1" apt-get clean' \
@@ -173,7 +173,7 @@ root_enter() {
   local args=(--bind "$dir" / --dev-bind /dev /dev --proc /proc --ro-bind /sys /sys)
   if [ "${MEDLEY_TMP:-}" = host ]; then args+=(--bind /tmp /tmp); else args+=(--tmpfs /tmp); fi
   for path in "${extra_binds[@]}" ${MEDLEY_BIND:-}; do args+=(--bind "$path" "$path"); done
-  args+=(--bind "$repo" "$repo" --bind "$cache" "$cache" --chdir "$PWD" --die-with-parent
+  args+=(--bind "$repo" "$repo" --bind "$cache" "$cache" --chdir "$PWD" --die-with-parent --unshare-pid
     --setenv HOME "$HOME" --setenv XDG_CACHE_HOME "${XDG_CACHE_HOME:-$HOME/.cache}" --setenv LC_ALL C.UTF-8
     --setenv PATH /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
   for path in LD_PRELOAD LD_LIBRARY_PATH LIBRARY_PATH PYTHONPATH PYTHONHOME; do args+=(--unsetenv "$path"); done

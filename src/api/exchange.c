@@ -1,0 +1,361 @@
+#include "api/exchange_impl.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <libwebsockets.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+struct api_server *exchange_server(const struct exchange *exchange)
+{
+    return exchange->server;
+}
+
+struct text exchange_path(const struct exchange *exchange)
+{
+    return (struct text){exchange->path, strlen(exchange->path)};
+}
+
+struct text exchange_body(const struct exchange *exchange)
+{
+    return (struct text){exchange->body.data ? exchange->body.data : "", exchange->body.size};
+}
+
+uint64_t exchange_started_ns(const struct exchange *exchange)
+{
+    return exchange->started_ns;
+}
+
+struct exchange *exchange_new(struct api_server *server, struct lws *wsi)
+{
+    struct exchange *exchange = mem_new(sizeof *exchange);
+    if (!exchange)
+        return NULL;
+    exchange->server = server;
+    exchange->wsi = wsi;
+    exchange->started_ns = clock_now_ns();
+    exchange->next = server->exchanges;
+    if (exchange->next)
+        exchange->next->before = exchange;
+    server->exchanges = exchange;
+    server->metrics.requests_active++;
+    return exchange;
+}
+
+static void release_body(struct exchange *exchange)
+{
+    exchange->server->body_bytes -= exchange->body.size;
+    buffer_deinit(&exchange->body);
+}
+
+/* Whoever sets an owner has read the body. */
+void exchange_set_owner(struct exchange *exchange, void (*gone)(void *owner), void *owner)
+{
+    exchange->gone = gone;
+    exchange->owner = owner;
+    release_body(exchange);
+}
+
+static void tell_owner(struct exchange *exchange)
+{
+    void (*gone)(void *owner) = exchange->gone;
+    exchange->gone = NULL;
+    if (gone)
+        gone(exchange->owner);
+}
+
+void exchange_free(struct exchange *exchange)
+{
+    struct api_server *server = exchange->server;
+    tell_owner(exchange);
+    uint64_t ns = clock_now_ns() - exchange->started_ns;
+    unsigned status = exchange->status ? exchange->status : 499; /* the client left before an answer */
+    metrics_request(&server->metrics, exchange->route ? exchange->route->path : "other", status, ns);
+    log_line(LOG_INFO, "api", "%s %s %u %.1f ms", exchange->method_name, exchange->path, status, (double)ns * 1e-6);
+    server->metrics.requests_active--;
+    if (exchange->next)
+        exchange->next->before = exchange->before;
+    if (exchange->before)
+        exchange->before->next = exchange->next;
+    else
+        server->exchanges = exchange->next;
+    release_body(exchange);
+    buffer_deinit(&exchange->head);
+    buffer_deinit(&exchange->out);
+    mem_free(exchange);
+}
+
+void exchange_abort(struct exchange *exchange)
+{
+    exchange->dead = true;
+    exchange->state = EXCHANGE_ANSWERED;
+    tell_owner(exchange);
+    lws_set_timeout(exchange->wsi, PENDING_TIMEOUT_HTTP_CONTENT, LWS_TO_KILL_ASYNC);
+}
+
+void exchange_receive(struct exchange *exchange, const char *bytes, size_t size)
+{
+    struct api_server *server = exchange->server;
+    exchange->body_seen += size;
+    if (exchange->state != EXCHANGE_BODY || !exchange->route || !size)
+        return;
+    if (server->body_bytes + size > EXCHANGE_BODIES_MAX) {
+        struct api_error err;
+        api_error_set(&err, 503, "server_error", "overloaded", "too many large requests at once; try again later");
+        exchange->close_after = exchange->linger = true;
+        exchange_fail(exchange, &err);
+        return;
+    }
+    buffer_append(&exchange->body, bytes, size);
+    if (!exchange->body.failed)
+        server->body_bytes += size;
+}
+
+/* A path that is not there, or not with this method. */
+static void refuse_route(struct exchange *exchange)
+{
+    struct api_error err;
+    if (!exchange->allow[0])
+        api_error_set(&err, 404, "invalid_request_error", "unknown_url", "Unknown request URL: %s %s",
+                      exchange->method_name, exchange->path);
+    else
+        api_error_set(&err, 405, "invalid_request_error", "method_not_allowed", "%s allows %s, not %s", exchange->path,
+                      exchange->allow, exchange->method_name);
+    exchange_fail(exchange, &err);
+}
+
+void exchange_ready(struct exchange *exchange)
+{
+    struct api_error err;
+    if (exchange->state != EXCHANGE_BODY)
+        return;
+    exchange->state = EXCHANGE_WORKING;
+    /* libwebsockets would take a pipelined request for more of this one's body: it waits in the socket. */
+    lws_rx_flow_control(exchange->wsi, 0);
+    lws_set_timer_usecs(exchange->wsi, LWS_SET_TIMER_USEC_CANCEL);
+    lws_set_timeout(exchange->wsi, NO_PENDING_TIMEOUT, 0);
+    if (exchange->body.failed) {
+        api_error_set(&err, 503, "server_error", "no_memory", "no memory for the request");
+        exchange_fail(exchange, &err);
+    } else if (exchange->server->stopping) {
+        api_error_set(&err, 503, "server_error", "stopping", "the server is stopping");
+        exchange->close_after = true;
+        exchange_fail(exchange, &err);
+    } else if (exchange->method == METHOD_OPTIONS && exchange->allow[0]) {
+        struct buffer nothing = {0};
+        exchange_answer(exchange, 204, NULL, &nothing);
+    } else if (!exchange->route) {
+        refuse_route(exchange);
+    } else {
+        exchange->route->handle(exchange);
+    }
+}
+
+/* ---- the answer ---- */
+
+struct head_writer {
+    struct lws *wsi;
+    unsigned char bytes[4096];
+    unsigned char *at;
+    bool failed;
+};
+
+static void add_header(struct head_writer *writer, const char *name, const char *value)
+{
+    writer->failed |=
+        lws_add_http_header_by_name(writer->wsi, (const unsigned char *)name, (const unsigned char *)value,
+                                    (int)strlen(value), &writer->at, writer->bytes + sizeof writer->bytes) != 0;
+}
+
+static void add_cors(struct exchange *exchange, struct head_writer *writer)
+{
+    if (!exchange->server->cors_origin)
+        return;
+    add_header(writer, "access-control-allow-origin:", exchange->server->cors_origin);
+    add_header(writer, "vary:", "origin");
+    if (exchange->method != METHOD_OPTIONS)
+        return;
+    add_header(writer, "access-control-allow-methods:", "GET, POST, OPTIONS");
+    add_header(writer, "access-control-allow-headers:", "*, authorization, content-type");
+    add_header(writer, "access-control-max-age:", "86400");
+}
+
+/* Fills exchange->head. `length` is UINT64_MAX for a stream. */
+static void write_head(struct exchange *exchange, const char *content_type, uint64_t length)
+{
+    struct head_writer writer = {.wsi = exchange->wsi};
+    unsigned char *end = writer.bytes + sizeof writer.bytes;
+    writer.at = writer.bytes;
+    writer.failed =
+        lws_add_http_header_status(exchange->wsi, exchange->status | LWSAHH_FLAG_NO_SERVER_NAME, &writer.at, end) != 0;
+    if (content_type)
+        add_header(&writer, "content-type:", content_type);
+    if (length != UINT64_MAX && exchange->status != 204)
+        writer.failed |= lws_add_http_header_content_length(exchange->wsi, length, &writer.at, end) != 0;
+    else if (length == UINT64_MAX && !exchange->http_1_0)
+        add_header(&writer, "transfer-encoding:", "chunked");
+    if (length == UINT64_MAX)
+        add_header(&writer, "cache-control:", "no-cache");
+    if (exchange->status == 405 || exchange->method == METHOD_OPTIONS)
+        add_header(&writer, "allow:", exchange->allow);
+    if (exchange->status == 429 || exchange->status == 503)
+        add_header(&writer, "retry-after:", "1");
+    if (exchange->close_after)
+        add_header(&writer, "connection:", "close");
+    else if (exchange->http_1_0)
+        add_header(&writer, "connection:", "keep-alive");
+    add_cors(exchange, &writer);
+    writer.failed |= lws_finalize_http_header(exchange->wsi, &writer.at, end) != 0;
+    buffer_append(&exchange->head, writer.bytes, (size_t)(writer.at - writer.bytes));
+    if (writer.failed)
+        exchange->head.failed = true;
+}
+
+static void push_out(struct exchange *exchange)
+{
+    if (exchange->head.failed || exchange->out.failed)
+        exchange_abort(exchange);
+    else
+        lws_callback_on_writable(exchange->wsi);
+}
+
+void exchange_answer(struct exchange *exchange, unsigned status, const char *content_type, struct buffer *body)
+{
+    exchange->gone = NULL;
+    exchange->state = EXCHANGE_ANSWERED;
+    exchange->status = status;
+    release_body(exchange);
+    write_head(exchange, content_type, body->size);
+    exchange->out = *body;
+    *body = (struct buffer){0};
+    if (exchange->method == METHOD_HEAD)
+        buffer_clear(&exchange->out);
+    push_out(exchange);
+}
+
+void exchange_answer_json(struct exchange *exchange, struct buffer *body)
+{
+    exchange_answer(exchange, 200, "application/json", body);
+}
+
+/* Once a stream has begun, its status is sent: the error comes as an event. */
+void exchange_fail(struct exchange *exchange, const struct api_error *err)
+{
+    struct buffer body = {0};
+    api_error_write(err, &body);
+    if (exchange->streaming) {
+        exchange->gone = NULL;
+        if (exchange_stream_event(exchange, &body))
+            exchange_stream_end(exchange);
+        buffer_deinit(&body);
+        return;
+    }
+    exchange_answer(exchange, err->status, "application/json", &body);
+}
+
+void exchange_stream_begin(struct exchange *exchange)
+{
+    exchange->status = 200;
+    exchange->streaming = true;
+    exchange->close_after |= exchange->http_1_0; /* there the end of the connection is the end of the stream */
+    release_body(exchange);
+    write_head(exchange, "text/event-stream; charset=utf-8", UINT64_MAX);
+    push_out(exchange);
+}
+
+/* RFC 9112, section 7.1. */
+static void append_chunk(struct exchange *exchange, const char *data, size_t size)
+{
+    static const char before[] = "data: ", after[] = "\n\n";
+    if (!exchange->http_1_0)
+        buffer_printf(&exchange->out, "%zx\r\n", size + sizeof before - 1 + sizeof after - 1);
+    buffer_append(&exchange->out, before, sizeof before - 1);
+    buffer_append(&exchange->out, data, size);
+    buffer_append(&exchange->out, after, sizeof after - 1);
+    if (!exchange->http_1_0)
+        buffer_text(&exchange->out, "\r\n");
+}
+
+bool exchange_stream_event(struct exchange *exchange, const struct buffer *data)
+{
+    if (exchange->dead)
+        return false;
+    if (exchange->out.size - exchange->out_sent + data->size > EXCHANGE_STREAM_MAX || data->failed) {
+        log_line(LOG_INFO, "api", "%s: the client reads too slowly; its request is cancelled", exchange->path);
+        exchange_abort(exchange);
+        return false;
+    }
+    append_chunk(exchange, data->data, data->size);
+    push_out(exchange);
+    return !exchange->dead;
+}
+
+void exchange_stream_end(struct exchange *exchange)
+{
+    if (exchange->dead)
+        return;
+    exchange->gone = NULL;
+    exchange->state = EXCHANGE_ANSWERED;
+    append_chunk(exchange, "[DONE]", 6);
+    if (!exchange->http_1_0)
+        buffer_text(&exchange->out, "0\r\n\r\n");
+    push_out(exchange);
+}
+
+/* ---- writing ---- */
+
+/* One piece of `from`; what the socket does not take at once, libwebsockets keeps and sends first. */
+static bool write_piece(struct exchange *exchange, const struct buffer *from, size_t *sent,
+                        enum lws_write_protocol protocol)
+{
+    size_t size = from->size - *sent;
+    if (size > EXCHANGE_WRITE_BYTES)
+        size = EXCHANGE_WRITE_BYTES;
+    if (!size)
+        return true;
+    unsigned char *bytes = exchange->server->scratch + LWS_PRE;
+    memcpy(bytes, from->data + *sent, size);
+    *sent += size;
+    lws_set_timeout(exchange->wsi, PENDING_TIMEOUT_HTTP_CONTENT, EXCHANGE_STALL_S);
+    return lws_write(exchange->wsi, bytes, size, protocol) >= 0;
+}
+
+static void forget_sent(struct exchange *exchange)
+{
+    if (exchange->out_sent == exchange->out.size) {
+        buffer_clear(&exchange->out);
+        exchange->out_sent = 0;
+    } else if (exchange->streaming && exchange->out_sent >= EXCHANGE_STREAM_MAX / 2) {
+        buffer_drop_front(&exchange->out, exchange->out_sent);
+        exchange->out_sent = 0;
+    }
+}
+
+/* libwebsockets calls this only when all it kept has gone out. *over: the answer has been sent whole. */
+bool exchange_writable(struct exchange *exchange, bool *over)
+{
+    *over = false;
+    if (exchange->dead)
+        return false;
+    if (exchange->head.size) {
+        size_t sent = 0;
+        if (!write_piece(exchange, &exchange->head, &sent, LWS_WRITE_HTTP_HEADERS))
+            return false;
+        buffer_clear(&exchange->head);
+    }
+    bool had_more = exchange->out.size > exchange->out_sent;
+    if (had_more && !write_piece(exchange, &exchange->out, &exchange->out_sent, LWS_WRITE_HTTP))
+        return false;
+    forget_sent(exchange);
+    bool ended = exchange->state == EXCHANGE_ANSWERED && exchange->out.size == 0;
+    *over = ended && exchange->flushed;
+    exchange->flushed = ended;
+    if (had_more || (ended && !*over))
+        lws_callback_on_writable(exchange->wsi);
+    else
+        lws_set_timeout(exchange->wsi, NO_PENDING_TIMEOUT, 0);
+    return true;
+}

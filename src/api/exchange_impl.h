@@ -1,0 +1,55 @@
+/* The inside of an exchange, for the two files that speak to libwebsockets. */
+#pragma once
+
+#include "api/exchange.h"
+#include "api/internal.h"
+#include "api/routes.h"
+
+enum {
+    EXCHANGE_WRITE_BYTES = 64 * 1024,             /* of one lws_write() */
+    EXCHANGE_BODIES_MAX = 8 * LIMIT_BODY_BYTES,   /* of all bodies that are being gathered */
+    EXCHANGE_BODY_S = 300,                        /* for a body to arrive whole */
+    EXCHANGE_STALL_S = 30,                        /* without any progress in sending */
+    EXCHANGE_LINGER_S = 10,                       /* for an unwanted body to end after the answer */
+    EXCHANGE_LINGER_BYTES = 8 * LIMIT_BODY_BYTES, /* and of that body at most */
+};
+
+enum exchange_state {
+    EXCHANGE_BODY,     /* the body is coming */
+    EXCHANGE_WORKING,  /* the handler has it */
+    EXCHANGE_ANSWERED, /* the whole answer is in `out`, or already sent */
+};
+
+struct exchange {
+    struct api_server *server;
+    struct lws *wsi;
+    struct exchange *next, *before;
+    enum exchange_state state;
+    const struct route *route; /* NULL: none */
+    const char *allow;
+    enum http_method method;
+    char method_name[8];
+    char path[512];
+    uint64_t started_ns;
+    bool http_1_0;
+    uint64_t body_expected, body_seen;
+    struct buffer body;
+    void (*gone)(void *owner);
+    void *owner;
+    unsigned status;
+    bool streaming;
+    bool close_after; /* the connection cannot be used again */
+    bool linger;      /* answered before the body was read */
+    bool flushed;     /* all is written; one more turn for the socket to have taken it */
+    bool dead;        /* the connection is being closed */
+    struct buffer head, out;
+    size_t out_sent;
+};
+
+/* server.c's callbacks. A false return means: close the connection. */
+struct exchange *exchange_new(struct api_server *server, struct lws *wsi);
+void exchange_receive(struct exchange *exchange, const char *bytes, size_t size);
+void exchange_ready(struct exchange *exchange); /* the body is complete */
+bool exchange_writable(struct exchange *exchange, bool *over);
+void exchange_free(struct exchange *exchange);  /* tells the owner if there is one */
+void exchange_abort(struct exchange *exchange); /* the owner is told, the connection is closed soon */

@@ -1,0 +1,241 @@
+#include "api/server.h"
+
+#include "api/exchange_impl.h"
+#include "api/listen.h"
+#include "api/preparer.h"
+#include "api/server_lws.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "model/model.h"
+
+#include <libwebsockets.h>
+
+#include <assert.h>
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    CONNECTIONS_MAX = 1024,
+    KEEPALIVE_S = 75,
+    HEAD_S = 30, /* for a request's headers to arrive */
+    WATCH_MS = 200,
+    STOP_GRACE_S = 10,
+};
+
+/* libwebsockets' timer list entry, with the way back to the server. */
+struct server_timer {
+    lws_sorted_usec_list_t entry;
+    struct api_server *server;
+};
+
+static void watch(lws_sorted_usec_list_t *entry);
+
+void server_job_begin(struct api_server *server)
+{
+    server->n_jobs++;
+}
+
+void server_job_end(struct api_server *server)
+{
+    assert(server->n_jobs > 0);
+    server->n_jobs--;
+}
+
+static void lws_line(int level, const char *line)
+{
+    log_line(level & (LLL_ERR | LLL_WARN) ? LOG_WARN : LOG_DEBUG, "lws", "%.*s", (int)strcspn(line, "\n"), line);
+}
+
+static void wake(void *arg)
+{
+    lws_cancel_service(((struct api_server *)arg)->lws);
+}
+
+/* Connections whose request is being worked on are not read from, so nothing else would tell that
+ * their client has closed them. */
+static void drop_the_departed(struct api_server *server)
+{
+    struct exchange *next;
+    for (struct exchange *exchange = server->exchanges; exchange; exchange = next) {
+        next = exchange->next;
+        if (exchange->dead || exchange->state != EXCHANGE_WORKING)
+            continue;
+        struct pollfd fd = {.fd = lws_get_socket_fd(exchange->wsi), .events = POLLRDHUP};
+        if (poll(&fd, 1, 0) > 0 && fd.revents & (POLLRDHUP | POLLHUP | POLLERR))
+            exchange_abort(exchange);
+    }
+}
+
+static void abort_all(struct api_server *server)
+{
+    for (struct exchange *exchange = server->exchanges; exchange; exchange = exchange->next) {
+        if (!exchange->dead)
+            exchange_abort(exchange);
+    }
+}
+
+static void watch_again(struct api_server *server, uint64_t ms)
+{
+    lws_sul_schedule(server->lws, 0, &server->timer->entry, watch, (lws_usec_t)(ms * LWS_US_PER_MS));
+}
+
+static void watch(lws_sorted_usec_list_t *entry)
+{
+    struct api_server *server = lws_container_of(entry, struct server_timer, entry)->server;
+    drop_the_departed(server);
+    if (server->stopping && clock_now_ns() - server->stop_ns > STOP_GRACE_S * UINT64_C(1000000000))
+        abort_all(server);
+    if (server->stopping && !server->exchanges && !server->n_jobs) {
+        server->stopped(server->stopped_arg);
+        return;
+    }
+    watch_again(server, server->stopping ? 10 : WATCH_MS);
+}
+
+static enum error_code find_stop_tokens(struct api_server *server, struct error *err)
+{
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < server->n_vocab; id++)
+        n += tokenizer_ends_generation(server->model.tokenizer, (int32_t)id);
+    server->stop_tokens = mem_new_array(n, sizeof *server->stop_tokens);
+    if (!server->stop_tokens)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the server");
+    for (uint32_t id = 0; id < server->n_vocab; id++) {
+        if (tokenizer_ends_generation(server->model.tokenizer, (int32_t)id))
+            server->stop_tokens[server->n_stop_tokens++] = (int32_t)id;
+    }
+    return ERROR_NONE;
+}
+
+static enum error_code open_context(struct api_server *server, void *uv_loop, struct error *err)
+{
+    void *loops[] = {uv_loop};
+    struct lws_context_creation_info info = {
+        .options = LWS_SERVER_OPTION_LIBUV | LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND |
+                   LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
+        .foreign_loops = loops,
+        .protocols = server_protocols,
+        .user = server,
+        .pcontext = &server->lws,
+        .iface = server->host,
+        .port = server->port,
+        .vhost_name = "api",
+        .max_http_header_data2 = 16 * 1024,
+        .max_http_header_pool2 = CONNECTIONS_MAX,
+        .fd_limit_per_thread = CONNECTIONS_MAX + 64,
+        .keepalive_timeout = KEEPALIVE_S,
+        .timeout_secs = HEAD_S,
+        .gid = (gid_t)-1,
+        .uid = (uid_t)-1,
+    };
+    lws_set_log_level(LLL_ERR | LLL_WARN, lws_line);
+    server->lws = lws_create_context(&info);
+    if (!server->lws)
+        return error_set(err, ERROR_IO, "cannot listen on %s port %u", server->host, server->port);
+    server->port = (uint16_t)lws_get_vhost_listen_port(lws_get_vhost_by_name(server->lws, "api"));
+    return ERROR_NONE;
+}
+
+static void server_free(struct api_server *server)
+{
+    preparer_close(server->preparer);
+    mem_free(server->stop_tokens);
+    mem_free(server->cors_origin);
+    mem_free(server->scratch);
+    mem_free(server->timer);
+    mem_free(server);
+}
+
+static enum error_code init(struct api_server *server, const struct api_options *options, struct error *err)
+{
+    struct api_address address;
+    enum error_code code = api_address_parse(options->address, &address, err);
+    if (code || (code = listen_check(&address, err)))
+        return error_wrap(err, "api");
+    if (!api_address_is_loopback(address.host))
+        log_line(LOG_WARN, "api", "%s can be reached from other machines, and there is no authentication yet",
+                 address.host);
+    memcpy(server->host, address.host, sizeof server->host);
+    server->port = address.port;
+    server->model = options->model;
+    server->started_s = (uint64_t)time(NULL);
+    server->n_vocab = model_hyperparameters(options->model.model)->n_vocab;
+    server->n_embd = model_hyperparameters(options->model.model)->n_embd;
+    server->scratch = mem_new(LWS_PRE + EXCHANGE_WRITE_BYTES);
+    server->timer = mem_new(sizeof *server->timer);
+    if (options->cors_origin)
+        server->cors_origin = mem_copy_text(options->cors_origin, strlen(options->cors_origin));
+    if (!server->scratch || !server->timer || (options->cors_origin && !server->cors_origin))
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the server");
+    server->timer->server = server;
+    code = find_stop_tokens(server, err);
+    return code ? code : preparer_open(&server->preparer, err);
+}
+
+enum error_code api_server_open(void *uv_loop, const struct api_options *options, struct api_server **out,
+                                struct error *err)
+{
+    struct api_server *server = mem_new(sizeof *server);
+    if (!server)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the server");
+    enum error_code code = init(server, options, err);
+    if (!code)
+        code = inbox_init(&server->inbox, wake, server, err);
+    if (code) {
+        server_free(server);
+        return code;
+    }
+    code = open_context(server, uv_loop, err);
+    if (code) {
+        inbox_deinit(&server->inbox);
+        server_free(server);
+        return error_wrap(err, "api");
+    }
+    watch_again(server, WATCH_MS);
+    *out = server;
+    return ERROR_NONE;
+}
+
+uint16_t api_server_port(const struct api_server *server)
+{
+    return server->port;
+}
+
+const char *api_server_host(const struct api_server *server)
+{
+    return server->host;
+}
+
+void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void *arg)
+{
+    if (server->stopping) {
+        abort_all(server);
+        return;
+    }
+    server->stopping = true;
+    server->stop_ns = clock_now_ns();
+    server->stopped = stopped;
+    server->stopped_arg = arg;
+    watch_again(server, 1);
+}
+
+/* No job is left, so neither the driver nor the preparer has an item of ours; but one of them may
+ * still be inside its last wake-up, which inbox_silence() waits for. */
+void api_server_close(struct api_server *server)
+{
+    assert(!server->n_jobs);
+    inbox_silence(&server->inbox);
+    lws_sul_cancel(&server->timer->entry);
+    lws_context_destroy(server->lws);
+}
+
+void api_server_free(struct api_server *server)
+{
+    if (!server)
+        return;
+    assert(!server->lws); /* libwebsockets clears it when the loop has given back its last handle */
+    inbox_deinit(&server->inbox);
+    server_free(server);
+}

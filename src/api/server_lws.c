@@ -1,0 +1,212 @@
+#include "api/server_lws.h"
+
+#include "api/exchange_impl.h"
+#include "base/log.h"
+
+#include <libwebsockets.h>
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In the order of libwebsockets' own LWSHUMETH_ constants. */
+static const struct {
+    enum lws_token_indexes token;
+    const char *name;
+    enum http_method method;
+    bool body_assumed; /* without a Content-Length it waits for a body without end */
+} methods[] = {
+    {WSI_TOKEN_GET_URI, "GET", METHOD_GET, false},
+    {WSI_TOKEN_POST_URI, "POST", METHOD_POST, true},
+    {WSI_TOKEN_OPTIONS_URI, "OPTIONS", METHOD_OPTIONS, false},
+    {WSI_TOKEN_PUT_URI, "PUT", METHOD_OTHER, true},
+    {WSI_TOKEN_PATCH_URI, "PATCH", METHOD_OTHER, true},
+    {WSI_TOKEN_DELETE_URI, "DELETE", METHOD_OTHER, false},
+    {WSI_TOKEN_HEAD_URI, "HEAD", METHOD_HEAD, false},
+};
+
+static void set_method(struct exchange *exchange, bool *body_assumed)
+{
+    *body_assumed = true;
+    exchange->method = METHOD_OTHER;
+    snprintf(exchange->method_name, sizeof exchange->method_name, "?");
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        if (!lws_hdr_total_length(exchange->wsi, methods[i].token))
+            continue;
+        exchange->method = methods[i].method;
+        *body_assumed = methods[i].body_assumed;
+        snprintf(exchange->method_name, sizeof exchange->method_name, "%s", methods[i].name);
+        return;
+    }
+}
+
+/* RFC 9110, section 8.6: digits only. False: it is not that. */
+static bool read_length(struct exchange *exchange, bool *given, struct api_error *err)
+{
+    char text[32];
+    *given = lws_hdr_total_length(exchange->wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0;
+    if (!*given)
+        return true;
+    int length = lws_hdr_copy(exchange->wsi, text, sizeof text, WSI_TOKEN_HTTP_CONTENT_LENGTH);
+    if (length <= 0 || length > 18 || strspn(text, "0123456789") != (size_t)length)
+        return api_error_set(err, 400, "invalid_request_error", NULL, "Content-Length is not a number");
+    exchange->body_expected = strtoull(text, NULL, 10);
+    return true;
+}
+
+/* What can be refused before a body is read. False: `err` is set. */
+static bool check_head(struct exchange *exchange, bool *length_given, struct api_error *err)
+{
+    if (!read_length(exchange, length_given, err))
+        return false;
+    if (lws_hdr_total_length(exchange->wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING))
+        return api_error_set(err, 411, "invalid_request_error", NULL,
+                             "the body must come with a Content-Length; Transfer-Encoding is not supported");
+    if (exchange->body_expected > LIMIT_BODY_BYTES)
+        return api_error_set(err, 413, "invalid_request_error", "body_too_large",
+                             "the body has %llu bytes; at most %d are allowed",
+                             (unsigned long long)exchange->body_expected, LIMIT_BODY_BYTES);
+    return true;
+}
+
+/* RFC 9110, section 10.1.1: the client waits for this line before it sends its body. */
+static bool send_continue(struct lws *wsi)
+{
+    static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    unsigned char bytes[LWS_PRE + sizeof line];
+    if (!lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_EXPECT))
+        return true;
+    memcpy(bytes + LWS_PRE, line, sizeof line - 1);
+    return lws_write(wsi, bytes + LWS_PRE, sizeof line - 1, LWS_WRITE_HTTP_HEADERS) >= 0;
+}
+
+static int on_request(struct api_server *server, struct lws *wsi, const char *path, size_t size)
+{
+    struct exchange *exchange = exchange_new(server, wsi);
+    bool body_assumed, length_given = false;
+    struct api_error err;
+    char version[16] = "";
+    if (!exchange)
+        return -1;
+    lws_set_opaque_user_data(wsi, exchange);
+    set_method(exchange, &body_assumed);
+    if (size >= sizeof exchange->path)
+        size = sizeof exchange->path - 1;
+    memcpy(exchange->path, path, size);
+    exchange->http_1_0 =
+        lws_hdr_copy(wsi, version, sizeof version, WSI_TOKEN_HTTP) > 0 && strcmp(version, "HTTP/1.0") == 0;
+    exchange->route = route_find(exchange->method, exchange->path, &exchange->allow);
+    if (!check_head(exchange, &length_given, &err)) {
+        exchange->close_after = exchange->linger = true;
+        lws_set_timer_usecs(wsi, EXCHANGE_LINGER_S * LWS_USEC_PER_SEC);
+        exchange_fail(exchange, &err);
+        return 0;
+    }
+    if (!length_given && body_assumed) {
+        exchange->close_after = true; /* libwebsockets goes on waiting for a body */
+        exchange_ready(exchange);
+    } else if (exchange->body_expected == 0 && !(length_given && exchange->method == METHOD_POST)) {
+        exchange_ready(exchange);
+    } else {
+        lws_set_timer_usecs(wsi, EXCHANGE_BODY_S * LWS_USEC_PER_SEC);
+        if (exchange->body_expected && !send_continue(wsi))
+            return -1;
+    }
+    return 0;
+}
+
+/* Bytes beyond the body are the next request, sent without waiting. libwebsockets cannot tell them
+ * apart when they come in one read with the body, so the connection ends after this answer: the
+ * client must then send the rest again (RFC 9112, section 9.3.2). */
+static int on_body(struct exchange *exchange, const char *bytes, size_t size)
+{
+    uint64_t left = exchange->body_expected - exchange->body_seen;
+    if (exchange->linger) {
+        exchange->body_seen += size;
+        return exchange->body_seen > EXCHANGE_LINGER_BYTES ? -1 : 0;
+    }
+    if (exchange->state != EXCHANGE_BODY)
+        return 0;
+    bool beyond = size > left;
+    exchange_receive(exchange, bytes, beyond ? (size_t)left : size);
+    if (beyond) {
+        exchange->close_after = true;
+        exchange_ready(exchange);
+    }
+    return 0;
+}
+
+static int on_writable(struct exchange *exchange)
+{
+    bool over;
+    struct lws *wsi = exchange->wsi;
+    if (!exchange_writable(exchange, &over))
+        return -1;
+    if (!over)
+        return 0;
+    if (exchange->linger && exchange->body_seen < exchange->body_expected) {
+        lws_set_timer_usecs(wsi, EXCHANGE_LINGER_S * LWS_USEC_PER_SEC);
+        return 0; /* closing now would make the kernel drop the answer before the client reads it */
+    }
+    bool close_after = exchange->close_after;
+    lws_set_opaque_user_data(wsi, NULL);
+    exchange_free(exchange);
+    if (close_after || lws_http_transaction_completed(wsi))
+        return -1;
+    lws_rx_flow_control(wsi, 1);
+    return 0;
+}
+
+static int on_timer(struct exchange *exchange)
+{
+    if (exchange->linger || exchange->state != EXCHANGE_BODY)
+        return exchange->linger ? -1 : 0;
+    struct api_error err;
+    api_error_set(&err, 408, "invalid_request_error", "timeout", "the body did not come within %d s", EXCHANGE_BODY_S);
+    exchange->close_after = true;
+    exchange_fail(exchange, &err);
+    return 0;
+}
+
+static void drain_inbox(struct api_server *server)
+{
+    struct inbox_item *item;
+    while ((item = inbox_take(&server->inbox)))
+        item->ready(item);
+}
+
+static int callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t size)
+{
+    struct api_server *server = lws_context_user(lws_get_context(wsi));
+    struct exchange *exchange = wsi ? lws_get_opaque_user_data(wsi) : NULL;
+    (void)user;
+    /* The reasons are many and most do not concern an HTTP server. */
+    if (reason == LWS_CALLBACK_EVENT_WAIT_CANCELLED) {
+        drain_inbox(server);
+        return 0;
+    }
+    if (reason == LWS_CALLBACK_HTTP)
+        return on_request(server, wsi, in, size);
+    if (!exchange)
+        return 0;
+    if (reason == LWS_CALLBACK_HTTP_BODY)
+        return on_body(exchange, in, size);
+    if (reason == LWS_CALLBACK_HTTP_BODY_COMPLETION) {
+        exchange_ready(exchange);
+        return 0;
+    }
+    if (reason == LWS_CALLBACK_HTTP_WRITEABLE)
+        return on_writable(exchange);
+    if (reason == LWS_CALLBACK_TIMER)
+        return on_timer(exchange);
+    if (reason == LWS_CALLBACK_CLOSED_HTTP || reason == LWS_CALLBACK_WSI_DESTROY) {
+        lws_set_opaque_user_data(wsi, NULL);
+        exchange_free(exchange);
+    }
+    return 0;
+}
+
+const struct lws_protocols server_protocols[] = {
+    {.name = "http", .callback = callback, .rx_buffer_size = 0},
+    {0},
+};

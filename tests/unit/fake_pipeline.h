@@ -1,0 +1,50 @@
+/* A machine and a model of toys, put in the place of the real ones when the program is linked:
+ * fake_device.c implements what the pipeline uses of gpu.h (a thread a device), fake_stage.c all of
+ * engine/stage.h and the model's sizes. The driver runs on it without weights, thousands of times a second.
+ *
+ * The toy model: each layer keeps, for every position of a slot, a hash of everything that stood
+ * at the positions before and of what the layer below made of this one. Logits are random numbers
+ * drawn from the last layer's hash. So a wrong token, order, position, slot, or a cache that was
+ * not cut where it should have been, changes every logit that follows, and how the layers
+ * are split over stages changes nothing. */
+#pragma once
+
+#include "engine/sampler.h"
+#include "engine/stage.h"
+#include "gpu/gpu.h"
+#include "model/model.h"
+
+enum { FAKE_VOCAB = 97, FAKE_EMBD = 8, FAKE_LAYERS = 8 };
+
+struct device *fake_device_open(const char *id, uint64_t free_bytes, uint64_t bandwidth_mb_per_s); /* 0: not measured */
+void fake_device_close(struct device *device);  /* after its queue has drained */
+const struct device *fake_device_current(void); /* whose thread this is; NULL: none's */
+
+const struct model *fake_model(void); /* FAKE_LAYERS layers of 1000 bytes, trained for a context of 2000 */
+
+/* What the stages do beside computing; from the next call on. */
+struct fake_faults {
+    uint32_t forward_per_mille; /* forwards that fail */
+    uint32_t copy_per_mille;    /* copies that fail */
+    uint32_t delay_us_max;      /* a forward takes up to this long */
+    uint32_t open_fails_at;     /* the layer, from 1 on, whose stage cannot be opened; 0: none */
+    uint64_t seed;
+};
+void fake_set_faults(struct fake_faults faults);
+void fake_fail_next(uint32_t layer); /* the next forward of the stage with that layer fails, once */
+void fake_block(bool blocked);       /* forwards wait while it is set */
+uint32_t fake_stages_open(void);
+
+/* Every batch that the first layer's stage has computed. */
+struct fake_trace {
+    uint32_t n_batches;
+    uint64_t n_rows;
+    uint32_t rows_max, outputs_max, decode_rows_max; /* of one batch; a decode row is one that is alone in its slot */
+    uint32_t copies;
+};
+struct fake_trace fake_trace(void);
+void fake_trace_clear(void);
+
+/* The logits that follow `tokens`, and the hidden state there, computed plainly. */
+void fake_logits(const int32_t *tokens, uint32_t n, float *logits);
+void fake_hidden(const int32_t *tokens, uint32_t n, float *hidden);

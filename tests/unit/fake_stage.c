@@ -1,0 +1,327 @@
+#include "fake_pipeline.h"
+
+#include "base/mem.h"
+#include "base/random.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct model {
+    struct hyperparameters hyperparameters;
+};
+
+struct stage {
+    struct device *device;
+    struct stage_options options;
+    uint32_t *lengths; /* by slot */
+    uint64_t *states;  /* layer x slot x position */
+    uint64_t n_forwards;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t unblocked = PTHREAD_COND_INITIALIZER;
+static struct fake_faults faults;
+static struct fake_trace trace;
+static int64_t fail_layer = -1;
+static bool is_blocked;
+static atomic_uint stages_open;
+
+/* ---- control -------------------------------------------------------------------------- */
+
+const struct model *fake_model(void)
+{
+    static const struct model model = {
+        .hyperparameters = {
+            .n_layers = FAKE_LAYERS, .n_embd = FAKE_EMBD, .n_vocab = FAKE_VOCAB, .n_context_train = 2000}};
+    return &model;
+}
+
+const struct hyperparameters *model_hyperparameters(const struct model *model)
+{
+    return &model->hyperparameters;
+}
+
+struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
+{
+    (void)model;
+    assert(layer < FAKE_LAYERS);
+    return (struct layer_cost){.bytes = 1000};
+}
+
+void fake_set_faults(struct fake_faults wanted)
+{
+    pthread_mutex_lock(&lock);
+    faults = wanted;
+    pthread_mutex_unlock(&lock);
+}
+
+static struct fake_faults faults_now(void)
+{
+    pthread_mutex_lock(&lock);
+    struct fake_faults copy = faults;
+    pthread_mutex_unlock(&lock);
+    return copy;
+}
+
+void fake_fail_next(uint32_t layer)
+{
+    pthread_mutex_lock(&lock);
+    fail_layer = layer;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_block(bool blocked)
+{
+    pthread_mutex_lock(&lock);
+    is_blocked = blocked;
+    pthread_cond_broadcast(&unblocked);
+    pthread_mutex_unlock(&lock);
+}
+
+uint32_t fake_stages_open(void)
+{
+    return atomic_load(&stages_open);
+}
+
+struct fake_trace fake_trace(void)
+{
+    pthread_mutex_lock(&lock);
+    struct fake_trace copy = trace;
+    pthread_mutex_unlock(&lock);
+    return copy;
+}
+
+void fake_trace_clear(void)
+{
+    pthread_mutex_lock(&lock);
+    trace = (struct fake_trace){0};
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- the toy model -------------------------------------------------------------------- */
+
+static uint64_t layer_state(uint64_t before, uint64_t input, uint32_t layer)
+{
+    return random_mix(before * 31 + random_mix(input + layer));
+}
+
+/* A hash travels between stages as numbers that a float holds exactly. */
+static void hash_to_hidden(uint64_t hash, float *hidden)
+{
+    for (int i = 0; i < FAKE_EMBD; i++)
+        hidden[i] = (float)((hash >> (8 * i)) & 0xff) - 128;
+}
+
+static uint64_t hidden_to_hash(const float *hidden)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < FAKE_EMBD; i++)
+        hash |= (uint64_t)(hidden[i] + 128) << (8 * i);
+    return hash;
+}
+
+static void hash_to_logits(uint64_t hash, float *logits)
+{
+    for (uint32_t i = 0; i < FAKE_VOCAB; i++)
+        logits[i] = (float)(8 * random_unit_at(hash, i));
+}
+
+static uint64_t plain_hash(const int32_t *tokens, uint32_t n)
+{
+    uint64_t states[FAKE_LAYERS] = {0}, hash = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        hash = (uint64_t)tokens[i];
+        for (uint32_t layer = 0; layer < FAKE_LAYERS; layer++)
+            hash = states[layer] = layer_state(states[layer], hash, layer);
+    }
+    return hash;
+}
+
+void fake_logits(const int32_t *tokens, uint32_t n, float *logits)
+{
+    hash_to_logits(plain_hash(tokens, n), logits);
+}
+
+void fake_hidden(const int32_t *tokens, uint32_t n, float *hidden)
+{
+    hash_to_hidden(plain_hash(tokens, n), hidden);
+}
+
+/* ---- the stage ------------------------------------------------------------------------ */
+
+enum error_code stage_open(struct device *device, const struct model *model, const struct stage_options *options,
+                           struct stage **out, struct error *err)
+{
+    (void)model;
+    assert(fake_device_current() == device);
+    uint32_t bad = faults_now().open_fails_at;
+    if (bad > options->first_layer && bad <= options->first_layer + options->n_layers)
+        return error_set(err, ERROR_NO_MEMORY, "needs 2 GiB, 1 GiB is free");
+    struct stage *stage = mem_new(sizeof *stage);
+    uint32_t *lengths = mem_new_array(options->n_slots, sizeof *lengths);
+    uint64_t *states = mem_new_array((size_t)options->n_layers * options->n_slots * options->context, sizeof *states);
+    if (!stage || !lengths || !states) {
+        mem_free(stage);
+        mem_free(lengths);
+        mem_free(states);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a toy");
+    }
+    *stage = (struct stage){.device = device, .options = *options, .lengths = lengths, .states = states};
+    atomic_fetch_add(&stages_open, 1);
+    *out = stage;
+    return ERROR_NONE;
+}
+
+void stage_close(struct stage *stage)
+{
+    assert(fake_device_current() == stage->device);
+    mem_free(stage->lengths);
+    mem_free(stage->states);
+    mem_free(stage);
+    atomic_fetch_sub(&stages_open, 1);
+}
+
+bool stage_is_first(const struct stage *stage)
+{
+    return stage->options.first_layer == 0;
+}
+
+bool stage_is_last(const struct stage *stage)
+{
+    return stage->options.first_layer + stage->options.n_layers == FAKE_LAYERS;
+}
+
+uint32_t stage_width(const struct stage *stage)
+{
+    (void)stage;
+    return FAKE_EMBD;
+}
+
+uint32_t batch_output_count(const struct batch *batch)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        n += batch->rows[i].output;
+    return n;
+}
+
+static uint64_t *state_at(struct stage *stage, uint32_t layer, uint32_t slot, uint32_t position)
+{
+    return &stage->states[((size_t)layer * stage->options.n_slots + slot) * stage->options.context + position];
+}
+
+/* What stage.h asks of a batch. Decode rows: alone in their slot. */
+static uint32_t check_batch(struct stage *stage, const struct batch *batch, const float *in, const float *out)
+{
+    assert(fake_device_current() == stage->device);
+    assert(batch->n_rows && batch->n_rows <= stage->options.rows_max);
+    assert((in == NULL) == stage_is_first(stage));
+    assert(out || (stage_is_last(stage) && batch_output_count(batch) == 0));
+    bool seen[256] = {false};
+    uint32_t n_alone = 0;
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        const struct batch_row *row = &batch->rows[i], *before = i ? row - 1 : NULL;
+        assert(row->slot < stage->options.n_slots && row->position < stage->options.context);
+        if (before && before->slot == row->slot) {
+            assert(row->position == before->position + 1);
+        } else {
+            assert(!seen[row->slot]);
+            seen[row->slot] = true;
+            assert(row->position == stage->lengths[row->slot]);
+            n_alone += i + 1 == batch->n_rows || row[1].slot != row->slot;
+        }
+        assert(!batch->embeddings || row->output);
+    }
+    return n_alone;
+}
+
+static void note(const struct batch *batch, uint32_t n_alone)
+{
+    uint32_t n_outputs = batch_output_count(batch);
+    pthread_mutex_lock(&lock);
+    trace.n_batches++;
+    trace.n_rows += batch->n_rows;
+    trace.rows_max = batch->n_rows > trace.rows_max ? batch->n_rows : trace.rows_max;
+    trace.outputs_max = n_outputs > trace.outputs_max ? n_outputs : trace.outputs_max;
+    trace.decode_rows_max = n_alone > trace.decode_rows_max ? n_alone : trace.decode_rows_max;
+    pthread_mutex_unlock(&lock);
+}
+
+static bool must_fail(struct stage *stage)
+{
+    struct fake_faults now = faults_now();
+    uint64_t draw = random_at(now.seed + stage->options.first_layer, ++stage->n_forwards);
+    if (now.delay_us_max)
+        usleep((useconds_t)(draw >> 32) % now.delay_us_max);
+    pthread_mutex_lock(&lock);
+    while (is_blocked)
+        pthread_cond_wait(&unblocked, &lock);
+    bool chosen = fail_layer >= (int64_t)stage->options.first_layer &&
+                  fail_layer < (int64_t)(stage->options.first_layer + stage->options.n_layers);
+    if (chosen)
+        fail_layer = -1;
+    pthread_mutex_unlock(&lock);
+    return chosen || draw % 1000 < now.forward_per_mille;
+}
+
+enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in, float *out,
+                              struct error *err)
+{
+    uint32_t n_alone = check_batch(stage, batch, in, out);
+    if (stage_is_first(stage))
+        note(batch, n_alone);
+    if (must_fail(stage))
+        return error_set(err, ERROR_DEVICE, "the toy fell down");
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        const struct batch_row *row = &batch->rows[i];
+        uint64_t hash = in ? hidden_to_hash(in + (size_t)i * FAKE_EMBD) : (uint64_t)row->token;
+        for (uint32_t layer = 0; layer < stage->options.n_layers; layer++) {
+            uint64_t before = row->position ? *state_at(stage, layer, row->slot, row->position - 1) : 0;
+            hash = layer_state(before, hash, stage->options.first_layer + layer);
+            *state_at(stage, layer, row->slot, row->position) = hash;
+        }
+        stage->lengths[row->slot] = row->position + 1;
+        if (stage_is_last(stage) && !row->output)
+            continue;
+        bool logits = stage_is_last(stage) && !batch->embeddings;
+        if (logits)
+            hash_to_logits(hash, out);
+        else
+            hash_to_hidden(hash, out);
+        out += logits ? FAKE_VOCAB : FAKE_EMBD;
+    }
+    return ERROR_NONE;
+}
+
+uint32_t stage_kv_length(const struct stage *stage, uint32_t slot)
+{
+    return stage->lengths[slot];
+}
+
+void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length)
+{
+    assert(fake_device_current() == stage->device && slot < stage->options.n_slots);
+    if (length < stage->lengths[slot])
+        stage->lengths[slot] = length;
+}
+
+enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length, struct error *err)
+{
+    assert(fake_device_current() == stage->device && from < stage->options.n_slots && to < stage->options.n_slots);
+    assert(from != to && length <= stage->lengths[from] && stage->lengths[to] == 0);
+    struct fake_faults now = faults_now();
+    uint64_t draw = random_at(now.seed + 77 + stage->options.first_layer, ++stage->n_forwards);
+    if (draw % 1000 < now.copy_per_mille)
+        return error_set(err, ERROR_DEVICE, "the toy cannot copy now");
+    for (uint32_t layer = 0; layer < stage->options.n_layers; layer++)
+        memcpy(state_at(stage, layer, to, 0), state_at(stage, layer, from, 0), length * sizeof(uint64_t));
+    stage->lengths[to] = length;
+    pthread_mutex_lock(&lock);
+    trace.copies += stage_is_first(stage);
+    pthread_mutex_unlock(&lock);
+    return ERROR_NONE;
+}
