@@ -4,3 +4,9 @@
 #include "cli/command.h"
 
 extern const struct command command_devices;
+extern const struct command command_inspect;
+extern const struct command command_run;
+extern const struct command command_bench;
+extern const struct command command_logits;
+extern const struct command command_tokenize;
+extern const struct command command_detokenize;

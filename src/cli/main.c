@@ -7,7 +7,13 @@
 
 /* In the order in which `medley help` lists them. */
 static const struct command *const commands[] = {
+    &command_run,
+    &command_bench,
+    &command_logits,
     &command_devices,
+    &command_inspect,
+    &command_tokenize,
+    &command_detokenize,
     NULL,
 };
 

@@ -40,8 +40,8 @@ static void add_run(struct batch_shape *shape, uint32_t slot, uint32_t first_row
             (struct batch_group){.first_slot = slot, .n_slots = 1, .first_row = first_row, .rows_per_slot = n_rows};
 }
 
-enum error_code batch_shape_read(const struct batch *batch, const struct stage_options *options, const uint32_t *lengths,
-                                 struct batch_shape *out, struct error *err)
+enum error_code batch_shape_read(const struct batch *batch, const struct stage_options *options,
+                                 const uint32_t *lengths, struct batch_shape *out, struct error *err)
 {
     if (batch->n_rows < 1 || batch->n_rows > options->rows_max)
         return error_set(err, ERROR_INVALID, "a batch of %u rows; the stage takes 1 to %u", batch->n_rows,

@@ -28,8 +28,8 @@ struct batch_shape {
  * serves that many decode steps. */
 enum { KV_PADDING = 256 };
 
-enum error_code batch_shape_read(const struct batch *batch, const struct stage_options *options, const uint32_t *lengths,
-                                 struct batch_shape *out, struct error *err);
+enum error_code batch_shape_read(const struct batch *batch, const struct stage_options *options,
+                                 const uint32_t *lengths, struct batch_shape *out, struct error *err);
 bool batch_shape_equal(const struct batch_shape *a, const struct batch_shape *b);
 
 /* The largest shape that a stage can meet in one group, for sizing its buffers. */

@@ -58,7 +58,8 @@ static struct ggml_tensor *embed(struct graph_build *b)
 {
     if (!b->source->first)
         return b->graph->hidden;
-    struct ggml_tensor *x = ggml_get_rows(b->ctx, b->source->weights->outside[TENSOR_TOKEN_EMBEDDING], b->graph->tokens);
+    struct ggml_tensor *x =
+        ggml_get_rows(b->ctx, b->source->weights->outside[TENSOR_TOKEN_EMBEDDING], b->graph->tokens);
     return b->h->embedding_scale != 1.0f ? ggml_scale(b->ctx, x, b->h->embedding_scale) : x;
 }
 

@@ -32,8 +32,8 @@ struct graph {
     struct ggml_tensor *cells;       /* I64 [t]          where K and V go */
     struct ggml_tensor *mask;        /* F16 [c, t]       0 or -inf; NULL when every layer is windowed */
     struct ggml_tensor *mask_window; /* F16 [c, t]       for windowed layers; NULL when there are none */
-    struct ggml_tensor *outputs;     /* I32 [n_outputs]  rows that the last stage gives; NULL when it gives all or none */
-    struct ggml_tensor *result;      /* F32 [n_embd or n_vocab, t or n_outputs]; NULL when nothing comes out */
+    struct ggml_tensor *outputs; /* I32 [n_outputs]  rows that the last stage gives; NULL when it gives all or none */
+    struct ggml_tensor *result;  /* F32 [n_embd or n_vocab, t or n_outputs]; NULL when nothing comes out */
 };
 
 /* `n_nodes_max` and the context's size follow from the shape. NULL when there is no memory. */

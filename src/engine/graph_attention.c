@@ -73,8 +73,9 @@ static struct ggml_tensor *cached(struct graph_build *b, struct ggml_tensor *cac
 /* The group's rows of Q: [d, r, n_head, s] */
 static struct ggml_tensor *group_query(struct graph_build *b, struct ggml_tensor *q, const struct batch_group *group)
 {
-    struct ggml_tensor *view = ggml_view_4d(b->ctx, q, q->ne[0], q->ne[1], group->rows_per_slot, group->n_slots, q->nb[1],
-                                            q->nb[2], q->nb[2] * group->rows_per_slot, q->nb[2] * group->first_row);
+    struct ggml_tensor *view =
+        ggml_view_4d(b->ctx, q, q->ne[0], q->ne[1], group->rows_per_slot, group->n_slots, q->nb[1], q->nb[2],
+                     q->nb[2] * group->rows_per_slot, q->nb[2] * group->first_row);
     return ggml_permute(b->ctx, view, 0, 2, 1, 3);
 }
 

@@ -57,8 +57,8 @@ static struct routing route(struct graph_build *b, struct ggml_tensor **w, struc
 }
 
 /* One matrix of each chosen expert: [n_out, n_used, t] */
-static struct ggml_tensor *experts_linear(struct graph_build *b, struct ggml_tensor *matrices, struct ggml_tensor *biases,
-                                          struct ggml_tensor *x, struct ggml_tensor *chosen)
+static struct ggml_tensor *experts_linear(struct graph_build *b, struct ggml_tensor *matrices,
+                                          struct ggml_tensor *biases, struct ggml_tensor *x, struct ggml_tensor *chosen)
 {
     struct ggml_tensor *y = ggml_mul_mat_id(b->ctx, matrices, x, chosen);
     return biases ? ggml_add_id(b->ctx, y, biases, chosen) : y;

@@ -25,12 +25,11 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
     enum ggml_type ggml_type = kv_ggml_type(options->kv_type);
     int64_t block = ggml_blck_size(ggml_type);
     if (width_k % block || width_v % block)
-        return error_set(err, ERROR_UNSUPPORTED, "a %s KV cache needs rows of a multiple of %lld values; this model has %u and %u",
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "a %s KV cache needs rows of a multiple of %lld values; this model has %u and %u",
                          ggml_type_name(ggml_type), (long long)block, width_k, width_v);
-    *kv = (struct kv_cache){.type = type,
-                            .n_layers = options->n_layers,
-                            .n_slots = options->n_slots,
-                            .cells = kv_cells(options->context)};
+    *kv = (struct kv_cache){
+        .type = type, .n_layers = options->n_layers, .n_slots = options->n_slots, .cells = kv_cells(options->context)};
     kv->k = mem_new_array(kv->n_layers, sizeof *kv->k);
     kv->v = mem_new_array(kv->n_layers, sizeof *kv->v);
     kv->lengths = mem_new_array(kv->n_slots, sizeof *kv->lengths);
@@ -59,7 +58,8 @@ enum error_code kv_cache_alloc(struct kv_cache *kv, struct error *err)
 {
     kv->buffer = ggml_backend_alloc_ctx_tensors_from_buft(kv->context, kv->type);
     if (!kv->buffer)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a KV cache of %u slots of %u tokens", kv->n_slots, kv->cells);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a KV cache of %u slots of %u tokens", kv->n_slots,
+                         kv->cells);
     weights_advise_huge_pages(kv->buffer);
     /* masked cells are multiplied by zero, and zero times a stray NaN would not be zero */
     ggml_backend_buffer_clear(kv->buffer, 0);

@@ -29,8 +29,8 @@ enum flash_mode { FLASH_AUTO, FLASH_ON, FLASH_OFF }; /* auto: on where the devic
 struct stage_options {
     uint32_t first_layer;
     uint32_t n_layers;
-    uint32_t n_slots; /* sequences at once */
-    uint32_t context; /* tokens per slot */
+    uint32_t n_slots;  /* sequences at once */
+    uint32_t context;  /* tokens per slot */
     uint32_t rows_max; /* rows of one batch */
     enum kv_type kv_type;
     enum flash_mode flash;
@@ -86,7 +86,8 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
 
 /* ---- KV cache, by slot ---- */
 uint32_t stage_kv_length(const struct stage *stage, uint32_t slot);
-void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length); /* no-op when already shorter; 0 frees the sequence */
+void stage_kv_truncate(struct stage *stage, uint32_t slot,
+                       uint32_t length); /* no-op when already shorter; 0 frees the sequence */
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length, struct error *err);
 uint64_t stage_kv_export_size(const struct stage *stage, uint32_t length); /* bytes */
 enum error_code stage_kv_export(struct stage *stage, uint32_t slot, uint32_t length, void *out, struct error *err);

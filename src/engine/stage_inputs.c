@@ -30,8 +30,8 @@ static void set_mask(struct ggml_tensor *tensor, const struct batch *batch, uint
     }
 }
 
-void stage_inputs_set(const struct graph *graph, const struct batch *batch, const struct hyperparameters *hyperparameters,
-                      uint32_t cells, const float *hidden)
+void stage_inputs_set(const struct graph *graph, const struct batch *batch,
+                      const struct hyperparameters *hyperparameters, uint32_t cells, const float *hidden)
 {
     int32_t *tokens = host_data(graph->tokens), *positions = host_data(graph->positions);
     int32_t *outputs = host_data(graph->outputs);

@@ -109,7 +109,8 @@ static struct ggml_tensor *declare(struct weights *weights, const struct gguf_te
     ggml_free(scratch);
 
     struct ggml_context *context = pool_of(weights, type, n_tensors_max)->context;
-    struct ggml_tensor *tensor = ggml_new_tensor(context, (enum ggml_type)source->type, (int)source->n_dims, source->ne);
+    struct ggml_tensor *tensor =
+        ggml_new_tensor(context, (enum ggml_type)source->type, (int)source->n_dims, source->ne);
     ggml_set_name(tensor, source->name);
     weights->sources[weights->n_sources++] = (struct weight_source){.tensor = tensor, .source = source};
     return tensor;
@@ -128,11 +129,13 @@ static void declare_ends(struct weights *weights, const struct stage_options *op
     bool repack = !options->no_repack;
     bool first = weights->first_layer == 0;
     bool last = weights->first_layer + weights->n_layers == model_hyperparameters(weights->model)->n_layers;
-    static const enum tensor_role everywhere[] = {TENSOR_ROPE_FREQS, TENSOR_ROPE_FACTORS_LONG, TENSOR_ROPE_FACTORS_SHORT};
+    static const enum tensor_role everywhere[] = {TENSOR_ROPE_FREQS, TENSOR_ROPE_FACTORS_LONG,
+                                                  TENSOR_ROPE_FACTORS_SHORT};
     for (size_t i = 0; i < sizeof everywhere / sizeof everywhere[0]; i++)
         declare_role(weights, everywhere[i], 0, &weights->outside[everywhere[i]], false, n_tensors_max);
     if (first)
-        declare_role(weights, TENSOR_TOKEN_EMBEDDING, 0, &weights->outside[TENSOR_TOKEN_EMBEDDING], false, n_tensors_max);
+        declare_role(weights, TENSOR_TOKEN_EMBEDDING, 0, &weights->outside[TENSOR_TOKEN_EMBEDDING], false,
+                     n_tensors_max);
     if (!last)
         return;
     declare_role(weights, TENSOR_OUTPUT_NORM, 0, &weights->outside[TENSOR_OUTPUT_NORM], false, n_tensors_max);
@@ -169,7 +172,8 @@ void weights_bytes(const struct weights *weights, uint64_t *device_bytes, uint64
 {
     *device_bytes = *host_bytes = 0;
     for (uint32_t i = 0; i < weights->n_pools; i++) {
-        uint64_t bytes = ggml_backend_alloc_ctx_tensors_from_buft_size(weights->pools[i].context, weights->pools[i].type);
+        uint64_t bytes =
+            ggml_backend_alloc_ctx_tensors_from_buft_size(weights->pools[i].context, weights->pools[i].type);
         bool beside = !is_host_device(weights) && weights->pools[i].type == host_type(weights);
         *(beside ? host_bytes : device_bytes) += bytes;
     }

@@ -115,6 +115,15 @@ static void try_backend(struct gpu *gpu, const struct backend *backend, const st
         snprintf(status->reason, sizeof status->reason, "none of its %u devices passed verification", count);
 }
 
+/* Who asks for a backend by name wants to hear that it is not there; the CPU goes on. */
+static void warn_when_missing(const struct gpu *gpu, const char *name)
+{
+    for (uint32_t i = 0; i < gpu->n_backends; i++) {
+        if (strcmp(gpu->backends[i].name, name) == 0 && !gpu->backends[i].available)
+            log_line(LOG_WARN, "gpu", "backend %s: %s", name, gpu->backends[i].reason);
+    }
+}
+
 static bool in_chain(const char *const *chain, const char *name)
 {
     for (; *chain; chain++) {
@@ -188,6 +197,8 @@ enum error_code gpu_open(const struct gpu_options *given, struct gpu **out, stru
         gpu_close(gpu);
         return code;
     }
+    if (options.backend)
+        warn_when_missing(gpu, options.backend);
     *out = gpu;
     return ERROR_NONE;
 }

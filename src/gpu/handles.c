@@ -34,7 +34,7 @@ uint32_t handle_owner_next(void)
 
 static bool grow(struct handle_table *table)
 {
-    if (table->capacity > MASK(HANDLE_SLOT_BITS) / 2)
+    if (table->capacity > MASK(HANDLE_SLOT_BITS))
         return false;
     uint32_t capacity = table->capacity ? table->capacity * 2 : 16;
     struct handle_slot *slots = mem_resize(table->slots, capacity, sizeof *slots);

@@ -8,8 +8,8 @@
 #include <string.h>
 
 enum {
-    FIRST_BYTES = 2 * 1024 * 1024 + 3,
-    SECOND_BYTES = 1024 * 1024 + 13,
+    FIRST_BYTES = 1024 * 1024 + 3,
+    SECOND_BYTES = 512 * 1024 + 13,
     PIECE_BYTES = 300007, /* odd, so that no piece starts on a boundary the device likes */
     STAMP_BYTES = 4096,
     LARGE_BYTES_MAX = 64 * 1024 * 1024,

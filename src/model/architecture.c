@@ -93,8 +93,8 @@ static const struct architecture families[] = {
         .gating = GATE_SOFTMAX_OF_CHOSEN,
         .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_ATTENTION_SINKS) | ROLE_BIT(TENSOR_Q_BIAS) |
                  ROLE_BIT(TENSOR_K_BIAS) | ROLE_BIT(TENSOR_V_BIAS) | ROLE_BIT(TENSOR_ATTENTION_OUT_BIAS) |
-                 ROLE_BIT(TENSOR_ROUTER_BIAS) | ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) |
-                 ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) | ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS),
+                 ROLE_BIT(TENSOR_ROUTER_BIAS) | ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) | ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) |
+                 ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS),
         .ffn_norm_is_post = true,
         .window_period = 2,
     },
@@ -265,7 +265,8 @@ void tensor_role_shape(const struct architecture *architecture, const struct hyp
         ne[i] = dim_size(architecture, hyperparameters, (enum tensor_dim)roles[role].dims[i]);
 }
 
-uint64_t architecture_roles_needed(const struct architecture *architecture, const struct hyperparameters *hyperparameters)
+uint64_t architecture_roles_needed(const struct architecture *architecture,
+                                   const struct hyperparameters *hyperparameters)
 {
     uint64_t needed = architecture->needs | ROLE_BIT(TENSOR_TOKEN_EMBEDDING) | ROLE_BIT(TENSOR_OUTPUT_NORM) |
                       ROLE_BIT(TENSOR_ATTENTION_OUT);
@@ -284,7 +285,8 @@ uint64_t architecture_roles_needed(const struct architecture *architecture, cons
     return needed;
 }
 
-uint64_t architecture_roles_allowed(const struct architecture *architecture, const struct hyperparameters *hyperparameters)
+uint64_t architecture_roles_allowed(const struct architecture *architecture,
+                                    const struct hyperparameters *hyperparameters)
 {
     uint64_t allowed = ROLE_BIT(TENSOR_OUTPUT) | ROLE_BIT(TENSOR_ROPE_FREQS) | ROLE_BIT(TENSOR_ROPE_FACTORS_LONG) |
                        ROLE_BIT(TENSOR_ROPE_FACTORS_SHORT) | ROLE_BIT(TENSOR_Q) | ROLE_BIT(TENSOR_K) |

@@ -15,7 +15,10 @@ struct gguf_file;
 
 enum rope_kind { ROPE_NORM, ROPE_NEOX }; /* rotated pairs (2i, 2i+1), or (i, i + n/2) */
 enum activation { ACT_SILU, ACT_GELU, ACT_SWIGLU_OAI };
-enum gating { GATE_SOFTMAX, GATE_SOFTMAX_OF_CHOSEN }; /* experts' weights: softmax over all then chosen, or over the chosen */
+enum gating {
+    GATE_SOFTMAX,
+    GATE_SOFTMAX_OF_CHOSEN
+}; /* experts' weights: softmax over all then chosen, or over the chosen */
 enum rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_YARN, ROPE_SCALING_LONGROPE };
 
 /* Every tensor that a family may have. Names and shapes are in the role table of architecture.c. */
@@ -60,7 +63,6 @@ enum tensor_role {
     TENSOR_ROLE_COUNT,
 };
 
-
 /* A set of roles: bit `role` is set. */
 #define ROLE_BIT(role) (UINT64_C(1) << (role))
 
@@ -79,9 +81,10 @@ struct architecture {
     bool keep_expert_sum;      /* olmoe: the chosen experts' weights are not divided by their sum */
     bool ignore_window;        /* phi3: the file's window is not applied, as in llama.cpp */
     bool logit_scale_divides;  /* granite: logits are divided by logit_scale */
-    uint32_t window_period;    /* sliding window: of every `period` layers the last is full; 0: no window, 1: all windowed */
+    uint32_t
+        window_period; /* sliding window: of every `period` layers the last is full; 0: no window, 1: all windowed */
     uint32_t layers_of_wide_scale; /* gemma: with so many layers the attention scale is 1/sqrt(n_embd/n_head) */
-    float window_rope_base;    /* rope base of windowed layers, which then are not scaled; 0: as the others */
+    float window_rope_base;        /* rope base of windowed layers, which then are not scaled; 0: as the others */
     float attention_softcap, final_softcap; /* where the file does not say */
 };
 
@@ -97,8 +100,8 @@ struct hyperparameters {
     float rope_frequency_scale; /* 1 / factor for linear and yarn */
     enum rope_scaling rope_scaling;
     float yarn_ext_factor, yarn_attn_factor, yarn_beta_fast, yarn_beta_slow;
-    float attention_softcap, final_softcap; /* 0: none */
-    float attention_scale;                  /* multiplied into Q.K */
+    float attention_softcap, final_softcap;             /* 0: none */
+    float attention_scale;                              /* multiplied into Q.K */
     float embedding_scale, residual_scale, logit_scale; /* 1: none; logits are multiplied by logit_scale */
     float expert_weight_scale;                          /* 1: none */
 };
@@ -124,5 +127,7 @@ void tensor_role_shape(const struct architecture *architecture, const struct hyp
 
 /* Roles that a model of this family must have, and those that it may have. Q, K, V and QKV
  * are in neither: a layer has the three or the one. */
-uint64_t architecture_roles_needed(const struct architecture *architecture, const struct hyperparameters *hyperparameters);
-uint64_t architecture_roles_allowed(const struct architecture *architecture, const struct hyperparameters *hyperparameters);
+uint64_t architecture_roles_needed(const struct architecture *architecture,
+                                   const struct hyperparameters *hyperparameters);
+uint64_t architecture_roles_allowed(const struct architecture *architecture,
+                                    const struct hyperparameters *hyperparameters);

@@ -1,13 +1,9 @@
 #include "model/chat_template_jinja.h"
 
-#include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
-#include "model/chat_template_heap.h"
-#include "model/chat_template_scripts.h"
+#include "model/chat_template_interpreter.h"
 
-#include <quickjs/quickjs.h>
-#include <stdbool.h>
 #include <string.h>
 #include <time.h>
 
@@ -16,84 +12,12 @@ struct jinja {
     size_t source_size;
     char *bos_text, *eos_text;
 
-    /* The interpreter; runtime is NULL when it has to be started. All of it lies in the heap. */
-    struct script_heap heap;
-    JSRuntime *runtime;
-    JSContext *context;
+    struct interpreter interpreter;
+    /* Values in its heap, valid while it runs. */
     JSValue render;  /* the function of chat_template.js */
     JSValue program; /* the parsed template */
-    bool interrupted;
+    JSValue own;     /* the model's variables */
 };
-
-/* ---- limits ---- */
-
-static int on_interrupt(JSRuntime *runtime, void *opaque)
-{
-    (void)runtime;
-    struct jinja *jinja = opaque;
-    jinja->interrupted = jinja->interrupted || clock_now_ns() > jinja->heap.deadline_ns;
-    return jinja->interrupted;
-}
-
-/* Before every entry into the interpreter. */
-static void enter(struct jinja *jinja)
-{
-    jinja->heap.deadline_ns = clock_now_ns() + (uint64_t)LIMIT_TEMPLATE_MS * 1000000u;
-    JS_UpdateStackTop(jinja->runtime); /* this thread may not be the last one */
-}
-
-static void stop(struct jinja *jinja)
-{
-    script_heap_deinit(&jinja->heap);
-    jinja->heap = (struct script_heap){0};
-    jinja->runtime = NULL;
-    jinja->context = NULL;
-    jinja->interrupted = false;
-}
-
-/* Whether a limit was reached, even if the script went on: the package swallows some exceptions. */
-static enum error_code limit_error(const struct jinja *jinja, struct error *err)
-{
-    if (jinja->interrupted || jinja->heap.out_of_time)
-        return error_set(err, ERROR_BUSY, "takes longer than %d ms", LIMIT_TEMPLATE_MS);
-    if (jinja->heap.out_of_memory)
-        return error_set(err, ERROR_BUSY, "needs more than %d MiB of memory", LIMIT_TEMPLATE_MEMORY_BYTES >> 20);
-    return ERROR_NONE;
-}
-
-/* ---- exceptions ---- */
-
-/* A property as text, freed with JS_FreeCString; NULL when there is none. */
-static const char *text_property(JSContext *context, JSValueConst object, const char *name)
-{
-    JSValue value = JS_GetPropertyStr(context, object, name);
-    const char *text = JS_IsString(value) ? JS_ToCString(context, value) : NULL;
-    JS_FreeValue(context, value);
-    return text;
-}
-
-/* RangeError and InternalError are what QuickJS and chat_template.js throw at their bounds; a template's own
- * raise_exception throws a plain Error. */
-static enum error_code exception_error(struct jinja *jinja, struct error *err)
-{
-    JSContext *context = jinja->context;
-    JSValue exception = JS_GetException(context);
-    enum error_code code = limit_error(jinja, err);
-    if (!code) {
-        const char *name = text_property(context, exception, "name");
-        const char *message = text_property(context, exception, "message");
-        bool plain = !name || strcmp(name, "Error") == 0;
-        bool bound = name && (strcmp(name, "RangeError") == 0 || strcmp(name, "InternalError") == 0);
-        code = error_set(err, bound ? ERROR_BUSY : ERROR_INVALID, "%s%s%s", plain ? "" : name, plain ? "" : ": ",
-                         message ? message : "an exception without a message");
-        JS_FreeCString(context, name);
-        JS_FreeCString(context, message);
-    }
-    JS_FreeValue(context, exception);
-    return code;
-}
-
-/* ---- the interpreter ---- */
 
 static JSValue strftime_now(JSContext *context, JSValueConst this_value, int argc, JSValueConst *argv)
 {
@@ -115,102 +39,126 @@ static JSValue strftime_now(JSContext *context, JSValueConst this_value, int arg
     return JS_NewStringLen(context, text, size);
 }
 
-static JSModuleDef *compile_module(JSContext *context, const char *name, const char *source, size_t size)
+static bool define_own(struct jinja *jinja)
 {
-    JSValue module = JS_Eval(context, source, size, name, JS_EVAL_TYPE_MODULE | JS_EVAL_FLAG_COMPILE_ONLY);
-    if (JS_IsException(module))
-        return NULL;
-    JSModuleDef *definition = JS_VALUE_GET_PTR(module);
-    JS_FreeValue(context, module); /* the context keeps it */
-    return definition;
+    JSContext *context = jinja->interpreter.context;
+    jinja->own = JS_NewObject(context);
+    return !JS_IsException(jinja->own) &&
+           JS_SetPropertyStr(context, jinja->own, "bos_token", JS_NewString(context, jinja->bos_text)) >= 0 &&
+           JS_SetPropertyStr(context, jinja->own, "eos_token", JS_NewString(context, jinja->eos_text)) >= 0 &&
+           JS_SetPropertyStr(context, jinja->own, "strftime_now",
+                             JS_NewCFunction(context, strftime_now, "strftime_now", 1)) >= 0;
 }
 
-static JSModuleDef *load_module(JSContext *context, const char *name, void *opaque)
+static JSValue parse(struct jinja *jinja, JSValueConst exports)
 {
-    (void)opaque;
-    if (strcmp(name, "@huggingface/jinja") == 0)
-        return compile_module(context, name, script_jinja, script_jinja_size);
-    JS_ThrowReferenceError(context, "no module '%s'", name);
-    return NULL;
-}
-
-static void add_intrinsics(JSContext *context)
-{
-    JS_AddIntrinsicBaseObjects(context);
-    JS_AddIntrinsicEval(context); /* the compiler; a template cannot name eval() */
-    JS_AddIntrinsicStringNormalize(context);
-    JS_AddIntrinsicRegExpCompiler(context);
-    JS_AddIntrinsicRegExp(context);
-    JS_AddIntrinsicJSON(context);
-    JS_AddIntrinsicMapSet(context);
-    JS_AddIntrinsicPromise(context);
-}
-
-/* Runs chat_template.js and gives its namespace; JS_EXCEPTION with an exception pending when it fails. */
-static JSValue run_main_module(JSContext *context)
-{
-    JSValue module = JS_Eval(context, script_main, script_main_size, "chat_template.js",
-                             JS_EVAL_TYPE_MODULE | JS_EVAL_FLAG_COMPILE_ONLY);
-    if (JS_IsException(module))
-        return JS_EXCEPTION;
-    JSModuleDef *definition = JS_VALUE_GET_PTR(module);
-    JSValue promise = JS_EvalFunction(context, module);
-    if (JS_IsException(promise))
-        return JS_EXCEPTION;
-    bool failed = JS_PromiseState(context, promise) != JS_PROMISE_FULFILLED;
-    if (failed)
-        JS_Throw(context, JS_PromiseResult(context, promise));
-    JS_FreeValue(context, promise);
-    return failed ? JS_EXCEPTION : JS_GetModuleNamespace(context, definition);
-}
-
-static JSValue parse_template(struct jinja *jinja, JSValueConst namespace)
-{
-    JSContext *context = jinja->context;
-    JSValue parse = JS_GetPropertyStr(context, namespace, "parse");
+    JSContext *context = jinja->interpreter.context;
+    JSValue function = JS_GetPropertyStr(context, exports, "parse");
     JSValue source = JS_NewStringLen(context, jinja->source, jinja->source_size);
-    JSValue program = JS_IsException(source) ? JS_EXCEPTION : JS_Call(context, parse, JS_UNDEFINED, 1, &source);
+    JSValue program = JS_IsException(source) ? JS_EXCEPTION : JS_Call(context, function, JS_UNDEFINED, 1, &source);
     JS_FreeValue(context, source);
-    JS_FreeValue(context, parse);
+    JS_FreeValue(context, function);
     return program;
-}
-
-static bool make_runtime(struct jinja *jinja)
-{
-    jinja->heap = (struct script_heap){.limit = LIMIT_TEMPLATE_MEMORY_BYTES};
-    jinja->runtime = JS_NewRuntime2(script_heap_functions(), &jinja->heap);
-    if (!jinja->runtime)
-        return false;
-    JS_SetMaxStackSize(jinja->runtime, JINJA_STACK_BYTES);
-    JS_SetInterruptHandler(jinja->runtime, on_interrupt, jinja);
-    JS_SetModuleLoaderFunc(jinja->runtime, NULL, load_module, NULL);
-    enter(jinja);
-    jinja->context = JS_NewContextRaw(jinja->runtime);
-    if (!jinja->context)
-        return false;
-    add_intrinsics(jinja->context);
-    return true;
 }
 
 static enum error_code start(struct jinja *jinja, struct error *err)
 {
-    if (!make_runtime(jinja)) {
-        stop(jinja);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the interpreter");
-    }
-    JSContext *context = jinja->context;
-    JSValue namespace = run_main_module(context);
-    bool failed = JS_IsException(namespace);
-    if (!failed) {
-        jinja->render = JS_GetPropertyStr(context, namespace, "render");
-        JSValue function = JS_NewCFunction(context, strftime_now, "strftime_now", 1);
-        failed = JS_SetPropertyStr(context, jinja->own, "strftime_now", function) < 0;
-        jinja->program = parse_template(jinja, namespace);
-        failed = failed || JS_IsException(jinja->program);
-        JS_FreeValue(context, namespace);
-    }
-    enum error_code code = failed ? exception_error(jinja, err) : limit_error(jinja, err);
+    struct interpreter *interpreter = &jinja->interpreter;
+    JSValue exports;
+    enum error_code code = interpreter_start(interpreter, &exports, err);
     if (code)
-        stop(jinja);
+        return code;
+    jinja->render = JS_GetPropertyStr(interpreter->context, exports, "render");
+    jinja->program = define_own(jinja) ? parse(jinja, exports) : JS_EXCEPTION;
+    JS_FreeValue(interpreter->context, exports);
+    code = interpreter_error(interpreter, jinja->program, err);
+    if (code)
+        interpreter_stop(interpreter);
+    return code;
+}
+
+enum error_code jinja_open(const char *source, size_t size, const char *bos_text, const char *eos_text,
+                           struct jinja **out, struct error *err)
+{
+    *out = NULL;
+    enum error_code code;
+    struct jinja *jinja = mem_new(sizeof *jinja);
+    if (!jinja)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the interpreter");
+    jinja->source = mem_copy_text(source, size);
+    jinja->source_size = size;
+    jinja->bos_text = mem_copy_text(bos_text, strlen(bos_text));
+    jinja->eos_text = mem_copy_text(eos_text, strlen(eos_text));
+    if (!jinja->source || !jinja->bos_text || !jinja->eos_text)
+        code = error_set(err, ERROR_NO_MEMORY, "no memory for its %zu bytes", size);
+    else
+        code = start(jinja, err);
+    if (code)
+        jinja_close(jinja);
+    else
+        *out = jinja;
+    return code;
+}
+
+void jinja_close(struct jinja *jinja)
+{
+    if (!jinja)
+        return;
+    interpreter_stop(&jinja->interpreter);
+    mem_free(jinja->source);
+    mem_free(jinja->bos_text);
+    mem_free(jinja->eos_text);
+    mem_free(jinja);
+}
+
+/* JavaScript's strings may hold half a character (a template that takes `text[0]` of an emoji): such a surrogate
+ * comes out of QuickJS as three bytes, ED A0..BF xx, which is not UTF-8. They become U+FFFD, three bytes as well. */
+static void append_utf8(struct buffer *out, const char *text, size_t size)
+{
+    size_t start = out->size;
+    buffer_append(out, text, size);
+    for (size_t i = start; !out->failed && i + 2 < out->size; i++) {
+        if ((unsigned char)out->data[i] == 0xED && (unsigned char)out->data[i + 1] >= 0xA0)
+            memcpy(out->data + i, "\xEF\xBF\xBD", 3);
+    }
+}
+
+static enum error_code append_result(struct interpreter *interpreter, JSValueConst result, struct buffer *out,
+                                     struct error *err)
+{
+    size_t size;
+    const char *text = JS_ToCStringLen(interpreter->context, &size, result);
+    enum error_code code = interpreter_error(interpreter, text ? result : JS_EXCEPTION, err);
+    if (!code && size > LIMIT_TEMPLATE_OUTPUT_BYTES)
+        code = error_set(err, ERROR_BUSY, "writes more than %d MiB", LIMIT_TEMPLATE_OUTPUT_BYTES >> 20);
+    if (!code) {
+        append_utf8(out, text, size);
+        code = out->failed ? error_set(err, ERROR_NO_MEMORY, "no memory for its %zu bytes", size) : ERROR_NONE;
+    }
+    JS_FreeCString(interpreter->context, text);
+    return code;
+}
+
+enum error_code jinja_render(struct jinja *jinja, const char *json, size_t size, struct buffer *out, struct error *err)
+{
+    struct interpreter *interpreter = &jinja->interpreter;
+    enum error_code code = interpreter_runs(interpreter) ? ERROR_NONE : start(jinja, err);
+    if (code)
+        return code;
+    JSContext *context = interpreter->context;
+    interpreter_enter(interpreter);
+    JSValue given = JS_ParseJSON(context, json, size, "messages");
+    JSValue result = JS_EXCEPTION;
+    if (!JS_IsException(given)) {
+        JSValueConst arguments[] = {jinja->program, given, jinja->own};
+        result = JS_Call(context, jinja->render, JS_UNDEFINED, 3, arguments);
+    }
+    JS_FreeValue(context, given);
+    code = interpreter_error(interpreter, result, err);
+    if (!code)
+        code = append_result(interpreter, result, out, err);
+    JS_FreeValue(context, result);
+    if (code == ERROR_BUSY)
+        interpreter_stop(interpreter);
     return code;
 }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* One number from the file: integers as int64 (u64 apart, for those that do not fit), or a double. */
 struct number {
@@ -274,6 +275,20 @@ uint64_t gguf_file_key_count(const struct gguf_file *file)
     return file->index.n_values;
 }
 
+/* With as many digits as it takes to read the same number back. */
+static void print_float(enum gguf_type type, double number, char *text, size_t size)
+{
+    bool narrow = type == GGUF_TYPE_FLOAT32;
+    for (int digits = narrow ? 6 : 15; digits <= (narrow ? 9 : 17); digits++) {
+        char trial[40];
+        snprintf(trial, sizeof trial, "%.*g", digits, number);
+        double back = strtod(trial, NULL);
+        snprintf(text, size, "%s", trial);
+        if (narrow ? (float)back == (float)number : back == number)
+            return;
+    }
+}
+
 /* Writes one element and returns the bytes from it to the next. */
 static uint64_t print_element(enum gguf_type type, const uint8_t *at, char *text, size_t size)
 {
@@ -291,7 +306,7 @@ static uint64_t print_element(enum gguf_type type, const uint8_t *at, char *text
         snprintf(text, size, "%" PRIu64, number.u);
         break;
     case NUMBER_FLOAT:
-        snprintf(text, size, "%.9g", number.f);
+        print_float(type, number.f, text, size);
         break;
     case NUMBER_NONE:
         snprintf(text, size, "%s", *at ? "true" : "false");

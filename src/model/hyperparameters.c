@@ -114,7 +114,8 @@ static void read_ffn(struct reader *reader, const struct architecture *a, struct
         fail(reader, "expert_used_count", "must be from 1 to expert_count");
     read_positive_or(reader, "expert_weights_scale", &h->expert_weight_scale, 1.0f);
     if (!reader->code && has(reader, "expert_weights_norm"))
-        reader->code = gguf_file_bool(reader->file, key_of(reader, "expert_weights_norm", key), &normalise, reader->err);
+        reader->code =
+            gguf_file_bool(reader->file, key_of(reader, "expert_weights_norm", key), &normalise, reader->err);
     if (!normalise && !a->keep_expert_sum)
         fail(reader, "expert_weights_norm", "is false, which this family does not have");
 }
@@ -143,11 +144,14 @@ static void read_rope(struct reader *reader, const struct architecture *a, struc
     if (h->n_rot % 2)
         fail(reader, "rope.dimension_count", "must be even");
     read_positive_or(reader, "rope.freq_base", &h->rope_base, 10000.0f);
-    read_positive_or(reader, "rope.freq_base_swa", &h->rope_base_window, a->window_rope_base ? a->window_rope_base : h->rope_base);
+    read_positive_or(reader, "rope.freq_base_swa", &h->rope_base_window,
+                     a->window_rope_base ? a->window_rope_base : h->rope_base);
     h->rope_scaling = scaling_of(reader);
-    read_positive_or(reader, has(reader, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear", &factor, 1.0f);
+    read_positive_or(reader, has(reader, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear", &factor,
+                     1.0f);
     h->rope_frequency_scale = h->rope_scaling == ROPE_SCALING_NONE ? 1.0f : 1.0f / factor;
-    read_count_or(reader, "rope.scaling.original_context_length", 1, LIMIT_CONTEXT, &h->n_context_original, h->n_context_train);
+    read_count_or(reader, "rope.scaling.original_context_length", 1, LIMIT_CONTEXT, &h->n_context_original,
+                  h->n_context_train);
     /* YaRN (Peng et al. 2023, arXiv:2309.00071); ggml itself multiplies by 1 + 0.1 ln(factor) */
     read_number_or(reader, "rope.scaling.yarn_ext_factor", &h->yarn_ext_factor,
                    h->rope_scaling == ROPE_SCALING_YARN ? 1.0f : 0.0f);
@@ -195,8 +199,8 @@ enum error_code hyperparameters_read(const struct architecture *architecture, co
     struct reader reader = {.file = file, .family = architecture->name, .err = err};
     const struct gguf_tensor *embedding = gguf_file_find_tensor(file, "token_embd.weight");
     if (!embedding || embedding->n_dims != 2 || embedding->ne[1] > LIMIT_VOCAB)
-        return error_set(err, ERROR_INVALID, "tensor token_embd.weight is missing or is not a matrix of at most %d rows",
-                         LIMIT_VOCAB);
+        return error_set(err, ERROR_INVALID,
+                         "tensor token_embd.weight is missing or is not a matrix of at most %d rows", LIMIT_VOCAB);
     h.n_vocab = (uint32_t)embedding->ne[1];
     read_sizes(&reader, &h);
     read_ffn(&reader, architecture, &h);

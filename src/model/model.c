@@ -12,7 +12,7 @@ struct model {
     const struct architecture *architecture;
     struct hyperparameters hyperparameters;
     char name[128];
-    const struct gguf_tensor *outside[TENSOR_ROLE_COUNT];  /* roles outside the layers */
+    const struct gguf_tensor *outside[TENSOR_ROLE_COUNT];   /* roles outside the layers */
     const struct gguf_tensor *(*layers)[TENSOR_ROLE_COUNT]; /* [n_layers] */
 };
 
@@ -30,10 +30,11 @@ static enum error_code check_shape(const struct model *model, enum tensor_role r
     tensor_role_shape(model->architecture, &model->hyperparameters, role, want);
     for (uint32_t i = 0; i < 3; i++) {
         if ((want[i] ? want[i] : 1) != tensor->ne[i])
-            return error_set(err, ERROR_INVALID,
-                             "tensor %s has the shape %lld x %lld x %lld; the hyper-parameters ask for %lld x %lld x %lld",
-                             tensor->name, (long long)tensor->ne[0], (long long)tensor->ne[1], (long long)tensor->ne[2],
-                             (long long)want[0], (long long)(want[1] ? want[1] : 1), (long long)(want[2] ? want[2] : 1));
+            return error_set(
+                err, ERROR_INVALID,
+                "tensor %s has the shape %lld x %lld x %lld; the hyper-parameters ask for %lld x %lld x %lld",
+                tensor->name, (long long)tensor->ne[0], (long long)tensor->ne[1], (long long)tensor->ne[2],
+                (long long)want[0], (long long)(want[1] ? want[1] : 1), (long long)(want[2] ? want[2] : 1));
     }
     /* what is added or multiplied element by element must be F32: ggml has no other kernel for it */
     if (!want[1] && tensor->type != GGML_TYPE_F32)
@@ -67,7 +68,8 @@ static enum error_code find_roles(struct model *model, uint32_t layer, bool per_
             code = find_role(model, role, layer, needed & ROLE_BIT(role), &tensors[role], n_found, err);
     }
     if (!code && per_layer && !tensors[TENSOR_QKV] && !(tensors[TENSOR_Q] && tensors[TENSOR_K] && tensors[TENSOR_V]))
-        code = error_set(err, ERROR_INVALID, "layer %u has neither attn_qkv nor all of attn_q, attn_k and attn_v", layer);
+        code =
+            error_set(err, ERROR_INVALID, "layer %u has neither attn_qkv nor all of attn_q, attn_k and attn_v", layer);
     return code;
 }
 
@@ -83,8 +85,8 @@ static enum error_code refuse_unknown_tensors(const struct model *model, uint64_
                 known = model->layers[layer][role] == tensor || model->outside[role] == tensor;
         }
         if (!known)
-            return error_set(err, ERROR_UNSUPPORTED, "tensor %s is not one that Medley knows of the family %s", tensor->name,
-                             model->architecture->name);
+            return error_set(err, ERROR_UNSUPPORTED, "tensor %s is not one that Medley knows of the family %s",
+                             tensor->name, model->architecture->name);
     }
     return ERROR_NONE;
 }

@@ -15,7 +15,8 @@
 struct model;
 
 enum error_code model_open(const char *path, struct model **out, struct error *err);
-enum error_code model_open_file(struct gguf_file *file, struct model **out, struct error *err); /* takes the file, also on failure */
+enum error_code model_open_file(struct gguf_file *file, struct model **out,
+                                struct error *err); /* takes the file, also on failure */
 void model_close(struct model *model);
 
 const struct gguf_file *model_file(const struct model *model);
@@ -44,7 +45,8 @@ struct layer_cost {
     uint64_t kv_elements_per_token;
 };
 struct layer_cost model_layer_cost(const struct model *model, uint32_t layer);
-struct layer_cost model_input_cost(const struct model *model);  /* token embedding: one row per token */
-struct layer_cost model_output_cost(const struct model *model); /* output norm and head (the embedding again when tied) */
+struct layer_cost model_input_cost(const struct model *model); /* token embedding: one row per token */
+struct layer_cost
+model_output_cost(const struct model *model); /* output norm and head (the embedding again when tied) */
 uint64_t model_weight_bytes(const struct model *model);
 uint64_t model_parameter_count(const struct model *model);

@@ -34,7 +34,8 @@ uint32_t unicode_decode(const char *text, size_t size, size_t *length)
             return invalid(length);
         code_point = code_point << 6 | (bytes[i] & 0x3Fu);
     }
-    if (code_point > UNICODE_MAX)
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* below it the form is overlong */
+    if (code_point > UNICODE_MAX || code_point < least[needed])
         return invalid(length);
     *length = needed;
     return code_point;

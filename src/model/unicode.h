@@ -1,7 +1,7 @@
 /* Code points, as libllama's tokenizers see them.
  *
- * Decoding is lenient on purpose: libllama takes overlong forms and encoded surrogates at their
- * value, and makes U+FFFD of each byte that starts nothing. Classes are Unicode's general
+ * Decoding is lenient on purpose: libllama takes encoded surrogates at their value, and makes
+ * U+FFFD of each byte that starts nothing (or an overlong form). Classes are Unicode's general
  * categories, folded to one byte so that a regex over classes needs no Unicode of its own. */
 #pragma once
 

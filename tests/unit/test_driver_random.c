@@ -143,6 +143,16 @@ static void check_survivor(struct scenario *scenario)
     }
 }
 
+static uint64_t seed_under_way; /* 0: none */
+
+static int report(void **state)
+{
+    (void)state;
+    if (seed_under_way)
+        fprintf(stderr, "failed with MEDLEY_SEEDS=%llu\n", (unsigned long long)seed_under_way);
+    return 0;
+}
+
 static void run_all(uint64_t salt, uint32_t cancel_percent, bool faults)
 {
     unsigned long long from = 1, to = 60;
@@ -151,6 +161,7 @@ static void run_all(uint64_t salt, uint32_t cancel_percent, bool faults)
         to = from;
     static struct scenario scenario;
     for (uint64_t seed = from; seed <= to; seed++) {
+        seed_under_way = seed;
         scenario = (struct scenario){.seed = seed * 1000 + salt};
         struct fake_faults wanted = {.seed = seed};
         if (chance(&scenario, 25))
@@ -166,6 +177,7 @@ static void run_all(uint64_t salt, uint32_t cancel_percent, bool faults)
         check_survivor(&scenario);
         world_close(&scenario.world);
     }
+    seed_under_way = 0;
 }
 
 static void test_undisturbed(void **state)
@@ -195,10 +207,10 @@ static void test_failing_and_cancelled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_undisturbed),
-        cmocka_unit_test(test_cancelled),
-        cmocka_unit_test(test_failing),
-        cmocka_unit_test(test_failing_and_cancelled),
+        cmocka_unit_test_teardown(test_undisturbed, report),
+        cmocka_unit_test_teardown(test_cancelled, report),
+        cmocka_unit_test_teardown(test_failing, report),
+        cmocka_unit_test_teardown(test_failing_and_cancelled, report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,9 +26,9 @@ struct golden {
     char name[64];
     struct model *model;
     uint32_t context, n_prompt, n_pos, n_vocab;
-    int32_t tokens[64]; /* prompt, then the greedy tokens that were fed back */
+    int32_t tokens[64];   /* prompt, then the greedy tokens that were fed back */
     int32_t expected[64]; /* argmax after each fed position from the last prompt one on */
-    float *logits;      /* [n_pos][n_vocab] */
+    float *logits;        /* [n_pos][n_vocab] */
 };
 
 static struct golden golden[GOLDEN_MAX];
@@ -291,32 +291,36 @@ static void run_all(void **state)
     }
 }
 
-#define WAY(...) &(struct way){__VA_ARGS__}
-#define CASE(label, ...)                                                                                                \
-    {                                                                                                                   \
-        .name = label, .test_func = run_all, .initial_state = WAY(.name = label, __VA_ARGS__)                           \
+#define WAY(...)                                                                                                       \
+    &(struct way)                                                                                                      \
+    {                                                                                                                  \
+        __VA_ARGS__                                                                                                    \
     }
+#define CASE(label, ...) {.name = label, .test_func = run_all, .initial_state = WAY(.name = label, __VA_ARGS__)}
 
 int main(int argc, char **argv)
 {
     (void)argv;
     const struct CMUnitTest cpu[] = {
         CASE("whole", .device = "cpu", .n_stages = 1, .kv = KV_F32, .flash = FLASH_OFF, .exact = true),
-        CASE("chunks of 7", .device = "cpu", .n_stages = 1, .chunk = 7, .kv = KV_F32, .flash = FLASH_OFF, .exact = true),
+        CASE("chunks of 7", .device = "cpu", .n_stages = 1, .chunk = 7, .kv = KV_F32, .flash = FLASH_OFF,
+             .exact = true),
         CASE("one by one", .device = "cpu", .n_stages = 1, .chunk = 1, .kv = KV_F32, .flash = FLASH_OFF, .exact = true),
         CASE("two stages", .device = "cpu", .n_stages = 2, .kv = KV_F32, .flash = FLASH_OFF, .exact = true),
         CASE("four stages, chunks of 5", .device = "cpu", .n_stages = 4, .chunk = 5, .kv = KV_F32, .flash = FLASH_OFF,
              .exact = true),
         CASE("in a crowd", .device = "cpu", .n_stages = 1, .chunk = 5, .kv = KV_F32, .flash = FLASH_OFF, .crowd = true,
              .exact = true),
-        CASE("repacked", .device = "cpu", .n_stages = 1, .kv = KV_F32, .flash = FLASH_OFF, .repack = true, .exact = true),
+        CASE("repacked", .device = "cpu", .n_stages = 1, .kv = KV_F32, .flash = FLASH_OFF, .repack = true,
+             .exact = true),
         CASE("flash attention", .device = "cpu", .n_stages = 1, .kv = KV_F32, .flash = FLASH_ON),
-        CASE("f16 cache, flash", .device = "cpu", .n_stages = 2, .chunk = 9, .kv = KV_F16, .flash = FLASH_ON, .crowd = true,
-             .repack = true),
+        CASE("f16 cache, flash", .device = "cpu", .n_stages = 2, .chunk = 9, .kv = KV_F16, .flash = FLASH_ON,
+             .crowd = true, .repack = true),
         CASE("f16 cache, no flash", .device = "cpu", .n_stages = 1, .kv = KV_F16, .flash = FLASH_OFF),
     };
     const struct CMUnitTest vulkan[] = {
-        CASE("vulkan", .device = "vulkan0", .n_stages = 2, .chunk = 11, .kv = KV_F16, .flash = FLASH_AUTO, .crowd = true),
+        CASE("vulkan", .device = "vulkan0", .n_stages = 2, .chunk = 11, .kv = KV_F16, .flash = FLASH_AUTO,
+             .crowd = true),
     };
     /* with an argument: the GPU path, on software Vulkan */
     return argc > 1 ? cmocka_run_group_tests(vulkan, load_all, unload_all)

@@ -354,14 +354,15 @@ def question(rng, tale):
     """A question about the story that has just been told, and its answer."""
     hero, values = tale.hero, tale.values
     he = PRONOUNS[hero.pronoun][0]
+    liking = (f"What did {hero.name} like to do?", f"{capital(he)} liked to {values['hobby']}.")
+    being = (f"Who was {hero.name}?", f"{hero.name} was {article(hero.kind)}.")
     choices = [
         (f"What did {hero.name} learn?", f"{hero.name} learned that {tale.moral}."),
         ("What is the moral of the story?", f"The moral is that {tale.moral}."),
         (f"Where did {hero.name} live?", f"{hero.name} lived {values['where']}."),
         ("Who is the story about?", f"It is about {hero.intro}."),
         ("Where did it happen?", f"It happened {values['where']}."),
-        (f"What did {hero.name} like to do?", f"{capital(he)} liked to {values['hobby']}.") if values["hobby"] in tale.text
-        else (f"Who was {hero.name}?", f"{hero.name} was {article(hero.kind)}."),
+        liking if values["hobby"] in tale.text else being,
     ]
     if "f" in tale.used:
         choices.append((f"Who was {tale.friend.name}?",

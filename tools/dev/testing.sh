@@ -54,7 +54,7 @@ verb_coverage() {
   say "the lines themselves: build/coverage/report/index.html"
 }
 
-# ./dev fuzz TARGET [SECONDS]: runs libFuzzer on one target; finds go to build/fuzz-finds/TARGET.
+# ./dev fuzz TARGET [SECONDS]: runs libFuzzer on one target; inputs that fail go to build/fuzz-finds/TARGET.
 verb_fuzz() {
   local targets target=${1:-} seconds=${2:-60}
   targets=$(cd tests/fuzz && ls fuzz_*.c 2>/dev/null | sed 's/^fuzz_\(.*\)\.c$/\1/')
@@ -66,10 +66,13 @@ verb_fuzz() {
   case $seconds in '' | *[!0-9]*) die "how many seconds? '$seconds' is not a number" ;; esac
   env_prepare
   npm_prepare
-  build_in fuzz --native-file tools/dev/clang.ini -Dfuzz=true -Doptimization=1 \
+  build_targets=("tests/fuzz/fuzz-$target")
+  build_in fuzz --native-file tools/dev/clang.ini -Dfuzz=true -Dc_args=-w -Doptimization=1 \
     -Db_sanitize=address,undefined -Db_lundef=false
-  local finds=build/fuzz-finds/$target
-  mkdir -p "$finds" "tests/fuzz/corpus/$target"
+  local finds=build/fuzz-finds/$target grown=build/fuzz-corpus/$target
+  mkdir -p "$finds" "$grown" "tests/fuzz/corpus/$target"
   inside env "${sanitizer_settings[@]}" "build/fuzz/tests/fuzz/fuzz-$target" -max_total_time="$seconds" -timeout=20 \
-    -rss_limit_mb=4096 -artifact_prefix="$finds/crash-" -print_final_stats=1 "$finds" "tests/fuzz/corpus/$target"
+    -rss_limit_mb=4096 -artifact_prefix="$finds/" -print_final_stats=1 -verbosity=0 "$grown" "tests/fuzz/corpus/$target" ||
+    die "the input that failed is in $finds"
+  say "no input failed; what reached new code is in $grown"
 }

@@ -35,7 +35,8 @@ npm_prepare() {
   printf '%s\n' "$key" >"$stamp"
 }
 
-# build_in NAME [MESON-OPTION...]: configures build/NAME once and builds what changed.
+# build_in NAME [MESON-OPTION...]: configures build/NAME once and builds what changed (of build_targets, if set).
+build_targets=()
 build_in() {
   local name=$1 dir=$repo/build/$1 fresh=
   shift
@@ -47,7 +48,8 @@ build_in() {
       say "building medley into build/$name (about a minute, once)"
       quietly inside meson setup "$dir" "$repo" "$@" || { rm -rf "$dir"; exit 1; }
     fi
-    if [ -t 2 ] && [ -z "${CI:-}" ]; then inside ninja -C "$dir" >&2; else inside ninja --quiet -C "$dir" >&2; fi
+    if [ -t 2 ] && [ -z "${CI:-}" ]; then inside ninja -C "$dir" "${build_targets[@]}" >&2
+    else inside ninja --quiet -C "$dir" "${build_targets[@]}" >&2; fi
   ) 8>"$repo/build/.$name.lock" || { say "building build/$name failed"; return 1; }
 }
 
@@ -76,8 +78,8 @@ verb_medley() {
   [ -f "$release_dir/build.ninja" ] || build_release
   bind_user_folders
   enter_user_dir
-  # One entry into the environment: ninja says nothing when there is nothing to do.
-  inside bash -c 'log=$(ninja -C "$0" src/cli/medley 2>&1) || { printf "%s\n" "$log" >&2; exit 1; }
+  # One entry into the environment for both; ninja is silent unless something fails.
+  inside bash -c 'ninja --quiet -C "$0" src/cli/medley >&2 || exit 1
     exec "$0/src/cli/medley" "$@"' "$release_dir" "$@"
 }
 

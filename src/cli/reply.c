@@ -1,0 +1,153 @@
+#include "cli/reply.h"
+
+#include "cli/generation.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+enum { INTERRUPT_POLL_MS = 100 };
+
+/* ---- Ctrl-C --------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t interrupt_count;
+
+static void on_interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupt_count++;
+}
+
+void interrupts_catch(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt}; /* without SA_RESTART: reading a line is to end, too */
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+}
+
+unsigned interrupts(void)
+{
+    return (unsigned)interrupt_count;
+}
+
+void interrupts_clear(void)
+{
+    interrupt_count = 0;
+}
+
+/* ---- the answer ----------------------------------------------------------------------- */
+
+void reply_deinit(struct reply *reply)
+{
+    buffer_deinit(&reply->text);
+    token_list_deinit(&reply->tokens);
+    *reply = (struct reply){0};
+}
+
+static void show(struct reply *reply, size_t from, bool quiet)
+{
+    if (quiet || reply->text.size == from)
+        return;
+    fwrite(reply->text.data + from, 1, reply->text.size - from, stdout);
+    fflush(stdout);
+}
+
+static enum error_code take_token(const struct session *session, int32_t token, struct token_stream *stream,
+                                  struct reply *reply, bool quiet, struct error *err)
+{
+    size_t before = reply->text.size;
+    token_stream_push(stream, session->tokenizer, token, false, &reply->text);
+    show(reply, before, quiet);
+    if (reply->text.failed)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the answer");
+    return token_list_push(&reply->tokens, token, err);
+}
+
+static enum error_code take_all(const struct session *session, struct generation *generation, struct reply *reply,
+                                bool quiet, struct error *err)
+{
+    struct token_stream stream = {0};
+    enum error_code code = ERROR_NONE;
+    unsigned interrupts_before = interrupts();
+    for (;;) {
+        int32_t token;
+        enum generation_result result = generation_next(generation, INTERRUPT_POLL_MS, &token);
+        if (result == GENERATION_END)
+            break;
+        if (result == GENERATION_TOKEN && !code)
+            code = take_token(session, token, &stream, reply, quiet, err);
+        if (code || interrupts() != interrupts_before)
+            driver_cancel(session->driver, generation->id);
+    }
+    size_t before = reply->text.size;
+    token_stream_finish(&stream, &reply->text);
+    show(reply, before, quiet);
+    return code;
+}
+
+enum error_code reply_generate(const struct session *session, const struct token_list *prompt,
+                               const struct reply_options *options, struct reply *out, struct error *err)
+{
+    struct request request = {
+        .prompt = prompt->ids,
+        .n_prompt = (uint32_t)prompt->count,
+        .n_predict = options->n_predict,
+        .sampler = options->sampler,
+        .stop_tokens = session->stop_tokens.ids,
+        .n_stop_tokens = (uint32_t)session->stop_tokens.count,
+    };
+    if (prompt->count > LIMIT_CONTEXT)
+        return error_set(err, ERROR_INVALID, "the prompt has %zu tokens; the limit is %d", prompt->count,
+                         LIMIT_CONTEXT);
+    struct generation generation;
+    enum error_code code = generation_start(&generation, session->driver, &request, err);
+    if (code)
+        return code;
+    code = take_all(session, &generation, out, options->quiet, err);
+    out->reason = generation.reason;
+    out->usage = generation.usage;
+    if (!code && generation.reason == FINISH_ERROR)
+        code = error_set(err, generation.error.code, "%s", generation.error.text);
+    generation_finish(&generation);
+    return code;
+}
+
+/* ---- what it took --------------------------------------------------------------------- */
+
+static double per_second(uint32_t count, uint64_t ns)
+{
+    return ns ? (double)count * 1e9 / (double)ns : 0;
+}
+
+void reply_report(const struct session *session, const struct reply *reply)
+{
+    const struct request_usage *usage = &reply->usage;
+    struct buffer line = {0};
+    buffer_printf(&line, "prompt %u tokens", usage->prompt_tokens);
+    if (usage->cached_tokens)
+        buffer_printf(&line, " (%u cached)", usage->cached_tokens);
+    buffer_printf(&line, " %.1f tok/s", per_second(usage->prompt_tokens - usage->cached_tokens, usage->prefill_ns));
+    if (usage->generated_tokens) {
+        buffer_printf(&line, ", answer %u tokens", usage->generated_tokens);
+        if (usage->generated_tokens > 1) /* the first comes with the prompt */
+            buffer_printf(&line, " %.1f tok/s", per_second(usage->generated_tokens - 1, usage->decode_ns));
+    }
+    buffer_text(&line, "; ");
+    session_describe_split(session, &line);
+    fprintf(stderr, "%s\n", line.data ? line.data : "");
+    buffer_deinit(&line);
+}
+
+const char *finish_reason_name(enum finish_reason reason)
+{
+    switch (reason) {
+    case FINISH_STOP:
+        return "stop";
+    case FINISH_LENGTH:
+        return "length";
+    case FINISH_CANCELLED:
+        return "cancelled";
+    case FINISH_ERROR:
+        return "error";
+    }
+    return "";
+}

@@ -1,0 +1,246 @@
+#include "cli/session.h"
+
+#include "base/buffer.h"
+#include "cli/notice.h"
+#include "cli/options.h"
+#include "gpu/gpu.h"
+#include "model/chat_template.h"
+#include "model/model.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/* ---- flags ---------------------------------------------------------------------------- */
+
+static bool choose(const struct command *command, const char *name, const char *value, const char *const *words,
+                   unsigned n_words, unsigned *out)
+{
+    for (unsigned i = 0; i < n_words; i++) {
+        if (strcmp(words[i], value) == 0) {
+            *out = i;
+            return true;
+        }
+    }
+    command_misused(command, "%s takes %s, %s or %s, not '%s'", name, words[0], words[1], words[2], value);
+    return false;
+}
+
+static bool choose_kv(struct session_flags *flags, const struct command *command, const char *value)
+{
+    static const char *const words[] = {"f16", "f32", "q8_0"};
+    static const enum kv_type types[] = {KV_F16, KV_F32, KV_Q8_0};
+    unsigned chosen = 0;
+    bool ok = choose(command, "--kv", value, words, 3, &chosen);
+    flags->driver.kv_type = types[chosen];
+    return ok;
+}
+
+static bool choose_flash(struct session_flags *flags, const struct command *command, const char *value)
+{
+    static const char *const words[] = {"auto", "on", "off"};
+    static const enum flash_mode modes[] = {FLASH_AUTO, FLASH_ON, FLASH_OFF};
+    unsigned chosen = 0;
+    bool ok = choose(command, "--flash", value, words, 3, &chosen);
+    flags->driver.flash = modes[chosen];
+    return ok;
+}
+
+enum session_flag_result session_flag(struct session_flags *flags, const struct command *command, int option,
+                                      const char *value)
+{
+    struct driver_options *driver = &flags->driver;
+    bool ok = true;
+    switch (option) {
+    case SESSION_OPTION_DEVICES:
+        flags->devices = value;
+        break;
+    case SESSION_OPTION_SPLIT:
+        flags->split = value;
+        break;
+    case SESSION_OPTION_BACKEND:
+        flags->backend = value;
+        break;
+    case SESSION_OPTION_KV:
+        ok = choose_kv(flags, command, value);
+        break;
+    case SESSION_OPTION_FLASH:
+        ok = choose_flash(flags, command, value);
+        break;
+    case SESSION_OPTION_SLOTS:
+        ok = option_u32(command, "--slots", value, 1, LIMIT_SEQUENCES, &driver->n_slots);
+        break;
+    case SESSION_OPTION_BATCH:
+        ok = option_u32(command, "--batch", value, 1, LIMIT_BATCH_ROWS, &driver->batch_rows);
+        break;
+    case SESSION_OPTION_NO_REPACK:
+        driver->no_repack = true;
+        break;
+    case 't':
+        ok = option_u32(command, "--threads", value, 1, 1024, &flags->n_threads);
+        break;
+    case 'c':
+        ok = option_u32(command, "--context", value, 1, LIMIT_CONTEXT, &driver->context);
+        break;
+    default:
+        return SESSION_FLAG_FOREIGN;
+    }
+    return ok ? SESSION_FLAG_TAKEN : SESSION_FLAG_WRONG;
+}
+
+/* ---- opening -------------------------------------------------------------------------- */
+
+/* Reads the vocabulary while the stages load: neither needs the other. */
+struct vocabulary_job {
+    struct session *session;
+    enum error_code code;
+    struct error error;
+};
+
+static void *open_vocabulary(void *arg)
+{
+    struct vocabulary_job *job = arg;
+    struct session *session = job->session;
+    job->code = tokenizer_open(model_file(session->model), &session->tokenizer, &job->error);
+    uint32_t size = job->code ? 0 : tokenizer_size(session->tokenizer);
+    for (uint32_t i = 0; i < size && !job->code; i++) {
+        if (tokenizer_ends_generation(session->tokenizer, (int32_t)i))
+            job->code = token_list_push(&session->stop_tokens, (int32_t)i, &job->error);
+    }
+    return NULL;
+}
+
+/* With one device, every part of the split is a stage on it. */
+static uint32_t repeat_device(struct device **devices, uint32_t n_devices, const char *split)
+{
+    uint32_t n_parts = 1;
+    for (const char *at = split; at && *at; at++)
+        n_parts += *at == ',';
+    if (n_devices != 1 || n_parts > LIMIT_STAGES)
+        return n_devices;
+    for (uint32_t i = 1; i < n_parts; i++)
+        devices[i] = devices[0];
+    return n_parts;
+}
+
+static enum error_code load(struct session *session, const struct session_flags *flags, struct error *err)
+{
+    struct device *devices[LIMIT_STAGES];
+    enum error_code code = gpu_select(session->gpu, flags->devices, devices, LIMIT_STAGES, &session->n_stages, err);
+    if (code)
+        return code;
+    session->n_stages = repeat_device(devices, session->n_stages, flags->split);
+    code = driver_plan(session->model, devices, session->n_stages, flags->split, session->plan, err);
+    if (!code)
+        code = driver_open(session->model, session->plan, session->n_stages, &flags->driver, &session->driver, err);
+    return code;
+}
+
+static enum error_code load_beside_vocabulary(struct session *session, const struct session_flags *flags,
+                                              struct error *err)
+{
+    if (flags->no_tokenizer)
+        return load(session, flags, err);
+    struct vocabulary_job job = {.session = session};
+    pthread_t thread;
+    bool beside = pthread_create(&thread, NULL, open_vocabulary, &job) == 0;
+    enum error_code code = load(session, flags, err);
+    if (beside)
+        pthread_join(thread, NULL);
+    else
+        open_vocabulary(&job);
+    if (!code && job.code) {
+        code = job.code;
+        error_set(err, code, "%s", job.error.text);
+    }
+    return code;
+}
+
+enum error_code session_open(const char *path, const struct session_flags *flags, struct session *out,
+                             struct error *err)
+{
+    *out = (struct session){0};
+    enum error_code code = model_open(path, &out->model, err);
+    if (code)
+        return code;
+    struct gpu_options options = {
+        .backend = flags->backend,
+        .n_cpu_threads = flags->n_threads,
+        .skip_other = flags->devices && strcmp(flags->devices, "cpu") == 0,
+    };
+    struct notice notice;
+    notice_begin(&notice, "loading %s …", model_name(out->model));
+    code = gpu_open(&options, &out->gpu, err);
+    if (!code)
+        code = load_beside_vocabulary(out, flags, err);
+    notice_end(&notice);
+    if (code)
+        session_close(out);
+    return code;
+}
+
+void session_close(struct session *session)
+{
+    driver_close(session->driver);
+    if (session->gpu)
+        gpu_close(session->gpu);
+    if (session->chat_template)
+        chat_template_close(session->chat_template);
+    if (session->tokenizer)
+        tokenizer_close(session->tokenizer);
+    token_list_deinit(&session->stop_tokens);
+    if (session->model)
+        model_close(session->model);
+    *session = (struct session){0};
+}
+
+/* ---- text ----------------------------------------------------------------------------- */
+
+enum error_code session_chat_template(struct session *session, struct chat_template **out, struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    if (!session->chat_template) {
+        const struct gguf_file *file = model_file(session->model);
+        const char *source = NULL;
+        size_t size = 0;
+        if (gguf_file_has(file, "tokenizer.chat_template"))
+            code = gguf_file_text(file, "tokenizer.chat_template", &source, &size, err);
+        struct buffer bos = {0}, eos = {0};
+        tokenizer_piece(session->tokenizer, tokenizer_bos(session->tokenizer), true, &bos);
+        tokenizer_piece(session->tokenizer, tokenizer_eos(session->tokenizer), true, &eos);
+        if (!code)
+            code = chat_template_open(source, size, bos.data ? bos.data : "", eos.data ? eos.data : "",
+                                      &session->chat_template, err);
+        buffer_deinit(&bos);
+        buffer_deinit(&eos);
+    }
+    *out = session->chat_template;
+    return code;
+}
+
+enum error_code session_encode(const struct session *session, const char *text, size_t size, struct token_list *out,
+                               struct error *err)
+{
+    size_t start = out->count;
+    int32_t bos = tokenizer_bos(session->tokenizer);
+    enum error_code code = ERROR_NONE;
+    /* Not TOKENIZE_ADD_SPECIAL, which would also add EOS and double a BOS that a template has written. */
+    if (bos != TOKEN_NONE && tokenizer_adds_bos(session->tokenizer))
+        code = token_list_push(out, bos, err);
+    size_t text_start = out->count;
+    if (!code)
+        code = tokenizer_encode(session->tokenizer, text, size, TOKENIZE_PARSE_SPECIAL, out, err);
+    if (!code && text_start > start && out->count > text_start && out->ids[text_start] == bos) {
+        out->count--;
+        memmove(out->ids + start, out->ids + text_start, (out->count - start) * sizeof *out->ids);
+    }
+    return code;
+}
+
+void session_describe_split(const struct session *session, struct buffer *out)
+{
+    for (uint32_t i = 0; i < session->n_stages; i++) {
+        uint32_t n_layers = session->plan[i].n_layers;
+        buffer_printf(out, "%s%s %u layer%s", i ? ", " : "", device_info(session->plan[i].device)->id, n_layers,
+                      n_layers == 1 ? "" : "s");
+    }
+}

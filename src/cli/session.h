@@ -1,0 +1,100 @@
+/* A model that is loaded and ready to run: what the commands `run`, `bench`, `logits` and `up` share,
+ * with the flags that say on which devices and how.
+ *
+ * Example:
+ *     struct session_flags flags = {0};
+ *     … getopt_long with SESSION_SHORT_OPTIONS and SESSION_LONG_OPTIONS; for each option:
+ *         if (session_flag(&flags, &command_run, option, optarg) == SESSION_FLAG_WRONG) return EXIT_USAGE;
+ *     struct session session;
+ *     if (session_open(path, &flags, &session, &err)) …
+ *     … session.driver …
+ *     session_close(&session); */
+#pragma once
+
+#include "cli/command.h"
+#include "model/tokenizer.h"
+#include "pipeline/driver.h"
+
+#include "base/limits.h"
+
+#include <getopt.h>
+
+struct gpu;
+struct chat_template;
+
+struct session_flags {   /* all zero: every default */
+    const char *devices; /* list of ids; NULL: the machine's best */
+    const char *split;   /* layers of each; NULL: by memory or speed */
+    const char *backend;
+    uint32_t n_threads;
+    struct driver_options driver;
+    bool no_tokenizer; /* not a flag: the command works on token ids alone */
+};
+
+enum { /* values that getopt_long returns; a command's own start at SESSION_OPTION_END */
+       SESSION_OPTION_DEVICES = 256,
+       SESSION_OPTION_SPLIT,
+       SESSION_OPTION_BACKEND,
+       SESSION_OPTION_KV,
+       SESSION_OPTION_FLASH,
+       SESSION_OPTION_SLOTS,
+       SESSION_OPTION_BATCH,
+       SESSION_OPTION_NO_REPACK,
+       SESSION_OPTION_END,
+};
+
+#define SESSION_SHORT_OPTIONS "t:c:"
+#define SESSION_LONG_OPTIONS                                                                                           \
+    {"devices", required_argument, NULL, SESSION_OPTION_DEVICES},                                                      \
+        {"split", required_argument, NULL, SESSION_OPTION_SPLIT},                                                      \
+        {"backend", required_argument, NULL, SESSION_OPTION_BACKEND}, {"threads", required_argument, NULL, 't'},       \
+        {"context", required_argument, NULL, 'c'}, {"kv", required_argument, NULL, SESSION_OPTION_KV},                 \
+        {"flash", required_argument, NULL, SESSION_OPTION_FLASH},                                                      \
+        {"slots", required_argument, NULL, SESSION_OPTION_SLOTS},                                                      \
+        {"batch", required_argument, NULL, SESSION_OPTION_BATCH},                                                      \
+    {                                                                                                                  \
+        "no-repack", no_argument, NULL, SESSION_OPTION_NO_REPACK                                                       \
+    }
+
+#define SESSION_USAGE                                                                                                  \
+    "  --devices LIST   on these, such as cpu,vulkan0 (see `medley devices`)\n"                                        \
+    "  --split LIST     layers of each device, such as 10,6; with one device, stages on it\n"                          \
+    "  --backend NAME   only this backend and the CPU\n"                                                               \
+    "  -t, --threads N  threads of the CPU\n"                                                                          \
+    "  -c, --context N  tokens of prompt and answer together (default: the model's, at most 4096)\n"                   \
+    "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"                                            \
+    "  --flash MODE     flash attention: auto (default), on or off\n"                                                  \
+    "  --slots N        sequences at once\n"                                                                           \
+    "  --batch N        rows of one micro-batch (default 512)\n"                                                       \
+    "  --no-repack      keep the CPU's weights as they are stored: slower, bit for bit the reference\n"
+
+enum session_flag_result { SESSION_FLAG_TAKEN, SESSION_FLAG_FOREIGN, SESSION_FLAG_WRONG };
+/* FOREIGN: not one of these flags. WRONG: the value is, and that has been said. */
+enum session_flag_result session_flag(struct session_flags *flags, const struct command *command, int option,
+                                      const char *value);
+
+struct session {
+    struct gpu *gpu;
+    struct model *model;
+    struct tokenizer *tokenizer;         /* NULL with no_tokenizer */
+    struct token_list stop_tokens;       /* those that end generation */
+    struct chat_template *chat_template; /* see session_chat_template() */
+    struct driver *driver;
+    struct stage_plan plan[LIMIT_STAGES];
+    uint32_t n_stages;
+};
+
+enum error_code session_open(const char *path, const struct session_flags *flags, struct session *out,
+                             struct error *err);
+void session_close(struct session *session); /* a zeroed session is fine */
+
+/* The model's chat template, opened when it is first asked for; the session's. */
+enum error_code session_chat_template(struct session *session, struct chat_template **out, struct error *err);
+
+/* Appends the tokens of a prompt: special tokens in the text are parsed, and BOS is put in front
+ * where the model wants it and the text has none. */
+enum error_code session_encode(const struct session *session, const char *text, size_t size, struct token_list *out,
+                               struct error *err);
+
+/* "cpu 10 layers, vulkan0 6 layers" */
+void session_describe_split(const struct session *session, struct buffer *out);

@@ -1,0 +1,284 @@
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/stage_state.h"
+#include "gpu/device_ggml.h"
+#include "model/model.h"
+
+#include <stdio.h>
+
+/* Opening goes step by step: declare, measure, load. Nothing is allocated on the device before load(). */
+
+static enum error_code check_options(const struct model *model, const struct stage_options *o, struct error *err)
+{
+    uint32_t n_layers = model_hyperparameters(model)->n_layers;
+    if (o->n_layers < 1 || o->first_layer >= n_layers || o->n_layers > n_layers - o->first_layer)
+        return error_set(err, ERROR_INVALID, "layers %u to %u of a model that has %u", o->first_layer,
+                         o->first_layer + o->n_layers - 1, n_layers);
+    if (o->n_slots < 1 || o->n_slots > LIMIT_SEQUENCES)
+        return error_set(err, ERROR_INVALID, "%u sequences; it must be from 1 to %d", o->n_slots, LIMIT_SEQUENCES);
+    if (o->context < 1 || o->context > LIMIT_CONTEXT)
+        return error_set(err, ERROR_INVALID, "a context of %u tokens; it must be from 1 to %d", o->context,
+                         LIMIT_CONTEXT);
+    if (o->rows_max < 1 || o->rows_max > LIMIT_BATCH_ROWS)
+        return error_set(err, ERROR_INVALID, "batches of %u rows; it must be from 1 to %d", o->rows_max,
+                         LIMIT_BATCH_ROWS);
+    return ERROR_NONE;
+}
+
+/* Asks the device whether it has flash attention for this model's heads and this cache. */
+static bool has_flash(const struct stage *stage)
+{
+    const struct hyperparameters *h = stage->h;
+    struct ggml_init_params params = {.mem_size = 8 * ggml_tensor_overhead(), .no_alloc = true};
+    struct ggml_context *ctx = ggml_init(params);
+    enum ggml_type type = kv_ggml_type(stage->options.kv_type);
+    struct ggml_tensor *q = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, h->n_head_dim_k, 1, h->n_head, 1);
+    struct ggml_tensor *k = ggml_new_tensor_4d(ctx, type, h->n_head_dim_k, KV_PADDING, h->n_head_kv, 1);
+    struct ggml_tensor *v = ggml_new_tensor_4d(ctx, type, h->n_head_dim_v, KV_PADDING, h->n_head_kv, 1);
+    struct ggml_tensor *mask = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, KV_PADDING, 1, 1, 1);
+    struct ggml_tensor *o = ggml_flash_attn_ext(ctx, q, k, v, mask, h->attention_scale, 0.0f, h->attention_softcap);
+    bool yes = ggml_backend_dev_supports_op(device_ggml_dev(stage->device), o);
+    ggml_free(ctx);
+    return yes;
+}
+
+static enum error_code choose_flash(struct stage *stage, struct error *err)
+{
+    bool has = stage->options.flash != FLASH_OFF && has_flash(stage);
+    if (stage->options.flash == FLASH_ON && !has)
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "%s has no flash attention for this model with this KV cache; use --flash auto",
+                         device_info(stage->device)->id);
+    stage->source.flash = has;
+    return ERROR_NONE;
+}
+
+/* Long and short factors of LongRoPE (Ding et al. 2024, arXiv:2402.13753): by the context in use. */
+static struct ggml_tensor *rope_factors(const struct stage *stage)
+{
+    struct ggml_tensor *const *outside = stage->weights.outside;
+    if (outside[TENSOR_ROPE_FREQS])
+        return outside[TENSOR_ROPE_FREQS];
+    bool is_long = stage->options.context > stage->h->n_context_original;
+    return outside[is_long ? TENSOR_ROPE_FACTORS_LONG : TENSOR_ROPE_FACTORS_SHORT];
+}
+
+static enum error_code new_scheduler(struct stage *stage, struct error *err)
+{
+    ggml_backend_t backends[2] = {device_ggml_backend(stage->device), device_ggml_fallback(stage->device)};
+    int n_backends = backends[0] == backends[1] ? 1 : 2;
+    size_t n_nodes = 64 + (96 + 16 * (size_t)stage->options.n_slots + 2 * (size_t)stage->h->n_experts_used) *
+                              stage->options.n_layers;
+    stage->sched = ggml_backend_sched_new(backends, NULL, n_backends, n_nodes, false, false);
+    return stage->sched ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "no memory for the graph scheduler");
+}
+
+static enum error_code declare(struct stage *stage, struct error *err)
+{
+    const struct hyperparameters *h = stage->h;
+    enum error_code code = choose_flash(stage, err);
+    if (!code)
+        code = weights_declare(&stage->weights, stage->device, stage->model, &stage->options, err);
+    if (!code)
+        code = kv_cache_declare(&stage->kv, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
+                                h->n_head_kv * h->n_head_dim_k, h->n_head_kv * h->n_head_dim_v, &stage->options, err);
+    if (!code)
+        code = new_scheduler(stage, err);
+    stage->source.architecture = model_architecture(stage->model);
+    stage->source.hyperparameters = h;
+    stage->source.weights = &stage->weights;
+    stage->source.kv = &stage->kv;
+    stage->source.first = stage->options.first_layer == 0;
+    stage->source.last = stage->options.first_layer + stage->options.n_layers == h->n_layers;
+    if (!code)
+        stage->source.rope_factors = rope_factors(stage);
+    return code;
+}
+
+/* Batches that need the most compute memory: one long chunk, and one that is cut into many groups. */
+static void worst_shapes(const struct stage *stage, struct batch_shape shapes[2])
+{
+    uint32_t n_groups = stage->options.n_slots < 4 ? stage->options.n_slots : 4;
+    batch_shape_worst(&stage->options, 1, &shapes[0]);
+    batch_shape_worst(&stage->options, n_groups, &shapes[1]);
+}
+
+/* Gives (or takes away) the tensors of a context a buffer without memory, so that a graph can be measured. */
+static void set_placeholder(struct ggml_context *context, ggml_backend_buffer_t buffer)
+{
+    for (struct ggml_tensor *t = ggml_get_first_tensor(context); t; t = ggml_get_next_tensor(context, t))
+        t->buffer = buffer;
+}
+
+static enum error_code measure_compute(struct stage *stage, struct error *err)
+{
+    ggml_backend_buffer_t placeholders[WEIGHT_POOLS_MAX + 1];
+    uint32_t n_pools = stage->weights.n_pools;
+    for (uint32_t i = 0; i < n_pools; i++) {
+        placeholders[i] = ggml_backend_buft_alloc_buffer(stage->weights.pools[i].type, 0);
+        ggml_backend_buffer_set_usage(placeholders[i], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        set_placeholder(stage->weights.pools[i].context, placeholders[i]);
+    }
+    placeholders[n_pools] = ggml_backend_buft_alloc_buffer(stage->kv.type, 0);
+    set_placeholder(stage->kv.context, placeholders[n_pools]);
+
+    struct batch_shape shapes[2];
+    enum error_code code = ERROR_NONE;
+    worst_shapes(stage, shapes);
+    for (int i = 0; i < 2 && !code; i++) {
+        struct graph graph;
+        size_t sizes[2] = {0, 0};
+        code = graph_build(&graph, &stage->source, &shapes[i], err);
+        if (code)
+            break;
+        ggml_backend_sched_reserve_size(stage->sched, graph.cgraph, sizes);
+        ggml_backend_sched_reset(stage->sched);
+        graph_deinit(&graph);
+        stage->memory.compute = sizes[0] > stage->memory.compute ? sizes[0] : stage->memory.compute;
+        stage->memory.host = sizes[1] > stage->memory.host ? sizes[1] : stage->memory.host;
+    }
+
+    for (uint32_t i = 0; i <= n_pools; i++) {
+        set_placeholder(i < n_pools ? stage->weights.pools[i].context : stage->kv.context, NULL);
+        ggml_backend_buffer_free(placeholders[i]);
+    }
+    return code;
+}
+
+static enum error_code measure(struct stage *stage, struct error *err)
+{
+    uint64_t host;
+    enum error_code code = measure_compute(stage, err);
+    weights_bytes(&stage->weights, &stage->memory.weights, &host);
+    stage->memory.host += host;
+    stage->memory.kv = kv_cache_bytes(&stage->kv);
+    return code;
+}
+
+/* Refuses what does not fit, with the numbers and what would. */
+static enum error_code check_fits(const struct stage *stage, struct error *err)
+{
+    const double gib = 1024.0 * 1024.0 * 1024.0;
+    const struct stage_memory *m = &stage->memory;
+    struct device_memory now = device_memory(stage->device);
+    uint64_t needed = m->weights + m->kv + m->compute;
+    if (!now.total_bytes || needed <= now.free_bytes)
+        return ERROR_NONE;
+    char advice[160];
+    uint64_t fixed = m->weights + m->compute;
+    if (fixed < now.free_bytes) {
+        uint64_t context = (now.free_bytes - fixed) / (m->kv / stage->kv.cells) / KV_PADDING * KV_PADDING;
+        snprintf(advice, sizeof advice, "a context of %llu tokens would fit (--context, or fewer --slots)",
+                 (unsigned long long)context);
+    } else {
+        uint64_t per_layer = needed / stage->options.n_layers;
+        snprintf(advice, sizeof advice,
+                 "about %llu of these %u layers would fit: use more devices (--devices, --split) or a smaller model",
+                 (unsigned long long)(now.free_bytes / (per_layer ? per_layer : 1)), stage->options.n_layers);
+    }
+    return error_set(err, ERROR_NO_MEMORY,
+                     "%s: layers %u-%u need %.2f GiB (weights %.2f, KV cache %.2f, compute %.2f), %.2f GiB is free; %s",
+                     device_info(stage->device)->id, stage->options.first_layer,
+                     stage->options.first_layer + stage->options.n_layers - 1, (double)needed / gib,
+                     (double)m->weights / gib, (double)m->kv / gib, (double)m->compute / gib,
+                     (double)now.free_bytes / gib, advice);
+}
+
+static enum error_code reserve_compute(struct stage *stage, struct error *err)
+{
+    struct batch_shape shapes[2];
+    enum error_code code = ERROR_NONE;
+    worst_shapes(stage, shapes);
+    for (int i = 0; i < 2 && !code; i++) {
+        struct graph graph;
+        code = graph_build(&graph, &stage->source, &shapes[i], err);
+        if (code)
+            break;
+        if (!ggml_backend_sched_reserve(stage->sched, graph.cgraph))
+            code = error_set(err, ERROR_NO_MEMORY, "%s could not allocate %llu bytes of compute buffers",
+                             device_info(stage->device)->id, (unsigned long long)stage->memory.compute);
+        ggml_backend_sched_reset(stage->sched);
+        graph_deinit(&graph);
+    }
+    return code;
+}
+
+static enum error_code load(struct stage *stage, struct error *err)
+{
+    enum error_code code = check_fits(stage, err);
+    if (!code)
+        code = weights_load(&stage->weights, err);
+    if (!code)
+        code = kv_cache_alloc(&stage->kv, err);
+    if (!code)
+        code = reserve_compute(stage, err);
+    return code;
+}
+
+static enum error_code stage_new(struct device *device, const struct model *model, const struct stage_options *options,
+                                 struct stage **out, struct error *err)
+{
+    enum error_code code = check_options(model, options, err);
+    if (code)
+        return code;
+    struct stage *stage = mem_new(sizeof *stage);
+    if (!stage)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a stage");
+    stage->device = device;
+    stage->model = model;
+    stage->h = model_hyperparameters(model);
+    stage->options = *options;
+    code = declare(stage, err);
+    if (!code)
+        code = measure(stage, err);
+    if (code) {
+        stage_close(stage);
+        return code;
+    }
+    *out = stage;
+    return ERROR_NONE;
+}
+
+enum error_code stage_measure(struct device *device, const struct model *model, const struct stage_options *options,
+                              struct stage_memory *out, struct error *err)
+{
+    struct stage *stage;
+    enum error_code code = stage_new(device, model, options, &stage, err);
+    if (code)
+        return code;
+    *out = stage->memory;
+    stage_close(stage);
+    return ERROR_NONE;
+}
+
+enum error_code stage_open(struct device *device, const struct model *model, const struct stage_options *options,
+                           struct stage **out, struct error *err)
+{
+    struct stage *stage;
+    enum error_code code = stage_new(device, model, options, &stage, err);
+    if (code)
+        return code;
+    code = load(stage, err);
+    if (code) {
+        stage_close(stage);
+        return code;
+    }
+    log_line(LOG_INFO, "engine",
+             "%s: layers %u-%u, %llu MiB weights, %llu MiB KV, %llu MiB compute, flash attention %s",
+             device_info(device)->id, options->first_layer, options->first_layer + options->n_layers - 1,
+             (unsigned long long)(stage->memory.weights >> 20), (unsigned long long)(stage->memory.kv >> 20),
+             (unsigned long long)(stage->memory.compute >> 20), stage->source.flash ? "on" : "off");
+    *out = stage;
+    return ERROR_NONE;
+}
+
+void stage_close(struct stage *stage)
+{
+    if (!stage)
+        return;
+    graph_deinit(&stage->graph);
+    ggml_backend_sched_free(stage->sched);
+    kv_cache_deinit(&stage->kv);
+    weights_deinit(&stage->weights);
+    mem_free(stage);
+}

@@ -1,0 +1,22 @@
+/* What a stage is made of; shared by stage.c (running) and stage_open.c (opening). */
+#pragma once
+
+#include "engine/graph.h"
+#include "engine/kv_cache.h"
+#include "engine/stage.h"
+#include "engine/weights.h"
+
+#include <ggml-backend.h>
+
+struct stage {
+    struct device *device;
+    const struct model *model;
+    const struct hyperparameters *h;
+    struct stage_options options;
+    struct weights weights;
+    struct kv_cache kv;
+    struct graph_source source;
+    ggml_backend_sched_t sched;
+    struct graph graph; /* of the last batch; reused while the shape stays */
+    struct stage_memory memory;
+};

@@ -1,0 +1,178 @@
+#include "model/chat_template.h"
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "model/chat_template_jinja.h"
+
+#include <string.h>
+#include <utf8proc.h>
+#include <yyjson.h>
+
+struct chat_template {
+    struct jinja *jinja; /* NULL: the fallback */
+};
+
+static bool is_utf8(const char *text, size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        utf8proc_int32_t code_point;
+        utf8proc_ssize_t length =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(size - at), &code_point);
+        if (length <= 0)
+            return false;
+        at += (size_t)length;
+    }
+    return true;
+}
+
+static enum error_code open_jinja(const char *source, size_t size, const char *bos_text, const char *eos_text,
+                                  struct jinja **out, struct error *err)
+{
+    if (size > LIMIT_TEMPLATE_BYTES)
+        return error_set(err, ERROR_INVALID, "has %zu bytes, more than %d", size, LIMIT_TEMPLATE_BYTES);
+    if (!is_utf8(source, size))
+        return error_set(err, ERROR_INVALID, "is not UTF-8");
+    return jinja_open(source, size, bos_text ? bos_text : "", eos_text ? eos_text : "", out, err);
+}
+
+enum error_code chat_template_open(const char *source, size_t source_size, const char *bos_text, const char *eos_text,
+                                   struct chat_template **out, struct error *err)
+{
+    *out = NULL;
+    struct chat_template *chat_template = mem_new(sizeof *chat_template);
+    if (!chat_template)
+        return error_set(err, ERROR_NO_MEMORY, "chat template: no memory");
+    enum error_code code = ERROR_NONE;
+    if (source)
+        code = open_jinja(source, source_size, bos_text, eos_text, &chat_template->jinja, err);
+    if (code) {
+        mem_free(chat_template);
+        error_wrap(err, "chat template");
+        return code;
+    }
+    *out = chat_template;
+    return ERROR_NONE;
+}
+
+void chat_template_close(struct chat_template *chat_template)
+{
+    if (!chat_template)
+        return;
+    jinja_close(chat_template->jinja);
+    mem_free(chat_template);
+}
+
+bool chat_template_is_fallback(const struct chat_template *chat_template)
+{
+    return !chat_template->jinja;
+}
+
+/* ---- the fallback ---- */
+
+/* A content is a text, null, or parts as in OpenAI's API, of which only texts can be rendered. */
+static bool append_content(struct buffer *out, yyjson_val *content)
+{
+    if (!content || yyjson_is_null(content))
+        return true;
+    if (yyjson_is_str(content)) {
+        buffer_append(out, yyjson_get_str(content), yyjson_get_len(content));
+        return true;
+    }
+    size_t index, count;
+    yyjson_val *part;
+    yyjson_arr_foreach(content, index, count, part)
+    {
+        yyjson_val *text = yyjson_obj_get(part, "text");
+        if (!yyjson_is_str(text))
+            return false;
+        buffer_append(out, yyjson_get_str(text), yyjson_get_len(text));
+    }
+    return yyjson_is_arr(content);
+}
+
+static enum error_code render_plain(yyjson_val *root, struct buffer *out, struct error *err)
+{
+    size_t index, count;
+    yyjson_val *message;
+    yyjson_arr_foreach(yyjson_obj_get(root, "messages"), index, count, message)
+    {
+        yyjson_val *role = yyjson_obj_get(message, "role");
+        if (!yyjson_is_str(role))
+            return error_set(err, ERROR_INVALID, "messages[%zu]: no role", index);
+        buffer_append(out, yyjson_get_str(role), yyjson_get_len(role));
+        buffer_text(out, ": ");
+        if (!append_content(out, yyjson_obj_get(message, "content")))
+            return error_set(err, ERROR_INVALID, "messages[%zu]: its content is not text", index);
+        buffer_text(out, "\n");
+    }
+    if (yyjson_is_true(yyjson_obj_get(root, "add_generation_prompt")))
+        buffer_text(out, "assistant:");
+    return out->failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the text") : ERROR_NONE;
+}
+
+/* ---- the input ---- */
+
+static void *json_malloc(void *context, size_t size)
+{
+    (void)context;
+    return mem_new(size);
+}
+
+static void *json_realloc(void *context, void *old, size_t old_size, size_t size)
+{
+    (void)context;
+    (void)old_size;
+    return mem_resize(old, size, 1);
+}
+
+static void json_free(void *context, void *memory)
+{
+    (void)context;
+    mem_free(memory);
+}
+
+/* Stricter than QuickJS's own parser: UTF-8 and surrogate pairs must be whole, and an error has a place. */
+static enum error_code parse_input(char *text, size_t size, yyjson_doc **out, struct error *err)
+{
+    const yyjson_alc allocator = {json_malloc, json_realloc, json_free, NULL};
+    yyjson_read_err why;
+    *out = yyjson_read_opts(text, size, YYJSON_READ_NOFLAG, &allocator, &why);
+    if (!*out && why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %zu bytes of messages", size);
+    if (!*out)
+        return error_set(err, ERROR_INVALID, "the messages are not JSON: %s at byte %zu", why.msg, why.pos);
+    if (!yyjson_is_arr(yyjson_obj_get(yyjson_doc_get_root(*out), "messages")))
+        return error_set(err, ERROR_INVALID, "the input is not a JSON object with an array \"messages\"");
+    return ERROR_NONE;
+}
+
+enum error_code chat_template_render(struct chat_template *chat_template, const char *input_json, size_t input_size,
+                                     struct buffer *out, struct error *err)
+{
+    size_t before = out->size;
+    yyjson_doc *document = NULL;
+    enum error_code code;
+    /* QuickJS wants a NUL after the text. */
+    char *text = input_size <= LIMIT_TEMPLATE_OUTPUT_BYTES ? mem_copy_text(input_json, input_size) : NULL;
+    if (input_size > LIMIT_TEMPLATE_OUTPUT_BYTES)
+        code =
+            error_set(err, ERROR_BUSY, "%zu bytes of messages, more than %d", input_size, LIMIT_TEMPLATE_OUTPUT_BYTES);
+    else if (!text)
+        code = error_set(err, ERROR_NO_MEMORY, "no memory for %zu bytes of messages", input_size);
+    else
+        code = parse_input(text, input_size, &document, err);
+
+    if (!code && chat_template->jinja)
+        code = jinja_render(chat_template->jinja, text, input_size, out, err);
+    else if (!code)
+        code = render_plain(yyjson_doc_get_root(document), out, err);
+    yyjson_doc_free(document);
+    mem_free(text);
+    if (code) {
+        out->size = out->size > before ? before : out->size;
+        if (out->data)
+            out->data[out->size] = '\0';
+        error_wrap(err, "chat template");
+    }
+    return code;
+}

@@ -1,0 +1,33 @@
+/* A real API server over loopback, with fakes behind it, and a raw HTTP client. */
+#pragma once
+
+#include "base/buffer.h"
+#include "fake_driver.h"
+
+#include <stdbool.h>
+
+/* Starts the server in a thread of its own; it ends by SIGTERM to this process, as it would in life. */
+void api_world_start(struct fake_driver_options options);
+void api_world_stop(void);
+
+int api_connect(void);
+void api_send(int fd, const void *bytes, size_t size);
+void api_send_text(int fd, const char *text);
+/* POST of a JSON body, with its headers. */
+void api_post(int fd, const char *path, const char *json);
+
+struct api_reply {
+    int status;         /* 0: the connection closed before a status line */
+    struct buffer head; /* with the status line */
+    struct buffer body; /* chunks put together */
+    bool closed;        /* the server closed afterwards, or in the middle */
+};
+/* One whole answer; fails the test after 10 s. Free with api_reply_clear(). */
+struct api_reply api_receive(int fd);
+void api_reply_clear(struct api_reply *reply);
+/* Reads what comes until `text` has come; false: closed before. */
+bool api_wait_for(int fd, const char *text);
+
+struct api_reply api_once(const char *path, const char *json); /* json NULL: GET; on a connection of its own */
+/* Waits until /health says that many slots are busy; fails after 5 s. */
+void api_wait_busy(unsigned busy);

@@ -1,0 +1,19 @@
+/* Stand-ins for the driver, the tokenizer, the chat template and the model, for tests of the API: linked in their
+ * place. A token is a byte; the model writes its prompt's bytes again, then ends -- or, when the prompt begins with
+ * '!', writes them for ever. */
+#pragma once
+
+#include "api/server.h"
+
+#include <stdint.h>
+
+enum { FAKE_EOS = 256, FAKE_BOS = 257, FAKE_VOCAB = 258, FAKE_EMBD = 4 };
+
+struct fake_driver_options {
+    uint32_t n_slots, queue_max, context;
+    uint32_t token_us; /* one token of each running sequence in this time */
+};
+
+struct driver *fake_driver_open(struct fake_driver_options options);
+/* A model whose parts are all fakes; `driver` as above. Nothing to free. */
+struct api_model fake_model(struct driver *driver);

@@ -1,0 +1,128 @@
+#include "fake_driver.h"
+
+#include "model/chat_template.h"
+#include "model/model.h"
+#include "model/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <yyjson.h>
+
+static const struct hyperparameters hyperparameters = {.n_vocab = FAKE_VOCAB, .n_embd = FAKE_EMBD};
+
+const struct hyperparameters *model_hyperparameters(const struct model *model)
+{
+    (void)model;
+    return &hyperparameters;
+}
+
+struct api_model fake_model(struct driver *driver)
+{
+    static int part; /* opaque: only its address is handed round */
+    return (struct api_model){.id = "fake-model",
+                              .alias = "fake",
+                              .model = (struct model *)(void *)&part,
+                              .tokenizer = (struct tokenizer *)(void *)&part,
+                              .chat_template = (struct chat_template *)(void *)&part,
+                              .driver = driver};
+}
+
+int32_t tokenizer_bos(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return FAKE_BOS;
+}
+
+bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return true;
+}
+
+bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id)
+{
+    (void)tokenizer;
+    return id == FAKE_EOS;
+}
+
+void token_list_deinit(struct token_list *list)
+{
+    free(list->ids);
+    *list = (struct token_list){0};
+}
+
+enum error_code token_list_push(struct token_list *list, int32_t id, struct error *err)
+{
+    (void)err;
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity ? list->capacity * 2 : 16;
+        list->ids = realloc(list->ids, list->capacity * sizeof *list->ids);
+    }
+    list->ids[list->count++] = id;
+    return ERROR_NONE;
+}
+
+enum error_code tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size, unsigned flags,
+                                 struct token_list *out, struct error *err)
+{
+    (void)tokenizer;
+    if (flags & TOKENIZE_ADD_SPECIAL)
+        token_list_push(out, FAKE_BOS, err);
+    for (size_t i = 0; i < size; i++)
+        token_list_push(out, (unsigned char)text[i], err);
+    return ERROR_NONE;
+}
+
+void tokenizer_piece(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out)
+{
+    (void)tokenizer;
+    char byte = (char)id;
+    if (id < 256)
+        buffer_append(out, &byte, 1);
+    else if (special)
+        buffer_text(out, id == FAKE_EOS ? "</s>" : "<s>");
+}
+
+void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t n, bool remove_special,
+                      bool unparse_special, struct buffer *out)
+{
+    (void)remove_special;
+    for (size_t i = 0; i < n; i++)
+        tokenizer_piece(tokenizer, ids[i], unparse_special, out);
+}
+
+/* Whole characters of valid UTF-8 only: the tests send nothing else through here. */
+void token_stream_push(struct token_stream *stream, const struct tokenizer *tokenizer, int32_t id, bool special,
+                       struct buffer *out)
+{
+    (void)tokenizer;
+    (void)special;
+    stream->pending[stream->n_pending++] = (char)id;
+    unsigned char first = (unsigned char)stream->pending[0];
+    uint32_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    if (stream->n_pending == length) {
+        buffer_append(out, stream->pending, length);
+        stream->n_pending = 0;
+    }
+}
+
+void token_stream_finish(struct token_stream *stream, struct buffer *out)
+{
+    if (stream->n_pending)
+        buffer_text(out, "\xef\xbf\xbd");
+    stream->n_pending = 0;
+}
+
+/* The last message's content; one that says "refuse" is refused. */
+enum error_code chat_template_render(struct chat_template *chat_template, const char *input_json, size_t input_size,
+                                     struct buffer *out, struct error *err)
+{
+    (void)chat_template;
+    yyjson_doc *doc = yyjson_read(input_json, input_size, 0);
+    yyjson_val *messages = yyjson_obj_get(yyjson_doc_get_root(doc), "messages");
+    yyjson_val *content = yyjson_obj_get(yyjson_arr_get_last(messages), "content");
+    bool refuse = yyjson_equals_str(content, "refuse");
+    buffer_append(out, yyjson_get_str(content), yyjson_get_len(content));
+    yyjson_doc_free(doc);
+    return refuse ? error_set(err, ERROR_INVALID, "the template refuses this") : ERROR_NONE;
+}
