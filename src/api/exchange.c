@@ -133,8 +133,6 @@ void exchange_ready(struct exchange *exchange)
     if (exchange->state != EXCHANGE_BODY)
         return;
     exchange->state = EXCHANGE_WORKING;
-    /* libwebsockets would take a pipelined request for more of this one's body: it waits in the socket. */
-    lws_rx_flow_control(exchange->wsi, 0);
     lws_set_timer_usecs(exchange->wsi, LWS_SET_TIMER_USEC_CANCEL);
     lws_set_timeout(exchange->wsi, NO_PENDING_TIMEOUT, 0);
     if (exchange->body.failed) {

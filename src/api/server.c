@@ -12,15 +12,14 @@
 #include <libwebsockets.h>
 
 #include <assert.h>
-#include <poll.h>
 #include <string.h>
 #include <time.h>
 
 enum {
     CONNECTIONS_MAX = 1024,
     KEEPALIVE_S = 75,
-    HEAD_S = 30, /* for a request's headers to arrive */
-    WATCH_MS = 200,
+    HEAD_S = 30,   /* for a request's headers to arrive */
+    WATCH_MS = 10, /* while stopping */
     STOP_GRACE_S = 10,
 };
 
@@ -53,21 +52,6 @@ static void wake(void *arg)
     lws_cancel_service(((struct api_server *)arg)->lws);
 }
 
-/* Connections whose request is being worked on are not read from, so nothing else would tell that
- * their client has closed them. */
-static void drop_the_departed(struct api_server *server)
-{
-    struct exchange *next;
-    for (struct exchange *exchange = server->exchanges; exchange; exchange = next) {
-        next = exchange->next;
-        if (exchange->dead || exchange->state != EXCHANGE_WORKING)
-            continue;
-        struct pollfd fd = {.fd = lws_get_socket_fd(exchange->wsi), .events = POLLRDHUP};
-        if (poll(&fd, 1, 0) > 0 && fd.revents & (POLLRDHUP | POLLHUP | POLLERR))
-            exchange_abort(exchange);
-    }
-}
-
 static void abort_all(struct api_server *server)
 {
     for (struct exchange *exchange = server->exchanges; exchange; exchange = exchange->next) {
@@ -76,22 +60,21 @@ static void abort_all(struct api_server *server)
     }
 }
 
-static void watch_again(struct api_server *server, uint64_t ms)
+static void watch_again(struct api_server *server)
 {
-    lws_sul_schedule(server->lws, 0, &server->timer->entry, watch, (lws_usec_t)(ms * LWS_US_PER_MS));
+    lws_sul_schedule(server->lws, 0, &server->timer->entry, watch, WATCH_MS * LWS_US_PER_MS);
 }
 
+/* While stopping: whether what was under way has ended. */
 static void watch(lws_sorted_usec_list_t *entry)
 {
     struct api_server *server = lws_container_of(entry, struct server_timer, entry)->server;
-    drop_the_departed(server);
-    if (server->stopping && clock_now_ns() - server->stop_ns > STOP_GRACE_S * UINT64_C(1000000000))
+    if (clock_now_ns() - server->stop_ns > STOP_GRACE_S * UINT64_C(1000000000))
         abort_all(server);
-    if (server->stopping && !server->exchanges && !server->n_jobs) {
+    if (!server->exchanges && !server->n_jobs)
         server->stopped(server->stopped_arg);
-        return;
-    }
-    watch_again(server, server->stopping ? 10 : WATCH_MS);
+    else
+        watch_again(server);
 }
 
 static enum error_code find_stop_tokens(struct api_server *server, struct error *err)
@@ -193,7 +176,6 @@ enum error_code api_server_open(void *uv_loop, const struct api_options *options
         server_free(server);
         return error_wrap(err, "api");
     }
-    watch_again(server, WATCH_MS);
     *out = server;
     return ERROR_NONE;
 }
@@ -218,7 +200,8 @@ void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void
     server->stop_ns = clock_now_ns();
     server->stopped = stopped;
     server->stopped_arg = arg;
-    watch_again(server, 1);
+    watch_again(server);
+    lws_cancel_service(server->lws); /* a timer set outside of its callbacks is seen at the next event */
 }
 
 /* No job is left, so neither the driver nor the preparer has an item of ours; but one of them may
@@ -235,7 +218,9 @@ void api_server_free(struct api_server *server)
 {
     if (!server)
         return;
-    assert(!server->lws); /* libwebsockets clears it when the loop has given back its last handle */
+    if (server->lws)
+        lws_context_destroy(server->lws); /* the second half, now that the loop has given back its handles */
+    assert(!server->lws);
     inbox_deinit(&server->inbox);
     server_free(server);
 }

@@ -80,6 +80,44 @@ static bool send_continue(struct lws *wsi)
     return lws_write(wsi, bytes + LWS_PRE, sizeof line - 1, LWS_WRITE_HTTP_HEADERS) >= 0;
 }
 
+/* The answer is gone: the connection waits for the next request, or closes. */
+static int end_exchange(struct exchange *exchange)
+{
+    struct lws *wsi = exchange->wsi;
+    bool close_after = exchange->close_after;
+    lws_set_opaque_user_data(wsi, NULL);
+    exchange_free(exchange);
+    return close_after || lws_http_transaction_completed(wsi) ? -1 : 0;
+}
+
+static int on_writable(struct exchange *exchange)
+{
+    bool over;
+    if (!exchange_writable(exchange, &over))
+        return -1;
+    if (!over)
+        return 0;
+    if (exchange->linger && exchange->body_seen < exchange->body_expected) {
+        lws_set_timer_usecs(exchange->wsi, EXCHANGE_LINGER_S * LWS_USEC_PER_SEC);
+        return 0; /* closing now would make the kernel drop the answer before the client reads it */
+    }
+    return end_exchange(exchange);
+}
+
+/* Answered while libwebsockets is still in its request callback, and without a body: it only copes with
+ * requests that follow in the same read (pipelining) when the answer ends within the callback. */
+static int answer_now(struct exchange *exchange)
+{
+    bool over = false;
+    while (!over) {
+        if (!exchange_writable(exchange, &over))
+            return -1;
+        if (!over && lws_partial_buffered(exchange->wsi))
+            return 0; /* the socket is full: on_writable() goes on */
+    }
+    return end_exchange(exchange);
+}
+
 static int on_request(struct api_server *server, struct lws *wsi, const char *path, size_t size)
 {
     struct exchange *exchange = exchange_new(server, wsi);
@@ -107,6 +145,8 @@ static int on_request(struct api_server *server, struct lws *wsi, const char *pa
         exchange_ready(exchange);
     } else if (exchange->body_expected == 0 && !(length_given && exchange->method == METHOD_POST)) {
         exchange_ready(exchange);
+        if (exchange->state == EXCHANGE_ANSWERED)
+            return answer_now(exchange);
     } else {
         lws_set_timer_usecs(wsi, EXCHANGE_BODY_S * LWS_USEC_PER_SEC);
         if (exchange->body_expected && !send_continue(wsi))
@@ -115,9 +155,9 @@ static int on_request(struct api_server *server, struct lws *wsi, const char *pa
     return 0;
 }
 
-/* Bytes beyond the body are the next request, sent without waiting. libwebsockets cannot tell them
- * apart when they come in one read with the body, so the connection ends after this answer: the
- * client must then send the rest again (RFC 9112, section 9.3.2). */
+/* Bytes beyond the body are the next request, sent without waiting for this one's answer. libwebsockets
+ * takes them for more of the body, so the connection ends after this answer, and the client must send
+ * the rest again (RFC 9112, section 9.3.2; clients do not pipeline behind a POST, section 9.3.2 too). */
 static int on_body(struct exchange *exchange, const char *bytes, size_t size)
 {
     uint64_t left = exchange->body_expected - exchange->body_seen;
@@ -125,35 +165,11 @@ static int on_body(struct exchange *exchange, const char *bytes, size_t size)
         exchange->body_seen += size;
         return exchange->body_seen > EXCHANGE_LINGER_BYTES ? -1 : 0;
     }
-    if (exchange->state != EXCHANGE_BODY)
-        return 0;
     bool beyond = size > left;
+    exchange->close_after |= beyond;
     exchange_receive(exchange, bytes, beyond ? (size_t)left : size);
-    if (beyond) {
-        exchange->close_after = true;
+    if (beyond)
         exchange_ready(exchange);
-    }
-    return 0;
-}
-
-static int on_writable(struct exchange *exchange)
-{
-    bool over;
-    struct lws *wsi = exchange->wsi;
-    if (!exchange_writable(exchange, &over))
-        return -1;
-    if (!over)
-        return 0;
-    if (exchange->linger && exchange->body_seen < exchange->body_expected) {
-        lws_set_timer_usecs(wsi, EXCHANGE_LINGER_S * LWS_USEC_PER_SEC);
-        return 0; /* closing now would make the kernel drop the answer before the client reads it */
-    }
-    bool close_after = exchange->close_after;
-    lws_set_opaque_user_data(wsi, NULL);
-    exchange_free(exchange);
-    if (close_after || lws_http_transaction_completed(wsi))
-        return -1;
-    lws_rx_flow_control(wsi, 1);
     return 0;
 }
 

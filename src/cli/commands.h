@@ -6,6 +6,7 @@
 extern const struct command command_devices;
 extern const struct command command_inspect;
 extern const struct command command_run;
+extern const struct command command_up;
 extern const struct command command_bench;
 extern const struct command command_logits;
 extern const struct command command_tokenize;

@@ -4,8 +4,8 @@
 #include "api/json_out.h"
 #include "cli/commands.h"
 
+#include <assert.h>
 #include <getopt.h>
-#include <ggml.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,12 +110,12 @@ static int compare_types(const void *a, const void *b)
 
 uint32_t inspect_types(const struct gguf_file *file, struct inspect_type types[INSPECT_TYPES_MAX])
 {
-    _Static_assert((int)GGML_TYPE_COUNT <= (int)INSPECT_TYPES_MAX, "one row for each type of ggml");
     memset(types, 0, INSPECT_TYPES_MAX * sizeof *types);
     for (uint64_t i = 0; i < gguf_file_tensor_count(file); i++) {
         const struct gguf_tensor *tensor = gguf_file_tensor(file, i);
+        assert(tensor->type >= 0 && tensor->type < INSPECT_TYPES_MAX);
         struct inspect_type *type = &types[tensor->type];
-        type->name = ggml_type_name((enum ggml_type)tensor->type);
+        type->name = gguf_tensor_type_name(tensor);
         type->bytes += tensor->size;
         type->n_tensors++;
     }

@@ -44,7 +44,7 @@ struct inspect_type {
     const char *name;
     uint64_t bytes, n_tensors;
 };
-enum { INSPECT_TYPES_MAX = 64 };
+enum { INSPECT_TYPES_MAX = 64, INSPECT_F16_BYTES = 2 };
 /* Fills `types`, largest first; returns how many. */
 uint32_t inspect_types(const struct gguf_file *file, struct inspect_type types[INSPECT_TYPES_MAX]);
 

@@ -1,7 +1,6 @@
 /* The JSON of `medley inspect`. Unknown is null; sizes are bytes. */
 #include "cli/inspect.h"
 
-#include <ggml.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +32,7 @@ static void add_cost(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct l
     yyjson_mut_obj_add_uint(doc, object, "bytes_per_token", cost->bytes_per_token);
     yyjson_mut_obj_add_uint(doc, object, "flops_per_token", cost->flops_per_token);
     yyjson_mut_obj_add_uint(doc, object, "flops_per_token_per_context", cost->flops_per_token_per_context);
-    yyjson_mut_obj_add_uint(doc, object, "kv_bytes_per_token_f16", cost->kv_elements_per_token * sizeof(ggml_fp16_t));
+    yyjson_mut_obj_add_uint(doc, object, "kv_bytes_per_token_f16", cost->kv_elements_per_token * INSPECT_F16_BYTES);
 }
 
 static void add_costs(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct model *model)
@@ -154,7 +153,7 @@ static void add_tensors(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct 
         const struct gguf_tensor *tensor = gguf_file_tensor(file, i);
         yyjson_mut_val *object = yyjson_mut_arr_add_obj(doc, list);
         add_string(doc, object, "name", tensor->name);
-        yyjson_mut_obj_add_str(doc, object, "type", ggml_type_name((enum ggml_type)tensor->type));
+        yyjson_mut_obj_add_str(doc, object, "type", gguf_tensor_type_name(tensor));
         yyjson_mut_val *shape = yyjson_mut_obj_add_arr(doc, object, "shape");
         for (uint32_t d = 0; d < tensor->n_dims; d++)
             yyjson_mut_arr_add_sint(doc, shape, tensor->ne[d]);

@@ -1,7 +1,6 @@
 /* The text of `medley inspect`, for people. */
 #include "cli/inspect.h"
 
-#include <ggml.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -140,7 +139,7 @@ static void print_shape(const struct model *model)
 
 static void cost_row(const char *what, const struct layer_cost *cost, const char *attention)
 {
-    uint64_t kv_bytes = cost->kv_elements_per_token * sizeof(ggml_fp16_t);
+    uint64_t kv_bytes = cost->kv_elements_per_token * INSPECT_F16_BYTES;
     printf("  %-12s%12s%12s%13s%14s%12s%s%s\n", what, size_text(cost->bytes).text,
            size_text(cost->bytes_per_token).text, count_text(cost->flops_per_token).text,
            count_text(cost->flops_per_token_per_context).text, size_text(kv_bytes).text, attention[0] ? "  " : "",
@@ -247,9 +246,8 @@ static void print_tensors(const struct gguf_file *file)
         inspect_clean_text(&name, tensor->name, strlen(tensor->name), true);
         for (uint32_t d = 0; d < tensor->n_dims; d++)
             buffer_printf(&shape, "%s%" PRId64, d ? " x " : "", tensor->ne[d]);
-        printf("  %-44s %-8s %-24s %12s %16" PRIu64 "\n", name.data ? name.data : "",
-               ggml_type_name((enum ggml_type)tensor->type), shape.data ? shape.data : "1",
-               size_text(tensor->size).text, tensor->offset);
+        printf("  %-44s %-8s %-24s %12s %16" PRIu64 "\n", name.data ? name.data : "", gguf_tensor_type_name(tensor),
+               shape.data ? shape.data : "1", size_text(tensor->size).text, tensor->offset);
         buffer_deinit(&name);
         buffer_deinit(&shape);
     }

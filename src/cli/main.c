@@ -1,5 +1,6 @@
 /* The medley binary: finds the command and runs it. */
 #include "cli/commands.h"
+#include "gpu/cpu_runtime.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 /* In the order in which `medley help` lists them. */
 static const struct command *const commands[] = {
     &command_run,
+    &command_up,
     &command_bench,
     &command_logits,
     &command_devices,
@@ -59,6 +61,7 @@ static int help(const char *name)
 
 int main(int argc, char **argv)
 {
+    cpu_runtime_restart(argv);
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help(argc > 2 ? argv[2] : NULL);
     if (strcmp(argv[1], "--version") == 0) {

@@ -61,7 +61,7 @@ static bool supported(const struct weights *weights, enum ggml_op op, struct ggm
 
 static bool is_host_device(const struct weights *weights)
 {
-    return device_info(weights->device)->kind == DEVICE_CPU;
+    return device_ggml_backend(weights->device) == device_ggml_fallback(weights->device);
 }
 
 /* Host memory that the CPU fallback of a device computes from. */

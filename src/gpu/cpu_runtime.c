@@ -11,10 +11,12 @@ static bool is_set(void)
 
 void cpu_runtime_prepare(void)
 {
-    /* Threads wait for the next node of the graph by spinning, then sleep. libgomp's default
-     * of 300,000 turns burns a core for milliseconds after each token. */
+    /* ggml's threads meet at a barrier after every node of the graph, and wait there by spinning
+     * before they sleep. libgomp's default of 300,000 turns is milliseconds: when another
+     * process wants a core, each barrier burns a whole time slice of the thread that it
+     * waits for. 100 turns (some microseconds) cover the wait between equal shares of a node. */
     if (!is_set())
-        setenv("GOMP_SPINCOUNT", "20000", 0);
+        setenv("GOMP_SPINCOUNT", "100", 0);
 }
 
 void cpu_runtime_restart(char **argv)

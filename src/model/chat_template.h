@@ -11,8 +11,8 @@
  * A model without a template gets a plain rendering, and chat_template_is_fallback() says so:
  * a line "role: content" per message, then "assistant:" for the generation prompt.
  *
- * One thread at a time per object, not always the same one. A thread that calls needs 512 KiB of
- * stack. */
+ * One thread at a time per object, not always the same one. Opening and rendering each run on a short-lived thread
+ * of their own, so any stack will do; the caller waits. */
 #pragma once
 
 #include "base/buffer.h"

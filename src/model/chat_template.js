@@ -1,6 +1,7 @@
 // What runs inside the chat template's interpreter beside @huggingface/jinja: the environment that
 // transformers gives a template, and the bounds that QuickJS's own limits do not set.
 import { Environment, Interpreter, Template } from "@huggingface/jinja";
+import { dict } from "chat_template_python.js";
 
 // The package looks a variable up by recursion and takes any exception, a stack overflow too, for
 // "not defined". A loop cannot overflow.
@@ -51,5 +52,6 @@ export const render = (program, given, own) => {
     ...own, ...given,
   };
   for (const [name, value] of Object.entries(variables)) scope.set(name, value);
+  if (!("dict" in variables)) scope.setVariable("dict", dict);
   return new Interpreter(scope).run(program).value;
 };

@@ -4,7 +4,27 @@
 #include "base/limits.h"
 #include "model/chat_template_scripts.h"
 
+#include <pthread.h>
 #include <string.h>
+
+/* For the frames that QuickJS does not count: its C functions, libc and what a sanitizer adds. */
+enum { STACK_MARGIN_BYTES = 512 * 1024 };
+
+enum error_code interpreter_call(void *(*work)(void *), void *argument, struct error *err)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    bool made = false;
+    if (pthread_attr_init(&attributes) == 0) {
+        made = pthread_attr_setstacksize(&attributes, INTERPRETER_STACK_BYTES + STACK_MARGIN_BYTES) == 0 &&
+               pthread_create(&thread, &attributes, work, argument) == 0;
+        pthread_attr_destroy(&attributes);
+    }
+    if (!made)
+        return error_set(err, ERROR_NO_MEMORY, "no thread for the interpreter");
+    pthread_join(thread, NULL);
+    return ERROR_NONE;
+}
 
 /* ---- limits ---- */
 
@@ -19,7 +39,7 @@ static int on_interrupt(JSRuntime *runtime, void *opaque)
 void interpreter_enter(struct interpreter *interpreter)
 {
     interpreter->heap.deadline_ns = clock_now_ns() + (uint64_t)LIMIT_TEMPLATE_MS * 1000000u;
-    JS_UpdateStackTop(interpreter->runtime); /* this thread may not be the last one */
+    JS_UpdateStackTop(interpreter->runtime); /* this is not the thread of last time */
 }
 
 static enum error_code limit_error(const struct interpreter *interpreter, struct error *err)
@@ -94,9 +114,12 @@ static JSValue read_module(JSContext *context, const uint8_t *bytecode, size_t s
 /* Runs chat_template.js and gives its namespace. */
 static JSValue run_main_module(JSContext *context)
 {
+    /* The context keeps modules, by name: each may import those read before. */
     JSValue jinja = read_module(context, script_jinja, script_jinja_size);
-    JSValue module = JS_IsException(jinja) ? JS_EXCEPTION : read_module(context, script_main, script_main_size);
-    JS_FreeValue(context, jinja); /* the context keeps modules, by name */
+    JS_FreeValue(context, jinja);
+    JSValue python = JS_IsException(jinja) ? JS_EXCEPTION : read_module(context, script_python, script_python_size);
+    JS_FreeValue(context, python);
+    JSValue module = JS_IsException(python) ? JS_EXCEPTION : read_module(context, script_main, script_main_size);
     if (JS_IsException(module))
         return JS_EXCEPTION;
     JSModuleDef *definition = JS_VALUE_GET_PTR(module);

@@ -1,10 +1,12 @@
 /* A QuickJS interpreter that runs chat_template.js, in a sandbox: no files, no network, no Date.
  *
  * It gets LIMIT_TEMPLATE_MEMORY_BYTES of memory, LIMIT_TEMPLATE_MS from each interpreter_enter()
- * on, and INTERPRETER_STACK_BYTES of the calling thread's stack. After a limit was reached what
- * is inside may be half done: interpreter_stop() it and start anew.
+ * on, and INTERPRETER_STACK_BYTES of stack. After a limit was reached what is inside may be
+ * half done: interpreter_stop() it and start anew.
  *
- * One thread at a time, not always the same one: interpreter_enter() first. */
+ * QuickJS recurses on the C stack, some 2 KiB for each JavaScript call, and the package makes a
+ * dozen calls for a pair of parentheses. So that neither a template's nesting nor the caller's thread
+ * matters, every use runs on a thread with a stack of its own: interpreter_call(). */
 #pragma once
 
 #include "base/error.h"
@@ -13,8 +15,7 @@
 #include <quickjs/quickjs.h>
 #include <stdbool.h>
 
-/* Of the calling thread's stack; that wants some 100 KiB more for what QuickJS does not count. */
-enum { INTERPRETER_STACK_BYTES = 384 * 1024 };
+enum { INTERPRETER_STACK_BYTES = 4 * 1024 * 1024 };
 
 struct interpreter { /* zeroed: stopped. Its address must not change while it runs. */
     struct script_heap heap;
@@ -22,6 +23,10 @@ struct interpreter { /* zeroed: stopped. Its address must not change while it ru
     JSContext *context;
     bool interrupted;
 };
+
+/* Runs work(argument) on a thread with such a stack and waits for it. All functions below belong inside,
+ * except interpreter_stop() and interpreter_runs(). ERROR_NO_MEMORY: no thread could be made. */
+enum error_code interpreter_call(void *(*work)(void *), void *argument, struct error *err);
 
 /* Runs the script; *exports is its namespace, owned by the interpreter's heap like every value. Enters. */
 enum error_code interpreter_start(struct interpreter *interpreter, JSValue *exports, struct error *err);

@@ -61,7 +61,7 @@ static JSValue parse(struct jinja *jinja, JSValueConst exports)
     return program;
 }
 
-static enum error_code start(struct jinja *jinja, struct error *err)
+static enum error_code start_here(struct jinja *jinja, struct error *err)
 {
     struct interpreter *interpreter = &jinja->interpreter;
     JSValue exports;
@@ -75,40 +75,6 @@ static enum error_code start(struct jinja *jinja, struct error *err)
     if (code)
         interpreter_stop(interpreter);
     return code;
-}
-
-enum error_code jinja_open(const char *source, size_t size, const char *bos_text, const char *eos_text,
-                           struct jinja **out, struct error *err)
-{
-    *out = NULL;
-    enum error_code code;
-    struct jinja *jinja = mem_new(sizeof *jinja);
-    if (!jinja)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the interpreter");
-    jinja->source = mem_copy_text(source, size);
-    jinja->source_size = size;
-    jinja->bos_text = mem_copy_text(bos_text, strlen(bos_text));
-    jinja->eos_text = mem_copy_text(eos_text, strlen(eos_text));
-    if (!jinja->source || !jinja->bos_text || !jinja->eos_text)
-        code = error_set(err, ERROR_NO_MEMORY, "no memory for its %zu bytes", size);
-    else
-        code = start(jinja, err);
-    if (code)
-        jinja_close(jinja);
-    else
-        *out = jinja;
-    return code;
-}
-
-void jinja_close(struct jinja *jinja)
-{
-    if (!jinja)
-        return;
-    interpreter_stop(&jinja->interpreter);
-    mem_free(jinja->source);
-    mem_free(jinja->bos_text);
-    mem_free(jinja->eos_text);
-    mem_free(jinja);
 }
 
 /* JavaScript's strings may hold half a character (a template that takes `text[0]` of an emoji): such a surrogate
@@ -139,12 +105,10 @@ static enum error_code append_result(struct interpreter *interpreter, JSValueCon
     return code;
 }
 
-enum error_code jinja_render(struct jinja *jinja, const char *json, size_t size, struct buffer *out, struct error *err)
+static enum error_code render_here(struct jinja *jinja, const char *json, size_t size, struct buffer *out,
+                                   struct error *err)
 {
     struct interpreter *interpreter = &jinja->interpreter;
-    enum error_code code = interpreter_runs(interpreter) ? ERROR_NONE : start(jinja, err);
-    if (code)
-        return code;
     JSContext *context = interpreter->context;
     interpreter_enter(interpreter);
     JSValue given = JS_ParseJSON(context, json, size, "messages");
@@ -154,11 +118,77 @@ enum error_code jinja_render(struct jinja *jinja, const char *json, size_t size,
         result = JS_Call(context, jinja->render, JS_UNDEFINED, 3, arguments);
     }
     JS_FreeValue(context, given);
-    code = interpreter_error(interpreter, result, err);
+    enum error_code code = interpreter_error(interpreter, result, err);
     if (!code)
         code = append_result(interpreter, result, out, err);
     JS_FreeValue(context, result);
     if (code == ERROR_BUSY)
         interpreter_stop(interpreter);
     return code;
+}
+
+/* ---- on the interpreter's thread ---- */
+
+struct job {
+    struct jinja *jinja;
+    const char *json; /* NULL: only start */
+    size_t size;
+    struct buffer *out;
+    struct error *err;
+    enum error_code code;
+};
+
+static void *work(void *argument)
+{
+    struct job *job = argument;
+    if (!interpreter_runs(&job->jinja->interpreter))
+        job->code = start_here(job->jinja, job->err);
+    if (!job->code && job->json)
+        job->code = render_here(job->jinja, job->json, job->size, job->out, job->err);
+    return NULL;
+}
+
+static enum error_code run(struct job job)
+{
+    enum error_code code = interpreter_call(work, &job, job.err);
+    return code ? code : job.code;
+}
+
+enum error_code jinja_open(const char *source, size_t size, const char *bos_text, const char *eos_text,
+                           struct jinja **out, struct error *err)
+{
+    *out = NULL;
+    enum error_code code;
+    struct jinja *jinja = mem_new(sizeof *jinja);
+    if (!jinja)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the interpreter");
+    jinja->source = mem_copy_text(source, size);
+    jinja->source_size = size;
+    jinja->bos_text = mem_copy_text(bos_text, strlen(bos_text));
+    jinja->eos_text = mem_copy_text(eos_text, strlen(eos_text));
+    if (!jinja->source || !jinja->bos_text || !jinja->eos_text)
+        code = error_set(err, ERROR_NO_MEMORY, "no memory for its %zu bytes", size);
+    else
+        code = run((struct job){.jinja = jinja, .err = err});
+    if (code)
+        jinja_close(jinja);
+    else
+        *out = jinja;
+    return code;
+}
+
+void jinja_close(struct jinja *jinja)
+{
+    if (!jinja)
+        return;
+    interpreter_stop(&jinja->interpreter);
+    mem_free(jinja->source);
+    mem_free(jinja->bos_text);
+    mem_free(jinja->eos_text);
+    mem_free(jinja);
+}
+
+enum error_code jinja_render(struct jinja *jinja, const char *json, size_t size, struct buffer *out, struct error *err)
+{
+    return run((struct job){.jinja = jinja, .json = json, .size = size, .out = out, .err = err});
 }

@@ -2,7 +2,7 @@
  * the bounds of chat_template_interpreter.h. Whoever reaches one gets ERROR_BUSY, and the
  * interpreter is made anew by the next call.
  *
- * One thread at a time per object, not always the same one. */
+ * One thread at a time per object; each call makes a thread of its own and waits for it. */
 #pragma once
 
 #include "base/buffer.h"

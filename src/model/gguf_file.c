@@ -55,7 +55,8 @@ static enum error_code map(struct gguf_file *file, const char *path, struct erro
     return ERROR_NONE;
 }
 
-/* A model cut into several files is refused: taken alone, one part would pass for a whole model with tensors missing. */
+/* A model cut into several files is refused: taken alone, one part would pass for a whole model with tensors missing.
+ */
 static enum error_code check(struct gguf_file *file, struct error *err)
 {
     enum error_code code = gguf_check(file->bytes, file->size, &file->index, err);
@@ -147,6 +148,11 @@ int gguf_file_descriptor(const struct gguf_file *file)
 uint32_t gguf_file_version(const struct gguf_file *file)
 {
     return file->index.version;
+}
+
+const char *gguf_tensor_type_name(const struct gguf_tensor *tensor)
+{
+    return ggml_type_name((enum ggml_type)tensor->type);
 }
 
 uint64_t gguf_file_tensor_count(const struct gguf_file *file)

@@ -75,6 +75,7 @@ struct gguf_tensor {
     uint64_t offset; /* from the start of the file, in bytes */
     uint64_t size;   /* bytes */
 };
+const char *gguf_tensor_type_name(const struct gguf_tensor *tensor); /* as ggml calls it: "f32", "q4_K" */
 uint64_t gguf_file_tensor_count(const struct gguf_file *file);
 const struct gguf_tensor *gguf_file_tensor(const struct gguf_file *file, uint64_t index);
 const struct gguf_tensor *gguf_file_find_tensor(const struct gguf_file *file,

@@ -240,8 +240,9 @@ void api_wait_busy(unsigned busy)
         const char *at = strstr(reply.body.data, "\"busy\":");
         assert_non_null(at);
         now = (unsigned)strtoul(at + strlen("\"busy\":"), NULL, 10);
+        bool queued = !strstr(reply.body.data, "\"queued\":0}");
         api_reply_clear(&reply);
-        if (now == busy)
+        if (now == busy && (busy || !queued))
             return;
         usleep(10000);
     }

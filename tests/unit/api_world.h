@@ -29,5 +29,5 @@ void api_reply_clear(struct api_reply *reply);
 bool api_wait_for(int fd, const char *text);
 
 struct api_reply api_once(const char *path, const char *json); /* json NULL: GET; on a connection of its own */
-/* Waits until /health says that many slots are busy; fails after 5 s. */
+/* Waits until /health says that many slots are busy, and with 0 that nothing is queued; fails after 5 s. */
 void api_wait_busy(unsigned busy);

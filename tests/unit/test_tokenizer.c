@@ -1,6 +1,5 @@
 /* Tokenizers against libllama's answers (tests/golden/tokenizers): every vector by ids, pieces and
  * text, every fact of the vocabulary; streams; round trips of random text; long texts. */
-#include "base/clock.h"
 #include "base/random.h"
 #include "model/gguf_file.h"
 #include "model/tokenizer.h"
@@ -412,11 +411,10 @@ static void test_spm_gives_any_bytes_back(void **state)
 
 /* ---- long texts: a quadratic step would take hours ---- */
 
-enum { LONG_BYTES = 1 << 20 };
+enum { LONG_BYTES = 1 << 18 };
 
 static void encode_long(const char *name, const char *unit)
 {
-    uint64_t start = clock_now_ns();
     const struct tokenizer *tokenizer = tokenizer_named(name);
     struct buffer text = {0};
     while (text.size < LONG_BYTES)
@@ -430,7 +428,6 @@ static void encode_long(const char *name, const char *unit)
     token_list_deinit(&ids);
     buffer_deinit(&back);
     buffer_deinit(&text);
-    printf("%s %s %f\n", name, unit, (double)(clock_now_ns() - start) * 1e-9);
 }
 
 static void test_long_texts(void **state)

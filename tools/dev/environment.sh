@@ -91,39 +91,42 @@ root_tools() {
 root_make() {
   local suite=$1 dir=$2
   shift 2
-  local packages part=$dir.part.$$ log=$dir.log attempt
+  local packages part=$dir.part.$$ log=$dir.log attempt aptopts=()
   packages=$(package_list "$@" | tr '\n' ' ')
   rm -rf --one-file-system "$dir".part.*
   say "making a private Debian $suite root in $dir ($(package_list "$@" | wc -l) packages and what they need; 1 to 3 minutes, once)"
-  for attempt in fresh stale; do
-    local aptopts=()
-    if [ $attempt = stale ]; then
-      say "trying again, accepting a mirror whose index has expired"
-      aptopts=(--aptopt='Acquire::Check-Valid-Until "false"')
-    fi
+  for attempt in 1 2; do
+    set -m # a process group of its own, so that all of it can be stopped
     root_mmdebstrap "$suite" "$part" "$packages" "${aptopts[@]}" >"$log" 2>&1 </dev/null &
+    set +m
     if wait_with_progress $! "$log"; then
       mv "$part" "$dir"
       rm -f "$log"
       return 0
     fi
     rm -rf --one-file-system "$part"
-    # Only an expired index is worth a second try.
-    grep -q -i -E 'not valid|expired|release file' "$log" || break
+    [ $attempt = 1 ] || break
+    if grep -q -i -E 'not valid|expired' "$log"; then
+      say "trying again, accepting a mirror whose index has expired"
+      aptopts=(--aptopt='Acquire::Check-Valid-Until "false"')
+    else
+      say "that failed ($(grep -E '^(E|Err)' "$log" | head -n 1 | cut -c1-150)); trying once more"
+    fi
   done
   tail -n 20 "$log" >&2
   die "could not make the root; the whole log is $log"
 }
 
-wait_with_progress() { # pid, log: says every ten seconds what the last line of the log is
+wait_with_progress() { # pid of a process group, log: says every ten seconds what the last line of the log is
   local pid=$1 log=$2 seconds=0
-  trap 'kill -TERM "$pid" 2>/dev/null; wait "$pid"; die "stopped"' INT TERM HUP
+  trap 'kill -TERM -- "-$pid" 2>/dev/null; wait "$pid"; die "stopped"' INT TERM HUP PIPE
   while kill -0 "$pid" 2>/dev/null; do
     sleep 1
+    kill -0 $$ 2>/dev/null || kill -TERM $BASHPID # ./dev itself was killed: its work must not outlive it
     seconds=$((seconds + 1))
     [ $((seconds % 10)) != 0 ] || say "  ${seconds} s: $(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c1-70)"
   done
-  trap - INT TERM HUP
+  trap - INT TERM HUP PIPE
   wait "$pid"
 }
 
