@@ -107,7 +107,7 @@ claim_split() {
     model=$(bench_model "$type")
     for ((round = 0; round < bench_rounds; round++)); do
       medley_bench "$model" -p 0 -n 64 | record split "$type" one-stage
-      medley_bench "$model" -p 0 -n 64 --devices cpu,cpu --split 8,8 | record split "$type" medley
+      medley_bench "$model" -p 0 -n 64 --devices cpu --split 8,8 | record split "$type" medley
     done
   done
 }

@@ -11,3 +11,4 @@ extern const struct command command_bench;
 extern const struct command command_logits;
 extern const struct command command_tokenize;
 extern const struct command command_detokenize;
+extern const struct command command_render;

@@ -16,6 +16,7 @@ static const struct command *const commands[] = {
     &command_inspect,
     &command_tokenize,
     &command_detokenize,
+    &command_render,
     NULL,
 };
 

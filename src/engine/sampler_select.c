@@ -158,8 +158,8 @@ float select_mass_floor(const float *x, uint32_t n, float max, double part, doub
         for (uint32_t j = 0; j < span && span < BLOCK; j++)
             weight[j] = exp_negative(x[i + j] - max);
         for (uint32_t j = 0; j < span; j++) {
-            float depth = (max - x[i + j]) * PER_UNIT;
-            mass[(int)(depth < BUCKETS - 1 ? depth : BUCKETS - 1)] += (double)weight[j];
+            float depth = (max - x[i + j]) * (float)PER_UNIT;
+            mass[(int)(depth < (float)(BUCKETS - 1) ? depth : (float)(BUCKETS - 1))] += (double)weight[j];
         }
     }
     *total = 0;
@@ -169,7 +169,7 @@ float select_mass_floor(const float *x, uint32_t n, float max, double part, doub
     for (int b = 0; b < BUCKETS - 2; b++) {
         sum += mass[b];
         if (sum >= part * *total)
-            return max - (float)(b + 2) / PER_UNIT; /* one bucket to spare: the subtractions round */
+            return max - (float)(b + 2) / (float)PER_UNIT; /* one bucket to spare: the subtractions round */
     }
     return -FLT_MAX;
 }

@@ -3,6 +3,8 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "model/chat_template_jinja.h"
+#include "model/gguf_file.h"
+#include "model/tokenizer.h"
 
 #include <string.h>
 #include <utf8proc.h>
@@ -52,6 +54,30 @@ enum error_code chat_template_open(const char *source, size_t source_size, const
     }
     *out = chat_template;
     return ERROR_NONE;
+}
+
+enum error_code chat_template_open_model(const struct gguf_file *file, const struct tokenizer *tokenizer,
+                                         struct chat_template **out, struct error *err)
+{
+    static const char key[] = "tokenizer.chat_template";
+    const char *source = NULL;
+    size_t size = 0;
+    *out = NULL;
+    if (gguf_file_has(file, key)) {
+        enum error_code code = gguf_file_text(file, key, &source, &size, err);
+        if (code)
+            return code;
+    }
+    struct buffer bos = {0}, eos = {0};
+    buffer_text(&bos, "");
+    buffer_text(&eos, "");
+    tokenizer_piece(tokenizer, tokenizer_bos(tokenizer), true, &bos);
+    tokenizer_piece(tokenizer, tokenizer_eos(tokenizer), true, &eos);
+    enum error_code code = bos.failed || eos.failed ? error_set(err, ERROR_NO_MEMORY, "chat template: no memory")
+                                                    : chat_template_open(source, size, bos.data, eos.data, out, err);
+    buffer_deinit(&bos);
+    buffer_deinit(&eos);
+    return code;
 }
 
 void chat_template_close(struct chat_template *chat_template)

@@ -22,6 +22,8 @@
 #include <stddef.h>
 
 struct chat_template;
+struct gguf_file;
+struct tokenizer;
 
 /* `source` is tokenizer.chat_template, or NULL for the fallback. bos/eos are the texts of
  * those tokens ("" or NULL when there are none), which templates may use. All are copied. A template
@@ -29,6 +31,9 @@ struct chat_template;
  * reason; one that reaches a limit while it is parsed, ERROR_BUSY. */
 enum error_code chat_template_open(const char *source, size_t source_size, const char *bos_text, const char *eos_text,
                                    struct chat_template **out, struct error *err);
+/* The same with a model's own template and texts; the fallback when it has no template. */
+enum error_code chat_template_open_model(const struct gguf_file *file, const struct tokenizer *tokenizer,
+                                         struct chat_template **out, struct error *err);
 void chat_template_close(struct chat_template *chat_template);
 bool chat_template_is_fallback(const struct chat_template *chat_template);
 

@@ -23,23 +23,41 @@ const struct gguf_tensor *model_tensor(const struct model *model, enum tensor_ro
     return layer < model->hyperparameters.n_layers ? model->layers[layer][role] : NULL;
 }
 
+/* Biases of experts are matrices by their shape, but are added like vectors. */
+static bool is_bias(enum tensor_role role)
+{
+    return role == TENSOR_EXPERTS_GATE_BIAS || role == TENSOR_EXPERTS_UP_BIAS || role == TENSOR_EXPERTS_DOWN_BIAS;
+}
+
+/* Types that ggml multiplies by; Q8_1 and Q8_K only ever hold activations. */
+static bool is_matrix_type(enum ggml_type type)
+{
+    return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 ||
+           (ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K);
+}
+
 static enum error_code check_shape(const struct model *model, enum tensor_role role, const struct gguf_tensor *tensor,
                                    struct error *err)
 {
     int64_t want[3];
     tensor_role_shape(model->architecture, &model->hyperparameters, role, want);
+    uint32_t n_dims = want[2] ? 3 : want[1] ? 2 : 1;
     for (uint32_t i = 0; i < 3; i++) {
-        if ((want[i] ? want[i] : 1) != tensor->ne[i])
+        if (tensor->n_dims != n_dims || (want[i] ? want[i] : 1) != tensor->ne[i])
             return error_set(
                 err, ERROR_INVALID,
                 "tensor %s has the shape %lld x %lld x %lld; the hyper-parameters ask for %lld x %lld x %lld",
                 tensor->name, (long long)tensor->ne[0], (long long)tensor->ne[1], (long long)tensor->ne[2],
                 (long long)want[0], (long long)(want[1] ? want[1] : 1), (long long)(want[2] ? want[2] : 1));
     }
+    enum ggml_type type = (enum ggml_type)tensor->type;
     /* what is added or multiplied element by element must be F32: ggml has no other kernel for it */
-    if (!want[1] && tensor->type != GGML_TYPE_F32)
+    if ((!want[1] || is_bias(role)) && type != GGML_TYPE_F32)
         return error_set(err, ERROR_UNSUPPORTED, "tensor %s is %s; a vector must be F32", tensor->name,
-                         ggml_type_name((enum ggml_type)tensor->type));
+                         ggml_type_name(type));
+    if (!is_matrix_type(type))
+        return error_set(err, ERROR_UNSUPPORTED, "tensor %s is %s; weights cannot be of that type", tensor->name,
+                         ggml_type_name(type));
     return ERROR_NONE;
 }
 

@@ -96,10 +96,7 @@ root_make() {
   rm -rf --one-file-system "$dir".part.*
   say "making a private Debian $suite root in $dir ($(package_list "$@" | wc -l) packages and what they need; 1 to 3 minutes, once)"
   for attempt in 1 2; do
-    set -m # a process group of its own, so that all of it can be stopped
-    root_mmdebstrap "$suite" "$part" "$packages" "${aptopts[@]}" >"$log" 2>&1 </dev/null &
-    set +m
-    if wait_with_progress $! "$log"; then
+    if with_progress "$log" root_mmdebstrap "$suite" "$part" "$packages" "${aptopts[@]}"; then
       mv "$part" "$dir"
       rm -f "$log"
       return 0
@@ -117,14 +114,20 @@ root_make() {
   die "could not make the root; the whole log is $log"
 }
 
-wait_with_progress() { # pid of a process group, log: says every ten seconds what the last line of the log is
-  local pid=$1 log=$2 seconds=0
+# with_progress LOG CMD...: runs CMD with its words in LOG; says every ten seconds what the last of them is.
+with_progress() {
+  local log=$1 pid tenths=0
+  shift
+  set -m # a process group of its own, so that all of it can be stopped
+  "$@" >"$log" 2>&1 </dev/null &
+  pid=$!
+  set +m
   trap 'kill -TERM -- "-$pid" 2>/dev/null; wait "$pid"; die "stopped"' INT TERM HUP PIPE
   while kill -0 "$pid" 2>/dev/null; do
-    sleep 1
+    sleep 0.1
+    tenths=$((tenths + 1))
+    [ $((tenths % 100)) != 0 ] || say "  $((tenths / 10)) s: $(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c1-70)"
     kill -0 $$ 2>/dev/null || kill -TERM $BASHPID # ./dev itself was killed: its work must not outlive it
-    seconds=$((seconds + 1))
-    [ $((seconds % 10)) != 0 ] || say "  ${seconds} s: $(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c1-70)"
   done
   trap - INT TERM HUP PIPE
   wait "$pid"

@@ -48,8 +48,8 @@ build_in() {
       say "building medley into build/$name (about a minute, once)"
       quietly inside meson setup "$dir" "$repo" "$@" || { rm -rf "$dir"; exit 1; }
     fi
-    if [ -t 2 ] && [ -z "${CI:-}" ]; then inside ninja -C "$dir" "${build_targets[@]}" >&2
-    else inside ninja --quiet -C "$dir" "${build_targets[@]}" >&2; fi
+    with_progress "$dir.log" inside ninja -C "$dir" "${build_targets[@]}" ||
+      { if grep -q '^FAILED' "$dir.log"; then sed -n '/^FAILED/,$p' "$dir.log"; else cat "$dir.log"; fi | tail -n 60 >&2; exit 1; }
   ) 8>"$repo/build/.$name.lock" || { say "building build/$name failed"; return 1; }
 }
 
@@ -83,17 +83,19 @@ verb_medley() {
     exec "$0/src/cli/medley" "$@"' "$release_dir" "$@"
 }
 
-verb_demo() { # [PROMPT]
+verb_demo() { # [WHAT TO ASK FOR]
   build_release
   [ -f models/demo.gguf ] || die "models/demo.gguf is missing: is the clone whole?"
   if [ ! -d "$cache/shaders" ]; then
     mkdir -p "$cache/shaders"
     say "the first run compiles shaders for the software GPU: about 20 seconds, once"
   fi
-  say "medley run models/demo.gguf --devices cpu,vulkan0: some layers on the CPU, some on Mesa's software GPU"
+  local ask=${1:-Tell me a story about a fox and a lantern.}
+  say "models/demo.gguf has 8 layers: 4 on the CPU, 4 on Mesa's software GPU (Vulkan). It is asked:"
+  printf '\n> %s\n\n' "$ask" >&2
   # Without this variable ggml hides a Vulkan device that is only software.
   inside env GGML_VK_VISIBLE_DEVICES=0 "$release_dir/src/cli/medley" run models/demo.gguf \
-    --devices cpu,vulkan0 -p "${1:-Once upon a time}" -n 200 </dev/null
+    --devices cpu,vulkan0 --split 4,4 -p "$ask" -n 400 </dev/null
 }
 
 verb_shell() {
