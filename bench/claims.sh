@@ -153,14 +153,19 @@ claim_memory() {
     record memory q8_0 medley
 }
 
+bench_number() { # option, value
+  [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 takes a number from 1 on, not '$2'"
+  printf '%s\n' "$2"
+}
+
 verb_bench() {
   local claims=()
   while [ $# != 0 ]; do
     case $1 in
       --help | -h) bench_help; return ;;
-      --rounds) bench_rounds=${2:?how many rounds?}; shift ;;
-      --threads) bench_threads=${2:?how many threads?}; shift ;;
-      --types) bench_types=${2:?which types?}; shift ;;
+      --rounds) bench_rounds=$(bench_number "$1" "${2:-}"); shift ;;
+      --threads) bench_threads=$(bench_number "$1" "${2:-}"); shift ;;
+      --types) bench_types=${2:-}; shift ;;
       *)
         [[ " ${bench_claims[*]} " == *" $1 "* ]] || die "no claim '$1': there are ${bench_claims[*]}"
         claims+=("$1") ;;

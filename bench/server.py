@@ -25,13 +25,19 @@ def prompt(seed, words):
     return " ".join(SYLLABLES[n % 95] + SYLLABLES[n // 95 % 95] for n in numbers)
 
 
+def get(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path)
+    return json.load(connection.getresponse())
+
+
 class Stream(threading.Thread):
     """One streaming completion; remembers when each piece came."""
 
-    def __init__(self, port, text, tokens):
+    def __init__(self, port, model, text, tokens):
         super().__init__()
         self.port = port
-        self.body = {"model": "default", "prompt": text, "max_tokens": tokens, "temperature": 0, "stream": True,
+        self.body = {"model": model, "prompt": text, "max_tokens": tokens, "temperature": 0, "stream": True,
                      "stream_options": {"include_usage": True}, "logit_bias": {"2": -100}}
         self.times, self.tokens, self.error = [], 0, None
 
@@ -59,7 +65,8 @@ class Stream(threading.Thread):
 
 
 def run_streams(port, count, words, tokens, seed=0):
-    streams = [Stream(port, prompt(seed + i, words), tokens) for i in range(count)]
+    model = get(port, "/v1/models")["data"][0]["id"]
+    streams = [Stream(port, model, prompt(seed + i, words), tokens) for i in range(count)]
     for stream in streams:
         stream.start()
     for stream in streams:

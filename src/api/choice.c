@@ -58,6 +58,21 @@ bool choice_push(struct choice *choice, const struct token_record *token, const 
     return stopped;
 }
 
+void choice_begin_with(struct choice *choice, size_t n_bytes)
+{
+    choice->n_decoded = choice->n_released = n_bytes;
+}
+
+void choice_push_prompt(struct choice *choice, const struct token_record *token, const struct token_logprob *tops)
+{
+    buffer_clear(&choice->piece);
+    tokenizer_piece(choice->tokenizer, token->token, false, &choice->piece);
+    /* Pieces may have a space more than the text that they came from: an offset stays inside. */
+    uint64_t offset = choice->n_scored < choice->n_decoded ? choice->n_scored : choice->n_decoded;
+    keep_logprob(choice, token, tops, offset);
+    choice->n_scored += choice->piece.size;
+}
+
 bool choice_finish(struct choice *choice, struct buffer *out)
 {
     size_t before = out->size;

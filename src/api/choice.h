@@ -17,6 +17,7 @@ struct choice {
     struct buffer piece; /* scratch */
     uint64_t n_decoded;  /* bytes that the tokens so far have given */
     uint64_t n_released; /* bytes that have come out */
+    uint64_t n_scored;   /* bytes of the prompt's tokens so far */
     uint32_t n_tokens;
     bool failed; /* out of memory */
     struct shown_token *shown;
@@ -27,6 +28,10 @@ struct choice {
 /* Appends to `out` the text that this token makes certain. True: a stop string was met; push no more. */
 bool choice_push(struct choice *choice, const struct token_record *token, const struct token_logprob *tops,
                  struct buffer *out);
+/* The text begins with the prompt's, of that many bytes, which the caller has put out itself. */
+void choice_begin_with(struct choice *choice, size_t n_bytes);
+/* A token of that text, the first of all with a logprob of NaN: only its logprob is kept. */
+void choice_push_prompt(struct choice *choice, const struct token_record *token, const struct token_logprob *tops);
 /* No token follows: appends the rest. True: a stop string was in it. */
 bool choice_finish(struct choice *choice, struct buffer *out);
 

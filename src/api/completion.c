@@ -63,6 +63,20 @@ static void gone(void *owner)
     free_when_over(completion);
 }
 
+/* With echo and logprobs the prompt's tokens have logprobs too. */
+static bool prepare_scoring(struct completion_choice *choice, const struct token_list *prompt, struct api_error *err)
+{
+    const struct completion *completion = choice->completion;
+    struct inbox_item *item = &choice->item;
+    struct error cause;
+    if (sampler_new(completion->server->n_vocab, &item->scorer, &cause) != ERROR_NONE)
+        return api_error_from(err, &cause);
+    item->prompt = prompt->ids;
+    item->n_prompt = (uint32_t)prompt->count;
+    item->n_top = completion->request.n_top_logprobs;
+    return true;
+}
+
 static bool submit_choice(struct completion_choice *choice, struct api_error *err)
 {
     struct completion *completion = choice->completion;
@@ -85,11 +99,15 @@ static bool submit_choice(struct completion_choice *choice, struct api_error *er
         .arg = &choice->item,
     };
     request.sampler.seed += choice->index % asked->n;
-    struct error cause;
-    if (driver_submit(server->model.driver, &request, &choice->driver_id, &cause) != ERROR_NONE) {
-        server_submit_error(&cause, err);
-        return false;
+    if (asked->echo && asked->logprobs) {
+        if (!prepare_scoring(choice, prompt, err))
+            return false;
+        request.want_all_logits = true;
+        request.handlers = inbox_scoring_handlers;
     }
+    struct error cause;
+    if (driver_submit(server->model.driver, &request, &choice->driver_id, &cause) != ERROR_NONE)
+        return api_error_from(err, &cause);
     choice->running = true;
     completion->n_running++;
     return true;

@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+#include <math.h>
+
 static struct response_head head_of(const struct completion *completion)
 {
     return (struct response_head){.kind = completion->request.kind,
@@ -87,6 +89,11 @@ static void echo_prompt(struct completion_choice *choice)
     else
         buffer_append(&completion->out, prompt->text.data, prompt->text.size);
     send_text(choice, &completion->out);
+    if (completion->request.logprobs) {
+        struct token_record first = {.token = completion->prompts[choice->prompt].ids[0], .logprob = NAN};
+        choice_begin_with(&choice->text, completion->out.size);
+        choice_push_prompt(&choice->text, &first, NULL);
+    }
 }
 
 void completion_begin_answer(struct completion *completion)
@@ -122,10 +129,15 @@ void completion_take_tokens(struct completion_choice *choice, const struct token
     const struct token_logprob *tops = batch->tops;
     for (uint32_t i = 0; i < batch->n_records && completion->exchange; i++) {
         const struct token_record *token = &batch->records[i];
+        const struct token_logprob *own_tops = tops;
+        tops += token->n_top;
+        if (token->of_prompt) {
+            choice_push_prompt(&choice->text, token, own_tops);
+            continue;
+        }
         buffer_clear(&completion->out);
         measure_token(choice);
-        bool stopped = choice_push(&choice->text, token, tops, &completion->out);
-        tops += token->n_top;
+        bool stopped = choice_push(&choice->text, token, own_tops, &completion->out);
         if (choice->text.failed) {
             out_of_memory(completion);
         } else {

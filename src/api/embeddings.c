@@ -170,10 +170,8 @@ static bool submit_one(struct embedding *embedding, const struct token_list *pro
                               .embeddings = true,
                               .handlers = inbox_embedding_handlers,
                               .arg = &embedding->item};
-    if (driver_submit(server->model.driver, &request, &embedding->driver_id, &cause) != ERROR_NONE) {
-        server_submit_error(&cause, err);
-        return false;
-    }
+    if (driver_submit(server->model.driver, &request, &embedding->driver_id, &cause) != ERROR_NONE)
+        return api_error_from(err, &cause);
     embedding->running = true;
     embedding->job->n_running++;
     return true;

@@ -203,8 +203,6 @@ static void write_head(struct exchange *exchange, const char *content_type, uint
         add_header(&writer, "retry-after:", "1");
     if (exchange->close_after)
         add_header(&writer, "connection:", "close");
-    else if (exchange->http_1_0)
-        add_header(&writer, "connection:", "keep-alive");
     add_cors(exchange, &writer);
     writer.failed |= lws_finalize_http_header(exchange->wsi, &writer.at, end) != 0;
     buffer_append(&exchange->head, writer.bytes, (size_t)(writer.at - writer.bytes));
@@ -258,7 +256,6 @@ void exchange_stream_begin(struct exchange *exchange)
 {
     exchange->status = 200;
     exchange->streaming = true;
-    exchange->close_after |= exchange->http_1_0; /* there the end of the connection is the end of the stream */
     release_body(exchange);
     write_head(exchange, "text/event-stream; charset=utf-8", UINT64_MAX);
     push_out(exchange);

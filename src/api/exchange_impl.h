@@ -1,6 +1,7 @@
 /* The inside of an exchange, for the two files that speak to libwebsockets. */
 #pragma once
 
+#include "api/chunked.h"
 #include "api/exchange.h"
 #include "api/internal.h"
 #include "api/routes.h"
@@ -33,6 +34,8 @@ struct exchange {
     uint64_t started_ns;
     bool http_1_0;
     uint64_t body_expected, body_seen;
+    bool chunked; /* then body_expected is unknown */
+    struct chunked_decoder decoder;
     struct buffer body;
     void (*gone)(void *owner);
     void *owner;

@@ -1,6 +1,8 @@
 #include "api/inbox.h"
 
+#include "base/limits.h"
 #include "base/mem.h"
+#include "engine/sampler.h"
 
 #include <string.h>
 
@@ -73,28 +75,45 @@ static bool grow(void **array, uint32_t *capacity, uint32_t needed, size_t size)
     return true;
 }
 
-static bool append(struct token_batch *batch, const struct token_event *event)
+static bool append(struct token_batch *batch, const struct token_event *event, bool of_prompt)
 {
     if (!grow((void **)&batch->records, &batch->records_capacity, batch->n_records + 1, sizeof *batch->records) ||
         !grow((void **)&batch->tops, &batch->tops_capacity, batch->n_tops + event->n_top, sizeof *batch->tops))
         return false;
-    batch->records[batch->n_records++] =
-        (struct token_record){.token = event->token, .logprob = event->logprob, .n_top = event->n_top};
+    batch->records[batch->n_records++] = (struct token_record){
+        .token = event->token, .logprob = event->logprob, .n_top = event->n_top, .of_prompt = of_prompt};
     if (event->n_top)
         memcpy(batch->tops + batch->n_tops, event->top, event->n_top * sizeof *event->top);
     batch->n_tops += event->n_top;
     return true;
 }
 
-static bool on_token(void *arg, const struct token_event *event)
+static bool deliver(struct inbox_item *item, const struct token_event *event, bool of_prompt)
 {
-    struct inbox_item *item = arg;
     struct inbox *inbox = item->inbox;
     pthread_mutex_lock(&inbox->lock);
-    bool ok = append(&item->arriving, event);
+    bool ok = append(&item->arriving, event, of_prompt);
     item->no_memory |= !ok;
     wake_and_unlock(inbox, post(item));
     return ok;
+}
+
+static bool on_token(void *arg, const struct token_event *event)
+{
+    return deliver(arg, event, false);
+}
+
+/* The logits at a position say how likely the prompt's next token was. */
+static void on_logits(void *arg, uint32_t position, const float *logits, uint32_t n_vocab)
+{
+    struct inbox_item *item = arg;
+    struct token_logprob top[LIMIT_TOP_LOGPROBS];
+    (void)n_vocab; /* the scorer's */
+    if (position + 1 >= item->n_prompt)
+        return;
+    struct token_event event = {.token = item->prompt[position + 1], .top = top, .n_top = item->n_top};
+    event.logprob = sampler_logprobs(item->scorer, logits, event.token, top, item->n_top);
+    deliver(item, &event, true);
 }
 
 /* Rows are summed here, on the driver's thread: n_embd additions a token. */
@@ -122,6 +141,7 @@ static void on_done(void *arg, enum finish_reason reason, const struct request_u
 }
 
 const struct request_handlers inbox_token_handlers = {.token = on_token, .done = on_done};
+const struct request_handlers inbox_scoring_handlers = {.token = on_token, .row = on_logits, .done = on_done};
 const struct request_handlers inbox_embedding_handlers = {.token = on_token, .row = on_row, .done = on_done};
 
 struct inbox_item *inbox_take(struct inbox *inbox)
@@ -176,6 +196,7 @@ void inbox_item_deinit(struct inbox_item *item)
     }
     token_batch_deinit(&item->arriving);
     mem_free(item->sum);
+    sampler_free(item->scorer);
     *item = (struct inbox_item){0};
 }
 

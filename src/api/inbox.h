@@ -26,6 +26,7 @@ struct token_record {
     int32_t token;
     float logprob;
     uint32_t n_top; /* its rivals follow one another in token_batch.tops */
+    bool of_prompt; /* not generated: a token of the prompt, scored */
 };
 
 struct token_batch { /* a zeroed batch is empty and valid */
@@ -50,6 +51,10 @@ struct inbox_item {
     struct error err;
     float *sum; /* of an embeddings request: the rows' sum, sum_size values, made before the request is submitted */
     uint32_t sum_size, sum_rows;
+    /* of a request whose prompt is scored too; made before it is submitted */
+    struct sampler *scorer;
+    const int32_t *prompt; /* the owner's */
+    uint32_t n_prompt, n_top;
 };
 
 enum error_code inbox_init(struct inbox *inbox, void (*wake)(void *arg), void *arg, struct error *err);
@@ -59,7 +64,7 @@ void inbox_deinit(struct inbox *inbox);
 /* Marks the item done and posts it; for jobs that are no driver's request. Any thread. */
 void inbox_post_done(struct inbox_item *item);
 /* The driver's callbacks; `arg` of the request is the inbox_item. */
-extern const struct request_handlers inbox_token_handlers, inbox_embedding_handlers;
+extern const struct request_handlers inbox_token_handlers, inbox_embedding_handlers, inbox_scoring_handlers;
 
 /* On the loop: the next posted item, NULL: none. */
 struct inbox_item *inbox_take(struct inbox *inbox);

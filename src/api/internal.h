@@ -50,8 +50,6 @@ enum error_code server_encode_prompt(const struct api_server *server, const stru
                                      struct token_list *out, struct error *err);
 /* 400 with code context_length_exceeded when the prompt does not fit; false then. */
 bool server_check_length(const struct api_server *server, size_t n_prompt, struct api_error *err);
-/* What driver_submit() answered, as the API says it. */
-void server_submit_error(const struct error *cause, struct api_error *err);
 
 /* The routes' handlers. */
 void completion_handle(struct exchange *exchange);      /* /v1/completions */

@@ -289,8 +289,6 @@ static bool check_together(struct generation_request *request, struct api_error 
         return api_error_field(err, "stream_options", "'stream_options' is only allowed when 'stream' is true");
     if (request->kind == GENERATION_CHAT && request->n_top_logprobs && !request->logprobs)
         return api_error_field(err, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
-    if (request->echo && request->logprobs)
-        return api_error_field(err, "echo", "'echo' together with 'logprobs' is not supported");
     if (request->n_prompts * request->n > LIMIT_REQUEST_CHOICES)
         return api_error_field(err, "n", "%u prompts times n = %u are more than %d choices", request->n_prompts,
                                request->n, LIMIT_REQUEST_CHOICES);

@@ -6,10 +6,11 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Clients expect a number; OpenAI writes this one for "as good as impossible". */
+/* Clients expect a number; OpenAI writes this one for "as good as impossible". NaN is a token that nothing
+ * stands before, and is written as null. */
 static float shown_logprob(float logprob)
 {
-    return isfinite(logprob) ? logprob : -9999.0f;
+    return isfinite(logprob) || isnan(logprob) ? logprob : -9999.0f;
 }
 
 static void write_head(const struct response_head *head, struct buffer *out)
@@ -79,6 +80,10 @@ static void write_top_object(const struct logprob_list *list, const struct shown
                              struct buffer *out)
 {
     bool chosen_is_there = false;
+    if (isnan(shown->logprob)) {
+        buffer_text(out, "null");
+        return;
+    }
     buffer_text(out, "{");
     for (uint32_t k = 0; k < shown->n_top; k++) {
         const struct token_logprob *top = &list->tops[shown->top_first + k];

@@ -42,9 +42,11 @@ void server_job_end(struct api_server *server)
     server->n_jobs--;
 }
 
+/* At info: most of what it calls an error is a client's malformed request. */
 static void lws_line(int level, const char *line)
 {
-    log_line(level & (LLL_ERR | LLL_WARN) ? LOG_WARN : LOG_DEBUG, "lws", "%.*s", (int)strcspn(line, "\n"), line);
+    (void)level;
+    log_line(LOG_INFO, "lws", "%.*s", (int)strcspn(line, "\n"), line);
 }
 
 static void wake(void *arg)

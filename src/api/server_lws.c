@@ -40,6 +40,33 @@ static void set_method(struct exchange *exchange, bool *body_assumed)
     }
 }
 
+static void set_version(struct exchange *exchange)
+{
+    char text[16] = "";
+    lws_hdr_copy(exchange->wsi, text, sizeof text, WSI_TOKEN_HTTP);
+    exchange->http_1_0 = strcmp(text, "HTTP/1.0") == 0;
+    text[0] = '\0';
+    lws_hdr_copy(exchange->wsi, text, sizeof text, WSI_TOKEN_CONNECTION);
+    exchange->close_after = exchange->http_1_0 || strcasecmp(text, "close") == 0;
+}
+
+/* A web page of another origin may make its visitor's browser send requests to this machine. It could not
+ * read the answers, but it would have the work done. Programs send no Origin. */
+static bool check_origin(struct exchange *exchange, struct api_error *err)
+{
+    char origin[256] = "", host[256] = "";
+    const char *allowed = exchange->server->cors_origin, *authority;
+    if (!lws_hdr_total_length(exchange->wsi, WSI_TOKEN_ORIGIN) || (allowed && strcmp(allowed, "*") == 0))
+        return true;
+    lws_hdr_copy(exchange->wsi, origin, sizeof origin, WSI_TOKEN_ORIGIN);
+    lws_hdr_copy(exchange->wsi, host, sizeof host, WSI_TOKEN_HOST);
+    authority = strstr(origin, "://");
+    if ((authority && host[0] && strcasecmp(authority + 3, host) == 0) || (allowed && strcasecmp(allowed, origin) == 0))
+        return true;
+    return api_error_set(err, 403, "invalid_request_error", "origin_not_allowed",
+                         "web pages of '%s' may not use this server; `medley up --cors` allows it", origin);
+}
+
 /* RFC 9110, section 8.6: digits only. False: it is not that. */
 static bool read_length(struct exchange *exchange, bool *given, struct api_error *err)
 {
@@ -54,14 +81,25 @@ static bool read_length(struct exchange *exchange, bool *given, struct api_error
     return true;
 }
 
-/* What can be refused before a body is read. False: `err` is set. */
-static bool check_head(struct exchange *exchange, bool *length_given, struct api_error *err)
+/* RFC 9112, section 6.3: both a length and an encoding is an attempt to confuse. */
+static bool check_encoding(struct exchange *exchange, bool length_given, bool body_assumed, struct api_error *err)
 {
-    if (!read_length(exchange, length_given, err))
+    char text[32] = "";
+    if (!lws_hdr_total_length(exchange->wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING))
+        return true;
+    lws_hdr_copy(exchange->wsi, text, sizeof text, WSI_TOKEN_HTTP_TRANSFER_ENCODING);
+    exchange->chunked = !length_given && body_assumed && strcasecmp(text, "chunked") == 0;
+    return exchange->chunked || api_error_set(err, 411, "invalid_request_error", NULL,
+                                              "the body must come with a Content-Length, or else be chunked");
+}
+
+/* What can be refused before a body is read. False: `err` is set. */
+static bool check_head(struct exchange *exchange, bool *length_given, bool body_assumed, struct api_error *err)
+{
+    if (!read_length(exchange, length_given, err) || !check_origin(exchange, err))
         return false;
-    if (lws_hdr_total_length(exchange->wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING))
-        return api_error_set(err, 411, "invalid_request_error", NULL,
-                             "the body must come with a Content-Length; Transfer-Encoding is not supported");
+    if (!check_encoding(exchange, *length_given, body_assumed, err))
+        return false;
     if (exchange->body_expected > LIMIT_BODY_BYTES)
         return api_error_set(err, 413, "invalid_request_error", "body_too_large",
                              "the body has %llu bytes; at most %d are allowed",
@@ -118,29 +156,40 @@ static int answer_now(struct exchange *exchange)
     return end_exchange(exchange);
 }
 
+static void refuse_body(struct exchange *exchange, const struct api_error *err)
+{
+    exchange->close_after = exchange->linger = true;
+    exchange->body_expected = UINT64_MAX;
+    lws_set_timer_usecs(exchange->wsi, EXCHANGE_LINGER_S * LWS_USEC_PER_SEC);
+    exchange_fail(exchange, err);
+}
+
 static int on_request(struct api_server *server, struct lws *wsi, const char *path, size_t size)
 {
     struct exchange *exchange = exchange_new(server, wsi);
     bool body_assumed, length_given = false;
     struct api_error err;
-    char version[16] = "";
     if (!exchange)
         return -1;
     lws_set_opaque_user_data(wsi, exchange);
     set_method(exchange, &body_assumed);
+    set_version(exchange);
     if (size >= sizeof exchange->path)
         size = sizeof exchange->path - 1;
     memcpy(exchange->path, path, size);
-    exchange->http_1_0 =
-        lws_hdr_copy(wsi, version, sizeof version, WSI_TOKEN_HTTP) > 0 && strcmp(version, "HTTP/1.0") == 0;
     exchange->route = route_find(exchange->method, exchange->path, &exchange->allow);
-    if (!check_head(exchange, &length_given, &err)) {
-        exchange->close_after = exchange->linger = true;
-        lws_set_timer_usecs(wsi, EXCHANGE_LINGER_S * LWS_USEC_PER_SEC);
-        exchange_fail(exchange, &err);
+    if (!check_head(exchange, &length_given, body_assumed, &err)) {
+        uint64_t expected = exchange->body_expected;
+        refuse_body(exchange, &err);
+        exchange->body_expected = expected; /* known: lingering ends with it */
         return 0;
     }
-    if (!length_given && body_assumed) {
+    if (exchange->chunked) {
+        exchange->close_after = true; /* libwebsockets does not know where such a body ends */
+        lws_set_timer_usecs(wsi, EXCHANGE_BODY_S * LWS_USEC_PER_SEC);
+        if (!send_continue(wsi))
+            return -1;
+    } else if (!length_given && body_assumed) {
         exchange->close_after = true; /* libwebsockets goes on waiting for a body */
         exchange_ready(exchange);
     } else if (exchange->body_expected == 0 && !(length_given && exchange->method == METHOD_POST)) {
@@ -155,6 +204,30 @@ static int on_request(struct api_server *server, struct lws *wsi, const char *pa
     return 0;
 }
 
+static void on_chunks(struct exchange *exchange, const char *bytes, size_t size)
+{
+    struct chunked_decoder *decoder = &exchange->decoder;
+    struct api_error err;
+    while (size && exchange->state == EXCHANGE_BODY) {
+        const char *data;
+        size_t data_size, used = chunked_decode(decoder, bytes, size, &data, &data_size);
+        bytes += used;
+        size -= used;
+        if (exchange->body_seen + data_size > LIMIT_BODY_BYTES) {
+            api_error_set(&err, 413, "invalid_request_error", "body_too_large",
+                          "the body has more than the %d bytes that are allowed", LIMIT_BODY_BYTES);
+            refuse_body(exchange, &err);
+        } else if (decoder->state == CHUNKED_BAD) {
+            api_error_set(&err, 400, "invalid_request_error", NULL, "the chunks of the body are malformed");
+            refuse_body(exchange, &err);
+        } else {
+            exchange_receive(exchange, data, data_size);
+            if (decoder->state == CHUNKED_DONE)
+                exchange_ready(exchange);
+        }
+    }
+}
+
 /* Bytes beyond the body are the next request, sent without waiting for this one's answer. libwebsockets
  * takes them for more of the body, so the connection ends after this answer, and the client must send
  * the rest again (RFC 9112, section 9.3.2; clients do not pipeline behind a POST, section 9.3.2 too). */
@@ -164,6 +237,10 @@ static int on_body(struct exchange *exchange, const char *bytes, size_t size)
     if (exchange->linger) {
         exchange->body_seen += size;
         return exchange->body_seen > EXCHANGE_LINGER_BYTES ? -1 : 0;
+    }
+    if (exchange->chunked) {
+        on_chunks(exchange, bytes, size);
+        return 0;
     }
     bool beyond = size > left;
     exchange->close_after |= beyond;

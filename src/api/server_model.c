@@ -57,8 +57,3 @@ bool server_check_length(const struct api_server *server, size_t n_prompt, struc
     return api_error_set(err, 400, "invalid_request_error", "context_length_exceeded",
                          "the prompt has %zu tokens; this model's context here is %u tokens", n_prompt, context);
 }
-
-void server_submit_error(const struct error *cause, struct api_error *err)
-{
-    api_error_from(err, cause);
-}

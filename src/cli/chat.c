@@ -169,6 +169,8 @@ int chat_run(const struct command *command, struct chat *chat, const struct repl
     while (in_a_row < 2) {
         interrupts_clear();
         enum line kind = read_line(terminal, &line, &capacity, &size);
+        if (kind == LINE_END && terminal)
+            fputc('\n', stderr);
         if (kind == LINE_END || (kind == LINE_TEXT && strcmp(line, "/exit") == 0))
             break;
         if (kind == LINE_INTERRUPTED) {

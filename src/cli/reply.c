@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 enum { INTERRUPT_POLL_MS = 100 };
 
@@ -14,7 +15,8 @@ static volatile sig_atomic_t interrupt_count;
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
-    interrupt_count++;
+    if (++interrupt_count > 1) /* the first has not been heeded yet: a device may be busy for long */
+        _exit(128 + SIGINT);
 }
 
 void interrupts_catch(void)

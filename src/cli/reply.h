@@ -22,13 +22,14 @@ void reply_deinit(struct reply *reply);
 enum error_code reply_generate(const struct session *session, const struct token_list *prompt,
                                const struct reply_options *options, struct reply *out, struct error *err);
 
-/* "prompt 12 tokens (4 cached) 120.1 tok/s, answer 100 tokens 45.2 tok/s; cpu 10 layers, vulkan0 6 layers" on stderr.
+/* "prompt 12 tokens (4 cached) 120.1 tok/s, answer 100 tokens 45.2 tok/s; cpu 10 layers (38 % of the time), …" on
+ * stderr.
  */
 void reply_report(const struct session *session, const struct reply *reply);
 
 const char *finish_reason_name(enum finish_reason reason); /* "stop", "length", "cancelled", "error" */
 
-/* Ctrl-C, from the first call on: how often since the last interrupts_clear(). */
+/* Ctrl-C, from the first call on: whether it came since the last interrupts_clear(). A second one ends the process. */
 void interrupts_catch(void);
-unsigned interrupts(void);
+unsigned interrupts(void); /* 0 or 1 */
 void interrupts_clear(void);

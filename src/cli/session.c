@@ -238,9 +238,15 @@ enum error_code session_encode(const struct session *session, const char *text, 
 
 void session_describe_split(const struct session *session, struct buffer *out)
 {
+    uint64_t busy_ns = 0;
+    for (uint32_t i = 0; i < session->n_stages; i++)
+        busy_ns += driver_stage_busy_ns(session->driver, i);
     for (uint32_t i = 0; i < session->n_stages; i++) {
         uint32_t n_layers = session->plan[i].n_layers;
         buffer_printf(out, "%s%s %u layer%s", i ? ", " : "", device_info(session->plan[i].device)->id, n_layers,
                       n_layers == 1 ? "" : "s");
+        if (session->n_stages > 1 && busy_ns)
+            buffer_printf(out, " (%.0f %% of the time)",
+                          (double)driver_stage_busy_ns(session->driver, i) * 100 / (double)busy_ns);
     }
 }

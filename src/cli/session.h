@@ -96,5 +96,5 @@ enum error_code session_chat_template(struct session *session, struct chat_templ
 enum error_code session_encode(const struct session *session, const char *text, size_t size, struct token_list *out,
                                struct error *err);
 
-/* "cpu 10 layers, vulkan0 6 layers" */
+/* "cpu 10 layers (38 % of the time), vulkan0 6 layers (62 % of the time)": of the time they have computed so far. */
 void session_describe_split(const struct session *session, struct buffer *out);

@@ -10,6 +10,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 static const float BIAS_MAX = 100.0f; /* at +BIAS_MAX a token is forced, at -BIAS_MAX forbidden */
 
@@ -114,23 +115,27 @@ void sampler_free(struct sampler *sampler)
 
 /* ---- from raw logits to biased, penalised ones ---- */
 
+/* In integers, because the compiler will not make vector code of choices between floats that may trap. */
 static inline float tame(float x)
 {
-    x = x > -INFINITY ? x : -INFINITY; /* false for NaN */
-    x = x < FLT_MAX ? x : FLT_MAX;
-    return x + 0.0f; /* -0 to +0: the order of keys tells them apart */
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits & 0x7fffffffu) > 0x7f800000u ? 0xff800000u : bits; /* NaN to -inf */
+    bits = bits == 0x7f800000u ? 0x7f7fffffu : bits;                /* +inf to FLT_MAX */
+    bits = bits == 0x80000000u ? 0 : bits;                          /* -0 to +0, which the order of keys tells apart */
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
-static void copy_tamed(struct sampler *sampler, const float *logits)
+static void copy_tamed(float *restrict to, const float *restrict from, uint32_t n)
 {
     enum { LANES = 16 }; /* a loop of fixed length is what the compiler makes vector code of at -O2 */
-    uint32_t i = 0;
-    for (; i + LANES <= sampler->n_vocab; i += LANES) {
-        for (uint32_t j = 0; j < LANES; j++)
-            sampler->logits[i + j] = tame(logits[i + j]);
+    for (; n >= LANES; n -= LANES, to += LANES, from += LANES) {
+        for (int j = 0; j < LANES; j++)
+            to[j] = tame(from[j]);
     }
-    for (; i < sampler->n_vocab; i++)
-        sampler->logits[i] = tame(logits[i]);
+    for (; n > 0; n--)
+        *to++ = tame(*from++);
 }
 
 /* Keeps a candidate a candidate: arithmetic on a finite logit must not make it infinite. */
@@ -247,7 +252,7 @@ int32_t sampler_pick(struct sampler *sampler, const struct sampler_params *param
     bool greedy = params->temperature == 0, changed = params->n_biases || penalises(params);
     if (greedy && !changed)
         return (int32_t)select_argmax(logits, sampler->n_vocab);
-    copy_tamed(sampler, logits);
+    copy_tamed(sampler->logits, logits, sampler->n_vocab);
     if (params->n_biases)
         apply_biases(sampler, params, logits);
     if (penalises(params))
@@ -272,7 +277,7 @@ float sampler_logprobs(struct sampler *sampler, const float *logits, int32_t cho
 {
     assert(chosen >= 0 && (uint32_t)chosen < sampler->n_vocab);
     assert(n_top <= sampler->n_vocab);
-    copy_tamed(sampler, logits);
+    copy_tamed(sampler->logits, logits, sampler->n_vocab);
     const float *x = sampler->logits;
     float max = select_max(x, sampler->n_vocab);
     double log_sum = max > -INFINITY ? log(select_exp_sum(x, sampler->n_vocab, max, 1)) : 0;

@@ -108,11 +108,11 @@ static struct ggml_tensor *declare(struct weights *weights, const struct gguf_te
     ggml_backend_buffer_type_t type = choose_type(weights, op, probe, repack);
     ggml_free(scratch);
 
-    struct ggml_context *context = pool_of(weights, type, n_tensors_max)->context;
+    struct weight_pool *pool = pool_of(weights, type, n_tensors_max);
     struct ggml_tensor *tensor =
-        ggml_new_tensor(context, (enum ggml_type)source->type, (int)source->n_dims, source->ne);
+        ggml_new_tensor(pool->context, (enum ggml_type)source->type, (int)source->n_dims, source->ne);
     ggml_set_name(tensor, source->name);
-    weights->sources[weights->n_sources++] = (struct weight_source){.tensor = tensor, .source = source};
+    weights->sources[weights->n_sources++] = (struct weight_source){.tensor = tensor, .source = source, .pool = pool};
     return tensor;
 }
 
@@ -179,16 +179,50 @@ void weights_bytes(const struct weights *weights, uint64_t *device_bytes, uint64
     }
 }
 
+/* The file's own pages serve as the buffer: host memory, tensors as stored, and aligned as the CPU wants them. */
+static bool is_mappable(const struct weights *weights, const struct weight_pool *pool)
+{
+    uint64_t alignment = ggml_backend_buft_get_alignment(pool->type);
+    if (pool->type != host_type(weights) || gguf_file_descriptor(model_file(weights->model)) < 0)
+        return false;
+    for (uint32_t i = 0; i < weights->n_sources; i++) {
+        if (weights->sources[i].pool == pool && weights->sources[i].source->offset % alignment)
+            return false;
+    }
+    return true;
+}
+
+/* Places the pool's tensors where they are in the mapped file: nothing is read or copied before it is used. */
+static bool map_pool(struct weights *weights, struct weight_pool *pool)
+{
+    const struct gguf_file *file = model_file(weights->model);
+    ggml_backend_dev_t dev = ggml_backend_get_device(device_ggml_fallback(weights->device));
+    uint8_t *bytes =
+        (uint8_t *)(uintptr_t)gguf_file_bytes(file); /* ggml asks for a writable pointer; weights are only read */
+    pool->buffer = ggml_backend_dev_buffer_from_host_ptr(dev, bytes, gguf_file_size(file), 0);
+    for (uint32_t i = 0; pool->buffer && i < weights->n_sources; i++) {
+        struct weight_source *source = &weights->sources[i];
+        if (source->pool == pool) {
+            ggml_backend_tensor_alloc(pool->buffer, source->tensor, bytes + source->source->offset);
+            source->mapped = true;
+        }
+    }
+    return pool->buffer;
+}
+
 enum error_code weights_load(struct weights *weights, struct error *err)
 {
     for (uint32_t i = 0; i < weights->n_pools; i++) {
         struct weight_pool *pool = &weights->pools[i];
-        pool->buffer = ggml_backend_alloc_ctx_tensors_from_buft(pool->context, pool->type);
+        if (!is_mappable(weights, pool) || !map_pool(weights, pool)) {
+            pool->buffer = ggml_backend_alloc_ctx_tensors_from_buft(pool->context, pool->type);
+            if (pool->buffer)
+                weights_advise_huge_pages(pool->buffer);
+        }
         if (!pool->buffer)
             return error_set(err, ERROR_NO_MEMORY, "%s could not allocate the weights in %s memory",
                              device_info(weights->device)->id, ggml_backend_buft_name(pool->type));
         ggml_backend_buffer_set_usage(pool->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        weights_advise_huge_pages(pool->buffer);
     }
     uint32_t n_threads = is_host_device(weights) ? device_threads(weights->device) : 1;
     return weights_copy(weights->sources, weights->n_sources, model_file(weights->model), n_threads, err);

@@ -3,8 +3,8 @@
  * weights_declare() makes a ggml tensor for every tensor that the stage needs and picks the
  * buffer type of each: the device's own, or on the CPU the fastest extra one (repacked, AMX)
  * that supports the operation. Nothing is allocated, so weights_bytes() can be asked first.
- * weights_load() allocates and copies from the model's file, on several threads where the
- * buffer is host memory. */
+ * weights_load() leaves what the CPU uses as stored in the mapped file, and allocates and
+ * copies the rest, on several threads where the buffer is host memory. */
 #pragma once
 
 #include "base/error.h"

@@ -31,6 +31,8 @@ static void *copy_run(void *arg)
         if (i >= job->n_sources)
             return NULL;
         const struct gguf_tensor *source = job->sources[i].source;
+        if (job->sources[i].mapped)
+            continue;
         ggml_backend_tensor_set(job->sources[i].tensor, gguf_file_bytes(job->file) + source->offset, 0, source->size);
         release_pages(job->file, source->offset, source->size);
     }

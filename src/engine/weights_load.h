@@ -5,13 +5,18 @@
 #include "model/gguf_file.h"
 
 #include <ggml-backend.h>
+#include <stdbool.h>
+
+struct weight_pool;
 
 struct weight_source {
     struct ggml_tensor *tensor;
     const struct gguf_tensor *source;
+    const struct weight_pool *pool;
+    bool mapped; /* it lies in the mapped file itself: nothing to copy */
 };
 
-/* Copies every tensor, on `n_threads` threads; each tensor's pages of the file are given
+/* Copies every tensor that is not mapped, on `n_threads` threads; each tensor's pages of the file are given
  * back to the system when it is done, so that the file does not count twice. */
 enum error_code weights_copy(const struct weight_source *sources, uint32_t n_sources, const struct gguf_file *file,
                              uint32_t n_threads, struct error *err);

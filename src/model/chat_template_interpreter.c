@@ -69,7 +69,8 @@ static enum error_code describe(JSContext *context, JSValueConst exception, stru
     const char *name = text_property(context, exception, "name");
     const char *message = text_property(context, exception, "message");
     bool plain = !name || strcmp(name, "Error") == 0;
-    bool bound = name && (strcmp(name, "RangeError") == 0 || strcmp(name, "InternalError") == 0);
+    bool bound = (name && (strcmp(name, "RangeError") == 0 || strcmp(name, "InternalError") == 0)) ||
+                 (message && strcmp(message, "stack overflow") == 0); /* a SyntaxError when JSON is too deep */
     enum error_code code = error_set(err, bound ? ERROR_BUSY : ERROR_INVALID, "%s%s%s", plain ? "" : name,
                                      plain ? "" : ": ", message ? message : "an exception without a message");
     JS_FreeCString(context, name);

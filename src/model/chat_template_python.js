@@ -10,13 +10,51 @@ const BooleanValue = valueOf(true).constructor;
 const FunctionValue = valueOf(() => null).constructor;
 const UndefinedValue = valueOf(undefined).constructor;
 
-// strip(), lstrip() and rstrip() with the characters to take off; the package ignores them.
-const strip = (text, characters, left, right) => {
+const text = (args, i = 0) => {
+  if (!(args[i] instanceof StringValue)) throw new Error("a string method needs a string");
+  return args[i].value;
+};
+const strings = (list) => new ArrayValue(list.map((s) => new StringValue(s)));
+
+// strip(), lstrip() and rstrip() with the characters to take off, which the package ignores.
+const strip = (s, characters, left, right) => {
   let start = 0;
-  let end = text.length;
-  while (left && start < end && characters.includes(text[start])) start++;
-  while (right && start < end && characters.includes(text[end - 1])) end--;
-  return text.slice(start, end);
+  let end = s.length;
+  while (left && start < end && characters.includes(s[start])) start++;
+  while (right && start < end && characters.includes(s[end - 1])) end--;
+  return s.slice(start, end);
+};
+const stripper = (name, left, right) => (s, args) =>
+  new StringValue(args[0] instanceof StringValue ? strip(s, args[0].value, left, right) : s[name]());
+
+const capitalize = (s) => s.charAt(0).toUpperCase() + s.slice(1).toLowerCase();
+
+const rsplit = (s, separator, most) => {
+  const parts = s.split(separator);
+  const joined = most < 0 ? 0 : Math.max(parts.length - most, 0);
+  return joined > 1 ? [parts.slice(0, joined).join(separator), ...parts.slice(joined)] : parts;
+};
+
+// Methods of Python's str that the package lacks or takes otherwise: (the string, arguments) => value.
+const STRING_METHODS = {
+  strip: stripper("trim", true, true),
+  lstrip: stripper("trimStart", true, false),
+  rstrip: stripper("trimEnd", false, true),
+  capitalize: (s) => new StringValue(capitalize(s)),
+  title: (s) => new StringValue(s.toLowerCase().replace(/(?<!\p{L})\p{L}/gu, (c) => c.toUpperCase())),
+  join: (s, args) => {
+    if (!(args[0] instanceof ArrayValue)) throw new Error("join() needs a list");
+    return new StringValue(args[0].value.map((_, i) => text(args[0].value, i)).join(s));
+  },
+  splitlines: (s) => strings(s === "" ? [] : s.replace(/\r?\n$/, "").split(/\r?\n/)),
+  rsplit: (s, args) => strings(rsplit(s, text(args), args[1]?.value ?? -1)),
+  find: (s, args) => valueOf(s.includes(text(args)) ? s.split(text(args))[0].length : -1),
+  count: (s, args) => valueOf(s.split(text(args)).length - 1),
+  removeprefix: (s, args) => new StringValue(s.startsWith(text(args)) ? s.slice(text(args).length) : s),
+  removesuffix: (s, args) =>
+    new StringValue(text(args) && s.endsWith(text(args)) ? s.slice(0, -text(args).length) : s),
+  isdigit: (s) => new BooleanValue(/^\p{Nd}+$/u.test(s)),
+  isspace: (s) => new BooleanValue(/^\s+$/.test(s)),
 };
 
 const stringBuiltins = Object.getOwnPropertyDescriptor(StringValue.prototype, "builtins").get;
@@ -24,23 +62,18 @@ Object.defineProperty(StringValue.prototype, "builtins", {
   get() {
     const isNew = this._builtins === undefined;
     const builtins = stringBuiltins.call(this);
-    if (!isNew) return builtins;
-    for (const [name, left, right] of [["strip", true, true], ["lstrip", true, false], ["rstrip", false, true]]) {
-      const whitespace = builtins.get(name);
-      builtins.set(name, new FunctionValue((args, scope) =>
-        args[0] instanceof StringValue
-          ? new StringValue(strip(this.value, args[0].value, left, right))
-          : whitespace.value(args, scope)));
-    }
+    if (isNew)
+      for (const [name, method] of Object.entries(STRING_METHODS))
+        builtins.set(name, new FunctionValue((args) => method(this.value, args)));
     return builtins;
   },
 });
 
 // The text of a list or an object is Python's repr(), not JSON.
 const ESCAPES = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
-const reprString = (text) => {
-  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
-  const escaped = text.replace(/[\x00-\x1f\x7f\\'"]/g, (c) =>
+const reprString = (s) => {
+  const quote = s.includes("'") && !s.includes('"') ? '"' : "'";
+  const escaped = s.replace(/[\x00-\x1f\x7f\\'"]/g, (c) =>
     ESCAPES[c] ?? (c === quote ? "\\" + c : c >= " " && c < "\x7f" ? c
       : "\\x" + c.charCodeAt(0).toString(16).padStart(2, "0")));
   return quote + escaped + quote;
@@ -65,14 +98,92 @@ BooleanValue.prototype.toString = function () {
   return this.value ? "True" : "False";
 };
 
+// == compares by value, and a value is equal to its own kind only.
+const isNumber = (value) => ["IntegerValue", "FloatValue", "BooleanValue"].includes(value.type);
+const equal = (a, b) => {
+  if (isNumber(a) && isNumber(b)) return Number(a.value) === Number(b.value);
+  if (a.type !== b.type) return false;
+  if (a instanceof ArrayValue)
+    return a.value.length === b.value.length && a.value.every((item, i) => equal(item, b.value[i]));
+  if (a instanceof ObjectValue)
+    return a.value.size === b.value.size &&
+      Array.from(a.value).every(([key, value]) => b.value.has(key) && equal(value, b.value.get(key)));
+  return a.value === b.value;
+};
+
+const str = (value) =>
+  value.type === "UndefinedValue" ? "" : value instanceof StringValue ? value.value : repr(value);
+
+const REPEATED_MAX = 2 ** 26;
+const repeated = (value, times) => {
+  const count = Math.max(times.value, 0);
+  if (value.value.length * count > REPEATED_MAX) throw new RangeError("repeating something too often");
+  if (value instanceof StringValue) return new StringValue(value.value.repeat(count));
+  return new ArrayValue(Array.from({ length: count }, () => value.value).flat());
+};
+
+// Operators of which Python allows more, or which it takes otherwise; undefined: as the package has it.
+const OPERATORS = {
+  "==": (a, b) => new BooleanValue(equal(a, b)),
+  "!=": (a, b) => new BooleanValue(!equal(a, b)),
+  "~": (a, b) => new StringValue(str(a) + str(b)),
+  "*": (a, b) => {
+    if ((a instanceof StringValue || a instanceof ArrayValue) && b.type === "IntegerValue") return repeated(a, b);
+    if ((b instanceof StringValue || b instanceof ArrayValue) && a.type === "IntegerValue") return repeated(b, a);
+  },
+  "%": (a, b) => {
+    if (a.type === "IntegerValue" && b.type === "IntegerValue" && b.value !== 0)
+      return valueOf(a.value - b.value * Math.floor(a.value / b.value));
+  },
+};
+for (const [operator, compare] of Object.entries({
+  "<": (a, b) => a < b, ">": (a, b) => a > b, "<=": (a, b) => a <= b, ">=": (a, b) => a >= b,
+})) {
+  OPERATORS[operator] = (a, b) => {
+    if (a instanceof StringValue && b instanceof StringValue) return new BooleanValue(compare(a.value, b.value));
+  };
+}
+
+// The operands are evaluated here; for the package they become two names in a scope that knows only them.
+const OPERANDS = { left: { type: "Identifier", value: "left" }, right: { type: "Identifier", value: "right" } };
+const evaluateBinaryExpression = Interpreter.prototype.evaluateBinaryExpression;
+Interpreter.prototype.evaluateBinaryExpression = function (node, environment) {
+  const operator = OPERATORS[node.operator.value];
+  if (!operator) return evaluateBinaryExpression.call(this, node, environment);
+  const left = this.evaluate(node.left, environment);
+  const right = this.evaluate(node.right, environment);
+  return operator(left, right) ??
+    evaluateBinaryExpression.call(this, { operator: node.operator, ...OPERANDS },
+      { lookupVariable: (name) => (name === "left" ? left : right) });
+};
+
+// All scopes share one table of tests.
+const tests = new Environment().tests;
+tests.set("ne", (a, b) => !equal(a, b));
+tests.set("eq", equal);
+tests.set("equalto", equal);
+tests.set("float", (a) => a.type === "FloatValue");
+tests.set("iterable", (a) => a instanceof ArrayValue || a instanceof ObjectValue || a instanceof StringValue);
+
 // An undefined operand of a text filter counts as "", and a string is a sequence of characters:
 // templates for vision models look for image parts in a content that may be plain text.
-const TEXT_FILTERS = new Set(["trim", "upper", "lower", "title", "capitalize", "replace", "indent", "length", "string"]);
+const TEXT_FILTERS =
+  new Set(["trim", "upper", "lower", "title", "capitalize", "replace", "indent", "length", "string"]);
 const LIST_FILTERS = new Set(["list", "first", "last", "reverse", "unique", "map"]);
+
+const SYNONYMS = { count: "length", d: "default" };
+const renamed = (filter, name) =>
+  filter.type === "CallExpression"
+    ? { ...filter, callee: { type: "Identifier", value: name } }
+    : name === "default" ? { type: "CallExpression", callee: { type: "Identifier", value: name }, args: [] }
+    : { type: "Identifier", value: name };
 
 const applyFilter = Interpreter.prototype.applyFilter;
 Interpreter.prototype.applyFilter = function (operand, filter, environment) {
   const name = filter.type === "CallExpression" ? filter.callee.value : filter.value;
+  if (SYNONYMS[name]) return this.applyFilter(operand, renamed(filter, SYNONYMS[name]), environment);
+  if (operand instanceof StringValue && name === "trim" && filter.type === "CallExpression")
+    return operand.builtins.get("strip").value(this.evaluateArguments(filter.args, environment)[0], environment);
   if (operand instanceof UndefinedValue && TEXT_FILTERS.has(name)) operand = new StringValue("");
   if (operand instanceof StringValue && name === "selectattr") return new ArrayValue([]);
   if (operand instanceof StringValue && LIST_FILTERS.has(name)) operand = valueOf(Array.from(operand.value));

@@ -30,9 +30,9 @@
 #define CASED(SUFFIX) LEAD "[" UPPER "]*[" LOWER "]+" SUFFIX "|" LEAD "[" UPPER "]+[" LOWER "]*" SUFFIX "|"
 #define OTHERS_SLASHES " ?[^\\s" LETTER NUMBER "]+[\\r\\n/]*|"
 #define ASCII_PUNCTUATION "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
+#define NOT_WORD_NOR_SIGN "[^\\r\\n" LETTER PUNCTUATION SYMBOL "]"
 #define DEEPSEEK3_WORD                                                                                                 \
-    ASCII_PUNCTUATION "[A-Za-z]+|[^\\r\\n" LETTER PUNCTUATION SYMBOL "]?[" LETTER MARK "]+| ?[" PUNCTUATION SYMBOL "]" \
-                                                                                                                   "+"
+    ASCII_PUNCTUATION "[A-Za-z]+|" NOT_WORD_NOR_SIGN "?[" LETTER MARK "]+| ?[" PUNCTUATION SYMBOL "]+"
 /* Code points: ideographs in use before Unicode 4.1, Hiragana, Katakana. */
 #define HAN_KANA "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+"
 #define DEEPSEEK_CJK "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"

@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <string.h>
 
+enum { TEXTS_MAX = 1 << 30 }; /* twice as many slots still count in 32 bits */
+
 static uint32_t hash_of(const char *text, size_t size)
 {
     uint64_t hash = size;
@@ -28,7 +30,6 @@ void text_table_deinit(struct text_table *table)
         return;
     buffer_deinit(&table->bytes);
     mem_free(table->ends);
-    mem_free(table->hashes);
     mem_free(table->slots);
     *table = (struct text_table){0};
 }
@@ -42,39 +43,39 @@ const char *text_table_at(const struct text_table *table, uint32_t index, size_t
 }
 
 /* The slot that holds the text, or the free one where it would go. */
-static uint32_t slot_of(const struct text_table *table, const char *text, size_t size, uint32_t hash)
+static struct text_slot *slot_of(const struct text_table *table, const char *text, size_t size, uint32_t hash)
 {
-    uint32_t slot = hash & (table->n_slots - 1);
-    for (; table->slots[slot]; slot = (slot + 1) & (table->n_slots - 1)) {
-        uint32_t index = table->slots[slot] - 1;
-        if (table->hashes[index] != hash)
+    uint32_t at = hash & (table->n_slots - 1);
+    for (; table->slots[at].number; at = (at + 1) & (table->n_slots - 1)) {
+        if (table->slots[at].hash != hash)
             continue;
         size_t there;
-        const char *held = text_table_at(table, index, &there);
+        const char *held = text_table_at(table, table->slots[at].number - 1, &there);
         if (there == size && memcmp(held, text, size) == 0)
             break;
     }
-    return slot;
+    return &table->slots[at];
 }
 
 int32_t text_table_find(const struct text_table *table, const char *text, size_t size)
 {
     if (!table->count)
         return TEXT_NONE;
-    return (int32_t)table->slots[slot_of(table, text, size, hash_of(text, size))] - 1;
+    return (int32_t)slot_of(table, text, size, hash_of(text, size))->number - 1;
 }
 
-static bool grow_slots(struct text_table *table)
+static bool grow_slots(struct text_table *table, uint32_t n_slots)
 {
-    uint32_t n_slots = table->n_slots ? table->n_slots * 2 : 64;
-    uint32_t *slots = mem_new_array(n_slots, sizeof *slots);
+    struct text_slot *slots = mem_new_array(n_slots, sizeof *slots);
     if (!slots)
         return false;
-    for (uint32_t i = 0; i < table->count; i++) {
-        uint32_t slot = table->hashes[i] & (n_slots - 1);
-        while (slots[slot])
-            slot = (slot + 1) & (n_slots - 1);
-        slots[slot] = i + 1;
+    for (uint32_t i = 0; i < table->n_slots; i++) {
+        if (!table->slots[i].number)
+            continue;
+        uint32_t at = table->slots[i].hash & (n_slots - 1);
+        while (slots[at].number)
+            at = (at + 1) & (n_slots - 1);
+        slots[at] = table->slots[i];
     }
     mem_free(table->slots);
     table->slots = slots;
@@ -82,34 +83,46 @@ static bool grow_slots(struct text_table *table)
     return true;
 }
 
-static bool grow_entries(struct text_table *table)
+static bool grow_entries(struct text_table *table, uint32_t capacity)
 {
-    uint32_t capacity = table->capacity ? table->capacity * 2 : 64;
     size_t *ends = mem_resize(table->ends, capacity, sizeof *ends);
     if (!ends)
         return false;
     table->ends = ends;
-    uint32_t *hashes = mem_resize(table->hashes, capacity, sizeof *hashes);
-    if (!hashes)
-        return false;
-    table->hashes = hashes;
     table->capacity = capacity;
     return true;
+}
+
+/* Room for `count` texts; at most half of the slots are taken. */
+static bool ensure(struct text_table *table, uint32_t count)
+{
+    uint32_t n_slots = table->n_slots ? table->n_slots : 64;
+    while (n_slots / 2 < count)
+        n_slots *= 2;
+    uint32_t capacity = table->capacity ? table->capacity : 64;
+    while (capacity < count)
+        capacity *= 2;
+    return (capacity == table->capacity || grow_entries(table, capacity)) &&
+           (n_slots == table->n_slots || grow_slots(table, n_slots));
+}
+
+enum error_code text_table_reserve(struct text_table *table, uint32_t count, struct error *err)
+{
+    if (count > TEXTS_MAX)
+        return error_set(err, ERROR_INVALID, "too many texts");
+    return ensure(table, count) ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");
 }
 
 enum error_code text_table_add(struct text_table *table, const char *text, size_t size, uint32_t *index,
                                struct error *err)
 {
-    if (table->count >= INT32_MAX / 2)
-        return error_set(err, ERROR_INVALID, "too many texts");
-    bool room = table->count < table->capacity || grow_entries(table);
-    room = room && (table->count < table->n_slots / 2 || grow_slots(table));
-    if (!room)
-        return error_set(err, ERROR_NO_MEMORY, "out of memory");
+    enum error_code code = text_table_reserve(table, table->count + 1, err);
+    if (code)
+        return code;
     uint32_t hash = hash_of(text, size);
-    uint32_t slot = slot_of(table, text, size, hash);
-    if (table->slots[slot]) {
-        *index = table->slots[slot] - 1;
+    struct text_slot *slot = slot_of(table, text, size, hash);
+    if (slot->number) {
+        *index = slot->number - 1;
         return ERROR_NONE;
     }
     buffer_append(&table->bytes, text, size);
@@ -117,7 +130,6 @@ enum error_code text_table_add(struct text_table *table, const char *text, size_
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     *index = table->count++;
     table->ends[*index] = table->bytes.size;
-    table->hashes[*index] = hash;
-    table->slots[slot] = *index + 1;
+    *slot = (struct text_slot){.hash = hash, .number = *index + 1};
     return ERROR_NONE;
 }

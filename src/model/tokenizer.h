@@ -3,7 +3,10 @@
  * Two families: SPM (sentencepiece BPE with byte fallback, tokenizer.ggml.model = "llama")
  * and BPE (byte-level with merges, "gpt2"), the latter with the pre-tokeniser that
  * tokenizer.ggml.pre names. The rules follow llama.cpp's libllama; tests/golden/tokenizers
- * holds its answers. Read-only after open: any thread. */
+ * holds its answers. Other families (WordPiece, Unigram, RWKV …) and pre-tokenisers that are not in
+ * pretokenizer_table.c are ERROR_UNSUPPORTED by name.
+ *
+ * A tokenizer keeps nothing of the file it was read from. Read-only after open: any thread. */
 #pragma once
 
 #include "base/buffer.h"
@@ -23,7 +26,7 @@ void tokenizer_close(struct tokenizer *tokenizer);
 
 uint32_t tokenizer_size(const struct tokenizer *tokenizer);
 const char *tokenizer_family(const struct tokenizer *tokenizer); /* "bpe" or "spm" */
-const char *tokenizer_pre(const struct tokenizer *tokenizer);    /* "llama-bpe" …; "" for spm */
+const char *tokenizer_pre(const struct tokenizer *tokenizer);    /* "llama-bpe" …; "" for spm, or when not named */
 int32_t tokenizer_bos(const struct tokenizer *tokenizer);        /* TOKEN_NONE when there is none */
 int32_t tokenizer_eos(const struct tokenizer *tokenizer);
 int32_t tokenizer_eot(const struct tokenizer *tokenizer);

@@ -44,7 +44,22 @@ void spaces_unescape(const char *text, size_t size, struct buffer *out)
  * token would make gigabytes of that, and is shown as it is instead. */
 enum { UNKNOWN_BYTE_TOKEN_MAX = 256 };
 
-static bool is_byte_spelled(const char *text, size_t size)
+/* Appends bytes up to the first character that spells none, or fewer; returns how much of the text they took. */
+static size_t append_spelled(const char *text, size_t size, struct buffer *out)
+{
+    char bytes[UNKNOWN_BYTE_TOKEN_MAX];
+    size_t n = 0, at = 0;
+    for (size_t length; at < size && n < sizeof bytes; at += length) {
+        int byte = byte_alphabet_decode(unicode_decode(text + at, size - at, &length));
+        if (byte < 0)
+            break;
+        bytes[n++] = (char)byte;
+    }
+    buffer_append(out, bytes, n);
+    return at;
+}
+
+static bool is_spelled(const char *text, size_t size)
 {
     for (size_t at = 0, length; at < size; at += length) {
         if (byte_alphabet_decode(unicode_decode(text + at, size - at, &length)) < 0)
@@ -55,19 +70,21 @@ static bool is_byte_spelled(const char *text, size_t size)
 
 static void unspell(const char *text, size_t size, struct buffer *out)
 {
-    if (size > UNKNOWN_BYTE_TOKEN_MAX && !is_byte_spelled(text, size)) {
+    if (size > UNKNOWN_BYTE_TOKEN_MAX && !is_spelled(text, size)) {
         buffer_append(out, text, size);
         return;
     }
-    for (size_t at = 0, length; at < size; at += length) {
+    for (size_t at = 0; at < size;) {
+        at += append_spelled(text + at, size - at, out);
+        if (at == size)
+            return;
+        size_t length;
         uint32_t code_point = unicode_decode(text + at, size - at, &length);
-        int byte = byte_alphabet_decode(code_point);
-        if (byte >= 0) {
-            buffer_append(out, &(char){(char)byte}, 1);
+        if (byte_alphabet_decode(code_point) >= 0)
             continue;
-        }
         char utf8[4];
         size_t n = unicode_encode(code_point, utf8);
+        at += length;
         buffer_text(out, "[UNK_BYTE_0x");
         for (size_t i = 0; i < n; i++)
             buffer_printf(out, "%02x", (uint8_t)utf8[i]);

@@ -13,6 +13,7 @@ static const char key_merges[] = "tokenizer.ggml.merges";
 struct loading {
     struct tokenizer *tokenizer;
     struct buffer joined;
+    uint32_t guess; /* the number after that of the last result: tokens mostly stand in the order of their merges */
     uint32_t malformed;
     enum error_code code;
     struct error *err;
@@ -27,6 +28,15 @@ static void insert(struct merge_table *table, uint64_t pair, uint32_t rank, uint
     }
     table->slots[slot] = (struct merge){.pair = pair, .rank = rank, .result = result};
     table->count++;
+}
+
+static bool is_text(const struct text_table *texts, uint32_t number, const struct buffer *text)
+{
+    if (number >= texts->count)
+        return false;
+    size_t size;
+    const char *held = text_table_at(texts, number, &size);
+    return size == text->size && memcmp(held, text->data, size) == 0;
 }
 
 static void take_merge(void *arg, uint64_t index, const char *text, size_t size)
@@ -55,8 +65,11 @@ static void take_merge(void *arg, uint64_t index, const char *text, size_t size)
         loading->code = text_table_add(texts, text, left_size, &left, loading->err);
     if (!loading->code)
         loading->code = text_table_add(texts, space + 1, right_size, &right, loading->err);
-    if (!loading->code)
+    if (!loading->code && is_text(texts, loading->guess, &loading->joined))
+        result = loading->guess;
+    else if (!loading->code)
         loading->code = text_table_add(texts, loading->joined.data, loading->joined.size, &result, loading->err);
+    loading->guess = result + 1;
     if (!loading->code)
         insert(&loading->tokenizer->merges, (uint64_t)left << 32 | right, (uint32_t)index, result);
 }

@@ -54,21 +54,21 @@ static enum error_code load_texts(struct tokenizer *tokenizer, const struct gguf
                          (unsigned long long)count, LIMIT_VOCAB);
     tokenizer->n_tokens = (uint32_t)count;
     struct loading loading = {.tokenizer = tokenizer, .err = err};
+    loading.code = text_table_reserve(&tokenizer->texts, tokenizer->n_tokens, err);
     gguf_file_array_texts(file, key_texts, take_token, &loading);
     return loading.code;
 }
 
-/* An optional array with one element a token, or more. */
+/* An optional array with one element a token, or more; *count is 0 without it. */
 static enum error_code check_array(const struct tokenizer *tokenizer, const struct gguf_file *file, const char *key,
-                                   enum gguf_array_kind kind, bool *there, struct error *err)
+                                   enum gguf_array_kind kind, uint64_t *count, struct error *err)
 {
-    *there = gguf_file_has(file, key);
-    if (!*there)
+    *count = 0;
+    if (!gguf_file_has(file, key))
         return ERROR_NONE;
-    uint64_t count;
-    enum error_code code = gguf_file_array(file, key, kind, &count, err);
-    if (!code && count < tokenizer->n_tokens)
-        code = error_set(err, ERROR_INVALID, "%s has %llu elements for %u tokens", key, (unsigned long long)count,
+    enum error_code code = gguf_file_array(file, key, kind, count, err);
+    if (!code && (*count < tokenizer->n_tokens || *count > LIMIT_VOCAB))
+        code = error_set(err, ERROR_INVALID, "%s has %llu elements for %u tokens", key, (unsigned long long)*count,
                          tokenizer->n_tokens);
     return code;
 }
@@ -88,30 +88,33 @@ static uint16_t attribute_of_kind(uint32_t kind)
 
 static enum error_code load_kinds(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err)
 {
-    bool there;
-    enum error_code code = check_array(tokenizer, file, key_kinds, GGUF_ARRAY_U32, &there, err);
+    uint64_t count;
+    enum error_code code = check_array(tokenizer, file, key_kinds, GGUF_ARRAY_U32, &count, err);
     if (code)
         return code;
+    uint32_t *kinds = mem_new_array(count, sizeof *kinds);
     tokenizer->attributes = mem_new_array(tokenizer->n_tokens, sizeof *tokenizer->attributes);
-    if (!tokenizer->attributes)
-        return tokenizer_no_memory(err);
-    for (uint32_t i = 0; i < tokenizer->n_tokens; i++)
-        tokenizer->attributes[i] =
-            there ? attribute_of_kind(gguf_file_array_u32(file, key_kinds, i)) : (uint16_t)ATTRIBUTE_NORMAL;
-    return ERROR_NONE;
+    if (!kinds || !tokenizer->attributes)
+        code = tokenizer_no_memory(err);
+    else if (count)
+        gguf_file_array_u32s(file, key_kinds, kinds);
+    for (uint32_t i = 0; i < tokenizer->n_tokens && !code; i++)
+        tokenizer->attributes[i] = count ? attribute_of_kind(kinds[i]) : (uint16_t)ATTRIBUTE_NORMAL;
+    mem_free(kinds);
+    return code;
 }
 
 static enum error_code load_scores(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err)
 {
-    bool there;
-    enum error_code code = check_array(tokenizer, file, key_scores, GGUF_ARRAY_F32, &there, err);
+    uint64_t count;
+    enum error_code code = check_array(tokenizer, file, key_scores, GGUF_ARRAY_F32, &count, err);
     if (code)
         return code;
-    tokenizer->scores = mem_new_array(tokenizer->n_tokens, sizeof *tokenizer->scores);
+    tokenizer->scores = mem_new_array(count ? count : tokenizer->n_tokens, sizeof *tokenizer->scores);
     if (!tokenizer->scores)
         return tokenizer_no_memory(err);
-    for (uint32_t i = 0; there && i < tokenizer->n_tokens; i++)
-        tokenizer->scores[i] = gguf_file_array_f32(file, key_scores, i);
+    if (count)
+        gguf_file_array_f32s(file, key_scores, tokenizer->scores);
     return ERROR_NONE;
 }
 

@@ -130,8 +130,9 @@ test('logit_bias forbids a token, penalties and the other samplers are taken', a
 });
 
 test('a prompt that was there before is reused', async () => {
-  const first = await chat({ max_tokens: 2, temperature: 0 });
-  const again = await chat({ max_tokens: 2, temperature: 0 });
+  const long = [{ role: 'user', content: 'Tell me a story about a fox and a hen who live by the river near the old mill in the valley.' }];
+  const first = await chat({ max_tokens: 2, temperature: 0, messages: long });
+  const again = await chat({ max_tokens: 2, temperature: 0, messages: long });
   assert.ok(again.usage.prompt_tokens_details.cached_tokens > 0);
   assert.ok(again.usage.prompt_tokens_details.cached_tokens <= again.usage.prompt_tokens);
   assert.equal(first.choices[0].message.content, again.choices[0].message.content);
@@ -156,6 +157,20 @@ test('completions: text, many, tokens, echo, logprobs', async () => {
   assert.ok(Object.keys(logprobs.top_logprobs[0]).length >= 2);
   const got = await collect(await create({ prompt: 'Once upon a time', stream: true }));
   assert.equal(got.text, one.choices[0].text);
+});
+
+test('echo with logprobs scores the prompt: the sum is the same however it is cut', async () => {
+  const score = async (prompt) => (await server.client.completions.create(
+    { model: server.model, prompt, max_tokens: 0, echo: true, logprobs: 1 })).choices[0];
+  const whole = await score('Once upon a time there was a fox.');
+  assert.equal(whole.text, 'Once upon a time there was a fox.');
+  const { tokens, token_logprobs: scores, top_logprobs: tops } = whole.logprobs;
+  assert.equal(tokens.length, scores.length);
+  assert.equal(scores[0], null);
+  assert.ok(scores.slice(1).every((s, i) => s <= 0 && Object.values(tops[i + 1])[0] >= s - 1e-4));
+  // what follows changes nothing of what stands before
+  const longer = (await score('Once upon a time there was a fox. The fox ran.')).logprobs.token_logprobs;
+  scores.slice(1, -1).forEach((s, i) => assert.ok(Math.abs(s - longer[i + 1]) < 2e-2));
 });
 
 test('tokenize and detokenize are inverse', async () => {

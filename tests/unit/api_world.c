@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <yyjson.h>
 
 #include <cmocka.h>
 
@@ -28,6 +29,7 @@ static struct {
     struct api_server *server;
     uint16_t port;
     enum error_code result;
+    bool running;
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
 
 static enum error_code service_open(void *arg, void *uv_loop, struct error *err)
@@ -75,6 +77,7 @@ void api_world_start(struct fake_driver_options options)
 {
     world.driver = fake_driver_open(options);
     world.port = 0;
+    world.running = true;
     pthread_create(&world.thread, NULL, run, NULL);
     pthread_mutex_lock(&world.lock);
     while (!world.port)
@@ -84,6 +87,9 @@ void api_world_start(struct fake_driver_options options)
 
 void api_world_stop(void)
 {
+    if (!world.running)
+        return;
+    world.running = false;
     kill(getpid(), SIGTERM);
     pthread_join(world.thread, NULL);
     assert_int_equal(world.result, ERROR_NONE);
@@ -247,4 +253,18 @@ void api_wait_busy(unsigned busy)
         usleep(10000);
     }
     fail_msg("%u slots are busy, not %u", now, busy);
+}
+
+const char *api_json_at(const struct buffer *body, const char *pointer)
+{
+    static char text[4096];
+    yyjson_doc *doc = yyjson_read(body->data ? body->data : "", body->size, 0);
+    if (!doc)
+        fail_msg("not JSON: %s", body->data);
+    yyjson_val *value = yyjson_ptr_get(yyjson_doc_get_root(doc), pointer);
+    char *json = value ? yyjson_val_write(value, 0, NULL) : NULL;
+    snprintf(text, sizeof text, "%s", !value ? "(none)" : yyjson_is_str(value) ? yyjson_get_str(value) : json);
+    free(json);
+    yyjson_doc_free(doc);
+    return text;
 }

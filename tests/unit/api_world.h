@@ -8,7 +8,7 @@
 
 /* Starts the server in a thread of its own; it ends by SIGTERM to this process, as it would in life. */
 void api_world_start(struct fake_driver_options options);
-void api_world_stop(void);
+void api_world_stop(void); /* a second call does nothing */
 
 int api_connect(void);
 void api_send(int fd, const void *bytes, size_t size);
@@ -27,6 +27,12 @@ struct api_reply api_receive(int fd);
 void api_reply_clear(struct api_reply *reply);
 /* Reads what comes until `text` has come; false: closed before. */
 bool api_wait_for(int fd, const char *text);
+
+/* The value at a JSON pointer of a body, as text: strings without quotes, "(none)". Valid until the next call. */
+const char *api_json_at(const struct buffer *body, const char *pointer);
+/* A chat request's body. */
+#define CHAT(content, more)                                                                                            \
+    "{\"model\":\"fake-model\",\"messages\":[{\"role\":\"user\",\"content\":\"" content "\"}]" more "}"
 
 struct api_reply api_once(const char *path, const char *json); /* json NULL: GET; on a connection of its own */
 /* Waits until /health says that many slots are busy, and with 0 that nothing is queued; fails after 5 s. */

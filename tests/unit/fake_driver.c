@@ -3,6 +3,7 @@
 #include "pipeline/driver.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +16,8 @@ struct sequence {
     int32_t *prompt;
     uint64_t id;
     uint32_t n_generated;
-    bool running, cancelled;
+    bool running;
+    atomic_bool cancelled;
 };
 
 struct driver {
@@ -54,6 +56,17 @@ static void embed(const struct sequence *sequence)
     }
 }
 
+/* After token t the token t + 1 is certain, all others impossible. */
+static void score(const struct sequence *sequence)
+{
+    static float logits[FAKE_VOCAB];
+    for (uint32_t i = 0; i < sequence->request.n_prompt; i++) {
+        for (int32_t id = 0; id < FAKE_VOCAB; id++)
+            logits[id] = id == sequence->prompt[i] + 1 ? 0 : -1000;
+        sequence->request.handlers.row(sequence->request.arg, i, logits, FAKE_VOCAB);
+    }
+}
+
 /* One token; true: the sequence is over. */
 static bool step(struct sequence *sequence, enum finish_reason *reason)
 {
@@ -63,6 +76,8 @@ static bool step(struct sequence *sequence, enum finish_reason *reason)
         return true;
     if (request->embeddings)
         embed(sequence);
+    if (request->want_all_logits && !sequence->n_generated)
+        score(sequence);
     *reason = FINISH_LENGTH;
     if (sequence->n_generated >= request->n_predict)
         return true;

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -333,11 +334,48 @@ static void test_a_failing_stage_ends_the_request_and_no_more(void **state)
         assert_non_null(strstr(broken.error.text, "the toy fell down"));
         assert_non_null(strstr(broken.error.text, "toy"));
         client_init(&after, 50, 300, 20);
+        fake_trace_clear();
         run(&after, &world);
+        assert_int_equal(fake_trace().n_rows, 300 + 19); /* and nothing is computed twice on the way */
         assert_int_equal(after.reason, FINISH_LENGTH);
         assert_int_equal(after.usage.cached_tokens, 0); /* nothing of a broken slot is trusted */
         world_close(&world);
     }
+}
+
+/* The second request copies its prefix from the first, which then turns out never to have passed the stage of `layer`.
+ */
+static void copy_from_a_failing_slot(uint32_t n_stages, uint32_t layer)
+{
+    struct world world;
+    world_open(&world, n_stages, n_stages, &(struct driver_options){.n_slots = 2, .context = 400, .batch_rows = 32});
+    struct client broken, copying;
+    client_init(&broken, 51, 200, 5);
+    client_init(&copying, 51, 200, 5);
+    fake_block(true);
+    submit(&broken, &world);
+    while (driver_stats(world.driver).steps_total < 2)
+        usleep(1000);
+    submit(&copying, &world);
+    while (driver_stats(world.driver).slots_busy < 2)
+        usleep(1000);
+    assert_true(driver_stats(world.driver).cached_tokens_total >= 32);
+    fake_fail_next(layer);
+    fake_block(false);
+    client_wait(&broken);
+    assert_int_equal(broken.reason, FINISH_ERROR);
+    client_wait(&copying);
+    client_check(&copying, 400);
+    assert_int_equal(copying.reason, FINISH_LENGTH);
+    assert_int_equal(copying.usage.cached_tokens, 0);
+    world_close(&world);
+}
+
+static void test_a_prefix_copied_from_a_failing_slot_is_computed_anew(void **state)
+{
+    (void)state;
+    copy_from_a_failing_slot(2, FAKE_LAYERS - 1);
+    copy_from_a_failing_slot(4, 2); /* the stages behind the failing one have nothing to copy */
 }
 
 static void test_rows_and_embeddings(void **state)
@@ -470,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_cancelling_queued_running_and_prefilling),
         cmocka_unit_test(test_closing_cancels_what_runs),
         cmocka_unit_test(test_a_failing_stage_ends_the_request_and_no_more),
+        cmocka_unit_test(test_a_prefix_copied_from_a_failing_slot_is_computed_anew),
         cmocka_unit_test(test_rows_and_embeddings),
         cmocka_unit_test(test_logprobs_are_given),
         cmocka_unit_test(test_a_long_prompt_does_not_freeze_a_stream),

@@ -182,7 +182,7 @@ static void test_names_belong_to_one_rule(void **state)
 /* Every regex must take a long run of anything in linear time. */
 static void test_long_runs(void **state)
 {
-    enum { RUN_BYTES = 1 << 18 };
+    enum { RUN_BYTES = 1 << 17 };
     static const char *const units[] = {"a", "A", "1", " ", "\n", "\r\n ", "!", "'", "\xE4\xB8\xAD", "\xCC\x81", "a 1"};
     struct pretokenizer_scratch scratch = {0};
     struct buffer text = {0};

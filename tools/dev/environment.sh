@@ -116,7 +116,7 @@ root_make() {
 
 # with_progress LOG CMD...: runs CMD with its words in LOG; says every ten seconds what the last of them is.
 with_progress() {
-  local log=$1 pid tenths=0
+  local log=$1 pid start=$SECONDS said=$SECONDS
   shift
   set -m # a process group of its own, so that all of it can be stopped
   "$@" >"$log" 2>&1 </dev/null &
@@ -125,8 +125,10 @@ with_progress() {
   trap 'kill -TERM -- "-$pid" 2>/dev/null; wait "$pid"; die "stopped"' INT TERM HUP PIPE
   while kill -0 "$pid" 2>/dev/null; do
     sleep 0.1
-    tenths=$((tenths + 1))
-    [ $((tenths % 100)) != 0 ] || say "  $((tenths / 10)) s: $(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c1-70)"
+    if [ $((SECONDS - said)) -ge 10 ]; then
+      said=$SECONDS
+      say "  $((SECONDS - start)) s: $(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c1-70)"
+    fi
     kill -0 $$ 2>/dev/null || kill -TERM $BASHPID # ./dev itself was killed: its work must not outlive it
   done
   trap - INT TERM HUP PIPE

@@ -75,12 +75,13 @@ enter_user_dir() {
 verb_medley() {
   env_prepare
   npm_prepare
-  [ -f "$release_dir/build.ninja" ] || build_release
+  build_targets=(src/cli/medley)
+  if ! inside ninja -C "$release_dir" -n "${build_targets[@]}" 2>/dev/null | grep -q 'no work to do'; then
+    build_in release
+  fi
   bind_user_folders
   enter_user_dir
-  # One entry into the environment for both; ninja is silent unless something fails.
-  inside bash -c 'ninja --quiet -C "$0" src/cli/medley >&2 || exit 1
-    exec "$0/src/cli/medley" "$@"' "$release_dir" "$@"
+  inside "$release_dir/src/cli/medley" "$@"
 }
 
 verb_demo() { # [WHAT TO ASK FOR]

@@ -1,0 +1,192 @@
+/* The commands run, logits and bench as a user starts them: what they print, and how they end when the words
+ * or the files are wrong. MEDLEY_BINARY is the program. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <yyjson.h>
+
+#include <cmocka.h>
+
+static char out[1 << 20]; /* stdout of the last command, and stderr where the words ask for it */
+
+/* Runs `medley WORDS` in the golden folder by the shell, on one CPU thread; returns its exit status. */
+static int medley(const char *words)
+{
+    char line[4096];
+    snprintf(line, sizeof line, "cd \"$MEDLEY_GOLDEN/models\" && \"$MEDLEY_BINARY\" %s", words);
+    FILE *pipe = popen(line, "r");
+    assert_non_null(pipe);
+    size_t n = fread(out, 1, sizeof out - 1, pipe);
+    out[n] = '\0';
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+#define LLAMA "llama.gguf --devices cpu -t 1 "
+
+static void expect_failure(int status, const char *words, const char *text)
+{
+    char line[3800];
+    snprintf(line, sizeof line, "%s 2>&1", words);
+    assert_int_equal(medley(line), status);
+    if (!strstr(out, text))
+        fail_msg("medley %s: '%s' does not say '%s'", words, out, text);
+}
+
+static yyjson_val *reference(yyjson_doc **doc)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/models/llama.json", getenv("MEDLEY_GOLDEN"));
+    *doc = yyjson_read_file(path, 0, NULL, NULL);
+    assert_non_null(*doc);
+    return yyjson_doc_get_root(*doc);
+}
+
+static char *ids_of(yyjson_val *array)
+{
+    char *json = yyjson_val_write(array, 0, NULL);
+    assert_non_null(json);
+    return json;
+}
+
+static void test_logits_are_the_references(void **state)
+{
+    (void)state;
+    yyjson_doc *doc;
+    yyjson_val *root = reference(&doc);
+    char *prompt = ids_of(yyjson_obj_get(root, "prompt")), *greedy = ids_of(yyjson_obj_get(root, "greedy"));
+    prompt[strlen(prompt) - 1] = '\0';
+    static const char *const splits[] = {"2", "1,1"};
+    for (int i = 0; i < 2; i++) {
+        char line[2048], expected[1024], file[] = "/tmp/medley-logits-XXXXXX";
+        int descriptor = mkstemp(file);
+        assert_true(descriptor >= 0);
+        snprintf(line, sizeof line,
+                 "logits " LLAMA "--kv f32 --flash off --no-repack --split %s --tokens %s --greedy 8 --out %s",
+                 splits[i], prompt + 1, file);
+        assert_int_equal(medley(line), 0);
+        snprintf(expected, sizeof expected, "{\"greedy\":%s}\n", greedy);
+        assert_string_equal(out, expected);
+        FILE *rows = fdopen(descriptor, "rb");
+        fseek(rows, 0, SEEK_END);
+        assert_int_equal(ftell(rows), 32L * 320 * 4);
+        fclose(rows);
+        remove(file);
+    }
+    free(prompt);
+    free(greedy);
+    yyjson_doc_free(doc);
+}
+
+static void test_run_gives_the_same_text_twice_and_on_every_split(void **state)
+{
+    (void)state;
+    assert_int_equal(medley("run " LLAMA "--raw -p hello -n 12 --seed 7 2>/dev/null"), 0);
+    char *first = strdup(out);
+    assert_true(strlen(first) > 1);
+    assert_int_equal(medley("run " LLAMA "--raw -p hello -n 12 --seed 7 --split 1,1 2>/dev/null"), 0);
+    assert_string_equal(out, first);
+    free(first);
+}
+
+static void test_run_json_tells_tokens(void **state)
+{
+    (void)state;
+    assert_int_equal(medley("run " LLAMA "--raw -p hello -n 5 --temp 0 --json 2>/dev/null"), 0);
+    yyjson_doc *doc = yyjson_read(out, strlen(out), 0);
+    assert_non_null(doc);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    assert_int_equal(yyjson_arr_size(yyjson_obj_get(root, "tokens")), 5);
+    assert_string_equal(yyjson_get_str(yyjson_obj_get(root, "finish_reason")), "length");
+    yyjson_doc_free(doc);
+}
+
+static void test_nothing_to_generate(void **state)
+{
+    (void)state;
+    assert_int_equal(medley("run " LLAMA "--raw -p hello -n 0 2>/dev/null"), 0);
+    assert_string_equal(out, "\n");
+    assert_int_equal(medley("run " LLAMA "--raw -p hello -n 0 2>&1 >/dev/null"), 0);
+    assert_non_null(strstr(out, "tok/s; cpu 2 layers"));
+}
+
+static void test_lines_of_a_pipe_are_messages(void **state)
+{
+    (void)state;
+    char line[] = "run " LLAMA "-n 3 2>&1 >/dev/null <<E\nhi\n/reset\nagain\n/exit\nnever\nE";
+    assert_int_equal(medley(line), 0);
+    char *second = strstr(out, "tok/s;");
+    assert_non_null(second);
+    second = strstr(second + 1, "prompt ");
+    assert_non_null(second);
+    assert_null(strstr(second + 1, "prompt "));
+}
+
+static void test_bench_prints_a_table_or_json(void **state)
+{
+    (void)state;
+    assert_int_equal(medley("bench " LLAMA "-p 16 -n 4 -r 2 --json"), 0);
+    yyjson_doc *doc = yyjson_read(out, strlen(out), 0);
+    assert_non_null(doc);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    assert_int_equal(yyjson_arr_size(root), 2);
+    assert_string_equal(yyjson_get_str(yyjson_obj_get(yyjson_arr_get(root, 0), "test")), "pp16");
+    assert_string_equal(yyjson_get_str(yyjson_obj_get(yyjson_arr_get(root, 1), "test")), "tg4");
+    assert_true(yyjson_get_real(yyjson_obj_get(yyjson_arr_get(root, 1), "tokens_per_s")) > 0);
+    yyjson_doc_free(doc);
+    assert_int_equal(medley("bench " LLAMA "-p 0 -n 4 -r 1 -s 3"), 0);
+    assert_non_null(strstr(out, "tg4 x3"));
+    assert_null(strstr(out, "pp"));
+}
+
+static void test_wrong_words(void **state)
+{
+    (void)state;
+    expect_failure(2, "run", "a model is missing");
+    expect_failure(2, "run " LLAMA "-p a -f b", "exclude each other");
+    expect_failure(2, "run " LLAMA "-p a --top-p 2", "top_p");
+    expect_failure(2, "run " LLAMA "-p a --temp warm", "--temp takes a number");
+    expect_failure(2, "run " LLAMA "-p a -n -1", "-n takes a whole number");
+    expect_failure(2, "run " LLAMA "-p a --kv q3", "--kv takes f16, f32 or q8_0");
+    expect_failure(2, "run " LLAMA "-p a --nonsense", "--nonsense");
+    expect_failure(2, "run " LLAMA "-p a --split 1,2", "split '1,2' adds up to 3 layers; the model has 2");
+    expect_failure(2, "run " LLAMA "-p a --split 1,1,1", "adds up to 3 layers");
+    expect_failure(2, "run " LLAMA "--raw -p aaaaaaaaaaaaaaaaaaaaaaaa -c 4", "context");
+    expect_failure(2, "run " LLAMA "--json", "need a prompt");
+    expect_failure(2, "logits " LLAMA "--tokens 1", "--out (or --greedy) is missing");
+    expect_failure(2, "logits " LLAMA "--out x", "--tokens is missing");
+    expect_failure(2, "logits " LLAMA "--tokens 1,,2 --greedy 1", "ids with commas");
+    expect_failure(2, "logits " LLAMA "--tokens 1,320 --greedy 1", "token 320 at position 1");
+    expect_failure(2, "bench " LLAMA "-p 100 -c 50", "too small; this needs");
+}
+
+static void test_what_is_not_there(void **state)
+{
+    (void)state;
+    expect_failure(1, "run nothing.gguf -p a", "nothing.gguf");
+    expect_failure(1, "run llama.gguf --devices cuda9 -p a", "cuda9");
+    expect_failure(1, "run " LLAMA "-f nothing.txt", "nothing.txt");
+    expect_failure(1, "logits " LLAMA "--tokens 1 --out /nowhere/at/all", "/nowhere/at/all");
+    expect_failure(2, "run llama.json -p a", "llama.json");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_logits_are_the_references),
+        cmocka_unit_test(test_run_gives_the_same_text_twice_and_on_every_split),
+        cmocka_unit_test(test_run_json_tells_tokens),
+        cmocka_unit_test(test_nothing_to_generate),
+        cmocka_unit_test(test_lines_of_a_pipe_are_messages),
+        cmocka_unit_test(test_bench_prints_a_table_or_json),
+        cmocka_unit_test(test_wrong_words),
+        cmocka_unit_test(test_what_is_not_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
