@@ -2,7 +2,7 @@
  *
  * The template is untrusted input: it runs in a QuickJS interpreter of its own, with
  * @huggingface/jinja, without any access to files, network or clock (strftime_now excepted),
- * under the memory and time limits of base/limits.h. It sees what transformers gives a
+ * under the memory and time limits of base/limits.h (time of the processor). It sees what transformers gives a
  * template: trim_blocks and lstrip_blocks are on, loop controls, raise_exception, strftime_now,
  * tojson, bos_token, eos_token; tools and documents are none and add_generation_prompt is
  * false unless given. Numbers are JavaScript's: 1.0 renders as 1, integers are exact to 2^53,

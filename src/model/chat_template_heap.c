@@ -1,9 +1,8 @@
 #include "model/chat_template_heap.h"
 
-#include "base/clock.h"
-
 #include <quickjs/quickjs.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { LARGE = 64 * 1024 };
 
@@ -13,11 +12,18 @@ struct script_block {
     _Alignas(16) unsigned char payload[];
 };
 
+uint64_t script_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static bool refuses(struct script_heap *heap, size_t now, size_t wanted)
 {
     if (wanted <= now)
         return false;
-    if (wanted >= LARGE && clock_now_ns() > heap->deadline_ns) {
+    if (wanted >= LARGE && script_clock_ns() > heap->deadline_ns) {
         heap->out_of_time = true;
         return true;
     }

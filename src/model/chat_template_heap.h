@@ -19,10 +19,13 @@ struct script_block;
 struct script_heap { /* a zeroed heap is empty, and refuses everything */
     struct script_block *blocks;
     size_t used, limit;   /* bytes, with this module's own headers */
-    uint64_t deadline_ns; /* on clock_now_ns() */
+    uint64_t deadline_ns; /* on script_clock_ns() */
     bool out_of_memory;   /* a request was refused for the limit, or the system had none */
     bool out_of_time;     /* a request was refused for the deadline */
 };
+
+/* The processor time of this thread: a busy machine must not make a good template late. */
+uint64_t script_clock_ns(void);
 
 /* For JS_NewRuntime2(), whose `opaque` is the struct script_heap. */
 const struct JSMallocFunctions *script_heap_functions(void);

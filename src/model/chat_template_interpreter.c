@@ -1,6 +1,5 @@
 #include "model/chat_template_interpreter.h"
 
-#include "base/clock.h"
 #include "base/limits.h"
 #include "model/chat_template_scripts.h"
 
@@ -32,20 +31,20 @@ static int on_interrupt(JSRuntime *runtime, void *opaque)
 {
     (void)runtime;
     struct interpreter *interpreter = opaque;
-    interpreter->interrupted = interpreter->interrupted || clock_now_ns() > interpreter->heap.deadline_ns;
+    interpreter->interrupted = interpreter->interrupted || script_clock_ns() > interpreter->heap.deadline_ns;
     return interpreter->interrupted;
 }
 
 void interpreter_enter(struct interpreter *interpreter)
 {
-    interpreter->heap.deadline_ns = clock_now_ns() + (uint64_t)LIMIT_TEMPLATE_MS * 1000000u;
+    interpreter->heap.deadline_ns = script_clock_ns() + (uint64_t)LIMIT_TEMPLATE_MS * 1000000u;
     JS_UpdateStackTop(interpreter->runtime); /* this is not the thread of last time */
 }
 
 static enum error_code limit_error(const struct interpreter *interpreter, struct error *err)
 {
     if (interpreter->interrupted || interpreter->heap.out_of_time)
-        return error_set(err, ERROR_BUSY, "takes longer than %d ms", LIMIT_TEMPLATE_MS);
+        return error_set(err, ERROR_BUSY, "takes more than %d ms of processor time", LIMIT_TEMPLATE_MS);
     if (interpreter->heap.out_of_memory)
         return error_set(err, ERROR_BUSY, "needs more than %d MiB of memory", LIMIT_TEMPLATE_MEMORY_BYTES >> 20);
     return ERROR_NONE;

@@ -1,6 +1,6 @@
 /* A QuickJS interpreter that runs chat_template.js, in a sandbox: no files, no network, no Date.
  *
- * It gets LIMIT_TEMPLATE_MEMORY_BYTES of memory, LIMIT_TEMPLATE_MS from each interpreter_enter()
+ * It gets LIMIT_TEMPLATE_MEMORY_BYTES of memory, LIMIT_TEMPLATE_MS of processor time from each interpreter_enter()
  * on, and INTERPRETER_STACK_BYTES of stack. After a limit was reached what is inside may be
  * half done: interpreter_stop() it and start anew.
  *

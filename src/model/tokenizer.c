@@ -113,6 +113,7 @@ static enum error_code load(struct tokenizer *tokenizer, const struct gguf_file 
     if (code)
         return code;
     byte_symbols_find(tokenizer);
+    tokenizer->words_apart = tokenizer->family == FAMILY_SPM && spm_words_are_apart(tokenizer);
     code = special_tokens_load(tokenizer, file, err);
     if (!code)
         code = special_set_load(tokenizer, err);
@@ -256,7 +257,8 @@ static enum error_code encode_bpe(const struct tokenizer *tokenizer, const char 
 static enum error_code encode_spm(const struct tokenizer *tokenizer, const char *text,
                                   const struct fragment_list *fragments, struct token_list *out, struct error *err)
 {
-    enum error_code code = ERROR_NONE;
+    struct spm_session *session;
+    enum error_code code = spm_session_new(tokenizer, &session, err);
     bool after_special = true;
     for (size_t i = 0; i < fragments->count && !code; i++) {
         const struct fragment *fragment = &fragments->items[i];
@@ -264,10 +266,11 @@ static enum error_code encode_spm(const struct tokenizer *tokenizer, const char 
         if (special)
             code = token_list_push(out, fragment->token, err);
         else
-            code = spm_encode(tokenizer, text + fragment->start, fragment->size,
-                              tokenizer->add_space_prefix && after_special, out, err);
+            code = spm_session_encode(session, text + fragment->start, fragment->size,
+                                      tokenizer->add_space_prefix && after_special, out, err);
         after_special = special;
     }
+    spm_session_free(session);
     return code;
 }
 

@@ -6,6 +6,7 @@
 #include "model/merge_heap.h"
 #include "model/tokenizer_private.h"
 #include "model/unicode.h"
+#include "model/word_cache.h"
 
 #include <string.h>
 
@@ -15,13 +16,7 @@ struct symbol {
     int32_t previous, next;
 };
 
-/* Words repeat: the tokens of short words are kept, by hash, the latest word in each place. */
-enum { CACHE_WORDS = 8192, CACHE_WORD_BYTES = 16, CACHE_TOKENS = 6 };
-struct cached_word {
-    uint8_t size, n_tokens; /* size 0: empty */
-    char word[CACHE_WORD_BYTES];
-    int32_t tokens[CACHE_TOKENS];
-};
+enum { CACHE_FROM_WORDS = 128 }; /* fewer words are not worth the cache's memory */
 
 struct bpe_session {
     const struct tokenizer *tokenizer;
@@ -31,7 +26,7 @@ struct bpe_session {
     struct merge_heap heap;
     struct buffer spelled; /* a word in the byte alphabet */
     struct buffer escaped;
-    struct cached_word *cache;
+    struct word_cache cache;
 };
 
 enum error_code bpe_session_new(const struct tokenizer *tokenizer, struct bpe_session **out, struct error *err)
@@ -54,7 +49,7 @@ void bpe_session_free(struct bpe_session *session)
     merge_heap_deinit(&session->heap);
     buffer_deinit(&session->spelled);
     buffer_deinit(&session->escaped);
-    mem_free(session->cache);
+    word_cache_deinit(&session->cache);
     mem_free(session);
 }
 
@@ -204,36 +199,18 @@ static enum error_code encode_word(struct bpe_session *session, const char *word
     return code;
 }
 
-static struct cached_word *cache_place(struct bpe_session *session, const char *word, size_t size)
-{
-    uint64_t halves[2] = {0};
-    memcpy(halves, word, size);
-    return &session->cache[random_mix(halves[0] ^ random_mix(halves[1] + size)) % CACHE_WORDS];
-}
-
 static enum error_code encode_cached(struct bpe_session *session, const char *word, size_t size, struct token_list *out,
                                      struct error *err)
 {
-    if (!session->cache || size > CACHE_WORD_BYTES)
-        return encode_word(session, word, size, out, err);
-    struct cached_word *place = cache_place(session, word, size);
-    enum error_code code = ERROR_NONE;
-    if (place->size == size && memcmp(place->word, word, size) == 0) {
-        for (uint32_t i = 0; i < place->n_tokens && !code; i++)
-            code = token_list_push(out, place->tokens[i], err);
-        return code;
-    }
+    bool found;
     size_t before = out->count;
-    code = encode_word(session, word, size, out, err);
-    size_t n_tokens = out->count - before;
-    if (code || n_tokens > CACHE_TOKENS)
+    enum error_code code = word_cache_get(&session->cache, word, size, &found, out, err);
+    if (code || found)
         return code;
-    place->size = (uint8_t)size;
-    place->n_tokens = (uint8_t)n_tokens;
-    memcpy(place->word, word, size);
-    if (n_tokens)
-        memcpy(place->tokens, out->ids + before, n_tokens * sizeof *out->ids);
-    return ERROR_NONE;
+    code = encode_word(session, word, size, out, err);
+    if (!code)
+        word_cache_put(&session->cache, word, size, out->ids + before, out->count - before);
+    return code;
 }
 
 enum error_code bpe_session_encode(struct bpe_session *session, const char *text, size_t size, struct token_list *out,
@@ -248,11 +225,9 @@ enum error_code bpe_session_encode(struct bpe_session *session, const char *text
         size = session->escaped.size;
     }
     enum error_code code = pretokenizer_split(session->tokenizer->pretokenizer, text, size, &session->split, err);
-    if (!code && !session->cache && session->split.n_words > CACHE_WORDS / 64) {
-        session->cache = mem_new_array(CACHE_WORDS, sizeof *session->cache);
-        if (!session->cache)
-            return tokenizer_no_memory(err);
-    }
+    bool worth = !code && !session->cache.places && session->split.n_words >= CACHE_FROM_WORDS;
+    if (worth && !word_cache_init(&session->cache))
+        return tokenizer_no_memory(err);
     for (size_t i = 0, start = 0; i < session->split.n_words && !code; start = session->split.ends[i++]) {
         size_t length = session->split.ends[i] - start;
         if (length)

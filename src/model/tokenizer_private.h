@@ -69,6 +69,7 @@ struct tokenizer {
     int32_t bos, eos, eot, unknown;
     bool adds_bos, adds_eos;
     bool add_space_prefix; /* a space goes before text at the start and after a special token */
+    bool words_apart;      /* SPM: no token has a space inside, so words are merged one by one */
     bool clean_spaces;     /* decoding tidies " ." and " 's" */
 
     struct merge_table merges;
@@ -111,8 +112,13 @@ void bpe_session_free(struct bpe_session *session);
 enum error_code bpe_session_encode(struct bpe_session *session, const char *text, size_t size, struct token_list *out,
                                    struct error *err);
 
-enum error_code spm_encode(const struct tokenizer *tokenizer, const char *text, size_t size, bool space_before,
-                           struct token_list *out, struct error *err);
+struct spm_session;
+enum error_code spm_session_new(const struct tokenizer *tokenizer, struct spm_session **out, struct error *err);
+void spm_session_free(struct spm_session *session);
+enum error_code spm_session_encode(struct spm_session *session, const char *text, size_t size, bool space_before,
+                                   struct token_list *out, struct error *err);
+/* Whether no token reaches beyond a word, so that words can be merged one by one. */
+bool spm_words_are_apart(const struct tokenizer *tokenizer);
 
 /* U+2581 for every space; the other way round. */
 void spaces_escape(const char *text, size_t size, struct buffer *out);

@@ -4,6 +4,7 @@
 #include "model/merge_heap.h"
 #include "model/tokenizer_private.h"
 #include "model/unicode.h"
+#include "model/word_cache.h"
 
 #include <string.h>
 
@@ -14,12 +15,37 @@ struct symbol {
     int32_t previous, next;
 };
 
-struct session {
+struct spm_session {
     const struct tokenizer *tokenizer;
-    const char *text;
+    struct buffer escaped;
+    const char *text; /* being merged */
     struct symbol *symbols;
+    size_t symbols_capacity;
     struct merge_heap heap;
+    struct word_cache cache;
 };
+
+enum { CACHE_FROM_BYTES = 1024 }; /* less text is not worth the cache's memory */
+
+enum error_code spm_session_new(const struct tokenizer *tokenizer, struct spm_session **out, struct error *err)
+{
+    *out = mem_new(sizeof **out);
+    if (!*out)
+        return tokenizer_no_memory(err);
+    (*out)->tokenizer = tokenizer;
+    return ERROR_NONE;
+}
+
+void spm_session_free(struct spm_session *session)
+{
+    if (!session)
+        return;
+    buffer_deinit(&session->escaped);
+    mem_free(session->symbols);
+    merge_heap_deinit(&session->heap);
+    word_cache_deinit(&session->cache);
+    mem_free(session);
+}
 
 /* Higher scores first: IEEE floats compare like sign-magnitude integers. */
 static uint32_t rank_of_score(float score)
@@ -30,7 +56,7 @@ static uint32_t rank_of_score(float score)
     return bits & 0x80000000u ? bits : 0x7FFFFFFFu - bits;
 }
 
-static bool queue_pair(struct session *session, int32_t left, int32_t right)
+static bool queue_pair(struct spm_session *session, int32_t left, int32_t right)
 {
     if (left < 0 || right < 0)
         return true;
@@ -51,7 +77,7 @@ static bool queue_pair(struct session *session, int32_t left, int32_t right)
     return merge_heap_push(&session->heap, candidate);
 }
 
-static bool merge_symbols(struct session *session, size_t n_symbols)
+static bool merge_symbols(struct spm_session *session, size_t n_symbols)
 {
     struct symbol *symbols = session->symbols;
     for (size_t i = 1; i < n_symbols; i++) {
@@ -79,7 +105,7 @@ static bool merge_symbols(struct session *session, size_t n_symbols)
     return true;
 }
 
-static size_t symbols_of_text(struct session *session, const char *text, size_t size)
+static size_t symbols_of_text(struct spm_session *session, const char *text, size_t size)
 {
     size_t n = 0;
     for (size_t at = 0; at < size; n++) {
@@ -98,7 +124,7 @@ static size_t symbols_of_text(struct session *session, const char *text, size_t 
     return n;
 }
 
-static enum error_code emit(const struct session *session, const struct symbol *symbol, struct token_list *out,
+static enum error_code emit(const struct spm_session *session, const struct symbol *symbol, struct token_list *out,
                             struct error *err)
 {
     if (symbol->token != TOKEN_NONE)
@@ -114,26 +140,92 @@ static enum error_code emit(const struct session *session, const struct symbol *
     return code;
 }
 
-enum error_code spm_encode(const struct tokenizer *tokenizer, const char *text, size_t size, bool space_before,
-                           struct token_list *out, struct error *err)
+/* Merges one word, or a whole text. */
+static enum error_code encode_word(struct spm_session *session, const char *word, size_t size, struct token_list *out,
+                                   struct error *err)
 {
-    struct buffer escaped = {0};
-    struct session session = {.tokenizer = tokenizer};
-    enum error_code code = ERROR_NONE;
-    if (space_before)
-        spaces_escape(" ", 1, &escaped);
-    spaces_escape(text, size, &escaped);
-    session.text = escaped.data;
-    session.symbols = escaped.failed ? NULL : mem_new_array(escaped.size, sizeof *session.symbols);
-    if (!session.symbols || !merge_symbols(&session, symbols_of_text(&session, escaped.data, escaped.size))) {
-        code = tokenizer_no_memory(err);
-        goto done;
+    if (size > session->symbols_capacity) {
+        size_t capacity = size + size / 2 + 64;
+        struct symbol *symbols = mem_resize(session->symbols, capacity, sizeof *symbols);
+        if (!symbols)
+            return tokenizer_no_memory(err);
+        session->symbols = symbols;
+        session->symbols_capacity = capacity;
     }
-    for (int32_t i = escaped.size ? 0 : -1; i >= 0 && !code; i = session.symbols[i].next)
-        code = emit(&session, &session.symbols[i], out, err);
-done:
-    merge_heap_deinit(&session.heap);
-    mem_free(session.symbols);
-    buffer_deinit(&escaped);
+    session->text = word;
+    if (!merge_symbols(session, symbols_of_text(session, word, size)))
+        return tokenizer_no_memory(err);
+    enum error_code code = ERROR_NONE;
+    for (int32_t i = 0; i >= 0 && !code; i = session->symbols[i].next)
+        code = emit(session, &session->symbols[i], out, err);
+    return code;
+}
+
+/* ---- words ----
+ * A word is spaces and what follows up to the next space. Where no token reaches beyond a word,
+ * no merge does, and the words can be merged on their own: the result is the same. */
+
+static bool is_escaped_space(const char *text, size_t size)
+{
+    return size >= 3 && memcmp(text, "\xE2\x96\x81", 3) == 0;
+}
+
+/* Bytes of the first word; size > 0. Walks by characters as symbols_of_text() does. */
+static size_t word_size(const char *text, size_t size)
+{
+    bool space_before = true;
+    for (size_t at = 0; at < size;) {
+        bool space = is_escaped_space(text + at, size - at);
+        if (space && !space_before)
+            return at;
+        space_before = space;
+        at += unicode_length(text[at]);
+    }
+    return size;
+}
+
+bool spm_words_are_apart(const struct tokenizer *tokenizer)
+{
+    for (uint32_t i = 0; i < tokenizer->n_tokens; i++) {
+        size_t size;
+        const char *text = text_table_at(&tokenizer->texts, i, &size);
+        if (word_size(text, size) != size)
+            return false;
+    }
+    return true;
+}
+
+static enum error_code encode_cached(struct spm_session *session, const char *word, size_t size, struct token_list *out,
+                                     struct error *err)
+{
+    bool found;
+    size_t before = out->count;
+    enum error_code code = word_cache_get(&session->cache, word, size, &found, out, err);
+    if (code || found)
+        return code;
+    code = encode_word(session, word, size, out, err);
+    if (!code)
+        word_cache_put(&session->cache, word, size, out->ids + before, out->count - before);
+    return code;
+}
+
+enum error_code spm_session_encode(struct spm_session *session, const char *text, size_t size, bool space_before,
+                                   struct token_list *out, struct error *err)
+{
+    buffer_clear(&session->escaped);
+    if (space_before)
+        spaces_escape(" ", 1, &session->escaped);
+    spaces_escape(text, size, &session->escaped);
+    if (session->escaped.failed)
+        return tokenizer_no_memory(err);
+    bool apart = session->tokenizer->words_apart;
+    if (apart && size >= CACHE_FROM_BYTES && !session->cache.places && !word_cache_init(&session->cache))
+        return tokenizer_no_memory(err);
+    const char *rest = session->escaped.data;
+    enum error_code code = ERROR_NONE;
+    for (size_t left = session->escaped.size, word; left && !code; rest += word, left -= word) {
+        word = apart ? word_size(rest, left) : left;
+        code = encode_cached(session, rest, word, out, err);
+    }
     return code;
 }

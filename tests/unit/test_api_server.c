@@ -1,7 +1,6 @@
 /* The API server over real sockets, with a fake driver that writes the prompt again. */
 #include "api_world.h"
 
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -335,6 +335,29 @@ static void test_scores_without_end(void **state)
     close_draft(&draft, &opened);
 }
 
+/* Words are merged one by one unless a token has a space inside, which this one has. */
+static void test_a_token_across_words(void **state)
+{
+#define SPACE "\xE2\x96\x81"
+    begin_spm(&draft);
+    add_named_bytes(&draft);
+    add(&draft, SPACE, NORMAL, -9);
+    add(&draft, "a", NORMAL, -8);
+    int32_t word = add(&draft, SPACE "a", NORMAL, -2);
+    int32_t phrase = add(&draft, SPACE "a" SPACE "a", NORMAL, -1);
+    gguf_bytes_bool(&draft.bytes, "tokenizer.ggml.add_space_prefix", true);
+    write_arrays(&draft);
+    assert_int_equal(word, 261);
+    assert_int_equal(phrase, 262);
+    assert_int_equal(open_draft(&draft, &opened), ERROR_NONE);
+    assert_encodes(opened.tokenizer, "a", 0, "261");
+    assert_encodes(opened.tokenizer, "a a", 0, "262");
+    assert_encodes(opened.tokenizer, "a a a  a", 0, "262,261,259,261");
+    assert_encodes(opened.tokenizer, "a a\n a a", 0, "262,13,262");
+    close_draft(&draft, &opened);
+#undef SPACE
+}
+
 /* ---- special tokens ---- */
 
 static void test_longer_special_tokens_win(void **state)
@@ -484,13 +507,13 @@ static int quieten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models_it_does_not_know),   cmocka_unit_test(test_arrays_that_are_missing_or_wrong),
-        cmocka_unit_test(test_texts_that_cannot_be),      cmocka_unit_test(test_special_ids_that_cannot_be),
-        cmocka_unit_test(test_merges_that_do_not_parse),  cmocka_unit_test(test_tokens_that_are_no_utf8),
-        cmocka_unit_test(test_bytes_without_tokens),      cmocka_unit_test(test_scores_without_end),
-        cmocka_unit_test(test_longer_special_tokens_win), cmocka_unit_test(test_tokens_that_eat_white_space),
-        cmocka_unit_test(test_what_ends_generation),      cmocka_unit_test(test_bpe_over_plain_utf8),
-        cmocka_unit_test(test_running_out_of_memory),
+        cmocka_unit_test(test_models_it_does_not_know),     cmocka_unit_test(test_arrays_that_are_missing_or_wrong),
+        cmocka_unit_test(test_texts_that_cannot_be),        cmocka_unit_test(test_special_ids_that_cannot_be),
+        cmocka_unit_test(test_merges_that_do_not_parse),    cmocka_unit_test(test_tokens_that_are_no_utf8),
+        cmocka_unit_test(test_bytes_without_tokens),        cmocka_unit_test(test_scores_without_end),
+        cmocka_unit_test(test_a_token_across_words),        cmocka_unit_test(test_longer_special_tokens_win),
+        cmocka_unit_test(test_tokens_that_eat_white_space), cmocka_unit_test(test_what_ends_generation),
+        cmocka_unit_test(test_bpe_over_plain_utf8),         cmocka_unit_test(test_running_out_of_memory),
     };
     return cmocka_run_group_tests(tests, quieten, NULL);
 }
