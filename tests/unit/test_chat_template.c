@@ -355,7 +355,8 @@ static void *bomb_render(void *result)
     struct error *err = result;
     struct buffer out = {0};
     struct chat_template *chat_template = NULL;
-    const char source[] = "{% for a in range(1000000) %}{% for b in range(1000000) %}x{% endfor %}{% endfor %}";
+    const char source[] = "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}"
+                          "{% set x = a + b + c %}{% endfor %}{% endfor %}{% endfor %}";
     chat_template_open(source, sizeof source - 1, "", "", &chat_template, err);
     chat_template_render(chat_template, NO_MESSAGES, strlen(NO_MESSAGES), &out, err);
     buffer_deinit(&out);

@@ -85,6 +85,7 @@ verb_medley() {
 }
 
 verb_demo() { # [WHAT TO ASK FOR]
+  build_targets=(src/cli/medley)
   build_release
   [ -f models/demo.gguf ] || die "models/demo.gguf is missing: is the clone whole?"
   if [ ! -d "$cache/shaders" ]; then
@@ -96,7 +97,7 @@ verb_demo() { # [WHAT TO ASK FOR]
   printf '\n> %s\n\n' "$ask" >&2
   # Without this variable ggml hides a Vulkan device that is only software.
   inside env GGML_VK_VISIBLE_DEVICES=0 "$release_dir/src/cli/medley" run models/demo.gguf \
-    --devices cpu,vulkan0 --split 4,4 -p "$ask" -n 400 </dev/null
+    --devices cpu,vulkan0 --split 4,4 --seed "$RANDOM" -p "$ask" -n 400 </dev/null
 }
 
 verb_shell() {
