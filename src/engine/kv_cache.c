@@ -19,15 +19,16 @@ enum ggml_type kv_ggml_type(enum kv_type type)
     return GGML_TYPE_F16;
 }
 
-enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t type, uint32_t width_k,
-                                 uint32_t width_v, const struct stage_options *options, struct error *err)
+enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t type, struct kv_heads heads,
+                                 const struct stage_options *options, struct error *err)
 {
     enum ggml_type ggml_type = kv_ggml_type(options->kv_type);
     int64_t block = ggml_blck_size(ggml_type);
-    if (width_k % block || width_v % block)
-        return error_set(err, ERROR_UNSUPPORTED,
-                         "a %s KV cache needs rows of a multiple of %lld values; this model has %u and %u",
-                         ggml_type_name(ggml_type), (long long)block, width_k, width_v);
+    if (heads.dim_k % block || heads.dim_v % block)
+        return error_set(
+            err, ERROR_UNSUPPORTED,
+            "a %s KV cache needs heads of a multiple of %lld values, and this model's have %u; use --kv f16",
+            ggml_type_name(ggml_type), (long long)block, heads.dim_k);
     *kv = (struct kv_cache){
         .type = type, .n_layers = options->n_layers, .n_slots = options->n_slots, .cells = kv_cells(options->context)};
     kv->k = mem_new_array(kv->n_layers, sizeof *kv->k);
@@ -41,8 +42,8 @@ enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t
     kv->context = ggml_init(params);
     int64_t n_cells = (int64_t)kv->cells * kv->n_slots;
     for (uint32_t i = 0; i < kv->n_layers; i++) {
-        kv->k[i] = ggml_new_tensor_2d(kv->context, ggml_type, width_k, n_cells);
-        kv->v[i] = ggml_new_tensor_2d(kv->context, ggml_type, width_v, n_cells);
+        kv->k[i] = ggml_new_tensor_2d(kv->context, ggml_type, (int64_t)heads.n * heads.dim_k, n_cells);
+        kv->v[i] = ggml_new_tensor_2d(kv->context, ggml_type, (int64_t)heads.n * heads.dim_v, n_cells);
         ggml_format_name(kv->k[i], "kv_k.%u", i);
         ggml_format_name(kv->v[i], "kv_v.%u", i);
     }

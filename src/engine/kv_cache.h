@@ -22,8 +22,13 @@ struct kv_cache {
 
 enum ggml_type kv_ggml_type(enum kv_type type);
 
-enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t type, uint32_t width_k,
-                                 uint32_t width_v, const struct stage_options *options, struct error *err);
+struct kv_heads {
+    uint32_t n, dim_k, dim_v;
+};
+
+/* ERROR_UNSUPPORTED when a head is not whole blocks of a quantised cache type. */
+enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t type, struct kv_heads heads,
+                                 const struct stage_options *options, struct error *err);
 uint64_t kv_cache_bytes(const struct kv_cache *kv);
 enum error_code kv_cache_alloc(struct kv_cache *kv, struct error *err);
 void kv_cache_deinit(struct kv_cache *kv);

@@ -80,8 +80,9 @@ static enum error_code declare(struct stage *stage, struct error *err)
     if (!code)
         code = weights_declare(&stage->weights, stage->device, stage->model, &stage->options, err);
     if (!code)
-        code = kv_cache_declare(&stage->kv, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
-                                h->n_head_kv * h->n_head_dim_k, h->n_head_kv * h->n_head_dim_v, &stage->options, err);
+        code =
+            kv_cache_declare(&stage->kv, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
+                             (struct kv_heads){h->n_head_kv, h->n_head_dim_k, h->n_head_dim_v}, &stage->options, err);
     if (!code)
         code = new_scheduler(stage, err);
     stage->source.architecture = model_architecture(stage->model);

@@ -239,13 +239,20 @@ static void compare(const struct golden *g, const struct way *way, const float *
         sum += d * d;
     }
     limits_of(g, way->exact, &max_limit, &rms_limit);
+    /* A rounded cache is not in the golden README. Measured: 0.94 / 0.13 at most, a near-tie can fall; where an
+     * expert is chosen otherwise a whole row moves, by up to 4.1. */
+    bool rounded = way->kv == KV_Q8_0;
+    if (rounded) {
+        bool mixture = model_hyperparameters(g->model)->n_experts;
+        max_limit = mixture ? 8 : 1.5, rms_limit = mixture ? 0.5 : 0.2;
+    }
     double rms = sqrt(sum / (double)n);
     if (getenv("MEDLEY_GOLDEN_PRINT"))
         fprintf(stderr, "%-24s %-28s max %.2e rms %.2e\n", g->name, way->name, max, rms);
     if (!(max <= max_limit && rms <= rms_limit))
         fail_msg("%s, %s: off by %.3g at most (limit %.3g), rms %.3g (limit %.3g)", g->name, way->name, max, max_limit,
                  rms, rms_limit);
-    for (uint32_t i = g->n_prompt - 1; i < g->n_pos; i++)
+    for (uint32_t i = g->n_prompt - 1; i < g->n_pos && !rounded; i++)
         assert_int_equal(argmax(got + (size_t)i * g->n_vocab, g->n_vocab), g->expected[i - g->n_prompt + 1]);
 }
 
@@ -280,13 +287,27 @@ static bool is_wanted(const struct golden *g, const struct way *way)
     return false;
 }
 
+/* A quantised cache needs heads of whole blocks of 32; the others must be refused, not crash. */
+static bool is_refused(const struct golden *g, const struct way *way)
+{
+    struct error err = {0};
+    struct stage *stage;
+    struct stage_options options = {
+        .n_layers = 1, .n_slots = 1, .context = g->context, .rows_max = 64, .kv_type = way->kv, .flash = way->flash};
+    if (way->kv != KV_Q8_0 || model_hyperparameters(g->model)->n_head_dim_k % 32 == 0)
+        return false;
+    assert_int_equal(stage_open(gpu_find(gpu, way->device), g->model, &options, &stage, &err), ERROR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "--kv f16"));
+    return true;
+}
+
 static void run_all(void **state)
 {
     const struct way *way = *state;
     if (!gpu_find(gpu, way->device))
         fail_msg("no device %s here", way->device);
     for (uint32_t i = 0; i < n_golden; i++) {
-        if (is_wanted(&golden[i], way))
+        if (is_wanted(&golden[i], way) && !is_refused(&golden[i], way))
             run_way(&golden[i], way);
     }
 }
@@ -316,6 +337,8 @@ int main(int argc, char **argv)
         CASE("flash attention", .device = "cpu", .n_stages = 1, .kv = KV_F32, .flash = FLASH_ON),
         CASE("f16 cache, flash", .device = "cpu", .n_stages = 2, .chunk = 9, .kv = KV_F16, .flash = FLASH_ON,
              .crowd = true, .repack = true),
+        CASE("q8_0 cache, flash", .device = "cpu", .n_stages = 1, .kv = KV_Q8_0, .flash = FLASH_ON),
+        CASE("q8_0 cache, no flash", .device = "cpu", .n_stages = 1, .kv = KV_Q8_0, .flash = FLASH_OFF),
         CASE("f16 cache, no flash", .device = "cpu", .n_stages = 1, .kv = KV_F16, .flash = FLASH_OFF),
     };
     const struct CMUnitTest vulkan[] = {

@@ -162,8 +162,8 @@ class Muon(torch.optim.Optimizer):
 def make_optimizers(model, lr):
     blocks = list(model.blk.parameters())
     norms = [w for w in blocks if w.dim() == 1] + [model.output_norm.weight]
-    groups = [dict(params=[model.token_embd.weight], lr=lr / 2), dict(params=norms, lr=lr / 5)]
-    return [Muon([w for w in blocks if w.dim() == 2], lr), torch.optim.AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)]
+    groups = [dict(params=[model.token_embd.weight], lr=lr / 10), dict(params=norms, lr=lr / 5)]
+    return [Muon([w for w in blocks if w.dim() == 2], lr), torch.optim.AdamW(groups, betas=(0.9, 0.99), weight_decay=0.0)]
 
 
 def rate(step, steps, warmup=30, decay=0.45):
