@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+enum { BACKENDS_MAX = 8 };
+
 /* Opening goes step by step: declare, measure, load. Nothing is allocated on the device before load(). */
 
 static enum error_code check_options(const struct model *model, const struct stage_options *o, struct error *err)
@@ -63,13 +65,26 @@ static struct ggml_tensor *rope_factors(const struct stage *stage)
     return outside[is_long ? TENSOR_ROPE_FACTORS_LONG : TENSOR_ROPE_FACTORS_SHORT];
 }
 
+/* In order of preference: accelerators (BLAS …) ride with the CPU; what a GPU cannot do falls back to the CPU. */
+static uint32_t list_backends(const struct stage *stage, ggml_backend_t out[BACKENDS_MAX])
+{
+    ggml_backend_t own = device_ggml_backend(stage->device), fallback = device_ggml_fallback(stage->device);
+    uint32_t n = 0;
+    if (own != fallback)
+        out[n++] = own;
+    else
+        n = device_ggml_accelerators(stage->device, out, BACKENDS_MAX - 1);
+    out[n++] = fallback;
+    return n;
+}
+
 static enum error_code new_scheduler(struct stage *stage, struct error *err)
 {
-    ggml_backend_t backends[2] = {device_ggml_backend(stage->device), device_ggml_fallback(stage->device)};
-    int n_backends = backends[0] == backends[1] ? 1 : 2;
+    ggml_backend_t backends[BACKENDS_MAX];
+    uint32_t n_backends = list_backends(stage, backends);
     size_t n_nodes = 64 + (96 + 16 * (size_t)stage->options.n_slots + 2 * (size_t)stage->h->n_experts_used) *
                               stage->options.n_layers;
-    stage->sched = ggml_backend_sched_new(backends, NULL, n_backends, n_nodes, false, false);
+    stage->sched = ggml_backend_sched_new(backends, NULL, (int)n_backends, n_nodes, false, false);
     return stage->sched ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "no memory for the graph scheduler");
 }
 
@@ -111,6 +126,17 @@ static void set_placeholder(struct ggml_context *context, ggml_backend_buffer_t 
         t->buffer = buffer;
 }
 
+/* `sizes`: compute memory by backend, in list_backends()'s order. All of a CPU's backends take host memory. */
+static void keep_largest(struct stage *stage, const size_t sizes[BACKENDS_MAX])
+{
+    bool is_cpu = device_ggml_backend(stage->device) == device_ggml_fallback(stage->device);
+    uint64_t compute = sizes[0], host = is_cpu ? 0 : sizes[1];
+    for (int i = 1; is_cpu && i < BACKENDS_MAX; i++)
+        compute += sizes[i];
+    stage->memory.compute = compute > stage->memory.compute ? compute : stage->memory.compute;
+    stage->memory.host = host > stage->memory.host ? host : stage->memory.host;
+}
+
 static enum error_code measure_compute(struct stage *stage, struct error *err)
 {
     ggml_backend_buffer_t placeholders[WEIGHT_POOLS_MAX + 1];
@@ -128,15 +154,14 @@ static enum error_code measure_compute(struct stage *stage, struct error *err)
     worst_shapes(stage, shapes);
     for (int i = 0; i < 2 && !code; i++) {
         struct graph graph;
-        size_t sizes[2] = {0, 0};
+        size_t sizes[BACKENDS_MAX] = {0};
         code = graph_build(&graph, &stage->source, &shapes[i], err);
         if (code)
             break;
         ggml_backend_sched_reserve_size(stage->sched, graph.cgraph, sizes);
         ggml_backend_sched_reset(stage->sched);
         graph_deinit(&graph);
-        stage->memory.compute = sizes[0] > stage->memory.compute ? sizes[0] : stage->memory.compute;
-        stage->memory.host = sizes[1] > stage->memory.host ? sizes[1] : stage->memory.host;
+        keep_largest(stage, sizes);
     }
 
     for (uint32_t i = 0; i <= n_pools; i++) {
