@@ -89,25 +89,11 @@ class Model(nn.Module):
         self.blk = nn.ModuleList(Block(config) for _ in range(config["layers"]))
         self.output_norm = nn.RMSNorm(config["width"], config["epsilon"])
         self.register_buffer("turns", rope_table(config), persistent=False)
-        self.draw_weights()
-
-    @torch.no_grad()
-    def draw_weights(self):
-        """So that copying is learned early. A story is easy but for its names, and these can only be
-        copied from further up: what was read must stay in the residual stream, and be said again when
-        it is attended to. Hence an embedding that is large beside what the layers add, a small output
-        norm in exchange, no feed-forward at first, and attention outputs that give back what the
-        values took. With the usual scales (0.02 for the embedding), the first layer drowned the
-        embedding, and after 440 steps a name still cost 7.9 nats."""
-        nn.init.normal_(self.token_embd.weight, std=0.5)
-        nn.init.constant_(self.output_norm.weight, 0.05)
-        for block in self.blk:
-            for linear in (block.attn_q, block.attn_k, block.attn_v, block.ffn_gate, block.ffn_up):
-                nn.init.normal_(linear.weight, std=linear.in_features ** -0.5)
-            nn.init.zeros_(block.ffn_down.weight)
-            values = block.attn_v.weight.unflatten(0, (block.kv_heads, block.head))
-            given = values.repeat_interleave(block.heads // block.kv_heads, 0).flatten(0, 1)
-            block.attn_output.weight.copy_(0.2 * given.T)
+        for name, weight in self.named_parameters():
+            if weight.dim() == 2:
+                # What adds to the residual stream starts smaller, so that depth does not make it grow.
+                shrink = math.sqrt(2 * config["layers"]) if "output." in name or "down" in name else 1
+                nn.init.normal_(weight, std=0.02 if "embd" in name else 1 / math.sqrt(weight.shape[1]) / shrink)
 
     def forward(self, ids):
         x = self.token_embd(ids)
@@ -160,10 +146,9 @@ class Muon(torch.optim.Optimizer):
 
 
 def make_optimizers(model, lr):
-    blocks = list(model.blk.parameters())
-    norms = [w for w in blocks if w.dim() == 1] + [model.output_norm.weight]
-    groups = [dict(params=[model.token_embd.weight], lr=lr / 10), dict(params=norms, lr=lr / 5)]
-    return [Muon([w for w in blocks if w.dim() == 2], lr), torch.optim.AdamW(groups, betas=(0.9, 0.99), weight_decay=0.0)]
+    hidden = [w for n, w in model.named_parameters() if w.dim() == 2 and "embd" not in n]
+    others = [w for n, w in model.named_parameters() if w.dim() == 1 or "embd" in n]
+    return [Muon(hidden, lr), torch.optim.AdamW(others, lr=lr / 5, betas=(0.9, 0.95), weight_decay=0.0)]
 
 
 def rate(step, steps, warmup=30, decay=0.45):

@@ -145,7 +145,7 @@ verb_install() {
 verb_train_demo() {
   local dir
   dir=$(root_for trixie "$repo/tools/demo-model/packages.txt")
-  root_enter "$dir" python3 tools/demo-model/train.py "$@"
+  root_enter "$dir" python3 tools/demo-model/make.py "$@"
 }
 
 verb_clean() {
