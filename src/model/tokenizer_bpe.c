@@ -4,25 +4,19 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "model/merge_heap.h"
+#include "model/symbol_list.h"
 #include "model/tokenizer_private.h"
 #include "model/unicode.h"
 #include "model/word_cache.h"
 
 #include <string.h>
 
-struct symbol {
-    int32_t text;         /* number in tokenizer->texts; TEXT_NONE: a character that no text is */
-    uint32_t start, size; /* bytes of the word; size 0: merged into the symbol before */
-    int32_t previous, next;
-};
-
 enum { CACHE_FROM_WORDS = 128 }; /* fewer words are not worth the cache's memory */
 
 struct bpe_session {
     const struct tokenizer *tokenizer;
     struct pretokenizer_scratch split;
-    struct symbol *symbols;
-    size_t symbols_capacity;
+    struct symbol_list list; /* values: numbers in tokenizer->texts; TEXT_NONE: a character that no text is */
     struct merge_heap heap;
     struct buffer spelled; /* a word in the byte alphabet */
     struct buffer escaped;
@@ -45,7 +39,7 @@ void bpe_session_free(struct bpe_session *session)
     if (!session)
         return;
     pretokenizer_scratch_deinit(&session->split);
-    mem_free(session->symbols);
+    symbol_list_deinit(&session->list);
     merge_heap_deinit(&session->heap);
     buffer_deinit(&session->spelled);
     buffer_deinit(&session->escaped);
@@ -70,9 +64,9 @@ static bool queue_pair(struct bpe_session *session, int32_t left, int32_t right)
 {
     if (left < 0 || right < 0)
         return true;
-    const struct symbol *a = &session->symbols[left], *b = &session->symbols[right];
-    const struct merge *merge = find_merge(&session->tokenizer->merges, a->text, b->text);
-    struct merge_candidate candidate = {.left = (uint32_t)left, .first = a->text, .second = b->text};
+    const struct symbol *a = &session->list.symbols[left], *b = &session->list.symbols[right];
+    const struct merge *merge = find_merge(&session->tokenizer->merges, a->value, b->value);
+    struct merge_candidate candidate = {.left = (uint32_t)left, .first = a->value, .second = b->value};
     if (!merge)
         return true;
     candidate.rank = merge->rank;
@@ -80,24 +74,18 @@ static bool queue_pair(struct bpe_session *session, int32_t left, int32_t right)
     return merge_heap_push(&session->heap, candidate);
 }
 
-static bool merge_symbols(struct bpe_session *session, size_t n_symbols)
+static bool merge_symbols(struct bpe_session *session)
 {
-    struct symbol *symbols = session->symbols;
-    for (size_t i = 1; i < n_symbols; i++) {
+    struct symbol *symbols = session->list.symbols;
+    for (size_t i = 1; i < session->list.count; i++) {
         if (!queue_pair(session, (int32_t)i - 1, (int32_t)i))
             return false;
     }
     for (struct merge_candidate best; merge_heap_pop(&session->heap, &best);) {
-        struct symbol *left = &symbols[best.left];
-        if (!left->size || left->text != best.first || left->next < 0 || symbols[left->next].text != best.second)
+        const struct symbol *left = &symbols[best.left];
+        if (!left->size || left->value != best.first || left->next < 0 || symbols[left->next].value != best.second)
             continue;
-        struct symbol *right = &symbols[left->next];
-        left->text = (int32_t)best.result;
-        left->size += right->size;
-        right->size = 0;
-        left->next = right->next;
-        if (right->next >= 0)
-            symbols[right->next].previous = (int32_t)best.left;
+        symbol_list_join(&session->list, best.left, (int32_t)best.result);
         if (!queue_pair(session, left->previous, (int32_t)best.left) ||
             !queue_pair(session, (int32_t)best.left, left->next))
             return false;
@@ -124,26 +112,22 @@ static enum error_code emit_bytes(const struct tokenizer *tokenizer, const char 
     return ERROR_NONE;
 }
 
-static size_t symbols_of_word(struct bpe_session *session, const char *word, size_t size)
+static bool list_symbols(struct bpe_session *session, const char *word, size_t size)
 {
     const struct tokenizer *tokenizer = session->tokenizer;
     bool raw = tokenizer->rule->flags & PRE_RAW_UTF8;
-    size_t n = 0;
-    for (size_t at = 0; at < size; n++) {
-        size_t length = raw ? unicode_length(word[at]) : 1;
+    if (!symbol_list_reset(&session->list, size))
+        return false;
+    for (size_t at = 0, length; at < size; at += length) {
+        length = raw ? unicode_length(word[at]) : 1;
         if (length > size - at)
             length = size - at;
-        session->symbols[n] = (struct symbol){
-            .text = raw ? text_table_find(&tokenizer->texts, word + at, length)
-                        : tokenizer->byte_symbols[(uint8_t)word[at]],
-            .start = (uint32_t)at,
-            .size = (uint32_t)length,
-            .previous = (int32_t)n - 1,
-            .next = at + length == size ? -1 : (int32_t)n + 1,
-        };
-        at += length;
+        symbol_list_append(&session->list,
+                           raw ? text_table_find(&tokenizer->texts, word + at, length)
+                               : tokenizer->byte_symbols[(uint8_t)word[at]],
+                           length);
     }
-    return n;
+    return true;
 }
 
 /* The token that the word is as it stands, or TOKEN_NONE. */
@@ -179,20 +163,12 @@ static enum error_code encode_word(struct bpe_session *session, const char *word
     enum error_code code = whole_word(session, word, size, &whole, err);
     if (code || whole != TOKEN_NONE)
         return code ? code : token_list_push(out, whole, err);
-    if (size > session->symbols_capacity) {
-        size_t capacity = size + size / 2 + 64;
-        struct symbol *symbols = mem_resize(session->symbols, capacity, sizeof *symbols);
-        if (!symbols)
-            return tokenizer_no_memory(err);
-        session->symbols = symbols;
-        session->symbols_capacity = capacity;
-    }
-    if (!merge_symbols(session, symbols_of_word(session, word, size)))
+    if (!list_symbols(session, word, size) || !merge_symbols(session))
         return tokenizer_no_memory(err);
-    for (int32_t i = 0; i >= 0 && !code; i = session->symbols[i].next) {
-        const struct symbol *symbol = &session->symbols[i];
-        if (symbol->text >= 0 && (uint32_t)symbol->text < session->tokenizer->n_tokens)
-            code = token_list_push(out, symbol->text, err);
+    for (int32_t i = 0; i >= 0 && !code; i = session->list.symbols[i].next) {
+        const struct symbol *symbol = &session->list.symbols[i];
+        if (symbol->value >= 0 && (uint32_t)symbol->value < session->tokenizer->n_tokens)
+            code = token_list_push(out, symbol->value, err);
         else
             code = emit_bytes(session->tokenizer, word, symbol, out, err);
     }

@@ -2,25 +2,18 @@
  * token with the highest score until no joint text is a token; what is no token becomes bytes. */
 #include "base/mem.h"
 #include "model/merge_heap.h"
+#include "model/symbol_list.h"
 #include "model/tokenizer_private.h"
 #include "model/unicode.h"
 #include "model/word_cache.h"
 
 #include <string.h>
 
-struct symbol {
-    int32_t token; /* TOKEN_NONE: none */
-    size_t start;
-    uint32_t size; /* bytes; 0: merged into the symbol before */
-    int32_t previous, next;
-};
-
 struct spm_session {
     const struct tokenizer *tokenizer;
     struct buffer escaped;
-    const char *text; /* being merged */
-    struct symbol *symbols;
-    size_t symbols_capacity;
+    const char *text;        /* being merged */
+    struct symbol_list list; /* values: tokens; TOKEN_NONE: none */
     struct merge_heap heap;
     struct word_cache cache;
 };
@@ -41,7 +34,7 @@ void spm_session_free(struct spm_session *session)
     if (!session)
         return;
     buffer_deinit(&session->escaped);
-    mem_free(session->symbols);
+    symbol_list_deinit(&session->list);
     merge_heap_deinit(&session->heap);
     word_cache_deinit(&session->cache);
     mem_free(session);
@@ -60,7 +53,7 @@ static bool queue_pair(struct spm_session *session, int32_t left, int32_t right)
 {
     if (left < 0 || right < 0)
         return true;
-    const struct symbol *a = &session->symbols[left], *b = &session->symbols[right];
+    const struct symbol *a = &session->list.symbols[left], *b = &session->list.symbols[right];
     if ((size_t)a->size + b->size > session->tokenizer->longest_token)
         return true;
     int32_t token = tokenizer_find(session->tokenizer, session->text + a->start, a->size + b->size);
@@ -77,27 +70,21 @@ static bool queue_pair(struct spm_session *session, int32_t left, int32_t right)
     return merge_heap_push(&session->heap, candidate);
 }
 
-static bool merge_symbols(struct spm_session *session, size_t n_symbols)
+static bool merge_symbols(struct spm_session *session)
 {
-    struct symbol *symbols = session->symbols;
-    for (size_t i = 1; i < n_symbols; i++) {
+    struct symbol *symbols = session->list.symbols;
+    for (size_t i = 1; i < session->list.count; i++) {
         if (!queue_pair(session, (int32_t)i - 1, (int32_t)i))
             return false;
     }
     for (struct merge_candidate best; merge_heap_pop(&session->heap, &best);) {
-        struct symbol *left = &symbols[best.left];
+        const struct symbol *left = &symbols[best.left];
         if (!left->size || left->next < 0)
             continue;
-        struct symbol *right = &symbols[left->next];
         /* As libllama: only the sum counts. A pair whose sum is the same covers the same text. */
-        if (left->size + right->size != (uint32_t)best.first + (uint32_t)best.second)
+        if (left->size + symbols[left->next].size != (uint32_t)best.first + (uint32_t)best.second)
             continue;
-        left->token = (int32_t)best.result;
-        left->size += right->size;
-        right->size = 0;
-        left->next = right->next;
-        if (right->next >= 0)
-            symbols[right->next].previous = (int32_t)best.left;
+        symbol_list_join(&session->list, best.left, (int32_t)best.result);
         if (!queue_pair(session, left->previous, (int32_t)best.left) ||
             !queue_pair(session, (int32_t)best.left, left->next))
             return false;
@@ -105,30 +92,24 @@ static bool merge_symbols(struct spm_session *session, size_t n_symbols)
     return true;
 }
 
-static size_t symbols_of_text(struct spm_session *session, const char *text, size_t size)
+static bool list_symbols(struct spm_session *session, const char *text, size_t size)
 {
-    size_t n = 0;
-    for (size_t at = 0; at < size; n++) {
-        size_t length = unicode_length(text[at]);
+    if (!symbol_list_reset(&session->list, size))
+        return false;
+    for (size_t at = 0, length; at < size; at += length) {
+        length = unicode_length(text[at]);
         if (length > size - at)
             length = size - at;
-        session->symbols[n] = (struct symbol){
-            .token = tokenizer_find(session->tokenizer, text + at, length),
-            .start = at,
-            .size = (uint32_t)length,
-            .previous = (int32_t)n - 1,
-            .next = at + length == size ? -1 : (int32_t)n + 1,
-        };
-        at += length;
+        symbol_list_append(&session->list, tokenizer_find(session->tokenizer, text + at, length), length);
     }
-    return n;
+    return true;
 }
 
 static enum error_code emit(const struct spm_session *session, const struct symbol *symbol, struct token_list *out,
                             struct error *err)
 {
-    if (symbol->token != TOKEN_NONE)
-        return token_list_push(out, symbol->token, err);
+    if (symbol->value != TOKEN_NONE)
+        return token_list_push(out, symbol->value, err);
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < symbol->size && !code; i++) {
         int32_t token = session->tokenizer->byte_tokens[(uint8_t)session->text[symbol->start + i]];
@@ -144,20 +125,12 @@ static enum error_code emit(const struct spm_session *session, const struct symb
 static enum error_code encode_word(struct spm_session *session, const char *word, size_t size, struct token_list *out,
                                    struct error *err)
 {
-    if (size > session->symbols_capacity) {
-        size_t capacity = size + size / 2 + 64;
-        struct symbol *symbols = mem_resize(session->symbols, capacity, sizeof *symbols);
-        if (!symbols)
-            return tokenizer_no_memory(err);
-        session->symbols = symbols;
-        session->symbols_capacity = capacity;
-    }
     session->text = word;
-    if (!merge_symbols(session, symbols_of_text(session, word, size)))
+    if (!list_symbols(session, word, size) || !merge_symbols(session))
         return tokenizer_no_memory(err);
     enum error_code code = ERROR_NONE;
-    for (int32_t i = 0; i >= 0 && !code; i = session->symbols[i].next)
-        code = emit(session, &session->symbols[i], out, err);
+    for (int32_t i = 0; i >= 0 && !code; i = session->list.symbols[i].next)
+        code = emit(session, &session->list.symbols[i], out, err);
     return code;
 }
 

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "engine/sampler.h"
+#include "sampler_reference.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -16,93 +17,6 @@
 #include <cmocka.h>
 
 enum { VOCAB_MAX = 160 };
-
-struct candidate {
-    int32_t id;
-    double x, p, distance;
-};
-
-static int better(const void *a, const void *b)
-{
-    const struct candidate *l = a, *r = b;
-    if (l->x != r->x)
-        return l->x > r->x ? -1 : 1;
-    return l->id - r->id;
-}
-
-static int nearer(const void *a, const void *b)
-{
-    const struct candidate *l = a, *r = b;
-    if (l->distance != r->distance)
-        return l->distance < r->distance ? -1 : 1;
-    return l->id - r->id;
-}
-
-static void softmax(struct candidate *list, size_t n, double temperature)
-{
-    double max = -INFINITY, sum = 0;
-    for (size_t i = 0; i < n; i++)
-        max = fmax(max, list[i].x);
-    for (size_t i = 0; i < n; i++)
-        sum += list[i].p = exp((list[i].x - max) / temperature);
-    for (size_t i = 0; i < n; i++)
-        list[i].p /= sum;
-}
-
-static size_t reference_typical(struct candidate *list, size_t n, double typical_p)
-{
-    double entropy = 0, sum = 0;
-    for (size_t i = 0; i < n; i++)
-        entropy -= list[i].p > 0 ? list[i].p * log(list[i].p) : 0;
-    for (size_t i = 0; i < n; i++)
-        list[i].distance = fabs(-log(list[i].p) - entropy);
-    qsort(list, n, sizeof *list, nearer);
-    size_t kept = 0;
-    while (kept < n && (kept == 0 || sum < typical_p))
-        sum += list[kept++].p;
-    qsort(list, kept, sizeof *list, better);
-    return kept;
-}
-
-static size_t reference_top_p(const struct candidate *list, size_t n, double top_p)
-{
-    double sum = 0;
-    size_t kept = 0;
-    while (kept < n && (kept == 0 || sum < top_p))
-        sum += list[kept++].p;
-    return kept;
-}
-
-static size_t reference_min_p(const struct candidate *list, size_t n, double min_p)
-{
-    size_t kept = 0;
-    while (kept < n && list[kept].p >= min_p * list[0].p)
-        kept++;
-    return kept;
-}
-
-/* The candidates that `params` leave of `logits`, with the probability of each to be drawn. */
-static size_t reference(const float *logits, uint32_t n_vocab, const struct sampler_params *params,
-                        struct candidate *list)
-{
-    size_t n = 0;
-    for (uint32_t i = 0; i < n_vocab; i++) {
-        if (logits[i] > -INFINITY)
-            list[n++] = (struct candidate){.id = (int32_t)i, .x = (double)logits[i]};
-    }
-    qsort(list, n, sizeof *list, better);
-    if (params->top_k && params->top_k < n)
-        n = params->top_k;
-    softmax(list, n, 1);
-    if (params->typical_p < 1)
-        n = reference_typical(list, n, (double)params->typical_p);
-    softmax(list, n, 1);
-    n = params->top_p < 1 ? reference_top_p(list, n, (double)params->top_p) : n;
-    softmax(list, n, 1);
-    n = params->min_p > 0 ? reference_min_p(list, n, (double)params->min_p) : n;
-    softmax(list, n, (double)params->temperature);
-    return n;
-}
 
 static struct sampler_params plain(void)
 {
@@ -134,7 +48,7 @@ static void check_draws(const float *logits, uint32_t n_vocab, const struct samp
     enum { DRAWS = 1000 };
     static struct candidate list[VOCAB_MAX];
     static uint32_t seen[VOCAB_MAX];
-    size_t n = reference(logits, n_vocab, params, list);
+    size_t n = sampler_reference(logits, n_vocab, params, list);
     struct sampler *sampler = open_sampler(n_vocab);
     memset(seen, 0, sizeof seen);
     for (uint64_t i = 0; i < DRAWS; i++)
@@ -173,7 +87,7 @@ static void check_set(const float *logits, uint32_t n_vocab, struct sampler_para
     static struct candidate list[VOCAB_MAX];
     static bool seen[VOCAB_MAX], expected[VOCAB_MAX];
     params.temperature = 100;
-    size_t n = reference(logits, n_vocab, &params, list);
+    size_t n = sampler_reference(logits, n_vocab, &params, list);
     memset(expected, 0, sizeof expected);
     memset(seen, 0, sizeof seen);
     for (size_t i = 0; i < n; i++)
@@ -269,7 +183,7 @@ static void test_a_large_vocabulary_takes_other_paths(void **state)
         {.temperature = 1, .top_p = 0.99f, .typical_p = 1, .min_p = 0.01f, .repeat_penalty = 1},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        size_t n = reference(logits, N, &cases[c], list);
+        size_t n = sampler_reference(logits, N, &cases[c], list);
         assert_true(n > 1 && n < N);
         /* The draw walks the kept tokens best first, so the reference's own walk gives the same token. */
         for (uint64_t position = 0; position < 300; position++) {
