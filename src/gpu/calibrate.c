@@ -110,6 +110,7 @@ struct calibrator {
     struct device_job job;
     struct device *device, *other;
     struct sampler sampler;
+    uint64_t limit_ms;
     void (*step)(struct calibrator *self);
     uint32_t type; /* of the step that measures one */
     struct device_calibration found;
@@ -161,7 +162,8 @@ static struct calibrator *calibrator_new(struct device *device, const struct cal
     self->job.run = run_step;
     self->device = device;
     self->sampler.budget_ns = budget_ms * 1000000 / n_figures;
-    self->sampler.end_ns = clock_now_ns() + LIMIT_CALIBRATION_MS * 1000000ull;
+    self->limit_ms = options && options->limit_ms ? options->limit_ms : LIMIT_CALIBRATION_MS;
+    self->sampler.end_ns = clock_now_ns() + self->limit_ms * 1000000;
     pthread_mutex_init(&self->lock, NULL);
     pthread_cond_init(&self->finished, NULL);
     return self;
@@ -180,7 +182,8 @@ static bool take_step(struct calibrator *self, void (*step)(struct calibrator *s
     self->step = step;
     self->done = false;
     device_submit(self->device, &self->job);
-    uint64_t now_ns = clock_now_ns(), grace_ns = LIMIT_VERIFY_MS * 1000000ull;
+    /* no run begins after the end of the time; one that is under way may still end */
+    uint64_t now_ns = clock_now_ns(), grace_ns = self->limit_ms * 1000000 / 8;
     uint64_t left_ns = (self->sampler.end_ns > now_ns ? self->sampler.end_ns - now_ns : 0) + grace_ns;
     struct timespec deadline;
     clock_gettime(CLOCK_REALTIME, &deadline); /* what pthread_cond_timedwait counts by, everywhere */
@@ -203,10 +206,10 @@ static void report(const struct calibration_options *options, const struct devic
         options->progress(options->user, device_info(device)->id, what, done, total);
 }
 
-static enum error_code hung(struct error *err)
+static enum error_code hung(const struct calibrator *self, struct error *err)
 {
-    return error_set(err, ERROR_DEVICE, "it did not answer within %d s of calibration",
-                     (LIMIT_CALIBRATION_MS + LIMIT_VERIFY_MS) / 1000);
+    return error_set(err, ERROR_DEVICE, "it did not answer within %.4g s of calibration",
+                     (double)self->limit_ms / 1000);
 }
 
 enum error_code calibrate_device(struct device *device, const struct calibration_options *options,
@@ -219,14 +222,14 @@ enum error_code calibrate_device(struct device *device, const struct calibration
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     report(options, device, "copies", 0, total);
     if (!take_step(self, step_copies))
-        return hung(err);
+        return hung(self, err);
     report(options, device, "launch", 1, total);
     if (!take_step(self, step_launch))
-        return hung(err);
+        return hung(self, err);
     for (self->type = 0; self->type < n_types; self->type++) {
         report(options, device, calibrate_type_name(device, self->type), 2 + self->type, total);
         if (!take_step(self, step_type))
-            return hung(err);
+            return hung(self, err);
     }
     report(options, device, "done", total, total);
     *out = self->found;
@@ -247,7 +250,7 @@ enum error_code calibrate_pair(struct device *from, struct device *to, const str
     self->other = to;
     if (!take_step(self, step_pair)) {
         device_give_up(to);
-        return hung(err);
+        return hung(self, err);
     }
     *out = self->pair;
     calibrator_free(self);

@@ -6,14 +6,14 @@
  *            larger than the caches (three times the last-level cache of the CPU, 256 MiB on a GPU), so that the
  *            weights come from memory; bytes of weights per second, as stored in the file.
  *   prefill  one matrix of 4096 columns with 512 columns of input; 2 × 4096 × rows × 512 FLOP. It has as many rows
- *            (256 to 4096) as take some 40 ms, so that a slow device is not measured for minutes.
+ *            (64 to 4096) as take some 40 ms, so that a slow device is not measured for minutes.
  *   write, read, peers   64 MiB, through device_write(), device_read(), device_copy().
  *   launch   the smallest graph, from call to return.
  *
  * Weights lie where the engine would put them: on the CPU in the first extra (repacked, AMX) buffer type that
  * supports the product, else in the device's own. Types that a device does not support are left out. Accelerators
- * that ride with the CPU (BLAS) are not used. A software GPU driver, which compiles for seconds for every type, is
- * measured with q8_0 and q4_0 alone.
+ * that ride with the CPU (BLAS) are not used. A software GPU driver, which compiles for seconds for every type and
+ * computes slowly, is measured with q8_0 and q4_0 alone, and with two matrices.
  *
  * Each figure is a median with its spread. A device that does not compute through ggml has its copies measured, no
  * more. */

@@ -111,6 +111,7 @@ const struct backend_status *gpu_backend(const struct gpu *gpu, uint32_t index);
  * error, after it has gone on with the others. */
 struct calibration_options {
     uint64_t budget_ms;
+    uint64_t limit_ms; /* 0: LIMIT_CALIBRATION_MS */
     void (*progress)(void *user, const char *device_id, const char *what, uint32_t done, uint32_t total);
     void *user;
 };

@@ -194,9 +194,10 @@ static void finish(struct probe *probe, const int *status, uint64_t limit_ms)
             ;
     }
     const char *end = memchr(probe->line, '\n', probe->n_line);
+    bool overlong = !end && probe->n_line == sizeof probe->line;
     bool answered = end && probe_parse(probe->line, (size_t)(end - probe->line), &probe->result, probe->reason,
                                        sizeof probe->reason);
-    if (!answered && end) {
+    if (!answered && (end || overlong)) {
         probe->result = PROBE_FAILED;
         snprintf(probe->reason, sizeof probe->reason, "its verification answered what cannot be understood");
     } else if (!answered && status) {
