@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/devices_calibration.h"
+#include "cli/notice.h"
 #include "gpu/gpu.h"
 
 #include <getopt.h>
@@ -282,9 +283,13 @@ static int run(int argc, char **argv)
         return command_misused(&command_devices, "'%s' is one word too many", argv[optind]);
     struct gpu *gpu;
     struct error err;
-    if (gpu_open(&wishes, &gpu, &err))
+    struct notice notice;
+    notice_begin(&notice, "verifying the devices …");
+    enum error_code failure = gpu_open(&wishes, &gpu, &err);
+    notice_end(&notice);
+    if (failure)
         return command_fail(&command_devices, &err);
-    enum error_code failure = calibrate ? devices_calibrate(gpu, &err) : ERROR_NONE;
+    failure = calibrate ? devices_calibrate(gpu, &err) : ERROR_NONE;
     int status = json ? print_json(gpu) : print_devices(gpu);
     if (!json) {
         devices_print_calibrations(gpu);

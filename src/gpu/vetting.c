@@ -41,6 +41,11 @@ static void refuse_remembered(struct vet *vet, const struct registry_entry *entr
              entry->reason, day);
 }
 
+static bool is_cpu(const struct vet *vet)
+{
+    return strcmp(vet->info.backend, "cpu") == 0;
+}
+
 /* True when a verification is needed. */
 static bool consult(struct vet *vet, const struct registry *registry, bool verify)
 {
@@ -50,6 +55,8 @@ static bool consult(struct vet *vet, const struct registry *registry, bool verif
     vet->calibrated = entry->calibrated;
     vet->calibration = entry->calibration;
     if (verify || entry->result == REGISTRY_UNKNOWN || entry->result == REGISTRY_FAILED)
+        return true;
+    if (entry->result != REGISTRY_PASSED && is_cpu(vet)) /* nothing works without it: it is always tried */
         return true;
     if (entry->result != REGISTRY_PASSED) {
         refuse_remembered(vet, entry);
@@ -118,8 +125,8 @@ void vet_devices(struct vet *vets, uint32_t count, const struct gpu_options *opt
         struct vet *vet = &vets[i];
         vet->verdict = VET_FULL;
         vet->change.key = registry_key_of(&vet->info, vet->index, options->n_cpu_threads);
-        bool is_cpu = strcmp(vet->info.backend, "cpu") == 0; /* a driver that fails here is this process itself */
-        if (consult(vet, &registry, options->verify) && options->prober && !is_cpu)
+        /* the CPU's backend computes in this process in any case */
+        if (consult(vet, &registry, options->verify) && options->prober && !is_cpu(vet))
             asked[n_asked++] = vet;
     }
     registry_deinit(&registry);

@@ -2,7 +2,7 @@
  * remembers, what children say, or verification in this process. Then remembers what came of it.
  *
  *   registry: passed, same key, fresh   a short check in this process (VET_QUICK)
- *   registry: crashed or hung, same key not tried (VET_REFUSED), unless gpu_options.verify
+ *   registry: crashed or hung, same key not tried (VET_REFUSED), unless gpu_options.verify; the CPU is always tried
  *   anything else, a prober, not a CPU  a child, all at once; VET_QUICK or VET_REFUSED
  *   anything else                       full verification in this process (VET_FULL)
  *

@@ -473,6 +473,21 @@ static void test_an_old_or_future_entry_is_not_believed(void **state)
     assert_false(registry_is_fresh(&entry, 99999999));
 }
 
+static void test_the_cpu_is_always_tried(void **state)
+{
+    (void)state;
+    unlink(registry_path);
+    const struct gpu_options options = {.registry = registry_path, .prober = "/proc/self/exe"};
+    struct vet vet = vet_of("cpu", "");
+    vet_devices(&vet, 1, &options);
+    assert_int_equal(vet.verdict, VET_FULL); /* no child: it is this process that computes on it */
+    vet_outcome(&vet, "it did not answer within 20 s", true);
+    vet_remember(&vet, 1, &options);
+    vet = vet_of("cpu", "");
+    vet_devices(&vet, 1, &options);
+    assert_int_equal(vet.verdict, VET_FULL);
+}
+
 static void test_without_a_program_the_process_verifies(void **state)
 {
     (void)state;
@@ -518,6 +533,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_lie_is_found_again_each_time),
         cmocka_unit_test(test_what_has_passed_is_checked_quickly),
         cmocka_unit_test(test_an_old_or_future_entry_is_not_believed),
+        cmocka_unit_test(test_the_cpu_is_always_tried),
         cmocka_unit_test(test_without_a_program_the_process_verifies),
         cmocka_unit_test(test_every_failed_allocation_is_survived),
     };
