@@ -113,18 +113,52 @@ static struct backend_status *add_status(struct gpu *gpu, const struct backend *
     return status;
 }
 
+static bool is_wanted(const struct backend *backend, const struct gpu_options *options)
+{
+    if (strcmp(backend->name, "cpu") == 0)
+        return true;
+    return !options->skip_other && (!options->backend || strcmp(backend->name, options->backend) == 0);
+}
+
+/* Lets children load the backends of the chain first; fills one row for each that was asked for, the count. */
+static uint32_t vet_backends(const char *const *chain, const struct gpu_options *options, struct vet *vets)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; options->prober && chain[i]; i++) {
+        const struct backend *backend = backend_find(chain[i]);
+        if (strcmp(backend->name, "cpu") == 0 || !is_wanted(backend, options) || backend_registry(backend) ||
+            !plugin_is_there(backend->stem))
+            continue;
+        struct vet *vet = &vets[n++];
+        *vet = (struct vet){0};
+        snprintf(vet->info.id, sizeof vet->info.id, "%s", backend->name);
+        snprintf(vet->info.backend, sizeof vet->info.backend, "%s", backend->name);
+    }
+    vet_devices(vets, n, options);
+    vet_remember(vets, n, options);
+    return n;
+}
+
+/* What vetting has against loading a backend; NULL: nothing. A child that failed in good order is none: this process
+ * will, too, and can say better what is missing. */
+static const char *objection(const struct vet *vets, uint32_t count, const struct backend *backend)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (vets[i].verdict == VET_REFUSED && vets[i].change.result != REGISTRY_FAILED &&
+            strcmp(vets[i].info.backend, backend->name) == 0)
+            return vets[i].reason;
+    }
+    return NULL;
+}
+
 /* Loads a backend and adds its devices to what was found. */
 static void list_backend(struct gpu *gpu, const struct backend *backend, const struct gpu_options *options,
                          struct found *found, struct vet *vets, uint32_t *n_found)
 {
-    struct backend_status *status = add_status(gpu, backend);
-    bool is_cpu = strcmp(backend->name, "cpu") == 0;
-    if (options->backend && !is_cpu && strcmp(backend->name, options->backend) != 0) {
-        snprintf(status->reason, sizeof status->reason, "not tried: only %s was asked for", options->backend);
-        return;
-    }
-    if (options->skip_other && !is_cpu) {
-        snprintf(status->reason, sizeof status->reason, "not tried: only the CPU was asked for");
+    struct backend_status *status = &gpu->backends[gpu->n_backends - 1];
+    if (!is_wanted(backend, options)) {
+        snprintf(status->reason, sizeof status->reason, "not tried: only %s was asked for",
+                 options->skip_other ? "the CPU" : options->backend);
         return;
     }
     if (!backend_load(backend, status->reason, sizeof status->reason))
@@ -169,8 +203,20 @@ static void list_all(struct gpu *gpu, const struct gpu_options *options, struct 
 {
     enum platform platform = factory_platform();
     const char *const *chain = factory_chain(platform);
-    for (uint32_t i = 0; chain[i]; i++)
-        list_backend(gpu, backend_find(chain[i]), options, found, vets, n_found);
+    /* the rows of devices are free until they are listed; of what is said of backends a text must stay */
+    char objections[BACKENDS_MAX][256] = {0};
+    uint32_t n_vetted = vet_backends(chain, options, vets);
+    for (uint32_t i = 0; chain[i]; i++) {
+        const char *text = objection(vets, n_vetted, backend_find(chain[i]));
+        snprintf(objections[i], sizeof objections[i], "%s", text ? text : "");
+    }
+    for (uint32_t i = 0; chain[i]; i++) {
+        struct backend_status *status = add_status(gpu, backend_find(chain[i]));
+        if (objections[i][0])
+            snprintf(status->reason, sizeof status->reason, "when it lists its devices, %.200s", objections[i]);
+        else
+            list_backend(gpu, backend_find(chain[i]), options, found, vets, n_found);
+    }
     for (uint32_t i = 0; i < backend_count(); i++) {
         const struct backend *backend = backend_at(i);
         if (!in_chain(chain, backend->name)) {

@@ -14,8 +14,8 @@
  *     medley-probe 1 passed
  *     medley-probe 1 failed REASON
  *
- * Not covered: loading a backend and listing its devices, which the parent must do itself before it
- * knows that there is a device to verify. */
+ * Loading a backend and listing its devices already runs code of drivers, and is tried in a child in the same way: a
+ * probe without a device's name does that and no more. */
 #pragma once
 
 #include "gpu/device_impl.h"
@@ -35,7 +35,8 @@ enum { PROBE_LINE_MAX = 512 };
 struct probe {
     const char *backend; /* given: what to verify. Texts outlive the run */
     uint32_t index;
-    const char *name; /* the device's name: the child refuses when its list has another one at `index` */
+    const char
+        *name; /* the device's: the child refuses when its list has another at `index`. "": load, list, no more */
 
     enum probe_result result; /* found */
     char reason[256];         /* "" when it passed */

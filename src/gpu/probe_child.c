@@ -40,7 +40,13 @@ static enum error_code check(const char *backend, uint32_t index, const char *na
     if (code)
         return code;
     struct device_info info = {0};
-    if (index < impl->list(family))
+    uint32_t count = impl->list(family);
+    if (!name[0]) {
+        for (uint32_t i = 0; i < count; i++)
+            impl->get(family, i, &info);
+        return ERROR_NONE;
+    }
+    if (index < count)
         impl->get(family, index, &info);
     if (strcmp(info.name, name) != 0)
         return error_set(err, ERROR_DEVICE, "the driver lists other devices than a moment ago");

@@ -7,14 +7,22 @@
 #include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
 /* ---- keys ------------------------------------------------------------------------------ */
 
-/* A fingerprint of the files (names, sizes, times) that a package of Vulkan drivers replaces when it is upgraded:
- * ggml does not pass on what version the driver says it has. */
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
+    return hash;
+}
+
+/* A fingerprint of the files (names, sizes, times) that a package of Vulkan drivers replaces when it is upgraded, and
+ * of the variables that choose others: ggml does not pass on what version the driver says it has. */
 static uint64_t vulkan_drivers_stamp(void)
 {
     static const char *const patterns[] = {"/usr/share/vulkan/icd.d/*.json", "/etc/vulkan/icd.d/*.json",
@@ -31,10 +39,14 @@ static uint64_t vulkan_drivers_stamp(void)
                 continue;
             snprintf(text, sizeof text, "%s %lld %lld", found.gl_pathv[k], (long long)file.st_size,
                      (long long)file.st_mtime);
-            for (const char *byte = text; *byte; byte++)
-                hash = (hash ^ (uint8_t)*byte) * 0x100000001b3u;
+            hash = hash_text(hash, text);
         }
         globfree(&found);
+    }
+    static const char *const overrides[] = {"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"};
+    for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++) {
+        const char *value = getenv(overrides[i]);
+        hash = value ? hash_text(hash, value) : hash;
     }
     return hash;
 }
@@ -58,6 +70,8 @@ struct registry_key registry_key_of(const struct device_info *info, uint32_t ind
     if (strcmp(info->backend, "cpu") == 0)
         snprintf(key.device, sizeof key.device, "%.64s; %.64s; %u threads", info->name, info->architecture,
                  n_cpu_threads ? n_cpu_threads : (uint32_t)info->compute_units.value);
+    else if (!info->name[0])
+        snprintf(key.device, sizeof key.device, "list of devices");
     else if (info->pci[0])
         snprintf(key.device, sizeof key.device, "%s", info->pci);
     else

@@ -6,6 +6,9 @@
  *   anything else, a prober, not a CPU  a child, all at once; VET_QUICK or VET_REFUSED
  *   anything else                       full verification in this process (VET_FULL)
  *
+ * Backends are vetted first, in the same way: a row whose info has no name stands for loading its backend and
+ * listing the devices, which must not crash or hang either. What a child may do then, this process does.
+ *
  * A row of the table is one device. The registry is read when vetting starts and written once at its end. */
 #pragma once
 

@@ -128,6 +128,34 @@ static void test_no_place_for_a_registry(void **state)
     setenv("MEDLEY_STATE_DIR", folder, 1);
 }
 
+/* A driver that crashes when it is loaded, before any device is known. */
+static void test_a_driver_that_crashes_costs_its_backend_alone(void **state)
+{
+    (void)state;
+    const char *driver = getenv("MEDLEY_CRASHING_DRIVER");
+    if (!driver || !has_vulkan())
+        skip();
+    run("printf '{\"file_format_version\":\"1.0.0\",\"ICD\":{\"library_path\":\"%s\",\"api_version\":\"1.3.0\"}}' "
+        "\"$MEDLEY_CRASHING_DRIVER\" > $FOLDER/icd.json");
+    char manifest[128];
+    snprintf(manifest, sizeof manifest, "%s/icd.json", folder);
+    setenv("VK_DRIVER_FILES", manifest, 1);
+    char *first = output_of(""), *second = output_of(""), *third = output_of("--verify");
+    unsetenv("VK_DRIVER_FILES");
+    const char *says = "when it lists its devices, it crashed (signal 11) during verification";
+    assert_non_null(strstr(first, says));
+    assert_non_null(strstr(second, says));
+    assert_non_null(strstr(second, "not tried since: `medley devices --verify` does"));
+    assert_non_null(strstr(third, says));
+    assert_null(strstr(third, "not tried since"));
+    assert_non_null(strstr(first, "Not calibrated: cpu;")); /* the rest carries on */
+    mem_free(first);
+    mem_free(second);
+    mem_free(third);
+    mem_free(output_of("--json"));
+    expect_verified("--json", "registry", "registry"); /* another driver's crash is not held against the usual one */
+}
+
 static void test_a_usable_list_comes_soon(void **state)
 {
     (void)state;
@@ -144,6 +172,7 @@ int main(void)
         cmocka_unit_test(test_who_verified_what),
         cmocka_unit_test(test_a_bad_registry_is_said_and_costs_nothing),
         cmocka_unit_test(test_no_place_for_a_registry),
+        cmocka_unit_test(test_a_driver_that_crashes_costs_its_backend_alone),
         cmocka_unit_test(test_a_usable_list_comes_soon),
     };
     return cmocka_run_group_tests_name("devices_command", tests, make_folder, remove_folder);

@@ -128,6 +128,12 @@ static enum error_code multiply_counts_descriptors(void *self, uint32_t n, const
     return ERROR_UNSUPPORTED;
 }
 
+static uint32_t list_segfaults(const void *unused)
+{
+    (void)unused;
+    return (uint32_t)die_by_signal(SIGSEGV);
+}
+
 static const struct {
     const char *backend;
     enum fake_fault fault;
@@ -145,6 +151,7 @@ static const struct {
     {"closes", FAKE_HONEST, multiply_closes_the_pipe},
     {"tells-pid", FAKE_HONEST, multiply_tells_its_pid},
     {"descriptors", FAKE_HONEST, multiply_counts_descriptors},
+    {"lists-badly", FAKE_HONEST, NULL},
 };
 
 static enum error_code lookup(const char *backend, const struct device_impl **out, const void **out_family,
@@ -155,6 +162,8 @@ static enum error_code lookup(const char *backend, const struct device_impl **ou
             continue;
         family.fault = kinds[i].fault;
         impl = fake_impl;
+        if (strcmp(backend, "lists-badly") == 0)
+            impl.list = list_segfaults;
         if (kinds[i].multiply)
             impl.multiply = kinds[i].multiply;
         *out = &impl;
@@ -273,6 +282,19 @@ static void test_another_device_at_the_index(void **state)
         assert_int_equal(probes[i].result, PROBE_FAILED);
         assert_non_null(strstr(probes[i].reason, "other devices"));
     }
+}
+
+/* Without a name: load and list, verify nothing. */
+static void test_listing_is_tried_too(void **state)
+{
+    (void)state;
+    struct probe probes[] = {probe_of("honest"), probe_of("lies"), probe_of("lists-badly")};
+    for (int i = 0; i < 3; i++)
+        probes[i].name = "";
+    probe_run(probes, 3, "/proc/self/exe", LONG_MS);
+    assert_int_equal(probes[0].result, PROBE_PASSED);
+    assert_int_equal(probes[1].result, PROBE_PASSED);
+    assert_int_equal(probes[2].result, PROBE_CRASHED);
 }
 
 static void test_no_program(void **state)
@@ -525,6 +547,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_every_way_to_end),
         cmocka_unit_test(test_a_hang_costs_its_limit_and_children_run_side_by_side),
         cmocka_unit_test(test_another_device_at_the_index),
+        cmocka_unit_test(test_listing_is_tried_too),
         cmocka_unit_test(test_no_program),
         cmocka_unit_test(test_a_killed_child_says_nothing_of_the_device),
         cmocka_unit_test(test_a_child_dies_with_its_parent),
