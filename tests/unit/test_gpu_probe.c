@@ -348,6 +348,20 @@ static void test_a_killed_child_says_nothing_of_the_device(void **state)
     expect_no_children();
 }
 
+/* A program that has its dead children thrown away by the kernel gets no status, but the answers. */
+static void test_a_parent_that_ignores_its_children(void **state)
+{
+    (void)state;
+    struct probe probes[] = {probe_of("honest"), probe_of("segfaults"), probe_of("hangs")};
+    signal(SIGCHLD, SIG_IGN);
+    probe_run(probes, 3, "/proc/self/exe", 5000);
+    signal(SIGCHLD, SIG_DFL);
+    assert_int_equal(probes[0].result, PROBE_PASSED);
+    assert_int_equal(probes[1].result, PROBE_FAILED);
+    assert_int_equal(probes[2].result, PROBE_HUNG);
+    expect_no_children();
+}
+
 static bool is_alive(pid_t pid)
 {
     char path[64], text[256] = "";
@@ -550,6 +564,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_listing_is_tried_too),
         cmocka_unit_test(test_no_program),
         cmocka_unit_test(test_a_killed_child_says_nothing_of_the_device),
+        cmocka_unit_test(test_a_parent_that_ignores_its_children),
         cmocka_unit_test(test_a_child_dies_with_its_parent),
         cmocka_unit_test(test_lines_of_children),
         cmocka_unit_test(test_a_crash_is_remembered_until_something_changes),
