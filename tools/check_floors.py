@@ -17,7 +17,7 @@ LIBRARIES = [
     (r"uv\.h|uv/.*", {"node", "api"}),
     (r"ggml.*\.h|gguf\.h", {"gpu", "model", "engine"}),
     (r"libwebsockets.*", {"api"}),
-    (r"yyjson\.h", {"model", "api", "node", "cli"}),
+    (r"yyjson\.h", {"gpu", "model", "api", "node", "cli"}),
     (r"quickjs.*|.*/quickjs.*\.h", {"model"}),
     (r"pcre2\.h", {"model"}),
     (r"utf8proc\.h", {"model"}),

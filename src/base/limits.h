@@ -5,6 +5,12 @@ enum {
     /* devices and stages of one process */
     LIMIT_DEVICES = 64,
     LIMIT_STAGES = 64,
+    LIMIT_VERIFY_MS = 20000,            /* verification of one device */
+    LIMIT_REGISTRY_BYTES = 1024 * 1024, /* the file that remembers devices */
+    LIMIT_REGISTRY_ENTRIES = 64,
+    LIMIT_REGISTRY_AGE_S = 30 * 86400, /* after that a device is verified anew */
+    LIMIT_REGISTRY_LOCK_MS = 500,      /* waiting for another process that writes it */
+    LIMIT_CALIBRATION_MS = 180 * 1000, /* of one device, its driver's compiling included */
 
     /* models */
     LIMIT_LAYERS = 1024,

@@ -1,26 +1,37 @@
 /* medley devices: what this machine can compute with, and what is missing. */
 #include "base/mem.h"
 #include "cli/commands.h"
+#include "cli/devices_calibration.h"
+#include "cli/notice.h"
 #include "gpu/gpu.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yyjson.h>
 
-static const char usage[] = "Usage: medley devices [--json] [--backend NAME]\n"
-                            "\n"
-                            "Lists every device that Medley can compute with: id, name, memory, speed and\n"
-                            "temperature where they are known. Each device has been verified: written, read back,\n"
-                            "and made to compute. Devices that failed are listed with the reason, and backends that\n"
-                            "are not available with what is missing and how to mend it.\n"
-                            "\n"
-                            "  --backend NAME   only this backend and the CPU: cuda, hip, vulkan, metal, sycl,\n"
-                            "                   opencl or cpu (the environment's MEDLEY_BACKEND does the same)\n"
-                            "  --json           for programs; what is not known is null\n"
-                            "\n"
-                            "The ids are what `medley run --devices` takes, such as cpu,vulkan0.\n";
+static const char usage[] =
+    "Usage: medley devices [--json] [--backend NAME] [--verify] [--calibrate]\n"
+    "\n"
+    "Lists every device that Medley can compute with: id, name, memory, speed and\n"
+    "temperature where they are known. Each device has been verified: written, read back,\n"
+    "and made to compute. Devices that failed are listed with the reason, and backends that\n"
+    "are not available with what is missing and how to mend it.\n"
+    "\n"
+    "  --backend NAME   only this backend and the CPU: cuda, hip, vulkan, metal, sycl,\n"
+    "                   opencl or cpu (the environment's MEDLEY_BACKEND does the same)\n"
+    "  --json           for programs; what is not known is null\n"
+    "  --verify         verify every device anew, also those whose driver once crashed or\n"
+    "                   hung; else one that has passed is trusted while nothing about it changes\n"
+    "  --calibrate      measure how fast each device is (some seconds each; more the first\n"
+    "                   time, when its driver compiles) and remember it: layers are then\n"
+    "                   shared out by speed\n"
+    "\n"
+    "The ids are what `medley run --devices` takes, such as cpu,vulkan0. What was found out is kept\n"
+    "in devices.json in MEDLEY_STATE_DIR, else in XDG_STATE_HOME/medley, else in\n"
+    "~/.local/state/medley; an empty MEDLEY_STATE_DIR keeps nothing.\n";
 
 static const char *kind_name(enum device_kind kind)
 {
@@ -210,6 +221,7 @@ static void json_devices(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct
         yyjson_mut_val *object = json_info(doc, list, device_info(device), device_memory(device));
         json_reading(doc, object, "temperature_mc", device_temperature_mc(device));
         json_reading(doc, object, "power_mw", device_power_mw(device));
+        devices_json_measured(doc, object, device);
     }
     list = yyjson_mut_obj_add_arr(doc, root, "rejected");
     for (uint32_t i = 0; i < gpu_rejected_count(gpu); i++) {
@@ -245,16 +257,25 @@ static int print_json(const struct gpu *gpu)
 
 static int run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"backend", required_argument, NULL, 'b'}, {NULL, 0, NULL, 0}};
-    struct gpu_options wishes = {0};
-    bool json = false;
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+                                            {"backend", required_argument, NULL, 'b'},
+                                            {"verify", no_argument, NULL, 'v'},
+                                            {"calibrate", no_argument, NULL, 'c'},
+                                            {NULL, 0, NULL, 0}};
+    char registry[PATH_MAX];
+    gpu_registry_path(registry, sizeof registry);
+    struct gpu_options wishes = {.registry = registry, .prober = "/proc/self/exe"};
+    bool json = false, calibrate = false;
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == 'j')
             json = true;
         else if (option == 'b')
             wishes.backend = optarg;
+        else if (option == 'v')
+            wishes.verify = true;
+        else if (option == 'c')
+            calibrate = true;
         else
             return command_misused(&command_devices, "unknown or incomplete option '%s'", argv[optind - 1]);
     }
@@ -262,15 +283,22 @@ static int run(int argc, char **argv)
         return command_misused(&command_devices, "'%s' is one word too many", argv[optind]);
     struct gpu *gpu;
     struct error err;
-    if (gpu_open(&wishes, &gpu, &err))
+    struct notice notice;
+    notice_begin(&notice, "verifying the devices …");
+    enum error_code failure = gpu_open(&wishes, &gpu, &err);
+    notice_end(&notice);
+    if (failure)
         return command_fail(&command_devices, &err);
+    failure = calibrate ? devices_calibrate(gpu, &err) : ERROR_NONE;
     int status = json ? print_json(gpu) : print_devices(gpu);
-    if (!json)
+    if (!json) {
+        devices_print_calibrations(gpu);
         print_what_is_missing(gpu);
+    }
     gpu_close(gpu);
     if (status != EXIT_OK)
         fprintf(stderr, "medley devices: out of memory\n");
-    return status;
+    return failure ? command_fail(&command_devices, &err) : status;
 }
 
 const struct command command_devices = {

@@ -1,6 +1,7 @@
 /* The medley binary: finds the command and runs it. */
 #include "cli/commands.h"
 #include "gpu/cpu_runtime.h"
+#include "gpu/gpu.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -54,6 +55,7 @@ static int help(const char *name)
 
 int main(int argc, char **argv)
 {
+    gpu_prober_main(argc, argv);
     cpu_runtime_restart(argv);
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help(argc > 2 ? argv[2] : NULL);

@@ -7,6 +7,7 @@
 #include "model/chat_template.h"
 #include "model/model.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -162,7 +163,11 @@ enum error_code session_open(const char *path, const struct session_flags *flags
     enum error_code code = model_open(path, &out->model, err);
     if (code)
         return code;
+    char registry[PATH_MAX];
+    gpu_registry_path(registry, sizeof registry);
     struct gpu_options options = {
+        .registry = registry,
+        .prober = "/proc/self/exe",
         .backend = flags->backend,
         .n_cpu_threads = flags->n_threads,
         .skip_other = flags->devices && strcmp(flags->devices, "cpu") == 0,

@@ -1,10 +1,10 @@
 /* One device: its queue and thread, how it comes up and goes down, and its readings. */
 #include "base/mem.h"
+#include "gpu/calibration_statistics.h"
 #include "gpu/device_state.h"
 #include "gpu/verify.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <time.h>
 
 /* ---- opening and closing ------------------------------------------------------------- */
@@ -16,6 +16,7 @@ struct bring_up {
     const void *family;
     uint32_t index;
     struct gpu_options options;
+    bool quick;
     pthread_mutex_t lock;
     pthread_cond_t finished;
     bool done;
@@ -31,7 +32,7 @@ static void bring_up_run(struct device_job *job)
     struct error err;
     enum error_code code = impl->initialize(up->family, up->index, &up->options, &device->self, &err);
     if (!code) {
-        code = verify_device(impl, device->self, &err);
+        code = up->quick ? verify_device_quickly(impl, device->self, &err) : verify_device(impl, device->self, &err);
         if (code) {
             impl->shutdown(device->self);
             device->self = NULL;
@@ -126,7 +127,16 @@ enum error_code device_open(const struct device_impl *impl, const void *family, 
                             const struct gpu_options *options, uint64_t limit_ms, struct device_info *info,
                             struct device **out, struct error *err)
 {
+    struct device_opening opening = {.limit_ms = limit_ms};
+    return device_open_checked(impl, family, index, options, &opening, info, out, err);
+}
+
+enum error_code device_open_checked(const struct device_impl *impl, const void *family, uint32_t index,
+                                    const struct gpu_options *options, struct device_opening *opening,
+                                    struct device_info *info, struct device **out, struct error *err)
+{
     *out = NULL;
+    opening->hung = false;
     struct device *device = NULL;
     enum error_code code = device_new(impl, info, &device, err);
     if (code)
@@ -136,10 +146,12 @@ enum error_code device_open(const struct device_impl *impl, const void *family, 
         device_delete(device);
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     }
+    up->quick = opening->quick;
     queue_submit(&device->queue, &up->job);
-    if (!bring_up_wait(up, limit_ms)) {
+    if (!bring_up_wait(up, opening->limit_ms)) {
         pthread_detach(device->queue.thread); /* device and up stay behind, see device_impl.h */
-        return error_set(err, ERROR_DEVICE, "it did not answer within %" PRIu64 " s", limit_ms / 1000);
+        opening->hung = true;
+        return error_set(err, ERROR_DEVICE, "it did not answer within %.4g s", (double)opening->limit_ms / 1000);
     }
     code = up->code;
     if (code) {
@@ -161,10 +173,60 @@ void device_close(struct device *device)
 {
     if (!device)
         return;
+    if (device->lost) {
+        pthread_detach(device->queue.thread);
+        return;
+    }
     queue_close(&device->queue);
     device_buffers_deinit(device);
     device->impl->shutdown(device->self);
     mem_free(device);
+}
+
+/* ---- what was found out ---------------------------------------------------------------- */
+
+void device_set_verification(struct device *device, struct device_verification verification)
+{
+    device->verification = verification;
+}
+
+struct device_verification device_verification(const struct device *device)
+{
+    return device->verification;
+}
+
+void device_set_key(struct device *device, const struct registry_key *key)
+{
+    device->key = *key;
+}
+
+const struct registry_key *device_key(const struct device *device)
+{
+    return &device->key;
+}
+
+void device_set_calibration(struct device *device, const struct device_calibration *calibration)
+{
+    device->calibration = *calibration;
+    device->calibrated = true;
+    struct calibration_summary summary = calibration_summarize(calibration);
+    device->info.bandwidth_mb_per_s = summary.bandwidth_mb_per_s;
+    device->info.peak_mflops = summary.peak_mflops;
+}
+
+const struct device_calibration *device_calibration(const struct device *device)
+{
+    return device->calibrated ? &device->calibration : NULL;
+}
+
+void device_give_up(struct device *device)
+{
+    device->lost = true;
+}
+
+bool device_is_lost(const struct device *device)
+{
+    return device->lost;
 }
 
 /* ---- small readings -------------------------------------------------------------------- */

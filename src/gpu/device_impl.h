@@ -56,6 +56,27 @@ enum error_code device_open(const struct device_impl *impl, const void *family, 
                             const struct gpu_options *options, uint64_t limit_ms, struct device_info *info,
                             struct device **out, struct error *err);
 
+/* The same with more to say. */
+struct device_opening {
+    uint64_t limit_ms;
+    bool quick; /* verify_device_quickly(): it has passed before, here or in a child */
+    bool hung;  /* found: it did not answer within the limit */
+};
+enum error_code device_open_checked(const struct device_impl *impl, const void *family, uint32_t index,
+                                    const struct gpu_options *options, struct device_opening *opening,
+                                    struct device_info *info, struct device **out, struct error *err);
+
+/* What discovery and calibration found out. A calibration fills the measured speeds of device_info. */
+void device_set_verification(struct device *device, struct device_verification verification);
+struct registry_key;
+void device_set_key(struct device *device, const struct registry_key *key); /* its name in the registry */
+const struct registry_key *device_key(const struct device *device);
+void device_set_calibration(struct device *device, const struct device_calibration *calibration);
+
+/* Its thread hangs in the driver: device_close() will neither wait for it nor free what it may touch. */
+void device_give_up(struct device *device);
+bool device_is_lost(const struct device *device);
+
 /* Runs every queued job, frees what is left of its buffers, shuts the device down. NULL is fine. */
 void device_close(struct device *device);
 

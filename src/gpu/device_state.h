@@ -4,11 +4,17 @@
 #include "gpu/device_impl.h"
 #include "gpu/handles.h"
 #include "gpu/queue.h"
+#include "gpu/registry.h"
 
 struct device {
     const struct device_impl *impl;
     void *self;
     struct device_info info;
+    struct registry_key key;
+    struct device_verification verification;
+    struct device_calibration calibration;
+    bool calibrated;
+    bool lost; /* its thread hangs: nobody waits for it any more */
     struct queue queue;
     pthread_mutex_t buffers_lock; /* guards `buffers`; held during a transfer, so that nobody frees under it */
     struct handle_table buffers;

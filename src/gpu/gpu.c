@@ -6,20 +6,28 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "gpu/backends.h"
+#include "gpu/calibrate.h"
 #include "gpu/cpu_runtime.h"
 #include "gpu/device_ggml_impl.h"
 #include "gpu/factory.h"
 #include "gpu/plugins.h"
+#include "gpu/vetting.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     BACKENDS_MAX = 16,
-    VERIFY_LIMIT_MS = 20000,
     CPU_THREADS_MAX = 512, /* GGML_MAX_N_THREADS: ggml aborts beyond it */
+};
+
+/* A device that a backend lists, on its way into `devices` or `rejected`. */
+struct found {
+    const struct backend *backend;
+    uint32_t status; /* of its backend, in gpu.backends */
 };
 
 struct gpu {
@@ -29,6 +37,7 @@ struct gpu {
     uint32_t n_rejected;
     struct backend_status backends[BACKENDS_MAX];
     uint32_t n_backends;
+    char registry[PATH_MAX]; /* "": none */
 };
 
 /* ---- opening --------------------------------------------------------------------------- */
@@ -54,32 +63,46 @@ static const struct device_info *find_twin(const struct gpu *gpu, const struct d
     return NULL;
 }
 
-/* Verifies device `index` of the backend and keeps or rejects it. */
-static void try_device(struct gpu *gpu, const struct backend *backend, uint32_t index,
-                       const struct gpu_options *options)
+/* Opens a device that vetting has not refused. What it cannot do now, it could not do when it was used. */
+static void open_found(struct gpu *gpu, const struct found *found, struct vet *vet, const struct gpu_options *options)
 {
-    struct device_info info;
-    device_impl_ggml.get(backend, index, &info);
-    const struct device_info *twin = find_twin(gpu, &info);
-    if (twin) {
-        char reason[128];
-        snprintf(reason, sizeof reason, "the same GPU as %s", twin->id);
-        reject(gpu, &info, reason);
-        return;
-    }
-    if (gpu->n_devices == LIMIT_DEVICES) {
-        reject(gpu, &info, "more devices than Medley takes");
-        return;
-    }
     struct error err;
     struct device *device;
     uint64_t start_ns = clock_now_ns();
-    if (device_open(&device_impl_ggml, backend, index, options, VERIFY_LIMIT_MS, &info, &device, &err)) {
-        reject(gpu, &info, err.text);
+    struct device_opening opening = {
+        .limit_ms = options->verify_limit_ms ? options->verify_limit_ms : LIMIT_VERIFY_MS,
+        .quick = vet->verdict == VET_QUICK,
+    };
+    if (device_open_checked(&device_impl_ggml, found->backend, vet->index, options, &opening, &vet->info, &device,
+                            &err)) {
+        reject(gpu, &vet->info, err.text);
+        if (err.code != ERROR_NO_MEMORY) /* which says nothing of the device */
+            vet_outcome(vet, err.text, opening.hung);
         return;
     }
+    vet_outcome(vet, NULL, false);
+    device_set_key(device, &vet->change.key);
+    device_set_verification(device, vet->verification);
+    if (vet->calibrated)
+        device_set_calibration(device, &vet->calibration);
     gpu->devices[gpu->n_devices++] = device;
-    log_line(LOG_DEBUG, "gpu", "device %s verified in %.1f ms", info.id, (double)(clock_now_ns() - start_ns) * 1e-6);
+    log_line(LOG_DEBUG, "gpu", "device %s verified in %.1f ms", vet->info.id,
+             (double)(clock_now_ns() - start_ns) * 1e-6);
+}
+
+/* Keeps or rejects a device. */
+static void try_device(struct gpu *gpu, const struct found *found, struct vet *vet, const struct gpu_options *options)
+{
+    const struct device_info *twin = find_twin(gpu, &vet->info);
+    if (twin) {
+        char reason[128];
+        snprintf(reason, sizeof reason, "the same GPU as %s", twin->id);
+        reject(gpu, &vet->info, reason);
+    } else if (vet->verdict == VET_REFUSED) {
+        reject(gpu, &vet->info, vet->reason);
+    } else {
+        open_found(gpu, found, vet, options);
+    }
 }
 
 static struct backend_status *add_status(struct gpu *gpu, const struct backend *backend)
@@ -90,28 +113,70 @@ static struct backend_status *add_status(struct gpu *gpu, const struct backend *
     return status;
 }
 
-static void try_backend(struct gpu *gpu, const struct backend *backend, const struct gpu_options *options)
+static bool is_wanted(const struct backend *backend, const struct gpu_options *options)
 {
-    struct backend_status *status = add_status(gpu, backend);
-    bool is_cpu = strcmp(backend->name, "cpu") == 0;
-    if (options->backend && !is_cpu && strcmp(backend->name, options->backend) != 0) {
-        snprintf(status->reason, sizeof status->reason, "not tried: only %s was asked for", options->backend);
-        return;
+    if (strcmp(backend->name, "cpu") == 0)
+        return true;
+    return !options->skip_other && (!options->backend || strcmp(backend->name, options->backend) == 0);
+}
+
+/* Lets children load the backends of the chain first; fills one row for each that was asked for, the count. */
+static uint32_t vet_backends(const char *const *chain, const struct gpu_options *options, struct vet *vets)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; options->prober && chain[i]; i++) {
+        const struct backend *backend = backend_find(chain[i]);
+        if (strcmp(backend->name, "cpu") == 0 || !is_wanted(backend, options) || backend_registry(backend) ||
+            !plugin_is_there(backend->stem))
+            continue;
+        struct vet *vet = &vets[n++];
+        *vet = (struct vet){0};
+        snprintf(vet->info.id, sizeof vet->info.id, "%s", backend->name);
+        snprintf(vet->info.backend, sizeof vet->info.backend, "%s", backend->name);
     }
-    if (options->skip_other && !is_cpu) {
-        snprintf(status->reason, sizeof status->reason, "not tried: only the CPU was asked for");
+    vet_devices(vets, n, options);
+    vet_remember(vets, n, options);
+    return n;
+}
+
+/* What vetting has against loading a backend; NULL: nothing. A child that failed in good order is none: this process
+ * will, too, and can say better what is missing. */
+static const char *objection(const struct vet *vets, uint32_t count, const struct backend *backend)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (vets[i].verdict == VET_REFUSED && vets[i].change.result != REGISTRY_FAILED &&
+            strcmp(vets[i].info.backend, backend->name) == 0)
+            return vets[i].reason;
+    }
+    return NULL;
+}
+
+/* Loads a backend and adds its devices to what was found. */
+static void list_backend(struct gpu *gpu, const struct backend *backend, const struct gpu_options *options,
+                         struct found *found, struct vet *vets, uint32_t *n_found)
+{
+    struct backend_status *status = &gpu->backends[gpu->n_backends - 1];
+    if (!is_wanted(backend, options)) {
+        snprintf(status->reason, sizeof status->reason, "not tried: only %s was asked for",
+                 options->skip_other ? "the CPU" : options->backend);
         return;
     }
     if (!backend_load(backend, status->reason, sizeof status->reason))
         return;
-    uint32_t n_before = gpu->n_devices;
     uint32_t count = device_impl_ggml.list(backend);
-    for (uint32_t i = 0; i < count; i++)
-        try_device(gpu, backend, i, options);
-    status->available = gpu->n_devices > n_before;
+    for (uint32_t i = 0; i < count; i++) {
+        struct device_info info;
+        device_impl_ggml.get(backend, i, &info);
+        if (*n_found == LIMIT_DEVICES) {
+            reject(gpu, &info, "more devices than Medley takes");
+            continue;
+        }
+        found[*n_found] = (struct found){.backend = backend, .status = gpu->n_backends - 1};
+        vets[(*n_found)++] = (struct vet){.info = info, .index = i};
+    }
     if (count == 0)
         backend_explain_no_device(backend, status->reason, sizeof status->reason);
-    else if (!status->available)
+    else
         snprintf(status->reason, sizeof status->reason, "none of its %u devices passed verification", count);
 }
 
@@ -133,12 +198,25 @@ static bool in_chain(const char *const *chain, const char *name)
     return false;
 }
 
-static void try_all(struct gpu *gpu, const struct gpu_options *options)
+static void list_all(struct gpu *gpu, const struct gpu_options *options, struct found *found, struct vet *vets,
+                     uint32_t *n_found)
 {
     enum platform platform = factory_platform();
     const char *const *chain = factory_chain(platform);
-    for (uint32_t i = 0; chain[i]; i++)
-        try_backend(gpu, backend_find(chain[i]), options);
+    /* the rows of devices are free until they are listed; of what is said of backends a text must stay */
+    char objections[BACKENDS_MAX][256] = {0};
+    uint32_t n_vetted = vet_backends(chain, options, vets);
+    for (uint32_t i = 0; chain[i]; i++) {
+        const char *text = objection(vets, n_vetted, backend_find(chain[i]));
+        snprintf(objections[i], sizeof objections[i], "%s", text ? text : "");
+    }
+    for (uint32_t i = 0; chain[i]; i++) {
+        struct backend_status *status = add_status(gpu, backend_find(chain[i]));
+        if (objections[i][0])
+            snprintf(status->reason, sizeof status->reason, "when it lists its devices, %.200s", objections[i]);
+        else
+            list_backend(gpu, backend_find(chain[i]), options, found, vets, n_found);
+    }
     for (uint32_t i = 0; i < backend_count(); i++) {
         const struct backend *backend = backend_at(i);
         if (!in_chain(chain, backend->name)) {
@@ -146,6 +224,29 @@ static void try_all(struct gpu *gpu, const struct gpu_options *options)
             snprintf(status->reason, sizeof status->reason, "not on %s", factory_platform_name(platform));
         }
     }
+}
+
+static enum error_code try_all(struct gpu *gpu, const struct gpu_options *options, struct error *err)
+{
+    struct found found[LIMIT_DEVICES];
+    uint32_t n_found = 0;
+    struct vet *vets = mem_new_array(LIMIT_DEVICES, sizeof *vets);
+    if (!vets)
+        return error_set(err, ERROR_NO_MEMORY, "out of memory");
+    list_all(gpu, options, found, vets, &n_found);
+    vet_devices(vets, n_found, options);
+    for (uint32_t i = 0; i < n_found; i++) {
+        uint32_t n_before = gpu->n_devices;
+        try_device(gpu, &found[i], &vets[i], options);
+        if (gpu->n_devices > n_before) {
+            struct backend_status *status = &gpu->backends[found[i].status];
+            status->available = true;
+            status->reason[0] = 0;
+        }
+    }
+    vet_remember(vets, n_found, options);
+    mem_free(vets);
+    return ERROR_NONE;
 }
 
 /* The caller's wishes, completed from the environment and checked. */
@@ -180,6 +281,8 @@ enum error_code gpu_open(const struct gpu_options *given, struct gpu **out, stru
     struct gpu *gpu = mem_new(sizeof *gpu);
     if (!gpu)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
+    if (options.registry)
+        snprintf(gpu->registry, sizeof gpu->registry, "%s", options.registry);
     plugins_log_hook();
     cpu_runtime_prepare();
     /* First, for every other device computes on the CPU what it cannot do itself. */
@@ -188,7 +291,11 @@ enum error_code gpu_open(const struct gpu_options *given, struct gpu **out, stru
         mem_free(gpu);
         return error_set(err, ERROR_NOT_FOUND, "no CPU backend: %s", reason);
     }
-    try_all(gpu, &options);
+    code = try_all(gpu, &options, err);
+    if (code) {
+        gpu_close(gpu);
+        return code;
+    }
     if (!gpu_find(gpu, "cpu")) {
         const struct backend_status *cpu = &gpu->backends[0];
         while (strcmp(cpu->name, "cpu") != 0)
@@ -213,6 +320,11 @@ void gpu_close(struct gpu *gpu)
 }
 
 /* ---- looking --------------------------------------------------------------------------- */
+
+const char *gpu_registry_file(const struct gpu *gpu)
+{
+    return gpu->registry;
+}
 
 uint32_t gpu_device_count(const struct gpu *gpu)
 {

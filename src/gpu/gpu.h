@@ -5,6 +5,11 @@
  * pass. A device that fails is listed with the reason and never used. When no other
  * device is left there is always the CPU.
  *
+ * Every device but the CPU is verified in a child process where gpu_options.prober names a program for it.
+ * With a registry (a file) a device that has passed is not verified anew while nothing about it has changed: a
+ * short write and read must do; a driver that crashed or hung is not tried again until something changes or
+ * `verify` is set. gpu_open() never calibrates: that takes seconds, and only gpu_calibrate() does it.
+ *
  * Threading: gpu_open(), gpu_close() and gpu_select() belong to one thread. A device may
  * be used from any thread through its queue (device_submit); info is constant after open.
  *
@@ -59,10 +64,23 @@ struct gpu_options {
     const char *backend;    /* --backend / MEDLEY_BACKEND: only this backend (the CPU always stays); NULL: all */
     uint32_t n_cpu_threads; /* threads of the CPU device; 0: one per core that this process may use */
     bool skip_other;        /* load the CPU backend alone: the fastest start */
+
+    const char *registry;     /* the file that remembers devices, see gpu_registry_path(); NULL or "": none */
+    const char *prober;       /* a program whose main() begins with gpu_prober_main(): "/proc/self/exe" where that is
+                                 this program. NULL: verified in this process, where a crash is not survived */
+    bool verify;              /* verify every device anew, whatever the registry says */
+    uint32_t verify_limit_ms; /* for one device; 0: LIMIT_VERIFY_MS */
 };
 
 enum error_code gpu_open(const struct gpu_options *options, struct gpu **out, struct error *err);
 void gpu_close(struct gpu *gpu);
+
+/* The registry's usual place: devices.json in $MEDLEY_STATE_DIR, else in $XDG_STATE_HOME/medley, else in
+ * ~/.local/state/medley. "" where there is none, or where MEDLEY_STATE_DIR is set and empty: no registry. */
+void gpu_registry_path(char *path, size_t size);
+
+/* For the first line of a main(): when this process was started to verify a device, does that and never returns. */
+void gpu_prober_main(int argc, char **argv);
 
 /* Usable devices, in order of preference (the platform's chain; the CPU last). */
 uint32_t gpu_device_count(const struct gpu *gpu);
@@ -86,6 +104,20 @@ struct backend_status {
 uint32_t gpu_backend_count(const struct gpu *gpu);
 const struct backend_status *gpu_backend(const struct gpu *gpu, uint32_t index);
 
+/* Measures devices (NULL: all) and writes what it found into the registry; device_info() then has the measured speeds.
+ * Takes `budget_ms` of measuring for each device (0: 4000), and before that whatever its driver needs to compile; a
+ * device that has not answered within LIMIT_CALIBRATION_MS is lost, and must not be used again. Blocks; nobody else may
+ * use these devices meanwhile. `progress` is called on the calling thread. Fails with the first device's
+ * error, after it has gone on with the others. */
+struct calibration_options {
+    uint64_t budget_ms;
+    uint64_t limit_ms; /* 0: LIMIT_CALIBRATION_MS */
+    void (*progress)(void *user, const char *device_id, const char *what, uint32_t done, uint32_t total);
+    void *user;
+};
+enum error_code gpu_calibrate(struct gpu *gpu, struct device *const *devices, uint32_t count,
+                              const struct calibration_options *options, struct error *err);
+
 /* Reads a device list such as "cpu,vulkan0". NULL picks the default: every GPU that has
  * passed, or the CPU where there is none. At most `max` devices are written to `out`.
  * An unknown, rejected or repeated id is ERROR_NOT_FOUND / ERROR_INVALID with the ids that exist. */
@@ -95,6 +127,49 @@ enum error_code gpu_select(const struct gpu *gpu, const char *list, struct devic
 /* ---- one device ---------------------------------------------------------------------- */
 
 const struct device_info *device_info(const struct device *device);
+
+/* How it is known that the device works, and since when. */
+enum device_verified { VERIFIED_IN_PROCESS, VERIFIED_IN_CHILD, VERIFIED_BY_REGISTRY };
+struct device_verification {
+    enum device_verified how;
+    uint64_t unix_s; /* when it was verified in full */
+};
+struct device_verification device_verification(const struct device *device);
+
+/* A measurement: the median of `n_runs` runs and their spread relative to it (calibration_statistics.h).
+ * n_runs 0: not measured. */
+struct device_measurement {
+    double median;
+    double spread;
+    uint32_t n_runs;
+};
+
+enum { CALIBRATION_TYPES_MAX = 12, CALIBRATION_PEERS_MAX = 16 };
+
+/* What a device was measured to do, through the path that inference takes (calibrate.h says how). */
+struct device_calibration {
+    uint64_t unix_s; /* when */
+    uint32_t n_types;
+    struct calibration_type {
+        char name[16];                                /* ggml's: "f16", "q4_0", "q4_K" … */
+        struct device_measurement decode_bytes_per_s; /* bytes of weights, one column */
+        struct device_measurement prefill_flops;      /* FLOP/s, 512 columns; a multiply and an add are two */
+    } types[CALIBRATION_TYPES_MAX];
+    struct device_measurement write_bytes_per_s; /* host to device */
+    struct device_measurement read_bytes_per_s;  /* device to host */
+    struct device_measurement launch_ns;         /* the smallest graph, from call to return */
+    uint32_t n_peers;
+    struct calibration_peer {
+        char id[32];                           /* its id when this was measured */
+        char name[160];                        /* its PCI id, or its name: stays when ids change */
+        struct device_measurement bytes_per_s; /* from this device to that one */
+    } peers[CALIBRATION_PEERS_MAX];
+};
+
+/* NULL when it was never measured, or something about it has changed since. Lives until gpu_calibrate() or
+ * gpu_close(). From it come device_info's bandwidth_mb_per_s (the faster of the decode bandwidths of q4_0
+ * and q8_0) and peak_mflops (the fastest prefill of all types). */
+const struct device_calibration *device_calibration(const struct device *device);
 
 /* A job for the device's own thread. The memory is the caller's and must live until
  * `run` has been entered; `run` may free it. Jobs run one at a time, in order. */

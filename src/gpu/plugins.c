@@ -97,6 +97,19 @@ static bool is_plugin_of(const char *file, const char *stem)
            (rest[0] == '-' && rest_length > 3 && strcmp(rest + rest_length - 3, ".so") == 0);
 }
 
+bool plugin_is_there(const char *stem)
+{
+    const char *folder = plugins_folder();
+    DIR *dir = folder[0] ? opendir(folder) : NULL;
+    bool found = false;
+    const struct dirent *entry;
+    while (dir && !found && (entry = readdir(dir)))
+        found = is_plugin_of(entry->d_name, stem);
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
 /* How well the plugin fits this machine: 0 not at all; 1 for a plugin that does not rate itself. */
 static int score_of(const char *path, void **library, struct error *err)
 {

@@ -8,8 +8,13 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
+
 /* The folder of the plugins; "" when there is none. Constant; any thread. */
 const char *plugins_folder(void);
+
+/* Is there a file that plugin_load() would try? Loads nothing. */
+bool plugin_is_there(const char *stem);
 
 /* Loads libggml-STEM.so, or of libggml-STEM-*.so the one with the best score.
  * ERROR_NOT_FOUND: no such file. ERROR_UNSUPPORTED: a file is there but cannot be loaded,

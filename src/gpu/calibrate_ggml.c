@@ -1,0 +1,286 @@
+/* Products and launches of ggml devices, timed. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "gpu/calibrate.h"
+#include "gpu/calibration_statistics.h"
+#include "gpu/device_ggml.h"
+#include "gpu/device_ggml_impl.h"
+
+#include <ggml-alloc.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    WIDTH = 4096,  /* elements of a row, rows of a matrix of the decode set */
+    COLUMNS = 512, /* of the prefill product */
+    MATRICES_MAX = 64,
+    BLOCK_ROWS = 32, /* rows of weights that are made and then repeated: quantising costs more than measuring */
+    PREFILL_ROWS_MIN = 64,
+    PREFILL_TRIES = 4,
+    SOFTWARE_MATRICES = 2, /* of a software GPU's decode set: it is nowhere near the memory's speed */
+    PREFILL_TARGET_NS = 40 * 1000 * 1000,
+};
+
+static const uint64_t mib = 1024 * 1024;
+
+/* ---- which types ----------------------------------------------------------------------- */
+
+static const enum ggml_type all_types[] = {GGML_TYPE_F16,  GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
+                                           GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_MXFP4};
+static const enum ggml_type few_types[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0};
+
+static bool is_ggml(const struct device *device)
+{
+    return device_implementation(device) == &device_impl_ggml;
+}
+
+static const enum ggml_type *types_of(struct device *device, uint32_t *count)
+{
+    bool software = device_ggml_is_software(device_ggml_dev(device));
+    *count = software ? sizeof few_types / sizeof *few_types : sizeof all_types / sizeof *all_types;
+    return software ? few_types : all_types;
+}
+
+uint32_t calibrate_type_count(struct device *device)
+{
+    uint32_t count = 0;
+    if (is_ggml(device))
+        types_of(device, &count);
+    return count;
+}
+
+const char *calibrate_type_name(struct device *device, uint32_t index)
+{
+    uint32_t count;
+    return ggml_type_name(types_of(device, &count)[index]);
+}
+
+/* ---- a product of matrices with a few columns ------------------------------------------ */
+
+struct product {
+    ggml_backend_t backend;
+    struct ggml_context *weights_ctx, *ctx;
+    ggml_backend_buffer_t weights_buffer, buffer;
+    struct ggml_cgraph *graph;
+};
+
+static void product_close(struct product *product)
+{
+    ggml_backend_buffer_free(product->buffer);
+    ggml_backend_buffer_free(product->weights_buffer);
+    ggml_free(product->ctx);
+    ggml_free(product->weights_ctx);
+    *product = (struct product){0};
+}
+
+/* Can the device multiply with `weight` when that lies in a buffer of `type`? */
+static bool supports(struct device *device, struct ggml_tensor *weight, struct ggml_tensor *result,
+                     ggml_backend_buffer_type_t type)
+{
+    weight->buffer = ggml_backend_buft_alloc_buffer(type, 0);
+    bool yes = ggml_backend_dev_supports_op(device_ggml_dev(device), result);
+    ggml_backend_buffer_free(weight->buffer);
+    weight->buffer = NULL;
+    return yes;
+}
+
+/* Where the engine would put this matrix (engine/weights.c); NULL when it cannot be used on the device. */
+static ggml_backend_buffer_type_t weights_type(struct device *device, enum ggml_type type)
+{
+    struct ggml_context *ctx =
+        ggml_init((struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
+    if (!ctx)
+        return NULL;
+    struct ggml_tensor *weight = ggml_new_tensor_2d(ctx, type, WIDTH, WIDTH);          /* [width, rows] */
+    struct ggml_tensor *rows = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDTH, COLUMNS); /* [width, columns] */
+    struct ggml_tensor *result = ggml_mul_mat(ctx, weight, rows);                      /* [rows, columns] */
+    ggml_backend_buffer_type_t found = NULL;
+    ggml_backend_buffer_type_t *extra = device_ggml_extra_buffer_types(device);
+    for (; extra && *extra && !found; extra++) {
+        if (supports(device, weight, result, *extra))
+            found = *extra;
+    }
+    ggml_backend_buffer_type_t own = ggml_backend_get_default_buffer_type(device_ggml_backend(device));
+    if (!found && supports(device, weight, result, own))
+        found = own;
+    ggml_free(ctx);
+    return found;
+}
+
+/* Weights as a model has them, up to their repeating: small values, no denormal ones. */
+static bool fill_weights(struct product *product)
+{
+    struct ggml_tensor *first = ggml_get_first_tensor(product->weights_ctx);
+    size_t row_bytes = ggml_row_size(first->type, WIDTH), block_bytes = row_bytes * BLOCK_ROWS;
+    float *values = mem_new_array(WIDTH * BLOCK_ROWS, sizeof *values);
+    char *matrix = mem_new(ggml_nbytes(first));
+    bool ok = values && matrix;
+    if (ok) {
+        for (uint32_t i = 0; i < WIDTH * BLOCK_ROWS; i++)
+            values[i] = (float)(random_unit_at(7, i) - 0.5) * 0.04f;
+        ggml_quantize_chunk(first->type, values, matrix, 0, BLOCK_ROWS, WIDTH, NULL);
+        for (size_t at = block_bytes; at < ggml_nbytes(first); at += block_bytes)
+            memcpy(matrix + at, matrix, block_bytes);
+    }
+    for (struct ggml_tensor *w = first; ok && w; w = ggml_get_next_tensor(product->weights_ctx, w))
+        ggml_backend_tensor_set(w, matrix, 0, ggml_nbytes(w));
+    mem_free(values);
+    mem_free(matrix);
+    return ok;
+}
+
+static bool fill_input(struct ggml_tensor *input)
+{
+    float *values = mem_new(ggml_nbytes(input));
+    if (!values)
+        return false;
+    for (int64_t i = 0; i < ggml_nelements(input); i++)
+        values[i] = (float)random_unit_at(8, (uint64_t)i) - 0.5f;
+    ggml_backend_tensor_set(input, values, 0, ggml_nbytes(input));
+    mem_free(values);
+    return true;
+}
+
+/* `n` matrices [WIDTH, rows], each times an input [WIDTH, columns], in one graph. */
+static bool product_open(struct device *device, enum ggml_type type, uint32_t n, uint32_t rows, uint32_t columns,
+                         struct product *product)
+{
+    *product = (struct product){.backend = device_ggml_backend(device)};
+    ggml_backend_buffer_type_t where = weights_type(device, type);
+    size_t overhead = ggml_tensor_overhead();
+    product->weights_ctx = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * overhead, .no_alloc = true});
+    product->ctx =
+        ggml_init((struct ggml_init_params){.mem_size = (n + 2) * overhead + ggml_graph_overhead(), .no_alloc = true});
+    bool ok = where && product->weights_ctx && product->ctx;
+    struct ggml_tensor *input = NULL;
+    if (ok) {
+        input = ggml_new_tensor_2d(product->ctx, GGML_TYPE_F32, WIDTH, columns); /* [width, columns] */
+        product->graph = ggml_new_graph(product->ctx);
+        for (uint32_t i = 0; i < n; i++) {
+            struct ggml_tensor *weight = ggml_new_tensor_2d(product->weights_ctx, type, WIDTH, rows);
+            struct ggml_tensor *result = ggml_mul_mat(product->ctx, weight, input); /* [rows, columns] */
+            if (type == GGML_TYPE_F16)
+                ggml_prec_set_acc(result, GGML_PREC_F32); /* as the engine does */
+            ggml_build_forward_expand(product->graph, result);
+        }
+        product->weights_buffer = ggml_backend_alloc_ctx_tensors_from_buft(product->weights_ctx, where);
+        product->buffer = ggml_backend_alloc_ctx_tensors(product->ctx, product->backend);
+        ok = product->weights_buffer && product->buffer;
+    }
+    if (ok) {
+        ggml_backend_buffer_set_usage(product->weights_buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        ok = fill_weights(product) && fill_input(input);
+    }
+    if (!ok)
+        product_close(product);
+    return ok;
+}
+
+static bool product_run(void *self)
+{
+    const struct product *product = self;
+    return ggml_backend_graph_compute(product->backend, product->graph) == GGML_STATUS_SUCCESS;
+}
+
+/* ---- decode ---------------------------------------------------------------------------- */
+
+static uint64_t set_bytes(struct device *device)
+{
+    uint64_t bytes = 256 * mib;
+    if (device_info(device)->kind == DEVICE_CPU) {
+#ifdef _SC_LEVEL3_CACHE_SIZE
+        long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+        if (cache > 0)
+            bytes = (uint64_t)cache * 3;
+#endif
+        bytes = bytes < 64 * mib ? 64 * mib : bytes > 512 * mib ? 512 * mib : bytes;
+    }
+    uint64_t share = device_memory(device).free_bytes / 4;
+    return bytes < share ? bytes : share;
+}
+
+static void measure_decode(struct device *device, enum ggml_type type, const struct sampler *sampler,
+                           struct device_measurement *out)
+{
+    uint64_t matrix_bytes = ggml_row_size(type, WIDTH) * WIDTH;
+    uint64_t n = (set_bytes(device) + matrix_bytes - 1) / matrix_bytes;
+    n = n < 2 ? 2 : n > MATRICES_MAX ? MATRICES_MAX : n;
+    if (device_ggml_is_software(device_ggml_dev(device)))
+        n = SOFTWARE_MATRICES;
+    struct product product;
+    if (!product_open(device, type, (uint32_t)n, WIDTH, 1, &product))
+        return;
+    sampler_run(sampler, product_run, &product, (double)(n * matrix_bytes), out);
+    product_close(&product);
+}
+
+/* ---- prefill --------------------------------------------------------------------------- */
+
+/* The time of the second run (the first one compiles); negative when it fails. */
+static double time_second_run(struct product *product)
+{
+    if (!product_run(product))
+        return -1;
+    uint64_t start_ns = clock_now_ns();
+    return product_run(product) ? (double)(clock_now_ns() - start_ns) : -1;
+}
+
+static void measure_prefill(struct device *device, enum ggml_type type, const struct sampler *sampler,
+                            struct device_measurement *out)
+{
+    uint32_t rows = PREFILL_ROWS_MIN;
+    struct product product;
+    if (!product_open(device, type, 1, rows, COLUMNS, &product))
+        return;
+    double took_ns = time_second_run(&product);
+    /* more than once, for few rows are slow for their number where there are many cores */
+    for (int i = 0; i < PREFILL_TRIES && took_ns > 0; i++) {
+        uint32_t grown = calibration_grow(rows, took_ns, PREFILL_TARGET_NS, WIDTH);
+        if (grown == rows)
+            break;
+        rows = grown;
+        product_close(&product);
+        if (!product_open(device, type, 1, rows, COLUMNS, &product))
+            return;
+        took_ns = time_second_run(&product);
+    }
+    if (took_ns > 0)
+        sampler_run(sampler, product_run, &product, 2.0 * WIDTH * rows * COLUMNS, out);
+    product_close(&product);
+}
+
+bool calibrate_type(struct device *device, uint32_t index, const struct sampler *sampler, struct calibration_type *out)
+{
+    uint32_t count;
+    enum ggml_type type = types_of(device, &count)[index];
+    *out = (struct calibration_type){0};
+    snprintf(out->name, sizeof out->name, "%s", ggml_type_name(type));
+    measure_decode(device, type, sampler, &out->decode_bytes_per_s);
+    if (out->decode_bytes_per_s.n_runs)
+        measure_prefill(device, type, sampler, &out->prefill_flops);
+    return out->decode_bytes_per_s.n_runs > 0;
+}
+
+/* ---- launch ---------------------------------------------------------------------------- */
+
+bool calibrate_launch(struct device *device, const struct sampler *sampler, struct device_measurement *out)
+{
+    *out = (struct device_measurement){0};
+    if (!is_ggml(device))
+        return false;
+    struct product product = {.backend = device_ggml_backend(device)};
+    product.ctx = ggml_init(
+        (struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true});
+    bool ok = product.ctx;
+    if (ok) {
+        struct ggml_tensor *input = ggml_new_tensor_1d(product.ctx, GGML_TYPE_F32, 32); /* [32] */
+        product.graph = ggml_new_graph(product.ctx);
+        ggml_build_forward_expand(product.graph, ggml_add(product.ctx, input, input)); /* [32] */
+        product.buffer = ggml_backend_alloc_ctx_tensors(product.ctx, product.backend);
+        ok = product.buffer && fill_input(input) && sampler_run(sampler, product_run, &product, 0, out);
+    }
+    product_close(&product);
+    return ok;
+}

@@ -1,0 +1,261 @@
+/* The parent's side: starts the children, waits with a deadline, kills, reaps. */
+#include "gpu/probe.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum {
+    POLL_MS = 100,   /* a child may be gone while a helper of its driver keeps the pipe open: look at both */
+    POLL_EOF_MS = 5, /* and one that closed its pipe is about to end, most likely */
+    ALARM_AFTER_S = 5,
+};
+
+/* ---- the answer ------------------------------------------------------------------------ */
+
+bool probe_parse(const char *line, size_t size, enum probe_result *result, char *reason, size_t reason_size)
+{
+    static const char passed[] = "medley-probe 1 passed", failed[] = "medley-probe 1 failed ";
+    reason[0] = 0;
+    if (size == sizeof passed - 1 && memcmp(line, passed, size) == 0) {
+        *result = PROBE_PASSED;
+        return true;
+    }
+    if (size < sizeof failed || memcmp(line, failed, sizeof failed - 1) != 0)
+        return false;
+    size_t length = size - (sizeof failed - 1);
+    length = length < reason_size - 1 ? length : reason_size - 1;
+    for (size_t i = 0; i < length; i++) {
+        char byte = line[sizeof failed - 1 + i];
+        reason[i] = byte >= ' ' && byte <= '~' ? byte : '?';
+    }
+    reason[length] = 0;
+    *result = PROBE_FAILED;
+    return true;
+}
+
+/* Takes what the pipe holds. True when a whole line is there. */
+static bool read_answer(struct probe *probe)
+{
+    while (probe->n_line < sizeof probe->line) {
+        ssize_t got = read(probe->answer, probe->line + probe->n_line, sizeof probe->line - probe->n_line);
+        if (got < 0 && errno == EINTR)
+            continue;
+        probe->answer_ended = got == 0;
+        if (got <= 0)
+            break;
+        probe->n_line += (size_t)got;
+    }
+    return memchr(probe->line, '\n', probe->n_line) != NULL;
+}
+
+/* ---- starting -------------------------------------------------------------------------- */
+
+/* Everything but the answer's descriptor is closed or /dev/null. */
+static int set_descriptors(posix_spawn_file_actions_t *actions, int answer)
+{
+    int failure = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
+    for (int fd = 1; !failure && fd <= 2; fd++)
+        failure = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_WRONLY, 0);
+    if (!failure)
+        failure = posix_spawn_file_actions_adddup2(actions, answer, PROBE_DESCRIPTOR);
+#ifdef __GLIBC__
+    if (!failure)
+        failure = posix_spawn_file_actions_addclosefrom_np(actions, PROBE_DESCRIPTOR + 1);
+#endif
+    return failure;
+}
+
+/* The parent's mask and ignored signals are not the child's; a Ctrl-C is for the parent's group alone. */
+static int set_signals(posix_spawnattr_t *attributes)
+{
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int failure = posix_spawnattr_setsigmask(attributes, &none);
+    if (!failure)
+        failure = posix_spawnattr_setsigdefault(attributes, &all);
+    if (!failure)
+        failure = posix_spawnattr_setpgroup(attributes, 0);
+    if (!failure)
+        failure = posix_spawnattr_setflags(attributes,
+                                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    return failure;
+}
+
+static int spawn(struct probe *probe, const char *program, int answer, uint64_t limit_ms)
+{
+    char index[16], parent[16], limit_s[16];
+    snprintf(index, sizeof index, "%u", probe->index);
+    snprintf(parent, sizeof parent, "%ld", (long)getpid());
+    snprintf(limit_s, sizeof limit_s, "%" PRIu64, limit_ms / 1000 + ALARM_AFTER_S);
+    char *const arguments[] = {(char *)(uintptr_t)program,
+                               (char *)(uintptr_t)PROBE_ARGUMENT,
+                               (char *)(uintptr_t)probe->backend,
+                               index,
+                               (char *)(uintptr_t)probe->name,
+                               parent,
+                               limit_s,
+                               NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int failure = posix_spawn_file_actions_init(&actions);
+    if (failure)
+        return failure;
+    failure = posix_spawnattr_init(&attributes);
+    if (!failure) {
+        failure = set_descriptors(&actions, answer);
+        if (!failure)
+            failure = set_signals(&attributes);
+        if (!failure)
+            failure = posix_spawn(&probe->pid, program, &actions, &attributes, arguments, environ);
+        posix_spawnattr_destroy(&attributes);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return failure;
+}
+
+static void start(struct probe *probe, const char *program, uint64_t limit_ms)
+{
+    probe->result = PROBE_NOT_RUN;
+    probe->reason[0] = 0;
+    probe->n_line = 0;
+    probe->answer_ended = false;
+    probe->pid = 0;
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        snprintf(probe->reason, sizeof probe->reason, "no pipe: %s", strerror(errno));
+        return;
+    }
+    /* A parent that was started without standard descriptors may get one of their numbers here, and
+     * the child's would be overwritten before it is used. */
+    int answer = fcntl(ends[1], F_DUPFD_CLOEXEC, PROBE_DESCRIPTOR + 1);
+    close(ends[1]);
+    int failure = answer < 0 ? errno : fcntl(ends[0], F_SETFL, O_NONBLOCK) ? errno : 0;
+    if (!failure)
+        failure = spawn(probe, program, answer, limit_ms);
+    if (answer >= 0)
+        close(answer);
+    probe->answer = ends[0];
+    if (failure) {
+        snprintf(probe->reason, sizeof probe->reason, "%s: %s", program, strerror(failure));
+        close(ends[0]);
+        probe->pid = 0;
+    }
+}
+
+/* ---- ending ---------------------------------------------------------------------------- */
+
+/* Signals that a process brings upon itself. Any other one came from outside. */
+static bool is_crash(int number)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP, SIGSYS};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (number == own[i])
+            return true;
+    }
+    return false;
+}
+
+static void judge_status(struct probe *probe, int status)
+{
+    if (WIFSIGNALED(status)) {
+        int number = WTERMSIG(status);
+        probe->result = is_crash(number) ? PROBE_CRASHED : PROBE_FAILED;
+        snprintf(probe->reason, sizeof probe->reason, "it %s (signal %d) during verification",
+                 is_crash(number) ? "crashed" : "was killed", number);
+    } else {
+        probe->result = PROBE_FAILED;
+        snprintf(probe->reason, sizeof probe->reason, "its driver ended the process (status %d) during verification",
+                 WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    }
+}
+
+/* The process has ended or is of no further use. `status` NULL: it must still be ended. */
+static void finish(struct probe *probe, const int *status, uint64_t limit_ms)
+{
+    int local = 0;
+    if (!status) {
+        kill(probe->pid, SIGKILL);
+        while (waitpid(probe->pid, &local, 0) < 0 && errno == EINTR)
+            ;
+    }
+    const char *end = memchr(probe->line, '\n', probe->n_line);
+    bool overlong = !end && probe->n_line == sizeof probe->line;
+    bool answered = end && probe_parse(probe->line, (size_t)(end - probe->line), &probe->result, probe->reason,
+                                       sizeof probe->reason);
+    if (!answered && (end || overlong)) {
+        probe->result = PROBE_FAILED;
+        snprintf(probe->reason, sizeof probe->reason, "its verification answered what cannot be understood");
+    } else if (!answered && status) {
+        judge_status(probe, *status);
+    } else if (!answered) {
+        probe->result = PROBE_HUNG;
+        snprintf(probe->reason, sizeof probe->reason, "it did not answer within %.4g s", (double)limit_ms / 1000);
+    }
+    close(probe->answer);
+    probe->pid = 0;
+}
+
+/* True when the child is through. */
+static bool look(struct probe *probe, uint64_t limit_ms)
+{
+    int status = 0;
+    pid_t ended = waitpid(probe->pid, &status, WNOHANG);
+    bool line = read_answer(probe); /* after the wait: what a dead child wrote is all there */
+    bool gone = ended == probe->pid || (ended < 0 && errno == ECHILD); /* who ignores SIGCHLD gets no status */
+    if (gone)
+        finish(probe, &status, limit_ms);
+    else if (line || probe->n_line == sizeof probe->line)
+        finish(probe, NULL, limit_ms);
+    return !probe->pid;
+}
+
+void probe_run(struct probe *probes, uint32_t count, const char *program, uint64_t limit_ms)
+{
+    assert(count <= LIMIT_DEVICES);
+    uint64_t start_ns[LIMIT_DEVICES];
+    uint32_t n_running = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        start_ns[i] = clock_now_ns();
+        start(&probes[i], program, limit_ms);
+        n_running += probes[i].pid != 0;
+    }
+    while (n_running) {
+        struct pollfd wait[LIMIT_DEVICES];
+        nfds_t n_wait = 0;
+        int timeout_ms = POLL_MS;
+        for (uint32_t i = 0; i < count; i++) {
+            if (probes[i].pid && probes[i].answer_ended)
+                timeout_ms = POLL_EOF_MS;
+            else if (probes[i].pid)
+                wait[n_wait++] = (struct pollfd){.fd = probes[i].answer, .events = POLLIN};
+        }
+        poll(wait, n_wait, timeout_ms);
+        for (uint32_t i = 0; i < count; i++) {
+            if (!probes[i].pid)
+                continue;
+            uint64_t took_ms = (clock_now_ns() - start_ns[i]) / 1000000;
+            bool done = look(&probes[i], limit_ms);
+            if (!done && took_ms >= limit_ms) {
+                finish(&probes[i], NULL, limit_ms);
+                done = true;
+            }
+            probes[i].took_ms = took_ms;
+            n_running -= done;
+        }
+    }
+}

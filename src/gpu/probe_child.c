@@ -1,0 +1,105 @@
+/* The child's side of a verification. */
+#include "gpu/backends.h"
+#include "gpu/device_ggml_impl.h"
+#include "gpu/plugins.h"
+#include "gpu/probe.h"
+#include "gpu/verify.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+enum { ARGUMENTS = 7 }; /* program, PROBE_ARGUMENT, backend, index, name, the parent's pid, seconds */
+
+/* Nobody must have to clean up after the child: it leaves no core file and does not outlive its parent. */
+static void bind_to_parent(pid_t parent, unsigned limit_s)
+{
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    fcntl(PROBE_DESCRIPTOR, F_SETFD, FD_CLOEXEC);
+    alarm(limit_s);
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+    if (getppid() != parent) /* it died before the kernel was told */
+        _exit(1);
+}
+
+static enum error_code check(const char *backend, uint32_t index, const char *name, probe_lookup *lookup,
+                             struct error *err)
+{
+    const struct device_impl *impl;
+    const void *family;
+    enum error_code code = lookup(backend, &impl, &family, err);
+    if (code)
+        return code;
+    struct device_info info = {0};
+    uint32_t count = impl->list(family);
+    if (!name[0]) {
+        for (uint32_t i = 0; i < count; i++)
+            impl->get(family, i, &info);
+        return ERROR_NONE;
+    }
+    if (index < count)
+        impl->get(family, index, &info);
+    if (strcmp(info.name, name) != 0)
+        return error_set(err, ERROR_DEVICE, "the driver lists other devices than a moment ago");
+    const struct gpu_options options = {.n_cpu_threads = 1};
+    void *self;
+    code = impl->initialize(family, index, &options, &self, err);
+    if (code)
+        return code;
+    code = verify_device(impl, self, err);
+    impl->shutdown(self);
+    return code;
+}
+
+static void answer(enum error_code code, const struct error *err)
+{
+    char line[PROBE_LINE_MAX];
+    int length = code ? snprintf(line, sizeof line, "medley-probe 1 failed %.400s", err->text)
+                      : snprintf(line, sizeof line, "medley-probe 1 passed");
+    for (int i = 0; i < length; i++) {
+        if (line[i] == '\n')
+            line[i] = ' ';
+    }
+    line[length++] = '\n';
+    ssize_t written = write(PROBE_DESCRIPTOR, line, (size_t)length); /* below PIPE_BUF: whole or not at all */
+    _exit(written == length ? 0 : 1);                                /* without the exit handlers of drivers */
+}
+
+void probe_main(int argc, char **argv, probe_lookup *lookup)
+{
+    if (argc != ARGUMENTS || strcmp(argv[1], PROBE_ARGUMENT) != 0)
+        return;
+    bind_to_parent((pid_t)strtol(argv[5], NULL, 10), (unsigned)strtoul(argv[6], NULL, 10));
+    struct error err = {0};
+    enum error_code code = check(argv[2], (uint32_t)strtoul(argv[3], NULL, 10), argv[4], lookup, &err);
+    answer(code, &err);
+}
+
+static enum error_code lookup_ggml(const char *name, const struct device_impl **impl, const void **family,
+                                   struct error *err)
+{
+    const struct backend *backend = backend_find(name);
+    if (!backend)
+        return error_set(err, ERROR_INVALID, "no backend '%.32s'", name);
+    plugins_log_hook();
+    char reason[256];
+    if (!backend_load(backend_find("cpu"), reason, sizeof reason) || !backend_load(backend, reason, sizeof reason))
+        return error_set(err, ERROR_NOT_FOUND, "%s", reason);
+    *impl = &device_impl_ggml;
+    *family = backend;
+    return ERROR_NONE;
+}
+
+void gpu_prober_main(int argc, char **argv)
+{
+    probe_main(argc, argv, lookup_ggml);
+}

@@ -1,0 +1,179 @@
+/* `medley devices` as a user starts it: who verified what, what is remembered, and what a registry that is in a bad
+ * way costs. With GGML_VK_VISIBLE_DEVICES=0 there is a Vulkan device, which is verified in a child. */
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <yyjson.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/medley-devices-XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    setenv("MEDLEY_STATE_DIR", folder, 1);
+    setenv("FOLDER", folder, 1);
+    unsetenv("MEDLEY_LOG");
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return system("rm -rf $FOLDER");
+}
+
+static void run(const char *command)
+{
+    assert_int_equal(system(command), 0);
+}
+
+/* What the command prints on stdout and, after it, on stderr; freed by the caller. */
+static char *output_of(const char *arguments)
+{
+    char command[512];
+    snprintf(command, sizeof command, "\"$MEDLEY_BINARY\" devices %s 2>$FOLDER/errors; cat $FOLDER/errors", arguments);
+    FILE *pipe = popen(command, "r");
+    enum { SIZE = 1 << 18 };
+    char *text = mem_new(SIZE);
+    size_t n = fread(text, 1, SIZE - 1, pipe);
+    text[n] = 0;
+    assert_int_equal(pclose(pipe), 0);
+    return text;
+}
+
+static bool has_vulkan(void)
+{
+    const char *visible = getenv("GGML_VK_VISIBLE_DEVICES");
+    return visible && visible[0];
+}
+
+/* Runs the command and looks at who verified the CPU and, where it is there, vulkan0. */
+static void expect_verified(const char *arguments, const char *cpu, const char *vulkan)
+{
+    char *text = output_of(arguments);
+    yyjson_doc *doc = yyjson_read(text, strlen(text), YYJSON_READ_STOP_WHEN_DONE);
+    assert_non_null(doc);
+    size_t i, count, n_seen = 0;
+    yyjson_val *device, *devices = yyjson_obj_get(yyjson_doc_get_root(doc), "devices");
+    yyjson_arr_foreach(devices, i, count, device)
+    {
+        assert_true(yyjson_is_null(yyjson_obj_get(device, "calibration")));
+        yyjson_val *id = yyjson_obj_get(device, "id"), *verified = yyjson_obj_get(device, "verified");
+        assert_true(yyjson_get_uint(yyjson_obj_get(verified, "unix_s")) > 1600000000);
+        const char *expected = yyjson_equals_str(id, "cpu") ? cpu : yyjson_equals_str(id, "vulkan0") ? vulkan : NULL;
+        if (expected)
+            assert_string_equal(yyjson_get_str(yyjson_obj_get(verified, "how")), expected);
+        n_seen += expected != NULL;
+    }
+    assert_true(n_seen >= (has_vulkan() ? 2 : 1));
+    yyjson_doc_free(doc);
+    mem_free(text);
+}
+
+static void test_who_verified_what(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *arguments, *cpu, *vulkan;
+    } steps[] = {
+        {"rm -f $FOLDER/devices.json", "--json", "in process", "child"},
+        {"true", "--json", "registry", "registry"},
+        {"true", "--json --verify", "in process", "child"},
+        {"true", "--json", "registry", "registry"},
+        {"printf '{' > $FOLDER/devices.json", "--json", "in process", "child"},
+        {"true", "--json", "registry", "registry"},
+        {"chmod 0666 $FOLDER/devices.json", "--json", "in process", "child"},
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        run(steps[i].before);
+        expect_verified(steps[i].arguments, steps[i].cpu, steps[i].vulkan);
+    }
+}
+
+static void test_a_bad_registry_is_said_and_costs_nothing(void **state)
+{
+    (void)state;
+    run("printf garbage > $FOLDER/devices.json");
+    char *text = output_of("");
+    assert_non_null(strstr(text, "registry of devices"));
+    assert_non_null(strstr(text, "will be made anew"));
+    assert_non_null(strstr(text, "Not calibrated: "));
+    mem_free(text);
+    text = output_of("");
+    assert_null(strstr(text, "made anew"));
+    mem_free(text);
+}
+
+static void test_no_place_for_a_registry(void **state)
+{
+    (void)state;
+    static const char *const places[] = {"", "/dev/null/state", "/proc/medley"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        setenv("MEDLEY_STATE_DIR", places[i], 1);
+        expect_verified("--json", "in process", "child");
+    }
+    setenv("MEDLEY_STATE_DIR", folder, 1);
+}
+
+/* A driver that crashes when it is loaded, before any device is known. */
+static void test_a_driver_that_crashes_costs_its_backend_alone(void **state)
+{
+    (void)state;
+    const char *driver = getenv("MEDLEY_CRASHING_DRIVER");
+    if (!driver || !has_vulkan())
+        skip();
+    run("printf '{\"file_format_version\":\"1.0.0\",\"ICD\":{\"library_path\":\"%s\",\"api_version\":\"1.3.0\"}}' "
+        "\"$MEDLEY_CRASHING_DRIVER\" > $FOLDER/icd.json");
+    char manifest[128];
+    snprintf(manifest, sizeof manifest, "%s/icd.json", folder);
+    setenv("VK_DRIVER_FILES", manifest, 1);
+    char *first = output_of(""), *second = output_of(""), *third = output_of("--verify");
+    unsetenv("VK_DRIVER_FILES");
+    const char *says = "when it lists its devices, it crashed (signal 11) during verification";
+    assert_non_null(strstr(first, says));
+    assert_non_null(strstr(second, says));
+    assert_non_null(strstr(second, "not tried since: `medley devices --verify` does"));
+    assert_non_null(strstr(third, says));
+    assert_null(strstr(third, "not tried since"));
+    assert_non_null(strstr(first, "Not calibrated: cpu;")); /* the rest carries on */
+    mem_free(first);
+    mem_free(second);
+    mem_free(third);
+    mem_free(output_of("--json"));
+    expect_verified("--json", "registry", "registry"); /* another driver's crash is not held against the usual one */
+}
+
+static void test_a_usable_list_comes_soon(void **state)
+{
+    (void)state;
+    mem_free(output_of("--json")); /* the registry is there */
+    uint64_t start_ns = clock_now_ns();
+    mem_free(output_of("--json"));
+    assert_true(clock_now_ns() - start_ns <
+                30000000000u); /* 0.1 to 0.2 s; sanity, for a busy machine with sanitizers */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_verified_what),
+        cmocka_unit_test(test_a_bad_registry_is_said_and_costs_nothing),
+        cmocka_unit_test(test_no_place_for_a_registry),
+        cmocka_unit_test(test_a_driver_that_crashes_costs_its_backend_alone),
+        cmocka_unit_test(test_a_usable_list_comes_soon),
+    };
+    return cmocka_run_group_tests_name("devices_command", tests, make_folder, remove_folder);
+}
