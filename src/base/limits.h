@@ -5,6 +5,8 @@ enum {
     /* devices and stages of one process */
     LIMIT_DEVICES = 64,
     LIMIT_STAGES = 64,
+    LIMIT_SIM_DEVICES = 32,
+    LIMIT_SIM_FILE_BYTES = 64 * 1024,
 
     /* models */
     LIMIT_LAYERS = 1024,
