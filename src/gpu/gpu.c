@@ -8,8 +8,10 @@
 #include "gpu/backends.h"
 #include "gpu/cpu_runtime.h"
 #include "gpu/device_ggml_impl.h"
+#include "gpu/device_sim.h"
 #include "gpu/factory.h"
 #include "gpu/plugins.h"
+#include "gpu/sim_file.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -29,6 +31,7 @@ struct gpu {
     uint32_t n_rejected;
     struct backend_status backends[BACKENDS_MAX];
     uint32_t n_backends;
+    struct sim_file *simulated; /* NULL: none */
 };
 
 /* ---- opening --------------------------------------------------------------------------- */
@@ -54,12 +57,12 @@ static const struct device_info *find_twin(const struct gpu *gpu, const struct d
     return NULL;
 }
 
-/* Verifies device `index` of the backend and keeps or rejects it. */
-static void try_device(struct gpu *gpu, const struct backend *backend, uint32_t index,
+/* Verifies device `index` of the family and keeps or rejects it. */
+static void try_device(struct gpu *gpu, const struct device_impl *impl, const void *family, uint32_t index,
                        const struct gpu_options *options)
 {
     struct device_info info;
-    device_impl_ggml.get(backend, index, &info);
+    impl->get(family, index, &info);
     const struct device_info *twin = find_twin(gpu, &info);
     if (twin) {
         char reason[128];
@@ -74,7 +77,7 @@ static void try_device(struct gpu *gpu, const struct backend *backend, uint32_t 
     struct error err;
     struct device *device;
     uint64_t start_ns = clock_now_ns();
-    if (device_open(&device_impl_ggml, backend, index, options, VERIFY_LIMIT_MS, &info, &device, &err)) {
+    if (device_open(impl, family, index, options, VERIFY_LIMIT_MS, &info, &device, &err)) {
         reject(gpu, &info, err.text);
         return;
     }
@@ -107,12 +110,23 @@ static void try_backend(struct gpu *gpu, const struct backend *backend, const st
     uint32_t n_before = gpu->n_devices;
     uint32_t count = device_impl_ggml.list(backend);
     for (uint32_t i = 0; i < count; i++)
-        try_device(gpu, backend, i, options);
+        try_device(gpu, &device_impl_ggml, backend, i, options);
     status->available = gpu->n_devices > n_before;
     if (count == 0)
         backend_explain_no_device(backend, status->reason, sizeof status->reason);
     else if (!status->available)
         snprintf(status->reason, sizeof status->reason, "none of its %u devices passed verification", count);
+}
+
+static enum error_code try_simulated(struct gpu *gpu, const struct gpu_options *options, struct error *err)
+{
+    gpu->simulated = mem_new(sizeof *gpu->simulated);
+    if (!gpu->simulated)
+        return error_set(err, ERROR_NO_MEMORY, "out of memory");
+    enum error_code code = sim_file_read(options->sim_file, gpu->simulated, err);
+    for (uint32_t i = 0; !code && i < gpu->simulated->n_devices; i++)
+        try_device(gpu, &device_impl_sim, gpu->simulated, i, options);
+    return code;
 }
 
 /* Who asks for a backend by name wants to hear that it is not there; the CPU goes on. */
@@ -197,6 +211,10 @@ enum error_code gpu_open(const struct gpu_options *given, struct gpu **out, stru
         gpu_close(gpu);
         return code;
     }
+    if (options.sim_file && (code = try_simulated(gpu, &options, err))) {
+        gpu_close(gpu);
+        return code;
+    }
     if (options.backend)
         warn_when_missing(gpu, options.backend);
     *out = gpu;
@@ -209,6 +227,7 @@ void gpu_close(struct gpu *gpu)
         return;
     for (uint32_t i = gpu->n_devices; i-- > 0;)
         device_close(gpu->devices[i]);
+    mem_free(gpu->simulated);
     mem_free(gpu);
 }
 
