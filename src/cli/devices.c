@@ -9,7 +9,7 @@
 #include <string.h>
 #include <yyjson.h>
 
-static const char usage[] = "Usage: medley devices [--json] [--backend NAME]\n"
+static const char usage[] = "Usage: medley devices [--json] [--backend NAME] [--sim FILE]\n"
                             "\n"
                             "Lists every device that Medley can compute with: id, name, memory, speed and\n"
                             "temperature where they are known. Each device has been verified: written, read back,\n"
@@ -18,6 +18,7 @@ static const char usage[] = "Usage: medley devices [--json] [--backend NAME]\n"
                             "\n"
                             "  --backend NAME   only this backend and the CPU: cuda, hip, vulkan, metal, sycl,\n"
                             "                   opencl or cpu (the environment's MEDLEY_BACKEND does the same)\n"
+                            "  --sim FILE       simulated devices too (docs/simulated-devices.md)\n"
                             "  --json           for programs; what is not known is null\n"
                             "\n"
                             "The ids are what `medley run --devices` takes, such as cpu,vulkan0.\n";
@@ -245,8 +246,10 @@ static int print_json(const struct gpu *gpu)
 
 static int run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"backend", required_argument, NULL, 'b'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+                                            {"backend", required_argument, NULL, 'b'},
+                                            {"sim", required_argument, NULL, 's'},
+                                            {NULL, 0, NULL, 0}};
     struct gpu_options wishes = {0};
     bool json = false;
     opterr = 0;
@@ -255,6 +258,8 @@ static int run(int argc, char **argv)
             json = true;
         else if (option == 'b')
             wishes.backend = optarg;
+        else if (option == 's')
+            wishes.sim_file = optarg;
         else
             return command_misused(&command_devices, "unknown or incomplete option '%s'", argv[optind - 1]);
     }
