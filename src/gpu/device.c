@@ -179,7 +179,9 @@ void device_interrupt(struct device *device)
 enum error_code device_reserve(struct device *device, uint64_t bytes, struct error *err)
 {
     enum error_code code = device->impl->reserve ? device->impl->reserve(device->self, bytes, err) : ERROR_NONE;
-    return code ? error_wrap(err, "%s", device->info.id) : ERROR_NONE;
+    if (code)
+        error_wrap(err, "%s", device->info.id);
+    return code;
 }
 
 void device_release(struct device *device, uint64_t bytes)
@@ -196,7 +198,9 @@ bool device_wants_work(const struct device *device)
 enum error_code device_worked(struct device *device, const struct device_work *work, struct error *err)
 {
     enum error_code code = device->impl->worked ? device->impl->worked(device->self, work, err) : ERROR_NONE;
-    return code ? error_wrap(err, "%s", device->info.id) : ERROR_NONE;
+    if (code)
+        error_wrap(err, "%s", device->info.id);
+    return code;
 }
 
 /* ---- small readings -------------------------------------------------------------------- */

@@ -28,7 +28,7 @@ static uint32_t impl_list(const void *family)
 
 static struct reading_u64 reading(double value)
 {
-    return (struct reading_u64){(uint64_t)value, true};
+    return (struct reading_u64){(uint64_t)(value + 0.5), true};
 }
 
 static void impl_get(const void *family, uint32_t index, struct device_info *info)

@@ -3,7 +3,7 @@
 #include "gpu/device_ggml_impl.h"
 #include "gpu/device_sim_impl.h"
 
-#include <inttypes.h>
+#include <math.h>
 
 static double mib(double bytes)
 {
@@ -41,6 +41,12 @@ enum error_code sim_check_alive(struct sim_device *self, struct error *err)
     }
     pthread_mutex_unlock(&self->lock);
     return code;
+}
+
+double sim_seconds_to_live(const struct sim_device *self)
+{
+    const struct sim_failure *failure = find_failure(self, SIM_DIES);
+    return failure ? fmax(failure->at - (double)(clock_now_ns() - self->start_ns) * 1e-9, 0) : INFINITY;
 }
 
 bool sim_lies(struct sim_device *self)

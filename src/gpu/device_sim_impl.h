@@ -36,6 +36,7 @@ struct sim_device {
 
 /* ERROR_DEVICE when it has died; blocks while it hangs, then ERROR_CANCELLED. */
 enum error_code sim_check_alive(struct sim_device *self, struct error *err);
+double sim_seconds_to_live(const struct sim_device *self); /* INFINITY: it does not die */
 bool sim_lies(struct sim_device *self);
 
 /* Takes bytes of its memory, or says why not. */

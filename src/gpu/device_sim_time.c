@@ -109,7 +109,7 @@ void sim_worked(struct sim_device *self, const struct device_work *work)
     note_lateness(self, asked_s, took_s);
     double sleep_s = pace_owe(&self->work_pace, asked_s, took_s);
     if (sleep_s > 0)
-        pace_slept(&self->work_pace, sleep_for(self, sleep_s));
+        pace_slept(&self->work_pace, sleep_for(self, fmin(sleep_s, sim_seconds_to_live(self))));
     self->plant = after;
     self->plant_ns = start_ns + (uint64_t)(asked_s * 1e9);
     if (took_s > asked_s) /* it was busy for as long as the CPU was */

@@ -24,5 +24,7 @@ enum error_code sim_file_read(const char *path, struct sim_file *out, struct err
     if (!code)
         code = sim_file_parse(bytes, size, out, err);
     mem_free(bytes);
-    return code ? error_wrap(err, "%s", path) : ERROR_NONE;
+    if (code)
+        error_wrap(err, "%s", path);
+    return code;
 }
