@@ -106,12 +106,15 @@ static void test_copies_keep_the_asked_pace(void **state)
     uint8_t *bytes = mem_new(BYTES);
     assert_int_equal(device_alloc(slow, BYTES, &here, NULL), ERROR_NONE);
     assert_int_equal(device_alloc(fast, BYTES, &there, NULL), ERROR_NONE);
-    uint64_t start_ns = clock_now_ns();
-    assert_int_equal(device_write(slow, here, 0, bytes, BYTES, NULL), ERROR_NONE);
-    assert_int_equal(device_copy(slow, here, 0, fast, there, 0, BYTES, NULL), ERROR_NONE);
-    assert_int_equal(device_read(slow, here, 0, bytes, BYTES, NULL), ERROR_NONE);
-    double spent_s = seconds_since(start_ns);
-    assert_true(spent_s > 0.57 && spent_s < 1.2); /* three of 0.2 s; the sleep of opening may be owed to us */
+    double spent_s = 0; /* three of 0.2 s */
+    for (int attempt = 0; attempt < ATTEMPTS && !(spent_s > 0.57 && spent_s < 0.75); attempt++) {
+        uint64_t start_ns = clock_now_ns();
+        assert_int_equal(device_write(slow, here, 0, bytes, BYTES, NULL), ERROR_NONE);
+        assert_int_equal(device_copy(slow, here, 0, fast, there, 0, BYTES, NULL), ERROR_NONE);
+        assert_int_equal(device_read(slow, here, 0, bytes, BYTES, NULL), ERROR_NONE);
+        spent_s = seconds_since(start_ns);
+    }
+    assert_true(spent_s > 0.57 && spent_s < 0.75);
     mem_free(bytes);
     gpu_close(gpu);
 }
