@@ -112,6 +112,11 @@ static void test_work_takes_longer_when_it_is_hot(void **state)
     plant = plant_rested(&hot);
     double reaches_s = 50 * log(90.0 / 40.0);
     near_to(plant_work(&hot, &plant, reaches_s + 1), reaches_s + 2, 1e-9);
+    /* and back: half of it until it has cooled, full clock after */
+    double recovers_s = 50 * log((85 - 46.25) / (80 - 46.25));
+    near_to(plant_work(&hot, &throttled, 0), 0, 0);
+    throttled.temperature_c = 85;
+    near_to(plant_work(&hot, &throttled, recovers_s / 2 + 1), recovers_s + 1, 1e-9);
 }
 
 static void test_work_and_time_agree(void **state)

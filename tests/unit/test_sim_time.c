@@ -323,6 +323,27 @@ static void test_work_heats_it_and_heat_slows_it(void **state)
     gpu_close(gpu);
 }
 
+/* Once at 60 C it stays throttled while it works: it would settle at 46 C, above the 40 C where it recovers. */
+static void test_throttled_work_takes_twice_as_long(void **state)
+{
+    (void)state;
+    struct gpu *gpu =
+        open_sim("[one]\nmemory = 1GiB\ndecode = 50MB/s\nflops = 1TFLOP/s\nlaunch = 0s\ncopy = 1TB/s\n"
+                 "power_idle = 20W\npower_max = 200W\nthermal_mass = 0.4J/K\nthermal_resistance = 0.5K/W\n"
+                 "limit = 60C\nhysteresis = 20K\nthrottle = 50%\n");
+    struct stage *stage = open_stage(gpu_find(gpu, "sim:one"), model, 0, 2);
+    float out[VOCAB];
+    for (uint32_t i = 0; i < 30; i++)
+        feed_well(stage, i, 1, NULL, out);
+    double ratio = 0;
+    for (int attempt = 0; attempt < ATTEMPTS && !(ratio > 1.9 && ratio < 2.1); attempt++)
+        ratio = decode_ratio(stage, 50e6, 0, 30);
+    print_message("measured / asked time while throttled to a half %.4f\n", ratio);
+    assert_true(ratio > 1.9 && ratio < 2.1);
+    stage_close(stage);
+    gpu_close(gpu);
+}
+
 /* Half a second of launch: its power is drawn while it sleeps the rest of it off, not afterwards. */
 static void test_readings_of_another_thread_see_it_work(void **state)
 {
@@ -359,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_an_allocation_fails_where_the_script_says),
         cmocka_unit_test(test_garbage_begins_where_the_script_says),
         cmocka_unit_test(test_work_heats_it_and_heat_slows_it),
+        cmocka_unit_test(test_throttled_work_takes_twice_as_long),
         cmocka_unit_test(test_readings_of_another_thread_see_it_work),
     };
     return cmocka_run_group_tests_name("sim_time", tests, sim_world_open, sim_world_close);
