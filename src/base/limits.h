@@ -11,6 +11,8 @@ enum {
     LIMIT_REGISTRY_AGE_S = 30 * 86400, /* after that a device is verified anew */
     LIMIT_REGISTRY_LOCK_MS = 500,      /* waiting for another process that writes it */
     LIMIT_CALIBRATION_MS = 180 * 1000, /* of one device, its driver's compiling included */
+    LIMIT_SIM_DEVICES = 32,
+    LIMIT_SIM_FILE_BYTES = 64 * 1024,
 
     /* models */
     LIMIT_LAYERS = 1024,

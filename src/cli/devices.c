@@ -13,7 +13,7 @@
 #include <yyjson.h>
 
 static const char usage[] =
-    "Usage: medley devices [--json] [--backend NAME] [--verify] [--calibrate]\n"
+    "Usage: medley devices [--json] [--backend NAME] [--sim FILE] [--verify] [--calibrate]\n"
     "\n"
     "Lists every device that Medley can compute with: id, name, memory, speed and\n"
     "temperature where they are known. Each device has been verified: written, read back,\n"
@@ -22,6 +22,7 @@ static const char usage[] =
     "\n"
     "  --backend NAME   only this backend and the CPU: cuda, hip, vulkan, metal, sycl,\n"
     "                   opencl or cpu (the environment's MEDLEY_BACKEND does the same)\n"
+    "  --sim FILE       simulated devices too (docs/simulated-devices.md)\n"
     "  --json           for programs; what is not known is null\n"
     "  --verify         verify every device anew, also those whose driver once crashed or\n"
     "                   hung; else one that has passed is trusted while nothing about it changes\n"
@@ -261,6 +262,7 @@ static int run(int argc, char **argv)
                                             {"backend", required_argument, NULL, 'b'},
                                             {"verify", no_argument, NULL, 'v'},
                                             {"calibrate", no_argument, NULL, 'c'},
+                                            {"sim", required_argument, NULL, 's'},
                                             {NULL, 0, NULL, 0}};
     char registry[PATH_MAX];
     gpu_registry_path(registry, sizeof registry);
@@ -276,6 +278,8 @@ static int run(int argc, char **argv)
             wishes.verify = true;
         else if (option == 'c')
             calibrate = true;
+        else if (option == 's')
+            wishes.sim_file = optarg;
         else
             return command_misused(&command_devices, "unknown or incomplete option '%s'", argv[optind - 1]);
     }

@@ -61,6 +61,9 @@ enum session_flag_result session_flag(struct session_flags *flags, const struct 
     case SESSION_OPTION_BACKEND:
         flags->backend = value;
         break;
+    case SESSION_OPTION_SIM:
+        flags->sim_file = value;
+        break;
     case SESSION_OPTION_KV:
         ok = choose_kv(flags, command, value);
         break;
@@ -170,7 +173,8 @@ enum error_code session_open(const char *path, const struct session_flags *flags
         .prober = "/proc/self/exe",
         .backend = flags->backend,
         .n_cpu_threads = flags->n_threads,
-        .skip_other = flags->devices && strcmp(flags->devices, "cpu") == 0,
+        .skip_other = flags->devices ? strcmp(flags->devices, "cpu") == 0 : flags->sim_file != NULL,
+        .sim_file = flags->sim_file,
     };
     struct notice notice;
     notice_begin(&notice, "loading %s …", model_name(out->model));
@@ -185,6 +189,9 @@ enum error_code session_open(const char *path, const struct session_flags *flags
 
 void session_close(struct session *session)
 {
+    /* A simulated device that hangs would hold the driver for ever. */
+    for (uint32_t i = 0; session->driver && i < session->n_stages; i++)
+        device_interrupt(session->plan[i].device);
     driver_close(session->driver);
     if (session->gpu)
         gpu_close(session->gpu);

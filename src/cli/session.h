@@ -26,6 +26,7 @@ struct session_flags {   /* all zero: every default */
     const char *devices; /* list of ids; NULL: the machine's best */
     const char *split;   /* layers of each; NULL: by memory or speed */
     const char *backend;
+    const char *sim_file; /* simulated devices; NULL: none */
     uint32_t n_threads;
     struct driver_options driver;
     bool no_tokenizer; /* not a flag: the command works on token ids alone */
@@ -35,6 +36,7 @@ enum { /* values that getopt_long returns; a command's own start at SESSION_OPTI
        SESSION_OPTION_DEVICES = 256,
        SESSION_OPTION_SPLIT,
        SESSION_OPTION_BACKEND,
+       SESSION_OPTION_SIM,
        SESSION_OPTION_KV,
        SESSION_OPTION_FLASH,
        SESSION_OPTION_SLOTS,
@@ -47,7 +49,8 @@ enum { /* values that getopt_long returns; a command's own start at SESSION_OPTI
 #define SESSION_LONG_OPTIONS                                                                                           \
     {"devices", required_argument, NULL, SESSION_OPTION_DEVICES},                                                      \
         {"split", required_argument, NULL, SESSION_OPTION_SPLIT},                                                      \
-        {"backend", required_argument, NULL, SESSION_OPTION_BACKEND}, {"threads", required_argument, NULL, 't'},       \
+        {"backend", required_argument, NULL, SESSION_OPTION_BACKEND},                                                  \
+        {"sim", required_argument, NULL, SESSION_OPTION_SIM}, {"threads", required_argument, NULL, 't'},               \
         {"context", required_argument, NULL, 'c'}, {"kv", required_argument, NULL, SESSION_OPTION_KV},                 \
         {"flash", required_argument, NULL, SESSION_OPTION_FLASH},                                                      \
         {"slots", required_argument, NULL, SESSION_OPTION_SLOTS},                                                      \
@@ -60,6 +63,7 @@ enum { /* values that getopt_long returns; a command's own start at SESSION_OPTI
     "  --devices LIST   on these, such as cpu,vulkan0 (see `medley devices`)\n"                                        \
     "  --split LIST     layers of each device, such as 10,6; with one device, stages on it\n"                          \
     "  --backend NAME   only this backend and the CPU\n"                                                               \
+    "  --sim FILE       simulated devices (docs/simulated-devices.md); used alone unless --devices says else\n"        \
     "  -t, --threads N  threads of the CPU\n"                                                                          \
     "  -c, --context N  tokens of prompt and answer together (default: the model's, at most 4096)\n"                   \
     "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"                                            \

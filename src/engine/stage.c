@@ -1,5 +1,6 @@
 #include "engine/stage.h"
 
+#include "base/clock.h"
 #include "engine/stage_inputs.h"
 #include "engine/stage_state.h"
 #include "gpu/gpu.h"
@@ -20,6 +21,21 @@ static enum error_code prepare_graph(struct stage *stage, const struct batch_sha
     return code;
 }
 
+/* Lets a simulated device take its time, or fail. */
+static enum error_code tell_work(const struct stage *stage, const struct batch *batch, uint64_t start_ns, float *out,
+                                 struct error *err)
+{
+    struct device_work work;
+    stage_work_count(&stage->cost, batch, &work);
+    if (stage->graph.result && out) {
+        work.out = out;
+        work.n_out = ggml_nbytes(stage->graph.result) / sizeof *out;
+        work.bytes_copied += ggml_nbytes(stage->graph.result);
+    }
+    work.elapsed_ns = clock_now_ns() - start_ns;
+    return device_worked(stage->device, &work, err);
+}
+
 enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in, float *out,
                               struct error *err)
 {
@@ -35,6 +51,8 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
         code = prepare_graph(stage, &shape, err);
     if (code)
         return code;
+    bool told = device_wants_work(stage->device);
+    uint64_t start_ns = told ? clock_now_ns() : 0;
     stage_inputs_set(&stage->graph, batch, stage->h, stage->kv.cells, in);
     enum ggml_status status = ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
     if (status != GGML_STATUS_SUCCESS)
@@ -43,6 +61,9 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
                          ggml_status_to_string(status));
     if (stage->graph.result && out)
         ggml_backend_tensor_get(stage->graph.result, out, 0, ggml_nbytes(stage->graph.result));
+    code = told ? tell_work(stage, batch, start_ns, out, err) : ERROR_NONE;
+    if (code)
+        return code;
     for (uint32_t i = 0; i < batch->n_rows; i++)
         stage->kv.lengths[batch->rows[i].slot]++;
     return ERROR_NONE;

@@ -108,6 +108,7 @@ static enum error_code declare(struct stage *stage, struct error *err)
     stage->source.last = stage->options.first_layer + stage->options.n_layers == h->n_layers;
     if (!code)
         stage->source.rope_factors = rope_factors(stage);
+    stage_cost_read(stage->model, &stage->options, &stage->cost);
     return code;
 }
 
@@ -229,9 +230,20 @@ static enum error_code reserve_compute(struct stage *stage, struct error *err)
     return code;
 }
 
+static enum error_code reserve(struct stage *stage, struct error *err)
+{
+    uint64_t needed = stage->memory.weights + stage->memory.kv + stage->memory.compute;
+    enum error_code code = device_reserve(stage->device, needed, err);
+    if (!code)
+        stage->reserved_bytes = needed;
+    return code;
+}
+
 static enum error_code load(struct stage *stage, struct error *err)
 {
     enum error_code code = check_fits(stage, err);
+    if (!code)
+        code = reserve(stage, err);
     if (!code)
         code = weights_load(&stage->weights, err);
     if (!code)
@@ -306,5 +318,6 @@ void stage_close(struct stage *stage)
     ggml_backend_sched_free(stage->sched);
     kv_cache_deinit(&stage->kv);
     weights_deinit(&stage->weights);
+    device_release(stage->device, stage->reserved_bytes);
     mem_free(stage);
 }

@@ -4,6 +4,7 @@
 #include "engine/graph.h"
 #include "engine/kv_cache.h"
 #include "engine/stage.h"
+#include "engine/stage_work.h"
 #include "engine/weights.h"
 
 #include <ggml-backend.h>
@@ -19,4 +20,6 @@ struct stage {
     ggml_backend_sched_t sched;
     struct graph graph; /* of the last batch; reused while the shape stays */
     struct stage_memory memory;
+    uint64_t reserved_bytes;
+    struct stage_cost cost;
 };

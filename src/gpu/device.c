@@ -177,6 +177,7 @@ void device_close(struct device *device)
         pthread_detach(device->queue.thread);
         return;
     }
+    device_interrupt(device);
     queue_close(&device->queue);
     device_buffers_deinit(device);
     device->impl->shutdown(device->self);
@@ -227,6 +228,41 @@ void device_give_up(struct device *device)
 bool device_is_lost(const struct device *device)
 {
     return device->lost;
+}
+
+/* ---- what the engine tells a device ----------------------------------------------------- */
+
+void device_interrupt(struct device *device)
+{
+    if (device->impl->interrupt)
+        device->impl->interrupt(device->self);
+}
+
+enum error_code device_reserve(struct device *device, uint64_t bytes, struct error *err)
+{
+    enum error_code code = device->impl->reserve ? device->impl->reserve(device->self, bytes, err) : ERROR_NONE;
+    if (code)
+        error_wrap(err, "%s", device->info.id);
+    return code;
+}
+
+void device_release(struct device *device, uint64_t bytes)
+{
+    if (device->impl->release)
+        device->impl->release(device->self, bytes);
+}
+
+bool device_wants_work(const struct device *device)
+{
+    return device->impl->worked != NULL;
+}
+
+enum error_code device_worked(struct device *device, const struct device_work *work, struct error *err)
+{
+    enum error_code code = device->impl->worked ? device->impl->worked(device->self, work, err) : ERROR_NONE;
+    if (code)
+        error_wrap(err, "%s", device->info.id);
+    return code;
 }
 
 /* ---- small readings -------------------------------------------------------------------- */

@@ -359,8 +359,10 @@ const struct device_impl device_impl_ggml = {
 
 static struct ggml_device *ggml_of(const struct device *device)
 {
-    assert(device_implementation(device) == &device_impl_ggml);
-    return device_self((struct device *)(uintptr_t)device);
+    const struct device_impl *impl = device_implementation(device);
+    void *self = device_self((struct device *)(uintptr_t)device);
+    assert(impl == &device_impl_ggml || impl->ggml);
+    return impl->ggml ? impl->ggml(self) : self;
 }
 
 ggml_backend_t device_ggml_backend(struct device *device)

@@ -46,6 +46,16 @@ struct device_impl {
     /* out[n,n] = a[n,n] b[n,n] in f32, row-major. NULL or ERROR_UNSUPPORTED: verification does not
      * compute. */
     enum error_code (*multiply)(void *self, uint32_t n, const float *a, const float *b, float *out, struct error *err);
+
+    /* For a table that stands around a ggml device (gpu/device_ggml.h): what device_impl_ggml.initialize()
+     * made. NULL: it is one itself, or has none. */
+    void *(*ggml)(void *self);
+
+    /* See gpu.h. NULL: real devices, where memory, time and failure happen by themselves. */
+    void (*interrupt)(void *self); /* any thread */
+    enum error_code (*reserve)(void *self, uint64_t bytes, struct error *err);
+    void (*release)(void *self, uint64_t bytes);
+    enum error_code (*worked)(void *self, const struct device_work *work, struct error *err);
 };
 
 /* Makes device `index` of the family and its queue; the device's own thread initialises and

@@ -9,8 +9,10 @@
 #include "gpu/calibrate.h"
 #include "gpu/cpu_runtime.h"
 #include "gpu/device_ggml_impl.h"
+#include "gpu/device_sim.h"
 #include "gpu/factory.h"
 #include "gpu/plugins.h"
+#include "gpu/sim_file.h"
 #include "gpu/vetting.h"
 
 #include <assert.h>
@@ -38,6 +40,7 @@ struct gpu {
     struct backend_status backends[BACKENDS_MAX];
     uint32_t n_backends;
     char registry[PATH_MAX]; /* "": none */
+    struct sim_file *simulated; /* NULL: none */
 };
 
 /* ---- opening --------------------------------------------------------------------------- */
@@ -63,6 +66,11 @@ static const struct device_info *find_twin(const struct gpu *gpu, const struct d
     return NULL;
 }
 
+static uint32_t verify_limit_ms(const struct gpu_options *options)
+{
+    return options->verify_limit_ms ? options->verify_limit_ms : LIMIT_VERIFY_MS;
+}
+
 /* Opens a device that vetting has not refused. What it cannot do now, it could not do when it was used. */
 static void open_found(struct gpu *gpu, const struct found *found, struct vet *vet, const struct gpu_options *options)
 {
@@ -70,7 +78,7 @@ static void open_found(struct gpu *gpu, const struct found *found, struct vet *v
     struct device *device;
     uint64_t start_ns = clock_now_ns();
     struct device_opening opening = {
-        .limit_ms = options->verify_limit_ms ? options->verify_limit_ms : LIMIT_VERIFY_MS,
+        .limit_ms = verify_limit_ms(options),
         .quick = vet->verdict == VET_QUICK,
     };
     if (device_open_checked(&device_impl_ggml, found->backend, vet->index, options, &opening, &vet->info, &device,
@@ -178,6 +186,29 @@ static void list_backend(struct gpu *gpu, const struct backend *backend, const s
         backend_explain_no_device(backend, status->reason, sizeof status->reason);
     else
         snprintf(status->reason, sizeof status->reason, "none of its %u devices passed verification", count);
+}
+
+/* Simulated devices have no driver: nothing to vet, nothing to remember. */
+static enum error_code try_simulated(struct gpu *gpu, const struct gpu_options *options, struct error *err)
+{
+    gpu->simulated = mem_new(sizeof *gpu->simulated);
+    if (!gpu->simulated)
+        return error_set(err, ERROR_NO_MEMORY, "out of memory");
+    enum error_code code = sim_file_read(options->sim_file, gpu->simulated, err);
+    for (uint32_t i = 0; !code && i < gpu->simulated->n_devices; i++) {
+        struct device_info info;
+        device_impl_sim.get(gpu->simulated, i, &info);
+        struct error refusal;
+        struct device *device;
+        if (gpu->n_devices == LIMIT_DEVICES)
+            reject(gpu, &info, "more devices than Medley takes");
+        else if (device_open(&device_impl_sim, gpu->simulated, i, options, verify_limit_ms(options), &info, &device,
+                             &refusal))
+            reject(gpu, &info, refusal.text);
+        else
+            gpu->devices[gpu->n_devices++] = device;
+    }
+    return code;
 }
 
 /* Who asks for a backend by name wants to hear that it is not there; the CPU goes on. */
@@ -304,6 +335,10 @@ enum error_code gpu_open(const struct gpu_options *given, struct gpu **out, stru
         gpu_close(gpu);
         return code;
     }
+    if (options.sim_file && (code = try_simulated(gpu, &options, err))) {
+        gpu_close(gpu);
+        return code;
+    }
     if (options.backend)
         warn_when_missing(gpu, options.backend);
     *out = gpu;
@@ -316,6 +351,7 @@ void gpu_close(struct gpu *gpu)
         return;
     for (uint32_t i = gpu->n_devices; i-- > 0;)
         device_close(gpu->devices[i]);
+    mem_free(gpu->simulated);
     mem_free(gpu);
 }
 

@@ -40,10 +40,10 @@ struct reading_u64 {
 
 /* The fifteen facts of a device. Text that is not known is "". */
 struct device_info {
-    char id[32];           /* what --devices takes: "cpu", "vulkan0", "cuda1" */
+    char id[32];           /* what --devices takes: "cpu", "vulkan0", "cuda1", "sim:fast" */
     char name[128];        /* as the driver says it */
     char vendor[32];       /* "Intel", "NVIDIA", "AMD", "Apple", "Mesa" … */
-    char backend[16];      /* "cpu", "vulkan", "cuda", "hip", "metal", "opencl", "sycl" */
+    char backend[16];      /* "cpu", "vulkan", "cuda", "hip", "metal", "opencl", "sycl", "sim" */
     char architecture[64]; /* instruction set or compute capability */
     char driver[64];       /* driver version */
     char pci[24];          /* "0000:c1:00.0", else "" */
@@ -52,8 +52,8 @@ struct device_info {
     uint64_t memory_free_bytes; /* when it was opened; device_memory() reads it now */
     struct reading_u64 compute_units;
     struct reading_u64 clock_mhz;
-    struct reading_u64 bandwidth_mb_per_s; /* measured, never a datasheet */
-    struct reading_u64 peak_mflops;        /* measured, never a datasheet */
+    struct reading_u64 bandwidth_mb_per_s; /* measured, never a datasheet; of a simulated device its file's */
+    struct reading_u64 peak_mflops;        /* as above */
     struct reading_u64 threads_per_block_max;
     uint32_t precisions; /* bits of enum precision */
     bool peer_to_peer;
@@ -70,6 +70,8 @@ struct gpu_options {
                                  this program. NULL: verified in this process, where a crash is not survived */
     bool verify;              /* verify every device anew, whatever the registry says */
     uint32_t verify_limit_ms; /* for one device; 0: LIMIT_VERIFY_MS */
+
+    const char *sim_file; /* --sim: simulated devices (gpu/sim_file.h), after the real ones; NULL: none */
 };
 
 enum error_code gpu_open(const struct gpu_options *options, struct gpu **out, struct error *err);
@@ -82,7 +84,7 @@ void gpu_registry_path(char *path, size_t size);
 /* For the first line of a main(): when this process was started to verify a device, does that and never returns. */
 void gpu_prober_main(int argc, char **argv);
 
-/* Usable devices, in order of preference (the platform's chain; the CPU last). */
+/* Usable devices, in order of preference (the platform's chain; the CPU last), then the simulated ones. */
 uint32_t gpu_device_count(const struct gpu *gpu);
 struct device *gpu_device(const struct gpu *gpu, uint32_t index);
 struct device *gpu_find(const struct gpu *gpu, const char *id); /* NULL when there is none of that id */
@@ -119,8 +121,8 @@ enum error_code gpu_calibrate(struct gpu *gpu, struct device *const *devices, ui
                               const struct calibration_options *options, struct error *err);
 
 /* Reads a device list such as "cpu,vulkan0". NULL picks the default: every GPU that has
- * passed, or the CPU where there is none. At most `max` devices are written to `out`.
- * An unknown, rejected or repeated id is ERROR_NOT_FOUND / ERROR_INVALID with the ids that exist. */
+ * passed, or the CPU where there is none; with a sim_file its devices alone. At most `max` devices are written to
+ * `out`. An unknown, rejected or repeated id is ERROR_NOT_FOUND / ERROR_INVALID with the ids that exist. */
 enum error_code gpu_select(const struct gpu *gpu, const char *list, struct device **out, uint32_t max, uint32_t *n_out,
                            struct error *err);
 
@@ -207,3 +209,31 @@ enum error_code device_copy(struct device *device_from, struct device_buffer fro
                             struct device *device_to, struct device_buffer to, uint64_t offset_to, uint64_t size,
                             struct error *err);
 enum error_code device_synchronize(struct device *device, struct error *err);
+
+/* ---- what who computes through device_ggml.h tells the device ------------------------------
+ * Nothing of it does anything on a real device. A simulated one counts the memory, takes its time, gets
+ * hot, and fails as it was told to. */
+
+/* Memory that is about to be taken, and has been given back, past device_alloc(). ERROR_NO_MEMORY with the numbers. */
+enum error_code device_reserve(struct device *device, uint64_t bytes, struct error *err);
+void device_release(struct device *device, uint64_t bytes);
+
+struct device_work {     /* one batch */
+    uint64_t bytes_read; /* weights and KV cache */
+    uint64_t flops;
+    uint64_t bytes_copied; /* inputs and results, between host and device */
+    uint64_t elapsed_ns;   /* what it took, up to now */
+    uint32_t n_rows;
+    float *out; /* the results, n_out of them */
+    uint64_t n_out;
+};
+
+/* A batch has been computed. Blocks for the rest of its time. ERROR_DEVICE: the device has died. On the
+ * device's thread. */
+bool device_wants_work(const struct device *device); /* false: device_worked() does nothing */
+enum error_code device_worked(struct device *device, const struct device_work *work, struct error *err);
+
+/* Ends every wait in the device, now and from now on: for whoever is about to close what runs on it.
+ * gpu_close() does it too. A simulated device is no longer paced then, and one that hangs answers
+ * ERROR_CANCELLED. Any thread. */
+void device_interrupt(struct device *device);

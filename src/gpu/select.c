@@ -1,6 +1,8 @@
 /* Reads a list of devices: gpu_select(). */
 #include "gpu/gpu.h"
 
+#include "gpu/device_sim.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -53,6 +55,23 @@ static enum error_code add(const struct gpu *gpu, const char *id, struct device 
     return ERROR_NONE;
 }
 
+/* Who names a file of simulated devices wants to see them, and never real ones in their place. */
+static enum error_code select_simulated(const struct gpu *gpu, struct device **out, uint32_t max, uint32_t *n_out,
+                                        struct error *err)
+{
+    for (uint32_t i = 0; i < gpu_device_count(gpu) && *n_out < max; i++) {
+        if (device_info_is_simulated(device_info(gpu_device(gpu, i))))
+            out[(*n_out)++] = gpu_device(gpu, i);
+    }
+    for (uint32_t i = 0; i < gpu_rejected_count(gpu) && !*n_out; i++) {
+        const struct device_rejected *rejected = gpu_rejected(gpu, i);
+        if (device_info_is_simulated(&rejected->info))
+            return error_set(err, ERROR_DEVICE, "no simulated device is usable; %s: %s", rejected->info.id,
+                             rejected->reason);
+    }
+    return ERROR_NONE;
+}
+
 static void select_default(const struct gpu *gpu, struct device **out, uint32_t max, uint32_t *n_out)
 {
     for (uint32_t i = 0; i < gpu_device_count(gpu) && *n_out < max; i++) {
@@ -69,8 +88,10 @@ enum error_code gpu_select(const struct gpu *gpu, const char *list, struct devic
     assert(gpu && out && n_out && max);
     *n_out = 0;
     if (!list) {
-        select_default(gpu, out, max, n_out);
-        return ERROR_NONE;
+        enum error_code code = select_simulated(gpu, out, max, n_out, err);
+        if (!code && !*n_out)
+            select_default(gpu, out, max, n_out);
+        return code;
     }
     for (const char *at = list;; at++) {
         char id[sizeof((struct device_info *)0)->id];

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int better(const void *a, const void *b)
+int candidate_better(const void *a, const void *b)
 {
     const struct candidate *l = a, *r = b;
     if (l->x != r->x)
@@ -41,7 +41,7 @@ static size_t reference_typical(struct candidate *list, size_t n, double typical
     size_t kept = 0;
     while (kept < n && (kept == 0 || sum < typical_p))
         sum += list[kept++].p;
-    qsort(list, kept, sizeof *list, better);
+    qsort(list, kept, sizeof *list, candidate_better);
     return kept;
 }
 
@@ -70,7 +70,7 @@ size_t sampler_reference(const float *logits, uint32_t n_vocab, const struct sam
         if (logits[i] > -INFINITY)
             list[n++] = (struct candidate){.id = (int32_t)i, .x = (double)logits[i]};
     }
-    qsort(list, n, sizeof *list, better);
+    qsort(list, n, sizeof *list, candidate_better);
     if (params->top_k && params->top_k < n)
         n = params->top_k;
     softmax(list, n, 1);

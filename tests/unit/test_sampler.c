@@ -402,7 +402,7 @@ static void test_logprobs_are_the_log_softmax(void **state)
         for (int32_t i = 0; i < (int32_t)n; i += 13)
             assert_true(fabs((double)sampler_logprobs(sampler, logits, i, NULL, 0) - (list[i].x - max - log(sum))) <
                         1e-5);
-        qsort(list, n, sizeof *list, better);
+        qsort(list, n, sizeof *list, candidate_better);
         sampler_logprobs(sampler, logits, 0, top, LIMIT_TOP_LOGPROBS);
         for (uint32_t i = 0; i < LIMIT_TOP_LOGPROBS; i++) {
             assert_int_equal(top[i].token, list[i].id);

@@ -1,0 +1,47 @@
+#include "engine/stage_work.h"
+
+#include "engine/kv_cache.h"
+
+static void add(struct layer_cost *sum, struct layer_cost more)
+{
+    sum->bytes += more.bytes;
+    sum->bytes_per_token += more.bytes_per_token;
+    sum->flops_per_token += more.flops_per_token;
+    sum->flops_per_token_per_context += more.flops_per_token_per_context;
+    sum->kv_elements_per_token += more.kv_elements_per_token;
+}
+
+void stage_cost_read(const struct model *model, const struct stage_options *options, struct stage_cost *out)
+{
+    const struct hyperparameters *h = model_hyperparameters(model);
+    *out = (struct stage_cost){.bytes_in_per_row = h->n_embd * sizeof(float)};
+    for (uint32_t i = 0; i < options->n_layers; i++)
+        add(&out->layers, model_layer_cost(model, options->first_layer + i));
+    if (options->first_layer == 0) {
+        out->input = model_input_cost(model);
+        out->bytes_in_per_row = sizeof(int32_t);
+    }
+    if (options->first_layer + options->n_layers == h->n_layers)
+        out->output = model_output_cost(model);
+    enum ggml_type type = kv_ggml_type(options->kv_type);
+    out->kv_bytes_per_token = out->layers.kv_elements_per_token * ggml_type_size(type) / (uint64_t)ggml_blck_size(type);
+}
+
+void stage_work_count(const struct stage_cost *cost, const struct batch *batch, struct device_work *out)
+{
+    uint64_t n_rows = batch->n_rows, n_outputs = batch_output_count(batch);
+    uint64_t layers = n_rows * cost->layers.bytes_per_token;
+    *out = (struct device_work){
+        .bytes_read = layers < cost->layers.bytes ? layers : cost->layers.bytes,
+        .flops = n_rows * cost->layers.flops_per_token + n_outputs * cost->output.flops_per_token,
+        .bytes_copied = n_rows * cost->bytes_in_per_row,
+        .n_rows = batch->n_rows,
+    };
+    out->bytes_read += n_rows * cost->input.bytes_per_token + (n_outputs ? cost->output.bytes : 0);
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        uint64_t context = batch->rows[i].position + 1u;
+        bool is_last = i + 1 == batch->n_rows || batch->rows[i + 1].slot != batch->rows[i].slot;
+        out->flops += context * cost->layers.flops_per_token_per_context;
+        out->bytes_read += is_last ? context * cost->kv_bytes_per_token : 0;
+    }
+}

@@ -1,0 +1,298 @@
+/* The table of operations of simulated devices: each is ggml's on the CPU, and then paced, counted and failed. */
+#include "gpu/device_sim.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "gpu/device_ggml_impl.h"
+#include "gpu/device_sim_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct sim_block {
+    void *inner;
+    uint64_t size;
+};
+
+bool device_info_is_simulated(const struct device_info *info)
+{
+    return strcmp(info->backend, "sim") == 0;
+}
+
+/* ---- the family: a file ------------------------------------------------------------------------ */
+
+static uint32_t impl_list(const void *family)
+{
+    return ((const struct sim_file *)family)->n_devices;
+}
+
+static struct reading_u64 reading(double value)
+{
+    return (struct reading_u64){(uint64_t)(value + 0.5), true};
+}
+
+static void impl_get(const void *family, uint32_t index, struct device_info *info)
+{
+    const struct sim_spec *spec = &((const struct sim_file *)family)->devices[index];
+    struct device_info cpu;
+    device_impl_ggml.get(backend_find("cpu"), 0, &cpu);
+    *info = (struct device_info){
+        .kind = DEVICE_GPU,
+        .vendor = "Medley",
+        .backend = "sim",
+        .memory_total_bytes = (uint64_t)spec->memory_bytes,
+        .memory_free_bytes = (uint64_t)spec->memory_bytes,
+        .bandwidth_mb_per_s = reading(spec->decode_bytes_per_s * 1e-6),
+        .peak_mflops = reading(spec->flops_per_s * 1e-6),
+        .precisions = cpu.precisions,
+        .support = SUPPORT_TESTED,
+    };
+    snprintf(info->id, sizeof info->id, "sim:%s", spec->name);
+    snprintf(info->name, sizeof info->name, "%s", spec->title);
+    if (spec->clock_mhz > 0)
+        info->clock_mhz = reading(spec->clock_mhz);
+}
+
+static void impl_shutdown(void *device)
+{
+    struct sim_device *self = device;
+    sim_tell_if_late(self);
+    if (self->inner)
+        device_impl_ggml.shutdown(self->inner);
+    pthread_cond_destroy(&self->wake);
+    pthread_mutex_destroy(&self->lock);
+    mem_free(self);
+}
+
+static enum error_code impl_initialize(const void *family, uint32_t index, const struct gpu_options *options,
+                                       void **out, struct error *err)
+{
+    struct sim_device *self = mem_new(sizeof *self);
+    if (!self)
+        return error_set(err, ERROR_NO_MEMORY, "out of memory");
+    self->spec = ((const struct sim_file *)family)->devices[index];
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_condattr_t monotonic; /* the clock of base/clock.h */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&self->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    enum error_code code = device_impl_ggml.initialize(backend_find("cpu"), 0, options, &self->inner, err);
+    if (code) {
+        impl_shutdown(self);
+        return code;
+    }
+    sim_time_start(self);
+    *out = self;
+    return ERROR_NONE;
+}
+
+static void impl_interrupt(void *device)
+{
+    struct sim_device *self = device;
+    pthread_mutex_lock(&self->lock);
+    self->interrupted = true;
+    pthread_cond_broadcast(&self->wake);
+    pthread_mutex_unlock(&self->lock);
+}
+
+static void *impl_ggml(void *device)
+{
+    return ((struct sim_device *)device)->inner;
+}
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+static struct sim_device *writable(const void *self)
+{
+    return (struct sim_device *)(uintptr_t)self; /* the lock in it */
+}
+
+static struct device_memory impl_memory(const void *device)
+{
+    return sim_memory(writable(device));
+}
+
+static enum error_code impl_reserve(void *device, uint64_t bytes, struct error *err)
+{
+    return sim_take(device, bytes, err);
+}
+
+static void impl_release(void *device, uint64_t bytes)
+{
+    sim_give_back(device, bytes);
+}
+
+static enum error_code impl_allocate(void *device, uint64_t size, void **out, struct error *err)
+{
+    struct sim_device *self = device;
+    struct sim_block *memory = mem_new(sizeof *memory);
+    if (!memory)
+        return error_set(err, ERROR_NO_MEMORY, "out of memory");
+    enum error_code code = sim_take(self, size, err);
+    if (!code) {
+        code = device_impl_ggml.allocate(self->inner, size, &memory->inner, err);
+        if (code)
+            sim_give_back(self, size);
+    }
+    if (code) {
+        mem_free(memory);
+        return code;
+    }
+    memory->size = size;
+    *out = memory;
+    return ERROR_NONE;
+}
+
+static void impl_deallocate(void *device, void *what)
+{
+    struct sim_device *self = device;
+    struct sim_block *memory = what;
+    device_impl_ggml.deallocate(self->inner, memory->inner);
+    sim_give_back(self, memory->size);
+    mem_free(memory);
+}
+
+/* ---- transfers ----------------------------------------------------------------------------------- */
+
+static enum error_code impl_copy_to(void *device, void *to, uint64_t offset, const void *from, uint64_t size,
+                                    struct error *err)
+{
+    struct sim_device *self = device;
+    enum error_code code = sim_check_alive(self, err);
+    uint64_t start_ns = clock_now_ns();
+    if (!code)
+        code = device_impl_ggml.copy_to(self->inner, ((struct sim_block *)to)->inner, offset, from, size, err);
+    if (!code)
+        sim_copied(self, size, clock_now_ns() - start_ns);
+    return code;
+}
+
+static enum error_code impl_copy_from(void *device, void *from, uint64_t offset, void *to, uint64_t size,
+                                      struct error *err)
+{
+    struct sim_device *self = device;
+    enum error_code code = sim_check_alive(self, err);
+    uint64_t start_ns = clock_now_ns();
+    if (!code)
+        code = device_impl_ggml.copy_from(self->inner, ((struct sim_block *)from)->inner, offset, to, size, err);
+    if (!code)
+        sim_copied(self, size, clock_now_ns() - start_ns);
+    if (!code && sim_lies(self)) {
+        for (uint64_t i = 0; i < size; i++)
+            ((uint8_t *)to)[i] ^= 0xff;
+    }
+    return code;
+}
+
+/* The slower of the two sets the pace. */
+static enum error_code impl_copy_between(void *device, void *from, uint64_t offset_from, void *other, void *to,
+                                         uint64_t offset_to, uint64_t size, struct error *err)
+{
+    struct sim_device *self = device, *target = other;
+    enum error_code code = sim_check_alive(self, err);
+    if (!code && self != target)
+        code = sim_check_alive(target, err);
+    uint64_t start_ns = clock_now_ns();
+    if (!code)
+        code = device_impl_ggml.copy_between(self->inner, ((struct sim_block *)from)->inner, offset_from, target->inner,
+                                             ((struct sim_block *)to)->inner, offset_to, size, err);
+    bool target_is_slower = target->spec.copy_bytes_per_s < self->spec.copy_bytes_per_s;
+    if (!code)
+        sim_copied(target_is_slower ? target : self, size, clock_now_ns() - start_ns);
+    return code;
+}
+
+static enum error_code impl_synchronize(void *device, struct error *err)
+{
+    return sim_check_alive(device, err);
+}
+
+/* ---- computing ----------------------------------------------------------------------------------- */
+
+static void flip_signs(float *values, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        values[i] = -values[i];
+}
+
+static enum error_code impl_multiply(void *device, uint32_t n, const float *a, const float *b, float *out,
+                                     struct error *err)
+{
+    struct sim_device *self = device;
+    enum error_code code = sim_check_alive(self, err);
+    if (!code)
+        code = device_impl_ggml.multiply(self->inner, n, a, b, out, err);
+    if (!code && sim_lies(self))
+        flip_signs(out, (uint64_t)n * n);
+    return code;
+}
+
+static enum error_code impl_worked(void *device, const struct device_work *work, struct error *err)
+{
+    struct sim_device *self = device;
+    enum error_code code = sim_check_alive(self, err);
+    if (code)
+        return code;
+    bool lies = sim_lies(self);
+    sim_worked(self, work);
+    if (lies)
+        flip_signs(work->out, work->n_out);
+    return sim_check_alive(self, err); /* it may have died meanwhile */
+}
+
+/* ---- readings ------------------------------------------------------------------------------------ */
+
+static struct reading_u64 impl_temperature_mc(const void *device)
+{
+    struct sim_device *self = writable(device);
+    struct plant plant;
+    bool busy;
+    if (!sim_heat_now(self, &plant, &busy) || plant.temperature_c < 0) /* a reading has no sign */
+        return (struct reading_u64){0};
+    return reading(plant.temperature_c * 1e3);
+}
+
+static struct reading_u64 impl_power_mw(const void *device)
+{
+    struct sim_device *self = writable(device);
+    struct plant plant;
+    bool busy;
+    if (!sim_heat_now(self, &plant, &busy))
+        return (struct reading_u64){0};
+    return reading(plant_power_w(&self->spec.heat, &plant, busy) * 1e3);
+}
+
+static struct reading_u64 impl_clock_mhz(const void *device)
+{
+    struct sim_device *self = writable(device);
+    struct plant plant;
+    bool busy;
+    if (self->spec.clock_mhz <= 0 || !sim_heat_now(self, &plant, &busy))
+        return (struct reading_u64){0};
+    return reading(self->spec.clock_mhz * plant_clock(&self->spec.heat, &plant));
+}
+
+const struct device_impl device_impl_sim = {
+    .name = "sim",
+    .list = impl_list,
+    .get = impl_get,
+    .initialize = impl_initialize,
+    .shutdown = impl_shutdown,
+    .interrupt = impl_interrupt,
+    .allocate = impl_allocate,
+    .deallocate = impl_deallocate,
+    .copy_to = impl_copy_to,
+    .copy_from = impl_copy_from,
+    .copy_between = impl_copy_between,
+    .synchronize = impl_synchronize,
+    .memory = impl_memory,
+    .temperature_mc = impl_temperature_mc,
+    .power_mw = impl_power_mw,
+    .clock_mhz = impl_clock_mhz,
+    .multiply = impl_multiply,
+    .ggml = impl_ggml,
+    .reserve = impl_reserve,
+    .release = impl_release,
+    .worked = impl_worked,
+};

@@ -1,0 +1,14 @@
+/* Well-known devices to simulate. Nothing here was measured by Medley. */
+#pragma once
+
+#include "gpu/sim_file.h"
+
+#include <stddef.h>
+
+/* Fills `spec` but for its name; false when there is no preset of that name. */
+bool sim_preset_fill(const char *name, struct sim_spec *spec);
+void sim_preset_names(char *text, size_t size); /* "rtx-3060, rtx-4090, …" for messages */
+
+/* What is assumed of a device between its datasheet and what a program gets from it. */
+#define SIM_DECODE_SHARE 0.7 /* of the datasheet's memory bandwidth */
+#define SIM_FLOPS_SHARE 0.5  /* of the datasheet's f32 rate */
