@@ -5,6 +5,7 @@ enum {
     /* devices and stages of one process */
     LIMIT_DEVICES = 64,
     LIMIT_STAGES = 64,
+    LIMIT_DEVICE_REQUESTS = 1024, /* of one loop, in flight on one device */
 
     /* models */
     LIMIT_LAYERS = 1024,

@@ -225,6 +225,13 @@ static bool can_copy_directly(const struct ggml_memory *from, const struct ggml_
            ggml_backend_dev_backend_reg(ggml_backend_buft_get_device(ggml_backend_buffer_get_type(to->buffer)));
 }
 
+static enum copy_path impl_path_between(const void *from, const void *to)
+{
+    bool host = ggml_backend_buffer_is_host(((const struct ggml_memory *)from)->buffer) ||
+                ggml_backend_buffer_is_host(((const struct ggml_memory *)to)->buffer);
+    return host ? COPY_HOST_VISIBLE : COPY_SAME_BACKEND;
+}
+
 /* A window of `size` bytes at `offset`, as a tensor of its own [size]. */
 static struct ggml_tensor *window(struct ggml_context *ctx, const struct ggml_memory *memory, uint64_t offset,
                                   uint64_t size)
@@ -350,6 +357,7 @@ const struct device_impl device_impl_ggml = {
     .copy_to = impl_copy_to,
     .copy_from = impl_copy_from,
     .copy_between = impl_copy_between,
+    .path_between = impl_path_between,
     .synchronize = impl_synchronize,
     .memory = impl_memory,
     .multiply = impl_multiply,
