@@ -188,7 +188,8 @@ int main(int argc, char **argv)
     }
     uv_timer_start(&tour.timer, on_tick, 1, 1);
     uv_run(loop, UV_RUN_DEFAULT);
-    printf("the longest pause of the loop between two ticks of 1 ms was %.1f ms, comparing the bytes included\n", (double)tour.longest_pause_ns * 1e-6);
+    printf("the longest pause of the loop between two ticks of 1 ms was %.1f ms, comparing the bytes included\n",
+           (double)tour.longest_pause_ns * 1e-6);
     uv_loop_close(loop);
     free(tour.sent);
     free(tour.received);

@@ -65,6 +65,36 @@ static void test_odd_sizes_and_offsets(void **state)
     free(expected);
 }
 
+/* Large reads may go into the destination's pages directly: whatever its alignment, its neighbours stay. */
+static void test_large_reads_at_any_alignment(void **state)
+{
+    (void)state;
+    enum { ROOM = 4 * MIB, PAGE = 4096 };
+    const size_t sizes[] = {MIB - 1, MIB, MIB + 1, 2 * MIB + PAGE - 1, 3 * MIB + 5};
+    const size_t starts[] = {0, 1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE + 8};
+    unsigned char *sent = malloc(ROOM), *room = NULL;
+    assert_int_equal(posix_memalign((void **)&room, PAGE, ROOM), 0);
+    assert_non_null(sent);
+    fill(sent, ROOM, 9);
+    for (uint32_t i = 0; i < device_count(); i++) {
+        struct medley_device_buffer buffer = alloc(device_at(i), ROOM);
+        assert_int_equal(try_write(device_at(i), buffer, 0, sent, ROOM), MEDLEY_ERROR_NONE);
+        for (size_t k = 0; k < 5 * 6; k++) {
+            size_t size = sizes[k % 5], start = starts[k / 5], offset = k * 31;
+            memset(room, 0xcc, ROOM);
+            assert_int_equal(try_read(device_at(i), buffer, offset, room + start, size), MEDLEY_ERROR_NONE);
+            assert_memory_equal(room + start, sent + offset, size);
+            for (size_t before = 0; before < start; before++)
+                assert_int_equal(room[before], 0xcc);
+            for (size_t after = start + size; after < start + size + 2 * PAGE && after < ROOM; after++)
+                assert_int_equal(room[after], 0xcc);
+        }
+        assert_int_equal(try_free(device_at(i), buffer), MEDLEY_ERROR_NONE);
+    }
+    free(sent);
+    free(room);
+}
+
 static void test_zero_bytes(void **state)
 {
     (void)state;
@@ -294,6 +324,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_odd_sizes_and_offsets),
+        cmocka_unit_test(test_large_reads_at_any_alignment),
         cmocka_unit_test(test_zero_bytes),
         cmocka_unit_test(test_out_of_range),
         cmocka_unit_test(test_stale_handles),
