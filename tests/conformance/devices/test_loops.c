@@ -153,6 +153,65 @@ static void test_one_request_too_many_is_busy(void **state)
     }
 }
 
+/* ---- nothing blocks ---------------------------------------------------------------------- */
+
+static void tick(uv_timer_t *timer)
+{
+    uint32_t *n_ticks = timer->data;
+    if (++*n_ticks == 20)
+        uv_close((uv_handle_t *)timer, NULL);
+}
+
+/* While a device hangs in an operation: every submit answers, the loop runs, the other devices work. */
+static void test_a_busy_device_blocks_neither_loop_nor_devices(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < device_count(); i++) {
+        uv_loop_t loop;
+        uv_loop_init(&loop);
+        struct medley_gpu *mine;
+        assert_int_equal(medley_gpu_attach(&loop, all_devices, &mine, NULL), MEDLEY_ERROR_NONE);
+        struct medley_device *busy = medley_gpu_device(mine, i);
+        struct medley_device_buffer zero = {0};
+        struct hold *hold = hold_begin(device_at(i));
+        struct log *log = log_new();
+        struct medley_device_request *r = log->requests;
+        char byte = 0;
+        assert_int_equal(medley_device_alloc(busy, r++, 1, note), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_device_free(busy, r++, zero, note), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_device_write(busy, r++, zero, 0, &byte, 1, note), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_device_read(busy, r++, zero, 0, &byte, 1, note), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_device_copy(busy, r++, zero, 0, busy, zero, 0, 1, note), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_device_synchronize(busy, r++, note), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_device_memory(busy, r++, note), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_device_temperature_mc(busy, r++, note), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_device_power_mw(busy, r++, note), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_device_clock_mhz(busy, r++, note), MEDLEY_ERROR_NONE);
+        const uint32_t n_submitted = (uint32_t)(r - log->requests);
+        uint32_t n_ticks = 0;
+        uv_timer_t timer;
+        uv_timer_init(&loop, &timer);
+        timer.data = &n_ticks;
+        uv_timer_start(&timer, tick, 1, 1);
+        while (n_ticks < 20)
+            uv_run(&loop, UV_RUN_ONCE);
+        assert_int_equal(log->n_called, 0);
+        for (uint32_t k = 0; k < device_count(); k++) {
+            if (k != i)
+                assert_int_equal(try_free(device_at(k), alloc(device_at(k), 100)), MEDLEY_ERROR_NONE);
+        }
+        hold_end(hold);
+        medley_gpu_close(mine, NULL, NULL);
+        assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+        assert_int_equal(log->n_called, n_submitted);
+        assert_int_equal(uv_loop_close(&loop), 0);
+        assert_int_equal(log->requests[0].error.code, MEDLEY_ERROR_NONE);
+        assert_int_equal(log->requests[1].error.code, MEDLEY_ERROR_INVALID);
+        assert_int_equal(try_free(device_at(i), log->requests[0].buffer), MEDLEY_ERROR_NONE);
+        free(log);
+    }
+}
+
 /* ---- closing ---------------------------------------------------------------------------- */
 
 struct drain {
@@ -504,6 +563,7 @@ int main(void)
         cmocka_unit_test(test_cancelled_requests_do_not_run_and_call_back_in_turn),
         cmocka_unit_test(test_cancel_in_flight),
         cmocka_unit_test(test_one_request_too_many_is_busy),
+        cmocka_unit_test(test_a_busy_device_blocks_neither_loop_nor_devices),
         cmocka_unit_test(test_close_drains),
         cmocka_unit_test(test_the_last_handle_closes_the_devices),
         cmocka_unit_test(test_close_while_opening),
