@@ -8,7 +8,8 @@
  *           "while it runs" leaves out what the request waits for threads to wake, which is long on a busy machine.
  * overhead  a write of 64 bytes to the CPU device: submitted, run on the device's thread and called back, one at a
  *           time ("alone") or with 256 in flight ("queued", time per operation), against ggml_backend_tensor_set()
- *           called directly.
+ *           called directly. "hand-overs" is what no queue can be without when nobody spins: a bare thread is
+ *           woken by a condition variable and wakes a bare libuv loop.
  *
  * Only while nothing else runs do the numbers mean something. */
 #include <ggml-backend.h>
@@ -203,9 +204,75 @@ static double direct_ns(const struct direct *direct, const char *bytes)
     return (double)(uv_hrtime() - start_ns) / OPERATIONS;
 }
 
+/* One thread and one loop that wake each other, and nothing else. */
+struct ping {
+    uv_mutex_t lock;
+    uv_cond_t wake;
+    uv_async_t answer;
+    bool asked, answered, over;
+};
+
+static void answer_all(void *data)
+{
+    struct ping *ping = data;
+    uv_mutex_lock(&ping->lock);
+    while (!ping->over) {
+        if (ping->asked) {
+            ping->asked = false;
+            uv_async_send(&ping->answer);
+        } else {
+            uv_cond_wait(&ping->wake, &ping->lock);
+        }
+    }
+    uv_mutex_unlock(&ping->lock);
+}
+
+static void on_answer(uv_async_t *answer)
+{
+    ((struct ping *)answer->data)->answered = true;
+}
+
+static void ask(struct ping *ping, bool *what)
+{
+    uv_mutex_lock(&ping->lock);
+    *what = true;
+    uv_cond_signal(&ping->wake);
+    uv_mutex_unlock(&ping->lock);
+}
+
+static double handovers_ns(void)
+{
+    static double times[OPERATIONS];
+    struct ping ping = {0};
+    uv_loop_t loop;
+    uv_thread_t thread;
+    uv_loop_init(&loop);
+    uv_mutex_init(&ping.lock);
+    uv_cond_init(&ping.wake);
+    uv_async_init(&loop, &ping.answer, on_answer);
+    ping.answer.data = &ping;
+    uv_thread_create(&thread, answer_all, &ping);
+    for (unsigned i = 0; i < OPERATIONS; i++) {
+        uint64_t start_ns = uv_hrtime();
+        ping.answered = false;
+        ask(&ping, &ping.asked);
+        while (!ping.answered)
+            uv_run(&loop, UV_RUN_ONCE);
+        times[i] = (double)(uv_hrtime() - start_ns);
+    }
+    ask(&ping, &ping.over);
+    uv_thread_join(&thread);
+    uv_close((uv_handle_t *)&ping.answer, NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    uv_loop_close(&loop);
+    uv_cond_destroy(&ping.wake);
+    uv_mutex_destroy(&ping.lock);
+    return median(times, OPERATIONS);
+}
+
 static void overhead(void)
 {
-    double alone[ROUNDS_MAX], queued[ROUNDS_MAX], by_hand[ROUNDS_MAX];
+    static double alone[ROUNDS_MAX], queued[ROUNDS_MAX], by_hand[ROUNDS_MAX], handovers[ROUNDS_MAX];
     char bytes[SMALL] = "";
     struct medley_device *cpu = medley_gpu_find(gpu, "cpu");
     struct medley_device_buffer buffer = alloc(cpu, SMALL);
@@ -214,14 +281,16 @@ static void overhead(void)
         alone[i] = alone_ns(cpu, buffer, bytes);
         queued[i] = queued_ns(cpu, buffer, bytes);
         by_hand[i] = direct_ns(&direct, bytes);
+        handovers[i] = handovers_ns();
     }
     double floor_ns = median(by_hand, n_rounds);
     double alone_median = median(alone, n_rounds), queued_median = median(queued, n_rounds);
-    printf("one operation: ggml directly %.2f us; alone %.2f us (%.2f-%.2f): overhead %.2f us; "
-           "queued %.2f us (%.2f-%.2f): overhead %.2f us\n",
-           floor_ns / 1e3, alone_median / 1e3, alone[0] / 1e3, alone[n_rounds - 1] / 1e3,
-           (alone_median - floor_ns) / 1e3, queued_median / 1e3, queued[0] / 1e3, queued[n_rounds - 1] / 1e3,
-           (queued_median - floor_ns) / 1e3);
+    printf("one operation, us:  ggml directly %.2f\n"
+           "  queued  %6.2f (%.2f-%.2f)  overhead %.2f\n"
+           "  alone   %6.2f (%.2f-%.2f)  overhead %.2f, of which the two hand-overs between threads %.2f\n",
+           floor_ns / 1e3, queued_median / 1e3, queued[0] / 1e3, queued[n_rounds - 1] / 1e3,
+           (queued_median - floor_ns) / 1e3, alone_median / 1e3, alone[0] / 1e3, alone[n_rounds - 1] / 1e3,
+           (alone_median - floor_ns) / 1e3, median(handovers, n_rounds) / 1e3);
     ggml_backend_buffer_free(direct.buffer);
     ggml_free(direct.ctx);
     release(cpu, buffer);
