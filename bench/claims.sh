@@ -4,7 +4,7 @@
 # medians and their ratio. Each side runs in its own Debian root: ours with the build, theirs with Debian
 # sid's llama.cpp. Results are also kept as JSON lines in build/bench/results.jsonl.
 
-bench_claims=(membw decode prefill streams spin split first_token memory)
+bench_claims=(membw decode prefill streams spin split first_token memory devices)
 
 bench_help() {
   cat <<'TEXT'
@@ -19,6 +19,7 @@ Compares Medley with llama.cpp (Debian sid) on synthetic 1.1-billion-weight mode
   split        2 CPU stages against 1              (Medley alone)
   first_token  from start to first token, Q8_0     llama-completion
   memory       peak memory of the server, Q8_0     llama-server
+  devices      copies and queued operations        memcpy, ggml alone
 Timings mean something only while nothing else runs.
 TEXT
 }
@@ -84,6 +85,8 @@ alternate() {
 }
 
 claim_membw() { ours "$release_dir/bench/membw" --threads "$bench_threads"; }
+# A software Vulkan device twice, so that there are two of a kind on any machine.
+claim_devices() { ours env GGML_VK_VISIBLE_DEVICES=0,0 "$release_dir/bench/device_speed" --rounds $((bench_rounds * 5)); }
 claim_decode() { alternate decode -p 0 -n 128; }
 claim_prefill() { alternate prefill -p 512 -n 0; }
 

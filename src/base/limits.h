@@ -13,6 +13,7 @@ enum {
     LIMIT_CALIBRATION_MS = 180 * 1000, /* of one device, its driver's compiling included */
     LIMIT_SIM_DEVICES = 32,
     LIMIT_SIM_FILE_BYTES = 64 * 1024,
+    LIMIT_DEVICE_REQUESTS = 1024, /* of one loop, in flight on one device */
 
     /* models */
     LIMIT_LAYERS = 1024,

@@ -258,12 +258,10 @@ static int print_json(const struct gpu *gpu)
 
 static int run(int argc, char **argv)
 {
-    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
-                                            {"backend", required_argument, NULL, 'b'},
-                                            {"verify", no_argument, NULL, 'v'},
-                                            {"calibrate", no_argument, NULL, 'c'},
-                                            {"sim", required_argument, NULL, 's'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'},      {"backend", required_argument, NULL, 'b'},
+        {"verify", no_argument, NULL, 'v'},    {"calibrate", no_argument, NULL, 'c'},
+        {"sim", required_argument, NULL, 's'}, {NULL, 0, NULL, 0}};
     char registry[PATH_MAX];
     gpu_registry_path(registry, sizeof registry);
     struct gpu_options wishes = {.registry = registry, .prober = "/proc/self/exe"};

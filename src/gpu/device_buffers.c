@@ -144,16 +144,30 @@ static enum error_code copy_staged(struct side from, struct side to, uint64_t si
     return code;
 }
 
-static enum error_code copy_best(struct side from, struct side to, uint64_t size, struct error *err)
+static enum copy_path direct_path(struct side from, struct side to)
 {
     const struct device_impl *impl = from.device->impl;
-    if (impl == to.device->impl && impl->copy_between) {
-        enum error_code code = impl->copy_between(from.device->self, from.memory, from.offset, to.device->self,
-                                                  to.memory, to.offset, size, err);
-        if (code != ERROR_UNSUPPORTED)
-            return code;
-    }
-    return copy_staged(from, to, size, err);
+    if (from.device == to.device)
+        return COPY_SAME_DEVICE;
+    return impl->path_between ? impl->path_between(from.memory, to.memory) : COPY_SAME_BACKEND;
+}
+
+static enum error_code copy_best(struct side from, struct side to, uint64_t size, enum copy_path *path,
+                                 struct error *err)
+{
+    const struct device_impl *impl = from.device->impl;
+    enum error_code code = ERROR_UNSUPPORTED;
+    *path = COPY_STAGED;
+    if (impl == to.device->impl && impl->copy_between)
+        code = impl->copy_between(from.device->self, from.memory, from.offset, to.device->self, to.memory, to.offset,
+                                  size, err);
+    if (code == ERROR_UNSUPPORTED)
+        code = copy_staged(from, to, size, err);
+    else
+        *path = direct_path(from, to);
+    if (code)
+        *path = COPY_NONE;
+    return code;
 }
 
 static bool overlap(uint64_t a, uint64_t b, uint64_t size)
@@ -181,7 +195,16 @@ enum error_code device_copy(struct device *device_from, struct device_buffer fro
                             struct device *device_to, struct device_buffer to, uint64_t offset_to, uint64_t size,
                             struct error *err)
 {
-    assert(device_from && device_to);
+    enum copy_path path;
+    return device_copy_path(device_from, from, offset_from, device_to, to, offset_to, size, &path, err);
+}
+
+enum error_code device_copy_path(struct device *device_from, struct device_buffer from, uint64_t offset_from,
+                                 struct device *device_to, struct device_buffer to, uint64_t offset_to, uint64_t size,
+                                 enum copy_path *path, struct error *err)
+{
+    assert(device_from && device_to && path);
+    *path = COPY_NONE;
     struct side source = {.device = device_from, .offset = offset_from};
     struct side target = {.device = device_to, .offset = offset_to};
     lock_both(device_from, device_to);
@@ -192,7 +215,7 @@ enum error_code device_copy(struct device *device_from, struct device_buffer fro
         code = error_set(err, ERROR_INVALID, "device %s: a copy within a buffer must not overlap itself",
                          device_from->info.id);
     else if (!code && size) {
-        code = copy_best(source, target, size, err);
+        code = copy_best(source, target, size, path, err);
         if (code)
             error_wrap(err, "copy from device %s to %s", device_from->info.id, device_to->info.id);
     }

@@ -19,6 +19,7 @@ struct ggml_device {
     uint32_t n_accelerators;
     uint32_t n_threads; /* of the CPU device; 0 elsewhere */
     bool is_cpu;
+    bool is_software; /* a GPU's driver that computes on the CPU */
 };
 
 struct ggml_memory {
@@ -131,6 +132,7 @@ static enum error_code impl_initialize(const void *family, uint32_t index, const
     self->dev = dev_at(family, index);
     assert(self->dev);
     self->is_cpu = ggml_backend_dev_type(self->dev) == GGML_BACKEND_DEVICE_TYPE_CPU;
+    self->is_software = !self->is_cpu && device_ggml_is_software(self->dev);
     enum error_code code = open_backends(self, err);
     if (code) {
         impl_shutdown(self);
@@ -212,8 +214,11 @@ static enum error_code impl_copy_to(void *device, void *to, uint64_t offset, con
 static enum error_code impl_copy_from(void *device, void *from, uint64_t offset, void *to, uint64_t size,
                                       struct error *err)
 {
-    (void)device, (void)err;
-    ggml_backend_tensor_get(((struct ggml_memory *)from)->tensor, to, offset, size);
+    (void)err;
+    const struct ggml_device *self = device;
+    struct ggml_tensor *tensor = ((struct ggml_memory *)from)->tensor;
+    if (!self->is_software || !device_ggml_read_pages(self->dev, tensor, offset, to, size))
+        ggml_backend_tensor_get(tensor, to, offset, size);
     return ERROR_NONE;
 }
 
@@ -223,6 +228,13 @@ static bool can_copy_directly(const struct ggml_memory *from, const struct ggml_
         return true;
     return ggml_backend_dev_backend_reg(ggml_backend_buft_get_device(ggml_backend_buffer_get_type(from->buffer))) ==
            ggml_backend_dev_backend_reg(ggml_backend_buft_get_device(ggml_backend_buffer_get_type(to->buffer)));
+}
+
+static enum copy_path impl_path_between(const void *from, const void *to)
+{
+    bool host = ggml_backend_buffer_is_host(((const struct ggml_memory *)from)->buffer) ||
+                ggml_backend_buffer_is_host(((const struct ggml_memory *)to)->buffer);
+    return host ? COPY_HOST_VISIBLE : COPY_SAME_BACKEND;
 }
 
 /* A window of `size` bytes at `offset`, as a tensor of its own [size]. */
@@ -236,9 +248,12 @@ static struct ggml_tensor *window(struct ggml_context *ctx, const struct ggml_me
 static enum error_code impl_copy_between(void *device, void *from, uint64_t offset_from, void *other, void *to,
                                          uint64_t offset_to, uint64_t size, struct error *err)
 {
-    (void)device, (void)other;
+    (void)other;
     if (!can_copy_directly(from, to))
         return error_set(err, ERROR_UNSUPPORTED, "no direct path");
+    const struct ggml_memory *into = to;
+    if (ggml_backend_buffer_is_host(into->buffer))
+        return impl_copy_from(device, from, offset_from, (char *)into->tensor->data + offset_to, size, err);
     struct ggml_context *ctx =
         ggml_init((struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
     if (!ctx)
@@ -300,7 +315,7 @@ static bool supports(ggml_backend_t backend, const struct ggml_tensor *op)
 static enum error_code run_multiply(struct ggml_device *self, struct ggml_context *ctx, uint32_t n, const float *a,
                                     const float *b_transposed, float *out, struct error *err)
 {
-    struct product product = device_ggml_is_software(self->dev) ? build_sums(ctx, n) : build_matmul(ctx, n);
+    struct product product = self->is_software ? build_sums(ctx, n) : build_matmul(ctx, n);
     if (!supports(self->backend, product.out))
         return error_set(err, ERROR_UNSUPPORTED, "f32 matrix products are not supported");
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
@@ -350,6 +365,7 @@ const struct device_impl device_impl_ggml = {
     .copy_to = impl_copy_to,
     .copy_from = impl_copy_from,
     .copy_between = impl_copy_between,
+    .path_between = impl_path_between,
     .synchronize = impl_synchronize,
     .memory = impl_memory,
     .multiply = impl_multiply,

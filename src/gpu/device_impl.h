@@ -36,6 +36,9 @@ struct device_impl {
     enum error_code (*copy_between)(void *self, void *from, uint64_t offset_from, void *other, void *to,
                                     uint64_t offset_to, uint64_t size, struct error *err);
 
+    /* Which way copy_between takes between two allocations of different devices. NULL: COPY_SAME_BACKEND. */
+    enum copy_path (*path_between)(const void *from, const void *to);
+
     enum error_code (*synchronize)(void *self, struct error *err); /* NULL: nothing is ever pending */
 
     struct device_memory (*memory)(const void *self);

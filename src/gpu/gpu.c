@@ -39,7 +39,7 @@ struct gpu {
     uint32_t n_rejected;
     struct backend_status backends[BACKENDS_MAX];
     uint32_t n_backends;
-    char registry[PATH_MAX]; /* "": none */
+    char registry[PATH_MAX];    /* "": none */
     struct sim_file *simulated; /* NULL: none */
 };
 

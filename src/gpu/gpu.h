@@ -208,6 +208,17 @@ enum error_code device_read(struct device *device, struct device_buffer from, ui
 enum error_code device_copy(struct device *device_from, struct device_buffer from, uint64_t offset_from,
                             struct device *device_to, struct device_buffer to, uint64_t offset_to, uint64_t size,
                             struct error *err);
+/* The same, and which way the bytes went (*path may not be NULL). */
+enum copy_path {
+    COPY_NONE,         /* nothing was copied: zero bytes, or an error */
+    COPY_SAME_DEVICE,  /* within one device */
+    COPY_SAME_BACKEND, /* both are one backend's: it moves the bytes as it knows best */
+    COPY_HOST_VISIBLE, /* one of the two is host memory: a single transfer */
+    COPY_STAGED,       /* two transfers, through host memory */
+};
+enum error_code device_copy_path(struct device *device_from, struct device_buffer from, uint64_t offset_from,
+                                 struct device *device_to, struct device_buffer to, uint64_t offset_to, uint64_t size,
+                                 enum copy_path *path, struct error *err);
 enum error_code device_synchronize(struct device *device, struct error *err);
 
 /* ---- what who computes through device_ggml.h tells the device ------------------------------

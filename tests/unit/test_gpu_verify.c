@@ -108,7 +108,7 @@ static void test_missing_operations_have_defaults(void **state)
 }
 
 /* Writes a pattern on one device, copies it to the other, reads it there. */
-static void copy_and_compare(struct device *a, struct device *b)
+static enum copy_path copy_and_compare(struct device *a, struct device *b)
 {
     enum { SIZE = 5 * 1024 * 1024 + 7 }; /* more than one staged piece */
     uint8_t *wrote = mem_new(SIZE), *read = mem_new(SIZE);
@@ -118,7 +118,8 @@ static void copy_and_compare(struct device *a, struct device *b)
     assert_int_equal(device_alloc(a, SIZE, &from, NULL), ERROR_NONE);
     assert_int_equal(device_alloc(b, SIZE, &to, NULL), ERROR_NONE);
     assert_int_equal(device_write(a, from, 0, wrote, SIZE, NULL), ERROR_NONE);
-    assert_int_equal(device_copy(a, from, 1, b, to, 3, SIZE - 3, NULL), ERROR_NONE);
+    enum copy_path path;
+    assert_int_equal(device_copy_path(a, from, 1, b, to, 3, SIZE - 3, &path, NULL), ERROR_NONE);
     assert_int_equal(device_read(b, to, 0, read, SIZE, NULL), ERROR_NONE);
     assert_int_equal(read[0] | read[1] | read[2], 0);
     assert_memory_equal(read + 3, wrote + 1, SIZE - 3);
@@ -126,6 +127,7 @@ static void copy_and_compare(struct device *a, struct device *b)
     assert_int_equal(device_free(b, to, NULL), ERROR_NONE);
     mem_free(wrote);
     mem_free(read);
+    return path;
 }
 
 static void test_copy_takes_the_direct_path_or_the_staged_one(void **state)
@@ -137,14 +139,16 @@ static void test_copy_takes_the_direct_path_or_the_staged_one(void **state)
     assert_int_equal(open_fake(&fake_impl, &family, &b, NULL), ERROR_NONE);
     assert_int_equal(open_fake(&fake_impl_minimal, &family, &minimal, NULL), ERROR_NONE);
     family.n_direct = 0;
-    copy_and_compare(a, b);
+    assert_int_equal(copy_and_compare(a, b), COPY_SAME_BACKEND);
     assert_int_equal(family.n_direct, 1);
-    copy_and_compare(a, minimal);
-    copy_and_compare(minimal, b);
+    assert_int_equal(copy_and_compare(a, minimal), COPY_STAGED);
+    assert_int_equal(copy_and_compare(minimal, b), COPY_STAGED);
     assert_int_equal(family.n_direct, 1);
+    assert_int_equal(copy_and_compare(a, a), COPY_SAME_DEVICE);
+    assert_int_equal(family.n_direct, 2);
     family.shares_no_path = true;
-    copy_and_compare(b, a);
-    assert_int_equal(family.n_direct, 1);
+    assert_int_equal(copy_and_compare(b, a), COPY_STAGED);
+    assert_int_equal(family.n_direct, 2);
     device_close(a);
     device_close(b);
     device_close(minimal);

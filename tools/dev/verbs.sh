@@ -118,7 +118,7 @@ verb_anchor() {
 # ---- the source tree -----------------------------------------------------------------------------
 
 c_files() { # every C file of ours, NUL between
-  find src tools tests bench include -name '*.[ch]' -print0 2>/dev/null
+  find src tools tests bench include examples -name '*.[ch]' -print0 2>/dev/null
 }
 
 verb_format() {
