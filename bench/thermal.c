@@ -3,8 +3,8 @@
  *   thermal [--hours 1] [--verbose]
  *
  * Sixteen devices (tests/unit/thermal_plant.c), each at full load for an hour of simulated time, under their governors; then the
- * same devices left to their vendors' throttling law: at the limit the clock halves until it is 10 °C
- * cooler. Prints the seconds that the governors took (their share alone, and with the simulation), how near
+ * same devices left to their vendors' throttling law: at the limit the clock halves, and again
+ * every second that it stays there, until it is 10 °C cooler. Prints the seconds that the governors took (their share alone, and with the simulation), how near
  * any device came to its limit, and tokens per hour, governed : throttling, on the same device from the same start. How
  * that comes out hangs on the power that a halved clock still draws, so three laws are shown: the voltage
  * stays (hardware slowdown: half of the core's power), falls with the clock (an eighth), or in between. Nothing answers

@@ -3,7 +3,7 @@
 /* The first coefficient is h / tau and its regressor minus the mean temperature; then h / C, mean power; then 1. */
 enum { OF_TEMPERATURE, OF_POWER, OF_ONE };
 
-static const double MEMORY_S[THERMAL_FIT_TERMS] = {3600, 3600, 300};
+static const double MEMORY_S[THERMAL_FIT_TERMS] = {3600, 3600, 1500};
 static const double COVARIANCE_START[THERMAL_FIT_TERMS] = {100, 100, 1e4}; /* wide: 10 per step, 10 K/W, 100 K */
 
 enum { WINDOWS_MIN = 24 }; /* two minutes before anything is trusted */
@@ -12,6 +12,9 @@ enum { WINDOWS_MIN = 24 }; /* two minutes before anything is trusted */
 #define ERROR_K_MAX 1.0    /* predictions worse than that are not worth following */
 #define ERROR_WINDOWS 24.0 /* over how many the mean square runs */
 #define HUBER 3.0          /* errors beyond so many times the usual weigh less */
+#define LEVERAGE_MIN 0.03  /* a window that says what thirty like it have said */
+#define AIR_SHARE 0.04     /* of the error, a window: two minutes */
+#define COEFFICIENT_MIN 1e-7 /* a < 1, b > 0; no device needs a year to warm up */
 #define JUMP_K 4.0         /* between two samples: rounding and honest heating stay below */
 
 static double median(double a, double b, double c)
@@ -67,6 +70,39 @@ static void note_error(struct thermal_fit *fit, double error)
     fit->error_square += (error * error - fit->error_square) * share;
 }
 
+static bool is_physical(const double coefficient[THERMAL_FIT_TERMS])
+{
+    return coefficient[OF_TEMPERATURE] > COEFFICIENT_MIN && coefficient[OF_POWER] > COEFFICIENT_MIN;
+}
+
+/* Learns the air's coefficient alone: what holds whatever the body is. */
+static void learn_air(struct thermal_fit *fit, double error)
+{
+    fit->coefficient[OF_ONE] += error * AIR_SHARE;
+}
+
+/* False, and nothing changed, where that would make a physical body an unphysical one. */
+static bool learn_all(struct thermal_fit *fit, const double spread[THERMAL_FIT_TERMS], double leverage, double error)
+{
+    double weight = 1, next[THERMAL_FIT_TERMS];
+    if (fit->n_windows >= WINDOWS_MIN)
+        weight = fmin(HUBER * error_k(fit) / fmax(fabs(error), 1e-9), 1);
+    const double scale = weight / (1 + weight * leverage);
+    for (int i = 0; i < THERMAL_FIT_TERMS; i++)
+        next[i] = fit->coefficient[i] + scale * spread[i] * error;
+    if (fit->n_windows >= WINDOWS_MIN && is_physical(fit->coefficient) && !is_physical(next))
+        return false;
+    for (int i = 0; i < THERMAL_FIT_TERMS; i++) {
+        fit->coefficient[i] = next[i];
+        for (int j = 0; j <= i; j++) {
+            fit->covariance[i][j] -= scale * spread[i] * spread[j];
+            fit->covariance[j][i] = fit->covariance[i][j];
+        }
+    }
+    forget(fit);
+    return true;
+}
+
 static void update(struct thermal_fit *fit, const double regressor[THERMAL_FIT_TERMS], double change_k)
 {
     double spread[THERMAL_FIT_TERMS], leverage = 0, error = change_k;
@@ -77,17 +113,9 @@ static void update(struct thermal_fit *fit, const double regressor[THERMAL_FIT_T
             spread[i] += fit->covariance[i][j] * regressor[j];
         leverage += regressor[i] * spread[i];
     }
-    double weight = 1;
-    if (fit->n_windows >= WINDOWS_MIN)
-        weight = fmin(HUBER * error_k(fit) / fmax(fabs(error), 1e-9), 1);
-    const double scale = weight / (1 + weight * leverage);
-    for (int i = 0; i < THERMAL_FIT_TERMS; i++) {
-        fit->coefficient[i] += scale * spread[i] * error;
-        for (int j = 0; j <= i; j++) {
-            fit->covariance[i][j] -= scale * spread[i] * spread[j];
-            fit->covariance[j][i] = fit->covariance[i][j];
-        }
-    }
+    const bool is_news = leverage > LEVERAGE_MIN;
+    if (!is_news || !learn_all(fit, spread, leverage, error))
+        learn_air(fit, error);
     note_error(fit, error);
     fit->n_windows += fit->n_windows < UINT32_MAX;
 }
@@ -125,7 +153,6 @@ static void finish_half(struct thermal_fit *fit)
         const double change_k = (second->temperature.plain - first->temperature.plain) / h;
         const double regressor[THERMAL_FIT_TERMS] = {
             [OF_TEMPERATURE] = fit->reference_c - temperature_c, [OF_POWER] = power_w, [OF_ONE] = 1};
-        forget(fit);
         update(fit, regressor, change_k);
         judge(fit);
     }
@@ -218,7 +245,7 @@ bool thermal_fit_trusted(const struct thermal_fit *fit)
 bool thermal_fit_body(const struct thermal_fit *fit, struct thermal_body *body)
 {
     const double of_temperature = fit->coefficient[OF_TEMPERATURE], of_power = fit->coefficient[OF_POWER];
-    if (!(of_temperature > 1e-6) || !(of_power > 1e-9)) /* a < 1, b > 0; no device needs two months to warm up */
+    if (!is_physical(fit->coefficient))
         return false;
     const struct thermal_body found = {
         .capacity_j_per_k = THERMAL_FIT_STEP_S / of_power,

@@ -43,10 +43,13 @@ void plant_init(struct plant *plant, const struct plant_kind *kind, uint64_t see
 
 static void throttle(struct plant *plant)
 {
-    if (plant->state.die_c >= plant->kind.limit_c)
-        plant->throttled = true;
-    else if (plant->state.die_c <= plant->kind.limit_c - 10)
-        plant->throttled = false;
+    plant->dropped_s += SLICE_S;
+    if (plant->state.die_c <= plant->kind.limit_c - 10)
+        plant->n_drops = 0;
+    if (plant->state.die_c < plant->kind.limit_c || plant->n_drops == 4 || (plant->n_drops && plant->dropped_s < 1))
+        return;
+    plant->n_drops++;
+    plant->dropped_s = 0;
 }
 
 static void slice(struct plant *plant, double duty, double load)
@@ -55,11 +58,11 @@ static void slice(struct plant *plant, double duty, double load)
     plant->pulse += duty * load;
     const bool busy = plant->pulse >= 1 - 1e-9;
     plant->pulse -= busy;
-    const bool slow = plant->throttling.clock > 0 && plant->throttled;
+    const double n_drops = plant->throttling.clock > 0 ? plant->n_drops : 0;
     double power_w = kind->idle_w;
     if (busy) {
-        power_w += kind->fixed_w + kind->core_w * (slow ? plant->throttling.core_power : 1);
-        plant->tokens += kind->tokens_per_s * SLICE_S * (slow ? plant->throttling.clock : 1);
+        power_w += kind->fixed_w + kind->core_w * pow(plant->throttling.core_power, n_drops);
+        plant->tokens += kind->tokens_per_s * SLICE_S * pow(plant->throttling.clock, n_drops);
     }
     if (kind->pair.die_capacity_j_per_k > 0)
         plant->state = thermal_pair_after(&kind->pair, plant->state, power_w, SLICE_S);

@@ -21,10 +21,11 @@ struct plant_kind {
     double noise_w;
 };
 
-/* The vendor's: at the limit the clock drops until it is 10 °C cooler. Zeroed: none. */
+/* The vendor's: at the limit the clock drops, and again every second that it stays there, until it is 10 °C
+ * cooler; then all comes back. Zeroed: none. */
 struct plant_throttling {
-    double clock;      /* of the full clock, when throttled */
-    double core_power; /* of core_w, when throttled: `clock` without, less with a lower voltage */
+    double clock;      /* of the clock before, at each drop */
+    double core_power; /* of the core's power before: `clock` without, less with a lower voltage */
 };
 
 struct plant {
@@ -36,7 +37,8 @@ struct plant {
     double max_c;   /* hottest ever */
     double tokens;
     double pulse;
-    bool throttled;
+    uint32_t n_drops; /* in force */
+    double dropped_s; /* since the last one */
     uint64_t seed;
     uint64_t n_drawn;
 };
