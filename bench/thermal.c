@@ -2,13 +2,13 @@
  *
  *   thermal [--hours 1] [--verbose]
  *
- * Sixteen devices (tests/unit/thermal_plant.c), each at full load for an hour of simulated time, under their governors; then the
- * same devices left to their vendors' throttling law: at the limit the clock halves, and again
- * every second that it stays there, until it is 10 °C cooler. Prints the seconds that the governors took (their share alone, and with the simulation), how near
- * any device came to its limit, and tokens per hour, governed : throttling, on the same device from the same start. How
- * that comes out hangs on the power that a halved clock still draws, so three laws are shown: the voltage
- * stays (hardware slowdown: half of the core's power), falls with the clock (an eighth), or in between. Nothing answers
- * the governor's wish for lower precision here, so the gain is the duty cycle's alone. */
+ * Sixteen devices (tests/unit/thermal_plant.c), each at full load for an hour of simulated time, under their governors;
+ * then the same devices left to their vendors' throttling law: at the limit the clock halves, and again every second
+ * that it stays there, until it is 10 °C cooler. Prints the seconds that the governors took (their share alone, and
+ * with the simulation), how near any device came to its limit, and tokens per hour, governed : throttling, on the same
+ * device from the same start. How that comes out hangs on the power that a halved clock still draws, so three laws are
+ * shown: the voltage stays (hardware slowdown: half of the core's power), falls with the clock (an eighth), or in
+ * between. Nothing answers the governor's wish for lower precision here, so the gain is the duty cycle's alone. */
 #include "base/clock.h"
 #include "thermal_plant.h"
 
@@ -26,7 +26,8 @@ struct outcome {
     double end_c;
 };
 
-static struct outcome drive(const struct plant_kind *kind, const struct plant_throttling *law, bool governed, double hours)
+static struct outcome drive(const struct plant_kind *kind, const struct plant_throttling *law, bool governed,
+                            double hours)
 {
     struct plant plant;
     struct thermal_governor governor;

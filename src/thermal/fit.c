@@ -8,14 +8,14 @@ static const double COVARIANCE_START[THERMAL_FIT_TERMS] = {100, 100, 1e4}; /* wi
 
 enum { WINDOWS_MIN = 24 }; /* two minutes before anything is trusted */
 
-#define ERROR_K_FLOOR 0.05 /* what rounding leaves at best; keeps a lucky start from being believed too much */
-#define ERROR_K_MAX 1.0    /* predictions worse than that are not worth following */
-#define ERROR_WINDOWS 24.0 /* over how many the mean square runs */
-#define HUBER 3.0          /* errors beyond so many times the usual weigh less */
-#define LEVERAGE_MIN 0.03  /* a window that says what thirty like it have said */
-#define AIR_SHARE 0.04     /* of the error, a window: two minutes */
+#define ERROR_K_FLOOR 0.05   /* what rounding leaves at best; keeps a lucky start from being believed too much */
+#define ERROR_K_MAX 1.0      /* predictions worse than that are not worth following */
+#define ERROR_WINDOWS 24.0   /* over how many the mean square runs */
+#define HUBER 3.0            /* errors beyond so many times the usual weigh less */
+#define LEVERAGE_MIN 0.03    /* a window that says what thirty like it have said */
+#define AIR_SHARE 0.04       /* of the error, a window: two minutes */
 #define COEFFICIENT_MIN 1e-7 /* a < 1, b > 0; no device needs a year to warm up */
-#define JUMP_K 4.0         /* between two samples: rounding and honest heating stay below */
+#define JUMP_K 4.0           /* between two samples: rounding and honest heating stay below */
 
 static double median(double a, double b, double c)
 {
@@ -147,8 +147,8 @@ static void finish_half(struct thermal_fit *fit)
     const struct thermal_half *first = &fit->half_before, *second = &fit->half;
     if (fit->has_half_before) {
         const double h = THERMAL_FIT_STEP_S;
-        const double temperature_c = (first->temperature.weighted / h + second->temperature.plain -
-                                      second->temperature.weighted / h) / h;
+        const double temperature_c =
+            (first->temperature.weighted / h + second->temperature.plain - second->temperature.weighted / h) / h;
         const double power_w = (first->power.weighted / h + second->power.plain - second->power.weighted / h) / h;
         const double change_k = (second->temperature.plain - first->temperature.plain) / h;
         const double regressor[THERMAL_FIT_TERMS] = {

@@ -13,13 +13,13 @@
  *
  * With w a triangle over two halves of THERMAL_FIT_STEP_S each, the left side is the mean temperature of the
  * second half less that of the first, and rounding averages out. It is exact for irregular sample times too
- * (piecewise linear in between). The three coefficients are found by recursive least squares with exponential forgetting
- * (Ljung, System Identification, 2nd ed., chapter 11.2): the air's forgets in minutes, for rooms and neighbours change, the
- * body's in an hour, for metal does not (forgetting per parameter; Saelid and Foss, 1983).
+ * (piecewise linear in between). The three coefficients are found by recursive least squares with exponential
+ * forgetting (Ljung, System Identification, 2nd ed., chapter 11.2): the air's forgets in minutes, for rooms and
+ * neighbours change, the body's in an hour, for metal does not (forgetting per parameter; Saelid and Foss, 1983).
  *
  * What goes wrong: a temperature that leaps away for one sample is replaced by the median of three; a window that fits
- * far worse than usual weighs less (Huber). A gap in the readings up to THERMAL_FIT_GAP_S is bridged, a longer one (or a
- * clock that goes back) starts the window anew and keeps what was learned. A sample without power counts as a gap: a
+ * far worse than usual weighs less (Huber). A gap in the readings up to THERMAL_FIT_GAP_S is bridged, a longer one (or
+ * a clock that goes back) starts the window anew and keeps what was learned. A sample without power counts as a gap: a
  * device whose power is never known is never fitted, and thermal_fit_trusted() stays false. A power that does not
  * change for a long time teaches nothing more about C and R; their error then grows slowly until trust ends.
  *
@@ -63,10 +63,11 @@ struct thermal_fit {
     bool started;
 
     /* what is known; in steps of THERMAL_FIT_STEP_S */
-    double coefficient[THERMAL_FIT_TERMS]; /* h / tau (K per K), h / C (K per W), h (T_ambient - T_reference) / tau (K) */
+    double
+        coefficient[THERMAL_FIT_TERMS]; /* h / tau (K per K), h / C (K per W), h (T_ambient - T_reference) / tau (K) */
     double covariance[THERMAL_FIT_TERMS][THERMAL_FIT_TERMS]; /* in units of the errors' variance */
-    double reference_c;  /* temperatures count from here: keeps the numbers small */
-    double error_square; /* recent mean square of the prediction error, K^2 */
+    double reference_c;                                      /* temperatures count from here: keeps the numbers small */
+    double error_square;                                     /* recent mean square of the prediction error, K^2 */
     uint32_t n_windows;
     bool trusted;
 };

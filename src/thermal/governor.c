@@ -12,15 +12,15 @@
 #define LOST_PAUSE_S 300.0
 #define LOST_DUTY_MODEL 0.5
 #define LOST_POWER_SHARE 0.7
-#define LEAD_S 2.0      /* the sensor's and our own delay */
-#define SLOPE_S 4.0     /* over which a slope is taken for that */
-#define SMOOTH_S 1.5    /* takes off the rounding to whole degrees */
-#define LOAD_S 3.0      /* over which power and duty are averaged */
+#define LEAD_S 2.0         /* the sensor's and our own delay */
+#define SLOPE_S 4.0        /* over which a slope is taken for that */
+#define SMOOTH_S 1.5       /* takes off the rounding to whole degrees */
+#define LOAD_S 3.0         /* over which power and duty are averaged */
 #define IDLE_RISE_S 1800.0 /* how long the least power of late is remembered */
-#define RISE_PER_S 0.1  /* of duty */
-#define DUTY_MIN 0.02   /* running, but only just; less is a pause */
-#define DUTY_STEP 0.004 /* changes that are not worth telling */
-#define AGAIN_DUTY 0.25 /* after a pause, of the duty before */
+#define RISE_PER_S 0.1     /* of duty */
+#define DUTY_MIN 0.02      /* running, but only just; less is a pause */
+#define DUTY_STEP 0.004    /* changes that are not worth telling */
+#define AGAIN_DUTY 0.25    /* after a pause, of the duty before */
 #define PRECISION_NEAR_C 3.0
 #define PRECISION_SOON_S 60.0
 #define PRECISION_WAIT_S 5.0
@@ -78,10 +78,13 @@ static struct thermal_lines lines_of(const struct thermal_limits *limits, bool o
                                     : *limits;
     if (use.limit_mc < 30000 || use.limit_mc > 130000)
         use.limit_mc = LIMIT_UNKNOWN_MC;
-    const uint32_t margin_mc = on_battery && use.battery_margin_mc > use.margin_mc ? use.battery_margin_mc : use.margin_mc;
+    const uint32_t margin_mc =
+        on_battery && use.battery_margin_mc > use.margin_mc ? use.battery_margin_mc : use.margin_mc;
     const double stop_c = (double)(use.limit_mc - (int64_t)margin_mc) * 1e-3;
-    return (struct thermal_lines){
-        .limit_c = (double)use.limit_mc * 1e-3, .stop_c = stop_c, .hold_c = stop_c - HOLD_BELOW_STOP_C, .resume_c = stop_c - (double)use.hysteresis_mc * 1e-3};
+    return (struct thermal_lines){.limit_c = (double)use.limit_mc * 1e-3,
+                                  .stop_c = stop_c,
+                                  .hold_c = stop_c - HOLD_BELOW_STOP_C,
+                                  .resume_c = stop_c - (double)use.hysteresis_mc * 1e-3};
 }
 
 /* ---- what the sensors say ------------------------------------------------------------------ */
@@ -131,7 +134,8 @@ static void see_power(struct thermal_governor *governor, const struct thermal_sa
     governor->power_w = w + (governor->power_w - w) * keep;
     governor->power_duty = duty + (governor->power_duty - duty) * keep;
     const double idle_w = governor->power_idle_w;
-    governor->power_idle_w = fmin(idle_w + fmax(governor->power_w - idle_w, 0) * step_s / IDLE_RISE_S, governor->power_w);
+    governor->power_idle_w =
+        fmin(idle_w + fmax(governor->power_w - idle_w, 0) * step_s / IDLE_RISE_S, governor->power_w);
     governor->powered_ns = sample->time_ns;
     governor->has_power = true;
 }

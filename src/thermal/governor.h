@@ -9,25 +9,25 @@
  *     resume        68   stop - 10
  *
  * Measures, in this order:
- *  1. Lower precision is asked for when the hold line is near or the model says that it will be reached within a minute.
- *     Whether anything answers is not this room's business. It is taken back after a quiet minute below the resume line,
- *     unless the model says that the power of before would lead back; taken back too early once, it waits
- *     twice as long the next time (an hour at most), so that it cannot go back and forth.
- *  2. Duty: the share of time the device may compute. While the fit is trusted and power is known, the power that brings
- *     the temperature to the hold line in a third of the time constant (5 to 30 s): the feed-forward of the power that
- *     holds it, plus a term in proportion to what is missing. Its share of the power at full duty is the duty. Otherwise
- *     a proportional law: full duty up to 12 °C below the stop line, none at it. Both see the
- *     temperature 2 s ahead along its slope, and rise slowly (5 % a step) but fall at once. Full duty below is not
- *     cut during the first 5 s after precision was asked for, unless the hold line is passed.
+ *  1. Lower precision is asked for when the hold line is near or the model says that it will be reached within a
+ * minute. Whether anything answers is not this room's business. It is taken back after a quiet minute below the resume
+ * line, unless the model says that the power of before would lead back; taken back too early once, it waits twice as
+ * long the next time (an hour at most), so that it cannot go back and forth.
+ *  2. Duty: the share of time the device may compute. While the fit is trusted and power is known, the power that
+ * brings the temperature to the hold line in a third of the time constant (5 to 30 s): the feed-forward of the power
+ * that holds it, plus a term in proportion to what is missing. Its share of the power at full duty is the duty.
+ * Otherwise a proportional law: full duty up to 12 °C below the stop line, none at it. Both see the temperature 2 s
+ * ahead along its slope, and rise slowly (5 % a step) but fall at once. Full duty below is not cut during the first 5 s
+ * after precision was asked for, unless the hold line is passed.
  *  3. Pause at the stop line. After a pause duty starts anew from a quarter of what it was.
  *
  * On battery or mobile: margin 10 °C, duty at most 60 %, lower precision asked for at once.
  *
  * Readings may be missing. For 2 s the last temperature stands, carried along its slope if that rises. After that the
  * sensor counts as lost: duty at most 25 %, or, while the model is trusted, at most 50 % and 70 % of the power that
- * it says holds the line, never more than before; a paused device stays paused for five more minutes. A leap of more than 15 °C
- * between two readings must be confirmed by a second one. A device that has never shown a temperature is not governed: full
- * duty (on battery 60 %) and THERMAL_NO_SENSOR. Whoever shows this state must show that.
+ * it says holds the line, never more than before; a paused device stays paused for five more minutes. A leap of more
+ * than 15 °C between two readings must be confirmed by a second one. A device that has never shown a temperature is not
+ * governed: full duty (on battery 60 %) and THERMAL_NO_SENSOR. Whoever shows this state must show that.
  *
  * What it can promise: it acts on readings, so a device that gains more than the margin within one step plus its
  * sensor's delay cannot be kept below the limit by anyone. The tests run devices that gain up to
@@ -48,10 +48,10 @@
 #include "thermal/history.h"
 
 struct thermal_limits {
-    int64_t limit_mc;              /* the device's own; outside 30 … 130 °C it is not believed: 85 °C */
-    uint32_t margin_mc;            /* stop this far below */
-    uint32_t battery_margin_mc;    /* the same on battery */
-    uint32_t hysteresis_mc;        /* resume this far below stop */
+    int64_t limit_mc;           /* the device's own; outside 30 … 130 °C it is not believed: 85 °C */
+    uint32_t margin_mc;         /* stop this far below */
+    uint32_t battery_margin_mc; /* the same on battery */
+    uint32_t hysteresis_mc;     /* resume this far below stop */
     uint32_t battery_duty_permille;
     uint32_t blind_duty_permille; /* sensor lost, model not trusted */
 };
@@ -75,9 +75,10 @@ struct thermal_action {
     bool paused;
     uint32_t duty_permille; /* 0 exactly when paused */
     enum thermal_reason reason;
-    struct thermal_number predicted_c;  /* in THERMAL_AHEAD_S at the power of now */
-    struct thermal_number headroom_w;   /* the power that holds the hold line, less that of now; may be negative */
-    struct thermal_number headroom_s;   /* until the stop line at the power of now; THERMAL_NEVER when it is not reached */
+    struct thermal_number predicted_c; /* in THERMAL_AHEAD_S at the power of now */
+    struct thermal_number headroom_w;  /* the power that holds the hold line, less that of now; may be negative */
+    struct thermal_number
+        headroom_s; /* until the stop line at the power of now; THERMAL_NEVER when it is not reached */
 };
 #define THERMAL_AHEAD_S 10.0
 
@@ -112,13 +113,13 @@ struct thermal_governor {
 
     /* power, smoothed, with the duty that it came with */
     double power_w;
-    double power_duty;  /* 0 … 1 */
+    double power_duty;   /* 0 … 1 */
     double power_idle_w; /* the least of late */
     uint64_t powered_ns;
     bool has_power;
 
     /* measures */
-    double duty; /* 0 … 1 before rounding; while paused, what to start from */
+    double duty;      /* 0 … 1 before rounding; while paused, what to start from */
     double lost_duty; /* when the sensor was lost */
     bool lost;
     uint64_t lost_ns;

@@ -92,6 +92,5 @@ struct thermal_sample plant_sample(struct plant *plant, uint64_t now_ns)
     if (kind->round_c > 0)
         c = round(c / kind->round_c) * kind->round_c;
     const double w = plant->power_w + kind->noise_w * plant_random(plant);
-    return (struct thermal_sample){
-        now_ns, {llround(c * 1e3), true}, {llround(fmax(w, 0.001) * 1e3), true}};
+    return (struct thermal_sample){now_ns, {llround(c * 1e3), true}, {llround(fmax(w, 0.001) * 1e3), true}};
 }

@@ -14,10 +14,10 @@ struct plant_kind {
     double fixed_w;           /* when busy: memory, leakage: what a lower clock does not save */
     double core_w;            /* when busy, at full clock */
     double limit_c;
-    double tokens_per_s;      /* busy all the time at full clock */
-    double lag_s;             /* of the temperature sensor, first order */
-    double round_c;           /* its steps */
-    double noise_c;           /* uniform, +- */
+    double tokens_per_s; /* busy all the time at full clock */
+    double lag_s;        /* of the temperature sensor, first order */
+    double round_c;      /* its steps */
+    double noise_c;      /* uniform, +- */
     double noise_w;
 };
 
