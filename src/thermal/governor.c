@@ -15,6 +15,7 @@
 #define LEAD_S 2.0         /* the sensor's and our own delay */
 #define SLOPE_S 4.0        /* over which a slope is taken for that */
 #define SMOOTH_S 1.5       /* takes off the rounding to whole degrees */
+#define NOISE_C 2.5        /* readings differ that much for nothing */
 #define LOAD_S 3.0         /* over which power and duty are averaged */
 #define IDLE_RISE_S 1800.0 /* how long the least power of late is remembered */
 #define RISE_PER_S 0.1     /* of duty */
@@ -167,7 +168,7 @@ static double ahead_c(const struct thermal_governor *governor, double step_s)
     const double old_s = thermal_seconds_between(governor->sensed_ns, governor->now_ns);
     const double smooth_c = governor->smooth_c + fmax(along, 0) * old_s + fmax(along * LEAD_S, -1);
     const double run_c = governor->temperature_c - governor->smooth_c;
-    if (run_c <= 1 || step_s <= 0) /* within rounding */
+    if (run_c <= NOISE_C || step_s <= 0)
         return smooth_c;
     return fmax(smooth_c, governor->temperature_c + run_c / SMOOTH_S * LEAD_S);
 }

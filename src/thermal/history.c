@@ -32,7 +32,7 @@ void thermal_history_add(struct thermal_history *history, struct thermal_sample 
     if (history->count == THERMAL_HISTORY_SAMPLES)
         drop_oldest(history);
     history->samples[(history->first + history->count++) % THERMAL_HISTORY_SAMPLES] = sample;
-    while (thermal_seconds_between(thermal_history_at(history, 0)->time_ns, sample.time_ns) > THERMAL_HISTORY_SECONDS)
+    while (sample.time_ns - thermal_history_at(history, 0)->time_ns > THERMAL_HISTORY_SECONDS * UINT64_C(1000000000))
         drop_oldest(history);
 }
 

@@ -92,7 +92,8 @@ struct thermal_pair_state thermal_pair_after(const struct thermal_pair *pair, st
     const double d = -(die_to_sink + sink_to_air) / pair->sink_capacity_j_per_k;
 
     const double middle = (a + d) / 2, half_gap = sqrt((a - d) * (a - d) / 4 + b * c); /* b c > 0: real and apart */
-    const double fast = middle - half_gap, slow = middle + half_gap;
+    const double fast = middle - half_gap;
+    const double slow = b * sink_to_air / pair->sink_capacity_j_per_k / fast; /* det A / fast: nothing cancels */
     const double t = fmax(seconds, 0);
     const double grow_fast = exp(fast * t), grow_slow = exp(slow * t);
 
