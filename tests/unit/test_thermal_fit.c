@@ -99,6 +99,74 @@ static void test_recovers_from_missing_late_and_wild_readings(void **state)
     }
 }
 
+/* Nothing but the device itself: the window's equation is exact, whatever the load does. */
+static void test_exact_without_noise(void **state)
+{
+    (void)state;
+    struct plant_kind clean = plant_kinds[2];
+    clean.lag_s = clean.round_c = clean.noise_c = clean.noise_w = 0;
+    struct plant plant;
+    struct thermal_fit fit = {0};
+    plant_init(&plant, &clean, 9);
+    double load = 1, power_w = 0;
+    for (uint32_t i = 1; i <= 36000; i++) { /* every 50 ms; power is a straight line between samples, as assumed */
+        if (i % 400 == 0)
+            load = fabs(plant_random(&plant));
+        const double next_w = power_w + (load * 100 - power_w) * 0.02;
+        plant.state.die_c = thermal_after_c(&clean.body, plant.state.die_c, (power_w + next_w) / 2, 0.05);
+        power_w = next_w;
+        thermal_fit_add(&fit, (struct thermal_sample){i * (STEP_NS / 10),
+                                                      {llround(plant.state.die_c * 1e3), true},
+                                                      {llround(power_w * 1e3), true}});
+    }
+    struct thermal_body found;
+    assert_true(thermal_fit_trusted(&fit) && thermal_fit_body(&fit, &found));
+    assert_within("R", found.resistance_k_per_w / clean.body.resistance_k_per_w, 1, 0.002);
+    assert_within("C", found.capacity_j_per_k / clean.body.capacity_j_per_k, 1, 0.002);
+    assert_within("ambient", found.ambient_c, clean.body.ambient_c, 0.1);
+    assert_true(thermal_fit_error_k(&fit).value < 0.01);
+}
+
+static void test_long_gap_is_not_bridged(void **state)
+{
+    (void)state;
+    struct thermal_fit fit = {0};
+    const struct thermal_sample first = {STEP_NS, {40000, true}, {50000, true}};
+    struct thermal_sample later = first;
+    thermal_fit_add(&fit, first);
+    later.time_ns += 100 * STEP_NS; /* 50 s: ten halves of a window, if it were bridged */
+    thermal_fit_add(&fit, later);
+    assert_int_equal(fit.n_windows, 0);
+    for (int i = 0; i < 21; i++) { /* 2.5 s at a time: bridged */
+        later.time_ns += 5 * STEP_NS;
+        thermal_fit_add(&fit, later);
+    }
+    assert_int_equal(fit.n_windows, 9);
+}
+
+/* Something else warms the sensor for ten seconds, every ten minutes. */
+static void test_spoiled_windows_weigh_less(void **state)
+{
+    (void)state;
+    struct plant plant;
+    struct thermal_fit fit = {0};
+    plant_init(&plant, &plant_kinds[0], 8);
+    double load = 1;
+    for (uint32_t i = 1; i < 7200; i++) {
+        if (i % 60 == 0)
+            load = fabs(plant_random(&plant));
+        plant_step(&plant, 1, load, 0.5);
+        struct thermal_sample sample = plant_sample(&plant, i * STEP_NS);
+        if (i % 1200 > 1180)
+            sample.temperature_mc.value += 25000;
+        thermal_fit_add(&fit, sample);
+    }
+    struct thermal_body found;
+    assert_true(thermal_fit_body(&fit, &found));
+    assert_within("tau", thermal_time_constant_s(&found) / 75, 1, 0.2);
+    assert_within("R", found.resistance_k_per_w / 0.25, 1, 0.2);
+}
+
 /* What it is for: where the device will be a minute from now. */
 static void test_predicts(void **state)
 {
@@ -200,6 +268,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recovers_from_rounded_noise),
         cmocka_unit_test(test_recovers_from_missing_late_and_wild_readings),
+        cmocka_unit_test(test_exact_without_noise),
+        cmocka_unit_test(test_long_gap_is_not_bridged),
+        cmocka_unit_test(test_spoiled_windows_weigh_less),
         cmocka_unit_test(test_predicts),
         cmocka_unit_test(test_follows_the_room),
         cmocka_unit_test(test_trusts_nothing_without_reason),
