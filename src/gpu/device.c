@@ -287,6 +287,11 @@ void device_submit(struct device *device, struct device_job *job)
     queue_submit(&device->queue, job);
 }
 
+void device_set_duty(struct device *device, uint32_t permille)
+{
+    queue_set_duty(&device->queue, permille);
+}
+
 struct device_memory device_memory(const struct device *device)
 {
     return device->impl->memory(device->self);

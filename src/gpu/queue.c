@@ -1,15 +1,71 @@
 #include "gpu/queue.h"
 
+#include "base/clock.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+#define REST_NS_MIN 2e6       /* shorter rests are put together: a sleep may last 0.1 ms too long */
+#define AHEAD_NS_MAX 20e6     /* work that a rest which lasted too long, or time without work, is good for */
+#define FOREVER_NS UINT64_MAX /* paused */
+
+/* ---- rests (under the lock, on the queue's thread) ------------------------------------------ */
+
+/* How long it must rest before the next job. */
+static uint64_t rest_left_ns(struct queue *queue)
+{
+    const uint32_t rest = atomic_load_explicit(&queue->rest_permille, memory_order_relaxed);
+    if (rest == 0) {
+        queue->owed_ns = 0;
+        queue->reckoned_rest = 0;
+        return 0;
+    }
+    const uint64_t now_ns = clock_now_ns();
+    const double passed_ns = (double)(now_ns - queue->reckoned_ns), before = queue->reckoned_rest;
+    if (before >= 1000)
+        queue->owed_ns = 0; /* a pause pays for all */
+    else if (before > 0)
+        queue->owed_ns -= passed_ns * (1000 - before) / before;
+    if (queue->owed_ns < -AHEAD_NS_MAX)
+        queue->owed_ns = -AHEAD_NS_MAX;
+    queue->reckoned_ns = now_ns;
+    queue->reckoned_rest = rest;
+    if (rest >= 1000)
+        return FOREVER_NS;
+    const double left_ns = queue->owed_ns * rest / (1000 - rest);
+    return left_ns < REST_NS_MIN ? 0 : (uint64_t)left_ns;
+}
+
+static void wait_for(struct queue *queue, uint64_t ns)
+{
+    if (ns == FOREVER_NS) {
+        pthread_cond_wait(&queue->wake, &queue->lock);
+        return;
+    }
+#ifdef __APPLE__ /* has no pthread_condattr_setclock */
+    const struct timespec span = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    pthread_cond_timedwait_relative_np(&queue->wake, &queue->lock, &span);
+#else
+    const uint64_t until_ns = clock_now_ns() + ns;
+    const struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+    pthread_cond_timedwait(&queue->wake, &queue->lock, &until);
+#endif
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
 
 /* The next job, or NULL when the queue is closing and empty. */
 static struct device_job *take(struct queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
-    while (!queue->first && !queue->closing)
-        pthread_cond_wait(&queue->wake, &queue->lock);
+    while (!queue->closing) {
+        const uint64_t rest_ns = queue->first ? rest_left_ns(queue) : FOREVER_NS;
+        if (rest_ns == 0)
+            break;
+        wait_for(queue, rest_ns);
+    }
     struct device_job *job = queue->first;
     if (job) {
         queue->first = job->next;
@@ -24,16 +80,50 @@ static void *run(void *argument)
 {
     struct queue *queue = argument;
     struct device_job *job;
-    while ((job = take(queue)))
-        job->run(job);
+    while ((job = take(queue))) {
+        if (atomic_load_explicit(&queue->rest_permille, memory_order_relaxed) == 0) {
+            job->run(job);
+            continue;
+        }
+        const uint64_t begin_ns = clock_now_ns();
+        job->run(job); /* may free itself */
+        queue->reckoned_ns = clock_now_ns();
+        queue->owed_ns += (double)(queue->reckoned_ns - begin_ns);
+        if (queue->reckoned_rest == 0) /* duty fell just now: what was owed counts from here */
+            queue->reckoned_rest = atomic_load_explicit(&queue->rest_permille, memory_order_relaxed);
+    }
     return NULL;
+}
+
+void queue_set_duty(struct queue *queue, uint32_t permille)
+{
+    assert(permille <= 1000);
+    const uint32_t rest = 1000 - permille;
+    pthread_mutex_lock(&queue->lock);
+    if (atomic_exchange_explicit(&queue->rest_permille, rest, memory_order_relaxed) != rest)
+        pthread_cond_signal(&queue->wake);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* Its waits are spans of clock.h's clock. */
+static void wake_init(pthread_cond_t *wake)
+{
+#ifdef __APPLE__
+    pthread_cond_init(wake, NULL);
+#else
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+#endif
 }
 
 enum error_code queue_open(struct queue *queue, const char *thread_name, struct error *err)
 {
     *queue = (struct queue){0};
     pthread_mutex_init(&queue->lock, NULL);
-    pthread_cond_init(&queue->wake, NULL);
+    wake_init(&queue->wake);
     int failure = pthread_create(&queue->thread, NULL, run, queue);
     if (failure) {
         pthread_cond_destroy(&queue->wake);
@@ -59,7 +149,7 @@ void queue_submit(struct queue *queue, struct device_job *job)
     else
         queue->last->next = job;
     queue->last = job;
-    /* The thread sleeps only on an empty queue, so only the first job must wake it. */
+    /* The thread waits for jobs only on an empty queue (else it rests), so only the first job must wake it. */
     if (was_empty)
         pthread_cond_signal(&queue->wake);
     pthread_mutex_unlock(&queue->lock);

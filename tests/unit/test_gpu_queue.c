@@ -1,13 +1,16 @@
-/* gpu: the queue (order, exclusion, draining) and the handles. No driver is loaded, so that
+/* gpu: the queue (order, exclusion, draining, duty) and the handles. No driver is loaded, so that
  * ThreadSanitizer sees our threads alone. */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "gpu/handles.h"
 #include "gpu/queue.h"
+#include "gpu_fake.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -115,6 +118,223 @@ static void test_job_may_free_itself(void **state)
     queue_close(&queue);
 }
 
+/* ---- duty ------------------------------------------------------------------------------------ */
+
+/* A job that computes for a while; when it began and ended. */
+struct spin_job {
+    struct device_job job;
+    uint64_t span_ns;
+    uint64_t began_ns;
+    _Atomic uint64_t ended_ns; /* 0: not yet */
+};
+
+static void spin(struct device_job *job)
+{
+    struct spin_job *mine = (struct spin_job *)job;
+    mine->began_ns = clock_now_ns();
+    while (clock_now_ns() - mine->began_ns < mine->span_ns)
+        continue;
+    mine->ended_ns = clock_now_ns();
+}
+
+static void sleep_ms(long ms)
+{
+    const struct timespec span = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&span, NULL);
+}
+
+static void wait_for_end(struct spin_job *job)
+{
+    while (!job->ended_ns)
+        sleep_ms(1);
+}
+
+/* Rest between the first and the last job, as a multiple of the work before the last one. */
+static double rest_per_work(uint32_t permille, struct spin_job *jobs, uint32_t n, uint64_t span_ns)
+{
+    struct queue queue;
+    assert_int_equal(queue_open(&queue, "test", NULL), ERROR_NONE);
+    queue_set_duty(&queue, permille);
+    for (uint32_t i = 0; i < n; i++) {
+        jobs[i] = (struct spin_job){.job.run = spin, .span_ns = span_ns};
+        queue_submit(&queue, &jobs[i].job);
+    }
+    wait_for_end(&jobs[n - 1]);
+    queue_close(&queue);
+    double work = 0;
+    for (uint32_t i = 0; i + 1 < n; i++)
+        work += (double)(jobs[i].ended_ns - jobs[i].began_ns);
+    return ((double)(jobs[n - 1].began_ns - jobs[0].began_ns) - work) / work;
+}
+
+static void test_duty_rests_in_proportion(void **state)
+{
+    (void)state;
+    static struct spin_job jobs[401];
+    /* The rest may be longer on a busy machine; shorter only by what is still owed at the end (2 ms). */
+    double rest = rest_per_work(250, jobs, 21, 4000000);
+    assert_true(rest > 2.5 && rest < 60);
+    rest = rest_per_work(500, jobs, 401, 200000); /* rests of many short jobs add up */
+    assert_true(rest > 0.8 && rest < 20);
+}
+
+static void test_full_duty_does_not_rest(void **state)
+{
+    (void)state;
+    struct queue queue;
+    assert_int_equal(queue_open(&queue, "test", NULL), ERROR_NONE);
+    struct spin_job jobs[2] = {{.job.run = spin, .span_ns = 5000000}, {.job.run = spin}};
+    queue_set_duty(&queue, 1); /* a rest of 5 s if this still counted */
+    queue_set_duty(&queue, 1000);
+    queue_submit(&queue, &jobs[0].job);
+    queue_submit(&queue, &jobs[1].job);
+    wait_for_end(&jobs[1]);
+    assert_true(jobs[1].began_ns - jobs[0].ended_ns < 2500000000u);
+    assert_int_equal(queue.reckoned_ns, 0); /* no clock was read */
+    queue_close(&queue);
+}
+
+static void test_new_duty_ends_a_rest(void **state)
+{
+    (void)state;
+    struct queue queue;
+    assert_int_equal(queue_open(&queue, "test", NULL), ERROR_NONE);
+    struct spin_job jobs[2] = {{.job.run = spin, .span_ns = 50000000}, {.job.run = spin}};
+    queue_set_duty(&queue, 1); /* 50 s */
+    queue_submit(&queue, &jobs[0].job);
+    queue_submit(&queue, &jobs[1].job);
+    wait_for_end(&jobs[0]);
+    sleep_ms(20);
+    assert_int_equal(jobs[1].ended_ns, 0);
+    uint64_t set_ns = clock_now_ns();
+    queue_set_duty(&queue, 500); /* 50 ms, little of which is over */
+    wait_for_end(&jobs[1]);
+    assert_true(jobs[1].began_ns - jobs[0].ended_ns > 35000000);
+    assert_true(jobs[1].began_ns - set_ns < 5000000000u);
+    queue_close(&queue);
+}
+
+static void test_same_duty_again_does_not_end_a_rest(void **state)
+{
+    (void)state;
+    struct queue queue;
+    assert_int_equal(queue_open(&queue, "test", NULL), ERROR_NONE);
+    struct spin_job jobs[2] = {{.job.run = spin, .span_ns = 20000000}, {.job.run = spin}};
+    queue_set_duty(&queue, 100); /* 180 ms */
+    queue_submit(&queue, &jobs[0].job);
+    queue_submit(&queue, &jobs[1].job);
+    while (!jobs[1].ended_ns) {
+        queue_set_duty(&queue, 100);
+        sleep_ms(1);
+    }
+    assert_true(jobs[1].began_ns - jobs[0].ended_ns > 150000000);
+    queue_close(&queue);
+}
+
+static void test_pause_and_resume(void **state)
+{
+    (void)state;
+    struct queue queue;
+    assert_int_equal(queue_open(&queue, "test", NULL), ERROR_NONE);
+    struct spin_job jobs[2] = {{.job.run = spin}, {.job.run = spin}};
+    queue_set_duty(&queue, 0);
+    queue_submit(&queue, &jobs[0].job);
+    sleep_ms(30);
+    queue_submit(&queue, &jobs[1].job);
+    sleep_ms(30);
+    assert_int_equal(jobs[0].ended_ns, 0);
+    queue_set_duty(&queue, 1000);
+    wait_for_end(&jobs[1]);
+    queue_set_duty(&queue, 0); /* on an empty queue */
+    sleep_ms(10);
+    queue_set_duty(&queue, 300);
+    jobs[0].ended_ns = 0;
+    queue_submit(&queue, &jobs[0].job);
+    wait_for_end(&jobs[0]);
+    queue_close(&queue);
+}
+
+static void test_close_ignores_duty(void **state)
+{
+    (void)state;
+    for (uint32_t permille = 0; permille < 2; permille++) {
+        struct queue queue;
+        assert_int_equal(queue_open(&queue, "test", NULL), ERROR_NONE);
+        static struct spin_job jobs[100];
+        queue_set_duty(&queue, permille);
+        for (uint32_t i = 0; i < 100; i++) {
+            jobs[i] = (struct spin_job){.job.run = spin, .span_ns = 100000};
+            queue_submit(&queue, &jobs[i].job);
+        }
+        sleep_ms(10);
+        uint64_t begin_ns = clock_now_ns();
+        queue_close(&queue); /* at 1 permille the jobs would want 10 s of rest */
+        assert_true(clock_now_ns() - begin_ns < 5000000000u);
+        for (uint32_t i = 0; i < 100; i++)
+            assert_int_not_equal(jobs[i].ended_ns, 0);
+    }
+}
+
+struct setter {
+    struct queue *queue;
+    _Atomic bool stop;
+};
+
+static void *set_duties(void *argument)
+{
+    struct setter *setter = argument;
+    for (uint32_t i = 0; !setter->stop; i++)
+        queue_set_duty(setter->queue, i * 37 % 1001);
+    return NULL;
+}
+
+/* For ThreadSanitizer, and for lost wake-ups. */
+static void test_duty_changes_while_jobs_come(void **state)
+{
+    (void)state;
+    struct queue queue;
+    assert_int_equal(queue_open(&queue, "test", NULL), ERROR_NONE);
+    struct setter setter = {.queue = &queue};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, set_duties, &setter), 0);
+    static struct spin_job jobs[500];
+    for (uint32_t i = 0; i < 500; i++) {
+        jobs[i] = (struct spin_job){.job.run = spin, .span_ns = 1000};
+        queue_submit(&queue, &jobs[i].job);
+    }
+    sleep_ms(20);
+    setter.stop = true;
+    pthread_join(thread, NULL);
+    queue_set_duty(&queue, 1000);
+    wait_for_end(&jobs[499]);
+    queue_close(&queue);
+}
+
+static void test_device_duty(void **state)
+{
+    (void)state;
+    struct fake_family family = {0};
+    struct gpu_options options = {0};
+    struct device_info info = {.id = "fake0"};
+    struct device *device = NULL;
+    assert_int_equal(device_open(&fake_impl, &family, 0, &options, 20000, &info, &device, NULL), ERROR_NONE);
+    struct spin_job job = {.job.run = spin};
+    device_set_duty(device, 0);
+    device_submit(device, &job.job);
+    sleep_ms(20);
+    assert_int_equal(job.ended_ns, 0);
+    device_set_duty(device, 400);
+    wait_for_end(&job);
+    job.ended_ns = 0;
+    device_set_duty(device, 0);
+    device_submit(device, &job.job);
+    device_close(device); /* runs it all the same */
+    assert_int_not_equal(job.ended_ns, 0);
+    assert_int_equal(family.n_open, 0);
+}
+
+/* ---- handles ----------------------------------------------------------------------------------- */
+
 static void test_handles_tell_live_from_stale_and_foreign(void **state)
 {
     (void)state;
@@ -184,6 +404,14 @@ int main(void)
         cmocka_unit_test(test_queue_keeps_each_threads_order),
         cmocka_unit_test(test_close_runs_what_jobs_queue),
         cmocka_unit_test(test_job_may_free_itself),
+        cmocka_unit_test(test_duty_rests_in_proportion),
+        cmocka_unit_test(test_full_duty_does_not_rest),
+        cmocka_unit_test(test_new_duty_ends_a_rest),
+        cmocka_unit_test(test_same_duty_again_does_not_end_a_rest),
+        cmocka_unit_test(test_pause_and_resume),
+        cmocka_unit_test(test_close_ignores_duty),
+        cmocka_unit_test(test_duty_changes_while_jobs_come),
+        cmocka_unit_test(test_device_duty),
         cmocka_unit_test(test_handles_tell_live_from_stale_and_foreign),
         cmocka_unit_test(test_many_handles_stay_apart),
         cmocka_unit_test(test_full_handle_table_says_so),

@@ -1,0 +1,49 @@
+#include "thermal/view.h"
+
+#include <stdio.h>
+
+struct thermal_state thermal_state_of(const char *id, const struct thermal_governor *governor)
+{
+    struct thermal_state state = {
+        .limit_c = governor->lines.limit_c,
+        .stop_c = governor->lines.stop_c,
+        .last_minute = thermal_history_summary(&governor->history),
+        .slope_k_per_s = thermal_history_slope(&governor->history, 10),
+        .fit_error_k = thermal_fit_error_k(&governor->fit),
+        .fit_trusted = thermal_fit_trusted(&governor->fit),
+        .action = governor->action,
+    };
+    snprintf(state.id, sizeof state.id, "%s", id);
+    if (governor->has_sensed && !governor->lost)
+        state.temperature_mc = (struct thermal_reading){llround(governor->temperature_c * 1e3), true};
+    struct thermal_body body;
+    if (state.fit_trusted && thermal_fit_body(&governor->fit, &body))
+        state.ambient_c = (struct thermal_number){body.ambient_c, true};
+    return state;
+}
+
+const struct thermal_state *thermal_hottest(const struct thermal_state *states, uint32_t n)
+{
+    const struct thermal_state *hottest = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct thermal_reading now = states[i].temperature_mc;
+        if (now.valid && (!hottest || now.value > hottest->temperature_mc.value))
+            hottest = &states[i];
+    }
+    return hottest;
+}
+
+static double room_c(const struct thermal_state *state)
+{
+    return state->stop_c - (double)state->temperature_mc.value * 1e-3;
+}
+
+const struct thermal_state *thermal_tightest(const struct thermal_state *states, uint32_t n)
+{
+    const struct thermal_state *tightest = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        if (states[i].temperature_mc.valid && (!tightest || room_c(&states[i]) < room_c(tightest)))
+            tightest = &states[i];
+    }
+    return tightest;
+}

@@ -1,0 +1,25 @@
+/* The heat of several devices at a glance: of this machine, or of a cluster's. Pure; any thread. */
+#pragma once
+
+#include "thermal/governor.h"
+
+struct thermal_state {
+    char id[64];                           /* "gpu0", or "machine/gpu0" */
+    struct thermal_reading temperature_mc; /* the last; unknown when there is none or the sensor is lost */
+    struct thermal_number ambient_c;       /* effective, from the fitted model */
+    double limit_c;                        /* what the governor holds for the limit */
+    double stop_c;                         /* on the present supply */
+    struct thermal_summary last_minute;
+    struct thermal_number slope_k_per_s; /* over the last 10 s */
+    struct thermal_number fit_error_k;
+    bool fit_trusted;
+    struct thermal_action action;
+};
+
+/* After at least one step. Too long an id is cut. */
+struct thermal_state thermal_state_of(const char *id, const struct thermal_governor *governor);
+
+/* The warmest, and the one that is least far below its stop line; the first of equals, NULL when no
+ * temperature is known. */
+const struct thermal_state *thermal_hottest(const struct thermal_state *states, uint32_t n);
+const struct thermal_state *thermal_tightest(const struct thermal_state *states, uint32_t n);
