@@ -10,6 +10,7 @@
 #include "gpu/device_ggml_impl.h"
 #include "gpu/factory.h"
 #include "gpu/plugins.h"
+#include "gpu/sensors/on_demand.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -29,6 +30,7 @@ struct gpu {
     uint32_t n_rejected;
     struct backend_status backends[BACKENDS_MAX];
     uint32_t n_backends;
+    struct on_demand *sensors; /* of the devices whose tables have no readings */
 };
 
 /* ---- opening --------------------------------------------------------------------------- */
@@ -170,6 +172,19 @@ static enum error_code complete(const struct gpu_options *given, struct gpu_opti
     return ERROR_NONE;
 }
 
+/* Costs nothing until somebody asks for a reading. */
+static enum error_code attach_sensors(struct gpu *gpu, struct error *err)
+{
+    gpu->sensors = on_demand_new(NULL, gpu->n_devices);
+    if (!gpu->sensors)
+        return error_set(err, ERROR_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < gpu->n_devices; i++) {
+        on_demand_set_device(gpu->sensors, i, device_info(gpu->devices[i]));
+        device_set_sensors(gpu->devices[i], gpu->sensors, i);
+    }
+    return ERROR_NONE;
+}
+
 enum error_code gpu_open(const struct gpu_options *given, struct gpu **out, struct error *err)
 {
     *out = NULL;
@@ -197,6 +212,11 @@ enum error_code gpu_open(const struct gpu_options *given, struct gpu **out, stru
         gpu_close(gpu);
         return code;
     }
+    code = attach_sensors(gpu, err);
+    if (code) {
+        gpu_close(gpu);
+        return code;
+    }
     if (options.backend)
         warn_when_missing(gpu, options.backend);
     *out = gpu;
@@ -209,6 +229,7 @@ void gpu_close(struct gpu *gpu)
         return;
     for (uint32_t i = gpu->n_devices; i-- > 0;)
         device_close(gpu->devices[i]);
+    on_demand_free(gpu->sensors);
     mem_free(gpu);
 }
 
