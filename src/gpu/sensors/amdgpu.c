@@ -84,8 +84,10 @@ static void amdgpu_read_device(void *self, uint32_t index, const struct device_i
     struct card *card = &amdgpu->cards[index];
     char pci[PCI_NAME_BYTES];
     uint64_t pct;
-    if (!pci_find(amdgpu->fs, info->pci, PCI_VENDOR_AMD, pci))
+    if (!pci_find(amdgpu->fs, info->pci, PCI_VENDOR_AMD, pci)) {
+        card->hwmon[0] = 0; /* unplugged, or never ours */
         return;
+    }
     out->utilisation_pct = reading_failed();
     if (!sysfs_u64(amdgpu->fs, &pct, 100, "sys/bus/pci/devices/%s/gpu_busy_percent", pci))
         out->utilisation_pct = reading_pct(pct);

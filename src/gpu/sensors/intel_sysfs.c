@@ -95,8 +95,10 @@ static void intel_read_device(void *self, uint32_t index, const struct device_in
     struct intel *intel = self;
     struct card *card = &intel->cards[index];
     char pci[PCI_NAME_BYTES];
-    if (!pci_find(intel->fs, info->pci, PCI_VENDOR_INTEL, pci))
+    if (!pci_find(intel->fs, info->pci, PCI_VENDOR_INTEL, pci)) {
+        card->hwmon[0] = 0; /* unplugged, or never ours */
         return;
+    }
     out->clock_mhz = read_clock(intel, pci);
     if (!card->hwmon[0])
         find_hwmon(intel, pci, card);

@@ -32,6 +32,11 @@ struct nvml_memory {       /* nvmlMemory_t, in bytes */
 struct nvml_utilization { /* nvmlUtilization_t, in percent of the last sample period */
     unsigned gpu, memory;
 };
+struct nvml_temperature { /* nvmlTemperature_v1_t, in degrees Celsius; `version` says which structure it is */
+    unsigned version, sensor;
+    int celsius;
+};
+enum { NVML_TEMPERATURE_VERSION = (int)sizeof(struct nvml_temperature) | 1 << 24 };
 
 struct nvml {
     void *library;
@@ -42,6 +47,7 @@ struct nvml {
     int (*memory)(nvml_device device, struct nvml_memory *out);
     int (*utilization)(nvml_device device, struct nvml_utilization *out);
     int (*temperature)(nvml_device device, unsigned sensor, unsigned *out_celsius);
+    int (*temperature_v)(nvml_device device, struct nvml_temperature *out); /* where the older one was dropped */
     int (*threshold)(nvml_device device, unsigned which, unsigned *out_celsius);
     int (*power)(nvml_device device, unsigned *out_mw);
     int (*power_limit)(nvml_device device, unsigned *out_mw);
@@ -59,6 +65,7 @@ static void bind(struct nvml *nvml)
         {&nvml->memory, "nvmlDeviceGetMemoryInfo", NULL},
         {&nvml->utilization, "nvmlDeviceGetUtilizationRates", NULL},
         {&nvml->temperature, "nvmlDeviceGetTemperature", NULL},
+        {&nvml->temperature_v, "nvmlDeviceGetTemperatureV", NULL},
         {&nvml->threshold, "nvmlDeviceGetTemperatureThreshold", NULL},
         {&nvml->power, "nvmlDeviceGetPowerUsage", NULL},
         {&nvml->power_limit, "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"},
@@ -157,6 +164,22 @@ static struct sensor_reading celsius(int result, unsigned celsius)
                                                            : reading_temperature_mc((int64_t)celsius * 1000);
 }
 
+/* What NVML answers, so that a lost GPU is seen. */
+static int read_temperature(const struct nvml *nvml, nvml_device device, struct sensor_reading *out)
+{
+    unsigned value = 0;
+    int result = NVML_NOT_SUPPORTED;
+    if (nvml->temperature) {
+        result = nvml->temperature(device, NVML_TEMPERATURE_GPU, &value);
+    } else if (nvml->temperature_v) {
+        struct nvml_temperature now = {.version = NVML_TEMPERATURE_VERSION, .sensor = NVML_TEMPERATURE_GPU};
+        result = nvml->temperature_v(device, &now);
+        value = now.celsius > 0 ? (unsigned)now.celsius : 0;
+    }
+    *out = celsius(result, value);
+    return result;
+}
+
 static struct sensor_reading read_threshold(const struct nvml *nvml, nvml_device device, unsigned which)
 {
     unsigned value = 0;
@@ -187,8 +210,7 @@ static void nvml_read_device(void *self, uint32_t index, const struct device_inf
         return;
     }
     unsigned value = 0;
-    int result = nvml->temperature ? nvml->temperature(*device, NVML_TEMPERATURE_GPU, &value) : NVML_NOT_SUPPORTED;
-    out->temperature_mc = celsius(result, value);
+    int result = read_temperature(nvml, *device, &out->temperature_mc);
     bool lost = is_lost(result);
     out->temperature_slowdown_mc = read_threshold(nvml, *device, NVML_THRESHOLD_SLOWDOWN);
     out->temperature_critical_mc = read_threshold(nvml, *device, NVML_THRESHOLD_SHUTDOWN);
