@@ -190,6 +190,27 @@ static struct sensors *open_nvml(const struct tree *tree, const char *path)
     return world_open(&options);
 }
 
+/* For one that does not answer in time. */
+static struct sensors *open_impatient(const struct tree *tree)
+{
+    struct sensors_options options = world_options(tree);
+    options.nvml_path = STANDIN_NVML;
+    options.answer_ms = 0;
+    return world_open(&options);
+}
+
+/* Samples until the GPU's temperature is known again. */
+static void sample_until_answered(struct sensors *sensors, struct sensor_sample *sample)
+{
+    for (int i = 0; i < 100; i++) {
+        sensors_sample(sensors, sample);
+        if (sample->devices[DEVICE_OF_NVIDIA].temperature_mc.valid)
+            return;
+        pause_ms(50);
+    }
+    fail_msg("it does not answer any more");
+}
+
 static void test_nvml(void **state)
 {
     (void)state;
@@ -276,6 +297,10 @@ static void test_nvml_that_lacks_functions(void **state)
     assert_unknown(gpu->memory_used_bytes);
     assert_unknown(gpu->clock_mhz);
     sensors_close(sensors);
+    sensors = open_nvml(&tree, STANDIN_NVML_NEW);
+    sensors_sample(sensors, &sample);
+    assert_reads(gpu->temperature_mc, 64000);
+    sensors_close(sensors);
     sensors = open_nvml(&tree, STANDIN_NVML_USELESS);
     assert_absent(sensors, "nvml", "lacks nvmlDeviceGetHandleByPciBusId: update the NVIDIA driver");
     sensors_close(sensors);
@@ -299,7 +324,7 @@ static void test_slow_nvml_holds_up_nobody(void **state)
     tree_open(&tree);
     tree_add_laptop(&tree);
     set_nvml(STANDIN_NORMAL);
-    struct sensors *sensors = open_nvml(&tree, STANDIN_NVML);
+    struct sensors *sensors = open_impatient(&tree);
     set_nvml(STANDIN_SLOW);
     bool read = false;
     uint64_t first_ns = clock_now_ns();
@@ -334,9 +359,8 @@ static void test_hanging_nvml_is_left_behind(void **state)
     tree_open(&tree);
     tree_add_laptop(&tree);
     set_nvml(STANDIN_NORMAL);
-    struct sensors *sensors = open_nvml(&tree, STANDIN_NVML);
-    sensors_sample(sensors, &sample);
-    assert_true(sample.devices[DEVICE_OF_NVIDIA].temperature_mc.valid);
+    struct sensors *sensors = open_impatient(&tree);
+    sample_until_answered(sensors, &sample);
     set_nvml(STANDIN_HANG);
     uint64_t start_ns = clock_now_ns();
     while (clock_now_ns() - start_ns < (LIMIT_SENSOR_STALE_MS + 300) * 1000000ull) {
@@ -348,13 +372,12 @@ static void test_hanging_nvml_is_left_behind(void **state)
     assert_absent(sensors, "nvml", "has not answered for 2 s");
     /* It answers again: nothing was lost. */
     set_nvml(STANDIN_NORMAL);
-    pause_ms(50);
-    sensors_sample(sensors, &sample);
-    sensors_sample(sensors, &sample);
+    sample_until_answered(sensors, &sample);
     assert_reads(sample.devices[DEVICE_OF_NVIDIA].temperature_mc, 64000);
     assert_available(sensors, "nvml");
     /* Closed while it hangs: prompt, and the thread cleans up when the driver returns at last. */
     set_nvml(STANDIN_HANG);
+    pause_ms(10);
     sensors_sample(sensors, &sample);
     start_ns = clock_now_ns();
     sensors_close(sensors);
@@ -374,14 +397,13 @@ static void test_nvml_that_hangs_at_start(void **state)
     tree_add_laptop(&tree);
     set_nvml(STANDIN_HANG_INIT);
     uint64_t start_ns = clock_now_ns();
-    struct sensors *sensors = open_nvml(&tree, STANDIN_NVML);
+    struct sensors *sensors = open_impatient(&tree);
     assert_true(clock_now_ns() - start_ns < 20000000000u);
     assert_absent(sensors, "nvml", "has not answered");
     sensors_sample(sensors, &sample);
     assert_reads(sample.devices[DEVICE_OF_CPU].temperature_mc, 64000);
     set_nvml(STANDIN_NORMAL);
-    pause_ms(50);
-    sensors_sample(sensors, &sample);
+    sample_until_answered(sensors, &sample);
     assert_reads(sample.devices[DEVICE_OF_NVIDIA].temperature_mc, 64000);
     sensors_close(sensors);
     wait_for_shutdown();

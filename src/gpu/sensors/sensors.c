@@ -32,6 +32,7 @@ static const struct sensor_impl *const sources[] = {
 enum { SOURCES_MAX = sizeof sources / sizeof *sources, NS_PER_MS = 1000000 };
 
 struct sensors {
+    uint32_t answer_ms;
     uint32_t n_devices;
     uint32_t n_guards;
     struct guard *guards[SOURCES_MAX];
@@ -71,6 +72,7 @@ enum error_code sensors_open(const struct sensors_options *options, const struct
         sensors_close(sensors);
         return error_set(err, ERROR_NO_MEMORY, "sensors: out of memory");
     }
+    sensors->answer_ms = options->answer_ms ? options->answer_ms : LIMIT_SENSOR_ANSWER_MS;
     sensors->n_devices = n_devices;
     sweep(sensors, options->open_in_background ? 0 : LIMIT_SENSOR_OPEN_MS);
     *out = sensors;
@@ -91,7 +93,7 @@ void sensors_close(struct sensors *sensors)
 
 void sensors_sample(struct sensors *sensors, struct sensor_sample *out)
 {
-    sweep(sensors, LIMIT_SENSOR_ANSWER_MS);
+    sweep(sensors, sensors->answer_ms);
     memset(out, 0, sizeof *out);
     out->n_devices = sensors->n_devices;
     out->time_ns = clock_now_ns();

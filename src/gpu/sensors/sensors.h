@@ -33,6 +33,7 @@ struct sensors_options {
     const char *root;            /* the folder in which /sys and /proc are looked up; NULL: "/" */
     const char *nvml_path;       /* NULL: libnvidia-ml.so.1 */
     const char *level_zero_path; /* NULL: libze_loader.so.1 */
+    uint32_t answer_ms;          /* that a sample waits for slow sources; 0: LIMIT_SENSOR_ANSWER_MS */
     uint32_t retry_ms;           /* between attempts to open what is not available; 0: 30 s */
     bool open_in_background;     /* do not wait for slow sources: they come when they are there */
 };

@@ -28,7 +28,7 @@ struct telemetry;
 enum error_code telemetry_open(const struct telemetry_options *options, const struct device_info *devices,
                                uint32_t n_devices, struct telemetry **out, struct error *err);
 
-/* Waits for the thread: LIMIT_SENSOR_ANSWER_MS + LIMIT_SENSOR_CLOSE_MS at most, plus what on_sample takes.
+/* Waits for the thread: options.sensors.answer_ms + LIMIT_SENSOR_CLOSE_MS at most, plus what on_sample takes.
  * NULL is fine. */
 void telemetry_close(struct telemetry *telemetry);
 
