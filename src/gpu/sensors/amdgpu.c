@@ -29,7 +29,7 @@ static enum error_code amdgpu_open(const struct sensor_context *context, void **
     char name[PCI_NAME_BYTES];
     if (!pci_count_displays(&context->fs, PCI_VENDOR_AMD, name))
         return error_set(err, ERROR_NOT_FOUND, "no AMD GPU on the PCI bus");
-    if (!sysfs_exists(&context->fs, "sys/bus/pci/drivers/amdgpu/%s", name))
+    if (!pci_driver_runs(&context->fs, "amdgpu"))
         return error_set(err, ERROR_NOT_FOUND,
                          "the kernel's driver amdgpu does not run the AMD GPU %s: `sudo modprobe amdgpu`", name);
     struct amdgpu *amdgpu = mem_new(sizeof *amdgpu);

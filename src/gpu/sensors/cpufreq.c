@@ -44,7 +44,7 @@ static struct sensor_reading read_cpuinfo(const struct cpufreq *cpufreq)
         const char *colon = strchr(line, ':');
         char *end = NULL;
         double mhz = colon ? strtod(colon + 1, &end) : 0;
-        if (!colon || end == colon + 1 || !(mhz >= 1 && mhz <= LIMIT_CLOCK_MHZ))
+        if (!colon || end == colon + 1 || !(mhz >= 1 && mhz <= (double)LIMIT_CLOCK_MHZ))
             continue;
         sum_mhz += mhz;
         count++;

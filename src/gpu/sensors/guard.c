@@ -29,6 +29,8 @@ struct guard {
     const struct sensor_impl *impl;
     struct guard_shared *shared;
 
+    bool late; /* the owner's: the last question found the one before unanswered */
+
     /* of the thread that does the work */
     void *self;
     uint64_t next_open_ns;
@@ -216,7 +218,8 @@ void guard_ask(struct guard *guard)
     if (!guard->has_thread)
         return;
     pthread_mutex_lock(&guard->lock);
-    if (!guard->busy_since_ns) {
+    guard->late = guard->busy_since_ns != 0;
+    if (!guard->late) {
         guard->asked = true;
         guard->busy_since_ns = clock_now_ns();
         pthread_cond_signal(&guard->wake);
@@ -231,6 +234,8 @@ void guard_wait(struct guard *guard, uint64_t until_ns)
             work(guard);
         return;
     }
+    if (guard->late) /* it has had its time: a driver that hangs must not slow down every sample */
+        return;
     pthread_mutex_lock(&guard->lock);
     while (guard->busy_since_ns && timed_wait(&guard->answered, &guard->lock, until_ns)) {
     }

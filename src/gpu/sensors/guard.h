@@ -2,7 +2,7 @@
  *
  * A source that may block has a thread of its own. guard_ask() wakes it to open the source, if it is
  * not, and to read everything once; guard_wait() waits for that until a moment. A thread that is
- * still in the driver is not asked again; what it read last stands until it is stale. When the guard
+ * still in the driver is neither asked again nor waited for; what it read last stands until it is stale. When the guard
  * is closed meanwhile, the thread is left behind: it owns the guard with all that the source uses,
  * and frees it should the driver ever return. Other sources do the same work inside guard_wait(), on
  * the caller's thread.

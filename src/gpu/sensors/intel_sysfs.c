@@ -28,8 +28,7 @@ static enum error_code intel_open(const struct sensor_context *context, void **s
     char name[PCI_NAME_BYTES];
     if (!pci_count_displays(&context->fs, PCI_VENDOR_INTEL, name))
         return error_set(err, ERROR_NOT_FOUND, "no Intel GPU on the PCI bus");
-    if (!sysfs_exists(&context->fs, "sys/bus/pci/drivers/i915/%s", name) &&
-        !sysfs_exists(&context->fs, "sys/bus/pci/drivers/xe/%s", name))
+    if (!pci_driver_runs(&context->fs, "i915") && !pci_driver_runs(&context->fs, "xe"))
         return error_set(err, ERROR_NOT_FOUND,
                          "neither i915 nor xe runs the Intel GPU %s: `sudo modprobe i915` (Arc from 2024 on: xe)",
                          name);

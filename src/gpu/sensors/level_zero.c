@@ -172,7 +172,7 @@ static void find_temperature(struct level_zero *zes, struct card *card)
         card->temperature = parts[i];
         double mc = properties.max_celsius * 1000;
         card->slowdown_mc =
-            mc > 0 && mc <= LIMIT_TEMPERATURE_MC ? reading_temperature_mc((int64_t)mc) : reading_failed();
+            mc > 0 && mc <= (double)LIMIT_TEMPERATURE_MC ? reading_temperature_mc((int64_t)mc) : reading_failed();
     }
 }
 
@@ -336,7 +336,7 @@ static void read_card(struct level_zero *zes, struct card *card, struct sensor_d
     struct zes_freq_state clock = {.type = ZES_FREQ_STATE, .actual_mhz = -1};
     out->clock_mhz = reading_failed();
     if (card->clock && zes->freq_state && !zes->freq_state(card->clock, &clock) && clock.actual_mhz >= 0 &&
-        clock.actual_mhz <= LIMIT_CLOCK_MHZ)
+        clock.actual_mhz <= (double)LIMIT_CLOCK_MHZ)
         out->clock_mhz = reading_clock_mhz((uint64_t)clock.actual_mhz);
     struct zes_counter active = {0};
     out->utilisation_pct = reading_failed();

@@ -62,6 +62,19 @@ bool pci_find(const struct sysfs *fs, const char *text, enum pci_vendor vendor, 
     return read_hex(fs, name, "vendor", &found) && found == (unsigned long)vendor;
 }
 
+bool pci_driver_runs(const struct sysfs *fs, const char *driver)
+{
+    char folder[64], names[LIMIT_SENSOR_ENTRIES][SYSFS_NAME_BYTES];
+    snprintf(folder, sizeof folder, "sys/bus/pci/drivers/%s", driver);
+    uint32_t n = sysfs_list(fs, folder, "", names, LIMIT_SENSOR_ENTRIES);
+    struct pci_address address;
+    for (uint32_t i = 0; i < n; i++) {
+        if (pci_parse(names[i], &address))
+            return true;
+    }
+    return false;
+}
+
 uint32_t pci_count_displays(const struct sysfs *fs, enum pci_vendor vendor, char name[PCI_NAME_BYTES])
 {
     char names[LIMIT_SENSOR_ENTRIES][SYSFS_NAME_BYTES];

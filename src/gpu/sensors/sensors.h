@@ -9,8 +9,8 @@
  * the CPU by its kind. Where two sources have a number the first of the table wins.
  *
  * A source whose driver may hang (NVML, amdgpu, Level Zero, the battery's firmware) works on a
- * thread of its own (guard.h): sensors_sample() waits for it LIMIT_SENSOR_ANSWER_MS and then goes
- * on with its last readings, which turn invalid LIMIT_SENSOR_STALE_MS after they were taken.
+ * thread of its own (guard.h): sensors_sample() waits for it LIMIT_SENSOR_ANSWER_MS, once until
+ * it answers, and then goes on with its last readings, which turn invalid LIMIT_SENSOR_STALE_MS after they were taken.
  *
  * Numbers that are a difference (power from an energy counter, load) need two samples: they are
  * invalid in the first, and when the samples are closer than 10 ms the last value stays.
