@@ -29,6 +29,7 @@ struct guard {
     const struct sensor_impl *impl;
     struct guard_shared *shared;
 
+    pthread_t thread;
     bool late; /* the owner's: the last question found the one before unanswered */
 
     /* of the thread that does the work */
@@ -175,12 +176,7 @@ static void *run(void *argument)
 
 static void start_thread(struct guard *guard)
 {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    int failure = pthread_create(&thread, &attributes, run, guard);
-    pthread_attr_destroy(&attributes);
+    int failure = pthread_create(&guard->thread, NULL, run, guard);
     guard->has_thread = failure == 0;
     if (failure)
         set_source(guard, false, "no thread could be started for it");
@@ -298,9 +294,14 @@ void guard_close_end(struct guard *guard, uint64_t until_ns)
     pthread_mutex_lock(&guard->lock);
     while (guard->has_thread && !guard->thread_ended && timed_wait(&guard->answered, &guard->lock, until_ns)) {
     }
-    guard->abandoned = guard->has_thread && !guard->thread_ended;
-    bool mine = !guard->abandoned;
+    bool has_thread = guard->has_thread, ended = guard->thread_ended;
+    guard->abandoned = has_thread && !ended;
+    pthread_t thread = guard->thread; /* an abandoned guard is not ours any more once the lock is free */
     pthread_mutex_unlock(&guard->lock);
-    if (mine)
+    if (has_thread && ended)
+        pthread_join(thread, NULL);
+    else if (has_thread)
+        pthread_detach(thread);
+    if (!has_thread || ended)
         guard_free(guard);
 }
