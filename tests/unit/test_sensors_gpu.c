@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "gpu/sensors/on_demand.h"
+#include "gpu/sensors/sysfs.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -559,6 +560,26 @@ static void test_devices_ask_the_sensors(void **state)
     tree_close(&tree);
 }
 
+/* The machine that runs this: its CPU device has the readings that its files have. One thread, for ThreadSanitizer does
+ * not see how OpenMP's agree. */
+static void test_gpu_open_gives_its_devices_sensors(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    struct error err = {0};
+    if (gpu_open(&(struct gpu_options){.skip_other = true, .n_cpu_threads = 1}, &gpu, &err))
+        fail_msg("%s", err.text);
+    struct device *cpu = gpu_find(gpu, "cpu");
+    const struct sysfs fs = {0};
+    char text[LIMIT_SENSOR_FILE_BYTES];
+    bool says_clock = !sysfs_text(&fs, text, sizeof text, "proc/cpuinfo") && strstr(text, "cpu MHz");
+    struct reading_u64 clock_mhz = device_clock_mhz(cpu), temperature_mc = device_temperature_mc(cpu);
+    assert_true(clock_mhz.valid || !says_clock);
+    assert_true(!clock_mhz.valid || clock_mhz.value <= LIMIT_CLOCK_MHZ);
+    assert_true(!temperature_mc.valid || temperature_mc.value <= LIMIT_TEMPERATURE_MC);
+    gpu_close(gpu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -576,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_level_zero_that_misbehaves),
         cmocka_unit_test(test_every_failed_allocation_is_survived),
         cmocka_unit_test(test_devices_ask_the_sensors),
+        cmocka_unit_test(test_gpu_open_gives_its_devices_sensors),
     };
     return cmocka_run_group_tests_name("sensors_gpu", tests, load_standin, NULL);
 }

@@ -41,7 +41,8 @@ struct guard {
     pthread_cond_t wake, answered;
     struct report *report;
     struct sensor_source source;
-    bool has_thread; /* the guard is then freed by it, or by guard_close_end() when it is the last */
+    /* Freed by guard_close_end(), or by the thread when that has abandoned it. */
+    bool has_thread;
     bool thread_ended;
     bool abandoned;
     bool asked, closing;
