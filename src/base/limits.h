@@ -15,6 +15,18 @@ enum {
     LIMIT_SIM_FILE_BYTES = 64 * 1024,
     LIMIT_DEVICE_REQUESTS = 1024, /* of one loop, in flight on one device */
 
+    /* sensors: how much is looked at, how long is waited, and what is plausible */
+    LIMIT_SENSOR_ENTRIES = 512, /* names in one folder of /sys */
+    LIMIT_SENSOR_FILE_BYTES = 4096,
+    LIMIT_SENSOR_OPEN_MS = 2000,   /* for all slow sources together */
+    LIMIT_SENSOR_ANSWER_MS = 100,  /* the same, in one sample */
+    LIMIT_SENSOR_CLOSE_MS = 200,   /* the same, when closing */
+    LIMIT_SENSOR_STALE_MS = 2000,  /* a reading older than this is unknown */
+    LIMIT_SENSOR_RETRY_MS = 30000, /* between attempts to open a source that is not available */
+    LIMIT_TEMPERATURE_MC = 150000,
+    LIMIT_POWER_MW = 10000000,
+    LIMIT_CLOCK_MHZ = 20000,
+
     /* models */
     LIMIT_LAYERS = 1024,
     LIMIT_MODEL_TENSORS = 65536,

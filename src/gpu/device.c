@@ -5,6 +5,9 @@
 #include "gpu/verify.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
 #include <time.h>
 
 /* ---- opening and closing ------------------------------------------------------------- */
@@ -297,17 +300,40 @@ struct device_memory device_memory(const struct device *device)
     return device->impl->memory(device->self);
 }
 
+void device_set_sensors(struct device *device, struct on_demand *sensors, uint32_t index)
+{
+    device->sensors = sensors;
+    device->sensors_index = index;
+}
+
+/* What the machine's sensors say of the device: the field of struct sensor_device at `offset`. */
+static struct reading_u64 ask_sensors(const struct device *device, size_t offset)
+{
+    if (!device->sensors)
+        return (struct reading_u64){0};
+    struct sensor_device all = on_demand_read(device->sensors, device->sensors_index);
+    struct sensor_reading reading;
+    memcpy(&reading, (const char *)&all + offset, sizeof reading);
+    return (struct reading_u64){reading.value, reading.valid};
+}
+
 struct reading_u64 device_temperature_mc(const struct device *device)
 {
-    return device->impl->temperature_mc ? device->impl->temperature_mc(device->self) : (struct reading_u64){0};
+    const struct device_impl *impl = device->impl;
+    return impl->temperature_mc ? impl->temperature_mc(device->self)
+                                : ask_sensors(device, offsetof(struct sensor_device, temperature_mc));
 }
 
 struct reading_u64 device_power_mw(const struct device *device)
 {
-    return device->impl->power_mw ? device->impl->power_mw(device->self) : (struct reading_u64){0};
+    const struct device_impl *impl = device->impl;
+    return impl->power_mw ? impl->power_mw(device->self)
+                          : ask_sensors(device, offsetof(struct sensor_device, power_mw));
 }
 
 struct reading_u64 device_clock_mhz(const struct device *device)
 {
-    return device->impl->clock_mhz ? device->impl->clock_mhz(device->self) : (struct reading_u64){0};
+    const struct device_impl *impl = device->impl;
+    return impl->clock_mhz ? impl->clock_mhz(device->self)
+                           : ask_sensors(device, offsetof(struct sensor_device, clock_mhz));
 }

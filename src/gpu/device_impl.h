@@ -42,9 +42,9 @@ struct device_impl {
     enum error_code (*synchronize)(void *self, struct error *err); /* NULL: nothing is ever pending */
 
     struct device_memory (*memory)(const void *self);
-    struct reading_u64 (*temperature_mc)(const void *self); /* NULL: unknown */
-    struct reading_u64 (*power_mw)(const void *self);       /* NULL: unknown */
-    struct reading_u64 (*clock_mhz)(const void *self);      /* NULL: unknown */
+    struct reading_u64 (*temperature_mc)(const void *self); /* NULL: what the machine's sensors say */
+    struct reading_u64 (*power_mw)(const void *self);       /* NULL: likewise */
+    struct reading_u64 (*clock_mhz)(const void *self);      /* NULL: likewise */
 
     /* out[n,n] = a[n,n] b[n,n] in f32, row-major. NULL or ERROR_UNSUPPORTED: verification does not
      * compute. */
@@ -92,6 +92,11 @@ bool device_is_lost(const struct device *device);
 
 /* Runs every queued job, frees what is left of its buffers, shuts the device down. NULL is fine. */
 void device_close(struct device *device);
+
+/* Where to look for readings that the table does not have: device `index` of `sensors`, which outlives it.
+ * Before the device is given to anybody. */
+struct on_demand;
+void device_set_sensors(struct device *device, struct on_demand *sensors, uint32_t index);
 
 const struct device_impl *device_implementation(const struct device *device);
 void *device_self(struct device *device); /* what initialize() made */

@@ -5,6 +5,7 @@
 #include "gpu/handles.h"
 #include "gpu/queue.h"
 #include "gpu/registry.h"
+#include "gpu/sensors/on_demand.h"
 
 struct device {
     const struct device_impl *impl;
@@ -18,6 +19,8 @@ struct device {
     struct queue queue;
     pthread_mutex_t buffers_lock; /* guards `buffers`; held during a transfer, so that nobody frees under it */
     struct handle_table buffers;
+    struct on_demand *sensors; /* borrowed; NULL: the table alone tells readings */
+    uint32_t sensors_index;
 };
 
 /* Frees every buffer that is left, and the lock and the table with it. */

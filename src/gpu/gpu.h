@@ -195,6 +195,8 @@ struct device_memory {
     uint64_t total_bytes;
 };
 struct device_memory device_memory(const struct device *device);
+/* From the implementation, else from the sensors (sensors/sensors.h), which the first question opens. Power that is
+ * measured by an energy counter is the mean since the last question, and unknown at the first. */
 struct reading_u64 device_temperature_mc(const struct device *device); /* millidegrees Celsius */
 struct reading_u64 device_power_mw(const struct device *device);
 struct reading_u64 device_clock_mhz(const struct device *device);
