@@ -337,3 +337,14 @@ struct reading_u64 device_clock_mhz(const struct device *device)
     return impl->clock_mhz ? impl->clock_mhz(device->self)
                            : ask_sensors(device, offsetof(struct sensor_device, clock_mhz));
 }
+
+struct reading_u64 device_temperature_limit_mc(const struct device *device)
+{
+    const struct device_impl *impl = device->impl;
+    return impl->temperature_limit_mc ? impl->temperature_limit_mc(device->self) : (struct reading_u64){0};
+}
+
+bool device_reads_itself(const struct device *device)
+{
+    return device->impl->temperature_mc != NULL;
+}

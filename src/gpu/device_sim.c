@@ -273,6 +273,12 @@ static struct reading_u64 impl_clock_mhz(const void *device)
     return reading(self->spec.clock_mhz * plant_clock(&self->spec.heat, &plant));
 }
 
+static struct reading_u64 impl_temperature_limit_mc(const void *device)
+{
+    const struct sim_device *self = device;
+    return self->spec.has_heat ? reading(self->spec.heat.limit_c * 1e3) : (struct reading_u64){0};
+}
+
 const struct device_impl device_impl_sim = {
     .name = "sim",
     .list = impl_list,
@@ -290,6 +296,7 @@ const struct device_impl device_impl_sim = {
     .temperature_mc = impl_temperature_mc,
     .power_mw = impl_power_mw,
     .clock_mhz = impl_clock_mhz,
+    .temperature_limit_mc = impl_temperature_limit_mc,
     .multiply = impl_multiply,
     .ggml = impl_ggml,
     .reserve = impl_reserve,

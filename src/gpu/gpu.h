@@ -200,6 +200,11 @@ struct device_memory device_memory(const struct device *device);
 struct reading_u64 device_temperature_mc(const struct device *device); /* millidegrees Celsius */
 struct reading_u64 device_power_mw(const struct device *device);
 struct reading_u64 device_clock_mhz(const struct device *device);
+/* Where the hardware begins to throttle, as far as it is known without the sensors. */
+struct reading_u64 device_temperature_limit_mc(const struct device *device);
+/* True: the device itself tells temperature, power and clock (simulated devices do), and asking costs nothing. False:
+ * they come from the machine's sensors, and who samples steadily asks gpu/sensors/telemetry.h. */
+bool device_reads_itself(const struct device *device);
 
 /* Buffers on the device. A handle carries its device and a generation: a stale, foreign or
  * double-freed one is ERROR_INVALID. Zero is no buffer. These block; call them from a job. */

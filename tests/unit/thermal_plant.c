@@ -59,10 +59,12 @@ static void slice(struct plant *plant, double duty, double load)
     const bool busy = plant->pulse >= 1 - 1e-9;
     plant->pulse -= busy;
     const double n_drops = plant->throttling.clock > 0 ? plant->n_drops : 0;
+    const double core = n_drops > 0 ? pow(plant->throttling.core_power, n_drops) : 1;
+    const double clock = n_drops > 0 ? pow(plant->throttling.clock, n_drops) : 1;
     double power_w = kind->idle_w;
     if (busy) {
-        power_w += kind->fixed_w + kind->core_w * pow(plant->throttling.core_power, n_drops);
-        plant->tokens += kind->tokens_per_s * SLICE_S * pow(plant->throttling.clock, n_drops);
+        power_w += kind->fixed_w + kind->core_w * core;
+        plant->tokens += kind->tokens_per_s * SLICE_S * clock;
     }
     if (kind->pair.die_capacity_j_per_k > 0)
         plant->state = thermal_pair_after(&kind->pair, plant->state, power_w, SLICE_S);
