@@ -102,6 +102,7 @@ static bool parse(int argc, char **argv, struct bench_flags *flags)
         driver->n_slots = flags->n_streams;
     driver->no_prefix_reuse = true;
     flags->session.no_tokenizer = true;
+    flags->session.is_measured = true;
     return true;
 }
 

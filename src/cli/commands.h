@@ -4,6 +4,7 @@
 #include "cli/command.h"
 
 extern const struct command command_devices;
+extern const struct command command_top;
 extern const struct command command_inspect;
 extern const struct command command_run;
 extern const struct command command_up;

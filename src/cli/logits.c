@@ -198,7 +198,7 @@ static void print_greedy(const struct token_list *greedy)
 
 static int run(int argc, char **argv)
 {
-    struct logits_flags flags = {.session.no_tokenizer = true};
+    struct logits_flags flags = {.session.no_tokenizer = true, .session.is_measured = true};
     struct token_list tokens = {0};
     if (!parse(argc, argv, &flags) || !parse_tokens(flags.tokens, &tokens)) {
         token_list_deinit(&tokens);

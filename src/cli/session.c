@@ -6,6 +6,7 @@
 #include "gpu/gpu.h"
 #include "model/chat_template.h"
 #include "model/model.h"
+#include "node/heat.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -78,6 +79,9 @@ enum session_flag_result session_flag(struct session_flags *flags, const struct 
         break;
     case SESSION_OPTION_NO_REPACK:
         driver->no_repack = true;
+        break;
+    case SESSION_OPTION_NO_GOVERNOR:
+        flags->no_governor = true;
         break;
     case 't':
         ok = option_u32(command, "--threads", value, 1, 1024, &flags->n_threads);
@@ -181,6 +185,8 @@ enum error_code session_open(const char *path, const struct session_flags *flags
     code = gpu_open(&options, &out->gpu, err);
     if (!code)
         code = load_beside_vocabulary(out, flags, err);
+    if (!code && !flags->is_measured && !flags->no_governor)
+        code = heat_open(out->gpu, NULL, &out->heat, err);
     notice_end(&notice);
     if (code)
         session_close(out);
@@ -189,6 +195,7 @@ enum error_code session_open(const char *path, const struct session_flags *flags
 
 void session_close(struct session *session)
 {
+    heat_close(session->heat); /* a device that it has paused would hold the driver */
     /* A simulated device that hangs would hold the driver for ever. */
     for (uint32_t i = 0; session->driver && i < session->n_stages; i++)
         device_interrupt(session->plan[i].device);

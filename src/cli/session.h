@@ -20,6 +20,7 @@
 #include <getopt.h>
 
 struct gpu;
+struct heat;
 struct chat_template;
 
 struct session_flags {   /* all zero: every default */
@@ -29,6 +30,8 @@ struct session_flags {   /* all zero: every default */
     const char *sim_file; /* simulated devices; NULL: none */
     uint32_t n_threads;
     struct driver_options driver;
+    bool no_governor;  /* let the devices get as hot as they will */
+    bool is_measured;  /* not a flag: the command measures speed, no governor may change it */
     bool no_tokenizer; /* not a flag: the command works on token ids alone */
 };
 
@@ -42,6 +45,7 @@ enum { /* values that getopt_long returns; a command's own start at SESSION_OPTI
        SESSION_OPTION_SLOTS,
        SESSION_OPTION_BATCH,
        SESSION_OPTION_NO_REPACK,
+       SESSION_OPTION_NO_GOVERNOR,
        SESSION_OPTION_END,
 };
 
@@ -55,6 +59,7 @@ enum { /* values that getopt_long returns; a command's own start at SESSION_OPTI
         {"flash", required_argument, NULL, SESSION_OPTION_FLASH},                                                      \
         {"slots", required_argument, NULL, SESSION_OPTION_SLOTS},                                                      \
         {"batch", required_argument, NULL, SESSION_OPTION_BATCH},                                                      \
+        {"no-governor", no_argument, NULL, SESSION_OPTION_NO_GOVERNOR},                                                \
     {                                                                                                                  \
         "no-repack", no_argument, NULL, SESSION_OPTION_NO_REPACK                                                       \
     }
@@ -70,6 +75,7 @@ enum { /* values that getopt_long returns; a command's own start at SESSION_OPTI
     "  --flash MODE     flash attention: auto (default), on or off\n"                                                  \
     "  --slots N        sequences at once\n"                                                                           \
     "  --batch N        rows of one micro-batch (default 512)\n"                                                       \
+    "  --no-governor    do not slow a device down before it gets too hot (bench and logits never do)\n"                \
     "  --no-repack      keep the CPU's weights as they are stored: slower, bit for bit the reference\n"
 
 enum session_flag_result { SESSION_FLAG_TAKEN, SESSION_FLAG_FOREIGN, SESSION_FLAG_WRONG };
@@ -84,6 +90,7 @@ struct session {
     struct token_list stop_tokens;       /* those that end generation */
     struct chat_template *chat_template; /* see session_chat_template() */
     struct driver *driver;
+    struct heat *heat; /* NULL: not governed */
     struct stage_plan plan[LIMIT_STAGES];
     uint32_t n_stages;
 };
