@@ -89,8 +89,8 @@ static void test_layers_are_split_by_the_simulated_speed(void **state)
     (void)state;
     const char *ini = "[a]\nmemory = 1GiB\ndecode = 600MB/s\nflops = 100GFLOP/s\n"
                       "[b]\nmemory = 1GiB\ndecode = 200MB/s\nflops = 100GFLOP/s\n";
-    expect_with_file(0, STORY, ini, "sim:a 6 layers");
-    expect_with_file(0, STORY, ini, "sim:b 2 layers");
+    expect_with_file(0, STORY, ini, "sim:a 4 layers");
+    expect_with_file(0, STORY, ini, "sim:b 1 layer");
 }
 
 static void test_devices_lists_them(void **state)
@@ -124,7 +124,7 @@ static void test_wrong_files_are_told(void **state)
 static void test_failures_are_told(void **state)
 {
     (void)state;
-    expect_with_file(1, STORY, "[a]\npreset = a770\nmemory = 4MiB\n", "sim:a: layers 0-7 need");
+    expect_with_file(1, STORY, "[a]\npreset = a770\nmemory = 4MiB\n", "sim:a: layers 0-4 need");
     expect_with_file(1, STORY, "[a]\npreset = a770\nfail = dies at 0s\n", "no simulated device is usable; sim:a: ");
     expect_with_file(1, STORY, "[a]\npreset = a770\nlaunch = 1s\nfail = dies at 2s\n",
                      "stage 0 on sim:a: sim:a: the device has died (simulated: dies at 2 s)");
@@ -145,6 +145,25 @@ static void test_logits_and_bench_take_it(void **state)
     expect_with_file(0, "bench models/demo.gguf -p 16 -n 8 -r 1", ini, "sim:a");
 }
 
+static void test_top_shows_them(void **state)
+{
+    (void)state;
+    expect_with_file(0, "top --once", "[one]\npreset = rtx-3060\n", "sim:one");
+    assert_non_null(strstr(out, "HEADROOM"));
+    assert_non_null(strstr(out, "hottest: sim:one"));
+    expect_with_file(0, "top --once --json", "[one]\npreset = rtx-3060\n", "\"id\":\"sim:one\"");
+    assert_int_equal(out[0], '{');
+    expect(2, "top --interval 5", "--interval");
+    expect(2, "top --once more", "one word too many");
+    expect(2, "top --fast", "unknown or incomplete option '--fast'");
+}
+
+static void test_a_run_may_go_ungoverned(void **state)
+{
+    (void)state;
+    expect_with_file(0, STORY "--no-governor", "[one]\nmemory = 1GiB\ndecode = 10GB/s\nflops = 1TFLOP/s\n", " ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +173,8 @@ int main(void)
         cmocka_unit_test(test_wrong_files_are_told),
         cmocka_unit_test(test_failures_are_told),
         cmocka_unit_test(test_logits_and_bench_take_it),
+        cmocka_unit_test(test_top_shows_them),
+        cmocka_unit_test(test_a_run_may_go_ungoverned),
     };
     return cmocka_run_group_tests_name("sim_commands", tests, make_file, remove_file);
 }

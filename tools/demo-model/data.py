@@ -17,7 +17,7 @@ from tokenizer import Tokenizer
 
 VOCABULARY = 2048
 CONTEXT = 512
-TOKENIZER_TEXTS = 6000
+TOKENIZER_TEXTS = 12000
 SEPARATOR = "\0"  # between the held-out texts
 
 
@@ -30,7 +30,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--texts", type=int, default=30000)
+    parser.add_argument("--texts", type=int, default=35000)
     parser.add_argument("--heldout", type=int, default=300)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)

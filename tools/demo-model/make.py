@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "medley" / "demo-model"
 
-STEPS = 540  # 4,320 texts; a quarter of those that data.py writes
+STEPS = 1800  # of twelve texts: 21,600 of those that data.py writes, each read once
 
 ASKED = ["Tell me a story about a fox and a lantern.", "Write a story with a brave girl named Mia."]
 

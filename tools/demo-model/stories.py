@@ -56,15 +56,9 @@ class Story:
 # ---- the world ---------------------------------------------------------------------------------
 
 
-def invented_name(rng):
-    return capital("".join(rng.sample(words.SYLLABLES, 2)) + rng.choice(words.NAME_ENDS))
-
-
 def draw_name(rng, group, pronoun, taken):
     while True:
-        if rng.random() < 0.10:
-            name = invented_name(rng)
-        elif group in ("animal", "fantasy"):
+        if group in ("animal", "fantasy"):
             name = rng.choice(words.PETS)
         else:
             name = rng.choice(words.GIRLS if pronoun == "she" else words.BOYS)
@@ -125,9 +119,7 @@ GUIDES = {
     "sled": "{He} put the little {b} on the sled and pulled it along",
     "wagon": "{He} put the little {b} in the wagon and pulled it along",
     "basket": "{He} put the little {b} in the basket and carried it",
-    "backpack": "{He} let the little {b} sit in the backpack, where it was warm",
     "telescope": "{He} looked through the telescope and saw a tiny light far away",
-    "spyglass": "{He} looked through the spyglass and saw a tiny light far away",
     "mirror": "The mirror caught the light of the moon and showed them the path",
     "flag": "{He} waved the flag high, so that anyone could see them",
     "hat": "{He} put the hat on the head of the little {b}, and it felt safe",
@@ -345,8 +337,8 @@ def request(rng, tale):
         asked = rng.choice(OPEN_REQUESTS)
     else:
         asked = rng.choice(REQUESTS).replace("{x}", subject(rng, tale))
-    if rng.random() < 0.12:  # people also type without capitals and full stops
-        asked = asked.lower().rstrip(".")
+    if rng.random() < 0.12:  # people also type without the capital and the full stop
+        asked = asked[0].lower() + asked[1:].rstrip(".")
     return asked
 
 

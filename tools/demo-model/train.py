@@ -30,7 +30,7 @@ import torch.nn.functional as F
 import data
 from tokenizer import Tokenizer
 
-CONFIG = dict(vocab=data.VOCABULARY, context=data.CONTEXT, width=192, layers=8, heads=6, kv_heads=3,
+CONFIG = dict(vocab=data.VOCABULARY, context=data.CONTEXT, width=192, layers=5, heads=4, kv_heads=2,
               ff=512, rope_base=10000.0, epsilon=1e-5)
 
 
@@ -67,6 +67,17 @@ class Block(nn.Module):
         self.ffn_up = nn.Linear(width, ff, bias=False)
         self.ffn_down = nn.Linear(ff, width, bias=False)
 
+    @torch.no_grad()
+    def start_as_copy(self, strength):
+        """Values and output begin as inverses of each other: a head passes on, `strength` times, what it
+        attends to, and to carry a name through a story it only has to learn where to look (mimetic
+        initialization, Trockman and Kolter 2023)."""
+        width = self.attn_output.weight.shape[0]
+        nn.init.orthogonal_(self.attn_v.weight)
+        back = self.attn_v.weight.T.view(width, self.kv_heads, 1, self.head)
+        back = back.expand(-1, -1, self.heads // self.kv_heads, -1)  # heads of a group share their values
+        self.attn_output.weight.copy_(strength * back.reshape(width, -1))
+
     def forward(self, x, turns):
         normed = self.attn_norm(x)
         q = rotate(self.attn_q(normed).unflatten(-1, (self.heads, self.head)), turns).transpose(1, 2)
@@ -92,8 +103,13 @@ class Model(nn.Module):
         for name, weight in self.named_parameters():
             if weight.dim() == 2:
                 # What adds to the residual stream starts smaller, so that depth does not make it grow.
-                shrink = math.sqrt(2 * config["layers"]) if "output." in name or "down" in name else 1
-                nn.init.normal_(weight, std=0.02 if "embd" in name else 1 / math.sqrt(weight.shape[1]) / shrink)
+                shrink = math.sqrt(2 * config["layers"]) if "down" in name else 1
+                nn.init.normal_(weight, std=1 if "embd" in name else 1 / math.sqrt(weight.shape[1]) / shrink)
+        # The embedding is as large as what the blocks add to it, or they drown which token it was: with 0.1
+        # instead of 1 no name was ever copied. As the output it is then too large by this much.
+        nn.init.constant_(self.output_norm.weight, 1 / math.sqrt(config["width"]))
+        for block in self.blk:
+            block.start_as_copy(0.3)
 
     def forward(self, ids):
         x = self.token_embd(ids)
@@ -119,12 +135,12 @@ def orthogonalized(g, steps=5):
 
 class Muon(torch.optim.Optimizer):
     """Momentum, then the nearest orthogonal matrix as the step. Equal shapes are done together, and
-    every process does its share of them."""
+    every process does its share of them. Weights decay, or attention grows so sharp that it stops learning."""
 
-    def __init__(self, weights, lr, momentum=0.95):
+    def __init__(self, weights, lr, momentum=0.95, decay=0.4):
         shapes = sorted({weight.shape for weight in weights})
         super().__init__([dict(params=[w for w in weights if w.shape == shape]) for shape in shapes],
-                         dict(lr=lr, momentum=momentum))
+                         dict(lr=lr, momentum=momentum, decay=decay))
 
     @torch.no_grad()
     def step(self):
@@ -142,7 +158,7 @@ class Muon(torch.optim.Optimizer):
             rows, columns = updates.shape[1:]
             scale = group["lr"] * math.sqrt(max(1, rows / columns))
             for weight, update in zip(group["params"], mine):
-                weight.add_(update, alpha=-scale)
+                weight.mul_(1 - group["lr"] * group["decay"]).add_(update, alpha=-scale)
 
 
 def make_optimizers(model, lr):
@@ -279,11 +295,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path, help="the folder that data.py wrote")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--rows", type=int, default=8, help="texts in a batch")
-    parser.add_argument("--lr", type=float, default=0.02)
+    parser.add_argument("--steps", type=int, default=1800)
+    parser.add_argument("--rows", type=int, default=12, help="texts in a batch")
+    parser.add_argument("--lr", type=float, default=0.015)
     parser.add_argument("--processes", type=int, default=2, help="each with one thread; changes the result by rounding")
-    parser.add_argument("--save-every", type=int, default=20, metavar="STEPS")
+    parser.add_argument("--save-every", type=int, default=100, metavar="STEPS")
     options = parser.parse_args()
     (options.work / "config.json").write_text(json.dumps(CONFIG))
     (options.work / "meeting").unlink(missing_ok=True)  # left by a run that was stopped

@@ -93,11 +93,11 @@ verb_demo() { # [WHAT TO ASK FOR]
     say "the first run compiles shaders for the software GPU: about 20 seconds, once"
   fi
   local ask=${1:-Tell me a story about a fox and a lantern.}
-  say "models/demo.gguf has 8 layers: 4 on the CPU, 4 on Mesa's software GPU (Vulkan). It is asked:"
+  say "models/demo.gguf has 5 layers: 3 on the CPU, 2 on Mesa's software GPU (Vulkan). It is asked:"
   printf '\n> %s\n\n' "$ask" >&2
   # Without this variable ggml hides a Vulkan device that is only software.
   inside env GGML_VK_VISIBLE_DEVICES=0 "$release_dir/src/cli/medley" run models/demo.gguf \
-    --devices cpu,vulkan0 --split 4,4 --seed "$RANDOM" -p "$ask" -n 400 </dev/null
+    --devices cpu,vulkan0 --split 3,2 --seed "$RANDOM" -p "$ask" -n 400 </dev/null
 }
 
 verb_shell() {
