@@ -171,14 +171,14 @@ static void test_json_has_readings_and_a_summary(void **state)
     char *text = output_of("--json --backend cpu " SIMULATED);
     yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
     assert_non_null(doc);
-    yyjson_val *root = yyjson_doc_get_root(doc), *devices = yyjson_obj_get(root, "devices"), *device;
+    yyjson_val *root = yyjson_doc_get_root(doc), *devices = yyjson_obj_get(root, "devices"), *device, *reading;
     size_t i, count;
     yyjson_arr_foreach(devices, i, count, device)
     {
         yyjson_val *key, *readings = yyjson_obj_get(device, "readings");
         size_t r, n_readings;
         assert_int_equal(yyjson_obj_size(readings), 9);
-        yyjson_obj_foreach(readings, r, n_readings, key, device) expect_reading(device);
+        yyjson_obj_foreach(readings, r, n_readings, key, reading) expect_reading(reading);
     }
     assert_int_equal(yyjson_arr_size(devices), 3);
     yyjson_val *cpu = yyjson_obj_get(yyjson_arr_get(devices, 0), "readings");
