@@ -4,8 +4,9 @@
 #include <string.h>
 
 /* memory to board: from memory of published specifications, not checked against the vendors' pages, except where a
- * remark says otherwise; near enough to try things out, no figures to cite. copy to limit: chosen for the simulation, in the range that such devices are known for; no vendor publishes thermal mass or resistance.
- * The resistance follows from `load`: the temperature at which full board power settles in air of 25 C. */
+ * remark says otherwise; near enough to try things out, no figures to cite. copy to limit: chosen for the simulation,
+ * in the range that such devices are known for; no vendor publishes thermal mass or resistance. The resistance follows
+ * from `load`: the temperature at which full board power settles in air of 25 C. */
 struct preset {
     const char *name, *title;
     double memory_gib;   /* as published */

@@ -372,7 +372,7 @@ static void test_many_devices(void **state)
             assert_true(choice.ns_per_token.value >= exact.ns_per_token.value);
         n_best += choice.ns_per_token.value == exact.ns_per_token.value;
     }
-    assert_true(n_best > ROUNDS / 2);
+    assert_true(n_best >= ROUNDS * 9 / 10); /* 200 of 200 when it was written */
 }
 
 int main(void)
