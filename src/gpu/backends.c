@@ -22,6 +22,7 @@ static const struct backend backends[] = {
         .mend_plugin = "install libggml0-backend-cuda where your Debian has it, else build ggml with -DGGML_CUDA=ON",
         .mend_device = "check the driver with nvidia-smi",
         .mend_permission = "sudo usermod -aG video \"$USER\", then log in again",
+        .mend_driver = "update the NVIDIA driver (nvidia-smi shows which it is)",
         .support = SUPPORT_EXPECTED,
     },
     {
@@ -157,11 +158,23 @@ static bool find_forbidden(const char *pattern, char *path, size_t size)
     return forbidden;
 }
 
-void backend_explain_no_device(const struct backend *backend, char *reason, size_t size)
+/* The runtimes of CUDA and HIP: "CUDA driver version is insufficient for CUDA runtime version". */
+static bool says_driver_too_old(const char *words)
+{
+    return strstr(words, "driver") && strstr(words, "insufficient");
+}
+
+void backend_explain_no_device(const struct backend *backend, const char *words, char *reason, size_t size)
 {
     char path[64];
     if (backend->device_files && find_forbidden(backend->device_files, path, sizeof path))
         snprintf(reason, size, "no permission to use %s; mend: %s", path, backend->mend_permission);
+    else if (says_driver_too_old(words))
+        snprintf(reason, size, "its driver is too old (%.120s); mend: %s", words,
+                 backend->mend_driver ? backend->mend_driver : backend->mend_device);
+    else if (words[0])
+        snprintf(reason, size, "loaded, but it finds no device (%.120s): needs %s; %s", words, backend->needs,
+                 backend->mend_device);
     else
         snprintf(reason, size, "loaded, but it finds no device: needs %s; %s", backend->needs, backend->mend_device);
 }

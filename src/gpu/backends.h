@@ -14,6 +14,7 @@ struct backend {
     const char *mend_plugin;     /* when the plugin is not there */
     const char *mend_device;     /* when it finds no device */
     const char *mend_permission; /* when device_files cannot be opened */
+    const char *mend_driver;     /* when its driver is too old; NULL: mend_device */
     enum support_level support;
 };
 
@@ -29,5 +30,6 @@ ggml_backend_reg_t backend_registry(const struct backend *backend);
  * missing and how to mend it. */
 bool backend_load(const struct backend *backend, char *reason, size_t size);
 
-/* Why a loaded backend has no device. */
-void backend_explain_no_device(const struct backend *backend, char *reason, size_t size);
+/* Why a loaded backend has no device, in this order: a device file that may not be used, a driver that is too old, what
+ * the backend said (`words`, plugins_last_error(); may be ""), what it needs. Looks at device files. */
+void backend_explain_no_device(const struct backend *backend, const char *words, char *reason, size_t size);

@@ -144,6 +144,7 @@ static void list_backend(struct gpu *gpu, const struct backend *backend, const s
                  options->skip_other ? "the CPU" : options->backend);
         return;
     }
+    plugins_forget_error();
     if (!backend_load(backend, status->reason, sizeof status->reason))
         return;
     uint32_t count = device_impl_ggml.list(backend);
@@ -158,7 +159,7 @@ static void list_backend(struct gpu *gpu, const struct backend *backend, const s
         vets[(*n_found)++] = (struct vet){.info = info, .index = i};
     }
     if (count == 0)
-        backend_explain_no_device(backend, status->reason, sizeof status->reason);
+        backend_explain_no_device(backend, plugins_last_error(), status->reason, sizeof status->reason);
     else
         snprintf(status->reason, sizeof status->reason, "none of its %u devices passed verification", count);
 }

@@ -179,10 +179,31 @@ enum error_code plugin_load(const char *stem, struct error *err)
 
 /* ---- ggml's log ------------------------------------------------------------------------ */
 
+static _Thread_local char last_error[160];
+
+static void remember_error(const char *text, int length)
+{
+    snprintf(last_error, sizeof last_error, "%.*s", length, text);
+    for (char *at = last_error; *at; at++)
+        *at = *at < ' ' || *at > '~' ? '?' : *at;
+}
+
+void plugins_forget_error(void)
+{
+    last_error[0] = 0;
+}
+
+const char *plugins_last_error(void)
+{
+    return last_error;
+}
+
 static void log_from_ggml(enum ggml_log_level level, const char *text, void *unused)
 {
     (void)unused;
     int length = (int)strcspn(text, "\n");
+    if (length && level == GGML_LOG_LEVEL_ERROR)
+        remember_error(text, length);
     if (length)
         log_line(level == GGML_LOG_LEVEL_ERROR ? LOG_WARN : LOG_DEBUG, "ggml", "%.*s", length, text);
 }

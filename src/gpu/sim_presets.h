@@ -9,6 +9,6 @@
 bool sim_preset_fill(const char *name, struct sim_spec *spec);
 void sim_preset_names(char *text, size_t size); /* "rtx-3060, rtx-4090, …" for messages */
 
-/* What is assumed of a device between its datasheet and what a program gets from it. */
-#define SIM_DECODE_SHARE 0.7 /* of the datasheet's memory bandwidth */
-#define SIM_FLOPS_SHARE 0.5  /* of the datasheet's f32 rate */
+/* What is assumed of a device between its published figures and what a program gets from it. */
+#define SIM_DECODE_SHARE 0.7 /* of the published memory bandwidth */
+#define SIM_FLOPS_SHARE 0.5  /* of the published f32 rate */

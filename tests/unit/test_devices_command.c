@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <yyjson.h>
 
@@ -128,6 +129,96 @@ static void test_no_place_for_a_registry(void **state)
     setenv("MEDLEY_STATE_DIR", folder, 1);
 }
 
+/* One reading in the JSON: all three members, and nothing that is neither known nor unknown. */
+static bool expect_reading(yyjson_val *reading)
+{
+    assert_int_equal(yyjson_obj_size(reading), 3);
+    yyjson_val *valid = yyjson_obj_get(reading, "valid"), *value = yyjson_obj_get(reading, "value");
+    assert_true(yyjson_is_bool(valid));
+    assert_true(yyjson_get_bool(valid) ? yyjson_is_uint(value) : yyjson_is_null(value));
+    uint64_t unix_ms = yyjson_get_uint(yyjson_obj_get(reading, "unix_ms")), now_ms = (uint64_t)time(NULL) * 1000;
+    if (yyjson_get_bool(valid))
+        assert_true(unix_ms > now_ms - 60000 && unix_ms < now_ms + 2000);
+    return yyjson_get_bool(valid);
+}
+
+static void expect_reasons(yyjson_val *list)
+{
+    size_t i, count, length = 0;
+    yyjson_val *source;
+    yyjson_arr_foreach(list, i, count, source)
+    {
+        yyjson_val *available = yyjson_obj_get(source, "available"), *reason = yyjson_obj_get(source, "reason");
+        assert_true(yyjson_is_bool(available));
+        assert_true(yyjson_get_bool(available) ? yyjson_is_null(reason) : yyjson_get_len(reason) > 0);
+        length++;
+    }
+    assert_true(length > 3);
+}
+
+#define SIMULATED "--sim $FOLDER/sim.ini"
+
+static void write_simulated(void)
+{
+    run("printf '[card]\npreset = rtx-3060\n[slow]\nmemory = 2GiB\ndecode = 30GB/s\nflops = 1GFLOP/s\n' "
+        "> $FOLDER/sim.ini");
+}
+
+static void test_json_has_readings_and_a_summary(void **state)
+{
+    (void)state;
+    write_simulated();
+    char *text = output_of("--json --backend cpu " SIMULATED);
+    yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
+    assert_non_null(doc);
+    yyjson_val *root = yyjson_doc_get_root(doc), *devices = yyjson_obj_get(root, "devices"), *device, *reading;
+    size_t i, count;
+    yyjson_arr_foreach(devices, i, count, device)
+    {
+        yyjson_val *key, *readings = yyjson_obj_get(device, "readings");
+        size_t r, n_readings;
+        assert_int_equal(yyjson_obj_size(readings), 9);
+        yyjson_obj_foreach(readings, r, n_readings, key, reading) expect_reading(reading);
+    }
+    assert_int_equal(yyjson_arr_size(devices), 3);
+    yyjson_val *cpu = yyjson_obj_get(yyjson_arr_get(devices, 0), "readings");
+    assert_true(expect_reading(yyjson_obj_get(cpu, "memory_free_bytes"))); /* of /proc: everywhere */
+    assert_true(expect_reading(yyjson_obj_get(cpu, "utilisation_pct")));   /* needs two samples */
+    yyjson_val *card = yyjson_arr_get(devices, 1), *readings = yyjson_obj_get(card, "readings");
+    assert_true(expect_reading(yyjson_obj_get(readings, "power_mw")));
+    yyjson_val *temperature = yyjson_obj_get(readings, "temperature_mc");
+    assert_true(expect_reading(temperature));
+    assert_int_equal(yyjson_get_uint(yyjson_obj_get(temperature, "value")),
+                     yyjson_get_uint(yyjson_obj_get(card, "temperature_mc")));
+    assert_false(expect_reading(yyjson_obj_get(yyjson_obj_get(yyjson_arr_get(devices, 2), "readings"), "power_mw")));
+    expect_reasons(yyjson_obj_get(root, "sensors"));
+    expect_reasons(yyjson_obj_get(root, "backends"));
+    yyjson_val *summary = yyjson_obj_get(root, "summary");
+    assert_int_equal(yyjson_get_uint(yyjson_obj_get(summary, "devices")), 3);
+    assert_int_equal(yyjson_get_uint(yyjson_obj_get(summary, "devices_with_bandwidth")), 2);
+    assert_string_equal(yyjson_get_str(yyjson_obj_get(summary, "slowest")), "sim:slow");
+    assert_string_equal(yyjson_get_str(yyjson_obj_get(summary, "fastest")), "sim:card");
+    assert_int_equal(yyjson_get_uint(yyjson_obj_get(summary, "heterogeneity_permille")), 8400); /* 0.7 x 360 / 30 */
+    yyjson_doc_free(doc);
+    mem_free(text);
+}
+
+static void test_text_has_readings_and_a_summary(void **state)
+{
+    (void)state;
+    write_simulated();
+    char *text = output_of("--backend cpu " SIMULATED);
+    assert_non_null(strstr(text, "DECODE"));
+    assert_non_null(strstr(text, "252.00 GB/s  2"));
+    assert_non_null(strstr(text, "  1777 MHz  ready"));
+    assert_non_null(strstr(text, "\nTogether:\n  3 devices: "));
+    assert_non_null(strstr(text, "the fastest, sim:card, is 8.4 times as fast (2 of 3 measured)"));
+    mem_free(text);
+    text = output_of("--backend cpu");
+    assert_null(strstr(text, "Together:")); /* one is no sum */
+    mem_free(text);
+}
+
 /* A driver that crashes when it is loaded, before any device is known. */
 static void test_a_driver_that_crashes_costs_its_backend_alone(void **state)
 {
@@ -172,6 +263,8 @@ int main(void)
         cmocka_unit_test(test_who_verified_what),
         cmocka_unit_test(test_a_bad_registry_is_said_and_costs_nothing),
         cmocka_unit_test(test_no_place_for_a_registry),
+        cmocka_unit_test(test_json_has_readings_and_a_summary),
+        cmocka_unit_test(test_text_has_readings_and_a_summary),
         cmocka_unit_test(test_a_driver_that_crashes_costs_its_backend_alone),
         cmocka_unit_test(test_a_usable_list_comes_soon),
     };

@@ -1,0 +1,164 @@
+/* The text of `medley devices`. */
+#include "cli/devices_view.h"
+
+#include "base/mem.h"
+#include "cli/devices_calibration.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the table ------------------------------------------------------------------------- */
+
+enum column {
+    COLUMN_ID,
+    COLUMN_NAME,
+    COLUMN_VENDOR,
+    COLUMN_BACKEND,
+    COLUMN_KIND,
+    COLUMN_MEMORY,
+    COLUMN_DECODE,
+    COLUMN_TEMPERATURE,
+    COLUMN_POWER,
+    COLUMN_CLOCK,
+    COLUMN_STATUS,
+    COLUMNS
+};
+
+struct row {
+    char cell[COLUMNS][128];
+};
+
+static const struct row titles = {{"ID", "NAME", "VENDOR", "BACKEND", "KIND", "MEMORY (FREE / TOTAL)", "DECODE",
+                                   "TEMPERATURE", "POWER", "CLOCK", "STATUS"}};
+
+static void format_number(char cell[128], bool valid, uint64_t value, double divisor, int decimals, const char *unit)
+{
+    if (valid)
+        snprintf(cell, 128, "%.*f %s", decimals, (double)value / divisor, unit);
+    else
+        snprintf(cell, 128, "-");
+}
+
+/* `readings` may be NULL: the device was refused. */
+static void fill_row(struct row *row, const struct device_info *info, const struct sensor_device *readings,
+                     const char *status)
+{
+    static const struct sensor_device none;
+    const size_t size = sizeof row->cell[0];
+    const double gib = 1024.0 * 1024.0 * 1024.0;
+    readings = readings ? readings : &none;
+    snprintf(row->cell[COLUMN_ID], size, "%s", info->id);
+    snprintf(row->cell[COLUMN_NAME], size, "%s", info->name);
+    snprintf(row->cell[COLUMN_VENDOR], size, "%s", info->vendor[0] ? info->vendor : "-");
+    snprintf(row->cell[COLUMN_BACKEND], size, "%s", info->backend);
+    snprintf(row->cell[COLUMN_KIND], size, "%s", devices_kind_name(info->kind));
+    snprintf(row->cell[COLUMN_MEMORY], size, "%.1f / %.1f GiB", (double)info->memory_free_bytes / gib,
+             (double)info->memory_total_bytes / gib);
+    format_number(row->cell[COLUMN_DECODE], info->bandwidth_mb_per_s.valid, info->bandwidth_mb_per_s.value, 1000, 2,
+                  "GB/s");
+    format_number(row->cell[COLUMN_TEMPERATURE], readings->temperature_mc.valid, readings->temperature_mc.value, 1000,
+                  1, "C");
+    format_number(row->cell[COLUMN_POWER], readings->power_mw.valid, readings->power_mw.value, 1000, 1, "W");
+    format_number(row->cell[COLUMN_CLOCK], readings->clock_mhz.valid, readings->clock_mhz.value, 1, 0, "MHz");
+    snprintf(row->cell[COLUMN_STATUS], size, "%s", status);
+}
+
+static void print_rows(const struct row *rows, uint32_t count)
+{
+    size_t width[COLUMNS] = {0};
+    for (uint32_t r = 0; r < count; r++) {
+        for (uint32_t c = 0; c < COLUMNS; c++) {
+            size_t length = strlen(rows[r].cell[c]);
+            width[c] = length > width[c] ? length : width[c];
+        }
+    }
+    for (uint32_t r = 0; r < count; r++) {
+        for (uint32_t c = 0; c + 1 < COLUMNS; c++)
+            printf("%-*s  ", (int)width[c], rows[r].cell[c]);
+        printf("%s\n", rows[r].cell[COLUMNS - 1]);
+    }
+}
+
+static void print_table(const struct devices_view *view)
+{
+    uint32_t n_rejected = gpu_rejected_count(view->gpu), n_rows = 0;
+    struct row *rows = mem_new_array(1 + view->n_devices + n_rejected, sizeof *rows);
+    if (!rows) {
+        fprintf(stderr, "medley devices: no memory for the table\n");
+        return;
+    }
+    rows[n_rows++] = titles;
+    for (uint32_t i = 0; i < view->n_devices; i++)
+        fill_row(&rows[n_rows++], &view->infos[i], &view->sample.devices[i], "ready");
+    for (uint32_t i = 0; i < n_rejected; i++)
+        fill_row(&rows[n_rows++], &gpu_rejected(view->gpu, i)->info, NULL, "rejected, see below");
+    print_rows(rows, n_rows);
+    mem_free(rows);
+}
+
+/* ---- what stands below it -------------------------------------------------------------- */
+
+static void print_summary(const struct devices_view *view)
+{
+    char text[AGGREGATE_TEXT_BYTES];
+    if (view->n_devices < 2)
+        return;
+    aggregate_text(&view->aggregate, view->infos, text, sizeof text);
+    printf("\nTogether:\n");
+    for (const char *line = text; *line;) {
+        int length = (int)strcspn(line, "\n");
+        printf("  %.*s\n", length, line);
+        line += length + (line[length] == '\n');
+    }
+}
+
+static void print_memory_pressure(const struct devices_view *view)
+{
+    struct sensor_reading stall = view->sample.node.memory_stall_some_ppm;
+    if (stall.valid && stall.value >= 10000) /* 1 %: below it nobody notices */
+        printf("\nMemory is short: in the last 10 s tasks waited for it %.0f %% of the time.\n",
+               (double)stall.value / 10000);
+}
+
+static void print_rejected(const struct gpu *gpu)
+{
+    if (gpu_rejected_count(gpu))
+        printf("\nRejected devices:\n");
+    for (uint32_t i = 0; i < gpu_rejected_count(gpu); i++)
+        printf("  %-8s %s\n", gpu_rejected(gpu, i)->info.id, gpu_rejected(gpu, i)->reason);
+}
+
+static void print_missing_backends(const struct gpu *gpu)
+{
+    const char *title = "\nBackends that are not available:\n";
+    for (uint32_t i = 0; i < gpu_backend_count(gpu); i++) {
+        const struct backend_status *backend = gpu_backend(gpu, i);
+        if (backend->available)
+            continue;
+        printf("%s  %-8s %s\n", title, backend->name, backend->reason);
+        title = "";
+    }
+}
+
+static void print_missing_sensors(const struct devices_view *view)
+{
+    const char *title = "\nSensors that are not available:\n";
+    for (uint32_t i = 0; i < view->n_sources; i++) {
+        const struct devices_source *source = &view->sources[i];
+        if (source->source.available || !source->is_of_here)
+            continue;
+        printf("%s  %-12s %s\n", title, source->source.name, source->source.reason);
+        title = "";
+    }
+}
+
+void devices_print_text(const struct devices_view *view)
+{
+    print_table(view);
+    print_summary(view);
+    devices_print_calibrations(view->gpu);
+    print_memory_pressure(view);
+    print_rejected(view->gpu);
+    print_missing_backends(view->gpu);
+    print_missing_sensors(view);
+}
