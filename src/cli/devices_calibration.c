@@ -68,7 +68,6 @@ void devices_print_calibrations(const struct gpu *gpu)
     for (uint32_t i = 0; i < gpu_device_count(gpu); i++) {
         const struct device *device = gpu_device(gpu, i);
         const struct device_calibration *calibration = device_calibration(device);
-        n_missing += !calibration;
         if (!calibration)
             continue;
         fputs(title, stdout);
@@ -77,10 +76,12 @@ void devices_print_calibrations(const struct gpu *gpu)
     }
     const char *before = "\nNot calibrated: ";
     for (uint32_t i = 0; i < gpu_device_count(gpu); i++) {
-        if (device_calibration(gpu_device(gpu, i)))
+        const struct device *device = gpu_device(gpu, i);
+        if (device_calibration(device) || device_speed_is_given(device))
             continue;
-        printf("%s%s", before, device_info(gpu_device(gpu, i))->id);
+        printf("%s%s", before, device_info(device)->id);
         before = ", ";
+        n_missing++;
     }
     if (n_missing)
         printf("; `medley devices --calibrate` measures how fast they are (some seconds each),\n"

@@ -265,7 +265,7 @@ static enum error_code calibrate_peers(struct gpu *gpu, struct device *device,
 {
     for (uint32_t i = 0; i < gpu_device_count(gpu) && out->n_peers < CALIBRATION_PEERS_MAX; i++) {
         struct device *other = gpu_device(gpu, i);
-        if (other == device || device_is_lost(other))
+        if (other == device || device_is_lost(other) || device_speed_is_given(other))
             continue;
         struct calibration_peer peer = {0};
         enum error_code code = calibrate_pair(device, other, options, &peer.bytes_per_s, err);
@@ -308,7 +308,7 @@ enum error_code gpu_calibrate(struct gpu *gpu, struct device *const *devices, ui
     uint32_t n = devices ? count : gpu_device_count(gpu);
     for (uint32_t i = 0; i < n; i++) {
         struct device *device = devices ? devices[i] : gpu_device(gpu, i);
-        if (device_is_lost(device))
+        if (device_is_lost(device) || device_speed_is_given(device))
             continue;
         if (calibrate_one(gpu, device, options, &local) && !first) {
             first = error_set(err, local.code, "device %s: %s", device_info(device)->id, local.text);

@@ -223,6 +223,11 @@ const struct device_calibration *device_calibration(const struct device *device)
     return device->calibrated ? &device->calibration : NULL;
 }
 
+bool device_speed_is_given(const struct device *device)
+{
+    return !device->calibrated && device->info.bandwidth_mb_per_s.valid;
+}
+
 void device_give_up(struct device *device)
 {
     device->lost = true;

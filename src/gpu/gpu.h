@@ -172,6 +172,8 @@ struct device_calibration {
  * gpu_close(). From it come device_info's bandwidth_mb_per_s (the faster of the decode bandwidths of q4_0
  * and q8_0) and peak_mflops (the fastest prefill of all types). */
 const struct device_calibration *device_calibration(const struct device *device);
+/* Its speeds come with it (a simulated device's, from its file): gpu_calibrate() leaves it out. */
+bool device_speed_is_given(const struct device *device);
 
 /* A job for the device's own thread. The memory is the caller's and must live until
  * `run` has been entered; `run` may free it. Jobs run one at a time, in order. */

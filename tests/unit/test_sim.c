@@ -252,6 +252,20 @@ static void test_costs_of_stages_add_up(void **state)
     assert_true(longer.flops == work[0].flops + costs[0].layers.flops_per_token_per_context);
 }
 
+static void test_their_given_speed_is_not_measured(void **state)
+{
+    (void)state;
+    struct gpu *gpu = open_sim("[a]\n" FAST);
+    struct device *device = gpu_find(gpu, "sim:a");
+    uint64_t before = device_info(device)->bandwidth_mb_per_s.value;
+    assert_int_equal(before, 100000);
+    struct error err;
+    assert_int_equal(gpu_calibrate(gpu, &device, 1, &(struct calibration_options){0}, &err), ERROR_NONE);
+    assert_null(device_calibration(device));
+    assert_int_equal(device_info(device)->bandwidth_mb_per_s.value, before);
+    gpu_close(gpu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_what_does_not_fit_is_refused_with_numbers),
         cmocka_unit_test(test_exhaustion_and_back),
         cmocka_unit_test(test_costs_of_stages_add_up),
+        cmocka_unit_test(test_their_given_speed_is_not_measured),
     };
     return cmocka_run_group_tests_name("sim", tests, sim_world_open, sim_world_close);
 }
