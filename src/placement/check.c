@@ -61,6 +61,8 @@ static enum error_code check_link(const struct placement_problem *problem, uint3
 enum error_code placement_check(const struct placement_problem *problem, const struct placement *placement,
                                 struct error *err)
 {
+    struct error own;
+    err = err ? err : &own;
     if (check_order(problem, placement, err))
         return error_wrap(err, "placement");
     const struct placement_stage *stages = placement->stages;

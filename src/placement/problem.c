@@ -101,6 +101,8 @@ static enum error_code check_demand(const struct placement_demand *demand, struc
 
 enum error_code placement_problem_check(const struct placement_problem *problem, struct error *err)
 {
+    struct error own;
+    err = err ? err : &own;
     if (problem->n_devices == 0 || problem->n_devices > LIMIT_PLACEMENT_DEVICES)
         return error_set(err, ERROR_INVALID, "%u devices; 1 to %d are possible", problem->n_devices,
                          LIMIT_PLACEMENT_DEVICES);

@@ -89,6 +89,8 @@ enum error_code placement_solve(const struct placement_problem *problem, const s
                                 struct placement_solution *solution, struct error *err)
 {
     struct placement_tables tables = {0};
+    struct error own;
+    err = err ? err : &own;
     *solution = (struct placement_solution){.period_s = INFINITY, .greedy_s = INFINITY};
     enum error_code code = placement_problem_check(problem, err);
     if (!code)

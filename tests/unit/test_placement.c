@@ -64,18 +64,17 @@ static double solve(const struct placement_problem *problem)
 static void equals_brute_force(void **state)
 {
     uint32_t possible = 0, several = 0;
-    for (uint64_t seed = 1; seed <= 4000; seed++) {
+    for (uint64_t seed = 1; seed <= 3000; seed++) {
         make_random(seed, 5, 8);
         const double expected_s = world_brute_force(&world.problem), found_s = solve(&world.problem);
         assert_same(found_s, expected_s, seed);
         possible += expected_s < INFINITY;
         several += expected_s < INFINITY && world.problem.n_devices > 1;
     }
-    print_message("# %u of 4000 were possible\n", possible);
-    assert_true(possible > 1500 && possible < 3900 && several > 1000);
+    print_message("# %u of 3000 were possible\n", possible);
+    assert_true(possible > 1000 && possible < 2900 && several > 800);
 }
 
-/* With every device except the best made too small for all, more than one stage is needed. */
 static void order_does_not_matter(void **state)
 {
     for (uint64_t seed = 1; seed <= 300; seed++) {
@@ -219,7 +218,9 @@ static void says_what_is_missing(void **state)
     const struct placement_options options = placement_options_default();
     struct placement_solution solution;
     struct error err;
-    world_make(&world, 7, (struct world_shape){.n_devices = 4, .n_layers = 32, .tightness = 0.2});
+    world_make(&world, 7, (struct world_shape){.n_devices = 4, .n_layers = 32, .tightness = 1});
+    for (uint32_t i = 0; i < 4; i++)
+        world.devices[i].memory_free_bytes = 3 * placement_layer_bytes(&world.problem, 31);
     assert_int_equal(placement_solve(&world.problem, &options, &solution, &err), ERROR_NOT_FOUND);
     assert_non_null(strstr(err.text, "are missing"));
     assert_int_equal(solution.placement.n_stages, 0);
