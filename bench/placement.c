@@ -31,8 +31,9 @@ static void row(uint32_t n_devices, uint32_t n_layers, uint32_t streams, uint32_
     uint32_t n = 0, proved = 0;
     double nodes = 0, spent_ms = 0;
     for (uint64_t seed = 1; n < homes && seed < 4 * (uint64_t)homes; seed++) {
-        world_make(&world, seed, (struct world_shape){.n_devices = n_devices, .n_layers = n_layers, .tightness = 3,
-                                                      .twins = seed % 2 ? 0.3 : 0});
+        world_make(&world, seed,
+                   (struct world_shape){
+                       .n_devices = n_devices, .n_layers = n_layers, .tightness = 3, .twins = seed % 2 ? 0.3 : 0});
         if (streams > 1) {
             world.problem.demand.goal = PLACEMENT_THROUGHPUT;
             world.problem.demand.streams = streams;

@@ -5,7 +5,7 @@
 #include "placement/problem.h"
 
 /* ERROR_NONE, or ERROR_INVALID with the first reason: stages that leave out, repeat or disorder layers; an unknown
- * device, one that is excluded or used twice; too little memory (with the bytes); weights of a type that a device cannot
- * use; two stages, or the last and the first, without a link. */
+ * device, one that is excluded or used twice; too little memory (with the bytes); weights of a type that a device
+ * cannot use; two stages, or the last and the first, without a link. */
 enum error_code placement_check(const struct placement_problem *problem, const struct placement *placement,
                                 struct error *err);

@@ -26,7 +26,8 @@
  *
  * Prefill of n chunks through a pipeline: the first passes all of it, then one leaves every longest step
  *
- *     t_prefill = sum t_stage + sum t_hop + (n - 1) max(t_stage, occupation)       r = rows of a chunk, c = half the prompt
+ *     t_prefill = sum t_stage + sum t_hop + (n - 1) max(t_stage, occupation)       r = rows of a chunk, c = half the
+ * prompt
  *
  * Memory of a stage: weights + KV of all layers for context x streams + compute buffers, within free - reserve. */
 #pragma once

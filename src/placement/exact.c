@@ -31,7 +31,7 @@ struct search {
     double target_s; /* a round must be below */
     uint32_t sequence[LIMIT_STAGES];
     uint32_t problem_sequence[LIMIT_STAGES];
-    double *least_back_s;  /* [n] the cheapest way back to this first device */
+    double *least_back_s;   /* [n] the cheapest way back to this first device */
     struct child *children; /* [levels * n] */
     double *vectors;        /* [levels * n * width] */
     double *rest;           /* [width] */
@@ -197,8 +197,8 @@ static enum error_code search_init(struct search *search, struct error *err)
     const uint64_t n = search->bound.n, n_layers = search->tables->n_layers;
     search->levels = (uint32_t)(n < n_layers ? n : n_layers);
     const uint64_t slot_bytes = n_layers * sizeof(double) + sizeof(struct known);
-    for (search->n_known = 1; 2 * search->n_known * slot_bytes <= LIMIT_PLACEMENT_TABLE_BYTES &&
-                              (n >= 16 || search->n_known < n * n << n);)
+    for (search->n_known = 1;
+         2 * search->n_known * slot_bytes <= LIMIT_PLACEMENT_TABLE_BYTES && (n >= 16 || search->n_known < n * n << n);)
         search->n_known *= 2;
     search->least_back_s = mem_new_array(n + 1, sizeof *search->least_back_s);
     search->children = mem_new_array((search->levels + 1) * n + 1, sizeof *search->children);
@@ -272,9 +272,8 @@ enum error_code exact_search(const struct placement_tables *tables, struct seque
         if (!result->proved && !search.bound.cut)
             result->lower_bound_s = fmin(search.best_s, search.open_s / tables->micro_batches);
         if (!result->proved)
-            result->lower_bound_s =
-                fmin(search.best_s,
-                     fmax(result->lower_bound_s, exact_bound_least_period(&search.bound, search.best_s)));
+            result->lower_bound_s = fmin(
+                search.best_s, fmax(result->lower_bound_s, exact_bound_least_period(&search.bound, search.best_s)));
     }
     search_deinit(&search);
     return code;

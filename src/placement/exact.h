@@ -6,19 +6,19 @@
  *
  *  - domains: a device that can hold no layer (memory, types, excluded) is none; where no link is, no child.
  *  - bound: layers b … must go on unused devices. Work is measured in w, the time of each layer on the device that is
- *    fastest for it; device d takes at least rate(d) = min t/w for each unit, holds at most capacity(d), and costs its launch
- *    and its cheapest incoming hop once. Filling the cheapest devices first, the fixed cost spread over the capacity, solves
- *    the relaxed problem (fractional knapsack: Dantzig, Operations Research 5, 1957), so it is never too high.
- *    Entries of the vector that cannot beat the best are struck out (forward checking: when the unused devices cannot
- *    hold the rest, that is one); a vector without entries is a dead end.
+ *    fastest for it; device d takes at least rate(d) = min t/w for each unit, holds at most capacity(d), and costs its
+ * launch and its cheapest incoming hop once. Filling the cheapest devices first, the fixed cost spread over the
+ * capacity, solves the relaxed problem (fractional knapsack: Dantzig, Operations Research 5, 1957), so it is never too
+ * high. Entries of the vector that cannot beat the best are struck out (forward checking: when the unused devices
+ * cannot hold the rest, that is one); a vector without entries is a dead end.
  *  - throughput: stages are kept shorter than the best period found, which shrinks windows and capacities. Each better
  *    answer begins the walk anew with smaller ones.
  *  - dominance: two sequences of the same devices with the same last and the same first (or ones with the same links)
- *    differ only in their vectors (Held and Karp, J. SIAM 10, 1962). What is not below the other's is struck out. Kept in
- *    a table of LIMIT_PLACEMENT_TABLE_BYTES that forgets when it is full, which costs time and nothing else.
+ *    differ only in their vectors (Held and Karp, J. SIAM 10, 1962). What is not below the other's is struck out. Kept
+ * in a table of LIMIT_PLACEMENT_TABLE_BYTES that forgets when it is full, which costs time and nothing else.
  *  - symmetry: of interchangeable devices (same numbers, same links) the first unused one stands for all.
- *  - children in the order of their bound. A run of layers has no order of its own to choose from (it begins where the last
- *    one ended), so minimum-remaining-values has nothing to choose among and is left out.
+ *  - children in the order of their bound. A run of layers has no order of its own to choose from (it begins where the
+ * last one ended), so minimum-remaining-values has nothing to choose among and is left out.
  *
  * Limits: LIMIT_PLACEMENT_EXACT_DEVICES; of more, the cheapest per unit of work are searched, and nothing is proved.
  * "Proved" is up to PLACEMENT_EPSILON. The same input gives the same answer while no time limit cuts it off. */

@@ -95,7 +95,8 @@ static void find_alike(struct exact_bound *bound)
                 break;
         }
         for (device->as_first = 0; device->as_first < j; device->as_first++) {
-            if (bound->devices[device->as_first].as_first == device->as_first && joins(bound, device->as_first, j, false))
+            if (bound->devices[device->as_first].as_first == device->as_first &&
+                joins(bound, device->as_first, j, false))
                 break;
         }
     }
@@ -126,8 +127,7 @@ static void limit_links(struct exact_bound *bound, double limit_s)
     for (uint32_t i = 0; i < bound->n; i++) {
         for (uint32_t j = 0; j < bound->n; j++) {
             const uint32_t from = bound->devices[i].index, to = bound->devices[j].index;
-            const bool slow =
-                i != j && !(placement_occupation_s(tables->problem, from, to, tables->rows) < limit_s);
+            const bool slow = i != j && !(placement_occupation_s(tables->problem, from, to, tables->rows) < limit_s);
             bound->hop[i * bound->n + j] = slow ? INFINITY : tables_hop_s(tables, from, to);
             bound->back[i * bound->n + j] = tables_back_s(tables, from, to);
         }

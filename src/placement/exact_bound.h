@@ -4,12 +4,12 @@
 #include "placement/tables.h"
 
 struct exact_device {
-    uint32_t index;  /* of the problem's devices */
-    double capacity; /* work that one stage can hold at most, in w; 0: none */
-    double rate;     /* least seconds per w, launch and hop spread over the capacity */
-    double least;    /* the same without them */
-    double fixed_s;  /* launch, and the cheapest hop that leads here */
-    uint32_t twins;  /* the first device that is interchangeable with this one */
+    uint32_t index;    /* of the problem's devices */
+    double capacity;   /* work that one stage can hold at most, in w; 0: none */
+    double rate;       /* least seconds per w, launch and hop spread over the capacity */
+    double least;      /* the same without them */
+    double fixed_s;    /* launch, and the cheapest hop that leads here */
+    uint32_t twins;    /* the first device that is interchangeable with this one */
     uint32_t as_last;  /* the first device that is the same to whatever comes behind */
     uint32_t as_first; /* the first device that is the same to return to */
 };

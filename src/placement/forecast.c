@@ -12,8 +12,8 @@ void placement_forecast(const struct placement_problem *problem, const struct pl
     const struct placement_load load = placement_decode_load(problem);
     double variance = 0;
     bool known = true;
-    *out = (struct placement_forecast){.cost = placement_decode_cost(problem, placement),
-                                       .n_stages = placement->n_stages};
+    *out =
+        (struct placement_forecast){.cost = placement_decode_cost(problem, placement), .n_stages = placement->n_stages};
     out->decode_tokens_per_s = placement_decode_tokens_per_s(problem, &out->cost);
     out->prefill_tokens_per_s = placement_prefill_tokens_per_s(problem, placement);
     for (uint32_t i = 0; i < placement->n_stages; i++) {
@@ -116,8 +116,7 @@ enum error_code placement_why_left_out(const struct placement_problem *problem, 
 /* ---- what if -------------------------------------------------------------------------- */
 
 enum error_code placement_without_node(const struct placement_problem *problem, const char *node,
-                                       const struct placement_options *options, double *tokens_per_s,
-                                       struct error *err)
+                                       const struct placement_options *options, double *tokens_per_s, struct error *err)
 {
     struct placement_problem without = *problem;
     struct placement_solution solution;

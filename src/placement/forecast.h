@@ -1,7 +1,8 @@
 /* What a placement will do, said before anything is loaded, and why it is this one. Pure; any thread.
  *
  * The interval of decoding is one standard deviation: the stages' relative spreads, weighed with their times and taken
- * as independent, sqrt(sum (spread t)^2) / round. It is unknown (0) when a used device's spread is. Links have none yet. */
+ * as independent, sqrt(sum (spread t)^2) / round. It is unknown (0) when a used device's spread is. Links have none
+ * yet. */
 #pragma once
 
 #include "base/buffer.h"
@@ -9,16 +10,16 @@
 #include "placement/solve.h"
 
 struct placement_stage_forecast {
-    uint64_t bytes;        /* of memory that it takes */
-    double decode_s;       /* for one micro-batch */
-    double hop_s;          /* to the next stage; of the last: the way back */
-    double part_of_round;  /* 0 … 1, without the hop */
+    uint64_t bytes;       /* of memory that it takes */
+    double decode_s;      /* for one micro-batch */
+    double hop_s;         /* to the next stage; of the last: the way back */
+    double part_of_round; /* 0 … 1, without the hop */
     bool measured;
 };
 
 struct placement_forecast {
-    double decode_tokens_per_s; /* all streams together */
-    double decode_spread;       /* relative; 0: unknown */
+    double decode_tokens_per_s;  /* all streams together */
+    double decode_spread;        /* relative; 0: unknown */
     double prefill_tokens_per_s; /* of one prompt; 0: unknown */
     struct placement_cost cost;  /* which names the bottleneck */
     uint32_t n_stages;

@@ -26,8 +26,8 @@ static bool try_sequence(struct greedy *greedy, const uint32_t *devices, uint32_
 {
     const int64_t passes = greedy->tables->micro_batches > 1 ? 16 : 1;
     greedy->budget -= passes * n * greedy->tables->n_layers;
-    const double period_s = sequence_best(greedy->tables, greedy->work, devices, n,
-                                          greedy->best_s * (1 - PLACEMENT_EPSILON), greedy->best);
+    const double period_s =
+        sequence_best(greedy->tables, greedy->work, devices, n, greedy->best_s * (1 - PLACEMENT_EPSILON), greedy->best);
     if (!(period_s < greedy->best_s))
         return false;
     greedy->best_s = period_s;

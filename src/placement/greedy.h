@@ -1,6 +1,6 @@
 /* The answer that is always there: chains of devices grown by score, with the best cuts of each, then improved by
- * dropping, adding and swapping devices while its budget lasts. It may find nothing where links are missing or memory is
- * tight; the search then has the word. Private to this room. */
+ * dropping, adding and swapping devices while its budget lasts. It may find nothing where links are missing or memory
+ * is tight; the search then has the word. Private to this room. */
 #pragma once
 
 #include "placement/sequence.h"

@@ -32,12 +32,13 @@ struct placement_device {
     uint64_t reserve_bytes; /* of those, kept free */
     /* By tensor type (struct placement_model says which): what decoding reads, and what prefill computes. A bandwidth
      * of 0: the device cannot use weights of that type, so no layer that has some goes there. FLOP/s of 0: not
-     * measured; a row of a batch is then taken to cost as much as a token alone, and the prefill forecast is unknown. */
+     * measured; a row of a batch is then taken to cost as much as a token alone, and the prefill forecast is unknown.
+     */
     double decode_bytes_per_s[PLACEMENT_TYPES_MAX];
     double prefill_flops[PLACEMENT_TYPES_MAX];
-    double kv_bytes_per_s;   /* reading the KV cache; 0: as the fastest type above */
-    double launch_s;         /* from a graph's call to its return, whatever it computes */
-    double share;            /* of its time that it may compute (heat, power, battery), above 0 to 1; 0: none, it is out */
+    double kv_bytes_per_s; /* reading the KV cache; 0: as the fastest type above */
+    double launch_s;       /* from a graph's call to its return, whatever it computes */
+    double share; /* of its time that it may compute (heat, power, battery), above 0 to 1; 0: none, it is out */
     double thermal_headroom; /* 0 … 1 for the score: 1 cold, 0 at its limit */
     double spread;           /* of its measured rates, relative, one standard deviation; 0: not known */
     bool measured;           /* false: the rates are an estimate, and the forecast says so */

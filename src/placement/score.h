@@ -14,5 +14,4 @@ static const struct placement_weights PLACEMENT_WEIGHTS_DEFAULT = {40, 30, 15, 1
  * memory     free - reserve                              thermal    headroom x share
  * bandwidth  mean decode bandwidth
  * each relative to the best device's. Devices that are not to be used get 0. */
-void placement_scores(const struct placement_problem *problem, const struct placement_weights *weights,
-                      double *scores);
+void placement_scores(const struct placement_problem *problem, const struct placement_weights *weights, double *scores);

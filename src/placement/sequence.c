@@ -25,8 +25,8 @@ void sequence_work_deinit(struct sequence_work *work)
     *work = (struct sequence_work){0};
 }
 
-static void read_back(const struct placement_tables *tables, const struct sequence_work *work,
-                      const uint32_t *devices, uint32_t n, struct placement *out)
+static void read_back(const struct placement_tables *tables, const struct sequence_work *work, const uint32_t *devices,
+                      uint32_t n, struct placement *out)
 {
     uint32_t end = tables->n_layers;
     out->n_stages = n;
@@ -46,8 +46,8 @@ static double period_of(const struct placement_tables *tables, const struct plac
         period_s = fmax(period_s, tables->launch[stage->device] + time[stage->first_layer + stage->n_layers] -
                                       time[stage->first_layer]);
         if (i)
-            period_s = fmax(period_s, placement_occupation_s(tables->problem, stage[-1].device, stage->device,
-                                                             tables->rows));
+            period_s =
+                fmax(period_s, placement_occupation_s(tables->problem, stage[-1].device, stage->device, tables->rows));
     }
     return period_s;
 }

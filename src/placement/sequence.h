@@ -2,8 +2,8 @@
  *
  * With the order fixed, the least round is dynamic programming over layers, one tables_extend() a device. The least
  * period is found by asking for the least round among the cuts whose stages are all shorter than a limit: the period is
- * below the limit exactly when that round is below micro_batches x limit. Halving the limit, then following what is found
- * until nothing shorter exists, ends at the optimum, because the lengths of stages are finitely many. */
+ * below the limit exactly when that round is below micro_batches x limit. Halving the limit, then following what is
+ * found until nothing shorter exists, ends at the optimum, because the lengths of stages are finitely many. */
 #pragma once
 
 #include "placement/tables.h"

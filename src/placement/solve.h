@@ -30,9 +30,9 @@ struct placement_solution {
     uint64_t nodes;       /* that were searched */
 };
 
-/* ERROR_NONE with a placement that placement_check() accepts. ERROR_INVALID: the problem is none. ERROR_NOT_FOUND: there is
- * no placement, and the text says what is missing. ERROR_BUSY: the search was ended before it found one or proved
- * that there is none. ERROR_NO_MEMORY. */
+/* ERROR_NONE with a placement that placement_check() accepts. ERROR_INVALID: the problem is none. ERROR_NOT_FOUND:
+ * there is no placement, and the text says what is missing. ERROR_BUSY: the search was ended before it found one or
+ * proved that there is none. ERROR_NO_MEMORY. */
 enum error_code placement_solve(const struct placement_problem *problem, const struct placement_options *options,
                                 struct placement_solution *solution, struct error *err);
 

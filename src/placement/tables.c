@@ -14,8 +14,8 @@ static void fill_device(struct placement_tables *tables, uint32_t device)
     uint16_t *allowed_from = tables->allowed_from + row;
     const bool usable = placement_device_usable(&problem->devices[device]);
     tables->launch[device] = usable ? placement_launch_s(problem, device) : 0;
-    tables->room[device] = (int64_t)placement_device_bytes(&problem->devices[device]) -
-                           (int64_t)problem->model.compute_bytes;
+    tables->room[device] =
+        (int64_t)placement_device_bytes(&problem->devices[device]) - (int64_t)problem->model.compute_bytes;
     for (uint32_t layer = 0; layer < tables->n_layers; layer++) {
         const bool allowed = usable && placement_layer_allowed(problem, device, layer);
         time[layer + 1] = time[layer] + (allowed ? placement_layer_s(problem, device, layer, load) : 0);
@@ -23,8 +23,7 @@ static void fill_device(struct placement_tables *tables, uint32_t device)
     }
 }
 
-enum error_code tables_init(struct placement_tables *tables, const struct placement_problem *problem,
-                            struct error *err)
+enum error_code tables_init(struct placement_tables *tables, const struct placement_problem *problem, struct error *err)
 {
     const uint64_t width = problem->model.n_layers + 1, n_devices = problem->n_devices;
     const uint64_t times = n_devices * width;

@@ -21,8 +21,8 @@ struct world_shape {
     bool mixed_types;
 };
 
-/* A home: GPUs, laptops, small boards, on Ethernet or Wi-Fi; the model's layers differ a little. Links within a node are
- * fast. The pointers in `world` are to itself: do not copy it. */
+/* A home: GPUs, laptops, small boards, on Ethernet or Wi-Fi; the model's layers differ a little. Links within a node
+ * are fast. The pointers in `world` are to itself: do not copy it. */
 void world_make(struct world *world, uint64_t seed, struct world_shape shape);
 double world_random(struct world *world);
 

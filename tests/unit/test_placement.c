@@ -5,13 +5,13 @@
 #include "placement/solve.h"
 #include "placement_world.h"
 
+#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static struct world world, other;
 
@@ -173,8 +173,8 @@ static void check_rejects_mutants(void **state)
         }
         struct placement_device *device = &world.devices[solution.placement.stages[0].device];
         const struct placement_device kept = *device;
-        device->memory_free_bytes = device->reserve_bytes +
-                                    placement_stage_bytes(&world.problem, &solution.placement.stages[0]) - 1;
+        device->memory_free_bytes =
+            device->reserve_bytes + placement_stage_bytes(&world.problem, &solution.placement.stages[0]) - 1;
         assert_int_equal(placement_check(&world.problem, &solution.placement, NULL), ERROR_INVALID);
         *device = kept;
         device->excluded = true;

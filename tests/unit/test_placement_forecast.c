@@ -4,12 +4,12 @@
 #include "placement/policy.h"
 #include "placement_world.h"
 
+#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static struct world world;
 
@@ -153,7 +153,9 @@ static void policies_are_never_better(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formulas_by_hand), cmocka_unit_test(reasons_and_what_if), cmocka_unit_test(each_reason),
+        cmocka_unit_test(formulas_by_hand),
+        cmocka_unit_test(reasons_and_what_if),
+        cmocka_unit_test(each_reason),
         cmocka_unit_test(policies_are_never_better),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
