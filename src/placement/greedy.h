@@ -5,8 +5,8 @@
 
 #include "placement/sequence.h"
 
-/* devices x layers steps of tables_extend() that it may take: some 30 ms on a machine of 2020. */
-enum { GREEDY_BUDGET = 8 * 1000 * 1000 };
+/* devices x layers steps of tables_extend() that it may take, about. */
+enum { GREEDY_BUDGET = 4 * 1000 * 1000 };
 
 /* scores[n_devices]. *best and *best_s as exact_search(). ERROR_NO_MEMORY alone. */
 enum error_code greedy_search(const struct placement_tables *tables, struct sequence_work *work, const double *scores,

@@ -5,13 +5,14 @@
 #include "placement/solve.h"
 #include "placement_world.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 static struct world world, other;
 

@@ -4,12 +4,13 @@
 #include "placement/policy.h"
 #include "placement_world.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 static struct world world;
 
