@@ -39,6 +39,11 @@ enum {
     LIMIT_TEMPLATE_MEMORY_BYTES = 256 * 1024 * 1024,
     LIMIT_TEMPLATE_MS = 5000,
 
+    /* a placement: where the exact search ends, its memory, and what greedy still takes */
+    LIMIT_PLACEMENT_DEVICES = 1024,
+    LIMIT_PLACEMENT_EXACT_DEVICES = 64,
+    LIMIT_PLACEMENT_TABLE_BYTES = 64 * 1024 * 1024,
+
     /* a running model */
     LIMIT_CONTEXT = 16 * 1024 * 1024, /* tokens of one sequence */
     LIMIT_SEQUENCES = 256,            /* KV slots of one stage */

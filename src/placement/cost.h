@@ -1,0 +1,79 @@
+/* What a placement costs: times and memory, by formulas that can be checked by hand. Pure; any thread.
+ *
+ * A layer on a device, for r rows that each have c tokens behind them. Decoding reads every weight once for all rows
+ * and every row's KV cache; computing and reading overlap, so the longer one counts (roofline: Williams, Waterman,
+ * Patterson, CACM 52(4), 2009; for decoding: Pope et al., "Efficiently Scaling Transformer Inference", MLSys 2023):
+ *
+ *     t_layer = max( sum_type read_type(r) / bandwidth_type + r c kv / bandwidth_kv,
+ *                    sum_type r flops_type / rate_type + r c attention / rate_main ) / share
+ *
+ *     read(r) = all of it; of a mixture whose rows choose a part p of the experts each, independently,
+ *               all - (all - read(1)) (1 - p)^(r - 1): what no row has chosen is not read
+ *
+ * One row computes no more than what its bandwidth was measured with, so for r = 1 only the first line counts.
+ * rate_main is that of the layer's type with the most FLOP. Where a rate is unknown, r rows take r times the reading.
+ *
+ *     t_stage = launch / share + sum t_layer    (+ embedding on the first, + norm and head on the last)
+ *     t_hop   = latency + r activation / bandwidth            occupies its link for r activation / bandwidth
+ *     t_back  = latency + 4 r / bandwidth                     the tokens' way to the first stage; 0 with one stage
+ *     round   = sum t_stage + sum t_hop + t_back
+ *     period  = max( longest t_stage or occupation, round / m )          m micro-batches in flight
+ *
+ * The period is the time between two micro-batches, by the bounds of a closed queueing network (Denning and Buzen,
+ * Computing Surveys 10(3), 1978: throughput <= 1 / longest service, <= m / round trip), which a pipeline of constant
+ * times reaches. With m = 1 it is the round. Latency therefore is throughput with one micro-batch, and one solver
+ * minimises both. streams / (m period) tokens a second.
+ *
+ * Prefill of n chunks through a pipeline: the first passes all of it, then one leaves every longest step
+ *
+ *     t_prefill = sum t_stage + sum t_hop + (n - 1) max(t_stage, occupation)       r = rows of a chunk, c = half the
+ * prompt
+ *
+ * Memory of a stage: weights + KV of all layers for context x streams + compute buffers, within free - reserve. */
+#pragma once
+
+#include "placement/problem.h"
+
+/* Whether the device may have the layer at all: enabled, and every type known to it. */
+bool placement_device_usable(const struct placement_device *device);
+bool placement_layer_allowed(const struct placement_problem *problem, uint32_t device, uint32_t layer);
+
+/* Seconds; `decode` picks the first line alone for one row. Layers from 0; those allowed only. */
+struct placement_load {
+    uint32_t rows;
+    double context_tokens; /* behind each row */
+};
+struct placement_load placement_decode_load(const struct placement_problem *problem);
+struct placement_load placement_prefill_load(const struct placement_problem *problem);
+
+/* With the embedding for layer 0 and the head for the last. */
+double placement_layer_s(const struct placement_problem *problem, uint32_t device, uint32_t layer,
+                         struct placement_load load);
+double placement_launch_s(const struct placement_problem *problem, uint32_t device);
+double placement_stage_s(const struct placement_problem *problem, const struct placement_stage *stage,
+                         struct placement_load load);
+
+bool placement_linked(const struct placement_problem *problem, uint32_t from, uint32_t to);
+double placement_occupation_s(const struct placement_problem *problem, uint32_t from, uint32_t to, uint32_t rows);
+double placement_hop_s(const struct placement_problem *problem, uint32_t from, uint32_t to, uint32_t rows);
+double placement_back_s(const struct placement_problem *problem, uint32_t from, uint32_t to, uint32_t rows);
+
+/* Bytes of a layer (with embedding or head where it has them, without compute buffers), and of a stage. */
+uint64_t placement_layer_bytes(const struct placement_problem *problem, uint32_t layer);
+uint64_t placement_stage_bytes(const struct placement_problem *problem, const struct placement_stage *stage);
+/* What a device has for a placement: free - reserve, 0 where that is less. */
+uint64_t placement_device_bytes(const struct placement_device *device);
+
+struct placement_cost {
+    double round_s;
+    double longest_s; /* stage or link */
+    double period_s;  /* what the solver minimises */
+    bool link_is_longest;
+    uint32_t longest; /* the stage, or the stage that the link leaves from */
+};
+
+/* Of a placement that placement_check() accepted. */
+struct placement_cost placement_decode_cost(const struct placement_problem *problem, const struct placement *placement);
+double placement_decode_tokens_per_s(const struct placement_problem *problem, const struct placement_cost *cost);
+/* 0: unknown, because a device's prefill was not measured for a type that it has. */
+double placement_prefill_tokens_per_s(const struct placement_problem *problem, const struct placement *placement);

@@ -1,0 +1,186 @@
+#include "placement/greedy.h"
+
+#include "base/mem.h"
+#include "placement/cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct greedy {
+    const struct placement_tables *tables;
+    struct sequence_work *work;
+    const double *worth; /* what devices are taken by, highest first */
+    double *speed;       /* 1 / seconds for the whole model */
+    double *room;
+    uint32_t *order;
+    bool *used;
+    struct placement *best;
+    double best_s;
+    int64_t budget;
+};
+
+enum { STARTS = 12, ORDERS = 3 };
+
+static bool try_sequence(struct greedy *greedy, const uint32_t *devices, uint32_t n)
+{
+    const int64_t passes = greedy->tables->micro_batches > 1 ? 16 : 1;
+    greedy->budget -= passes * n * greedy->tables->n_layers;
+    const double period_s =
+        sequence_best(greedy->tables, greedy->work, devices, n, greedy->best_s * (1 - PLACEMENT_EPSILON), greedy->best);
+    if (!(period_s < greedy->best_s))
+        return false;
+    greedy->best_s = period_s;
+    return true;
+}
+
+static bool spent(const struct greedy *greedy)
+{
+    return greedy->budget <= 0 && greedy->best_s < INFINITY;
+}
+
+static uint32_t next_of(const struct greedy *greedy, uint32_t last)
+{
+    uint32_t next = UINT32_MAX;
+    for (uint32_t d = 0; d < greedy->tables->n_devices; d++) {
+        if (!greedy->used[d] && greedy->worth[d] > 0 && placement_linked(greedy->tables->problem, last, d) &&
+            (next == UINT32_MAX || greedy->worth[d] > greedy->worth[next]))
+            next = d;
+    }
+    return next;
+}
+
+/* From one device on, always to the best one that is linked. */
+static void chain(struct greedy *greedy, uint32_t start)
+{
+    uint32_t devices[LIMIT_STAGES] = {start};
+    memset(greedy->used, 0, greedy->tables->n_devices * sizeof *greedy->used);
+    greedy->used[start] = true;
+    for (uint32_t n = 1; n < LIMIT_STAGES && n < greedy->tables->n_layers && !spent(greedy); n++) {
+        const uint32_t next = next_of(greedy, devices[n - 1]);
+        if (next == UINT32_MAX || greedy->budget < -3 * (int64_t)GREEDY_BUDGET)
+            return;
+        devices[n] = next;
+        greedy->used[next] = true;
+        try_sequence(greedy, devices, n + 1);
+    }
+}
+
+static const double *sort_key(const struct greedy *greedy, int order, const double *scores)
+{
+    return order == 0 ? scores : order == 1 ? greedy->speed : greedy->room;
+}
+
+static int compare_worth(const void *a, const void *b, void *context)
+{
+    const double *worth = context;
+    const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+    if (worth[i] != worth[j])
+        return worth[i] > worth[j] ? -1 : 1;
+    return i < j ? -1 : i > j;
+}
+
+static void chains(struct greedy *greedy, const double *scores)
+{
+    for (int order = 0; order < ORDERS; order++) {
+        greedy->worth = sort_key(greedy, order, scores);
+        for (uint32_t d = 0; d < greedy->tables->n_devices; d++)
+            greedy->order[d] = d;
+        qsort_r(greedy->order, greedy->tables->n_devices, sizeof *greedy->order, compare_worth,
+                (void *)(uintptr_t)greedy->worth);
+        for (uint32_t i = 0; i < greedy->tables->n_devices && i < STARTS; i++)
+            chain(greedy, greedy->order[i]);
+    }
+}
+
+static uint32_t without(const uint32_t *devices, uint32_t n, uint32_t at, uint32_t *out)
+{
+    memcpy(out, devices, at * sizeof *out);
+    memcpy(out + at, devices + at + 1, (n - at - 1) * sizeof *out);
+    return n - 1;
+}
+
+/* One change that is better, or false. */
+static bool improve(struct greedy *greedy)
+{
+    uint32_t devices[LIMIT_STAGES], other[LIMIT_STAGES + 1];
+    const uint32_t n = greedy->best->n_stages;
+    for (uint32_t i = 0; i < n; i++)
+        devices[i] = greedy->best->stages[i].device;
+    for (uint32_t i = 0; i < n && n > 1; i++) {
+        if (try_sequence(greedy, other, without(devices, n, i, other)))
+            return true;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = i + 1; j < n && !spent(greedy); j++) {
+            memcpy(other, devices, sizeof devices);
+            other[i] = devices[j];
+            other[j] = devices[i];
+            if (try_sequence(greedy, other, n))
+                return true;
+        }
+    }
+    memset(greedy->used, 0, greedy->tables->n_devices * sizeof *greedy->used);
+    for (uint32_t i = 0; i < n; i++)
+        greedy->used[devices[i]] = true;
+    for (uint32_t d = 0; d < greedy->tables->n_devices; d++) {
+        if (greedy->used[d])
+            continue;
+        for (uint32_t at = 0; at < n && !spent(greedy); at++) { /* in the place of one, then between two */
+            memcpy(other, devices, n * sizeof *other);
+            other[at] = d;
+            if (try_sequence(greedy, other, n))
+                return true;
+        }
+        for (uint32_t at = 0; at <= n && n < LIMIT_STAGES && n < greedy->tables->n_layers && !spent(greedy); at++) {
+            memcpy(other, devices, at * sizeof *other);
+            other[at] = d;
+            memcpy(other + at + 1, devices + at, (n - at) * sizeof *other);
+            if (try_sequence(greedy, other, n + 1))
+                return true;
+        }
+    }
+    return false;
+}
+
+static enum error_code greedy_init(struct greedy *greedy, struct error *err)
+{
+    const uint32_t n = greedy->tables->n_devices;
+    greedy->speed = mem_new_array(n, sizeof *greedy->speed);
+    greedy->room = mem_new_array(n, sizeof *greedy->room);
+    greedy->order = mem_new_array(n, sizeof *greedy->order);
+    greedy->used = mem_new_array(n, sizeof *greedy->used);
+    if (!greedy->speed || !greedy->room || !greedy->order || !greedy->used)
+        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices", n);
+    for (uint32_t d = 0; d < n; d++) {
+        if (greedy->tables->room[d] < 0 || !placement_device_usable(&greedy->tables->problem->devices[d]))
+            continue;
+        const double seconds = tables_time(greedy->tables, d)[greedy->tables->n_layers];
+        greedy->speed[d] = 1 / (seconds + 1e-12);
+        greedy->room[d] = (double)greedy->tables->room[d] + 1;
+    }
+    return ERROR_NONE;
+}
+
+enum error_code greedy_search(const struct placement_tables *tables, struct sequence_work *work, const double *scores,
+                              struct placement *best, double *best_s, struct error *err)
+{
+    struct greedy greedy = {
+        .tables = tables, .work = work, .best = best, .best_s = *best_s, .budget = GREEDY_BUDGET / 2};
+    const enum error_code code = greedy_init(&greedy, err);
+    if (!code) {
+        for (uint32_t d = 0; d < tables->n_devices; d++)
+            try_sequence(&greedy, &d, 1);
+        greedy.budget = GREEDY_BUDGET / 2;
+        chains(&greedy, scores);
+        greedy.budget += GREEDY_BUDGET / 2;
+        while (greedy.best_s < INFINITY && greedy.budget > 0 && improve(&greedy))
+            ;
+        *best_s = greedy.best_s;
+    }
+    mem_free(greedy.speed);
+    mem_free(greedy.room);
+    mem_free(greedy.order);
+    mem_free(greedy.used);
+    return code;
+}

@@ -1,0 +1,121 @@
+#include "placement/solve.h"
+
+#include "base/mem.h"
+#include "placement/check.h"
+#include "placement/cost.h"
+#include "placement/exact.h"
+#include "placement/greedy.h"
+
+#include <math.h>
+
+#define GIB(bytes) ((double)(bytes) / (1024.0 * 1024 * 1024))
+
+struct placement_options placement_options_default(void)
+{
+    return (struct placement_options){.weights = PLACEMENT_WEIGHTS_DEFAULT};
+}
+
+/* The reason that is nearest to a remedy: a layer that fits nowhere, then all memory, then links. */
+static enum error_code say_missing(const struct placement_problem *problem, struct error *err)
+{
+    const uint32_t n_layers = problem->model.n_layers;
+    uint64_t needed = 0, there = 0;
+    for (uint32_t layer = 0; layer < n_layers; layer++) {
+        const uint64_t bytes = placement_layer_bytes(problem, layer) + problem->model.compute_bytes;
+        uint64_t most = 0;
+        bool allowed = false;
+        needed += placement_layer_bytes(problem, layer);
+        for (uint32_t d = 0; d < problem->n_devices; d++) {
+            if (!placement_layer_allowed(problem, d, layer))
+                continue;
+            const uint64_t room = placement_device_bytes(&problem->devices[d]);
+            allowed = true;
+            most = room > most ? room : most;
+        }
+        if (!allowed)
+            return error_set(err, ERROR_NOT_FOUND, "no device that may be used knows the types of layer %u", layer);
+        if (most < bytes && n_layers > 1)
+            return error_set(err, ERROR_NOT_FOUND,
+                             "layer %u needs %.2f GiB with its KV cache and buffers; the largest device has %.2f GiB "
+                             "(a shorter context or fewer streams need less)",
+                             layer, GIB(bytes), GIB(most));
+    }
+    uint32_t n_usable = 0;
+    for (uint32_t d = 0; d < problem->n_devices; d++) {
+        const uint64_t room = placement_device_bytes(&problem->devices[d]);
+        if (placement_device_usable(&problem->devices[d]) && room > problem->model.compute_bytes) {
+            there += room - problem->model.compute_bytes;
+            n_usable++;
+        }
+    }
+    if (there < needed)
+        return error_set(err, ERROR_NOT_FOUND,
+                         "the model needs %.2f GiB, %u devices have %.2f GiB beside their buffers: %.2f GiB are "
+                         "missing (a shorter context, fewer streams or another device would help)",
+                         GIB(needed), n_usable, GIB(there), GIB(needed - there));
+    return error_set(err, ERROR_NOT_FOUND,
+                     "%.2f GiB are there for %.2f GiB, but no order of linked devices can hold whole layers of it",
+                     GIB(there), GIB(needed));
+}
+
+static enum error_code search(const struct placement_problem *problem, const struct placement_options *options,
+                              const struct placement_tables *tables, struct placement_solution *solution,
+                              struct error *err)
+{
+    struct sequence_work work = {0};
+    struct exact_result result = {0};
+    double *scores = mem_new_array(problem->n_devices, sizeof *scores);
+    enum error_code code = scores ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "placement: no memory for scores");
+    if (!code)
+        code = sequence_work_init(&work, problem->model.n_layers, err);
+    if (!code) {
+        placement_scores(problem, &options->weights, scores);
+        code = greedy_search(tables, &work, scores, &solution->placement, &solution->period_s, err);
+        solution->greedy_s = solution->period_s;
+    }
+    if (!code && !options->greedy_only) {
+        const struct exact_limits limits = {options->go_on, options->self, options->max_nodes};
+        code = exact_search(tables, &work, &limits, &solution->placement, &solution->period_s, &result, err);
+    }
+    solution->proved = result.proved;
+    solution->nodes = result.nodes;
+    solution->lower_bound_s = result.lower_bound_s < INFINITY ? result.lower_bound_s : 0;
+    sequence_work_deinit(&work);
+    mem_free(scores);
+    return code;
+}
+
+enum error_code placement_solve(const struct placement_problem *problem, const struct placement_options *options,
+                                struct placement_solution *solution, struct error *err)
+{
+    struct placement_tables tables = {0};
+    struct error own;
+    err = err ? err : &own;
+    *solution = (struct placement_solution){.period_s = INFINITY, .greedy_s = INFINITY};
+    enum error_code code = placement_problem_check(problem, err);
+    if (!code)
+        code = tables_init(&tables, problem, err);
+    if (!code)
+        code = search(problem, options, &tables, solution, err);
+    tables_deinit(&tables);
+    if (code)
+        return code;
+    if (!(solution->period_s < INFINITY)) {
+        solution->placement.n_stages = 0;
+        if (solution->proved)
+            return say_missing(problem, err);
+        return error_set(err, ERROR_BUSY, "the search was ended before it found a placement");
+    }
+    if (placement_check(problem, &solution->placement, err)) {
+        solution->placement.n_stages = 0;
+        return error_wrap(err, "the solver's own answer");
+    }
+    return ERROR_NONE;
+}
+
+double placement_gap(const struct placement_solution *solution)
+{
+    if (solution->proved)
+        return 0;
+    return solution->lower_bound_s > 0 ? solution->period_s / solution->lower_bound_s - 1 : INFINITY;
+}

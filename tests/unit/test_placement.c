@@ -1,0 +1,341 @@
+/* The solver against brute force and against itself. */
+#include "base/mem.h"
+#include "placement/check.h"
+#include "placement/cost.h"
+#include "placement/solve.h"
+#include "placement_world.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct world world, other;
+
+static void make_random(uint64_t seed, uint32_t devices_max, uint32_t layers_max)
+{
+    struct world dice = {.seed = ~seed};
+    const struct world_shape shape = {
+        .n_devices = 1 + (uint32_t)(world_random(&dice) * devices_max),
+        .n_layers = 1 + (uint32_t)(world_random(&dice) * layers_max),
+        .tightness = 0.6 + 3 * world_random(&dice),
+        .links_missing = world_random(&dice) < 0.5 ? 0 : 0.5 * world_random(&dice),
+        .twins = world_random(&dice) < 0.5 ? 0 : 0.5,
+        .mixed_types = world_random(&dice) < 0.5,
+    };
+    world_make(&world, seed, shape);
+    if (world_random(&dice) < 0.5) {
+        world.problem.demand.goal = PLACEMENT_THROUGHPUT;
+        world.problem.demand.streams = 1 + (uint32_t)(world_random(&dice) * 16);
+        world.problem.demand.micro_batches = (uint32_t)(world_random(&dice) * 6);
+    }
+    world.problem.model.expert_share = world_random(&dice) < 0.3 ? 0.1 : 0;
+    for (uint32_t i = 0; i < shape.n_layers && world.problem.model.expert_share > 0; i++)
+        world.layers[i].bytes_per_token[0] /= 3;
+}
+
+static void assert_same(double a, double b, uint64_t seed)
+{
+    if (!(fabs(a - b) <= 1e-8 * fabs(b)) && a != b)
+        fail_msg("seed %llu: %.12g is not %.12g", (unsigned long long)seed, a, b);
+}
+
+static double solve(const struct placement_problem *problem)
+{
+    const struct placement_options options = placement_options_default();
+    struct placement_solution solution;
+    struct error err = {0};
+    const enum error_code code = placement_solve(problem, &options, &solution, &err);
+    if (code == ERROR_NOT_FOUND)
+        return INFINITY;
+    if (code)
+        fail_msg("%s", err.text);
+    assert_true(solution.proved);
+    assert_true(solution.greedy_s >= solution.period_s);
+    assert_int_equal(placement_check(problem, &solution.placement, &err), ERROR_NONE);
+    const double cost_s = placement_decode_cost(problem, &solution.placement).period_s;
+    assert_same(cost_s, solution.period_s, 0);
+    return solution.period_s;
+}
+
+static void equals_brute_force(void **state)
+{
+    uint32_t possible = 0, several = 0;
+    for (uint64_t seed = 1; seed <= 3000; seed++) {
+        make_random(seed, 5, 8);
+        const double expected_s = world_brute_force(&world.problem), found_s = solve(&world.problem);
+        assert_same(found_s, expected_s, seed);
+        possible += expected_s < INFINITY;
+        several += expected_s < INFINITY && world.problem.n_devices > 1;
+    }
+    print_message("# %u of 3000 were possible\n", possible);
+    assert_true(possible > 1000 && possible < 2900 && several > 800);
+}
+
+static void order_does_not_matter(void **state)
+{
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        make_random(seed, 7, 24);
+        const double before_s = solve(&world.problem);
+        const uint32_t n = world.problem.n_devices;
+        make_random(seed, 7, 24);
+        memcpy(&other, &world, sizeof world);
+        for (uint32_t i = 0; i < n; i++) {
+            world.devices[i] = other.devices[n - 1 - i];
+            for (uint32_t j = 0; j < n; j++)
+                world.links[i * n + j] = other.links[(n - 1 - i) * n + n - 1 - j];
+        }
+        assert_same(solve(&world.problem), before_s, seed);
+    }
+}
+
+static void better_is_never_worse(void **state)
+{
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        make_random(seed, 6, 20);
+        struct placement_device *device = &world.devices[seed % world.problem.n_devices];
+        double before_s = solve(&world.problem) * (1 + 1e-8);
+        device->memory_free_bytes += device->memory_free_bytes / 3 + (64 << 20);
+        double now_s = solve(&world.problem);
+        assert_true(now_s <= before_s);
+        before_s = now_s * (1 + 1e-8);
+        device->decode_bytes_per_s[0] *= 1.5;
+        device->decode_bytes_per_s[1] *= 1.5;
+        now_s = solve(&world.problem);
+        assert_true(now_s <= before_s);
+        before_s = now_s * (1 + 1e-8);
+        for (uint32_t i = 0; i < world.problem.n_devices * world.problem.n_devices; i++)
+            world.links[i].latency_s /= 2;
+        now_s = solve(&world.problem);
+        assert_true(now_s <= before_s);
+        before_s = now_s * (1 + 1e-8);
+        world.problem.demand.context_tokens /= 2;
+        assert_true(solve(&world.problem) <= before_s);
+    }
+}
+
+static void scale_does_not_matter(void **state)
+{
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        make_random(seed, 6, 20);
+        const double before_s = solve(&world.problem);
+        for (uint32_t i = 0; i < world.problem.n_devices; i++) {
+            world.devices[i].launch_s *= 2;
+            for (uint32_t type = 0; type < 2; type++) {
+                world.devices[i].decode_bytes_per_s[type] /= 2;
+                world.devices[i].prefill_flops[type] /= 2;
+            }
+        }
+        for (uint32_t i = 0; i < world.problem.n_devices * world.problem.n_devices; i++) {
+            world.links[i].latency_s *= 2;
+            world.links[i].bytes_per_s /= 2;
+        }
+        assert_same(solve(&world.problem), 2 * before_s, seed);
+    }
+}
+
+static void check_rejects_mutants(void **state)
+{
+    uint32_t mutants = 0;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        make_random(seed, 6, 20);
+        const struct placement_options options = placement_options_default();
+        struct placement_solution solution;
+        if (placement_solve(&world.problem, &options, &solution, NULL))
+            continue;
+        struct placement broken = solution.placement;
+        broken.stages[0].n_layers++;
+        assert_int_equal(placement_check(&world.problem, &broken, NULL), ERROR_INVALID);
+        broken = solution.placement;
+        broken.n_stages--;
+        assert_int_equal(placement_check(&world.problem, &broken, NULL), ERROR_INVALID);
+        broken = solution.placement;
+        broken.stages[broken.n_stages - 1].device = world.problem.n_devices;
+        assert_int_equal(placement_check(&world.problem, &broken, NULL), ERROR_INVALID);
+        broken = solution.placement;
+        broken.n_stages = LIMIT_STAGES + 1;
+        assert_int_equal(placement_check(&world.problem, &broken, NULL), ERROR_INVALID);
+        broken = solution.placement;
+        broken.stages[0].first_layer = UINT32_MAX;
+        assert_int_equal(placement_check(&world.problem, &broken, NULL), ERROR_INVALID);
+        if (solution.placement.n_stages > 1) {
+            broken = solution.placement;
+            broken.stages[1].device = broken.stages[0].device;
+            assert_int_equal(placement_check(&world.problem, &broken, NULL), ERROR_INVALID);
+            const uint32_t from = solution.placement.stages[0].device, to = solution.placement.stages[1].device;
+            world.links[from * world.problem.n_devices + to].bytes_per_s = 0;
+            assert_int_equal(placement_check(&world.problem, &solution.placement, NULL), ERROR_INVALID);
+            world.links[from * world.problem.n_devices + to].bytes_per_s = 1e9;
+            mutants++;
+        }
+        struct placement_device *device = &world.devices[solution.placement.stages[0].device];
+        const struct placement_device kept = *device;
+        device->memory_free_bytes =
+            device->reserve_bytes + placement_stage_bytes(&world.problem, &solution.placement.stages[0]) - 1;
+        assert_int_equal(placement_check(&world.problem, &solution.placement, NULL), ERROR_INVALID);
+        *device = kept;
+        device->excluded = true;
+        assert_int_equal(placement_check(&world.problem, &solution.placement, NULL), ERROR_INVALID);
+        *device = kept;
+        device->decode_bytes_per_s[0] = device->decode_bytes_per_s[1] = 0;
+        assert_int_equal(placement_check(&world.problem, &solution.placement, NULL), ERROR_INVALID);
+    }
+    assert_true(mutants > 30);
+}
+
+static bool never(void *self)
+{
+    return false;
+}
+
+static void no_time_is_still_an_answer(void **state)
+{
+    world_make(&world, 5, (struct world_shape){.n_devices = 64, .n_layers = 126, .tightness = 2});
+    struct placement_options options = placement_options_default();
+    options.go_on = never;
+    struct placement_solution solution;
+    assert_int_equal(placement_solve(&world.problem, &options, &solution, NULL), ERROR_NONE);
+    assert_false(solution.proved);
+    assert_true(solution.period_s == solution.greedy_s && solution.nodes == 1);
+    assert_true(solution.lower_bound_s <= solution.period_s && placement_gap(&solution) >= 0);
+    options.go_on = NULL;
+    options.max_nodes = 2000;
+    double last_s = solution.period_s, bound_s = 0;
+    for (int i = 0; i < 3; i++, options.max_nodes *= 4) {
+        assert_int_equal(placement_solve(&world.problem, &options, &solution, NULL), ERROR_NONE);
+        assert_true(solution.period_s <= last_s && solution.lower_bound_s >= bound_s * (1 - 1e-12));
+        assert_true(solution.nodes <= options.max_nodes + 64);
+        last_s = solution.period_s;
+        bound_s = solution.lower_bound_s;
+    }
+}
+
+static void says_what_is_missing(void **state)
+{
+    const struct placement_options options = placement_options_default();
+    struct placement_solution solution;
+    struct error err;
+    world_make(&world, 7, (struct world_shape){.n_devices = 4, .n_layers = 32, .tightness = 1});
+    for (uint32_t i = 0; i < 4; i++)
+        world.devices[i].memory_free_bytes = 3 * placement_layer_bytes(&world.problem, 31);
+    assert_int_equal(placement_solve(&world.problem, &options, &solution, &err), ERROR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "are missing"));
+    assert_int_equal(solution.placement.n_stages, 0);
+    for (uint32_t i = 0; i < 4; i++)
+        world.devices[i].memory_free_bytes = 30 << 20;
+    assert_int_equal(placement_solve(&world.problem, &options, &solution, &err), ERROR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "largest device"));
+    for (uint32_t i = 0; i < 4; i++)
+        world.devices[i].decode_bytes_per_s[0] = 0;
+    assert_int_equal(placement_solve(&world.problem, &options, &solution, &err), ERROR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "types"));
+}
+
+static void refused(const char *words)
+{
+    const struct placement_options options = placement_options_default();
+    struct placement_solution solution;
+    struct error err = {0};
+    assert_int_equal(placement_solve(&world.problem, &options, &solution, &err), ERROR_INVALID);
+    if (!strstr(err.text, words))
+        fail_msg("'%s' does not say '%s'", err.text, words);
+}
+
+#define REFUSE(field, bad, words)                                                                                      \
+    do {                                                                                                               \
+        const __typeof__(field) kept = (field);                                                                        \
+        (field) = (bad);                                                                                               \
+        refused(words);                                                                                                \
+        (field) = kept;                                                                                                \
+    } while (0)
+
+static void hostile_numbers_are_refused(void **state)
+{
+    world_make(&world, 1, (struct world_shape){.n_devices = 3, .n_layers = 8, .tightness = 3});
+    const double bad[] = {NAN, INFINITY, -INFINITY, -1, 1e300};
+    for (uint32_t i = 0; i < 5; i++) {
+        REFUSE(world.devices[1].decode_bytes_per_s[0], bad[i], "device 1: decode_bytes_per_s");
+        REFUSE(world.devices[1].prefill_flops[1], bad[i], "prefill_flops");
+        REFUSE(world.devices[2].launch_s, bad[i], "launch_s");
+        REFUSE(world.devices[2].share, bad[i], "share");
+        REFUSE(world.devices[2].spread, bad[i], "spread");
+        REFUSE(world.devices[0].kv_bytes_per_s, bad[i], "kv_bytes_per_s");
+        REFUSE(world.links[1].latency_s, bad[i], "link from device 0 to 1");
+        REFUSE(world.links[5].bytes_per_s, bad[i], "link from device 1 to 2");
+        REFUSE(world.layers[3].flops_per_token[0], bad[i], "model: layer 3");
+        REFUSE(world.problem.model.expert_share, bad[i], "expert_share");
+    }
+    REFUSE(world.devices[0].memory_free_bytes, UINT64_MAX, "2^50");
+    REFUSE(world.layers[0].bytes[0], UINT64_MAX, "2^50");
+    REFUSE(world.layers[0].kv_bytes_per_token, UINT64_MAX, "KV cache");
+    REFUSE(world.problem.model.tied_bytes, UINT64_MAX, "tied");
+    REFUSE(world.problem.model.compute_bytes, UINT64_MAX, "2^50");
+    REFUSE(world.problem.model.n_layers, 0, "layers");
+    REFUSE(world.problem.model.n_layers, LIMIT_LAYERS + 1, "layers");
+    REFUSE(world.problem.model.n_types, PLACEMENT_TYPES_MAX + 1, "types");
+    REFUSE(world.problem.n_devices, 0, "devices");
+    REFUSE(world.problem.n_devices, LIMIT_PLACEMENT_DEVICES + 1, "devices");
+    REFUSE(world.problem.demand.streams, 0, "streams");
+    REFUSE(world.problem.demand.streams, LIMIT_SEQUENCES + 1, "streams");
+    REFUSE(world.problem.demand.context_tokens, 0, "context");
+    REFUSE(world.problem.demand.context_tokens, UINT32_MAX, "context");
+    REFUSE(world.problem.demand.chunk_tokens, UINT32_MAX, "chunks");
+    REFUSE(world.problem.demand.goal, (enum placement_goal)7, "goal");
+}
+
+/* Layers and devices that cost nothing, or all that is allowed. */
+static void extreme_numbers_are_solved(void **state)
+{
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        make_random(seed, 4, 6);
+        struct world dice = {.seed = seed};
+        for (uint32_t i = 0; i < world.problem.model.n_layers; i++) {
+            if (world_random(&dice) < 0.3)
+                world.layers[i] = (struct placement_layer){0};
+        }
+        for (uint32_t i = 0; i < world.problem.n_devices; i++) {
+            if (world_random(&dice) < 0.2)
+                world.devices[i].memory_free_bytes = 0;
+            if (world_random(&dice) < 0.2)
+                world.devices[i].decode_bytes_per_s[0] = world.devices[i].decode_bytes_per_s[1] = 1e18;
+            if (world_random(&dice) < 0.2)
+                world.devices[i].launch_s = world_random(&dice) < 0.5 ? 0 : 1e6;
+            if (world_random(&dice) < 0.1)
+                world.devices[i].share = world_random(&dice) < 0.5 ? 0 : 1e-9;
+        }
+        assert_same(solve(&world.problem), world_brute_force(&world.problem), seed);
+    }
+}
+
+static void without_memory_it_says_so(void **state)
+{
+    make_random(3, 5, 8);
+    world_make(&world, 5, (struct world_shape){.n_devices = 5, .n_layers = 20, .tightness = 3});
+    const struct placement_options options = placement_options_default();
+    struct placement_solution solution;
+    enum error_code code = ERROR_NO_MEMORY;
+    unsigned nth = 1;
+    for (; code == ERROR_NO_MEMORY; nth++) {
+        mem_fail_nth(nth);
+        code = placement_solve(&world.problem, &options, &solution, NULL);
+    }
+    mem_fail_nth(0);
+    assert_int_equal(code, ERROR_NONE);
+    assert_true(nth > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equals_brute_force),         cmocka_unit_test(order_does_not_matter),
+        cmocka_unit_test(better_is_never_worse),      cmocka_unit_test(scale_does_not_matter),
+        cmocka_unit_test(check_rejects_mutants),      cmocka_unit_test(no_time_is_still_an_answer),
+        cmocka_unit_test(says_what_is_missing),       cmocka_unit_test(hostile_numbers_are_refused),
+        cmocka_unit_test(extreme_numbers_are_solved), cmocka_unit_test(without_memory_it_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
