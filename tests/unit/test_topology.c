@@ -209,6 +209,7 @@ static void test_the_best_path_depends_on_size_and_direction(void **state)
     assert_ptr_equal(topology_paths_bottleneck(&large, &topology, 0, 3), topology_link(&topology, 1, 2));
     assert_ptr_equal(topology_paths_bottleneck(&small, &topology, 0, 3), topology_link(&topology, 0, 3));
     assert_null(topology_paths_bottleneck(&small, &topology, 1, 1));
+    assert_null(topology_link(&topology, 1, 3)); /* the next node has one to d */
 
     struct topology_metrics metrics = topology_measure(&topology, &large);
     assert_near(metrics.diameter_s, 92e-6 + 13e-3); /* b to a */
@@ -552,7 +553,7 @@ static void test_dot_escapes_hostile_names(void **state)
 {
     (void)state;
     const char *const names[] = {"a\"]; n9 [label=\"x", "\\N\\", "&lt;\n",
-                                 "\xff\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82",
+                                 "\xff\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\xf9\x80\x80\x80\xe2\x82",
                                  "x\xe2\x80\xaey\xc2\x85\xf0\x9f\x96\xa5"};
     struct topology_link links[] = {link_of(0, 1, 999600, 1000), link_of(1, 0, 1, 1), {.from = 4, .to = 3, .up = true}};
     links[1].up = false;
@@ -566,7 +567,7 @@ static void test_dot_escapes_hostile_names(void **state)
                                    "  n0 [label=\"a\\\"]; n9 [label=\\\"x\"];\n"
                                    "  n1 [label=\"\\\\N\\\\\"];\n"
                                    "  n2 [label=\"&amp;lt;?\"];\n"
-                                   "  n3 [label=\"????????????\"];\n"
+                                   "  n3 [label=\"????????????????\"];\n"
                                    "  n4 [label=\"x???y??\xf0\x9f\x96\xa5\"];\n"
                                    "  n0 -> n1 [label=\"ethernet\\n1 ms\\n1 kB/s\"];\n"
                                    "  n1 -> n0 [label=\"ethernet\\n1 ns\\n1 B/s\\ndown\", style=dashed];\n"
