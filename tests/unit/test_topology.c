@@ -213,6 +213,7 @@ static void test_the_best_path_depends_on_size_and_direction(void **state)
 
     struct topology_metrics metrics = topology_measure(&topology, &large);
     assert_near(metrics.diameter_s, 92e-6 + 13e-3); /* b to a */
+    assert_ptr_equal(metrics.bottleneck, topology_link(&topology, 3, 0)); /* nobody takes the slower wifi */
     assert_int_equal(metrics.n_groups, 1);
     topology_paths_deinit(&small);
     topology_paths_deinit(&large);
@@ -274,6 +275,19 @@ static void test_ties_go_to_fewer_hops_then_to_the_lower_node(void **state)
             links[5 - i] = link;
         }
     }
+}
+
+/* a to f by b and e, or by c and d, equally fast: b, though the way by d is found first. */
+static void test_ties_of_long_paths(void **state)
+{
+    (void)state;
+    const struct topology_link links[] = {link_of(0, 1, 1000, 1), link_of(1, 4, 1000, 1), link_of(4, 5, 1000, 1),
+                                          link_of(0, 2, 1000, 1), link_of(2, 3, 1000, 1), link_of(3, 5, 1000, 1)};
+    struct topology topology = made(6, links, 6);
+    struct topology_paths paths = paths_of(&topology, 0);
+    assert_int_equal(topology_paths_next(&paths, 0, 5), 1);
+    topology_paths_deinit(&paths);
+    topology_deinit(&topology);
 }
 
 /* Random links between n nodes; coarse values, so that ties are common. */
@@ -685,6 +699,7 @@ int main(void)
         cmocka_unit_test(test_the_best_path_depends_on_size_and_direction),
         cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_ties_go_to_fewer_hops_then_to_the_lower_node),
+        cmocka_unit_test(test_ties_of_long_paths),
         cmocka_unit_test(test_against_brute_force),
         cmocka_unit_test(test_better_links_never_hurt_and_lost_ones_never_help),
         cmocka_unit_test(test_numbering_does_not_matter),
