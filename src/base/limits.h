@@ -27,6 +27,14 @@ enum {
     LIMIT_POWER_MW = 10000000,
     LIMIT_CLOCK_MHZ = 20000,
 
+    /* topology: how much there may be, and what is plausible of a link */
+    LIMIT_TOPOLOGY_NODES = 1024,
+    LIMIT_TOPOLOGY_LINKS = 1024 * 1024,
+    LIMIT_NODE_NAME_BYTES = 255,
+    LIMIT_LINK_DELAY_MS = 60 * 1000, /* latency, jitter, overhead */
+    LIMIT_LINK_GB_PER_S = 100000,
+    LIMIT_LINK_LOSS_PPM = 500000, /* a link that loses more is not used */
+
     /* models */
     LIMIT_LAYERS = 1024,
     LIMIT_MODEL_TENSORS = 65536,
