@@ -212,7 +212,7 @@ static void test_the_best_path_depends_on_size_and_direction(void **state)
     assert_null(topology_link(&topology, 1, 3)); /* the next node has one to d */
 
     struct topology_metrics metrics = topology_measure(&topology, &large);
-    assert_near(metrics.diameter_s, 92e-6 + 13e-3); /* b to a */
+    assert_near(metrics.diameter_s, 92e-6 + 13e-3);                       /* b to a */
     assert_ptr_equal(metrics.bottleneck, topology_link(&topology, 3, 0)); /* nobody takes the slower wifi */
     assert_int_equal(metrics.n_groups, 1);
     topology_paths_deinit(&small);
