@@ -15,15 +15,17 @@ import tempfile
 
 # Which rooms may include a library's headers. tests/, tools/ and bench/ may include any.
 LIBRARIES = [
-    (r"uv\.h|uv/.*", {"node", "api", "public"}),
+    (r"uv\.h|uv/.*", {"mesh", "node", "api", "public"}),
     (r"medley/.*\.h", {"public"}),
     (r"ggml.*\.h|gguf\.h", {"gpu", "model", "engine"}),
     (r"libwebsockets.*", {"api"}),
-    (r"yyjson\.h", {"gpu", "model", "api", "node", "cli"}),
+    (r"yyjson\.h", {"gpu", "model", "placement", "api", "node", "cli"}),
     (r"quickjs.*|.*/quickjs.*\.h", {"model"}),
     (r"pcre2\.h", {"model"}),
     (r"utf8proc\.h", {"model"}),
-    (r"openssl/.*", set()),
+    (r"openssl/.*|sodium.*|avahi-.*", {"mesh"}),
+    (r"raft.*\.h|sqlite3\.h", {"cluster"}),
+    (r"protobuf-c/.*", {"mesh", "cluster"}),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
