@@ -104,7 +104,8 @@ static bool is_wanted(const struct backend *backend, const struct gpu_options *o
 }
 
 /* Lets children load the backends of the chain first; fills one row for each that was asked for, the count. */
-static uint32_t vet_backends(const char *const *chain, const struct gpu_options *options, struct vet *vets)
+static uint32_t vet_backends(const char *const *chain, const struct gpu_options *options, const struct registry *known,
+                             struct vet *vets)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; options->prober && chain[i]; i++) {
@@ -117,7 +118,7 @@ static uint32_t vet_backends(const char *const *chain, const struct gpu_options 
         snprintf(vet->info.id, sizeof vet->info.id, "%s", backend->name);
         snprintf(vet->info.backend, sizeof vet->info.backend, "%s", backend->name);
     }
-    vet_devices(vets, n, options);
+    vet_devices(vets, n, known, options);
     vet_remember(vets, n, options);
     return n;
 }
@@ -196,14 +197,14 @@ static bool in_chain(const char *const *chain, const char *name)
     return false;
 }
 
-static void list_all(struct gpu *gpu, const struct gpu_options *options, struct found *found, struct vet *vets,
-                     uint32_t *n_found)
+static void list_all(struct gpu *gpu, const struct gpu_options *options, const struct registry *known,
+                     struct found *found, struct vet *vets, uint32_t *n_found)
 {
     enum platform platform = factory_platform();
     const char *const *chain = factory_chain(platform);
     /* the rows of devices are free until they are listed; of what is said of backends a text must stay */
     char objections[BACKENDS_MAX][256] = {0};
-    uint32_t n_vetted = vet_backends(chain, options, vets);
+    uint32_t n_vetted = vet_backends(chain, options, known, vets);
     for (uint32_t i = 0; chain[i]; i++) {
         const char *text = objection(vets, n_vetted, backend_find(chain[i]));
         snprintf(objections[i], sizeof objections[i], "%s", text ? text : "");
@@ -231,8 +232,11 @@ enum error_code gpu_find_real(struct gpu *gpu, const struct gpu_options *options
     struct vet *vets = mem_new_array(LIMIT_DEVICES, sizeof *vets);
     if (!vets)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
-    list_all(gpu, options, found, vets, &n_found);
-    vet_devices(vets, n_found, options);
+    struct registry known;
+    registry_load(options->registry, &known);
+    list_all(gpu, options, &known, found, vets, &n_found);
+    vet_devices(vets, n_found, &known, options);
+    registry_deinit(&known);
     for (uint32_t i = 0; i < n_found; i++) {
         uint32_t n_before = gpu->n_devices;
         try_device(gpu, &found[i], &vets[i], options);
