@@ -569,6 +569,14 @@ static void test_control_group_and_cpuinfo(void **state)
     assert_reads(sample.node.memory_total_bytes, 4ull << 30);
     assert_reads(sample.node.memory_available_bytes, 3ull << 30);
     assert_reads(sample.devices[DEVICE_OF_CPU].memory_used_bytes, 1ull << 30);
+    tree_write(&tree, "4294967296\n", "sys/fs/cgroup/memory.current"); /* full, but with pages of files */
+    tree_write(&tree, "anon 1073741824\ninactive_file 2147483648\nactive_file 1073741824\n",
+               "sys/fs/cgroup/memory.stat");
+    sensors_sample(sensors, &sample);
+    assert_reads(sample.node.memory_available_bytes, 3ull << 30);
+    tree_write(&tree, "active_file -5\n", "sys/fs/cgroup/memory.stat");
+    sensors_sample(sensors, &sample);
+    assert_reads(sample.node.memory_available_bytes, 0);
     assert_reads(sample.devices[DEVICE_OF_CPU].clock_mhz, 2500);
     tree_write(&tree, "max\n", "sys/fs/cgroup/memory.max");
     sensors_sample(sensors, &sample);
