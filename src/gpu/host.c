@@ -2,7 +2,6 @@
 
 #include "gpu/host_memory.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>

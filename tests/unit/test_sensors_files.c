@@ -46,6 +46,31 @@ static void test_numbers_are_read_whole_or_not_at_all(void **state)
     assert_false(sysfs_parse_u64("150001", 150000, &number));
 }
 
+static void test_decimals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *rest; /* NULL: no number */
+        double number;
+    } cases[] = {
+        {"1.53 avg60", " avg60", 1.53}, {"0", "", 0},    {"2400.500\n", "\n", 2400.5}, {"7.", "", 7},
+        {"1.2.3", ".3", 1.2},           {"1,5", ",5", 1}, {"12e3", "e3", 12},           {"999999999999999", "", 1e15 - 1},
+        {"", NULL, 0},                  {".5", NULL, 0}, {"-1", NULL, 0},               {"+1", NULL, 0},
+        {" 1", NULL, 0},                {"nan", NULL, 0}, {"inf", NULL, 0},             {"1234567890123456", NULL, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double number = -1;
+        const char *rest = sysfs_parse_decimal(cases[i].text, &number);
+        if (!cases[i].rest) {
+            assert_null(rest);
+            continue;
+        }
+        assert_non_null(rest);
+        assert_string_equal(rest, cases[i].rest);
+        assert_true(number > cases[i].number - 1e-9 && number < cases[i].number + 1e-9);
+    }
+}
+
 static void test_only_regular_files_are_read(void **state)
 {
     (void)state;
@@ -655,6 +680,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numbers_are_read_whole_or_not_at_all),
+        cmocka_unit_test(test_decimals),
         cmocka_unit_test(test_only_regular_files_are_read),
         cmocka_unit_test(test_folders_are_listed_in_natural_order),
         cmocka_unit_test(test_pci_addresses),
