@@ -545,6 +545,10 @@ static void test_batteries(void **state)
         {{"Charging"}, {"101"}, {"50"}, "1", -1, BATTERY_CHARGING, 1},
         {{"Charging", "Full"}, {"50"}, {"50"}, "1", -1, BATTERY_CHARGING, 1}, /* the other's charge is unknown */
         {{"Discharging"}, {"50"}, {"50"}, "7", 50, BATTERY_DISCHARGING, 0},
+        {{"Charging"}, {"50"}, {"50"}, "0", 50, BATTERY_CHARGING, 1},
+        {{"Full"}, {"100"}, {"50"}, "0", 100, BATTERY_FULL, 0},
+        {{NULL}, {NULL}, {NULL}, "0", -1, -1, -1}, /* a desktop's USB-C socket */
+        {{NULL}, {NULL}, {NULL}, "1", -1, -1, 1},
     };
     static struct sensor_sample sample;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
