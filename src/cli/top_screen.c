@@ -120,7 +120,7 @@ static void append_bar(double share, char *text, size_t size)
     snprintf(text, size, "[%.*s%.*s]", full, "##########", BAR - full, "..........");
 }
 
-/* What the governor does about it; nothing for a device that is free. */
+/* What a governor does about it; nothing for a device that is free. */
 static void append_state(const struct heat_device *device, uint32_t width, struct buffer *out)
 {
     const struct thermal_action *action = &device->thermal.action;
@@ -128,8 +128,9 @@ static void append_state(const struct heat_device *device, uint32_t width, struc
         return;
     char bar[BAR + 3], line[200];
     append_bar(action->duty_permille / 1000.0, bar, sizeof bar);
-    snprintf(line, sizeof line, "             %s duty %u %%: %s", bar, action->duty_permille / 10,
-             thermal_reason_text(action->reason));
+    const bool asks_too = action->lower_precision && action->reason != THERMAL_PRECISION;
+    snprintf(line, sizeof line, "             %s duty %u %%: %s%s", bar, action->duty_permille / 10,
+             thermal_reason_text(action->reason), asks_too ? ", lower precision asked for" : "");
     append_line(line, width, out);
 }
 
@@ -144,7 +145,7 @@ static void append_hottest(const struct heat_snapshot *snapshot, uint32_t width,
     }
     char line[160] = "no device tells its temperature: `medley devices` says why";
     if (hottest)
-        snprintf(line, sizeof line, "hottest: %s, %.1f C; it is kept below %.0f C", device_info(hottest->device)->id,
+        snprintf(line, sizeof line, "hottest: %s, %.1f C; a governor keeps it below %.0f C", device_info(hottest->device)->id,
                  (double)hottest->readings.temperature_mc.value * 1e-3, hottest->thermal.stop_c);
     append_line(line, width, out);
 }

@@ -73,6 +73,20 @@ static double hottest_during(const struct device *device, double seconds)
     return hottest;
 }
 
+struct wishes {
+    atomic_uint n;
+    atomic_bool lower;
+    struct device *device;
+};
+
+static void on_precision(void *arg, struct device *device, bool lower)
+{
+    struct wishes *wishes = arg;
+    assert_ptr_equal(device, wishes->device);
+    assert_true(atomic_exchange(&wishes->lower, lower) != lower); /* changes only */
+    atomic_fetch_add(&wishes->n, 1);
+}
+
 static void test_a_governed_device_keeps_below_its_limit(void **state)
 {
     (void)state;
@@ -80,7 +94,9 @@ static void test_a_governed_device_keeps_below_its_limit(void **state)
     struct device *device = gpu_find(gpu, "sim:hot");
     struct heat *heat;
     struct error err;
-    assert_int_equal(heat_open(gpu, &(struct heat_options){.period_ms = 100}, &heat, &err), ERROR_NONE);
+    struct wishes wishes = {.device = device};
+    struct heat_options options = {.period_ms = 100, .on_precision = on_precision, .arg = &wishes};
+    assert_int_equal(heat_open(gpu, &options, &heat, &err), ERROR_NONE);
     struct load load;
     load_begin(&load, device);
     double hottest = hottest_during(device, 5);
@@ -98,8 +114,11 @@ static void test_a_governed_device_keeps_below_its_limit(void **state)
     assert_true(seen->thermal.limit_c == 80);
     assert_true(seen->thermal.action.duty_permille < 1000);
     assert_true(seen->readings.temperature_mc.valid && seen->readings.power_mw.valid);
+    assert_true(seen->thermal.action.lower_precision && atomic_load(&wishes.lower));
     free(snapshot);
     heat_close(heat); /* full duty again, though it may have been paused */
+    assert_true(atomic_load(&wishes.n) >= 2); /* asked for first of all, taken back at the end */
+    assert_false(atomic_load(&wishes.lower));
     unsigned before = atomic_load(&load.n_done);
     sleep_ms(500);
     assert_true(atomic_load(&load.n_done) > before);
@@ -141,7 +160,7 @@ static void test_the_screen(void **state)
     hot->thermal = (struct thermal_state){
         .limit_c = 80,
         .stop_c = 75,
-        .action = {.reason = THERMAL_MODEL, .duty_permille = 430, .headroom_w = {-12.4, true}, .headroom_s = {9, true}},
+        .action = {.reason = THERMAL_MODEL, .duty_permille = 430, .lower_precision = true, .headroom_w = {-12.4, true}, .headroom_s = {9, true}},
     };
     snapshot->node.cpu_utilisation_pct = (struct sensor_reading){37, 1, true};
     snapshot->node.battery_pct = (struct sensor_reading){55, 1, true};
@@ -155,7 +174,8 @@ static void test_the_screen(void **state)
                                         "1900 MHz",
                                         "-12 W, 75 C in 9 s",
                                         "[####......] duty 43 %",
-                                        "hottest: sim:hot, 74.3 C; it is kept below 75 C"};
+                                        "lower precision asked for",
+                                        "hottest: sim:hot, 74.3 C; a governor keeps it below 75 C"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (!strstr(text.data, words[i]))
             fail_msg("'%s' is not in:\n%s", words[i], text.data);
