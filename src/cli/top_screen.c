@@ -68,17 +68,15 @@ static void show_headroom(const struct heat_device *device, char *text, size_t s
     if (action->headroom_s.valid && isfinite(action->headroom_s.value))
         snprintf(until, sizeof until, "%.0f C in %.0f s", device->thermal.stop_c, action->headroom_s.value);
     else if (action->headroom_s.valid)
-        snprintf(until, sizeof until, "stays below %.0f C", device->thermal.stop_c);
+        snprintf(until, sizeof until, watts[0] ? "below %.0f C" : "stays below %.0f C", device->thermal.stop_c);
     snprintf(text, size, "%s%s%s", watts, watts[0] && until[0] ? ", " : "", until);
     if (!text[0])
         snprintf(text, size, "-");
 }
 
 static const struct column columns[] = {
-    {"DEVICE", -12, show_id},           {"USE", 6, show_use},
-    {"MEMORY", 16, show_memory},        {"TEMPERATURE", 12, show_temperature},
-    {"POWER", 9, show_power},           {"CLOCK", 10, show_clock},
-    {"  HEADROOM", -30, show_headroom},
+    {"DEVICE", -10, show_id},    {"USE", 5, show_use},     {"MEMORY", 13, show_memory},    {"TEMP", 7, show_temperature},
+    {"POWER", 7, show_power},    {"CLOCK", 8, show_clock}, {" HEADROOM", -30, show_headroom},
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
@@ -150,12 +148,9 @@ static void append_hottest(const struct heat_snapshot *snapshot, uint32_t width,
     append_line(line, width, out);
 }
 
-void top_screen(const struct heat_snapshot *snapshot, uint32_t width, struct buffer *out)
+static void append_table(const struct heat_snapshot *snapshot, uint32_t width, struct buffer *out)
 {
     char line[400];
-    show_node(&snapshot->node, line, sizeof line);
-    append_line(line, width, out);
-    buffer_text(out, "\n");
     size_t used = 0;
     for (int c = 0; c < N_COLUMNS; c++)
         used += (size_t)snprintf(line + used, sizeof line - used, "%*s ", columns[c].width, columns[c].title);
@@ -165,14 +160,41 @@ void top_screen(const struct heat_snapshot *snapshot, uint32_t width, struct buf
         for (int c = 0; c < N_COLUMNS; c++) {
             char cell[80];
             columns[c].show(&snapshot->devices[i], cell, sizeof cell);
-            const char *gap = c == N_COLUMNS - 1 ? "  " : "";
+            const char *gap = c == N_COLUMNS - 1 ? " " : "";
             used += (size_t)snprintf(line + used, sizeof line - used, "%s%*s ", gap, columns[c].width, cell);
         }
         append_line(line, width, out);
         append_state(&snapshot->devices[i], width, out);
     }
-    buffer_text(out, "\n");
+}
+
+/* Keeps the first lines, and says in the last how many there would be more. */
+static void cut_lines(struct buffer *out, uint32_t width, uint32_t height)
+{
+    uint32_t n = 0;
+    size_t kept = 0; /* bytes of the first height - 1 lines */
+    for (size_t at = 0; at < out->size; at++) {
+        if (out->data[at] == '\n' && ++n == height - 1)
+            kept = at + 1;
+    }
+    if (n <= height)
+        return;
+    char line[80];
+    snprintf(line, sizeof line, "(%" PRIu32 " lines more: make the window higher)", n - (height - 1));
+    out->size = kept;
+    append_line(line, width, out);
+}
+
+void top_screen(const struct heat_snapshot *snapshot, uint32_t width, uint32_t height, struct buffer *out)
+{
+    char line[400];
+    show_node(&snapshot->node, line, sizeof line);
+    append_line(line, width, out);
     append_hottest(snapshot, width, out);
+    buffer_text(out, "\n");
+    append_table(snapshot, width, out);
+    if (height && !out->failed)
+        cut_lines(out, width, height);
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------- */

@@ -165,7 +165,7 @@ static void test_the_screen(void **state)
     snapshot->node.cpu_utilisation_pct = (struct sensor_reading){37, 1, true};
     snapshot->node.battery_pct = (struct sensor_reading){55, 1, true};
     struct buffer text = {0};
-    top_screen(snapshot, 160, &text);
+    top_screen(snapshot, 160, 0, &text);
     buffer_append(&text, "", 1);
     static const char *const words[] = {"cpu 37 %",
                                         "battery 55 %",
@@ -180,12 +180,28 @@ static void test_the_screen(void **state)
         if (!strstr(text.data, words[i]))
             fail_msg("'%s' is not in:\n%s", words[i], text.data);
     }
-    buffer_clear(&text);
-    top_screen(snapshot, 40, &text);
-    for (size_t at = 0, column = 0; at < text.size; at++) {
-        column = text.data[at] == '\n' ? 0 : column + 1;
-        assert_true(column <= 40);
+    for (uint32_t width = 1; width <= 90; width++) { /* any window shows what fits */
+        for (uint32_t height = 1; height <= 12; height++) {
+            buffer_clear(&text);
+            top_screen(snapshot, width, height, &text);
+            uint32_t n_lines = 0;
+            for (size_t at = 0, column = 0; at < text.size; at++) {
+                column = text.data[at] == '\n' ? 0 : column + 1;
+                n_lines += text.data[at] == '\n';
+                assert_true(column <= width);
+            }
+            assert_true(n_lines > 0 && n_lines <= height);
+        }
     }
+    buffer_clear(&text);
+    top_screen(snapshot, 80, 24, &text);
+    buffer_append(&text, "", 1);
+    assert_non_null(strstr(text.data, "-12 W, 75 C in 9 s")); /* headroom fits into 80 columns */
+    buffer_clear(&text);
+    top_screen(snapshot, 80, 5, &text);
+    buffer_append(&text, "", 1);
+    assert_non_null(strstr(text.data, "(3 lines more: make the window higher)"));
+    buffer_clear(&text);
     buffer_clear(&text);
     assert_true(top_json(snapshot, &text));
     yyjson_doc *doc = yyjson_read(text.data, text.size, 0);
