@@ -49,6 +49,15 @@
  *   Buffers belong to the device, not to a handle: they may be passed between loops that share it.
  *   Opening and closing use libuv's thread pool. The first open in a process sets the
  *   environment variable GOMP_SPINCOUNT unless it is set (how long ggml's CPU threads spin).
+ *   Do not use a handle in a process that was forked from the one that opened it.
+ *
+ * WHAT GOES WRONG is in the request's error. What goes wrong beside it (a backend that was asked for and
+ * is not there, a registry that is not used) is a line on stderr; the environment variable MEDLEY_LOG (error,
+ * warn, info, debug; warn) says how much. MEDLEY_BACKEND stands in for options.backend.
+ *
+ * DRIVERS CRASH. Verification runs a driver for the first time. Without options.verifier it does so in
+ * your process: a driver that hangs is given up (its thread stays), one that crashes takes the process
+ * along. With it each device is verified in a child process first.
  *
  * WITHOUT A LOOP
  *   Give NULL for the loop: the handle then has a hidden one of its own, which runs inside
@@ -189,6 +198,7 @@ struct medley_gpu_options {
     bool cpu_only;          /* load the CPU backend alone: the fastest start */
     const char *registry;   /* a file that remembers verified devices and their speeds; NULL: none. Copied */
     const char *sim_file;   /* simulated devices too (docs/simulated-devices.md); NULL: none. Copied */
+    const char *verifier;   /* path of the program `medley` of the same version; NULL: none. Copied */
 };
 
 /* Starts to open the devices; tens of milliseconds as a rule, at most 20 s for each device that hangs.

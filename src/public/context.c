@@ -166,6 +166,9 @@ static enum medley_error_code copy_options(struct medley_gpu *gpu, const struct 
     if (!code)
         code = copy_text(options->sim_file, gpu->sim_file, sizeof gpu->sim_file, &gpu->options.sim_file,
                          "the path of the simulated devices is too long", err);
+    if (!code)
+        code = copy_text(options->verifier, gpu->verifier, sizeof gpu->verifier, &gpu->options.prober,
+                         "the verifier's path is too long", err);
     return code;
 }
 

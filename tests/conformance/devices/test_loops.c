@@ -364,6 +364,27 @@ static void test_bad_options(void **state)
     medley_gpu_close(mine, NULL, NULL);
 }
 
+/* With a program that verifies in child processes, and with one that is not there, the devices are the same. */
+static void test_a_verifier_changes_nothing(void **state)
+{
+    (void)state;
+    const char *const verifiers[] = {getenv("MEDLEY_BINARY"), "/nowhere/medley"};
+    assert_non_null(verifiers[0]);
+    for (int i = 0; i < 2; i++) {
+        struct medley_gpu *mine;
+        struct medley_device_request request = {0};
+        struct medley_gpu_options options = {.cpu_only = !getenv("GGML_VK_VISIBLE_DEVICES"),
+                                             .sim_file = getenv("MEDLEY_TEST_SIM"),
+                                             .verifier = verifiers[i]};
+        assert_int_equal(medley_gpu_open(NULL, &options, &mine, &request, NULL), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_device_wait(&request), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_gpu_device_count(mine), device_count());
+        for (uint32_t k = 0; k < device_count(); k++)
+            assert_non_null(medley_gpu_find(mine, device_id(k)));
+        medley_gpu_close(mine, NULL, NULL);
+    }
+}
+
 /* Every allocation of opening, attaching and using fails once. */
 static void test_out_of_host_memory(void **state)
 {
@@ -568,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_the_last_handle_closes_the_devices),
         cmocka_unit_test(test_close_while_opening),
         cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_a_verifier_changes_nothing),
         cmocka_unit_test(test_out_of_host_memory),
         cmocka_unit_test(test_ten_thousand_operations_from_eight_loops),
     };
