@@ -108,7 +108,8 @@ const struct backend_status *gpu_backend(const struct gpu *gpu, uint32_t index);
 
 /* Measures devices (NULL: all) and writes what it found into the registry; device_info() then has the measured speeds.
  * Takes `budget_ms` of measuring for each device (0: 4000), and before that whatever its driver needs to compile; a
- * device that has not answered within LIMIT_CALIBRATION_MS is lost, and must not be used again. Blocks; nobody else may
+ * device that has not answered within LIMIT_CALIBRATION_MS is lost, and must not be used again. Runs in this process: a
+ * driver that crashes takes it along, and what was measured of the devices before it is kept. Blocks; nobody else may
  * use these devices meanwhile. `progress` is called on the calling thread. Fails with the first device's
  * error, after it has gone on with the others. */
 struct calibration_options {
