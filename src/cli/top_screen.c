@@ -75,8 +75,9 @@ static void show_headroom(const struct heat_device *device, char *text, size_t s
 }
 
 static const struct column columns[] = {
-    {"DEVICE", -10, show_id},    {"USE", 5, show_use},     {"MEMORY", 13, show_memory},    {"TEMP", 7, show_temperature},
-    {"POWER", 7, show_power},    {"CLOCK", 8, show_clock}, {" HEADROOM", -30, show_headroom},
+    {"DEVICE", -10, show_id},          {"USE", 5, show_use},     {"MEMORY", 13, show_memory},
+    {"TEMP", 7, show_temperature},     {"POWER", 7, show_power}, {"CLOCK", 8, show_clock},
+    {" HEADROOM", -30, show_headroom},
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
@@ -143,8 +144,9 @@ static void append_hottest(const struct heat_snapshot *snapshot, uint32_t width,
     }
     char line[160] = "no device tells its temperature: `medley devices` says why";
     if (hottest)
-        snprintf(line, sizeof line, "hottest: %s, %.1f C; a governor keeps it below %.0f C", device_info(hottest->device)->id,
-                 (double)hottest->readings.temperature_mc.value * 1e-3, hottest->thermal.stop_c);
+        snprintf(line, sizeof line, "hottest: %s, %.1f C; a governor keeps it below %.0f C",
+                 device_info(hottest->device)->id, (double)hottest->readings.temperature_mc.value * 1e-3,
+                 hottest->thermal.stop_c);
     append_line(line, width, out);
 }
 

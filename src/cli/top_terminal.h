@@ -1,8 +1,8 @@
 /* The terminal of a command that shows something until it is ended: keys one by one, the other screen, and signals that
  * are seen between two pictures (the end, a stop with Ctrl-Z, another size). One for the process, as signals are.
  *
- * While terminal_enter() holds, whatever ends the command must pass through terminal_leave(), so SIGINT, SIGTERM, SIGHUP
- * and SIGQUIT only ask for the end. */
+ * While terminal_enter() holds, whatever ends the command must pass through terminal_leave(), so SIGINT, SIGTERM,
+ * SIGHUP and SIGQUIT only ask for the end. */
 #pragma once
 
 #include <stdbool.h>

@@ -163,8 +163,8 @@ uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *pref
             continue;
         const char *name = files[i].path + strlen(folder) + 1;
         size_t length = strcspn(name, "/");
-        bool taken = length == 0 || length >= SYSFS_NAME_BYTES || name[0] == '.' ||
-                     strncmp(name, prefix, strlen(prefix)) != 0;
+        bool taken =
+            length == 0 || length >= SYSFS_NAME_BYTES || name[0] == '.' || strncmp(name, prefix, strlen(prefix)) != 0;
         for (uint32_t k = 0; k < count && !taken; k++)
             taken = strlen(names[k]) == length && memcmp(names[k], name, length) == 0;
         if (taken)
@@ -179,7 +179,7 @@ uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *pref
 /* ---- what must hold ------------------------------------------------------------------------------- */
 
 static const struct sensor_impl *const sources[] = {
-    &sensor_impl_amdgpu,  &sensor_impl_intel_sysfs, &sensor_impl_hwmon, &sensor_impl_thermal_zone, &sensor_impl_rapl,
+    &sensor_impl_amdgpu,  &sensor_impl_intel_sysfs, &sensor_impl_hwmon,    &sensor_impl_thermal_zone, &sensor_impl_rapl,
     &sensor_impl_cpufreq, &sensor_impl_load,        &sensor_impl_pressure, &sensor_impl_power_supply,
 };
 enum { SOURCES = sizeof sources / sizeof *sources, DEVICES = 4 };

@@ -116,7 +116,7 @@ static void test_a_governed_device_keeps_below_its_limit(void **state)
     assert_true(seen->readings.temperature_mc.valid && seen->readings.power_mw.valid);
     assert_true(seen->thermal.action.lower_precision && atomic_load(&wishes.lower));
     free(snapshot);
-    heat_close(heat); /* full duty again, though it may have been paused */
+    heat_close(heat);                         /* full duty again, though it may have been paused */
     assert_true(atomic_load(&wishes.n) >= 2); /* asked for first of all, taken back at the end */
     assert_false(atomic_load(&wishes.lower));
     unsigned before = atomic_load(&load.n_done);
@@ -160,7 +160,11 @@ static void test_the_screen(void **state)
     hot->thermal = (struct thermal_state){
         .limit_c = 80,
         .stop_c = 75,
-        .action = {.reason = THERMAL_MODEL, .duty_permille = 430, .lower_precision = true, .headroom_w = {-12.4, true}, .headroom_s = {9, true}},
+        .action = {.reason = THERMAL_MODEL,
+                   .duty_permille = 430,
+                   .lower_precision = true,
+                   .headroom_w = {-12.4, true},
+                   .headroom_s = {9, true}},
     };
     snapshot->node.cpu_utilisation_pct = (struct sensor_reading){37, 1, true};
     snapshot->node.battery_pct = (struct sensor_reading){55, 1, true};

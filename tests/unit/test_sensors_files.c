@@ -53,10 +53,22 @@ static void test_decimals(void **state)
         const char *text, *rest; /* NULL: no number */
         double number;
     } cases[] = {
-        {"1.53 avg60", " avg60", 1.53}, {"0", "", 0},    {"2400.500\n", "\n", 2400.5}, {"7.", "", 7},
-        {"1.2.3", ".3", 1.2},           {"1,5", ",5", 1}, {"12e3", "e3", 12},           {"999999999999999", "", 1e15 - 1},
-        {"", NULL, 0},                  {".5", NULL, 0}, {"-1", NULL, 0},               {"+1", NULL, 0},
-        {" 1", NULL, 0},                {"nan", NULL, 0}, {"inf", NULL, 0},             {"1234567890123456", NULL, 0},
+        {"1.53 avg60", " avg60", 1.53},
+        {"0", "", 0},
+        {"2400.500\n", "\n", 2400.5},
+        {"7.", "", 7},
+        {"1.2.3", ".3", 1.2},
+        {"1,5", ",5", 1},
+        {"12e3", "e3", 12},
+        {"999999999999999", "", 1e15 - 1},
+        {"", NULL, 0},
+        {".5", NULL, 0},
+        {"-1", NULL, 0},
+        {"+1", NULL, 0},
+        {" 1", NULL, 0},
+        {"nan", NULL, 0},
+        {"inf", NULL, 0},
+        {"1234567890123456", NULL, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double number = -1;
@@ -67,7 +79,7 @@ static void test_decimals(void **state)
         }
         assert_non_null(rest);
         assert_string_equal(rest, cases[i].rest);
-        assert_true(number > cases[i].number - 1e-9 && number < cases[i].number + 1e-9);
+        assert_true(number >= cases[i].number - 1e-9 && number <= cases[i].number + 1e-9);
     }
 }
 

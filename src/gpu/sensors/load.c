@@ -73,8 +73,7 @@ static void load_read_device(void *self, uint32_t index, const struct device_inf
     out->memory_free_bytes = memory.available_bytes;
     out->memory_used_bytes = reading_failed();
     if (memory.available_bytes.valid)
-        out->memory_used_bytes =
-            reading_make(memory.total_bytes.value - memory.available_bytes.value, UINT64_MAX);
+        out->memory_used_bytes = reading_make(memory.total_bytes.value - memory.available_bytes.value, UINT64_MAX);
 }
 
 static void load_read_node(void *self, struct sensor_node *out)
