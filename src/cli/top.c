@@ -4,6 +4,7 @@
 #include "cli/top_screen.h"
 #include "cli/top_terminal.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
@@ -116,7 +117,10 @@ static int show(const struct top *top, const struct heat_snapshot *snapshot, boo
         top_json(snapshot, &text);
     else
         top_screen(snapshot, size.columns, size.rows, &text);
+    errno = 0;
     const bool shown = !text.failed && put(&text, live);
+    if (!shown && errno != EPIPE) /* a reader that has seen enough is no failure to talk about */
+        fprintf(stderr, "medley top: %s\n", text.failed ? "out of memory" : strerror(errno));
     buffer_deinit(&text);
     return shown ? EXIT_OK : EXIT_FAILED;
 }

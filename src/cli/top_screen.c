@@ -9,6 +9,8 @@
 
 enum { BAR = 10 };
 
+#define HEADROOM_S_MAX 3600.0 /* a slope says nothing of what comes later */
+
 struct column {
     const char *title;
     int width; /* right-aligned unless negative */
@@ -65,8 +67,11 @@ static void show_headroom(const struct heat_device *device, char *text, size_t s
     char watts[32] = "", until[48] = "";
     if (action->headroom_w.valid)
         snprintf(watts, sizeof watts, "%+.0f W", action->headroom_w.value);
-    if (action->headroom_s.valid && isfinite(action->headroom_s.value))
-        snprintf(until, sizeof until, "%.0f C in %.0f s", device->thermal.stop_c, action->headroom_s.value);
+    const double s = action->headroom_s.value;
+    if (action->headroom_s.valid && s < 120)
+        snprintf(until, sizeof until, "%.0f C in %.0f s", device->thermal.stop_c, s);
+    else if (action->headroom_s.valid && s < HEADROOM_S_MAX)
+        snprintf(until, sizeof until, "%.0f C in %.0f min", device->thermal.stop_c, s / 60);
     else if (action->headroom_s.valid)
         snprintf(until, sizeof until, watts[0] ? "below %.0f C" : "stays below %.0f C", device->thermal.stop_c);
     snprintf(text, size, "%s%s%s", watts, watts[0] && until[0] ? ", " : "", until);
@@ -75,7 +80,7 @@ static void show_headroom(const struct heat_device *device, char *text, size_t s
 }
 
 static const struct column columns[] = {
-    {"DEVICE", -10, show_id},          {"USE", 5, show_use},     {"MEMORY", 13, show_memory},
+    {"DEVICE", -6, show_id},           {"USE", 5, show_use},     {"MEMORY", 13, show_memory},
     {"TEMP", 7, show_temperature},     {"POWER", 7, show_power}, {"CLOCK", 8, show_clock},
     {" HEADROOM", -30, show_headroom},
 };
@@ -150,12 +155,23 @@ static void append_hottest(const struct heat_snapshot *snapshot, uint32_t width,
     append_line(line, width, out);
 }
 
+/* The first column is as wide as the longest id. */
+static int width_of(const struct heat_snapshot *snapshot, int column)
+{
+    int width = columns[column].width;
+    for (uint32_t i = 0; column == 0 && i < snapshot->n_devices; i++) {
+        const int length = (int)strlen(device_info(snapshot->devices[i].device)->id);
+        width = length > -width ? -length : width;
+    }
+    return width;
+}
+
 static void append_table(const struct heat_snapshot *snapshot, uint32_t width, struct buffer *out)
 {
     char line[400];
     size_t used = 0;
     for (int c = 0; c < N_COLUMNS; c++)
-        used += (size_t)snprintf(line + used, sizeof line - used, "%*s ", columns[c].width, columns[c].title);
+        used += (size_t)snprintf(line + used, sizeof line - used, "%*s ", width_of(snapshot, c), columns[c].title);
     append_line(line, width, out);
     for (uint32_t i = 0; i < snapshot->n_devices; i++) {
         used = 0;
@@ -163,7 +179,7 @@ static void append_table(const struct heat_snapshot *snapshot, uint32_t width, s
             char cell[80];
             columns[c].show(&snapshot->devices[i], cell, sizeof cell);
             const char *gap = c == N_COLUMNS - 1 ? " " : "";
-            used += (size_t)snprintf(line + used, sizeof line - used, "%s%*s ", gap, columns[c].width, cell);
+            used += (size_t)snprintf(line + used, sizeof line - used, "%s%*s ", gap, width_of(snapshot, c), cell);
         }
         append_line(line, width, out);
         append_state(&snapshot->devices[i], width, out);

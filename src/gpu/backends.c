@@ -140,7 +140,7 @@ bool backend_load(const struct backend *backend, char *reason, size_t size)
     if (code == ERROR_NOT_FOUND)
         snprintf(reason, size, "%s; mend: %s", err.text, backend->mend_plugin);
     else if (code)
-        snprintf(reason, size, "%s; needs %s", err.text, backend->needs);
+        snprintf(reason, size, "%.140s; needs %s; %s", err.text, backend->needs, backend->mend_device);
     return code == ERROR_NONE;
 }
 
