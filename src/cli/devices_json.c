@@ -233,6 +233,7 @@ bool devices_print_json(const struct devices_view *view)
     json_devices(doc, root, view);
     json_sources(doc, root, view);
     json_summary(doc, root, view);
+    json_text(doc, root, "registry_problem", gpu_registry_problem(view->gpu));
     /* reasons may quote a folder's name, which may be anything */
     char *text = yyjson_mut_write(doc, YYJSON_WRITE_PRETTY | YYJSON_WRITE_ALLOW_INVALID_UNICODE, NULL);
     if (text)

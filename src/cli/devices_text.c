@@ -155,6 +155,12 @@ static void print_missing_sensors(const struct devices_view *view)
     }
 }
 
+static void print_registry_problem(const struct gpu *gpu)
+{
+    if (gpu_registry_problem(gpu)[0])
+        printf("\nNot remembered, and found out anew at every start: %s\n", gpu_registry_problem(gpu));
+}
+
 void devices_print_text(const struct devices_view *view)
 {
     print_table(view);
@@ -164,4 +170,5 @@ void devices_print_text(const struct devices_view *view)
     print_rejected(view->gpu);
     print_missing_backends(view->gpu);
     print_missing_sensors(view);
+    print_registry_problem(view->gpu);
 }

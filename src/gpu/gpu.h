@@ -81,6 +81,9 @@ void gpu_close(struct gpu *gpu);
  * ~/.local/state/medley. "" where there is none, or where MEDLEY_STATE_DIR is set and empty: no registry. */
 void gpu_registry_path(char *path, size_t size);
 
+/* Why what was found out cannot be written down there; "" when it was, or nothing was new. Lives until gpu_close(). */
+const char *gpu_registry_problem(const struct gpu *gpu);
+
 /* For the first line of a main(): when this process was started to verify a device, does that and never returns. */
 void gpu_prober_main(int argc, char **argv);
 

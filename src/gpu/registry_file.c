@@ -97,8 +97,10 @@ void registry_load(const char *path, struct registry *out)
 {
     *out = (struct registry){0};
     struct error err;
-    if (path && path[0] && load(path, out, &err))
-        log_line(LOG_WARN, "gpu", "the registry of devices %s is not used, and will be made anew: %s", path, err.text);
+    enum error_code code = path && path[0] ? load(path, out, &err) : ERROR_NONE;
+    if (code)
+        log_line(LOG_WARN, "gpu", "the registry of devices %s is not used%s: %s", path,
+                 code == ERROR_NO_MEMORY ? "" : ", and will be made anew", err.text);
 }
 
 /* ---- writing --------------------------------------------------------------------------- */

@@ -140,20 +140,20 @@ void vet_outcome(struct vet *vet, const char *reason, bool hung)
     }
 }
 
-void vet_remember(const struct vet *vets, uint32_t count, const struct gpu_options *options)
+enum error_code vet_remember(const struct vet *vets, uint32_t count, const struct gpu_options *options,
+                             struct error *err)
 {
     if (!options->registry || !options->registry[0])
-        return;
+        return ERROR_NONE;
     struct registry_entry *changes = mem_new_array(count ? count : 1, sizeof *changes);
     if (!changes)
-        return;
+        return error_set(err, ERROR_NO_MEMORY, "out of memory");
     uint32_t n = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (vets[i].change.result != REGISTRY_UNKNOWN)
             changes[n++] = vets[i].change;
     }
-    struct error err;
-    if (n && registry_update(options->registry, changes, n, &err))
-        log_line(LOG_INFO, "gpu", "%s", err.text);
+    enum error_code code = n ? registry_update(options->registry, changes, n, err) : ERROR_NONE;
     mem_free(changes);
+    return code;
 }

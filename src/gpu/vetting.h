@@ -35,5 +35,6 @@ void vet_devices(struct vet *vets, uint32_t count, const struct registry *known,
 /* What came of opening it: `reason` NULL when it is in use. `hung`: it did not answer. */
 void vet_outcome(struct vet *vet, const char *reason, bool hung);
 
-/* Tells the registry what is new. A registry that cannot be written is a log line. */
-void vet_remember(const struct vet *vets, uint32_t count, const struct gpu_options *options);
+/* Tells the registry what is new. Fails where that cannot be written, which is no reason to stop. */
+enum error_code vet_remember(const struct vet *vets, uint32_t count, const struct gpu_options *options,
+                             struct error *err);

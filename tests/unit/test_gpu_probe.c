@@ -442,7 +442,8 @@ static struct vet vet_once(const char *backend, const char *driver, bool prober,
     vet_one(&vet, &options);
     if (vet.verdict != VET_REFUSED)
         vet_outcome(&vet, NULL, false);
-    vet_remember(&vet, 1, &options);
+    enum error_code code = vet_remember(&vet, 1, &options, NULL);
+    assert_true(code == ERROR_NONE || code == ERROR_NO_MEMORY);
     return vet;
 }
 
@@ -502,7 +503,7 @@ static void test_what_has_passed_is_checked_quickly(void **state)
     vet = vet_of("honest", "1.0");
     vet_one(&vet, &options);
     vet_outcome(&vet, "it returned wrong data\n", false);
-    vet_remember(&vet, 1, &options);
+    assert_int_equal(vet_remember(&vet, 1, &options, NULL), ERROR_NONE);
     vet = vet_once("honest", "1.0", false, false);
     assert_int_equal(vet.verdict, VET_FULL);
 }
@@ -526,7 +527,7 @@ static void test_the_cpu_is_always_tried(void **state)
     vet_one(&vet, &options);
     assert_int_equal(vet.verdict, VET_FULL); /* no child: it is this process that computes on it */
     vet_outcome(&vet, "it did not answer within 20 s", true);
-    vet_remember(&vet, 1, &options);
+    assert_int_equal(vet_remember(&vet, 1, &options, NULL), ERROR_NONE);
     vet = vet_of("cpu", "");
     vet_one(&vet, &options);
     assert_int_equal(vet.verdict, VET_FULL);
@@ -539,7 +540,7 @@ static void test_without_a_program_the_process_verifies(void **state)
     struct vet vet = vet_of("segfaults", "1.0");
     vet_one(&vet, &options);
     assert_int_equal(vet.verdict, VET_FULL);
-    vet_remember(&vet, 1, &options); /* no registry: nothing */
+    assert_int_equal(vet_remember(&vet, 1, &options, NULL), ERROR_NONE); /* no registry: nothing */
 }
 
 static void test_every_failed_allocation_is_survived(void **state)
