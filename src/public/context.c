@@ -269,6 +269,8 @@ void medley_gpu_close(struct medley_gpu *gpu, medley_gpu_close_callback callback
     gpu->closing = true;
     gpu->close_callback = callback;
     gpu->close_data = data;
+    if (gpu->n_devices)
+        machine_leave(gpu->machine);
     bool in_callback = gpu->in_callback;
     if (!in_callback) /* else whoever called back looks */
         finish_if_drained(gpu);
