@@ -201,13 +201,3 @@ void heat_latest(struct heat *heat, struct heat_snapshot *out)
     *out = heat->latest;
     pthread_mutex_unlock(&heat->lock);
 }
-
-uint32_t heat_source_count(const struct heat *heat)
-{
-    return telemetry_source_count(heat->telemetry);
-}
-
-void heat_source(struct heat *heat, uint32_t index, struct sensor_source *out)
-{
-    telemetry_source(heat->telemetry, index, out);
-}

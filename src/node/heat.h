@@ -50,7 +50,3 @@ enum error_code heat_open(struct gpu *gpu, const struct heat_options *options, s
 void heat_close(struct heat *heat);
 
 void heat_latest(struct heat *heat, struct heat_snapshot *out);
-
-/* The sensors' sources, and why one is not available. */
-uint32_t heat_source_count(const struct heat *heat);
-void heat_source(struct heat *heat, uint32_t index, struct sensor_source *out);
