@@ -23,6 +23,8 @@ static enum error_code check_device(const struct placement_problem *problem, uin
         return error_set(err, ERROR_INVALID, "its memory is beyond 2^50 bytes");
     if (!number_in(device->kv_bytes_per_s, PLACEMENT_RATE_MAX))
         return error_set(err, ERROR_INVALID, "kv_bytes_per_s is not a rate");
+    if (!number_in(device->copy_bytes_per_s, PLACEMENT_RATE_MAX))
+        return error_set(err, ERROR_INVALID, "copy_bytes_per_s is not a rate");
     if (!number_in(device->launch_s, PLACEMENT_SECONDS_MAX))
         return error_set(err, ERROR_INVALID, "launch_s is not a time");
     if (!number_in(device->share, 1) || !number_in(device->thermal_headroom, 1) || !number_in(device->spread, 1))
@@ -60,7 +62,8 @@ static enum error_code check_model(const struct placement_problem *problem, stru
         return error_set(err, ERROR_INVALID, "%u layers; 1 to %d are possible", model->n_layers, LIMIT_LAYERS);
     if (!number_in(model->expert_share, 1))
         return error_set(err, ERROR_INVALID, "expert_share is from 0 to 1");
-    if (model->activation_bytes_per_token > PLACEMENT_BYTES_MAX || model->compute_bytes > PLACEMENT_BYTES_MAX ||
+    if (model->activation_bytes_per_token > PLACEMENT_BYTES_MAX ||
+        model->output_bytes_per_token > PLACEMENT_BYTES_MAX || model->compute_bytes > PLACEMENT_BYTES_MAX ||
         model->compute_input_bytes > PLACEMENT_BYTES_MAX || model->compute_output_bytes > PLACEMENT_BYTES_MAX)
         return error_set(err, ERROR_INVALID, "activations or compute buffers are beyond 2^50 bytes");
     uint64_t input = 0, output = 0;
