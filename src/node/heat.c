@@ -151,7 +151,7 @@ static enum error_code start(struct heat *heat, struct gpu *gpu, struct error *e
         infos[i] = *device_info(gpu_device(gpu, i));
         thermal_governor_init(&heat->governed[i].governor, thermal_limits_default(0));
     }
-    heat->work.n_devices = n;
+    heat->work.n_devices = code ? 0 : n;
     heat->latest = heat->work;
     struct telemetry_options options = {.period_ms = heat->options.period_ms, .on_sample = on_sample, .arg = heat};
     if (!code)

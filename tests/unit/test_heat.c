@@ -1,5 +1,6 @@
 /* The governors at work on a simulated device, and what `medley top` shows of it. */
 #include "base/clock.h"
+#include "base/mem.h"
 #include "cli/top_screen.h"
 #include "node/heat.h"
 #include "sim_world.h"
@@ -143,6 +144,26 @@ static void test_watching_changes_nothing(void **state)
     gpu_close(gpu);
 }
 
+static void test_every_failed_allocation_is_survived(void **state)
+{
+    (void)state;
+    struct gpu *gpu = open_sim(HOT);
+    struct heat *heat = NULL;
+    unsigned nth = 0;
+    while (!heat) {
+        assert_true(++nth < 100);
+        struct error err = {0};
+        mem_fail_nth(nth);
+        enum error_code code = heat_open(gpu, NULL, &heat, &err);
+        mem_fail_nth(0);
+        assert_int_equal(code, heat ? ERROR_NONE : ERROR_NO_MEMORY);
+        assert_int_equal(heat == NULL, err.text[0] != 0);
+    }
+    assert_true(nth > 4); /* some of them did fail */
+    heat_close(heat);
+    gpu_close(gpu);
+}
+
 static void test_the_screen(void **state)
 {
     (void)state;
@@ -225,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_governed_device_keeps_below_its_limit),
         cmocka_unit_test(test_watching_changes_nothing),
+        cmocka_unit_test(test_every_failed_allocation_is_survived),
         cmocka_unit_test(test_the_screen),
     };
     return cmocka_run_group_tests_name("heat", tests, NULL, NULL);
