@@ -120,7 +120,7 @@ static void show_node(const struct sensor_node *node, char *text, size_t size)
 
 static void append_bar(double share, char *text, size_t size)
 {
-    int full = (int)lround(share * BAR);
+    int full = (int)lround(share * (double)BAR);
     snprintf(text, size, "[%.*s%.*s]", full, "##########", BAR - full, "..........");
 }
 
