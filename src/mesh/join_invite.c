@@ -29,7 +29,17 @@ enum error_code invite_make(struct invite *invite, uint64_t now_ms, uint64_t lif
 
 void invite_end(struct invite *invite)
 {
+    uint64_t hand_paused_until_ms = invite->hand_paused_until_ms;
     sodium_memzero(invite, sizeof *invite);
+    invite->hand_paused_until_ms = hand_paused_until_ms;
+}
+
+bool invite_knock(struct invite *invite, uint64_t now_ms)
+{
+    if (now_ms < invite->hand_paused_until_ms)
+        return false;
+    invite->hand_paused_until_ms = now_ms + LIMIT_JOIN_PAUSE_MS;
+    return true;
 }
 
 static void close_invite(struct invite *invite, enum invite_state state)
