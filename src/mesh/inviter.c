@@ -84,7 +84,7 @@ static bool make_share(struct inviter *inviter, uint64_t now_ms, enum join_refus
     }
     *reason = JOIN_REFUSED_BUSY;
     error_set(err, ERROR_BUSY, "%s wants to be let in too soon after another", inviter->peer_name);
-    if (!invite_knock(inviter->invite, now_ms))
+    if (!join_knock(&inviter->invite->hand_paused_until_ms, now_ms))
         return false;
     randombytes_buf(session->inviter_share, sizeof session->inviter_share); /* its nonce */
     return true;

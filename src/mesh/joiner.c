@@ -38,24 +38,26 @@ static enum join_result sent(struct joiner *joiner, int state, uint64_t deadline
 
 /* ---- HELLO ---------------------------------------------------------------------------------- */
 
-static enum error_code check_settings(const struct joiner_settings *settings, struct error *err)
+static enum error_code check_settings(const struct joiner_settings *settings, uint64_t now_ms, struct error *err)
 {
     if (!join_name_is_valid(settings->name, strlen(settings->name)))
         return error_set(err, ERROR_INVALID, "the node's name must be 1 to 63 letters, digits, or one of . _ -");
     if (sodium_init() < 0)
         return error_set(err, ERROR_INTERNAL, "libsodium cannot start");
-    if (settings->mode == JOIN_BY_CODE && *settings->n_shown >= LIMIT_JOIN_GUESSES)
+    if (settings->mode == JOIN_BY_CODE && settings->pace->n_shown >= LIMIT_JOIN_GUESSES)
         return error_set(err, ERROR_BUSY,
                          "%d others did not know this code: name the member that made it, or get a new code",
                          LIMIT_JOIN_GUESSES);
+    if (settings->mode == JOIN_BY_HAND && !join_knock(&settings->pace->hand_paused_until_ms, now_ms))
+        return error_set(err, ERROR_BUSY, "this machine has asked to be let in a moment ago");
     return ERROR_NONE;
 }
 
 enum error_code joiner_start(struct joiner *joiner, const struct joiner_settings *settings, uint64_t now_ms,
                              struct buffer *reply, struct error *err)
 {
-    *joiner = (struct joiner){.identity = settings->identity, .n_shown = settings->n_shown};
-    enum error_code code = check_settings(settings, err);
+    *joiner = (struct joiner){.identity = settings->identity, .pace = settings->pace};
+    enum error_code code = check_settings(settings, now_ms, err);
     if (code)
         return code;
     struct join_session *session = &joiner->session;
@@ -89,7 +91,7 @@ static bool make_proof(struct joiner *joiner, uint8_t proof[32])
         if (!join_session_key(session, JOINER))
             return false;
         join_session_tag(session, JOINER, proof);
-        ++*joiner->n_shown;
+        joiner->pace->n_shown++;
         return true;
     }
     memcpy(proof, session->own_secret, 32);

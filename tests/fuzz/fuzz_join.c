@@ -22,7 +22,7 @@ static struct {
     struct buffer to_member, to_joiner;
     struct joiner joiner;
     struct inviter inviter;
-    uint32_t n_shown;
+    struct join_pace pace;
 } world;
 
 static void make_world(void)
@@ -39,10 +39,9 @@ static void start(enum join_mode mode)
 {
     char code[JOIN_CODE_TEXT];
     world.invite = (struct invite){0};
-    world.n_shown = 0;
+    world.pace = (struct join_pace){0};
     FUZZ_CHECK(invite_make(&world.invite, 0, 0, code, NULL) == ERROR_NONE);
-    struct joiner_settings joiner = {
-        .identity = &world.newcomer, .name = "tower", .mode = mode, .n_shown = &world.n_shown};
+    struct joiner_settings joiner = {.identity = &world.newcomer, .name = "tower", .mode = mode, .pace = &world.pace};
     FUZZ_CHECK(join_code_parse(code, joiner.code, NULL) == ERROR_NONE);
     struct inviter_settings inviter = {
         .identity = &world.member, .authority = &world.membership.authority, .name = "laptop", .invite = &world.invite};

@@ -35,12 +35,12 @@ static void join(const struct identity *member, const struct membership *members
     struct inviter inviter;
     struct buffer up = {0}, down = {0};
     struct error err;
-    uint32_t n_shown = 0;
+    struct join_pace pace = {0};
     char code[JOIN_CODE_TEXT];
     bool by_code = mode == JOIN_BY_CODE;
     identity_make(&newcomer, NULL);
     invite_make(&invite, 0, 0, code, NULL);
-    struct joiner_settings a = {.identity = &newcomer, .name = "tower", .mode = mode, .n_shown = &n_shown};
+    struct joiner_settings a = {.identity = &newcomer, .name = "tower", .mode = mode, .pace = &pace};
     struct inviter_settings b = {
         .identity = member, .authority = &membership->authority, .name = "laptop", .invite = &invite};
     memcpy(a.code, invite.digits, sizeof a.code);

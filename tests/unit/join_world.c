@@ -37,8 +37,7 @@ void attempt_start(struct attempt *attempt, struct join_world *world, enum join_
                    const uint8_t *joiner_binding)
 {
     *attempt = (struct attempt){0};
-    struct joiner_settings joiner = {
-        .identity = &world->newcomer, .name = "tower", .mode = mode, .n_shown = &world->n_shown};
+    struct joiner_settings joiner = {.identity = &world->newcomer, .name = "tower", .mode = mode, .pace = &world->pace};
     struct inviter_settings inviter = {.identity = &world->member,
                                        .authority = &world->membership.authority,
                                        .name = "laptop",

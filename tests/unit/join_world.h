@@ -9,7 +9,7 @@ struct join_world {
     struct membership membership; /* the member's */
     struct invite invite;
     char code[JOIN_CODE_DIGITS];
-    uint32_t n_shown;
+    struct join_pace pace;
     uint64_t now_ms;
     uint8_t binding[CHANNEL_BINDING_BYTES];
 };

@@ -237,11 +237,11 @@ static void test_the_life_of_an_invite(void **state)
     invite_use(&invite);
     assert_int_equal(invite_look(&invite, 0), INVITE_USED);
     assert_memory_equal(invite.digits, gone, sizeof gone);
-    assert_true(invite_knock(&invite, 10));
-    assert_false(invite_knock(&invite, 10 + LIMIT_JOIN_PAUSE_MS - 1));
+    assert_true(join_knock(&invite.hand_paused_until_ms, 10));
+    assert_false(join_knock(&invite.hand_paused_until_ms, 10 + LIMIT_JOIN_PAUSE_MS - 1));
     invite_end(&invite); /* does not give a second knock */
-    assert_false(invite_knock(&invite, 10 + LIMIT_JOIN_PAUSE_MS - 1));
-    assert_true(invite_knock(&invite, 10 + LIMIT_JOIN_PAUSE_MS));
+    assert_false(join_knock(&invite.hand_paused_until_ms, 10 + LIMIT_JOIN_PAUSE_MS - 1));
+    assert_true(join_knock(&invite.hand_paused_until_ms, 10 + LIMIT_JOIN_PAUSE_MS));
 }
 
 /* ---- the words ---------------------------------------------------------------------------------- */

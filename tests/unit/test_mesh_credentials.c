@@ -87,6 +87,7 @@ static void test_members_know_each_other(void **state)
     assert_int_equal(credentials_purpose(link.client), CREDENTIALS_LINK);
     assert_int_equal(credentials_purpose(link.server), CREDENTIALS_LINK);
     assert_string_equal(SSL_get_version(link.client), "TLSv1.3");
+    assert_string_equal(SSL_get0_group_name(link.client), "X25519MLKEM768");
     assert_int_equal(world.nodes[0].view.n_asked, 1);
     assert_int_equal(world.nodes[1].view.n_asked, 1);
     uint8_t here[CHANNEL_BINDING_BYTES], there[CHANNEL_BINDING_BYTES];
@@ -210,6 +211,27 @@ static void test_names_that_lie(void **state)
     snprintf(names[0], 400, "URI:urn:medley:node:%s,URI:urn:medley:cluster:%032d", node, 0);
     show_forged(&world, &(struct world_forgery){.authority = authority_of(&world), .names = names[0]});
     assert_refused(&world, "another cluster", "another cluster");
+    world_deinit(&world);
+}
+
+/* A removed member that kept the authority's key makes itself a new node with all the right names. */
+static void test_who_signs_itself(void **state)
+{
+    (void)state;
+    struct world world;
+    struct world_link link;
+    struct identity fresh;
+    X509 *certificate;
+    world_init(&world);
+    assert_int_equal(identity_make(&fresh, NULL), ERROR_NONE);
+    assert_int_equal(authority_sign(authority_of(&world), fresh.public_key, WORLD_NOW, &certificate, NULL), ERROR_NONE);
+    world_show(world.nodes[1].credentials, certificate, fresh.key);
+    assert_refused(&world, "not a member of this cluster", "not a member of its cluster");
+    memcpy(world.nodes[0].view.members[world.nodes[0].view.n_members++], fresh.node_id, NODE_ID_BYTES);
+    assert_true(connect_nodes(&world, 0, 1, &link)); /* the list was all that was missing */
+    world_disconnect(&link);
+    X509_free(certificate);
+    identity_deinit(&fresh);
     world_deinit(&world);
 }
 
@@ -569,6 +591,7 @@ int main(void)
         cmocka_unit_test(test_time),
         cmocka_unit_test(test_clocks_that_are_behind),
         cmocka_unit_test(test_names_that_lie),
+        cmocka_unit_test(test_who_signs_itself),
         cmocka_unit_test(test_the_authority_is_no_node),
         cmocka_unit_test(test_usage),
         cmocka_unit_test(test_a_member_cannot_sign),

@@ -192,7 +192,7 @@ static void test_guessing_voids_the_code(void **state)
     join_world_init(&world);
     wrong_code(&world, wrong);
     for (int i = 0; i < LIMIT_JOIN_WRONG; i++) {
-        world.n_shown = 0;
+        world.pace = (struct join_pace){0};
         try_code(&world, wrong, &attempt);
         assert_both_failed(&attempt);
         assert_int_equal(attempt.joiner.refusal, JOIN_REFUSED_CODE);
@@ -228,7 +228,7 @@ static void test_guessing_in_parallel(void **state)
     join_world_init(&world);
     wrong_code(&world, wrong);
     for (int i = 0; i < MANY; i++) {
-        world.n_shown = 0;
+        world.pace = (struct join_pace){0};
         attempt_start(&attempts[i], &world, JOIN_BY_CODE, wrong, world.binding);
         attempt_deliver_to_member(&attempts[i], &world);
         attempt_deliver_to_joiner(&attempts[i], &world);
@@ -251,7 +251,7 @@ static void test_attempts_that_are_given_up(void **state)
     struct attempt attempt;
     join_world_init(&world);
     for (int i = 0; i < 50; i++) {
-        world.n_shown = 0;
+        world.pace = (struct join_pace){0};
         attempt_start(&attempt, &world, JOIN_BY_CODE, world.code, world.binding);
         attempt_deliver_to_member(&attempt, &world);
         attempt_end(&attempt);
@@ -283,7 +283,7 @@ static void test_false_members(void **state)
     struct error err;
     struct buffer reply = {0};
     struct joiner_settings settings = {
-        .identity = &world.newcomer, .name = "tower", .mode = JOIN_BY_CODE, .n_shown = &world.n_shown};
+        .identity = &world.newcomer, .name = "tower", .mode = JOIN_BY_CODE, .pace = &world.pace};
     assert_int_equal(joiner_start(&joiner, &settings, 0, &reply, &err), ERROR_BUSY);
     assert_says(&err, "get a new code");
     joiner_deinit(&joiner);
@@ -520,10 +520,17 @@ static void test_knocking_too_often(void **state)
 {
     (void)state;
     struct join_world world;
-    struct attempt a, b;
+    struct attempt a, b = {0};
     join_world_init(&world);
     attempt_start(&a, &world, JOIN_BY_HAND, world.code, world.binding);
     attempt_run(&a, &world);
+    struct joiner again;
+    struct joiner_settings settings = {
+        .identity = &world.newcomer, .name = "tower", .mode = JOIN_BY_HAND, .pace = &world.pace};
+    assert_int_equal(joiner_start(&again, &settings, world.now_ms + LIMIT_JOIN_PAUSE_MS - 1, &b.to_member, NULL),
+                     ERROR_BUSY);
+    joiner_deinit(&again);
+    world.pace = (struct join_pace){0}; /* another newcomer */
     attempt_start(&b, &world, JOIN_BY_HAND, world.code, world.binding);
     attempt_run(&b, &world);
     assert_both_failed(&b);
@@ -595,7 +602,7 @@ static void test_after_the_end(void **state)
 static bool run_spoiled(struct join_world *world, enum join_mode mode, int step, size_t *size, size_t flip, int bit)
 {
     struct attempt attempt;
-    world->n_shown = 0;
+    world->pace = (struct join_pace){0};
     world->invite = (struct invite){0};
     join_world_invite(world);
     attempt_start(&attempt, world, mode, world->code, world->binding);
@@ -663,7 +670,7 @@ static void test_a_spoiled_grant(void **state)
     for (size_t i = 0; i < size; i += 1 + size / 60) {
         for (int cut = 0; cut < 2; cut++) {
             struct attempt attempt;
-            world.n_shown = 0;
+            world.pace = (struct join_pace){0};
             join_world_invite(&world);
             try_code(&world, world.code, &attempt);
             assert_int_equal(inviter_grant(&attempt.inviter, &grant, world.now_ms, WORLD_NOW, &attempt.to_joiner, NULL),
@@ -773,7 +780,7 @@ static void test_bad_settings(void **state)
     struct inviter inviter;
     struct buffer reply = {0};
     join_world_init(&world);
-    struct joiner_settings a = {.identity = &world.newcomer, .name = "a b", .mode = JOIN_BY_HAND};
+    struct joiner_settings a = {.identity = &world.newcomer, .name = "a b", .mode = JOIN_BY_HAND, .pace = &world.pace};
     struct inviter_settings b = {.identity = &world.member, .authority = &world.membership.authority, .name = ""};
     assert_int_equal(joiner_start(&joiner, &a, 0, &reply, NULL), ERROR_INVALID);
     assert_int_equal(inviter_init(&inviter, &b, 0, NULL), ERROR_INVALID);
@@ -816,7 +823,7 @@ static void test_out_of_memory(void **state)
     join_world_init(&world);
     for (unsigned nth = 1; nth <= 12; nth++) {
         struct attempt attempt;
-        world.n_shown = 0;
+        world.pace = (struct join_pace){0};
         join_world_invite(&world);
         attempt_start(&attempt, &world, JOIN_BY_CODE, world.code, world.binding);
         mem_fail_nth(nth);
