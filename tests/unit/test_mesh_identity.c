@@ -110,6 +110,7 @@ static void test_a_umask_that_denies_all(void **state)
     open_good(&identity, true);
     umask(old);
     identity_deinit(&identity);
+    assert_int_equal(mode_of(key_path), 0600);
     open_good(&identity, false);
     identity_deinit(&identity);
 }

@@ -2,7 +2,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "join_world.h"
-#include "mesh/join_message.h"
+#include "mesh/join_session.h"
 
 #include <openssl/x509.h>
 #include <setjmp.h>
@@ -357,6 +357,96 @@ static void test_a_false_member_that_accepts(void **state)
     assert_says(&attempt.joiner_error, "does not know this join code");
     attempt_end(&attempt);
     join_world_deinit(&other);
+    join_world_deinit(&world);
+}
+
+/* Two that know the code, said and heard the same, but sit at the ends of different channels. */
+static void test_everything_depends_on_the_channel(void **state)
+{
+    (void)state;
+    struct join_session a = {.mode = JOIN_BY_CODE, .hello = {1}, .answer = {2}}, b = a;
+    for (int different = 0; different < 2; different++) {
+        b.binding[31] = (uint8_t)different;
+        assert_true(join_session_share(&a, "K7QM4XZD", a.joiner_share));
+        assert_true(join_session_share(&b, "K7QM4XZD", b.inviter_share));
+        memcpy(b.joiner_share, a.joiner_share, sizeof a.joiner_share);
+        memcpy(a.inviter_share, b.inviter_share, sizeof a.inviter_share);
+        assert_true(join_session_key(&a, JOINER) && join_session_key(&b, INVITER));
+        assert_int_equal(memcmp(a.key, b.key, sizeof a.key) != 0, different);
+        uint8_t tags[2][CPACE_TAG_BYTES];
+        join_session_tag(&a, JOINER, tags[0]);
+        join_session_tag(&b, JOINER, tags[1]);
+        assert_int_equal(memcmp(tags[0], tags[1], CPACE_TAG_BYTES) != 0, different);
+        join_session_words(&a, (const uint8_t[32]){7});
+        join_session_words(&b, (const uint8_t[32]){7});
+        assert_int_equal(strcmp(a.words, b.words) != 0, different);
+        assert_int_equal(memcmp(a.key, b.key, sizeof a.key) != 0, different);
+    }
+}
+
+/* The words depend on both nonces (the member's is in its ANSWER) and on all that was said. */
+static void test_what_the_words_depend_on(void **state)
+{
+    (void)state;
+    struct join_session a = {.mode = JOIN_BY_HAND}, b;
+    join_session_words(&a, (const uint8_t[32]){7});
+    for (int what = 0; what < 3; what++) {
+        b = (struct join_session){.mode = JOIN_BY_HAND};
+        b.hello[0] = what == 0;
+        b.answer[0] = what == 1;
+        join_session_words(&b, (const uint8_t[32]){what == 2 ? 8 : 7});
+        assert_string_not_equal(a.words, b.words);
+    }
+}
+
+/* A member whose grant does not fit what it said: another cluster's authority, or another node's certificate. */
+static void test_a_member_that_grants_something_else(void **state)
+{
+    (void)state;
+    struct join_world world, other;
+    struct attempt attempt;
+    join_world_init(&world);
+    join_world_init(&other);
+    for (int what = 0; what < 2; what++) {
+        world.pace = (struct join_pace){0};
+        join_world_invite(&world);
+        try_code(&world, world.code, &attempt);
+        if (what == 0)
+            attempt.inviter.authority = &other.membership.authority;
+        else
+            memcpy(attempt.inviter.peer_public_key, other.newcomer.public_key, PUBLIC_KEY_BYTES);
+        give(&attempt, &world);
+        assert_both_failed(&attempt);
+        assert_says(&attempt.joiner_error, what == 0 ? "of another cluster" : "of another node");
+        assert_null(attempt.joiner.membership.certificate);
+        attempt_end(&attempt);
+    }
+    join_world_deinit(&other);
+    join_world_deinit(&world);
+}
+
+/* Notes that somebody else made up. */
+static void test_false_notes(void **state)
+{
+    (void)state;
+    struct join_world world;
+    struct attempt attempt;
+    join_world_init(&world);
+    attempt_start(&attempt, &world, JOIN_BY_HAND, world.code, world.binding);
+    attempt_run(&attempt, &world);
+    inviter_agree(&attempt.inviter, world.now_ms);
+    join_message_begin(&attempt.to_member, JOIN_AGREE);
+    join_message_field(&attempt.to_member, (uint8_t[32]){1}, 32);
+    attempt_deliver_to_member(&attempt, &world);
+    assert_int_equal(attempt.inviter_result, JOIN_FAILED);
+    attempt_end(&attempt);
+    try_code(&world, world.code, &attempt);
+    inviter_grant(&attempt.inviter, &grant, world.now_ms, WORLD_NOW, &attempt.to_joiner, NULL);
+    join_message_begin(&attempt.to_member, JOIN_DONE);
+    join_message_field(&attempt.to_member, (uint8_t[32]){1}, 32);
+    attempt_deliver_to_member(&attempt, &world);
+    assert_int_equal(attempt.inviter_result, JOIN_FAILED);
+    attempt_end(&attempt);
     join_world_deinit(&world);
 }
 
@@ -910,6 +1000,10 @@ int main(void)
         cmocka_unit_test(test_the_one_in_the_middle_signs),
         cmocka_unit_test(test_a_false_member_that_accepts),
         cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_everything_depends_on_the_channel),
+        cmocka_unit_test(test_what_the_words_depend_on),
+        cmocka_unit_test(test_a_member_that_grants_something_else),
+        cmocka_unit_test(test_false_notes),
         cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_the_words_of_one_in_the_middle),
         cmocka_unit_test(test_a_commitment_that_is_not_kept),
