@@ -428,6 +428,17 @@ static void test_what_does_not_belong_together(void **state)
     assert_int_equal(membership_set_certificate(&membership, &mine, forged, &err), ERROR_INVALID);
     assert_non_null(strstr(err.text, "not signed by"));
     X509_free(forged);
+    /* a signature that is off by one bit */
+    uint8_t *der = NULL;
+    int size = i2d_X509(membership.certificate, &der);
+    der[size - 1] ^= 1;
+    const uint8_t *at = der;
+    forged = d2i_X509(NULL, &at, size);
+    assert_non_null(forged);
+    assert_int_equal(membership_set_certificate(&membership, &mine, forged, &err), ERROR_INVALID);
+    assert_non_null(strstr(err.text, "not signed by"));
+    X509_free(forged);
+    OPENSSL_free(der);
     membership_deinit(&membership);
     membership_deinit(&foreign);
     identity_deinit(&mine);

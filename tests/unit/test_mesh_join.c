@@ -442,8 +442,18 @@ static void test_false_notes(void **state)
     attempt_end(&attempt);
     try_code(&world, world.code, &attempt);
     inviter_grant(&attempt.inviter, &grant, world.now_ms, WORLD_NOW, &attempt.to_joiner, NULL);
+    uint8_t agree[CPACE_TAG_BYTES]; /* a good note, but the other one */
+    join_session_note(&attempt.joiner.session, JOIN_AGREE, agree);
     join_message_begin(&attempt.to_member, JOIN_DONE);
-    join_message_field(&attempt.to_member, (uint8_t[32]){1}, 32);
+    join_message_field(&attempt.to_member, agree, sizeof agree);
+    attempt_deliver_to_member(&attempt, &world);
+    assert_int_equal(attempt.inviter_result, JOIN_FAILED);
+    attempt_end(&attempt);
+    join_world_invite(&world); /* by code nobody has to agree, and nobody may */
+    try_code(&world, world.code, &attempt);
+    join_session_note(&attempt.joiner.session, JOIN_AGREE, agree);
+    join_message_begin(&attempt.to_member, JOIN_AGREE);
+    join_message_field(&attempt.to_member, agree, sizeof agree);
     attempt_deliver_to_member(&attempt, &world);
     assert_int_equal(attempt.inviter_result, JOIN_FAILED);
     attempt_end(&attempt);
