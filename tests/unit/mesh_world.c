@@ -169,7 +169,9 @@ bool world_connect(SSL_CTX *client, SSL_CTX *server, struct world_link *link)
 {
     BIO *a, *b;
     *link = (struct world_link){.client = SSL_new(client), .server = SSL_new(server)};
-    assert_true(link->client && link->server && BIO_new_bio_pair(&a, 0, &b, 0) == 1);
+    assert_non_null(link->client);
+    assert_non_null(link->server);
+    assert_int_equal(BIO_new_bio_pair(&a, 0, &b, 0), 1);
     SSL_set_bio(link->client, a, a);
     SSL_set_bio(link->server, b, b);
     SSL_set_connect_state(link->client);

@@ -195,14 +195,8 @@ static void test_typed_codes(void **state)
         assert_int_equal(join_code_parse(good[i], digits, NULL), ERROR_NONE);
         assert_memory_equal(digits, "K7QM1X0D", sizeof digits);
     }
-    static const char *const bad[] = {"",
-                                      "K7QM-1X0",
-                                      "K7QM-1X0D2",
-                                      "K7QM-1XUD",
-                                      "K7QM_1X0D",
-                                      "K7QM\x80"
-                                      "1X0D",
-                                      "K7QM\n1X0D"};
+    static const char *const bad[] = {"",          "K7QM-1X0",     "K7QM-1X0D2", "K7QM-1XUD",
+                                      "K7QM_1X0D", "K7QM\2001X0D", "K7QM\n1X0D"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct error err = {0};
         assert_int_equal(join_code_parse(bad[i], digits, &err), ERROR_INVALID);

@@ -1,4 +1,5 @@
 /* mesh: whom a node believes, over TLS in memory and QUIC on the loopback. */
+#include "base/mem.h"
 #include "mesh_world.h"
 
 #include <arpa/inet.h>
@@ -11,6 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -432,6 +434,78 @@ static void test_renewal(void **state)
     world_deinit(&world);
 }
 
+static void test_credentials_that_do_not_fit(void **state)
+{
+    (void)state;
+    struct world world;
+    struct credentials *credentials;
+    struct error err;
+    world_init(&world);
+    struct world_node *nodes = world.nodes;
+    struct credentials_members members = {.admitted = world_is_member, .self = &nodes[0].view};
+    assert_int_equal(credentials_new(&nodes[0].identity, &nodes[1].membership, &members, &credentials, &err),
+                     ERROR_INVALID);
+    assert_says(err.text, "of another node");
+    assert_null(credentials);
+    mem_fail_nth(1);
+    assert_int_equal(credentials_new(&nodes[0].identity, &nodes[0].membership, &members, &credentials, &err),
+                     ERROR_NO_MEMORY);
+    mem_fail_nth(0);
+    assert_null(credentials);
+    credentials_free(NULL);
+    /* the system's clock, whatever the day */
+    uint64_t today = (uint64_t)time(NULL);
+    for (int i = 0; i < 2; i++) {
+        nodes[i].view.now_unix_s = today;
+        assert_int_equal(membership_renew(&nodes[i].membership, &nodes[i].identity, today, NULL), ERROR_NONE);
+        assert_int_equal(credentials_renew(nodes[i].credentials, &nodes[i].membership, NULL), ERROR_NONE);
+    }
+    assert_int_equal(credentials_new(&nodes[0].identity, &nodes[0].membership, &members, &credentials, &err),
+                     ERROR_NONE);
+    struct world_link link;
+    assert_true(
+        world_connect(tcp(credentials, CREDENTIALS_CLIENT), tcp(nodes[1].credentials, CREDENTIALS_SERVER), &link));
+    world_disconnect(&link);
+    credentials_free(credentials);
+    world_deinit(&world);
+}
+
+/* Something at the other end that is no TLS at all, or that ends in the middle. */
+static void test_words_for_other_failures(void **state)
+{
+    (void)state;
+    struct world world;
+    char why[200];
+    BIO *here, *there;
+    world_init(&world);
+    SSL *ssl = SSL_new(tcp(world.nodes[0].credentials, CREDENTIALS_SERVER));
+    assert_int_equal(BIO_new_bio_pair(&here, 0, &there, 0), 1);
+    SSL_set_bio(ssl, here, here);
+    SSL_set_accept_state(ssl);
+    assert_int_equal(BIO_write(there, "GET / HTTP/1.1\r\n\r\n", 18), 18);
+    assert_true(SSL_do_handshake(ssl) <= 0);
+    credentials_failure(ssl, ERR_peek_error(), why, sizeof why);
+    assert_says(why, "TLS: ");
+    credentials_failure(ssl, 0, why, sizeof why);
+    assert_string_equal(why, "it ended the TLS handshake");
+    uint8_t binding[CHANNEL_BINDING_BYTES];
+    assert_int_equal(credentials_channel_binding(ssl, binding, NULL), ERROR_INVALID);
+    static const struct {
+        int alert;
+        const char *says;
+    } alerts[] = {{SSL_AD_UNSUPPORTED_CERTIFICATE, "does not take"},
+                  {SSL_AD_PROTOCOL_VERSION, "TLS 1.3"},
+                  {SSL_AD_INTERNAL_ERROR, "ended the TLS handshake: "}};
+    for (size_t i = 0; i < sizeof alerts / sizeof alerts[0]; i++) {
+        credentials_failure(ssl, ERR_PACK(ERR_LIB_SSL, 0, SSL_AD_REASON_OFFSET + alerts[i].alert), why, sizeof why);
+        assert_says(why, alerts[i].says);
+    }
+    ERR_clear_error();
+    SSL_free(ssl);
+    BIO_free(there);
+    world_deinit(&world);
+}
+
 /* ---- QUIC ------------------------------------------------------------------------------------- */
 
 struct quic_pair {
@@ -600,6 +674,8 @@ int main(void)
         cmocka_unit_test(test_the_join_channel),
         cmocka_unit_test(test_no_resumption),
         cmocka_unit_test(test_renewal),
+        cmocka_unit_test(test_credentials_that_do_not_fit),
+        cmocka_unit_test(test_words_for_other_failures),
         cmocka_unit_test(test_quic_members),
         cmocka_unit_test(test_quic_refuses),
         cmocka_unit_test(test_quic_join),

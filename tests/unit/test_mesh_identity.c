@@ -180,8 +180,7 @@ static void test_damage(void **state)
         "sed s/PRIVATE/PUBLIC/ $ROOT/kept > $FOLDER/node.key",
         "printf 'nonsense\\0nonsense' > $FOLDER/node.key",
         "sed 's/^MC4/MC5/' $ROOT/kept > $FOLDER/node.key",
-        "printf '%s\\n' '-----BEGIN ENCRYPTED PRIVATE KEY-----' 'MC4=' '-----END ENCRYPTED PRIVATE KEY-----' > "
-        "$FOLDER/node.key",
+        "sed 's/PRIVATE KEY/ENCRYPTED PRIVATE KEY/' $ROOT/kept > $FOLDER/node.key",
     };
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         run(damages[i]);
