@@ -268,7 +268,8 @@ static enum error_code make_microbatches(struct driver *driver, struct error *er
     };
     driver->operations = mem_new_array(driver->operations_max, sizeof *driver->operations);
     driver->microbatches = mem_new_array(driver->n_devices, sizeof *driver->microbatches);
-    if (!driver->operations || !driver->microbatches)
+    driver->setups = mem_new_array(options->n_slots, sizeof *driver->setups);
+    if (!driver->operations || !driver->setups || !driver->microbatches)
         return error_set(err, ERROR_NO_MEMORY, "no memory for %u micro-batches", driver->n_devices);
     for (uint32_t i = 0; i < driver->n_devices; i++) {
         enum error_code code = microbatch_init(&driver->microbatches[i], &driver->pipeline, &sizes, err);
@@ -289,8 +290,9 @@ static void dismantle(struct driver *driver)
         microbatch_deinit(&driver->microbatches[i]);
     mem_free(driver->microbatches);
     mem_free(driver->operations);
+    mem_free(driver->setups);
     mem_free(driver->pipeline.stages);
-    sampler_free(driver->sampler);
+    picker_free(driver->pipeline.picker);
     slot_table_deinit(&driver->slots);
     pthread_cond_destroy(&driver->wake);
     pthread_mutex_destroy(&driver->lock);
@@ -307,7 +309,8 @@ static enum error_code build(struct driver *driver, const struct model *model, c
         return error_set(err, ERROR_NO_MEMORY, "no memory for %u stages", n_stages);
     enum error_code code = slot_table_init(&driver->slots, driver->options.n_slots, driver->options.context, err);
     if (!code)
-        code = sampler_new(driver->n_vocab, &driver->sampler, err);
+        code = picker_new(driver->n_vocab, driver->options.n_slots, driver->options.context, &driver->pipeline.picker,
+                          err);
     if (!code)
         code = make_microbatches(driver, err);
     if (!code)

@@ -31,11 +31,12 @@ struct driver {
 
     /* the baton holder's */
     struct slot_table slots;
-    struct sampler *sampler;
     struct sequence *queue, **queue_end; /* without a slot */
     struct microbatch *unused;
     struct cache_operation *operations; /* for the next micro-batch */
     uint32_t n_operations;
+    struct pick_setup *setups; /* the same */
+    uint32_t n_setups;
     uint32_t n_in_flight;   /* read also under the lock while nobody is active */
     uint64_t n_sent;        /* micro-batches so far */
     uint64_t n_generated;   /* tokens so far */
