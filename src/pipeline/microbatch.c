@@ -23,6 +23,8 @@ enum error_code microbatch_init(struct microbatch *microbatch, struct pipeline *
         ok = (microbatch->hidden[0] = mem_new_array(hidden, sizeof(float))) != NULL;
     if (ok && hidden && sizes->second_hidden)
         ok = (microbatch->hidden[1] = mem_new_array(hidden, sizeof(float))) != NULL;
+    if (ok && hidden)
+        ok = (microbatch->scratch = mem_new_array(sizes->hidden_width, sizeof(float))) != NULL;
     if (ok)
         return ERROR_NONE;
     microbatch_deinit(microbatch);
@@ -40,6 +42,8 @@ void microbatch_deinit(struct microbatch *microbatch)
     mem_free(microbatch->outputs);
     mem_free(microbatch->hidden[0]);
     mem_free(microbatch->hidden[1]);
+    mem_free(microbatch->scratch);
+    buffer_deinit(&microbatch->message);
     *microbatch = (struct microbatch){0};
 }
 
@@ -70,11 +74,6 @@ static void operate(struct pipeline_stage *stage, const struct cache_operation *
     }
 }
 
-static bool is_void(const struct share *share)
-{
-    return share->failed || share->dropped;
-}
-
 static struct share *share_of(struct microbatch *microbatch, uint32_t slot)
 {
     struct share *share = microbatch->shares;
@@ -88,7 +87,7 @@ static void remove_void_rows(struct microbatch *microbatch, float *hidden, uint3
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < microbatch->n_rows; i++) {
-        if (is_void(share_of(microbatch, microbatch->rows[i].slot)))
+        if (share_is_void(share_of(microbatch, microbatch->rows[i].slot)))
             continue;
         if (kept != i) {
             microbatch->rows[kept] = microbatch->rows[i];
@@ -106,7 +105,7 @@ static void drop_poisoned(struct microbatch *microbatch, struct pipeline_stage *
     bool dropped = false;
     for (uint32_t i = 0; i < microbatch->n_shares; i++) {
         struct share *share = &microbatch->shares[i];
-        if (is_void(share)) {
+        if (share_is_void(share)) {
             stage->poisoned[share->slot] = true;
         } else if (stage->poisoned[share->slot]) {
             share->dropped = dropped = true;
@@ -120,7 +119,7 @@ static void fail_all(struct microbatch *microbatch, struct pipeline_stage *stage
 {
     for (uint32_t i = 0; i < microbatch->n_shares; i++) {
         struct share *share = &microbatch->shares[i];
-        if (!is_void(share))
+        if (!share_is_void(share))
             share->failed = stage->poisoned[share->slot] = true;
     }
     microbatch->n_rows = 0;
@@ -163,7 +162,7 @@ static void pick_tokens(struct microbatch *microbatch, struct picker *picker, ui
     const float *outputs = microbatch->outputs;
     for (uint32_t i = 0; i < microbatch->n_shares; i++) {
         const struct share *share = &microbatch->shares[i];
-        if (is_void(share))
+        if (share_is_void(share))
             continue;
         outputs += (size_t)share->n_outputs * width;
         if (share->pick)

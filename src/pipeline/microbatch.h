@@ -15,6 +15,7 @@
  * the slot (truncate to 0, which comes down the same way) heals it. */
 #pragma once
 
+#include "base/buffer.h"
 #include "base/limits.h"
 #include "engine/stage.h"
 #include "gpu/gpu.h"
@@ -64,11 +65,19 @@ struct share {
     bool dropped;      /* its slot was poisoned; not computed to the end */
 };
 
+/* Its outputs are not, or no longer, computed. */
+static inline bool share_is_void(const struct share *share)
+{
+    return share->failed || share->dropped;
+}
+
 struct microbatch {
     struct device_job job;
     struct microbatch *next; /* the driver's lists */
     struct pipeline *pipeline;
-    uint32_t at; /* the stage it is on */
+    uint32_t at;     /* the stage it is on */
+    uint64_t number; /* on its way between machines … */
+    bool away;       /* … and whether it is there; under the driver's lock */
 
     struct pick_setup *setups; /* each slot at most once; before the rows */
     uint32_t n_setups;
@@ -80,11 +89,13 @@ struct microbatch {
     uint32_t n_rows;
     bool embeddings;
 
-    float *hidden[2];    /* rows x n_embd; a stage reads one and writes the other */
-    float *outputs;      /* of the shares that are neither failed nor dropped, in their order */
-    struct pick *picks;  /* by share, where it is neither and wants one */
-    uint64_t slowest_ns; /* the longest stage_forward() */
-    struct error error;  /* when a share failed */
+    float *hidden[2];      /* rows x n_embd; a stage reads one and writes the other */
+    float *outputs;        /* of the shares that are neither failed nor dropped, in their order */
+    struct pick *picks;    /* by share, where it is neither and wants one */
+    struct buffer message; /* room for it as bytes, and … */
+    float *scratch;        /* … for one hidden row */
+    uint64_t slowest_ns;   /* the longest stage_forward() */
+    struct error error;    /* when a share failed */
 };
 
 struct microbatch_sizes {
