@@ -4,7 +4,7 @@
 # medians and their ratio. Each side runs in its own Debian root: ours with the build, theirs with Debian
 # sid's llama.cpp. Results are also kept as JSON lines in build/bench/results.jsonl.
 
-bench_claims=(membw decode prefill streams spin split first_token memory devices)
+bench_claims=(membw decode prefill streams spin split first_token memory devices forecast)
 
 bench_help() {
   cat <<'TEXT'
@@ -20,6 +20,7 @@ Compares Medley with llama.cpp (Debian sid) on synthetic 1.1-billion-weight mode
   first_token  from start to first token, Q8_0     llama-completion
   memory       peak memory of the server, Q8_0     llama-server
   devices      copies and queued operations        memcpy, ggml alone
+  forecast     medley run's forecast, 20 sets of simulated devices: 4 minutes  what it then measures
 Timings mean something only while nothing else runs.
 TEXT
 }
@@ -87,6 +88,12 @@ alternate() {
 claim_membw() { ours "$release_dir/bench/membw" --threads "$bench_threads"; }
 # A software Vulkan device twice, so that there are two of a kind on any machine.
 claim_devices() { ours env GGML_VK_VISIBLE_DEVICES=0,0 "$release_dir/bench/device_speed" --rounds $((bench_rounds * 5)); }
+# One thread a device: devices that work at the same time share the cores.
+claim_forecast() {
+  bench_model q4_0 >/dev/null
+  bench_model q8_0 >/dev/null
+  ours python3 bench/forecast.py --medley "$release_dir/src/cli/medley" --json "$bench_dir/forecast.jsonl"
+}
 claim_decode() { alternate decode -p 0 -n 128; }
 claim_prefill() { alternate prefill -p 512 -n 0; }
 

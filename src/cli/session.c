@@ -1,6 +1,7 @@
 #include "cli/session.h"
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "cli/notice.h"
 #include "cli/options.h"
@@ -131,7 +132,7 @@ static uint32_t add_spare_cpu(const struct gpu *gpu, const struct session_flags 
     return devices[n_devices] ? 1 : 0;
 }
 
-static void log_plan(const struct plan *plan)
+static void log_plan(const struct plan *plan, uint64_t took_ns)
 {
     struct buffer text = {0};
     if (log_level() < LOG_INFO)
@@ -139,7 +140,8 @@ static void log_plan(const struct plan *plan)
     placement_explain(&plan->problem, &plan->solution, &text);
     if (text.size && !text.failed)
         text.data[text.size - 1] = '\0'; /* the last newline: log_line() adds one */
-    log_line(LOG_INFO, "plan", "%s%s", plan->is_given ? "as asked for: " : "", text.data ? text.data : "");
+    log_line(LOG_INFO, "plan", "%.1f ms: %s%s", (double)took_ns * 1e-6, plan->is_given ? "as asked for: " : "",
+             text.data ? text.data : "");
     buffer_deinit(&text);
 }
 
@@ -153,9 +155,10 @@ static enum error_code load(struct session *session, const struct session_flags 
     if (!flags->split)
         request.n_spare = add_spare_cpu(session->gpu, flags, devices, request.n_devices);
     request.n_devices += request.n_spare;
+    const uint64_t start_ns = clock_now_ns();
     code = plan_make(&session->plan, session->model, &request, err);
     if (!code)
-        log_plan(&session->plan);
+        log_plan(&session->plan, clock_now_ns() - start_ns);
     if (!code)
         code = driver_open(session->model, session->plan.stages, session->plan.n_stages, &flags->driver,
                            &session->driver, err);

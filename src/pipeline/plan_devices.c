@@ -113,9 +113,10 @@ static void describe_guessed(const struct device_info *info, const struct placem
 void plan_device_describe(const struct plan_device_facts *facts, const struct placement_model *model,
                           struct placement_device *out)
 {
+    const struct device_memory *memory = &facts->memory;
+    const bool bounded = memory->total_bytes && memory->free_bytes < PLACEMENT_BYTES_MAX;
     *out = (struct placement_device){
-        .memory_free_bytes =
-            facts->memory.free_bytes < PLACEMENT_BYTES_MAX ? facts->memory.free_bytes : PLACEMENT_BYTES_MAX,
+        .memory_free_bytes = bounded ? memory->free_bytes : PLACEMENT_BYTES_MAX,
         .share = 1,
         .thermal_headroom = 1,
     };

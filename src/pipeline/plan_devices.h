@@ -26,7 +26,7 @@
 
 struct plan_device_facts {
     const struct device_info *info;
-    struct device_memory memory;                  /* of now */
+    struct device_memory memory;                  /* of now; total 0: not known, and not a limit, as for the engine */
     const struct device_speed *given;             /* NULL: not simulated */
     const struct device_calibration *calibration; /* NULL: not calibrated */
 };

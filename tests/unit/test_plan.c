@@ -293,6 +293,9 @@ static void test_given_figures(void **state)
     assert_true(device.copy_bytes_per_s == 3e9 && device.launch_s == 4e-5);
     assert_true(device.measured && device.share == 1 && device.memory_free_bytes == 500);
     assert_string_equal(device.id, "vulkan0");
+    const struct plan_device_facts boundless = {.info = &a_gpu, .given = &speed};
+    plan_device_describe(&boundless, &model_cost, &device);
+    assert_true(device.memory_free_bytes == PLACEMENT_BYTES_MAX);
 }
 
 static void test_calibrated_figures(void **state)
