@@ -156,9 +156,9 @@ static enum error_code solve(struct plan *plan, struct error *err)
         enum error_code code = placement_solve(&problem, &options, &solution, err);
         if (code && m == 1)
             return code;
+        proved = proved && !code && solution.proved;
         if (code)
             break;
-        proved = proved && solution.proved;
         const double rate = tokens_per_s(&problem, &solution.placement);
         if (rate > best * (1 + 1e-9)) {
             best = rate;
