@@ -73,9 +73,14 @@ static enum error_code check_model(const struct placement_problem *problem, stru
         input += model->input.bytes[type];
         output += model->output.bytes[type];
     }
+    uint64_t all = 0; /* each is below 2^54, so that this cannot wrap around before it is refused */
     for (uint32_t i = 0; i < model->n_layers; i++) {
         if (check_layer(problem, &model->layers[i], err))
             return error_wrap(err, "layer %u", i);
+        for (uint32_t type = 0; type < model->n_types; type++)
+            all += model->layers[i].bytes[type];
+        if (all > PLACEMENT_BYTES_MAX)
+            return error_set(err, ERROR_INVALID, "the layers together are beyond 2^50 bytes");
     }
     if (check_layer(problem, &model->input, err))
         return error_wrap(err, "input");
