@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "engine/batch_shape.h"
 #include "gpu/gpu.h"
 #include "model/model.h"
 #include "placement/check.h"
@@ -188,40 +187,6 @@ static enum error_code solve_sparing(struct plan *plan, const struct plan_reques
     return solve(plan, err);
 }
 
-/* The longest context with which there is a placement; 0: none. */
-static uint32_t context_that_fits(const struct plan *plan)
-{
-    struct placement_options options = placement_options_default();
-    struct placement_problem problem = plan->problem;
-    struct placement_solution solution;
-    options.greedy_only = true;
-    uint32_t fits = 0, fails = problem.demand.context_tokens / KV_PADDING;
-    while (fits + 1 < fails) {
-        const uint32_t middle = fits + (fails - fits) / 2;
-        problem.demand.context_tokens = middle * KV_PADDING;
-        if (placement_solve(&problem, &options, &solution, NULL))
-            fails = middle;
-        else
-            fits = middle;
-    }
-    return fits * KV_PADDING;
-}
-
-static enum error_code refuse(const struct plan *plan, struct error *err)
-{
-    const uint32_t context = context_that_fits(plan);
-    if (plan->problem.n_devices == 1) { /* the check is more exact than the solver's summary */
-        const struct placement all = {1, {{0, 0, plan->problem.model.n_layers}}};
-        struct error why = {0};
-        if (placement_check(&plan->problem, &all, &why))
-            error_set(err, ERROR_NOT_FOUND, "%s", why.text);
-    }
-    if (!context)
-        return ERROR_NOT_FOUND;
-    struct error why = *err;
-    return error_set(err, ERROR_NOT_FOUND, "%s; a context of %u tokens would fit (--context)", why.text, context);
-}
-
 static void take_solution(struct plan *plan, const struct plan_request *request)
 {
     const struct placement *placement = &plan->solution.placement;
@@ -248,7 +213,7 @@ static enum error_code make(struct plan *plan, const struct model *model, const 
     code = solve_sparing(plan, request, &why);
     if (code) {
         error_set(err, code, "%s", why.text);
-        return code == ERROR_NOT_FOUND ? refuse(plan, err) : code;
+        return code == ERROR_NOT_FOUND ? plan_refuse(&plan->problem, model, options.kv_type, err) : code;
     }
     code = placement_check(&plan->problem, &plan->solution.placement, err);
     if (!code)

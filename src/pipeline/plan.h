@@ -47,13 +47,17 @@ struct plan { /* a zeroed one is empty */
 };
 
 /* ERROR_INVALID: the split is none, or placement_check() refuses it. ERROR_NOT_FOUND: there is no placement; the text
- * says what is missing, and a context that would fit where there is one. */
+ * says what is missing, and which options would make it fit. */
 enum error_code plan_make(struct plan *out, const struct model *model, const struct plan_request *request,
                           struct error *err);
 void plan_deinit(struct plan *plan); /* a zeroed one is fine */
 
-/* ---- plan_split.c, for plan_make() and the tests: pure ----------------------------------- */
+/* ---- plan_split.c and plan_refuse.c, for plan_make(): pure --------------------------------- */
 
 /* The counts of a split such as "10,6", which add up to n_layers: LIMIT_STAGES of them at most. */
 enum error_code plan_split_read(const char *split, uint32_t n_layers, uint32_t *counts, uint32_t *n_counts,
                                 struct error *err);
+
+/* ERROR_NOT_FOUND for a problem that has no placement: what is missing, and which options would make it fit. */
+enum error_code plan_refuse(const struct placement_problem *problem, const struct model *model, enum kv_type kv_type,
+                            struct error *err);

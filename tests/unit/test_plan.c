@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -225,13 +226,35 @@ static void test_what_does_not_fit_says_what_would(void **state)
     struct machine machine;
     machine_open(&machine, DEVICE("a", "10MiB", "1GB/s", "1TFLOP/s"), 1);
     expect_refused(&machine, NULL, ERROR_NOT_FOUND, "sim:a: layers 0 to 6 need ");
-    expect_refused(&machine, NULL, ERROR_NOT_FOUND, "; a context of ");
+    expect_refused(&machine, NULL, ERROR_NOT_FOUND, "; it would fit with --kv q8_0, or --context ");
+    expect_refused(&machine, NULL, ERROR_NOT_FOUND, " MiB more on sim:a");
     gpu_close(machine.gpu);
-    machine_open(&machine, DEVICE("a", "6MiB", "1GB/s", "1TFLOP/s") DEVICE("b", "6MiB", "1GB/s", "1TFLOP/s"), 1);
+    machine_open(&machine, DEVICE("a", "12MiB", "1GB/s", "1TFLOP/s") DEVICE("b", "12MiB", "1GB/s", "1TFLOP/s"), 3);
     expect_refused(&machine, NULL, ERROR_NOT_FOUND, "are missing");
-    expect_refused(&machine, NULL, ERROR_NOT_FOUND, "tokens would fit (--context)");
+    expect_refused(&machine, NULL, ERROR_NOT_FOUND, " (MiB: weights 0.");
+    expect_refused(&machine, NULL, ERROR_NOT_FOUND, "--slots 1");
     machine.options.n_slots = LIMIT_SEQUENCES + 1;
     expect_refused(&machine, NULL, ERROR_INVALID, "sequences");
+    gpu_close(machine.gpu);
+}
+
+/* What it says would help does help: the context of the message is planned, and one step more is refused. */
+static void test_the_context_that_it_says_fits(void **state)
+{
+    (void)state;
+    struct machine machine;
+    machine_open(&machine, DEVICE("a", "10MiB", "1GB/s", "1TFLOP/s"), 1);
+    struct plan plan;
+    struct error err = {0};
+    assert_int_equal(plan_make(&plan, gemma, &machine.request, &err), ERROR_NOT_FOUND);
+    const char *said = strstr(err.text, "--context ");
+    assert_non_null(said);
+    const uint32_t context = (uint32_t)strtoul(said + strlen("--context "), NULL, 10);
+    assert_in_range(context, 1024, 16383);
+    machine.options.context = context;
+    plan = plan_of(&machine);
+    expect_stages(&plan, "sim:a 7");
+    plan_deinit(&plan);
     gpu_close(machine.gpu);
 }
 
@@ -443,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_the_fastest_device_takes_all_that_fits),
         cmocka_unit_test(test_streams_are_shared_out_by_speed),
         cmocka_unit_test(test_what_does_not_fit_says_what_would),
+        cmocka_unit_test(test_the_context_that_it_says_fits),
         cmocka_unit_test(test_spare_devices),
         cmocka_unit_test(test_every_failed_allocation_is_an_error),
         cmocka_unit_test(test_given_figures),
