@@ -271,25 +271,34 @@ static void test_spare_devices(void **state)
     gpu_close(machine.gpu);
 }
 
-static void test_every_failed_allocation_is_an_error(void **state)
+/* Fails one allocation after the other until none does; then the answer is `expected`. */
+static void fail_every_allocation(const char *ini, enum error_code expected)
 {
-    (void)state;
     struct machine machine;
-    machine_open(&machine, DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "1GiB", "2GB/s", "1TFLOP/s"), 4);
-    enum error_code code = ERROR_NO_MEMORY;
-    unsigned nth;
-    for (nth = 1; code && nth < 200; nth++) {
+    machine_open(&machine, ini, 4);
+    unsigned nth = 0;
+    for (bool failed = true; failed && nth < 1000;) {
         struct plan plan;
         struct error err = {0};
-        mem_fail_nth(nth);
-        code = plan_make(&plan, gemma, &machine.request, &err);
+        mem_fail_nth(++nth);
+        enum error_code code = plan_make(&plan, gemma, &machine.request, &err);
         mem_fail_nth(0);
-        if (code)
+        failed = code != expected;
+        if (failed)
             assert_int_equal(code, ERROR_NO_MEMORY);
         plan_deinit(&plan);
     }
-    assert_in_range(nth, 5, 199);
+    assert_in_range(nth, 5, 999);
     gpu_close(machine.gpu);
+}
+
+static void test_every_failed_allocation_is_an_error(void **state)
+{
+    (void)state;
+    fail_every_allocation(DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "1GiB", "2GB/s", "1TFLOP/s"),
+                          ERROR_NONE);
+    fail_every_allocation(DEVICE("a", "6MiB", "1GB/s", "1TFLOP/s") DEVICE("b", "6MiB", "2GB/s", "1TFLOP/s"),
+                          ERROR_NOT_FOUND);
 }
 
 /* ---- a device's figures ------------------------------------------------------------------- */
