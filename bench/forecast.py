@@ -4,7 +4,7 @@
 Each configuration is a model, one to four devices of chosen speeds (docs/simulated-devices.md), and either the solver's
 own split or a given one, good or bad. The model is computed for real, over as many stages; the devices only make it as
 slow as their file says. They are chosen so much slower than this machine's CPU that their pace decides and not the
-CPU's: where that fails, Medley says so, and the line is marked.
+CPU's: where that fails, Medley says so; the configuration is run once more, and if it fails again the line is marked.
 
 Forecast and measurement are those of `medley run --json`: until the first token (prefill), and from token to token
 (decode). The error is forecast / measured - 1.
@@ -94,17 +94,22 @@ def main():
     parser.add_argument("--demo", type=pathlib.Path, default=pathlib.Path("models/demo.gguf"))
     parser.add_argument("--threads", type=int, default=1, help="of each device")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of configurations, from 1")
+    parser.add_argument("--retries", type=int, default=1, help="of a configuration for which the CPU was too slow")
     parser.add_argument("--json", type=pathlib.Path, help="append one JSON line a configuration")
     args = parser.parse_args()
     chosen = args.only or range(1, len(CONFIGURATIONS) + 1)
 
+    print(f"load of the machine before: {os.getloadavg()[0]:.1f}")
     print(f"{'':45}  prompt      prefill tok/s             decode tok/s\n{'':45} + answer  forecast measured error      "
           "forecast measured error")
     errors, n_late = {"prefill": [], "decode": []}, 0
     with tempfile.TemporaryDirectory() as folder:
         for number in chosen:
             configuration = CONFIGURATIONS[number - 1]
-            result, late = run(args, configuration, pathlib.Path(folder))
+            for _ in range(1 + args.retries):
+                result, late = run(args, configuration, pathlib.Path(folder))
+                if not late:
+                    break
             n_late += late
             show(number, configuration, result, late)
             for phase, values in errors.items():
