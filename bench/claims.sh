@@ -4,7 +4,8 @@
 # medians and their ratio. Each side runs in its own Debian root: ours with the build, theirs with Debian
 # sid's llama.cpp. Results are also kept as JSON lines in build/bench/results.jsonl.
 
-bench_claims=(membw decode prefill streams spin split first_token memory devices forecast)
+bench_claims=(membw decode prefill streams spin split first_token memory devices forecast homes)
+bench_alone=" membw split devices forecast homes " # these need no llama.cpp
 
 bench_help() {
   cat <<'TEXT'
@@ -21,6 +22,7 @@ Compares Medley with llama.cpp (Debian sid) on synthetic 1.1-billion-weight mode
   memory       peak memory of the server, Q8_0     llama-server
   devices      copies and queued operations        memcpy, ggml alone
   forecast     medley run's forecast, 20 sets of simulated devices: 4 minutes  what it then measures
+  homes        predicted tok/s on 1,000 homes      others' ways to split a model
 Timings mean something only while nothing else runs.
 TEXT
 }
@@ -93,6 +95,11 @@ claim_forecast() {
   bench_model q4_0 >/dev/null
   bench_model q8_0 >/dev/null
   ours python3 bench/forecast.py --medley "$release_dir/src/cli/medley" --json "$bench_dir/forecast.jsonl"
+}
+claim_homes() {
+  ours "$release_dir/bench/homes" --csv "$bench_dir/homes.csv"
+  ours python3 bench/plots/homes.py "$bench_dir/homes.csv" "$bench_dir/homes.png"
+  say "each home is in build/bench/homes.csv, the plot in build/bench/homes.png"
 }
 claim_decode() { alternate decode -p 0 -n 128; }
 claim_prefill() { alternate prefill -p 512 -n 0; }
@@ -184,10 +191,15 @@ verb_bench() {
   done
   [ ${#claims[@]} != 0 ] || claims=("${bench_claims[@]}")
   build_release
-  anchor_root=$(root_for sid "$repo/tools/anchor-packages.txt")
+  local claim failed=()
+  for claim in "${claims[@]}"; do
+    if [[ $bench_alone != *" $claim "* ]]; then
+      anchor_root=$(root_for sid "$repo/tools/anchor-packages.txt")
+      break
+    fi
+  done
   mkdir -p "$bench_dir"
   : >"$bench_dir/run.jsonl"
-  local claim failed=()
   for claim in "${claims[@]}"; do
     say "$claim"
     "claim_$claim" || failed+=("$claim")
