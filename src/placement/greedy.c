@@ -162,6 +162,14 @@ static enum error_code greedy_init(struct greedy *greedy, struct error *err)
     return ERROR_NONE;
 }
 
+static void greedy_deinit(struct greedy *greedy)
+{
+    mem_free(greedy->speed);
+    mem_free(greedy->room);
+    mem_free(greedy->order);
+    mem_free(greedy->used);
+}
+
 enum error_code greedy_search(const struct placement_tables *tables, struct sequence_work *work, const double *scores,
                               struct placement *best, double *best_s, struct error *err)
 {
@@ -178,9 +186,18 @@ enum error_code greedy_search(const struct placement_tables *tables, struct sequ
             ;
         *best_s = greedy.best_s;
     }
-    mem_free(greedy.speed);
-    mem_free(greedy.room);
-    mem_free(greedy.order);
-    mem_free(greedy.used);
+    greedy_deinit(&greedy);
+    return code;
+}
+
+enum error_code greedy_improve(const struct placement_tables *tables, struct sequence_work *work, int64_t budget,
+                               struct placement *best, double *best_s, struct error *err)
+{
+    struct greedy greedy = {.tables = tables, .work = work, .best = best, .best_s = *best_s, .budget = budget};
+    const enum error_code code = greedy_init(&greedy, err);
+    while (!code && greedy.best_s < INFINITY && greedy.budget > 0 && improve(&greedy))
+        ;
+    *best_s = greedy.best_s;
+    greedy_deinit(&greedy);
     return code;
 }

@@ -11,3 +11,7 @@ enum { GREEDY_BUDGET = 4 * 1000 * 1000 };
 /* scores[n_devices]. *best and *best_s as exact_search(). ERROR_NO_MEMORY alone. */
 enum error_code greedy_search(const struct placement_tables *tables, struct sequence_work *work, const double *scores,
                               struct placement *best, double *best_s, struct error *err);
+
+/* Drops, adds and swaps devices of *best while that helps and the budget lasts (steps, as above). */
+enum error_code greedy_improve(const struct placement_tables *tables, struct sequence_work *work, int64_t budget,
+                               struct placement *best, double *best_s, struct error *err);
