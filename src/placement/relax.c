@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { FIRST = 1, LAST = 2, ENDS = 4 };
-enum { UNITS_MAX = 1024, UNITS_OF_A_LAYER = 8 };
+enum { UNITS_MAX = 1024, UNITS_OF_A_LAYER = 8, FEW_DEVICES = 12 }; /* few: a layer is a unit, they are searched soon */
 
 /* ---- units ------------------------------------------------------------------------------ */
 
@@ -39,7 +39,8 @@ static void choose_units(struct relax *relax)
     for (uint32_t layer = 1; layer + 1 < tables->n_layers; layer++)
         smallest = fmin(smallest, (double)layer_bytes(tables, layer));
     smallest = smallest < INFINITY ? smallest : 0;
-    for (uint32_t tried = 1; tried <= UNITS_OF_A_LAYER && error > 0.01; tried++) {
+    const uint32_t most = tables->n_devices > FEW_DEVICES ? UNITS_OF_A_LAYER : 1;
+    for (uint32_t tried = 1; tried <= most && error > 0.01; tried++) {
         const double found = count_units(tables, smallest, tried, relax->unit);
         if (found < error && (tried == 1 || relax->unit[tables->n_layers] <= UNITS_MAX)) {
             error = found;

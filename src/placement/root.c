@@ -9,9 +9,10 @@
 
 enum {
     PASSES = 3,
-    FIX_DEVICES = 128,                         /* of more, none is looked at by itself */
-    IMPROVE_BUDGET = 40 * 1000 * 1000,         /* as GREEDY_BUDGET */
-    IMPROVE_DEVICES_BUDGET = 1000 * 1000 * 10, /* where there are more than FIX_DEVICES */
+    FEW_DEVICES = 12, /* so few are searched sooner than bounded */
+    FEW_BUDGET = 1000 * 1000,
+    FIX_DEVICES = 128,                  /* of more, none is looked at by itself */
+    IMPROVE_BUDGET = 400 * 1000 * 1000, /* as GREEDY_BUDGET */
 };
 
 /* How finely the limits of stages are divided for the bound, relative. */
@@ -146,7 +147,7 @@ static void leave_out(struct root *root, bool *out)
 {
     struct relax *relax = root->relax;
     const double limit_s = tables_stage_limit_s(root->tables, target_of(root));
-    for (uint32_t i = 0; i < relax->n && relax->n <= FIX_DEVICES && go_on(root); i++) {
+    for (uint32_t i = 0; i < relax->n && relax->n > FEW_DEVICES && relax->n <= FIX_DEVICES && go_on(root); i++) {
         relax->status[i] = RELAX_IN;
         const double round_s = relax_round(relax, limit_s) * (1 - 1e-12);
         const bool hopeless = !(tables_objective_s(root->tables, round_s, 0) < target_of(root));
@@ -163,7 +164,7 @@ static enum error_code choose_relax(struct root *root, struct relax *relax, stru
     if (relax_init(relax, root->tables, false, err))
         return err->code;
     root->relax = relax;
-    if (relax->n > MOATS_FREEZE_DEVICES)
+    if (relax->n <= FEW_DEVICES || relax->n > MOATS_FREEZE_DEVICES)
         return ERROR_NONE;
     if (relax_init(&other, root->tables, true, err)) {
         relax_deinit(relax);
@@ -191,7 +192,7 @@ enum error_code root_search(const struct placement_tables *tables, struct sequen
         bound_s = fmax(bound_s, lower_bound(&root));
         if (is_met(&root, bound_s) || !go_on(&root) || (pass && root.best_s == before_s))
             break;
-        code = greedy_improve(tables, work, relax.n > FIX_DEVICES ? IMPROVE_DEVICES_BUDGET : IMPROVE_BUDGET, best,
+        code = greedy_improve(tables, work, limits, relax.n > FEW_DEVICES ? IMPROVE_BUDGET : FEW_BUDGET, best,
                               &root.best_s, err);
     }
     if (!code && !root.stopped && !is_met(&root, bound_s))
