@@ -90,7 +90,7 @@ static void fill_device(struct relax *relax, uint32_t i, double limit_s)
     for (uint32_t b = 1; b <= n_layers; b++) {
         for (uint32_t a = relax->low[b]; a < b; a++) {
             const uint32_t units = (uint32_t)(relax->unit[b] - relax->unit[a]);
-            const double seconds = launch_s + time[b] - time[a];
+            const double seconds = launch_s + time[b] - time[a] - (relax->price[b] - relax->price[a]);
             if (a > 0 && b < n_layers)
                 note(&between[units], seconds);
             else if (b < n_layers)
@@ -228,7 +228,8 @@ static enum error_code choose_devices(struct relax *relax, struct error *err)
     relax->status = mem_new(tables->n_devices + 1);
     relax->unit = mem_new_array(tables->n_layers + 1, sizeof *relax->unit);
     relax->low = mem_new_array(tables->n_layers + 1, sizeof *relax->low);
-    if (!relax->devices || !relax->status || !relax->unit || !relax->low)
+    relax->price = mem_new_array(tables->n_layers + 1, sizeof *relax->price);
+    if (!relax->devices || !relax->status || !relax->unit || !relax->low || !relax->price)
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for the bound");
     choose_units(relax);
     for (uint32_t d = 0; d < tables->n_devices; d++) {
@@ -270,6 +271,7 @@ void relax_deinit(struct relax *relax)
     mem_free(relax->status);
     mem_free(relax->unit);
     mem_free(relax->low);
+    mem_free(relax->price);
     mem_free(relax->most);
     mem_free(relax->cells);
     mem_free(relax->table);
@@ -278,15 +280,15 @@ void relax_deinit(struct relax *relax)
 
 /* ---- which devices ---------------------------------------------------------------------- */
 
-struct reader {
-    const struct relax *relax;
-    uint32_t *devices;
-    uint32_t n;
-    uint32_t first, last; /* places of the ends */
-};
-
 struct cell {
     uint32_t node, ends, units;
+};
+
+struct reader {
+    const struct relax *relax;
+    struct cell stages[LIMIT_STAGES];
+    uint32_t n;
+    uint32_t first, last; /* places of the ends */
 };
 
 /* How a set's cell came about: its two parts; the second has no units where one part is all. */
@@ -333,24 +335,101 @@ static void read_cell(struct reader *reader, struct cell cell, bool whole)
     if (reader->n < LIMIT_STAGES) {
         reader->first = cell.ends & FIRST ? reader->n : reader->first;
         reader->last = cell.ends & LAST ? reader->n : reader->last;
-        reader->devices[reader->n] = reader->relax->devices[cell.node];
+        reader->stages[reader->n] = cell;
     }
     reader->n++;
 }
 
 uint32_t relax_devices(const struct relax *relax, uint32_t devices[LIMIT_STAGES])
 {
-    uint32_t found[LIMIT_STAGES], n = 0;
-    struct reader reader = {.relax = relax, .devices = found};
+    uint32_t n = 0;
+    struct reader reader = {.relax = relax};
     read_cell(&reader, (struct cell){relax->top, FIRST | LAST, relax->units}, true);
     if (reader.n > LIMIT_STAGES)
         return 0;
     for (uint32_t i = 0; i < reader.n; i++) { /* round the tour, from the first layer's device */
         const uint32_t at = (reader.first + i) % reader.n;
         if (at != reader.last || reader.first == reader.last)
-            devices[n++] = found[at];
+            devices[n++] = relax->devices[reader.stages[at].node];
     }
     if (reader.first != reader.last)
-        devices[n++] = found[reader.last];
+        devices[n++] = relax->devices[reader.stages[reader.last].node];
     return n;
+}
+
+/* ---- prices ------------------------------------------------------------------------------ */
+
+/* Takes 1 from each layer of the window that the cell came from. */
+static void take_layers(struct relax *relax, struct cell cell, double limit_s, double *missing)
+{
+    const uint32_t n_layers = relax->tables->n_layers;
+    const double *time = tables_time(relax->tables, relax->devices[cell.node]);
+    uint32_t first = 0, end = 0;
+    double least_s = INFINITY;
+    most_units(relax, cell.node, limit_s);
+    for (uint32_t b = 1; b <= n_layers; b++) {
+        for (uint32_t a = relax->low[b]; a < b; a++) {
+            const uint32_t ends = (a == 0 ? FIRST : 0) | (b == n_layers ? LAST : 0);
+            const double seconds = time[b] - time[a] - (relax->price[b] - relax->price[a]);
+            if (ends == cell.ends && (uint32_t)(relax->unit[b] - relax->unit[a]) == cell.units && seconds < least_s) {
+                least_s = seconds;
+                first = a;
+                end = b;
+            }
+        }
+    }
+    for (uint32_t layer = first; layer < end; layer++)
+        missing[layer]--;
+}
+
+/* Moves the prices along `missing`; their sum stays 0, which a price for each unit does not change. */
+static void move_prices(struct relax *relax, const double *from, const double *missing, double step_s)
+{
+    const uint32_t n = relax->tables->n_layers;
+    for (uint32_t layer = 0; layer < n; layer++)
+        relax->price[layer + 1] = relax->price[layer] + from[layer + 1] - from[layer] + step_s * missing[layer];
+    const double per_unit_s = relax->price[n] / relax->units;
+    for (uint32_t b = 1; b <= n; b++)
+        relax->price[b] -= per_unit_s * relax->unit[b];
+    relax->price[n] = 0;
+}
+
+bool relax_sharpen(struct relax *relax, double limit_s, double target_s, double *round_s)
+{
+    enum { STEPS = 60, PATIENCE = 4 };
+    const uint32_t n = relax->tables->n_layers;
+    double best_s = relax_round(relax, limit_s), now_s = best_s, part = 1;
+    double missing[LIMIT_LAYERS], best[LIMIT_LAYERS + 1], from[LIMIT_LAYERS + 1];
+    const double before_s = best_s;
+    uint32_t since = 0;
+    memcpy(best, relax->price, (n + 1) * sizeof *best);
+    for (uint32_t step = 0; step < STEPS && now_s < target_s; step++) {
+        struct reader reader = {.relax = relax};
+        double norm = 0;
+        for (uint32_t layer = 0; layer < n; layer++)
+            missing[layer] = 1;
+        read_cell(&reader, (struct cell){relax->top, FIRST | LAST, relax->units}, true);
+        for (uint32_t i = 0; i < reader.n && i < LIMIT_STAGES; i++)
+            take_layers(relax, reader.stages[i], limit_s, missing);
+        for (uint32_t layer = 0; layer < n; layer++)
+            norm += missing[layer] * missing[layer];
+        if (norm <= 0 || reader.n > LIMIT_STAGES)
+            break;
+        memcpy(from, relax->price, (n + 1) * sizeof *from);
+        move_prices(relax, from, missing, part * (target_s - now_s) / norm);
+        now_s = relax_round(relax, limit_s);
+        if (now_s > best_s) {
+            best_s = now_s;
+            since = 0;
+            memcpy(best, relax->price, (n + 1) * sizeof *best);
+        } else if (++since == PATIENCE) {
+            since = 0;
+            part /= 2;
+            memcpy(relax->price, best, (n + 1) * sizeof *best);
+            now_s = relax_round(relax, limit_s);
+        }
+    }
+    memcpy(relax->price, best, (n + 1) * sizeof *best);
+    *round_s = best_s;
+    return best_s > before_s;
 }

@@ -9,8 +9,11 @@
  *     cost[device][ends][u]  = the shortest stage of u units that fits        ends: has the first layer, the last
  *     cost[set][ends][u]     = min over u1 + u2 = u, ends1 + ends2 = ends     of the two parts, their moats twice
  *
- * (tree knapsack: Johnson and Niemi, Mathematics of Operations Research 8, 1983), exact for what it keeps: what it
- * gives is never above the least round, and the devices that it takes are near the best ones. */
+ * less a price for each layer that a stage has, whose sum is 0: no placement's round changes, but a layer that every
+ * device would like to leave out gets dear, and one that two would have cheap (Lagrangian relaxation: Held and Karp,
+ * Mathematical Programming 1, 1971). (Tree knapsack: Johnson and Niemi, Mathematics of Operations Research 8, 1983.) It
+ * is exact for what it keeps: what it gives is never above the least round, and the devices that it takes are near the
+ * best ones. */
 #pragma once
 
 #include "placement/moats.h"
@@ -26,6 +29,7 @@ struct relax {
     uint32_t units;
     uint16_t *unit;  /* [n_layers + 1] prefix sums */
     uint16_t *low;   /* [n_layers + 1] */
+    double *price;   /* [n_layers + 1] prefix sums, 0 in the end: what a stage is paid for a layer */
     uint32_t *most;  /* [nodes] units that its devices hold at most */
     uint32_t *must;  /* [nodes] devices of it that are to be used */
     uint64_t *cells; /* [nodes] where its table begins: [4][most + 1] */
@@ -44,3 +48,6 @@ double relax_round(struct relax *relax, double limit_s);
 /* The devices of the last answer, those that are near each other together, the one with the first layer first, the one
  * with the last one last. Of an answer below INFINITY. Returns how many; 0: more than LIMIT_STAGES. */
 uint32_t relax_devices(const struct relax *relax, uint32_t devices[LIMIT_STAGES]);
+
+/* Finds prices that raise the bound for limit_s, towards target_s; *round_s what it then is. False: there are none. */
+bool relax_sharpen(struct relax *relax, double limit_s, double target_s, double *round_s);

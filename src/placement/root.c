@@ -137,6 +137,16 @@ static double lower_bound(struct root *root)
     return fmin(bound_s * (1 - 1e-12), root->best_s);
 }
 
+/* Prices for where the bound is lowest. */
+static void sharpen(struct root *root, double bound_s)
+{
+    const struct placement_tables *tables = root->tables;
+    const double limit_s = tables_stage_limit_s(tables, sqrt(bound_s * root->best_s));
+    double round_s = 0;
+    if (root->best_s < INFINITY && bound_s > 0 && root->relax->n > FEW_DEVICES && root->relax->n <= FIX_DEVICES)
+        relax_sharpen(root->relax, limit_s, tables_round_limit_s(tables, root->best_s), &round_s);
+}
+
 static bool is_met(const struct root *root, double bound_s)
 {
     return target_of(root) <= bound_s;
@@ -190,8 +200,9 @@ enum error_code root_search(const struct placement_tables *tables, struct sequen
     for (uint32_t pass = 0; pass < PASSES && !code && !root.stopped; pass++) {
         const double before_s = root.best_s;
         bound_s = fmax(bound_s, lower_bound(&root));
-        if (is_met(&root, bound_s) || !go_on(&root) || (pass && root.best_s == before_s))
+        if (is_met(&root, bound_s) || !go_on(&root) || (pass > 1 && root.best_s == before_s))
             break;
+        sharpen(&root, bound_s);
         code = greedy_improve(tables, work, limits, relax.n > FEW_DEVICES ? IMPROVE_BUDGET : FEW_BUDGET, best,
                               &root.best_s, err);
     }

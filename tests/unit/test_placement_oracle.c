@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { INSTANCES = 40 };
+enum { INSTANCES = 30, MANY_INSTANCES = 16 };
 
 static struct world world;
 
@@ -26,14 +26,14 @@ struct tally {
     uint64_t oracle_ns, own_ns;
 };
 
-static void compare(uint64_t seed, struct tally *tally)
+static void compare(uint64_t seed, struct world_range range, struct tally *tally)
 {
     const struct placement_problem *problem = &world.problem;
     const struct placement_options options = placement_options_default();
     struct placement_solution solution;
     struct placement placement;
     struct error err;
-    world_make_any(&world, seed, (struct world_range){2, 8, 4, 40});
+    world_make_any(&world, seed, range);
     const uint64_t start_ns = clock_now_ns();
     const enum error_code code = placement_solve(problem, &options, &solution, &err);
     const uint64_t then_ns = clock_now_ns();
@@ -67,7 +67,7 @@ static void equals_highs(void **state)
     const uint64_t n = given ? strtoull(given, NULL, 10) : INSTANCES;
     struct tally tally = {0};
     for (uint64_t seed = 1; seed <= n; seed++)
-        compare(seed, &tally);
+        compare(seed, (struct world_range){2, 8, 4, 40}, &tally);
     print_message("# %u of %llu were possible (latency %u, throughput %u, mix %u), %u with several stages\n",
                   tally.possible, (unsigned long long)n, tally.goals[PLACEMENT_LATENCY],
                   tally.goals[PLACEMENT_THROUGHPUT], tally.goals[PLACEMENT_MIX], tally.several);
@@ -76,8 +76,19 @@ static void equals_highs(void **state)
     assert_true(tally.possible > n / 4 && tally.several > n / 8);
 }
 
+/* So many that the bound of all devices takes part. */
+static void many_devices_equal_highs(void **state)
+{
+    struct tally tally = {0};
+    for (uint64_t seed = 1; seed <= MANY_INSTANCES; seed++)
+        compare(seed, (struct world_range){13, 16, 6, 12}, &tally);
+    print_message("# %u of %u were possible, largest relative difference %.1e; HiGHS took %.1f s\n", tally.possible,
+                  MANY_INSTANCES, tally.worst, (double)tally.oracle_ns / 1e9);
+    assert_true(tally.several > MANY_INSTANCES / 8);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_highs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_highs), cmocka_unit_test(many_devices_equal_highs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
