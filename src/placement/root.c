@@ -17,6 +17,7 @@ enum {
 
 /* How finely the limits of stages are divided for the bound, relative. */
 #define LIMIT_STEP 3e-4
+#define COARSE_STEP 5e-3 /* for more than FIX_DEVICES */
 
 struct root {
     const struct placement_tables *tables;
@@ -111,29 +112,33 @@ static void try_devices(struct root *root)
 
 /* ---- the bound -------------------------------------------------------------------------- */
 
-/* No placement whose longest stage is in [low_s, high_s) has a shorter objective. */
-static double explore(struct root *root, double low_s, double high_s)
+/* No placement whose longest stage is in [low_s, high_s) has a shorter objective. known_s: a bound of its round. */
+static double explore(struct root *root, double low_s, double high_s, double known_s)
 {
-    const double round_s = go_on(root) ? relax_round(root->relax, high_s) : 0;
-    if (root->stopped || !(round_s < INFINITY))
-        return root->stopped ? 0 : INFINITY;
+    const struct placement_tables *tables = root->tables;
+    if (!go_on(root))
+        return tables_objective_s(tables, known_s, low_s);
+    const double round_s = relax_round(root->relax, high_s);
+    if (!(round_s < INFINITY))
+        return INFINITY;
     try_devices(root);
-    const double bound_s = tables_objective_s(root->tables, round_s, low_s);
-    if (bound_s >= target_of(root) || high_s - low_s <= LIMIT_STEP * high_s || root->tables->micro_batches <= 1)
+    const double bound_s = tables_objective_s(tables, round_s, low_s);
+    const double step = root->relax->n > FIX_DEVICES ? COARSE_STEP : LIMIT_STEP;
+    if (bound_s >= target_of(root) || high_s - low_s <= step * high_s || tables->micro_batches <= 1)
         return bound_s;
     if (!(high_s < INFINITY)) /* a first placement is known now, or there may be none at all */
-        return root->best_s < INFINITY ? explore(root, low_s, tables_stage_limit_s(root->tables, target_of(root)))
+        return root->best_s < INFINITY ? explore(root, low_s, tables_stage_limit_s(tables, target_of(root)), round_s)
                                        : bound_s;
     const double middle_s = (low_s + high_s) / 2;
-    const double below_s = explore(root, low_s, middle_s);
-    if (below_s <= tables_objective_s(root->tables, round_s, middle_s))
+    const double below_s = explore(root, low_s, middle_s, round_s);
+    if (below_s <= tables_objective_s(tables, round_s, middle_s))
         return below_s;
-    return fmin(below_s, explore(root, middle_s, high_s));
+    return fmin(below_s, explore(root, middle_s, high_s, round_s));
 }
 
 static double lower_bound(struct root *root)
 {
-    const double bound_s = explore(root, 0, tables_stage_limit_s(root->tables, target_of(root)));
+    const double bound_s = explore(root, 0, tables_stage_limit_s(root->tables, target_of(root)), 0);
     return fmin(bound_s * (1 - 1e-12), root->best_s);
 }
 
