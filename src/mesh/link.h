@@ -83,7 +83,7 @@ void link_close(struct link *link);
 /* At once: what is queued is lost. For a peer that broke the rules, or is no longer a member. */
 void link_abort(struct link *link, const struct error *why);
 
-const uint8_t *link_peer(const struct link *link);             /* NODE_KEY_BYTES: its node id */
+const uint8_t *link_peer(const struct link *link);             /* NODE_ID_BYTES: its node id */
 const struct hello *link_hello(const struct link *link);       /* as the peer sent it */
 struct link_version link_version(const struct link *link);     /* that both may use */
 uint32_t link_channels(const struct link *link);               /* control included */

@@ -32,7 +32,7 @@ struct mesh_options {
     uv_loop_t *loop;
     struct link_security security; /* copied; what it points to is the caller's until mesh_close() is done */
     struct link_events events;
-    uint8_t node_id[NODE_KEY_BYTES];
+    uint8_t node_id[NODE_ID_BYTES];
     enum mesh_transport transport;
     uint32_t n_data_channels;                            /* of links that this node dials; 0: one */
     uint32_t ping_ms, silence_ms, dead_ms;               /* 0: 2000, 5000, 10000 */
@@ -61,7 +61,7 @@ struct mesh_target {
     const char *host; /* a name or a numeric address; copied */
     uint16_t port;
     bool has_node_id; /* only this node will do */
-    uint8_t node_id[NODE_KEY_BYTES];
+    uint8_t node_id[NODE_ID_BYTES];
 };
 
 /* ERROR_BUSY: LIMIT_DIAL_TARGETS. The dial is the mesh's, until mesh_forget() or the end of mesh_close(). */
@@ -73,10 +73,10 @@ struct dial_status {
     uint32_t n_failures;    /* since the last link */
     struct error last;      /* why the last attempt failed; code ERROR_NONE: none did */
     bool has_node_id;       /* given, or learnt from the first handshake */
-    uint8_t node_id[NODE_KEY_BYTES];
+    uint8_t node_id[NODE_ID_BYTES];
 };
 struct dial_status dial_status(const struct dial *dial);
 
 /* The link to a node that is up; NULL: none. */
-struct link *mesh_find(struct mesh *mesh, const uint8_t node_id[NODE_KEY_BYTES]);
+struct link *mesh_find(struct mesh *mesh, const uint8_t node_id[NODE_ID_BYTES]);
 struct link *mesh_next(struct mesh *mesh, struct link *after); /* those that are up, one after another; NULL begins */

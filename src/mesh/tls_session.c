@@ -145,14 +145,15 @@ static enum tls_result fail(struct tls_session *session, int ssl_error, struct e
 {
     unsigned long library = ERR_peek_error();
     const char *reason = library ? ERR_reason_error_string(library) : NULL;
+    const bool cut = ssl_error == SSL_ERROR_SYSCALL || ERR_GET_REASON(library) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
     if (session->out.failed) {
         error_set(&session->failure, ERROR_NO_MEMORY, "out of memory for what is to be sent");
-    } else if (!session->open && session->security->failure) {
+    } else if (session->at_end && cut) {
+        error_set(&session->failure, ERROR_IO, "the other end is gone%s",
+                  session->open ? "" : ": it closed during the TLS handshake");
+    } else if (!session->heard && session->security->failure) {
         session->failure.code = ERROR_IO;
         session->security->failure(session->ssl, library, session->failure.text, sizeof session->failure.text);
-    } else if (session->at_end && (ssl_error == SSL_ERROR_SYSCALL || ssl_error == SSL_ERROR_SSL)) {
-        error_set(&session->failure, ERROR_IO, "the other end is gone%s",
-                  session->open ? "" : " before TLS was established");
     } else {
         error_set(&session->failure, ERROR_IO, "TLS: %s", reason ? reason : "failed");
     }
@@ -205,7 +206,9 @@ enum tls_result tls_session_read(struct tls_session *session, void *into, size_t
         return TLS_FAILED;
     assert(session->open && size > 0);
     ERR_clear_error();
-    return result_of(session, SSL_read_ex(session->ssl, into, size, n), err);
+    const enum tls_result result = result_of(session, SSL_read_ex(session->ssl, into, size, n), err);
+    session->heard |= result == TLS_DONE;
+    return result;
 }
 
 enum tls_result tls_session_write(struct tls_session *session, const void *bytes, size_t size, struct error *err)

@@ -31,6 +31,7 @@ struct tls_session {
     size_t in_begin, in_end; /* received, and not yet taken by OpenSSL */
     bool at_end;             /* the network has ended */
     bool open;               /* the handshake is over */
+    bool heard;              /* the peer's first bytes have been read: it takes us for a member */
     struct buffer out;
     size_t out_begin;
     struct error failure;
