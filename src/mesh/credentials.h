@@ -53,8 +53,7 @@ enum credentials_role { CREDENTIALS_CLIENT, CREDENTIALS_SERVER };
 enum credentials_purpose { CREDENTIALS_NOTHING, CREDENTIALS_LINK, CREDENTIALS_JOIN };
 
 enum error_code credentials_new(const struct identity *identity, const struct membership *membership,
-                                const struct credentials_members *members, struct credentials **out,
-                                struct error *err);
+                                const struct credentials_members *members, struct credentials **out, struct error *err);
 void credentials_free(struct credentials *credentials);
 
 /* Never NULL. Its protocol and verification must be left as they are; timeouts, buffers and modes are the link's. */

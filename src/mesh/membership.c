@@ -3,7 +3,8 @@
 #include "mesh/openssl_error.h"
 
 #include <assert.h>
-#include <openssl/x509.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
 #include <string.h>
 
 enum { DAY_S = 86400 };
@@ -22,8 +23,7 @@ enum error_code membership_of_authority(struct authority *authority, const struc
 {
     *out = (struct membership){.authority = *authority};
     *authority = (struct authority){0};
-    enum error_code code =
-        authority_sign(&out->authority, identity->public_key, now_unix_s, &out->certificate, err);
+    enum error_code code = authority_sign(&out->authority, identity->public_key, now_unix_s, &out->certificate, err);
     if (code)
         membership_deinit(out);
     return code;
@@ -44,13 +44,13 @@ static enum error_code check_authority(const struct authority *authority, struct
     EVP_PKEY *key = authority->certificate ? X509_get0_pubkey(authority->certificate) : NULL;
     if (!key || !EVP_PKEY_is_a(key, "ED25519") || !certificate_cluster(authority->certificate, cluster_id) ||
         X509_check_ca(authority->certificate) != 1 || X509_verify(authority->certificate, key) != 1) {
-        openssl_error(NULL, "");
+        ERR_clear_error();
         return error_set(err, ERROR_INVALID, "the authority's certificate is not one of a Medley cluster");
     }
     if (memcmp(cluster_id, authority->cluster_id, sizeof cluster_id) != 0)
         return error_set(err, ERROR_INVALID, "the authority's certificate is of another cluster");
     if (authority->key && EVP_PKEY_eq(authority->key, key) != 1) {
-        openssl_error(NULL, "");
+        ERR_clear_error();
         return error_set(err, ERROR_INVALID, "the authority's key does not belong to its certificate");
     }
     return ERROR_NONE;
@@ -69,7 +69,7 @@ static enum error_code check_certificate(const struct authority *authority, cons
         return error_set(err, ERROR_INVALID, "the certificate is of another cluster");
     if (X509_check_issued(authority->certificate, certificate) != X509_V_OK ||
         X509_verify(certificate, X509_get0_pubkey(authority->certificate)) != 1) {
-        openssl_error(NULL, "");
+        ERR_clear_error();
         return error_set(err, ERROR_INVALID, "the certificate was not signed by the cluster's authority");
     }
     return ERROR_NONE;
@@ -105,8 +105,7 @@ enum error_code membership_renew(struct membership *membership, const struct ide
                                  struct error *err)
 {
     X509 *certificate;
-    enum error_code code =
-        authority_sign(&membership->authority, identity->public_key, now_unix_s, &certificate, err);
+    enum error_code code = authority_sign(&membership->authority, identity->public_key, now_unix_s, &certificate, err);
     if (code)
         return code;
     code = membership_set_certificate(membership, identity, certificate, err);
