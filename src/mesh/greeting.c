@@ -202,7 +202,7 @@ static void hear(struct greeting *greeting)
 }
 
 /* Reads up to the end of the one message, and not a byte more: what follows is the channel's. */
-static void listen(struct greeting *greeting)
+static void hear_out(struct greeting *greeting)
 {
     while (greeting->phase == GREETING_WAITING) {
         struct error err = {0};
@@ -296,7 +296,7 @@ static void on_ready(struct stream *stream, void *owner)
             fail(greeting, REFUSAL_UNKNOWN, &err);
     }
     if (greeting->phase == GREETING_WAITING)
-        listen(greeting);
+        hear_out(greeting);
     else if (greeting->phase == GREETING_LINGERING)
         linger(greeting);
 }

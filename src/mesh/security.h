@@ -17,3 +17,8 @@ struct link_security {
     void (*failure)(const SSL *ssl, unsigned long library_error, char *text, size_t size);
     void *self;
 };
+
+struct credentials;
+
+/* What credentials.h gives, as a link asks for it. The credentials stay the caller's. */
+struct link_security security_of(struct credentials *credentials);

@@ -1,11 +1,10 @@
 #include "mesh/stream_tcp.h"
 
 #include "base/mem.h"
+#include "mesh/tcp_packets.h"
 #include "mesh/tls_session.h"
 
 #include <assert.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 
 enum {
@@ -302,19 +301,12 @@ static enum error_code tcp_sibling(struct stream *stream, struct stream **out, s
     return stream_tcp_connect(tcp->tcp.loop, tcp->security, (struct sockaddr *)&addresses.peer, out, err);
 }
 
-static void tcp_packets(const struct stream *stream, struct stream_packets *packets)
+static void count_packets(const struct stream *stream, struct stream_packets *packets)
 {
-#ifdef __linux__
     struct stream_tcp *tcp = of_stream(stream);
-    struct tcp_info info = {0};
-    socklen_t size = sizeof info;
     uv_os_fd_t fd;
-    if (uv_fileno((uv_handle_t *)&tcp->tcp, &fd) || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size))
-        return;
-    if (size < offsetof(struct tcp_info, tcpi_segs_out) + sizeof info.tcpi_segs_out)
-        return;
-    *packets = (struct stream_packets){.sent = info.tcpi_segs_out, .lost = info.tcpi_total_retrans, .valid = true};
-#endif
+    if (uv_fileno((uv_handle_t *)&tcp->tcp, &fd) == 0)
+        tcp_packets(fd, packets);
 }
 
 static const struct stream_impl tcp_impl = {
@@ -327,7 +319,7 @@ static const struct stream_impl tcp_impl = {
     .ssl = tcp_ssl,
     .sibling = tcp_sibling,
     .addresses = tcp_addresses,
-    .packets = tcp_packets,
+    .packets = count_packets,
 };
 
 /* ---- making one ---------------------------------------------------------------------------- */
