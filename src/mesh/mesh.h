@@ -15,7 +15,8 @@
  *
  * Connections that have not greeted are limited in number, per address, and in time.
  *
- * All on the loop's thread; events are raised from the loop only. */
+ * All on the loop's thread; events are raised from the loop only. The process ignores SIGPIPE, as a node does: a peer
+ * that is gone is an error of its link. */
 #pragma once
 
 #include "mesh/link.h"

@@ -8,6 +8,7 @@
 #include <openssl/evp.h>
 #include <openssl/x509.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,7 +56,7 @@ static void on_down(void *self, struct link *link, const struct error *why)
 static void *on_memory(void *self, struct link *link, uint32_t channel, const struct frame_header *header)
 {
     struct world_node *node = self;
-    return header->length <= node->memory_bytes ? node->memory : NULL;
+    return header->length > 1024 && header->length <= node->memory_bytes ? node->memory : NULL;
 }
 
 static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
@@ -161,6 +162,7 @@ struct world *world_init(enum mesh_transport transport)
     struct world *world = &the_world;
     memset(world, 0, sizeof *world);
     world->transport = transport;
+    signal(SIGPIPE, SIG_IGN);
     assert_int_equal(uv_loop_init(&world->loop), 0);
     assert_int_equal(uv_timer_init(&world->loop, &world->timer), 0);
     world->timer.data = world;

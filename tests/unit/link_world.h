@@ -35,7 +35,7 @@ struct world_node {
     struct error why; /* of the last that went down */
     struct world_frame frames[WORLD_FRAMES];
     uint32_t n_frames;
-    uint8_t *memory; /* given to the next frame of at most memory_bytes */
+    uint8_t *memory; /* given to each frame of more than 1 KiB and at most memory_bytes */
     uint64_t memory_bytes;
     bool echoes;          /* sends every frame back */
     bool closes_on_frame; /* calls link_close() from the event */
