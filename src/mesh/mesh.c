@@ -137,29 +137,62 @@ struct hello mesh_hello(const struct mesh *mesh, uint32_t channel, uint32_t n_ch
 
 /* ---- listening ----------------------------------------------------------------------------- */
 
-static void on_connection(uv_stream_t *server, int status)
+static void release_listener(struct listener *listener)
 {
-    struct listener *listener = server->data;
     struct mesh *mesh = listener->mesh;
-    struct stream *stream;
-    struct error err;
-    if (status || stream_tcp_accept(server, &mesh->options.security, &stream, &err)) {
-        log_line(LOG_WARN, "mesh", "a connection was not accepted: %s", status ? uv_strerror(status) : err.text);
+    if (--listener->n_open > 0)
         return;
-    }
-    incoming_stream(mesh, stream);
-}
-
-static void on_listener_closed(uv_handle_t *handle)
-{
-    struct listener *listener = handle->data;
-    struct mesh *mesh = listener->mesh;
     struct listener **at = &mesh->listeners;
     while (*at != listener)
         at = &(*at)->next;
     *at = listener->next;
     mem_free(listener);
     mesh_wake(mesh);
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+    release_listener(handle->data);
+}
+
+static void turn_away(struct listener *listener);
+
+static void on_spare_closed(uv_handle_t *handle)
+{
+    struct listener *listener = handle->data;
+    listener->spare_used = false;
+    if (listener->spare_again && !uv_is_closing((uv_handle_t *)&listener->tcp))
+        turn_away(listener);
+    release_listener(listener);
+}
+
+/* Accepts a connection only to close it. */
+static void turn_away(struct listener *listener)
+{
+    listener->spare_again = listener->spare_used;
+    if (listener->spare_used || uv_tcp_init(listener->tcp.loop, &listener->spare))
+        return;
+    listener->spare_used = true;
+    listener->spare.data = listener;
+    listener->n_open++;
+    uv_accept((uv_stream_t *)&listener->tcp, (uv_stream_t *)&listener->spare);
+    uv_close((uv_handle_t *)&listener->spare, on_spare_closed);
+}
+
+static void on_connection(uv_stream_t *server, int status)
+{
+    struct listener *listener = server->data;
+    struct mesh *mesh = listener->mesh;
+    struct stream *stream;
+    struct error err;
+    if (status) {
+        log_line(LOG_WARN, "mesh", "a connection was not accepted: %s", uv_strerror(status));
+    } else if (stream_tcp_accept(server, &mesh->options.security, &stream, &err)) {
+        log_line(LOG_WARN, "mesh", "a connection was not accepted: %s", err.text);
+        turn_away(listener);
+    } else {
+        incoming_stream(mesh, stream);
+    }
 }
 
 static enum error_code listen_tcp(struct mesh *mesh, const struct sockaddr *address, uint16_t *port,
@@ -175,6 +208,7 @@ static enum error_code listen_tcp(struct mesh *mesh, const struct sockaddr *addr
         return error_set(err, ERROR_IO, "cannot make a socket: %s", uv_strerror(problem));
     }
     listener->tcp.data = listener;
+    listener->n_open = 1;
     listener->next = mesh->listeners;
     mesh->listeners = listener;
     struct sockaddr_storage bound = {0};

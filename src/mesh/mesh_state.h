@@ -9,6 +9,9 @@ struct quic_endpoint;
 
 struct listener {
     uv_tcp_t tcp;
+    uv_tcp_t spare; /* takes what there is no memory for: libuv waits until a connection is accepted */
+    bool spare_used, spare_again;
+    uint32_t n_open;
     struct mesh *mesh;
     struct listener *next;
 };

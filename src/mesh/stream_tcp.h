@@ -12,6 +12,6 @@
 enum error_code stream_tcp_connect(uv_loop_t *loop, const struct link_security *security,
                                    const struct sockaddr *address, struct stream **out, struct error *err);
 
-/* Takes the next connection of a listening socket. */
+/* Takes the next connection of a listening socket. ERROR_NO_MEMORY: it still waits to be accepted. */
 enum error_code stream_tcp_accept(uv_stream_t *server, const struct link_security *security, struct stream **out,
                                   struct error *err);

@@ -67,6 +67,8 @@ void world_pass(struct world *world, uint64_t ms); /* only lets time pass */
 /* Opens nodes 0 and 1, dials from 0 to 1, waits until both are up. */
 void world_link_two(struct world *world);
 
+bool world_is_member(void *self, const uint8_t node_id[NODE_ID_BYTES]); /* everybody is */
+
 uint64_t world_hash(const void *bytes, size_t size);
 
 /* A TCP connection of the test itself, without TLS; blocking. */
