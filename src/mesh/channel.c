@@ -141,8 +141,7 @@ static enum error_code check_room(struct channel *channel, uint64_t length, bool
                          (unsigned long long)length, channel->reader.length_max);
     if (!own && channel->queued_bytes >= link->mesh->options.queue_bytes) {
         channel->was_full = true;
-        return error_set(err, ERROR_BUSY, "%llu bytes wait to be sent",
-                         (unsigned long long)channel->queued_bytes);
+        return error_set(err, ERROR_BUSY, "%llu bytes wait to be sent", (unsigned long long)channel->queued_bytes);
     }
     if (!own)
         channel->used_ns = clock_now_ns();

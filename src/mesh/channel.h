@@ -7,10 +7,10 @@
 #include "mesh/link.h"
 
 enum {
-    CHANNEL_RECORD_BYTES = 16 * 1024,  /* of TLS: a frame within one is encrypted and authenticated once */
-    CHANNEL_POST_BYTES = 64 * 1024,    /* a post up to this size needs no copy, when nothing waits */
-    CHANNEL_KEPT_BYTES = 1024 * 1024,  /* memory for payloads that is kept from frame to frame */
-    CHANNEL_TURN_BYTES = 1024 * 1024,  /* read before the loop looks after others */
+    CHANNEL_RECORD_BYTES = 16 * 1024, /* of TLS: a frame within one is encrypted and authenticated once */
+    CHANNEL_POST_BYTES = 64 * 1024,   /* a post up to this size needs no copy, when nothing waits */
+    CHANNEL_KEPT_BYTES = 1024 * 1024, /* memory for payloads that is kept from frame to frame */
+    CHANNEL_TURN_BYTES = 1024 * 1024, /* read before the loop looks after others */
 };
 
 /* Zeroed: not attached. */

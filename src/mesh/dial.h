@@ -1,5 +1,5 @@
-/* A dial: the wish for a link to one address, kept until it is forgotten. mesh.h says how it behaves; the functions that
- * others call are in mesh_state.h and mesh.h. */
+/* A dial: the wish for a link to one address, kept until it is forgotten. mesh.h says how it behaves; the functions
+ * that others call are in mesh_state.h and mesh.h. */
 #pragma once
 
 #include "mesh/mesh_state.h"

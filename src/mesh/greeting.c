@@ -159,16 +159,17 @@ static void hear_hello(struct greeting *greeting)
     struct hello hello;
     struct error err;
     struct link_version agreed;
-    enum error_code code =
-        hello_read(greeting->reader.payload, greeting->reader.header.length, &hello, &err);
+    enum error_code code = hello_read(greeting->reader.payload, greeting->reader.header.length, &hello, &err);
     if (!code)
         code = version_agree(greeting->mesh->options.version, hello.version, &agreed, &err);
     if (code && greeting->is_server && code == ERROR_UNSUPPORTED) {
         /* The other end reads this: what is "there" here is "here" there. */
         char text[256];
         const struct link_version ours = greeting->mesh->options.version;
-        snprintf(text, sizeof text, "this node speaks version %u.%u of the protocol, yours speaks %u.%u: update the "
-                 "medley of the lower one", ours.major, ours.minor, hello.version.major, hello.version.minor);
+        snprintf(text, sizeof text,
+                 "this node speaks version %u.%u of the protocol, yours speaks %u.%u: update the "
+                 "medley of the lower one",
+                 ours.major, ours.minor, hello.version.major, hello.version.minor);
         greeting_refuse(greeting, REFUSAL_VERSION, text);
         return;
     }

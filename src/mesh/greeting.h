@@ -44,7 +44,7 @@ struct greeting *greeting_new(struct mesh *mesh, struct stream *stream, bool is_
 enum error_code greeting_accept(struct greeting *greeting, const struct hello *answer, struct stream **stream,
                                 struct error *err);
 void greeting_refuse(struct greeting *greeting, enum refusal_reason reason, const char *text);
-struct stream *greeting_take(struct greeting *greeting); /* the stream; the greeting is over */
-void greeting_abandon(struct greeting *greeting);        /* nobody is told */
+struct stream *greeting_take(struct greeting *greeting);      /* the stream; the greeting is over */
+void greeting_abandon(struct greeting *greeting);             /* nobody is told */
 void greetings_abandon(struct mesh *mesh, const void *owner); /* all that have this owner */
-void greeting_begin(struct greeting *greeting);                  /* of a stream that is connected already */
+void greeting_begin(struct greeting *greeting);               /* of a stream that is connected already */

@@ -76,6 +76,7 @@ static void hear_control(struct greeting *greeting, const struct hello *hello)
     const struct resolve_state state = {
         .has_link = link != NULL,
         .link_is_ours = link && link->is_ours,
+        .link_closes = link && link->phase == LINK_CLOSING,
         .same_boot = link && link->hello.boot == hello->boot,
         .dial_greeted = dials_have_greeted(mesh, greeting->peer),
         .we_are_lower = memcmp(mesh->options.node_id, greeting->peer, NODE_ID_BYTES) < 0,

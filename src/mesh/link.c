@@ -100,8 +100,8 @@ static void go_up(struct link *link)
     link->was_up = true;
     link->up_ns = link->heard_ns = clock_now_ns();
     link_alive_start(link);
-    log_line(LOG_INFO, "mesh", "a link is up: version %u.%u, %u channels, %s", link->version.major,
-             link->version.minor, link->n_channels, link->hello.software);
+    log_line(LOG_INFO, "mesh", "a link is up: version %u.%u, %u channels, %s", link->version.major, link->version.minor,
+             link->n_channels, link->hello.software);
     dials_link_up(link->mesh, link);
     if (events->up)
         events->up(events->self, link);
@@ -174,38 +174,50 @@ static void tear_down(struct link *link)
 
 /* ---- closing in order ------------------------------------------------------------------------ */
 
-static void queue_byes(struct link *link)
+/* The last frame of this end on a channel. */
+static void say_bye(struct link *link, struct channel *channel)
 {
     const struct frame_header bye = {.type = FRAME_BYE};
-    for (uint32_t i = 0; i < link->n_channels; i++) {
-        struct channel *channel = &link->channels[i];
-        if (channel->bye_queued)
-            continue;
-        channel->bye_queued = true;
-        channel->paused = false; /* nobody would resume it */
-        struct error err;
-        if (channel_post(channel, &bye, NULL, true, &err))
-            link_fail(link, &err);
-        channel->must_read = true;
-    }
-    link_look(link);
+    struct error err;
+    if (channel->bye_queued)
+        return;
+    channel->bye_queued = true;
+    if (channel_post(channel, &bye, NULL, true, &err))
+        link_fail(link, &err);
 }
 
 static void begin_closing(struct link *link)
 {
-    if (link->phase != LINK_UP)
-        return;
     link->phase = LINK_CLOSING;
     link->closing_ns = clock_now_ns() + LIMIT_LINK_CLOSE_MS * UINT64_C(1000000);
     link_alive_start(link);
-    queue_byes(link);
+    for (uint32_t i = 0; i < link->n_channels; i++) {
+        link->channels[i].paused = false; /* nobody would resume it */
+        link->channels[i].must_read = true;
+    }
+    link_look(link);
+}
+
+/* Who closes says BYE on all channels; the other end answers each when it has read it, and with it all that came
+ * before: then who closes knows that everything has arrived. */
+static void hear_bye(struct link *link, struct channel *channel)
+{
+    channel->bye_received = true;
+    if (link->phase == LINK_UP)
+        begin_closing(link);
+    say_bye(link, channel);
+    link_look(link);
 }
 
 void link_close(struct link *link)
 {
     if (link->phase == LINK_OPENING)
         link_failf(link, ERROR_CANCELLED, "closed");
+    if (link->phase != LINK_UP)
+        return;
     begin_closing(link);
+    for (uint32_t i = 0; i < link->n_channels; i++)
+        say_bye(link, &link->channels[i]);
 }
 
 void link_abort(struct link *link, const struct error *why)
@@ -233,8 +245,7 @@ static void tell_drained(struct link *link)
     const struct link_events *events = &link->mesh->options.events;
     for (uint32_t i = 0; i < link->n_channels; i++) {
         struct channel *channel = &link->channels[i];
-        if (link->phase != LINK_UP || !channel->was_full ||
-            channel->queued_bytes > link->mesh->options.queue_bytes / 2)
+        if (link->phase != LINK_UP || !channel->was_full || channel->queued_bytes > link->mesh->options.queue_bytes / 2)
             continue;
         channel->was_full = false;
         if (events->drained)
@@ -278,9 +289,7 @@ static void take_own_frame(struct link *link, struct channel *channel)
     const struct frame_header *header = &channel->reader.header;
     switch ((enum frame_type)header->type) {
     case FRAME_BYE:
-        channel->bye_received = true;
-        begin_closing(link);
-        link_look(link);
+        hear_bye(link, channel);
         break;
     case FRAME_PING:
     case FRAME_PONG:

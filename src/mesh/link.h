@@ -32,8 +32,8 @@ struct link_events {
     /* A frame was begun: where its payload shall go (header->length bytes, good until its event `frame`, or `down`).
      * NULL, or no function: into the channel's own memory. */
     void *(*memory)(void *self, struct link *link, uint32_t channel, const struct frame_header *header);
-    /* A whole frame of a type from FRAME_USER on, also one that nobody knows: those are to be ignored. The payload in the
-     * channel's own memory is good until this returns. */
+    /* A whole frame of a type from FRAME_USER on, also one that nobody knows: those are to be ignored. The payload in
+     * the channel's own memory is good until this returns. */
     void (*frame)(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
                   const uint8_t *payload);
     void (*drained)(void *self, struct link *link, uint32_t channel);
@@ -83,11 +83,11 @@ void link_close(struct link *link);
 /* At once: what is queued is lost. For a peer that broke the rules, or is no longer a member. */
 void link_abort(struct link *link, const struct error *why);
 
-const uint8_t *link_peer(const struct link *link);             /* NODE_ID_BYTES: its node id */
-const struct hello *link_hello(const struct link *link);       /* as the peer sent it */
-struct link_version link_version(const struct link *link);     /* that both may use */
-uint32_t link_channels(const struct link *link);               /* control included */
-bool link_was_dialled(const struct link *link);                /* by this node */
+const uint8_t *link_peer(const struct link *link);         /* NODE_ID_BYTES: its node id */
+const struct hello *link_hello(const struct link *link);   /* as the peer sent it */
+struct link_version link_version(const struct link *link); /* that both may use */
+uint32_t link_channels(const struct link *link);           /* control included */
+bool link_was_dialled(const struct link *link);            /* by this node */
 void link_addresses(const struct link *link, struct stream_addresses *addresses);
 
 /* What has been measured from here to there: unknown where nothing was (probe.h). from and to are 0. */

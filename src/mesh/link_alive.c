@@ -38,8 +38,8 @@ static void check_frames(struct link *link, uint64_t now_ns)
         const struct channel *channel = &link->channels[i];
         if (channel->paused || !frame_reader_is_inside(&channel->reader))
             continue;
-        const uint64_t allowed_ms = LIMIT_FRAME_GRACE_MS + (uint64_t)channel->reader.header.length * 1000 /
-                                                               LIMIT_FRAME_BYTES_PER_S;
+        const uint64_t allowed_ms =
+            LIMIT_FRAME_GRACE_MS + (uint64_t)channel->reader.header.length * 1000 / LIMIT_FRAME_BYTES_PER_S;
         if (now_ns > channel->begun_ns + allowed_ms * MS_NS)
             link_failf(link, ERROR_IO, "a frame of %u bytes did not arrive in %llu s", channel->reader.header.length,
                        (unsigned long long)(allowed_ms / 1000));

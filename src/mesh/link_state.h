@@ -58,8 +58,7 @@ void link_attach(struct link *link, uint32_t index, struct stream *stream);
 
 /* It is over, in the next turn; the first reason counts. */
 void link_fail(struct link *link, const struct error *why);
-void link_failf(struct link *link, enum error_code code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void link_failf(struct link *link, enum error_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 void link_turn(struct link *link); /* the mesh's turn: everything that was put off */
 

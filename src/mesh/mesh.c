@@ -195,8 +195,7 @@ static void on_connection(uv_stream_t *server, int status)
     }
 }
 
-static enum error_code listen_tcp(struct mesh *mesh, const struct sockaddr *address, uint16_t *port,
-                                  struct error *err)
+static enum error_code listen_tcp(struct mesh *mesh, const struct sockaddr *address, uint16_t *port, struct error *err)
 {
     struct listener *listener = mem_new(sizeof *listener);
     if (!listener)
@@ -244,8 +243,7 @@ enum error_code mesh_listen(struct mesh *mesh, const char *address, uint16_t por
     return ERROR_NONE;
 }
 
-enum error_code mesh_connect(struct mesh *mesh, const struct sockaddr *address, struct stream **out,
-                             struct error *err)
+enum error_code mesh_connect(struct mesh *mesh, const struct sockaddr *address, struct stream **out, struct error *err)
 {
     if (mesh->quic)
         return quic_endpoint_connect(mesh->quic, address, out, err);

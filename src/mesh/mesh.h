@@ -35,14 +35,14 @@ struct mesh_options {
     struct link_events events;
     uint8_t node_id[NODE_ID_BYTES];
     enum mesh_transport transport;
-    uint32_t n_data_channels;                            /* of links that this node dials; 0: one */
-    uint32_t ping_ms, silence_ms, dead_ms;               /* 0: 2000, 5000, 10000 */
-    uint32_t greeting_ms, dial_wait_ms;                  /* 0: LIMIT_GREETING_MS; 250, the first wait of a dial */
-    uint64_t queue_bytes;                                /* 0: LIMIT_LINK_QUEUE_BYTES */
-    bool measures_bandwidth;                             /* bursts (probe.h) */
-    const uint8_t *greeting;                             /* copied; the peer finds it in link_hello() */
-    uint32_t n_greeting;                                 /* at most LIMIT_GREETING_BYTES */
-    struct link_version version;                         /* {0}: LINK_MAJOR, LINK_MINOR. For tests */
+    uint32_t n_data_channels;              /* of links that this node dials; 0: one */
+    uint32_t ping_ms, silence_ms, dead_ms; /* 0: 2000, 5000, 10000 */
+    uint32_t greeting_ms, dial_wait_ms;    /* 0: LIMIT_GREETING_MS; 250, the first wait of a dial */
+    uint64_t queue_bytes;                  /* 0: LIMIT_LINK_QUEUE_BYTES */
+    bool measures_bandwidth;               /* bursts (probe.h) */
+    const uint8_t *greeting;               /* copied; the peer finds it in link_hello() */
+    uint32_t n_greeting;                   /* at most LIMIT_GREETING_BYTES */
+    struct link_version version;           /* {0}: LINK_MAJOR, LINK_MINOR. For tests */
     /* A node that is not a member wants to join (security.h). The stream becomes the callee's, after its handshake.
      * NULL: such are turned away. */
     void (*joiner)(void *self, struct stream *stream);
@@ -55,8 +55,7 @@ enum error_code mesh_open(const struct mesh_options *options, struct mesh **out,
 void mesh_close(struct mesh *mesh, void (*closed)(void *self), void *self);
 
 /* `address` is numeric, IPv4 or IPv6. Port 0: any free one. Several addresses may be listened to. */
-enum error_code mesh_listen(struct mesh *mesh, const char *address, uint16_t port, uint16_t *actual,
-                            struct error *err);
+enum error_code mesh_listen(struct mesh *mesh, const char *address, uint16_t port, uint16_t *actual, struct error *err);
 
 struct mesh_target {
     const char *host; /* a name or a numeric address; copied */
@@ -70,10 +69,10 @@ enum error_code mesh_dial(struct mesh *mesh, const struct mesh_target *target, s
 void mesh_forget(struct mesh *mesh, struct dial *dial); /* a link that it made stays */
 
 struct dial_status {
-    struct link *link;      /* NULL: none now */
-    uint32_t n_failures;    /* since the last link */
-    struct error last;      /* why the last attempt failed; code ERROR_NONE: none did */
-    bool has_node_id;       /* given, or learnt from the first handshake */
+    struct link *link;   /* NULL: none now */
+    uint32_t n_failures; /* since the last link */
+    struct error last;   /* why the last attempt failed; code ERROR_NONE: none did */
+    bool has_node_id;    /* given, or learnt from the first handshake */
     uint8_t node_id[NODE_ID_BYTES];
 };
 struct dial_status dial_status(const struct dial *dial);

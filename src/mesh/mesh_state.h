@@ -37,8 +37,7 @@ void mesh_wake(struct mesh *mesh);
 uint64_t mesh_random(struct mesh *mesh);
 
 /* Begins a stream to an address, over the mesh's transport. */
-enum error_code mesh_connect(struct mesh *mesh, const struct sockaddr *address, struct stream **out,
-                             struct error *err);
+enum error_code mesh_connect(struct mesh *mesh, const struct sockaddr *address, struct stream **out, struct error *err);
 
 /* This node's hello for a channel. */
 struct hello mesh_hello(const struct mesh *mesh, uint32_t channel, uint32_t n_channels, uint64_t session);
@@ -51,7 +50,7 @@ void incoming_stream(struct mesh *mesh, struct stream *stream); /* of a peer tha
 void incoming_hello(struct greeting *greeting, const struct hello *hello);
 
 /* dial.c: what a dial must know of */
-void dials_see_link(struct mesh *mesh, struct link *link);  /* made, by whomever */
+void dials_see_link(struct mesh *mesh, struct link *link); /* made, by whomever */
 void dials_link_up(struct mesh *mesh, struct link *link);
 void dials_link_down(struct mesh *mesh, struct link *link, const struct error *why);
 bool dials_have_greeted(struct mesh *mesh, const uint8_t node_id[NODE_ID_BYTES]);

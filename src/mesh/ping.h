@@ -1,5 +1,5 @@
-/* The payloads of keep-alives and of bandwidth bursts: fixed numbers, little-endian. A longer payload is a newer node's:
- * its end is ignored; a shorter one is an error. Pure.
+/* The payloads of keep-alives and of bandwidth bursts: fixed numbers, little-endian. A longer payload is a newer
+ * node's: its end is ignored; a shorter one is an error. Pure.
  *
  * Times are nanoseconds of the clock of the node that read it; only differences of the same clock are ever used. */
 #pragma once

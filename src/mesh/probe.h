@@ -42,7 +42,7 @@ struct link_probe {
     uint32_t n_pings, next_ping;
     uint64_t bursts[PROBE_BURSTS]; /* bytes per second; a ring */
     uint32_t n_bursts, next_burst;
-    uint64_t seen_sent, seen_lost;     /* the transport's counters when last looked at */
+    uint64_t seen_sent, seen_lost;       /* the transport's counters when last looked at */
     uint64_t packets_sent, packets_lost; /* of late */
     bool packets_seen;
     uint32_t burst_number;  /* of the one under way, from 1 */

@@ -9,8 +9,6 @@
 
 #define MS_NS UINT64_C(1000000)
 
-enum { SHUTDOWN_MS = 1000 };
-
 struct quic_connection *quic_connection_new(struct quic_socket *socket, SSL *ssl, bool is_server)
 {
     struct quic_connection *connection = mem_new(sizeof *connection);
@@ -25,8 +23,8 @@ struct quic_connection *quic_connection_new(struct quic_socket *socket, SSL *ssl
     SSL_set_blocking_mode(ssl, 0);
     SSL_set_event_handling_mode(ssl, SSL_VALUE_EVENT_HANDLING_MODE_EXPLICIT);
     SSL_set_default_stream_mode(ssl, SSL_DEFAULT_STREAM_MODE_NONE);
-    SSL_set_incoming_stream_policy(ssl, is_server ? SSL_INCOMING_STREAM_POLICY_ACCEPT : SSL_INCOMING_STREAM_POLICY_REJECT,
-                                   0);
+    SSL_set_incoming_stream_policy(
+        ssl, is_server ? SSL_INCOMING_STREAM_POLICY_ACCEPT : SSL_INCOMING_STREAM_POLICY_REJECT, 0);
     connection->next = socket->connections;
     socket->connections = connection;
     socket->touched = true;
@@ -91,14 +89,14 @@ bool quic_connection_is_over(struct quic_connection *connection)
         if (waits)
             return false;
         connection->ending = true;
-        connection->deadline_ns = now_ns + SHUTDOWN_MS * MS_NS;
+        connection->deadline_ns = now_ns + LIMIT_LINK_CLOSE_MS * MS_NS;
     }
     const bool late = now_ns >= connection->deadline_ns || connection->failure.code;
-    const uint64_t flags = SSL_SHUTDOWN_FLAG_RAPID | SSL_SHUTDOWN_FLAG_NO_BLOCK |
-                           (late ? SSL_SHUTDOWN_FLAG_NO_STREAM_FLUSH : 0);
+    const uint64_t flags =
+        SSL_SHUTDOWN_FLAG_RAPID | SSL_SHUTDOWN_FLAG_NO_BLOCK | (late ? SSL_SHUTDOWN_FLAG_NO_STREAM_FLUSH : 0);
     ERR_clear_error();
     const int done = SSL_shutdown_ex(connection->ssl, flags, NULL, 0);
     SSL_handle_events(connection->ssl);
     ERR_clear_error();
-    return done != 0 || late;
+    return done == 1 || late;
 }

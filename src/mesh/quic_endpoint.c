@@ -114,17 +114,24 @@ static void on_timer(uv_timer_t *timer)
     ((struct quic_socket *)timer->data)->touched = true;
 }
 
+static uint64_t until_event(SSL *ssl, uint64_t wait_ms)
+{
+    int infinite = 1;
+    struct timeval span = {0};
+    if (!ssl || !SSL_get_event_timeout(ssl, &span, &infinite) || infinite)
+        return wait_ms;
+    const uint64_t left_ms = (uint64_t)span.tv_sec * 1000 + ((uint64_t)span.tv_usec + 999) / 1000;
+    return left_ms < wait_ms ? left_ms : wait_ms;
+}
+
 /* Waits for what OpenSSL waits for. */
 static void wait_for_events(struct quic_socket *socket)
 {
     SSL *engine = engine_of(socket);
-    uint64_t wait_ms = LOOK_MS;
-    int events = UV_READABLE, infinite = 1;
-    struct timeval span = {0};
-    if (engine && SSL_get_event_timeout(engine, &span, &infinite) && !infinite) {
-        const uint64_t left_ms = (uint64_t)span.tv_sec * 1000 + ((uint64_t)span.tv_usec + 999) / 1000;
-        wait_ms = left_ms < wait_ms ? left_ms : wait_ms;
-    }
+    uint64_t wait_ms = until_event(engine, LOOK_MS);
+    for (const struct quic_connection *connection = socket->connections; connection; connection = connection->next)
+        wait_ms = until_event(connection->ssl, wait_ms);
+    int events = UV_READABLE;
     if (engine && SSL_net_write_desired(engine))
         events |= UV_WRITABLE;
     if (events != socket->events)
@@ -263,11 +270,10 @@ static bool set_peer(SSL *ssl, const struct sockaddr *address)
     BIO_ADDR *peer = BIO_ADDR_new();
     const struct sockaddr_in *four = (const struct sockaddr_in *)address;
     const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
-    const bool good = peer && (address->sa_family == AF_INET6
-                                   ? BIO_ADDR_rawmake(peer, AF_INET6, &six->sin6_addr, sizeof six->sin6_addr,
-                                                      six->sin6_port)
-                                   : BIO_ADDR_rawmake(peer, AF_INET, &four->sin_addr, sizeof four->sin_addr,
-                                                      four->sin_port));
+    const bool good =
+        peer && (address->sa_family == AF_INET6
+                     ? BIO_ADDR_rawmake(peer, AF_INET6, &six->sin6_addr, sizeof six->sin6_addr, six->sin6_port)
+                     : BIO_ADDR_rawmake(peer, AF_INET, &four->sin_addr, sizeof four->sin_addr, four->sin_port));
     const bool set = good && SSL_set1_initial_peer_addr(ssl, peer) == 1;
     BIO_ADDR_free(peer);
     return set;

@@ -226,8 +226,7 @@ static enum stream_result tcp_read(struct stream *stream, void *into, size_t siz
     return result;
 }
 
-static enum stream_result tcp_write(struct stream *stream, const void *bytes, size_t size, size_t *n,
-                                    struct error *err)
+static enum stream_result tcp_write(struct stream *stream, const void *bytes, size_t size, size_t *n, struct error *err)
 {
     struct stream_tcp *tcp = of_stream(stream);
     *n = 0;

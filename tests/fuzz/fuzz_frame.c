@@ -1,6 +1,6 @@
-/* Fuzz target: what a peer may send on a channel. The first byte says how the rest is cut. Holds: the reader takes every
- * byte or breaks with a message; a header that is taken is written back as it came; fixed payloads that are taken are
- * within their ranges. */
+/* Fuzz target: what a peer may send on a channel. The first byte says how the rest is cut. Holds: the reader takes
+ * every byte or breaks with a message; a header that is taken is written back as it came; fixed payloads that are taken
+ * are within their ranges. */
 #include "fuzz.h"
 
 #include "base/limits.h"

@@ -28,8 +28,7 @@ static void test_a_header_survives(void **state)
     uint8_t bytes[FRAME_HEADER_BYTES];
     struct frame_header back;
     frame_header_write(&header, bytes);
-    const uint8_t expected[] = {'M',  'd',  1,    0,    0x34, 0x12, 0x78, 0x56,
-                                0xf0, 0xde, 0xbc, 0x0a, 0x98, 0xba, 0xdc, 0xfe};
+    const uint8_t expected[] = {'M', 'd', 1, 0, 0x34, 0x12, 0x78, 0x56, 0xf0, 0xde, 0xbc, 0x0a, 0x98, 0xba, 0xdc, 0xfe};
     assert_memory_equal(bytes, expected, sizeof expected);
     assert_int_equal(frame_header_read(bytes, UINT32_MAX, &back, NULL), ERROR_NONE);
     assert_memory_equal(&back, &header, sizeof back);
@@ -219,9 +218,11 @@ static void test_versions(void **state)
 {
     struct link_version agreed;
     struct error err = {0};
-    assert_int_equal(version_agree((struct link_version){1, 3}, (struct link_version){1, 2}, &agreed, &err), ERROR_NONE);
+    assert_int_equal(version_agree((struct link_version){1, 3}, (struct link_version){1, 2}, &agreed, &err),
+                     ERROR_NONE);
     assert_int_equal(agreed.minor, 2);
-    assert_int_equal(version_agree((struct link_version){1, 2}, (struct link_version){1, 9}, &agreed, &err), ERROR_NONE);
+    assert_int_equal(version_agree((struct link_version){1, 2}, (struct link_version){1, 9}, &agreed, &err),
+                     ERROR_NONE);
     assert_int_equal(agreed.minor, 2);
     assert_int_equal(version_agree((struct link_version){1, 9}, (struct link_version){2, 0}, &agreed, &err),
                      ERROR_UNSUPPORTED);
@@ -268,6 +269,8 @@ static void test_the_table_of_resolutions(void **state)
     at.we_are_lower = true;
     assert_int_equal(resolve_incoming(at), RESOLVE_REFUSE);
     at = (struct resolve_state){.has_link = true, .same_boot = true, .link_is_ours = true, .we_are_lower = true};
+    assert_int_equal(resolve_incoming(at), RESOLVE_REFUSE);
+    at.link_closes = true;
     assert_int_equal(resolve_incoming(at), RESOLVE_REFUSE);
     at.same_boot = false; /* it has restarted */
     assert_int_equal(resolve_incoming(at), RESOLVE_REPLACE);

@@ -182,8 +182,11 @@ static void member_frame(struct member *member, uint16_t type, const void *paylo
 
 static void member_hello(struct member *member, uint32_t channel, uint32_t n_channels, uint64_t session)
 {
-    const struct hello hello = {
-        .version = {LINK_MAJOR, LINK_MINOR}, .channel = channel, .n_channels = n_channels, .session = session, .boot = 5};
+    const struct hello hello = {.version = {LINK_MAJOR, LINK_MINOR},
+                                .channel = channel,
+                                .n_channels = n_channels,
+                                .session = session,
+                                .boot = 5};
     uint8_t bytes[LIMIT_HELLO_BYTES];
     member_frame(member, FRAME_HELLO, bytes, (uint32_t)hello_write(&hello, bytes));
 }
@@ -196,7 +199,8 @@ static uint16_t member_read(struct member *member, uint8_t *payload, uint32_t *l
     struct frame_header header = {0};
     for (int i = 0; i < 2000 && have < FRAME_HEADER_BYTES + header.length; i++) {
         uint8_t *into = have < FRAME_HEADER_BYTES ? bytes + have : payload + have - FRAME_HEADER_BYTES;
-        const size_t left = have < FRAME_HEADER_BYTES ? FRAME_HEADER_BYTES - have : FRAME_HEADER_BYTES + header.length - have;
+        const size_t left =
+            have < FRAME_HEADER_BYTES ? FRAME_HEADER_BYTES - have : FRAME_HEADER_BYTES + header.length - have;
         if (SSL_read_ex(member->ssl, into, left, &n)) {
             have += n;
             if (have == FRAME_HEADER_BYTES)
@@ -438,8 +442,8 @@ static void test_another_clusters_node(void **state)
     assert_int_equal(membership_found(&stranger->identity, (uint64_t)time(NULL), &stranger->membership, &err),
                      ERROR_NONE);
     assert_int_equal(credentials_new(&stranger->identity, &stranger->membership,
-                                     &(struct credentials_members){.admitted = world_is_member},
-                                     &stranger->credentials, &err),
+                                     &(struct credentials_members){.admitted = world_is_member}, &stranger->credentials,
+                                     &err),
                      ERROR_NONE);
     stranger->options.security = security_of(stranger->credentials);
     world_open(world, 0);
