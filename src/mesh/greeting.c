@@ -257,7 +257,10 @@ static void meet(struct greeting *greeting)
         return;
     }
     enum error_code code = security->peer(security->self, ssl, greeting->peer, &err);
-    greeting->has_peer = !code;
+    if (code && greeting->is_server) {
+        greeting_refuse(greeting, REFUSAL_NOT_MEMBER, "not a member of this cluster");
+        return;
+    }
     if (!code && memcmp(greeting->peer, greeting->mesh->options.node_id, NODE_ID_BYTES) == 0)
         code = error_set(&err, ERROR_INVALID, "the other end is this node itself");
     if (!code && greeting->check)

@@ -22,7 +22,6 @@ struct greeting {
     enum greeting_phase phase;
     bool is_server;
     struct hello ours; /* what this node says, when it dialled */
-    bool has_peer;
     uint8_t peer[NODE_ID_BYTES];
     uint64_t host; /* a hash of the peer's address */
     struct frame_reader reader;

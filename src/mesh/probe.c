@@ -66,7 +66,7 @@ static struct topology_reading jitter_of(const struct link_probe *probe)
         sum += change < 0 ? -change : change;
     }
     const double jitter_ns = sum / n;
-    if (jitter_ns > LIMIT_LINK_DELAY_MS * 1e6)
+    if (jitter_ns > (double)LIMIT_LINK_DELAY_MS * 1e6)
         return (struct topology_reading){0};
     return (struct topology_reading){(uint64_t)jitter_ns, true};
 }
@@ -152,7 +152,7 @@ void link_probe_report(struct link_probe *probe, const struct burst_report *repo
     if (report->ns == 0 || report->ns > took_ns || report->bytes == 0 || report->bytes > bytes)
         return;
     const double rate = (double)report->bytes / (double)report->ns * 1e9;
-    if (rate < 1 || rate > LIMIT_LINK_GB_PER_S * 1e9)
+    if (rate < 1 || rate > (double)LIMIT_LINK_GB_PER_S * 1e9)
         return;
     probe->bursts[probe->next_burst] = (uint64_t)rate;
     probe->next_burst = (probe->next_burst + 1) % PROBE_BURSTS;

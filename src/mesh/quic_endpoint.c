@@ -72,11 +72,24 @@ static void free_connections(struct quic_socket *socket)
 
 /* ---- turns --------------------------------------------------------------------------------- */
 
+/* Connections on which nobody has opened a stream yet are like TCP connections that have not greeted. */
+static bool may_connect(const struct quic_socket *socket)
+{
+    uint32_t n = 0;
+    for (const struct quic_connection *connection = socket->connections; connection; connection = connection->next)
+        n += connection->streams == NULL;
+    return n < LIMIT_GREETINGS && !socket->endpoint->mesh->closing;
+}
+
 static void accept_connections(struct quic_socket *socket)
 {
     SSL *ssl;
-    while (socket->listener && (ssl = SSL_accept_connection(socket->listener, SSL_ACCEPT_CONNECTION_NO_BLOCK)))
-        quic_connection_new(socket, ssl, true);
+    while (socket->listener && (ssl = SSL_accept_connection(socket->listener, SSL_ACCEPT_CONNECTION_NO_BLOCK))) {
+        if (may_connect(socket))
+            quic_connection_new(socket, ssl, true);
+        else
+            SSL_free(ssl);
+    }
     ERR_clear_error();
 }
 

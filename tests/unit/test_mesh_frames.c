@@ -390,7 +390,7 @@ static void test_bursts_stay_below_one_per_cent(void **state)
         const struct topology_reading found = link_probe_reading(&probe).bandwidth_bytes_per_s;
         assert_true(found.valid);
         assert_true((double)found.value > rates[r] * 0.98 && (double)found.value < rates[r] * 1.02);
-        assert_true((double)bytes_sum / 86400 < 1.1 * PROBE_REST_BYTES_PER_S);
+        assert_true((double)bytes_sum / 86400 < 1.1 * (double)PROBE_REST_BYTES_PER_S);
     }
 }
 

@@ -456,6 +456,58 @@ static void test_another_clusters_node(void **state)
     world_deinit(world);
 }
 
+/* ---- who wants to join ------------------------------------------------------------------------- */
+
+static struct stream *joining;
+
+static void on_joiner(void *self, struct stream *stream)
+{
+    ((struct world_node *)self)->n_joiners++;
+    joining = stream;
+}
+
+static bool has_joiner(void *arg)
+{
+    return ((struct world *)arg)->nodes[1].n_joiners > 0;
+}
+
+/* A stranger may only join, on a stream that is handed over; where nobody takes it, it is turned away. */
+static void test_a_stranger_may_only_join(void **state)
+{
+    for (int taken = 0; taken < 2; taken++) {
+        struct world *world = world_init(MESH_TCP);
+        if (taken)
+            world->nodes[1].options.joiner = on_joiner;
+        world_open(world, 1);
+        SSL_CTX *context = credentials_join_context(CREDENTIALS_TCP, NULL);
+        assert_non_null(context);
+        struct member stranger = {.world = world, .fd = world_raw_connect(world->nodes[1].port)};
+        fcntl(stranger.fd, F_SETFL, O_NONBLOCK);
+        stranger.ssl = SSL_new(context);
+        SSL_set_fd(stranger.ssl, stranger.fd);
+        SSL_set_connect_state(stranger.ssl);
+        assert_true(world_run(world, shakes, &stranger, 2000));
+        assert_int_equal(world_run(world, has_joiner, world, 300), taken);
+        if (taken) {
+            size_t n = 0;
+            assert_int_equal(stream_write(joining, "welcome", 7, &n, NULL), STREAM_DONE);
+            assert_int_equal(stream_flush(joining, NULL), STREAM_DONE);
+            char words[8] = "";
+            for (int i = 0; i < 1000 && !SSL_read_ex(stranger.ssl, words, 7, &n); i++)
+                world_pass(world, 1);
+            assert_string_equal(words, "welcome");
+            stream_close(joining, NULL, NULL);
+        } else {
+            member_hello(&stranger, 0, 2, 1);
+            assert_int_equal(member_answer(&stranger), 0);
+        }
+        assert_int_equal(world->nodes[1].n_up, 0);
+        member_close(&stranger);
+        SSL_CTX_free(context);
+        world_deinit(world);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -471,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_a_reset_of_a_link),
         cmocka_unit_test(test_a_restarted_peer_replaces_its_link),
         cmocka_unit_test(test_another_clusters_node),
+        cmocka_unit_test(test_a_stranger_may_only_join),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
