@@ -228,6 +228,14 @@ bool device_speed_is_given(const struct device *device)
     return !device->calibrated && device->info.bandwidth_mb_per_s.valid;
 }
 
+bool device_given_speed(const struct device *device, struct device_speed *out)
+{
+    if (!device->impl->speed)
+        return false;
+    *out = device->impl->speed(device->self);
+    return true;
+}
+
 void device_give_up(struct device *device)
 {
     device->lost = true;

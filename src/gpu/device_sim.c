@@ -243,6 +243,12 @@ static enum error_code impl_worked(void *device, const struct device_work *work,
 
 /* ---- readings ------------------------------------------------------------------------------------ */
 
+static struct device_speed impl_speed(const void *device)
+{
+    const struct sim_spec *spec = &((const struct sim_device *)device)->spec;
+    return (struct device_speed){spec->decode_bytes_per_s, spec->flops_per_s, spec->copy_bytes_per_s, spec->launch_s};
+}
+
 static struct reading_u64 impl_temperature_mc(const void *device)
 {
     struct sim_device *self = writable(device);
@@ -298,6 +304,7 @@ const struct device_impl device_impl_sim = {
     .clock_mhz = impl_clock_mhz,
     .temperature_limit_mc = impl_temperature_limit_mc,
     .multiply = impl_multiply,
+    .speed = impl_speed,
     .ggml = impl_ggml,
     .reserve = impl_reserve,
     .release = impl_release,

@@ -174,6 +174,14 @@ struct device_calibration {
 const struct device_calibration *device_calibration(const struct device *device);
 /* Its speeds come with it (a simulated device's, from its file): gpu_calibrate() leaves it out. */
 bool device_speed_is_given(const struct device *device);
+/* All that its file says; false for a real device. */
+struct device_speed {
+    double decode_bytes_per_s; /* of weights of any type, and of the KV cache */
+    double flops;              /* FLOP/s where a batch has several rows */
+    double copy_bytes_per_s;   /* to and from the host */
+    double launch_s;           /* for every batch */
+};
+bool device_given_speed(const struct device *device, struct device_speed *out);
 
 /* A job for the device's own thread. The memory is the caller's and must live until
  * `run` has been entered; `run` may free it. Jobs run one at a time, in order. */
