@@ -13,7 +13,9 @@
  *   - call credentials_peer() when the handshake is over; only its ERROR_NONE makes the link one between members;
  *   - a TLS 1.3 client is done before the server has looked at its certificate: it knows that it was accepted when
  *     the first byte from the server has arrived, not before;
- *   - a removal does not end links that are up: who applies the removal closes the links to that node.
+ *   - a removal does not end links that are up: who applies the removal closes the links to that node;
+ *   - to be refused as no member is a reason to try again later, never to forget one's keys: the other end may only not
+ *     have heard yet that this node was let in.
  *
  * Strangers on the same port: a server context also takes CREDENTIALS_JOIN_ALPN, without a certificate from the
  * client. credentials_purpose() tells the two apart; nothing but join messages (join.h) may pass on such a channel.

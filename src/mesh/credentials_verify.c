@@ -27,7 +27,7 @@ static int judge(const struct credentials *credentials, const X509 *certificate)
     if (!certificate || !certificate_names(certificate, node_id, cluster_id))
         return X509_V_ERR_APPLICATION_VERIFICATION;
     if (memcmp(cluster_id, credentials->cluster_id, sizeof cluster_id) != 0)
-        return X509_V_ERR_CERT_UNTRUSTED;
+        return X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY;
     if (!credentials->members.admitted(credentials->members.self, node_id))
         return X509_V_ERR_CERT_REVOKED;
     return X509_V_OK;
@@ -173,7 +173,8 @@ static int alert_of(const SSL *ssl, unsigned long library_error)
 
 void credentials_failure(const SSL *ssl, unsigned long library_error, char *text, size_t size)
 {
-    long reason = SSL_get_verify_result(ssl);
+    /* who does not verify has a result all the same */
+    long reason = SSL_get_verify_mode(ssl) == SSL_VERIFY_NONE ? X509_V_OK : SSL_get_verify_result(ssl);
     const char *words = reason != X509_V_OK ? words_of_verification(reason) : NULL;
     int alert = words ? -1 : alert_of(ssl, library_error);
     if (alert >= 0)

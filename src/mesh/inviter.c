@@ -1,13 +1,8 @@
 /* The member that lets a machine in. */
 #include "base/limits.h"
-#include "base/mem.h"
-#include "mesh/join_session.h"
-#include "mesh/openssl_error.h"
+#include "mesh/join_grant.h"
 
 #include <assert.h>
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/x509.h>
 #include <sodium.h>
 #include <string.h>
 
@@ -84,7 +79,7 @@ static bool make_share(struct inviter *inviter, uint64_t now_ms, enum join_refus
     }
     *reason = JOIN_REFUSED_BUSY;
     error_set(err, ERROR_BUSY, "%s wants to be let in too soon after another", inviter->peer_name);
-    if (!invite_knock(inviter->invite, now_ms))
+    if (!join_knock(&inviter->invite->hand_paused_until_ms, now_ms))
         return false;
     randombytes_buf(session->inviter_share, sizeof session->inviter_share); /* its nonce */
     return true;
@@ -205,76 +200,6 @@ enum join_result inviter_agree(struct inviter *inviter, uint64_t now_ms)
 
 /* ---- GRANT ---------------------------------------------------------------------------------- */
 
-/* DER, in memory that is wiped. */
-struct der {
-    uint8_t *bytes;
-    int size;
-};
-
-static void der_wipe(struct der *der)
-{
-    OPENSSL_clear_free(der->bytes, der->size > 0 ? (size_t)der->size : 0);
-    *der = (struct der){0};
-}
-
-static uint8_t *put_field(uint8_t *at, const void *bytes, size_t size)
-{
-    at[0] = (uint8_t)size;
-    at[1] = (uint8_t)(size >> 8);
-    if (size)
-        memcpy(at + 2, bytes, size);
-    return at + 2 + size;
-}
-
-/* Sealed in its place of the message, so that the plain text lies in one block that is wiped. */
-static enum error_code write_grant(struct inviter *inviter, const struct der parts[3], const struct join_grant *grant,
-                                   struct buffer *reply, struct error *err)
-{
-    size_t size = 4 * 2 + (size_t)parts[0].size + (size_t)parts[1].size + (size_t)parts[2].size + grant->payload_size;
-    uint8_t *plain = mem_new(size), *sealed = mem_new(size + JOIN_SEAL_BYTES);
-    if (plain && sealed) {
-        uint8_t *at = plain;
-        for (int i = 0; i < 3; i++)
-            at = put_field(at, parts[i].bytes, (size_t)parts[i].size);
-        at = put_field(at, grant->payload, grant->payload_size);
-        assert(at == plain + size);
-        join_session_seal(&inviter->session, plain, size, sealed);
-        join_message_begin(reply, JOIN_GRANT);
-        join_message_field(reply, sealed, size + JOIN_SEAL_BYTES);
-    }
-    bool done = plain && sealed && !reply->failed;
-    if (plain)
-        sodium_memzero(plain, size);
-    mem_free(plain);
-    mem_free(sealed);
-    return done ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");
-}
-
-static enum error_code make_grant(struct inviter *inviter, const struct join_grant *grant, uint64_t now_unix_s,
-                                  struct buffer *reply, struct error *err)
-{
-    X509 *certificate = NULL;
-    struct der parts[3] = {0};
-    if (grant->payload_size > LIMIT_JOIN_PAYLOAD_BYTES)
-        return error_set(err, ERROR_INVALID, "what the cluster tells a new member is larger than the limit of %d bytes",
-                         LIMIT_JOIN_PAYLOAD_BYTES);
-    enum error_code code = authority_sign(inviter->authority, inviter->peer_public_key, now_unix_s, &certificate, err);
-    if (code)
-        return code;
-    parts[GRANT_AUTHORITY].size = i2d_X509(inviter->authority->certificate, &parts[GRANT_AUTHORITY].bytes);
-    parts[GRANT_CERTIFICATE].size = i2d_X509(certificate, &parts[GRANT_CERTIFICATE].bytes);
-    if (grant->with_key)
-        parts[GRANT_KEY].size = i2d_PrivateKey(inviter->authority->key, &parts[GRANT_KEY].bytes);
-    if (parts[0].size <= 0 || parts[1].size <= 0 || parts[2].size < grant->with_key)
-        code = openssl_error(err, "encoding certificates");
-    else
-        code = write_grant(inviter, parts, grant, reply, err);
-    for (int i = 0; i < 3; i++)
-        der_wipe(&parts[i]);
-    X509_free(certificate);
-    return code;
-}
-
 enum join_result inviter_grant(struct inviter *inviter, const struct join_grant *grant, uint64_t now_ms,
                                uint64_t now_unix_s, struct buffer *reply, struct error *err)
 {
@@ -282,7 +207,7 @@ enum join_result inviter_grant(struct inviter *inviter, const struct join_grant 
     if (inviter->session.state == JOIN_STATE_FAILED)
         return JOIN_FAILED;
     assert(inviter->session.state == DECIDING);
-    if (make_grant(inviter, grant, now_unix_s, reply, err))
+    if (join_grant_make(&inviter->session, inviter->authority, inviter->peer_public_key, grant, now_unix_s, reply, err))
         return refuse(inviter, JOIN_REFUSED_DECLINED, reply);
     return sent(inviter, AWAIT_DONE, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
 }

@@ -78,21 +78,27 @@ struct join_session {
     char words[JOIN_WORDS_TEXT];                 /* by hand */
 };
 
+/* How much a joiner risks with whom it cannot know. Zeroed: nothing yet. */
+struct join_pace {
+    /* By code: how many others this code's proof was shown to; from LIMIT_JOIN_GUESSES on no more are made. A false
+     * member gets one guess each. 0 again when the user types another code. */
+    uint32_t n_shown;
+    uint64_t hand_paused_until_ms; /* by hand: join_knock() */
+};
+
 struct joiner_settings {
     const struct identity *identity;
     const char *name; /* join_name_is_valid() */
     uint8_t binding[CHANNEL_BINDING_BYTES];
     enum join_mode mode;
     char code[JOIN_CODE_DIGITS]; /* by code: join_code_parse() */
-    /* By code: how many others this code's proof was shown to, counted over all attempts of one `medley join`; from
-     * LIMIT_JOIN_GUESSES on no more are made. A false member gets one guess each. */
-    uint32_t *n_shown;
+    struct join_pace *pace;      /* this node's, for all its attempts */
 };
 
 struct joiner {
     const struct identity *identity;
     char name[JOIN_NAME_TEXT];
-    uint32_t *n_shown;
+    struct join_pace *pace;
     uint64_t deadline_ms;
     enum join_refusal refusal;      /* after JOIN_FAILED: why the other side refused, or 0 */
     char peer_name[JOIN_NAME_TEXT]; /* from ANSWER on; believed from ACCEPT on (by code), or when the words are equal */
@@ -103,7 +109,7 @@ struct joiner {
     struct join_session session;
 };
 
-/* Makes the first message. */
+/* Makes the first message. ERROR_BUSY: the pace forbids it, now (by hand) or for good (by code). */
 enum error_code joiner_start(struct joiner *joiner, const struct joiner_settings *settings, uint64_t now_ms,
                              struct buffer *reply, struct error *err);
 enum join_result joiner_step(struct joiner *joiner, uint64_t now_ms, const void *message, size_t size,

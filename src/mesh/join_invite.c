@@ -34,11 +34,11 @@ void invite_end(struct invite *invite)
     invite->hand_paused_until_ms = hand_paused_until_ms;
 }
 
-bool invite_knock(struct invite *invite, uint64_t now_ms)
+bool join_knock(uint64_t *paused_until_ms, uint64_t now_ms)
 {
-    if (now_ms < invite->hand_paused_until_ms)
+    if (now_ms < *paused_until_ms)
         return false;
-    invite->hand_paused_until_ms = now_ms + LIMIT_JOIN_PAUSE_MS;
+    *paused_until_ms = now_ms + LIMIT_JOIN_PAUSE_MS;
     return true;
 }
 

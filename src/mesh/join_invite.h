@@ -28,7 +28,7 @@ enum invite_state {
 
 /* Zeroed: none. */
 struct invite {
-    uint64_t hand_paused_until_ms; /* joining by hand: see invite_knock() */
+    uint64_t hand_paused_until_ms; /* joining by hand: see join_knock() */
     enum invite_state state;       /* as of the last call; invite_look() brings it up to date */
     uint32_t n_wrong;
     uint64_t expires_ms;
@@ -48,9 +48,9 @@ bool invite_is_paused(const struct invite *invite, uint64_t now_ms);
 void invite_wrong(struct invite *invite, uint64_t now_ms); /* somebody tried a wrong code */
 void invite_use(struct invite *invite);                    /* somebody knew it */
 
-/* Somebody wants to be let in by hand. False: too soon after the last one, who came less than LIMIT_JOIN_PAUSE_MS ago.
- * One in the middle that tries again and again until the words fit is what this slows down. */
-bool invite_knock(struct invite *invite, uint64_t now_ms);
+/* Joining by hand, on either side: false when the last attempt was less than LIMIT_JOIN_PAUSE_MS ago. One in the middle
+ * that tries again and again until the words fit is what this slows down. */
+bool join_knock(uint64_t *paused_until_ms, uint64_t now_ms);
 
 /* What was typed, as the digits of a code. ERROR_INVALID says what is wrong with it. */
 enum error_code join_code_parse(const char *typed, char digits[JOIN_CODE_DIGITS], struct error *err);

@@ -1,11 +1,8 @@
 /* The machine that wants to become a member. */
 #include "base/limits.h"
-#include "base/mem.h"
-#include "mesh/join_session.h"
+#include "mesh/join_grant.h"
 
 #include <assert.h>
-#include <openssl/evp.h>
-#include <openssl/x509.h>
 #include <sodium.h>
 #include <string.h>
 
@@ -38,24 +35,26 @@ static enum join_result sent(struct joiner *joiner, int state, uint64_t deadline
 
 /* ---- HELLO ---------------------------------------------------------------------------------- */
 
-static enum error_code check_settings(const struct joiner_settings *settings, struct error *err)
+static enum error_code check_settings(const struct joiner_settings *settings, uint64_t now_ms, struct error *err)
 {
     if (!join_name_is_valid(settings->name, strlen(settings->name)))
         return error_set(err, ERROR_INVALID, "the node's name must be 1 to 63 letters, digits, or one of . _ -");
     if (sodium_init() < 0)
         return error_set(err, ERROR_INTERNAL, "libsodium cannot start");
-    if (settings->mode == JOIN_BY_CODE && *settings->n_shown >= LIMIT_JOIN_GUESSES)
+    if (settings->mode == JOIN_BY_CODE && settings->pace->n_shown >= LIMIT_JOIN_GUESSES)
         return error_set(err, ERROR_BUSY,
                          "%d others did not know this code: name the member that made it, or get a new code",
                          LIMIT_JOIN_GUESSES);
+    if (settings->mode == JOIN_BY_HAND && !join_knock(&settings->pace->hand_paused_until_ms, now_ms))
+        return error_set(err, ERROR_BUSY, "this machine has asked to be let in a moment ago");
     return ERROR_NONE;
 }
 
 enum error_code joiner_start(struct joiner *joiner, const struct joiner_settings *settings, uint64_t now_ms,
                              struct buffer *reply, struct error *err)
 {
-    *joiner = (struct joiner){.identity = settings->identity, .n_shown = settings->n_shown};
-    enum error_code code = check_settings(settings, err);
+    *joiner = (struct joiner){.identity = settings->identity, .pace = settings->pace};
+    enum error_code code = check_settings(settings, now_ms, err);
     if (code)
         return code;
     struct join_session *session = &joiner->session;
@@ -89,7 +88,7 @@ static bool make_proof(struct joiner *joiner, uint8_t proof[32])
         if (!join_session_key(session, JOINER))
             return false;
         join_session_tag(session, JOINER, proof);
-        ++*joiner->n_shown;
+        joiner->pace->n_shown++;
         return true;
     }
     memcpy(proof, session->own_secret, 32);
@@ -152,62 +151,12 @@ enum join_result joiner_agree(struct joiner *joiner, uint64_t now_ms, struct buf
 
 /* ---- GRANT ---------------------------------------------------------------------------------- */
 
-static X509 *certificate_of(const struct join_field *field)
-{
-    const uint8_t *at = field->bytes;
-    X509 *certificate = d2i_X509(NULL, &at, (long)field->size);
-    if (certificate && at == field->bytes + field->size)
-        return certificate;
-    X509_free(certificate);
-    return NULL;
-}
-
-static bool read_key(const struct join_field *field, EVP_PKEY **key)
-{
-    const uint8_t *at = field->bytes;
-    if (!field->size)
-        return true;
-    *key = d2i_AutoPrivateKey(NULL, &at, (long)field->size);
-    return *key && at == field->bytes + field->size;
-}
-
-/* The member is trusted by now, but a membership that does not fit would be found out only at the next start. */
-static enum error_code read_grant(struct joiner *joiner, const uint8_t *plain, size_t size, struct error *err)
-{
-    struct join_field fields[JOIN_FIELDS_MAX];
-    struct membership *membership = &joiner->membership;
-    enum error_code code = join_grant_read(plain, size, fields, err);
-    if (code)
-        return code;
-    membership->authority.certificate = certificate_of(&fields[GRANT_AUTHORITY]);
-    membership->certificate = certificate_of(&fields[GRANT_CERTIFICATE]);
-    memcpy(membership->authority.cluster_id, joiner->cluster_id, CLUSTER_ID_BYTES);
-    if (!membership->authority.certificate || !membership->certificate ||
-        !read_key(&fields[GRANT_KEY], &membership->authority.key))
-        return error_set(err, ERROR_INVALID, "the member sent something that is not a certificate or key");
-    code = membership_check(membership, joiner->identity, err);
-    if (code)
-        return code;
-    buffer_append(&joiner->payload, fields[GRANT_PAYLOAD].bytes, fields[GRANT_PAYLOAD].size);
-    return joiner->payload.failed ? error_set(err, ERROR_NO_MEMORY, "out of memory") : ERROR_NONE;
-}
-
 static enum join_result on_grant(struct joiner *joiner, uint64_t now_ms, const struct join_message *message,
                                  struct buffer *reply, struct error *err)
 {
-    const struct join_field *sealed = &message->fields[0];
-    size_t size = sealed->size - JOIN_SEAL_BYTES;
-    uint8_t *plain = mem_new(size);
-    if (!plain) {
-        error_set(err, ERROR_NO_MEMORY, "out of memory");
-        return fail(joiner, JOIN_REFUSED_DECLINED, reply);
-    }
-    bool opened = join_session_unseal(&joiner->session, sealed->bytes, sealed->size, plain);
-    enum error_code code = opened ? read_grant(joiner, plain, size, err)
-                                  : error_set(err, ERROR_INVALID, "the member's grant was changed on its way");
-    sodium_memzero(plain, size);
-    mem_free(plain);
-    if (code)
+    memcpy(joiner->membership.authority.cluster_id, joiner->cluster_id, CLUSTER_ID_BYTES);
+    if (join_grant_open(&joiner->session, &message->fields[0], joiner->identity, &joiner->membership, &joiner->payload,
+                        err))
         return fail(joiner, JOIN_REFUSED_BROKEN, reply);
     return sent(joiner, STORING, now_ms + LIMIT_JOIN_STEP_MS, JOIN_STORE, reply, err);
 }
