@@ -1,4 +1,4 @@
-/* The inside of a link: for link.c, link_alive.c, link_bursts.c and channel.c. */
+/* The inside of a link: for link.c, link_alive.c, link_bursts.c, link_info.c and channel.c. */
 #pragma once
 
 #include "mesh/channel.h"

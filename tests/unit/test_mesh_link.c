@@ -294,11 +294,13 @@ static void test_dialling_goes_on(void **state)
 {
     const uint32_t n_rounds = transport == MESH_TCP ? 3 : 2;
     struct world *world = world_init(transport);
+    if (transport == MESH_QUIC) /* where nobody listens nobody says so */
+        world->nodes[0].options.greeting_ms = 300;
     world_open(world, 1); /* finds a free port */
     world_close(world, 1);
     world_open(world, 0);
     struct dial *dial = world_dial(world, 0, 1);
-    world_pass(world, transport == MESH_TCP ? 400 : 1500);
+    world_pass(world, transport == MESH_TCP ? 400 : 800);
     assert_true(dial_status(dial).n_failures >= 1);
     assert_int_not_equal(dial_status(dial).last.code, ERROR_NONE);
     assert_null(dial_status(dial).link);
@@ -469,6 +471,7 @@ static void test_allocations_may_fail(void **state)
     uint32_t n_recovered = 0;
     for (unsigned nth = 1; nth <= n_failures; nth++) {
         struct world *world = world_init(transport);
+        world->nodes[0].options.greeting_ms = world->nodes[1].options.greeting_ms = 300;
         world_open(world, 0);
         world_open(world, 1);
         world_dial(world, 0, 1);
