@@ -70,6 +70,7 @@ enum {
     LIMIT_PLACEMENT_DEVICES = 1024,
     LIMIT_PLACEMENT_EXACT_DEVICES = 64,
     LIMIT_PLACEMENT_TABLE_BYTES = 64 * 1024 * 1024,
+    LIMIT_CLUSTER_FILE_BYTES = 16 * 1024 * 1024,
 
     /* a running model */
     LIMIT_CONTEXT = 16 * 1024 * 1024, /* tokens of one sequence */

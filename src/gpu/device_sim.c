@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/timed_wait.h"
 #include "gpu/device_ggml_impl.h"
 #include "gpu/device_sim_impl.h"
 
@@ -72,11 +73,7 @@ static enum error_code impl_initialize(const void *family, uint32_t index, const
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     self->spec = ((const struct sim_file *)family)->devices[index];
     pthread_mutex_init(&self->lock, NULL);
-    pthread_condattr_t monotonic; /* the clock of base/clock.h */
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&self->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    timed_wait_init(&self->wake);
     enum error_code code = device_impl_ggml.initialize(backend_find("cpu"), 0, options, &self->inner, err);
     if (code) {
         impl_shutdown(self);
