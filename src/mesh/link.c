@@ -190,6 +190,7 @@ static void begin_closing(struct link *link)
 {
     link->phase = LINK_CLOSING;
     link->closing_ns = clock_now_ns() + LIMIT_LINK_CLOSE_MS * UINT64_C(1000000);
+    link->closing_end_ns = clock_now_ns() + 6 * LIMIT_LINK_CLOSE_MS * UINT64_C(1000000);
     link_alive_start(link);
     for (uint32_t i = 0; i < link->n_channels; i++) {
         link->channels[i].paused = false; /* nobody would resume it */

@@ -76,8 +76,9 @@ uint64_t link_queued_bytes(const struct link *link, uint32_t channel);
 void link_pause(struct link *link, uint32_t channel); /* a data channel */
 void link_resume(struct link *link, uint32_t channel);
 
-/* In order: what is queued is sent, the peer does the same, then it is down (at the latest after
- * LIMIT_LINK_CLOSE_MS). Nothing more can be sent; frames may still arrive. */
+/* In order: what is queued is sent, the peer does the same, then it is down (at the latest when
+ * nothing has moved for LIMIT_LINK_CLOSE_MS, or after six times that). Nothing more can be sent; frames may still
+ * arrive. */
 void link_close(struct link *link);
 
 /* At once: what is queued is lost. For a peer that broke the rules, or is no longer a member. */

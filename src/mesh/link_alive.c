@@ -85,6 +85,18 @@ static void look_at_packets(struct link *link)
         link_probe_packets(&link->probe, sum.sent, sum.lost);
 }
 
+/* A slow link may take its time over what is queued, but not for ever. */
+static void check_closing(struct link *link, uint64_t now_ns)
+{
+    const struct link_counts counts = link_counts(link);
+    const uint64_t bytes = counts.bytes_sent + counts.bytes_received;
+    if (bytes != link->closing_bytes)
+        link->closing_ns = now_ns + LIMIT_LINK_CLOSE_MS * MS_NS;
+    link->closing_bytes = bytes;
+    if (now_ns >= link->closing_ns || now_ns >= link->closing_end_ns)
+        link_failf(link, ERROR_CANCELLED, "closed; not all of it was sent in time");
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     struct link *link = timer->data;
@@ -104,8 +116,7 @@ static void on_tick(uv_timer_t *timer)
     case LINK_CLOSING:
         check_silence(link, now_ns);
         check_frames(link, now_ns);
-        if (now_ns >= link->closing_ns)
-            link_failf(link, ERROR_CANCELLED, "closed; not all of it was sent in time");
+        check_closing(link, now_ns);
         break;
     case LINK_DOWN:
         break;

@@ -39,8 +39,9 @@ struct link {
     /* keep-alive */
     uv_timer_t timer;
     uint64_t heard_ns, up_ns;
-    uint64_t doubt_ns;   /* not 0: heard by then, or it is dead */
-    uint64_t closing_ns; /* when it must be down */
+    uint64_t doubt_ns;                      /* not 0: heard by then, or it is dead */
+    uint64_t closing_ns;                    /* when it must be down, unless something still moves … */
+    uint64_t closing_end_ns, closing_bytes; /* … then; and what had moved at the last look */
     uint64_t ping_number;
     struct link_probe probe;
     struct burst_watch watch;
