@@ -35,6 +35,25 @@ enum {
     LIMIT_LINK_GB_PER_S = 100000,
     LIMIT_LINK_LOSS_PPM = 500000, /* a link that loses more is not used */
 
+    /* the mesh: links between nodes (docs/wire-protocol.md) */
+    LIMIT_LINKS = 1024,
+    LIMIT_LINK_CHANNELS = 8,             /* control included */
+    LIMIT_FRAME_CONTROL_BYTES = 4 << 20, /* payload of one frame */
+    LIMIT_FRAME_DATA_BYTES = 256 << 20,  /* the same, on a data channel */
+    LIMIT_FRAME_GRACE_MS = 30 * 1000,    /* a frame may take this long, and a second more for each … */
+    LIMIT_FRAME_BYTES_PER_S = 16 * 1024, /* … so many bytes */
+    LIMIT_LINK_QUEUE_BYTES = 16 << 20,   /* waiting to be sent on one channel: then its sender waits */
+    LIMIT_HELLO_BYTES = 4096,
+    LIMIT_GREETING_BYTES = 1024,  /* what the room above says in a hello */
+    LIMIT_GREETING_MS = 5000,     /* from a connection to the end of its hellos */
+    LIMIT_GREETINGS = 128,        /* connections that have not greeted yet */
+    LIMIT_GREETINGS_OF_HOST = 32, /* the same, from one address */
+    LIMIT_DIAL_TARGETS = 1024,
+    LIMIT_DIAL_WAIT_MS = 30 * 1000, /* between attempts */
+    LIMIT_LINK_CLOSE_MS = 5000,     /* to send what is queued when a link is closed */
+    LIMIT_LINK_DOUBT_MS = 1000,     /* to answer, when the peer says that it has no link */
+    LIMIT_BURST_BYTES = 512 * 1024, /* one measurement of bandwidth */
+
     /* models */
     LIMIT_LAYERS = 1024,
     LIMIT_MODEL_TENSORS = 65536,
