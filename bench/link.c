@@ -84,7 +84,7 @@ static bool plain_is_open(void *arg)
     return plain.connected && plain.accepted;
 }
 
-static void plain_open(struct world *world)
+static void plain_open(struct link_world *world)
 {
     struct sockaddr_in address;
     int size = sizeof address;
@@ -95,7 +95,7 @@ static void plain_open(struct world *world)
     uv_listen((uv_stream_t *)&plain.listener, 1, on_accept);
     uv_tcp_getsockname(&plain.listener, (struct sockaddr *)&address, &size);
     uv_tcp_connect(&plain.connect, &plain.ends[0], (struct sockaddr *)&address, on_connected);
-    world_run(world, plain_is_open, NULL, 5000);
+    link_world_run(world, plain_is_open, NULL, 5000);
     for (int i = 0; i < 2; i++) {
         uv_tcp_nodelay(&plain.ends[i], 1);
         uv_read_start((uv_stream_t *)&plain.ends[i], on_room, on_bytes);
@@ -115,7 +115,7 @@ static bool plain_is_done(void *arg)
     return plain.n_done >= plain.wanted;
 }
 
-static double plain_run(struct world *world, size_t size, uint32_t n, bool echoes)
+static double plain_run(struct link_world *world, size_t size, uint32_t n, bool echoes)
 {
     plain.size = size;
     plain.n_done = 0;
@@ -123,7 +123,7 @@ static double plain_run(struct world *world, size_t size, uint32_t n, bool echoe
     plain.echoes = echoes;
     const uint64_t begin_ns = clock_now_ns();
     plain_write(0, plain.message);
-    if (!world_run(world, plain_is_done, NULL, 60000))
+    if (!link_world_run(world, plain_is_done, NULL, 60000))
         abort();
     return (double)(clock_now_ns() - begin_ns);
 }
@@ -131,7 +131,7 @@ static double plain_run(struct world *world, size_t size, uint32_t n, bool echoe
 /* ---- the same over a link ---------------------------------------------------------------------------- */
 
 struct over_link {
-    struct world *world;
+    struct link_world *world;
     size_t size;
     uint32_t n_done, wanted;
     bool echoes;
@@ -180,7 +180,7 @@ static double link_run(size_t size, uint32_t n, bool echoes)
     over.echoes = echoes;
     const uint64_t begin_ns = clock_now_ns();
     send_next();
-    if (!world_run(over.world, link_is_done, NULL, 60000))
+    if (!link_world_run(over.world, link_is_done, NULL, 60000))
         abort();
     return (double)(clock_now_ns() - begin_ns);
 }
@@ -251,7 +251,7 @@ int main(int argc, char **argv)
     const uint32_t given = argc > 1 ? (uint32_t)atoi(argv[1]) : 11;
     const uint32_t rounds = given < 1 ? 1 : given < ROUNDS_MAX ? given : ROUNDS_MAX;
     const bool quic = argc > 2 && strcmp(argv[2], "quic") == 0;
-    struct world *world = over.world = world_init(quic ? MESH_QUIC : MESH_TCP);
+    struct link_world *world = over.world = link_world_init(quic ? MESH_QUIC : MESH_TCP);
     over.message = plain.message = mem_new(BIG);
     over.room = mem_new(BIG);
     for (int i = 0; i < 2; i++) {
@@ -260,10 +260,10 @@ int main(int argc, char **argv)
         world->nodes[i].options.ping_ms = 2000;
         world->nodes[i].options.silence_ms = 5000;
         world->nodes[i].options.dead_ms = 10000;
-        world_open(world, i);
+        link_world_open(world, i);
     }
-    world_dial(world, 0, 1);
-    if (!world_run(world, both_up, NULL, 5000))
+    link_world_dial(world, 0, 1);
+    if (!link_world_run(world, both_up, NULL, 5000))
         return 1;
     plain_open(world);
     printf("%s, TLS 1.3, %u rounds, medians\n", quic ? "QUIC" : "TCP", rounds);
@@ -273,7 +273,7 @@ int main(int argc, char **argv)
     for (size_t size = 2048; size <= 16384; size *= 2)
         bytes_row(size);
     plain_close();
-    world_deinit(world);
+    link_world_deinit(world);
     mem_free(over.message);
     mem_free(over.room);
     for (int i = 0; i < 2; i++)

@@ -77,6 +77,7 @@ enum {
     LIMIT_SEQUENCES = 256,            /* KV slots of one stage */
     LIMIT_BATCH_ROWS = 8192,          /* rows of one micro-batch */
     LIMIT_QUEUED_REQUESTS = 1024,
+    LIMIT_CARRIER_ENDS = 64, /* instances of which one node has a part */
 
     /* trust between nodes */
     LIMIT_SECRET_BYTES = 64 * 1024, /* a file with keys or certificates */

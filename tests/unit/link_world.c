@@ -15,9 +15,9 @@
 
 #include <cmocka.h>
 
-static struct world the_world;
+static struct link_world the_world;
 
-uint64_t world_hash(const void *bytes, size_t size)
+uint64_t link_world_hash(const void *bytes, size_t size)
 {
     const uint8_t *at = bytes;
     uint64_t hash = 0xcbf29ce484222325u;
@@ -37,7 +37,7 @@ uint64_t world_hash(const void *bytes, size_t size)
 
 static void on_up(void *self, struct link *link)
 {
-    struct world_node *node = self;
+    struct link_world_node *node = self;
     node->link = link;
     node->n_up++;
     link_set_data(link, node);
@@ -45,7 +45,7 @@ static void on_up(void *self, struct link *link)
 
 static void on_down(void *self, struct link *link, const struct error *why)
 {
-    struct world_node *node = self;
+    struct link_world_node *node = self;
     assert_ptr_equal(link_data(link), node);
     if (node->link == link)
         node->link = NULL;
@@ -55,17 +55,17 @@ static void on_down(void *self, struct link *link, const struct error *why)
 
 static void *on_memory(void *self, struct link *link, uint32_t channel, const struct frame_header *header)
 {
-    struct world_node *node = self;
+    struct link_world_node *node = self;
     return header->length > 1024 && header->length <= node->memory_bytes ? node->memory : NULL;
 }
 
 static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
                      const uint8_t *payload)
 {
-    struct world_node *node = self;
+    struct link_world_node *node = self;
     assert_true(node->n_frames < WORLD_FRAMES);
-    struct world_frame *frame = &node->frames[node->n_frames++];
-    *frame = (struct world_frame){link, channel, *header, 0, world_hash(payload, header->length)};
+    struct link_world_frame *frame = &node->frames[node->n_frames++];
+    *frame = (struct link_world_frame){link, channel, *header, 0, link_world_hash(payload, header->length)};
     if (header->length >= 8)
         memcpy(&frame->first_word, payload, 8);
     if (node->echoes)
@@ -78,22 +78,22 @@ static void on_frame(void *self, struct link *link, uint32_t channel, const stru
 
 static void on_drained(void *self, struct link *link, uint32_t channel)
 {
-    ((struct world_node *)self)->n_drained++;
+    ((struct link_world_node *)self)->n_drained++;
 }
 
 static void on_silent(void *self, struct link *link)
 {
-    ((struct world_node *)self)->n_silent++;
+    ((struct link_world_node *)self)->n_silent++;
 }
 
 /* ---- nodes --------------------------------------------------------------------------------- */
 
-bool world_is_member(void *self, const uint8_t node_id[NODE_ID_BYTES])
+bool link_world_is_member(void *self, const uint8_t node_id[NODE_ID_BYTES])
 {
     return true;
 }
 
-static void make_node(struct world *world, struct world_node *node)
+static void make_node(struct link_world *world, struct link_world_node *node)
 {
     struct error err = {0};
     const uint64_t now_s = (uint64_t)time(NULL);
@@ -109,11 +109,11 @@ static void make_node(struct world *world, struct world_node *node)
         ERROR_NONE);
 }
 
-static void sort_nodes(struct world *world)
+static void sort_nodes(struct link_world *world)
 {
     for (int i = 0; i < WORLD_NODES; i++) {
         for (int j = i + 1; j < WORLD_NODES; j++) {
-            struct world_node *a = &world->nodes[i], *b = &world->nodes[j];
+            struct link_world_node *a = &world->nodes[i], *b = &world->nodes[j];
             if (memcmp(a->identity.node_id, b->identity.node_id, NODE_ID_BYTES) > 0) {
                 const struct identity identity = a->identity;
                 const struct membership membership = a->membership;
@@ -126,15 +126,15 @@ static void sort_nodes(struct world *world)
     }
 }
 
-static void make_credentials(struct world_node *node)
+static void make_credentials(struct link_world_node *node)
 {
-    static const struct credentials_members members = {.admitted = world_is_member};
+    static const struct credentials_members members = {.admitted = link_world_is_member};
     struct error err = {0};
     if (credentials_new(&node->identity, &node->membership, &members, &node->credentials, &err))
         fail_msg("%s", err.text);
 }
 
-static void set_options(struct world *world, struct world_node *node)
+static void set_options(struct link_world *world, struct link_world_node *node)
 {
     node->options = (struct mesh_options){
         .loop = &world->loop,
@@ -154,12 +154,12 @@ static void set_options(struct world *world, struct world_node *node)
 
 static void on_time(uv_timer_t *timer)
 {
-    ((struct world *)timer->data)->timed_out = true;
+    ((struct link_world *)timer->data)->timed_out = true;
 }
 
-struct world *world_init(enum mesh_transport transport)
+struct link_world *link_world_init(enum mesh_transport transport)
 {
-    struct world *world = &the_world;
+    struct link_world *world = &the_world;
     memset(world, 0, sizeof *world);
     world->transport = transport;
     signal(SIGPIPE, SIG_IGN);
@@ -178,36 +178,36 @@ struct world *world_init(enum mesh_transport transport)
 
 static void on_closed(void *self)
 {
-    ((struct world_node *)self)->is_closed = true;
+    ((struct link_world_node *)self)->is_closed = true;
 }
 
 static bool is_closed(void *arg)
 {
-    return ((struct world_node *)arg)->is_closed;
+    return ((struct link_world_node *)arg)->is_closed;
 }
 
-void world_close(struct world *world, int index)
+void link_world_close(struct link_world *world, int index)
 {
-    struct world_node *node = &world->nodes[index];
+    struct link_world_node *node = &world->nodes[index];
     if (!node->mesh)
         return;
     node->is_closed = false;
     mesh_close(node->mesh, on_closed, node);
-    assert_true(world_run(world, is_closed, node, 10000));
+    assert_true(link_world_run(world, is_closed, node, 10000));
     assert_null(node->link);
     assert_int_equal(node->n_up, node->n_down);
     node->mesh = NULL;
 }
 
-void world_deinit(struct world *world)
+void link_world_deinit(struct link_world *world)
 {
     for (int i = 0; i < WORLD_NODES; i++)
-        world_close(world, i);
+        link_world_close(world, i);
     uv_close((uv_handle_t *)&world->timer, NULL);
     uv_run(&world->loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&world->loop), 0); /* nothing was left behind */
     for (int i = 0; i < WORLD_NODES; i++) {
-        struct world_node *node = &world->nodes[i];
+        struct link_world_node *node = &world->nodes[i];
         credentials_free(node->credentials);
         membership_deinit(&node->membership);
         identity_deinit(&node->identity);
@@ -215,16 +215,16 @@ void world_deinit(struct world *world)
     authority_deinit(&world->authority);
 }
 
-void world_open(struct world *world, int index)
+void link_world_open(struct link_world *world, int index)
 {
-    struct world_node *node = &world->nodes[index];
+    struct link_world_node *node = &world->nodes[index];
     struct error err = {0};
     if (mesh_open(&node->options, &node->mesh, &err) ||
         mesh_listen(node->mesh, "127.0.0.1", node->port, &node->port, &err))
         fail_msg("%s", err.text);
 }
 
-struct dial *world_dial(struct world *world, int from, int to)
+struct dial *link_world_dial(struct link_world *world, int from, int to)
 {
     struct dial *dial;
     struct error err = {0};
@@ -234,7 +234,7 @@ struct dial *world_dial(struct world *world, int from, int to)
     return dial;
 }
 
-bool world_run(struct world *world, bool (*holds)(void *arg), void *arg, uint64_t ms)
+bool link_world_run(struct link_world *world, bool (*holds)(void *arg), void *arg, uint64_t ms)
 {
     world->timed_out = false;
     uv_timer_start(&world->timer, on_time, ms, 0);
@@ -249,27 +249,27 @@ static bool never(void *arg)
     return false;
 }
 
-void world_pass(struct world *world, uint64_t ms)
+void link_world_pass(struct link_world *world, uint64_t ms)
 {
-    world_run(world, never, NULL, ms);
+    link_world_run(world, never, NULL, ms);
 }
 
 static bool both_up(void *arg)
 {
-    struct world *world = arg;
+    struct link_world *world = arg;
     return world->nodes[0].link && world->nodes[1].link;
 }
 
-void world_link_two(struct world *world)
+void link_world_link_two(struct link_world *world)
 {
-    world_open(world, 0);
-    world_open(world, 1);
-    struct dial *dial = world_dial(world, 0, 1);
-    if (!world_run(world, both_up, world, 5000))
+    link_world_open(world, 0);
+    link_world_open(world, 1);
+    struct dial *dial = link_world_dial(world, 0, 1);
+    if (!link_world_run(world, both_up, world, 5000))
         fail_msg("no link: %s", dial_status(dial).last.text);
 }
 
-int world_raw_connect(uint16_t port)
+int link_world_raw_connect(uint16_t port)
 {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};

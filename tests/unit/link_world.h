@@ -9,10 +9,10 @@
 
 enum { WORLD_NODES = 3, WORLD_FRAMES = 4096 };
 
-struct world;
+struct link_world;
 
 /* A frame that arrived. */
-struct world_frame {
+struct link_world_frame {
     struct link *link;
     uint32_t channel;
     struct frame_header header;
@@ -20,8 +20,8 @@ struct world_frame {
     uint64_t hash;       /* of the payload */
 };
 
-struct world_node {
-    struct world *world;
+struct link_world_node {
+    struct link_world *world;
     struct identity identity;
     struct membership membership;
     struct credentials *credentials;
@@ -33,43 +33,44 @@ struct world_node {
     struct link *link; /* the one that came up last; NULL: it is down */
     uint32_t n_up, n_down, n_drained, n_silent, n_joiners;
     struct error why; /* of the last that went down */
-    struct world_frame frames[WORLD_FRAMES];
+    struct link_world_frame frames[WORLD_FRAMES];
     uint32_t n_frames;
     uint8_t *memory; /* given to each frame of more than 1 KiB and at most memory_bytes */
     uint64_t memory_bytes;
     bool echoes;          /* sends every frame back */
     bool closes_on_frame; /* calls link_close() from the event */
     bool aborts_on_frame;
+    void *data; /* the test's */
 };
 
-struct world {
+struct link_world {
     uv_loop_t loop;
     uv_timer_t timer;
     bool timed_out;
     enum mesh_transport transport;
     struct authority authority;
-    struct world_node nodes[WORLD_NODES]; /* sorted by node id: the first has the lowest */
+    struct link_world_node nodes[WORLD_NODES]; /* sorted by node id: the first has the lowest */
 };
 
 /* All nodes are members of one cluster; none is open. Returns the world, which stays this file's. */
-struct world *world_init(enum mesh_transport transport);
-void world_deinit(struct world *world);
+struct link_world *link_world_init(enum mesh_transport transport);
+void link_world_deinit(struct link_world *world);
 
 /* Opens it with short times, as options may change before: node->options; and lets it listen on 127.0.0.1. */
-void world_open(struct world *world, int node);
-void world_close(struct world *world, int node); /* runs the loop until it is closed */
-struct dial *world_dial(struct world *world, int from, int to);
+void link_world_open(struct link_world *world, int node);
+void link_world_close(struct link_world *world, int node); /* runs the loop until it is closed */
+struct dial *link_world_dial(struct link_world *world, int from, int to);
 
 /* Runs the loop until holds(arg), at most so long. Returns whether it held. */
-bool world_run(struct world *world, bool (*holds)(void *arg), void *arg, uint64_t ms);
-void world_pass(struct world *world, uint64_t ms); /* only lets time pass */
+bool link_world_run(struct link_world *world, bool (*holds)(void *arg), void *arg, uint64_t ms);
+void link_world_pass(struct link_world *world, uint64_t ms); /* only lets time pass */
 
 /* Opens nodes 0 and 1, dials from 0 to 1, waits until both are up. */
-void world_link_two(struct world *world);
+void link_world_link_two(struct link_world *world);
 
-bool world_is_member(void *self, const uint8_t node_id[NODE_ID_BYTES]); /* everybody is */
+bool link_world_is_member(void *self, const uint8_t node_id[NODE_ID_BYTES]); /* everybody is */
 
-uint64_t world_hash(const void *bytes, size_t size);
+uint64_t link_world_hash(const void *bytes, size_t size);
 
 /* A TCP connection of the test itself, without TLS; blocking. */
-int world_raw_connect(uint16_t port);
+int link_world_raw_connect(uint16_t port);

@@ -24,17 +24,17 @@ static enum error_code ignored; /* of calls whose failure is not what is tested 
 
 static bool good_peers_up(void *arg)
 {
-    struct world *world = arg;
+    struct link_world *world = arg;
     return world->nodes[0].link && world->nodes[1].link;
 }
 
 /* Node 0 dials node 1: works whatever the others are doing. */
-static void expect_service(struct world *world)
+static void expect_service(struct link_world *world)
 {
-    world_open(world, 0);
-    world_dial(world, 0, 1);
-    assert_true(world_run(world, good_peers_up, world, 5000));
-    world_close(world, 0);
+    link_world_open(world, 0);
+    link_world_dial(world, 0, 1);
+    assert_true(link_world_run(world, good_peers_up, world, 5000));
+    link_world_close(world, 0);
 }
 
 /* Until the other end closes, or not. */
@@ -55,86 +55,86 @@ static void test_garbage_instead_of_tls(void **state)
 {
     static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\xff\xff", "Md\1\0\3",
                                         "\x15\x03\x03\x00\x02\x02\x28"};
-    struct world *world = world_init(MESH_TCP);
-    world_open(world, 1);
+    struct link_world *world = link_world_init(MESH_TCP);
+    link_world_open(world, 1);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        int fd = world_raw_connect(world->nodes[1].port);
+        int fd = link_world_raw_connect(world->nodes[1].port);
         assert_true(write(fd, words[i], strlen(words[i])) > 0);
         if (i % 2)
             shutdown(fd, SHUT_WR);
-        assert_true(world_run(world, is_cut, &fd, 3000)); /* at the latest after greeting_ms */
+        assert_true(link_world_run(world, is_cut, &fd, 3000)); /* at the latest after greeting_ms */
         close(fd);
     }
     expect_service(world);
-    world_deinit(world);
+    link_world_deinit(world);
 }
 
 static void test_silence_and_dripping_before_tls(void **state)
 {
-    struct world *world = world_init(MESH_TCP);
-    world_open(world, 1);
-    int silent = world_raw_connect(world->nodes[1].port), drips = world_raw_connect(world->nodes[1].port);
+    struct link_world *world = link_world_init(MESH_TCP);
+    link_world_open(world, 1);
+    int silent = link_world_raw_connect(world->nodes[1].port), drips = link_world_raw_connect(world->nodes[1].port);
     const uint64_t begin_ns = clock_now_ns();
     for (int i = 0; i < 20 && !is_cut(&drips); i++) {
         static const uint8_t record[] = {0x16, 3, 1, 1, 0};
         ignored = send(drips, &record[i < 5 ? i : 4], 1, MSG_NOSIGNAL) < 0;
-        world_pass(world, 100);
+        link_world_pass(world, 100);
     }
-    assert_true(world_run(world, is_cut, &silent, 2000));
+    assert_true(link_world_run(world, is_cut, &silent, 2000));
     assert_true(is_cut(&drips));
     assert_true(clock_now_ns() - begin_ns < 4000000000u);
     close(silent);
     close(drips);
-    world_deinit(world);
+    link_world_deinit(world);
 }
 
 static void test_a_crowd_that_never_greets(void **state)
 {
     enum { CROWD = 100 };
     int fds[CROWD];
-    struct world *world = world_init(MESH_TCP);
-    world_open(world, 1);
+    struct link_world *world = link_world_init(MESH_TCP);
+    link_world_open(world, 1);
     for (int i = 0; i < CROWD; i++) {
-        fds[i] = world_raw_connect(world->nodes[1].port);
-        world_pass(world, 1);
+        fds[i] = link_world_raw_connect(world->nodes[1].port);
+        link_world_pass(world, 1);
     }
     int n_cut = 0;
     for (int i = 0; i < CROWD; i++)
         n_cut += is_cut(&fds[i]);
     assert_true(n_cut >= CROWD - LIMIT_GREETINGS_OF_HOST); /* the others are waited for */
-    world_pass(world, 1200);
+    link_world_pass(world, 1200);
     for (int i = 0; i < CROWD; i++) {
         assert_true(is_cut(&fds[i]));
         close(fds[i]);
     }
     expect_service(world);
-    world_deinit(world);
+    link_world_deinit(world);
 }
 
 /* A reset in each phase of a connection. */
 static void test_resets(void **state)
 {
-    struct world *world = world_init(MESH_TCP);
-    world_open(world, 1);
+    struct link_world *world = link_world_init(MESH_TCP);
+    link_world_open(world, 1);
     for (int i = 0; i < 10; i++) {
-        const int fd = world_raw_connect(world->nodes[1].port);
+        const int fd = link_world_raw_connect(world->nodes[1].port);
         const struct linger linger = {.l_onoff = 1, .l_linger = 0};
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
         if (i % 2)
             ignored = write(fd, "\x16\x03\x01\x02", 4) < 0;
         if (i % 3)
-            world_pass(world, 5);
+            link_world_pass(world, 5);
         close(fd);
     }
     expect_service(world);
-    world_deinit(world);
+    link_world_deinit(world);
 }
 
 /* ---- with a certificate ------------------------------------------------------------------------ */
 
 /* A member that speaks TLS as it should, and then what it likes. Its socket does not block. */
 struct member {
-    struct world *world;
+    struct link_world *world;
     int fd;
     SSL *ssl;
 };
@@ -145,9 +145,9 @@ static bool shakes(void *arg)
     return SSL_do_handshake(member->ssl) == 1;
 }
 
-static struct member member_connect(struct world *world)
+static struct member member_connect(struct link_world *world)
 {
-    struct member member = {.world = world, .fd = world_raw_connect(world->nodes[1].port)};
+    struct member member = {.world = world, .fd = link_world_raw_connect(world->nodes[1].port)};
     const struct link_security security = security_of(world->nodes[2].credentials);
     const int on = 1;
     setsockopt(member.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -155,7 +155,7 @@ static struct member member_connect(struct world *world)
     member.ssl = SSL_new(security.context(security.self, false, false));
     SSL_set_fd(member.ssl, member.fd);
     SSL_set_connect_state(member.ssl);
-    assert_true(world_run(world, shakes, &member, 2000));
+    assert_true(link_world_run(world, shakes, &member, 2000));
     return member;
 }
 
@@ -168,7 +168,7 @@ static void member_close(struct member *member)
 static void member_write(struct member *member, const void *bytes, size_t size)
 {
     ignored = SSL_write(member->ssl, bytes, (int)size) <= 0;
-    world_pass(member->world, 2);
+    link_world_pass(member->world, 2);
 }
 
 static void member_frame(struct member *member, uint16_t type, const void *payload, uint32_t length)
@@ -208,7 +208,7 @@ static uint16_t member_read(struct member *member, uint8_t *payload, uint32_t *l
         } else if (SSL_get_error(member->ssl, 0) != SSL_ERROR_WANT_READ) {
             return 0;
         } else {
-            world_pass(member->world, 1);
+            link_world_pass(member->world, 1);
         }
     }
     *length = header.length;
@@ -234,37 +234,37 @@ static void expect_refusal(struct member *member, enum refusal_reason reason)
 
 static bool node_1_is_up(void *arg)
 {
-    return ((struct world *)arg)->nodes[1].link != NULL;
+    return ((struct link_world *)arg)->nodes[1].link != NULL;
 }
 
 /* A whole link of a control and a data channel, made by hand. */
-static void member_link(struct world *world, struct member channels[2])
+static void member_link(struct link_world *world, struct member channels[2])
 {
     for (uint32_t i = 0; i < 2; i++) {
         channels[i] = member_connect(world);
         member_hello(&channels[i], i, 2, 99);
         assert_int_equal(member_answer(&channels[i]), FRAME_HELLO);
     }
-    assert_true(world_run(world, node_1_is_up, world, 2000));
+    assert_true(link_world_run(world, node_1_is_up, world, 2000));
 }
 
 static void test_a_link_by_hand(void **state)
 {
-    struct world *world = world_init(MESH_TCP);
-    world_open(world, 1);
+    struct link_world *world = link_world_init(MESH_TCP);
+    link_world_open(world, 1);
     struct member channels[2];
     member_link(world, channels);
     member_frame(&channels[1], 1000, "hi there", 8);
     member_frame(&channels[0], 29, "a newer node's own frame", 24);
     member_frame(&channels[0], 1001, NULL, 0);
-    world_pass(world, 20);
-    const struct world_node *node = &world->nodes[1];
+    link_world_pass(world, 20);
+    const struct link_world_node *node = &world->nodes[1];
     assert_int_equal(node->n_frames, 2);
     assert_int_equal(link_counts(node->link).unknown_frames, 1);
     assert_int_equal(member_answer(&channels[0]), FRAME_PING);
     for (int i = 0; i < 2; i++)
         member_close(&channels[i]);
-    world_deinit(world);
+    link_world_deinit(world);
 }
 
 struct bad_case {
@@ -276,7 +276,7 @@ struct bad_case {
 
 static bool node_1_is_down(void *arg)
 {
-    return ((struct world *)arg)->nodes[1].link == NULL;
+    return ((struct link_world *)arg)->nodes[1].link == NULL;
 }
 
 static void test_bad_frames_of_a_member(void **state)
@@ -292,26 +292,26 @@ static void test_bad_frames_of_a_member(void **state)
         {"a burst outside itself", 1, 32, {'M', 'd', 1, 0, FRAME_BURST, 0, 0, 0, 16}},
         {"a second hello", 0, 16, {'M', 'd', 1, 0, FRAME_HELLO}},
     };
-    struct world *world = world_init(MESH_TCP);
-    world_open(world, 1);
+    struct link_world *world = link_world_init(MESH_TCP);
+    link_world_open(world, 1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct member channels[2];
         member_link(world, channels);
         member_write(&channels[cases[i].channel], cases[i].bytes, cases[i].size);
-        if (!world_run(world, node_1_is_down, world, 1000))
+        if (!link_world_run(world, node_1_is_down, world, 1000))
             fail_msg("%s was taken", cases[i].name);
         assert_int_equal(world->nodes[1].why.code, ERROR_INVALID);
         for (int c = 0; c < 2; c++)
             member_close(&channels[c]);
     }
     expect_service(world);
-    world_deinit(world);
+    link_world_deinit(world);
 }
 
 static void test_bad_hellos_of_a_member(void **state)
 {
-    struct world *world = world_init(MESH_TCP);
-    world_open(world, 1);
+    struct link_world *world = link_world_init(MESH_TCP);
+    link_world_open(world, 1);
     struct member member = member_connect(world);
     member_hello(&member, 1, 2, 99); /* a data channel of nothing */
     expect_refusal(&member, REFUSAL_NO_SUCH_LINK);
@@ -338,16 +338,16 @@ static void test_bad_hellos_of_a_member(void **state)
     member_close(&member);
     assert_int_equal(world->nodes[1].n_up, 0);
     expect_service(world);
-    world_deinit(world);
+    link_world_deinit(world);
 }
 
 /* One byte of a frame at a time on control: no ping is ever answered, so it is dead after dead_ms. */
 static void test_a_member_that_drips(void **state)
 {
-    struct world *world = world_init(MESH_TCP);
+    struct link_world *world = link_world_init(MESH_TCP);
     world->nodes[1].options.silence_ms = 200;
     world->nodes[1].options.dead_ms = 600;
-    world_open(world, 1);
+    link_world_open(world, 1);
     struct member channels[2];
     member_link(world, channels);
     uint8_t header[FRAME_HEADER_BYTES];
@@ -355,26 +355,26 @@ static void test_a_member_that_drips(void **state)
     member_write(&channels[0], header, sizeof header);
     for (int i = 0; i < 100 && world->nodes[1].link; i++) {
         member_write(&channels[0], "x", 1);
-        world_pass(world, 20);
+        link_world_pass(world, 20);
     }
     assert_null(world->nodes[1].link);
     assert_int_equal(world->nodes[1].n_silent, 1);
     assert_non_null(strstr(world->nodes[1].why.text, "nothing was heard"));
     for (int c = 0; c < 2; c++)
         member_close(&channels[c]);
-    world_deinit(world);
+    link_world_deinit(world);
 }
 
 /* A peer whose machine has lost power says nothing at all; one that breaks off within a frame says that. */
 static void test_half_open_and_cut_off(void **state)
 {
-    struct world *world = world_init(MESH_TCP);
+    struct link_world *world = link_world_init(MESH_TCP);
     world->nodes[1].options.silence_ms = 200;
     world->nodes[1].options.dead_ms = 600;
-    world_open(world, 1);
+    link_world_open(world, 1);
     struct member channels[2];
     member_link(world, channels);
-    assert_true(world_run(world, node_1_is_down, world, 2000));
+    assert_true(link_world_run(world, node_1_is_down, world, 2000));
     assert_int_equal(world->nodes[1].n_silent, 1);
     for (int c = 0; c < 2; c++)
         member_close(&channels[c]);
@@ -384,33 +384,33 @@ static void test_half_open_and_cut_off(void **state)
     member_write(&channels[1], header, sizeof header);
     SSL_shutdown(channels[1].ssl);
     shutdown(channels[1].fd, SHUT_WR);
-    assert_true(world_run(world, node_1_is_down, world, 500));
+    assert_true(link_world_run(world, node_1_is_down, world, 500));
     assert_non_null(strstr(world->nodes[1].why.text, "within a frame"));
     for (int c = 0; c < 2; c++)
         member_close(&channels[c]);
-    world_deinit(world);
+    link_world_deinit(world);
 }
 
 static void test_a_reset_of_a_link(void **state)
 {
-    struct world *world = world_init(MESH_TCP);
-    world_open(world, 1);
+    struct link_world *world = link_world_init(MESH_TCP);
+    link_world_open(world, 1);
     struct member channels[2];
     member_link(world, channels);
     const struct linger linger = {.l_onoff = 1, .l_linger = 0};
     setsockopt(channels[1].fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
     member_close(&channels[1]);
-    assert_true(world_run(world, node_1_is_down, world, 1000));
+    assert_true(link_world_run(world, node_1_is_down, world, 1000));
     assert_int_equal(world->nodes[1].why.code, ERROR_IO);
     member_close(&channels[0]);
-    world_deinit(world);
+    link_world_deinit(world);
 }
 
 /* The peer's process was restarted: the new connection takes the place of the old one at once. */
 static void test_a_restarted_peer_replaces_its_link(void **state)
 {
-    struct world *world = world_init(MESH_TCP);
-    world_open(world, 1);
+    struct link_world *world = link_world_init(MESH_TCP);
+    link_world_open(world, 1);
     struct member old[2], new[2];
     member_link(world, old);
     struct link *first = world->nodes[1].link;
@@ -419,7 +419,7 @@ static void test_a_restarted_peer_replaces_its_link(void **state)
         member_hello(&new[i], i, 2, 100);
         assert_int_equal(member_answer(&new[i]), FRAME_HELLO);
     }
-    world_pass(world, 50);
+    link_world_pass(world, 50);
     assert_int_equal(world->nodes[1].n_up, 2);
     assert_int_equal(world->nodes[1].n_down, 1);
     assert_non_null(world->nodes[1].link);
@@ -428,32 +428,32 @@ static void test_a_restarted_peer_replaces_its_link(void **state)
         member_close(&old[i]);
         member_close(&new[i]);
     }
-    world_deinit(world);
+    link_world_deinit(world);
 }
 
 /* A node of another cluster: a certificate like ours, signed by somebody else. */
 static void test_another_clusters_node(void **state)
 {
-    struct world *world = world_init(MESH_TCP);
-    struct world_node *stranger = &world->nodes[0];
+    struct link_world *world = link_world_init(MESH_TCP);
+    struct link_world_node *stranger = &world->nodes[0];
     struct error err = {0};
     credentials_free(stranger->credentials);
     membership_deinit(&stranger->membership);
     assert_int_equal(membership_found(&stranger->identity, (uint64_t)time(NULL), &stranger->membership, &err),
                      ERROR_NONE);
     assert_int_equal(credentials_new(&stranger->identity, &stranger->membership,
-                                     &(struct credentials_members){.admitted = world_is_member}, &stranger->credentials,
-                                     &err),
+                                     &(struct credentials_members){.admitted = link_world_is_member},
+                                     &stranger->credentials, &err),
                      ERROR_NONE);
     stranger->options.security = security_of(stranger->credentials);
-    world_open(world, 0);
-    world_open(world, 1);
-    struct dial *there = world_dial(world, 0, 1), *back = world_dial(world, 1, 0);
-    world_pass(world, 400);
+    link_world_open(world, 0);
+    link_world_open(world, 1);
+    struct dial *there = link_world_dial(world, 0, 1), *back = link_world_dial(world, 1, 0);
+    link_world_pass(world, 400);
     assert_int_equal(world->nodes[0].n_up + world->nodes[1].n_up, 0);
     assert_true(dial_status(there).n_failures > 0 && dial_status(back).n_failures > 0);
     assert_int_not_equal(dial_status(there).last.text[0], '\0');
-    world_deinit(world);
+    link_world_deinit(world);
 }
 
 /* ---- who wants to join ------------------------------------------------------------------------- */
@@ -462,39 +462,39 @@ static struct stream *joining;
 
 static void on_joiner(void *self, struct stream *stream)
 {
-    ((struct world_node *)self)->n_joiners++;
+    ((struct link_world_node *)self)->n_joiners++;
     joining = stream;
 }
 
 static bool has_joiner(void *arg)
 {
-    return ((struct world *)arg)->nodes[1].n_joiners > 0;
+    return ((struct link_world *)arg)->nodes[1].n_joiners > 0;
 }
 
 /* A stranger may only join, on a stream that is handed over; where nobody takes it, it is turned away. */
 static void test_a_stranger_may_only_join(void **state)
 {
     for (int taken = 0; taken < 2; taken++) {
-        struct world *world = world_init(MESH_TCP);
+        struct link_world *world = link_world_init(MESH_TCP);
         if (taken)
             world->nodes[1].options.joiner = on_joiner;
-        world_open(world, 1);
+        link_world_open(world, 1);
         SSL_CTX *context = credentials_join_context(CREDENTIALS_TCP, NULL);
         assert_non_null(context);
-        struct member stranger = {.world = world, .fd = world_raw_connect(world->nodes[1].port)};
+        struct member stranger = {.world = world, .fd = link_world_raw_connect(world->nodes[1].port)};
         fcntl(stranger.fd, F_SETFL, O_NONBLOCK);
         stranger.ssl = SSL_new(context);
         SSL_set_fd(stranger.ssl, stranger.fd);
         SSL_set_connect_state(stranger.ssl);
-        assert_true(world_run(world, shakes, &stranger, 2000));
-        assert_int_equal(world_run(world, has_joiner, world, 300), taken);
+        assert_true(link_world_run(world, shakes, &stranger, 2000));
+        assert_int_equal(link_world_run(world, has_joiner, world, 300), taken);
         if (taken) {
             size_t n = 0;
             assert_int_equal(stream_write(joining, "welcome", 7, &n, NULL), STREAM_DONE);
             assert_int_equal(stream_flush(joining, NULL), STREAM_DONE);
             char words[8] = "";
             for (int i = 0; i < 1000 && !SSL_read_ex(stranger.ssl, words, 7, &n); i++)
-                world_pass(world, 1);
+                link_world_pass(world, 1);
             assert_string_equal(words, "welcome");
             stream_close(joining, NULL, NULL);
         } else {
@@ -504,7 +504,7 @@ static void test_a_stranger_may_only_join(void **state)
         assert_int_equal(world->nodes[1].n_up, 0);
         member_close(&stranger);
         SSL_CTX_free(context);
-        world_deinit(world);
+        link_world_deinit(world);
     }
 }
 
