@@ -63,6 +63,7 @@ enum {
     LIMIT_CLUSTER_MODELS = 1024,
     LIMIT_CLUSTER_INSTANCES = 256,
     LIMIT_CLUSTER_SETTINGS = 256,
+    LIMIT_CLUSTER_ID_BYTES = 63,     /* an instance's id */
     LIMIT_CLUSTER_TEXT_BYTES = 1024, /* any name or text of an event */
 
     /* a running model */

@@ -29,6 +29,7 @@
  *    of the first entry for any list in the batch. A list that has another behind it counts as committed.
  *  - A node answers a request for its vote also when its own list gives it none (libraft denies), since the candidate's
  *    list may be the newer one: else a leader that crashes while it gives a second node the vote never returns.
+ *  - Entries that begin before what the own snapshot has swallowed are handed over from there on.
  *  - A message leaves only when the term and vote that it speaks for are durable.
  *  - A sole voter that starts takes a new term. libraft leads on in the old one, in which others may already
  *    have entries that the voter lost with its last write.

@@ -106,9 +106,28 @@ static bool append_part(struct replica *r, uint64_t from, const struct wire_appe
     return good;
 }
 
-/* A leader that speaks in our own term while we lead, or entries while a snapshot is being written: not for libraft. */
-static void deliver_append(struct replica *r, uint64_t from, const struct wire_append *append)
+/* A message that begins before what our snapshot has swallowed. All of that is committed, so every leader has it, and
+ * the message may as well begin behind it. libraft would refuse it for ever (a leader that has no older entries, and knows
+ * that we had those, cannot come to terms with us); or, if it begins with entry 1, append it to the end. */
+static struct wire_append behind_snapshot(const struct replica *r, const struct wire_append *append)
 {
+    struct wire_append rest = *append;
+    const struct log_snapshot *snapshot = &r->snapshot;
+    if (append->prev_index >= snapshot->index || log_at(&r->log, append->prev_index))
+        return rest;
+    const uint64_t skipped = snapshot->index - append->prev_index;
+    const uint32_t n = skipped < append->entries.n ? (uint32_t)skipped : append->entries.n;
+    rest.prev_index = snapshot->index;
+    rest.prev_term = snapshot->term;
+    rest.entries.entries = n ? rest.entries.entries + n : rest.entries.entries;
+    rest.entries.n -= n;
+    return rest;
+}
+
+/* A leader that speaks in our own term while we lead is not for libraft. */
+static void deliver_append(struct replica *r, uint64_t from, const struct wire_append *whole)
+{
+    const struct wire_append rest = behind_snapshot(r, whole), *append = &rest;
     if (append->term == r->raft.current_term && r->raft.state == RAFT_LEADER)
         return;
     if (append->term >= r->raft.current_term)
