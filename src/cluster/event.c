@@ -159,7 +159,8 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
         put(out, "instance ", e->instance_desired->id, " is wanted");
         return;
     case CLUSTER__EVENT__KIND_INSTANCE_TARGET:
-        put(out, "instance ", e->instance_target->id, e->instance_target->active ? ": to be loaded" : ": to be unloaded");
+        put(out, "instance ", e->instance_target->id,
+            e->instance_target->active ? ": to be loaded" : ": to be unloaded");
         return;
     case CLUSTER__EVENT__KIND_INSTANCE_PLACED:
     case CLUSTER__EVENT__KIND_STAGE_REPORTED:

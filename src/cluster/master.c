@@ -211,9 +211,8 @@ static void place(struct step *s, const Cluster__Instance *instance, struct mast
 {
     struct master_placement placement = {0};
     struct error err = {0};
-    if (s->view->now_ms < memory->retry_ms ||
-        (memory->proposed_ms && memory->epoch == state_epoch(instance) &&
-         s->view->now_ms - memory->proposed_ms < s->options->repropose_ms))
+    if (s->view->now_ms < memory->retry_ms || (memory->proposed_ms && memory->epoch == state_epoch(instance) &&
+                                               s->view->now_ms - memory->proposed_ms < s->options->repropose_ms))
         return;
     const enum error_code code = s->options->place(s->options->self, s->view, instance, s->allowed, &placement, &err);
     /* What has just failed is not tried again at once, only after a while: the reason may have gone. */

@@ -2,8 +2,8 @@
  * ones, places anew what has lost a device, gives up moves that fail.
  *
  * Everything goes through the log: a proposal that is lost with its leader is made again by the next one, since the
- * state still says what is wanted. A proposal that comes too late is ignored by the state (it names the epoch that it was
- * decided after). An election moves nothing: a new leader finds the placements there, and leaves what works.
+ * state still says what is wanted. A proposal that comes too late is ignored by the state (it names the epoch that it
+ * was decided after). An election moves nothing: a new leader finds the placements there, and leaves what works.
  *
  * Soft knowledge (who is alive, who asked for what) comes in with each step. A node counts as lost only after it
  * was silent for `lost_ms`, and not before this leader has listened for so long itself.
@@ -53,9 +53,9 @@ typedef enum error_code (*master_place)(void *self, const struct master_view *vi
                                         const bool *allowed, struct master_placement *out, struct error *err);
 
 struct master_options {
-    uint64_t lost_ms;          /* silence after which a node's stages are placed elsewhere */
-    uint64_t retry_ms;         /* between attempts to place an instance; doubled up to 32 times that */
-    uint64_t repropose_ms;     /* a proposal that has had no effect by then is made again */
+    uint64_t lost_ms;      /* silence after which a node's stages are placed elsewhere */
+    uint64_t retry_ms;     /* between attempts to place an instance; doubled up to 32 times that */
+    uint64_t repropose_ms; /* a proposal that has had no effect by then is made again */
     master_place place;
     void *self;
 };
@@ -66,10 +66,10 @@ enum { MASTER_PROPOSALS = 16 }; /* of one step; more wait for the next */
 /* What the master remembers of an instance between steps; nothing of it is needed by its successor. */
 struct master_memory {
     char instance[LIMIT_CLUSTER_ID_BYTES + 1];
-    uint64_t epoch;           /* it was placed after this one; */
-    uint64_t proposed_ms;     /* then; 0: not */
+    uint64_t epoch;             /* it was placed after this one; */
+    uint64_t proposed_ms;       /* then; 0: not */
     uint64_t retry_ms, wait_ms; /* not before; how long it waited */
-    char problem[256];        /* why it could not be placed; empty: it could */
+    char problem[256];          /* why it could not be placed; empty: it could */
 };
 
 struct master {

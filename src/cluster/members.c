@@ -199,7 +199,9 @@ static uint32_t alive_voters(const struct members *members, const struct member_
 /* A vote is given or taken; a dead voter is only replaced, after another has its vote. */
 static bool move_vote(struct members *next, const struct member_view *views, uint32_t n, uint64_t leader)
 {
-    const uint32_t wanted = members_voters_wanted(n), voters = members_voters(next);
+    /* A leader that is to go keeps its vote until it has handed over; it does not count. */
+    const bool goes = !view_of(views, n, leader);
+    const uint32_t wanted = members_voters_wanted(n), voters = members_voters(next) - goes;
     struct member *up = to_promote(next, views, n), *down = to_demote(next, views, n, leader);
     const uint32_t alive = alive_voters(next, views, n);
     if (up && (voters < wanted || (voters == wanted && alive < wanted))) {

@@ -107,8 +107,8 @@ static bool append_part(struct replica *r, uint64_t from, const struct wire_appe
 }
 
 /* A message that begins before what our snapshot has swallowed. All of that is committed, so every leader has it, and
- * the message may as well begin behind it. libraft would refuse it for ever (a leader that has no older entries, and knows
- * that we had those, cannot come to terms with us); or, if it begins with entry 1, append it to the end. */
+ * the message may as well begin behind it. libraft would refuse it for ever (a leader that has no older entries, and
+ * knows that we had those, cannot come to terms with us); or, if it begins with entry 1, append it to the end. */
 static struct wire_append behind_snapshot(const struct replica *r, const struct wire_append *append)
 {
     struct wire_append rest = *append;

@@ -1,9 +1,9 @@
 /* What the cluster has agreed on: nodes, links, models, instances and where they run, settings, members.
  *
- * It follows from the log's entries alone: the same entries give the same state, bit for bit, on every node of a version.
- * state_apply() is total: an event that makes no sense (an unknown node, a placement that is too old, bytes that are no
- * event) changes nothing but the count of such events. A snapshot is the state's encoding; decoded and encoded
- * again it is the same bytes, with what a newer version has added.
+ * It follows from the log's entries alone: the same entries give the same state, bit for bit, on every node of a
+ * version. state_apply() is total: an event that makes no sense (an unknown node, a placement that is too old, bytes
+ * that are no event) changes nothing but the count of such events. A snapshot is the state's encoding; decoded and
+ * encoded again it is the same bytes, with what a newer version has added.
  *
  * Epochs. Every placement has one, higher than any before it in the whole state; so no two live placements ever share
  * one. Founding anew lifts them to generation << 32, so that the lost voters' last placements cannot meet them either.

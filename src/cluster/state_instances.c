@@ -108,7 +108,6 @@ static const char *check_stages(const Cluster__State *s, const Cluster__Placemen
     return layer == n_layers ? NULL : "a placement of other layers than the model's";
 }
 
-
 static bool all_ready(const Cluster__Placement *placement)
 {
     for (size_t i = 0; i < placement->n_stages; i++) {
@@ -172,7 +171,8 @@ const char *apply_stage_reported(Cluster__State *s, Cluster__Event *e)
     Cluster__Stage *stage = placement->stages[report->stage];
     if (!same_text(stage->node, report->node))
         return "a report of another node's stage";
-    if (report->state > CLUSTER__STAGE_STATE__FAILED || (report->problem && report->problem[0] && !good_text(report->problem)))
+    if (report->state > CLUSTER__STAGE_STATE__FAILED ||
+        (report->problem && report->problem[0] && !good_text(report->problem)))
         return "a report that says nothing";
     if (stage->state == report->state)
         return "that is known";

@@ -1,5 +1,5 @@
-/* Events and snapshots: any bytes, as both. An event leads to a state that a snapshot gives back bit for bit; a snapshot
- * that is accepted is the same after it was decoded and encoded twice, and takes events. */
+/* Events and snapshots: any bytes, as both. An event leads to a state that a snapshot gives back bit for bit; a
+ * snapshot that is accepted is the same after it was decoded and encoded twice, and takes events. */
 #include "fuzz.h"
 
 #include "cluster/state.h"

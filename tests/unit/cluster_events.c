@@ -79,8 +79,8 @@ static void make_placement(const struct state *state, Cluster__InstancePlaced *p
 static void make_report(const struct state *state, Cluster__StageReport *report)
 {
     const Cluster__Instance *instance = some_instance(state);
-    const Cluster__Placement *placement = instance ? (instance->next && draw(2) ? instance->next : instance->current)
-                                                   : NULL;
+    const Cluster__Placement *placement =
+        instance ? (instance->next && draw(2) ? instance->next : instance->current) : NULL;
     report->has_epoch = report->has_stage = report->has_state = true;
     report->instance = instance ? instance->id : name("instance", 4);
     report->epoch = placement && draw(10) ? placement->epoch : draw(100);

@@ -313,7 +313,7 @@ static void rests_while_all_is_well(void **unused)
     const uint64_t index = h->index;
     run(h, 60 * 1000);
     assert_true(h->index == index && h->placed == 1); /* not one event in a minute */
-    h->leads_since_ms = h->now_ms; /* an election: another master, which has heard of nobody yet */
+    h->leads_since_ms = h->now_ms;                    /* an election: another master, which has heard of nobody yet */
     memset(&h->master, 0, sizeof h->master);
     memset(h->heard_ms, 0, sizeof h->heard_ms);
     run(h, 60 * 1000);

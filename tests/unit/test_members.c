@@ -114,8 +114,10 @@ static void foreign_lists(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_three_five),           cmocka_unit_test(every_way_leads_there),
-        cmocka_unit_test(a_leader_that_goes_hands_over), cmocka_unit_test(wrong_steps_are_refused),
+        cmocka_unit_test(one_three_five),
+        cmocka_unit_test(every_way_leads_there),
+        cmocka_unit_test(a_leader_that_goes_hands_over),
+        cmocka_unit_test(wrong_steps_are_refused),
         cmocka_unit_test(foreign_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
