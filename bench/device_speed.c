@@ -191,7 +191,7 @@ static double queued_ns(struct medley_device *device, struct medley_device_buffe
             medley_device_write(device, &requests[k], buffer, 0, bytes, SMALL, NULL);
         for (unsigned k = 0; k < IN_FLIGHT; k++)
             must(&requests[k]);
-        times[i] = (double)(uv_hrtime() - start_ns) / IN_FLIGHT;
+        times[i] = (double)(uv_hrtime() - start_ns) / (double)IN_FLIGHT;
     }
     return median(times, OPERATIONS / IN_FLIGHT);
 }
@@ -201,7 +201,7 @@ static double direct_ns(const struct direct *direct, const char *bytes)
     uint64_t start_ns = uv_hrtime();
     for (unsigned i = 0; i < OPERATIONS; i++)
         ggml_backend_tensor_set(direct->tensor, bytes, 0, SMALL);
-    return (double)(uv_hrtime() - start_ns) / OPERATIONS;
+    return (double)(uv_hrtime() - start_ns) / (double)OPERATIONS;
 }
 
 /* One thread and one loop that wake each other, and nothing else. */

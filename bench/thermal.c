@@ -67,7 +67,7 @@ static void compare(const char *words, double core_power, double hours)
         const struct outcome with = drive(&plant_kinds[i], &law, true, hours);
         const struct outcome without = drive(&plant_kinds[i], &law, false, hours);
         ratio[i] = with.tokens / without.tokens;
-        product += log(ratio[i]) / PLANT_KINDS;
+        product += log(ratio[i]) / (double)PLANT_KINDS;
     }
     double low = ratio[0], high = ratio[0];
     for (int i = 0; i < PLANT_KINDS; i++)

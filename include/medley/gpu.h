@@ -40,7 +40,9 @@
  *   medley_gpu_close() takes no more requests, lets those in flight complete (cancel them first
  *   to be quick) and calls back after the last of their callbacks. The devices shut down when
  *   the last handle that shares them closes; buffers that nobody has freed are freed then.
- *   A handle does not keep uv_run() going; requests in flight and a close under way do.
+ *   A handle does not keep uv_run() going; requests in flight and a close under way do. A driver that
+ *   hangs in an operation holds up its device and the close; a simulated device that hangs, or is slow on
+ *   purpose, ends its waits when the last handle closes.
  *
  * THREADS
  *   A handle, its devices and its requests belong to the thread of its loop: call every
@@ -49,6 +51,15 @@
  *   Buffers belong to the device, not to a handle: they may be passed between loops that share it.
  *   Opening and closing use libuv's thread pool. The first open in a process sets the
  *   environment variable GOMP_SPINCOUNT unless it is set (how long ggml's CPU threads spin).
+ *   Do not use a handle in a process that was forked from the one that opened it.
+ *
+ * WHAT GOES WRONG is in the request's error. What goes wrong beside it (a backend that was asked for and
+ * is not there, a registry that is not used) is a line on stderr; the environment variable MEDLEY_LOG (error,
+ * warn, info, debug; warn) says how much. MEDLEY_BACKEND stands in for options.backend.
+ *
+ * DRIVERS CRASH. Verification runs a driver for the first time. Without options.verifier it does so in
+ * your process: a driver that hangs is given up (its thread stays), one that crashes takes the process
+ * along. With it each device is verified in a child process first.
  *
  * WITHOUT A LOOP
  *   Give NULL for the loop: the handle then has a hidden one of its own, which runs inside
@@ -187,8 +198,11 @@ struct medley_gpu_options {
     const char *backend;    /* only this backend, and the CPU; NULL: what MEDLEY_BACKEND says, or all. Copied */
     uint32_t n_cpu_threads; /* threads of the CPU device; 0: one per core that this process may use */
     bool cpu_only;          /* load the CPU backend alone: the fastest start */
-    const char *registry;   /* a file that remembers verified devices and their speeds; NULL: none. Copied */
+    const char *registry;   /* a file that remembers verified devices and their speeds, such as the
+                               ~/.local/state/medley/devices.json of the command `medley`; NULL: none, and each
+                               device is verified in full at every opening. Copied */
     const char *sim_file;   /* simulated devices too (docs/simulated-devices.md); NULL: none. Copied */
+    const char *verifier;   /* path of the program `medley` of the same version; NULL: none. Copied */
 };
 
 /* Starts to open the devices; tens of milliseconds as a rule, at most 20 s for each device that hangs.
@@ -261,7 +275,9 @@ enum medley_error_code medley_device_synchronize(struct medley_device *device, s
 enum medley_error_code medley_device_memory(struct medley_device *device, struct medley_device_request *request,
                                             medley_device_callback callback); /* request->memory */
 
-/* request->reading: millidegrees Celsius, milliwatts, megahertz. Not valid: this device or system does not tell. */
+/* request->reading: millidegrees Celsius, milliwatts, megahertz. Not valid: this device or system does not tell.
+ * The first of these questions opens the machine's sensors, for which the device's queue may wait 2 s. Power that
+ * comes from an energy counter is the mean since the last question, and not valid at the first. */
 enum medley_error_code medley_device_temperature_mc(struct medley_device *device, struct medley_device_request *request,
                                                     medley_device_callback callback);
 enum medley_error_code medley_device_power_mw(struct medley_device *device, struct medley_device_request *request,

@@ -6,7 +6,8 @@
  * words in front with error_wrap(): "run: device vulkan0: out of memory (needs 5.2 GiB,
  * 3.9 GiB free)". Bugs are asserted, never returned.
  *
- * `err` may be NULL where the caller only wants the code. */
+ * `err` may be NULL where the caller only wants the code. error_wrap() then knows none (its answer is
+ * ERROR_INTERNAL), so who takes a NULL returns the code that he has and not what error_wrap() says. */
 #pragma once
 
 #include <stdarg.h>

@@ -6,8 +6,11 @@
 #include "cli/notice.h"
 #include "gpu/gpu.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stdio.h>
+#include <string.h>
 
 static const char usage[] =
     "Usage: medley devices [--json] [--backend NAME] [--sim FILE] [--verify] [--calibrate]\n"
@@ -78,6 +81,8 @@ static int run(int argc, char **argv)
     gpu_close(gpu);
     if (!shown && !failure)
         failure = error_set(&err, ERROR_NO_MEMORY, "out of memory");
+    if ((fflush(stdout) != 0 || ferror(stdout)) && !failure)
+        failure = error_set(&err, ERROR_IO, "the list cannot be written: %s", strerror(errno));
     return failure ? command_fail(&command_devices, &err) : EXIT_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/devices_calibration.h"
 
 #include "gpu/calibration_json.h"
+#include "gpu/sim_presets.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -61,6 +62,18 @@ static void print_calibration(const struct device *device, const struct device_c
     print_rate("launch", calibration->launch_ns, 1e3, "us");
 }
 
+static void print_hints(const struct gpu *gpu)
+{
+    for (uint32_t i = 0; i < gpu_device_count(gpu); i++) {
+        const struct device *device = gpu_device(gpu, i);
+        struct sim_published published;
+        if (!device_calibration(device) && !device_speed_is_given(device) &&
+            sim_preset_published(device_info(device)->name, &published))
+            printf("  hint: %s: %.0f GB/s, %.1f TFLOP/s (f32) are published of it; nothing is decided by that\n",
+                   device_info(device)->id, published.bandwidth_gb_per_s, published.tflops);
+    }
+}
+
 void devices_print_calibrations(const struct gpu *gpu)
 {
     uint32_t n_missing = 0;
@@ -86,6 +99,7 @@ void devices_print_calibrations(const struct gpu *gpu)
     if (n_missing)
         printf("; `medley devices --calibrate` measures how fast they are (some seconds each),\n"
                "and layers are then shared out by speed.\n");
+    print_hints(gpu);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------ */
@@ -102,4 +116,12 @@ void devices_json_measured(yyjson_mut_doc *doc, yyjson_mut_val *object, const st
         yyjson_mut_obj_add_val(doc, object, "calibration", calibration_to_json(doc, calibration));
     else
         yyjson_mut_obj_add_null(doc, object, "calibration");
+    struct sim_published published;
+    if (device_speed_is_given(device) || !sim_preset_published(device_info(device)->name, &published)) {
+        yyjson_mut_obj_add_null(doc, object, "published_hint");
+        return;
+    }
+    yyjson_mut_val *hint = yyjson_mut_obj_add_obj(doc, object, "published_hint");
+    yyjson_mut_obj_add_real(doc, hint, "bandwidth_gb_per_s", published.bandwidth_gb_per_s);
+    yyjson_mut_obj_add_real(doc, hint, "tflops_f32", published.tflops);
 }

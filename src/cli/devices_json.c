@@ -66,8 +66,9 @@ static yyjson_mut_val *json_info(yyjson_mut_doc *doc, yyjson_mut_val *list, cons
     json_text(doc, object, "architecture", info->architecture);
     json_text(doc, object, "driver", info->driver);
     json_text(doc, object, "pci", info->pci);
-    yyjson_mut_obj_add_uint(doc, object, "memory_total_bytes", info->memory_total_bytes);
-    yyjson_mut_obj_add_uint(doc, object, "memory_free_bytes", info->memory_free_bytes);
+    const bool has_memory = info->memory_total_bytes != 0;
+    json_reading(doc, object, "memory_total_bytes", (struct reading_u64){info->memory_total_bytes, has_memory});
+    json_reading(doc, object, "memory_free_bytes", (struct reading_u64){info->memory_free_bytes, has_memory});
     json_reading(doc, object, "compute_units", info->compute_units);
     json_reading(doc, object, "clock_mhz", info->clock_mhz);
     json_reading(doc, object, "bandwidth_mb_per_s", info->bandwidth_mb_per_s);
@@ -134,6 +135,21 @@ static void json_readings(yyjson_mut_doc *doc, yyjson_mut_val *object, const str
     }
 }
 
+static void json_battery_state(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct devices_view *view)
+{
+    static const char *const names[] = {
+        [BATTERY_DISCHARGING] = "discharging",
+        [BATTERY_CHARGING] = "charging",
+        [BATTERY_FULL] = "full",
+        [BATTERY_NOT_CHARGING] = "not charging",
+    };
+    const struct sensor_reading *state = &view->sample.node.battery_state;
+    yyjson_mut_val *value = yyjson_mut_obj_add_obj(doc, object, "battery_state");
+    yyjson_mut_obj_add_bool(doc, value, "valid", state->valid);
+    json_text(doc, value, "value", state->valid ? names[state->value] : "");
+    json_time(doc, value, view, state);
+}
+
 /* ---- the lists ------------------------------------------------------------------------- */
 
 static void json_devices(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct devices_view *view)
@@ -177,8 +193,9 @@ static void json_sources(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct
         const struct sensor_source *source = &view->sources[i].source;
         json_availability(doc, list, source->name, source->available, source->reason);
     }
-    json_readings(doc, yyjson_mut_obj_add_obj(doc, root, "machine"), view, &view->sample.node, node_fields,
-                  sizeof node_fields / sizeof *node_fields);
+    yyjson_mut_val *machine = yyjson_mut_obj_add_obj(doc, root, "machine");
+    json_readings(doc, machine, view, &view->sample.node, node_fields, sizeof node_fields / sizeof *node_fields);
+    json_battery_state(doc, machine, view);
 }
 
 static void json_summary(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct devices_view *view)
@@ -216,7 +233,9 @@ bool devices_print_json(const struct devices_view *view)
     json_devices(doc, root, view);
     json_sources(doc, root, view);
     json_summary(doc, root, view);
-    char *text = yyjson_mut_write(doc, YYJSON_WRITE_PRETTY, NULL);
+    json_text(doc, root, "registry_problem", gpu_registry_problem(view->gpu));
+    /* reasons may quote a folder's name, which may be anything */
+    char *text = yyjson_mut_write(doc, YYJSON_WRITE_PRETTY | YYJSON_WRITE_ALLOW_INVALID_UNICODE, NULL);
     if (text)
         puts(text);
     free(text);

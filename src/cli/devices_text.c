@@ -52,8 +52,11 @@ static void fill_row(struct row *row, const struct device_info *info, const stru
     snprintf(row->cell[COLUMN_VENDOR], size, "%s", info->vendor[0] ? info->vendor : "-");
     snprintf(row->cell[COLUMN_BACKEND], size, "%s", info->backend);
     snprintf(row->cell[COLUMN_KIND], size, "%s", devices_kind_name(info->kind));
-    snprintf(row->cell[COLUMN_MEMORY], size, "%.1f / %.1f GiB", (double)info->memory_free_bytes / gib,
-             (double)info->memory_total_bytes / gib);
+    if (info->memory_total_bytes) /* a device that was refused may not have said */
+        snprintf(row->cell[COLUMN_MEMORY], size, "%.1f / %.1f GiB", (double)info->memory_free_bytes / gib,
+                 (double)info->memory_total_bytes / gib);
+    else
+        snprintf(row->cell[COLUMN_MEMORY], size, "-");
     format_number(row->cell[COLUMN_DECODE], info->bandwidth_mb_per_s.valid, info->bandwidth_mb_per_s.value, 1000, 2,
                   "GB/s");
     format_number(row->cell[COLUMN_TEMPERATURE], readings->temperature_mc.valid, readings->temperature_mc.value, 1000,
@@ -152,6 +155,12 @@ static void print_missing_sensors(const struct devices_view *view)
     }
 }
 
+static void print_registry_problem(const struct gpu *gpu)
+{
+    if (gpu_registry_problem(gpu)[0])
+        printf("\nNot remembered, and found out anew at every start: %s\n", gpu_registry_problem(gpu));
+}
+
 void devices_print_text(const struct devices_view *view)
 {
     print_table(view);
@@ -161,4 +170,5 @@ void devices_print_text(const struct devices_view *view)
     print_rejected(view->gpu);
     print_missing_backends(view->gpu);
     print_missing_sensors(view);
+    print_registry_problem(view->gpu);
 }

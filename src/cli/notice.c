@@ -1,20 +1,19 @@
 #include "cli/notice.h"
 
+#include "base/clock.h"
+#include "base/timed_wait.h"
+
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 static void *wait_and_show(void *arg)
 {
     struct notice *notice = arg;
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 1;
-    int timed_out = 0;
+    const uint64_t until_ns = clock_now_ns() + 1000000000;
     pthread_mutex_lock(&notice->lock);
-    while (!notice->done && !timed_out)
-        timed_out = pthread_cond_timedwait(&notice->ended, &notice->lock, &until);
+    while (!notice->done && timed_wait(&notice->ended, &notice->lock, until_ns)) {
+    }
     if (!notice->done) {
         fputs(notice->text, stderr);
         fflush(stderr);
@@ -34,7 +33,7 @@ void notice_begin(struct notice *notice, const char *format, ...)
     vsnprintf(notice->text, sizeof notice->text, format, args);
     va_end(args);
     pthread_mutex_init(&notice->lock, NULL);
-    pthread_cond_init(&notice->ended, NULL);
+    timed_wait_init(&notice->ended);
     notice->running = pthread_create(&notice->thread, NULL, wait_and_show, notice) == 0;
 }
 

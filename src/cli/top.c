@@ -2,17 +2,15 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/top_screen.h"
+#include "cli/top_terminal.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
 
 static const char usage[] =
@@ -20,8 +18,8 @@ static const char usage[] =
     "\n"
     "Shows each device's use, memory, temperature, power and clock, and how much headroom its\n"
     "heat leaves: how many watts more it could take, and when it would have to stop as it goes\n"
-    "on now (known after some minutes of watching). Below a device stands what a governor does\n"
-    "about its heat. q or Ctrl-C ends it.\n"
+    "on now (known after some minutes of watching). Below a device stands what a governor would\n"
+    "do about its heat now; only `medley run` and `medley up` govern. q or Ctrl-C ends it.\n"
     "\n"
     "  --once           show one sample and end; what a pipe or file gets anyway\n"
     "  --json           one JSON object for each sample, on one line; what is not known is null\n"
@@ -34,14 +32,6 @@ struct top {
     uint32_t interval_ms;
     bool once, json;
 };
-
-static volatile sig_atomic_t ended;
-
-static void end(int signal)
-{
-    (void)signal;
-    ended = 1;
-}
 
 static bool parse(int argc, char **argv, struct top *top)
 {
@@ -83,86 +73,56 @@ static bool parse(int argc, char **argv, struct top *top)
     return true;
 }
 
-/* ---- the terminal --------------------------------------------------------------------------- */
-
-struct terminal {
-    struct termios before;
-    bool keys; /* stdin is a terminal: keys come one by one */
-};
-
-static void terminal_enter(struct terminal *terminal)
-{
-    terminal->keys = tcgetattr(STDIN_FILENO, &terminal->before) == 0;
-    if (terminal->keys) {
-        struct termios raw = terminal->before;
-        raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-        tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    }
-    fputs("\033[?1049h\033[?25l", stdout); /* the other screen, no cursor */
-}
-
-static void terminal_leave(const struct terminal *terminal)
-{
-    fputs("\033[?25h\033[?1049l", stdout);
-    fflush(stdout);
-    if (terminal->keys)
-        tcsetattr(STDIN_FILENO, TCSANOW, &terminal->before);
-}
-
-static uint32_t terminal_width(void)
-{
-    struct winsize size;
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40 ? size.ws_col : 120;
-}
-
-/* True when somebody pressed q. */
-static bool wait_for_key(bool keys, uint32_t ms)
-{
-    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-    if (poll(&input, keys ? 1 : 0, (int)ms) <= 0 || !(input.revents & POLLIN))
-        return false;
-    char key = 0;
-    return read(STDIN_FILENO, &key, 1) == 1 && (key == 'q' || key == 'Q');
-}
-
 /* ---- showing -------------------------------------------------------------------------------- */
 
-/* Power from an energy counter, and the machine's load, need two samples. */
-static void wait_for_samples(struct heat *heat, uint32_t interval_ms, struct heat_snapshot *snapshot)
+/* Power from an energy counter, and the machine's load, need two samples; but nobody waits for long. False: it is to
+ * end. */
+static bool wait_for_samples(struct heat *heat, struct heat_snapshot *snapshot)
 {
+    enum { STEP_MS = 20, LONGEST_MS = 2000 };
     uint64_t first = 0;
-    for (uint32_t waited = 0; waited < 2000 + 2 * interval_ms && !ended; waited += 20) {
+    for (uint32_t waited = 0; waited < LONGEST_MS; waited += STEP_MS) {
         heat_latest(heat, snapshot);
         if (first && snapshot->time_ns != first)
-            return;
+            break;
         first = first ? first : snapshot->time_ns;
-        wait_for_key(false, 20);
+        if (terminal_wait(STEP_MS) == TERMINAL_END)
+            return false;
     }
+    return true;
 }
 
-static int show(const struct top *top, const struct heat_snapshot *snapshot, uint32_t width, bool live)
+/* Lines as they are, or over what the terminal shows: each line erases what was there, the end what is below. */
+static bool put(const struct buffer *text, bool live)
+{
+    if (!live)
+        return fwrite(text->data, 1, text->size, stdout) == text->size && fflush(stdout) == 0;
+    fputs("\033[H\033[K", stdout);
+    for (size_t at = 0; at < text->size; at++) {
+        const bool is_last = at + 1 == text->size; /* a line end there would scroll a full screen */
+        if (text->data[at] == '\n')
+            fputs(is_last ? "" : "\n\033[K", stdout);
+        else
+            putchar(text->data[at]);
+    }
+    fputs("\033[J", stdout);
+    return fflush(stdout) == 0;
+}
+
+static int show(const struct top *top, const struct heat_snapshot *snapshot, bool live)
 {
     struct buffer text = {0};
+    const struct terminal_size size = live ? terminal_size() : (struct terminal_size){.columns = 160};
     if (top->json)
         top_json(snapshot, &text);
     else
-        top_screen(snapshot, width, &text);
-    bool failed = text.failed;
-    if (!failed) {
-        if (live) /* from the top left; each line erases what was behind it, the end what was below */
-            fputs("\033[H", stdout);
-        for (size_t at = 0, length; at < text.size; at += length) {
-            const char *newline = memchr(text.data + at, '\n', text.size - at);
-            length = newline ? (size_t)(newline - text.data) + 1 - at : text.size - at;
-            fwrite(text.data + at, 1, length - (newline != NULL), stdout);
-            fputs(live ? "\033[K\n" : "\n", stdout);
-        }
-        if (live)
-            fputs("\033[J", stdout);
-        failed = fflush(stdout) != 0;
-    }
+        top_screen(snapshot, size.columns, size.rows, &text);
+    errno = 0;
+    const bool shown = !text.failed && put(&text, live);
+    if (!shown && errno != EPIPE) /* a reader that has seen enough is no failure to talk about */
+        fprintf(stderr, "medley top: %s\n", text.failed ? "out of memory" : strerror(errno));
     buffer_deinit(&text);
-    return failed ? EXIT_FAILED : EXIT_OK;
+    return shown ? EXIT_OK : EXIT_FAILED;
 }
 
 static int watch(const struct top *top, struct heat *heat)
@@ -170,21 +130,18 @@ static int watch(const struct top *top, struct heat *heat)
     struct heat_snapshot *snapshot = calloc(1, sizeof *snapshot);
     if (!snapshot)
         return EXIT_FAILED;
-    bool live = !top->json && !top->once && isatty(STDOUT_FILENO);
-    bool single = top->once || (!top->json && !live);
-    struct terminal terminal = {0};
-    wait_for_samples(heat, top->interval_ms, snapshot);
-    if (live)
-        terminal_enter(&terminal);
+    const bool live = !top->json && !top->once && isatty(STDOUT_FILENO);
+    const bool single = top->once || (!top->json && !live);
     int status = EXIT_OK;
-    while (!ended && status == EXIT_OK) {
-        heat_latest(heat, snapshot);
-        status = show(top, snapshot, live ? terminal_width() : 160, live);
-        if (single || wait_for_key(live && terminal.keys, top->interval_ms))
-            break;
+    if (wait_for_samples(heat, snapshot)) {
+        if (live)
+            terminal_enter();
+        do {
+            heat_latest(heat, snapshot);
+            status = show(top, snapshot, live);
+        } while (!single && status == EXIT_OK && terminal_wait(top->interval_ms) != TERMINAL_END);
+        terminal_leave();
     }
-    if (live)
-        terminal_leave(&terminal);
     free(snapshot);
     return status;
 }
@@ -200,14 +157,14 @@ static int run(int argc, char **argv)
     struct gpu *gpu;
     if (gpu_open(&top.gpu, &gpu, &err))
         return command_fail(&command_top, &err);
-    struct sigaction action = {.sa_handler = end};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone shows as a failed write */
     struct heat_options options = {.period_ms = top.interval_ms, .watch_only = true};
     struct heat *heat;
     int status = EXIT_FAILED;
-    if (heat_open(gpu, &options, &heat, &err)) {
+    if (!terminal_begin()) {
+        error_set(&err, ERROR_IO, "no pipe for signals");
+        command_fail(&command_top, &err);
+    } else if (heat_open(gpu, &options, &heat, &err)) {
         command_fail(&command_top, &err);
     } else {
         status = watch(&top, heat);

@@ -9,6 +9,8 @@
 
 enum { BAR = 10 };
 
+#define HEADROOM_S_MAX 3600.0 /* a slope says nothing of what comes later */
+
 struct column {
     const char *title;
     int width; /* right-aligned unless negative */
@@ -65,20 +67,22 @@ static void show_headroom(const struct heat_device *device, char *text, size_t s
     char watts[32] = "", until[48] = "";
     if (action->headroom_w.valid)
         snprintf(watts, sizeof watts, "%+.0f W", action->headroom_w.value);
-    if (action->headroom_s.valid && isfinite(action->headroom_s.value))
-        snprintf(until, sizeof until, "%.0f C in %.0f s", device->thermal.stop_c, action->headroom_s.value);
+    const double s = action->headroom_s.value;
+    if (action->headroom_s.valid && s < 120)
+        snprintf(until, sizeof until, "%.0f C in %.0f s", device->thermal.stop_c, s);
+    else if (action->headroom_s.valid && s < HEADROOM_S_MAX)
+        snprintf(until, sizeof until, "%.0f C in %.0f min", device->thermal.stop_c, s / 60);
     else if (action->headroom_s.valid)
-        snprintf(until, sizeof until, "stays below %.0f C", device->thermal.stop_c);
+        snprintf(until, sizeof until, watts[0] ? "below %.0f C" : "stays below %.0f C", device->thermal.stop_c);
     snprintf(text, size, "%s%s%s", watts, watts[0] && until[0] ? ", " : "", until);
     if (!text[0])
         snprintf(text, size, "-");
 }
 
 static const struct column columns[] = {
-    {"DEVICE", -12, show_id},           {"USE", 6, show_use},
-    {"MEMORY", 16, show_memory},        {"TEMPERATURE", 12, show_temperature},
-    {"POWER", 9, show_power},           {"CLOCK", 10, show_clock},
-    {"  HEADROOM", -30, show_headroom},
+    {"DEVICE", -6, show_id},           {"USE", 5, show_use},     {"MEMORY", 13, show_memory},
+    {"TEMP", 7, show_temperature},     {"POWER", 7, show_power}, {"CLOCK", 8, show_clock},
+    {" HEADROOM", -30, show_headroom},
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
@@ -116,11 +120,11 @@ static void show_node(const struct sensor_node *node, char *text, size_t size)
 
 static void append_bar(double share, char *text, size_t size)
 {
-    int full = (int)lround(share * BAR);
+    int full = (int)lround(share * (double)BAR);
     snprintf(text, size, "[%.*s%.*s]", full, "##########", BAR - full, "..........");
 }
 
-/* What the governor does about it; nothing for a device that is free. */
+/* What a governor does about it; nothing for a device that is free. */
 static void append_state(const struct heat_device *device, uint32_t width, struct buffer *out)
 {
     const struct thermal_action *action = &device->thermal.action;
@@ -128,8 +132,9 @@ static void append_state(const struct heat_device *device, uint32_t width, struc
         return;
     char bar[BAR + 3], line[200];
     append_bar(action->duty_permille / 1000.0, bar, sizeof bar);
-    snprintf(line, sizeof line, "             %s duty %u %%: %s", bar, action->duty_permille / 10,
-             thermal_reason_text(action->reason));
+    const bool asks_too = action->lower_precision && action->reason != THERMAL_PRECISION;
+    snprintf(line, sizeof line, "             %s duty %u %%: %s%s", bar, action->duty_permille / 10,
+             thermal_reason_text(action->reason), asks_too ? ", lower precision asked for" : "");
     append_line(line, width, out);
 }
 
@@ -144,34 +149,70 @@ static void append_hottest(const struct heat_snapshot *snapshot, uint32_t width,
     }
     char line[160] = "no device tells its temperature: `medley devices` says why";
     if (hottest)
-        snprintf(line, sizeof line, "hottest: %s, %.1f C; it is kept below %.0f C", device_info(hottest->device)->id,
-                 (double)hottest->readings.temperature_mc.value * 1e-3, hottest->thermal.stop_c);
+        snprintf(line, sizeof line, "hottest: %s, %.1f C; a governor keeps it below %.0f C",
+                 device_info(hottest->device)->id, (double)hottest->readings.temperature_mc.value * 1e-3,
+                 hottest->thermal.stop_c);
     append_line(line, width, out);
 }
 
-void top_screen(const struct heat_snapshot *snapshot, uint32_t width, struct buffer *out)
+/* The first column is as wide as the longest id. */
+static int width_of(const struct heat_snapshot *snapshot, int column)
+{
+    int width = columns[column].width;
+    for (uint32_t i = 0; column == 0 && i < snapshot->n_devices; i++) {
+        const int length = (int)strlen(device_info(snapshot->devices[i].device)->id);
+        width = length > -width ? -length : width;
+    }
+    return width;
+}
+
+static void append_table(const struct heat_snapshot *snapshot, uint32_t width, struct buffer *out)
 {
     char line[400];
-    show_node(&snapshot->node, line, sizeof line);
-    append_line(line, width, out);
-    buffer_text(out, "\n");
     size_t used = 0;
     for (int c = 0; c < N_COLUMNS; c++)
-        used += (size_t)snprintf(line + used, sizeof line - used, "%*s ", columns[c].width, columns[c].title);
+        used += (size_t)snprintf(line + used, sizeof line - used, "%*s ", width_of(snapshot, c), columns[c].title);
     append_line(line, width, out);
     for (uint32_t i = 0; i < snapshot->n_devices; i++) {
         used = 0;
         for (int c = 0; c < N_COLUMNS; c++) {
             char cell[80];
             columns[c].show(&snapshot->devices[i], cell, sizeof cell);
-            const char *gap = c == N_COLUMNS - 1 ? "  " : "";
-            used += (size_t)snprintf(line + used, sizeof line - used, "%s%*s ", gap, columns[c].width, cell);
+            const char *gap = c == N_COLUMNS - 1 ? " " : "";
+            used += (size_t)snprintf(line + used, sizeof line - used, "%s%*s ", gap, width_of(snapshot, c), cell);
         }
         append_line(line, width, out);
         append_state(&snapshot->devices[i], width, out);
     }
-    buffer_text(out, "\n");
+}
+
+/* Keeps the first lines, and says in the last how many there would be more. */
+static void cut_lines(struct buffer *out, uint32_t width, uint32_t height)
+{
+    uint32_t n = 0;
+    size_t kept = 0; /* bytes of the first height - 1 lines */
+    for (size_t at = 0; at < out->size; at++) {
+        if (out->data[at] == '\n' && ++n == height - 1)
+            kept = at + 1;
+    }
+    if (n <= height)
+        return;
+    char line[80];
+    snprintf(line, sizeof line, "(%" PRIu32 " lines more: make the window higher)", n - (height - 1));
+    out->size = kept;
+    append_line(line, width, out);
+}
+
+void top_screen(const struct heat_snapshot *snapshot, uint32_t width, uint32_t height, struct buffer *out)
+{
+    char line[400];
+    show_node(&snapshot->node, line, sizeof line);
+    append_line(line, width, out);
     append_hottest(snapshot, width, out);
+    buffer_text(out, "\n");
+    append_table(snapshot, width, out);
+    if (height && !out->failed)
+        cut_lines(out, width, height);
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------- */

@@ -26,6 +26,9 @@ struct stage;
 enum kv_type { KV_F16, KV_F32, KV_Q8_0 };
 enum flash_mode { FLASH_AUTO, FLASH_ON, FLASH_OFF }; /* auto: on where the device has it */
 
+/* Of so many cached values, whole blocks of the type. */
+uint64_t kv_type_bytes(enum kv_type type, uint64_t n_values);
+
 struct stage_options {
     uint32_t first_layer;
     uint32_t n_layers;

@@ -2,6 +2,12 @@
 
 #include "engine/kv_cache.h"
 
+uint64_t kv_type_bytes(enum kv_type type, uint64_t n_values)
+{
+    const enum ggml_type ggml_type = kv_ggml_type(type);
+    return n_values * ggml_type_size(ggml_type) / (uint64_t)ggml_blck_size(ggml_type);
+}
+
 static void add(struct layer_cost *sum, struct layer_cost more)
 {
     sum->bytes += more.bytes;
@@ -23,8 +29,7 @@ void stage_cost_read(const struct model *model, const struct stage_options *opti
     }
     if (options->first_layer + options->n_layers == h->n_layers)
         out->output = model_output_cost(model);
-    enum ggml_type type = kv_ggml_type(options->kv_type);
-    out->kv_bytes_per_token = out->layers.kv_elements_per_token * ggml_type_size(type) / (uint64_t)ggml_blck_size(type);
+    out->kv_bytes_per_token = kv_type_bytes(options->kv_type, out->layers.kv_elements_per_token);
 }
 
 void stage_work_count(const struct stage_cost *cost, const struct batch *batch, struct device_work *out)

@@ -19,7 +19,9 @@ static const struct backend backends[] = {
         .stem = "cuda",
         .device_files = "/dev/nvidia[0-9]*",
         .needs = "an NVIDIA GPU and its driver (libcuda.so.1)",
-        .mend_plugin = "install libggml0-backend-cuda where your Debian has it, else build ggml with -DGGML_CUDA=ON",
+        .mend_plugin =
+            "sudo apt install libggml0-backend-cuda (contrib; of the same version as libggml0), else build ggml "
+            "with -DGGML_CUDA=ON",
         .mend_device = "check the driver with nvidia-smi",
         .mend_permission = "sudo usermod -aG video \"$USER\", then log in again",
         .mend_driver = "update the NVIDIA driver (nvidia-smi shows which it is)",
@@ -31,7 +33,7 @@ static const struct backend backends[] = {
         .stem = "hip",
         .device_files = "/dev/kfd",
         .needs = "an AMD GPU with the amdgpu driver and ROCm",
-        .mend_plugin = "install libggml0-backend-hip where your Debian has it, else build ggml with -DGGML_HIP=ON",
+        .mend_plugin = "sudo apt install libggml0-backend-hip, else build ggml with -DGGML_HIP=ON",
         .mend_device = "check the driver with rocminfo",
         .mend_permission = RENDER_GROUP,
         .support = SUPPORT_EXPECTED,
@@ -138,7 +140,7 @@ bool backend_load(const struct backend *backend, char *reason, size_t size)
     if (code == ERROR_NOT_FOUND)
         snprintf(reason, size, "%s; mend: %s", err.text, backend->mend_plugin);
     else if (code)
-        snprintf(reason, size, "%s; needs %s", err.text, backend->needs);
+        snprintf(reason, size, "%.140s; needs %s; %s", err.text, backend->needs, backend->mend_device);
     return code == ERROR_NONE;
 }
 

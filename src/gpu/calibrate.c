@@ -5,11 +5,11 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/timed_wait.h"
 #include "gpu/calibration_statistics.h"
 #include "gpu/registry.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -165,7 +165,7 @@ static struct calibrator *calibrator_new(struct device *device, const struct cal
     self->limit_ms = options && options->limit_ms ? options->limit_ms : LIMIT_CALIBRATION_MS;
     self->sampler.end_ns = clock_now_ns() + self->limit_ms * 1000000;
     pthread_mutex_init(&self->lock, NULL);
-    pthread_cond_init(&self->finished, NULL);
+    timed_wait_init(&self->finished);
     return self;
 }
 
@@ -184,14 +184,10 @@ static bool take_step(struct calibrator *self, void (*step)(struct calibrator *s
     device_submit(self->device, &self->job);
     /* no run begins after the end of the time; one that is under way may still end */
     uint64_t now_ns = clock_now_ns(), grace_ns = self->limit_ms * 1000000 / 8;
-    uint64_t left_ns = (self->sampler.end_ns > now_ns ? self->sampler.end_ns - now_ns : 0) + grace_ns;
-    struct timespec deadline;
-    clock_gettime(CLOCK_REALTIME, &deadline); /* what pthread_cond_timedwait counts by, everywhere */
-    deadline.tv_sec += (time_t)(left_ns / 1000000000 + 1);
-    int answer = 0;
+    uint64_t until_ns = (self->sampler.end_ns > now_ns ? self->sampler.end_ns : now_ns) + grace_ns;
     pthread_mutex_lock(&self->lock);
-    while (!self->done && answer != ETIMEDOUT)
-        answer = pthread_cond_timedwait(&self->finished, &self->lock, &deadline);
+    while (!self->done && timed_wait(&self->finished, &self->lock, until_ns)) {
+    }
     bool done = self->done;
     pthread_mutex_unlock(&self->lock);
     if (!done)

@@ -247,7 +247,7 @@ static void measure_prefill(struct device *device, enum ggml_type type, const st
         took_ns = time_second_run(&product);
     }
     if (took_ns > 0)
-        sampler_run(sampler, product_run, &product, 2.0 * WIDTH * rows * COLUMNS, out);
+        sampler_run(sampler, product_run, &product, 2.0 * (double)WIDTH * rows * (double)COLUMNS, out);
     product_close(&product);
 }
 

@@ -1,14 +1,14 @@
 /* One device: its queue and thread, how it comes up and goes down, and its readings. */
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/timed_wait.h"
 #include "gpu/calibration_statistics.h"
 #include "gpu/device_state.h"
 #include "gpu/verify.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- opening and closing ------------------------------------------------------------- */
 
@@ -50,27 +50,13 @@ static void bring_up_run(struct device_job *job)
     pthread_mutex_unlock(&up->lock);
 }
 
-static struct timespec deadline_in(uint64_t ms)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_REALTIME, &at); /* what pthread_cond_timedwait counts by, everywhere */
-    at.tv_sec += (time_t)(ms / 1000);
-    at.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000;
-    }
-    return at;
-}
-
 /* False when the device did not answer in time. */
 static bool bring_up_wait(struct bring_up *up, uint64_t limit_ms)
 {
-    struct timespec deadline = deadline_in(limit_ms);
+    const uint64_t until_ns = clock_now_ns() + limit_ms * 1000000;
     pthread_mutex_lock(&up->lock);
-    int answer = 0;
-    while (!up->done && answer != ETIMEDOUT)
-        answer = pthread_cond_timedwait(&up->finished, &up->lock, &deadline);
+    while (!up->done && timed_wait(&up->finished, &up->lock, until_ns)) {
+    }
     bool done = up->done;
     pthread_mutex_unlock(&up->lock);
     return done;
@@ -88,7 +74,7 @@ static struct bring_up *bring_up_new(struct device *device, const void *family, 
     up->index = index;
     up->options.n_cpu_threads = options->n_cpu_threads;
     pthread_mutex_init(&up->lock, NULL);
-    pthread_cond_init(&up->finished, NULL);
+    timed_wait_init(&up->finished);
     return up;
 }
 
@@ -226,6 +212,14 @@ const struct device_calibration *device_calibration(const struct device *device)
 bool device_speed_is_given(const struct device *device)
 {
     return !device->calibrated && device->info.bandwidth_mb_per_s.valid;
+}
+
+bool device_given_speed(const struct device *device, struct device_speed *out)
+{
+    if (!device->impl->speed)
+        return false;
+    *out = device->impl->speed(device->self);
+    return true;
 }
 
 void device_give_up(struct device *device)

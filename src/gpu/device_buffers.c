@@ -45,10 +45,9 @@ static enum error_code allocate(struct device *device, uint64_t size, void **mem
         return error_set(err, ERROR_NO_MEMORY, "device %s: out of memory (needs %.1f MiB, has %.1f in all)",
                          device->info.id, mib(size), mib(now.total_bytes));
     enum error_code code = device->impl->allocate(device->self, size, memory, err);
-    if (code == ERROR_NO_MEMORY)
-        return error_set(err, code, "device %s: out of memory (needs %.1f MiB, %.1f free)", device->info.id, mib(size),
-                         mib(now.free_bytes));
-    return code ? error_wrap(err, "device %s", device->info.id) : ERROR_NONE;
+    if (code)
+        error_wrap(err, "device %s", device->info.id);
+    return code;
 }
 
 enum error_code device_alloc(struct device *device, uint64_t size, struct device_buffer *out, struct error *err)
@@ -227,7 +226,9 @@ enum error_code device_synchronize(struct device *device, struct error *err)
 {
     assert(device);
     enum error_code code = device->impl->synchronize ? device->impl->synchronize(device->self, err) : ERROR_NONE;
-    return code ? error_wrap(err, "device %s", device->info.id) : ERROR_NONE;
+    if (code)
+        error_wrap(err, "device %s", device->info.id);
+    return code;
 }
 
 void device_buffers_deinit(struct device *device)

@@ -55,6 +55,9 @@ struct device_impl {
      * made. NULL: it is one itself, or has none. */
     void *(*ggml)(void *self);
 
+    /* Speeds that are known without measuring. NULL: none are. */
+    struct device_speed (*speed)(const void *self);
+
     /* See gpu.h. NULL: real devices, where memory, time and failure happen by themselves. */
     void (*interrupt)(void *self); /* any thread */
     enum error_code (*reserve)(void *self, uint64_t bytes, struct error *err);

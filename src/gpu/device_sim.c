@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/timed_wait.h"
 #include "gpu/device_ggml_impl.h"
 #include "gpu/device_sim_impl.h"
 
@@ -72,11 +73,7 @@ static enum error_code impl_initialize(const void *family, uint32_t index, const
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     self->spec = ((const struct sim_file *)family)->devices[index];
     pthread_mutex_init(&self->lock, NULL);
-    pthread_condattr_t monotonic; /* the clock of base/clock.h */
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&self->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    timed_wait_init(&self->wake);
     enum error_code code = device_impl_ggml.initialize(backend_find("cpu"), 0, options, &self->inner, err);
     if (code) {
         impl_shutdown(self);
@@ -243,6 +240,12 @@ static enum error_code impl_worked(void *device, const struct device_work *work,
 
 /* ---- readings ------------------------------------------------------------------------------------ */
 
+static struct device_speed impl_speed(const void *device)
+{
+    const struct sim_spec *spec = &((const struct sim_device *)device)->spec;
+    return (struct device_speed){spec->decode_bytes_per_s, spec->flops_per_s, spec->copy_bytes_per_s, spec->launch_s};
+}
+
 static struct reading_u64 impl_temperature_mc(const void *device)
 {
     struct sim_device *self = writable(device);
@@ -298,6 +301,7 @@ const struct device_impl device_impl_sim = {
     .clock_mhz = impl_clock_mhz,
     .temperature_limit_mc = impl_temperature_limit_mc,
     .multiply = impl_multiply,
+    .speed = impl_speed,
     .ggml = impl_ggml,
     .reserve = impl_reserve,
     .release = impl_release,

@@ -1,11 +1,10 @@
 /* Pace and heat of a simulated device. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/timed_wait.h"
 #include "gpu/device_sim_impl.h"
 
-#include <errno.h>
 #include <math.h>
-#include <time.h>
 
 enum { LATENESS_BATCHES = 16 };
 
@@ -26,10 +25,8 @@ static double sleep_for(struct sim_device *self, double seconds)
 {
     uint64_t start_ns = clock_now_ns();
     uint64_t until_ns = start_ns + (uint64_t)(fmin(seconds, 1e6) * 1e9);
-    struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
-    int answer = 0;
-    while (!self->interrupted && answer != ETIMEDOUT)
-        answer = pthread_cond_timedwait(&self->wake, &self->lock, &until);
+    while (!self->interrupted && timed_wait(&self->wake, &self->lock, until_ns)) {
+    }
     return seconds_between(start_ns, clock_now_ns());
 }
 

@@ -43,6 +43,6 @@ const char *const *factory_chain(enum platform platform)
     case PLATFORM_ANDROID:
         return chain_android;
     }
-    assert(!"a platform");
+    assert(platform <= PLATFORM_ANDROID);
     return NULL;
 }

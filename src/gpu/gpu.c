@@ -126,6 +126,11 @@ const char *gpu_registry_file(const struct gpu *gpu)
     return gpu->registry;
 }
 
+const char *gpu_registry_problem(const struct gpu *gpu)
+{
+    return gpu->registry_problem;
+}
+
 uint32_t gpu_device_count(const struct gpu *gpu)
 {
     return gpu->n_devices;

@@ -81,6 +81,9 @@ void gpu_close(struct gpu *gpu);
  * ~/.local/state/medley. "" where there is none, or where MEDLEY_STATE_DIR is set and empty: no registry. */
 void gpu_registry_path(char *path, size_t size);
 
+/* Why what was found out cannot be written down there; "" when it was, or nothing was new. Lives until gpu_close(). */
+const char *gpu_registry_problem(const struct gpu *gpu);
+
 /* For the first line of a main(): when this process was started to verify a device, does that and never returns. */
 void gpu_prober_main(int argc, char **argv);
 
@@ -108,7 +111,8 @@ const struct backend_status *gpu_backend(const struct gpu *gpu, uint32_t index);
 
 /* Measures devices (NULL: all) and writes what it found into the registry; device_info() then has the measured speeds.
  * Takes `budget_ms` of measuring for each device (0: 4000), and before that whatever its driver needs to compile; a
- * device that has not answered within LIMIT_CALIBRATION_MS is lost, and must not be used again. Blocks; nobody else may
+ * device that has not answered within LIMIT_CALIBRATION_MS is lost, and must not be used again. Runs in this process: a
+ * driver that crashes takes it along, and what was measured of the devices before it is kept. Blocks; nobody else may
  * use these devices meanwhile. `progress` is called on the calling thread. Fails with the first device's
  * error, after it has gone on with the others. */
 struct calibration_options {
@@ -174,6 +178,14 @@ struct device_calibration {
 const struct device_calibration *device_calibration(const struct device *device);
 /* Its speeds come with it (a simulated device's, from its file): gpu_calibrate() leaves it out. */
 bool device_speed_is_given(const struct device *device);
+/* All that its file says; false for a real device. */
+struct device_speed {
+    double decode_bytes_per_s; /* of weights of any type, and of the KV cache */
+    double flops;              /* FLOP/s where a batch has several rows */
+    double copy_bytes_per_s;   /* to and from the host */
+    double launch_s;           /* for every batch */
+};
+bool device_given_speed(const struct device *device, struct device_speed *out);
 
 /* A job for the device's own thread. The memory is the caller's and must live until
  * `run` has been entered; `run` may free it. Jobs run one at a time, in order. */

@@ -88,6 +88,15 @@ static void try_device(struct gpu *gpu, const struct found *found, struct vet *v
     }
 }
 
+static void remember(struct gpu *gpu, const struct vet *vets, uint32_t count, const struct gpu_options *options)
+{
+    struct error err;
+    if (!vet_remember(vets, count, options, &err) || gpu->registry_problem[0])
+        return;
+    snprintf(gpu->registry_problem, sizeof gpu->registry_problem, "%s", err.text);
+    log_line(LOG_INFO, "gpu", "%s", err.text);
+}
+
 static struct backend_status *add_status(struct gpu *gpu, const struct backend *backend)
 {
     assert(gpu->n_backends < BACKENDS_MAX);
@@ -104,7 +113,8 @@ static bool is_wanted(const struct backend *backend, const struct gpu_options *o
 }
 
 /* Lets children load the backends of the chain first; fills one row for each that was asked for, the count. */
-static uint32_t vet_backends(const char *const *chain, const struct gpu_options *options, struct vet *vets)
+static uint32_t vet_backends(struct gpu *gpu, const char *const *chain, const struct gpu_options *options,
+                             const struct registry *known, struct vet *vets)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; options->prober && chain[i]; i++) {
@@ -117,8 +127,8 @@ static uint32_t vet_backends(const char *const *chain, const struct gpu_options 
         snprintf(vet->info.id, sizeof vet->info.id, "%s", backend->name);
         snprintf(vet->info.backend, sizeof vet->info.backend, "%s", backend->name);
     }
-    vet_devices(vets, n, options);
-    vet_remember(vets, n, options);
+    vet_devices(vets, n, known, options);
+    remember(gpu, vets, n, options);
     return n;
 }
 
@@ -196,14 +206,14 @@ static bool in_chain(const char *const *chain, const char *name)
     return false;
 }
 
-static void list_all(struct gpu *gpu, const struct gpu_options *options, struct found *found, struct vet *vets,
-                     uint32_t *n_found)
+static void list_all(struct gpu *gpu, const struct gpu_options *options, const struct registry *known,
+                     struct found *found, struct vet *vets, uint32_t *n_found)
 {
     enum platform platform = factory_platform();
     const char *const *chain = factory_chain(platform);
     /* the rows of devices are free until they are listed; of what is said of backends a text must stay */
     char objections[BACKENDS_MAX][256] = {0};
-    uint32_t n_vetted = vet_backends(chain, options, vets);
+    uint32_t n_vetted = vet_backends(gpu, chain, options, known, vets);
     for (uint32_t i = 0; chain[i]; i++) {
         const char *text = objection(vets, n_vetted, backend_find(chain[i]));
         snprintf(objections[i], sizeof objections[i], "%s", text ? text : "");
@@ -231,8 +241,11 @@ enum error_code gpu_find_real(struct gpu *gpu, const struct gpu_options *options
     struct vet *vets = mem_new_array(LIMIT_DEVICES, sizeof *vets);
     if (!vets)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
-    list_all(gpu, options, found, vets, &n_found);
-    vet_devices(vets, n_found, options);
+    struct registry known;
+    registry_load(options->registry, &known);
+    list_all(gpu, options, &known, found, vets, &n_found);
+    vet_devices(vets, n_found, &known, options);
+    registry_deinit(&known);
     for (uint32_t i = 0; i < n_found; i++) {
         uint32_t n_before = gpu->n_devices;
         try_device(gpu, &found[i], &vets[i], options);
@@ -242,7 +255,7 @@ enum error_code gpu_find_real(struct gpu *gpu, const struct gpu_options *options
             status->reason[0] = 0;
         }
     }
-    vet_remember(vets, n_found, options);
+    remember(gpu, vets, n_found, options);
     mem_free(vets);
     return ERROR_NONE;
 }

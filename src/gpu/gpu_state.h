@@ -17,7 +17,8 @@ struct gpu {
     uint32_t n_rejected;
     struct backend_status backends[BACKENDS_MAX];
     uint32_t n_backends;
-    char registry[PATH_MAX];    /* "": none */
+    char registry[PATH_MAX]; /* "": none */
+    char registry_problem[ERROR_TEXT_MAX];
     struct sim_file *simulated; /* NULL: none */
     struct on_demand *sensors;  /* of the devices whose tables have no readings */
 };

@@ -1,6 +1,7 @@
 #include "gpu/host.h"
 
-#include <ctype.h>
+#include "gpu/host_memory.h"
+
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -96,48 +97,13 @@ uint32_t host_thread_count(void)
     return quota && quota < threads ? quota : threads;
 }
 
-static bool read_number(const char *path, uint64_t *number)
-{
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return false;
-    int n = fscanf(file, "%" SCNu64, number);
-    fclose(file);
-    return n == 1;
-}
-
-static struct device_memory read_meminfo(void)
-{
-    struct device_memory memory = {0};
-    FILE *file = fopen("/proc/meminfo", "re");
-    if (file) {
-        char line[256];
-        const char *value;
-        while (fgets(line, sizeof line, file)) {
-            if (line_value(line, "MemTotal", &value))
-                memory.total_bytes = strtoull(value, NULL, 10) * 1024;
-            else if (line_value(line, "MemAvailable", &value))
-                memory.free_bytes = strtoull(value, NULL, 10) * 1024;
-        }
-        fclose(file);
-    }
-    return memory;
-}
-
 struct device_memory host_memory_read(void)
 {
-    struct device_memory memory = read_meminfo();
-    if (!memory.total_bytes) {
-        long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-        if (pages > 0 && page > 0)
-            memory.total_bytes = memory.free_bytes = (uint64_t)pages * (uint64_t)page;
-    }
-    uint64_t limit, used;
-    if (read_number("/sys/fs/cgroup/memory.max", &limit) && read_number("/sys/fs/cgroup/memory.current", &used) &&
-        limit < memory.total_bytes) {
-        uint64_t left = used < limit ? limit - used : 0;
-        memory.total_bytes = limit;
-        memory.free_bytes = left < memory.free_bytes ? left : memory.free_bytes;
-    }
-    return memory;
+    static const struct sysfs machine;
+    struct host_memory memory;
+    if (host_memory_of(&machine, &memory))
+        return (struct device_memory){.free_bytes = memory.available_bytes, .total_bytes = memory.total_bytes};
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    const uint64_t bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+    return (struct device_memory){.free_bytes = bytes, .total_bytes = bytes};
 }

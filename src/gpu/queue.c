@@ -1,11 +1,11 @@
 #include "gpu/queue.h"
 
 #include "base/clock.h"
+#include "base/timed_wait.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define REST_NS_MIN 2e6       /* shorter rests are put together: a sleep may last 0.1 ms too long */
 #define AHEAD_NS_MAX 20e6     /* work that a rest which lasted too long, or time without work, is good for */
@@ -40,18 +40,10 @@ static uint64_t rest_left_ns(struct queue *queue)
 
 static void wait_for(struct queue *queue, uint64_t ns)
 {
-    if (ns == FOREVER_NS) {
+    if (ns == FOREVER_NS)
         pthread_cond_wait(&queue->wake, &queue->lock);
-        return;
-    }
-#ifdef __APPLE__ /* has no pthread_condattr_setclock */
-    const struct timespec span = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
-    pthread_cond_timedwait_relative_np(&queue->wake, &queue->lock, &span);
-#else
-    const uint64_t until_ns = clock_now_ns() + ns;
-    const struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
-    pthread_cond_timedwait(&queue->wake, &queue->lock, &until);
-#endif
+    else
+        timed_wait(&queue->wake, &queue->lock, clock_now_ns() + ns);
 }
 
 /* ---- the thread ----------------------------------------------------------------------------- */
@@ -105,25 +97,11 @@ void queue_set_duty(struct queue *queue, uint32_t permille)
     pthread_mutex_unlock(&queue->lock);
 }
 
-/* Its waits are spans of clock.h's clock. */
-static void wake_init(pthread_cond_t *wake)
-{
-#ifdef __APPLE__
-    pthread_cond_init(wake, NULL);
-#else
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(wake, &attributes);
-    pthread_condattr_destroy(&attributes);
-#endif
-}
-
 enum error_code queue_open(struct queue *queue, const char *thread_name, struct error *err)
 {
     *queue = (struct queue){0};
     pthread_mutex_init(&queue->lock, NULL);
-    wake_init(&queue->wake);
+    timed_wait_init(&queue->wake);
     int failure = pthread_create(&queue->thread, NULL, run, queue);
     if (failure) {
         pthread_cond_destroy(&queue->wake);

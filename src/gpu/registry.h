@@ -3,7 +3,8 @@
  * The file is a cache of measurements. It is read as if a stranger had written it: a file that is not ours alone
  * (another owner, writable by others, a link, not a regular file), too large, of another version, cut off, or with any
  * field missing, doubled, unknown, of a wrong type or out of range, is not used at all. Then there is no registry, a
- * log line says why, and the next write makes a new one. Nothing here is ever fatal to the caller.
+ * log line says why, and the next write makes a new one and keeps what was there as FILE.unused. Nothing here is
+ * ever fatal to the caller.
  *
  * Writing: under an advisory lock (flock on FILE.lock, at most LIMIT_REGISTRY_LOCK_MS of waiting) the file is read
  * again, the changes are merged, and a temporary file in the same folder is synced and renamed over it; so two

@@ -97,8 +97,10 @@ void registry_load(const char *path, struct registry *out)
 {
     *out = (struct registry){0};
     struct error err;
-    if (path && path[0] && load(path, out, &err))
-        log_line(LOG_WARN, "gpu", "the registry of devices %s is not used, and will be made anew: %s", path, err.text);
+    enum error_code code = path && path[0] ? load(path, out, &err) : ERROR_NONE;
+    if (code)
+        log_line(LOG_WARN, "gpu", "the registry of devices %s is not used%s: %s", path,
+                 code == ERROR_NO_MEMORY ? "" : ", and will be made anew", err.text);
 }
 
 /* ---- writing --------------------------------------------------------------------------- */
@@ -194,6 +196,18 @@ static enum error_code replace(const char *path, const char *bytes, size_t size,
     return ERROR_NONE;
 }
 
+/* Somebody may want what is in it: of a newer version, of an older owner, with a slip of the pen. */
+static void keep_aside(const char *path)
+{
+    char aside[PATH_MAX];
+    struct stat file;
+    if (lstat(path, &file) != 0 || !S_ISREG(file.st_mode) ||
+        snprintf(aside, sizeof aside, "%s.unused", path) >= (int)sizeof aside)
+        return;
+    if (rename(path, aside) == 0)
+        log_line(LOG_WARN, "gpu", "the registry of devices that is not used is kept as %s", aside);
+}
+
 static enum error_code update_locked(const char *path, const struct registry_entry *changes, uint32_t count,
                                      struct error *err)
 {
@@ -201,7 +215,9 @@ static enum error_code update_locked(const char *path, const struct registry_ent
     enum error_code code = load(path, &registry, err);
     if (code == ERROR_NO_MEMORY)
         return code;
-    code = ERROR_NONE; /* a file that is not to be trusted is made anew; who loads it says why */
+    if (code) /* who loads it says why */
+        keep_aside(path);
+    code = ERROR_NONE;
     for (uint32_t i = 0; !code && i < count; i++)
         code = registry_merge(&registry, &changes[i], err);
     char *json = NULL;

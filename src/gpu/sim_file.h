@@ -7,7 +7,7 @@
  *     fail   = dies at 30s, garbage after 100 batches
  *
  * One key a line; '#' and ';' begin a comment. Every number has a unit. docs/simulated-devices.md lists the
- * keys; sim_file_keys.c is the table. A wrong line is ERROR_INVALID with "line N: " in front. */
+ * keys; sim_keys.c is the table. A wrong line is ERROR_INVALID with "line N: " in front. */
 #pragma once
 
 #include "base/error.h"

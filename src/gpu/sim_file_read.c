@@ -17,7 +17,7 @@ enum error_code sim_file_read(const char *path, struct sim_file *out, struct err
         return error_set(err, ERROR_NO_MEMORY, "%s: out of memory", path);
     }
     size_t size = fread(bytes, 1, LIMIT_SIM_FILE_BYTES + 1, file);
-    enum error_code code = ferror(file) ? error_set(err, ERROR_IO, "it cannot be read") : ERROR_NONE;
+    enum error_code code = ferror(file) ? error_set(err, ERROR_IO, "%s", strerror(errno)) : ERROR_NONE;
     fclose(file);
     if (!code && size > LIMIT_SIM_FILE_BYTES)
         code = error_set(err, ERROR_INVALID, "it has more than %d bytes", LIMIT_SIM_FILE_BYTES);

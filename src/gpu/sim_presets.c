@@ -66,6 +66,20 @@ bool sim_preset_fill(const char *name, struct sim_spec *spec)
     return false;
 }
 
+bool sim_preset_published(const char *device_name, struct sim_published *out)
+{
+    for (int i = 0; i < PRESETS; i++) {
+        const struct preset *p = &presets[i];
+        const size_t length = strlen(p->title);
+        if (strncmp(device_name, p->title, length) != 0 ||
+            (device_name[length] && strncmp(device_name + length, " (", 2) != 0))
+            continue;
+        *out = (struct sim_published){p->title, p->bandwidth_gb, p->tflops};
+        return true;
+    }
+    return false;
+}
+
 void sim_preset_names(char *text, size_t size)
 {
     size_t used = 0;

@@ -114,11 +114,9 @@ static void ask_children(struct vet *const *asked, uint32_t count, const struct 
 
 /* ---- all of them ----------------------------------------------------------------------- */
 
-void vet_devices(struct vet *vets, uint32_t count, const struct gpu_options *options)
+void vet_devices(struct vet *vets, uint32_t count, const struct registry *known, const struct gpu_options *options)
 {
     assert(count <= LIMIT_DEVICES);
-    struct registry registry;
-    registry_load(options->registry, &registry);
     struct vet *asked[LIMIT_DEVICES];
     uint32_t n_asked = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -126,10 +124,9 @@ void vet_devices(struct vet *vets, uint32_t count, const struct gpu_options *opt
         vet->verdict = VET_FULL;
         vet->change.key = registry_key_of(&vet->info, vet->index, options->n_cpu_threads);
         /* the CPU's backend computes in this process in any case */
-        if (consult(vet, &registry, options->verify) && options->prober && !is_cpu(vet))
+        if (consult(vet, known, options->verify) && options->prober && !is_cpu(vet))
             asked[n_asked++] = vet;
     }
-    registry_deinit(&registry);
     ask_children(asked, n_asked, options);
 }
 
@@ -143,20 +140,20 @@ void vet_outcome(struct vet *vet, const char *reason, bool hung)
     }
 }
 
-void vet_remember(const struct vet *vets, uint32_t count, const struct gpu_options *options)
+enum error_code vet_remember(const struct vet *vets, uint32_t count, const struct gpu_options *options,
+                             struct error *err)
 {
     if (!options->registry || !options->registry[0])
-        return;
+        return ERROR_NONE;
     struct registry_entry *changes = mem_new_array(count ? count : 1, sizeof *changes);
     if (!changes)
-        return;
+        return error_set(err, ERROR_NO_MEMORY, "out of memory");
     uint32_t n = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (vets[i].change.result != REGISTRY_UNKNOWN)
             changes[n++] = vets[i].change;
     }
-    struct error err;
-    if (n && registry_update(options->registry, changes, n, &err))
-        log_line(LOG_INFO, "gpu", "%s", err.text);
+    enum error_code code = n ? registry_update(options->registry, changes, n, err) : ERROR_NONE;
     mem_free(changes);
+    return code;
 }

@@ -9,7 +9,7 @@
  * Backends are vetted first, in the same way: a row whose info has no name stands for loading its backend and
  * listing the devices, which must not crash or hang either. What a child may do then, this process does.
  *
- * A row of the table is one device. The registry is read when vetting starts and written once at its end. */
+ * A row of the table is one device. The registry is read once, before all vetting, and written at the end of each. */
 #pragma once
 
 #include "gpu/registry.h"
@@ -29,10 +29,12 @@ struct vet {
     struct registry_entry change; /* what the registry is to learn; result REGISTRY_UNKNOWN: nothing */
 };
 
-void vet_devices(struct vet *vets, uint32_t count, const struct gpu_options *options);
+/* `known`: what the registry remembers; may be empty. */
+void vet_devices(struct vet *vets, uint32_t count, const struct registry *known, const struct gpu_options *options);
 
 /* What came of opening it: `reason` NULL when it is in use. `hung`: it did not answer. */
 void vet_outcome(struct vet *vet, const char *reason, bool hung);
 
-/* Tells the registry what is new. A registry that cannot be written is a log line. */
-void vet_remember(const struct vet *vets, uint32_t count, const struct gpu_options *options);
+/* Tells the registry what is new. Fails where that cannot be written, which is no reason to stop. */
+enum error_code vet_remember(const struct vet *vets, uint32_t count, const struct gpu_options *options,
+                             struct error *err);

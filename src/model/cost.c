@@ -5,21 +5,26 @@ static uint64_t elements(const struct gguf_tensor *tensor)
     return (uint64_t)(tensor->ne[0] * tensor->ne[1] * tensor->ne[2] * tensor->ne[3]);
 }
 
-/* Adds one weight tensor: a matrix is multiplied once per token (2 FLOP an element), a
- * mixture's experts only the share in use. */
-static void add_weights(struct layer_cost *cost, const struct model *model, const struct gguf_tensor *tensor)
+struct layer_cost model_tensor_cost(const struct model *model, const struct gguf_tensor *tensor)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
+    struct layer_cost cost = {
+        .bytes = tensor->size, .bytes_per_token = tensor->size, .flops_per_token = 2 * elements(tensor)};
+    if (tensor->n_dims == 3) {
+        cost.bytes_per_token = cost.bytes_per_token / h->n_experts * h->n_experts_used;
+        cost.flops_per_token = cost.flops_per_token / h->n_experts * h->n_experts_used;
+    }
+    return cost;
+}
+
+static void add_weights(struct layer_cost *cost, const struct model *model, const struct gguf_tensor *tensor)
+{
     if (!tensor)
         return;
-    uint64_t bytes = tensor->size, flops = 2 * elements(tensor);
-    if (tensor->n_dims == 3) {
-        bytes = bytes / h->n_experts * h->n_experts_used;
-        flops = flops / h->n_experts * h->n_experts_used;
-    }
-    cost->bytes += tensor->size;
-    cost->bytes_per_token += bytes;
-    cost->flops_per_token += flops;
+    const struct layer_cost more = model_tensor_cost(model, tensor);
+    cost->bytes += more.bytes;
+    cost->bytes_per_token += more.bytes_per_token;
+    cost->flops_per_token += more.flops_per_token;
 }
 
 struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)

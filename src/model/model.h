@@ -44,6 +44,8 @@ struct layer_cost {
     uint64_t flops_per_token_per_context; /* add this times the tokens already there */
     uint64_t kv_elements_per_token;
 };
+/* One weight tensor's part in it: a matrix is multiplied once per token, a mixture's experts only the share in use. */
+struct layer_cost model_tensor_cost(const struct model *model, const struct gguf_tensor *tensor);
 struct layer_cost model_layer_cost(const struct model *model, uint32_t layer);
 struct layer_cost model_input_cost(const struct model *model); /* token embedding: one row per token */
 struct layer_cost

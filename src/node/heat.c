@@ -10,8 +10,9 @@
 
 struct governed {
     struct thermal_governor governor;
-    bool has_limit; /* the governor knows the device's own */
+    int64_t limit_mc; /* the device's own that the governor was told; 0: none */
     enum thermal_reason logged;
+    bool asks_lower; /* precision */
 };
 
 struct heat {
@@ -48,15 +49,16 @@ static struct thermal_reading for_governor(struct sensor_reading reading)
     return (struct thermal_reading){.value = (int64_t)reading.value, .valid = reading.valid};
 }
 
-/* A limit may be told late, by a source that was slow to open. */
+/* A limit may be told late, by a source that was slow to open, and a lower one later still. */
 static void learn_limit(struct governed *governed, const struct sensor_device *readings)
 {
     struct sensor_reading limit =
         readings->temperature_slowdown_mc.valid ? readings->temperature_slowdown_mc : readings->temperature_critical_mc;
-    if (governed->has_limit || !limit.valid)
+    const int64_t limit_mc = (int64_t)limit.value;
+    if (!limit.valid || !thermal_limit_is_believed(limit_mc) || (governed->limit_mc && limit_mc >= governed->limit_mc))
         return;
-    thermal_governor_init(&governed->governor, thermal_limits_default((int64_t)limit.value));
-    governed->has_limit = true;
+    governed->limit_mc = limit_mc;
+    governed->governor.limits = thermal_limits_default(governed->limit_mc);
 }
 
 static bool on_battery(const struct sensor_node *node)
@@ -82,6 +84,20 @@ static void log_change(struct governed *governed, const struct thermal_state *st
              state->action.duty_permille / 10);
 }
 
+static void tell_precision(struct heat *heat, uint32_t index, bool lower)
+{
+    struct governed *governed = &heat->governed[index];
+    struct device *device = heat->work.devices[index].device;
+    if (governed->asks_lower == lower)
+        return;
+    governed->asks_lower = lower;
+    log_line(LOG_INFO, "heat", "device %s: %s%s", device_info(device)->id,
+             lower ? "asks for lower precision" : "no longer asks for lower precision",
+             lower && !heat->options.on_precision ? ", which nobody can give; its duty will fall instead" : "");
+    if (heat->options.on_precision)
+        heat->options.on_precision(heat->options.arg, device, lower);
+}
+
 static void govern(struct heat *heat, uint32_t index, bool battery)
 {
     struct governed *governed = &heat->governed[index];
@@ -97,6 +113,7 @@ static void govern(struct heat *heat, uint32_t index, bool battery)
     device->thermal = thermal_state_of(device_info(device->device)->id, &governed->governor);
     if (heat->options.watch_only)
         return;
+    tell_precision(heat, index, action.lower_precision);
     device_set_duty(device->device, action.duty_permille);
     log_change(governed, &device->thermal);
 }
@@ -134,7 +151,7 @@ static enum error_code start(struct heat *heat, struct gpu *gpu, struct error *e
         infos[i] = *device_info(gpu_device(gpu, i));
         thermal_governor_init(&heat->governed[i].governor, thermal_limits_default(0));
     }
-    heat->work.n_devices = n;
+    heat->work.n_devices = code ? 0 : n;
     heat->latest = heat->work;
     struct telemetry_options options = {.period_ms = heat->options.period_ms, .on_sample = on_sample, .arg = heat};
     if (!code)
@@ -167,8 +184,10 @@ void heat_close(struct heat *heat)
     if (!heat)
         return;
     telemetry_close(heat->telemetry);
-    for (uint32_t i = 0; i < heat->work.n_devices && !heat->options.watch_only; i++)
+    for (uint32_t i = 0; i < heat->work.n_devices && !heat->options.watch_only; i++) {
         device_set_duty(heat->work.devices[i].device, 1000);
+        tell_precision(heat, i, false);
+    }
     pthread_mutex_destroy(&heat->lock);
     mem_free(heat->governed);
     mem_free(heat);
@@ -181,14 +200,4 @@ void heat_latest(struct heat *heat, struct heat_snapshot *out)
     pthread_mutex_lock(&heat->lock);
     *out = heat->latest;
     pthread_mutex_unlock(&heat->lock);
-}
-
-uint32_t heat_source_count(const struct heat *heat)
-{
-    return telemetry_source_count(heat->telemetry);
-}
-
-void heat_source(struct heat *heat, uint32_t index, struct sensor_source *out)
-{
-    telemetry_source(heat->telemetry, index, out);
 }

@@ -4,7 +4,10 @@
  * decide, and sets the share of time that the device may compute (device_set_duty). What the governors
  * know (prediction, headroom, fit) can be looked at with heat_latest(). Whatever changes is logged.
  *
- * Nothing answers a governor's wish for lower precision yet; it is shown and logged.
+ * A governor that sees heat coming asks for lower precision before it takes duty away. heat_options.on_precision hears
+ * that; the wish is logged and shown in any case. Medley itself has nobody who answers: the weights' and the cache's
+ * types are chosen when a model is loaded, and converting them means to read, compute and write every byte on a
+ * device that is about to be too hot. So the governor goes on to its next measure, the duty, 5 s later.
  *
  * Threading: heat_open() and heat_close() belong to one thread; heat_latest() to any. Close it before
  * whatever waits for jobs of the devices (a driver): a paused device would hold that up. */
@@ -18,7 +21,13 @@ struct heat;
 
 struct heat_options {
     uint32_t period_ms; /* 0: 500 */
-    bool watch_only;    /* govern nothing: the devices' duty is left alone */
+    bool watch_only;    /* govern nothing: the devices' duty is left alone, nobody is asked for anything */
+
+    /* `lower`: make the device's work cheaper if that can be had at no great cost, at whatever loss of quality the user
+     * has allowed; not `lower`: it may be as it was. Said once for each change, and taken back by heat_close(). On the
+     * sampling thread: leave a note for whoever does it, and return. NULL: nobody can. */
+    void (*on_precision)(void *arg, struct device *device, bool lower);
+    void *arg;
 };
 
 struct heat_device {
@@ -41,7 +50,3 @@ enum error_code heat_open(struct gpu *gpu, const struct heat_options *options, s
 void heat_close(struct heat *heat);
 
 void heat_latest(struct heat *heat, struct heat_snapshot *out);
-
-/* The sensors' sources, and why one is not available. */
-uint32_t heat_source_count(const struct heat *heat);
-void heat_source(struct heat *heat, uint32_t index, struct sensor_source *out);

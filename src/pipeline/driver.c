@@ -193,34 +193,6 @@ uint64_t driver_stage_busy_ns(const struct driver *driver, uint32_t index)
 
 /* ---- opening and closing -------------------------------------------------------------- */
 
-static enum error_code fill_options(struct driver *driver, const struct driver_options *given,
-                                    const struct hyperparameters *hyperparameters, struct error *err)
-{
-    struct driver_options *options = &driver->options;
-    *options = *given;
-    if (!options->n_slots)
-        options->n_slots = 1;
-    if (!options->context)
-        options->context = hyperparameters->n_context_train < 4096 ? hyperparameters->n_context_train : 4096;
-    if (!options->batch_rows)
-        options->batch_rows = 512;
-    if (!options->queue_max)
-        options->queue_max = LIMIT_QUEUED_REQUESTS;
-    if (options->n_slots > LIMIT_SEQUENCES)
-        return error_set(err, ERROR_INVALID, "%u sequences at once; the limit is %d", options->n_slots,
-                         LIMIT_SEQUENCES);
-    if (options->context > LIMIT_CONTEXT)
-        return error_set(err, ERROR_INVALID, "a context of %u tokens; the limit is %d", options->context,
-                         LIMIT_CONTEXT);
-    if (options->batch_rows > LIMIT_BATCH_ROWS)
-        return error_set(err, ERROR_INVALID, "a batch of %u rows; the limit is %d", options->batch_rows,
-                         LIMIT_BATCH_ROWS);
-    uint64_t rows = (uint64_t)options->n_slots * options->context;
-    if (rows < options->batch_rows) /* more can never come together */
-        options->batch_rows = (uint32_t)rows;
-    return ERROR_NONE;
-}
-
 static enum error_code check_stages(const struct stage_plan *stages, uint32_t n_stages, uint32_t n_layers,
                                     struct error *err)
 {
@@ -333,7 +305,7 @@ enum error_code driver_open(const struct model *model, const struct stage_plan *
     driver->n_embd = hyperparameters->n_embd;
     enum error_code code = check_stages(stages, n_stages, hyperparameters->n_layers, err);
     if (!code)
-        code = fill_options(driver, options, hyperparameters, err);
+        code = driver_options_fill(options, model, &driver->options, err);
     driver->stats.slots_total = driver->options.n_slots;
     if (!code)
         code = build(driver, model, stages, n_stages, err);

@@ -46,6 +46,10 @@ struct driver_options {
     bool no_prefix_reuse;
 };
 
+/* With the defaults in the place of zeros. ERROR_INVALID: beyond a limit. */
+enum error_code driver_options_fill(const struct driver_options *given, const struct model *model,
+                                    struct driver_options *out, struct error *err);
+
 /* Splits the model's layers over the devices: `split` is a list of layer counts such as "10,6" (their sum must be
  * the model's layers), or NULL: by the devices' measured or, lacking that, free memory. ERROR_INVALID says what adds up
  * to what. */

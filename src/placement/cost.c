@@ -28,13 +28,14 @@ bool placement_layer_allowed(const struct placement_problem *problem, uint32_t i
 
 struct placement_load placement_decode_load(const struct placement_problem *problem)
 {
-    return (struct placement_load){placement_rows(problem), problem->demand.context_tokens / 2.0};
+    const uint32_t rows = placement_rows(problem);
+    return (struct placement_load){rows, rows, problem->demand.context_tokens / 2.0};
 }
 
 struct placement_load placement_prefill_load(const struct placement_problem *problem)
 {
     const uint32_t prompt = placement_prompt_tokens(problem), chunk = placement_chunk_tokens(problem);
-    return (struct placement_load){prompt < chunk ? prompt : chunk, prompt / 2.0};
+    return (struct placement_load){prompt < chunk ? prompt : chunk, 1, prompt / 2.0};
 }
 
 /* ---- one layer ------------------------------------------------------------------------ */
@@ -69,7 +70,8 @@ static double reading_s(const struct placement_problem *problem, const struct pl
             seconds += bytes_read(layer, type, expert_share, load.rows) / device->decode_bytes_per_s[type];
     }
     if (layer->kv_bytes_per_token)
-        seconds += load.rows * load.context_tokens * (double)layer->kv_bytes_per_token / kv_bandwidth(problem, device);
+        seconds +=
+            load.sequences * load.context_tokens * (double)layer->kv_bytes_per_token / kv_bandwidth(problem, device);
     return seconds;
 }
 
@@ -103,31 +105,43 @@ static double part_s(const struct placement_problem *problem, const struct place
     return seconds / device->share;
 }
 
+static double copy_s(const struct placement_device *device, double bytes)
+{
+    return device->copy_bytes_per_s > 0 ? bytes / device->copy_bytes_per_s / device->share : 0;
+}
+
 double placement_layer_s(const struct placement_problem *problem, uint32_t index, uint32_t layer,
                          struct placement_load load)
 {
     const struct placement_model *model = &problem->model;
     const struct placement_device *device = &problem->devices[index];
+    const double activation = (double)model->activation_bytes_per_token * load.rows;
     double seconds = part_s(problem, device, &model->layers[layer], model->expert_share, load);
-    if (layer == 0) /* an embedding is looked up: a row of it for a row, and no expert chooses */
+    if (layer == 0) { /* an embedding is looked up: a row of it for a row, and no expert chooses */
         seconds += part_s(problem, device, &model->input, 0, load);
+        seconds += copy_s(device, 4.0 * load.rows - activation);
+    }
     if (layer + 1 == model->n_layers) {
         /* A prompt's chunk needs the logits of its last row at most. */
-        const struct placement_load last = {load.rows > problem->demand.streams ? 1 : load.rows, 0};
+        const uint32_t rows = load.rows > load.sequences ? load.sequences : load.rows;
+        const struct placement_load last = {rows, rows, 0};
         seconds += part_s(problem, device, &model->output, 0, last);
+        seconds += copy_s(device, (double)model->output_bytes_per_token * rows - activation);
     }
-    return seconds;
+    return fmax(seconds, 0);
 }
 
-double placement_launch_s(const struct placement_problem *problem, uint32_t device)
+double placement_launch_s(const struct placement_problem *problem, uint32_t index, uint32_t rows)
 {
-    return problem->devices[device].launch_s / problem->devices[device].share;
+    const struct placement_device *device = &problem->devices[index];
+    const double copied = 2.0 * (double)problem->model.activation_bytes_per_token * rows;
+    return device->launch_s / device->share + copy_s(device, copied);
 }
 
 double placement_stage_s(const struct placement_problem *problem, const struct placement_stage *stage,
                          struct placement_load load)
 {
-    double seconds = placement_launch_s(problem, stage->device);
+    double seconds = placement_launch_s(problem, stage->device, load.rows);
     for (uint32_t i = 0; i < stage->n_layers; i++)
         seconds += placement_layer_s(problem, stage->device, stage->first_layer + i, load);
     return seconds;

@@ -4,16 +4,21 @@
  * and every row's KV cache; computing and reading overlap, so the longer one counts (roofline: Williams, Waterman,
  * Patterson, CACM 52(4), 2009; for decoding: Pope et al., "Efficiently Scaling Transformer Inference", MLSys 2023):
  *
- *     t_layer = max( sum_type read_type(r) / bandwidth_type + r c kv / bandwidth_kv,
+ *     t_layer = max( sum_type read_type(r) / bandwidth_type + s c kv / bandwidth_kv,
  *                    sum_type r flops_type / rate_type + r c attention / rate_main ) / share
  *
  *     read(r) = all of it; of a mixture whose rows choose a part p of the experts each, independently,
  *               all - (all - read(1)) (1 - p)^(r - 1): what no row has chosen is not read
  *
+ * s are the sequences that the rows belong to: r when decoding, 1 for a prompt's chunk, whose rows share what they
+ * read.
+ *
  * One row computes no more than what its bandwidth was measured with, so for r = 1 only the first line counts.
  * rate_main is that of the layer's type with the most FLOP. Where a rate is unknown, r rows take r times the reading.
  *
- *     t_stage = launch / share + sum t_layer    (+ embedding on the first, + norm and head on the last)
+ *     t_stage = (launch + copies) / share + sum t_layer    (+ embedding on the first, + norm and head on the last)
+ *     copies  = (bytes in + bytes out) / copy rate         in: 4 r token ids on the first stage, else r activation
+ *                                                          out: the results on the last, else r activation
  *     t_hop   = latency + r activation / bandwidth            occupies its link for r activation / bandwidth
  *     t_back  = latency + 4 r / bandwidth                     the tokens' way to the first stage; 0 with one stage
  *     round   = sum t_stage + sum t_hop + t_back
@@ -41,6 +46,7 @@ bool placement_layer_allowed(const struct placement_problem *problem, uint32_t d
 /* Seconds; `decode` picks the first line alone for one row. Layers from 0; those allowed only. */
 struct placement_load {
     uint32_t rows;
+    uint32_t sequences;    /* that they belong to */
     double context_tokens; /* behind each row */
 };
 struct placement_load placement_decode_load(const struct placement_problem *problem);
@@ -49,7 +55,9 @@ struct placement_load placement_prefill_load(const struct placement_problem *pro
 /* With the embedding for layer 0 and the head for the last. */
 double placement_layer_s(const struct placement_problem *problem, uint32_t device, uint32_t layer,
                          struct placement_load load);
-double placement_launch_s(const struct placement_problem *problem, uint32_t device);
+/* Launch, and the copies of a stage in the middle; the ends' difference is in the first and the last layer (a layer
+ * takes no less than 0 for it). */
+double placement_launch_s(const struct placement_problem *problem, uint32_t device, uint32_t rows);
 double placement_stage_s(const struct placement_problem *problem, const struct placement_stage *stage,
                          struct placement_load load);
 

@@ -1,10 +1,8 @@
 #include "placement/forecast.h"
 
-#include "base/mem.h"
 #include "placement/sequence.h"
 
 #include <math.h>
-#include <string.h>
 
 void placement_forecast(const struct placement_problem *problem, const struct placement *placement,
                         struct placement_forecast *out)
@@ -111,28 +109,4 @@ enum error_code placement_why_left_out(const struct placement_problem *problem, 
     sequence_work_deinit(&work);
     tables_deinit(&tables);
     return code;
-}
-
-/* ---- what if -------------------------------------------------------------------------- */
-
-enum error_code placement_without_node(const struct placement_problem *problem, const char *node,
-                                       const struct placement_options *options, double *tokens_per_s, struct error *err)
-{
-    struct placement_problem without = *problem;
-    struct placement_solution solution;
-    *tokens_per_s = 0;
-    struct placement_device *devices = mem_new_array(problem->n_devices, sizeof *devices);
-    if (!devices)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices", problem->n_devices);
-    memcpy(devices, problem->devices, problem->n_devices * sizeof *devices);
-    for (uint32_t d = 0; d < problem->n_devices; d++)
-        devices[d].excluded = devices[d].excluded || !strcmp(devices[d].node, node);
-    without.devices = devices;
-    const enum error_code code = placement_solve(&without, options, &solution, err);
-    if (!code) {
-        const struct placement_cost cost = placement_decode_cost(&without, &solution.placement);
-        *tokens_per_s = placement_decode_tokens_per_s(&without, &cost);
-    }
-    mem_free(devices);
-    return code == ERROR_NOT_FOUND ? ERROR_NONE : code;
 }

@@ -50,12 +50,6 @@ struct placement_reason {
 enum error_code placement_why_left_out(const struct placement_problem *problem, const struct placement *placement,
                                        uint32_t device, struct placement_reason *out, struct error *err);
 
-/* Decode tokens/s of the best placement without all devices of the node; 0: there is none. Errors as
- * placement_solve(), but ERROR_NOT_FOUND. To ask "what if I add a device", solve a problem with it. */
-enum error_code placement_without_node(const struct placement_problem *problem, const char *node,
-                                       const struct placement_options *options, double *tokens_per_s,
-                                       struct error *err);
-
 /* A text for people: the forecast, the stages, the bottleneck, the devices left out. On lack of memory out->failed. */
 void placement_explain(const struct placement_problem *problem, const struct placement_solution *solution,
                        struct buffer *out);

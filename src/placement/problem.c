@@ -23,6 +23,8 @@ static enum error_code check_device(const struct placement_problem *problem, uin
         return error_set(err, ERROR_INVALID, "its memory is beyond 2^50 bytes");
     if (!number_in(device->kv_bytes_per_s, PLACEMENT_RATE_MAX))
         return error_set(err, ERROR_INVALID, "kv_bytes_per_s is not a rate");
+    if (!number_in(device->copy_bytes_per_s, PLACEMENT_RATE_MAX))
+        return error_set(err, ERROR_INVALID, "copy_bytes_per_s is not a rate");
     if (!number_in(device->launch_s, PLACEMENT_SECONDS_MAX))
         return error_set(err, ERROR_INVALID, "launch_s is not a time");
     if (!number_in(device->share, 1) || !number_in(device->thermal_headroom, 1) || !number_in(device->spread, 1))
@@ -60,7 +62,8 @@ static enum error_code check_model(const struct placement_problem *problem, stru
         return error_set(err, ERROR_INVALID, "%u layers; 1 to %d are possible", model->n_layers, LIMIT_LAYERS);
     if (!number_in(model->expert_share, 1))
         return error_set(err, ERROR_INVALID, "expert_share is from 0 to 1");
-    if (model->activation_bytes_per_token > PLACEMENT_BYTES_MAX || model->compute_bytes > PLACEMENT_BYTES_MAX ||
+    if (model->activation_bytes_per_token > PLACEMENT_BYTES_MAX ||
+        model->output_bytes_per_token > PLACEMENT_BYTES_MAX || model->compute_bytes > PLACEMENT_BYTES_MAX ||
         model->compute_input_bytes > PLACEMENT_BYTES_MAX || model->compute_output_bytes > PLACEMENT_BYTES_MAX)
         return error_set(err, ERROR_INVALID, "activations or compute buffers are beyond 2^50 bytes");
     uint64_t input = 0, output = 0;
@@ -70,9 +73,14 @@ static enum error_code check_model(const struct placement_problem *problem, stru
         input += model->input.bytes[type];
         output += model->output.bytes[type];
     }
+    uint64_t all = 0; /* each is below 2^54, so that this cannot wrap around before it is refused */
     for (uint32_t i = 0; i < model->n_layers; i++) {
         if (check_layer(problem, &model->layers[i], err))
             return error_wrap(err, "layer %u", i);
+        for (uint32_t type = 0; type < model->n_types; type++)
+            all += model->layers[i].bytes[type];
+        if (all > PLACEMENT_BYTES_MAX)
+            return error_set(err, ERROR_INVALID, "the layers together are beyond 2^50 bytes");
     }
     if (check_layer(problem, &model->input, err))
         return error_wrap(err, "input");

@@ -36,8 +36,9 @@ struct placement_device {
      */
     double decode_bytes_per_s[PLACEMENT_TYPES_MAX];
     double prefill_flops[PLACEMENT_TYPES_MAX];
-    double kv_bytes_per_s; /* reading the KV cache; 0: as the fastest type above */
-    double launch_s;       /* from a graph's call to its return, whatever it computes */
+    double kv_bytes_per_s;   /* reading the KV cache; 0: as the fastest type above */
+    double launch_s;         /* from a graph's call to its return, whatever it computes */
+    double copy_bytes_per_s; /* a stage's inputs and results, to and from the host; 0: costs nothing */
     double share; /* of its time that it may compute (heat, power, battery), above 0 to 1; 0: none, it is out */
     double thermal_headroom; /* 0 … 1 for the score: 1 cold, 0 at its limit */
     double spread;           /* of its measured rates, relative, one standard deviation; 0: not known */
@@ -71,6 +72,7 @@ struct placement_model {
     uint64_t tied_bytes;           /* counted in input and output both, stored once where one stage has both ends */
     double expert_share;           /* of a mixture's experts, those in use for a token, above 0 to 1; 0: dense */
     uint64_t activation_bytes_per_token; /* a hidden state as it travels */
+    uint64_t output_bytes_per_token;     /* what the last stage gives for a token (logits) */
     uint64_t compute_bytes;              /* a stage's compute buffers */
     uint64_t compute_input_bytes;        /* more on the first stage */
     uint64_t compute_output_bytes;       /* more on the last (logits) */

@@ -13,7 +13,7 @@ static void fill_device(struct placement_tables *tables, uint32_t device)
     double *time = tables->time + row;
     uint16_t *allowed_from = tables->allowed_from + row;
     const bool usable = placement_device_usable(&problem->devices[device]);
-    tables->launch[device] = usable ? placement_launch_s(problem, device) : 0;
+    tables->launch[device] = usable ? placement_launch_s(problem, device, load.rows) : 0;
     tables->room[device] =
         (int64_t)placement_device_bytes(&problem->devices[device]) - (int64_t)problem->model.compute_bytes;
     for (uint32_t layer = 0; layer < tables->n_layers; layer++) {

@@ -166,6 +166,9 @@ static enum medley_error_code copy_options(struct medley_gpu *gpu, const struct 
     if (!code)
         code = copy_text(options->sim_file, gpu->sim_file, sizeof gpu->sim_file, &gpu->options.sim_file,
                          "the path of the simulated devices is too long", err);
+    if (!code)
+        code = copy_text(options->verifier, gpu->verifier, sizeof gpu->verifier, &gpu->options.prober,
+                         "the verifier's path is too long", err);
     return code;
 }
 
@@ -266,6 +269,8 @@ void medley_gpu_close(struct medley_gpu *gpu, medley_gpu_close_callback callback
     gpu->closing = true;
     gpu->close_callback = callback;
     gpu->close_data = data;
+    if (gpu->n_devices)
+        machine_leave(gpu->machine);
     bool in_callback = gpu->in_callback;
     if (!in_callback) /* else whoever called back looks */
         finish_if_drained(gpu);

@@ -39,6 +39,7 @@ struct medley_gpu {
     char backend[32]; /* what options points to */
     char registry[PATH_MAX];
     char sim_file[PATH_MAX];
+    char verifier[PATH_MAX];
 
     medley_gpu_close_callback close_callback;
     void *close_data;

@@ -43,6 +43,10 @@ enum medley_error_code public_error(enum error_code code, const struct error *er
     out->text[0] = 0;
     if (code)
         snprintf(out->text, sizeof out->text, "%s", err->text);
+    for (char *at = out->text; *at; at++) { /* what it quotes may be anything */
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
+    }
     return out->code;
 }
 

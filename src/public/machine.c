@@ -12,8 +12,8 @@ static uv_mutex_t registry_lock;
 
 static void make_lock(void)
 {
-    if (uv_mutex_init(&registry_lock) != 0)
-        assert(!"a mutex can always be made");
+    const int failure = uv_mutex_init(&registry_lock);
+    assert(failure == 0); /* a mutex can always be made */
 }
 
 static void lock_registry(void)
@@ -53,6 +53,7 @@ enum error_code machine_open(const struct gpu_options *options, struct machine *
     }
     describe_all(machine);
     atomic_init(&machine->n_users, 1);
+    atomic_init(&machine->n_open, 1);
     *out = machine;
     return ERROR_NONE;
 }
@@ -61,6 +62,15 @@ void machine_retain(struct machine *machine)
 {
     unsigned before = atomic_fetch_add(&machine->n_users, 1);
     assert(before > 0);
+    atomic_fetch_add(&machine->n_open, 1);
+}
+
+void machine_leave(struct machine *machine)
+{
+    if (atomic_fetch_sub(&machine->n_open, 1) != 1)
+        return;
+    for (uint32_t i = 0; i < machine->n_devices; i++)
+        device_interrupt(machine->devices[i].device);
 }
 
 bool machine_release(struct machine *machine)

@@ -18,6 +18,7 @@ struct machine_device {
 
 struct machine {
     atomic_uint n_users;
+    atomic_uint n_open; /* users that are not closing */
     struct gpu *gpu;
     uint32_t n_devices;
     uint32_t n_rejected;
@@ -26,6 +27,9 @@ struct machine {
 };
 
 enum error_code machine_open(const struct gpu_options *options, struct machine **out, struct error *err); /* one user */
-void machine_retain(struct machine *machine);  /* any thread, while somebody else is a user */
+void machine_retain(struct machine *machine); /* any thread, while somebody else is a user */
+/* A user begins to close: his calls are waited for. With the last one every wait within the devices ends (a simulated
+ * device that hangs would be waited for in vain). */
+void machine_leave(struct machine *machine);
 bool machine_release(struct machine *machine); /* true: that was the last user; machine_close() is due */
 void machine_close(struct machine *machine);

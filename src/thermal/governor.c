@@ -42,6 +42,11 @@ struct thermal_limits thermal_limits_default(int64_t limit_mc)
     };
 }
 
+bool thermal_limit_is_believed(int64_t limit_mc)
+{
+    return limit_mc >= 30000 && limit_mc <= 130000;
+}
+
 const char *thermal_reason_text(enum thermal_reason reason)
 {
     switch (reason) {
@@ -77,7 +82,7 @@ static struct thermal_lines lines_of(const struct thermal_limits *limits, bool o
     struct thermal_limits use = limits->margin_mc == none.margin_mc && limits->hysteresis_mc == none.hysteresis_mc
                                     ? thermal_limits_default(limits->limit_mc)
                                     : *limits;
-    if (use.limit_mc < 30000 || use.limit_mc > 130000)
+    if (!thermal_limit_is_believed(use.limit_mc))
         use.limit_mc = LIMIT_UNKNOWN_MC;
     const uint32_t margin_mc =
         on_battery && use.battery_margin_mc > use.margin_mc ? use.battery_margin_mc : use.margin_mc;

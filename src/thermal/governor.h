@@ -61,6 +61,7 @@ struct thermal_limits {
     uint32_t blind_duty_permille; /* sensor lost, model not trusted */
 };
 struct thermal_limits thermal_limits_default(int64_t limit_mc);
+bool thermal_limit_is_believed(int64_t limit_mc);
 
 /* What binds, weakest first. */
 enum thermal_reason {

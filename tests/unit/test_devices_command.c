@@ -110,7 +110,10 @@ static void test_a_bad_registry_is_said_and_costs_nothing(void **state)
     run("printf garbage > $FOLDER/devices.json");
     char *text = output_of("");
     assert_non_null(strstr(text, "registry of devices"));
-    assert_non_null(strstr(text, "will be made anew"));
+    const char *said = strstr(text, "will be made anew");
+    assert_non_null(said);
+    assert_null(strstr(said + 1, "will be made anew")); /* once */
+    assert_non_null(strstr(text, "kept as"));
     assert_non_null(strstr(text, "Not calibrated: "));
     mem_free(text);
     text = output_of("");
@@ -125,6 +128,11 @@ static void test_no_place_for_a_registry(void **state)
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         setenv("MEDLEY_STATE_DIR", places[i], 1);
         expect_verified("--json", "in process", "child");
+        char *text = output_of("");
+        const char *said = strstr(text, "Not remembered, and found out anew at every start: registry of devices");
+        assert_int_equal(said != NULL, places[i][0] != 0); /* whoever wants none is not told */
+        assert_true(!said || strstr(said, places[i]));
+        mem_free(text);
     }
     setenv("MEDLEY_STATE_DIR", folder, 1);
 }

@@ -423,6 +423,14 @@ static struct vet vet_of(const char *backend, const char *driver)
     return vet;
 }
 
+static void vet_one(struct vet *vet, const struct gpu_options *options)
+{
+    struct registry known;
+    registry_load(options->registry, &known);
+    vet_devices(vet, 1, &known, options);
+    registry_deinit(&known);
+}
+
 /* Vets one device and writes down what came of it. Without a prober no child can be asked. */
 static struct vet vet_once(const char *backend, const char *driver, bool prober, bool verify)
 {
@@ -431,10 +439,11 @@ static struct vet vet_once(const char *backend, const char *driver, bool prober,
                                         .verify = verify,
                                         .verify_limit_ms = strcmp(backend, "hangs") == 0 ? 300 : LONG_MS};
     struct vet vet = vet_of(backend, driver);
-    vet_devices(&vet, 1, &options);
+    vet_one(&vet, &options);
     if (vet.verdict != VET_REFUSED)
         vet_outcome(&vet, NULL, false);
-    vet_remember(&vet, 1, &options);
+    enum error_code code = vet_remember(&vet, 1, &options, NULL);
+    assert_true(code == ERROR_NONE || code == ERROR_NO_MEMORY);
     return vet;
 }
 
@@ -492,9 +501,9 @@ static void test_what_has_passed_is_checked_quickly(void **state)
     /* what it cannot do now is written over what it could */
     const struct gpu_options options = {.registry = registry_path};
     vet = vet_of("honest", "1.0");
-    vet_devices(&vet, 1, &options);
+    vet_one(&vet, &options);
     vet_outcome(&vet, "it returned wrong data\n", false);
-    vet_remember(&vet, 1, &options);
+    assert_int_equal(vet_remember(&vet, 1, &options, NULL), ERROR_NONE);
     vet = vet_once("honest", "1.0", false, false);
     assert_int_equal(vet.verdict, VET_FULL);
 }
@@ -515,12 +524,12 @@ static void test_the_cpu_is_always_tried(void **state)
     unlink(registry_path);
     const struct gpu_options options = {.registry = registry_path, .prober = "/proc/self/exe"};
     struct vet vet = vet_of("cpu", "");
-    vet_devices(&vet, 1, &options);
+    vet_one(&vet, &options);
     assert_int_equal(vet.verdict, VET_FULL); /* no child: it is this process that computes on it */
     vet_outcome(&vet, "it did not answer within 20 s", true);
-    vet_remember(&vet, 1, &options);
+    assert_int_equal(vet_remember(&vet, 1, &options, NULL), ERROR_NONE);
     vet = vet_of("cpu", "");
-    vet_devices(&vet, 1, &options);
+    vet_one(&vet, &options);
     assert_int_equal(vet.verdict, VET_FULL);
 }
 
@@ -529,9 +538,9 @@ static void test_without_a_program_the_process_verifies(void **state)
     (void)state;
     const struct gpu_options options = {.prober = "/nowhere/medley"};
     struct vet vet = vet_of("segfaults", "1.0");
-    vet_devices(&vet, 1, &options);
+    vet_one(&vet, &options);
     assert_int_equal(vet.verdict, VET_FULL);
-    vet_remember(&vet, 1, &options); /* no registry: nothing */
+    assert_int_equal(vet_remember(&vet, 1, &options, NULL), ERROR_NONE); /* no registry: nothing */
 }
 
 static void test_every_failed_allocation_is_survived(void **state)

@@ -329,12 +329,14 @@ static void test_what_cannot_be_trusted_is_made_anew(void **state)
 {
     (void)state;
     static const char *const spoil[] = {
+        /* regular files, which are kept aside */
         "printf garbage > $FOLDER/a/b/devices.json",
         ": > $FOLDER/a/b/devices.json",
         "truncate -s -5 $FOLDER/a/b/devices.json",
         "chmod 0666 $FOLDER/a/b/devices.json",
         "head -c 1048577 /dev/zero > $FOLDER/a/b/devices.json",
         "truncate -s 1T $FOLDER/a/b/devices.json",
+        /* others, which are not */
         "cd $FOLDER/a/b && mv devices.json real && ln -s real devices.json",
         "cd $FOLDER/a/b && ln -sf nowhere devices.json",
         "cd $FOLDER/a/b && rm devices.json && ln -s devices.json devices.json",
@@ -347,6 +349,9 @@ static void test_what_cannot_be_trusted_is_made_anew(void **state)
         assert_int_equal(count_in_file(), 0);
         put("two");
         assert_int_equal(count_in_file(), 1);
+        run(i < 6 ? "test -f $FOLDER/a/b/devices.json.unused" : "test ! -e $FOLDER/a/b/devices.json.unused");
+        if (i == 0)
+            run("test \"$(cat $FOLDER/a/b/devices.json.unused)\" = garbage");
     }
 }
 

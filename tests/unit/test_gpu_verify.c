@@ -168,6 +168,29 @@ static void test_close_frees_forgotten_buffers(void **state)
     assert_int_equal(family.n_allocated, 0);
 }
 
+/* Who gives no struct error gets the same code. */
+static void test_codes_without_a_text(void **state)
+{
+    (void)state;
+    struct fake_family family = {0};
+    struct device *device;
+    assert_int_equal(open_fake(&fake_impl, &family, &device, NULL), ERROR_NONE);
+    struct device_buffer buffer, none = {0};
+    char byte = 0;
+    assert_int_equal(device_alloc(device, 1, &buffer, NULL), ERROR_NONE);
+    assert_int_equal(device_read(device, none, 0, &byte, 1, NULL), ERROR_INVALID);
+    assert_int_equal(device_alloc(device, UINT64_MAX, &none, NULL), ERROR_NO_MEMORY);
+    family.fault = FAKE_ALLOC_FAILS;
+    assert_int_equal(device_alloc(device, 1, &none, NULL), ERROR_NO_MEMORY);
+    family.fault = FAKE_SYNC_FAILS;
+    assert_int_equal(device_synchronize(device, NULL), ERROR_DEVICE);
+    family.fault = FAKE_READ_FAILS;
+    assert_int_equal(device_read(device, buffer, 0, &byte, 1, NULL), ERROR_DEVICE);
+    family.fault = FAKE_WRITE_FAILS;
+    assert_int_equal(device_write(device, buffer, 0, &byte, 1, NULL), ERROR_DEVICE);
+    device_close(device);
+}
+
 static void test_every_failed_allocation_is_survived(void **state)
 {
     (void)state;
@@ -199,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_missing_operations_have_defaults),
         cmocka_unit_test(test_copy_takes_the_direct_path_or_the_staged_one),
         cmocka_unit_test(test_close_frees_forgotten_buffers),
+        cmocka_unit_test(test_codes_without_a_text),
         cmocka_unit_test(test_every_failed_allocation_is_survived),
     };
     return cmocka_run_group_tests_name("gpu_verify", tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* The governors at work on a simulated device, and what `medley top` shows of it. */
 #include "base/clock.h"
+#include "base/mem.h"
 #include "cli/top_screen.h"
 #include "node/heat.h"
 #include "sim_world.h"
@@ -73,6 +74,20 @@ static double hottest_during(const struct device *device, double seconds)
     return hottest;
 }
 
+struct wishes {
+    atomic_uint n;
+    atomic_bool lower;
+    struct device *device;
+};
+
+static void on_precision(void *arg, struct device *device, bool lower)
+{
+    struct wishes *wishes = arg;
+    assert_ptr_equal(device, wishes->device);
+    assert_true(atomic_exchange(&wishes->lower, lower) != lower); /* changes only */
+    atomic_fetch_add(&wishes->n, 1);
+}
+
 static void test_a_governed_device_keeps_below_its_limit(void **state)
 {
     (void)state;
@@ -80,7 +95,9 @@ static void test_a_governed_device_keeps_below_its_limit(void **state)
     struct device *device = gpu_find(gpu, "sim:hot");
     struct heat *heat;
     struct error err;
-    assert_int_equal(heat_open(gpu, &(struct heat_options){.period_ms = 100}, &heat, &err), ERROR_NONE);
+    struct wishes wishes = {.device = device};
+    struct heat_options options = {.period_ms = 100, .on_precision = on_precision, .arg = &wishes};
+    assert_int_equal(heat_open(gpu, &options, &heat, &err), ERROR_NONE);
     struct load load;
     load_begin(&load, device);
     double hottest = hottest_during(device, 5);
@@ -98,8 +115,11 @@ static void test_a_governed_device_keeps_below_its_limit(void **state)
     assert_true(seen->thermal.limit_c == 80);
     assert_true(seen->thermal.action.duty_permille < 1000);
     assert_true(seen->readings.temperature_mc.valid && seen->readings.power_mw.valid);
+    assert_true(seen->thermal.action.lower_precision && atomic_load(&wishes.lower));
     free(snapshot);
-    heat_close(heat); /* full duty again, though it may have been paused */
+    heat_close(heat);                         /* full duty again, though it may have been paused */
+    assert_true(atomic_load(&wishes.n) >= 2); /* asked for first of all, taken back at the end */
+    assert_false(atomic_load(&wishes.lower));
     unsigned before = atomic_load(&load.n_done);
     sleep_ms(500);
     assert_true(atomic_load(&load.n_done) > before);
@@ -124,6 +144,26 @@ static void test_watching_changes_nothing(void **state)
     gpu_close(gpu);
 }
 
+static void test_every_failed_allocation_is_survived(void **state)
+{
+    (void)state;
+    struct gpu *gpu = open_sim(HOT);
+    struct heat *heat = NULL;
+    unsigned nth = 0;
+    while (!heat) {
+        assert_true(++nth < 100);
+        struct error err = {0};
+        mem_fail_nth(nth);
+        enum error_code code = heat_open(gpu, NULL, &heat, &err);
+        mem_fail_nth(0);
+        assert_int_equal(code, heat ? ERROR_NONE : ERROR_NO_MEMORY);
+        assert_int_equal(heat == NULL, err.text[0] != 0);
+    }
+    assert_true(nth > 4); /* some of them did fail */
+    heat_close(heat);
+    gpu_close(gpu);
+}
+
 static void test_the_screen(void **state)
 {
     (void)state;
@@ -141,12 +181,16 @@ static void test_the_screen(void **state)
     hot->thermal = (struct thermal_state){
         .limit_c = 80,
         .stop_c = 75,
-        .action = {.reason = THERMAL_MODEL, .duty_permille = 430, .headroom_w = {-12.4, true}, .headroom_s = {9, true}},
+        .action = {.reason = THERMAL_MODEL,
+                   .duty_permille = 430,
+                   .lower_precision = true,
+                   .headroom_w = {-12.4, true},
+                   .headroom_s = {9, true}},
     };
     snapshot->node.cpu_utilisation_pct = (struct sensor_reading){37, 1, true};
     snapshot->node.battery_pct = (struct sensor_reading){55, 1, true};
     struct buffer text = {0};
-    top_screen(snapshot, 160, &text);
+    top_screen(snapshot, 160, 0, &text);
     buffer_append(&text, "", 1);
     static const char *const words[] = {"cpu 37 %",
                                         "battery 55 %",
@@ -155,17 +199,34 @@ static void test_the_screen(void **state)
                                         "1900 MHz",
                                         "-12 W, 75 C in 9 s",
                                         "[####......] duty 43 %",
-                                        "hottest: sim:hot, 74.3 C; it is kept below 75 C"};
+                                        "lower precision asked for",
+                                        "hottest: sim:hot, 74.3 C; a governor keeps it below 75 C"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (!strstr(text.data, words[i]))
             fail_msg("'%s' is not in:\n%s", words[i], text.data);
     }
-    buffer_clear(&text);
-    top_screen(snapshot, 40, &text);
-    for (size_t at = 0, column = 0; at < text.size; at++) {
-        column = text.data[at] == '\n' ? 0 : column + 1;
-        assert_true(column <= 40);
+    for (uint32_t width = 1; width <= 90; width++) { /* any window shows what fits */
+        for (uint32_t height = 1; height <= 12; height++) {
+            buffer_clear(&text);
+            top_screen(snapshot, width, height, &text);
+            uint32_t n_lines = 0;
+            for (size_t at = 0, column = 0; at < text.size; at++) {
+                column = text.data[at] == '\n' ? 0 : column + 1;
+                n_lines += text.data[at] == '\n';
+                assert_true(column <= width);
+            }
+            assert_true(n_lines > 0 && n_lines <= height);
+        }
     }
+    buffer_clear(&text);
+    top_screen(snapshot, 80, 24, &text);
+    buffer_append(&text, "", 1);
+    assert_non_null(strstr(text.data, "-12 W, 75 C in 9 s")); /* headroom fits into 80 columns */
+    buffer_clear(&text);
+    top_screen(snapshot, 80, 5, &text);
+    buffer_append(&text, "", 1);
+    assert_non_null(strstr(text.data, "(3 lines more: make the window higher)"));
+    buffer_clear(&text);
     buffer_clear(&text);
     assert_true(top_json(snapshot, &text));
     yyjson_doc *doc = yyjson_read(text.data, text.size, 0);
@@ -185,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_governed_device_keeps_below_its_limit),
         cmocka_unit_test(test_watching_changes_nothing),
+        cmocka_unit_test(test_every_failed_allocation_is_survived),
         cmocka_unit_test(test_the_screen),
     };
     return cmocka_run_group_tests_name("heat", tests, NULL, NULL);

@@ -46,6 +46,43 @@ static void test_numbers_are_read_whole_or_not_at_all(void **state)
     assert_false(sysfs_parse_u64("150001", 150000, &number));
 }
 
+static void test_decimals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *rest; /* NULL: no number */
+        double number;
+    } cases[] = {
+        {"1.53 avg60", " avg60", 1.53},
+        {"0", "", 0},
+        {"2400.500\n", "\n", 2400.5},
+        {"7.", "", 7},
+        {"1.2.3", ".3", 1.2},
+        {"1,5", ",5", 1},
+        {"12e3", "e3", 12},
+        {"999999999999999", "", 1e15 - 1},
+        {"", NULL, 0},
+        {".5", NULL, 0},
+        {"-1", NULL, 0},
+        {"+1", NULL, 0},
+        {" 1", NULL, 0},
+        {"nan", NULL, 0},
+        {"inf", NULL, 0},
+        {"1234567890123456", NULL, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double number = -1;
+        const char *rest = sysfs_parse_decimal(cases[i].text, &number);
+        if (!cases[i].rest) {
+            assert_null(rest);
+            continue;
+        }
+        assert_non_null(rest);
+        assert_string_equal(rest, cases[i].rest);
+        assert_true(number >= cases[i].number - 1e-9 && number <= cases[i].number + 1e-9);
+    }
+}
+
 static void test_only_regular_files_are_read(void **state)
 {
     (void)state;
@@ -520,6 +557,10 @@ static void test_batteries(void **state)
         {{"Charging"}, {"101"}, {"50"}, "1", -1, BATTERY_CHARGING, 1},
         {{"Charging", "Full"}, {"50"}, {"50"}, "1", -1, BATTERY_CHARGING, 1}, /* the other's charge is unknown */
         {{"Discharging"}, {"50"}, {"50"}, "7", 50, BATTERY_DISCHARGING, 0},
+        {{"Charging"}, {"50"}, {"50"}, "0", 50, BATTERY_CHARGING, 1},
+        {{"Full"}, {"100"}, {"50"}, "0", 100, BATTERY_FULL, 0},
+        {{NULL}, {NULL}, {NULL}, "0", -1, -1, -1}, /* a desktop's USB-C socket */
+        {{NULL}, {NULL}, {NULL}, "1", -1, -1, 1},
     };
     static struct sensor_sample sample;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -569,6 +610,14 @@ static void test_control_group_and_cpuinfo(void **state)
     assert_reads(sample.node.memory_total_bytes, 4ull << 30);
     assert_reads(sample.node.memory_available_bytes, 3ull << 30);
     assert_reads(sample.devices[DEVICE_OF_CPU].memory_used_bytes, 1ull << 30);
+    tree_write(&tree, "4294967296\n", "sys/fs/cgroup/memory.current"); /* full, but with pages of files */
+    tree_write(&tree, "anon 1073741824\ninactive_file 2147483648\nactive_file 1073741824\n",
+               "sys/fs/cgroup/memory.stat");
+    sensors_sample(sensors, &sample);
+    assert_reads(sample.node.memory_available_bytes, 3ull << 30);
+    tree_write(&tree, "active_file -5\n", "sys/fs/cgroup/memory.stat");
+    sensors_sample(sensors, &sample);
+    assert_reads(sample.node.memory_available_bytes, 0);
     assert_reads(sample.devices[DEVICE_OF_CPU].clock_mhz, 2500);
     tree_write(&tree, "max\n", "sys/fs/cgroup/memory.max");
     sensors_sample(sensors, &sample);
@@ -647,6 +696,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numbers_are_read_whole_or_not_at_all),
+        cmocka_unit_test(test_decimals),
         cmocka_unit_test(test_only_regular_files_are_read),
         cmocka_unit_test(test_folders_are_listed_in_natural_order),
         cmocka_unit_test(test_pci_addresses),

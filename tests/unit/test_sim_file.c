@@ -102,6 +102,19 @@ static void test_every_preset_can_be_used(void **state)
     assert_true(n >= 7);
 }
 
+static void test_what_is_published_of_a_real_device(void **state)
+{
+    (void)state;
+    struct sim_published published;
+    assert_true(sim_preset_published("NVIDIA GeForce RTX 3060", &published));
+    assert_true(published.bandwidth_gb_per_s == 360);
+    assert_true(sim_preset_published("AMD Radeon RX 7900 XTX (RADV NAVI31)", &published));
+    assert_string_equal(published.name, "AMD Radeon RX 7900 XTX");
+    static const char *const others[] = {"", "NVIDIA GeForce RTX 3060 Ti", "NVIDIA GeForce RTX 306", "an old laptop"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(sim_preset_published(others[i], &published));
+}
+
 static void test_wrong_numbers_are_refused_with_their_line(void **state)
 {
     (void)state;
@@ -241,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_a_small_section_gets_defaults),
         cmocka_unit_test(test_keys_override_the_preset_wherever_they_stand),
         cmocka_unit_test(test_every_preset_can_be_used),
+        cmocka_unit_test(test_what_is_published_of_a_real_device),
         cmocka_unit_test(test_wrong_numbers_are_refused_with_their_line),
         cmocka_unit_test(test_wrong_lines_are_refused),
         cmocka_unit_test(test_bytes_that_are_no_text_are_refused),

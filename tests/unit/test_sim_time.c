@@ -50,7 +50,7 @@ static void expect_pace(const char *ini, double bytes_per_s, double launch_s)
     double ratio = 0;
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         ratio = decode_ratio(stage, bytes_per_s, launch_s, 60);
-        print_message("asked %.3g MB/s: measured / asked time %.4f\n", bytes_per_s * 1e-6, ratio);
+        print_message("# asked %.3g MB/s: measured / asked time %.4f\n", bytes_per_s * 1e-6, ratio);
         if (ratio > 0.95 && ratio < 1.05)
             break;
     }
@@ -88,7 +88,7 @@ static void test_prefill_is_bound_by_flops(void **state)
         feed_well(stage, 0, 64, NULL, out);
         ratio = seconds_since(start_ns) / (flops / 50e6);
     }
-    print_message("measured / asked time of a prompt %.4f\n", ratio);
+    print_message("# measured / asked time of a prompt %.4f\n", ratio);
     assert_true(ratio > 0.95 && ratio < 1.05);
     stage_close(stage);
     gpu_close(gpu);
@@ -338,7 +338,7 @@ static void test_throttled_work_takes_twice_as_long(void **state)
     double ratio = 0;
     for (int attempt = 0; attempt < ATTEMPTS && !(ratio > 1.9 && ratio < 2.1); attempt++)
         ratio = decode_ratio(stage, 50e6, 0, 30);
-    print_message("measured / asked time while throttled to a half %.4f\n", ratio);
+    print_message("# measured / asked time while throttled to a half %.4f\n", ratio);
     assert_true(ratio > 1.9 && ratio < 2.1);
     stage_close(stage);
     gpu_close(gpu);

@@ -441,11 +441,11 @@ static void test_more_tokens_than_throttling(void **state)
             plant_step(&alone, 1, 1, 0.5);
         assert_true(alone.max_c >= plant_kinds[i].limit_c);
         const double ratio = world.plant.tokens / alone.tokens;
-        print_message("%s: tokens per hour, governed : throttling = %.2f\n", plant_kinds[i].name, ratio);
+        print_message("# %s: tokens per hour, governed : throttling = %.2f\n", plant_kinds[i].name, ratio);
         assert_true(ratio > 1);
-        product += log(ratio) / PLANT_KINDS;
+        product += log(ratio) / (double)PLANT_KINDS;
     }
-    print_message("geometric mean %.2f\n", exp(product));
+    print_message("# geometric mean %.2f\n", exp(product));
 }
 
 int main(void)

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "gpu/sensors/sensor_impl.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Reading one core's clock interrupts that core, so of many only some are asked. */
@@ -41,10 +40,10 @@ static struct sensor_reading read_cpuinfo(const struct cpufreq *cpufreq)
     double sum_mhz = 0;
     uint32_t count = 0;
     for (const char *line = strstr(text, "cpu MHz"); line; line = strstr(line + 1, "cpu MHz")) {
-        const char *colon = strchr(line, ':');
-        char *end = NULL;
-        double mhz = colon ? strtod(colon + 1, &end) : 0;
-        if (!colon || end == colon + 1 || !(mhz >= 1 && mhz <= (double)LIMIT_CLOCK_MHZ))
+        const char *colon = line + strcspn(line, ":\n");
+        double mhz;
+        if (*colon != ':' || !sysfs_parse_decimal(colon + 1 + strspn(colon + 1, " \t"), &mhz) || mhz < 1 ||
+            mhz > (double)LIMIT_CLOCK_MHZ)
             continue;
         sum_mhz += mhz;
         count++;

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "gpu/sensors/timed_wait.h"
+#include "base/timed_wait.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -101,12 +101,6 @@ static enum error_code hwmon_open(const struct sensor_context *context, void **s
     return ERROR_NONE;
 }
 
-static void keep_lower(struct sensor_reading *limit, struct sensor_reading other)
-{
-    if (other.valid && (!limit->valid || other.value < limit->value))
-        *limit = other;
-}
-
 static void hwmon_read_device(void *self, uint32_t index, const struct device_info *info, struct sensor_device *out)
 {
     (void)index;
@@ -121,7 +115,7 @@ static void hwmon_read_device(void *self, uint32_t index, const struct device_in
         struct sensor_reading now = hwmon_temperature_mc(hwmon->fs, input->folder, input->number, "input");
         if (now.valid && (!hottest.valid || now.value > hottest.value))
             hottest = now;
-        keep_lower(&limit, hwmon_temperature_mc(hwmon->fs, input->folder, input->number, "crit"));
+        reading_keep_lower(&limit, hwmon_temperature_mc(hwmon->fs, input->folder, input->number, "crit"));
     }
     out->temperature_mc = hottest;
     if (hwmon->n_inputs && hwmon->driver->crit_is_slowdown)

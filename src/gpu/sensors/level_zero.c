@@ -257,8 +257,9 @@ static enum error_code start(struct level_zero *zes, const char *path, struct er
         return error_set(err, ERROR_IO,
                          "no permission on /dev/dri/renderD*: `sudo usermod -aG render $USER` and a new login");
     if (result == ZE_UNINITIALIZED || (!result && !zes->n_cards))
-        return error_set(err, ERROR_NOT_FOUND,
-                         "Level Zero finds no Intel GPU; if there is one: `sudo apt install libze-intel-gpu1`");
+        return error_set(
+            err, ERROR_NOT_FOUND,
+            "Level Zero finds no Intel GPU; if there is one, install Intel's libze-intel-gpu1 (docs/gpu-guide.md)");
     if (result)
         return error_set(err, ERROR_DEVICE, "Level Zero does not start (error 0x%x): see `sudo dmesg`",
                          (unsigned)result);
@@ -282,7 +283,9 @@ static enum error_code level_zero_open(const struct sensor_context *context, voi
     } else if (pci_count_displays(&context->fs, PCI_VENDOR_INTEL, name)) {
         code =
             error_set(err, ERROR_NOT_FOUND,
-                      "the Intel GPU %s is there, but not %s: `sudo apt install libze1 libze-intel-gpu1`", name, path);
+                      "the Intel GPU %s is there, but not %s: `sudo apt install libze1`, and Intel's libze-intel-gpu1 "
+                      "(docs/gpu-guide.md)",
+                      name, path);
     } else {
         code = error_set(err, ERROR_NOT_FOUND, "no Intel GPU on the PCI bus, and no %s", path);
     }

@@ -2,15 +2,12 @@
  * this process's control group leaves it. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "gpu/host_memory.h"
 #include "gpu/sensors/rate.h"
 #include "gpu/sensors/sensor_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static const uint64_t memory_max_bytes = (uint64_t)1 << 60;
 
 struct load {
     const struct sysfs *fs;
@@ -49,22 +46,6 @@ static struct sensor_reading read_load(struct load *load)
     return load_meter_update(&load->meter, all - ticks[3] - ticks[4], all, clock_now_ns());
 }
 
-/* A line "MemTotal:  16384 kB". */
-static bool find_kb(const char *text, const char *key, uint64_t *bytes)
-{
-    const char *line = strstr(text, key);
-    if (!line || (line != text && line[-1] != '\n'))
-        return false;
-    char *end;
-    line += strlen(key);
-    line += strspn(line, " \t");
-    if (*line < '0' || *line > '9')
-        return false;
-    uint64_t kb = strtoull(line, &end, 10);
-    *bytes = kb * 1024;
-    return kb <= memory_max_bytes / 1024 && strncmp(end, " kB", 3) == 0;
-}
-
 struct memory {
     struct sensor_reading total_bytes, available_bytes;
 };
@@ -72,21 +53,12 @@ struct memory {
 static struct memory read_memory(const struct load *load)
 {
     struct memory memory = {reading_failed(), reading_failed()};
-    char text[LIMIT_SENSOR_FILE_BYTES];
-    uint64_t total, available, limit, used;
-    if (sysfs_text(load->fs, text, sizeof text, "proc/meminfo") || !find_kb(text, "MemTotal:", &total) || !total)
+    struct host_memory told;
+    if (!host_memory_of(load->fs, &told))
         return memory;
-    bool has_available = find_kb(text, "MemAvailable:", &available);
-    if (!sysfs_u64(load->fs, &limit, memory_max_bytes, "sys/fs/cgroup/memory.max") &&
-        !sysfs_u64(load->fs, &used, memory_max_bytes, "sys/fs/cgroup/memory.current") && limit < total) {
-        uint64_t left = used < limit ? limit - used : 0;
-        total = limit;
-        available = has_available && available < left ? available : left;
-        has_available = true;
-    }
-    memory.total_bytes = reading_make(total, memory_max_bytes);
-    if (has_available)
-        memory.available_bytes = reading_make(available, total);
+    memory.total_bytes = reading_make(told.total_bytes, UINT64_MAX);
+    if (told.has_available)
+        memory.available_bytes = reading_make(told.available_bytes, told.total_bytes);
     return memory;
 }
 
@@ -101,8 +73,7 @@ static void load_read_device(void *self, uint32_t index, const struct device_inf
     out->memory_free_bytes = memory.available_bytes;
     out->memory_used_bytes = reading_failed();
     if (memory.available_bytes.valid)
-        out->memory_used_bytes =
-            reading_make(memory.total_bytes.value - memory.available_bytes.value, memory_max_bytes);
+        out->memory_used_bytes = reading_make(memory.total_bytes.value - memory.available_bytes.value, UINT64_MAX);
 }
 
 static void load_read_node(void *self, struct sensor_node *out)

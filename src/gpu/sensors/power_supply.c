@@ -1,8 +1,9 @@
 /* Battery and mains, Documentation/power/power_supply_class.rst and ABI/testing/sysfs-class-power of the kernel.
  *
  * Batteries of mice and headsets (scope "Device") do not feed the machine. Of several batteries the charge is the
- * mean weighted by what each holds when full, where all say it. The firmware answers some of these
- * questions, which can take long. */
+ * mean weighted by what each holds when full, where all say it in one unit. A desktop has sockets too (USB-C,
+ * "online" 0): without a battery they say nothing of mains. The firmware answers some of these questions, which can
+ * take long. */
 #include "base/mem.h"
 #include "gpu/sensors/sensor_impl.h"
 
@@ -15,10 +16,17 @@ struct power_supply {
     const struct sysfs *fs;
 };
 
+/* Charges in percent, weighted by what the batteries hold in one unit. */
+struct weighted {
+    uint32_t n;
+    uint64_t weight_sum, sum;
+};
+
 /* All that the supplies say, put together. */
 struct supplies {
-    uint32_t n_batteries, n_readable, n_weighed, n_mains;
-    uint64_t pct_sum, weight_sum, weighted_sum;
+    uint32_t n_batteries, n_readable, n_mains;
+    uint64_t pct_sum;
+    struct weighted by_energy, by_charge; /* µWh; µAh */
     uint32_t n_charging, n_discharging, n_full, n_idle;
     bool on_mains;
 };
@@ -33,10 +41,20 @@ static bool read_number(const struct sysfs *fs, const char *supply, const char *
     return sysfs_u64(fs, out, max, "sys/class/power_supply/%s/%s", supply, file) == SYSFS_OK;
 }
 
+static void weigh(const struct sysfs *fs, const char *supply, const char *file, uint64_t pct, struct weighted *mean)
+{
+    uint64_t full;
+    if (!read_number(fs, supply, file, full_max, &full) || !full)
+        return;
+    mean->n++;
+    mean->weight_sum += full;
+    mean->sum += full * pct;
+}
+
 static void add_battery(const struct sysfs *fs, const char *supply, struct supplies *all)
 {
     char text[32];
-    uint64_t present, pct, full;
+    uint64_t present, pct;
     if (read_name(fs, supply, "scope", text, sizeof text) && strcmp(text, "Device") == 0)
         return;
     if (read_number(fs, supply, "present", 1, &present) && !present)
@@ -45,13 +63,8 @@ static void add_battery(const struct sysfs *fs, const char *supply, struct suppl
     if (read_number(fs, supply, "capacity", 100, &pct)) {
         all->n_readable++;
         all->pct_sum += pct;
-        if ((read_number(fs, supply, "energy_full", full_max, &full) ||
-             read_number(fs, supply, "charge_full", full_max, &full)) &&
-            full) {
-            all->n_weighed++;
-            all->weight_sum += full;
-            all->weighted_sum += full * pct;
-        }
+        weigh(fs, supply, "energy_full", pct, &all->by_energy);
+        weigh(fs, supply, "charge_full", pct, &all->by_charge);
     }
     if (!read_name(fs, supply, "status", text, sizeof text))
         return;
@@ -105,21 +118,29 @@ static struct sensor_reading state_of(const struct supplies *all)
     return all->n_full ? reading_make(BATTERY_FULL, BATTERY_NOT_CHARGING) : reading_failed();
 }
 
+static struct sensor_reading on_ac(const struct supplies *all)
+{
+    if (all->on_mains)
+        return reading_make(1, 1);
+    if (all->n_discharging || all->n_charging) /* a charger that is not listed feeds it, too */
+        return reading_make(!all->n_discharging, 1);
+    return all->n_batteries && all->n_mains ? reading_make(0, 1) : reading_failed();
+}
+
+static struct sensor_reading charge_of(const struct supplies *all)
+{
+    if (!all->n_readable || all->n_readable < all->n_batteries)
+        return reading_failed();
+    const struct weighted *mean = all->by_energy.n == all->n_readable ? &all->by_energy : &all->by_charge;
+    return reading_pct(mean->n == all->n_readable ? mean->sum / mean->weight_sum : all->pct_sum / all->n_readable);
+}
+
 static void power_supply_read_node(void *self, struct sensor_node *out)
 {
     struct supplies all = read_supplies(((const struct power_supply *)self)->fs);
-    if (all.n_mains)
-        out->on_ac = reading_make(all.on_mains, 1);
-    else /* what the batteries do tells it */
-        out->on_ac = all.n_discharging || all.n_charging ? reading_make(!all.n_discharging, 1) : reading_failed();
+    out->on_ac = on_ac(&all);
     out->battery_state = state_of(&all);
-    out->battery_pct = reading_failed();
-    if (!all.n_readable || all.n_readable < all.n_batteries)
-        return;
-    if (all.n_weighed == all.n_readable)
-        out->battery_pct = reading_pct(all.weighted_sum / all.weight_sum);
-    else
-        out->battery_pct = reading_pct(all.pct_sum / all.n_readable);
+    out->battery_pct = charge_of(&all);
 }
 
 const struct sensor_impl sensor_impl_power_supply = {.name = "power_supply",

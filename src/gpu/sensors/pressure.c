@@ -2,7 +2,6 @@
 #include "base/mem.h"
 #include "gpu/sensors/sensor_impl.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { PPM_MAX = 1000000 };
@@ -19,10 +18,9 @@ static struct sensor_reading find_ppm(const char *text, const char *word)
         line = NULL;
     if (!line || strncmp(line + strlen(word), " avg10=", 7) != 0)
         return reading_failed();
-    const char *number = line + strlen(word) + 7;
-    char *end;
-    double pct = strtod(number, &end);
-    if (*number < '0' || *number > '9' || *end != ' ' || !(pct >= 0 && pct <= 100))
+    double pct;
+    const char *end = sysfs_parse_decimal(line + strlen(word) + 7, &pct);
+    if (!end || *end != ' ' || pct > 100)
         return reading_failed();
     return reading_make((uint64_t)(pct * (PPM_MAX / 100) + 0.5), PPM_MAX);
 }

@@ -33,3 +33,9 @@ struct sensor_reading reading_pct(uint64_t pct)
 {
     return reading_make(pct, 100);
 }
+
+void reading_keep_lower(struct sensor_reading *limit, struct sensor_reading other)
+{
+    if (other.valid && (!limit->valid || other.value < limit->value))
+        *limit = other;
+}

@@ -24,3 +24,6 @@ struct sensor_reading reading_temperature_mc(int64_t mc);
 struct sensor_reading reading_power_mw(uint64_t mw);
 struct sensor_reading reading_clock_mhz(uint64_t mhz);
 struct sensor_reading reading_pct(uint64_t pct);
+
+/* *limit becomes `other` where that is valid and lower, or the only one that is. */
+void reading_keep_lower(struct sensor_reading *limit, struct sensor_reading other);

@@ -67,19 +67,6 @@ enum sysfs_result sysfs_text(const struct sysfs *fs, char *text, size_t size, co
     return fits ? read_path(path, text, size) : SYSFS_MISSING;
 }
 
-bool sysfs_parse_u64(const char *text, uint64_t max, uint64_t *number)
-{
-    *number = 0;
-    if (!text[0] || strlen(text) > 20 || strspn(text, "0123456789") != strlen(text))
-        return false;
-    errno = 0;
-    unsigned long long value = strtoull(text, NULL, 10);
-    if (errno || value > max)
-        return false;
-    *number = value;
-    return true;
-}
-
 enum sysfs_result sysfs_u64(const struct sysfs *fs, uint64_t *number, uint64_t max, const char *format, ...)
 {
     char path[PATH_BYTES], text[64];

@@ -43,3 +43,7 @@ uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *pref
 
 /* The whole of `text` as a decimal number of at most `max`. Pure. */
 bool sysfs_parse_u64(const char *text, uint64_t max, uint64_t *number);
+
+/* A number such as "1.53" at the beginning of `text`, at most 15 digits; where it ends, or NULL when there is none.
+ * Not strtod(), whose point depends on the locale and which takes "inf" and hexadecimal. Pure. */
+const char *sysfs_parse_decimal(const char *text, double *number);

@@ -67,12 +67,6 @@ static struct sensor_reading read_mc(const struct thermal *thermal, const char *
     return reading_temperature_mc((int64_t)mc);
 }
 
-static void keep_lower(struct sensor_reading *limit, struct sensor_reading other)
-{
-    if (other.valid && (!limit->valid || other.value < limit->value))
-        *limit = other;
-}
-
 static void read_trips(const struct thermal *thermal, const char *zone, struct sensor_device *out)
 {
     for (int i = 0; i < TRIPS_MAX; i++) {
@@ -81,9 +75,9 @@ static void read_trips(const struct thermal *thermal, const char *zone, struct s
             return;
         snprintf(file, sizeof file, "trip_point_%d_temp", i);
         if (strcmp(type, "critical") == 0)
-            keep_lower(&out->temperature_critical_mc, read_mc(thermal, zone, file));
+            reading_keep_lower(&out->temperature_critical_mc, read_mc(thermal, zone, file));
         else if (strcmp(type, "passive") == 0)
-            keep_lower(&out->temperature_slowdown_mc, read_mc(thermal, zone, file));
+            reading_keep_lower(&out->temperature_slowdown_mc, read_mc(thermal, zone, file));
     }
 }
 

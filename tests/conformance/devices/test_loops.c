@@ -1,7 +1,6 @@
-/* The asynchronous side of medley/gpu.h: order, cancelling, limits, draining, several loops at once. */
+/* The asynchronous side of medley/gpu.h: order, cancelling, limits, several loops at once. */
 #include "world.h"
 
-#include "base/mem.h"
 #include "base/random.h"
 
 #include <stdlib.h>
@@ -212,188 +211,6 @@ static void test_a_busy_device_blocks_neither_loop_nor_devices(void **state)
     }
 }
 
-/* ---- closing ---------------------------------------------------------------------------- */
-
-struct drain {
-    uint32_t n_called;
-    uint32_t n_called_at_close;
-    bool closed;
-    struct medley_device *device;
-};
-
-static void count(struct medley_device_request *request)
-{
-    struct drain *drain = request->data;
-    assert_false(drain->closed);
-    drain->n_called++;
-    struct medley_device_request late = {0};
-    assert_int_equal(medley_device_synchronize(drain->device, &late, NULL), MEDLEY_ERROR_INVALID); /* closing */
-}
-
-static void closed(void *data)
-{
-    struct drain *drain = data;
-    drain->closed = true;
-    drain->n_called_at_close = drain->n_called;
-}
-
-static void test_close_drains(void **state)
-{
-    (void)state;
-    enum { EACH = 200 };
-    uv_loop_t loop;
-    uv_loop_init(&loop);
-    struct medley_gpu *mine;
-    assert_int_equal(medley_gpu_attach(&loop, all_devices, &mine, NULL), MEDLEY_ERROR_NONE);
-    struct drain drain = {.device = medley_gpu_device(mine, 0)};
-    uint32_t n = medley_gpu_device_count(mine);
-    struct medley_device_request *requests = calloc((size_t)n * EACH, sizeof *requests);
-    assert_non_null(requests);
-    for (uint32_t i = 0; i < n * EACH; i++) {
-        requests[i].data = &drain;
-        assert_int_equal(medley_device_alloc(medley_gpu_device(mine, i % n), &requests[i], 1000, count),
-                         MEDLEY_ERROR_NONE);
-    }
-    medley_gpu_close(mine, closed, &drain);
-    assert_false(drain.closed);
-    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
-    assert_true(drain.closed);
-    assert_int_equal(drain.n_called_at_close, n * EACH);
-    assert_int_equal(uv_loop_close(&loop), 0);
-    for (uint32_t i = 0; i < n * EACH; i++) { /* the buffers are the devices', which are still open */
-        assert_int_equal(requests[i].error.code, MEDLEY_ERROR_NONE);
-        assert_int_equal(try_free(device_at(i % n), requests[i].buffer), MEDLEY_ERROR_NONE);
-    }
-    free(requests);
-}
-
-/* Opens, and closes from within the callback; leaves a buffer behind. */
-static void close_in_callback(struct medley_device_request *request)
-{
-    struct drain *drain = request->data;
-    drain->n_called++;
-    if (request->error.code)
-        return;
-    if (drain->n_called == 1) {
-        medley_device_alloc(drain->device, request, 12345, close_in_callback);
-        return;
-    }
-    assert_int_equal(drain->n_called, 2);
-}
-
-static void test_the_last_handle_closes_the_devices(void **state)
-{
-    (void)state;
-    uv_loop_t loop;
-    uv_loop_init(&loop);
-    struct medley_gpu *first, *second;
-    struct medley_device_request request = {0};
-    struct medley_gpu_options options = {.cpu_only = true};
-    struct drain drain = {0}, drain_second = {0};
-    request.data = &drain;
-    assert_int_equal(medley_gpu_open(&loop, &options, &first, &request, NULL), MEDLEY_ERROR_NONE);
-    assert_int_equal(medley_gpu_device_count(first), 0);                  /* not yet */
-    assert_int_equal(medley_device_wait(&request), MEDLEY_ERROR_INVALID); /* it has a loop */
-    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);                   /* a handle alone does not keep it going */
-    assert_int_equal(request.error.code, MEDLEY_ERROR_NONE);
-    assert_int_equal(medley_gpu_device_count(first), 1);
-    assert_int_equal(medley_gpu_attach(NULL, first, &second, NULL), MEDLEY_ERROR_NONE);
-
-    drain.device = medley_gpu_find(first, "cpu");
-    assert_int_equal(medley_device_alloc(drain.device, &request, 54321, close_in_callback), MEDLEY_ERROR_NONE);
-    uv_run(&loop, UV_RUN_DEFAULT);
-    assert_int_equal(drain.n_called, 2);
-    struct medley_device_buffer buffer = request.buffer;
-    medley_gpu_close(first, closed, &drain);
-    uv_run(&loop, UV_RUN_DEFAULT);
-    assert_true(drain.closed);
-    assert_int_equal(uv_loop_close(&loop), 0);
-
-    struct medley_device_request other = {0}; /* the buffer outlives the handle that made it */
-    char byte = 0;
-    medley_device_read(medley_gpu_find(second, "cpu"), &other, buffer, 12344, &byte, 1, NULL);
-    assert_int_equal(medley_device_wait(&other), MEDLEY_ERROR_NONE);
-    medley_gpu_close(second, closed, &drain_second);
-    assert_true(drain_second.closed);
-}
-
-static void test_close_while_opening(void **state)
-{
-    (void)state;
-    uv_loop_t loop;
-    uv_loop_init(&loop);
-    for (int cancel = 0; cancel < 2; cancel++) {
-        struct medley_gpu *mine;
-        struct medley_device_request request = {0};
-        struct medley_gpu_options options = {.cpu_only = true};
-        struct drain drain = {0};
-        assert_int_equal(medley_gpu_open(&loop, &options, &mine, &request, NULL), MEDLEY_ERROR_NONE);
-        enum medley_error_code answer = cancel ? medley_device_cancel(&request) : MEDLEY_ERROR_BUSY;
-        medley_gpu_close(mine, closed, &drain);
-        uv_run(&loop, UV_RUN_DEFAULT);
-        assert_true(drain.closed);
-        assert_int_equal(request.error.code, answer == MEDLEY_ERROR_BUSY ? MEDLEY_ERROR_NONE : MEDLEY_ERROR_CANCELLED);
-    }
-    assert_int_equal(uv_loop_close(&loop), 0);
-    medley_gpu_close(NULL, NULL, NULL);
-}
-
-static void test_bad_options(void **state)
-{
-    (void)state;
-    struct medley_gpu *mine;
-    struct medley_device_request request = {0};
-    struct medley_gpu_options options = {.backend = "abacus"};
-    struct medley_error err;
-    assert_int_equal(medley_gpu_open(NULL, &options, &mine, &request, NULL), MEDLEY_ERROR_NONE);
-    assert_int_equal(medley_device_wait(&request), MEDLEY_ERROR_INVALID);
-    assert_non_null(strstr(request.error.text, "abacus"));
-    assert_int_equal(medley_gpu_device_count(mine), 0);
-    assert_int_equal(medley_gpu_rejected_count(mine), 0);
-    struct medley_gpu *other;
-    assert_int_equal(medley_gpu_attach(NULL, mine, &other, &err), MEDLEY_ERROR_INVALID);
-    assert_null(other);
-    medley_gpu_close(mine, NULL, NULL);
-    options = (struct medley_gpu_options){.backend = "a name that is longer than any backend's name is"};
-    assert_int_equal(medley_gpu_open(NULL, &options, &mine, &request, NULL), MEDLEY_ERROR_INVALID);
-    assert_null(mine);
-    assert_int_equal(medley_device_wait(&request), MEDLEY_ERROR_INVALID);
-    options = (struct medley_gpu_options){.n_cpu_threads = 100000, .cpu_only = true};
-    assert_int_equal(medley_gpu_open(NULL, &options, &mine, &request, NULL), MEDLEY_ERROR_NONE);
-    assert_int_equal(medley_device_wait(&request), MEDLEY_ERROR_INVALID);
-    medley_gpu_close(mine, NULL, NULL);
-}
-
-/* Every allocation of opening, attaching and using fails once. */
-static void test_out_of_host_memory(void **state)
-{
-    (void)state;
-    bool opened = false;
-    for (unsigned nth = 1; !opened && nth < 500; nth++) {
-        struct medley_gpu *mine = NULL;
-        struct medley_device_request request = {0};
-        struct medley_gpu_options options = {.cpu_only = true};
-        mem_fail_nth(nth);
-        enum medley_error_code code = medley_gpu_open(NULL, &options, &mine, &request, NULL);
-        code = code ? code : medley_device_wait(&request);
-        if (!code) {
-            medley_device_alloc(medley_gpu_device(mine, 0), &request, 100, NULL);
-            code = medley_device_wait(&request);
-        }
-        opened = code == MEDLEY_ERROR_NONE;
-        assert_int_equal(opened, request.error.text[0] == 0);
-        mem_fail_nth(0);
-        medley_gpu_close(mine, NULL, NULL);
-    }
-    assert_true(opened);
-    struct medley_gpu *mine;
-    struct medley_error err;
-    mem_fail_nth(1);
-    assert_int_equal(medley_gpu_attach(NULL, all_devices, &mine, &err), MEDLEY_ERROR_NO_MEMORY);
-    mem_fail_nth(0);
-    assert_null(mine);
-}
-
 /* ---- eight loops at once ------------------------------------------------------------------ */
 
 enum { N_LOOPS = 8, N_LANES = 4, OPERATIONS_A_LOOP = 1250, LANE_BYTES = 48 * 1024 };
@@ -564,11 +381,6 @@ int main(void)
         cmocka_unit_test(test_cancel_in_flight),
         cmocka_unit_test(test_one_request_too_many_is_busy),
         cmocka_unit_test(test_a_busy_device_blocks_neither_loop_nor_devices),
-        cmocka_unit_test(test_close_drains),
-        cmocka_unit_test(test_the_last_handle_closes_the_devices),
-        cmocka_unit_test(test_close_while_opening),
-        cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_out_of_host_memory),
         cmocka_unit_test(test_ten_thousand_operations_from_eight_loops),
     };
     return cmocka_run_group_tests_name("device loops", tests, open_devices, close_devices);

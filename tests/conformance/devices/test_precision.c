@@ -114,7 +114,7 @@ static void test_round_trips(void **state)
             decode(types[t], read, back);
             struct loss loss = measure(types[t], weights, back);
             print_message("# %s %-4s %6.3f bits a value, loss: rms %.2e, largest %.2e, %3.0f %% of the bound\n",
-                          device_id(i), ggml_type_name(types[t]), (double)size * 8 / N, loss.root_mean_square,
+                          device_id(i), ggml_type_name(types[t]), (double)size * 8 / (double)N, loss.root_mean_square,
                           loss.largest, loss.of_bound * 100);
             if (types[t] == GGML_TYPE_F32)
                 assert_true(loss.root_mean_square == 0);

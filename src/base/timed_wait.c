@@ -1,4 +1,4 @@
-#include "gpu/sensors/timed_wait.h"
+#include "base/timed_wait.h"
 
 #include "base/clock.h"
 

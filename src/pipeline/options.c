@@ -1,0 +1,29 @@
+#include "pipeline/driver.h"
+
+#include "base/limits.h"
+#include "model/model.h"
+
+enum error_code driver_options_fill(const struct driver_options *given, const struct model *model,
+                                    struct driver_options *out, struct error *err)
+{
+    const uint32_t n_context_train = model_hyperparameters(model)->n_context_train;
+    *out = *given;
+    if (!out->n_slots)
+        out->n_slots = 1;
+    if (!out->context)
+        out->context = n_context_train < 4096 ? n_context_train : 4096;
+    if (!out->batch_rows)
+        out->batch_rows = 512;
+    if (!out->queue_max)
+        out->queue_max = LIMIT_QUEUED_REQUESTS;
+    if (out->n_slots > LIMIT_SEQUENCES)
+        return error_set(err, ERROR_INVALID, "%u sequences at once; the limit is %d", out->n_slots, LIMIT_SEQUENCES);
+    if (out->context > LIMIT_CONTEXT)
+        return error_set(err, ERROR_INVALID, "a context of %u tokens; the limit is %d", out->context, LIMIT_CONTEXT);
+    if (out->batch_rows > LIMIT_BATCH_ROWS)
+        return error_set(err, ERROR_INVALID, "a batch of %u rows; the limit is %d", out->batch_rows, LIMIT_BATCH_ROWS);
+    uint64_t rows = (uint64_t)out->n_slots * out->context;
+    if (rows < out->batch_rows) /* more can never come together */
+        out->batch_rows = (uint32_t)rows;
+    return ERROR_NONE;
+}

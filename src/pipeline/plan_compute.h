@@ -1,0 +1,30 @@
+/* The compute buffers of a stage: what the engine says of them, or an estimate where no device is at hand.
+ *
+ * They do not depend on the number of layers, which reuse each other's; on the first stage they also hold what is
+ * looked up, on the last the logits. */
+#pragma once
+
+#include "pipeline/driver.h"
+
+struct plan_compute { /* bytes */
+    uint64_t stage;   /* of a stage in the middle */
+    uint64_t input;   /* more on the first */
+    uint64_t output;  /* more on the last */
+};
+
+/* By the engine's own calculation (stage_measure) on this device: its largest graphs, of the first, the middle and the
+ * last layers. On the device's own thread; blocks for some milliseconds. Errors of stage_measure(). */
+enum error_code plan_compute_measure(struct device *device, const struct model *model,
+                                     const struct driver_options *options, struct plan_compute *out, struct error *err);
+
+/* The greatest of each, so that one figure holds for several devices. */
+void plan_compute_max(struct plan_compute *compute, const struct plan_compute *other);
+
+/* What lives at the same time in the largest graph of r rows (engine/graph*.c), as F32, and the F16 masks:
+ *
+ *     layer   r (4 n_embd + max(3 n_ff, 3 q + 2 (k + v)))     n_ff of a mixture: of all experts of a token, and 2
+ * n_experts masks   2 r c for each kind (windowed or not) of c cells scores  without flash attention: 2 r c n_head, and
+ * c v output  r (n_vocab + n_embd)
+ *
+ * r = rows of a micro-batch, c = cells of the context; with FLASH_AUTO as if every device had flash attention. Pure. */
+void plan_compute_estimate(const struct model *model, const struct driver_options *options, struct plan_compute *out);
