@@ -35,8 +35,8 @@ static void every_way_leads_there(void **unused)
                 now.list[now.n++] = (struct member){100 + i, i == 0 || random_at(seed, draws++) % 2};
         }
         for (uint32_t i = 0; i < n; i++) { /* of nodes that are, will be, or are no more */
-            views[i] = (struct member_view){100 + i, i == 0 || random_at(seed, draws++) % 4, true,
-                                            random_at(seed, draws++) % 2};
+            const bool steady = random_at(seed, draws++) % 2;
+            views[i] = (struct member_view){100 + i, i == 0 || random_at(seed, draws++) % 4, true, steady};
             alive += views[i].alive;
         }
         uint32_t steps = 0;
