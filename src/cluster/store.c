@@ -36,7 +36,8 @@ static const char *const sql[STATEMENTS] = {
     [COMMIT] = "COMMIT",
     [ROLLBACK] = "ROLLBACK",
     [GET_STATE] = "SELECT member, generation, founder, term, vote, checksum FROM state WHERE one = 1",
-    [PUT_STATE] = "UPDATE state SET generation = ?2, founder = ?3, term = ?4, vote = ?5, checksum = ?6 WHERE member = ?1",
+    [PUT_STATE] =
+        "UPDATE state SET generation = ?2, founder = ?3, term = ?4, vote = ?5, checksum = ?6 WHERE member = ?1",
     [GET_SNAPSHOT] = "SELECT idx, term, members_idx, members, state, checksum FROM snapshot WHERE one = 1",
     [PUT_SNAPSHOT] = "INSERT OR REPLACE INTO snapshot VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)",
     [DROP_SNAPSHOT] = "DELETE FROM snapshot",

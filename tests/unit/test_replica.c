@@ -46,15 +46,19 @@ static void note_sent(struct stage *s, const struct replica_effect *effect)
     s->sent[s->n_sent++] = message;
 }
 
+static void finish_one_write(struct stage *s)
+{
+    struct log_write done = s->writes[0];
+    memmove(s->writes, s->writes + 1, --s->n_writes * sizeof s->writes[0]);
+    assert_int_equal(log_saved_write(&s->disk, &done, &err), ERROR_NONE);
+    replica_written(s->replica, s->now_ms, done.sequence);
+    log_write_clear(&done);
+}
+
 static void finish_writes(struct stage *s)
 {
-    for (uint32_t i = 0; i < s->n_writes; i++) {
-        const uint64_t sequence = s->writes[i].sequence;
-        assert_int_equal(log_saved_write(&s->disk, &s->writes[i], &err), ERROR_NONE);
-        log_write_clear(&s->writes[i]);
-        replica_written(s->replica, s->now_ms, sequence);
-    }
-    s->n_writes = 0;
+    while (s->n_writes)
+        finish_one_write(s);
 }
 
 static void look(struct stage *s)
@@ -175,6 +179,10 @@ static void a_late_vote_result_is_not_for_a_follower(void **unused)
     hear(&s, 9, (struct wire_message){.type = WIRE_VOTE_RESULT, .vote_result = {1000, true, false}});
     hear(&s, 9, (struct wire_message){.type = WIRE_VOTE_RESULT, .vote_result = {term, true, true}});
     assert_true(replica_status(s.replica).term == term && replica_status(s.replica).leader == LEADER);
+    close_stage(&s);
+    open_stage(&s); /* without a leader other bytes lie where a candidate would have its own */
+    hear(&s, 9, (struct wire_message){.type = WIRE_VOTE_RESULT, .vote_result = {1000, false, false}});
+    assert_true(replica_status(s.replica).term == term);
     drop_stage(&s);
 }
 
@@ -260,10 +268,11 @@ static void replaced_entries_are_not_acknowledged(void **unused)
     append(&s, 1, 1, 1, 1, entries + 1, 3); /* 2 to 4 */
     append(&s, 2, 2, 1, 1, others, 1);      /* 3, instead of 3 and 4 */
     assert_true(s.n_writes == 2);
+    finish_one_write(&s);
+    look(&s);
+    assert_true(last_sent(&s, WIRE_APPEND_RESULT)->append_result.last_index == 2);
     finish_writes(&s);
     look(&s);
-    for (uint32_t i = 0; i < s.n_sent; i++)
-        assert_true(s.sent[i].append_result.last_index <= 3);
     assert_true(last_sent(&s, WIRE_APPEND_RESULT)->append_result.last_index == 3);
     assert_true(log_last(&s.disk.log) == 3 && log_at(&s.disk.log, 3)->term == 2);
     drop_stage(&s);
