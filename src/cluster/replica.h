@@ -20,7 +20,7 @@
  *  3. Time is milliseconds of a clock that does not go backwards (if it does, it is taken to stand still).
  *  4. A write that fails ends the replica: close it, and open it from what the store holds. So does REPLICA_FAILED.
  *
- * What it sees to beyond libraft (0.22.1; each was found by reading it, and has a test)
+ * What it sees to beyond libraft (0.22.1; found by reading it and by the random worlds of the tests)
  *  - A vote result reaches raft_step() only in the role of a candidate (it reads the candidate's arm of a union before
  * it checks), a message of its own term's leader never reaches a leader, a stale rejection never lowers what is known
  * to match: the library's assertions on these are compiled out.
@@ -33,6 +33,8 @@
  *  - A message leaves only when the term and vote that it speaks for are durable.
  *  - A sole voter that starts takes a new term. libraft leads on in the old one, in which others may already
  *    have entries that the voter lost with its last write.
+ *  - A leader changes who votes only after an entry of its own term is committed (raft-dev, "bug in single-server
+ *    membership changes", 2015).
  *  - The commit index never falls (a late message makes libraft's fall). Only what is durable here is applied.
  *
  * Membership: everybody else replicates without a vote; see members.h for who votes. A new node has no

@@ -266,8 +266,12 @@ static void replaced_entries_are_not_acknowledged(void **unused)
     s.hold_writes = true;
     s.n_sent = 0;
     append(&s, 1, 1, 1, 1, entries + 1, 3); /* 2 to 4 */
+    append(&s, 2, 1, 1, 1, NULL, 0);        /* another term: until that is durable nothing is said at all */
     append(&s, 2, 2, 1, 1, others, 1);      /* 3, instead of 3 and 4 */
-    assert_true(s.n_writes == 2);
+    assert_true(s.n_writes == 3);
+    finish_one_write(&s);
+    look(&s);
+    assert_int_equal(s.n_sent, 0);
     finish_one_write(&s);
     look(&s);
     assert_true(last_sent(&s, WIRE_APPEND_RESULT)->append_result.last_index == 2);
