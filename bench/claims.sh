@@ -4,7 +4,8 @@
 # medians and their ratio. Each side runs in its own Debian root: ours with the build, theirs with Debian
 # sid's llama.cpp. Results are also kept as JSON lines in build/bench/results.jsonl.
 
-bench_claims=(membw decode prefill streams spin split first_token memory devices)
+bench_claims=(membw decode prefill streams spin split first_token memory devices homes)
+bench_alone=" membw split devices homes " # these need no llama.cpp
 
 bench_help() {
   cat <<'TEXT'
@@ -20,6 +21,7 @@ Compares Medley with llama.cpp (Debian sid) on synthetic 1.1-billion-weight mode
   first_token  from start to first token, Q8_0     llama-completion
   memory       peak memory of the server, Q8_0     llama-server
   devices      copies and queued operations        memcpy, ggml alone
+  homes        predicted tok/s on 1,000 homes      others' ways to split a model
 Timings mean something only while nothing else runs.
 TEXT
 }
@@ -87,6 +89,11 @@ alternate() {
 claim_membw() { ours "$release_dir/bench/membw" --threads "$bench_threads"; }
 # A software Vulkan device twice, so that there are two of a kind on any machine.
 claim_devices() { ours env GGML_VK_VISIBLE_DEVICES=0,0 "$release_dir/bench/device_speed" --rounds $((bench_rounds * 5)); }
+claim_homes() {
+  ours "$release_dir/bench/homes" --csv "$bench_dir/homes.csv"
+  ours python3 bench/plots/homes.py "$bench_dir/homes.csv" "$bench_dir/homes.png"
+  say "each home is in build/bench/homes.csv, the plot in build/bench/homes.png"
+}
 claim_decode() { alternate decode -p 0 -n 128; }
 claim_prefill() { alternate prefill -p 512 -n 0; }
 
@@ -177,10 +184,15 @@ verb_bench() {
   done
   [ ${#claims[@]} != 0 ] || claims=("${bench_claims[@]}")
   build_release
-  anchor_root=$(root_for sid "$repo/tools/anchor-packages.txt")
+  local claim failed=()
+  for claim in "${claims[@]}"; do
+    if [[ $bench_alone != *" $claim "* ]]; then
+      anchor_root=$(root_for sid "$repo/tools/anchor-packages.txt")
+      break
+    fi
+  done
   mkdir -p "$bench_dir"
   : >"$bench_dir/run.jsonl"
-  local claim failed=()
   for claim in "${claims[@]}"; do
     say "$claim"
     "claim_$claim" || failed+=("$claim")

@@ -1,7 +1,10 @@
 /* synth-model: writes a llama-architecture GGUF with random weights, for benchmarks and tests.
  *
  *   synth-model --type q4_0 [--layers 16 --embd 2048 --ff 8192 --heads 32 --kv-heads 8
- *               --vocab 32000 --context 4096 --seed 1] OUT.gguf
+ *               --vocab 32000 --context 4096 --seed 1] [--hollow] OUT.gguf
+ *
+ * With --hollow the weights are a hole in the file: it is as long as the model and takes no disk, for what reads
+ * headers alone (`medley plan`, `medley inspect`).
  *
  * Every matrix has the one type (as `llama-quantize --pure` leaves it), norms are F32 ones, weights are
  * N(0, 1/fan_in). Speed does not depend on the weights' values, so a matrix is put together from chunks
@@ -20,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CHUNK = 256, POOL_CHUNKS = 4096, MAX_POOLS = 4 };
 
@@ -27,6 +31,7 @@ struct shape {
     enum ggml_type type;
     uint32_t layers, embd, ff, heads, kv_heads, vocab, context;
     uint64_t seed;
+    bool hollow;
 };
 
 struct pool { /* POOL_CHUNKS chunks of weights with one variance, quantised */
@@ -187,6 +192,18 @@ static void write_weights(struct writer *w)
     }
 }
 
+static void write_hole(struct writer *w)
+{
+    const size_t alignment = gguf_get_alignment(w->gguf);
+    uint64_t size = (uint64_t)ftello(w->file);
+    for (int64_t i = 0; i < gguf_get_n_tensors(w->gguf); i++) {
+        const size_t bytes = ggml_nbytes(ggml_get_tensor(w->tensors, gguf_get_tensor_name(w->gguf, i)));
+        size += bytes + (alignment - bytes % alignment) % alignment;
+    }
+    if (fflush(w->file) || ftruncate(fileno(w->file), (off_t)size))
+        die("could not make a hole in the file");
+}
+
 /* ---- the command line ------------------------------------------------------------------------- */
 
 static enum ggml_type type_named(const char *name)
@@ -225,11 +242,17 @@ static void check(const struct shape *s)
 static const char *parse(int argc, char **argv, struct shape *s)
 {
     static const struct option options[] = {
-        {"type", 1, NULL, 't'},  {"layers", 1, NULL, 'l'},
-        {"embd", 1, NULL, 'e'},  {"ff", 1, NULL, 'f'},
-        {"heads", 1, NULL, 'h'}, {"kv-heads", 1, NULL, 'k'},
-        {"vocab", 1, NULL, 'v'}, {"context", 1, NULL, 'c'},
-        {"seed", 1, NULL, 's'},  {0},
+        {"type", 1, NULL, 't'},
+        {"layers", 1, NULL, 'l'},
+        {"embd", 1, NULL, 'e'},
+        {"ff", 1, NULL, 'f'},
+        {"heads", 1, NULL, 'h'},
+        {"kv-heads", 1, NULL, 'k'},
+        {"vocab", 1, NULL, 'v'},
+        {"context", 1, NULL, 'c'},
+        {"seed", 1, NULL, 's'},
+        {"hollow", 0, NULL, 'o'},
+        {0},
     };
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
@@ -260,6 +283,9 @@ static const char *parse(int argc, char **argv, struct shape *s)
         case 's':
             s->seed = number(optarg);
             break;
+        case 'o':
+            s->hollow = true;
+            break;
         default:
             exit(2);
         }
@@ -272,7 +298,7 @@ static const char *parse(int argc, char **argv, struct shape *s)
 
 int main(int argc, char **argv)
 {
-    struct writer w = {.shape = {GGML_TYPE_Q4_0, 16, 2048, 8192, 32, 8, 32000, 4096, 1}};
+    struct writer w = {.shape = {GGML_TYPE_Q4_0, 16, 2048, 8192, 32, 8, 32000, 4096, 1, false}};
     const char *path = parse(argc, argv, &w.shape);
     w.chunk_size = ggml_row_size(w.shape.type, CHUNK);
     w.gguf = gguf_init_empty();
@@ -284,7 +310,10 @@ int main(int argc, char **argv)
     add_tensors(&w);
     if (!gguf_write_to_file_ptr(w.gguf, w.file, true))
         die("could not write the file");
-    write_weights(&w);
+    if (w.shape.hollow)
+        write_hole(&w);
+    else
+        write_weights(&w);
     if (fclose(w.file) != 0)
         die("could not write the file: is the disk full?");
     for (size_t i = 0; i < MAX_POOLS; i++)

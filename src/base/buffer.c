@@ -30,14 +30,21 @@ static bool reserve(struct buffer *buffer, size_t extra)
     return true;
 }
 
-void buffer_append(struct buffer *buffer, const void *bytes, size_t size)
+void *buffer_extend(struct buffer *buffer, size_t size)
 {
     if (!reserve(buffer, size))
-        return;
-    if (size)
-        memcpy(buffer->data + buffer->size, bytes, size);
+        return NULL;
+    char *bytes = buffer->data + buffer->size;
     buffer->size += size;
     buffer->data[buffer->size] = '\0';
+    return bytes;
+}
+
+void buffer_append(struct buffer *buffer, const void *bytes, size_t size)
+{
+    void *room = buffer_extend(buffer, size);
+    if (room && size)
+        memcpy(room, bytes, size);
 }
 
 void buffer_text(struct buffer *buffer, const char *text)

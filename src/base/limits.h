@@ -51,6 +51,7 @@ enum {
     LIMIT_PLACEMENT_DEVICES = 1024,
     LIMIT_PLACEMENT_EXACT_DEVICES = 64,
     LIMIT_PLACEMENT_TABLE_BYTES = 64 * 1024 * 1024,
+    LIMIT_CLUSTER_FILE_BYTES = 16 * 1024 * 1024,
 
     /* the cluster's log and what travels for it */
     LIMIT_CLUSTER_NODES = 1024,
@@ -71,6 +72,19 @@ enum {
     LIMIT_SEQUENCES = 256,            /* KV slots of one stage */
     LIMIT_BATCH_ROWS = 8192,          /* rows of one micro-batch */
     LIMIT_QUEUED_REQUESTS = 1024,
+
+    /* trust between nodes */
+    LIMIT_SECRET_BYTES = 64 * 1024, /* a file with keys or certificates */
+    LIMIT_SECRET_LOCK_MS = 2000,    /* waiting for another process that has them open */
+    LIMIT_JOIN_MESSAGE_BYTES = 56 * 1024,
+    LIMIT_JOIN_PAYLOAD_BYTES = 48 * 1024, /* what the cluster tells a new member in its first message */
+    LIMIT_JOIN_CODE_MS = 10 * 60 * 1000,  /* how long a join code is good, where nobody says otherwise */
+    LIMIT_JOIN_CODE_MS_MAX = 24 * 60 * 60 * 1000,
+    LIMIT_JOIN_WRONG = 3,                /* wrong attempts that void a join code */
+    LIMIT_JOIN_PAUSE_MS = 2000,          /* after a wrong attempt no other is looked at for so long */
+    LIMIT_JOIN_GUESSES = 8,              /* how many others a joiner shows one code's proof to */
+    LIMIT_JOIN_STEP_MS = 30 * 1000,      /* until the next message, where no person is asked */
+    LIMIT_JOIN_WAIT_MS = 10 * 60 * 1000, /* the same, where one is */
 
     /* one request of the API */
     LIMIT_BODY_BYTES = 32 * 1024 * 1024,

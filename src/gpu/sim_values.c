@@ -44,7 +44,7 @@ struct unit {
     double factor;
 };
 
-enum { UNITS_MAX = 10 };
+enum { UNITS_MAX = 14 };
 
 static const struct unit units[][UNITS_MAX] = {
     [SIM_BYTES] = {{"B", 1},
@@ -64,7 +64,10 @@ static const struct unit units[][UNITS_MAX] = {
                          {"KiB/s", 0x1p10},
                          {"MiB/s", 0x1p20},
                          {"GiB/s", 0x1p30},
-                         {"TiB/s", 0x1p40}},
+                         {"TiB/s", 0x1p40},
+                         {"Kb/s", 125},
+                         {"Mb/s", 125e3},
+                         {"Gb/s", 125e6}},
     [SIM_FLOPS] = {{"FLOP/s", 1}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}},
     [SIM_SECONDS] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}},
     [SIM_WATTS] = {{"mW", 1e-3}, {"W", 1}, {"kW", 1e3}},

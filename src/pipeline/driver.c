@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "model/model.h"
 #include "pipeline/load.h"
+#include "pipeline/settings.h"
 
 /* ---- the baton ------------------------------------------------------------------------ */
 
@@ -66,6 +67,88 @@ static void on_microbatch_done(void *arg, struct microbatch *microbatch)
     pthread_mutex_unlock(&driver->lock);
 }
 
+/* ---- stages elsewhere ------------------------------------------------------------------ */
+
+static void fail(struct microbatch *microbatch, const struct error *err)
+{
+    for (uint32_t i = 0; i < microbatch->n_shares; i++)
+        microbatch->shares[i].failed |= !microbatch->shares[i].dropped;
+    microbatch->n_rows = 0;
+    microbatch->error = *err;
+}
+
+/* It has come back, or never will: the shares say which. */
+static void end_early(struct driver *driver, struct microbatch *microbatch, const struct error *err)
+{
+    fail(microbatch, err);
+    microbatch->at = driver->pipeline.n_stages;
+    microbatch_go_on(microbatch);
+}
+
+static void forward(void *arg, struct microbatch *microbatch)
+{
+    struct driver *driver = arg;
+    pthread_mutex_lock(&driver->lock);
+    struct error lost = driver->lost;
+    microbatch->away = !lost.code;
+    uint64_t number = microbatch->number = ++driver->last_number;
+    pthread_mutex_unlock(&driver->lock);
+    if (!lost.code && far_send(&driver->far, &driver->shape, microbatch, number))
+        return;
+    if (!lost.code)
+        error_set(&lost, ERROR_NO_MEMORY, "no memory for a message to stage %u", microbatch->at);
+    microbatch->away = false;
+    end_early(driver, microbatch, &lost);
+}
+
+/* The micro-batch with this number, which is then away no more; NULL when there is none. */
+static struct microbatch *take_away(struct driver *driver, uint64_t number, bool any)
+{
+    struct microbatch *found = NULL;
+    pthread_mutex_lock(&driver->lock);
+    for (uint32_t i = 0; i < driver->n_devices && !found; i++) {
+        struct microbatch *microbatch = &driver->microbatches[i];
+        if (microbatch->away && (any || microbatch->number == number))
+            found = microbatch;
+    }
+    if (found)
+        found->away = false;
+    pthread_mutex_unlock(&driver->lock);
+    return found;
+}
+
+enum error_code driver_receive(struct driver *driver, const void *bytes, size_t size, struct error *err)
+{
+    struct wire_route route;
+    enum error_code code = wire_read_route(bytes, size, &route, err);
+    if (code)
+        return code;
+    if (route.instance != driver->far.instance || route.epoch != driver->far.epoch)
+        return error_set(err, ERROR_INVALID, "a micro-batch of another instance or placement");
+    struct microbatch *microbatch = take_away(driver, route.number, false);
+    if (!microbatch)
+        return error_set(err, ERROR_INVALID, "micro-batch %llu is not under way", (unsigned long long)route.number);
+    code = wire_read_back(bytes, size, &driver->shape, microbatch, err);
+    if (code) {
+        struct error cause = {.code = code};
+        error_set(&cause, ERROR_DEVICE, "%s", err ? err->text : "a message that is wrong");
+        end_early(driver, microbatch, &cause);
+        return code;
+    }
+    microbatch_go_on(microbatch);
+    return ERROR_NONE;
+}
+
+void driver_lost(struct driver *driver, const struct error *why)
+{
+    pthread_mutex_lock(&driver->lock);
+    driver->lost = *why;
+    pthread_mutex_unlock(&driver->lock);
+    struct microbatch *microbatch;
+    while ((microbatch = take_away(driver, 0, true)) != NULL)
+        end_early(driver, microbatch, why);
+}
+
 /* ---- requests ------------------------------------------------------------------------- */
 
 static void accept_locked(struct driver *driver, struct sequence *sequence)
@@ -86,7 +169,7 @@ static void accept_locked(struct driver *driver, struct sequence *sequence)
 enum error_code driver_submit(struct driver *driver, const struct request *request, uint64_t *id, struct error *err)
 {
     struct sequence *sequence = NULL;
-    enum error_code code = sequence_new(request, driver->options.context, driver->n_vocab, &sequence, err);
+    enum error_code code = sequence_new(request, driver->options.context, driver->shape.n_vocab, &sequence, err);
     if (code)
         return code;
     sequence->submitted_ns = clock_now_ns();
@@ -193,57 +276,15 @@ uint64_t driver_stage_busy_ns(const struct driver *driver, uint32_t index)
 
 /* ---- opening and closing -------------------------------------------------------------- */
 
-static enum error_code check_stages(const struct stage_plan *stages, uint32_t n_stages, uint32_t n_layers,
-                                    struct error *err)
+static enum error_code make_microbatches(struct driver *driver, const struct microbatch_sizes *sizes, struct error *err)
 {
-    if (!n_stages || n_stages > LIMIT_STAGES)
-        return error_set(err, ERROR_INVALID, "%u stages; there can be 1 to %d", n_stages, LIMIT_STAGES);
-    uint32_t sum = 0;
-    for (uint32_t i = 0; i < n_stages; i++) {
-        if (!stages[i].n_layers || stages[i].n_layers > n_layers)
-            return error_set(err, ERROR_INVALID, "stage %u has %u layers; the model has %u", i, stages[i].n_layers,
-                             n_layers);
-        sum += stages[i].n_layers;
-    }
-    if (sum != n_layers)
-        return error_set(err, ERROR_INVALID, "the stages hold %u layers; the model has %u", sum, n_layers);
-    return ERROR_NONE;
-}
-
-static uint32_t count_devices(const struct stage_plan *stages, uint32_t n_stages)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < n_stages; i++) {
-        uint32_t before = 0;
-        while (before < i && stages[before].device != stages[i].device)
-            before++;
-        n += before == i;
-    }
-    return n;
-}
-
-static enum error_code make_microbatches(struct driver *driver, struct error *err)
-{
-    const struct driver_options *options = &driver->options;
-    uint64_t outputs = options->n_slots + OUTPUT_ALL_ROWS;
-    if (outputs > options->batch_rows)
-        outputs = options->batch_rows;
-    driver->output_floats = outputs * (driver->n_vocab > driver->n_embd ? driver->n_vocab : driver->n_embd);
-    driver->operations_max = 4 * options->n_slots + 4;
-    struct microbatch_sizes sizes = {
-        .rows = options->batch_rows,
-        .shares = options->n_slots,
-        .operations = driver->operations_max,
-        .hidden_width = driver->pipeline.n_stages > 1 ? driver->n_embd : 0,
-        .second_hidden = driver->pipeline.n_stages > 2,
-        .output_floats = driver->output_floats,
-    };
-    driver->operations = mem_new_array(driver->operations_max, sizeof *driver->operations);
+    driver->operations = mem_new_array(sizes->operations, sizeof *driver->operations);
+    driver->setups = mem_new_array(sizes->shares, sizeof *driver->setups);
     driver->microbatches = mem_new_array(driver->n_devices, sizeof *driver->microbatches);
-    if (!driver->operations || !driver->microbatches)
+    if (!driver->operations || !driver->setups || !driver->microbatches)
         return error_set(err, ERROR_NO_MEMORY, "no memory for %u micro-batches", driver->n_devices);
     for (uint32_t i = 0; i < driver->n_devices; i++) {
-        enum error_code code = microbatch_init(&driver->microbatches[i], &driver->pipeline, &sizes, err);
+        enum error_code code = microbatch_init(&driver->microbatches[i], &driver->pipeline, sizes, err);
         if (code)
             return code;
         driver->microbatches[i].next = driver->unused;
@@ -261,8 +302,9 @@ static void dismantle(struct driver *driver)
         microbatch_deinit(&driver->microbatches[i]);
     mem_free(driver->microbatches);
     mem_free(driver->operations);
+    mem_free(driver->setups);
     mem_free(driver->pipeline.stages);
-    sampler_free(driver->sampler);
+    picker_free(driver->pipeline.picker);
     slot_table_deinit(&driver->slots);
     pthread_cond_destroy(&driver->wake);
     pthread_mutex_destroy(&driver->lock);
@@ -272,16 +314,21 @@ static void dismantle(struct driver *driver)
 static enum error_code build(struct driver *driver, const struct model *model, const struct stage_plan *stages,
                              uint32_t n_stages, struct error *err)
 {
-    driver->n_devices = count_devices(stages, n_stages);
-    driver->pipeline = (struct pipeline){.n_stages = n_stages, .done = on_microbatch_done, .arg = driver};
+    struct pipeline_settings settings;
+    pipeline_settings_init(&settings, model, stages, n_stages, &driver->options);
+    driver->n_devices = settings.n_microbatches;
+    driver->shape = settings.shape;
+    driver->pipeline =
+        (struct pipeline){.n_stages = n_stages, .forward = forward, .done = on_microbatch_done, .arg = driver};
     driver->pipeline.stages = mem_new_array(n_stages, sizeof *driver->pipeline.stages);
     if (!driver->pipeline.stages)
         return error_set(err, ERROR_NO_MEMORY, "no memory for %u stages", n_stages);
     enum error_code code = slot_table_init(&driver->slots, driver->options.n_slots, driver->options.context, err);
+    if (!code && stages[n_stages - 1].device)
+        code = picker_new(driver->shape.n_vocab, driver->options.n_slots, driver->options.context,
+                          &driver->pipeline.picker, err);
     if (!code)
-        code = sampler_new(driver->n_vocab, &driver->sampler, err);
-    if (!code)
-        code = make_microbatches(driver, err);
+        code = make_microbatches(driver, &settings.sizes, err);
     if (!code)
         code = pipeline_load(&driver->pipeline, model, stages, &driver->options, err);
     if (!code && pthread_create(&driver->thread, NULL, own_thread, driver))
@@ -292,7 +339,23 @@ static enum error_code build(struct driver *driver, const struct model *model, c
 enum error_code driver_open(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
                             const struct driver_options *options, struct driver **out, struct error *err)
 {
-    const struct hyperparameters *hyperparameters = model_hyperparameters(model);
+    return driver_open_far(model, stages, n_stages, options, NULL, out, err);
+}
+
+static enum error_code check_far(const struct stage_plan *stages, uint32_t n_stages, const struct far *far,
+                                 struct error *err)
+{
+    for (uint32_t i = 0; i < n_stages && !far; i++) {
+        if (!stages[i].device)
+            return error_set(err, ERROR_INVALID, "stage %u has no device", i);
+    }
+    return ERROR_NONE;
+}
+
+enum error_code driver_open_far(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
+                                const struct driver_options *options, const struct far *far, struct driver **out,
+                                struct error *err)
+{
     struct driver *driver = mem_new(sizeof *driver);
     if (!driver)
         return error_set(err, ERROR_NO_MEMORY, "no memory for a driver");
@@ -301,12 +364,12 @@ enum error_code driver_open(const struct model *model, const struct stage_plan *
     driver->queue_end = &driver->queue;
     driver->incoming_end = &driver->incoming;
     driver->completed_end = &driver->completed;
-    driver->n_vocab = hyperparameters->n_vocab;
-    driver->n_embd = hyperparameters->n_embd;
-    enum error_code code = check_stages(stages, n_stages, hyperparameters->n_layers, err);
-    if (!code)
-        code = driver_options_fill(options, model, &driver->options, err);
+    if (far)
+        driver->far = *far;
+    enum error_code code = pipeline_check(model, stages, n_stages, options, &driver->options, err);
     driver->stats.slots_total = driver->options.n_slots;
+    if (!code)
+        code = check_far(stages, n_stages, far, err);
     if (!code)
         code = build(driver, model, stages, n_stages, err);
     if (code) {

@@ -12,8 +12,8 @@
  * submitting prompt + generated so far continues with the same tokens.
  *
  * Threading: every function may be called from any thread, driver_submit() and driver_cancel()
- * from callbacks too. Callbacks run one at a time on a thread of the driver or of a device,
- * not always the same one; they must not block and must not call driver_close(). After `done`
+ * from callbacks too. Callbacks run one at a time on a thread of the driver or of a device, or on
+ * that of driver_receive(), not always the same one; they must not block and must not call driver_close(). After `done`
  * has been called, or driver_cancel() has returned and `done` with FINISH_CANCELLED has
  * arrived, the request is gone. */
 #pragma once
@@ -28,10 +28,11 @@
 
 struct device;
 struct driver;
+struct far;
 struct model;
 
-struct stage_plan { /* one stage: which layers on which device */
-    struct device *device;
+struct stage_plan {        /* one stage: which layers on which device */
+    struct device *device; /* NULL: on another machine (driver_open_far) */
     uint32_t n_layers;
 };
 
@@ -60,7 +61,22 @@ enum error_code driver_plan(const struct model *model, struct device *const *dev
 enum error_code driver_open(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
                             const struct driver_options *options, struct driver **out, struct error *err);
 
-/* Cancels what is running, waits for the stages, frees. */
+/* The same where some stages are on other machines, in runners (runner.h) that were opened with the same stages and
+ * options; `far` (far.h) reaches them and must outlive the driver. */
+enum error_code driver_open_far(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
+                                const struct driver_options *options, const struct far *far, struct driver **out,
+                                struct error *err);
+
+/* A message from there, which begins at a multiple of 8 bytes. ERROR_INVALID: it is wrong, and its sender not to be
+ * trusted; if it belonged to a micro-batch, the requests of that have ended with an error. */
+enum error_code driver_receive(struct driver *driver, const void *bytes, size_t size, struct error *err);
+
+/* The stages elsewhere cannot be reached any more: the requests that need them end with this error, now and from now
+ * on. */
+void driver_lost(struct driver *driver, const struct error *why);
+
+/* Cancels what is running, waits for the stages, frees. Stages elsewhere must still answer, or driver_lost() have been
+ * called. */
 void driver_close(struct driver *driver);
 
 const struct driver_options *driver_options(const struct driver *driver); /* with the defaults filled in */

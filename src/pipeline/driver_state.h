@@ -8,6 +8,7 @@
 #pragma once
 
 #include "pipeline/driver.h"
+#include "pipeline/far.h"
 #include "pipeline/microbatch.h"
 #include "pipeline/schedule.h"
 #include "pipeline/sequence.h"
@@ -15,27 +16,23 @@
 
 #include <pthread.h>
 
-enum {
-    OUTPUT_ALL_ROWS = 64, /* of one micro-batch, besides one for each slot: bounds the logits' memory */
-};
-
 struct driver {
     /* constant after open */
     struct driver_options options;
-    uint32_t n_vocab, n_embd;
+    struct wire_shape shape;
+    struct far far;     /* no `send`: every stage is here */
     uint32_t n_devices; /* different ones: as many micro-batches are under way */
     struct pipeline pipeline;
     struct microbatch *microbatches; /* n_devices of them */
-    uint64_t output_floats;          /* of one micro-batch */
-    uint32_t operations_max;         /* of one micro-batch */
 
     /* the baton holder's */
     struct slot_table slots;
-    struct sampler *sampler;
     struct sequence *queue, **queue_end; /* without a slot */
     struct microbatch *unused;
     struct cache_operation *operations; /* for the next micro-batch */
     uint32_t n_operations;
+    struct pick_setup *setups; /* the same */
+    uint32_t n_setups;
     uint32_t n_in_flight;   /* read also under the lock while nobody is active */
     uint64_t n_sent;        /* micro-batches so far */
     uint64_t n_generated;   /* tokens so far */
@@ -52,6 +49,8 @@ struct driver {
     struct microbatch *completed, **completed_end;
     struct sequence *live;
     uint64_t last_id;
+    uint64_t last_number; /* of the micro-batches that were sent elsewhere */
+    struct error lost;    /* why nothing can be sent there any more */
     struct driver_stats stats;
 };
 

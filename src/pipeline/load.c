@@ -63,39 +63,46 @@ static void run_all(struct stage_job *jobs, uint32_t n_jobs, void (*run)(struct 
     pthread_mutex_destroy(&latch.lock);
 }
 
+static struct stage_options options_of(const struct driver_options *options, uint32_t first_layer, uint32_t n_layers)
+{
+    return (struct stage_options){
+        .first_layer = first_layer,
+        .n_layers = n_layers,
+        .n_slots = options->n_slots,
+        .context = options->context,
+        .rows_max = options->batch_rows,
+        .kv_type = options->kv_type,
+        .flash = options->flash,
+        .no_repack = options->no_repack,
+    };
+}
+
 enum error_code pipeline_load(struct pipeline *pipeline, const struct model *model, const struct stage_plan *plan,
                               const struct driver_options *options, struct error *err)
 {
     struct stage_job *jobs = mem_new_array(pipeline->n_stages, sizeof *jobs);
     if (!jobs)
         return error_set(err, ERROR_NO_MEMORY, "no memory to load %u stages", pipeline->n_stages);
-    uint32_t first_layer = 0;
+    uint32_t first_layer = 0, n_jobs = 0;
     for (uint32_t i = 0; i < pipeline->n_stages; i++) {
-        pipeline->stages[i].device = plan[i].device;
-        pipeline->stages[i].n_layers = plan[i].n_layers;
-        jobs[i].stage = &pipeline->stages[i];
-        jobs[i].model = model;
-        jobs[i].options = (struct stage_options){
-            .first_layer = first_layer,
-            .n_layers = plan[i].n_layers,
-            .n_slots = options->n_slots,
-            .context = options->context,
-            .rows_max = options->batch_rows,
-            .kv_type = options->kv_type,
-            .flash = options->flash,
-            .no_repack = options->no_repack,
-        };
+        struct pipeline_stage *stage = &pipeline->stages[i];
+        stage->device = plan[i].device;
+        stage->n_layers = plan[i].n_layers;
+        if (stage->device) {
+            struct stage_options stage_options = options_of(options, first_layer, plan[i].n_layers);
+            jobs[n_jobs++] = (struct stage_job){.stage = stage, .model = model, .options = stage_options};
+        }
         first_layer += plan[i].n_layers;
     }
-    run_all(jobs, pipeline->n_stages, open_one);
+    run_all(jobs, n_jobs, open_one);
     enum error_code code = ERROR_NONE;
-    for (uint32_t i = 0; i < pipeline->n_stages && !code; i++) {
+    for (uint32_t i = 0; i < n_jobs && !code; i++) {
         if (!jobs[i].code)
             continue;
         code = jobs[i].code;
         error_set(err, code, "%s", jobs[i].error.text);
-        error_wrap(err, "stage %u (layers %u-%u on %s)", i, jobs[i].options.first_layer,
-                   jobs[i].options.first_layer + jobs[i].options.n_layers - 1, device_info(plan[i].device)->id);
+        error_wrap(err, "stage %td (layers %u-%u on %s)", jobs[i].stage - pipeline->stages, jobs[i].options.first_layer,
+                   jobs[i].options.first_layer + jobs[i].options.n_layers - 1, device_info(jobs[i].stage->device)->id);
     }
     mem_free(jobs);
     if (code)

@@ -13,13 +13,18 @@ enum error_code microbatch_init(struct microbatch *microbatch, struct pipeline *
     microbatch->rows = mem_new_array(sizes->rows, sizeof *microbatch->rows);
     microbatch->shares = mem_new_array(sizes->shares, sizeof *microbatch->shares);
     microbatch->operations = mem_new_array(sizes->operations, sizeof *microbatch->operations);
+    microbatch->setups = mem_new_array(sizes->shares, sizeof *microbatch->setups);
+    microbatch->picks = mem_new_array(sizes->shares, sizeof *microbatch->picks);
     microbatch->outputs = mem_new_array(sizes->output_floats, sizeof(float));
-    bool ok = microbatch->rows && microbatch->shares && microbatch->operations && microbatch->outputs;
+    bool ok = microbatch->rows && microbatch->shares && microbatch->operations && microbatch->setups &&
+              microbatch->picks && microbatch->outputs;
     size_t hidden = (size_t)sizes->rows * sizes->hidden_width;
     if (ok && hidden)
         ok = (microbatch->hidden[0] = mem_new_array(hidden, sizeof(float))) != NULL;
     if (ok && hidden && sizes->second_hidden)
         ok = (microbatch->hidden[1] = mem_new_array(hidden, sizeof(float))) != NULL;
+    if (ok && hidden)
+        ok = (microbatch->scratch = mem_new_array(sizes->hidden_width, sizeof(float))) != NULL;
     if (ok)
         return ERROR_NONE;
     microbatch_deinit(microbatch);
@@ -32,15 +37,19 @@ void microbatch_deinit(struct microbatch *microbatch)
     mem_free(microbatch->rows);
     mem_free(microbatch->shares);
     mem_free(microbatch->operations);
+    mem_free(microbatch->setups);
+    mem_free(microbatch->picks);
     mem_free(microbatch->outputs);
     mem_free(microbatch->hidden[0]);
     mem_free(microbatch->hidden[1]);
+    mem_free(microbatch->scratch);
+    buffer_deinit(&microbatch->message);
     *microbatch = (struct microbatch){0};
 }
 
 void microbatch_clear(struct microbatch *microbatch)
 {
-    microbatch->n_operations = microbatch->n_shares = microbatch->n_rows = 0;
+    microbatch->n_setups = microbatch->n_operations = microbatch->n_shares = microbatch->n_rows = 0;
     microbatch->embeddings = false;
     microbatch->at = 0;
     microbatch->slowest_ns = 0;
@@ -65,11 +74,6 @@ static void operate(struct pipeline_stage *stage, const struct cache_operation *
     }
 }
 
-static bool is_void(const struct share *share)
-{
-    return share->failed || share->dropped;
-}
-
 static struct share *share_of(struct microbatch *microbatch, uint32_t slot)
 {
     struct share *share = microbatch->shares;
@@ -83,7 +87,7 @@ static void remove_void_rows(struct microbatch *microbatch, float *hidden, uint3
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < microbatch->n_rows; i++) {
-        if (is_void(share_of(microbatch, microbatch->rows[i].slot)))
+        if (share_is_void(share_of(microbatch, microbatch->rows[i].slot)))
             continue;
         if (kept != i) {
             microbatch->rows[kept] = microbatch->rows[i];
@@ -101,7 +105,7 @@ static void drop_poisoned(struct microbatch *microbatch, struct pipeline_stage *
     bool dropped = false;
     for (uint32_t i = 0; i < microbatch->n_shares; i++) {
         struct share *share = &microbatch->shares[i];
-        if (is_void(share)) {
+        if (share_is_void(share)) {
             stage->poisoned[share->slot] = true;
         } else if (stage->poisoned[share->slot]) {
             share->dropped = dropped = true;
@@ -115,7 +119,7 @@ static void fail_all(struct microbatch *microbatch, struct pipeline_stage *stage
 {
     for (uint32_t i = 0; i < microbatch->n_shares; i++) {
         struct share *share = &microbatch->shares[i];
-        if (!is_void(share))
+        if (!share_is_void(share))
             share->failed = stage->poisoned[share->slot] = true;
     }
     microbatch->n_rows = 0;
@@ -139,6 +143,33 @@ static void forward(struct microbatch *microbatch, struct pipeline_stage *stage,
     fail_all(microbatch, stage);
 }
 
+/* What the picker must know before it picks; the tokens of void rows are right, too. */
+static void tell_picker(const struct microbatch *microbatch, struct picker *picker)
+{
+    for (uint32_t i = 0; i < microbatch->n_setups; i++)
+        picker_setup(picker, &microbatch->setups[i]);
+    for (uint32_t i = 0; i < microbatch->n_operations; i++) {
+        const struct cache_operation *operation = &microbatch->operations[i];
+        if (operation->copy)
+            picker_copy(picker, operation->from, operation->slot, operation->length);
+    }
+    for (uint32_t i = 0; i < microbatch->n_rows; i++)
+        picker_note(picker, microbatch->rows[i].slot, microbatch->rows[i].position, microbatch->rows[i].token);
+}
+
+static void pick_tokens(struct microbatch *microbatch, struct picker *picker, uint32_t width)
+{
+    const float *outputs = microbatch->outputs;
+    for (uint32_t i = 0; i < microbatch->n_shares; i++) {
+        const struct share *share = &microbatch->shares[i];
+        if (share_is_void(share))
+            continue;
+        outputs += (size_t)share->n_outputs * width;
+        if (share->pick)
+            picker_pick(picker, share->slot, share->position + share->n_rows, outputs - width, &microbatch->picks[i]);
+    }
+}
+
 static void run_on_stage(struct microbatch *microbatch)
 {
     struct pipeline *pipeline = microbatch->pipeline;
@@ -147,8 +178,13 @@ static void run_on_stage(struct microbatch *microbatch)
         operate(stage, &microbatch->operations[i]);
     float *in = microbatch->at ? microbatch->hidden[(microbatch->at - 1) & 1] : NULL;
     drop_poisoned(microbatch, stage, in);
+    bool last = microbatch->at + 1 == pipeline->n_stages;
+    if (last)
+        tell_picker(microbatch, pipeline->picker);
     if (microbatch->n_rows)
-        forward(microbatch, stage, in, microbatch->at + 1 == pipeline->n_stages);
+        forward(microbatch, stage, in, last);
+    if (last && microbatch->n_rows && !microbatch->embeddings)
+        pick_tokens(microbatch, pipeline->picker, stage_output_width(stage->stage));
 }
 
 static void run(struct device_job *job)
@@ -160,15 +196,26 @@ static void run(struct device_job *job)
         run_on_stage(microbatch);
         microbatch->at++;
     } while (microbatch->at < pipeline->n_stages && pipeline->stages[microbatch->at].device == here);
-    if (microbatch->at == pipeline->n_stages)
+    microbatch_go_on(microbatch);
+}
+
+void microbatch_go_on(struct microbatch *microbatch)
+{
+    struct pipeline *pipeline = microbatch->pipeline;
+    if (microbatch->at == pipeline->n_stages) {
         pipeline->done(pipeline->arg, microbatch);
+        return;
+    }
+    struct device *device = pipeline->stages[microbatch->at].device;
+    microbatch->job.run = run;
+    if (device)
+        device_submit(device, &microbatch->job);
     else
-        device_submit(pipeline->stages[microbatch->at].device, &microbatch->job);
+        pipeline->forward(pipeline->arg, microbatch);
 }
 
 void microbatch_send(struct microbatch *microbatch)
 {
     microbatch->at = 0;
-    microbatch->job.run = run;
-    device_submit(microbatch->pipeline->stages[0].device, &microbatch->job);
+    microbatch_go_on(microbatch);
 }

@@ -5,33 +5,41 @@
  * thread without the driver between. Queues are in order, so every stage sees the
  * micro-batches, and the cache operations they carry, in the order in which they were sent.
  *
+ * A stage may be elsewhere (no device here): the micro-batch is then handed to the pipeline's `forward`, and goes on
+ * with microbatch_go_on() when it has come back with `at` further on. The tokens are picked on the last stage's thread,
+ * from its logits (picker.h).
+ *
  * Failure: a stage that fails on a micro-batch, or that is behind one which failed, marks the
  * slots concerned as poisoned, in a table of its own. Rows of a poisoned slot are dropped from
  * the micro-batches that were already under way, so that a stage never sees a gap. Emptying
  * the slot (truncate to 0, which comes down the same way) heals it. */
 #pragma once
 
+#include "base/buffer.h"
 #include "base/limits.h"
 #include "engine/stage.h"
 #include "gpu/gpu.h"
+#include "pipeline/picker.h"
 
 #include <stdatomic.h>
 
 struct pipeline_stage {
-    struct device *device;
-    struct stage *stage;
+    struct device *device; /* NULL: elsewhere */
+    struct stage *stage;   /* NULL: elsewhere, or not loaded */
     uint32_t n_layers;
     bool poisoned[LIMIT_SEQUENCES]; /* the device thread's */
     _Atomic uint64_t busy_ns;       /* spent in stage_forward() so far */
 };
 
 struct microbatch;
-typedef void (*microbatch_done_fn)(void *arg, struct microbatch *microbatch); /* on the last stage's device thread */
+typedef void (*microbatch_fn)(void *arg, struct microbatch *microbatch);
 
 struct pipeline {
-    struct pipeline_stage *stages;
+    struct pipeline_stage *stages; /* all, those elsewhere included */
     uint32_t n_stages;
-    microbatch_done_fn done;
+    struct picker *picker; /* NULL: the last stage is elsewhere */
+    microbatch_fn forward; /* its next stage is elsewhere; on a device's thread, or the sender's. NULL: none is */
+    microbatch_fn done;    /* on the last stage's device thread, or that of microbatch_go_on() */
     void *arg;
 };
 
@@ -51,16 +59,28 @@ struct share {
     uint32_t n_rows;
     uint32_t n_outputs;
     uint64_t sequence; /* its id */
+    bool pick;         /* a token, from the last row's logits */
+    bool gives_rows;   /* the outputs themselves are wanted */
     bool failed;       /* a stage failed on it */
     bool dropped;      /* its slot was poisoned; not computed to the end */
 };
+
+/* Its outputs are not, or no longer, computed. */
+static inline bool share_is_void(const struct share *share)
+{
+    return share->failed || share->dropped;
+}
 
 struct microbatch {
     struct device_job job;
     struct microbatch *next; /* the driver's lists */
     struct pipeline *pipeline;
-    uint32_t at; /* the stage it is on */
+    uint32_t at;     /* the stage it is on */
+    uint64_t number; /* on its way between machines … */
+    bool away;       /* … and whether it is there; under the driver's lock */
 
+    struct pick_setup *setups; /* each slot at most once; before the rows */
+    uint32_t n_setups;
     struct cache_operation *operations;
     uint32_t n_operations;
     struct share *shares;
@@ -69,10 +89,13 @@ struct microbatch {
     uint32_t n_rows;
     bool embeddings;
 
-    float *hidden[2];    /* rows x n_embd; a stage reads one and writes the other */
-    float *outputs;      /* of the shares that are neither failed nor dropped, in their order */
-    uint64_t slowest_ns; /* the longest stage_forward() */
-    struct error error;  /* when a share failed */
+    float *hidden[2];      /* rows x n_embd; a stage reads one and writes the other */
+    float *outputs;        /* of the shares that are neither failed nor dropped, in their order */
+    struct pick *picks;    /* by share, where it is neither and wants one */
+    struct buffer message; /* room for it as bytes, and … */
+    float *scratch;        /* … for one hidden row */
+    uint64_t slowest_ns;   /* the longest stage_forward() */
+    struct error error;    /* when a share failed */
 };
 
 struct microbatch_sizes {
@@ -91,3 +114,5 @@ void microbatch_clear(struct microbatch *microbatch);
 
 /* Sends it down the stages; `done` follows. */
 void microbatch_send(struct microbatch *microbatch);
+/* The same from stage `at` on; `done` at once when that is behind the last. */
+void microbatch_go_on(struct microbatch *microbatch);

@@ -2,6 +2,7 @@
 #include "pipeline/driver_state.h"
 
 #include "base/clock.h"
+#include "pipeline/settings.h"
 
 #include <assert.h>
 #include <string.h>
@@ -60,8 +61,19 @@ static void finish_cancelled(struct driver *driver)
 
 static void push_operation(struct driver *driver, struct cache_operation operation)
 {
-    assert(driver->n_operations < driver->operations_max);
+    assert(driver->n_operations < driver->shape.operations);
     driver->operations[driver->n_operations++] = operation;
+}
+
+/* The newest of a slot counts. */
+static void push_setup(struct driver *driver, uint32_t slot, const struct request *request)
+{
+    uint32_t at = 0;
+    while (at < driver->n_setups && driver->setups[at].slot != slot)
+        at++;
+    if (at == driver->n_setups)
+        driver->n_setups++;
+    pick_setup_fill(&driver->setups[at], slot, &request->sampler, request->logprobs, request->n_top_logprobs);
 }
 
 static void empty_slot(struct driver *driver, uint32_t index)
@@ -89,6 +101,8 @@ static void occupy(struct driver *driver, struct sequence *sequence, const struc
                            .slot = choice->slot, .from = choice->copy_from, .length = choice->copy, .copy = true});
         slot->n_placed = choice->copy;
     }
+    if (sequence->request.n_predict)
+        push_setup(driver, choice->slot, &sequence->request);
     memcpy(slot->tokens, sequence->request.prompt, sequence->request.n_prompt * sizeof *slot->tokens);
     slot->n_known = sequence->request.n_prompt;
     slot->sequence = sequence;
@@ -101,7 +115,7 @@ static void occupy(struct driver *driver, struct sequence *sequence, const struc
 /* An admission takes two operations at most; one a slot is kept back for sequences that start over. */
 static bool operations_are_full(const struct driver *driver)
 {
-    return driver->n_operations + 2 + driver->slots.n_slots > driver->operations_max;
+    return driver->n_operations + 2 + driver->slots.n_slots > driver->shape.operations;
 }
 
 static void admit(struct driver *driver)
@@ -163,10 +177,12 @@ static void add_share(struct driver *driver, struct microbatch *microbatch, uint
     struct share *share = &microbatch->shares[microbatch->n_shares++];
     *share = (struct share){
         .slot = index, .epoch = slot->epoch, .position = slot->n_placed, .n_rows = n_rows, .sequence = sequence->id};
+    share->gives_rows = sequence_wants_rows(sequence);
+    share->pick = sequence->request.n_predict && !sequence->last_row && slot->n_placed + n_rows == slot->n_known;
     for (uint32_t i = 0; i < n_rows; i++) {
         uint32_t position = slot->n_placed + i;
         bool newest = position + 1 == slot->n_known;
-        bool output = sequence_wants_rows(sequence) || (newest && sequence->request.n_predict);
+        bool output = share->gives_rows || (newest && share->pick);
         microbatch->rows[microbatch->n_rows++] = (struct batch_row){index, position, slot->tokens[position], output};
         share->n_outputs += output;
     }
@@ -180,7 +196,7 @@ static bool form(struct driver *driver, struct microbatch *microbatch)
     struct schedule_item items[LIMIT_SEQUENCES];
     uint32_t slots[LIMIT_SEQUENCES];
     uint32_t n_items = describe(driver, items, slots);
-    uint64_t embedding_rows = driver->output_floats / driver->n_embd;
+    uint64_t embedding_rows = driver->shape.output_floats / driver->shape.n_embd;
     struct schedule_limits limits = {
         .rows = driver->options.batch_rows,
         .devices = driver->n_devices,
@@ -199,6 +215,10 @@ static bool form(struct driver *driver, struct microbatch *microbatch)
     memcpy(microbatch->operations, driver->operations, driver->n_operations * sizeof *driver->operations);
     microbatch->n_operations = driver->n_operations;
     driver->n_operations = 0;
+    for (uint32_t i = 0; i < driver->n_setups; i++)
+        pick_setup_copy(&microbatch->setups[i], &driver->setups[i]);
+    microbatch->n_setups = driver->n_setups;
+    driver->n_setups = 0;
     return true;
 }
 
@@ -232,36 +252,34 @@ static void start_over(struct driver *driver, struct sequence *sequence)
 }
 
 /* Hands a token to the request; false when it wants no more. */
-static bool give_token(const struct sequence *sequence, struct sampler *sampler, const float *logits, int32_t token)
+static bool give_token(const struct sequence *sequence, const struct pick *pick)
 {
     const struct request *request = &sequence->request;
     if (!request->handlers.token)
         return true;
-    struct token_logprob top[LIMIT_TOP_LOGPROBS];
-    struct token_event event = {.token = token, .index = sequence->generated};
-    if (request->logprobs || request->n_top_logprobs) {
-        event.logprob = sampler_logprobs(sampler, logits, token, top, request->n_top_logprobs);
-        event.top = top;
-        event.n_top = request->n_top_logprobs;
-    }
+    struct token_event event = {
+        .token = pick->token,
+        .index = sequence->generated,
+        .logprob = pick->logprob,
+        .top = pick->top,
+        .n_top = pick->n_top,
+    };
     return request->handlers.token(request->arg, &event);
 }
 
-/* Chooses the next token, and ends the sequence where it ends. */
-static void decode(struct driver *driver, struct sequence *sequence, const float *logits)
+/* Takes the next token, and ends the sequence where it ends. */
+static void decode(struct driver *driver, struct sequence *sequence, const struct pick *pick)
 {
     struct slot *slot = &driver->slots.slots[sequence->slot];
     const struct request *request = &sequence->request;
-    int32_t token =
-        sampler_pick(driver->sampler, &request->sampler, logits, slot->tokens, slot->n_known, slot->n_known);
     if (!sequence->first_token_ns)
         sequence->first_token_ns = clock_now_ns();
-    if (sequence_is_stop(sequence, token)) {
+    if (sequence_is_stop(sequence, pick->token)) {
         finish(driver, sequence, FINISH_STOP, NULL);
         return;
     }
-    bool go_on = give_token(sequence, driver->sampler, logits, token);
-    slot->tokens[slot->n_known++] = token;
+    bool go_on = give_token(sequence, pick);
+    slot->tokens[slot->n_known++] = pick->token;
     sequence->generated++;
     driver->n_generated++;
     if (!go_on)
@@ -275,20 +293,19 @@ static void decode(struct driver *driver, struct sequence *sequence, const float
 }
 
 /* The outputs of one share. */
-static void deliver(struct driver *driver, struct sequence *sequence, const struct share *share, bool embeddings,
-                    const float *outputs)
+static void deliver(struct driver *driver, struct sequence *sequence, const struct share *share, uint32_t width,
+                    const float *outputs, const struct pick *pick)
 {
-    uint32_t width = embeddings ? driver->n_embd : driver->n_vocab;
     const struct request *request = &sequence->request;
     uint32_t end = share->position + share->n_rows;
-    if (sequence_wants_rows(sequence)) {
+    if (share->gives_rows) {
         for (uint32_t i = 0; i < share->n_rows; i++)
             request->handlers.row(request->arg, share->position + i, outputs + (size_t)i * width, width);
     }
     if (end < driver->slots.slots[share->slot].n_known)
         return;
-    if (request->n_predict && !sequence->last_row)
-        decode(driver, sequence, outputs + (size_t)(share->n_outputs - 1) * width);
+    if (share->pick)
+        decode(driver, sequence, pick);
     else
         finish(driver, sequence, FINISH_LENGTH, NULL);
 }
@@ -301,9 +318,10 @@ static void measure(struct driver *driver, const struct microbatch *microbatch)
     driver->prompt_row_ns = driver->prompt_row_ns ? (3 * driver->prompt_row_ns + row_ns) / 4 : row_ns;
 }
 
-static void settle(struct driver *driver, struct microbatch *microbatch, const struct share *share,
+static void settle(struct driver *driver, struct microbatch *microbatch, uint32_t index, uint32_t width,
                    const float *outputs)
 {
+    const struct share *share = &microbatch->shares[index];
     struct slot *slot = &driver->slots.slots[share->slot];
     if (slot->epoch != share->epoch)
         return; /* the slot has been emptied since */
@@ -317,17 +335,17 @@ static void settle(struct driver *driver, struct microbatch *microbatch, const s
         return;
     }
     if (sequence && sequence->id == share->sequence)
-        deliver(driver, sequence, share, microbatch->embeddings, outputs);
+        deliver(driver, sequence, share, width, outputs, &microbatch->picks[index]);
 }
 
 void step_complete(struct driver *driver, struct microbatch *microbatch)
 {
     measure(driver, microbatch);
-    uint32_t width = microbatch->embeddings ? driver->n_embd : driver->n_vocab;
+    uint32_t width = microbatch->embeddings ? driver->shape.n_embd : driver->shape.n_vocab;
     const float *outputs = microbatch->outputs;
     for (uint32_t i = 0; i < microbatch->n_shares; i++) {
         const struct share *share = &microbatch->shares[i];
-        settle(driver, microbatch, share, outputs);
+        settle(driver, microbatch, i, width, outputs);
         if (!share->failed && !share->dropped)
             outputs += (size_t)share->n_outputs * width;
     }

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PLACEMENT_TYPES_MAX = 16, PLACEMENT_NAME_MAX = 48 };
+enum { PLACEMENT_TYPES_MAX = 16, PLACEMENT_NAME_MAX = 64 };
 
 #define PLACEMENT_BYTES_MAX (UINT64_C(1) << 50) /* of any one amount: a PiB */
 #define PLACEMENT_RATE_MAX 1e18                 /* bytes/s or FLOP/s */

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "placement/changed.h"
 #include "placement/cost.h"
+#include "placement/tables.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@ struct trial {
     void (*turn)(struct trial *trial, uint64_t to);
     uint32_t device; /* that `turn` is about */
     uint64_t added_bytes;
+    uint16_t low[LIMIT_LAYERS + 1];
     bool sure; /* the last "no" was proved */
     enum error_code code;
     struct error *err;
@@ -46,7 +48,30 @@ static bool has_time(const struct trial *trial)
     return !trial->code && (!trial->options.go_on || trial->options.go_on(trial->options.self));
 }
 
-/* Greedy says yes quickly; only the search can say no. */
+/* Each device with as many layers as it holds anywhere, whatever the others do: fewer than there are, and it is proved
+ * that nothing fits, which the search would take long for. */
+static bool too_few(struct trial *trial, uint64_t to)
+{
+    const struct placement_problem *problem = &trial->changed.problem;
+    const uint32_t n_layers = problem->model.n_layers;
+    struct placement_tables tables;
+    uint64_t sum = 0;
+    trial->turn(trial, to);
+    trial->code = tables_init(&tables, problem, trial->err);
+    if (trial->code)
+        return true;
+    for (uint32_t d = 0; d < problem->n_devices && sum < n_layers; d++) {
+        uint32_t most = 0;
+        tables_windows(&tables, d, INFINITY, trial->low);
+        for (uint32_t b = 1; b <= n_layers; b++)
+            most = b - trial->low[b] > most ? b - trial->low[b] : most;
+        sum += tables_holds_all(&tables, d) ? n_layers : most;
+    }
+    tables_deinit(&tables);
+    return sum < n_layers;
+}
+
+/* Greedy says yes quickly; only the search can say no for certain. */
 static bool fits(struct trial *trial, uint64_t to)
 {
     struct placement_solution solution;
@@ -54,7 +79,10 @@ static bool fits(struct trial *trial, uint64_t to)
     trial->sure = false;
     if (!has_time(trial))
         return false;
-    trial->turn(trial, to);
+    if (too_few(trial, to)) {
+        trial->sure = !trial->code;
+        return false;
+    }
     trial->options.greedy_only = true;
     enum error_code code = placement_solve(&trial->changed.problem, &trial->options, &solution, &own);
     if (code == ERROR_NOT_FOUND || code == ERROR_BUSY) {
@@ -67,23 +95,46 @@ static bool fits(struct trial *trial, uint64_t to)
     return code == ERROR_NONE;
 }
 
-/* From `bad`, which does not fit, towards `good`: the first that does. False: not even `good`. */
+static uint64_t middle_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a + (b - a) / 2 : b + (a - b) / 2;
+}
+
+static bool are_neighbours(uint64_t a, uint64_t b)
+{
+    return a < b ? b - a <= 1 : a - b <= 1;
+}
+
+/* From `bad`, which does not fit, towards `good`: the first that does. False: not even `good`. Halved twice: by what is
+ * proved quickly, which is nearly always all there is to it, and by the search. */
 static bool turn_until(struct trial *trial, uint64_t bad, uint64_t good, uint64_t *first, bool *least)
 {
-    if (!fits(trial, good))
+    uint64_t maybe = good;
+    trial->sure = true;
+    while (has_time(trial) && !are_neighbours(bad, maybe)) {
+        const uint64_t middle = middle_of(bad, maybe);
+        if (too_few(trial, middle))
+            bad = middle;
+        else
+            maybe = middle;
+    }
+    *least = true;
+    *first = maybe;
+    if (fits(trial, maybe))
+        return true;
+    *least = trial->sure;
+    if (maybe == good || !fits(trial, good))
         return false;
-    bool sure = true;
-    while (good > bad ? good - bad > 1 : bad - good > 1) {
-        const uint64_t middle = good > bad ? bad + (good - bad) / 2 : good + (bad - good) / 2;
+    for (bad = maybe; !are_neighbours(bad, good);) {
+        const uint64_t middle = middle_of(bad, good);
         if (fits(trial, middle)) {
             good = middle;
         } else {
             bad = middle;
-            sure = trial->sure;
+            *least = trial->sure;
         }
     }
     *first = good;
-    *least = sure;
     return !trial->code;
 }
 
@@ -149,10 +200,11 @@ static void keep(struct trial *trial, enum placement_remedy_kind kind, bool leas
     struct placement_rates rates;
     if (trial->code)
         return;
+    full.max_nodes = full.max_nodes ? full.max_nodes : PLACEMENT_REMEDY_NODES;
     trial->code = placement_rate(&trial->changed.problem, &full, &rates, trial->err);
     if (!trial->code && rates.answer != PLACEMENT_POSSIBLE) { /* the time is over: greedy is quick */
         full.go_on = NULL;
-        full.max_nodes = PLACEMENT_REMEDY_NODES;
+        full.greedy_only = true;
         trial->code = placement_rate(&trial->changed.problem, &full, &rates, trial->err);
     }
     if (trial->code || rates.answer != PLACEMENT_POSSIBLE)

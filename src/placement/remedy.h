@@ -11,16 +11,17 @@
  *                  lacks least. Its bytes are what is missing under the best packing of all others.
  *     ADD_DEVICE   one more device, linked as the best one is: the least memory
  *
- * "Least" and "most" are found by halving; a remedy says whether the next smaller change was proved not to be enough
- * (`least`), or whether the search gave up there (PLACEMENT_REMEDY_NODES each). Halving takes more to be possible
- * wherever less is, which holds for all six. Buffers for computing (compute_bytes) stay as they are.
+ * "Least" and "most" are found by halving (changing less never makes room where changing more does not); a remedy says
+ * whether the next smaller change was proved not to be enough
+ * (`least`), or whether the search gave up there (PLACEMENT_REMEDY_NODES each). Buffers for computing (compute_bytes)
+ * stay as they are.
  *
  * Pure; any thread. The problem must have passed placement_problem_check(). */
 #pragma once
 
 #include "placement/whatif.h"
 
-enum { PLACEMENT_REMEDY_NODES = 5000, PLACEMENT_KV_TYPES_MAX = 16 };
+enum { PLACEMENT_REMEDY_NODES = 1000, PLACEMENT_KV_TYPES_MAX = 16 };
 #define PLACEMENT_REMEDY_UNIT (UINT64_C(1) << 20) /* bytes; what memory is rounded up to */
 
 /* A type's blocks, as ggml has them: F16 is 1 element in 2 bytes, Q8_0 32 in 34, Q4_0 32 in 18. */

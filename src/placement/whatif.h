@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "placement/solve.h"
 
-enum { PLACEMENT_WHATIF_NODES = 200 * 1000, PLACEMENT_EXTRAS_MAX = 16 };
+enum { PLACEMENT_WHATIF_NODES = 20 * 1000, PLACEMENT_EXTRAS_MAX = 16 };
 
 enum placement_answer {
     PLACEMENT_UNDECIDED,  /* the time was over before any placement was found, or it was not asked */

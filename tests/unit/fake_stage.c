@@ -201,6 +201,11 @@ uint32_t stage_width(const struct stage *stage)
     return FAKE_EMBD;
 }
 
+uint32_t stage_output_width(const struct stage *stage)
+{
+    return stage->options.first_layer + stage->options.n_layers == FAKE_LAYERS ? FAKE_VOCAB : FAKE_EMBD;
+}
+
 uint32_t batch_output_count(const struct batch *batch)
 {
     uint32_t n = 0;

@@ -1,7 +1,7 @@
 /* The driver on the toy machine under random workloads: whatever else runs, is cancelled or
  * fails, each request gets what it would have got alone (or a beginning of it, when it was cut short).
  * MEDLEY_SEEDS=from-to picks the scenarios; a failure prints its seed. */
-#include "driver_world.h"
+#include "far_world.h"
 
 #include "base/random.h"
 
@@ -20,7 +20,8 @@ enum { CLIENTS_MAX = 24 };
 
 struct scenario {
     uint64_t seed, n_draws;
-    struct world world;
+    struct far_world far; /* with stages on other machines, or only its `world` */
+    bool is_far;
     uint32_t context;
     uint32_t n_clients;
     struct client clients[CLIENTS_MAX];
@@ -49,7 +50,12 @@ static void open_world(struct scenario *scenario)
         .batch_rows = 1 + draw(scenario, chance(scenario, 50) ? 8 : 200),
         .no_prefix_reuse = chance(scenario, 10),
     };
-    world_open(&scenario->world, shape[0], shape[1], &options);
+    static const char *const splits[] = {"1", "01", "10", "012", "0110", "1201", "0123"};
+    scenario->is_far = chance(scenario, 40);
+    if (scenario->is_far)
+        far_world_open(&scenario->far, splits[draw(scenario, 7)], ACTIVATION_F16, &options);
+    else
+        world_open(&scenario->far.world, shape[0], shape[1], &options);
 }
 
 /* Prompts come in three families, so that many share a beginning. */
@@ -87,7 +93,7 @@ static void cancel_somebody(struct scenario *scenario, uint32_t n_submitted)
     uint32_t i = draw(scenario, n_submitted);
     if (!scenario->accepted[i])
         return;
-    driver_cancel(scenario->world.driver, scenario->clients[i].id);
+    driver_cancel(scenario->far.world.driver, scenario->clients[i].id);
     scenario->cancelled[i] = true;
 }
 
@@ -97,7 +103,7 @@ static void play(struct scenario *scenario, uint32_t cancel_percent)
     for (uint32_t i = 0; i < scenario->n_clients; i++) {
         draw_client(scenario, &scenario->clients[i]);
         struct error err = {0};
-        enum error_code code = client_submit(&scenario->clients[i], &scenario->world, &err);
+        enum error_code code = client_submit(&scenario->clients[i], &scenario->far.world, &err);
         if (code)
             fail_msg("submit: %s", err.text);
         scenario->accepted[i] = true;
@@ -122,7 +128,7 @@ static void check(struct scenario *scenario, bool may_fail)
         assert_true(client->reason != FINISH_CANCELLED || scenario->cancelled[i]);
         assert_true(client->reason != FINISH_ERROR || may_fail);
     }
-    struct driver_stats stats = driver_stats(scenario->world.driver);
+    struct driver_stats stats = driver_stats(scenario->far.world.driver);
     assert_int_equal(stats.slots_busy, 0);
     assert_int_equal(stats.queued, 0);
     assert_int_equal(stats.requests_total, scenario->n_clients);
@@ -136,7 +142,7 @@ static void check_survivor(struct scenario *scenario)
     for (uint32_t family = 0; family < 3; family++) {
         client_init(&client, family, scenario->context - 10, 10);
         struct error err = {0};
-        assert_int_equal(client_submit(&client, &scenario->world, &err), ERROR_NONE);
+        assert_int_equal(client_submit(&client, &scenario->far.world, &err), ERROR_NONE);
         client_wait(&client);
         client_check(&client, scenario->context);
         assert_int_equal(client.reason, FINISH_LENGTH);
@@ -175,7 +181,10 @@ static void run_all(uint64_t salt, uint32_t cancel_percent, bool faults)
         play(&scenario, cancel_percent);
         check(&scenario, faults);
         check_survivor(&scenario);
-        world_close(&scenario.world);
+        if (scenario.is_far)
+            far_world_close(&scenario.far);
+        else
+            world_close(&scenario.far.world);
     }
     seed_under_way = 0;
 }

@@ -1,0 +1,376 @@
+/* medley plan: what a model will do on these machines, before anything is loaded. */
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "cli/inspect.h"
+#include "cli/notice.h"
+#include "cli/options.h"
+#include "cli/plan_here.h"
+#include "gpu/gpu.h"
+#include "model/model.h"
+#include "pipeline/plan_model.h"
+#include "placement/cluster_file.h"
+#include "placement/report.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char usage[] =
+    "Usage: medley plan MODEL.gguf [--cluster FILE] [--context N] [--streams N] [options]\n"
+    "\n"
+    "Says which devices should hold which layers of a model, how fast it will be, and why. Reads the\n"
+    "model's headers and loads nothing. The best placement is searched until it is proved to be the best\n"
+    "or the time is over. docs/planning.md explains the file, the formulas and the output.\n"
+    "\n"
+    "  --cluster FILE   the machines and links of a cluster file (JSON); else this machine's devices\n"
+    "  --sim FILE       simulated devices in the place of this machine's\n"
+    "  -c, --context N  tokens of prompt and answer together (default: the model's, at most 4096)\n"
+    "  --streams N      sequences at once (default 1)\n"
+    "  --goal GOAL      latency: each token as soon as possible (the default for one stream); or\n"
+    "                   throughput: the most tokens of all streams (the default for several)\n"
+    "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"
+    "  --prompt N       tokens of the prompt whose prefill is forecast (default: half the context)\n"
+    "  --without NODE   leave a machine out; may be repeated\n"
+    "  --add SPEC       say also what one more device would give: NODE:MEMORY,BANDWIDTH[,FLOPS] by its\n"
+    "                   datasheet, as tower:24GiB,936GB/s,35TFLOP/s; NODE:DEVICE, one more like it; or\n"
+    "                   NODE:PRESET, such as tower:rtx-3090. Without --cluster, no NODE:. May be repeated\n"
+    "  --policy POLICY  compare with what others do: memory (exo, llama.cpp), flops (cake), equal\n"
+    "                   (distributed-llama), score, or all; may be repeated\n"
+    "  --explain        more: the rates it stands on, every device left out, the search\n"
+    "  --json           for programs\n"
+    "  --time-limit S   of the search, in seconds (default 5); the answer so far is given then\n"
+    "\n"
+    "The exit status is 1 when the model fits nowhere; what would make it fit is said then.\n";
+
+struct wishes {
+    const char *model, *cluster, *sim;
+    struct driver_options driver;
+    uint32_t prompt;
+    bool has_goal, explain, json;
+    enum placement_goal goal;
+    bool policies[REPORT_POLICIES];
+    float limit_s;
+    uint32_t n_without, n_adds;
+    const char *without[REPORT_WITHOUT_MAX], *adds[REPORT_EXTRAS_MAX];
+};
+
+/* ---- words --------------------------------------------------------------------------------------------------- */
+
+enum {
+    OPTION_CLUSTER = 256,
+    OPTION_SIM,
+    OPTION_STREAMS,
+    OPTION_GOAL,
+    OPTION_KV,
+    OPTION_PROMPT,
+    OPTION_WITHOUT,
+    OPTION_ADD,
+    OPTION_POLICY,
+    OPTION_EXPLAIN,
+    OPTION_JSON,
+    OPTION_LIMIT
+};
+
+static const struct option long_options[] = {
+    {"cluster", required_argument, NULL, OPTION_CLUSTER},
+    {"sim", required_argument, NULL, OPTION_SIM},
+    {"context", required_argument, NULL, 'c'},
+    {"streams", required_argument, NULL, OPTION_STREAMS},
+    {"goal", required_argument, NULL, OPTION_GOAL},
+    {"kv", required_argument, NULL, OPTION_KV},
+    {"prompt", required_argument, NULL, OPTION_PROMPT},
+    {"without", required_argument, NULL, OPTION_WITHOUT},
+    {"add", required_argument, NULL, OPTION_ADD},
+    {"policy", required_argument, NULL, OPTION_POLICY},
+    {"explain", no_argument, NULL, OPTION_EXPLAIN},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"time-limit", required_argument, NULL, OPTION_LIMIT},
+    {0},
+};
+
+static const struct command *const self = &command_plan;
+
+static bool take_goal(struct wishes *wishes, const char *value)
+{
+    wishes->has_goal = true;
+    wishes->goal = strcmp(value, "throughput") ? PLACEMENT_LATENCY : PLACEMENT_THROUGHPUT;
+    if (wishes->goal == PLACEMENT_THROUGHPUT || !strcmp(value, "latency"))
+        return true;
+    command_misused(self, "--goal takes latency or throughput, not '%s'", value);
+    return false;
+}
+
+/* The types that the engine keeps a KV cache in, the best first; blocks as ggml's. */
+static const struct placement_kv_type kv_types[] = {
+    [KV_F16] = {"f16", 1, 2}, [KV_F32] = {"f32", 1, 4}, [KV_Q8_0] = {"q8_0", 32, 34}};
+enum { KV_TYPES = sizeof kv_types / sizeof *kv_types };
+
+static bool take_kv(struct wishes *wishes, const char *value)
+{
+    for (int type = 0; type < KV_TYPES; type++) {
+        if (!strcmp(kv_types[type].name, value)) {
+            wishes->driver.kv_type = (enum kv_type)type;
+            return true;
+        }
+    }
+    command_misused(self, "--kv takes f16, f32 or q8_0, not '%s'", value);
+    return false;
+}
+
+static bool take_policy(struct wishes *wishes, const char *value)
+{
+    bool known = false;
+    for (int policy = 0; policy < REPORT_POLICIES; policy++) {
+        if (strcmp(value, "all") && strcmp(value, placement_policy_name((enum placement_policy)policy)))
+            continue;
+        known = wishes->policies[policy] = true;
+    }
+    if (!known)
+        command_misused(self, "--policy takes memory, flops, equal, score or all, not '%s'", value);
+    return known;
+}
+
+static bool take_word(const char *name, const char *value, const char **list, uint32_t *n, uint32_t max)
+{
+    if (*n == max) {
+        command_misused(self, "%s can be given %u times", name, max);
+        return false;
+    }
+    list[(*n)++] = value;
+    return true;
+}
+
+static bool take_limit(struct wishes *wishes, const char *value)
+{
+    if (!option_float(self, "--time-limit", value, &wishes->limit_s))
+        return false;
+    if (wishes->limit_s > 0 && wishes->limit_s <= 86400)
+        return true;
+    command_misused(self, "--time-limit takes seconds above 0 and up to 86400, not '%s'", value);
+    return false;
+}
+
+static bool take_option(struct wishes *wishes, int option, const char *value)
+{
+    switch (option) {
+    case OPTION_CLUSTER:
+        wishes->cluster = value;
+        return true;
+    case OPTION_SIM:
+        wishes->sim = value;
+        return true;
+    case 'c':
+        return option_u32(self, "--context", value, 1, LIMIT_CONTEXT, &wishes->driver.context);
+    case OPTION_STREAMS:
+        return option_u32(self, "--streams", value, 1, LIMIT_SEQUENCES, &wishes->driver.n_slots);
+    case OPTION_GOAL:
+        return take_goal(wishes, value);
+    case OPTION_KV:
+        return take_kv(wishes, value);
+    case OPTION_PROMPT:
+        return option_u32(self, "--prompt", value, 1, LIMIT_CONTEXT, &wishes->prompt);
+    case OPTION_WITHOUT:
+        return take_word("--without", value, wishes->without, &wishes->n_without, REPORT_WITHOUT_MAX);
+    case OPTION_ADD:
+        return take_word("--add", value, wishes->adds, &wishes->n_adds, REPORT_EXTRAS_MAX);
+    case OPTION_POLICY:
+        return take_policy(wishes, value);
+    case OPTION_EXPLAIN:
+        return wishes->explain = true;
+    case OPTION_JSON:
+        return wishes->json = true;
+    case OPTION_LIMIT:
+        return take_limit(wishes, value);
+    default:
+        command_misused(self, "unknown option");
+        return false;
+    }
+}
+
+static bool parse(int argc, char **argv, struct wishes *wishes)
+{
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "c:", long_options, NULL)) != -1;) {
+        if (option == '?') {
+            command_misused(self, "unknown or incomplete option '%s'", argv[optind - 1]);
+            return false;
+        }
+        if (!take_option(wishes, option, optarg))
+            return false;
+    }
+    if (optind + 1 != argc) {
+        if (optind == argc)
+            command_misused(self, "which model? give a .gguf file");
+        else
+            command_misused(self, "'%s' is one word too many", argv[optind + 1]);
+        return false;
+    }
+    wishes->model = argv[optind];
+    if (wishes->cluster && wishes->sim) {
+        command_misused(self, "--cluster and --sim exclude each other");
+        return false;
+    }
+    return true;
+}
+
+/* ---- the cluster ------------------------------------------------------------------------------------------------ */
+
+static enum error_code read_here(const struct wishes *wishes, struct cluster *out, struct error *err)
+{
+    char registry[PATH_MAX];
+    struct gpu *gpu;
+    struct notice notice;
+    gpu_registry_path(registry, sizeof registry);
+    const struct gpu_options options = {
+        .registry = registry, .prober = "/proc/self/exe", .sim_file = wishes->sim, .skip_other = wishes->sim != NULL};
+    notice_begin(&notice, "looking at this machine's devices …");
+    enum error_code code = gpu_open(&options, &gpu, err);
+    if (!code) {
+        code = plan_here(gpu, wishes->sim != NULL, out, err);
+        gpu_close(gpu);
+    }
+    notice_end(&notice);
+    return code;
+}
+
+/* The new device's id has a space, as no other has. */
+static enum error_code read_add(const char *words, const struct cluster *cluster, bool here, struct report_extra *out,
+                                struct error *err)
+{
+    const char *device = words;
+    char name[CLUSTER_NODE_MAX] = "";
+    *out = (struct report_extra){.words = words};
+    if (!here) {
+        const char *colon = strchr(words, ':');
+        if (!colon || colon == words || (size_t)(colon - words) >= sizeof name)
+            return error_set(err, ERROR_INVALID, "--add %s: it takes NODE:DEVICE, such as tower:24GiB,936GB/s", words);
+        memcpy(name, words, (size_t)(colon - words));
+        out->node = cluster_find_node(cluster, name);
+        if (out->node == UINT32_MAX)
+            return error_set(err, ERROR_INVALID, "--add %s: there is no node '%s'", words, name);
+        out->words = device = colon + 1;
+    }
+    const uint32_t like = cluster_find_device(cluster, out->node, device);
+    if (like != UINT32_MAX) {
+        out->device = cluster->devices[like];
+        out->device.pci[0] = '\0'; /* another card */
+    } else if (cluster_device_parse(device, &out->device, err)) {
+        return error_wrap(err, "--add %s", words);
+    }
+    snprintf(out->device.id, sizeof out->device.id, "added device");
+    return ERROR_NONE;
+}
+
+/* ---- the plan -----------------------------------------------------------------------------------------------------
+ */
+
+static double seconds_now(void *unused)
+{
+    (void)unused;
+    return (double)clock_now_ns() * 1e-9;
+}
+
+static bool counts_embedding(const struct cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->n_devices; i++) {
+        if (!cluster->devices[i].own_memory || cluster->devices[i].speed == CLUSTER_GIVEN)
+            return true;
+    }
+    return false;
+}
+
+static enum error_code print(const struct report *report, const struct wishes *wishes, struct error *err)
+{
+    struct buffer text = {0};
+    if (wishes->json)
+        report_json(report, &text);
+    else
+        report_text(report, wishes->explain, &text);
+    if (!text.failed)
+        fputs(text.data ? text.data : "", stdout);
+    const bool failed = text.failed;
+    buffer_deinit(&text);
+    return failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the answer") : ERROR_NONE;
+}
+
+static enum error_code fill_ask(const struct wishes *wishes, const struct cluster *cluster, struct report_ask *ask,
+                                struct error *err)
+{
+    ask->cluster = cluster;
+    ask->here = !wishes->cluster;
+    ask->limit_s = (double)wishes->limit_s;
+    ask->now_s = seconds_now;
+    ask->n_without = wishes->n_without;
+    memcpy(ask->without, wishes->without, sizeof ask->without);
+    memcpy(ask->policies, wishes->policies, sizeof ask->policies);
+    ask->kv_types.current = kv_types[wishes->driver.kv_type];
+    ask->kv_types.n = KV_TYPES;
+    memcpy(ask->kv_types.others, kv_types, sizeof kv_types);
+    enum error_code code = ERROR_NONE;
+    for (uint32_t i = 0; i < wishes->n_adds && !code; i++, ask->n_extras++)
+        code = read_add(wishes->adds[i], cluster, ask->here, &ask->extras[i], err);
+    return code;
+}
+
+static enum error_code plan(const struct wishes *wishes, const struct model *model, const struct cluster *cluster,
+                            int *status, struct error *err)
+{
+    struct driver_options options;
+    struct plan_compute compute;
+    struct plan_model cost = {0};
+    struct report report = {0};
+    struct report_ask ask = {0};
+    struct buffer name = {0};
+    enum error_code code = fill_ask(wishes, cluster, &ask, err);
+    if (!code)
+        code = driver_options_fill(&wishes->driver, model, &options, err);
+    if (code)
+        return code;
+    plan_compute_estimate(model, &options, &compute);
+    code = plan_model_init(&cost, model, &options, &compute, counts_embedding(cluster), err);
+    if (code)
+        return code;
+    ask.model = &cost.model;
+    inspect_clean_text(&name, model_name(model), strlen(model_name(model)), true);
+    ask.model_name = name.data ? name.data : "";
+    ask.weight_bytes = model_weight_bytes(model);
+    ask.demand = plan_demand(&options);
+    ask.demand.prompt_tokens = wishes->prompt;
+    if (wishes->has_goal)
+        ask.demand.goal = wishes->goal;
+    code = report_init(&report, &ask, err);
+    if (!code)
+        code = print(&report, wishes, err);
+    *status = !code && report.outcome ? EXIT_FAILED : EXIT_OK;
+    report_deinit(&report);
+    buffer_deinit(&name);
+    plan_model_deinit(&cost);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct wishes wishes = {.limit_s = 5};
+    struct cluster cluster = {0};
+    struct model *model = NULL;
+    struct error err;
+    int status = EXIT_OK;
+    if (!parse(argc, argv, &wishes))
+        return EXIT_USAGE;
+    enum error_code code = model_open(wishes.model, &model, &err);
+    if (!code)
+        code = wishes.cluster ? cluster_read(wishes.cluster, &cluster, &err) : read_here(&wishes, &cluster, &err);
+    if (!code)
+        code = plan(&wishes, model, &cluster, &status, &err);
+    cluster_deinit(&cluster);
+    model_close(model);
+    return code ? command_fail(self, &err) : status;
+}
+
+const struct command command_plan = {
+    .name = "plan",
+    .summary = "which devices should hold which layers, and how fast it will be",
+    .usage = usage,
+    .run = run,
+};

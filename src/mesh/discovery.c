@@ -1,0 +1,226 @@
+#include "mesh/discovery_state.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "mesh/discovery_record.h"
+
+#include <assert.h>
+#include <avahi-common/alternative.h>
+#include <avahi-common/error.h>
+#include <avahi-common/malloc.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { RESTART_MS = 10000, SIGHTS_MAX = 4096 };
+
+/* ---- what is seen --------------------------------------------------------------------- */
+
+static struct discovery_sight **find(struct discovery *discovery, AvahiIfIndex interface, AvahiProtocol protocol,
+                                     const char *name)
+{
+    struct discovery_sight **at = &discovery->sights;
+    while (*at && ((*at)->interface != interface || (*at)->protocol != protocol || strcmp((*at)->name, name) != 0))
+        at = &(*at)->next;
+    return at;
+}
+
+static bool is_seen(const struct discovery *discovery, const char *name)
+{
+    for (const struct discovery_sight *sight = discovery->sights; sight; sight = sight->next) {
+        if (strcmp(sight->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static uint32_t count_sights(const struct discovery *discovery)
+{
+    uint32_t n = 0;
+    for (const struct discovery_sight *sight = discovery->sights; sight; sight = sight->next)
+        n++;
+    return n;
+}
+
+static void forget(struct discovery *discovery, struct discovery_sight **at)
+{
+    struct discovery_sight *sight = *at;
+    *at = sight->next;
+    avahi_s_service_resolver_free(sight->resolver);
+    if (!is_seen(discovery, sight->name) && !discovery->closed && strcmp(sight->name, discovery->name) != 0)
+        discovery->handlers.lost(discovery->handlers.arg, sight->name);
+    mem_free(sight);
+}
+
+static void see(struct discovery *discovery, AvahiIfIndex interface, AvahiProtocol protocol, const char *name)
+{
+    struct discovery_sight **at = find(discovery, interface, protocol, name);
+    if (*at || strlen(name) >= DISCOVERY_NAME_MAX || count_sights(discovery) >= SIGHTS_MAX)
+        return;
+    struct discovery_sight *sight = mem_new(sizeof *sight);
+    if (!sight)
+        return; /* it announces itself again */
+    *sight = (struct discovery_sight){.discovery = discovery, .interface = interface, .protocol = protocol};
+    strcpy(sight->name, name);
+    sight->resolver = responder_resolve(discovery, interface, protocol, name);
+    if (sight->resolver)
+        *at = sight;
+    else
+        mem_free(sight);
+}
+
+void discovery_on_browse(struct discovery *discovery, AvahiBrowserEvent event, AvahiIfIndex interface,
+                         AvahiProtocol protocol, const char *name)
+{
+    if (event == AVAHI_BROWSER_NEW) {
+        see(discovery, interface, protocol, name);
+    } else if (event == AVAHI_BROWSER_REMOVE) {
+        struct discovery_sight **at = find(discovery, interface, protocol, name);
+        if (*at)
+            forget(discovery, at);
+    }
+}
+
+void discovery_on_resolved(struct discovery *discovery, AvahiIfIndex interface, const char *name,
+                           const AvahiAddress *address, uint16_t port, AvahiStringList *txt)
+{
+    struct discovery_peer peer;
+    if (!discovery_record_read(name, port, txt, &peer.record) ||
+        !discovery_address(address, port, (uint32_t)interface, &peer.address)) {
+        log_line(LOG_DEBUG, "discovery", "something announces itself as a node of Medley and is none");
+        return;
+    }
+    if (strcmp(peer.record.id, discovery->own.id) != 0)
+        discovery->handlers.found(discovery->handlers.arg, &peer);
+}
+
+/* ---- the responder -------------------------------------------------------------------- */
+
+static int publish(struct discovery *discovery)
+{
+    AvahiStringList *txt = discovery_record_write(&discovery->own);
+    int problem = txt ? responder_publish(discovery, txt) : AVAHI_ERR_NO_MEMORY;
+    avahi_string_list_free(txt);
+    return problem;
+}
+
+static void take_another_name(struct discovery *discovery)
+{
+    char *other = avahi_alternative_service_name(discovery->name);
+    if (other && strlen(other) < DISCOVERY_NAME_MAX)
+        strcpy(discovery->name, other);
+    avahi_free(other);
+    log_line(LOG_INFO, "discovery", "another node is called %s: announced as %s", discovery->own.name, discovery->name);
+}
+
+static void stop(struct discovery *discovery)
+{
+    while (discovery->sights)
+        forget(discovery, &discovery->sights);
+    responder_stop(discovery);
+}
+
+static void on_restart(uv_timer_t *timer)
+{
+    struct discovery *discovery = timer->data;
+    stop(discovery);
+    int problem = responder_start(discovery);
+    if (!problem)
+        return;
+    log_line(LOG_WARN, "discovery", "other machines are not looked for (%s); next try in %d s", avahi_strerror(problem),
+             RESTART_MS / 1000);
+    uv_timer_start(&discovery->restart, on_restart, RESTART_MS, 0);
+}
+
+void discovery_on_state(struct discovery *discovery, enum discovery_state state, const char *reason)
+{
+    int problem = 0;
+    switch (state) {
+    case DISCOVERY_NAME_TAKEN:
+        take_another_name(discovery);
+        problem = publish(discovery);
+        break;
+    case DISCOVERY_READY:
+        problem = publish(discovery);
+        if (!problem && !discovery->browser)
+            problem = responder_browse(discovery);
+        break;
+    case DISCOVERY_FAILED:
+        log_line(LOG_WARN, "discovery", "the mDNS responder ended (%s): starting it anew", reason);
+        uv_timer_start(&discovery->restart, on_restart, 0, 0); /* not from inside its own callback */
+        return;
+    }
+    if (!problem)
+        return;
+    log_line(LOG_WARN, "discovery", "this node is not announced: %s", avahi_strerror(problem));
+    uv_timer_start(&discovery->restart, on_restart, RESTART_MS, 0);
+}
+
+/* ---- opening and closing -------------------------------------------------------------- */
+
+static void on_all_closed(void *arg)
+{
+    struct discovery *discovery = arg;
+    void (*closed)(void *) = discovery->closed;
+    void *closed_arg = discovery->closed_arg;
+    mem_free(discovery);
+    closed(closed_arg);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct discovery *discovery = handle->data;
+    avahi_loop_close(&discovery->avahi_loop, on_all_closed, discovery);
+}
+
+static void ignore(void *arg)
+{
+    (void)arg;
+}
+
+void discovery_close(struct discovery *discovery, void (*closed)(void *arg), void *arg)
+{
+    if (!discovery)
+        return;
+    discovery->closed = closed ? closed : ignore;
+    discovery->closed_arg = arg;
+    stop(discovery);
+    uv_close((uv_handle_t *)&discovery->restart, on_timer_closed);
+}
+
+static void set_own(struct discovery *discovery, const struct discovery_record *own)
+{
+    if (strcmp(discovery->own.name, own->name) != 0)
+        strcpy(discovery->name, own->name);
+    discovery->own = *own;
+}
+
+enum error_code discovery_open(uv_loop_t *loop, const struct discovery_record *own,
+                               const struct discovery_handlers *handlers, struct discovery **out, struct error *err)
+{
+    assert(own->name[0] && own->id[0] && own->port);
+    struct discovery *discovery = mem_new(sizeof *discovery);
+    if (!discovery)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for discovery");
+    avahi_loop_init(&discovery->avahi_loop, loop);
+    set_own(discovery, own);
+    discovery->handlers = *handlers;
+    uv_timer_init(loop, &discovery->restart);
+    discovery->restart.data = discovery;
+    int problem = responder_start(discovery);
+    if (problem) {
+        error_set(err, ERROR_IO, "multicast DNS does not work here (%s)", avahi_strerror(problem));
+        discovery_close(discovery, NULL, NULL);
+        return ERROR_IO;
+    }
+    *out = discovery;
+    return ERROR_NONE;
+}
+
+enum error_code discovery_announce(struct discovery *discovery, const struct discovery_record *own, struct error *err)
+{
+    set_own(discovery, own);
+    if (!discovery->browser)
+        return ERROR_NONE; /* it is announced when the responder is ready */
+    int problem = publish(discovery);
+    return problem ? error_set(err, ERROR_IO, "this node is not announced: %s", avahi_strerror(problem)) : ERROR_NONE;
+}

@@ -1,0 +1,106 @@
+#include "pipeline/picker.h"
+
+#include "base/mem.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct picker {
+    uint32_t n_slots;
+    uint32_t context;
+    struct sampler *sampler;
+    struct pick_setup *setups; /* [n_slots] */
+    int32_t *tokens;           /* [n_slots x context] */
+};
+
+void pick_setup_copy(struct pick_setup *to, const struct pick_setup *from)
+{
+    assert(from->params.n_biases <= LIMIT_LOGIT_BIAS);
+    to->slot = from->slot;
+    to->logprobs = from->logprobs;
+    to->n_top = from->n_top;
+    to->params = from->params;
+    to->params.biases = to->biases;
+    memcpy(to->biases, from->biases, from->params.n_biases * sizeof *to->biases);
+}
+
+void pick_setup_fill(struct pick_setup *setup, uint32_t slot, const struct sampler_params *params, bool logprobs,
+                     uint32_t n_top)
+{
+    assert(params->n_biases <= LIMIT_LOGIT_BIAS && n_top <= LIMIT_TOP_LOGPROBS);
+    setup->slot = slot;
+    setup->logprobs = logprobs;
+    setup->n_top = n_top;
+    setup->params = *params;
+    setup->params.biases = setup->biases;
+    if (params->n_biases)
+        memcpy(setup->biases, params->biases, params->n_biases * sizeof *setup->biases);
+}
+
+enum error_code picker_new(uint32_t n_vocab, uint32_t n_slots, uint32_t context, struct picker **out, struct error *err)
+{
+    struct picker *picker = mem_new(sizeof *picker);
+    if (!picker)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a picker");
+    picker->n_slots = n_slots;
+    picker->context = context;
+    picker->setups = mem_new_array(n_slots, sizeof *picker->setups);
+    picker->tokens = mem_new_array((size_t)n_slots * context, sizeof *picker->tokens);
+    enum error_code code = ERROR_NONE;
+    if (!picker->setups || !picker->tokens)
+        code = error_set(err, ERROR_NO_MEMORY, "no memory for %u slots of %u tokens", n_slots, context);
+    if (!code)
+        code = sampler_new(n_vocab, &picker->sampler, err);
+    if (code) {
+        picker_free(picker);
+        return code;
+    }
+    *out = picker;
+    return ERROR_NONE;
+}
+
+void picker_free(struct picker *picker)
+{
+    if (!picker)
+        return;
+    sampler_free(picker->sampler);
+    mem_free(picker->setups);
+    mem_free(picker->tokens);
+    mem_free(picker);
+}
+
+static int32_t *tokens_of(const struct picker *picker, uint32_t slot)
+{
+    assert(slot < picker->n_slots);
+    return picker->tokens + (size_t)slot * picker->context;
+}
+
+void picker_setup(struct picker *picker, const struct pick_setup *setup)
+{
+    assert(setup->slot < picker->n_slots);
+    pick_setup_copy(&picker->setups[setup->slot], setup);
+}
+
+void picker_note(struct picker *picker, uint32_t slot, uint32_t position, int32_t token)
+{
+    assert(position < picker->context);
+    tokens_of(picker, slot)[position] = token;
+}
+
+void picker_copy(struct picker *picker, uint32_t from, uint32_t to, uint32_t length)
+{
+    assert(length <= picker->context && from != to);
+    memcpy(tokens_of(picker, to), tokens_of(picker, from), length * sizeof *picker->tokens);
+}
+
+void picker_pick(struct picker *picker, uint32_t slot, uint32_t position, const float *logits, struct pick *out)
+{
+    const int32_t *tokens = tokens_of(picker, slot);
+    assert(position <= picker->context);
+    const struct pick_setup *setup = &picker->setups[slot];
+    out->token = sampler_pick(picker->sampler, &setup->params, logits, tokens, position, position);
+    out->n_top = setup->n_top;
+    out->logprob = 0;
+    if (setup->logprobs || setup->n_top)
+        out->logprob = sampler_logprobs(picker->sampler, logits, out->token, out->top, out->n_top);
+}

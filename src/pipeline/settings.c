@@ -1,0 +1,79 @@
+#include "pipeline/settings.h"
+
+#include "base/limits.h"
+#include "model/model.h"
+
+static enum error_code check_stages(const struct stage_plan *stages, uint32_t n_stages, uint32_t n_layers,
+                                    struct error *err)
+{
+    if (!n_stages || n_stages > LIMIT_STAGES)
+        return error_set(err, ERROR_INVALID, "%u stages; there can be 1 to %d", n_stages, LIMIT_STAGES);
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < n_stages; i++) {
+        if (!stages[i].n_layers || stages[i].n_layers > n_layers)
+            return error_set(err, ERROR_INVALID, "stage %u has %u layers; the model has %u", i, stages[i].n_layers,
+                             n_layers);
+        sum += stages[i].n_layers;
+    }
+    if (sum != n_layers)
+        return error_set(err, ERROR_INVALID, "the stages hold %u layers; the model has %u", sum, n_layers);
+    return ERROR_NONE;
+}
+
+enum error_code pipeline_check(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
+                               const struct driver_options *given, struct driver_options *options, struct error *err)
+{
+    enum error_code code = check_stages(stages, n_stages, model_hyperparameters(model)->n_layers, err);
+    return code ? code : driver_options_fill(given, model, options, err);
+}
+
+/* Different ones; every stage elsewhere counts as one. */
+static uint32_t count_devices(const struct stage_plan *stages, uint32_t n_stages)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_stages; i++) {
+        uint32_t before = 0;
+        while (before < i && (!stages[i].device || stages[before].device != stages[i].device))
+            before++;
+        n += before == i;
+    }
+    return n;
+}
+
+static bool has_elsewhere(const struct stage_plan *stages, uint32_t n_stages)
+{
+    for (uint32_t i = 0; i < n_stages; i++) {
+        if (!stages[i].device)
+            return true;
+    }
+    return false;
+}
+
+void pipeline_settings_init(struct pipeline_settings *settings, const struct model *model,
+                            const struct stage_plan *stages, uint32_t n_stages, const struct driver_options *options)
+{
+    const struct hyperparameters *hyperparameters = model_hyperparameters(model);
+    uint32_t n_vocab = hyperparameters->n_vocab, n_embd = hyperparameters->n_embd;
+    uint64_t outputs = options->n_slots + OUTPUT_ALL_ROWS;
+    if (outputs > options->batch_rows)
+        outputs = options->batch_rows;
+    settings->n_microbatches = count_devices(stages, n_stages);
+    settings->shape = (struct wire_shape){
+        .n_stages = n_stages,
+        .n_slots = options->n_slots,
+        .context = options->context,
+        .n_vocab = n_vocab,
+        .n_embd = n_embd,
+        .rows = options->batch_rows,
+        .operations = 4 * options->n_slots + 4,
+        .output_floats = outputs * (n_vocab > n_embd ? n_vocab : n_embd),
+    };
+    settings->sizes = (struct microbatch_sizes){
+        .rows = options->batch_rows,
+        .shares = options->n_slots,
+        .operations = settings->shape.operations,
+        .hidden_width = n_stages > 1 ? n_embd : 0,
+        .second_hidden = n_stages > 2 || has_elsewhere(stages, n_stages),
+        .output_floats = settings->shape.output_floats,
+    };
+}

@@ -1,0 +1,379 @@
+#include "base/bytes.h"
+#include "pipeline/wire_format.h"
+
+struct wire_header {
+    struct wire_route route;
+    uint32_t at;
+    uint64_t slowest_ns;
+    uint32_t n_setups, n_operations, n_shares, n_rows;
+    uint32_t type, flags, error_code, error_bytes;
+};
+
+static enum error_code read_header(struct bytes_reader *reader, struct wire_header *header, struct error *err)
+{
+    uint32_t magic = bytes_get_u32(reader);
+    header->at = bytes_get_u32(reader);
+    header->route.instance = bytes_get(reader, 8);
+    header->route.epoch = bytes_get(reader, 8);
+    header->route.number = bytes_get(reader, 8);
+    header->slowest_ns = bytes_get(reader, 8);
+    header->n_setups = bytes_get_u32(reader);
+    header->n_operations = bytes_get_u32(reader);
+    header->n_shares = bytes_get_u32(reader);
+    header->n_rows = bytes_get_u32(reader);
+    header->type = (uint32_t)bytes_get(reader, 1);
+    header->flags = (uint32_t)bytes_get(reader, 1);
+    header->error_code = (uint32_t)bytes_get(reader, 2);
+    header->error_bytes = bytes_get_u32(reader);
+    if (reader->short_ || magic != WIRE_MAGIC)
+        return error_set(err, ERROR_INVALID, "not a micro-batch");
+    return ERROR_NONE;
+}
+
+enum error_code wire_read_route(const void *bytes, size_t size, struct wire_route *out, struct error *err)
+{
+    struct bytes_reader reader = {bytes, size, false};
+    struct wire_header header;
+    enum error_code code = read_header(&reader, &header, err);
+    if (!code)
+        *out = header.route;
+    return code;
+}
+
+static enum error_code check_header(const struct wire_header *header, const struct wire_shape *shape, struct error *err)
+{
+    if (header->at > shape->n_stages)
+        return error_set(err, ERROR_INVALID, "for stage %u of %u", header->at, shape->n_stages);
+    if (header->n_setups > shape->n_slots || header->n_shares > shape->n_slots ||
+        header->n_operations > shape->operations || header->n_rows > shape->rows)
+        return error_set(err, ERROR_INVALID, "%u setups, %u operations, %u shares and %u rows; at most %u, %u, %u, %u",
+                         header->n_setups, header->n_operations, header->n_shares, header->n_rows, shape->n_slots,
+                         shape->operations, shape->n_slots, shape->rows);
+    if (header->type > ACTIVATION_Q8 || !activation_type_fits((enum activation_type)header->type, shape->n_embd))
+        return error_set(err, ERROR_INVALID, "activation type %u for %u values", header->type, shape->n_embd);
+    if (header->error_bytes >= ERROR_TEXT_MAX || header->error_code > ERROR_INTERNAL)
+        return error_set(err, ERROR_INVALID, "error %u with a text of %u bytes", header->error_code,
+                         header->error_bytes);
+    return ERROR_NONE;
+}
+
+static enum error_code read_setup(struct bytes_reader *reader, const struct wire_shape *shape, struct pick_setup *setup,
+                                  struct error *err)
+{
+    struct sampler_params *params = &setup->params;
+    setup->slot = bytes_get_u32(reader);
+    setup->n_top = bytes_get_u32(reader);
+    setup->logprobs = bytes_get(reader, 1) != 0;
+    params->temperature = bytes_get_float(reader);
+    params->top_k = bytes_get_u32(reader);
+    params->top_p = bytes_get_float(reader);
+    params->min_p = bytes_get_float(reader);
+    params->typical_p = bytes_get_float(reader);
+    params->repeat_penalty = bytes_get_float(reader);
+    params->frequency_penalty = bytes_get_float(reader);
+    params->presence_penalty = bytes_get_float(reader);
+    params->penalty_last_n = bytes_get_u32(reader);
+    params->seed = bytes_get(reader, 8);
+    params->n_biases = bytes_get_u32(reader);
+    params->biases = setup->biases;
+    if (setup->slot >= shape->n_slots || setup->n_top > LIMIT_TOP_LOGPROBS || setup->n_top > shape->n_vocab ||
+        params->n_biases > LIMIT_LOGIT_BIAS)
+        return error_set(err, ERROR_INVALID, "slot %u of %u, %u most probable tokens, %u biases", setup->slot,
+                         shape->n_slots, setup->n_top, params->n_biases);
+    for (uint32_t i = 0; i < params->n_biases; i++) {
+        setup->biases[i].token = (int32_t)bytes_get_u32(reader);
+        setup->biases[i].bias = bytes_get_float(reader);
+    }
+    return sampler_check(params, shape->n_vocab, err);
+}
+
+static enum error_code read_operation(struct bytes_reader *reader, const struct wire_shape *shape,
+                                      struct cache_operation *operation, struct error *err)
+{
+    operation->slot = bytes_get_u32(reader);
+    operation->length = bytes_get_u32(reader);
+    operation->from = bytes_get_u32(reader);
+    operation->copy = operation->from != UINT32_MAX;
+    if (!operation->copy)
+        operation->from = 0;
+    if (operation->slot >= shape->n_slots || operation->from >= shape->n_slots || operation->length > shape->context ||
+        (operation->copy && operation->from == operation->slot))
+        return error_set(err, ERROR_INVALID, "%u tokens of slot %u to slot %u; there are %u slots of %u",
+                         operation->length, operation->from, operation->slot, shape->n_slots, shape->context);
+    return ERROR_NONE;
+}
+
+static enum error_code read_share(struct bytes_reader *reader, const struct wire_shape *shape, struct share *share,
+                                  struct error *err)
+{
+    *share = (struct share){.slot = bytes_get_u32(reader)};
+    share->epoch = bytes_get_u32(reader);
+    share->position = bytes_get_u32(reader);
+    share->n_rows = bytes_get_u32(reader);
+    share->sequence = bytes_get(reader, 8);
+    unsigned flags = (unsigned)bytes_get(reader, 1);
+    share->pick = flags & WIRE_SHARE_PICK;
+    share->gives_rows = flags & WIRE_SHARE_ROWS;
+    share->failed = flags & WIRE_SHARE_FAILED;
+    share->dropped = flags & WIRE_SHARE_DROPPED;
+    if (share->slot >= shape->n_slots || !share->n_rows || share->n_rows > shape->rows ||
+        (uint64_t)share->position + share->n_rows > shape->context)
+        return error_set(err, ERROR_INVALID, "%u rows from %u of slot %u; there are %u slots of %u", share->n_rows,
+                         share->position, share->slot, shape->n_slots, shape->context);
+    return ERROR_NONE;
+}
+
+/* The rows of the shares that are not void. */
+static enum error_code read_rows(struct bytes_reader *reader, const struct wire_shape *shape,
+                                 struct microbatch *microbatch, const struct share *share, uint32_t *n_outputs,
+                                 struct error *err)
+{
+    *n_outputs = 0;
+    for (uint32_t i = 0; i < share->n_rows; i++) {
+        uint32_t bits = bytes_get_u32(reader);
+        struct batch_row row = {share->slot, share->position + i, (int32_t)(bits & ~WIRE_OUTPUT_BIT),
+                                (bits & WIRE_OUTPUT_BIT) != 0};
+        if ((uint32_t)row.token >= shape->n_vocab)
+            return error_set(err, ERROR_INVALID, "token %d; the vocabulary has %u", row.token, shape->n_vocab);
+        microbatch->rows[microbatch->n_rows++] = row;
+        *n_outputs += row.output;
+    }
+    if (share->pick && (!microbatch->rows[microbatch->n_rows - 1].output || microbatch->embeddings))
+        return error_set(err, ERROR_INVALID, "slot %u wants a token without logits", share->slot);
+    return ERROR_NONE;
+}
+
+static enum error_code read_all_rows(struct bytes_reader *reader, const struct wire_header *header,
+                                     const struct wire_shape *shape, struct microbatch *microbatch,
+                                     struct share *shares, struct error *err)
+{
+    uint64_t n_rows = 0, n_outputs = 0;
+    for (uint32_t i = 0; i < header->n_shares; i++)
+        n_rows += share_is_void(&shares[i]) ? 0 : shares[i].n_rows;
+    if (n_rows != header->n_rows)
+        return error_set(err, ERROR_INVALID, "%u rows; its shares have %llu", header->n_rows,
+                         (unsigned long long)n_rows);
+    microbatch->n_rows = 0;
+    microbatch->embeddings = header->flags & WIRE_EMBEDDINGS;
+    for (uint32_t i = 0; i < header->n_shares; i++) {
+        if (share_is_void(&shares[i]))
+            continue;
+        enum error_code code = read_rows(reader, shape, microbatch, &shares[i], &shares[i].n_outputs, err);
+        if (code)
+            return code;
+        n_outputs += shares[i].n_outputs;
+    }
+    uint64_t width = microbatch->embeddings ? shape->n_embd : shape->n_vocab;
+    if (n_outputs > shape->output_floats / width)
+        return error_set(err, ERROR_INVALID, "%llu outputs of %llu values; there is room for %llu values",
+                         (unsigned long long)n_outputs, (unsigned long long)width,
+                         (unsigned long long)shape->output_floats);
+    return ERROR_NONE;
+}
+
+static enum error_code read_pick(struct bytes_reader *reader, const struct wire_shape *shape, struct pick *pick,
+                                 struct error *err)
+{
+    pick->token = (int32_t)bytes_get_u32(reader);
+    pick->logprob = bytes_get_float(reader);
+    pick->n_top = bytes_get_u32(reader);
+    if (pick->token < 0 || (uint32_t)pick->token >= shape->n_vocab || pick->n_top > LIMIT_TOP_LOGPROBS)
+        return error_set(err, ERROR_INVALID, "token %d with %u others; the vocabulary has %u", pick->token, pick->n_top,
+                         shape->n_vocab);
+    for (uint32_t i = 0; i < pick->n_top; i++) {
+        pick->top[i].token = (int32_t)bytes_get_u32(reader); /* -1: none */
+        pick->top[i].logprob = bytes_get_float(reader);
+    }
+    return ERROR_NONE;
+}
+
+static void read_error(struct bytes_reader *reader, const struct wire_header *header, struct error *out)
+{
+    const char *text = bytes_take(reader, header->error_bytes);
+    *out = (struct error){.code = (enum error_code)header->error_code};
+    for (uint32_t i = 0; text && i < header->error_bytes; i++)
+        out->text[i] = (unsigned char)text[i] < ' ' ? '?' : text[i]; /* it ends up in logs and on terminals */
+}
+
+static void read_outputs(struct bytes_reader *reader, const struct wire_shape *shape, struct microbatch *microbatch)
+{
+    float *outputs = microbatch->outputs;
+    size_t width = microbatch->embeddings ? shape->n_embd : shape->n_vocab;
+    for (uint32_t i = 0; i < microbatch->n_shares; i++) {
+        if (share_is_void(&microbatch->shares[i]))
+            continue;
+        size_t n = microbatch->shares[i].n_outputs * width;
+        const void *values = microbatch->shares[i].gives_rows ? bytes_take(reader, n * sizeof *outputs) : NULL;
+        if (values)
+            memcpy(outputs, values, n * sizeof *outputs);
+        outputs += n;
+    }
+}
+
+/* No numbers: whoever computed them is broken, and what would come of them is worth nothing. */
+static void fail_shares(struct microbatch *microbatch)
+{
+    for (uint32_t i = 0; i < microbatch->n_shares; i++)
+        microbatch->shares[i].failed |= !microbatch->shares[i].dropped;
+    microbatch->n_rows = 0;
+    error_set(&microbatch->error, ERROR_DEVICE, "what came from before stage %u is not a number", microbatch->at);
+}
+
+static void read_hidden(struct bytes_reader *reader, const struct wire_header *header, const struct wire_shape *shape,
+                        struct microbatch *microbatch)
+{
+    enum activation_type type = (enum activation_type)header->type;
+    const void *bytes = bytes_take(reader, activation_bytes(type, shape->n_embd, microbatch->n_rows));
+    if (bytes && !activation_decode(type, bytes, shape->n_embd, microbatch->n_rows,
+                                    microbatch->hidden[(microbatch->at - 1) & 1]))
+        fail_shares(microbatch);
+}
+
+static void skip_padding(struct bytes_reader *reader, size_t size)
+{
+    bytes_take(reader, -(size - reader->left) & 7);
+}
+
+static enum error_code finish(const struct bytes_reader *reader, struct error *err)
+{
+    if (reader->short_)
+        return error_set(err, ERROR_INVALID, "it ends too early");
+    if (reader->left)
+        return error_set(err, ERROR_INVALID, "%zu bytes too many", reader->left);
+    return ERROR_NONE;
+}
+
+static enum error_code read_shares(struct bytes_reader *reader, const struct wire_header *header,
+                                   const struct wire_shape *shape, struct share *shares, struct error *err)
+{
+    bool seen[LIMIT_SEQUENCES] = {false};
+    for (uint32_t i = 0; i < header->n_shares; i++) {
+        enum error_code code = read_share(reader, shape, &shares[i], err);
+        if (code)
+            return code;
+        if (seen[shares[i].slot])
+            return error_set(err, ERROR_INVALID, "slot %u twice", shares[i].slot);
+        seen[shares[i].slot] = true;
+    }
+    return ERROR_NONE;
+}
+
+static enum error_code read_changes(struct bytes_reader *reader, const struct wire_header *header,
+                                    const struct wire_shape *shape, struct microbatch *microbatch, struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    for (uint32_t i = 0; !code && i < header->n_setups; i++)
+        code = read_setup(reader, shape, &microbatch->setups[i], err);
+    for (uint32_t i = 0; !code && i < header->n_operations; i++)
+        code = read_operation(reader, shape, &microbatch->operations[i], err);
+    microbatch->n_setups = header->n_setups;
+    microbatch->n_operations = header->n_operations;
+    return code;
+}
+
+enum error_code wire_read(const void *bytes, size_t size, const struct wire_shape *shape, struct microbatch *microbatch,
+                          struct error *err)
+{
+    struct bytes_reader reader = {bytes, size, false};
+    struct wire_header header;
+    microbatch_clear(microbatch);
+    enum error_code code = read_header(&reader, &header, err);
+    if (!code)
+        code = check_header(&header, shape, err);
+    if (!code && header.at == shape->n_stages)
+        code = error_set(err, ERROR_INVALID, "behind the last stage");
+    if (!code)
+        code = read_changes(&reader, &header, shape, microbatch, err);
+    if (!code)
+        code = read_shares(&reader, &header, shape, microbatch->shares, err);
+    if (!code)
+        code = read_all_rows(&reader, &header, shape, microbatch, microbatch->shares, err);
+    if (!code) {
+        microbatch->n_shares = header.n_shares;
+        microbatch->at = header.at;
+        microbatch->slowest_ns = header.slowest_ns;
+        read_error(&reader, &header, &microbatch->error);
+        skip_padding(&reader, size);
+        if (header.at)
+            read_hidden(&reader, &header, shape, microbatch);
+        code = finish(&reader, err);
+    }
+    if (code) {
+        microbatch_clear(microbatch);
+        error_wrap(err, "a micro-batch");
+    }
+    return code;
+}
+
+/* ---- one that comes back --------------------------------------------------------------- */
+
+static bool same_share(const struct share *a, const struct share *b)
+{
+    return a->slot == b->slot && a->epoch == b->epoch && a->position == b->position && a->n_rows == b->n_rows &&
+           a->sequence == b->sequence && a->pick == b->pick && a->gives_rows == b->gives_rows;
+}
+
+/* Takes over what happened to the shares on the way. */
+static enum error_code match_shares(struct microbatch *microbatch, const struct wire_header *header,
+                                    const struct share *shares, struct error *err)
+{
+    if (header->n_shares != microbatch->n_shares)
+        return error_set(err, ERROR_INVALID, "%u shares came back of %u", header->n_shares, microbatch->n_shares);
+    for (uint32_t i = 0; i < header->n_shares; i++) {
+        struct share *share = &microbatch->shares[i];
+        if (!same_share(share, &shares[i]) || (share_is_void(share) && !share_is_void(&shares[i])))
+            return error_set(err, ERROR_INVALID, "share %u is not the one that was sent", i);
+        share->failed = shares[i].failed;
+        share->dropped = shares[i].dropped;
+    }
+    return ERROR_NONE;
+}
+
+static enum error_code read_picks(struct bytes_reader *reader, const struct wire_shape *shape,
+                                  struct microbatch *microbatch, struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    for (uint32_t i = 0; i < microbatch->n_shares && !code; i++) {
+        if (microbatch->shares[i].pick && !share_is_void(&microbatch->shares[i]))
+            code = read_pick(reader, shape, &microbatch->picks[i], err);
+    }
+    return code;
+}
+
+enum error_code wire_read_back(const void *bytes, size_t size, const struct wire_shape *shape,
+                               struct microbatch *microbatch, struct error *err)
+{
+    struct bytes_reader reader = {bytes, size, false};
+    struct wire_header header;
+    struct share shares[LIMIT_SEQUENCES];
+    enum error_code code = read_header(&reader, &header, err);
+    if (!code)
+        code = check_header(&header, shape, err);
+    if (!code && header.at <= microbatch->at)
+        code = error_set(err, ERROR_INVALID, "it is before stage %u and was at %u when it left", header.at,
+                         microbatch->at);
+    bool behind = !code && header.at == shape->n_stages;
+    if (!code)
+        code = read_changes(&reader, &header, shape, microbatch, err); /* for a stage here */
+    if (!code)
+        code = read_shares(&reader, &header, shape, shares, err);
+    if (!code)
+        code = match_shares(microbatch, &header, shares, err);
+    if (!code && behind)
+        code = read_picks(&reader, shape, microbatch, err);
+    else if (!code)
+        code = read_all_rows(&reader, &header, shape, microbatch, shares, err);
+    if (!code) {
+        microbatch->at = header.at;
+        if (header.slowest_ns > microbatch->slowest_ns)
+            microbatch->slowest_ns = header.slowest_ns;
+        read_error(&reader, &header, &microbatch->error);
+        skip_padding(&reader, size);
+        if (behind)
+            read_outputs(&reader, shape, microbatch);
+        else
+            read_hidden(&reader, &header, shape, microbatch);
+        code = finish(&reader, err);
+    }
+    return code ? error_wrap(err, "a micro-batch that comes back") : ERROR_NONE;
+}

@@ -1,0 +1,125 @@
+#include "base/bytes.h"
+#include "pipeline/wire_format.h"
+
+static void write_header(const struct microbatch *microbatch, const struct wire_route *route, enum activation_type type,
+                         bool behind, size_t error_bytes, struct buffer *out)
+{
+    bytes_put(out, WIRE_MAGIC, 4);
+    bytes_put(out, microbatch->at, 4);
+    bytes_put(out, route->instance, 8);
+    bytes_put(out, route->epoch, 8);
+    bytes_put(out, route->number, 8);
+    bytes_put(out, microbatch->slowest_ns, 8);
+    bytes_put(out, behind ? 0 : microbatch->n_setups, 4);
+    bytes_put(out, behind ? 0 : microbatch->n_operations, 4);
+    bytes_put(out, microbatch->n_shares, 4);
+    bytes_put(out, microbatch->n_rows, 4);
+    bytes_put(out, type, 1);
+    bytes_put(out, microbatch->embeddings ? WIRE_EMBEDDINGS : 0, 1);
+    bytes_put(out, error_bytes ? microbatch->error.code : 0, 2);
+    bytes_put(out, error_bytes, 4);
+}
+
+static void write_setup(const struct pick_setup *setup, struct buffer *out)
+{
+    const struct sampler_params *params = &setup->params;
+    bytes_put(out, setup->slot, 4);
+    bytes_put(out, setup->n_top, 4);
+    bytes_put(out, setup->logprobs, 1);
+    bytes_put_float(out, params->temperature);
+    bytes_put(out, params->top_k, 4);
+    bytes_put_float(out, params->top_p);
+    bytes_put_float(out, params->min_p);
+    bytes_put_float(out, params->typical_p);
+    bytes_put_float(out, params->repeat_penalty);
+    bytes_put_float(out, params->frequency_penalty);
+    bytes_put_float(out, params->presence_penalty);
+    bytes_put(out, params->penalty_last_n, 4);
+    bytes_put(out, params->seed, 8);
+    bytes_put(out, params->n_biases, 4);
+    for (uint32_t i = 0; i < params->n_biases; i++) {
+        bytes_put(out, (uint32_t)setup->biases[i].token, 4);
+        bytes_put_float(out, setup->biases[i].bias);
+    }
+}
+
+static void write_share(const struct share *share, struct buffer *out)
+{
+    unsigned flags = (share->pick ? WIRE_SHARE_PICK : 0U) | (share->gives_rows ? WIRE_SHARE_ROWS : 0U) |
+                     (share->failed ? WIRE_SHARE_FAILED : 0U) | (share->dropped ? WIRE_SHARE_DROPPED : 0U);
+    bytes_put(out, share->slot, 4);
+    bytes_put(out, share->epoch, 4);
+    bytes_put(out, share->position, 4);
+    bytes_put(out, share->n_rows, 4);
+    bytes_put(out, share->sequence, 8);
+    bytes_put(out, flags, 1);
+}
+
+static void write_pick(const struct pick *pick, struct buffer *out)
+{
+    bytes_put(out, (uint32_t)pick->token, 4);
+    bytes_put_float(out, pick->logprob);
+    bytes_put(out, pick->n_top, 4);
+    for (uint32_t i = 0; i < pick->n_top; i++) {
+        bytes_put(out, (uint32_t)pick->top[i].token, 4);
+        bytes_put_float(out, pick->top[i].logprob);
+    }
+}
+
+static void write_outputs(const struct microbatch *microbatch, uint32_t width, struct buffer *out)
+{
+    const float *outputs = microbatch->outputs;
+    for (uint32_t i = 0; i < microbatch->n_shares; i++) {
+        const struct share *share = &microbatch->shares[i];
+        if (share_is_void(share))
+            continue;
+        size_t n = (size_t)share->n_outputs * width;
+        if (share->gives_rows)
+            buffer_append(out, outputs, n * sizeof *outputs);
+        outputs += n;
+    }
+}
+
+static void pad(size_t begin, struct buffer *out)
+{
+    bytes_put(out, 0, (unsigned)(-(out->size - begin) & 7));
+}
+
+static void write_hidden(const struct microbatch *microbatch, enum activation_type type, uint32_t width, float *scratch,
+                         struct buffer *out)
+{
+    void *room = buffer_extend(out, activation_bytes(type, width, microbatch->n_rows));
+    if (room)
+        activation_encode(type, microbatch->hidden[(microbatch->at - 1) & 1], width, microbatch->n_rows, scratch, room);
+}
+
+void wire_write(const struct microbatch *microbatch, const struct wire_route *route, enum activation_type type,
+                const struct wire_shape *shape, float *scratch, struct buffer *out)
+{
+    size_t begin = out->size;
+    bool behind = microbatch->at == shape->n_stages;
+    size_t error_bytes = strlen(microbatch->error.text);
+    write_header(microbatch, route, type, behind, error_bytes, out);
+    for (uint32_t i = 0; i < microbatch->n_setups && !behind; i++)
+        write_setup(&microbatch->setups[i], out);
+    for (uint32_t i = 0; i < microbatch->n_operations && !behind; i++) {
+        const struct cache_operation *operation = &microbatch->operations[i];
+        bytes_put(out, operation->slot, 4);
+        bytes_put(out, operation->length, 4);
+        bytes_put(out, operation->copy ? operation->from : UINT32_MAX, 4);
+    }
+    for (uint32_t i = 0; i < microbatch->n_shares; i++)
+        write_share(&microbatch->shares[i], out);
+    for (uint32_t i = 0; i < microbatch->n_rows && !behind; i++)
+        bytes_put(out, (uint32_t)microbatch->rows[i].token | (microbatch->rows[i].output ? WIRE_OUTPUT_BIT : 0), 4);
+    for (uint32_t i = 0; i < microbatch->n_shares && behind; i++) {
+        if (microbatch->shares[i].pick && !share_is_void(&microbatch->shares[i]))
+            write_pick(&microbatch->picks[i], out);
+    }
+    buffer_append(out, microbatch->error.text, error_bytes);
+    pad(begin, out);
+    if (behind)
+        write_outputs(microbatch, microbatch->embeddings ? shape->n_embd : shape->n_vocab, out);
+    else if (microbatch->at)
+        write_hidden(microbatch, type, shape->n_embd, scratch, out);
+}

@@ -1,0 +1,173 @@
+#include "far_world.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct parcel {
+    struct parcel *next;
+    uint32_t machine;
+    size_t size;
+    _Alignas(8) char bytes[];
+};
+
+struct far_network {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    struct parcel *first, **end;
+    bool cut, closing;
+    struct far_traffic traffic;
+};
+
+static void send_parcel(void *arg, uint32_t stage, struct buffer *message)
+{
+    struct far_world *far = arg;
+    struct far_network *network = far->network;
+    struct parcel *parcel = malloc(sizeof *parcel + message->size);
+    assert_non_null(parcel);
+    parcel->next = NULL;
+    parcel->machine = stage < far->n_stages ? far->machine_of[stage] : 0;
+    parcel->size = message->size;
+    memcpy(parcel->bytes, message->data, message->size);
+    pthread_mutex_lock(&network->lock);
+    network->traffic.n_messages++;
+    network->traffic.bytes += parcel->size;
+    *network->end = parcel;
+    network->end = &parcel->next;
+    pthread_cond_signal(&network->changed);
+    pthread_mutex_unlock(&network->lock);
+}
+
+static void deliver(struct far_world *far, const struct parcel *parcel)
+{
+    struct error err = {0};
+    enum error_code code;
+    if (parcel->machine)
+        code = runner_receive(far->runners[parcel->machine], parcel->bytes, parcel->size, &err);
+    else
+        code = driver_receive(far->world.driver, parcel->bytes, parcel->size, &err);
+    if (code) {
+        fprintf(stderr, "machine %u refuses a message: %s\n", parcel->machine, err.text);
+        abort();
+    }
+}
+
+static void *carry(void *arg)
+{
+    struct far_world *far = arg;
+    struct far_network *network = far->network;
+    pthread_mutex_lock(&network->lock);
+    while (!network->closing || network->first) {
+        struct parcel *parcel = network->first;
+        if (!parcel) {
+            pthread_cond_wait(&network->changed, &network->lock);
+            continue;
+        }
+        network->first = parcel->next;
+        if (!network->first)
+            network->end = &network->first;
+        bool cut = network->cut;
+        pthread_mutex_unlock(&network->lock);
+        if (!cut)
+            deliver(far, parcel);
+        free(parcel);
+        pthread_mutex_lock(&network->lock);
+    }
+    pthread_mutex_unlock(&network->lock);
+    return NULL;
+}
+
+static void plan_for(const struct far_world *far, uint32_t machine, struct stage_plan *plan)
+{
+    uint32_t left = FAKE_LAYERS;
+    for (uint32_t i = 0; i < far->n_stages; i++) {
+        uint32_t n_layers = i + 1 == far->n_stages ? left : FAKE_LAYERS / far->n_stages;
+        plan[i] = (struct stage_plan){far->machine_of[i] == machine ? far->world.devices[machine] : NULL, n_layers};
+        left -= n_layers;
+    }
+}
+
+static bool has_stages(const struct stage_plan *plan, uint32_t n_stages)
+{
+    for (uint32_t i = 0; i < n_stages; i++) {
+        if (plan[i].device)
+            return true;
+    }
+    return false;
+}
+
+void far_world_open(struct far_world *far, const char *machines, enum activation_type type,
+                    const struct driver_options *options)
+{
+    *far = (struct far_world){.n_stages = (uint32_t)strlen(machines)};
+    for (uint32_t i = 0; i < far->n_stages; i++) {
+        far->machine_of[i] = (uint32_t)(machines[i] - '0');
+        if (far->machine_of[i] >= far->n_machines)
+            far->n_machines = far->machine_of[i] + 1;
+    }
+    assert_true(far->n_machines <= FAR_MACHINES);
+    far->far = (struct far){.instance = 7, .epoch = 3, .type = type, .send = send_parcel, .arg = far};
+    far->network = calloc(1, sizeof *far->network);
+    assert_non_null(far->network);
+    far->network->end = &far->network->first;
+    pthread_mutex_init(&far->network->lock, NULL);
+    pthread_cond_init(&far->network->changed, NULL);
+    struct error err = {0};
+    for (uint32_t machine = far->n_machines; machine-- > 0;) {
+        char id[16];
+        snprintf(id, sizeof id, "toy%u", machine);
+        far->world.devices[machine] = fake_device_open(id, 1000000, 0);
+        struct stage_plan plan[FAKE_LAYERS];
+        plan_for(far, machine, plan);
+        enum error_code code = ERROR_NONE;
+        if (!machine)
+            code = driver_open_far(fake_model(), plan, far->n_stages, options, &far->far, &far->world.driver, &err);
+        else if (has_stages(plan, far->n_stages))
+            code = runner_open(fake_model(), plan, far->n_stages, options, &far->far, &far->runners[machine], &err);
+        if (code)
+            fail_msg("machine %u: %s", machine, err.text);
+    }
+    far->world.n_devices = far->n_machines;
+    pthread_create(&far->network->thread, NULL, carry, far);
+}
+
+void far_world_cut(struct far_world *far)
+{
+    pthread_mutex_lock(&far->network->lock);
+    far->network->cut = true;
+    pthread_mutex_unlock(&far->network->lock);
+    struct error err = {0};
+    error_set(&err, ERROR_IO, "the network is gone");
+    driver_lost(far->world.driver, &err);
+}
+
+struct far_traffic far_world_traffic(struct far_world *far)
+{
+    pthread_mutex_lock(&far->network->lock);
+    struct far_traffic traffic = far->network->traffic;
+    pthread_mutex_unlock(&far->network->lock);
+    return traffic;
+}
+
+void far_world_close(struct far_world *far)
+{
+    driver_close(far->world.driver);
+    pthread_mutex_lock(&far->network->lock);
+    far->network->closing = true;
+    pthread_cond_signal(&far->network->changed);
+    pthread_mutex_unlock(&far->network->lock);
+    pthread_join(far->network->thread, NULL);
+    for (uint32_t i = 0; i < FAR_MACHINES; i++)
+        runner_close(far->runners[i]);
+    for (uint32_t i = 0; i < far->n_machines; i++)
+        fake_device_close(far->world.devices[i]);
+    free(far->network);
+    assert_int_equal(fake_stages_open(), 0);
+}

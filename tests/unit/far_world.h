@@ -1,0 +1,30 @@
+/* The toy machine spread over several: a driver on machine 0, runners on the others, and a network of one thread
+ * between them that carries the messages in order. */
+#pragma once
+
+#include "driver_world.h"
+#include "pipeline/far.h"
+#include "pipeline/runner.h"
+
+enum { FAR_MACHINES = 4 };
+
+struct far_world {
+    struct world world; /* for client_submit(); its devices are the machines' */
+    struct far far;
+    uint32_t n_machines;
+    uint32_t n_stages;
+    uint32_t machine_of[FAKE_LAYERS];
+    struct runner *runners[FAR_MACHINES];
+    struct far_network *network;
+};
+
+/* `machines`: a digit for each stage, the machine that has it: "012", "1", "010". */
+void far_world_open(struct far_world *far, const char *machines, enum activation_type type,
+                    const struct driver_options *options);
+void far_world_cut(struct far_world *far); /* messages are lost from now on, and the driver is told */
+void far_world_close(struct far_world *far);
+
+struct far_traffic {
+    uint64_t n_messages, bytes;
+};
+struct far_traffic far_world_traffic(struct far_world *far);

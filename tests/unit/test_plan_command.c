@@ -1,0 +1,168 @@
+/* `medley plan` as a user starts it: on this machine, on simulated devices, on a cluster file that holds what `medley
+ * devices --json` printed; what it answers to a model that fits nowhere, and to wrong words. */
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <yyjson.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/medley-plan-XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    setenv("FOLDER", folder, 1);
+    setenv("MEDLEY_STATE_DIR", "", 1);
+    unsetenv("MEDLEY_LOG");
+    return chdir(getenv("MEDLEY_ROOT"));
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return system("rm -rf $FOLDER");
+}
+
+/* What the shell command prints on stdout and stderr; freed by the caller. */
+static char *output_of(int status_wanted, const char *command)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "( %s ) 2>&1", command);
+    FILE *pipe = popen(line, "r");
+    enum { SIZE = 1 << 18 };
+    char *text = mem_new(SIZE);
+    text[fread(text, 1, SIZE - 1, pipe)] = 0;
+    const int status = pclose(pipe);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != status_wanted)
+        fail_msg("%s: status %d\n%s", command, status, text);
+    return text;
+}
+
+static void expect(int status, const char *arguments, const char *const *parts)
+{
+    char command[768];
+    snprintf(command, sizeof command, "\"$MEDLEY_BINARY\" plan %s", arguments);
+    char *text = output_of(status, command);
+    for (; *parts; parts++) {
+        if (!strstr(text, *parts))
+            fail_msg("%s: no '%s' in\n%s", arguments, *parts, text);
+    }
+    mem_free(text);
+}
+#define EXPECT(status, arguments, ...) expect(status, arguments, (const char *const[]){__VA_ARGS__, NULL})
+
+#define DEMO "models/demo.gguf "
+
+static void this_machine(void **state)
+{
+    (void)state;
+    EXPECT(0, DEMO, "Medley Stories: 5 layers", "Best, by a guess: 1 device", "stage 0  cpu", "proved optimal in ",
+           "`medley devices --calibrate` measures");
+}
+
+static void simulated(void **state)
+{
+    (void)state;
+    EXPECT(0, DEMO "--sim examples/two-machines.ini --explain --policy all --add 16GiB,900GB/s -c 128 --kv q8_0",
+           "context 256", "KV cache q8_0", "Best: 1 device", "stage 0  sim:desktop",
+           "Left out: sim:laptop: would cost ",
+           "If you add 16GiB,900GB/s to this machine: ", "By equal (distributed-llama): 2 devices", "Devices:\n",
+           "given: ");
+    EXPECT(0, DEMO "--sim examples/two-machines.ini --streams 8", "8 streams", "Best: 1 device", "Bottleneck: ");
+}
+
+static void a_cluster(void **state)
+{
+    (void)state;
+    EXPECT(0, DEMO "--cluster examples/home-cluster.json --goal throughput --streams 4 --without pi --prompt 100",
+           "Best, by estimate: ", "pi/cpu: not to be used", "studio/cpu: shares the memory of studio/metal0");
+    EXPECT(0, DEMO "--cluster examples/home-cluster.json --add tower:cuda0 --add pi:rtx-3060",
+           "If you add cuda0 to tower: ", "If you add rtx-3060 to pi: ");
+}
+
+/* Reports of two machines, pasted in whole. */
+static void reports_in_a_cluster(void **state)
+{
+    (void)state;
+    mem_free(output_of(0, "\"$MEDLEY_BINARY\" devices --json --sim examples/two-machines.ini >$FOLDER/report.json"));
+    mem_free(output_of(0, "( printf '{\"nodes\": [{\"name\": \"a\", \"devices\": '; cat $FOLDER/report.json; "
+                          "printf '}, {\"name\": \"b\", \"devices\": '; cat $FOLDER/report.json; "
+                          "printf '}], \"links\": [{\"between\": [\"a\", \"b\"], \"class\": \"ethernet\"}]}' ) "
+                          ">$FOLDER/cluster.json"));
+    EXPECT(0, DEMO "--cluster $FOLDER/cluster.json --explain", "a/sim:desktop  ", "given: ", "b/cpu");
+}
+
+static void json(void **state)
+{
+    (void)state;
+    char *text =
+        output_of(0, "\"$MEDLEY_BINARY\" plan " DEMO "--cluster examples/home-cluster.json --json --policy equal "
+                     "--add tower:8GiB,100GB/s");
+    yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
+    assert_non_null(doc);
+    assert_true(yyjson_equals_str(yyjson_doc_ptr_get(doc, "/outcome"), "placed"));
+    assert_true(yyjson_equals_str(yyjson_doc_ptr_get(doc, "/best/speeds"), "datasheet"));
+    assert_true(yyjson_get_bool(yyjson_doc_ptr_get(doc, "/best/proved_optimal")));
+    assert_true(yyjson_get_real(yyjson_doc_ptr_get(doc, "/best/decode_tokens_per_s")) > 0);
+    assert_true(yyjson_is_real(yyjson_doc_ptr_get(doc, "/best/solve_s")));
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/devices")), 5);
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/policies")), 1);
+    assert_true(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/what_if")) >= 2);
+    yyjson_doc_free(doc);
+    mem_free(text);
+}
+
+static void what_fits_nowhere(void **state)
+{
+    (void)state;
+    mem_free(output_of(
+        0, "printf '{\"nodes\": [{\"name\": \"a\", \"devices\": [{\"id\": \"cpu\", \"memory\": \"60MiB\"}]}]}' "
+           ">$FOLDER/tiny.json"));
+    EXPECT(1, DEMO "--cluster $FOLDER/tiny.json -c 16384", "It fits nowhere: ", "missing ", "a context of ");
+    EXPECT(1, DEMO "--cluster $FOLDER/tiny.json -c 16384 --json", "\"outcome\": \"infeasible\"",
+           "\"remedy\": \"context\"");
+}
+
+static void wrong_words(void **state)
+{
+    (void)state;
+    EXPECT(2, "", "which model?");
+    EXPECT(1, "no-such.gguf", "no-such.gguf");
+    EXPECT(2, DEMO "more", "'more' is one word too many");
+    EXPECT(2, DEMO "--goal speed", "--goal takes latency or throughput, not 'speed'");
+    EXPECT(2, DEMO "--kv q2", "--kv takes f16, f32 or q8_0, not 'q2'");
+    EXPECT(2, DEMO "--policy best", "--policy takes memory, flops, equal, score or all, not 'best'");
+    EXPECT(2, DEMO "--streams 0", "--streams takes a whole number from 1 to ");
+    EXPECT(2, DEMO "--time-limit 0", "--time-limit takes seconds");
+    EXPECT(2, DEMO "--time-limit nan", "--time-limit takes a number");
+    EXPECT(2, DEMO "--cluster a --sim b", "exclude each other");
+    EXPECT(1, DEMO "--cluster $FOLDER/none.json", "none.json: No such file");
+    EXPECT(2, DEMO "--cluster examples/home-cluster.json --without nobody", "there is no node 'nobody'");
+    EXPECT(2, DEMO "--cluster examples/home-cluster.json --add 24GiB,900GB/s", "it takes NODE:DEVICE");
+    EXPECT(2, DEMO "--cluster examples/home-cluster.json --add nobody:24GiB,900GB/s", "there is no node 'nobody'");
+    EXPECT(2, DEMO "--cluster examples/home-cluster.json --add tower:24GiB", "the bandwidth is missing");
+    mem_free(output_of(0, "printf '{\"nodes\": [{\"name\": \"a\"}]}' >$FOLDER/bad.json"));
+    EXPECT(2, DEMO "--cluster $FOLDER/bad.json", "bad.json: nodes[0]: the devices are missing");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(this_machine),         cmocka_unit_test(simulated), cmocka_unit_test(a_cluster),
+        cmocka_unit_test(reports_in_a_cluster), cmocka_unit_test(json),      cmocka_unit_test(what_fits_nowhere),
+        cmocka_unit_test(wrong_words),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

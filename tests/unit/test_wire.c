@@ -1,0 +1,275 @@
+/* A micro-batch as bytes (pipeline/wire.h): what is written is read again; what is wrong is refused. */
+#include "pipeline/wire.h"
+
+#include "base/random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct wire_shape SHAPE = {
+    .n_stages = 3,
+    .n_slots = 4,
+    .context = 100,
+    .n_vocab = 50,
+    .n_embd = 32,
+    .rows = 20,
+    .operations = 20,
+    .output_floats = 8 * 50,
+};
+static const struct wire_route ROUTE = {.instance = 11, .epoch = 22, .number = UINT64_C(0x1122334455667788)};
+static struct pipeline pipeline = {.n_stages = 3};
+
+static void open_microbatch(struct microbatch *microbatch)
+{
+    struct microbatch_sizes sizes = {.rows = SHAPE.rows,
+                                     .shares = SHAPE.n_slots,
+                                     .operations = SHAPE.operations,
+                                     .hidden_width = SHAPE.n_embd,
+                                     .second_hidden = true,
+                                     .output_floats = SHAPE.output_floats};
+    assert_int_equal(microbatch_init(microbatch, &pipeline, &sizes, NULL), ERROR_NONE);
+}
+
+static void add_share(struct microbatch *microbatch, uint32_t slot, uint32_t position, uint32_t n_rows, bool pick,
+                      bool gives_rows)
+{
+    struct share *share = &microbatch->shares[microbatch->n_shares++];
+    *share = (struct share){.slot = slot,
+                            .epoch = 5,
+                            .position = position,
+                            .n_rows = n_rows,
+                            .sequence = 1000 + slot,
+                            .pick = pick,
+                            .gives_rows = gives_rows};
+    for (uint32_t i = 0; i < n_rows; i++) {
+        bool output = gives_rows || (pick && i + 1 == n_rows);
+        microbatch->rows[microbatch->n_rows++] =
+            (struct batch_row){slot, position + i, (int32_t)((slot * 7 + i) % SHAPE.n_vocab), output};
+        share->n_outputs += output;
+    }
+}
+
+/* A prompt chunk, a decode row, rows with outputs of their own, and one that failed before. */
+static void fill(struct microbatch *microbatch, uint32_t at)
+{
+    microbatch_clear(microbatch);
+    microbatch->at = at;
+    struct sampler_params params = sampler_defaults();
+    struct logit_bias biases[] = {{3, -100}, {7, 2.5f}};
+    params.seed = UINT64_C(0xfedcba9876543210);
+    params.biases = biases;
+    params.n_biases = 2;
+    pick_setup_fill(&microbatch->setups[microbatch->n_setups++], 2, &params, true, 5);
+    microbatch->operations[microbatch->n_operations++] = (struct cache_operation){.slot = 0, .length = 9};
+    microbatch->operations[microbatch->n_operations++] =
+        (struct cache_operation){.slot = 1, .from = 2, .length = 30, .copy = true};
+    add_share(microbatch, 0, 9, 6, false, false);
+    add_share(microbatch, 2, 40, 1, true, false);
+    add_share(microbatch, 1, 30, 3, true, true);
+    for (uint32_t i = 0; i < microbatch->n_rows * SHAPE.n_embd; i++)
+        microbatch->hidden[(at - 1) & 1][i] = (float)((int)(i % 61) - 30);
+    for (uint32_t i = 0; i < 8 * SHAPE.n_vocab; i++)
+        microbatch->outputs[i] = (float)i / 7;
+}
+
+static void write_message(const struct microbatch *microbatch, enum activation_type type, struct buffer *out)
+{
+    float scratch[32];
+    buffer_clear(out);
+    wire_write(microbatch, &ROUTE, type, &SHAPE, scratch, out);
+    assert_false(out->failed);
+}
+
+static void assert_same_rows(const struct microbatch *a, const struct microbatch *b)
+{
+    assert_int_equal(a->n_rows, b->n_rows);
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        assert_int_equal(a->rows[i].slot, b->rows[i].slot);
+        assert_int_equal(a->rows[i].position, b->rows[i].position);
+        assert_int_equal(a->rows[i].token, b->rows[i].token);
+        assert_int_equal(a->rows[i].output, b->rows[i].output);
+    }
+}
+
+static void assert_same_shares(const struct microbatch *a, const struct microbatch *b)
+{
+    assert_int_equal(a->n_shares, b->n_shares);
+    for (uint32_t i = 0; i < a->n_shares; i++) {
+        assert_int_equal(a->shares[i].slot, b->shares[i].slot);
+        assert_int_equal(a->shares[i].epoch, b->shares[i].epoch);
+        assert_int_equal(a->shares[i].position, b->shares[i].position);
+        assert_int_equal(a->shares[i].n_rows, b->shares[i].n_rows);
+        assert_int_equal(a->shares[i].n_outputs, b->shares[i].n_outputs);
+        assert_int_equal(a->shares[i].sequence, b->shares[i].sequence);
+        assert_int_equal(a->shares[i].pick, b->shares[i].pick);
+        assert_int_equal(a->shares[i].gives_rows, b->shares[i].gives_rows);
+        assert_int_equal(a->shares[i].failed, b->shares[i].failed);
+        assert_int_equal(a->shares[i].dropped, b->shares[i].dropped);
+    }
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    struct microbatch sent, got;
+    struct buffer message = {0};
+    open_microbatch(&sent);
+    open_microbatch(&got);
+    for (enum activation_type type = ACTIVATION_F32; type <= ACTIVATION_Q8; type++) {
+        for (uint32_t at = 0; at < SHAPE.n_stages; at++) {
+            fill(&sent, at);
+            write_message(&sent, type, &message);
+            struct wire_route route;
+            assert_int_equal(wire_read_route(message.data, message.size, &route, NULL), ERROR_NONE);
+            assert_memory_equal(&route, &ROUTE, sizeof route);
+            struct error err = {0};
+            if (wire_read(message.data, message.size, &SHAPE, &got, &err))
+                fail_msg("%s", err.text);
+            assert_int_equal(got.at, at);
+            assert_same_shares(&sent, &got);
+            assert_same_rows(&sent, &got);
+            assert_int_equal(got.n_operations, 2);
+            assert_memory_equal(got.operations, sent.operations, 2 * sizeof *sent.operations);
+            assert_int_equal(got.n_setups, 1);
+            assert_int_equal(got.setups[0].params.seed, sent.setups[0].params.seed);
+            assert_memory_equal(got.setups[0].biases, sent.setups[0].biases, 2 * sizeof *sent.setups[0].biases);
+            for (uint32_t i = 0; at && i < sent.n_rows * SHAPE.n_embd; i++) {
+                float bound = type == ACTIVATION_Q8 ? 30.0f / 127 : 0;
+                assert_true(fabsf(got.hidden[(at - 1) & 1][i] - sent.hidden[(at - 1) & 1][i]) <= bound);
+            }
+        }
+    }
+    buffer_deinit(&message);
+    microbatch_deinit(&sent);
+    microbatch_deinit(&got);
+}
+
+/* Behind the last stage: picks and wanted outputs return; what failed says why. */
+static void test_the_way_back(void **state)
+{
+    (void)state;
+    struct microbatch away, far;
+    struct buffer message = {0};
+    open_microbatch(&away);
+    open_microbatch(&far);
+    fill(&away, 1);
+    fill(&far, 3);
+    far.picks[1] = (struct pick){.token = 17, .logprob = -0.5f, .n_top = 2, .top = {{17, -0.5f}, {4, -1.5f}}};
+    far.picks[2] = (struct pick){.token = 5};
+    far.shares[0].failed = true;
+    error_set(&far.error, ERROR_DEVICE, "stage 2 on tower/gpu0: it\nburns");
+    memset(away.outputs, 0, SHAPE.output_floats * sizeof *away.outputs);
+    write_message(&far, ACTIVATION_F16, &message);
+    struct error err = {0};
+    if (wire_read_back(message.data, message.size, &SHAPE, &away, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(away.at, 3);
+    assert_true(away.shares[0].failed);
+    assert_string_equal(away.error.text, "stage 2 on tower/gpu0: it?burns");
+    assert_int_equal(away.picks[1].token, 17);
+    assert_int_equal(away.picks[1].top[1].token, 4);
+    assert_int_equal(away.picks[2].token, 5);
+    /* the picked row's logits stay where they were computed; the three rows that were asked for are here */
+    assert_true(away.outputs[0] == 0);
+    assert_memory_equal(away.outputs + SHAPE.n_vocab, far.outputs + SHAPE.n_vocab, 3 * SHAPE.n_vocab * sizeof(float));
+
+    fill(&away, 1);
+    away.shares[1].sequence++;
+    assert_int_equal(wire_read_back(message.data, message.size, &SHAPE, &away, &err), ERROR_INVALID);
+    fill(&away, 3); /* it cannot come back to where it already is */
+    assert_int_equal(wire_read_back(message.data, message.size, &SHAPE, &away, &err), ERROR_INVALID);
+    buffer_deinit(&message);
+    microbatch_deinit(&away);
+    microbatch_deinit(&far);
+}
+
+static void test_large_values_survive_f16(void **state)
+{
+    (void)state;
+    float row[8] = {1e6f, -3.3e5f, 1.5f, 0, -7, 65504, 1e5f, 2}, got[8], scratch[8];
+    char bytes[64];
+    activation_encode(ACTIVATION_F16, row, 8, 1, scratch, bytes);
+    assert_true(activation_decode(ACTIVATION_F16, bytes, 8, 1, got));
+    for (int i = 0; i < 8; i++)
+        assert_true(fabsf(got[i] - row[i]) <= 1e6f / 2048);
+    row[3] = NAN;
+    activation_encode(ACTIVATION_F16, row, 8, 1, scratch, bytes);
+    assert_false(activation_decode(ACTIVATION_F16, bytes, 8, 1, got));
+    row[3] = INFINITY;
+    activation_encode(ACTIVATION_F16, row, 8, 1, scratch, bytes);
+    assert_false(activation_decode(ACTIVATION_F16, bytes, 8, 1, got));
+}
+
+static void test_no_numbers_fail_the_shares(void **state)
+{
+    (void)state;
+    struct microbatch sent, got;
+    struct buffer message = {0};
+    open_microbatch(&sent);
+    open_microbatch(&got);
+    fill(&sent, 1);
+    sent.hidden[0][3] = NAN;
+    write_message(&sent, ACTIVATION_F32, &message);
+    assert_int_equal(wire_read(message.data, message.size, &SHAPE, &got, NULL), ERROR_NONE);
+    assert_int_equal(got.n_rows, 0);
+    assert_true(got.shares[0].failed && got.shares[2].failed);
+    assert_non_null(strstr(got.error.text, "not a number"));
+    buffer_deinit(&message);
+    microbatch_deinit(&sent);
+    microbatch_deinit(&got);
+}
+
+/* Every beginning of a message is refused; with any byte changed it is refused, or is a micro-batch within the shape.
+ */
+static void test_damaged_messages(void **state)
+{
+    (void)state;
+    struct microbatch sent, got;
+    struct buffer message = {0};
+    open_microbatch(&sent);
+    open_microbatch(&got);
+    fill(&sent, 1);
+    write_message(&sent, ACTIVATION_F16, &message);
+    for (size_t size = 0; size < message.size; size++) {
+        char *part = malloc(size + 1); /* its own block, so that a sanitizer sees a read beyond it */
+        memcpy(part, message.data, size);
+        struct error err = {0};
+        assert_int_equal(wire_read(part, size, &SHAPE, &got, &err), ERROR_INVALID);
+        assert_true(err.text[0] && !got.n_shares && !got.n_rows);
+        free(part);
+    }
+    uint32_t n_refused = 0;
+    for (uint64_t i = 0; i < 20000; i++) {
+        size_t at = random_at(1, 2 * i) % message.size;
+        char before = message.data[at];
+        message.data[at] = (char)random_at(1, 2 * i + 1);
+        if (wire_read(message.data, message.size, &SHAPE, &got, NULL))
+            n_refused++;
+        else
+            assert_true(got.n_rows <= SHAPE.rows && got.n_shares <= SHAPE.n_slots && got.at < SHAPE.n_stages);
+        message.data[at] = before;
+    }
+    assert_true(n_refused > 1000);
+    buffer_deinit(&message);
+    microbatch_deinit(&sent);
+    microbatch_deinit(&got);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_the_way_back),
+        cmocka_unit_test(test_large_values_survive_f16),
+        cmocka_unit_test(test_no_numbers_fail_the_shares),
+        cmocka_unit_test(test_damaged_messages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
