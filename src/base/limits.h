@@ -72,6 +72,20 @@ enum {
     LIMIT_PLACEMENT_TABLE_BYTES = 64 * 1024 * 1024,
     LIMIT_CLUSTER_FILE_BYTES = 16 * 1024 * 1024,
 
+    /* the cluster's log and what travels for it */
+    LIMIT_CLUSTER_NODES = 1024,
+    LIMIT_CLUSTER_VOTERS = 5,
+    LIMIT_CLUSTER_ENTRY_BYTES = 256 * 1024,         /* one event */
+    LIMIT_CLUSTER_BATCH = 32,                       /* entries of one message */
+    LIMIT_CLUSTER_SNAPSHOT_BYTES = 8 * 1024 * 1024, /* the whole state */
+    LIMIT_CLUSTER_MESSAGE_BYTES = 9 * 1024 * 1024,  /* holds a snapshot or a full batch */
+    LIMIT_CLUSTER_LOG_ENTRIES = 65536,              /* in memory since the last snapshot */
+    LIMIT_CLUSTER_MODELS = 1024,
+    LIMIT_CLUSTER_INSTANCES = 256,
+    LIMIT_CLUSTER_SETTINGS = 256,
+    LIMIT_CLUSTER_ID_BYTES = 63,     /* an instance's id */
+    LIMIT_CLUSTER_TEXT_BYTES = 1024, /* any name or text of an event */
+
     /* a running model */
     LIMIT_CONTEXT = 16 * 1024 * 1024, /* tokens of one sequence */
     LIMIT_SEQUENCES = 256,            /* KV slots of one stage */

@@ -1,7 +1,7 @@
 #include "mesh/hello.h"
 
 #include "base/mem.h"
-#include "mesh/link.pb-c.h"
+#include "link.pb-c.h"
 
 #include <assert.h>
 #include <stdio.h>
