@@ -2,7 +2,8 @@
  *
  *     MEDLEY_ORACLE_INSTANCES=2000 test-placement_oracle
  *
- * and with MEDLEY_ORACLE_FIRST=1001 the second half of them, for a second processor. About ten minutes of one. */
+ * and with MEDLEY_ORACLE_FIRST=1001 the second half of them, for a second processor. More than a quarter of an hour of
+ * one. */
 #include "base/clock.h"
 #include "placement/check.h"
 #include "placement/cost.h"
