@@ -9,11 +9,24 @@
 #include <stdint.h>
 #include <string.h>
 
+static inline void bytes_store(unsigned char *bytes, unsigned n_bytes, uint64_t value)
+{
+    for (unsigned i = 0; i < n_bytes; i++)
+        bytes[i] = (unsigned char)(value >> (8 * i));
+}
+
+static inline uint64_t bytes_load(const unsigned char *bytes, unsigned n_bytes)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < n_bytes; i++)
+        value |= (uint64_t)bytes[i] << (8 * i);
+    return value;
+}
+
 static inline void bytes_put(struct buffer *out, uint64_t value, unsigned n_bytes)
 {
     unsigned char bytes[8];
-    for (unsigned i = 0; i < n_bytes; i++)
-        bytes[i] = (unsigned char)(value >> (8 * i));
+    bytes_store(bytes, n_bytes, value);
     buffer_append(out, bytes, n_bytes);
 }
 
@@ -47,10 +60,7 @@ static inline const void *bytes_take(struct bytes_reader *reader, size_t n)
 static inline uint64_t bytes_get(struct bytes_reader *reader, unsigned n_bytes)
 {
     const unsigned char *here = bytes_take(reader, n_bytes);
-    uint64_t value = 0;
-    for (unsigned i = 0; here && i < n_bytes; i++)
-        value |= (uint64_t)here[i] << (8 * i);
-    return value;
+    return here ? bytes_load(here, n_bytes) : 0;
 }
 
 static inline uint32_t bytes_get_u32(struct bytes_reader *reader)

@@ -1,6 +1,6 @@
 #include "mesh/frame.h"
 
-#include "mesh/bytes.h"
+#include "base/bytes.h"
 
 #include <assert.h>
 
@@ -12,10 +12,10 @@ void frame_header_write(const struct frame_header *header, uint8_t bytes[static 
     bytes[1] = MAGIC_1;
     bytes[2] = FRAME_FORMAT;
     bytes[3] = 0;
-    bytes_put(bytes + 4, 2, header->type);
-    bytes_put(bytes + 6, 2, header->flags);
-    bytes_put(bytes + 8, 4, header->length);
-    bytes_put(bytes + 12, 4, header->tag);
+    bytes_store(bytes + 4, 2, header->type);
+    bytes_store(bytes + 6, 2, header->flags);
+    bytes_store(bytes + 8, 4, header->length);
+    bytes_store(bytes + 12, 4, header->tag);
 }
 
 enum error_code frame_header_read(const uint8_t bytes[static FRAME_HEADER_BYTES], uint32_t length_max,
@@ -28,10 +28,10 @@ enum error_code frame_header_read(const uint8_t bytes[static FRAME_HEADER_BYTES]
         return error_set(err, ERROR_INVALID, "a frame of format %u, this version knows format %d", bytes[2],
                          FRAME_FORMAT);
     *header = (struct frame_header){
-        .type = (uint16_t)bytes_get(bytes + 4, 2),
-        .flags = (uint16_t)bytes_get(bytes + 6, 2),
-        .length = (uint32_t)bytes_get(bytes + 8, 4),
-        .tag = (uint32_t)bytes_get(bytes + 12, 4),
+        .type = (uint16_t)bytes_load(bytes + 4, 2),
+        .flags = (uint16_t)bytes_load(bytes + 6, 2),
+        .length = (uint32_t)bytes_load(bytes + 8, 4),
+        .tag = (uint32_t)bytes_load(bytes + 12, 4),
     };
     if (header->length > length_max)
         return error_set(err, ERROR_INVALID, "a frame of type %u with %u bytes, at most %u are allowed here",

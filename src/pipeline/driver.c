@@ -117,6 +117,14 @@ static struct microbatch *take_away(struct driver *driver, uint64_t number, bool
     return found;
 }
 
+static bool was_sent(struct driver *driver, uint64_t number)
+{
+    pthread_mutex_lock(&driver->lock);
+    bool sent = number > 0 && number <= driver->last_number;
+    pthread_mutex_unlock(&driver->lock);
+    return sent;
+}
+
 enum error_code driver_receive(struct driver *driver, const void *bytes, size_t size, struct error *err)
 {
     struct wire_route route;
@@ -126,8 +134,10 @@ enum error_code driver_receive(struct driver *driver, const void *bytes, size_t 
     if (route.instance != driver->far.instance || route.epoch != driver->far.epoch)
         return error_set(err, ERROR_INVALID, "a micro-batch of another instance or placement");
     struct microbatch *microbatch = take_away(driver, route.number, false);
+    if (!microbatch && was_sent(driver, route.number))
+        return ERROR_NONE; /* given up in the meantime */
     if (!microbatch)
-        return error_set(err, ERROR_INVALID, "micro-batch %llu is not under way", (unsigned long long)route.number);
+        return error_set(err, ERROR_INVALID, "micro-batch %llu was never sent", (unsigned long long)route.number);
     code = wire_read_back(bytes, size, &driver->shape, microbatch, err);
     if (code) {
         struct error cause = {.code = code};
