@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { PAUSE_MS = 1000, LOOK_MS = 20, RATE_SAMPLE_BYTES = 16 * 1024 };
+enum { LOOK_MS = 20, RATE_SAMPLE_BYTES = 16 * 1024 };
 
 uint32_t fetch_chunk_size(const struct fetch *fetch, uint32_t part, uint32_t chunk)
 {
@@ -160,7 +160,7 @@ enum fetch_take fetch_chunk(struct fetch *fetch, uint64_t now_ns, uint32_t peer_
     cancel_twins(fetch, done.part, done.chunk);
     measure(peer, &done, now_ns);
     wait_anew(fetch, peer_index, now_ns);
-    peer->timeouts = 0;
+    peer->timeouts = peer->refused = 0;
     peer->notes.bytes += done.size;
     part->senders |= UINT64_C(1) << peer_index;
     part->got_bytes += done.size;
@@ -182,13 +182,15 @@ void fetch_refused(struct fetch *fetch, uint64_t now_ns, uint32_t peer_index, ui
     uint32_t part = request->part;
     peer->notes.n_refusals++;
     fetch_request_end(fetch, request, false);
-    if (lacks) {
-        if (part_set_has(&peer->has, part)) {
-            part_set_remove(&peer->has, part);
-            fetch->parts[part].n_sources--;
-        }
-    } else {
-        peer->resume_ns = now_ns + PAUSE_MS * 1000000ull;
+    if (!lacks) {
+        peer->resume_ns = now_ns + FETCH_PAUSE_MS * 1000000ull;
+        if (++peer->refused >= LIMIT_FETCH_TIMEOUTS)
+            fetch_peer_late(fetch, peer_index, now_ns);
+        return;
+    }
+    if (part_set_has(&peer->has, part)) {
+        part_set_remove(&peer->has, part);
+        fetch->parts[part].n_sources--;
     }
     if (fetch->parts[part].is_single && fetch->parts[part].owner == peer_index)
         fetch_part_reset(fetch, part);
@@ -231,24 +233,11 @@ void fetch_verified(struct fetch *fetch, uint64_t now_ns, uint32_t i, bool is_go
 
 /* ---- time ---------------------------------------------------------------------------------------- */
 
-/* A peer answers in order, so one late answer means that it is silent: all that it owes is asked elsewhere. */
-static void peer_is_late(struct fetch *fetch, uint32_t i, uint64_t now_ns)
-{
-    struct fetch_peer *peer = &fetch->peers[i];
-    fetch_peer_release(fetch, i, true);
-    peer->rate = peer->rate / 2 < 1000 ? 1000 : peer->rate / 2;
-    peer->timeouts++;
-    peer->notes.n_timeouts++;
-    peer->resume_ns = now_ns + (PAUSE_MS * 1000000ull << peer->timeouts);
-    if (peer->timeouts >= LIMIT_FETCH_TIMEOUTS)
-        fetch_peer_out(fetch, i);
-}
-
 static void end_late_requests(struct fetch *fetch, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < LIMIT_FETCH_REQUESTS; i++) {
         if (fetch->requests[i].state == REQUEST_ASKED && fetch->requests[i].late_ns <= now_ns)
-            peer_is_late(fetch, fetch->requests[i].peer, now_ns);
+            fetch_peer_late(fetch, fetch->requests[i].peer, now_ns);
     }
 }
 

@@ -20,11 +20,12 @@
  *
  * Whom it trusts. A part whose hash is wrong is fetched again, whole, from one peer: then a wrong hash names the liar,
  * which is asked no more. Those who had each sent some of the first, wrong one are suspected: from then on each
- * part is theirs alone or not at all. So every wrong hash ends a peer, or makes one suspected or one part single, and
- * the number of those is bounded.
+ * part is theirs alone or not at all (but for parts that were begun and only suspected peers can end). So every wrong
+ * hash ends a peer, or makes one suspected or one part single, and the number of those is bounded.
  *
- * How it ends. Done when every wanted part is verified. A peer that does not answer in time is paused, then asked
- * one chunk, and given up after LIMIT_FETCH_TIMEOUTS in a row. When nothing arrives and nothing gets verified for
+ * How it ends. Done when every wanted part is verified. A peer that does not answer in time, or says
+ * "not now" LIMIT_FETCH_TIMEOUTS times in a row, is paused, then asked one chunk, and given up after
+ * LIMIT_FETCH_TIMEOUTS pauses in a row. When nothing arrives and nothing gets verified for
  * settings.patience_ns (a sixth of that where nobody has a part and nothing is under way), it has failed, and says of
  * which part and why. A peer that is added starts the patience anew.
  *

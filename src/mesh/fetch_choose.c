@@ -23,6 +23,17 @@ static bool has_room(const struct fetch *fetch, const struct fetch_peer *peer, u
 
 /* ---- which part of it --------------------------------------------------------------------------- */
 
+static bool has_trusted_source(const struct fetch *fetch, uint32_t part)
+{
+    for (uint32_t i = 0; i < fetch->n_peers; i++) {
+        const struct fetch_peer *peer = &fetch->peers[i];
+        if (fetch_peer_usable(peer) && !peer->notes.is_suspected && part_set_has(&peer->has, part))
+            return true;
+    }
+    return false;
+}
+
+/* A part that several have begun is not for those who are suspected, unless only they can end it. */
 static bool may_serve(const struct fetch *fetch, uint32_t i, uint32_t peer)
 {
     const struct fetch_part *part = &fetch->parts[i];
@@ -30,7 +41,7 @@ static bool may_serve(const struct fetch *fetch, uint32_t i, uint32_t peer)
         return false;
     if (part->is_single)
         return part->owner == FETCH_NOBODY || part->owner == peer;
-    return !fetch->peers[peer].notes.is_suspected || part->n_free == part->n_chunks;
+    return !fetch->peers[peer].notes.is_suspected || part->n_free == part->n_chunks || !has_trusted_source(fetch, i);
 }
 
 /* Begun ones first, then the rarest, then in order. n_parts: none. */
@@ -81,7 +92,8 @@ static void ask(struct fetch *fetch, uint64_t now_ns, uint32_t peer_index, uint3
         fetch->chunks[part->first_chunk + chunk] = CHUNK_ASKED;
         part->n_free--;
     }
-    part->is_single = part->is_single || peer->notes.is_suspected;
+    if (peer->notes.is_suspected && part->n_free + 1 == part->n_chunks && !part->senders)
+        part->is_single = true;
     part->owner = part->is_single ? peer_index : FETCH_NOBODY;
     peer->owed_bytes += size;
     peer->n_requests++;

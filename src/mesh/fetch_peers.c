@@ -12,6 +12,7 @@ enum {
     WAIT_FACTOR = 4, /* a rate may fall to a quarter of the estimate */
     RATE_UNKNOWN = 10 * 1000 * 1000,
     RATE_MIN = 1000,
+    LOSSES_MAX = 8, /* parts that were its alone and that it did not end: else it could begin them for ever */
 };
 
 /* ---- estimates --------------------------------------------------------------------------------- */
@@ -96,7 +97,7 @@ void fetch_peer_back(struct fetch *fetch, uint64_t now_ns, uint32_t peer, const 
     back->is_here = true;
     back->timeouts = 0;
     back->resume_ns = 0;
-    back->notes.is_out = back->notes.has_lied;
+    back->notes.is_out = back->notes.has_lied || back->losses > LOSSES_MAX;
     read_link(back, link);
     fetch->moved_ns = now_ns;
     fetch_count_sources(fetch);
@@ -177,7 +178,22 @@ void fetch_peer_release(struct fetch *fetch, uint32_t peer, bool tell)
     }
     for (uint32_t i = 0; i < fetch->manifest->n_parts; i++) {
         struct fetch_part *part = &fetch->parts[i];
-        if (part->state == PART_OPEN && part->is_single && part->owner == peer)
+        if (part->state == PART_OPEN && part->is_single && part->owner == peer) {
+            fetch->peers[peer].losses += part->got_bytes != 0;
             fetch_part_reset(fetch, i);
+        }
     }
+}
+
+void fetch_peer_late(struct fetch *fetch, uint32_t i, uint64_t now_ns)
+{
+    struct fetch_peer *peer = &fetch->peers[i];
+    fetch_peer_release(fetch, i, true);
+    peer->rate = peer->rate / 2 < RATE_MIN ? RATE_MIN : peer->rate / 2;
+    peer->timeouts++;
+    peer->refused = 0;
+    peer->notes.n_timeouts++;
+    peer->resume_ns = now_ns + (FETCH_PAUSE_MS * 1000000ull << peer->timeouts);
+    if (peer->timeouts >= LIMIT_FETCH_TIMEOUTS || peer->losses > LOSSES_MAX)
+        fetch_peer_out(fetch, i);
 }

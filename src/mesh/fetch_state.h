@@ -8,6 +8,7 @@
 #include "mesh/fetch.h"
 
 #define FETCH_NOBODY UINT32_MAX
+enum { FETCH_PAUSE_MS = 1000 };
 
 enum fetch_part_state { PART_UNWANTED, PART_OPEN, PART_CHECKING, PART_DONE };
 enum fetch_chunk_state { CHUNK_FREE, CHUNK_ASKED, CHUNK_GOT };
@@ -34,9 +35,10 @@ struct fetch_peer {
     uint64_t round_trip_ns;
     uint64_t owed_bytes;
     uint32_t n_requests;
-    uint32_t timeouts;   /* in a row */
-    uint64_t resume_ns;  /* not asked before */
-    uint64_t arrived_ns; /* the last chunk */
+    uint32_t timeouts, refused; /* in a row; refused: for now */
+    uint32_t losses;            /* parts that were its alone and begun anew for it */
+    uint64_t resume_ns;         /* not asked before */
+    uint64_t arrived_ns;        /* the last chunk */
 };
 
 enum fetch_request_state { REQUEST_NONE, REQUEST_ASKED, REQUEST_CANCELLED };
@@ -82,6 +84,8 @@ bool fetch_is_asked_twice(const struct fetch *fetch, const struct fetch_request 
 void fetch_request_end(struct fetch *fetch, struct fetch_request *request, bool tell);
 /* All that the peer owes. Single parts of it begin anew. */
 void fetch_peer_release(struct fetch *fetch, uint32_t peer, bool tell);
+/* A peer answers in order, so one late answer means that it is silent: all that it owes is asked elsewhere. */
+void fetch_peer_late(struct fetch *fetch, uint32_t peer, uint64_t now_ns);
 void fetch_peer_out(struct fetch *fetch, uint32_t peer);
 /* Nothing of the part counts any more. */
 void fetch_part_reset(struct fetch *fetch, uint32_t part);

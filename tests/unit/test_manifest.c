@@ -1,4 +1,5 @@
 /* Manifests: made from files, as bytes, kept and distrusted, and by layers. */
+#include "base/bytes.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "mesh/manifest_cache.h"
@@ -115,10 +116,16 @@ static void test_progress_ends_at_the_total_and_can_cancel(void **state)
     snprintf(path, sizeof path, "%s/long", folder);
     FILE *out = fopen(path, "wb");
     struct buffer header = {0};
-    buffer_append(&header, "GGUF\3\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
-    buffer_append(&header, "\1\0\0\0\0\0\0\0t\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0", 8 + 1 + 4 + 8 + 4 + 8);
-    ((char *)header.data)[24 + 8 + 1 + 4 + 4] = 1; /* 2^32 elements of F32 */
-    ((char *)header.data)[24 + 8 + 1 + 4] = 0;
+    buffer_append(&header, "GGUF", 4);
+    bytes_put(&header, 3, 4); /* version */
+    bytes_put(&header, 1, 8); /* tensors */
+    bytes_put(&header, 0, 8); /* keys */
+    bytes_put(&header, 1, 8);
+    buffer_append(&header, "t", 1);
+    bytes_put(&header, 1, 4);                 /* dimensions */
+    bytes_put(&header, UINT64_C(1) << 32, 8); /* elements */
+    bytes_put(&header, 0, 4);                 /* F32 */
+    bytes_put(&header, 0, 8);                 /* offset */
     fwrite(header.data, 1, header.size, out);
     buffer_deinit(&header);
     assert_int_equal(fflush(out) || ftruncate(fileno(out), 64 + (INT64_C(4) << 32)), 0);
