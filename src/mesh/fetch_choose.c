@@ -27,7 +27,8 @@ static bool has_trusted_source(const struct fetch *fetch, uint32_t part)
 {
     for (uint32_t i = 0; i < fetch->n_peers; i++) {
         const struct fetch_peer *peer = &fetch->peers[i];
-        if (fetch_peer_usable(peer) && !peer->notes.is_suspected && part_set_has(&peer->has, part))
+        bool answers = fetch_peer_usable(peer) && !peer->timeouts && !peer->refused;
+        if (answers && !peer->notes.is_suspected && part_set_has(&peer->has, part))
             return true;
     }
     return false;
