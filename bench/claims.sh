@@ -4,8 +4,8 @@
 # medians and their ratio. Each side runs in its own Debian root: ours with the build, theirs with Debian
 # sid's llama.cpp. Results are also kept as JSON lines in build/bench/results.jsonl.
 
-bench_claims=(membw decode prefill streams spin split first_token memory devices homes)
-bench_alone=" membw split devices homes " # these need no llama.cpp
+bench_claims=(membw decode prefill streams spin split first_token memory devices forecast homes)
+bench_alone=" membw split devices forecast homes " # these need no llama.cpp
 
 bench_help() {
   cat <<'TEXT'
@@ -21,6 +21,7 @@ Compares Medley with llama.cpp (Debian sid) on synthetic 1.1-billion-weight mode
   first_token  from start to first token, Q8_0     llama-completion
   memory       peak memory of the server, Q8_0     llama-server
   devices      copies and queued operations        memcpy, ggml alone
+  forecast     medley run's forecast, 20 sets of simulated devices: 4 minutes  what it then measures
   homes        predicted tok/s on 1,000 homes      others' ways to split a model
 Timings mean something only while nothing else runs.
 TEXT
@@ -89,6 +90,12 @@ alternate() {
 claim_membw() { ours "$release_dir/bench/membw" --threads "$bench_threads"; }
 # A software Vulkan device twice, so that there are two of a kind on any machine.
 claim_devices() { ours env GGML_VK_VISIBLE_DEVICES=0,0 "$release_dir/bench/device_speed" --rounds $((bench_rounds * 5)); }
+# One thread a device: devices that work at the same time share the cores.
+claim_forecast() {
+  bench_model q4_0 >/dev/null
+  bench_model q8_0 >/dev/null
+  ours python3 bench/forecast.py --medley "$release_dir/src/cli/medley" --json "$bench_dir/forecast.jsonl"
+}
 claim_homes() {
   ours "$release_dir/bench/homes" --csv "$bench_dir/homes.csv"
   ours python3 bench/plots/homes.py "$bench_dir/homes.csv" "$bench_dir/homes.png"

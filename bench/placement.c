@@ -1,20 +1,40 @@
-/* How long placements take: random homes (tests/unit/placement_world.c, seeds 1 …), both goals.
- * Prints the median and the worst time to a proof, and for 64 devices what is left after five seconds.
+/* How long placements take, and how near they are to the best: machines as people have them (house.h, seeds 1 …) and
+ * the unit tests' problems (tests/unit/placement_world.h), all goals, five seconds at most.
  *
- *     build/release/bench/placement [homes per row] */
-#include "base/clock.h"
+ *     build/release/bench/placement [problems per row]
+ *
+ * Times are of the processor, of one thread; "first" is greedy's answer, by itself. */
+#include "house.h"
 #include "placement/solve.h"
 #include "placement_world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+
+enum { PROBLEMS_MAX = 200 };
 
 static struct world world;
-static uint64_t deadline_ns;
+static double deadline_ms;
+
+struct kind {
+    const char *name;
+    bool house;
+    uint32_t n_devices, n_layers, streams;
+    double busy; /* above 1: throughput */
+};
+
+static double now_ms(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
+}
 
 static bool before_deadline(void *self)
 {
-    return clock_now_ns() < deadline_ns;
+    return now_ms() < deadline_ms;
 }
 
 static int compare(const void *a, const void *b)
@@ -23,64 +43,90 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-enum { HOMES_MAX = 200 };
+struct row {
+    double firsts_ms[PROBLEMS_MAX], times_ms[PROBLEMS_MAX], gaps[PROBLEMS_MAX], improved[PROBLEMS_MAX];
+    uint32_t n, proved, impossible;
+};
 
-static void row(uint32_t n_devices, uint32_t n_layers, uint32_t streams, uint32_t homes, double seconds)
+static void solve(struct row *row, const struct placement_problem *problem)
 {
-    double times_ms[HOMES_MAX], gaps[HOMES_MAX], firsts_ms[HOMES_MAX];
-    uint32_t n = 0, proved = 0;
-    double nodes = 0, spent_ms = 0;
-    for (uint64_t seed = 1; n < homes && seed < 4 * (uint64_t)homes; seed++) {
-        world_make(&world, seed,
-                   (struct world_shape){
-                       .n_devices = n_devices, .n_layers = n_layers, .tightness = 3, .twins = seed % 2 ? 0.3 : 0});
-        if (streams > 1) {
-            world.problem.demand.goal = PLACEMENT_THROUGHPUT;
-            world.problem.demand.streams = streams;
-        }
-        struct placement_options options = placement_options_default();
-        struct placement_solution solution;
-        options.greedy_only = true;
-        const uint64_t start_ns = clock_now_ns();
-        if (placement_solve(&world.problem, &options, &solution, NULL) == ERROR_NOT_FOUND)
-            continue;
-        firsts_ms[n] = (double)(clock_now_ns() - start_ns) / 1e6;
-        options = placement_options_default();
-        options.go_on = before_deadline;
-        const uint64_t then_ns = clock_now_ns();
-        deadline_ns = then_ns + (uint64_t)(seconds * 1e9);
-        if (placement_solve(&world.problem, &options, &solution, NULL))
-            continue;
-        times_ms[n] = (double)(clock_now_ns() - then_ns) / 1e6;
-        gaps[n] = placement_gap(&solution) * 100;
-        spent_ms += times_ms[n++];
-        proved += solution.proved;
-        nodes += (double)solution.nodes;
-    }
-    if (n == 0)
+    struct placement_options options = placement_options_default();
+    struct placement_solution first, solution;
+    options.greedy_only = true;
+    const double start_ms = now_ms();
+    const bool found = !placement_solve(problem, &options, &first, NULL);
+    const double then_ms = now_ms();
+    options = placement_options_default();
+    options.go_on = before_deadline;
+    deadline_ms = then_ms + 5000;
+    if (placement_solve(problem, &options, &solution, NULL)) {
+        row->impossible++;
         return;
-    qsort(times_ms, n, sizeof *times_ms, compare);
-    qsort(gaps, n, sizeof *gaps, compare);
-    qsort(firsts_ms, n, sizeof *firsts_ms, compare);
-    printf("%7u %6u %7u %6u %8.2f %8.2f %9.2f %9.1f %8.1f %8.2f %8.2f\n", n_devices, n_layers, streams, n,
-           firsts_ms[n / 2], firsts_ms[n - 1], times_ms[n / 2], times_ms[n - 1], 100.0 * proved / n, gaps[n / 2],
-           nodes / spent_ms);
+    }
+    row->firsts_ms[row->n] = then_ms - start_ms;
+    row->times_ms[row->n] = now_ms() - then_ms;
+    row->gaps[row->n] = placement_gap(&solution) * 100;
+    row->improved[row->n++] = found ? 100 * (first.period_s / solution.period_s - 1) : 0;
+    row->proved += solution.proved;
+}
+
+static void measure(struct kind kind, uint32_t problems)
+{
+    static struct row row;
+    row.n = row.proved = row.impossible = 0;
+    for (uint64_t seed = 1; row.n < problems && seed < 4 * (uint64_t)problems; seed++) {
+        struct house house = {0};
+        if (kind.house)
+            house_make(&house, seed, kind.n_devices, kind.n_layers);
+        else
+            world_make(&world, seed,
+                       (struct world_shape){.n_devices = kind.n_devices,
+                                            .n_layers = kind.n_layers,
+                                            .tightness = 3,
+                                            .twins = seed % 2 ? 0.3 : 0});
+        struct placement_problem *problem = kind.house ? &house.problem : &world.problem;
+        if (kind.streams > 1) {
+            problem->demand.goal = kind.busy > 1 ? PLACEMENT_THROUGHPUT : PLACEMENT_MIX;
+            problem->demand.streams = kind.streams;
+            problem->demand.busy = kind.busy > 1 ? 0 : kind.busy;
+        }
+        solve(&row, problem);
+        house_deinit(&house);
+    }
+    if (row.n == 0)
+        return;
+    qsort(row.firsts_ms, row.n, sizeof *row.firsts_ms, compare);
+    qsort(row.times_ms, row.n, sizeof *row.times_ms, compare);
+    qsort(row.gaps, row.n, sizeof *row.gaps, compare);
+    qsort(row.improved, row.n, sizeof *row.improved, compare);
+    const uint32_t last = row.n - 1, middle = row.n / 2;
+    printf("| %s | %u | %u | %u | %u | %.2f | %.2f | %.2f | %.1f | %.0f | %.2f | %.2f | %.1f |\n", kind.name,
+           kind.n_devices, kind.n_layers, kind.streams, row.n, row.firsts_ms[middle], row.firsts_ms[last],
+           row.times_ms[middle], row.times_ms[last], 100.0 * row.proved / row.n, row.gaps[middle], row.gaps[last],
+           row.improved[middle]);
     fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
-    const uint32_t given = argc > 1 ? (uint32_t)atoi(argv[1]) : 40, homes = given < HOMES_MAX ? given : HOMES_MAX;
-    printf("                                greedy            search, ms\n");
-    printf("devices layers streams  homes   median    worst    median     worst  proved%%  gap%%med nodes/ms\n");
+    const uint32_t given = argc > 1 ? (uint32_t)atoi(argv[1]) : 40;
+    const uint32_t n = given < PROBLEMS_MAX ? given : PROBLEMS_MAX;
+    printf("| problems | devices | layers | streams | how many | first, ms, median | worst | to the end, ms, median | "
+           "worst | proved %% | gap %%, median | worst | better than greedy, %%, median |\n"
+           "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint32_t streams = 1; streams <= 16; streams += 15) {
-        row(2, 32, streams, homes, 5);
-        row(4, 80, streams, homes, 5);
-        row(8, 32, streams, homes, 5);
-        row(8, 80, streams, homes, 5);
-        row(8, 126, streams, homes, 5);
-        row(16, 80, streams, homes / 8 + 1, 5);
-        row(64, 126, streams, homes / 16 + 1, 5);
+        measure((struct kind){"world", false, 8, 80, streams, 2}, n);
+        measure((struct kind){"world", false, 64, 126, streams, 2}, n / 4 + 1);
+        measure((struct kind){"house", true, 4, 80, streams, 2}, n);
+        measure((struct kind){"house", true, 8, 80, streams, 2}, n);
+        measure((struct kind){"house", true, 16, 80, streams, 2}, n / 2 + 1);
+        measure((struct kind){"house", true, 64, 126, streams, 2}, n / 4 + 1);
+        measure((struct kind){"house", true, 1000, 126, streams, 2}, n / 10 + 1);
     }
+    measure((struct kind){"house, mix", true, 8, 80, 16, 0.5}, n);
+    measure((struct kind){"house, mix", true, 64, 126, 16, 0.5}, n / 10 + 1);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("\npeak memory of this program: %.0f MiB\n", (double)usage.ru_maxrss / 1024);
     return 0;
 }

@@ -35,6 +35,25 @@ enum {
     LIMIT_LINK_GB_PER_S = 100000,
     LIMIT_LINK_LOSS_PPM = 500000, /* a link that loses more is not used */
 
+    /* the mesh: links between nodes (docs/wire-protocol.md) */
+    LIMIT_LINKS = 1024,
+    LIMIT_LINK_CHANNELS = 8,             /* control included */
+    LIMIT_FRAME_CONTROL_BYTES = 4 << 20, /* payload of one frame */
+    LIMIT_FRAME_DATA_BYTES = 256 << 20,  /* the same, on a data channel */
+    LIMIT_FRAME_GRACE_MS = 30 * 1000,    /* a frame may take this long, and a second more for each … */
+    LIMIT_FRAME_BYTES_PER_S = 16 * 1024, /* … so many bytes */
+    LIMIT_LINK_QUEUE_BYTES = 16 << 20,   /* waiting to be sent on one channel: then its sender waits */
+    LIMIT_HELLO_BYTES = 4096,
+    LIMIT_GREETING_BYTES = 1024,  /* what the room above says in a hello */
+    LIMIT_GREETING_MS = 5000,     /* from a connection to the end of its hellos */
+    LIMIT_GREETINGS = 128,        /* connections that have not greeted yet */
+    LIMIT_GREETINGS_OF_HOST = 32, /* the same, from one address */
+    LIMIT_DIAL_TARGETS = 1024,
+    LIMIT_DIAL_WAIT_MS = 30 * 1000, /* between attempts */
+    LIMIT_LINK_CLOSE_MS = 5000,     /* to send what is queued when a link is closed */
+    LIMIT_LINK_DOUBT_MS = 1000,     /* to answer, when the peer says that it has no link */
+    LIMIT_BURST_BYTES = 512 * 1024, /* one measurement of bandwidth */
+
     /* models */
     LIMIT_LAYERS = 1024,
     LIMIT_MODEL_TENSORS = 65536,
@@ -66,11 +85,26 @@ enum {
     LIMIT_PLACEMENT_TABLE_BYTES = 64 * 1024 * 1024,
     LIMIT_CLUSTER_FILE_BYTES = 16 * 1024 * 1024,
 
+    /* the cluster's log and what travels for it */
+    LIMIT_CLUSTER_NODES = 1024,
+    LIMIT_CLUSTER_VOTERS = 5,
+    LIMIT_CLUSTER_ENTRY_BYTES = 256 * 1024,         /* one event */
+    LIMIT_CLUSTER_BATCH = 32,                       /* entries of one message */
+    LIMIT_CLUSTER_SNAPSHOT_BYTES = 8 * 1024 * 1024, /* the whole state */
+    LIMIT_CLUSTER_MESSAGE_BYTES = 9 * 1024 * 1024,  /* holds a snapshot or a full batch */
+    LIMIT_CLUSTER_LOG_ENTRIES = 65536,              /* in memory since the last snapshot */
+    LIMIT_CLUSTER_MODELS = 1024,
+    LIMIT_CLUSTER_INSTANCES = 256,
+    LIMIT_CLUSTER_SETTINGS = 256,
+    LIMIT_CLUSTER_ID_BYTES = 63,     /* an instance's id */
+    LIMIT_CLUSTER_TEXT_BYTES = 1024, /* any name or text of an event */
+
     /* a running model */
     LIMIT_CONTEXT = 16 * 1024 * 1024, /* tokens of one sequence */
     LIMIT_SEQUENCES = 256,            /* KV slots of one stage */
     LIMIT_BATCH_ROWS = 8192,          /* rows of one micro-batch */
     LIMIT_QUEUED_REQUESTS = 1024,
+    LIMIT_CARRIER_ENDS = 64, /* instances of which one node has a part */
 
     /* trust between nodes */
     LIMIT_SECRET_BYTES = 64 * 1024, /* a file with keys or certificates */

@@ -199,16 +199,16 @@ static void describe_backends(const struct session *session, char *out, size_t s
 {
     size_t used = 0;
     out[0] = '\0';
-    for (uint32_t i = 0; i < session->n_stages && used + 1 < size; i++)
+    for (uint32_t i = 0; i < session->plan.n_stages && used + 1 < size; i++)
         used += (size_t)snprintf(out + used, size - used, "%s%s %u", i ? "+" : "",
-                                 device_info(session->plan[i].device)->id, session->plan[i].n_layers);
+                                 device_info(session->plan.stages[i].device)->id, session->plan.stages[i].n_layers);
 }
 
 static uint32_t cpu_threads(const struct session *session)
 {
     uint32_t most = 0;
-    for (uint32_t i = 0; i < session->n_stages; i++) {
-        uint32_t n = device_threads(session->plan[i].device);
+    for (uint32_t i = 0; i < session->plan.n_stages; i++) {
+        uint32_t n = device_threads(session->plan.stages[i].device);
         most = n > most ? n : most;
     }
     return most;
@@ -218,10 +218,10 @@ static void print_table(const struct session *session, const struct measurement 
 {
     char model[128], backends[128];
     snprintf(model, sizeof model, "%s %s", model_name(session->model), model_type_name(session->model));
-    if (session->n_stages > 1)
+    if (session->plan.n_stages > 1)
         describe_backends(session, backends, sizeof backends);
     else
-        snprintf(backends, sizeof backends, "%s", device_info(session->plan[0].device)->id);
+        snprintf(backends, sizeof backends, "%s", device_info(session->plan.stages[0].device)->id);
     puts("| model                          |       size |     params | backend    | threads |            test |"
          "                  t/s |");
     puts("| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: |"

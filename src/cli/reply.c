@@ -1,5 +1,6 @@
 #include "cli/reply.h"
 
+#include "base/log.h"
 #include "cli/generation.h"
 
 #include <signal.h>
@@ -120,18 +121,47 @@ static double per_second(uint32_t count, uint64_t ns)
     return ns ? (double)count * 1e9 / (double)ns : 0;
 }
 
+double reply_prefill_tokens_per_s(const struct reply *reply)
+{
+    const struct request_usage *usage = &reply->usage;
+    return per_second(usage->prompt_tokens - usage->cached_tokens, usage->prefill_ns);
+}
+
+/* The first token comes with the prompt; one that ended the answer is not counted among its tokens, but took as long.
+ */
+double reply_decode_tokens_per_s(const struct reply *reply)
+{
+    const uint32_t n = reply->usage.generated_tokens;
+    if (n < 2)
+        return 0;
+    return per_second(reply->reason == FINISH_STOP ? n : n - 1, reply->usage.decode_ns);
+}
+
+/* A speed, and what had been forecast: by measured figures alone, for an estimate would only mislead. */
+static void report_speed(double measured, double forecast, bool is_measured, const char *what, struct buffer *line)
+{
+    buffer_printf(line, " %.1f tok/s", measured);
+    if (!is_measured || forecast <= 0 || measured <= 0)
+        return;
+    buffer_printf(line, " (forecast %.1f)", forecast);
+    log_line(LOG_INFO, "forecast", "%s: %.2f tok/s forecast, %.2f measured (%+.1f %%)", what, forecast, measured,
+             100 * (forecast / measured - 1));
+}
+
 void reply_report(const struct session *session, const struct reply *reply)
 {
     const struct request_usage *usage = &reply->usage;
+    const struct plan_forecast forecast = session_forecast(session, usage);
     struct buffer line = {0};
     buffer_printf(&line, "prompt %u tokens", usage->prompt_tokens);
     if (usage->cached_tokens)
         buffer_printf(&line, " (%u cached)", usage->cached_tokens);
-    buffer_printf(&line, " %.1f tok/s", per_second(usage->prompt_tokens - usage->cached_tokens, usage->prefill_ns));
+    report_speed(reply_prefill_tokens_per_s(reply), forecast.prefill_tokens_per_s, forecast.measured, "prompt", &line);
     if (usage->generated_tokens) {
         buffer_printf(&line, ", answer %u tokens", usage->generated_tokens);
-        if (usage->generated_tokens > 1) /* the first comes with the prompt */
-            buffer_printf(&line, " %.1f tok/s", per_second(usage->generated_tokens - 1, usage->decode_ns));
+        if (usage->generated_tokens > 1)
+            report_speed(reply_decode_tokens_per_s(reply), forecast.decode_tokens_per_s, forecast.measured, "answer",
+                         &line);
     }
     buffer_text(&line, "; ");
     session_describe_split(session, &line);

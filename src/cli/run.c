@@ -2,6 +2,7 @@
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "gpu/gpu.h"
 #include "model/chat_template.h"
 
 #include <errno.h>
@@ -24,7 +25,8 @@ static const char usage[] =
     "  --system TEXT    a system message before the first\n"
     "  -n N             tokens to generate at most; 0 only reads the prompt (default: until the\n"
     "                   model ends or the context is full)\n"
-    "  --json           print one JSON object at the end instead: text, tokens, why it ended, times\n"
+    "  --json           print one JSON object at the end instead: text, tokens, why it ended, times,\n"
+    "                   the speeds that were measured and forecast, and the stages\n"
     "\n"
     "How the next token is chosen (0.8, 40, 0.95, 0.05 and nothing else unless said):\n"
     "  --temp T  --top-k N  --top-p P  --min-p P  --typical P  --repeat-penalty X\n"
@@ -204,7 +206,37 @@ static enum error_code make_prompt(struct session *session, const struct run_fla
     return code;
 }
 
-static enum error_code print_json(const struct token_list *prompt, const struct reply *reply, struct error *err)
+/* What was measured and what had been forecast; null: unknown. */
+static void add_speeds(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct session *session,
+                       const struct reply *reply)
+{
+    const struct plan_forecast forecast = session_forecast(session, &reply->usage);
+    const double speeds[] = {reply_prefill_tokens_per_s(reply), reply_decode_tokens_per_s(reply),
+                             forecast.prefill_tokens_per_s, forecast.decode_tokens_per_s};
+    static const char *const names[] = {"prefill_tokens_per_s", "decode_tokens_per_s", "forecast_prefill_tokens_per_s",
+                                        "forecast_decode_tokens_per_s"};
+    for (int i = 0; i < 4; i++) {
+        if (speeds[i] > 0)
+            yyjson_mut_obj_add_real(doc, root, names[i], speeds[i]);
+        else
+            yyjson_mut_obj_add_null(doc, root, names[i]);
+    }
+    yyjson_mut_obj_add_bool(doc, root, "forecast_measured", forecast.measured);
+}
+
+static void add_stages(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct plan *plan)
+{
+    yyjson_mut_val *stages = yyjson_mut_obj_add_arr(doc, root, "stages");
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        yyjson_mut_val *stage = yyjson_mut_arr_add_obj(doc, stages);
+        yyjson_mut_obj_add_str(doc, stage, "device", device_info(plan->stages[i].device)->id);
+        yyjson_mut_obj_add_uint(doc, stage, "layers", plan->stages[i].n_layers);
+    }
+    yyjson_mut_obj_add_bool(doc, root, "proved", plan->proved);
+}
+
+static enum error_code print_json(const struct session *session, const struct token_list *prompt,
+                                  const struct reply *reply, struct error *err)
 {
     yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
     yyjson_mut_val *root = yyjson_mut_obj(doc);
@@ -216,6 +248,8 @@ static enum error_code print_json(const struct token_list *prompt, const struct 
     yyjson_mut_obj_add_str(doc, root, "finish_reason", finish_reason_name(reply->reason));
     yyjson_mut_obj_add_uint(doc, root, "prefill_ns", reply->usage.prefill_ns);
     yyjson_mut_obj_add_uint(doc, root, "decode_ns", reply->usage.decode_ns);
+    add_speeds(doc, root, session, reply);
+    add_stages(doc, root, &session->plan);
     char *json = yyjson_mut_write(doc, YYJSON_WRITE_NEWLINE_AT_END, NULL);
     yyjson_mut_doc_free(doc);
     if (!json)
@@ -235,7 +269,7 @@ static enum error_code answer(struct session *session, const struct run_flags *f
     if (!code)
         code = reply_generate(session, &prompt, &flags->reply, &reply, err);
     if (!code && flags->json)
-        code = print_json(&prompt, &reply, err);
+        code = print_json(session, &prompt, &reply, err);
     if (!code && !flags->json) {
         putchar('\n');
         fflush(stdout);

@@ -1,12 +1,15 @@
 #include "cli/session.h"
 
 #include "base/buffer.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "cli/notice.h"
 #include "cli/options.h"
 #include "gpu/gpu.h"
 #include "model/chat_template.h"
 #include "model/model.h"
 #include "node/heat.h"
+#include "placement/forecast.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -117,29 +120,48 @@ static void *open_vocabulary(void *arg)
     return NULL;
 }
 
-/* With one device, every part of the split is a stage on it. */
-static uint32_t repeat_device(struct device **devices, uint32_t n_devices, const char *split)
+/* The CPU stands by for GPUs that are too small, unless the user has named the devices. One that computes from host
+ * memory already leaves it nothing. */
+static uint32_t add_spare_cpu(const struct gpu *gpu, const struct session_flags *flags, struct device **devices,
+                              uint32_t n_devices)
 {
-    uint32_t n_parts = 1;
-    for (const char *at = split; at && *at; at++)
-        n_parts += *at == ',';
-    if (n_devices != 1 || n_parts > LIMIT_STAGES)
-        return n_devices;
-    for (uint32_t i = 1; i < n_parts; i++)
-        devices[i] = devices[0];
-    return n_parts;
+    bool is_wanted = !flags->devices && !flags->sim_file && n_devices < LIMIT_STAGES;
+    for (uint32_t i = 0; i < n_devices; i++)
+        is_wanted = is_wanted && device_info(devices[i])->kind == DEVICE_GPU;
+    devices[n_devices] = is_wanted ? gpu_find(gpu, "cpu") : NULL;
+    return devices[n_devices] ? 1 : 0;
+}
+
+static void log_plan(const struct plan *plan, uint64_t took_ns)
+{
+    struct buffer text = {0};
+    if (log_level() < LOG_INFO)
+        return;
+    placement_explain(&plan->problem, &plan->solution, &text);
+    if (text.size && !text.failed)
+        text.data[text.size - 1] = '\0'; /* the last newline: log_line() adds one */
+    log_line(LOG_INFO, "plan", "%.1f ms: %s%s", (double)took_ns * 1e-6, plan->is_given ? "as asked for: " : "",
+             text.data ? text.data : "");
+    buffer_deinit(&text);
 }
 
 static enum error_code load(struct session *session, const struct session_flags *flags, struct error *err)
 {
-    struct device *devices[LIMIT_STAGES];
-    enum error_code code = gpu_select(session->gpu, flags->devices, devices, LIMIT_STAGES, &session->n_stages, err);
+    struct device *devices[LIMIT_STAGES + 1];
+    struct plan_request request = {.devices = devices, .split = flags->split, .options = &flags->driver};
+    enum error_code code = gpu_select(session->gpu, flags->devices, devices, LIMIT_STAGES, &request.n_devices, err);
     if (code)
         return code;
-    session->n_stages = repeat_device(devices, session->n_stages, flags->split);
-    code = driver_plan(session->model, devices, session->n_stages, flags->split, session->plan, err);
+    if (!flags->split)
+        request.n_spare = add_spare_cpu(session->gpu, flags, devices, request.n_devices);
+    request.n_devices += request.n_spare;
+    const uint64_t start_ns = clock_now_ns();
+    code = plan_make(&session->plan, session->model, &request, err);
     if (!code)
-        code = driver_open(session->model, session->plan, session->n_stages, &flags->driver, &session->driver, err);
+        log_plan(&session->plan, clock_now_ns() - start_ns);
+    if (!code)
+        code = driver_open(session->model, session->plan.stages, session->plan.n_stages, &flags->driver,
+                           &session->driver, err);
     return code;
 }
 
@@ -197,9 +219,10 @@ void session_close(struct session *session)
 {
     heat_close(session->heat); /* a device that it has paused would hold the driver */
     /* A simulated device that hangs would hold the driver for ever. */
-    for (uint32_t i = 0; session->driver && i < session->n_stages; i++)
-        device_interrupt(session->plan[i].device);
+    for (uint32_t i = 0; session->driver && i < session->plan.n_stages; i++)
+        device_interrupt(session->plan.stages[i].device);
     driver_close(session->driver);
+    plan_deinit(&session->plan);
     if (session->gpu)
         gpu_close(session->gpu);
     if (session->chat_template)
@@ -255,17 +278,43 @@ enum error_code session_encode(const struct session *session, const char *text, 
     return code;
 }
 
+struct plan_forecast session_forecast(const struct session *session, const struct request_usage *usage)
+{
+    const struct plan *plan = &session->plan;
+    const struct plan_work work = {
+        .n_prompt = usage->prompt_tokens - usage->cached_tokens,
+        .n_cached = usage->cached_tokens,
+        .n_generated = usage->generated_tokens,
+    };
+    struct plan_forecast forecast;
+    plan_forecast(&plan->problem, &plan->solution.placement, &work, &forecast);
+    return forecast;
+}
+
+static void describe_left_out(const struct plan *plan, struct buffer *out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->problem.n_devices; i++) {
+        bool is_used = plan->problem.devices[i].excluded;
+        for (uint32_t j = 0; j < plan->solution.placement.n_stages; j++)
+            is_used = is_used || plan->solution.placement.stages[j].device == i;
+        if (!is_used)
+            buffer_printf(out, "%s%s", n++ ? ", " : "; left out: ", plan->problem.devices[i].id);
+    }
+}
+
 void session_describe_split(const struct session *session, struct buffer *out)
 {
     uint64_t busy_ns = 0;
-    for (uint32_t i = 0; i < session->n_stages; i++)
+    for (uint32_t i = 0; i < session->plan.n_stages; i++)
         busy_ns += driver_stage_busy_ns(session->driver, i);
-    for (uint32_t i = 0; i < session->n_stages; i++) {
-        uint32_t n_layers = session->plan[i].n_layers;
-        buffer_printf(out, "%s%s %u layer%s", i ? ", " : "", device_info(session->plan[i].device)->id, n_layers,
+    for (uint32_t i = 0; i < session->plan.n_stages; i++) {
+        uint32_t n_layers = session->plan.stages[i].n_layers;
+        buffer_printf(out, "%s%s %u layer%s", i ? ", " : "", device_info(session->plan.stages[i].device)->id, n_layers,
                       n_layers == 1 ? "" : "s");
-        if (session->n_stages > 1 && busy_ns)
+        if (session->plan.n_stages > 1 && busy_ns)
             buffer_printf(out, " (%.0f %% of the time)",
                           (double)driver_stage_busy_ns(session->driver, i) * 100 / (double)busy_ns);
     }
+    describe_left_out(&session->plan, out);
 }

@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "model/tokenizer.h"
 #include "pipeline/driver.h"
+#include "pipeline/plan.h"
 
 #include "base/limits.h"
 
@@ -25,7 +26,7 @@ struct chat_template;
 
 struct session_flags {   /* all zero: every default */
     const char *devices; /* list of ids; NULL: the machine's best */
-    const char *split;   /* layers of each; NULL: by memory or speed */
+    const char *split;   /* layers of each; NULL: as is fastest (pipeline/plan.h) */
     const char *backend;
     const char *sim_file; /* simulated devices; NULL: none */
     uint32_t n_threads;
@@ -67,6 +68,7 @@ enum { /* values that getopt_long returns; a command's own start at SESSION_OPTI
 #define SESSION_USAGE                                                                                                  \
     "  --devices LIST   on these, such as cpu,vulkan0 (see `medley devices`)\n"                                        \
     "  --split LIST     layers of each device, such as 10,6; with one device, stages on it\n"                          \
+    "                   (default: the devices and layers that generate fastest, which may leave some out)\n"           \
     "  --backend NAME   only this backend and the CPU\n"                                                               \
     "  --sim FILE       simulated devices (docs/simulated-devices.md); used alone unless --devices says else\n"        \
     "  -t, --threads N  threads of the CPU\n"                                                                          \
@@ -91,8 +93,7 @@ struct session {
     struct chat_template *chat_template; /* see session_chat_template() */
     struct driver *driver;
     struct heat *heat; /* NULL: not governed */
-    struct stage_plan plan[LIMIT_STAGES];
-    uint32_t n_stages;
+    struct plan plan;  /* which layers are where, and what is to be expected of it */
 };
 
 enum error_code session_open(const char *path, const struct session_flags *flags, struct session *out,
@@ -107,5 +108,9 @@ enum error_code session_chat_template(struct session *session, struct chat_templ
 enum error_code session_encode(const struct session *session, const char *text, size_t size, struct token_list *out,
                                struct error *err);
 
-/* "cpu 10 layers (38 % of the time), vulkan0 6 layers (62 % of the time)": of the time they have computed so far. */
+/* What was to be expected of a request by the devices' figures, before it ran (pipeline/plan_forecast.h). */
+struct plan_forecast session_forecast(const struct session *session, const struct request_usage *usage);
+
+/* "cpu 10 layers (38 % of the time), vulkan0 6 layers (62 % of the time)": of the time they have computed so far; and
+ * the devices that were left out. */
 void session_describe_split(const struct session *session, struct buffer *out);

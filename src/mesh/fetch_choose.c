@@ -12,7 +12,7 @@ static uint64_t owed_max(const struct fetch *fetch, const struct fetch_peer *pee
     if (!peer->is_rate_known || peer->timeouts)
         return chunk;
     double holds = peer->rate * (double)peer->round_trip_ns / 1e9;
-    return 2 * chunk + (holds < LIMIT_FETCH_BYTES ? (uint64_t)holds : LIMIT_FETCH_BYTES);
+    return 2 * chunk + (holds < (double)LIMIT_FETCH_BYTES ? (uint64_t)holds : LIMIT_FETCH_BYTES);
 }
 
 static bool has_room(const struct fetch *fetch, const struct fetch_peer *peer, uint64_t now_ns)

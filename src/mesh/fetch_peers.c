@@ -10,10 +10,10 @@ enum {
     WAIT_UNKNOWN_MS = 15000,
     WAIT_MAX_MS = 60000,
     WAIT_FACTOR = 4, /* a rate may fall to a quarter of the estimate */
-    RATE_UNKNOWN = 10 * 1000 * 1000,
-    RATE_MIN = 1000,
-    LOSSES_MAX = 8, /* parts that were its alone and that it did not end: else it could begin them for ever */
+    LOSSES_MAX = 8,  /* parts that were its alone and that it did not end: else it could begin them for ever */
 };
+
+static const double RATE_UNKNOWN = 10e6, RATE_MIN = 1000; /* bytes/s */
 
 /* ---- estimates --------------------------------------------------------------------------------- */
 

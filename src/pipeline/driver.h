@@ -31,7 +31,7 @@ struct driver;
 struct far;
 struct model;
 
-struct stage_plan {        /* one stage: which layers on which device */
+struct stage_plan {        /* one stage: which layers on which device (plan.h) */
     struct device *device; /* NULL: on another machine (driver_open_far) */
     uint32_t n_layers;
 };
@@ -50,12 +50,6 @@ struct driver_options {
 /* With the defaults in the place of zeros. ERROR_INVALID: beyond a limit. */
 enum error_code driver_options_fill(const struct driver_options *given, const struct model *model,
                                     struct driver_options *out, struct error *err);
-
-/* Splits the model's layers over the devices: `split` is a list of layer counts such as "10,6" (their sum must be
- * the model's layers), or NULL: by the devices' measured or, lacking that, free memory. ERROR_INVALID says what adds up
- * to what. */
-enum error_code driver_plan(const struct model *model, struct device *const *devices, uint32_t n_devices,
-                            const char *split, struct stage_plan *out, struct error *err);
 
 /* Loads the model onto the stages, concurrently where devices differ. The model must outlive the driver. */
 enum error_code driver_open(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,

@@ -1,144 +1,245 @@
-/* driver_plan(): which layers go on which device. The exact solver over measured links comes with
- * the placement room; this is the split that needs no more than what the devices say of themselves. */
-#include "pipeline/driver.h"
+#include "pipeline/plan.h"
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "gpu/gpu.h"
 #include "model/model.h"
+#include "placement/check.h"
+#include "placement/cost.h"
 
-#include <errno.h>
-#include <stdlib.h>
+#include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
-static void list_ids(struct device *const *devices, uint32_t n_devices, char *out, size_t size)
+/* ---- the problem ---------------------------------------------------------------------- */
+
+/* What computes from host memory has the token embedding there, too (engine/weights.c). */
+static bool lives_in_host_memory(const struct device *device)
+{
+    struct device_speed speed;
+    const struct device_info *info = device_info(device);
+    return strcmp(info->backend, "cpu") == 0 || device_given_speed(device, &speed);
+}
+
+/* The most that any device's engine asks for. Simulated devices all compute on the CPU: one of them is asked. */
+static enum error_code measure_compute(const struct model *model, const struct plan_request *request,
+                                       const struct driver_options *options, struct plan_compute *out,
+                                       struct error *err)
+{
+    bool asked_simulated = false;
+    *out = (struct plan_compute){0};
+    for (uint32_t i = 0; i < request->n_devices; i++) {
+        struct device_speed speed;
+        struct plan_compute compute;
+        if (device_given_speed(request->devices[i], &speed)) {
+            if (asked_simulated)
+                continue;
+            asked_simulated = true;
+        }
+        enum error_code code = plan_compute_measure(request->devices[i], model, options, &compute, err);
+        if (code)
+            return code;
+        plan_compute_max(out, &compute);
+    }
+    return ERROR_NONE;
+}
+
+static enum error_code pose(struct plan *plan, const struct model *model, const struct plan_request *request,
+                            const struct driver_options *options, struct error *err)
+{
+    struct plan_compute compute;
+    bool embedding_counts = false;
+    for (uint32_t i = 0; i < request->n_devices; i++)
+        embedding_counts = embedding_counts || lives_in_host_memory(request->devices[i]);
+    enum error_code code = measure_compute(model, request, options, &compute, err);
+    if (!code)
+        code = plan_model_init(&plan->model, model, options, &compute, embedding_counts, err);
+    if (!code)
+        code = plan_devices_init(&plan->devices, request->devices, request->n_devices, &plan->model.model, err);
+    if (code)
+        return code;
+    plan->problem = (struct placement_problem){
+        .n_devices = request->n_devices,
+        .devices = plan->devices.devices,
+        .links = plan->devices.links,
+        .model = plan->model.model,
+        .demand = plan_demand(options),
+    };
+    return placement_problem_check(&plan->problem, err);
+}
+
+/* ---- a split that was given ------------------------------------------------------------- */
+
+static void list_ids(const struct plan_request *request, char *out, size_t size)
 {
     size_t used = 0;
     out[0] = '\0';
-    for (uint32_t i = 0; i < n_devices && used + 40 < size; i++) {
-        const char *id = device_info(devices[i])->id;
-        size_t length = strlen(id);
-        if (i) {
-            memcpy(out + used, ", ", 3);
-            used += 2;
-        }
-        memcpy(out + used, id, length + 1);
-        used += length;
-    }
+    for (uint32_t i = 0; i < request->n_devices && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", device_info(request->devices[i])->id);
 }
 
-/* ---- a split that was given ----------------------------------------------------------- */
-
-static enum error_code parse_split(const char *split, uint32_t *counts, uint32_t *n_counts, struct error *err)
+static enum error_code take_split(struct plan *plan, const struct model *model, const struct plan_request *request,
+                                  struct error *err)
 {
-    const char *at = split;
-    for (*n_counts = 0;; at++) {
-        char *end = NULL;
-        errno = 0;
-        unsigned long value = *at >= '0' && *at <= '9' ? strtoul(at, &end, 10) : 0;
-        if (!end || errno || value == 0 || value > LIMIT_LAYERS || (*end && *end != ','))
-            return error_set(err, ERROR_INVALID, "split '%s': part %u is not a number of layers from 1 to %d", split,
-                             *n_counts + 1, LIMIT_LAYERS);
-        if (*n_counts == LIMIT_STAGES)
-            return error_set(err, ERROR_INVALID, "split '%s': more than %d parts", split, LIMIT_STAGES);
-        counts[(*n_counts)++] = (uint32_t)value;
-        if (!*end)
-            return ERROR_NONE;
-        at = end;
-    }
-}
-
-static enum error_code plan_given(const char *split, struct device *const *devices, uint32_t n_devices,
-                                  uint32_t n_layers, uint32_t *counts, struct error *err)
-{
-    uint32_t parts[LIMIT_STAGES], n_parts = 0;
-    enum error_code code = parse_split(split, parts, &n_parts, err);
+    uint32_t counts[LIMIT_STAGES], n_layers = model_hyperparameters(model)->n_layers;
+    enum error_code code = plan_split_read(request->split, n_layers, counts, &plan->n_stages, err);
     if (code)
         return code;
-    if (n_parts != n_devices) {
+    if (request->n_devices > 1 && plan->n_stages != request->n_devices) {
         char ids[256];
-        list_ids(devices, n_devices, ids, sizeof ids);
-        return error_set(err, ERROR_INVALID, "split '%s' has %u part%s for %u device%s (%s)", split, n_parts,
-                         n_parts == 1 ? "" : "s", n_devices, n_devices == 1 ? "" : "s", ids);
+        list_ids(request, ids, sizeof ids);
+        return error_set(err, ERROR_INVALID, "split '%s' has %u part%s for %u devices (%s)", request->split,
+                         plan->n_stages, plan->n_stages == 1 ? "" : "s", request->n_devices, ids);
     }
-    uint32_t sum = 0;
-    for (uint32_t i = 0; i < n_parts; i++)
-        sum += counts[i] = parts[i];
-    if (sum != n_layers)
-        return error_set(err, ERROR_INVALID, "split '%s' adds up to %u layers; the model has %u", split, sum, n_layers);
+    plan->is_given = true;
+    for (uint32_t i = 0; i < plan->n_stages; i++)
+        plan->stages[i] = (struct stage_plan){request->devices[request->n_devices > 1 ? i : 0], counts[i]};
     return ERROR_NONE;
 }
 
-/* ---- a split of our own --------------------------------------------------------------- */
-
-struct candidate {
-    double weight;     /* its claim to layers: bandwidth, or free memory */
-    uint32_t capacity; /* layers that fit; at least 1 */
-};
-
-static void weigh(const struct model *model, struct device *const *devices, uint32_t n_devices, uint32_t n_layers,
-                  struct candidate *candidates)
+/* The given stages as a placement, checked. */
+static enum error_code check_split(struct plan *plan, struct error *err)
 {
-    uint64_t layer_bytes = 0;
-    for (uint32_t i = 0; i < n_layers; i++)
-        layer_bytes += model_layer_cost(model, i).bytes;
-    layer_bytes = layer_bytes / n_layers + 1;
-    bool all_measured = true;
-    for (uint32_t i = 0; i < n_devices; i++)
-        all_measured = all_measured && device_info(devices[i])->bandwidth_mb_per_s.valid &&
-                       device_info(devices[i])->bandwidth_mb_per_s.value;
-    for (uint32_t i = 0; i < n_devices; i++) {
-        uint64_t free_bytes = device_memory(devices[i]).free_bytes;
-        uint64_t fits = free_bytes / layer_bytes;
-        uint64_t bandwidth = device_info(devices[i])->bandwidth_mb_per_s.value;
-        candidates[i].weight = all_measured ? (double)bandwidth : (double)free_bytes + 1;
-        candidates[i].capacity = fits >= n_layers ? n_layers : fits ? (uint32_t)fits : 1;
+    struct placement *placement = &plan->solution.placement;
+    uint32_t first_layer = 0;
+    const bool one_device = plan->problem.n_devices == 1;
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        if (i && one_device)
+            placement->stages[0].n_layers += plan->stages[i].n_layers;
+        else
+            placement->stages[placement->n_stages++] =
+                (struct placement_stage){i, first_layer, plan->stages[i].n_layers};
+        first_layer += plan->stages[i].n_layers;
     }
+    if (one_device) /* each of the stages has buffers of its own, and is launched */
+        plan->devices.devices[0].reserve_bytes += (plan->n_stages - 1) * plan->problem.model.compute_bytes;
+    if (one_device)
+        plan->devices.devices[0].launch_s *= plan->n_stages;
+    enum error_code code = placement_check(&plan->problem, placement, err);
+    return code ? error_wrap(err, "the split does not work") : ERROR_NONE;
 }
 
-/* One layer each, then every further layer to the device that has the least for its weight and still has
- * room: the highest-averages method of D'Hondt, which never gives a layer back. Where the devices are too small
- * together it goes on as if they had room; opening the stages then says what is missing. */
-static void share_out(const struct candidate *candidates, uint32_t n_devices, uint32_t n_layers, uint32_t *counts)
+/* ---- a split of our own ----------------------------------------------------------------- */
+
+enum { SOLVE_NS = 1000 * 1000 * 1000 }; /* greedy has answered long before */
+
+static bool before_deadline(void *deadline_ns)
 {
-    for (uint32_t i = 0; i < n_devices; i++)
-        counts[i] = 1;
-    for (uint32_t given = n_devices; given < n_layers; given++) {
-        uint32_t best = 0;
-        bool best_fits = false;
-        double best_claim = -1;
-        for (uint32_t i = 0; i < n_devices; i++) {
-            double claim = candidates[i].weight / (counts[i] + 1);
-            bool fits = counts[i] < candidates[i].capacity;
-            if (fits > best_fits || (fits == best_fits && claim > best_claim)) {
-                best = i;
-                best_fits = fits;
-                best_claim = claim;
-            }
-        }
-        counts[best]++;
-    }
+    return clock_now_ns() < *(const uint64_t *)deadline_ns;
 }
 
-enum error_code driver_plan(const struct model *model, struct device *const *devices, uint32_t n_devices,
-                            const char *split, struct stage_plan *out, struct error *err)
+static double tokens_per_s(const struct placement_problem *problem, const struct placement *placement)
 {
-    uint32_t n_layers = model_hyperparameters(model)->n_layers;
-    if (!n_devices || n_devices > LIMIT_STAGES)
-        return error_set(err, ERROR_INVALID, "%u devices; there can be 1 to %d", n_devices, LIMIT_STAGES);
-    uint32_t counts[LIMIT_STAGES];
-    if (split) {
-        enum error_code code = plan_given(split, devices, n_devices, n_layers, counts, err);
-        if (code)
+    struct placement_problem as_run = *problem; /* with a micro-batch for every stage */
+    as_run.demand.micro_batches = placement->n_stages;
+    const struct placement_cost cost = placement_decode_cost(&as_run, placement);
+    return placement_decode_tokens_per_s(&as_run, &cost);
+}
+
+/* How many micro-batches are under way depends on the answer: every number is tried. */
+static enum error_code solve(struct plan *plan, struct error *err)
+{
+    const uint64_t deadline_ns = clock_now_ns() + SOLVE_NS;
+    struct placement_options options = placement_options_default();
+    options.go_on = before_deadline;
+    options.self = (void *)(uintptr_t)&deadline_ns;
+    struct placement_problem problem = plan->problem;
+    uint32_t most = 1;
+    if (problem.demand.goal == PLACEMENT_THROUGHPUT)
+        most = problem.demand.streams < problem.n_devices ? problem.demand.streams : problem.n_devices;
+    double best = -1;
+    bool proved = true;
+    for (uint32_t m = 1; m <= most; m++) {
+        struct placement_solution solution;
+        problem.demand.micro_batches = m;
+        enum error_code code = placement_solve(&problem, &options, &solution, err);
+        if (code && m == 1)
             return code;
-    } else {
-        if (n_devices > n_layers)
-            return error_set(err, ERROR_INVALID, "%u devices for a model of %u layers: each needs at least one",
-                             n_devices, n_layers);
-        struct candidate candidates[LIMIT_STAGES];
-        weigh(model, devices, n_devices, n_layers, candidates);
-        share_out(candidates, n_devices, n_layers, counts);
+        proved = proved && !code && solution.proved;
+        if (code)
+            break;
+        const double rate = tokens_per_s(&problem, &solution.placement);
+        if (rate > best * (1 + 1e-9)) {
+            best = rate;
+            plan->solution = solution;
+        }
     }
-    for (uint32_t i = 0; i < n_devices; i++)
-        out[i] = (struct stage_plan){devices[i], counts[i]};
+    plan->proved = proved;
+    plan->problem.demand.micro_batches = plan->solution.placement.n_stages;
     return ERROR_NONE;
+}
+
+/* First without the spare devices, where nobody knows how fast they are. */
+static enum error_code solve_sparing(struct plan *plan, const struct plan_request *request, struct error *err)
+{
+    bool all_measured = true;
+    for (uint32_t i = 0; i < request->n_devices; i++)
+        all_measured = all_measured && plan->devices.devices[i].measured;
+    assert(request->n_spare < request->n_devices);
+    const uint32_t n_first = request->n_devices - (all_measured ? 0 : request->n_spare);
+    for (uint32_t i = n_first; i < request->n_devices; i++)
+        plan->devices.devices[i].excluded = true;
+    enum error_code code = solve(plan, err);
+    if (code != ERROR_NOT_FOUND || n_first == request->n_devices)
+        return code;
+    for (uint32_t i = n_first; i < request->n_devices; i++)
+        plan->devices.devices[i].excluded = false;
+    return solve(plan, err);
+}
+
+static void take_solution(struct plan *plan, const struct plan_request *request)
+{
+    const struct placement *placement = &plan->solution.placement;
+    plan->n_stages = placement->n_stages;
+    for (uint32_t i = 0; i < placement->n_stages; i++)
+        plan->stages[i] =
+            (struct stage_plan){request->devices[placement->stages[i].device], placement->stages[i].n_layers};
+}
+
+static enum error_code make(struct plan *plan, const struct model *model, const struct plan_request *request,
+                            struct error *err)
+{
+    struct driver_options options;
+    enum error_code code = driver_options_fill(request->options, model, &options, err);
+    if (!code && request->split)
+        code = take_split(plan, model, request, err);
+    if (!code)
+        code = pose(plan, model, request, &options, err);
+    if (code)
+        return code;
+    if (request->split)
+        return check_split(plan, err);
+    struct error why = {0};
+    code = solve_sparing(plan, request, &why);
+    if (code) {
+        error_set(err, code, "%s", why.text);
+        return code == ERROR_NOT_FOUND ? plan_refuse(&plan->problem, model, options.kv_type, err) : code;
+    }
+    code = placement_check(&plan->problem, &plan->solution.placement, err);
+    if (!code)
+        take_solution(plan, request);
+    return code;
+}
+
+enum error_code plan_make(struct plan *out, const struct model *model, const struct plan_request *request,
+                          struct error *err)
+{
+    struct error own;
+    *out = (struct plan){0};
+    err = err ? err : &own;
+    if (!request->n_devices || request->n_devices > LIMIT_STAGES)
+        return error_set(err, ERROR_INVALID, "%u devices; there can be 1 to %d", request->n_devices, LIMIT_STAGES);
+    enum error_code code = make(out, model, request, err);
+    if (code)
+        plan_deinit(out);
+    return code;
+}
+
+void plan_deinit(struct plan *plan)
+{
+    if (!plan)
+        return;
+    plan_model_deinit(&plan->model);
+    plan_devices_deinit(&plan->devices);
+    *plan = (struct plan){0};
 }

@@ -252,7 +252,9 @@ struct placement_cost placement_decode_cost(const struct placement_problem *prob
         return cost;
     cost.round_s += placement_back_s(problem, placement->stages[placement->n_stages - 1].device,
                                      placement->stages[0].device, load.rows);
-    cost.period_s = fmax(cost.longest_s, cost.round_s / placement_micro_batches(problem));
+    const double alone_s = cost.round_s / placement_micro_batches(problem), busy = placement_busy(problem);
+    cost.period_s = fmax(cost.longest_s, alone_s);
+    cost.objective_s = busy * cost.period_s + (1 - busy) * alone_s;
     return cost;
 }
 

@@ -26,8 +26,13 @@
  *
  * The period is the time between two micro-batches, by the bounds of a closed queueing network (Denning and Buzen,
  * Computing Surveys 10(3), 1978: throughput <= 1 / longest service, <= m / round trip), which a pipeline of constant
- * times reaches. With m = 1 it is the round. Latency therefore is throughput with one micro-batch, and one solver
- * minimises both. streams / (m period) tokens a second.
+ * times reaches. With m = 1 it is the round. streams / (m period) tokens a second.
+ *
+ *     objective = busy period + (1 - busy) round / m
+ *
+ * is what the solver minimises. A stream waits m period for its next token while all streams are busy, and a round when
+ * it is alone (its micro-batch is then computed without the others); m objective is the mean, for `busy` of the time
+ * with all of them. Throughput is busy = 1, latency m = 1, where busy says nothing: one solver minimises them all.
  *
  * Prefill of n chunks through a pipeline: the first passes all of it, then one leaves every longest step
  *
@@ -75,7 +80,8 @@ uint64_t placement_device_bytes(const struct placement_device *device);
 struct placement_cost {
     double round_s;
     double longest_s; /* stage or link */
-    double period_s;  /* what the solver minimises */
+    double period_s;
+    double objective_s; /* what the solver minimises */
     bool link_is_longest;
     uint32_t longest; /* the stage, or the stage that the link leaves from */
 };

@@ -29,6 +29,9 @@ struct search {
     struct placement *best;
     double best_s;
     double target_s; /* a round must be below */
+    double front_s;  /* of the mix: the least round so far with stages below the limit; else not used */
+    double front_longest_s;
+    double stage_limit_s;
     uint32_t sequence[LIMIT_STAGES];
     uint32_t problem_sequence[LIMIT_STAGES];
     double *least_back_s;   /* [n] the cheapest way back to this first device */
@@ -48,7 +51,12 @@ struct search {
 
 static void set_target(struct search *search)
 {
-    search->target_s = search->best_s * (1 - PLACEMENT_EPSILON) * search->tables->micro_batches;
+    search->target_s = tables_round_limit_s(search->tables, search->best_s * (1 - PLACEMENT_EPSILON));
+}
+
+static bool is_mix(const struct search *search)
+{
+    return search->tables->micro_batches > 1 && search->tables->busy < 1;
 }
 
 static bool should_stop(struct search *search)
@@ -67,13 +75,25 @@ static void complete(struct search *search, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         search->problem_sequence[i] = search->bound.devices[search->sequence[i]].index;
-    const double period_s = sequence_best(search->tables, search->work, search->problem_sequence, n,
-                                          search->best_s * (1 - PLACEMENT_EPSILON), search->best);
-    if (!(period_s < search->best_s))
-        return;
-    search->best_s = period_s;
-    set_target(search);
-    search->again = search->tables->micro_batches > 1;
+    const double objective_s = sequence_best(search->tables, search->work, search->problem_sequence, n,
+                                             search->best_s * (1 - PLACEMENT_EPSILON), search->best);
+    if (objective_s < search->best_s)
+        search->best_s = objective_s;
+    if (is_mix(search)) {
+        struct placement found;
+        double longest_s = 0;
+        const double round_s = n == 1 ? INFINITY
+                                      : sequence_round(search->tables, search->work, search->problem_sequence, n,
+                                                       search->stage_limit_s, search->target_s, &longest_s, &found);
+        if (round_s < INFINITY) {
+            search->front_s = round_s;
+            search->front_longest_s = longest_s;
+            search->target_s = round_s * (1 - PLACEMENT_EPSILON);
+        }
+    } else if (objective_s < INFINITY) {
+        set_target(search);
+        search->again = search->tables->micro_batches > 1;
+    }
 }
 
 /* Strikes out what another order of the same devices does at least as well; true when nothing is left. */
@@ -190,9 +210,9 @@ static void walk(struct search *search, uint32_t depth, uint64_t used, const dou
         search->open_s = INFINITY;
 }
 
-static enum error_code search_init(struct search *search, struct error *err)
+static enum error_code search_init(struct search *search, const bool *out, struct error *err)
 {
-    if (exact_bound_init(&search->bound, search->tables, err))
+    if (exact_bound_init(&search->bound, search->tables, out, err))
         return err ? err->code : ERROR_NO_MEMORY;
     const uint64_t n = search->bound.n, n_layers = search->tables->n_layers;
     search->levels = (uint32_t)(n < n_layers ? n : n_layers);
@@ -232,48 +252,78 @@ static void try_single(struct search *search)
     }
 }
 
-static void run(struct search *search)
+static void begin_walk(struct search *search, double stage_limit_s)
 {
     const uint32_t n = search->bound.n;
-    const bool by_period = search->tables->micro_batches > 1;
-    do {
-        search->again = false;
-        search->walk++;
-        exact_bound_limit(&search->bound, by_period ? search->best_s * (1 - PLACEMENT_EPSILON) : INFINITY);
-        for (uint32_t i = 0; i < n; i++) {
-            search->least_back_s[i] = n > 1 ? INFINITY : 0;
-            for (uint32_t j = 0; j < n; j++) {
-                if (i != j)
-                    search->least_back_s[i] = fmin(search->least_back_s[i], search->bound.back[j * n + i]);
-            }
+    search->again = false;
+    search->walk++;
+    search->stage_limit_s = stage_limit_s;
+    exact_bound_limit(&search->bound, stage_limit_s);
+    for (uint32_t i = 0; i < n; i++) {
+        search->least_back_s[i] = n > 1 ? INFINITY : 0;
+        for (uint32_t j = 0; j < n; j++) {
+            if (i != j)
+                search->least_back_s[i] = fmin(search->least_back_s[i], search->bound.back[j * n + i]);
         }
-        search->open_s = 0;
-        walk(search, 0, 0, NULL);
+    }
+    search->open_s = 0;
+    walk(search, 0, 0, NULL);
+}
+
+static void run(struct search *search)
+{
+    do {
+        begin_walk(search, tables_stage_limit_s(search->tables, search->best_s * (1 - PLACEMENT_EPSILON)));
     } while (search->again && !search->stopped);
 }
 
+/* The mix: all placements whose longest stage or link is in [low_s, high_s). One walk finds the least round with stages
+ * below a limit; what is between low_s and the longest of it cannot be better than that round with low_s. */
+static void run_front(struct search *search, double low_s, double high_s)
+{
+    const struct placement_tables *tables = search->tables;
+    const double m = tables->micro_batches, busy = tables->busy;
+    while (high_s > low_s && !search->stopped) {
+        const double best_s = search->best_s * (1 - PLACEMENT_EPSILON);
+        search->front_s = INFINITY;
+        search->target_s = fmin(m * best_s, m * (best_s - busy * low_s) / (1 - busy));
+        begin_walk(search, high_s);
+        if (!(search->front_s < INFINITY) || search->stopped)
+            return;
+        const double round_s = search->front_s;
+        high_s = search->front_longest_s * (1 - PLACEMENT_EPSILON);
+        if (high_s - low_s > 1e-2 * high_s) {
+            const double middle_s = (low_s + high_s) / 2;
+            run_front(search, low_s, middle_s);
+            low_s = middle_s;
+        }
+        if (tables_objective_s(tables, round_s, low_s) >= search->best_s * (1 - PLACEMENT_EPSILON))
+            return;
+    }
+}
+
 enum error_code exact_search(const struct placement_tables *tables, struct sequence_work *work,
-                             const struct exact_limits *limits, struct placement *best, double *best_s,
+                             const struct exact_limits *limits, const bool *out, struct placement *best, double *best_s,
                              struct exact_result *result, struct error *err)
 {
     struct search search = {.tables = tables, .work = work, .limits = limits, .best = best, .best_s = *best_s};
     struct error own;
     err = err ? err : &own;
     *result = (struct exact_result){0};
-    enum error_code code = search_init(&search, err);
+    enum error_code code = search_init(&search, out, err);
     if (!code) {
         set_target(&search);
         try_single(&search);
-        run(&search);
+        if (is_mix(&search))
+            run_front(&search, 0, tables_stage_limit_s(tables, search.best_s * (1 - PLACEMENT_EPSILON)));
+        else
+            run(&search);
         *best_s = search.best_s;
         result->nodes = search.nodes;
         result->proved = !search.stopped && !search.bound.cut;
         result->lower_bound_s = result->proved ? search.best_s : 0;
-        if (!result->proved && !search.bound.cut)
+        if (!result->proved && !search.bound.cut && !is_mix(&search))
             result->lower_bound_s = fmin(search.best_s, search.open_s / tables->micro_batches);
-        if (!result->proved)
-            result->lower_bound_s = fmin(
-                search.best_s, fmax(result->lower_bound_s, exact_bound_least_period(&search.bound, search.best_s)));
     }
     search_deinit(&search);
     return code;

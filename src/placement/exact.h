@@ -1,4 +1,4 @@
-/* The complete search: the placement with the least period, proved, or the best so far with the gap.
+/* The complete search: the placement with the least objective, proved, or the best so far with the gap.
  *
  * It walks the sequences of distinct devices, depth first. A node is a sequence, and with it a whole vector: for every
  * number b of layers, the least round in which the sequence computes the first b of them (tables.h), so that all cuts
@@ -11,6 +11,7 @@
  * capacity, solves the relaxed problem (fractional knapsack: Dantzig, Operations Research 5, 1957), so it is never too
  * high. Entries of the vector that cannot beat the best are struck out (forward checking: when the unused devices
  * cannot hold the rest, that is one); a vector without entries is a dead end.
+ *  - mix: one walk finds the least round with stages below a limit; run_front() says which limits are asked for.
  *  - throughput: stages are kept shorter than the best period found, which shrinks windows and capacities. Each better
  *    answer begins the walk anew with smaller ones.
  *  - dominance: two sequences of the same devices with the same last and the same first (or ones with the same links)
@@ -34,11 +35,12 @@ struct exact_limits {
 
 struct exact_result {
     bool proved;
-    double lower_bound_s; /* no placement has a shorter period */
+    double lower_bound_s; /* no placement has a shorter objective; 0: not known */
     uint64_t nodes;
 };
 
-/* *best and *best_s are what is known (INFINITY: nothing) and come back as good or better. ERROR_NO_MEMORY alone. */
+/* *best and *best_s are what is known (INFINITY: nothing) and come back as good or better. out[n_devices]: devices that
+ * are not tried, because nothing better has them; NULL: none. ERROR_NO_MEMORY alone. */
 enum error_code exact_search(const struct placement_tables *tables, struct sequence_work *work,
-                             const struct exact_limits *limits, struct placement *best, double *best_s,
+                             const struct exact_limits *limits, const bool *out, struct placement *best, double *best_s,
                              struct exact_result *result, struct error *err);

@@ -177,27 +177,6 @@ void exact_bound_rest(const struct exact_bound *bound, uint64_t used, double *re
     }
 }
 
-double exact_bound_least_period(struct exact_bound *bound, double best_s)
-{
-    double low_s = 0, high_s = best_s;
-    uint16_t low[LIMIT_LAYERS + 1];
-    if (!(best_s < INFINITY) || bound->tables->micro_batches <= 1)
-        return 0;
-    for (int i = 0; i < 30; i++) {
-        const double middle_s = (low_s + high_s) / 2;
-        double capacity = 0;
-        for (uint32_t d = 0; d < bound->tables->n_devices; d++) {
-            tables_windows(bound->tables, d, middle_s, low);
-            capacity += capacity_of(bound, low);
-        }
-        if (capacity < bound->work[bound->tables->n_layers] * (1 - 1e-9))
-            low_s = middle_s;
-        else
-            high_s = middle_s;
-    }
-    return low_s;
-}
-
 /* ---- the devices ----------------------------------------------------------------------- */
 
 struct candidate {
@@ -213,7 +192,7 @@ static int compare_candidates(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static enum error_code choose(struct exact_bound *bound, struct error *err)
+static enum error_code choose(struct exact_bound *bound, const bool *out, struct error *err)
 {
     const struct placement_tables *tables = bound->tables;
     struct candidate *candidates = mem_new_array(tables->n_devices, sizeof *candidates);
@@ -222,6 +201,8 @@ static enum error_code choose(struct exact_bound *bound, struct error *err)
     if (!candidates)
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory to choose devices");
     for (uint32_t d = 0; d < tables->n_devices; d++) {
+        if (out && out[d])
+            continue;
         tables_windows(tables, d, INFINITY, low);
         bool holds = tables_holds_all(tables, d);
         for (uint32_t b = 1; b <= tables->n_layers && !holds; b++)
@@ -238,7 +219,8 @@ static enum error_code choose(struct exact_bound *bound, struct error *err)
     return ERROR_NONE;
 }
 
-enum error_code exact_bound_init(struct exact_bound *bound, const struct placement_tables *tables, struct error *err)
+enum error_code exact_bound_init(struct exact_bound *bound, const struct placement_tables *tables, const bool *out,
+                                 struct error *err)
 {
     const uint64_t width = tables->n_layers + 1, n = LIMIT_PLACEMENT_EXACT_DEVICES;
     *bound = (struct exact_bound){.tables = tables};
@@ -253,7 +235,7 @@ enum error_code exact_bound_init(struct exact_bound *bound, const struct placeme
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for the search");
     }
     fill_work(bound);
-    if (choose(bound, err)) {
+    if (choose(bound, out, err)) {
         exact_bound_deinit(bound);
         return err ? err->code : ERROR_NO_MEMORY;
     }

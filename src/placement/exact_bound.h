@@ -26,7 +26,9 @@ struct exact_bound {
     bool cut;                     /* there are more devices than are searched */
 };
 
-enum error_code exact_bound_init(struct exact_bound *bound, const struct placement_tables *tables, struct error *err);
+/* Without the devices that out[n_devices] marks; NULL: none. */
+enum error_code exact_bound_init(struct exact_bound *bound, const struct placement_tables *tables, const bool *out,
+                                 struct error *err);
 void exact_bound_deinit(struct exact_bound *bound);
 
 /* For stages and links shorter than limit_s. */
@@ -34,6 +36,3 @@ void exact_bound_limit(struct exact_bound *bound, double limit_s);
 
 /* rest[b]: what layers b … cost at least on devices that are not in `used` (bit i: devices[i]). */
 void exact_bound_rest(const struct exact_bound *bound, uint64_t used, double *rest);
-
-/* No period is shorter: below it the capacities of all devices together are too small. */
-double exact_bound_least_period(struct exact_bound *bound, double best_s);

@@ -70,7 +70,7 @@ static enum placement_left_out alone(const struct placement_problem *problem, co
 static void add_at_best_place(const struct placement_tables *tables, struct sequence_work *work,
                               const struct placement *placement, uint32_t device, struct placement_reason *out)
 {
-    const double now_s = placement_decode_cost(tables->problem, placement).period_s;
+    const double now_s = placement_decode_cost(tables->problem, placement).objective_s;
     uint32_t devices[LIMIT_STAGES];
     struct placement found, best = {0};
     double best_s = INFINITY;

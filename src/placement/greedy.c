@@ -18,18 +18,24 @@ struct greedy {
     struct placement *best;
     double best_s;
     int64_t budget;
+    const struct exact_limits *limits; /* NULL: the budget alone */
+    uint32_t asked;
 };
 
 enum { STARTS = 12, ORDERS = 3 };
 
 static bool try_sequence(struct greedy *greedy, const uint32_t *devices, uint32_t n)
 {
-    const int64_t passes = greedy->tables->micro_batches > 1 ? 16 : 1;
-    greedy->budget -= passes * n * greedy->tables->n_layers;
+    greedy->budget -= (int64_t)n * greedy->tables->n_layers;
+    if (greedy->limits && greedy->limits->go_on && ++greedy->asked % 256 == 0 &&
+        !greedy->limits->go_on(greedy->limits->self))
+        greedy->budget = 0;
     const double period_s =
         sequence_best(greedy->tables, greedy->work, devices, n, greedy->best_s * (1 - PLACEMENT_EPSILON), greedy->best);
     if (!(period_s < greedy->best_s))
         return false;
+    if (greedy->tables->micro_batches > 1) /* finding that there is something took one pass, the best of it more */
+        greedy->budget -= 15 * (int64_t)n * greedy->tables->n_layers;
     greedy->best_s = period_s;
     return true;
 }
@@ -100,45 +106,88 @@ static uint32_t without(const uint32_t *devices, uint32_t n, uint32_t at, uint32
     return n - 1;
 }
 
-/* One change that is better, or false. */
-static bool improve(struct greedy *greedy)
+static uint32_t with(const uint32_t *devices, uint32_t n, uint32_t at, uint32_t device, uint32_t *out)
 {
-    uint32_t devices[LIMIT_STAGES], other[LIMIT_STAGES + 1];
-    const uint32_t n = greedy->best->n_stages;
-    for (uint32_t i = 0; i < n; i++)
-        devices[i] = greedy->best->stages[i].device;
+    memcpy(out, devices, at * sizeof *out);
+    out[at] = device;
+    memcpy(out + at + 1, devices + at, (n - at) * sizeof *out);
+    return n + 1;
+}
+
+static bool drop_or_swap(struct greedy *greedy, const uint32_t *devices, uint32_t n)
+{
+    uint32_t other[LIMIT_STAGES];
     for (uint32_t i = 0; i < n && n > 1; i++) {
         if (try_sequence(greedy, other, without(devices, n, i, other)))
             return true;
     }
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t j = i + 1; j < n && !spent(greedy); j++) {
-            memcpy(other, devices, sizeof devices);
+            memcpy(other, devices, n * sizeof *other);
             other[i] = devices[j];
             other[j] = devices[i];
             if (try_sequence(greedy, other, n))
                 return true;
         }
     }
+    return false;
+}
+
+/* A device that is not in use, in the place of one, then between two. */
+static bool add_or_replace(struct greedy *greedy, const uint32_t *devices, uint32_t n, uint32_t device)
+{
+    uint32_t other[LIMIT_STAGES];
+    for (uint32_t at = 0; at < n && !spent(greedy); at++) {
+        memcpy(other, devices, n * sizeof *other);
+        other[at] = device;
+        if (try_sequence(greedy, other, n))
+            return true;
+    }
+    for (uint32_t at = 0; at <= n && n < LIMIT_STAGES && n < greedy->tables->n_layers && !spent(greedy); at++) {
+        if (try_sequence(greedy, other, with(devices, n, at, device, other)))
+            return true;
+    }
+    return false;
+}
+
+/* A device of the sequence, or where `device` is one, that one in the stead of it, at another place. */
+static bool move_one(struct greedy *greedy, const uint32_t *devices, uint32_t n, uint32_t device)
+{
+    uint32_t rest[LIMIT_STAGES], other[LIMIT_STAGES];
+    for (uint32_t i = 0; i < n; i++) {
+        without(devices, n, i, rest);
+        for (uint32_t at = 0; at < n && !spent(greedy); at++) {
+            with(rest, n - 1, at, device == UINT32_MAX ? devices[i] : device, other);
+            if (at != i && try_sequence(greedy, other, n))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* One change that is better, or false. `far`: also those that are many. */
+static bool improve(struct greedy *greedy, bool far)
+{
+    uint32_t devices[LIMIT_STAGES];
+    const uint32_t n = greedy->best->n_stages;
+    for (uint32_t i = 0; i < n; i++)
+        devices[i] = greedy->best->stages[i].device;
+    if (drop_or_swap(greedy, devices, n))
+        return true;
     memset(greedy->used, 0, greedy->tables->n_devices * sizeof *greedy->used);
     for (uint32_t i = 0; i < n; i++)
         greedy->used[devices[i]] = true;
     for (uint32_t d = 0; d < greedy->tables->n_devices; d++) {
-        if (greedy->used[d])
-            continue;
-        for (uint32_t at = 0; at < n && !spent(greedy); at++) { /* in the place of one, then between two */
-            memcpy(other, devices, n * sizeof *other);
-            other[at] = d;
-            if (try_sequence(greedy, other, n))
-                return true;
-        }
-        for (uint32_t at = 0; at <= n && n < LIMIT_STAGES && n < greedy->tables->n_layers && !spent(greedy); at++) {
-            memcpy(other, devices, at * sizeof *other);
-            other[at] = d;
-            memcpy(other + at + 1, devices + at, (n - at) * sizeof *other);
-            if (try_sequence(greedy, other, n + 1))
-                return true;
-        }
+        if (!greedy->used[d] && add_or_replace(greedy, devices, n, d))
+            return true;
+    }
+    if (!far)
+        return false;
+    if (move_one(greedy, devices, n, UINT32_MAX))
+        return true;
+    for (uint32_t d = 0; d < greedy->tables->n_devices && !spent(greedy); d++) {
+        if (!greedy->used[d] && greedy->speed[d] > 0 && move_one(greedy, devices, n, d))
+            return true;
     }
     return false;
 }
@@ -162,6 +211,14 @@ static enum error_code greedy_init(struct greedy *greedy, struct error *err)
     return ERROR_NONE;
 }
 
+static void greedy_deinit(struct greedy *greedy)
+{
+    mem_free(greedy->speed);
+    mem_free(greedy->room);
+    mem_free(greedy->order);
+    mem_free(greedy->used);
+}
+
 enum error_code greedy_search(const struct placement_tables *tables, struct sequence_work *work, const double *scores,
                               struct placement *best, double *best_s, struct error *err)
 {
@@ -174,13 +231,24 @@ enum error_code greedy_search(const struct placement_tables *tables, struct sequ
         greedy.budget = GREEDY_BUDGET / 2;
         chains(&greedy, scores);
         greedy.budget += GREEDY_BUDGET / 2;
-        while (greedy.best_s < INFINITY && greedy.budget > 0 && improve(&greedy))
+        while (greedy.best_s < INFINITY && greedy.budget > 0 && improve(&greedy, false))
             ;
         *best_s = greedy.best_s;
     }
-    mem_free(greedy.speed);
-    mem_free(greedy.room);
-    mem_free(greedy.order);
-    mem_free(greedy.used);
+    greedy_deinit(&greedy);
+    return code;
+}
+
+enum error_code greedy_improve(const struct placement_tables *tables, struct sequence_work *work,
+                               const struct exact_limits *limits, int64_t budget, struct placement *best,
+                               double *best_s, struct error *err)
+{
+    struct greedy greedy = {
+        .tables = tables, .work = work, .best = best, .best_s = *best_s, .budget = budget, .limits = limits};
+    const enum error_code code = greedy_init(&greedy, err);
+    while (!code && greedy.best_s < INFINITY && greedy.budget > 0 && improve(&greedy, true))
+        ;
+    *best_s = greedy.best_s;
+    greedy_deinit(&greedy);
     return code;
 }

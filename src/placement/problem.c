@@ -93,8 +93,10 @@ static enum error_code check_model(const struct placement_problem *problem, stru
 
 static enum error_code check_demand(const struct placement_demand *demand, struct error *err)
 {
-    if (demand->goal != PLACEMENT_LATENCY && demand->goal != PLACEMENT_THROUGHPUT)
+    if (demand->goal != PLACEMENT_LATENCY && demand->goal != PLACEMENT_THROUGHPUT && demand->goal != PLACEMENT_MIX)
         return error_set(err, ERROR_INVALID, "goal %d is none", (int)demand->goal);
+    if (!number_in(demand->busy, 1))
+        return error_set(err, ERROR_INVALID, "busy is from 0 to 1");
     if (demand->streams == 0 || demand->streams > LIMIT_SEQUENCES)
         return error_set(err, ERROR_INVALID, "%u streams; 1 to %d are possible", demand->streams, LIMIT_SEQUENCES);
     if (demand->context_tokens == 0 || demand->context_tokens > LIMIT_CONTEXT)
@@ -139,6 +141,11 @@ uint32_t placement_micro_batches(const struct placement_problem *problem)
     if (demand->goal == PLACEMENT_LATENCY)
         return 1;
     return demand->micro_batches && demand->micro_batches < demand->streams ? demand->micro_batches : demand->streams;
+}
+
+double placement_busy(const struct placement_problem *problem)
+{
+    return problem->demand.goal == PLACEMENT_MIX ? problem->demand.busy : 1;
 }
 
 uint32_t placement_rows(const struct placement_problem *problem)

@@ -81,13 +81,15 @@ struct placement_model {
 enum placement_goal {
     PLACEMENT_LATENCY,    /* least time per token: all streams' rows in one micro-batch */
     PLACEMENT_THROUGHPUT, /* most tokens: `micro_batches` in flight */
+    PLACEMENT_MIX,        /* least time a stream waits for a token, when the others are busy for a part of the time */
 };
 
 struct placement_demand {
     enum placement_goal goal;
     uint32_t context_tokens; /* of one stream; memory is for all of it, decoding is forecast with it half full */
     uint32_t streams;        /* 1 … LIMIT_SEQUENCES */
-    uint32_t micro_batches;  /* throughput only; never more than streams; 0: as many as streams */
+    uint32_t micro_batches;  /* not for latency; never more than streams; 0: as many as streams */
+    double busy;             /* of the mix: 0 … 1, the part of the time that all streams are busy; else one is */
     uint32_t prompt_tokens;  /* of the prefill forecast; 0: half the context */
     uint32_t chunk_tokens;   /* rows of one prefill chunk; 0: 512 */
 };
@@ -116,6 +118,7 @@ enum error_code placement_problem_check(const struct placement_problem *problem,
 
 /* ---- the demand, with its defaults filled in ---- */
 uint32_t placement_micro_batches(const struct placement_problem *problem); /* 1 for latency */
+double placement_busy(const struct placement_problem *problem);            /* 1 but for the mix */
 uint32_t placement_rows(const struct placement_problem *problem);          /* of one micro-batch when decoding */
 uint32_t placement_prompt_tokens(const struct placement_problem *problem);
 uint32_t placement_chunk_tokens(const struct placement_problem *problem);

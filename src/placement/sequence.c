@@ -37,28 +37,25 @@ static void read_back(const struct placement_tables *tables, const struct sequen
     }
 }
 
-static double period_of(const struct placement_tables *tables, const struct placement *placement, double round_s)
+static double longest_of(const struct placement_tables *tables, const struct placement *placement)
 {
-    double period_s = round_s / tables->micro_batches;
+    double longest_s = 0;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         const struct placement_stage *stage = &placement->stages[i];
         const double *time = tables_time(tables, stage->device);
-        period_s = fmax(period_s, tables->launch[stage->device] + time[stage->first_layer + stage->n_layers] -
-                                      time[stage->first_layer]);
+        longest_s = fmax(longest_s, tables->launch[stage->device] + time[stage->first_layer + stage->n_layers] -
+                                        time[stage->first_layer]);
         if (i)
-            period_s =
-                fmax(period_s, placement_occupation_s(tables->problem, stage[-1].device, stage->device, tables->rows));
+            longest_s =
+                fmax(longest_s, placement_occupation_s(tables->problem, stage[-1].device, stage->device, tables->rows));
     }
-    return period_s;
+    return longest_s;
 }
 
-/* The least round of stages and links that take less than limit_s each; its period, or INFINITY where that is not
- * below the limit. */
-static double below(const struct placement_tables *tables, struct sequence_work *work, const uint32_t *devices,
-                    uint32_t n, double limit_s, struct placement *out)
+double sequence_round(const struct placement_tables *tables, struct sequence_work *work, const uint32_t *devices,
+                      uint32_t n, double stage_limit_s, double round_limit_s, double *longest_s, struct placement *out)
 {
     const uint32_t width = tables->n_layers + 1;
-    const double stage_limit_s = tables->micro_batches > 1 ? limit_s : INFINITY;
     for (uint32_t i = 0; i < n; i++) {
         double hop_s = 0;
         if (i) {
@@ -73,48 +70,68 @@ static double below(const struct placement_tables *tables, struct sequence_work 
     }
     const double round_s =
         work->rounds[(uint64_t)(n - 1) * width + tables->n_layers] + tables_back_s(tables, devices[n - 1], devices[0]);
-    if (!(round_s < limit_s * tables->micro_batches) || !(round_s < INFINITY))
+    if (!(round_s < round_limit_s) || !(round_s < INFINITY))
         return INFINITY;
     read_back(tables, work, devices, n, out);
-    return period_of(tables, out, round_s);
+    *longest_s = longest_of(tables, out);
+    return round_s;
 }
 
-static double alone(const struct placement_tables *tables, uint32_t device, double limit_s, struct placement *out)
+static double alone(const struct placement_tables *tables, uint32_t device, double target_s, struct placement *out)
 {
     const struct placement whole = {1, {{device, 0, tables->n_layers}}};
     const double seconds = tables->launch[device] + tables_time(tables, device)[tables->n_layers];
-    if (!tables_holds_all(tables, device) || !(seconds < limit_s))
+    const double objective_s = tables_objective_s(tables, seconds, seconds);
+    if (!tables_holds_all(tables, device) || !(objective_s < target_s))
         return INFINITY;
     *out = whole;
-    return seconds;
+    return objective_s;
+}
+
+struct cuts {
+    const struct placement_tables *tables;
+    struct sequence_work *work;
+    const uint32_t *devices;
+    uint32_t n;
+    struct placement *out;
+    double best_s;   /* of *out, or what it must be below */
+    double target_s; /* an objective must be below */
+};
+
+/* All cuts whose longest stage or link is in [low_s, high_s). */
+static void explore(struct cuts *cuts, double low_s, double high_s)
+{
+    const struct placement_tables *tables = cuts->tables;
+    while (high_s > low_s) {
+        struct placement found;
+        double longest_s = 0;
+        const double round_s = sequence_round(tables, cuts->work, cuts->devices, cuts->n, high_s,
+                                              tables_round_limit_s(tables, cuts->target_s), &longest_s, &found);
+        if (!(round_s < INFINITY))
+            return;
+        const double objective_s = tables_objective_s(tables, round_s, longest_s);
+        if (objective_s < cuts->target_s) {
+            cuts->best_s = objective_s;
+            cuts->target_s = objective_s * (1 - PLACEMENT_EPSILON);
+            *cuts->out = found;
+        }
+        high_s = longest_s * (1 - PLACEMENT_EPSILON);
+        if (high_s - low_s > 1e-3 * high_s && tables_objective_s(tables, round_s, low_s) < cuts->target_s) {
+            const double middle_s = (low_s + high_s) / 2;
+            explore(cuts, low_s, middle_s);
+            low_s = middle_s;
+        }
+        if (tables->micro_batches <= 1 || !(tables_objective_s(tables, round_s, low_s) < cuts->target_s))
+            return;
+    }
 }
 
 double sequence_best(const struct placement_tables *tables, struct sequence_work *work, const uint32_t *devices,
-                     uint32_t n, double limit_s, struct placement *out)
+                     uint32_t n, double target_s, struct placement *out)
 {
-    struct placement found;
     if (n == 1)
-        return alone(tables, devices[0], limit_s, out);
-    double best_s = below(tables, work, devices, n, limit_s, &found);
-    if (!(best_s < INFINITY))
-        return INFINITY;
-    *out = found;
-    if (tables->micro_batches <= 1)
-        return best_s;
-    for (double low_s = 0; best_s - low_s > 1e-3 * best_s;) {
-        const double middle_s = (low_s + best_s) / 2, period_s = below(tables, work, devices, n, middle_s, &found);
-        if (period_s < best_s) {
-            best_s = period_s;
-            *out = found;
-        } else {
-            low_s = middle_s;
-        }
-    }
-    for (;;) {
-        const double period_s = below(tables, work, devices, n, best_s * (1 - PLACEMENT_EPSILON), &found);
-        if (!(period_s < best_s))
-            return best_s;
-        best_s = period_s;
-        *out = found;
-    }
+        return alone(tables, devices[0], target_s, out);
+    struct cuts cuts = {tables, work, devices, n, out, INFINITY, target_s};
+    explore(&cuts, 0, tables_stage_limit_s(tables, target_s));
+    return cuts.best_s;
 }

@@ -5,6 +5,7 @@
 #include "placement/cost.h"
 #include "placement/exact.h"
 #include "placement/greedy.h"
+#include "placement/root.h"
 
 #include <math.h>
 
@@ -58,12 +59,36 @@ static enum error_code say_missing(const struct placement_problem *problem, stru
                      GIB(there), GIB(needed));
 }
 
+/* The bound of all devices, then the search among those that it leaves. */
+static enum error_code prove(const struct placement_tables *tables, struct sequence_work *work,
+                             const struct exact_limits *limits, struct placement_solution *solution, struct error *err)
+{
+    struct exact_result result = {0};
+    double bound_s = 0;
+    bool *out = mem_new(tables->n_devices);
+    if (!out)
+        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices", tables->n_devices);
+    enum error_code code =
+        root_search(tables, work, limits, &solution->placement, &solution->period_s, &bound_s, out, err);
+    solution->proved = !code && bound_s >= solution->period_s * (1 - PLACEMENT_EPSILON);
+    if (!code && !solution->proved) {
+        code = exact_search(tables, work, limits, out, &solution->placement, &solution->period_s, &result, err);
+        solution->proved = result.proved;
+        bound_s = fmax(bound_s, result.lower_bound_s);
+    }
+    solution->nodes = result.nodes;
+    solution->lower_bound_s = solution->proved ? solution->period_s : fmin(bound_s, solution->period_s);
+    if (!(solution->lower_bound_s < INFINITY))
+        solution->lower_bound_s = 0;
+    mem_free(out);
+    return code;
+}
+
 static enum error_code search(const struct placement_problem *problem, const struct placement_options *options,
                               const struct placement_tables *tables, struct placement_solution *solution,
                               struct error *err)
 {
     struct sequence_work work = {0};
-    struct exact_result result = {0};
     double *scores = mem_new_array(problem->n_devices, sizeof *scores);
     enum error_code code = scores ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "placement: no memory for scores");
     if (!code)
@@ -75,11 +100,8 @@ static enum error_code search(const struct placement_problem *problem, const str
     }
     if (!code && !options->greedy_only) {
         const struct exact_limits limits = {options->go_on, options->self, options->max_nodes};
-        code = exact_search(tables, &work, &limits, &solution->placement, &solution->period_s, &result, err);
+        code = prove(tables, &work, &limits, solution, err);
     }
-    solution->proved = result.proved;
-    solution->nodes = result.nodes;
-    solution->lower_bound_s = result.lower_bound_s < INFINITY ? result.lower_bound_s : 0;
     sequence_work_deinit(&work);
     mem_free(scores);
     return code;

@@ -1,4 +1,5 @@
-/* From a problem to a placement: greedy first, then the complete search, then the check. Pure; any thread.
+/* From a problem to a placement: greedy first, then the bound of all devices with a better answer from it, then the
+ * complete search if the two have not met, then the check. Pure; any thread.
  *
  * Example: five seconds at most, by a callback that looks at a clock:
  *
@@ -23,7 +24,7 @@ struct placement_options placement_options_default(void);
 
 struct placement_solution {
     struct placement placement;
-    double period_s;      /* cost.h; of one micro-batch */
+    double period_s;      /* cost.h's objective: the period of one micro-batch; for the mix, of the two */
     double lower_bound_s; /* no placement has a shorter one; 0: not known */
     double greedy_s;      /* what greedy had found; INFINITY: nothing */
     bool proved;          /* optimal, up to a relative 1e-9 */

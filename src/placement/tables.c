@@ -31,7 +31,8 @@ enum error_code tables_init(struct placement_tables *tables, const struct placem
                                         .n_devices = problem->n_devices,
                                         .n_layers = problem->model.n_layers,
                                         .rows = placement_rows(problem),
-                                        .micro_batches = placement_micro_batches(problem)};
+                                        .micro_batches = placement_micro_batches(problem),
+                                        .busy = placement_busy(problem)};
     tables->memory = mem_new((times + width + 2 * n_devices) * 8 + times * 2);
     if (!tables->memory)
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices x %u layers", problem->n_devices,
@@ -52,6 +53,18 @@ void tables_deinit(struct placement_tables *tables)
 {
     mem_free(tables->memory);
     *tables = (struct placement_tables){0};
+}
+
+double tables_stage_limit_s(const struct placement_tables *tables, double target_s)
+{
+    /* A round is no shorter than its longest stage. */
+    return tables->micro_batches > 1 ? target_s / (tables->busy + (1 - tables->busy) / tables->micro_batches)
+                                     : INFINITY;
+}
+
+double tables_round_limit_s(const struct placement_tables *tables, double target_s)
+{
+    return target_s * tables->micro_batches;
 }
 
 void tables_windows(const struct placement_tables *tables, uint32_t device, double limit_s, uint16_t *low)

@@ -17,6 +17,7 @@ struct placement_tables {
     uint32_t n_layers;
     uint32_t rows;
     double micro_batches;
+    double busy;
     double *time;           /* [device * (n_layers + 1) + layers] */
     double *launch;         /* [device] */
     uint64_t *bytes;        /* [layers] */
@@ -29,6 +30,17 @@ struct placement_tables {
 enum error_code tables_init(struct placement_tables *tables, const struct placement_problem *problem,
                             struct error *err);
 void tables_deinit(struct placement_tables *tables);
+
+/* cost.h's objective. */
+static inline double tables_objective_s(const struct placement_tables *tables, double round_s, double longest_s)
+{
+    const double alone_s = round_s / tables->micro_batches;
+    return alone_s >= longest_s ? alone_s : tables->busy * longest_s + (1 - tables->busy) * alone_s;
+}
+
+/* A stage or link of that length or longer, or such a round, has no objective below target_s. */
+double tables_stage_limit_s(const struct placement_tables *tables, double target_s); /* INFINITY for one micro-batch */
+double tables_round_limit_s(const struct placement_tables *tables, double target_s);
 
 static inline const double *tables_time(const struct placement_tables *tables, uint32_t device)
 {

@@ -92,6 +92,37 @@ void world_make(struct world *world, uint64_t seed, struct world_shape shape)
     }
 }
 
+static void choose_goal(struct world *world, struct world *dice)
+{
+    struct placement_demand *demand = &world->problem.demand;
+    const double goal = world_random(dice);
+    if (goal < 0.4)
+        return;
+    demand->goal = goal < 0.7 ? PLACEMENT_THROUGHPUT : PLACEMENT_MIX;
+    demand->streams = 1 + (uint32_t)(world_random(dice) * 16);
+    demand->micro_batches = (uint32_t)(world_random(dice) * 6);
+    demand->busy = round(world_random(dice) * 8) / 8;
+}
+
+void world_make_any(struct world *world, uint64_t seed, struct world_range range)
+{
+    struct world dice = {.seed = ~seed};
+    const double layers = world_random(&dice), devices = world_random(&dice);
+    const struct world_shape shape = {
+        .n_devices = range.devices_min + (uint32_t)(devices * (range.devices_max - range.devices_min + 1)),
+        .n_layers = range.layers_min + (uint32_t)(layers * (range.layers_max - range.layers_min + 1)),
+        .tightness = 0.6 + 3 * world_random(&dice),
+        .links_missing = world_random(&dice) < 0.5 ? 0 : 0.5 * world_random(&dice),
+        .twins = world_random(&dice) < 0.5 ? 0 : 0.5,
+        .mixed_types = world_random(&dice) < 0.5,
+    };
+    world_make(world, seed, shape);
+    choose_goal(world, &dice);
+    world->problem.model.expert_share = world_random(&dice) < 0.3 ? 0.1 : 0;
+    for (uint32_t i = 0; i < shape.n_layers && world->problem.model.expert_share > 0; i++)
+        world->layers[i].bytes_per_token[0] /= 3;
+}
+
 struct force {
     const struct placement_problem *problem;
     struct placement placement;
@@ -104,7 +135,7 @@ static void place_rest(struct force *force, uint32_t first_layer)
     struct placement *placement = &force->placement;
     if (first_layer == problem->model.n_layers) {
         if (placement_check(problem, placement, NULL) == ERROR_NONE)
-            force->best_s = fmin(force->best_s, placement_decode_cost(problem, placement).period_s);
+            force->best_s = fmin(force->best_s, placement_decode_cost(problem, placement).objective_s);
         return;
     }
     for (uint32_t d = 0; d < problem->n_devices; d++) {

@@ -26,6 +26,13 @@ struct world_shape {
 void world_make(struct world *world, uint64_t seed, struct world_shape shape);
 double world_random(struct world *world);
 
-/* The least period over all sequences and all cuts, by the public cost functions and placement_check() alone;
+/* Any shape: tight, impossible, links that lack, twins, layers and devices unlike each other, mixtures of experts, all
+ * goals. */
+struct world_range {
+    uint32_t devices_min, devices_max, layers_min, layers_max;
+};
+void world_make_any(struct world *world, uint64_t seed, struct world_range range);
+
+/* The least objective over all sequences and all cuts, by the public cost functions and placement_check() alone;
  * INFINITY: no placement. Small problems only. */
 double world_brute_force(const struct placement_problem *problem);

@@ -18,24 +18,7 @@ static struct world world, other;
 
 static void make_random(uint64_t seed, uint32_t devices_max, uint32_t layers_max)
 {
-    struct world dice = {.seed = ~seed};
-    const struct world_shape shape = {
-        .n_devices = 1 + (uint32_t)(world_random(&dice) * devices_max),
-        .n_layers = 1 + (uint32_t)(world_random(&dice) * layers_max),
-        .tightness = 0.6 + 3 * world_random(&dice),
-        .links_missing = world_random(&dice) < 0.5 ? 0 : 0.5 * world_random(&dice),
-        .twins = world_random(&dice) < 0.5 ? 0 : 0.5,
-        .mixed_types = world_random(&dice) < 0.5,
-    };
-    world_make(&world, seed, shape);
-    if (world_random(&dice) < 0.5) {
-        world.problem.demand.goal = PLACEMENT_THROUGHPUT;
-        world.problem.demand.streams = 1 + (uint32_t)(world_random(&dice) * 16);
-        world.problem.demand.micro_batches = (uint32_t)(world_random(&dice) * 6);
-    }
-    world.problem.model.expert_share = world_random(&dice) < 0.3 ? 0.1 : 0;
-    for (uint32_t i = 0; i < shape.n_layers && world.problem.model.expert_share > 0; i++)
-        world.layers[i].bytes_per_token[0] /= 3;
+    world_make_any(&world, seed, (struct world_range){1, devices_max, 1, layers_max});
 }
 
 static void assert_same(double a, double b, uint64_t seed)
@@ -57,7 +40,7 @@ static double solve(const struct placement_problem *problem)
     assert_true(solution.proved);
     assert_true(solution.greedy_s >= solution.period_s);
     assert_int_equal(placement_check(problem, &solution.placement, &err), ERROR_NONE);
-    const double cost_s = placement_decode_cost(problem, &solution.placement).period_s;
+    const double cost_s = placement_decode_cost(problem, &solution.placement).objective_s;
     assert_same(cost_s, solution.period_s, 0);
     return solution.period_s;
 }
@@ -74,6 +57,21 @@ static void equals_brute_force(void **state)
     }
     print_message("# %u of 3000 were possible\n", possible);
     assert_true(possible > 1000 && possible < 2900 && several > 800);
+}
+
+/* More devices than are searched without the bound of all of them. */
+static void many_devices_equal_brute_force(void **state)
+{
+    uint32_t possible = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        world_make_any(&world, seed, (struct world_range){13, 15, 2, 4});
+        for (uint32_t i = 0; i < world.problem.n_devices; i++)
+            world.devices[i].memory_free_bytes *= 4; /* so few layers are large for so many devices */
+        const double expected_s = world_brute_force(&world.problem);
+        assert_same(solve(&world.problem), expected_s, seed);
+        possible += expected_s < INFINITY;
+    }
+    assert_true(possible > 20 && possible < 60);
 }
 
 static void order_does_not_matter(void **state)
@@ -214,6 +212,35 @@ static void no_time_is_still_an_answer(void **state)
     }
 }
 
+/* A thousand devices: an answer and a bound before the search begins. */
+static void a_thousand_devices_are_placed(void **state)
+{
+    enum { DEVICES = 1000 };
+    struct placement_device *devices = calloc(DEVICES, sizeof *devices);
+    struct placement_link *links = calloc((size_t)DEVICES * DEVICES, sizeof *links);
+    assert_true(devices && links);
+    world_make(&world, 11, (struct world_shape){.n_devices = 64, .n_layers = 126, .tightness = 2});
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        devices[i] = world.devices[i % 64];
+        devices[i].launch_s *= 1 + i / 1000.0;
+        for (uint32_t j = 0; j < DEVICES; j++)
+            links[i * DEVICES + j] =
+                i / 3 == j / 3 ? (struct placement_link){1e-5, 1e10} : (struct placement_link){3e-4, 115e6};
+    }
+    struct placement_problem problem = world.problem;
+    problem.n_devices = DEVICES;
+    problem.devices = devices;
+    problem.links = links;
+    struct placement_options options = placement_options_default();
+    struct placement_solution solution;
+    options.max_nodes = 1;
+    assert_int_equal(placement_solve(&problem, &options, &solution, NULL), ERROR_NONE);
+    assert_int_equal(placement_check(&problem, &solution.placement, NULL), ERROR_NONE);
+    assert_true(solution.lower_bound_s > 0 && placement_gap(&solution) < 0.2);
+    free(devices);
+    free(links);
+}
+
 static void says_what_is_missing(void **state)
 {
     const struct placement_options options = placement_options_default();
@@ -285,6 +312,8 @@ static void hostile_numbers_are_refused(void **state)
     REFUSE(world.problem.demand.context_tokens, UINT32_MAX, "context");
     REFUSE(world.problem.demand.chunk_tokens, UINT32_MAX, "chunks");
     REFUSE(world.problem.demand.goal, (enum placement_goal)7, "goal");
+    REFUSE(world.problem.demand.busy, 1.5, "busy");
+    REFUSE(world.problem.demand.busy, NAN, "busy");
 }
 
 /* Layers and devices that cost nothing, or all that is allowed. */
@@ -331,11 +360,18 @@ static void without_memory_it_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_brute_force),         cmocka_unit_test(order_does_not_matter),
-        cmocka_unit_test(better_is_never_worse),      cmocka_unit_test(scale_does_not_matter),
-        cmocka_unit_test(check_rejects_mutants),      cmocka_unit_test(no_time_is_still_an_answer),
-        cmocka_unit_test(says_what_is_missing),       cmocka_unit_test(hostile_numbers_are_refused),
-        cmocka_unit_test(extreme_numbers_are_solved), cmocka_unit_test(without_memory_it_says_so),
+        cmocka_unit_test(equals_brute_force),
+        cmocka_unit_test(many_devices_equal_brute_force),
+        cmocka_unit_test(order_does_not_matter),
+        cmocka_unit_test(better_is_never_worse),
+        cmocka_unit_test(scale_does_not_matter),
+        cmocka_unit_test(check_rejects_mutants),
+        cmocka_unit_test(no_time_is_still_an_answer),
+        cmocka_unit_test(says_what_is_missing),
+        cmocka_unit_test(a_thousand_devices_are_placed),
+        cmocka_unit_test(hostile_numbers_are_refused),
+        cmocka_unit_test(extreme_numbers_are_solved),
+        cmocka_unit_test(without_memory_it_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

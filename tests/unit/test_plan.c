@@ -1,122 +1,488 @@
-/* driver_plan(): splits that are given, splits of its own. */
-#include "driver_world.h"
+/* This machine's plan: splits that are given, splits of its own against all that there are, figures and their sources,
+ * and the forecast by hand. */
+#include "sim_world.h"
 
-#include "base/limits.h"
+#include "base/mem.h"
+#include "pipeline/plan.h"
+#include "placement/check.h"
+#include "placement/cost.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-enum { BIG = 1000000 };
+enum { LAYERS = 7 }; /* of gemma3 */
+
+static struct model *gemma;
+
+static int open_gemma(void **state)
+{
+    (void)state;
+    gemma = open_model("gemma3");
+    assert_int_equal(model_hyperparameters(gemma)->n_layers, LAYERS);
+    return 0;
+}
+
+static int close_gemma(void **state)
+{
+    (void)state;
+    model_close(gemma);
+    return 0;
+}
+
+/* ---- machines of simulated devices ------------------------------------------------------- */
+
+#define DEVICE(name, memory, decode, flops)                                                                            \
+    "[" name "]\nmemory = " memory "\ndecode = " decode "\nflops = " flops "\nlaunch = 10us\ncopy = 1GB/s\n"
 
 struct machine {
-    struct device *devices[9];
-    uint32_t n;
+    struct gpu *gpu;
+    struct device *devices[8];
+    struct driver_options options;
+    struct plan_request request;
 };
 
-static void add(struct machine *machine, const char *id, uint64_t free_bytes, uint64_t bandwidth)
+/* With 2 MiB of KV cache a layer and slot, and small buffers. */
+static void machine_open(struct machine *machine, const char *ini, uint32_t n_slots)
 {
-    machine->devices[machine->n++] = fake_device_open(id, free_bytes, bandwidth);
+    *machine = (struct machine){.gpu = open_sim(ini)};
+    machine->options = (struct driver_options){.context = 16384, .batch_rows = 16, .n_slots = n_slots};
+    machine->request = (struct plan_request){.devices = machine->devices, .options = &machine->options};
+    assert_int_equal(gpu_select(machine->gpu, NULL, machine->devices, 8, &machine->request.n_devices, NULL),
+                     ERROR_NONE);
 }
 
-static void close_all(struct machine *machine)
+static struct plan plan_of(const struct machine *machine)
 {
-    for (uint32_t i = 0; i < machine->n; i++)
-        fake_device_close(machine->devices[i]);
-}
-
-static void expect(const struct machine *machine, const char *split, const uint32_t *counts)
-{
-    struct stage_plan plan[LIMIT_STAGES];
+    struct plan plan;
     struct error err = {0};
-    if (driver_plan(fake_model(), machine->devices, machine->n, split, plan, &err))
+    if (plan_make(&plan, gemma, &machine->request, &err))
         fail_msg("%s", err.text);
-    for (uint32_t i = 0; i < machine->n; i++) {
-        assert_ptr_equal(plan[i].device, machine->devices[i]);
-        assert_int_equal(plan[i].n_layers, counts[i]);
-    }
+    return plan;
 }
 
-static void expect_refused(const struct machine *machine, const char *split, const char *text)
+static void expect_refused(const struct machine *machine, const char *split, enum error_code code, const char *text)
 {
-    struct stage_plan plan[LIMIT_STAGES];
+    struct plan_request request = machine->request;
+    struct plan plan;
     struct error err = {0};
-    assert_int_equal(driver_plan(fake_model(), machine->devices, machine->n, split, plan, &err), ERROR_INVALID);
+    request.split = split;
+    assert_int_equal(plan_make(&plan, gemma, &request, &err), code);
     if (!strstr(err.text, text))
         fail_msg("'%s' does not say '%s'", err.text, text);
+    plan_deinit(&plan);
 }
+
+static void expect_stages(const struct plan *plan, const char *expected)
+{
+    char text[256];
+    size_t used = 0;
+    for (uint32_t i = 0; i < plan->n_stages; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %u", i ? ", " : "",
+                                 device_info(plan->stages[i].device)->id, plan->stages[i].n_layers);
+    assert_string_equal(text, expected);
+    assert_int_equal(placement_check(&plan->problem, &plan->solution.placement, NULL), ERROR_NONE);
+}
+
+/* ---- a split that is given ---------------------------------------------------------------- */
 
 static void test_a_given_split(void **state)
 {
     (void)state;
-    struct machine machine = {0};
-    add(&machine, "cpu", BIG, 0);
-    add(&machine, "vulkan0", BIG, 0);
-    expect(&machine, "3,5", (uint32_t[]){3, 5});
-    expect(&machine, "7,1", (uint32_t[]){7, 1});
-    expect_refused(&machine, "3,6", "split '3,6' adds up to 9 layers; the model has 8");
-    expect_refused(&machine, "8", "split '8' has 1 part for 2 devices (cpu, vulkan0)");
-    expect_refused(&machine, "3,3,2", "3 parts for 2 devices");
-    expect_refused(&machine, "8,0", "part 2");
-    expect_refused(&machine, "", "part 1");
-    expect_refused(&machine, "4,", "part 2");
-    expect_refused(&machine, ",4", "part 1");
-    expect_refused(&machine, "4;4", "part 1");
-    expect_refused(&machine, "-4,12", "part 1");
-    expect_refused(&machine, " 4,4", "part 1");
-    expect_refused(&machine, "4,99999999999999999999999", "part 2");
-    expect_refused(&machine, "4,4294967300", "part 2");
-    close_all(&machine);
+    struct machine machine;
+    machine_open(&machine, DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "1GiB", "9GB/s", "1TFLOP/s"), 1);
+    machine.request.split = "3,4";
+    struct plan plan = plan_of(&machine);
+    expect_stages(&plan, "sim:a 3, sim:b 4");
+    assert_true(plan.is_given && !plan.proved);
+    plan_deinit(&plan);
+    expect_refused(&machine, "3,6", ERROR_INVALID, "split '3,6' adds up to 9 layers; the model has 7");
+    expect_refused(&machine, "7", ERROR_INVALID, "split '7' has 1 part for 2 devices (sim:a, sim:b)");
+    expect_refused(&machine, "3,2,2", ERROR_INVALID, "3 parts for 2 devices");
+    expect_refused(&machine, "7,0", ERROR_INVALID, "part 2");
+    expect_refused(&machine, "", ERROR_INVALID, "part 1");
+    expect_refused(&machine, "4,", ERROR_INVALID, "part 2");
+    expect_refused(&machine, ",4", ERROR_INVALID, "part 1");
+    expect_refused(&machine, "4;4", ERROR_INVALID, "part 1");
+    expect_refused(&machine, "-4,12", ERROR_INVALID, "part 1");
+    expect_refused(&machine, " 4,3", ERROR_INVALID, "part 1");
+    expect_refused(&machine, "4,99999999999999999999999", ERROR_INVALID, "part 2");
+    expect_refused(&machine, "4,4294967300", ERROR_INVALID, "part 2");
+    gpu_close(machine.gpu);
 }
 
-static void test_by_free_memory(void **state)
+static void test_a_given_split_must_fit(void **state)
 {
     (void)state;
-    struct machine machine = {0};
-    add(&machine, "a", 30000, 0);
-    add(&machine, "b", 10000, 500); /* measured, but the other is not */
-    expect(&machine, NULL, (uint32_t[]){6, 2});
-    close_all(&machine);
+    struct machine machine;
+    machine_open(&machine, DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "8MiB", "9GB/s", "1TFLOP/s"), 1);
+    expect_refused(&machine, "2,5", ERROR_INVALID,
+                   "the split does not work: placement: stage 1: sim:b: layers 2 to 6 need ");
+    machine.request.split = "6,1";
+    struct plan plan = plan_of(&machine);
+    expect_stages(&plan, "sim:a 6, sim:b 1");
+    plan_deinit(&plan);
+    gpu_close(machine.gpu);
 }
 
-static void test_by_bandwidth_where_it_fits(void **state)
+static void test_one_device_in_several_stages(void **state)
 {
     (void)state;
-    struct machine roomy = {0}, tight = {0};
-    add(&roomy, "a", BIG, 100);
-    add(&roomy, "b", BIG, 300);
-    expect(&roomy, NULL, (uint32_t[]){2, 6});
-    add(&tight, "a", BIG, 100);
-    add(&tight, "b", 3500, 300); /* three layers fit */
-    expect(&tight, NULL, (uint32_t[]){5, 3});
-    close_all(&roomy);
-    close_all(&tight);
+    struct machine machine;
+    machine_open(&machine, DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s"), 1);
+    machine.request.split = "2,4,1";
+    struct plan plan = plan_of(&machine);
+    assert_int_equal(plan.n_stages, 3);
+    assert_int_equal(plan.stages[1].n_layers, 4);
+    assert_ptr_equal(plan.stages[0].device, plan.stages[2].device);
+    assert_int_equal(plan.solution.placement.n_stages, 1);
+    assert_int_equal(plan.solution.placement.stages[0].n_layers, LAYERS);
+    assert_int_equal(plan.problem.devices[0].reserve_bytes, 2 * plan.problem.model.compute_bytes);
+    plan_deinit(&plan);
+    gpu_close(machine.gpu);
 }
 
-static void test_everybody_gets_a_layer(void **state)
+/* ---- splits of its own: none is faster ---------------------------------------------------- */
+
+struct force {
+    struct placement_problem problem;
+    struct placement placement;
+    double best; /* tokens/s */
+    uint32_t n_valid;
+};
+
+static double rate_of(const struct placement_problem *problem, const struct placement *placement)
+{
+    struct placement_problem as_run = *problem;
+    as_run.demand.micro_batches = placement->n_stages;
+    const struct placement_cost cost = placement_decode_cost(&as_run, placement);
+    return placement_decode_tokens_per_s(&as_run, &cost);
+}
+
+static void place_rest(struct force *force, uint32_t first_layer, unsigned used)
+{
+    struct placement *placement = &force->placement;
+    if (first_layer == LAYERS && placement_check(&force->problem, placement, NULL) == ERROR_NONE) {
+        force->best = fmax(force->best, rate_of(&force->problem, placement));
+        force->n_valid++;
+    }
+    for (uint32_t d = 0; d < force->problem.n_devices; d++) {
+        for (uint32_t n = 1; !(used >> d & 1) && first_layer + n <= LAYERS; n++) {
+            placement->stages[placement->n_stages++] = (struct placement_stage){d, first_layer, n};
+            place_rest(force, first_layer + n, used | 1u << d);
+            placement->n_stages--;
+        }
+    }
+}
+
+static void expect_the_fastest(const char *ini, uint32_t n_slots, const char *stages)
+{
+    struct machine machine;
+    machine_open(&machine, ini, n_slots);
+    struct plan plan = plan_of(&machine);
+    struct force force = {.problem = plan.problem};
+    place_rest(&force, 0, 0);
+    assert_true(force.n_valid > 0);
+    const double rate = rate_of(&plan.problem, &plan.solution.placement);
+    if (fabs(rate - force.best) > 1e-6 * force.best)
+        fail_msg("%.6f tokens/s; the best of %u is %.6f", rate, force.n_valid, force.best);
+    assert_true(plan.proved && !plan.is_given);
+    expect_stages(&plan, stages);
+    plan_deinit(&plan);
+    gpu_close(machine.gpu);
+}
+
+/* One stream: every layer where it is fastest, and no hop for nothing. */
+static void test_the_fastest_device_takes_all_that_fits(void **state)
 {
     (void)state;
-    struct machine machine = {0};
-    add(&machine, "a", BIG, 1000000);
-    add(&machine, "b", BIG, 1);
-    expect(&machine, NULL, (uint32_t[]){7, 1});
-    for (int i = 0; i < 7; i++)
-        add(&machine, "c", BIG, 1);
-    expect_refused(&machine, NULL, "9 devices for a model of 8 layers");
-    close_all(&machine);
+    expect_the_fastest(DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s") DEVICE("b", "1GiB", "300MB/s", "1TFLOP/s"), 1,
+                       "sim:b 7");
+    expect_the_fastest(DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s") DEVICE("b", "13MiB", "300MB/s", "1TFLOP/s"), 1,
+                       "sim:a 2, sim:b 5");
+    expect_the_fastest(DEVICE("a", "9MiB", "100MB/s", "1TFLOP/s") DEVICE("b", "9MiB", "300MB/s", "1TFLOP/s")
+                           DEVICE("c", "9MiB", "200MB/s", "1TFLOP/s"),
+                       1, "sim:c 3, sim:a 1, sim:b 3");
+}
+
+/* Several streams: two devices of 3 to 1, both computing all the time. */
+static void test_streams_are_shared_out_by_speed(void **state)
+{
+    (void)state;
+    expect_the_fastest(DEVICE("a", "1GiB", "1GB/s", "30MFLOP/s") DEVICE("b", "1GiB", "1GB/s", "10MFLOP/s"), 8,
+                       "sim:a 6, sim:b 1");
+}
+
+static void test_what_does_not_fit_says_what_would(void **state)
+{
+    (void)state;
+    struct machine machine;
+    machine_open(&machine, DEVICE("a", "10MiB", "1GB/s", "1TFLOP/s"), 1);
+    expect_refused(&machine, NULL, ERROR_NOT_FOUND, "sim:a: layers 0 to 6 need ");
+    expect_refused(&machine, NULL, ERROR_NOT_FOUND, "; it would fit with --kv q8_0, or --context ");
+    expect_refused(&machine, NULL, ERROR_NOT_FOUND, " MiB more on sim:a");
+    gpu_close(machine.gpu);
+    machine_open(&machine, DEVICE("a", "12MiB", "1GB/s", "1TFLOP/s") DEVICE("b", "12MiB", "1GB/s", "1TFLOP/s"), 3);
+    expect_refused(&machine, NULL, ERROR_NOT_FOUND, "are missing");
+    expect_refused(&machine, NULL, ERROR_NOT_FOUND, " (MiB: weights 0.");
+    expect_refused(&machine, NULL, ERROR_NOT_FOUND, "--slots 1");
+    machine.options.n_slots = LIMIT_SEQUENCES + 1;
+    expect_refused(&machine, NULL, ERROR_INVALID, "sequences");
+    gpu_close(machine.gpu);
+}
+
+/* What it says would help does help: the context of the message is planned, and one step more is refused. */
+static void test_the_context_that_it_says_fits(void **state)
+{
+    (void)state;
+    struct machine machine;
+    machine_open(&machine, DEVICE("a", "10MiB", "1GB/s", "1TFLOP/s"), 1);
+    struct plan plan;
+    struct error err = {0};
+    assert_int_equal(plan_make(&plan, gemma, &machine.request, &err), ERROR_NOT_FOUND);
+    const char *said = strstr(err.text, "--context ");
+    assert_non_null(said);
+    const uint32_t context = (uint32_t)strtoul(said + strlen("--context "), NULL, 10);
+    assert_in_range(context, 1024, 16383);
+    machine.options.context = context;
+    plan = plan_of(&machine);
+    expect_stages(&plan, "sim:a 7");
+    plan_deinit(&plan);
+    gpu_close(machine.gpu);
+}
+
+/* A spare device is as good as the others when all were measured. */
+static void test_spare_devices(void **state)
+{
+    (void)state;
+    struct machine machine;
+    machine_open(&machine, DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "1GiB", "2GB/s", "1TFLOP/s"), 1);
+    machine.request.n_spare = 1;
+    struct plan plan = plan_of(&machine);
+    expect_stages(&plan, "sim:b 7");
+    plan_deinit(&plan);
+    gpu_close(machine.gpu);
+}
+
+/* Fails one allocation after the other until none does; then the answer is `expected`. */
+static void fail_every_allocation(const char *ini, enum error_code expected)
+{
+    struct machine machine;
+    machine_open(&machine, ini, 4);
+    unsigned nth = 0;
+    for (bool failed = true; failed && nth < 1000;) {
+        struct plan plan;
+        struct error err = {0};
+        mem_fail_nth(++nth);
+        enum error_code code = plan_make(&plan, gemma, &machine.request, &err);
+        mem_fail_nth(0);
+        failed = code != expected;
+        if (failed)
+            assert_int_equal(code, ERROR_NO_MEMORY);
+        plan_deinit(&plan);
+    }
+    assert_in_range(nth, 5, 999);
+    gpu_close(machine.gpu);
+}
+
+static void test_every_failed_allocation_is_an_error(void **state)
+{
+    (void)state;
+    fail_every_allocation(DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "1GiB", "2GB/s", "1TFLOP/s"),
+                          ERROR_NONE);
+    fail_every_allocation(DEVICE("a", "6MiB", "1GB/s", "1TFLOP/s") DEVICE("b", "6MiB", "2GB/s", "1TFLOP/s"),
+                          ERROR_NOT_FOUND);
+}
+
+/* ---- a device's figures ------------------------------------------------------------------- */
+
+static struct placement_layer layer;
+static struct placement_model two_types(void)
+{
+    layer = (struct placement_layer){.bytes = {1000000, 100}};
+    return (struct placement_model){.n_types = 2, .type_names = {"q4_0", "f32"}, .n_layers = 1, .layers = &layer};
+}
+
+static const struct device_info a_gpu = {.id = "vulkan0", .backend = "vulkan", .kind = DEVICE_GPU};
+
+static void test_given_figures(void **state)
+{
+    (void)state;
+    const struct placement_model model_cost = two_types();
+    const struct device_speed speed = {1e9, 2e12, 3e9, 4e-5};
+    const struct plan_device_facts facts = {.info = &a_gpu, .memory = {500, 1000}, .given = &speed};
+    struct placement_device device;
+    plan_device_describe(&facts, &model_cost, &device);
+    assert_true(device.decode_bytes_per_s[0] == 1e9 && device.decode_bytes_per_s[1] == 1e9);
+    assert_true(device.prefill_flops[0] == 2e12 && device.kv_bytes_per_s == 1e9);
+    assert_true(device.copy_bytes_per_s == 3e9 && device.launch_s == 4e-5);
+    assert_true(device.measured && device.share == 1 && device.memory_free_bytes == 500);
+    assert_string_equal(device.id, "vulkan0");
+    const struct plan_device_facts boundless = {.info = &a_gpu, .given = &speed};
+    plan_device_describe(&boundless, &model_cost, &device);
+    assert_true(device.memory_free_bytes == PLACEMENT_BYTES_MAX);
+}
+
+static void test_calibrated_figures(void **state)
+{
+    (void)state;
+    const struct placement_model model_cost = two_types();
+    struct device_calibration calibration = {
+        .n_types = 2,
+        .types = {{"q8_0", {8e9, 0.01, 5}, {3e11, 0.01, 5}}, {"q4_0", {9e9, 0.02, 5}, {4e11, 0.05, 5}}},
+        .write_bytes_per_s = {6e9, 0, 5},
+        .read_bytes_per_s = {5e9, 0, 5},
+        .launch_ns = {7000, 0, 5},
+    };
+    const struct plan_device_facts facts = {.info = &a_gpu, .calibration = &calibration};
+    struct placement_device device;
+    plan_device_describe(&facts, &model_cost, &device);
+    assert_true(device.decode_bytes_per_s[0] == 9e9 && device.prefill_flops[0] == 4e11);
+    assert_true(device.decode_bytes_per_s[1] == 8e9 && device.prefill_flops[1] == 3e11); /* the slowest */
+    assert_true(device.kv_bytes_per_s == 8e9 && device.copy_bytes_per_s == 5e9);
+    assert_true(fabs(device.launch_s - 7e-6) < 1e-12 && device.spread == 0.02 && device.measured);
+    strcpy(calibration.types[1].name, "q6_K"); /* most of the model is of no measured type now */
+    plan_device_describe(&facts, &model_cost, &device);
+    assert_true(device.decode_bytes_per_s[0] == 8e9 && !device.measured);
+    calibration.n_types = 0; /* nothing of use */
+    plan_device_describe(&facts, &model_cost, &device);
+    assert_true(device.decode_bytes_per_s[0] > 0 && !device.measured);
+}
+
+static double guess_of(enum device_kind kind, const char *backend)
+{
+    const struct placement_model model_cost = two_types();
+    struct device_info info = {.kind = kind};
+    strcpy(info.backend, backend);
+    const struct plan_device_facts facts = {.info = &info};
+    struct placement_device device;
+    plan_device_describe(&facts, &model_cost, &device);
+    assert_true(!device.measured && device.prefill_flops[0] == 0 && device.spread == 0);
+    assert_true(device.decode_bytes_per_s[0] == device.decode_bytes_per_s[1]);
+    return device.decode_bytes_per_s[0];
+}
+
+/* A card before the CPU, and software that plays a GPU behind everything. */
+static void test_guessed_figures(void **state)
+{
+    (void)state;
+    assert_true(guess_of(DEVICE_GPU, "cuda") > guess_of(DEVICE_INTEGRATED_GPU, "vulkan"));
+    assert_true(guess_of(DEVICE_GPU, "vulkan") > guess_of(DEVICE_CPU, "cpu"));
+    assert_true(guess_of(DEVICE_CPU, "cpu") > guess_of(DEVICE_CPU, "vulkan"));
+}
+
+/* ---- the forecast, by hand ---------------------------------------------------------------- */
+
+/* Two devices of 1 and 2 GB/s and 1 and 4 GFLOP/s; four layers of 1 MB and 1 MFLOP a token, a head of 2 MB. */
+struct plain {
+    struct placement_device devices[2];
+    struct placement_link links[4];
+    struct placement_layer layers[4];
+    struct placement_problem problem;
+};
+
+static void make_plain(struct plain *plain)
+{
+    *plain = (struct plain){0};
+    for (uint32_t i = 0; i < 4; i++) {
+        plain->layers[i].bytes[0] = plain->layers[i].bytes_per_token[0] = 1000000;
+        plain->layers[i].flops_per_token[0] = 1e6;
+        plain->layers[i].kv_bytes_per_token = 100;
+        plain->links[i] = (struct placement_link){1e-4, 1e6};
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        plain->devices[i] = (struct placement_device){.memory_free_bytes = 1 << 30, .share = 1, .measured = true};
+        plain->devices[i].decode_bytes_per_s[0] = i ? 2e9 : 1e9;
+        plain->devices[i].prefill_flops[0] = i ? 4e9 : 1e9;
+        plain->devices[i].copy_bytes_per_s = i ? 0 : 1e6;
+        plain->devices[i].launch_s = 1e-5;
+    }
+    plain->problem = (struct placement_problem){
+        .n_devices = 2,
+        .devices = plain->devices,
+        .links = plain->links,
+        .model = {.n_types = 1, .n_layers = 4, .layers = plain->layers, .activation_bytes_per_token = 10},
+        .demand = {.context_tokens = 1000, .streams = 3, .goal = PLACEMENT_THROUGHPUT, .chunk_tokens = 100},
+    };
+    plain->problem.model.output.bytes[0] = plain->problem.model.output.bytes_per_token[0] = 2000000;
+    plain->problem.model.output.flops_per_token[0] = 2e6;
+    plain->problem.model.output_bytes_per_token = 40;
+}
+
+static void near(double a, double b)
+{
+    if (!(fabs(a - b) <= 1e-9 * fabs(b)))
+        fail_msg("%.12g is not %.12g", a, b);
+}
+
+static void test_a_forecast_by_hand(void **state)
+{
+    (void)state;
+    struct plain plain;
+    make_plain(&plain);
+    const struct placement both = {2, {{0, 0, 1}, {1, 1, 3}}};
+    const struct plan_work work = {.n_prompt = 150, .n_cached = 50, .n_generated = 20};
+    struct plan_forecast forecast;
+    plan_forecast(&plain.problem, &both, &work, &forecast);
+    /* 210 tokens behind a token; one stream, whatever the demand */
+    const double first = 1e-5 + (4 + 10) / 1e6 + (1e6 + 210 * 100) / 1e9;
+    const double second = 1e-5 + 3 * (1e6 + 210 * 100) / 2e9 + 2e6 / 2e9;
+    const double hops = 1e-4 + 10 / 1e6 + 1e-4 + 4 / 1e6;
+    near(forecast.decode_tokens_per_s, 1 / (first + second + hops));
+    assert_true(forecast.measured && forecast.decode_spread == 0);
+    /* Chunks of 150 / 4 + 1 but at least 64: 64, 64, 22. Computing takes longer than reading; the head comes last. */
+    const double slow[] = {64e-3, 64e-3, 22e-3}, fast[] = {48e-3, 48e-3, 16.5e-3};
+    double ends[2] = {0};
+    const double rows[] = {64, 64, 22};
+    for (int i = 0; i < 3; i++) {
+        ends[0] += slow[i] + 1e-5 + rows[i] * 14 / 1e6;
+        ends[1] = fmax(ends[1], ends[0] + 1e-4 + rows[i] * 10 / 1e6) + fast[i] + 1e-5;
+    }
+    near(forecast.prefill_s, ends[1] + 2e6 / 2e9);
+    near(forecast.prefill_tokens_per_s, 150 / forecast.prefill_s);
+}
+
+static void test_a_forecast_of_what_is_not_known(void **state)
+{
+    (void)state;
+    struct plain plain;
+    make_plain(&plain);
+    plain.devices[1].prefill_flops[0] = 0;
+    plain.devices[1].measured = false;
+    const struct placement both = {2, {{0, 0, 1}, {1, 1, 3}}}, one = {1, {{0, 0, 4}}};
+    const struct plan_work work = {.n_prompt = 1};
+    struct plan_forecast forecast;
+    plan_forecast(&plain.problem, &both, &work, &forecast);
+    assert_true(forecast.prefill_s == 0 && forecast.prefill_tokens_per_s == 0 && !forecast.measured);
+    assert_true(forecast.decode_tokens_per_s > 0);
+    plan_forecast(&plain.problem, &one, &work, &forecast);
+    assert_true(forecast.prefill_tokens_per_s > 0 && forecast.measured);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_given_split),
-        cmocka_unit_test(test_by_free_memory),
-        cmocka_unit_test(test_by_bandwidth_where_it_fits),
-        cmocka_unit_test(test_everybody_gets_a_layer),
+        cmocka_unit_test(test_a_given_split_must_fit),
+        cmocka_unit_test(test_one_device_in_several_stages),
+        cmocka_unit_test(test_the_fastest_device_takes_all_that_fits),
+        cmocka_unit_test(test_streams_are_shared_out_by_speed),
+        cmocka_unit_test(test_what_does_not_fit_says_what_would),
+        cmocka_unit_test(test_the_context_that_it_says_fits),
+        cmocka_unit_test(test_spare_devices),
+        cmocka_unit_test(test_every_failed_allocation_is_an_error),
+        cmocka_unit_test(test_given_figures),
+        cmocka_unit_test(test_calibrated_figures),
+        cmocka_unit_test(test_guessed_figures),
+        cmocka_unit_test(test_a_forecast_by_hand),
+        cmocka_unit_test(test_a_forecast_of_what_is_not_known),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_gemma, close_gemma);
 }

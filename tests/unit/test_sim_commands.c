@@ -2,6 +2,7 @@
  * MEDLEY_ROOT the sources' folder, with the demo model and the examples. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -77,20 +78,73 @@ static void test_two_simulated_devices_tell_the_cpus_story(void **state)
     assert_int_equal(medley(STORY "--devices cpu 2>/dev/null"), 0);
     char *cpu = strdup(out);
     assert_true(strlen(cpu) > 40);
-    assert_int_equal(medley(STORY "--sim examples/two-machines.ini 2>/dev/null"), 0);
+    assert_int_equal(medley(STORY "--sim examples/two-machines.ini --split 3,2 2>/dev/null"), 0);
     assert_string_equal(out, cpu);
-    assert_int_equal(medley(STORY "--sim examples/two-machines.ini --devices sim:laptop,cpu 2>/dev/null"), 0);
+    assert_int_equal(medley(STORY "--sim examples/two-machines.ini --devices sim:laptop,cpu --split 1,4 2>/dev/null"),
+                     0);
     assert_string_equal(out, cpu);
     free(cpu);
 }
 
-static void test_layers_are_split_by_the_simulated_speed(void **state)
+/* Three to one in speed, and the fast one holds three of the five layers. */
+#define THREE_TO_ONE                                                                                                   \
+    "[a]\nmemory = 5MiB\ndecode = 600MB/s\nflops = 100GFLOP/s\n"                                                       \
+    "[b]\nmemory = 1GiB\ndecode = 200MB/s\nflops = 100GFLOP/s\n"
+#define SHORT STORY "-n 4 --batch 256 "
+
+static double forecast_of(const char *words, const char *stages, bool proved)
+{
+    char line[1024];
+    write_file(THREE_TO_ONE);
+    snprintf(line, sizeof line, "%s --json --sim %s 2>/dev/null", words, path);
+    assert_int_equal(medley(line), 0);
+    yyjson_doc *doc = yyjson_read(out, strlen(out), 0);
+    assert_non_null(doc);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    char *json = yyjson_val_write(yyjson_obj_get(root, "stages"), 0, NULL);
+    assert_string_equal(json, stages);
+    free(json);
+    assert_int_equal(yyjson_get_bool(yyjson_obj_get(root, "proved")), proved);
+    assert_true(yyjson_get_bool(yyjson_obj_get(root, "forecast_measured")));
+    assert_true(yyjson_get_real(yyjson_obj_get(root, "decode_tokens_per_s")) > 0);
+    assert_true(yyjson_get_real(yyjson_obj_get(root, "forecast_prefill_tokens_per_s")) > 0);
+    const double forecast = yyjson_get_real(yyjson_obj_get(root, "forecast_decode_tokens_per_s"));
+    yyjson_doc_free(doc);
+    return forecast;
+}
+
+static void test_a_run_takes_the_split_that_is_proved(void **state)
+{
+    (void)state;
+    const double best =
+        forecast_of(SHORT, "[{\"device\":\"sim:b\",\"layers\":2},{\"device\":\"sim:a\",\"layers\":3}]", true);
+    static const char *const others[] = {"sim:a,sim:b --split 3,2", "sim:a,sim:b --split 2,3",
+                                         "sim:a,sim:b --split 1,4", "sim:b,sim:a --split 3,2",
+                                         "sim:b,sim:a --split 4,1", "sim:b --split 5"};
+    static const char *const stages[] = {"[{\"device\":\"sim:a\",\"layers\":3},{\"device\":\"sim:b\",\"layers\":2}]",
+                                         "[{\"device\":\"sim:a\",\"layers\":2},{\"device\":\"sim:b\",\"layers\":3}]",
+                                         "[{\"device\":\"sim:a\",\"layers\":1},{\"device\":\"sim:b\",\"layers\":4}]",
+                                         "[{\"device\":\"sim:b\",\"layers\":3},{\"device\":\"sim:a\",\"layers\":2}]",
+                                         "[{\"device\":\"sim:b\",\"layers\":4},{\"device\":\"sim:a\",\"layers\":1}]",
+                                         "[{\"device\":\"sim:b\",\"layers\":5}]"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char words[512];
+        snprintf(words, sizeof words, SHORT "--devices %s", others[i]);
+        assert_true(forecast_of(words, stages[i], false) < best);
+    }
+    expect_with_file(2, SHORT "--split 4,1", THREE_TO_ONE,
+                     "the split does not work: placement: stage 0: sim:a: layers 0 to 3 need");
+    expect_with_file(2, SHORT "--devices sim:b,sim:a --split 1,4", THREE_TO_ONE, "stage 1: sim:a: layers 1 to 4 need");
+}
+
+/* Alone the fast device is faster than with the slow one, which is said. */
+static void test_a_slow_device_is_left_out(void **state)
 {
     (void)state;
     const char *ini = "[a]\nmemory = 1GiB\ndecode = 600MB/s\nflops = 100GFLOP/s\n"
                       "[b]\nmemory = 1GiB\ndecode = 200MB/s\nflops = 100GFLOP/s\n";
-    expect_with_file(0, STORY, ini, "sim:a 4 layers");
-    expect_with_file(0, STORY, ini, "sim:b 1 layer");
+    expect_with_file(0, SHORT, ini, "sim:a 5 layers; left out: sim:b");
+    expect_with_file(0, SHORT, ini, "(forecast ");
 }
 
 static void test_devices_lists_them(void **state)
@@ -124,7 +178,7 @@ static void test_wrong_files_are_told(void **state)
 static void test_failures_are_told(void **state)
 {
     (void)state;
-    expect_with_file(1, STORY, "[a]\npreset = a770\nmemory = 4MiB\n", "sim:a: layers 0-4 need");
+    expect_with_file(1, STORY, "[a]\npreset = a770\nmemory = 4MiB\n", "sim:a: layers 0 to 4 need");
     expect_with_file(1, STORY, "[a]\npreset = a770\nfail = dies at 0s\n", "no simulated device is usable; sim:a: ");
     expect_with_file(1, STORY, "[a]\npreset = a770\nlaunch = 1s\nfail = dies at 2s\n",
                      "stage 0 on sim:a: sim:a: the device has died (simulated: dies at 2 s)");
@@ -168,7 +222,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_simulated_devices_tell_the_cpus_story),
-        cmocka_unit_test(test_layers_are_split_by_the_simulated_speed),
+        cmocka_unit_test(test_a_run_takes_the_split_that_is_proved),
+        cmocka_unit_test(test_a_slow_device_is_left_out),
         cmocka_unit_test(test_devices_lists_them),
         cmocka_unit_test(test_wrong_files_are_told),
         cmocka_unit_test(test_failures_are_told),

@@ -1,0 +1,187 @@
+#include "cluster/event.h"
+
+#include "base/limits.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+/* ---- memory: ours, and not without end ---- */
+
+struct budget {
+    size_t left;
+    bool starved; /* there was no memory; else too much was asked for */
+};
+
+static void *take(void *data, size_t size)
+{
+    struct budget *budget = data;
+    if (size > budget->left)
+        return NULL;
+    void *memory = mem_new(size);
+    budget->left -= size;
+    budget->starved |= !memory;
+    return memory;
+}
+
+static void give(void *data, void *memory)
+{
+    mem_free(memory);
+}
+
+enum error_code message_decode(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t size,
+                               ProtobufCMessage **out, struct error *err)
+{
+    struct budget budget = {.left = 16 * size + 64 * 1024};
+    ProtobufCAllocator allocator = {.alloc = take, .free = give, .allocator_data = &budget};
+    *out = protobuf_c_message_unpack(type, &allocator, size, bytes);
+    if (*out)
+        return ERROR_NONE;
+    if (budget.starved)
+        return error_set(err, ERROR_NO_MEMORY, "cluster: no memory for a %s of %zu bytes", type->short_name, size);
+    return error_set(err, ERROR_INVALID, "cluster: %zu bytes are no %s", size, type->short_name);
+}
+
+void message_encode(const ProtobufCMessage *message, struct buffer *out)
+{
+    const size_t size = protobuf_c_message_get_packed_size(message);
+    uint8_t *bytes = mem_new(size + 1);
+    if (!bytes) {
+        out->failed = true;
+        return;
+    }
+    protobuf_c_message_pack(message, bytes);
+    buffer_append(out, bytes, size);
+    mem_free(bytes);
+}
+
+void message_free(ProtobufCMessage *message)
+{
+    struct budget budget = {0};
+    ProtobufCAllocator allocator = {.alloc = take, .free = give, .allocator_data = &budget};
+    if (message)
+        protobuf_c_message_free_unpacked(message, &allocator);
+}
+
+void event_encode(const Cluster__Event *event, struct buffer *out)
+{
+    message_encode(&event->base, out);
+}
+
+enum error_code event_decode(const uint8_t *bytes, size_t size, Cluster__Event **out, struct error *err)
+{
+    ProtobufCMessage *message = NULL;
+    *out = NULL;
+    if (size > LIMIT_CLUSTER_ENTRY_BYTES)
+        return error_set(err, ERROR_INVALID, "cluster: an event of %zu bytes, at most %d are possible", size,
+                         LIMIT_CLUSTER_ENTRY_BYTES);
+    const enum error_code code = message_decode(&cluster__event__descriptor, bytes, size, &message, err);
+    *out = (Cluster__Event *)message;
+    return code;
+}
+
+void event_free(Cluster__Event *event)
+{
+    message_free(event ? &event->base : NULL);
+}
+
+/* ---- for people ---- */
+
+/* A foreign name: printable ASCII as it is, all else as "?". */
+static void put_name(struct buffer *out, const char *name)
+{
+    char safe[65];
+    size_t n = 0;
+    for (; name && name[n] && n + 1 < sizeof safe; n++)
+        safe[n] = name[n] >= ' ' && name[n] <= '~' ? name[n] : '?';
+    safe[n] = 0;
+    buffer_text(out, n ? safe : "?");
+}
+
+static const char *state_name(Cluster__StageState state)
+{
+    return state == CLUSTER__STAGE_STATE__READY    ? "ready"
+           : state == CLUSTER__STAGE_STATE__FAILED ? "failed"
+                                                   : "loading";
+}
+
+static void put(struct buffer *out, const char *before, const char *name, const char *after)
+{
+    buffer_text(out, before);
+    put_name(out, name);
+    buffer_text(out, after);
+}
+
+static void describe_instance(const Cluster__Event *e, struct buffer *out)
+{
+    if (e->kind_case == CLUSTER__EVENT__KIND_INSTANCE_PLACED) {
+        const Cluster__Placement *placement = e->instance_placed->placement;
+        put(out, "instance ", e->instance_placed->id, "");
+        if (placement) {
+            buffer_printf(out, ": placed on %zu stages, epoch %llu: ", placement->n_stages,
+                          (unsigned long long)placement->epoch);
+            put_name(out, placement->why);
+        }
+    } else if (e->kind_case == CLUSTER__EVENT__KIND_STAGE_REPORTED) {
+        const Cluster__StageReport *report = e->stage_reported;
+        put(out, "instance ", report->instance, "");
+        buffer_printf(out, ": stage %u of epoch %llu is %s", report->stage, (unsigned long long)report->epoch,
+                      state_name(report->state));
+        if (report->problem)
+            put(out, ": ", report->problem, "");
+    }
+}
+
+void event_describe(const Cluster__Event *e, struct buffer *out)
+{
+    switch (e->kind_case) {
+    case CLUSTER__EVENT__KIND_NODE_JOINED:
+        put(out, "", e->node_joined->name, " joined, and waits to be let in");
+        return;
+    case CLUSTER__EVENT__KIND_NODE_ADMITTED:
+        put(out, "node ", e->node_admitted->id, " was let in");
+        return;
+    case CLUSTER__EVENT__KIND_NODE_REMOVED:
+        put(out, "node ", e->node_removed->id, " was removed");
+        return;
+    case CLUSTER__EVENT__KIND_NODE_UPDATED:
+        put(out, "", e->node_updated->name, " has changed");
+        return;
+    case CLUSTER__EVENT__KIND_LINKS_MEASURED:
+        buffer_printf(out, "%zu links were measured", e->links_measured->n_links);
+        return;
+    case CLUSTER__EVENT__KIND_MODEL_REGISTERED:
+        put(out, "model ", e->model_registered->name, " is there");
+        return;
+    case CLUSTER__EVENT__KIND_MODEL_FORGOTTEN:
+        put(out, "model ", e->model_forgotten->name, " was forgotten");
+        return;
+    case CLUSTER__EVENT__KIND_INSTANCE_DESIRED:
+        put(out, "instance ", e->instance_desired->id, " is wanted");
+        return;
+    case CLUSTER__EVENT__KIND_INSTANCE_TARGET:
+        put(out, "instance ", e->instance_target->id,
+            e->instance_target->active ? ": to be loaded" : ": to be unloaded");
+        return;
+    case CLUSTER__EVENT__KIND_INSTANCE_PLACED:
+    case CLUSTER__EVENT__KIND_STAGE_REPORTED:
+        describe_instance(e, out);
+        return;
+    case CLUSTER__EVENT__KIND_INSTANCE_ABANDONED:
+        put(out, "instance ", e->instance_abandoned->id, ": the move was given up");
+        return;
+    case CLUSTER__EVENT__KIND_INSTANCE_STOPPED:
+        put(out, "instance ", e->instance_stopped->id, " was removed");
+        return;
+    case CLUSTER__EVENT__KIND_SETTING_CHANGED:
+        put(out, "setting ", e->setting_changed->key, " was changed");
+        return;
+    case CLUSTER__EVENT__KIND_REFOUNDED:
+        buffer_printf(out, "the cluster was founded anew, generation %llu",
+                      (unsigned long long)e->refounded->generation);
+        return;
+    case CLUSTER__EVENT__KIND__NOT_SET:
+    case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:
+        break;
+    }
+    buffer_text(out, "an event that this version does not know");
+}

@@ -1,0 +1,315 @@
+#include "cluster/master.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct master_options master_options_default(void)
+{
+    return (struct master_options){.lost_ms = 1000, .retry_ms = 1000, .repropose_ms = 2000};
+}
+
+void master_proposals_clear(struct master_proposals *proposals)
+{
+    for (uint32_t i = 0; i < proposals->n; i++)
+        buffer_deinit(&proposals->events[i]);
+    proposals->n = 0;
+}
+
+/* ---- one step ---- */
+
+struct step {
+    struct master *master;
+    const struct master_options *options;
+    const struct master_view *view;
+    struct master_proposals *out;
+    bool *allowed; /* [n_nodes]: alive, as far as is known */
+    uint64_t last_epoch;
+    bool failed;
+};
+
+static bool full(const struct step *s)
+{
+    return s->out->n == MASTER_PROPOSALS || s->failed;
+}
+
+static void propose(struct step *s, Cluster__Event *event)
+{
+    struct buffer *bytes = &s->out->events[s->out->n];
+    *bytes = (struct buffer){0};
+    event->by = (char *)(uintptr_t)s->view->self;
+    event->has_time_ms = true;
+    event->time_ms = s->view->wall_ms;
+    event_encode(event, bytes);
+    if (bytes->failed) {
+        buffer_deinit(bytes);
+        s->failed = true;
+    } else {
+        s->out->n++;
+    }
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+static struct master_memory *recall(struct master *master, const char *instance)
+{
+    for (uint32_t i = 0; i < master->n; i++) {
+        if (same(master->memory[i].instance, instance))
+            return &master->memory[i];
+    }
+    if (master->n == LIMIT_CLUSTER_INSTANCES || strlen(instance) >= sizeof master->memory[0].instance)
+        return NULL;
+    struct master_memory *memory = &master->memory[master->n++];
+    *memory = (struct master_memory){0};
+    snprintf(memory->instance, sizeof memory->instance, "%s", instance);
+    return memory;
+}
+
+static void forget_gone(struct step *s)
+{
+    struct master *master = s->master;
+    for (uint32_t i = master->n; i-- > 0;) {
+        if (!state_instance(s->view->state, master->memory[i].instance))
+            master->memory[i] = master->memory[--master->n];
+    }
+}
+
+/* ---- who is there ---- */
+
+static bool alive(const struct step *s, const struct master_node *node)
+{
+    const struct master_view *view = s->view;
+    const uint64_t since = node->heard_ms > view->leads_since_ms ? node->heard_ms : view->leads_since_ms;
+    return view->now_ms - since <= s->options->lost_ms;
+}
+
+/* A node that has not been heard of yet keeps what it has, but gets nothing new. */
+static bool may_be_used(const struct step *s, const struct master_node *node)
+{
+    return node->heard_ms && s->view->now_ms - node->heard_ms <= s->options->lost_ms;
+}
+
+static const struct master_node *node_of(const struct step *s, const char *id)
+{
+    for (uint32_t i = 0; i < s->view->n_nodes; i++) {
+        if (same(s->view->nodes[i].id, id))
+            return &s->view->nodes[i];
+    }
+    return NULL;
+}
+
+static bool broken(const struct step *s, const Cluster__Placement *placement)
+{
+    for (size_t i = 0; i < placement->n_stages; i++) {
+        const Cluster__Stage *stage = placement->stages[i];
+        const struct master_node *node = node_of(s, stage->node);
+        const struct master_node never = {.id = stage->node};
+        if (stage->state == CLUSTER__STAGE_STATE__FAILED || !alive(s, node ? node : &never))
+            return true;
+    }
+    return false;
+}
+
+static bool loading(const Cluster__Placement *placement)
+{
+    for (size_t i = 0; placement && i < placement->n_stages; i++) {
+        if (placement->stages[i]->state == CLUSTER__STAGE_STATE__LOADING)
+            return true;
+    }
+    return false;
+}
+
+/* ---- asked for, idle ---- */
+
+static const struct master_use *use_of(const struct step *s, const char *instance)
+{
+    for (uint32_t i = 0; i < s->view->n_uses; i++) {
+        if (same(s->view->uses[i].instance, instance))
+            return &s->view->uses[i];
+    }
+    return NULL;
+}
+
+static void target(struct step *s, const Cluster__Instance *instance, bool active)
+{
+    Cluster__InstanceTarget target = CLUSTER__INSTANCE_TARGET__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    target.id = instance->id;
+    target.has_active = true;
+    target.active = active;
+    event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_TARGET;
+    event.instance_target = &target;
+    propose(s, &event);
+}
+
+/* A new leader does not know of requests before it: for it nobody has used anything before it led. */
+static bool idle(const struct step *s, const Cluster__Instance *instance, const struct master_use *use)
+{
+    const uint64_t used = use && use->used_ms > s->view->leads_since_ms ? use->used_ms : s->view->leads_since_ms;
+    return instance->idle_ms && !(use && use->wanted) && !loading(instance->current) && !instance->next &&
+           s->view->now_ms - used >= instance->idle_ms;
+}
+
+/* ---- placing ---- */
+
+static bool same_stages(const struct master_placement *new, const Cluster__Placement *old)
+{
+    if (!old || old->n_stages != new->n_stages)
+        return false;
+    for (uint32_t i = 0; i < new->n_stages; i++) {
+        if (!same(new->stages[i].node, old->stages[i]->node) || !same(new->stages[i].device, old->stages[i]->device) ||
+            new->stages[i].n_layers != old->stages[i]->n_layers)
+            return false;
+    }
+    return true;
+}
+
+static void propose_placement(struct step *s, const Cluster__Instance *instance,
+                              const struct master_placement *placement, const char *why)
+{
+    Cluster__Stage stages[LIMIT_STAGES], *list[LIMIT_STAGES];
+    Cluster__Placement message = CLUSTER__PLACEMENT__INIT;
+    Cluster__InstancePlaced placed = CLUSTER__INSTANCE_PLACED__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    for (uint32_t i = 0; i < placement->n_stages; i++) {
+        const struct master_stage *from = &placement->stages[i];
+        cluster__stage__init(&stages[i]);
+        stages[i].node = (char *)(uintptr_t)from->node;
+        stages[i].device = (char *)(uintptr_t)from->device;
+        stages[i].has_first_layer = stages[i].has_n_layers = true;
+        stages[i].first_layer = from->first_layer;
+        stages[i].n_layers = from->n_layers;
+        list[i] = &stages[i];
+    }
+    message.has_epoch = placed.has_after_epoch = true;
+    message.epoch = ++s->last_epoch;
+    message.n_stages = placement->n_stages;
+    message.stages = list;
+    message.why = (char *)(uintptr_t)why;
+    placed.id = instance->id;
+    placed.after_epoch = state_epoch(instance);
+    placed.placement = &message;
+    event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_PLACED;
+    event.instance_placed = &placed;
+    propose(s, &event);
+}
+
+static void wait_longer(struct step *s, struct master_memory *memory)
+{
+    const uint64_t longest = 32 * s->options->retry_ms;
+    memory->wait_ms = memory->wait_ms ? 2 * memory->wait_ms : s->options->retry_ms;
+    if (memory->wait_ms > longest)
+        memory->wait_ms = longest;
+    memory->retry_ms = s->view->now_ms + memory->wait_ms;
+}
+
+static void place(struct step *s, const Cluster__Instance *instance, struct master_memory *memory, const char *why)
+{
+    struct master_placement placement = {0};
+    struct error err = {0};
+    if (s->view->now_ms < memory->retry_ms || (memory->proposed_ms && memory->epoch == state_epoch(instance) &&
+                                               s->view->now_ms - memory->proposed_ms < s->options->repropose_ms))
+        return;
+    const enum error_code code = s->options->place(s->options->self, s->view, instance, s->allowed, &placement, &err);
+    /* What has just failed is not tried again at once, only after a while: the reason may have gone. */
+    const bool again = !code && (same_stages(&placement, instance->next) ||
+                                 (!instance->next && same_stages(&placement, instance->current)));
+    if (code || (again && memory->wait_ms == 0)) {
+        snprintf(memory->problem, sizeof memory->problem, "%s",
+                 code ? err.text : "the best placement is the one that has failed");
+        wait_longer(s, memory);
+        return;
+    }
+    propose_placement(s, instance, &placement, why);
+    memory->problem[0] = 0;
+    memory->epoch = state_epoch(instance);
+    memory->proposed_ms = s->view->now_ms;
+    if (again)
+        wait_longer(s, memory);
+}
+
+static void abandon(struct step *s, const Cluster__Instance *instance)
+{
+    Cluster__InstanceAbandoned abandoned = CLUSTER__INSTANCE_ABANDONED__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    abandoned.id = instance->id;
+    abandoned.has_epoch = true;
+    abandoned.epoch = instance->next->epoch;
+    event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_ABANDONED;
+    event.instance_abandoned = &abandoned;
+    propose(s, &event);
+}
+
+static void look_at(struct step *s, const Cluster__Instance *instance)
+{
+    const struct master_use *use = use_of(s, instance->id);
+    struct master_memory *memory = recall(s->master, instance->id);
+    if (!memory)
+        return;
+    if (!instance->active) {
+        if (use && use->wanted)
+            target(s, instance, true);
+        return;
+    }
+    const bool works = instance->current && !broken(s, instance->current);
+    const bool moves = instance->next && !broken(s, instance->next);
+    if (idle(s, instance, use))
+        target(s, instance, false);
+    else if (works && instance->next && !moves)
+        abandon(s, instance);
+    else if (!works && !moves)
+        place(s, instance, memory, instance->current ? "a device was lost" : "first");
+    else if (works && !loading(instance->current))
+        memory->wait_ms = memory->retry_ms = 0;
+}
+
+static void found_again(struct step *s)
+{
+    Cluster__Refounded refounded = CLUSTER__REFOUNDED__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    refounded.has_generation = refounded.has_founder = true;
+    refounded.generation = s->view->lineage.generation;
+    refounded.founder = s->view->lineage.founder;
+    event.kind_case = CLUSTER__EVENT__KIND_REFOUNDED;
+    event.refounded = &refounded;
+    propose(s, &event);
+}
+
+/* The lineage is told to the state before anything is placed: epochs depend on it. */
+enum error_code master_step(struct master *master, const struct master_options *options, const struct master_view *view,
+                            struct master_proposals *out, struct error *err)
+{
+    const Cluster__State *root = view->state->root;
+    struct step s = {.master = master, .options = options, .view = view, .out = out};
+    out->n = 0;
+    s.allowed = mem_new_array(view->n_nodes + 1, sizeof *s.allowed);
+    if (!s.allowed)
+        return error_set(err, ERROR_NO_MEMORY, "master: no memory");
+    for (uint32_t i = 0; i < view->n_nodes; i++) {
+        const Cluster__NodeRecord *record = state_node(view->state, view->nodes[i].id);
+        s.allowed[i] = record && record->admitted && may_be_used(&s, &view->nodes[i]);
+    }
+    forget_gone(&s);
+    if (state_lineage(view->state).generation < view->lineage.generation)
+        found_again(&s);
+    else if (root) {
+        s.last_epoch = root->last_epoch;
+        for (size_t i = 0; i < root->n_instances && !full(&s); i++)
+            look_at(&s, root->instances[i]);
+    }
+    mem_free(s.allowed);
+    return s.failed ? error_set(err, ERROR_NO_MEMORY, "master: no memory for a proposal") : ERROR_NONE;
+}
+
+const char *master_problem(const struct master *master, const char *instance)
+{
+    for (uint32_t i = 0; i < master->n; i++) {
+        if (same(master->memory[i].instance, instance))
+            return master->memory[i].problem[0] ? master->memory[i].problem : NULL;
+    }
+    return NULL;
+}

@@ -1,0 +1,114 @@
+/* What the leader proposes, given what is agreed on and what it sees: loads instances that are asked for, unloads idle
+ * ones, places anew what has lost a device, gives up moves that fail.
+ *
+ * Everything goes through the log: a proposal that is lost with its leader is made again by the next one, since the
+ * state still says what is wanted. A proposal that comes too late is ignored by the state (it names the epoch that it
+ * was decided after). An election moves nothing: a new leader finds the placements there, and leaves what works.
+ *
+ * Soft knowledge (who is alive, who asked for what) comes in with each step. A node counts as lost only after it
+ * was silent for `lost_ms`, and not before this leader has listened for so long itself.
+ *
+ * Pure: no clock, no I/O; `place` is asked for placements, and must be pure, too. Its answers are taken only if the
+ * state would take them. One thread. */
+#pragma once
+
+#include "base/buffer.h"
+#include "cluster/state.h"
+
+#include "base/limits.h"
+
+struct master_node {
+    const char *id;
+    uint64_t heard_ms; /* when it was last heard of; 0: never */
+};
+
+struct master_use {
+    const char *instance;
+    uint64_t used_ms; /* when a request was last in it */
+    bool wanted;      /* a request waits for it now */
+};
+
+struct master_view {
+    const struct state *state;
+    struct lineage lineage; /* the replica's */
+    uint64_t now_ms, wall_ms;
+    uint64_t leads_since_ms;
+    const struct master_node *nodes;
+    uint32_t n_nodes;
+    const struct master_use *uses;
+    uint32_t n_uses;
+    const char *self; /* this node's id */
+};
+
+/* The stages of an instance on devices of `allowed` nodes (of the view; [n_nodes]). */
+struct master_stage {
+    const char *node, *device; /* of the state */
+    uint32_t first_layer, n_layers;
+};
+struct master_placement {
+    uint32_t n_stages;
+    struct master_stage stages[LIMIT_STAGES];
+};
+typedef enum error_code (*master_place)(void *self, const struct master_view *view, const Cluster__Instance *instance,
+                                        const bool *allowed, struct master_placement *out, struct error *err);
+
+struct master_options {
+    uint64_t lost_ms;      /* silence after which a node's stages are placed elsewhere */
+    uint64_t retry_ms;     /* between attempts to place an instance; doubled up to 32 times that */
+    uint64_t repropose_ms; /* a proposal that has had no effect by then is made again */
+    master_place place;
+    void *self;
+};
+struct master_options master_options_default(void); /* without place */
+
+enum { MASTER_PROPOSALS = 16 }; /* of one step; more wait for the next */
+
+/* What the master remembers of an instance between steps; nothing of it is needed by its successor. */
+struct master_memory {
+    char instance[LIMIT_CLUSTER_ID_BYTES + 1];
+    uint64_t epoch;             /* it was placed after this one; */
+    uint64_t proposed_ms;       /* then; 0: not */
+    uint64_t retry_ms, wait_ms; /* not before; how long it waited */
+    char problem[256];          /* why it could not be placed; empty: it could */
+};
+
+struct master {
+    uint32_t n;
+    struct master_memory memory[LIMIT_CLUSTER_INSTANCES];
+};
+
+/* Proposals as encoded events; buffer_deinit() each. */
+struct master_proposals {
+    uint32_t n;
+    struct buffer events[MASTER_PROPOSALS];
+};
+void master_proposals_clear(struct master_proposals *proposals);
+
+/* Zeroed, a master has just come to power. ERROR_NO_MEMORY: what there is of proposals is good. */
+enum error_code master_step(struct master *master, const struct master_options *options, const struct master_view *view,
+                            struct master_proposals *out, struct error *err);
+
+/* Why an instance could not be placed; NULL: no reason is known. */
+const char *master_problem(const struct master *master, const char *instance);
+
+/* ---- placing with the planner ---- */
+
+struct placement_problem;
+
+/* Makes the problem whose device i is `devices[i]`, of allowed nodes only; it stays the builder's until the next call.
+ * How much memory is free, what a layer costs and how fast the links are is the builder's knowledge. */
+struct master_device {
+    const char *node, *device;
+};
+typedef enum error_code (*master_problem_of)(void *self, const struct master_view *view,
+                                             const Cluster__Instance *instance, const bool *allowed,
+                                             const struct placement_problem **problem,
+                                             const struct master_device **devices, struct error *err);
+struct master_planner {
+    master_problem_of problem;
+    void *self;
+    uint64_t max_nodes; /* of the planner's search; 0: no limit */
+};
+/* A master_place whose `self` is a struct master_planner: builds, solves, checks. */
+enum error_code master_plan(void *planner, const struct master_view *view, const Cluster__Instance *instance,
+                            const bool *allowed, struct master_placement *out, struct error *err);

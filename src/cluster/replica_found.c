@@ -1,0 +1,211 @@
+/* Lineages: finding out who is left, founding the log anew, giving one's own up for a higher one. */
+#include "cluster/replica_impl.h"
+
+#include "base/limits.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+/* A leader was heard so lately that there is no reason to ask. */
+static bool led(const struct replica *r)
+{
+    return r->now_ms - r->leader_heard_ms <= 2 * (uint64_t)r->options.election_ms;
+}
+
+void replica_send_status(struct replica *r, uint64_t to, bool asks)
+{
+    const uint64_t last = log_last(&r->log);
+    const struct log_entry *entry = log_at(&r->log, last);
+    struct wire_message wire = {.type = WIRE_STATUS};
+    wire.status = (struct wire_status){.last_index = last, .led = led(r), .asks = asks};
+    wire.status.last_term = entry ? entry->term : r->snapshot.term;
+    replica_send(r, to, &wire);
+}
+
+static struct peer *peer_of(struct replica *r, uint64_t id)
+{
+    for (uint32_t i = 0; i < r->n_peers; i++) {
+        if (r->peers[i].id == id)
+            return &r->peers[i];
+    }
+    if (r->n_peers == LIMIT_CLUSTER_NODES)
+        r->n_peers = 0; /* strangers; members answer again within a second */
+    if (r->n_peers == r->peers_capacity) {
+        const uint32_t capacity = r->peers_capacity ? 2 * r->peers_capacity : 8;
+        struct peer *peers = mem_resize(r->peers, capacity, sizeof *peers);
+        if (!peers)
+            return NULL;
+        r->peers = peers;
+        r->peers_capacity = capacity;
+    }
+    struct peer *peer = &r->peers[r->n_peers++];
+    *peer = (struct peer){.id = id};
+    return peer;
+}
+
+/* Of our own lineage: higher ones were adopted, lower ones answered. */
+void replica_on_status(struct replica *r, uint64_t from, const struct wire_message *message)
+{
+    struct peer *peer = peer_of(r, from);
+    if (!peer) {
+        replica_fail(r, ERROR_NO_MEMORY, "no memory for a peer");
+        return;
+    }
+    peer->heard_ms = r->now_ms;
+    peer->status = message->status;
+    if (message->status.asks)
+        replica_send_status(r, from, false);
+}
+
+/* ---- giving up ---- */
+
+void replica_adopt(struct replica *r, struct lineage lineage)
+{
+    struct log_write write = {.reset = true, .lineage = lineage};
+    const bool had_state = r->lineage.generation != 0;
+    r->lineage = lineage;
+    log_clear(&r->log, 1);
+    log_snapshot_clear(&r->snapshot);
+    log_snapshot_clear(&r->installing);
+    log_snapshot_clear(&r->taking);
+    r->taking_written = false;
+    r->n_pending = 0;
+    r->n_peers = 0;
+    for (size_t i = 0; i < r->held.n; i++)
+        replica_effect_clear(&r->held.list[r->held.first + i]);
+    r->held.first = r->held.n = 0;
+    if (!replica_emit_write(r, &write, PENDING_NONE))
+        return;
+    struct replica_effect effect = {.type = REPLICA_EMPTY};
+    if (had_state && !replica_emit(r, &r->effects, &effect))
+        return;
+    replica_start_raft(r, 0, 0);
+    r->leader_heard_ms = r->now_ms;
+}
+
+/* ---- founding anew ---- */
+
+/* What a member, or we ourselves, can offer: the higher, the better a founder. Negative: a is behind b. */
+static int compare_offers(uint64_t a_id, const struct wire_status *a, uint64_t b_id, const struct wire_status *b)
+{
+    if (a->last_term != b->last_term)
+        return a->last_term < b->last_term ? -1 : 1;
+    if (a->last_index != b->last_index)
+        return a->last_index < b->last_index ? -1 : 1;
+    return (a_id < b_id) - (a_id > b_id);
+}
+
+struct survey {
+    uint32_t members, voters, reached, voters_reached;
+    bool led, best; /* someone hears a leader; nobody has more than we have */
+};
+
+static struct survey survey(struct replica *r, const struct members *members)
+{
+    const struct log_entry *entry = log_at(&r->log, log_last(&r->log));
+    const struct wire_status own = {.last_index = log_last(&r->log),
+                                    .last_term = entry ? entry->term : r->snapshot.term};
+    struct survey found = {.members = members->n, .voters = members_voters(members), .best = true};
+    for (uint32_t i = 0; i < members->n; i++) {
+        const struct member *member = &members->list[i];
+        const bool self = member->id == r->options.id;
+        const struct peer *peer = self ? NULL : peer_of(r, member->id);
+        if (!self && (!peer || !peer->heard_ms || r->now_ms - peer->heard_ms > 3 * r->options.status_ms))
+            continue;
+        found.reached++;
+        found.voters_reached += member->votes;
+        if (peer) {
+            found.led |= peer->status.led;
+            found.best &= compare_offers(r->options.id, &own, member->id, &peer->status) > 0;
+        }
+    }
+    return found;
+}
+
+/* Everything that is stored counts from now on; then the state is asked for. */
+static void found_anew(struct replica *r)
+{
+    const uint64_t last = log_last(&r->log);
+    const struct log_entry *entry = log_at(&r->log, last);
+    for (uint64_t index = r->applied + 1; index <= last && !r->failed; index++) {
+        const struct log_entry *one = log_at(&r->log, index);
+        const struct replica_effect effect = {.type = REPLICA_APPLY,
+                                              .index = index,
+                                              .term = one->term,
+                                              .lineage = {r->lineage.generation + 1, r->options.id},
+                                              .entry = one->type};
+        if (one->type != LOG_BARRIER)
+            replica_emit_bytes(r, effect, one->bytes, one->size);
+    }
+    r->applied = r->commit = last;
+    r->founding = true;
+    log_snapshot_clear(&r->taking);
+    r->taking =
+        (struct log_snapshot){.index = last, .term = entry ? entry->term : r->snapshot.term, .members_index = last};
+    for (uint32_t i = 0; i < r->scratch.n; i++)
+        r->scratch.list[i].votes = r->scratch.list[i].id == r->options.id;
+    struct replica_effect effect = {.type = REPLICA_SNAPSHOT, .index = last};
+    if (replica_members_encode(r, &r->scratch, &r->taking.members, &r->taking.members_size))
+        replica_emit(r, &r->effects, &effect);
+}
+
+/* The state has come: it and the new lineage become durable in one write. */
+void replica_found_write(struct replica *r, const uint8_t *state, size_t size)
+{
+    struct log_snapshot whole = r->taking;
+    whole.state = (uint8_t *)(uintptr_t)state;
+    whole.state_size = size;
+    struct log_snapshot copy = {0};
+    struct log_write write = {.reset = true,
+                              .lineage = {r->lineage.generation + 1, r->options.id},
+                              .has_term = true,
+                              .term = r->raft.current_term + 1,
+                              .vote = r->options.id,
+                              .has_snapshot = true,
+                              .clear_log = true};
+    if (log_snapshot_copy(&copy, &whole, NULL) || log_snapshot_copy(&write.snapshot, &whole, NULL)) {
+        log_snapshot_clear(&copy);
+        replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
+        return;
+    }
+    log_snapshot_clear(&r->taking);
+    r->taking = copy;
+    r->taking_written = true;
+    replica_emit_write(r, &write, PENDING_FOUND);
+}
+
+void replica_found_written(struct replica *r)
+{
+    const uint64_t term = r->raft.current_term + 1, index = r->taking.index;
+    r->lineage = (struct lineage){r->lineage.generation + 1, r->options.id};
+    log_snapshot_clear(&r->snapshot);
+    r->snapshot = r->taking;
+    r->taking = (struct log_snapshot){0};
+    r->taking_written = r->founding = false;
+    r->n_pending = 0;
+    log_clear(&r->log, index + 1);
+    replica_start_raft(r, term, r->options.id);
+    r->status_due_ms = r->now_ms + r->options.status_ms;
+}
+
+/* Asks around while no leader is heard, and founds the log anew when that has lasted. */
+void replica_watch(struct replica *r)
+{
+    if (r->now_ms < r->status_due_ms)
+        return;
+    r->status_due_ms = r->now_ms + r->options.status_ms;
+    struct members *members = &r->scratch;
+    raft_members(&r->raft.configuration, members);
+    if (led(r) || replica_leads(r) || !members_find(members, r->options.id))
+        return;
+    const struct survey found = survey(r, members);
+    for (uint32_t i = 0; i < members->n; i++) {
+        if (members->list[i].id != r->options.id)
+            replica_send_status(r, members->list[i].id, true);
+    }
+    const uint64_t grace = 2 * found.reached >= found.members ? r->options.grace_ms : r->options.minority_grace_ms;
+    const bool settled = r->raft.last_stored == log_last(&r->log) && !r->installing.index && log_last(&r->log) > 0;
+    if (r->options.grace_ms && settled && !found.led && found.best && 2 * found.voters_reached <= found.voters &&
+        r->now_ms - r->leader_heard_ms >= grace)
+        found_anew(r);
+}

@@ -1,0 +1,87 @@
+/* The inside of a replica, for replica*.c alone.
+ *
+ * Invariants, between two calls:
+ *  1. `log` has exactly the entries of libraft's trail: from raft.trail.offset + 1 to raft_last_index().
+ *  2. pending writes are in the order of their sequence; an entries write's range never reaches beyond what a later
+ *     write of entries begins with, so that its acknowledgement speaks of entries that are still there.
+ *  3. applied <= commit, applied <= raft.last_stored while nothing is being installed.
+ *  4. A message in `held` waits for a write with sequence `held.after`; those in `effects` may leave. */
+#pragma once
+
+#include "base/buffer.h"
+#include "cluster/replica.h"
+#include "cluster/wire.h"
+
+#include <raft.h>
+
+enum pending_type { PENDING_NONE, PENDING_ENTRIES, PENDING_INSTALL, PENDING_TAKEN, PENDING_FOUND };
+
+struct pending {
+    uint64_t sequence;
+    enum pending_type type;
+    uint64_t first, last; /* ENTRIES; empty when first > last */
+};
+
+struct effect_queue {
+    struct replica_effect *list;
+    size_t first, n, capacity;
+};
+
+struct peer {
+    uint64_t id, heard_ms;
+    struct wire_status status;
+};
+
+struct replica {
+    struct replica_options options;
+    struct raft raft;
+    bool raft_open;
+    struct lineage lineage;
+    struct log log;
+    struct log_snapshot snapshot;   /* durable, and the one that libraft stands on */
+    struct log_snapshot installing; /* from a leader; being written when its index is not 0 */
+    struct log_snapshot taking;     /* asked for (no state yet), then being written */
+    bool taking_written;            /* its write is under way */
+    bool founding;                  /* re-founding is under way: nothing else counts */
+    uint64_t now_ms, timer_ms;
+    uint64_t commit, applied, members_seen;
+    uint64_t leader_heard_ms, status_due_ms;
+    uint64_t last_sequence, hold_sequence, written_sequence;
+    struct pending *pending;
+    uint32_t n_pending, pending_capacity;
+    struct effect_queue effects, held;
+    struct peer *peers;
+    uint32_t n_peers, peers_capacity;
+    struct members scratch, step_scratch;
+    bool failed;
+};
+
+/* ---- replica_effects.c ---- */
+void replica_fail(struct replica *r, enum error_code code, const char *what);
+/* `effect` and what it owns go to the queue; false: the replica has failed for want of memory. */
+bool replica_emit(struct replica *r, struct effect_queue *queue, struct replica_effect *effect);
+bool replica_emit_bytes(struct replica *r, struct replica_effect effect, const uint8_t *bytes, size_t size);
+bool replica_emit_write(struct replica *r, struct log_write *write, enum pending_type type);
+void replica_send(struct replica *r, uint64_t to, struct wire_message *message);
+void replica_release_held(struct replica *r);
+void effect_queue_deinit(struct effect_queue *queue);
+
+/* ---- replica_step.c ---- */
+int replica_step(struct replica *r, struct raft_event *event); /* raft_step() and all that follows from it */
+void replica_settle(struct replica *r);                        /* applies what may be, sets the timer */
+bool replica_start_raft(struct replica *r, uint64_t term, uint64_t vote);
+bool replica_members_encode(struct replica *r, const struct members *members, uint8_t **bytes, size_t *size);
+bool raft_members(const struct raft_configuration *from, struct members *to);
+bool replica_leads(const struct replica *r);
+void replica_clock(struct replica *r, uint64_t now_ms);
+
+/* ---- replica_receive.c ---- */
+void replica_deliver(struct replica *r, uint64_t from, struct wire_message *message);
+
+/* ---- replica_found.c ---- */
+void replica_adopt(struct replica *r, struct lineage lineage); /* drops everything for a higher one */
+void replica_on_status(struct replica *r, uint64_t from, const struct wire_message *message);
+void replica_send_status(struct replica *r, uint64_t to, bool asks);
+void replica_watch(struct replica *r); /* asks around, re-founds */
+void replica_found_write(struct replica *r, const uint8_t *state, size_t size);
+void replica_found_written(struct replica *r);

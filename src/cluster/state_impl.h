@@ -1,0 +1,35 @@
+/* The inside of the state, for state*.c alone. */
+#pragma once
+
+#include "cluster/state.h"
+
+/* Each returns NULL, or why the event makes no sense; `no_memory` if that is why (nothing has changed then). They take
+ * what they keep out of the event, and leave NULL in its place. */
+extern const char no_memory[];
+
+const char *apply_node_joined(Cluster__State *s, Cluster__Event *e);
+const char *apply_node_admitted(Cluster__State *s, Cluster__Event *e);
+const char *apply_node_removed(Cluster__State *s, Cluster__Event *e);
+const char *apply_node_updated(Cluster__State *s, Cluster__Event *e);
+const char *apply_links(Cluster__State *s, Cluster__Event *e);
+const char *apply_model_registered(Cluster__State *s, Cluster__Event *e);
+const char *apply_model_forgotten(Cluster__State *s, Cluster__Event *e);
+const char *apply_setting(Cluster__State *s, Cluster__Event *e);
+
+const char *apply_instance_desired(Cluster__State *s, Cluster__Event *e);
+const char *apply_instance_target(Cluster__State *s, Cluster__Event *e);
+const char *apply_instance_placed(Cluster__State *s, Cluster__Event *e);
+const char *apply_instance_abandoned(Cluster__State *s, Cluster__Event *e);
+const char *apply_instance_stopped(Cluster__State *s, Cluster__Event *e);
+const char *apply_stage_reported(Cluster__State *s, Cluster__Event *e);
+
+/* Stages that lost their node or device have failed. */
+void fail_lost_stages(Cluster__State *s);
+
+/* ---- arrays of a message: `list` and `n` of any repeated field ---- */
+bool list_reserve(void *list, size_t n); /* place for one more; `list` is the address of the field */
+#define LIST_ADD(list, n, item) ((list)[(n)++] = (item))
+void list_remove(void *list, size_t *n, size_t i); /* frees the message, keeps the order */
+
+bool good_text(const char *text); /* there, not empty, within its limit */
+bool same_text(const char *a, const char *b);

@@ -1,0 +1,528 @@
+#include "cluster/store.h"
+
+#include "base/limits.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { APPLICATION_ID = 0x4d44634c, FORMAT = 1 }; /* "MDcL" */
+
+enum statement {
+    BEGIN,
+    COMMIT,
+    ROLLBACK,
+    GET_STATE,
+    PUT_STATE,
+    GET_SNAPSHOT,
+    PUT_SNAPSHOT,
+    DROP_SNAPSHOT,
+    GET_ENTRIES,
+    PUT_ENTRY,
+    DROP_FROM,
+    DROP_BEFORE,
+    GET_ENDS,
+    STATEMENTS
+};
+
+static const char *const sql[STATEMENTS] = {
+    [BEGIN] = "BEGIN IMMEDIATE",
+    [COMMIT] = "COMMIT",
+    [ROLLBACK] = "ROLLBACK",
+    [GET_STATE] = "SELECT member, generation, founder, term, vote, checksum FROM state WHERE one = 1",
+    [PUT_STATE] =
+        "UPDATE state SET generation = ?2, founder = ?3, term = ?4, vote = ?5, checksum = ?6 WHERE member = ?1",
+    [GET_SNAPSHOT] = "SELECT idx, term, members_idx, members, state, checksum FROM snapshot WHERE one = 1",
+    [PUT_SNAPSHOT] = "INSERT OR REPLACE INTO snapshot VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)",
+    [DROP_SNAPSHOT] = "DELETE FROM snapshot",
+    [GET_ENTRIES] = "SELECT idx, term, type, bytes, checksum FROM entry ORDER BY idx",
+    [PUT_ENTRY] = "INSERT INTO entry VALUES (?1, ?2, ?3, ?4, ?5)",
+    [DROP_FROM] = "DELETE FROM entry WHERE idx >= ?1",
+    [DROP_BEFORE] = "DELETE FROM entry WHERE idx < ?1",
+    [GET_ENDS] = "SELECT min(idx), max(idx), (SELECT idx FROM snapshot) FROM entry",
+};
+
+static const char schema[] =
+    "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), member INTEGER NOT NULL, generation INTEGER NOT NULL,"
+    " founder INTEGER NOT NULL, term INTEGER NOT NULL, vote INTEGER NOT NULL, checksum INTEGER NOT NULL);"
+    "CREATE TABLE snapshot (one INTEGER PRIMARY KEY CHECK (one = 1), idx INTEGER NOT NULL, term INTEGER NOT NULL,"
+    " members_idx INTEGER NOT NULL, members BLOB NOT NULL, state BLOB NOT NULL, checksum INTEGER NOT NULL);"
+    "CREATE TABLE entry (idx INTEGER PRIMARY KEY, term INTEGER NOT NULL, type INTEGER NOT NULL, bytes BLOB NOT NULL,"
+    " checksum INTEGER NOT NULL);";
+
+struct store {
+    sqlite3 *db;
+    sqlite3_stmt *statements[STATEMENTS];
+    uint64_t member;
+    struct lineage lineage;
+    uint64_t term, vote;
+    bool broken;
+};
+
+/* ---- errors and checksums ---- */
+
+static enum error_code sqlite_error(sqlite3 *db, int code, const char *doing, struct error *err)
+{
+    const char *text = db ? sqlite3_errmsg(db) : sqlite3_errstr(code);
+    switch (code & 0xff) {
+    case SQLITE_NOMEM:
+        return error_set(err, ERROR_NO_MEMORY, "store: %s: no memory", doing);
+    case SQLITE_FULL:
+        return error_set(err, ERROR_IO, "store: %s: the disk is full; nothing that was acknowledged is lost", doing);
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return error_set(err, ERROR_BUSY, "store: %s: another process has the file open", doing);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+    case SQLITE_SCHEMA:
+        return error_set(err, ERROR_INVALID, "store: %s: the file is damaged: %s", doing, text);
+    default:
+        return error_set(err, ERROR_IO, "store: %s: %s (%d)", doing, text, code);
+    }
+}
+
+static enum error_code damaged(struct error *err, const char *what)
+{
+    return error_set(err, ERROR_INVALID, "store: the file is damaged: %s", what);
+}
+
+/* FNV-1a (Fowler, Noll, Vo), 64 bits: against accidents. */
+static uint64_t checksum(uint64_t sum, const void *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        sum = (sum ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
+    return sum;
+}
+
+static uint64_t checksum_of(const uint64_t *numbers, size_t n)
+{
+    return checksum(UINT64_C(0xcbf29ce484222325), numbers, n * sizeof *numbers);
+}
+
+static uint64_t state_checksum(const struct store *s)
+{
+    return checksum_of((const uint64_t[]){s->member, s->lineage.generation, s->lineage.founder, s->term, s->vote}, 5);
+}
+
+static uint64_t entry_checksum(uint64_t index, const struct log_entry *entry)
+{
+    const uint64_t sum = checksum_of((const uint64_t[]){index, entry->term, entry->type, entry->size}, 4);
+    return checksum(sum, entry->bytes, entry->size);
+}
+
+static uint64_t snapshot_checksum(const struct log_snapshot *s)
+{
+    const uint64_t sum =
+        checksum_of((const uint64_t[]){s->index, s->term, s->members_index, s->members_size, s->state_size}, 5);
+    return checksum(checksum(sum, s->members, s->members_size), s->state, s->state_size);
+}
+
+/* ---- statements ---- */
+
+static uint64_t column_number(sqlite3_stmt *statement, int column)
+{
+    return (uint64_t)sqlite3_column_int64(statement, column);
+}
+
+static void bind_numbers(sqlite3_stmt *statement, const uint64_t *numbers, int n)
+{
+    for (int i = 0; i < n; i++)
+        sqlite3_bind_int64(statement, i + 1, (sqlite3_int64)numbers[i]);
+}
+
+/* A blob of no bytes is not NULL. */
+static int bind_bytes(sqlite3_stmt *statement, int at, const uint8_t *bytes, size_t size)
+{
+    return size ? sqlite3_bind_blob64(statement, at, bytes, size, SQLITE_STATIC)
+                : sqlite3_bind_zeroblob(statement, at, 0);
+}
+
+static int run(struct store *s, enum statement which)
+{
+    sqlite3_stmt *statement = s->statements[which];
+    const int code = sqlite3_step(statement);
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+    return code == SQLITE_DONE || code == SQLITE_ROW ? SQLITE_OK : code;
+}
+
+static int run_with(struct store *s, enum statement which, const uint64_t *numbers, int n)
+{
+    bind_numbers(s->statements[which], numbers, n);
+    return run(s, which);
+}
+
+/* ---- reading ---- */
+
+static enum error_code read_bytes(sqlite3_stmt *statement, int column, size_t max, uint8_t **bytes, size_t *size,
+                                  struct error *err)
+{
+    const void *blob = sqlite3_column_blob(statement, column);
+    *size = (size_t)sqlite3_column_bytes(statement, column);
+    if (*size > max || sqlite3_column_type(statement, column) != SQLITE_BLOB)
+        return damaged(err, "a value is too large, or not bytes");
+    *bytes = mem_new(*size + 1);
+    if (!*bytes)
+        return error_set(err, ERROR_NO_MEMORY, "store: no memory for %zu bytes", *size);
+    if (*size)
+        memcpy(*bytes, blob, *size);
+    return ERROR_NONE;
+}
+
+static enum error_code read_state(struct store *s, struct error *err)
+{
+    sqlite3_stmt *statement = s->statements[GET_STATE];
+    enum error_code result = ERROR_NONE;
+    const int code = sqlite3_step(statement);
+    if (code == SQLITE_ROW) {
+        s->member = column_number(statement, 0);
+        s->lineage = (struct lineage){column_number(statement, 1), column_number(statement, 2)};
+        s->term = column_number(statement, 3);
+        s->vote = column_number(statement, 4);
+        if (column_number(statement, 5) != state_checksum(s) || !s->member)
+            result = damaged(err, "term and vote do not match their checksum");
+    } else {
+        result =
+            code == SQLITE_DONE ? damaged(err, "term and vote are missing") : sqlite_error(s->db, code, "reading", err);
+    }
+    sqlite3_reset(statement);
+    return result;
+}
+
+static enum error_code read_snapshot(struct store *s, struct log_snapshot *out, struct error *err)
+{
+    sqlite3_stmt *statement = s->statements[GET_SNAPSHOT];
+    enum error_code result = ERROR_NONE;
+    const int code = sqlite3_step(statement);
+    if (code == SQLITE_ROW) {
+        out->index = column_number(statement, 0);
+        out->term = column_number(statement, 1);
+        out->members_index = column_number(statement, 2);
+        const size_t max = LIMIT_CLUSTER_SNAPSHOT_BYTES;
+        result = read_bytes(statement, 3, max, &out->members, &out->members_size, err);
+        if (!result)
+            result = read_bytes(statement, 4, max, &out->state, &out->state_size, err);
+        if (!result && (column_number(statement, 5) != snapshot_checksum(out) || !out->index))
+            result = damaged(err, "the snapshot does not match its checksum");
+    } else if (code != SQLITE_DONE) {
+        result = sqlite_error(s->db, code, "reading", err);
+    }
+    sqlite3_reset(statement);
+    return result;
+}
+
+static enum error_code read_entry(sqlite3_stmt *statement, struct log *log, struct error *err)
+{
+    const uint64_t index = column_number(statement, 0), type = column_number(statement, 2);
+    struct log_entry entry = {.term = column_number(statement, 1)};
+    if (!log->n)
+        log->first = index;
+    if (index == 0 || index != log->first + log->n || type < LOG_EVENT || type > LOG_MEMBERS)
+        return damaged(err, "an entry is missing");
+    entry.type = (enum log_type)type;
+    enum error_code code = read_bytes(statement, 3, LIMIT_CLUSTER_ENTRY_BYTES, &entry.bytes, &entry.size, err);
+    if (!code && column_number(statement, 4) != entry_checksum(index, &entry))
+        code = damaged(err, "an entry does not match its checksum");
+    if (!code)
+        code = log_append(log, &entry, err);
+    mem_free(entry.bytes);
+    return code;
+}
+
+static enum error_code read_entries(struct store *s, struct log *out, struct error *err)
+{
+    sqlite3_stmt *statement = s->statements[GET_ENTRIES];
+    enum error_code result = ERROR_NONE;
+    int code;
+    while (!result && (code = sqlite3_step(statement)) == SQLITE_ROW)
+        result = read_entry(statement, out, err);
+    if (!result && code != SQLITE_DONE)
+        result = sqlite_error(s->db, code, "reading", err);
+    sqlite3_reset(statement);
+    return result;
+}
+
+enum error_code store_load(struct store *s, struct log_saved *out, struct error *err)
+{
+    *out = (struct log_saved){0};
+    enum error_code code = read_state(s, err);
+    if (!code)
+        code = read_snapshot(s, &out->snapshot, err);
+    if (!code)
+        code = read_entries(s, &out->log, err);
+    out->lineage = s->lineage;
+    out->term = s->term;
+    out->vote = s->vote;
+    if (!code && log_saved_check(out, err))
+        code = error_wrap(err, "store: the file is damaged");
+    if (code)
+        log_saved_clear(out);
+    return code;
+}
+
+/* ---- writing ---- */
+
+static int put_snapshot(struct store *s, const struct log_write *write)
+{
+    const struct log_snapshot *snapshot = &write->snapshot;
+    sqlite3_stmt *statement = s->statements[PUT_SNAPSHOT];
+    bind_numbers(statement, (const uint64_t[]){snapshot->index, snapshot->term, snapshot->members_index}, 3);
+    bind_bytes(statement, 4, snapshot->members, snapshot->members_size);
+    bind_bytes(statement, 5, snapshot->state, snapshot->state_size);
+    sqlite3_bind_int64(statement, 6, (sqlite3_int64)snapshot_checksum(snapshot));
+    const int code = run(s, PUT_SNAPSHOT);
+    if (code)
+        return code;
+    const uint64_t keep = write->keep_from, all = 0;
+    return write->clear_log ? run_with(s, DROP_FROM, &all, 1) : run_with(s, DROP_BEFORE, &keep, 1);
+}
+
+/* Whether entries from `first` on leave no gap. */
+static int check_follows(struct store *s, uint64_t first, bool *follows)
+{
+    sqlite3_stmt *statement = s->statements[GET_ENDS];
+    const int code = sqlite3_step(statement);
+    if (code == SQLITE_ROW) {
+        const bool empty = sqlite3_column_type(statement, 0) == SQLITE_NULL;
+        const uint64_t low = column_number(statement, 0), high = column_number(statement, 1);
+        const uint64_t snapshot = column_number(statement, 2);
+        *follows = empty ? first == snapshot + 1 : first >= low && first <= high + 1;
+    }
+    sqlite3_reset(statement);
+    return code == SQLITE_ROW ? SQLITE_OK : code;
+}
+
+static int put_entries(struct store *s, const struct log *log, bool *follows)
+{
+    int code = check_follows(s, log->first, follows);
+    if (!code && *follows)
+        code = run_with(s, DROP_FROM, &log->first, 1);
+    for (uint32_t i = 0; i < log->n && !code && *follows; i++) {
+        const struct log_entry *entry = &log->entries[i];
+        const uint64_t index = log->first + i;
+        sqlite3_stmt *statement = s->statements[PUT_ENTRY];
+        bind_numbers(statement, (const uint64_t[]){index, entry->term, entry->type}, 3);
+        bind_bytes(statement, 4, entry->bytes, entry->size);
+        sqlite3_bind_int64(statement, 5, (sqlite3_int64)entry_checksum(index, entry));
+        code = run(s, PUT_ENTRY);
+    }
+    return code;
+}
+
+static int put_state(struct store *s, const struct log_write *write)
+{
+    if (write->reset)
+        s->lineage = write->lineage, s->term = s->vote = 0;
+    if (write->has_term)
+        s->term = write->term, s->vote = write->vote;
+    const uint64_t numbers[] = {s->member, s->lineage.generation, s->lineage.founder, s->term,
+                                s->vote,   state_checksum(s)};
+    return run_with(s, PUT_STATE, numbers, 6);
+}
+
+static int put_all(struct store *s, const struct log_write *write, bool *follows)
+{
+    int code = SQLITE_OK;
+    const uint64_t all = 0;
+    if (write->reset) {
+        code = run(s, DROP_SNAPSHOT);
+        if (!code)
+            code = run_with(s, DROP_FROM, &all, 1);
+    }
+    if (!code && (write->reset || write->has_term))
+        code = put_state(s, write);
+    if (!code && write->has_snapshot)
+        code = put_snapshot(s, write);
+    if (!code && write->log.n)
+        code = put_entries(s, &write->log, follows);
+    return code;
+}
+
+enum error_code store_write(struct store *s, const struct log_write *write, struct error *err)
+{
+    if (s->broken)
+        return error_set(err, ERROR_IO, "store: an earlier write failed; it must be opened again");
+    bool follows = true;
+    int code = run(s, BEGIN);
+    if (!code)
+        code = put_all(s, write, &follows);
+    if (!code && follows)
+        code = run(s, COMMIT);
+    if (!code && follows)
+        return ERROR_NONE;
+    const enum error_code result =
+        code ? sqlite_error(s->db, code, "writing", err)
+             : error_set(err, ERROR_INVALID, "store: entries from %llu on do not follow those that are there",
+                         (unsigned long long)write->log.first);
+    s->broken = true;
+    if (!sqlite3_get_autocommit(s->db))
+        run(s, ROLLBACK);
+    return result;
+}
+
+/* ---- opening ---- */
+
+static enum error_code execute(sqlite3 *db, const char *text, const char *doing, struct error *err)
+{
+    const int code = sqlite3_exec(db, text, NULL, NULL, NULL);
+    return code ? sqlite_error(db, code, doing, err) : ERROR_NONE;
+}
+
+/* A pragma's one number; -1: none. */
+static int64_t pragma(sqlite3 *db, const char *text)
+{
+    sqlite3_stmt *statement;
+    if (sqlite3_prepare_v2(db, text, -1, &statement, NULL))
+        return -1;
+    const int64_t value = sqlite3_step(statement) == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : -1;
+    sqlite3_finalize(statement);
+    return value;
+}
+
+static bool quick_check(sqlite3 *db)
+{
+    sqlite3_stmt *statement;
+    if (sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &statement, NULL))
+        return false;
+    const bool good = sqlite3_step(statement) == SQLITE_ROW && sqlite3_column_type(statement, 0) == SQLITE_TEXT &&
+                      strcmp((const char *)sqlite3_column_text(statement, 0), "ok") == 0;
+    sqlite3_finalize(statement);
+    return good;
+}
+
+/* In this order: exclusive before WAL, so that there is no shared memory. */
+static const char settings[] = "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+                               "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;";
+
+static enum error_code check_file(sqlite3 *db, struct error *err)
+{
+    if (pragma(db, "PRAGMA application_id") != APPLICATION_ID)
+        return error_set(err, ERROR_INVALID, "store: this is not a cluster's log, or it is damaged");
+    const int64_t format = pragma(db, "PRAGMA user_version");
+    if (format != FORMAT)
+        return error_set(err, ERROR_INVALID, "store: the file has format %lld, this version knows %d",
+                         (long long)format, FORMAT);
+    if (pragma(db, "PRAGMA synchronous") != 2)
+        return error_set(err, ERROR_INTERNAL, "store: SQLite does not promise to sync");
+    return quick_check(db) ? ERROR_NONE : damaged(err, "its pages do not fit together");
+}
+
+static enum error_code prepare_all(struct store *s, struct error *err)
+{
+    for (int i = 0; i < STATEMENTS; i++) {
+        const int code = sqlite3_prepare_v3(s->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT, &s->statements[i], NULL);
+        if (code)
+            return (code & 0xff) == SQLITE_ERROR ? damaged(err, sqlite3_errmsg(s->db))
+                                                 : sqlite_error(s->db, code, "opening", err);
+    }
+    return ERROR_NONE;
+}
+
+static enum error_code open_file(struct store *s, const char *path, struct error *err)
+{
+    const int code =
+        sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
+    if (code)
+        return sqlite_error(s->db, code, "opening", err);
+    sqlite3_extended_result_codes(s->db, 1);
+    enum error_code result = execute(s->db, settings, "opening", err);
+    if (!result)
+        result = check_file(s->db, err);
+    if (!result)
+        result = prepare_all(s, err);
+    if (!result)
+        result = read_state(s, err);
+    if (!result)
+        result = execute(s->db, "PRAGMA wal_checkpoint(TRUNCATE)", "opening", err);
+    return result;
+}
+
+enum error_code store_open(const char *path, struct store **out, struct error *err)
+{
+    *out = NULL;
+    if (access(path, F_OK))
+        return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "store: %s: %s", path, strerror(errno));
+    struct store *s = mem_new(sizeof *s);
+    if (!s)
+        return error_set(err, ERROR_NO_MEMORY, "store: no memory");
+    const enum error_code code = open_file(s, path, err);
+    if (code) {
+        store_close(s);
+        error_wrap(err, "%s", path);
+        return code;
+    }
+    *out = s;
+    return ERROR_NONE;
+}
+
+void store_close(struct store *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < STATEMENTS; i++)
+        sqlite3_finalize(s->statements[i]);
+    sqlite3_close(s->db);
+    mem_free(s);
+}
+
+uint64_t store_member(const struct store *s)
+{
+    return s->member;
+}
+
+/* ---- creating ---- */
+
+static enum error_code fill_new(sqlite3 *db, uint64_t member, struct error *err)
+{
+    const struct store first = {.member = member};
+    char text[256];
+    snprintf(text, sizeof text,
+             "PRAGMA application_id=%d; PRAGMA user_version=%d; INSERT INTO state VALUES (1, %lld, 0, 0, 0, 0, %lld);",
+             APPLICATION_ID, FORMAT, (long long)member, (long long)state_checksum(&first));
+    enum error_code code = execute(db, "PRAGMA synchronous=EXTRA; BEGIN", "creating", err);
+    if (!code)
+        code = execute(db, schema, "creating", err);
+    if (!code)
+        code = execute(db, text, "creating", err);
+    return code ? code : execute(db, "COMMIT", "creating", err);
+}
+
+/* So that the new name survives a loss of power, too. */
+static int sync_folder(const char *path)
+{
+    char copy[PATH_MAX];
+    snprintf(copy, sizeof copy, "%s", path);
+    const int folder = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return -1;
+    const int failed = fsync(folder);
+    close(folder);
+    return failed;
+}
+
+enum error_code store_create(const char *path, uint64_t member, struct error *err)
+{
+    char made[PATH_MAX];
+    sqlite3 *db = NULL;
+    if (!member || snprintf(made, sizeof made, "%s.new", path) >= (int)sizeof made)
+        return error_set(err, ERROR_INVALID, "store: no member id, or the path is too long");
+    if (access(path, F_OK) == 0)
+        return error_set(err, ERROR_INVALID, "store: %s is there already", path);
+    unlink(made); /* of an earlier attempt */
+    int opened = sqlite3_open_v2(made, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW, NULL);
+    enum error_code code = opened ? sqlite_error(db, opened, "creating", err) : fill_new(db, member, err);
+    sqlite3_close(db);
+    if (!code && (renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_NOREPLACE) || sync_folder(path)))
+        code = error_set(err, ERROR_IO, "store: creating: %s", strerror(errno));
+    if (code) {
+        unlink(made);
+        error_wrap(err, "%s", path);
+    }
+    return code;
+}

@@ -1,0 +1,237 @@
+#include "cluster/worker.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+struct step {
+    const struct worker_view *view;
+    struct worker_actions *out;
+    bool failed;
+};
+
+/* A stage that the state wants here. */
+struct wanted {
+    const Cluster__Instance *instance;
+    const Cluster__Placement *placement;
+    const Cluster__Stage *stage;
+    uint32_t index;
+};
+
+static bool same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+void worker_actions_clear(struct worker_actions *actions)
+{
+    for (uint32_t i = 0; i < actions->n; i++)
+        buffer_deinit(&actions->list[i].event);
+    actions->n = 0;
+}
+
+static struct worker_action *add(struct step *s, enum worker_action_type type)
+{
+    if (s->out->n == WORKER_ACTIONS)
+        return NULL;
+    struct worker_action *action = &s->out->list[s->out->n++];
+    *action = (struct worker_action){.type = type};
+    return action;
+}
+
+static void add_for(struct step *s, enum worker_action_type type, const struct wanted *want,
+                    const struct worker_stage *from)
+{
+    struct worker_action *action = add(s, type);
+    if (!action)
+        return;
+    action->instance = want->instance->id;
+    action->model = want->instance->model;
+    action->device = want->stage->device;
+    action->epoch = want->placement->epoch;
+    action->stage = want->index;
+    action->first_layer = want->stage->first_layer;
+    action->n_layers = want->stage->n_layers;
+    action->demand = want->instance->demand;
+    if (from)
+        action->from_epoch = from->epoch, action->from_stage = from->stage;
+}
+
+static void report(struct step *s, const struct wanted *want, Cluster__StageState state, const char *problem)
+{
+    if (want->stage->state == state || s->out->n == WORKER_ACTIONS)
+        return;
+    Cluster__StageReport message = CLUSTER__STAGE_REPORT__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    message.instance = want->instance->id;
+    message.has_epoch = message.has_stage = message.has_state = true;
+    message.epoch = want->placement->epoch;
+    message.stage = want->index;
+    message.node = event.by = (char *)(uintptr_t)s->view->node;
+    message.state = state;
+    message.problem = (char *)(uintptr_t)problem;
+    event.has_time_ms = true;
+    event.time_ms = s->view->wall_ms;
+    event.kind_case = CLUSTER__EVENT__KIND_STAGE_REPORTED;
+    event.stage_reported = &message;
+    struct buffer bytes = {0};
+    event_encode(&event, &bytes);
+    if (bytes.failed) {
+        buffer_deinit(&bytes);
+        s->failed = true;
+        return;
+    }
+    add_for(s, WORKER_REPORT, want, NULL);
+    s->out->list[s->out->n - 1].event = bytes;
+}
+
+static bool is(const struct worker_stage *have, const struct wanted *want)
+{
+    return have->epoch == want->placement->epoch && have->stage == want->index &&
+           same(have->instance, want->instance->id);
+}
+
+static const struct worker_stage *find(const struct step *s, const struct wanted *want)
+{
+    for (uint32_t i = 0; i < s->view->n_stages; i++) {
+        if (is(&s->view->stages[i], want))
+            return &s->view->stages[i];
+    }
+    return NULL;
+}
+
+/* The same layers on the same device, loaded for an older epoch of the instance. */
+static const struct worker_stage *find_older(const struct step *s, const struct wanted *want)
+{
+    for (uint32_t i = 0; i < s->view->n_stages; i++) {
+        const struct worker_stage *have = &s->view->stages[i];
+        if (have->epoch < want->placement->epoch && same(have->instance, want->instance->id) &&
+            same(have->model, want->instance->model) && same(have->device, want->stage->device) &&
+            have->first_layer == want->stage->first_layer && have->n_layers == want->stage->n_layers &&
+            have->state == WORKER_READY)
+            return have;
+    }
+    return NULL;
+}
+
+/* ---- going through what is wanted here ---- */
+
+typedef bool (*visit)(struct step *s, const struct wanted *want, void *data); /* true: stop */
+
+static bool each_wanted(struct step *s, visit visitor, void *data)
+{
+    const Cluster__State *root = s->view->state->root;
+    for (size_t i = 0; root && i < root->n_instances; i++) {
+        const Cluster__Instance *instance = root->instances[i];
+        const Cluster__Placement *const own[] = {instance->current, instance->next};
+        for (int k = 0; k < 2; k++) {
+            for (size_t j = 0; own[k] && instance->active && j < own[k]->n_stages; j++) {
+                const struct wanted want = {instance, own[k], own[k]->stages[j], (uint32_t)j};
+                if (same(want.stage->node, s->view->node) && visitor(s, &want, data))
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Wanted as it is, or as what a newer epoch will take over. */
+static bool needs(struct step *s, const struct wanted *want, void *data)
+{
+    const struct worker_stage *have = data;
+    return is(have, want) || (!find(s, want) && find_older(s, want) == have);
+}
+
+static void unload_unwanted(struct step *s)
+{
+    for (uint32_t i = 0; i < s->view->n_stages; i++) {
+        const struct worker_stage *have = &s->view->stages[i];
+        if (have->state == WORKER_UNLOADING || each_wanted(s, needs, (void *)(uintptr_t)have))
+            continue;
+        struct worker_action *action = add(s, WORKER_UNLOAD);
+        if (!action)
+            return;
+        action->instance = have->instance;
+        action->model = have->model;
+        action->device = have->device;
+        action->epoch = have->epoch;
+        action->stage = have->stage;
+        action->first_layer = have->first_layer;
+        action->n_layers = have->n_layers;
+    }
+}
+
+/* Something on the device is going, or has to go first. */
+static bool device_is_clearing(const struct step *s, const char *device)
+{
+    for (uint32_t i = 0; i < s->view->n_stages; i++) {
+        if (s->view->stages[i].state == WORKER_UNLOADING && same(s->view->stages[i].device, device))
+            return true;
+    }
+    for (uint32_t i = 0; i < s->out->n; i++) {
+        if (s->out->list[i].type == WORKER_UNLOAD && same(s->out->list[i].device, device))
+            return true;
+    }
+    return false;
+}
+
+static void begin(struct step *s, const struct wanted *want)
+{
+    const Cluster__Model *model = state_model(s->view->state, want->instance->model);
+    const struct worker_stage *older = find_older(s, want);
+    if (want->stage->state == CLUSTER__STAGE_STATE__FAILED)
+        return; /* a new epoch has to come */
+    if (older) {
+        add_for(s, WORKER_ADOPT, want, older);
+        return;
+    }
+    report(s, want, CLUSTER__STAGE_STATE__LOADING, NULL);
+    switch (model ? s->view->weights(s->view->self, model, want->stage->first_layer, want->stage->n_layers)
+                  : WORKER_CANNOT_FETCH) {
+    case WORKER_HAS_ALL:
+        if (!device_is_clearing(s, want->stage->device))
+            add_for(s, WORKER_LOAD, want, NULL);
+        break;
+    case WORKER_LACKS:
+        add_for(s, WORKER_FETCH, want, NULL);
+        break;
+    case WORKER_FETCHES:
+        break;
+    case WORKER_CANNOT_FETCH:
+        report(s, want, CLUSTER__STAGE_STATE__FAILED, "its weights cannot be had");
+        break;
+    }
+}
+
+static bool go_on(struct step *s, const struct wanted *want, void *data)
+{
+    const struct worker_stage *have = find(s, want);
+    if (!have) {
+        begin(s, want);
+        return s->failed;
+    }
+    switch (have->state) {
+    case WORKER_LOADING:
+        report(s, want, CLUSTER__STAGE_STATE__LOADING, NULL);
+        break;
+    case WORKER_READY:
+        report(s, want, CLUSTER__STAGE_STATE__READY, NULL);
+        break;
+    case WORKER_FAILED:
+        report(s, want, CLUSTER__STAGE_STATE__FAILED, have->problem ? have->problem : "unknown");
+        break;
+    case WORKER_UNLOADING: /* it is loaded again when it has gone */
+        report(s, want, CLUSTER__STAGE_STATE__LOADING, NULL);
+        break;
+    }
+    return s->failed;
+}
+
+enum error_code worker_step(const struct worker_view *view, struct worker_actions *out, struct error *err)
+{
+    struct step s = {.view = view, .out = out};
+    out->n = 0;
+    unload_unwanted(&s);
+    each_wanted(&s, go_on, NULL);
+    return s.failed ? error_set(err, ERROR_NO_MEMORY, "worker: no memory for a report") : ERROR_NONE;
+}

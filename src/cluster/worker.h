@@ -1,0 +1,63 @@
+/* What a node does next, given what is agreed on and what it has: fetches weights, loads and unloads stages, says how
+ * far it is.
+ *
+ * The comparison is made anew in every step, so no order is ever lost: a node that restarts has nothing loaded, sees
+ * what it should have, and goes on. A stage belongs to an epoch. A new placement that wants the same layers of the same
+ * model on the same device shares what the old one has loaded (ADOPT), without loading it again: one load, two entries
+ * of the view; unloading one leaves the other.
+ *
+ * Of one device, what nobody wants any more is unloaded before something new is loaded. What failed stays failed
+ * until a new epoch. Reports are events for the log, made only where the state differs from what is.
+ *
+ * Pure. The texts of actions are the state's or the caller's. */
+#pragma once
+
+#include "base/buffer.h"
+#include "cluster/state.h"
+
+enum worker_stage_state { WORKER_LOADING, WORKER_READY, WORKER_FAILED, WORKER_UNLOADING };
+
+/* A stage that this node has, or is about to have. */
+struct worker_stage {
+    const char *instance, *model, *device;
+    uint64_t epoch;
+    uint32_t stage, first_layer, n_layers;
+    enum worker_stage_state state;
+    const char *problem; /* FAILED: why */
+};
+
+enum worker_weights { WORKER_HAS_ALL, WORKER_LACKS, WORKER_FETCHES, WORKER_CANNOT_FETCH };
+
+struct worker_view {
+    const struct state *state;
+    const char *node;
+    uint64_t now_ms, wall_ms;
+    const struct worker_stage *stages;
+    uint32_t n_stages;
+    /* Whether the weights of these layers are on this node's disk. */
+    enum worker_weights (*weights)(void *self, const Cluster__Model *model, uint32_t first_layer, uint32_t n_layers);
+    void *self;
+};
+
+enum worker_action_type { WORKER_FETCH = 1, WORKER_LOAD, WORKER_ADOPT, WORKER_UNLOAD, WORKER_REPORT };
+
+struct worker_action {
+    enum worker_action_type type;
+    const char *instance, *model, *device;
+    uint64_t epoch;
+    uint32_t stage, first_layer, n_layers;
+    const Cluster__Demand *demand; /* LOAD, ADOPT */
+    uint64_t from_epoch;           /* ADOPT: whose */
+    uint32_t from_stage;
+    struct buffer event; /* REPORT: to be submitted */
+};
+
+enum { WORKER_ACTIONS = 64 }; /* of one step; more wait for the next */
+struct worker_actions {
+    uint32_t n;
+    struct worker_action list[WORKER_ACTIONS];
+};
+void worker_actions_clear(struct worker_actions *actions);
+
+/* ERROR_NO_MEMORY: what there is of actions is good. */
+enum error_code worker_step(const struct worker_view *view, struct worker_actions *out, struct error *err);

@@ -1,0 +1,176 @@
+#include "mesh/probe.h"
+
+#include "base/limits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND_NS UINT64_C(1000000000)
+#define ANSWER_NS_MAX (30 * SECOND_NS) /* a burst without a report by then has failed */
+
+static int compare(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Sorts them. */
+static uint64_t median(uint64_t *values, uint32_t n)
+{
+    qsort(values, n, sizeof *values, compare);
+    return n % 2 ? values[n / 2] : values[n / 2 - 1] / 2 + values[n / 2] / 2;
+}
+
+/* ---- pings --------------------------------------------------------------------------------- */
+
+void link_probe_pong(struct link_probe *probe, const struct pong *pong, uint64_t now_ns)
+{
+    /* The peer says what it likes: a round trip that cannot be is not taken. */
+    const uint64_t held_ns = pong->answered_ns - pong->received_ns;
+    if (pong->sent_ns > now_ns || pong->answered_ns < pong->received_ns || held_ns > now_ns - pong->sent_ns)
+        return;
+    probe->pings[probe->next_ping] = (struct probe_ping){
+        .round_trip_ns = now_ns - pong->sent_ns - held_ns,
+        .transit_ns = pong->received_ns - pong->sent_ns,
+    };
+    probe->next_ping = (probe->next_ping + 1) % PROBE_PINGS;
+    probe->n_pings += probe->n_pings < PROBE_PINGS;
+}
+
+static struct topology_reading latency_of(const struct link_probe *probe)
+{
+    uint64_t trips[PROBE_PINGS];
+    if (probe->n_pings == 0)
+        return (struct topology_reading){0};
+    for (uint32_t i = 0; i < probe->n_pings; i++)
+        trips[i] = probe->pings[i].round_trip_ns;
+    return (struct topology_reading){median(trips, probe->n_pings) / 2, true};
+}
+
+/* The i-th oldest. */
+static uint64_t transit(const struct link_probe *probe, uint32_t i)
+{
+    return probe->pings[(probe->next_ping + PROBE_PINGS - probe->n_pings + i) % PROBE_PINGS].transit_ns;
+}
+
+static struct topology_reading jitter_of(const struct link_probe *probe)
+{
+    if (probe->n_pings < 3)
+        return (struct topology_reading){0};
+    const uint32_t n = probe->n_pings - 1;
+    /* Differences of clocks wrap around; as signed numbers they are small. */
+    const double mean = (double)(int64_t)(transit(probe, n) - transit(probe, 0)) / n;
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const double change = (double)(int64_t)(transit(probe, i + 1) - transit(probe, i)) - mean;
+        sum += change < 0 ? -change : change;
+    }
+    const double jitter_ns = sum / n;
+    if (jitter_ns > (double)LIMIT_LINK_DELAY_MS * 1e6)
+        return (struct topology_reading){0};
+    return (struct topology_reading){(uint64_t)jitter_ns, true};
+}
+
+/* ---- packets ------------------------------------------------------------------------------- */
+
+void link_probe_packets(struct link_probe *probe, uint64_t sent, uint64_t lost)
+{
+    if (probe->packets_seen && sent >= probe->seen_sent && lost >= probe->seen_lost) {
+        probe->packets_sent += sent - probe->seen_sent;
+        probe->packets_lost += lost - probe->seen_lost;
+    }
+    while (probe->packets_sent > PROBE_LOSS_PACKETS) {
+        probe->packets_sent /= 2;
+        probe->packets_lost /= 2;
+    }
+    probe->packets_seen = true;
+    probe->seen_sent = sent;
+    probe->seen_lost = lost;
+}
+
+static struct topology_reading loss_of(const struct link_probe *probe)
+{
+    if (probe->packets_sent < PROBE_LOSS_PACKETS_MIN)
+        return (struct topology_reading){0};
+    const uint64_t lost = probe->packets_lost < probe->packets_sent ? probe->packets_lost : probe->packets_sent;
+    return (struct topology_reading){lost * 1000000 / probe->packets_sent, true};
+}
+
+/* ---- bursts -------------------------------------------------------------------------------- */
+
+static struct topology_reading bandwidth_of(const struct link_probe *probe)
+{
+    uint64_t rates[PROBE_BURSTS];
+    if (probe->n_bursts == 0)
+        return (struct topology_reading){0};
+    memcpy(rates, probe->bursts, sizeof rates);
+    return (struct topology_reading){median(rates, probe->n_bursts), true};
+}
+
+static uint64_t burst_bytes(const struct link_probe *probe)
+{
+    const struct topology_reading rate = bandwidth_of(probe);
+    if (!rate.valid)
+        return PROBE_BURST_BYTES_FIRST;
+    const uint64_t wanted = rate.value / (1000000 / PROBE_BURST_US);
+    if (wanted < PROBE_BURST_BYTES_FIRST)
+        return PROBE_BURST_BYTES_FIRST;
+    return wanted < LIMIT_BURST_BYTES ? wanted : LIMIT_BURST_BYTES;
+}
+
+uint64_t link_probe_due(const struct link_probe *probe, uint64_t now_ns)
+{
+    if (probe->burst_bytes && now_ns - probe->burst_sent_ns < ANSWER_NS_MAX)
+        return 0;
+    if (now_ns < probe->next_due_ns)
+        return 0;
+    if (probe->n_sent >= PROBE_EAGER && !probe->asked && now_ns < probe->next_rest_ns)
+        return 0;
+    return burst_bytes(probe);
+}
+
+uint32_t link_probe_began(struct link_probe *probe, uint64_t bytes, uint64_t now_ns)
+{
+    probe->burst_bytes = bytes;
+    probe->burst_sent_ns = now_ns;
+    probe->next_due_ns = now_ns + 100 * ANSWER_NS_MAX; /* until the report says how long it took */
+    probe->next_rest_ns = now_ns + bytes * SECOND_NS / PROBE_REST_BYTES_PER_S;
+    probe->n_sent++;
+    probe->asked = false;
+    return ++probe->burst_number;
+}
+
+void link_probe_report(struct link_probe *probe, const struct burst_report *report, uint64_t now_ns)
+{
+    if (!probe->burst_bytes || report->number != probe->burst_number || now_ns < probe->burst_sent_ns)
+        return;
+    /* From the first byte sent to the report's arrival: longer than the burst took, so the rule is kept. */
+    const uint64_t took_ns = now_ns - probe->burst_sent_ns;
+    probe->next_due_ns = now_ns + 99 * took_ns;
+    const uint64_t bytes = probe->burst_bytes;
+    probe->burst_bytes = 0;
+    if (report->ns == 0 || report->ns > took_ns || report->bytes == 0 || report->bytes > bytes)
+        return;
+    const double rate = (double)report->bytes / (double)report->ns * 1e9;
+    if (rate < 1 || rate > (double)LIMIT_LINK_GB_PER_S * 1e9)
+        return;
+    probe->bursts[probe->next_burst] = (uint64_t)rate;
+    probe->next_burst = (probe->next_burst + 1) % PROBE_BURSTS;
+    probe->n_bursts += probe->n_bursts < PROBE_BURSTS;
+}
+
+void link_probe_ask(struct link_probe *probe)
+{
+    probe->asked = true;
+}
+
+struct topology_link link_probe_reading(const struct link_probe *probe)
+{
+    return (struct topology_link){
+        .latency_ns = latency_of(probe),
+        .jitter_ns = jitter_of(probe),
+        .overhead_ns = {0, probe->n_pings > 0},
+        .loss_ppm = loss_of(probe),
+        .bandwidth_bytes_per_s = bandwidth_of(probe),
+    };
+}
