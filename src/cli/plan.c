@@ -2,17 +2,15 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/inspect.h"
-#include "cli/notice.h"
 #include "cli/options.h"
 #include "cli/plan_here.h"
-#include "gpu/gpu.h"
 #include "model/model.h"
+#include "pipeline/plan_devices.h"
 #include "pipeline/plan_model.h"
 #include "placement/cluster_file.h"
 #include "placement/report.h"
 
 #include <getopt.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,8 +25,10 @@ static const char usage[] =
     "  --sim FILE       simulated devices in the place of this machine's\n"
     "  -c, --context N  tokens of prompt and answer together (default: the model's, at most 4096)\n"
     "  --streams N      sequences at once (default 1)\n"
-    "  --goal GOAL      latency: each token as soon as possible (the default for one stream); or\n"
-    "                   throughput: the most tokens of all streams (the default for several)\n"
+    "  --goal GOAL      latency: each token as soon as possible (the default for one stream);\n"
+    "                   throughput: the most tokens of all streams (the default for several); or\n"
+    "                   mix: the least wait for a token where often one stream is alone\n"
+    "  --busy P         of the mix: the part of the time that all streams are busy, 0 to 1 (default 0.5)\n"
     "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"
     "  --prompt N       tokens of the prompt whose prefill is forecast (default: half the context)\n"
     "  --without NODE   leave a machine out; may be repeated\n"
@@ -47,10 +47,10 @@ struct wishes {
     const char *model, *cluster, *sim;
     struct driver_options driver;
     uint32_t prompt;
-    bool has_goal, explain, json;
+    bool has_goal, has_busy, explain, json;
     enum placement_goal goal;
     bool policies[REPORT_POLICIES];
-    float limit_s;
+    float limit_s, busy;
     uint32_t n_without, n_adds;
     const char *without[REPORT_WITHOUT_MAX], *adds[REPORT_EXTRAS_MAX];
 };
@@ -62,6 +62,7 @@ enum {
     OPTION_SIM,
     OPTION_STREAMS,
     OPTION_GOAL,
+    OPTION_BUSY,
     OPTION_KV,
     OPTION_PROMPT,
     OPTION_WITHOUT,
@@ -78,6 +79,7 @@ static const struct option long_options[] = {
     {"context", required_argument, NULL, 'c'},
     {"streams", required_argument, NULL, OPTION_STREAMS},
     {"goal", required_argument, NULL, OPTION_GOAL},
+    {"busy", required_argument, NULL, OPTION_BUSY},
     {"kv", required_argument, NULL, OPTION_KV},
     {"prompt", required_argument, NULL, OPTION_PROMPT},
     {"without", required_argument, NULL, OPTION_WITHOUT},
@@ -94,22 +96,30 @@ static const struct command *const self = &command_plan;
 static bool take_goal(struct wishes *wishes, const char *value)
 {
     wishes->has_goal = true;
-    wishes->goal = strcmp(value, "throughput") ? PLACEMENT_LATENCY : PLACEMENT_THROUGHPUT;
-    if (wishes->goal == PLACEMENT_THROUGHPUT || !strcmp(value, "latency"))
-        return true;
-    command_misused(self, "--goal takes latency or throughput, not '%s'", value);
+    for (int goal = PLACEMENT_LATENCY; goal <= PLACEMENT_MIX; goal++) {
+        wishes->goal = (enum placement_goal)goal;
+        if (!strcmp(value, placement_goal_name(wishes->goal)))
+            return true;
+    }
+    command_misused(self, "--goal takes latency, throughput or mix, not '%s'", value);
     return false;
 }
 
-/* The types that the engine keeps a KV cache in, the best first; blocks as ggml's. */
-static const struct placement_kv_type kv_types[] = {
-    [KV_F16] = {"f16", 1, 2}, [KV_F32] = {"f32", 1, 4}, [KV_Q8_0] = {"q8_0", 32, 34}};
-enum { KV_TYPES = sizeof kv_types / sizeof *kv_types };
+static bool take_busy(struct wishes *wishes, const char *value)
+{
+    wishes->has_busy = true;
+    if (!option_float(self, "--busy", value, &wishes->busy))
+        return false;
+    if (wishes->busy >= 0 && wishes->busy <= 1)
+        return true;
+    command_misused(self, "--busy takes a part of the time, 0 to 1, not '%s'", value);
+    return false;
+}
 
 static bool take_kv(struct wishes *wishes, const char *value)
 {
-    for (int type = 0; type < KV_TYPES; type++) {
-        if (!strcmp(kv_types[type].name, value)) {
+    for (int type = 0; type <= KV_Q8_0; type++) {
+        if (!strcmp(plan_kv_type((enum kv_type)type).name, value)) {
             wishes->driver.kv_type = (enum kv_type)type;
             return true;
         }
@@ -166,6 +176,8 @@ static bool take_option(struct wishes *wishes, int option, const char *value)
         return option_u32(self, "--streams", value, 1, LIMIT_SEQUENCES, &wishes->driver.n_slots);
     case OPTION_GOAL:
         return take_goal(wishes, value);
+    case OPTION_BUSY:
+        return take_busy(wishes, value);
     case OPTION_KV:
         return take_kv(wishes, value);
     case OPTION_PROMPT:
@@ -211,28 +223,14 @@ static bool parse(int argc, char **argv, struct wishes *wishes)
         command_misused(self, "--cluster and --sim exclude each other");
         return false;
     }
+    if (wishes->has_busy && !(wishes->has_goal && wishes->goal == PLACEMENT_MIX)) {
+        command_misused(self, "--busy is for --goal mix");
+        return false;
+    }
     return true;
 }
 
 /* ---- the cluster ------------------------------------------------------------------------------------------------ */
-
-static enum error_code read_here(const struct wishes *wishes, struct cluster *out, struct error *err)
-{
-    char registry[PATH_MAX];
-    struct gpu *gpu;
-    struct notice notice;
-    gpu_registry_path(registry, sizeof registry);
-    const struct gpu_options options = {
-        .registry = registry, .prober = "/proc/self/exe", .sim_file = wishes->sim, .skip_other = wishes->sim != NULL};
-    notice_begin(&notice, "looking at this machine's devices …");
-    enum error_code code = gpu_open(&options, &gpu, err);
-    if (!code) {
-        code = plan_here(gpu, wishes->sim != NULL, out, err);
-        gpu_close(gpu);
-    }
-    notice_end(&notice);
-    return code;
-}
 
 /* The new device's id has a space, as no other has. */
 static enum error_code read_add(const char *words, const struct cluster *cluster, bool here, struct report_extra *out,
@@ -271,13 +269,14 @@ static double seconds_now(void *unused)
     return (double)clock_now_ns() * 1e-9;
 }
 
-static bool counts_embedding(const struct cluster *cluster)
+static void fill_demand(const struct wishes *wishes, const struct driver_options *options, struct placement_demand *out)
 {
-    for (uint32_t i = 0; i < cluster->n_devices; i++) {
-        if (!cluster->devices[i].own_memory || cluster->devices[i].speed == CLUSTER_GIVEN)
-            return true;
-    }
-    return false;
+    *out = plan_demand(options);
+    out->prompt_tokens = wishes->prompt;
+    if (wishes->has_goal)
+        out->goal = wishes->goal;
+    if (out->goal == PLACEMENT_MIX)
+        out->busy = (double)wishes->busy;
 }
 
 static enum error_code print(const struct report *report, const struct wishes *wishes, struct error *err)
@@ -294,8 +293,8 @@ static enum error_code print(const struct report *report, const struct wishes *w
     return failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the answer") : ERROR_NONE;
 }
 
-static enum error_code fill_ask(const struct wishes *wishes, const struct cluster *cluster, struct report_ask *ask,
-                                struct error *err)
+static enum error_code fill_ask(const struct wishes *wishes, const struct model *model, const struct cluster *cluster,
+                                struct report_ask *ask, struct error *err)
 {
     ask->cluster = cluster;
     ask->here = !wishes->cluster;
@@ -304,42 +303,57 @@ static enum error_code fill_ask(const struct wishes *wishes, const struct cluste
     ask->n_without = wishes->n_without;
     memcpy(ask->without, wishes->without, sizeof ask->without);
     memcpy(ask->policies, wishes->policies, sizeof ask->policies);
-    ask->kv_types.current = kv_types[wishes->driver.kv_type];
-    ask->kv_types.n = KV_TYPES;
-    memcpy(ask->kv_types.others, kv_types, sizeof kv_types);
+    ask->kv_types = plan_kv_types(model, wishes->driver.kv_type);
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < wishes->n_adds && !code; i++, ask->n_extras++)
         code = read_add(wishes->adds[i], cluster, ask->here, &ask->extras[i], err);
     return code;
 }
 
-static enum error_code plan(const struct wishes *wishes, const struct model *model, const struct cluster *cluster,
-                            int *status, struct error *err)
+/* The devices, and what the engine or an estimate says of the buffers on them. */
+static enum error_code read_devices(const struct wishes *wishes, const struct model *model,
+                                    const struct driver_options *options, struct plan_here *out, struct error *err)
 {
-    struct driver_options options;
-    struct plan_compute compute;
+    *out = (struct plan_here){0};
+    if (!wishes->cluster)
+        return plan_here_init(out, wishes->sim, model, options, err);
+    plan_compute_estimate(model, options, &out->compute);
+    return cluster_read(wishes->cluster, &out->cluster, err);
+}
+
+/* Without the spare devices first, as pipeline/plan.h does. */
+static enum error_code report_sparing(const struct report_ask *ask, struct plan_here *devices, struct report *out,
+                                      struct error *err)
+{
+    const bool spared = devices->n_spare && plan_devices_spare(&devices->cluster, devices->n_spare, ask->model);
+    enum error_code code = report_init(out, ask, err);
+    if (code || out->outcome != ERROR_NOT_FOUND || !spared)
+        return code;
+    plan_devices_call_in(&devices->cluster);
+    report_deinit(out);
+    return report_init(out, ask, err);
+}
+
+static enum error_code answer(const struct wishes *wishes, const struct model *model,
+                              const struct driver_options *options, struct plan_here *devices, int *status,
+                              struct error *err)
+{
     struct plan_model cost = {0};
     struct report report = {0};
     struct report_ask ask = {0};
     struct buffer name = {0};
-    enum error_code code = fill_ask(wishes, cluster, &ask, err);
+    enum error_code code = fill_ask(wishes, model, &devices->cluster, &ask, err);
     if (!code)
-        code = driver_options_fill(&wishes->driver, model, &options, err);
-    if (code)
-        return code;
-    plan_compute_estimate(model, &options, &compute);
-    code = plan_model_init(&cost, model, &options, &compute, counts_embedding(cluster), err);
+        code = plan_model_init(&cost, model, options, &devices->compute,
+                               plan_devices_count_embedding(&devices->cluster), err);
     if (code)
         return code;
     ask.model = &cost.model;
     inspect_clean_text(&name, model_name(model), strlen(model_name(model)), true);
     ask.model_name = name.data ? name.data : "";
     ask.weight_bytes = model_weight_bytes(model);
-    ask.demand = plan_demand(&options);
-    ask.demand.prompt_tokens = wishes->prompt;
-    if (wishes->has_goal)
-        ask.demand.goal = wishes->goal;
-    code = report_init(&report, &ask, err);
+    fill_demand(wishes, options, &ask.demand);
+    code = report_sparing(&ask, devices, &report, err);
     if (!code)
         code = print(&report, wishes, err);
     *status = !code && report.outcome ? EXIT_FAILED : EXIT_OK;
@@ -351,19 +365,22 @@ static enum error_code plan(const struct wishes *wishes, const struct model *mod
 
 static int run(int argc, char **argv)
 {
-    struct wishes wishes = {.limit_s = 5};
-    struct cluster cluster = {0};
+    struct wishes wishes = {.limit_s = 5, .busy = 0.5F};
+    struct plan_here devices = {0};
     struct model *model = NULL;
+    struct driver_options options;
     struct error err;
     int status = EXIT_OK;
     if (!parse(argc, argv, &wishes))
         return EXIT_USAGE;
     enum error_code code = model_open(wishes.model, &model, &err);
     if (!code)
-        code = wishes.cluster ? cluster_read(wishes.cluster, &cluster, &err) : read_here(&wishes, &cluster, &err);
+        code = driver_options_fill(&wishes.driver, model, &options, &err);
     if (!code)
-        code = plan(&wishes, model, &cluster, &status, &err);
-    cluster_deinit(&cluster);
+        code = read_devices(&wishes, model, &options, &devices, &err);
+    if (!code)
+        code = answer(&wishes, model, &options, &devices, &status, &err);
+    plan_here_deinit(&devices);
     model_close(model);
     return code ? command_fail(self, &err) : status;
 }

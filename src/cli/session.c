@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/notice.h"
 #include "cli/options.h"
+#include "cli/selection.h"
 #include "gpu/gpu.h"
 #include "model/chat_template.h"
 #include "model/model.h"
@@ -120,18 +121,6 @@ static void *open_vocabulary(void *arg)
     return NULL;
 }
 
-/* The CPU stands by for GPUs that are too small, unless the user has named the devices. One that computes from host
- * memory already leaves it nothing. */
-static uint32_t add_spare_cpu(const struct gpu *gpu, const struct session_flags *flags, struct device **devices,
-                              uint32_t n_devices)
-{
-    bool is_wanted = !flags->devices && !flags->sim_file && n_devices < LIMIT_STAGES;
-    for (uint32_t i = 0; i < n_devices; i++)
-        is_wanted = is_wanted && device_info(devices[i])->kind == DEVICE_GPU;
-    devices[n_devices] = is_wanted ? gpu_find(gpu, "cpu") : NULL;
-    return devices[n_devices] ? 1 : 0;
-}
-
 static void log_plan(const struct plan *plan, uint64_t took_ns)
 {
     struct buffer text = {0};
@@ -147,14 +136,18 @@ static void log_plan(const struct plan *plan, uint64_t took_ns)
 
 static enum error_code load(struct session *session, const struct session_flags *flags, struct error *err)
 {
-    struct device *devices[LIMIT_STAGES + 1];
-    struct plan_request request = {.devices = devices, .split = flags->split, .options = &flags->driver};
-    enum error_code code = gpu_select(session->gpu, flags->devices, devices, LIMIT_STAGES, &request.n_devices, err);
+    struct selection selection;
+    const bool as_given = flags->sim_file || flags->split;
+    enum error_code code = selection_make(session->gpu, flags->devices, as_given, &selection, err);
     if (code)
         return code;
-    if (!flags->split)
-        request.n_spare = add_spare_cpu(session->gpu, flags, devices, request.n_devices);
-    request.n_devices += request.n_spare;
+    const struct plan_request request = {
+        .devices = selection.devices,
+        .n_devices = selection.n_devices,
+        .n_spare = selection.n_spare,
+        .split = flags->split,
+        .options = &flags->driver,
+    };
     const uint64_t start_ns = clock_now_ns();
     code = plan_make(&session->plan, session->model, &request, err);
     if (!code)

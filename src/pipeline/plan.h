@@ -21,6 +21,7 @@
 #include "pipeline/plan_devices.h"
 #include "pipeline/plan_forecast.h"
 #include "pipeline/plan_model.h"
+#include "placement/cluster_problem.h"
 #include "placement/solve.h"
 
 struct plan_request {
@@ -43,7 +44,8 @@ struct plan { /* a zeroed one is empty */
     struct placement_problem problem;
     struct placement_solution solution;
     struct plan_model model;
-    struct plan_devices devices;
+    struct cluster cluster;
+    struct cluster_problem posed; /* `problem` without the answer's micro-batches; its devices may be changed */
 };
 
 /* ERROR_INVALID: the split is none, or placement_check() refuses it. ERROR_NOT_FOUND: there is no placement; the text

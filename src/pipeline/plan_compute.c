@@ -99,6 +99,28 @@ enum error_code plan_compute_measure(struct device *device, const struct model *
     return self.code ? error_set(err, self.code, "%s", self.error.text) : ERROR_NONE;
 }
 
+enum error_code plan_compute_measure_all(struct device *const *devices, uint32_t n_devices, const struct model *model,
+                                         const struct driver_options *options, struct plan_compute *out,
+                                         struct error *err)
+{
+    bool asked_simulated = false;
+    *out = (struct plan_compute){0};
+    for (uint32_t i = 0; i < n_devices; i++) {
+        struct device_speed speed;
+        struct plan_compute compute;
+        if (device_given_speed(devices[i], &speed)) {
+            if (asked_simulated)
+                continue;
+            asked_simulated = true;
+        }
+        enum error_code code = plan_compute_measure(devices[i], model, options, &compute, err);
+        if (code)
+            return code;
+        plan_compute_max(out, &compute);
+    }
+    return ERROR_NONE;
+}
+
 /* ---- estimated ------------------------------------------------------------------------ */
 
 void plan_compute_estimate(const struct model *model, const struct driver_options *options, struct plan_compute *out)

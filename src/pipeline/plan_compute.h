@@ -17,6 +17,12 @@ struct plan_compute { /* bytes */
 enum error_code plan_compute_measure(struct device *device, const struct model *model,
                                      const struct driver_options *options, struct plan_compute *out, struct error *err);
 
+/* Of all these devices: the most that any of them asks for. Simulated devices all compute on the CPU: one of them is
+ * asked. */
+enum error_code plan_compute_measure_all(struct device *const *devices, uint32_t n_devices, const struct model *model,
+                                         const struct driver_options *options, struct plan_compute *out,
+                                         struct error *err);
+
 /* The greatest of each, so that one figure holds for several devices. */
 void plan_compute_max(struct plan_compute *compute, const struct plan_compute *other);
 

@@ -1,168 +1,154 @@
 #include "pipeline/plan_devices.h"
 
-#include "base/mem.h"
+#include "gpu/sim_presets.h"
+#include "placement/cluster_file.h"
+#include "placement/cluster_problem.h"
 
-#include <math.h>
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-static const double not_measured_share = 0.01; /* of the model's bytes, that make a forecast an estimate */
-
 /* ---- one device ----------------------------------------------------------------------- */
 
-static void describe_given(const struct device_speed *speed, const struct placement_model *model,
-                           struct placement_device *out)
+static enum cluster_kind kind_of(enum device_kind kind)
 {
-    for (uint32_t i = 0; i < model->n_types; i++) {
-        out->decode_bytes_per_s[i] = speed->decode_bytes_per_s;
-        out->prefill_flops[i] = speed->flops;
-    }
-    out->kv_bytes_per_s = speed->decode_bytes_per_s;
-    out->copy_bytes_per_s = speed->copy_bytes_per_s;
-    out->launch_s = speed->launch_s;
-    out->measured = true;
-}
-
-static uint64_t bytes_of_type(const struct placement_model *model, uint32_t type)
-{
-    uint64_t bytes = model->output.bytes[type];
-    for (uint32_t i = 0; i < model->n_layers; i++)
-        bytes += model->layers[i].bytes[type];
-    return bytes;
-}
-
-static const struct calibration_type *find_type(const struct device_calibration *calibration, const char *name)
-{
-    for (uint32_t i = 0; i < calibration->n_types; i++) {
-        if (strcmp(calibration->types[i].name, name) == 0)
-            return &calibration->types[i];
-    }
-    return NULL;
-}
-
-static double slower(double a, double b)
-{
-    return a <= 0 ? b : b <= 0 ? a : fmin(a, b);
-}
-
-/* Of all that was measured the slowest. */
-static struct calibration_type slowest(const struct device_calibration *calibration)
-{
-    struct calibration_type out = {0};
-    for (uint32_t i = 0; i < calibration->n_types; i++) {
-        const struct calibration_type *type = &calibration->types[i];
-        out.decode_bytes_per_s.median = slower(out.decode_bytes_per_s.median, type->decode_bytes_per_s.median);
-        out.prefill_flops.median = slower(out.prefill_flops.median, type->prefill_flops.median);
-    }
-    return out;
-}
-
-static double rate(const struct device_measurement *measurement, double instead)
-{
-    return measurement->n_runs ? measurement->median : instead;
-}
-
-/* False when nothing of use was measured. */
-static bool describe_calibrated(const struct device_calibration *calibration, const struct placement_model *model,
-                                struct placement_device *out)
-{
-    const struct calibration_type least = slowest(calibration);
-    uint64_t unmeasured = 0, all = 0;
-    if (least.decode_bytes_per_s.median <= 0)
-        return false;
-    for (uint32_t i = 0; i < model->n_types; i++) {
-        static const struct calibration_type none;
-        const struct calibration_type *type = find_type(calibration, model->type_names[i]);
-        const uint64_t bytes = bytes_of_type(model, i);
-        all += bytes;
-        unmeasured += type && type->decode_bytes_per_s.n_runs ? 0 : bytes;
-        type = type ? type : &none;
-        out->decode_bytes_per_s[i] = rate(&type->decode_bytes_per_s, least.decode_bytes_per_s.median);
-        out->prefill_flops[i] = rate(&type->prefill_flops, least.prefill_flops.median);
-        out->spread = fmax(out->spread, fmin(type->decode_bytes_per_s.spread, 1));
-    }
-    out->kv_bytes_per_s = least.decode_bytes_per_s.median;
-    out->copy_bytes_per_s = slower(rate(&calibration->write_bytes_per_s, 0), rate(&calibration->read_bytes_per_s, 0));
-    out->launch_s = rate(&calibration->launch_ns, 0) * 1e-9;
-    out->measured = (double)unmeasured <= not_measured_share * (double)all;
-    return true;
-}
-
-static double guess(const struct device_info *info)
-{
-    switch (info->kind) {
-    case DEVICE_GPU:
-        return 80e9;
-    case DEVICE_INTEGRATED_GPU:
-        return 15e9;
+    switch (kind) {
     case DEVICE_CPU:
-        break;
+        return CLUSTER_CPU;
+    case DEVICE_GPU:
+        return CLUSTER_GPU;
+    case DEVICE_INTEGRATED_GPU:
+        return CLUSTER_INTEGRATED_GPU;
     }
-    return strcmp(info->backend, "cpu") == 0 ? 15e9 : 1e9;
+    return CLUSTER_CPU;
 }
 
-static void describe_guessed(const struct device_info *info, const struct placement_model *model,
-                             struct placement_device *out)
+static double rate_of(struct device_measurement measurement)
 {
-    for (uint32_t i = 0; i < model->n_types; i++)
-        out->decode_bytes_per_s[i] = guess(info);
-    out->copy_bytes_per_s = 4e9;
-    out->launch_s = 100e-6;
+    return measurement.n_runs ? measurement.median : 0;
 }
 
-void plan_device_describe(const struct plan_device_facts *facts, const struct placement_model *model,
-                          struct placement_device *out)
+static void take_given(const struct device_speed *given, struct cluster_device *out)
 {
-    const struct device_memory *memory = &facts->memory;
-    const bool bounded = memory->total_bytes && memory->free_bytes < PLACEMENT_BYTES_MAX;
-    *out = (struct placement_device){
-        .memory_free_bytes = bounded ? memory->free_bytes : PLACEMENT_BYTES_MAX,
-        .share = 1,
-        .thermal_headroom = 1,
-    };
-    snprintf(out->id, sizeof out->id, "%s", facts->info->id);
+    out->speed = CLUSTER_GIVEN;
+    out->decode_bytes_per_s = given->decode_bytes_per_s;
+    out->prefill_flops = given->flops;
+    out->read_bytes_per_s = out->write_bytes_per_s = given->copy_bytes_per_s;
+    out->launch_s = given->launch_s;
+}
+
+static void take_calibration(const struct device_calibration *calibration, struct cluster_device *out)
+{
+    for (uint32_t i = 0; i < calibration->n_types && i < CLUSTER_TYPES_MAX; i++) {
+        const struct calibration_type *type = &calibration->types[i];
+        struct cluster_type *copy = &out->types[out->n_types++];
+        copy->decode_bytes_per_s = rate_of(type->decode_bytes_per_s);
+        copy->decode_spread = type->decode_bytes_per_s.n_runs ? type->decode_bytes_per_s.spread : 0;
+        copy->prefill_flops = rate_of(type->prefill_flops);
+        snprintf(copy->name, sizeof copy->name, "%s", type->name);
+        if (copy->decode_bytes_per_s > 0)
+            out->speed = CLUSTER_MEASURED;
+    }
+    out->launch_s = rate_of(calibration->launch_ns) * 1e-9;
+    out->read_bytes_per_s = rate_of(calibration->read_bytes_per_s);
+    out->write_bytes_per_s = rate_of(calibration->write_bytes_per_s);
+}
+
+static void take_published(const char *name, struct cluster_device *out)
+{
+    struct sim_published published;
+    if (!sim_preset_published(name, &published))
+        return;
+    out->speed = CLUSTER_DATASHEET;
+    out->decode_bytes_per_s = published.bandwidth_gb_per_s * 1e9;
+    out->prefill_flops = published.tflops * 1e12;
+}
+
+static void take_memory(struct device_memory memory, struct cluster_device *out)
+{
+    const bool bounded = memory.total_bytes && memory.free_bytes < PLACEMENT_BYTES_MAX;
+    out->memory_bytes = bounded ? memory.free_bytes : PLACEMENT_BYTES_MAX;
+    out->reserve_bytes = bounded && out->speed != CLUSTER_GIVEN ? cluster_default_reserve(out->memory_bytes) : 0;
+}
+
+void plan_device_describe(const struct plan_device_facts *facts, struct cluster_device *out)
+{
+    const struct device_info *info = facts->info;
+    *out = (struct cluster_device){.kind = kind_of(info->kind), .share = 1};
+    snprintf(out->id, sizeof out->id, "%s", info->id);
+    snprintf(out->name, sizeof out->name, "%s", info->name);
+    snprintf(out->pci, sizeof out->pci, "%s", info->pci);
+    out->own_memory = out->kind == CLUSTER_GPU || facts->given;
+    out->is_software = out->kind == CLUSTER_CPU && !facts->given && strcmp(info->backend, "cpu") != 0;
     if (facts->given)
-        describe_given(facts->given, model, out);
-    else if (!facts->calibration || !describe_calibrated(facts->calibration, model, out))
-        describe_guessed(facts->info, model, out);
+        take_given(facts->given, out);
+    else if (facts->calibration)
+        take_calibration(facts->calibration, out);
+    if (out->speed == CLUSTER_ASSUMED)
+        take_published(info->name, out);
+    take_memory(facts->memory, out);
 }
 
 /* ---- all of them ---------------------------------------------------------------------- */
 
-enum error_code plan_devices_init(struct plan_devices *out, struct device *const *devices, uint32_t n_devices,
-                                  const struct placement_model *model, struct error *err)
+static void describe(const struct device *device, struct cluster_device *out)
 {
-    const struct placement_link link = {.latency_s = 0, .bytes_per_s = PLACEMENT_RATE_MAX};
-    *out = (struct plan_devices){
-        .n_devices = n_devices,
-        .devices = mem_new_array(n_devices, sizeof *out->devices),
-        .links = mem_new_array((uint64_t)n_devices * n_devices, sizeof *out->links),
+    struct device_speed speed;
+    const struct plan_device_facts facts = {
+        .info = device_info(device),
+        .memory = device_memory(device),
+        .given = device_given_speed(device, &speed) ? &speed : NULL,
+        .calibration = device_calibration(device),
     };
-    if (!out->devices || !out->links) {
-        plan_devices_deinit(out);
-        return error_set(err, ERROR_NO_MEMORY, "no memory to plan for %u devices", n_devices);
-    }
-    for (uint32_t i = 0; i < n_devices; i++) {
-        struct device_speed speed;
-        const bool given = device_given_speed(devices[i], &speed);
-        const struct plan_device_facts facts = {
-            .info = device_info(devices[i]),
-            .memory = device_memory(devices[i]),
-            .given = given ? &speed : NULL,
-            .calibration = device_calibration(devices[i]),
-        };
-        plan_device_describe(&facts, model, &out->devices[i]);
-        for (uint32_t j = 0; j < n_devices; j++)
-            out->links[(uint64_t)i * n_devices + j] = link;
-    }
-    return ERROR_NONE;
+    plan_device_describe(&facts, out);
 }
 
-void plan_devices_deinit(struct plan_devices *plan)
+enum error_code plan_devices_init(struct cluster *out, struct device *const *devices, uint32_t n_devices,
+                                  struct error *err)
 {
-    if (!plan)
-        return;
-    mem_free(plan->devices);
-    mem_free(plan->links);
-    *plan = (struct plan_devices){0};
+    *out = (struct cluster){0};
+    struct cluster_node *node = cluster_add_node(out);
+    if (!node)
+        goto no_memory;
+    snprintf(node->name, sizeof node->name, "here");
+    for (uint32_t i = 0; i < n_devices; i++) {
+        struct cluster_device *device = cluster_add_device(out);
+        if (!device)
+            goto no_memory;
+        describe(devices[i], device);
+    }
+    return ERROR_NONE;
+
+no_memory:
+    cluster_deinit(out);
+    return error_set(err, ERROR_NO_MEMORY, "no memory to plan for %u devices", n_devices);
+}
+
+bool plan_devices_spare(struct cluster *cluster, uint32_t n_spare, const struct placement_model *model)
+{
+    bool all_measured = true;
+    assert(n_spare < cluster->n_devices);
+    for (uint32_t i = 0; i < cluster->n_devices; i++) {
+        struct placement_device device;
+        cluster_device_describe(&cluster->devices[i], model, &device);
+        all_measured = all_measured && device.measured;
+    }
+    for (uint32_t i = cluster->n_devices - n_spare; i < cluster->n_devices; i++)
+        cluster->devices[i].spare = !all_measured;
+    return n_spare && !all_measured;
+}
+
+void plan_devices_call_in(struct cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->n_devices; i++)
+        cluster->devices[i].spare = false;
+}
+
+bool plan_devices_count_embedding(const struct cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->n_devices; i++) {
+        if (!cluster->devices[i].own_memory || cluster->devices[i].speed == CLUSTER_GIVEN)
+            return true;
+    }
+    return false;
 }

@@ -85,10 +85,45 @@ static uint64_t common_bytes(const struct model *model)
     return bytes;
 }
 
+/* ---- the KV cache ----------------------------------------------------------------------- */
+
+struct placement_kv_type plan_kv_type(enum kv_type type)
+{
+    static const struct placement_kv_type types[] = {
+        [KV_F16] = {"f16", 1, 2}, [KV_F32] = {"f32", 1, 4}, [KV_Q8_0] = {"q8_0", 32, 34}};
+    return types[type];
+}
+
+static bool heads_allow(const struct model *model, enum kv_type type)
+{
+    const struct hyperparameters *h = model_hyperparameters(model);
+    const uint32_t block = plan_kv_type(type).elements_per_block;
+    return h->n_head_dim_k % block == 0 && h->n_head_dim_v % block == 0;
+}
+
+struct placement_kv_types plan_kv_types(const struct model *model, enum kv_type kv_type)
+{
+    static const enum kv_type best_first[] = {KV_F32, KV_F16, KV_Q8_0};
+    struct placement_kv_types types = {.current = plan_kv_type(kv_type)};
+    for (size_t i = 0; i < sizeof best_first / sizeof *best_first; i++) {
+        if (heads_allow(model, best_first[i]))
+            types.others[types.n++] = plan_kv_type(best_first[i]);
+    }
+    return types;
+}
+
+/* ---- all of it -------------------------------------------------------------------------- */
+
 enum error_code plan_model_init(struct plan_model *out, const struct model *model, const struct driver_options *options,
                                 const struct plan_compute *compute, bool embedding_counts, struct error *err)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
+    *out = (struct plan_model){0};
+    if (!heads_allow(model, options->kv_type))
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "a %s KV cache needs heads of a multiple of %u values, and this model's have %u; use --kv f16",
+                         plan_kv_type(options->kv_type).name, plan_kv_type(options->kv_type).elements_per_block,
+                         h->n_head_dim_k);
     *out = (struct plan_model){.layers = mem_new_array(h->n_layers, sizeof *out->layers)};
     if (!out->layers)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the costs of %u layers", h->n_layers);

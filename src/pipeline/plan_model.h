@@ -26,16 +26,21 @@
 #include "pipeline/driver.h"
 #include "pipeline/plan_compute.h"
 #include "placement/problem.h"
+#include "placement/remedy.h"
 
 struct plan_model { /* a zeroed one is empty */
     struct placement_model model;
     struct placement_layer *layers; /* what model.layers points to */
 };
 
-/* `options` as driver_options_fill() leaves them. ERROR_UNSUPPORTED: more than PLACEMENT_TYPES_MAX tensor types;
- * ERROR_NO_MEMORY. The model may be closed afterwards. */
+/* `options` as driver_options_fill() leaves them. ERROR_UNSUPPORTED: more than PLACEMENT_TYPES_MAX tensor types, or a
+ * KV cache of a type that the model's heads do not allow; ERROR_NO_MEMORY. The model may be closed afterwards. */
 enum error_code plan_model_init(struct plan_model *out, const struct model *model, const struct driver_options *options,
                                 const struct plan_compute *compute, bool embedding_counts, struct error *err);
+/* The type of KV cache and the others that the model's heads allow, as the engine stores them (ggml's blocks). */
+struct placement_kv_type plan_kv_type(enum kv_type type);
+struct placement_kv_types plan_kv_types(const struct model *model, enum kv_type kv_type);
+
 void plan_model_deinit(struct plan_model *plan); /* a zeroed one is fine */
 
 /* One stream: the least time per token; several: the most tokens. Chunks as long as the driver's micro-batches. */

@@ -7,20 +7,6 @@
 
 enum { QUESTIONS_NODES = 20000 }; /* of each search: the user waits for the message */
 
-static const struct placement_kv_type f32 = {"f32", 1, 4}, f16 = {"f16", 1, 2}, q8_0 = {"q8_0", 32, 34};
-
-/* Smaller types of KV cache that the model's heads allow. */
-static struct placement_kv_types smaller_types(const struct model *model, enum kv_type kv_type)
-{
-    const struct hyperparameters *h = model_hyperparameters(model);
-    struct placement_kv_types types = {.current = kv_type == KV_F32 ? f32 : kv_type == KV_F16 ? f16 : q8_0};
-    if (kv_type == KV_F32)
-        types.others[types.n++] = f16;
-    if (h->n_head_dim_k % q8_0.elements_per_block == 0 && h->n_head_dim_v % q8_0.elements_per_block == 0)
-        types.others[types.n++] = q8_0;
-    return types;
-}
-
 static void say(const struct placement_problem *problem, const struct placement_remedy *remedy, uint32_t index,
                 struct buffer *out)
 {
@@ -67,7 +53,7 @@ static void say_parts(const struct placement_problem *problem, struct buffer *ou
 enum error_code plan_refuse(const struct placement_problem *problem, const struct model *model, enum kv_type kv_type,
                             struct error *err)
 {
-    const struct placement_kv_types types = smaller_types(model, kv_type);
+    const struct placement_kv_types types = plan_kv_types(model, kv_type);
     struct placement_options options = placement_options_default();
     struct placement_remedies remedies;
     struct buffer text = {0};

@@ -51,6 +51,7 @@ struct cluster_device {
     double decode_bytes_per_s, prefill_flops; /* DATASHEET: as published; GIVEN: as it will be */
     double launch_s, read_bytes_per_s, write_bytes_per_s;
     double share; /* of its time that it may compute, 0 to 1; 0: it is not to be used */
+    bool spare;   /* stands by until the others are too small: not to be used, and takes no memory from them */
 };
 
 struct cluster_node {

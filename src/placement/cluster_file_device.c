@@ -11,6 +11,7 @@ struct device_reading {
     double bandwidth, flops, launch_s, copy_bytes_per_s; /* by hand */
     uint64_t memory, memory_free, memory_total, reserve;
     uint64_t bandwidth_mb_per_s, peak_mflops; /* of a report */
+    double hint_gb_per_s, hint_tflops;        /* of a report: published of a device of that name */
     bool is_simulated, is_other;              /* a backend that is none of a CPU's own */
     yyjson_val *calibration;
 };
@@ -139,6 +140,23 @@ READER(calibration)
     return cluster_read_calibration(&r->device, value, place, err);
 }
 
+READER(hint_bandwidth)
+{
+    return json_read_number(value, 0, 1e9, &((struct device_reading *)into)->hint_gb_per_s, place, err);
+}
+
+READER(hint_flops)
+{
+    return json_read_number(value, 0, 1e6, &((struct device_reading *)into)->hint_tflops, place, err);
+}
+
+READER(hint)
+{
+    static const struct json_member hint[] = {{"bandwidth_gb_per_s", read_hint_bandwidth},
+                                              {"tflops_f32", read_hint_flops}};
+    return json_read_object(value, hint, 2, into, place, NULL, err);
+}
+
 /* ---- what belongs together ---------------------------------------------------------------------------- */
 
 enum {
@@ -178,6 +196,7 @@ static const struct json_member members[] = {
     [MEMORY_TOTAL] = {"memory_total_bytes", read_memory_total},
     [BANDWIDTH_MB] = {"bandwidth_mb_per_s", read_bandwidth_mb},
     [MFLOPS] = {"peak_mflops", read_mflops},
+    {"published_hint", read_hint},
     /* the rest of a report says nothing that a plan needs */
     {"vendor", NULL},
     {"architecture", NULL},
@@ -245,6 +264,10 @@ static void settle_speed(struct device_reading *r)
         device->speed = CLUSTER_GIVEN;
         device->decode_bytes_per_s = (double)r->bandwidth_mb_per_s * 1e6;
         device->prefill_flops = (double)r->peak_mflops * 1e6;
+    } else if (r->hint_gb_per_s > 0) {
+        device->speed = CLUSTER_DATASHEET;
+        device->decode_bytes_per_s = r->hint_gb_per_s * 1e9;
+        device->prefill_flops = r->hint_tflops * 1e12;
     }
     if (r->launch_s > 0)
         device->launch_s = r->launch_s;
@@ -306,8 +329,9 @@ static enum error_code read_list(void *into, yyjson_val *value, const struct jso
 enum error_code cluster_read_devices(struct cluster *cluster, yyjson_val *value, const struct json_place *place,
                                      struct error *err)
 {
-    static const struct json_member report[] = {{"devices", read_list}, {"rejected", NULL}, {"backends", NULL},
-                                                {"sensors", NULL},      {"machine", NULL},  {"summary", NULL}};
+    static const struct json_member report[] = {{"devices", read_list},    {"rejected", NULL}, {"backends", NULL},
+                                                {"sensors", NULL},         {"machine", NULL},  {"summary", NULL},
+                                                {"registry_problem", NULL}};
     uint64_t seen;
     if (!yyjson_is_obj(value))
         return read_list(cluster, value, place, err);

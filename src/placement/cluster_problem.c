@@ -9,10 +9,9 @@
 
 /* ---- devices ---------------------------------------------------------------------------------------- */
 
-static void fill_device(const struct placement_model *model, const struct cluster *cluster, uint32_t index,
-                        struct placement_device *out)
+void cluster_device_describe(const struct cluster_device *device, const struct placement_model *model,
+                             struct placement_device *out)
 {
-    const struct cluster_device *device = &cluster->devices[index];
     uint64_t most = 0, all = 0, known = 0;
     *out = (struct placement_device){
         .memory_free_bytes = device->memory_bytes,
@@ -23,9 +22,9 @@ static void fill_device(const struct placement_model *model, const struct cluste
             device->launch_s > 0 || device->speed == CLUSTER_GIVEN ? device->launch_s : CLUSTER_LAUNCH_ASSUMED_S,
         .share = device->share,
         .thermal_headroom = 1,
+        .excluded = device->spare,
     };
     snprintf(out->id, sizeof out->id, "%s", device->id);
-    snprintf(out->node, sizeof out->node, "%s", cluster->nodes[device->node].name);
     for (uint32_t type = 0; type < model->n_types; type++) {
         uint64_t bytes = model->output.bytes[type];
         for (uint32_t i = 0; i < model->n_layers; i++)
@@ -52,7 +51,7 @@ static double reading_s(const struct placement_model *model, const struct placem
             bytes += (double)model->layers[i].bytes_per_token[type];
         seconds += bytes / device->decode_bytes_per_s[type];
     }
-    return device->share > 0 ? seconds / device->share : INFINITY;
+    return device->share > 0 && !device->excluded ? seconds / device->share : INFINITY;
 }
 
 /* ---- one memory, several devices ---------------------------------------------------------------------- */
@@ -115,7 +114,7 @@ static void divide_memory(struct cluster_problem *p, const struct cluster *clust
                 device->memory_free_bytes = left;
             if (device->reserve_bytes > device->memory_free_bytes)
                 device->reserve_bytes = device->memory_free_bytes;
-            left -= device->share > 0 ? device->memory_free_bytes : 0;
+            left -= device->share > 0 && !device->excluded ? device->memory_free_bytes : 0;
         }
     }
 }
@@ -206,8 +205,11 @@ static enum error_code fill(struct cluster_problem *p, const struct cluster *clu
     bool *served = mem_new_array(cluster->n_devices, sizeof *served);
     if (!served)
         return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices", cluster->n_devices);
-    for (uint32_t i = 0; i < cluster->n_devices; i++)
-        fill_device(&p->problem.model, cluster, i, &p->devices[i]);
+    for (uint32_t i = 0; i < cluster->n_devices; i++) {
+        const struct cluster_device *device = &cluster->devices[i];
+        cluster_device_describe(device, &p->problem.model, &p->devices[i]);
+        snprintf(p->devices[i].node, sizeof p->devices[i].node, "%s", cluster->nodes[device->node].name);
+    }
     divide_memory(p, cluster, served);
     mem_free(served);
     enum error_code code = placement_problem_check(&p->problem, err); /* its numbers are used from here on */

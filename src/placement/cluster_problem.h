@@ -16,6 +16,10 @@
 #include "placement/problem.h"
 #include "topology/paths.h"
 
+/* A device alone, with all of its memory, for the types of `model`; without its node's name. */
+void cluster_device_describe(const struct cluster_device *device, const struct placement_model *model,
+                             struct placement_device *out);
+
 /* A device is `measured` where its rates are given, or all but a hundredth of the model's bytes are of types that were
  * measured on it. */
 struct cluster_problem {

@@ -5,8 +5,13 @@
  * DATASHEET  0.7 of the published bandwidth, 0.5 of the published FLOP/s (gpu/sim_presets.h: an assumption)
  * ASSUMED    a cautious guess of the bandwidth by its kind; FLOP/s stay unknown, so that no prefill is forecast
  *
- * The guesses are those of pipeline/plan_devices.h, which says where they are from: 80 GB/s for a graphics card, 15
- * GB/s for an integrated one or a CPU, 1 GB/s for a GPU driver that computes on the CPU. */
+ * The guesses:
+ *
+ *     80 GB/s    a graphics card (70 % of 112 GB/s, which a GTX 1050 Ti of 2016 is sold with)
+ *     15 GB/s    integrated, or the CPU (45 % of two channels of DDR4-2133: 34 GB/s)
+ *      1 GB/s    a software GPU: it computes on the CPU, by code made for something else
+ *
+ * and 4 GB/s of copies (a quarter of PCIe 3.0 x16), 100 us a launch. */
 #pragma once
 
 #include "placement/cluster.h"

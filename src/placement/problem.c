@@ -135,6 +135,12 @@ enum error_code placement_problem_check(const struct placement_problem *problem,
     return ERROR_NONE;
 }
 
+const char *placement_goal_name(enum placement_goal goal)
+{
+    static const char *const names[] = {"latency", "throughput", "mix"};
+    return names[goal];
+}
+
 uint32_t placement_micro_batches(const struct placement_problem *problem)
 {
     const struct placement_demand *demand = &problem->demand;

@@ -84,6 +84,8 @@ enum placement_goal {
     PLACEMENT_MIX,        /* least time a stream waits for a token, when the others are busy for a part of the time */
 };
 
+const char *placement_goal_name(enum placement_goal goal); /* "latency", "throughput", "mix" */
+
 struct placement_demand {
     enum placement_goal goal;
     uint32_t context_tokens; /* of one stream; memory is for all of it, decoding is forecast with it half full */

@@ -1,12 +1,11 @@
 #include "placement/report.h"
 
 #include "base/mem.h"
+#include "placement/as_run.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { MICRO_BATCHES_TRIED = 8 };
 
 /* ---- time --------------------------------------------------------------------------------------------- */
 
@@ -94,45 +93,6 @@ static struct report_bottleneck find_bottleneck(const struct report *report)
 
 /* ---- solving ------------------------------------------------------------------------------------------------- */
 
-/* The driver keeps a micro-batch under way for each stage (pipeline/schedule.h); how many stages is the answer. */
-static double rate_as_run(struct placement_problem problem, const struct placement *placement)
-{
-    problem.demand.micro_batches = placement->n_stages;
-    const struct placement_cost cost = placement_decode_cost(&problem, placement);
-    return placement_decode_tokens_per_s(&problem, &cost);
-}
-
-/* As placement_solve(), for throughput with every number of micro-batches; the best's is left in the problem. */
-static enum error_code solve_as_run(struct placement_problem *problem, const struct placement_options *options,
-                                    struct placement_solution *out, struct error *err)
-{
-    const uint32_t n = problem->n_devices, streams = problem->demand.streams;
-    uint32_t most = n < streams ? n : streams;
-    struct placement_solution solution;
-    double best = -1;
-    bool proved = true;
-    if (problem->demand.goal == PLACEMENT_LATENCY || problem->demand.micro_batches)
-        return placement_solve(problem, options, out, err);
-    most = most < MICRO_BATCHES_TRIED ? most : MICRO_BATCHES_TRIED;
-    for (uint32_t m = 1; m <= most; m++) {
-        problem->demand.micro_batches = m;
-        const enum error_code code = placement_solve(problem, options, &solution, err);
-        if (code && m == 1)
-            return code;
-        proved = proved && !code && solution.proved;
-        const double rate = code ? 0 : rate_as_run(*problem, &solution.placement);
-        if (rate > best * (1 + 1e-9)) {
-            best = rate;
-            *out = solution;
-        }
-    }
-    problem->demand.micro_batches = out->placement.n_stages;
-    out->proved = proved;
-    if (!proved && most > 1) /* it bounds one number of micro-batches */
-        out->lower_bound_s = 0;
-    return ERROR_NONE;
-}
-
 /* As placement_rate(). */
 static enum error_code rate_problem(struct placement_problem problem, const struct placement_options *options,
                                     struct placement_rates *out, struct error *err)
@@ -143,7 +103,7 @@ static enum error_code rate_problem(struct placement_problem problem, const stru
     bounded.max_nodes = PLACEMENT_WHATIF_NODES;
     if (options->go_on && !options->go_on(options->self))
         return ERROR_NONE;
-    const enum error_code code = solve_as_run(&problem, &bounded, &solution, err);
+    const enum error_code code = placement_solve_as_run(&problem, &bounded, &solution, err);
     if (code == ERROR_NOT_FOUND)
         *out = (struct placement_rates){.answer = PLACEMENT_IMPOSSIBLE, .proved = true};
     if (code)
@@ -328,7 +288,7 @@ static enum error_code solve(struct report *report, struct error *err)
     const struct placement_options options = options_until(&deadline, &report->ask);
     const double begin_s = now_s(&report->ask);
     struct error why = {0};
-    report->outcome = solve_as_run(&report->cluster_problem.problem, &options, &report->solution, &why);
+    report->outcome = placement_solve_as_run(&report->cluster_problem.problem, &options, &report->solution, &why);
     report->solve_s = now_s(&report->ask) - begin_s;
     if (report->outcome && report->outcome != ERROR_NOT_FOUND && report->outcome != ERROR_BUSY)
         return error_set(err, report->outcome, "%s", why.text);

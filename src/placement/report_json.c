@@ -212,7 +212,6 @@ static void add_remedies(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct
 
 static void add_ask(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct report *report)
 {
-    static const char *const goals[] = {"latency", "throughput"};
     const struct report_ask *ask = &report->ask;
     const struct placement_problem *problem = &report->cluster_problem.problem;
     yyjson_mut_val *model = yyjson_mut_obj_add_obj(doc, root, "model");
@@ -220,8 +219,11 @@ static void add_ask(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct repo
     yyjson_mut_obj_add_uint(doc, model, "layers", ask->model->n_layers);
     yyjson_mut_obj_add_uint(doc, model, "weight_bytes", ask->weight_bytes);
     yyjson_mut_val *demand = yyjson_mut_obj_add_obj(doc, root, "demand");
-    const unsigned goal = (unsigned)ask->demand.goal;
-    yyjson_mut_obj_add_str(doc, demand, "goal", goal < sizeof goals / sizeof *goals ? goals[goal] : "mix");
+    yyjson_mut_obj_add_str(doc, demand, "goal", placement_goal_name(ask->demand.goal));
+    if (ask->demand.goal == PLACEMENT_MIX)
+        yyjson_mut_obj_add_real(doc, demand, "busy", ask->demand.busy);
+    else
+        yyjson_mut_obj_add_null(doc, demand, "busy");
     yyjson_mut_obj_add_uint(doc, demand, "context", ask->demand.context_tokens);
     yyjson_mut_obj_add_uint(doc, demand, "streams", ask->demand.streams);
     yyjson_mut_obj_add_uint(doc, demand, "micro_batches", placement_micro_batches(problem));

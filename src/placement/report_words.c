@@ -202,7 +202,9 @@ struct report_words report_reason_words(const struct report *report, uint32_t de
         break;
     case PLACEMENT_EXCLUDED:
         snprintf(out.text, sizeof out.text, "%s",
-                 report->ask.cluster->devices[device].share > 0 ? "not to be used" : "its share of time is 0");
+                 report->ask.cluster->devices[device].spare       ? "stands by for need: not all speeds were measured"
+                 : report->ask.cluster->devices[device].share > 0 ? "not to be used"
+                                                                  : "its share of time is 0");
         break;
     case PLACEMENT_NO_MEMORY:
         say_no_memory(report, device, &out);

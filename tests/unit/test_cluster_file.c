@@ -131,7 +131,11 @@ static void speeds_and_where_they_are_from(void **state)
               "\"peak_mflops\":3},"
               "{\"id\":\"gpu0\",\"memory\":\"1GiB\",\"launch\":\"7us\",\"calibration\":{\"types\":[{\"name\":\"q4_K\","
               "\"decode_bytes_per_s\":{\"median\":5,\"spread\":0.25,\"runs\":3}}],\"launch_ns\":null}},"
-              "{\"id\":\"gpu1\",\"memory\":\"1GiB\",\"calibration\":{\"types\":[{\"name\":\"q4_K\"}]}}]}]}");
+              "{\"id\":\"gpu1\",\"memory\":\"1GiB\",\"calibration\":{\"types\":[{\"name\":\"q4_K\"}]}},"
+              "{\"id\":\"gpu2\",\"memory\":\"1GiB\",\"published_hint\":{\"bandwidth_gb_per_s\":936,"
+              "\"tflops_f32\":35.5}},"
+              "{\"id\":\"gpu3\",\"memory\":\"1GiB\",\"bandwidth\":\"1GB/s\",\"published_hint\":"
+              "{\"bandwidth_gb_per_s\":936}}]}]}");
     const struct cluster_device *devices = cluster.devices;
     assert_true(devices[0].speed == CLUSTER_ASSUMED && devices[0].kind == CLUSTER_CPU && !devices[0].is_software);
     assert_true(devices[1].is_software && !devices[1].own_memory && devices[1].memory_bytes == UINT64_C(64) << 30);
@@ -140,6 +144,9 @@ static void speeds_and_where_they_are_from(void **state)
     assert_true(devices[3].speed == CLUSTER_MEASURED && devices[3].types[0].decode_spread == 0.25);
     assert_true(devices[3].launch_s > 6.9e-6 && devices[3].launch_s < 7.1e-6);
     assert_int_equal(devices[4].speed, CLUSTER_ASSUMED); /* nothing of use was measured */
+    assert_true(devices[5].speed == CLUSTER_DATASHEET && devices[5].decode_bytes_per_s == 936e9);
+    assert_true(devices[5].prefill_flops == 35.5e12);
+    assert_true(devices[6].speed == CLUSTER_DATASHEET && devices[6].decode_bytes_per_s == 1e9); /* said by hand */
     cluster_deinit(&cluster);
 }
 

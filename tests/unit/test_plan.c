@@ -6,6 +6,7 @@
 #include "pipeline/plan.h"
 #include "placement/check.h"
 #include "placement/cost.h"
+#include "placement/report.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -220,6 +221,76 @@ static void test_streams_are_shared_out_by_speed(void **state)
                        "sim:a 6, sim:b 1");
 }
 
+/* What `medley plan` says of these devices is what the driver gets: stage by stage, with the same forecast. */
+static void expect_the_report_agrees(const struct machine *machine)
+{
+    struct driver_options options;
+    struct plan_compute compute;
+    struct cluster cluster;
+    struct plan_model cost;
+    struct report report;
+    struct error err = {0};
+    struct plan plan = plan_of(machine);
+    if (driver_options_fill(&machine->options, gemma, &options, &err) ||
+        plan_compute_measure_all(machine->devices, machine->request.n_devices, gemma, &options, &compute, &err) ||
+        plan_devices_init(&cluster, machine->devices, machine->request.n_devices, &err) ||
+        plan_model_init(&cost, gemma, &options, &compute, plan_devices_count_embedding(&cluster), &err))
+        fail_msg("%s", err.text);
+    const struct report_ask ask = {
+        .cluster = &cluster, .model = &cost.model, .demand = plan_demand(&options), .here = true};
+    if (report_init(&report, &ask, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(report.outcome, ERROR_NONE);
+    assert_memory_equal(&report.solution.placement.stages, &plan.solution.placement.stages,
+                        plan.n_stages * sizeof *plan.solution.placement.stages);
+    assert_int_equal(report.solution.placement.n_stages, plan.n_stages);
+    struct placement_forecast forecast;
+    placement_forecast(&plan.problem, &plan.solution.placement, &forecast);
+    assert_true(forecast.decode_tokens_per_s == report.forecast.decode_tokens_per_s);
+    assert_true(forecast.prefill_tokens_per_s == report.forecast.prefill_tokens_per_s);
+    assert_true(forecast.prefill_tokens_per_s > 0 && forecast.decode_tokens_per_s > 0);
+    assert_true(forecast.decode_spread == report.forecast.decode_spread);
+    report_deinit(&report);
+    plan_model_deinit(&cost);
+    cluster_deinit(&cluster);
+    plan_deinit(&plan);
+}
+
+static void test_the_report_agrees(void **state)
+{
+    (void)state;
+    static const char *const files[] = {
+        DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s") DEVICE("b", "1GiB", "300MB/s", "1TFLOP/s"),
+        DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s") DEVICE("b", "13MiB", "300MB/s", "1TFLOP/s"),
+        DEVICE("a", "9MiB", "100MB/s", "1TFLOP/s") DEVICE("b", "9MiB", "300MB/s", "1TFLOP/s")
+            DEVICE("c", "9MiB", "200MB/s", "1TFLOP/s"),
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct machine machine;
+        machine_open(&machine, files[i], 1);
+        expect_the_report_agrees(&machine);
+        gpu_close(machine.gpu);
+    }
+    struct machine machine;
+    machine_open(&machine, DEVICE("a", "1GiB", "1GB/s", "30MFLOP/s") DEVICE("b", "1GiB", "1GB/s", "10MFLOP/s"), 8);
+    expect_the_report_agrees(&machine);
+    gpu_close(machine.gpu);
+}
+
+/* Of what no file gives a part is kept free, unless the user gives the split himself. */
+static void test_what_is_kept_free(void **state)
+{
+    (void)state;
+    struct cluster_device device;
+    const struct device_info info = {.id = "cuda0", .backend = "cuda", .kind = DEVICE_GPU};
+    const struct plan_device_facts facts = {.info = &info, .memory = {1 << 30, UINT64_C(2) << 30}};
+    plan_device_describe(&facts, &device);
+    assert_true(device.memory_bytes == 1 << 30 && device.reserve_bytes == (1 << 30) / 16);
+    const struct plan_device_facts unknown = {.info = &info};
+    plan_device_describe(&unknown, &device);
+    assert_true(device.memory_bytes == PLACEMENT_BYTES_MAX && device.reserve_bytes == 0);
+}
+
 static void test_what_does_not_fit_says_what_would(void **state)
 {
     (void)state;
@@ -312,28 +383,36 @@ static struct placement_model two_types(void)
 
 static const struct device_info a_gpu = {.id = "vulkan0", .backend = "vulkan", .kind = DEVICE_GPU};
 
+/* As plans of two types take it. */
+static void describe(const struct plan_device_facts *facts, struct placement_device *out)
+{
+    const struct placement_model model_cost = two_types();
+    struct cluster_device device;
+    plan_device_describe(facts, &device);
+    cluster_device_describe(&device, &model_cost, out);
+}
+
 static void test_given_figures(void **state)
 {
     (void)state;
-    const struct placement_model model_cost = two_types();
     const struct device_speed speed = {1e9, 2e12, 3e9, 4e-5};
     const struct plan_device_facts facts = {.info = &a_gpu, .memory = {500, 1000}, .given = &speed};
     struct placement_device device;
-    plan_device_describe(&facts, &model_cost, &device);
+    describe(&facts, &device);
     assert_true(device.decode_bytes_per_s[0] == 1e9 && device.decode_bytes_per_s[1] == 1e9);
-    assert_true(device.prefill_flops[0] == 2e12 && device.kv_bytes_per_s == 1e9);
+    assert_true(device.prefill_flops[0] == 2e12 && device.kv_bytes_per_s == 0); /* as the types */
     assert_true(device.copy_bytes_per_s == 3e9 && device.launch_s == 4e-5);
     assert_true(device.measured && device.share == 1 && device.memory_free_bytes == 500);
+    assert_int_equal(device.reserve_bytes, 0);
     assert_string_equal(device.id, "vulkan0");
     const struct plan_device_facts boundless = {.info = &a_gpu, .given = &speed};
-    plan_device_describe(&boundless, &model_cost, &device);
+    describe(&boundless, &device);
     assert_true(device.memory_free_bytes == PLACEMENT_BYTES_MAX);
 }
 
 static void test_calibrated_figures(void **state)
 {
     (void)state;
-    const struct placement_model model_cost = two_types();
     struct device_calibration calibration = {
         .n_types = 2,
         .types = {{"q8_0", {8e9, 0.01, 5}, {3e11, 0.01, 5}}, {"q4_0", {9e9, 0.02, 5}, {4e11, 0.05, 5}}},
@@ -343,27 +422,38 @@ static void test_calibrated_figures(void **state)
     };
     const struct plan_device_facts facts = {.info = &a_gpu, .calibration = &calibration};
     struct placement_device device;
-    plan_device_describe(&facts, &model_cost, &device);
+    describe(&facts, &device);
     assert_true(device.decode_bytes_per_s[0] == 9e9 && device.prefill_flops[0] == 4e11);
     assert_true(device.decode_bytes_per_s[1] == 8e9 && device.prefill_flops[1] == 3e11); /* the slowest */
     assert_true(device.kv_bytes_per_s == 8e9 && device.copy_bytes_per_s == 5e9);
     assert_true(fabs(device.launch_s - 7e-6) < 1e-12 && device.spread == 0.02 && device.measured);
     strcpy(calibration.types[1].name, "q6_K"); /* most of the model is of no measured type now */
-    plan_device_describe(&facts, &model_cost, &device);
+    describe(&facts, &device);
     assert_true(device.decode_bytes_per_s[0] == 8e9 && !device.measured);
     calibration.n_types = 0; /* nothing of use */
-    plan_device_describe(&facts, &model_cost, &device);
+    describe(&facts, &device);
     assert_true(device.decode_bytes_per_s[0] > 0 && !device.measured);
+}
+
+/* A card that nobody measured, of a name that is known. */
+static void test_published_figures(void **state)
+{
+    (void)state;
+    const struct device_info info = {.name = "NVIDIA GeForce RTX 3060", .backend = "cuda", .kind = DEVICE_GPU};
+    const struct plan_device_facts facts = {.info = &info};
+    struct placement_device device;
+    describe(&facts, &device);
+    assert_true(fabs(device.decode_bytes_per_s[0] - 0.7 * 360e9) < 1 && device.prefill_flops[0] > 1e12);
+    assert_false(device.measured);
 }
 
 static double guess_of(enum device_kind kind, const char *backend)
 {
-    const struct placement_model model_cost = two_types();
     struct device_info info = {.kind = kind};
     strcpy(info.backend, backend);
     const struct plan_device_facts facts = {.info = &info};
     struct placement_device device;
-    plan_device_describe(&facts, &model_cost, &device);
+    describe(&facts, &device);
     assert_true(!device.measured && device.prefill_flops[0] == 0 && device.spread == 0);
     assert_true(device.decode_bytes_per_s[0] == device.decode_bytes_per_s[1]);
     return device.decode_bytes_per_s[0];
@@ -476,10 +566,13 @@ int main(void)
         cmocka_unit_test(test_streams_are_shared_out_by_speed),
         cmocka_unit_test(test_what_does_not_fit_says_what_would),
         cmocka_unit_test(test_the_context_that_it_says_fits),
+        cmocka_unit_test(test_the_report_agrees),
+        cmocka_unit_test(test_what_is_kept_free),
         cmocka_unit_test(test_spare_devices),
         cmocka_unit_test(test_every_failed_allocation_is_an_error),
         cmocka_unit_test(test_given_figures),
         cmocka_unit_test(test_calibrated_figures),
+        cmocka_unit_test(test_published_figures),
         cmocka_unit_test(test_guessed_figures),
         cmocka_unit_test(test_a_forecast_by_hand),
         cmocka_unit_test(test_a_forecast_of_what_is_not_known),

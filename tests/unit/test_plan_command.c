@@ -75,12 +75,56 @@ static void this_machine(void **state)
 static void simulated(void **state)
 {
     (void)state;
-    EXPECT(0, DEMO "--sim examples/two-machines.ini --explain --policy all --add 16GiB,900GB/s -c 128 --kv q8_0",
-           "context 256", "KV cache q8_0", "Best: 1 device", "stage 0  sim:desktop",
-           "Left out: sim:laptop: would cost ",
+    EXPECT(0, DEMO "--sim examples/two-machines.ini --explain --policy all --add 16GiB,900GB/s -c 128 --kv f32",
+           "context 256", "KV cache f32", "Best: 1 device", "stage 0  sim:desktop", "Left out: sim:laptop: would cost ",
            "If you add 16GiB,900GB/s to this machine: ", "By equal (distributed-llama): 2 devices", "Devices:\n",
            "given: ");
     EXPECT(0, DEMO "--sim examples/two-machines.ini --streams 8", "8 streams", "Best: 1 device", "Bottleneck: ");
+}
+
+/* What `medley plan` answers as `medley run` says it: "sim:b 2 layers, sim:a 3 layers". */
+static void split_of(const char *json, char *out)
+{
+    yyjson_doc *doc = yyjson_read(json, strlen(json), 0);
+    yyjson_val *stages = yyjson_doc_ptr_get(doc, "/best/stages"), *stage;
+    size_t i, count;
+    assert_int_equal(yyjson_arr_size(stages), 2);
+    yyjson_arr_foreach(stages, i, count, stage)
+    {
+        const int n_layers = yyjson_get_int(yyjson_obj_get(stage, "layers"));
+        out += sprintf(out, "%s%s %d layer%s", i ? ", " : "", yyjson_get_str(yyjson_obj_get(stage, "device")), n_layers,
+                       n_layers == 1 ? "" : "s");
+    }
+    yyjson_doc_free(doc);
+}
+
+/* Without the times that `run` puts behind each device. */
+static void drop_brackets(char *text)
+{
+    char *out = text;
+    for (const char *at = text; *at; at++) {
+        if (!strncmp(at, " (", 2) && strchr(at, ')'))
+            at = strchr(at, ')');
+        else
+            *out++ = *at;
+    }
+    *out = '\0';
+}
+
+static void as_it_runs(void **state)
+{
+    (void)state;
+    char split[128];
+    mem_free(output_of(0, "printf '[a]\\nmemory = 8MiB\\ndecode = 40MB/s\\nflops = 1GFLOP/s\\n"
+                          "[b]\\nmemory = 1GiB\\ndecode = 10MB/s\\nflops = 1GFLOP/s\\n' >$FOLDER/two.ini"));
+    char *text = output_of(0, "\"$MEDLEY_BINARY\" plan " DEMO "--sim $FOLDER/two.ini -c 1024 --json");
+    split_of(text, split);
+    mem_free(text);
+    text = output_of(0, "\"$MEDLEY_BINARY\" run " DEMO "--sim $FOLDER/two.ini -c 1024 -p hello -n 2 </dev/null");
+    drop_brackets(text);
+    if (!strstr(text, split))
+        fail_msg("no '%s' in\n%s", split, text);
+    mem_free(text);
 }
 
 static void a_cluster(void **state)
@@ -88,6 +132,8 @@ static void a_cluster(void **state)
     (void)state;
     EXPECT(0, DEMO "--cluster examples/home-cluster.json --goal throughput --streams 4 --without pi --prompt 100",
            "Best, by estimate: ", "pi/cpu: not to be used", "studio/cpu: shares the memory of studio/metal0");
+    EXPECT(0, DEMO "--cluster examples/home-cluster.json --goal mix --busy 0.25 --streams 4 --json",
+           "\"goal\": \"mix\"", "\"busy\": 0.25", "\"outcome\": \"placed\"");
     EXPECT(0, DEMO "--cluster examples/home-cluster.json --add tower:cuda0 --add pi:rtx-3060",
            "If you add cuda0 to tower: ", "If you add rtx-3060 to pi: ");
 }
@@ -141,7 +187,11 @@ static void wrong_words(void **state)
     EXPECT(2, "", "which model?");
     EXPECT(1, "no-such.gguf", "no-such.gguf");
     EXPECT(2, DEMO "more", "'more' is one word too many");
-    EXPECT(2, DEMO "--goal speed", "--goal takes latency or throughput, not 'speed'");
+    EXPECT(2, DEMO "--goal speed", "--goal takes latency, throughput or mix, not 'speed'");
+    EXPECT(2, DEMO "--busy 0.5", "--busy is for --goal mix");
+    EXPECT(2, DEMO "--goal mix --busy 1.5", "--busy takes a part of the time, 0 to 1, not '1.5'");
+    EXPECT(2, DEMO "--goal mix --busy nan", "--busy takes a number");
+    EXPECT(1, DEMO "--kv q8_0 --cluster examples/home-cluster.json", "needs heads of a multiple of 32 values");
     EXPECT(2, DEMO "--kv q2", "--kv takes f16, f32 or q8_0, not 'q2'");
     EXPECT(2, DEMO "--policy best", "--policy takes memory, flops, equal, score or all, not 'best'");
     EXPECT(2, DEMO "--streams 0", "--streams takes a whole number from 1 to ");
@@ -160,8 +210,13 @@ static void wrong_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(this_machine),         cmocka_unit_test(simulated), cmocka_unit_test(a_cluster),
-        cmocka_unit_test(reports_in_a_cluster), cmocka_unit_test(json),      cmocka_unit_test(what_fits_nowhere),
+        cmocka_unit_test(this_machine),
+        cmocka_unit_test(simulated),
+        cmocka_unit_test(a_cluster),
+        cmocka_unit_test(as_it_runs),
+        cmocka_unit_test(reports_in_a_cluster),
+        cmocka_unit_test(json),
+        cmocka_unit_test(what_fits_nowhere),
         cmocka_unit_test(wrong_words),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
