@@ -66,6 +66,19 @@ enum {
     LIMIT_TEMPLATE_MEMORY_BYTES = 256 * 1024 * 1024,
     LIMIT_TEMPLATE_MS = 5000,
 
+    /* weights that travel between nodes */
+    LIMIT_MANIFEST_BYTES = 8 * 1024 * 1024,
+    LIMIT_MANIFEST_HEADER_BYTES = 256 * 1024 * 1024, /* of a model's file, before its tensors */
+    LIMIT_MANIFEST_RECENT_MS = 100,                  /* a file changed so shortly before may change unseen */
+    LIMIT_SHELF_MODELS = 4096,
+    LIMIT_FETCH_PEERS = 64,
+    LIMIT_FETCH_CHUNK_BYTES = 4 * 1024 * 1024,
+    LIMIT_FETCH_REQUESTS = 256,        /* under way, of one fetch */
+    LIMIT_FETCH_REQUESTS_OF_PEER = 32, /* the same, at one peer */
+    LIMIT_FETCH_BYTES = 128 * 1024 * 1024,
+    LIMIT_FETCH_PATIENCE_MS = 60 * 1000, /* without any progress a fetch ends, where nobody says otherwise */
+    LIMIT_FETCH_TIMEOUTS = 4,            /* in a row: the peer is asked no more */
+
     /* a placement: where the exact search ends, its memory, and what greedy still takes */
     LIMIT_PLACEMENT_DEVICES = 1024,
     LIMIT_PLACEMENT_EXACT_DEVICES = 64,

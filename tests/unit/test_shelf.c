@@ -1,0 +1,608 @@
+/* The shelf: room, durability, eviction, and stages on files of which only their layers are there. */
+#include "base/mem.h"
+#include "base/random.h"
+#include "engine/stage.h"
+#include "gpu/gpu.h"
+#include "mesh/manifest_layers.h"
+#include "mesh/manifest_make.h"
+#include "mesh/shelf.h"
+#include "mesh/shelf_policy.h"
+#include "mesh/shelf_record.h"
+#include "model/model.h"
+#include "weights_world.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SIZES ((uint64_t[]){5000, 70000, 64, 300000, 1})
+enum { N_PARTS = 5 };
+
+struct world {
+    char folder[PATH_MAX];
+    struct shelf *shelf;
+    struct manifest manifest;
+};
+
+static struct shelf *open_shelf(const char *folder, uint64_t limit, uint64_t spare)
+{
+    struct shelf *shelf;
+    struct error err;
+    if (shelf_open(folder, &(struct shelf_options){.limit_bytes = limit, .spare_bytes = spare}, &shelf, &err))
+        fail_msg("%s", err.text);
+    return shelf;
+}
+
+static struct shelf_model *open_model(struct shelf *shelf, const struct manifest *manifest)
+{
+    struct shelf_model *model;
+    struct error err;
+    if (shelf_model_open(shelf, manifest, &model, &err))
+        fail_msg("%s", err.text);
+    return model;
+}
+
+static int begin(void **state)
+{
+    struct world *world = calloc(1, sizeof *world);
+    weights_folder_make(world->folder);
+    world->shelf = open_shelf(world->folder, 0, 0);
+    world->manifest = weights_manifest(SIZES, N_PARTS);
+    *state = world;
+    return 0;
+}
+
+static int end(void **state)
+{
+    struct world *world = *state;
+    shelf_close(world->shelf);
+    manifest_deinit(&world->manifest);
+    weights_folder_remove(world->folder);
+    free(world);
+    return 0;
+}
+
+static void write_part(struct shelf_model *model, uint32_t part)
+{
+    uint64_t size = shelf_model_manifest(model)->parts[part].size;
+    uint8_t *bytes = malloc(size);
+    weights_fill(part, 0, bytes, size);
+    assert_int_equal(shelf_model_write(model, part, size / 2, bytes + size / 2, size - size / 2, NULL), 0);
+    assert_int_equal(shelf_model_write(model, part, 0, bytes, size / 2, NULL), 0);
+    free(bytes);
+}
+
+static void fetch_part(struct shelf_model *model, uint32_t part)
+{
+    write_part(model, part);
+    assert_int_equal(shelf_model_verify(model, part, NULL), 0);
+    assert_int_equal(shelf_model_keep(model, &part, 1, NULL), 0);
+}
+
+/* ---- policy ---- */
+
+static void test_policy_evicts_the_oldest_and_only_as_many_as_needed(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 3000; seed++) {
+        struct shelf_entry entries[6] = {0};
+        uint32_t n = (uint32_t)(random_at(seed, 0) % 7);
+        uint64_t used = 0, idle = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            entries[i] = (struct shelf_entry){.bytes = random_at(seed, 10 + i) % 100,
+                                              .used_ns = random_at(seed, 20 + i) % 5,
+                                              .in_use = random_at(seed, 30 + i) % 3 == 0};
+            used += entries[i].bytes;
+            idle += entries[i].in_use ? 0 : entries[i].bytes;
+        }
+        struct shelf_room room = {.need_bytes = random_at(seed, 1) % 200,
+                                  .limit_bytes = random_at(seed, 2) % 400,
+                                  .free_bytes = random_at(seed, 3) % 300,
+                                  .spare_bytes = random_at(seed, 4) % 50};
+        struct error err = {0};
+        enum error_code code = shelf_policy_choose(&room, entries, n, &err);
+        uint64_t freed = 0, newest = 0, smallest = UINT64_MAX;
+        for (uint32_t i = 0; i < n; i++) {
+            assert_false(entries[i].evict && (entries[i].in_use || code));
+            freed += entries[i].evict ? entries[i].bytes : 0;
+            newest = entries[i].evict && entries[i].used_ns > newest ? entries[i].used_ns : newest;
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            assert_false(!entries[i].evict && !entries[i].in_use && entries[i].used_ns < newest);
+            if (entries[i].evict && entries[i].used_ns == newest && entries[i].bytes < smallest)
+                smallest = entries[i].bytes;
+        }
+        bool fits_limit = !room.limit_bytes || used - freed + room.need_bytes <= room.limit_bytes;
+        bool fits_disk = room.free_bytes + freed >= room.need_bytes + room.spare_bytes;
+        if (!code)
+            assert_true(fits_limit && fits_disk);
+        else
+            assert_true((room.limit_bytes && used - idle + room.need_bytes > room.limit_bytes) ||
+                        room.free_bytes + idle < room.need_bytes + room.spare_bytes);
+        assert_true(!code || err.text[0]);
+    }
+}
+
+static void test_policy_says_what_is_missing(void **state)
+{
+    (void)state;
+    struct shelf_entry entry = {.bytes = UINT64_C(9) << 30, .in_use = true};
+    struct shelf_room room = {
+        .need_bytes = UINT64_C(5) << 30, .limit_bytes = UINT64_C(10) << 30, .free_bytes = UINT64_MAX};
+    struct error err;
+    assert_int_equal(shelf_policy_choose(&room, &entry, 1, &err), ERROR_BUSY);
+    assert_string_equal(err.text,
+                        "needs 5.0 GiB; the limit for fetched models is 10.0 GiB, of which 9.0 GiB are in use: "
+                        "raise the limit or unload a model");
+    room =
+        (struct shelf_room){.need_bytes = UINT64_C(5) << 30, .free_bytes = UINT64_C(4) << 30, .spare_bytes = 1 << 20};
+    assert_int_equal(shelf_policy_choose(&room, &entry, 1, &err), ERROR_IO);
+    assert_string_equal(err.text,
+                        "the disk is too full: needs 5.0 GiB, 4.0 GiB are free, 1.0 MiB must stay free, and 0 "
+                        "bytes of fetched models are not in use");
+}
+
+/* ---- record ---- */
+
+static void test_a_torn_record_is_read_up_to_the_tear(void **state)
+{
+    (void)state;
+    struct digest identity, other;
+    struct buffer record = {0};
+    digest_of("a", 1, &identity, NULL);
+    digest_of("b", 1, &other, NULL);
+    shelf_record_begin(&identity, &record);
+    const struct {
+        uint32_t part;
+        bool gone;
+    } entries[] = {{3, false}, {0, false}, {3, true}, {4, false}};
+    for (int i = 0; i < 4; i++)
+        shelf_record_add(entries[i].part, entries[i].gone, &record);
+    for (size_t size = 0; size <= record.size; size++) {
+        struct part_set has;
+        part_set_init(&has, 5, NULL);
+        size_t good = shelf_record_read(record.data, size, &identity, &has);
+        size_t whole = size < SHELF_RECORD_HEAD ? 0 : (size - SHELF_RECORD_HEAD) / SHELF_RECORD_ENTRY;
+        assert_int_equal(good, size < SHELF_RECORD_HEAD ? 0 : SHELF_RECORD_HEAD + whole * SHELF_RECORD_ENTRY);
+        assert_int_equal(part_set_has(&has, 3), whole == 1 || whole == 2);
+        assert_int_equal(part_set_has(&has, 0), whole >= 2);
+        assert_int_equal(part_set_has(&has, 4), whole == 4);
+        assert_int_equal(shelf_record_read(record.data, size, &other, &has), 0);
+        part_set_deinit(&has);
+    }
+    struct part_set few; /* garbage in the middle, and a part that the model does not have */
+    part_set_init(&few, 4, NULL);
+    assert_int_equal(shelf_record_read(record.data, record.size, &identity, &few), record.size - SHELF_RECORD_ENTRY);
+    record.data[SHELF_RECORD_HEAD + SHELF_RECORD_ENTRY + 1] ^= 1;
+    assert_int_equal(shelf_record_read(record.data, record.size, &identity, &few),
+                     SHELF_RECORD_HEAD + SHELF_RECORD_ENTRY);
+    part_set_deinit(&few);
+    buffer_deinit(&record);
+}
+
+/* ---- parts ---- */
+
+static void test_only_verified_and_kept_parts_count(void **state)
+{
+    struct world *world = *state;
+    struct shelf_model *model = open_model(world->shelf, &world->manifest);
+    struct error err;
+    assert_int_equal(part_set_count(shelf_model_has(model)), 0);
+    fetch_part(model, 1);
+    write_part(model, 3); /* and never kept */
+    assert_int_equal(shelf_model_write(model, 2, 0, "lies", 4, NULL), 0);
+    assert_int_equal(shelf_model_verify(model, 2, &err), ERROR_INVALID);
+    assert_non_null(strstr(err.text, "tensor.2"));
+    assert_int_equal(shelf_model_write(model, 1, 0, "x", 1, &err), ERROR_INVALID);
+    assert_int_equal(shelf_model_write(model, 2, 60, "12345", 5, &err), ERROR_INVALID);
+    assert_int_equal(shelf_model_write(model, 2, UINT64_MAX, "12345", 5, &err), ERROR_INVALID);
+    assert_int_equal(shelf_model_write(model, N_PARTS, 0, "x", 1, &err), ERROR_INVALID);
+    shelf_model_close(model);
+
+    model = open_model(world->shelf, &world->manifest);
+    assert_int_equal(part_set_count(shelf_model_has(model)), 1);
+    assert_true(part_set_has(shelf_model_has(model), 1));
+    assert_int_equal(shelf_model_verify(model, 1, NULL), 0);
+    shelf_model_close(model);
+}
+
+static void test_a_whole_model_has_the_same_manifest(void **state)
+{
+    struct world *world = *state;
+    char path[PATH_MAX];
+    struct gguf_file *file;
+    struct manifest manifest, again;
+    struct digest a, b;
+    assert_int_equal(gguf_file_open(weights_golden("qwen3", path), &file, NULL), 0);
+    assert_int_equal(manifest_make(file, NULL, &manifest, NULL), 0);
+    struct shelf_model *model = open_model(world->shelf, &manifest);
+    for (uint32_t i = 0; i < manifest.n_parts; i++) {
+        const struct manifest_part *part = &manifest.parts[i];
+        assert_int_equal(shelf_model_write(model, i, 0, gguf_file_bytes(file) + part->offset, part->size, NULL), 0);
+        assert_int_equal(shelf_model_verify(model, i, NULL), 0);
+        assert_int_equal(shelf_model_keep(model, &i, 1, NULL), 0);
+    }
+    gguf_file_close(file);
+    assert_int_equal(gguf_file_open(shelf_model_path(model), &file, NULL), 0);
+    assert_int_equal(manifest_make(file, NULL, &again, NULL), 0);
+    manifest_identity(&manifest, &a, NULL);
+    manifest_identity(&again, &b, NULL);
+    assert_true(digest_equal(&a, &b) && digest_equal(&a, shelf_model_identity(model)));
+    gguf_file_close(file);
+    shelf_model_close(model);
+    manifest_deinit(&again);
+    assert_int_equal(shelf_manifest(world->shelf, &a, &again, NULL), 0);
+    manifest_deinit(&again);
+    manifest_deinit(&manifest);
+}
+
+static uint64_t blocks(const struct shelf_model *model)
+{
+    struct stat info;
+    assert_int_equal(stat(shelf_model_path(model), &info), 0);
+    return (uint64_t)info.st_blocks * 512;
+}
+
+static void test_room_is_taken_and_given_back(void **state)
+{
+    struct world *world = *state;
+    struct shelf_model *model = open_model(world->shelf, &world->manifest);
+    struct part_set wanted;
+    part_set_init(&wanted, N_PARTS, NULL);
+    part_set_add(&wanted, 3);
+    assert_int_equal(blocks(model), 0);
+    assert_int_equal(shelf_model_reserve(model, &wanted, NULL), 0);
+    uint64_t taken = blocks(model);
+    assert_true(taken >= 300000 && taken < 320000);
+    fetch_part(model, 1);
+    write_part(model, 3);
+    assert_int_equal(shelf_model_trim(model, NULL), 0);
+    assert_true(blocks(model) >= 70000 && blocks(model) < 90000);
+    assert_int_equal(shelf_model_verify(model, 1, NULL), 0);
+    part_set_add(&wanted, 1);
+    assert_int_equal(shelf_model_drop(model, &wanted, NULL), 0);
+    assert_true(blocks(model) <= 5 * 4096); /* blocks that neighbours share stay */
+    shelf_model_close(model);
+    model = open_model(world->shelf, &world->manifest);
+    assert_int_equal(part_set_count(shelf_model_has(model)), 0);
+    fetch_part(model, 1);
+    fetch_part(model, 2);
+    shelf_model_close(model);
+    part_set_deinit(&wanted);
+}
+
+static void test_damage_is_found_and_fetched_again(void **state)
+{
+    struct world *world = *state;
+    struct shelf_model *model = open_model(world->shelf, &world->manifest);
+    uint32_t n_dropped;
+    fetch_part(model, 1);
+    fetch_part(model, 2);
+    weights_flip_byte(shelf_model_path(model), world->manifest.parts[1].offset + 500);
+    assert_int_equal(shelf_model_recheck(model, &n_dropped, NULL), 0);
+    assert_int_equal(n_dropped, 1);
+    assert_true(!part_set_has(shelf_model_has(model), 1) && part_set_has(shelf_model_has(model), 2));
+    fetch_part(model, 1);
+    shelf_model_close(model);
+
+    char path[PATH_MAX + 8]; /* the model's file is gone: nothing of it counts any more */
+    model = open_model(world->shelf, &world->manifest);
+    snprintf(path, sizeof path, "%s", shelf_model_path(model));
+    shelf_model_close(model);
+    assert_int_equal(unlink(path), 0);
+    model = open_model(world->shelf, &world->manifest);
+    assert_int_equal(part_set_count(shelf_model_has(model)), 0);
+    shelf_model_close(model);
+}
+
+/* ---- limits ---- */
+
+static void test_limit_evicts_the_least_recently_used_and_never_what_is_in_use(void **state)
+{
+    struct world *world = *state;
+    struct shelf *small = open_shelf(world->folder, 1000000, 0);
+    struct manifest manifests[4];
+    struct shelf_model *model;
+    struct part_set wanted;
+    struct error err;
+    part_set_init(&wanted, N_PARTS, NULL);
+    part_set_add(&wanted, 3); /* 300,000 bytes each: three have room */
+    struct digest identities[4];
+    for (int i = 0; i < 4; i++) {
+        manifests[i] = weights_manifest(SIZES, N_PARTS);
+        snprintf(manifests[i].name, sizeof manifests[i].name, "model %d", i);
+        manifest_identity(&manifests[i], &identities[i], NULL);
+    }
+    for (int i = 0; i < 2; i++) {
+        model = open_model(small, &manifests[i]);
+        assert_int_equal(shelf_model_reserve(model, &wanted, NULL), 0);
+        fetch_part(model, 3);
+        shelf_model_close(model);
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
+    model = open_model(small, &manifests[0]); /* used again, so that 1 is the oldest */
+    shelf_model_close(model);
+    struct shelf_model *two = open_model(small, &manifests[2]), *three = open_model(small, &manifests[3]);
+    assert_int_equal(shelf_model_reserve(two, &wanted, &err), 0);
+    assert_int_equal(shelf_model_reserve(three, &wanted, &err), 0);
+    struct manifest gone;
+    assert_int_equal(shelf_manifest(small, &identities[1], &gone, NULL), ERROR_NOT_FOUND);
+    assert_int_equal(shelf_manifest(small, &identities[0], &gone, NULL), 0);
+    manifest_deinit(&gone);
+
+    struct shelf_model *zero = open_model(small, &manifests[0]), *one = open_model(small, &manifests[1]);
+    assert_true(part_set_has(shelf_model_has(zero), 3) && part_set_count(shelf_model_has(one)) == 0);
+    assert_int_equal(shelf_model_reserve(one, &wanted, &err), ERROR_BUSY); /* all are in use */
+    assert_non_null(strstr(err.text, "needs 293.0 KiB; the limit for fetched models is 976.6 KiB"));
+    assert_int_equal(shelf_remove(small, &identities[0], &err), ERROR_BUSY);
+    assert_int_equal(shelf_model_open(small, &manifests[0], &model, &err), ERROR_BUSY);
+    assert_int_equal(blocks(one), 0);
+    struct shelf_usage usage;
+    assert_int_equal(shelf_usage(small, &usage, NULL), 0);
+    assert_true(usage.n_models == 4 && usage.n_in_use == 4 && usage.bytes >= 900000 && usage.free_bytes > 0);
+    struct shelf_model *all[] = {zero, one, two, three};
+    for (int i = 0; i < 4; i++) {
+        shelf_model_close(all[i]);
+        assert_int_equal(shelf_remove(small, &identities[i], &err), 0);
+        manifest_deinit(&manifests[i]);
+    }
+    assert_int_equal(shelf_list(small, NULL, 0), 0);
+    assert_int_equal(shelf_remove(small, &identities[0], &err), ERROR_NOT_FOUND);
+    part_set_deinit(&wanted);
+    shelf_close(small);
+}
+
+static void test_a_full_disk_is_said_before_anything_is_fetched(void **state)
+{
+    struct world *world = *state;
+    struct shelf *shelf = open_shelf(world->folder, 0, UINT64_C(1) << 60);
+    struct shelf_model *model = open_model(shelf, &world->manifest);
+    struct part_set wanted;
+    struct error err;
+    part_set_init(&wanted, N_PARTS, NULL);
+    part_set_add_all(&wanted);
+    assert_int_equal(shelf_model_reserve(model, &wanted, &err), ERROR_IO);
+    assert_non_null(strstr(err.text, "needs 366.3 KiB"));
+    assert_non_null(strstr(err.text, "are free"));
+    assert_int_equal(blocks(model), 0);
+    part_set_deinit(&wanted);
+    shelf_model_close(model);
+    shelf_close(shelf);
+}
+
+/* The operating system refuses from some byte on, as a full disk does. */
+static void test_a_disk_that_refuses_is_an_error_and_no_harm(void **state)
+{
+    struct world *world = *state;
+    struct shelf_model *model = open_model(world->shelf, &world->manifest);
+    struct error err = {0};
+    struct rlimit old, low;
+    fetch_part(model, 1);
+    getrlimit(RLIMIT_FSIZE, &old);
+    low = (struct rlimit){.rlim_cur = 76000, .rlim_max = old.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &low);
+    char bytes[4096] = {0};
+    enum error_code code = shelf_model_write(model, 3, 4096, bytes, sizeof bytes, &err);
+    low.rlim_cur = 45; /* not even the record grows */
+    setrlimit(RLIMIT_FSIZE, &low);
+    enum error_code keep = shelf_model_keep(model, &(uint32_t){2}, 1, NULL);
+    setrlimit(RLIMIT_FSIZE, &old);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_true(code == ERROR_IO && err.text[0] && keep == ERROR_IO);
+    assert_int_equal(part_set_count(shelf_model_has(model)), 1);
+    fetch_part(model, 4);
+    shelf_model_close(model);
+    model = open_model(world->shelf, &world->manifest);
+    assert_true(part_set_has(shelf_model_has(model), 1) && part_set_has(shelf_model_has(model), 4));
+    assert_int_equal(part_set_count(shelf_model_has(model)), 2);
+    shelf_model_close(model);
+}
+
+static void test_running_out_of_memory_is_an_error(void **state)
+{
+    struct world *world = *state;
+    enum error_code code = ERROR_NO_MEMORY;
+    for (unsigned nth = 1; code; nth++) {
+        struct shelf_model *model;
+        struct error err = {0};
+        mem_fail_nth(nth);
+        code = shelf_model_open(world->shelf, &world->manifest, &model, &err);
+        mem_fail_nth(0);
+        assert_true(!code || (!model && err.text[0] && nth < 100));
+        if (!code) {
+            mem_fail_nth(1);
+            assert_int_equal(shelf_model_keep(model, &(uint32_t){2}, 1, NULL), ERROR_NO_MEMORY);
+            assert_int_equal(part_set_count(shelf_model_has(model)), 0);
+            mem_fail_nth(0);
+            shelf_model_close(model);
+        }
+    }
+}
+
+/* ---- crashes ---- */
+
+static void fetch_for_ever(struct world *world)
+{
+    struct shelf_model *model;
+    struct part_set all;
+    if (shelf_model_open(world->shelf, &world->manifest, &model, NULL) || part_set_init(&all, N_PARTS, NULL))
+        _exit(1);
+    part_set_add_all(&all);
+    for (uint64_t round = 0;; round++) {
+        uint32_t part = (uint32_t)(random_at(7, round) % N_PARTS);
+        if (part_set_count(shelf_model_has(model)) == N_PARTS)
+            shelf_model_drop(model, &all, NULL);
+        else if (!part_set_has(shelf_model_has(model), part))
+            fetch_part(model, part);
+    }
+}
+
+static void test_killed_at_any_moment_what_is_recorded_is_whole(void **state)
+{
+    struct world *world = *state;
+    uint32_t seen = 0;
+    for (uint64_t round = 0; round < 25; round++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            fetch_for_ever(world);
+        nanosleep(&(struct timespec){.tv_nsec = (long)(1000000 + random_at(3, round) % 40000000)}, NULL);
+        int status;
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        struct shelf_model *model = open_model(world->shelf, &world->manifest);
+        uint32_t n_dropped;
+        seen += part_set_count(shelf_model_has(model));
+        assert_int_equal(shelf_model_recheck(model, &n_dropped, NULL), 0);
+        assert_int_equal(n_dropped, 0);
+        shelf_model_close(model);
+    }
+    assert_true(seen > 0);
+}
+
+static void test_half_removed_models_are_swept(void **state)
+{
+    struct world *world = *state;
+    struct shelf_model *model = open_model(world->shelf, &world->manifest);
+    char path[PATH_MAX + 16], name[DIGEST_TEXT];
+    fetch_part(model, 1);
+    snprintf(path, sizeof path, "%s/%s.parts", world->folder, digest_text(shelf_model_identity(model), name));
+    shelf_model_close(model);
+    assert_int_equal(unlink(path), 0);
+    shelf_close(world->shelf);
+    world->shelf = open_shelf(world->folder, 0, 0);
+    snprintf(path, sizeof path, "%s/%s.gguf", world->folder, name);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(shelf_list(world->shelf, NULL, 0), 0);
+}
+
+/* ---- stages ---- */
+
+static struct gpu *gpu;
+
+static void run(const char *path, uint32_t first, uint32_t n, const float *in, float *out, uint32_t n_floats)
+{
+    struct model *model;
+    struct stage *stage;
+    struct error err;
+    struct stage_options options = {
+        .first_layer = first, .n_layers = n, .n_slots = 1, .context = 64, .rows_max = 16, .kv_type = KV_F32};
+    struct batch_row rows[16];
+    for (uint32_t i = 0; i < 16; i++)
+        rows[i] = (struct batch_row){.position = i, .token = (int32_t)(i * 31 % 300), .output = true};
+    if (model_open(path, &model, &err) || stage_open(gpu_find(gpu, "cpu"), model, &options, &stage, &err))
+        fail_msg("%s", err.text);
+    assert_true(16 * (stage_is_last(stage) ? stage_output_width(stage) : stage_width(stage)) <= n_floats);
+    if (stage_forward(stage, &(struct batch){.rows = rows, .n_rows = 16}, in, out, &err))
+        fail_msg("%s", err.text);
+    stage_close(stage);
+    model_close(model);
+}
+
+/* A shelf with the parts of these layers and nothing else. */
+static struct shelf_model *shelve_layers(struct world *world, const char *path, const struct manifest *manifest,
+                                         uint32_t first, uint32_t n)
+{
+    struct shelf_model *on_shelf = open_model(world->shelf, manifest);
+    struct model *model;
+    struct part_set wanted;
+    uint8_t *header = weights_read(path, 0, manifest->parts[MANIFEST_HEADER].size);
+    struct error err;
+    assert_int_equal(shelf_model_write(on_shelf, 0, 0, header, manifest->parts[0].size, NULL), 0);
+    assert_int_equal(shelf_model_keep(on_shelf, &(uint32_t){0}, 1, NULL), 0);
+    free(header);
+    part_set_init(&wanted, manifest->n_parts, NULL);
+    if (model_open(shelf_model_path(on_shelf), &model, &err)) /* of the header alone */
+        fail_msg("%s", err.text);
+    assert_int_equal(manifest_agrees(manifest, model_file(model), NULL), 0);
+    assert_int_equal(manifest_add_layers(manifest, model, first, n, &wanted, &err), 0);
+    model_close(model);
+    assert_int_equal(shelf_model_reserve(on_shelf, &wanted, NULL), 0);
+    for (uint32_t i = 1; i < manifest->n_parts; i++) {
+        if (!part_set_has(&wanted, i))
+            continue;
+        void *bytes = weights_read(path, manifest->parts[i].offset, manifest->parts[i].size);
+        assert_int_equal(shelf_model_write(on_shelf, i, 0, bytes, manifest->parts[i].size, NULL), 0);
+        assert_int_equal(shelf_model_verify(on_shelf, i, NULL), 0);
+        assert_int_equal(shelf_model_keep(on_shelf, &i, 1, NULL), 0);
+        free(bytes);
+    }
+    part_set_deinit(&wanted);
+    return on_shelf;
+}
+
+static void check_stages(struct world *world, const char *name)
+{
+    enum { FLOATS = 16 * 1024 };
+    static float in[FLOATS], want[FLOATS], got[FLOATS];
+    char path[PATH_MAX];
+    struct gguf_file *file;
+    struct manifest manifest;
+    struct model *model;
+    assert_int_equal(model_open(weights_golden(name, path), &model, NULL), 0);
+    uint32_t n = model_hyperparameters(model)->n_layers;
+    model_close(model);
+    assert_int_equal(gguf_file_open(path, &file, NULL) || manifest_make(file, NULL, &manifest, NULL), 0);
+    gguf_file_close(file);
+    for (uint32_t i = 0; i < FLOATS; i++)
+        in[i] = (float)random_unit_at(5, i) - 0.5f;
+    for (uint32_t first = 0; first < n; first++) {
+        struct shelf_model *model_on_shelf = shelve_layers(world, path, &manifest, first, 1);
+        memset(want, 0, sizeof want);
+        memset(got, 0, sizeof got);
+        run(path, first, 1, first ? in : NULL, want, FLOATS);
+        run(shelf_model_path(model_on_shelf), first, 1, first ? in : NULL, got, FLOATS);
+        assert_memory_equal(want, got, sizeof want);
+        assert_true(want[0] != 0 && part_set_count(shelf_model_has(model_on_shelf)) < manifest.n_parts);
+        struct digest identity = *shelf_model_identity(model_on_shelf);
+        shelf_model_close(model_on_shelf);
+        assert_int_equal(shelf_remove(world->shelf, &identity, NULL), 0);
+    }
+    manifest_deinit(&manifest);
+}
+
+static void test_stages_run_on_their_layers_alone_bit_for_bit(void **state)
+{
+    static const char *const names[] = {"qwen2-tied",   "qwen3",         "gpt-oss", "llama-moe",
+                                        "llama-rope31", "phi3-longrope", "gemma2",  "llama-q4_0"};
+    if (gpu_open(&(struct gpu_options){.n_cpu_threads = 1, .skip_other = true}, &gpu, NULL))
+        fail();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        check_stages(*state, names[i]);
+    gpu_close(gpu);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_policy_evicts_the_oldest_and_only_as_many_as_needed),
+        cmocka_unit_test(test_policy_says_what_is_missing),
+        cmocka_unit_test(test_a_torn_record_is_read_up_to_the_tear),
+        cmocka_unit_test_setup_teardown(test_only_verified_and_kept_parts_count, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_whole_model_has_the_same_manifest, begin, end),
+        cmocka_unit_test_setup_teardown(test_room_is_taken_and_given_back, begin, end),
+        cmocka_unit_test_setup_teardown(test_damage_is_found_and_fetched_again, begin, end),
+        cmocka_unit_test_setup_teardown(test_limit_evicts_the_least_recently_used_and_never_what_is_in_use, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_full_disk_is_said_before_anything_is_fetched, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_disk_that_refuses_is_an_error_and_no_harm, begin, end),
+        cmocka_unit_test_setup_teardown(test_running_out_of_memory_is_an_error, begin, end),
+        cmocka_unit_test_setup_teardown(test_killed_at_any_moment_what_is_recorded_is_whole, begin, end),
+        cmocka_unit_test_setup_teardown(test_half_removed_models_are_swept, begin, end),
+        cmocka_unit_test_setup_teardown(test_stages_run_on_their_layers_alone_bit_for_bit, begin, end),
+    };
+    return cmocka_run_group_tests_name("shelf", tests, NULL, NULL);
+}
