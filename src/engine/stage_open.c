@@ -193,8 +193,9 @@ static enum error_code check_fits(const struct stage *stage, struct error *err)
         return ERROR_NONE;
     char advice[160];
     uint64_t fixed = m->weights + m->compute;
-    if (fixed < now.free_bytes) {
-        uint64_t context = (now.free_bytes - fixed) / (m->kv / stage->kv.cells) / KV_PADDING * KV_PADDING;
+    uint64_t room = fixed < now.free_bytes ? now.free_bytes - fixed : 0;
+    uint64_t context = room / (m->kv / stage->kv.cells) / KV_PADDING * KV_PADDING;
+    if (context) {
         snprintf(advice, sizeof advice, "a context of %llu tokens would fit (--context, or fewer --slots)",
                  (unsigned long long)context);
     } else {
