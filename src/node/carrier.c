@@ -30,7 +30,9 @@ struct carrier {
     bool closing, handle_closed;
 
     pthread_mutex_t lock;
-    struct parcel *first, **last; /* to be sent */
+    struct parcel *first, **last;      /* to be sent */
+    bool starved;                      /* there was no memory for a message … */
+    uint8_t starved_of[NODE_ID_BYTES]; /* … to this node */
     struct parcel *spare;
     uint32_t n_spare;
     uint32_t n_parcels; /* all that there are, spare ones included */
@@ -118,7 +120,16 @@ static void on_wake(uv_async_t *wake)
     struct parcel *parcel = carrier->first;
     carrier->first = NULL;
     carrier->last = &carrier->first;
+    bool starved = carrier->starved;
+    carrier->starved = false;
+    uint8_t node_id[NODE_ID_BYTES];
+    memcpy(node_id, carrier->starved_of, sizeof node_id);
     pthread_mutex_unlock(&carrier->lock);
+    if (starved) {
+        struct error err = {0};
+        error_set(&err, ERROR_NO_MEMORY, "no memory to send it a message");
+        carrier->handlers.lost(carrier->handlers.arg, node_id, &err);
+    }
     while (parcel) {
         struct parcel *next = parcel->next;
         send_parcel(carrier, parcel);
@@ -130,7 +141,11 @@ void carrier_send(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
 {
     struct parcel *parcel = take_parcel(carrier);
     if (!parcel) {
-        log_line(LOG_ERROR, "carrier", "no memory to send a message: it is lost");
+        pthread_mutex_lock(&carrier->lock);
+        carrier->starved = true;
+        memcpy(carrier->starved_of, node_id, NODE_ID_BYTES);
+        pthread_mutex_unlock(&carrier->lock);
+        uv_async_send(&carrier->wake);
         return;
     }
     struct buffer empty = parcel->message;

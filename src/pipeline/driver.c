@@ -69,18 +69,11 @@ static void on_microbatch_done(void *arg, struct microbatch *microbatch)
 
 /* ---- stages elsewhere ------------------------------------------------------------------ */
 
-static void fail(struct microbatch *microbatch, const struct error *err)
-{
-    for (uint32_t i = 0; i < microbatch->n_shares; i++)
-        microbatch->shares[i].failed |= !microbatch->shares[i].dropped;
-    microbatch->n_rows = 0;
-    microbatch->error = *err;
-}
-
 /* It has come back, or never will: the shares say which. */
 static void end_early(struct driver *driver, struct microbatch *microbatch, const struct error *err)
 {
-    fail(microbatch, err);
+    microbatch_fail(microbatch);
+    microbatch->error = *err;
     microbatch->at = driver->pipeline.n_stages;
     microbatch_go_on(microbatch);
 }

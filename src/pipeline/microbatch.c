@@ -115,14 +115,18 @@ static void drop_poisoned(struct microbatch *microbatch, struct pipeline_stage *
         remove_void_rows(microbatch, hidden, stage_width(stage->stage));
 }
 
-static void fail_all(struct microbatch *microbatch, struct pipeline_stage *stage)
+void microbatch_fail(struct microbatch *microbatch)
 {
-    for (uint32_t i = 0; i < microbatch->n_shares; i++) {
-        struct share *share = &microbatch->shares[i];
-        if (!share_is_void(share))
-            share->failed = stage->poisoned[share->slot] = true;
-    }
+    for (uint32_t i = 0; i < microbatch->n_shares; i++)
+        microbatch->shares[i].failed |= !microbatch->shares[i].dropped;
     microbatch->n_rows = 0;
+}
+
+static void fail_on_stage(struct microbatch *microbatch, struct pipeline_stage *stage)
+{
+    for (uint32_t i = 0; i < microbatch->n_shares; i++)
+        stage->poisoned[microbatch->shares[i].slot] = true; /* void ones are already */
+    microbatch_fail(microbatch);
 }
 
 static void forward(struct microbatch *microbatch, struct pipeline_stage *stage, const float *in, bool last)
@@ -140,7 +144,7 @@ static void forward(struct microbatch *microbatch, struct pipeline_stage *stage,
     if (!code)
         return;
     error_wrap(&microbatch->error, "stage %u on %s", microbatch->at, device_info(stage->device)->id);
-    fail_all(microbatch, stage);
+    fail_on_stage(microbatch, stage);
 }
 
 /* What the picker must know before it picks; the tokens of void rows are right, too. */

@@ -112,6 +112,9 @@ void microbatch_deinit(struct microbatch *microbatch);
 /* Empties it for the next use. */
 void microbatch_clear(struct microbatch *microbatch);
 
+/* Nothing more of it is computed: every share that was not dropped has failed. The caller sets `error`. */
+void microbatch_fail(struct microbatch *microbatch);
+
 /* Sends it down the stages; `done` follows. */
 void microbatch_send(struct microbatch *microbatch);
 /* The same from stage `at` on; `done` at once when that is behind the last. */

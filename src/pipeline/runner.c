@@ -46,9 +46,14 @@ static void give_back(struct runner *runner, struct microbatch *microbatch)
 static void send_on(void *arg, struct microbatch *microbatch)
 {
     struct runner *runner = arg;
-    if (!far_send(&runner->far, &runner->shape, microbatch, microbatch->number))
-        log_line(LOG_ERROR, "runner",
-                 "no memory for a message: a micro-batch is lost"); /* its driver will give it up */
+    if (!far_send(&runner->far, &runner->shape, microbatch, microbatch->number)) {
+        /* Back to the driver without its values, which takes hardly any memory. */
+        microbatch_fail(microbatch);
+        error_set(&microbatch->error, ERROR_NO_MEMORY, "no memory for a message to stage %u", microbatch->at);
+        microbatch->at = runner->pipeline.n_stages;
+        if (!far_send(&runner->far, &runner->shape, microbatch, microbatch->number))
+            log_line(LOG_ERROR, "runner", "no memory for a message: a micro-batch is lost");
+    }
     give_back(runner, microbatch);
 }
 

@@ -213,9 +213,7 @@ static void read_outputs(struct bytes_reader *reader, const struct wire_shape *s
 /* No numbers: whoever computed them is broken, and what would come of them is worth nothing. */
 static void fail_shares(struct microbatch *microbatch)
 {
-    for (uint32_t i = 0; i < microbatch->n_shares; i++)
-        microbatch->shares[i].failed |= !microbatch->shares[i].dropped;
-    microbatch->n_rows = 0;
+    microbatch_fail(microbatch);
     error_set(&microbatch->error, ERROR_DEVICE, "what came from before stage %u is not a number", microbatch->at);
 }
 
