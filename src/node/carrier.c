@@ -101,7 +101,7 @@ static void send_parcel(struct carrier *carrier, struct parcel *parcel)
 {
     struct error err = {0};
     struct link *link = mesh_find(carrier->mesh, parcel->node_id);
-    parcel->send = (struct link_send){.type = CARRIER_FRAME, .n_pieces = 1, .done = on_sent, .data = parcel};
+    parcel->send = (struct link_send){.type = FRAME_PIPELINE, .n_pieces = 1, .done = on_sent, .data = parcel};
     parcel->send.pieces[0] = (struct link_piece){parcel->message.data, parcel->message.size};
     enum error_code code =
         link ? link_send(link, LINK_DATA, &parcel->send, &err) : error_set(&err, ERROR_IO, "there is no link to it");

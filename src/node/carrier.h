@@ -13,9 +13,8 @@
 #pragma once
 
 #include "mesh/mesh.h"
+#include "node/frames.h"
 #include "pipeline/far.h"
-
-enum { CARRIER_FRAME = 64 };
 
 struct carrier;
 
