@@ -1,168 +1,352 @@
-/* medley up: this machine's node; today the API over one model. */
+/* medley up: this machine's node of the cluster, and the HTTP API on it. */
 #include "api/listen.h"
 #include "api/server.h"
 #include "base/buffer.h"
+#include "base/state_folder.h"
 #include "cli/commands.h"
-#include "cli/session.h"
-#include "model/model.h"
+#include "cli/notice.h"
+#include "cli/options.h"
+#include "cli/up_models.h"
+#include "gpu/gpu.h"
+#include "node/daemon.h"
+#include "node/heat.h"
+#include "node/host_port.h"
 #include "node/node.h"
 
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char usage[] =
-    "Usage: medley up --api HOST:PORT --model MODEL.gguf [options]\n"
+    "Usage: medley up [options]\n"
     "\n"
-    "Serves a model over HTTP, as OpenAI's API does: /v1/models, /v1/chat/completions,\n"
-    "/v1/completions, /v1/embeddings, and /tokenize, /detokenize, /health, /metrics.\n"
-    "Ctrl-C or SIGTERM lets running requests end (10 s at most); a second one does not.\n"
+    "Starts this machine's node. The first time it looks for a cluster on the local networks: where it\n"
+    "finds one it waits to be let in, by `medley join CODE` here (`medley invite` on a member shows the\n"
+    "code), or by hand; where it finds none it founds one. After that it is a member whenever it runs.\n"
+    "Every node serves OpenAI's API over all models of the cluster. Ctrl-C or SIGTERM ends it in order.\n"
     "\n"
-    "  --api ADDRESS    HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free one\n"
-    "                   (default 127.0.0.1:8080). There is no authentication yet: an address that\n"
-    "                   other machines reach is open to all of them\n"
-    "  -m, --model FILE the model\n"
-    "  --alias NAME     what the API calls the model (default: its own name; both are taken)\n"
-    "  --cors ORIGIN    let web pages of that origin, or * for all, use the API\n"
+    "  --api ADDRESS      HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free one\n"
+    "                     (default 127.0.0.1:8080), `none`: no API. There is no authentication yet\n"
+    "  --cors ORIGIN      let web pages of that origin, or * for all, use the API\n"
+    "  -m, --model FILE   give the cluster this model, and load it\n"
+    "  --name NAME        what this machine is called (default: its host name)\n"
+    "  --listen ADDRESS   HOST, HOST:PORT or :PORT for other nodes (default: every address, port 7979)\n"
+    "  --peer HOST[:PORT] a member to talk to, where discovery does not find it (may be repeated)\n"
+    "  --join CODE        join with this code if the machine is in no cluster\n"
+    "  --new              found a cluster at once if the machine is in none\n"
+    "  --no-discovery     neither look for others on the local networks nor be found there\n"
+    "  --transport NAME   tcp (default) or quic, the same on all nodes\n"
+    "  --wire TYPE        hidden states between machines as f16 (default), f32 or q8\n"
+    "  --models-max GIB   disk space for models that are fetched (default: what is free)\n"
     "\n"
-    "Where it runs (--slots 4 unless said):\n" SESSION_USAGE;
+    "What it offers the cluster:\n"
+    "  --backend NAME     only this backend and the CPU\n"
+    "  --sim FILE         simulated devices alone (docs/simulated-devices.md)\n"
+    "  -t, --threads N    threads of the CPU\n"
+    "  --no-governor      do not slow a device down before it gets too hot\n"
+    "\n"
+    "What the node knows and keeps lies in MEDLEY_STATE_DIR, else XDG_STATE_HOME/medley, else\n"
+    "~/.local/state/medley. Several nodes on one machine need a folder and ports each.\n";
 
-enum { OPTION_API = SESSION_OPTION_END, OPTION_ALIAS, OPTION_CORS, SLOTS_STANDARD = 4 };
+enum {
+    OPTION_API = 256,
+    OPTION_CORS,
+    OPTION_NAME,
+    OPTION_LISTEN,
+    OPTION_PEER,
+    OPTION_JOIN,
+    OPTION_NEW,
+    OPTION_NO_DISCOVERY,
+    OPTION_TRANSPORT,
+    OPTION_WIRE,
+    OPTION_MODELS_MAX,
+    OPTION_BACKEND,
+    OPTION_SIM,
+    OPTION_NO_GOVERNOR,
+};
 
 static const struct option long_options[] = {
     {"api", required_argument, NULL, OPTION_API},
-    {"model", required_argument, NULL, 'm'},
-    {"alias", required_argument, NULL, OPTION_ALIAS},
     {"cors", required_argument, NULL, OPTION_CORS},
-    SESSION_LONG_OPTIONS,
+    {"model", required_argument, NULL, 'm'},
+    {"name", required_argument, NULL, OPTION_NAME},
+    {"listen", required_argument, NULL, OPTION_LISTEN},
+    {"peer", required_argument, NULL, OPTION_PEER},
+    {"join", required_argument, NULL, OPTION_JOIN},
+    {"new", no_argument, NULL, OPTION_NEW},
+    {"no-discovery", no_argument, NULL, OPTION_NO_DISCOVERY},
+    {"transport", required_argument, NULL, OPTION_TRANSPORT},
+    {"wire", required_argument, NULL, OPTION_WIRE},
+    {"models-max", required_argument, NULL, OPTION_MODELS_MAX},
+    {"backend", required_argument, NULL, OPTION_BACKEND},
+    {"sim", required_argument, NULL, OPTION_SIM},
+    {"threads", required_argument, NULL, 't'},
+    {"no-governor", no_argument, NULL, OPTION_NO_GOVERNOR},
     {0},
 };
 
 struct up {
-    struct session_flags flags;
-    const char *model_path, *alias;
-    struct api_options options;
-    struct session session;
-    struct api_server *server;
+    struct daemon_options node;
+    struct gpu_options gpu_options;
+    struct api_options api_options;
+    const char *model;
+    char folder[PATH_MAX], listen_host[256];
+    bool no_governor;
+    struct gpu *gpu;
+    struct heat *heat;
+    struct daemon *daemon;
+    struct up_models *models;
+    struct api_server *api;
+    void (*stopped)(void *node);
+    void *stopped_arg;
 };
+
+/* ---- options ------------------------------------------------------------------------------------ */
+
+static bool take_transport(struct up *up, const char *value)
+{
+    up->node.transport = strcmp(value, "quic") == 0 ? MESH_QUIC : MESH_TCP;
+    if (up->node.transport == MESH_QUIC || strcmp(value, "tcp") == 0)
+        return true;
+    command_misused(&command_up, "--transport takes tcp or quic, not '%s'", value);
+    return false;
+}
+
+static bool take_wire(struct up *up, const char *value)
+{
+    if (activation_type_parse(value, &up->node.wire))
+        return true;
+    command_misused(&command_up, "--wire takes f16, f32 or q8, not '%s'", value);
+    return false;
+}
+
+static bool take_listen(struct up *up, const char *value)
+{
+    struct error err;
+    char text[300];
+    snprintf(text, sizeof text, "%s%s", value[0] == ':' ? "everywhere" : "", value);
+    if (host_port_parse(text, DAEMON_PORT, up->listen_host, &up->node.port, &err)) {
+        command_misused(&command_up, "--listen: %s", err.text);
+        return false;
+    }
+    up->node.host = value[0] == ':' ? NULL : up->listen_host;
+    return true;
+}
+
+static bool take_models_max(struct up *up, const char *value)
+{
+    uint32_t gib = 0;
+    if (!option_u32(&command_up, "--models-max", value, 1, 1 << 20, &gib))
+        return false;
+    up->node.models_max_bytes = (uint64_t)gib << 30;
+    return true;
+}
+
+static bool take_peer(struct up *up, const char *value)
+{
+    if (up->node.n_peers == DAEMON_PEERS_MAX) {
+        command_misused(&command_up, "at most %d times --peer", DAEMON_PEERS_MAX);
+        return false;
+    }
+    up->node.peers[up->node.n_peers++] = value;
+    return true;
+}
 
 static bool take_option(struct up *up, int option, const char *value)
 {
     switch (option) {
     case OPTION_API:
-        up->options.address = value;
-        return true;
-    case 'm':
-        up->model_path = value;
-        return true;
-    case OPTION_ALIAS:
-        up->alias = value;
+        up->api_options.address = strcmp(value, "none") == 0 ? NULL : value;
         return true;
     case OPTION_CORS:
-        up->options.cors_origin = value;
+        up->api_options.cors_origin = value;
         return true;
+    case 'm':
+        up->model = value;
+        return true;
+    case OPTION_NAME:
+        up->node.name = value;
+        return true;
+    case OPTION_LISTEN:
+        return take_listen(up, value);
+    case OPTION_PEER:
+        return take_peer(up, value);
+    case OPTION_JOIN:
+        up->node.join_code = value;
+        return true;
+    case OPTION_NEW:
+        return up->node.founds = true;
+    case OPTION_NO_DISCOVERY:
+        return up->node.no_discovery = true;
+    case OPTION_TRANSPORT:
+        return take_transport(up, value);
+    case OPTION_WIRE:
+        return take_wire(up, value);
+    case OPTION_MODELS_MAX:
+        return take_models_max(up, value);
+    case OPTION_BACKEND:
+        up->gpu_options.backend = value;
+        return true;
+    case OPTION_SIM:
+        up->gpu_options.sim_file = value;
+        return true;
+    case OPTION_NO_GOVERNOR:
+        return up->no_governor = true;
+    case 't':
+        return option_u32(&command_up, "--threads", value, 1, 1024, &up->gpu_options.n_cpu_threads);
     default:
-        command_misused(&command_up, "unknown option");
         return false;
     }
 }
 
 static bool parse(int argc, char **argv, struct up *up)
 {
-    const struct command *command = &command_up;
     int option;
     opterr = 0;
-    while ((option = getopt_long(argc, argv, "m:" SESSION_SHORT_OPTIONS, long_options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "m:t:", long_options, NULL)) != -1) {
         if (option == '?') {
-            command_misused(command, "unknown or incomplete option '%s'", argv[optind - 1]);
+            command_misused(&command_up, "unknown or incomplete option '%s'", argv[optind - 1]);
             return false;
         }
-        enum session_flag_result result = session_flag(&up->flags, command, option, optarg);
-        if (result == SESSION_FLAG_WRONG || (result == SESSION_FLAG_FOREIGN && !take_option(up, option, optarg)))
+        if (!take_option(up, option, optarg))
             return false;
     }
-    if (optind < argc || !up->model_path) {
-        if (optind < argc)
-            command_misused(command, "'%s' is one word too many", argv[optind]);
-        else
-            command_misused(command, "a model is missing; give --model");
-        return false;
-    }
-    return true;
+    if (optind < argc)
+        command_misused(&command_up, "'%s' is one word too many", argv[optind]);
+    return optind == argc;
 }
 
-/* ---- the API as a service of the node ---- */
+/* ---- the node and its API as one service: the API ends first ------------------------------------- */
 
-static enum error_code open_api(void *arg, void *uv_loop, struct error *err)
+static void say(void *self, const char *line)
 {
-    struct up *up = arg;
-    struct buffer split = {0};
-    enum error_code code = api_server_open(uv_loop, &up->options, &up->server, err);
+    (void)self;
+    printf("%s\n", line);
+    fflush(stdout);
+}
+
+static enum error_code open_api(struct up *up, void *uv_loop, struct error *err)
+{
+    char url[128];
+    if (!up->api_options.address)
+        return ERROR_NONE;
+    up->models = up_models_new(up->daemon);
+    if (!up->models)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the API");
+    up->api_options.models = up_models_of(up->models);
+    enum error_code code = api_server_open(uv_loop, &up->api_options, &up->api, err);
     if (code)
         return code;
-    const char *host = api_server_host(up->server);
+    const char *host = api_server_host(up->api);
     bool v6 = strchr(host, ':');
-    session_describe_split(&up->session, &split);
-    printf("%s on %s\nlistening on http://%s%s%s:%u\n", up->options.model.id, split.data ? split.data : "",
-           v6 ? "[" : "", host, v6 ? "]" : "", api_server_port(up->server));
+    snprintf(url, sizeof url, "http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "", api_server_port(up->api));
+    daemon_set_api(up->daemon, url);
+    printf("listening on %s\n", url);
     fflush(stdout);
-    buffer_deinit(&split);
     return ERROR_NONE;
 }
 
-static void stop_api(void *arg, void (*stopped)(void *node), void *node)
+static enum error_code open_up(void *arg, void *uv_loop, struct error *err)
 {
-    api_server_stop(((struct up *)arg)->server, stopped, node);
+    struct up *up = arg;
+    enum error_code code = daemon_open(uv_loop, &up->node, &up->daemon, err);
+    if (code)
+        return code;
+    code = open_api(up, uv_loop, err);
+    if (code) {
+        daemon_close_now(up->daemon);
+        up_models_free(up->models);
+    } else if (up->model) {
+        daemon_serve_file(up->daemon, up->model);
+    }
+    return code;
 }
 
-static void close_api(void *arg)
+static void on_api_stopped(void *arg)
 {
-    api_server_close(((struct up *)arg)->server);
+    struct up *up = arg;
+    daemon_stop(up->daemon, up->stopped, up->stopped_arg);
 }
 
-static void free_api(void *arg)
+static void stop_up(void *arg, void (*stopped)(void *node), void *node)
 {
-    api_server_free(((struct up *)arg)->server);
+    struct up *up = arg;
+    up->stopped = stopped;
+    up->stopped_arg = node;
+    if (up->api)
+        api_server_stop(up->api, on_api_stopped, up);
+    else
+        on_api_stopped(up);
 }
 
-/* Before the model is loaded, which may take long: is the address free? */
-static enum error_code check_address(const char *text, struct error *err)
+static void close_up(void *arg)
 {
-    struct api_address address;
-    enum error_code code = api_address_parse(text, &address, err);
-    return code ? error_wrap(err, "--api") : listen_check(&address, err);
+    struct up *up = arg;
+    if (up->api)
+        api_server_close(up->api);
+}
+
+static void free_up(void *arg)
+{
+    struct up *up = arg;
+    api_server_free(up->api);
+    up_models_free(up->models);
+    daemon_free(up->daemon);
+}
+
+/* ---- running ---------------------------------------------------------------------------------------- */
+
+static enum error_code open_devices(struct up *up, struct error *err)
+{
+    char registry[PATH_MAX];
+    struct notice notice;
+    gpu_registry_path(registry, sizeof registry);
+    up->gpu_options.registry = registry;
+    up->gpu_options.prober = "/proc/self/exe";
+    up->gpu_options.skip_other = up->gpu_options.sim_file;
+    notice_begin(&notice, "looking at the devices …");
+    enum error_code code = gpu_open(&up->gpu_options, &up->gpu, err);
+    if (!code && !up->no_governor)
+        code = heat_open(up->gpu, NULL, &up->heat, err);
+    notice_end(&notice);
+    up->node.gpu = up->gpu;
+    up->node.heat = up->heat;
+    return code;
 }
 
 static enum error_code serve(struct up *up, struct error *err)
 {
-    enum error_code code = check_address(up->options.address, err);
-    if (!code)
-        code = session_open(up->model_path, &up->flags, &up->session, err);
-    if (!code)
-        code = session_chat_template(&up->session, &up->options.model.chat_template, err);
+    struct api_address address;
+    enum error_code code = ERROR_NONE;
+    if (!state_folder(up->folder, sizeof up->folder))
+        return error_set(err, ERROR_INVALID, "there is no folder to keep the node's state in; set MEDLEY_STATE_DIR");
+    if (up->api_options.address && (code = api_address_parse(up->api_options.address, &address, err)) == ERROR_NONE)
+        code = listen_check(&address, err);
+    if (code)
+        return error_wrap(err, "--api");
+    code = open_devices(up, err);
     if (code)
         return code;
-    const char *name = model_name(up->session.model);
-    up->options.model.id = up->alias ? up->alias : name;
-    up->options.model.alias = name;
-    up->options.model.model = up->session.model;
-    up->options.model.tokenizer = up->session.tokenizer;
-    up->options.model.driver = up->session.driver;
-    struct node_service api = {"api", open_api, stop_api, close_api, free_api, up};
-    return node_run(&api, 1, err);
+    up->node.folder = up->folder;
+    up->node.say = say;
+    struct node_service service = {"node", open_up, stop_up, close_up, free_up, up};
+    return node_run(&service, 1, err);
 }
 
 static int run(int argc, char **argv)
 {
-    struct up up = {.options.address = "127.0.0.1:8080"};
+    struct up up = {.node = {.port = DAEMON_PORT, .wire = ACTIVATION_F16},
+                    .api_options = {.address = "127.0.0.1:8080"}};
     struct error err;
     if (!parse(argc, argv, &up))
         return EXIT_USAGE;
-    if (!up.flags.driver.n_slots)
-        up.flags.driver.n_slots = SLOTS_STANDARD;
     enum error_code code = serve(&up, &err);
-    session_close(&up.session);
+    heat_close(up.heat);
+    if (up.gpu)
+        gpu_close(up.gpu);
     return code ? command_fail(&command_up, &err) : EXIT_OK;
 }
 
-const struct command command_up = {.name = "up", .summary = "serve a model over HTTP", .usage = usage, .run = run};
+const struct command command_up = {
+    .name = "up", .summary = "start this machine's node: the cluster and its API", .usage = usage, .run = run};

@@ -277,7 +277,7 @@ const Cluster__NodeRecord *state_node(const struct state *state, const char *id)
 
 const Cluster__NodeRecord *state_node_of_member(const struct state *state, uint64_t member)
 {
-    for (size_t i = 0; state->root && i < state->root->n_nodes; i++) {
+    for (size_t i = 0; member && state->root && i < state->root->n_nodes; i++) {
         if (state->root->nodes[i]->node->member == member)
             return state->root->nodes[i];
     }

@@ -46,7 +46,7 @@ enum error_code state_decode(struct state *state, const uint8_t *bytes, size_t s
 
 /* ---- questions; NULL: not there ---- */
 const Cluster__NodeRecord *state_node(const struct state *state, const char *id);
-const Cluster__NodeRecord *state_node_of_member(const struct state *state, uint64_t member);
+const Cluster__NodeRecord *state_node_of_member(const struct state *state, uint64_t member); /* 0: nobody's */
 const Cluster__Device *state_device(const Cluster__NodeRecord *node, const char *id);
 const Cluster__Model *state_model(const struct state *state, const char *name);
 const Cluster__Instance *state_instance(const struct state *state, const char *id);

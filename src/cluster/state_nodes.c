@@ -20,8 +20,8 @@ static Cluster__NodeRecord *find_node(Cluster__State *s, const char *id, size_t 
 
 static const char *check_node(const Cluster__State *s, const Cluster__Node *node)
 {
-    if (!good_text(node->id) || !good_text(node->name) || !node->member)
-        return "the node has no id, name or member id";
+    if (!good_text(node->id) || !good_text(node->name))
+        return "the node has no id or name";
     if (node->n_devices > LIMIT_DEVICES)
         return "the node has too many devices";
     for (size_t i = 0; i < node->n_devices; i++) {
@@ -33,7 +33,7 @@ static const char *check_node(const Cluster__State *s, const Cluster__Node *node
         }
     }
     for (size_t i = 0; i < s->n_nodes; i++) {
-        if (s->nodes[i]->node->member == node->member && !same_text(s->nodes[i]->node->id, node->id))
+        if (node->member && s->nodes[i]->node->member == node->member && !same_text(s->nodes[i]->node->id, node->id))
             return "another node has this member id";
     }
     return NULL;

@@ -1,0 +1,308 @@
+#include "node/control.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "mesh/plain_files.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    CONVERSATIONS_MAX = 64,
+    LINE_MAX_BYTES = 64 * 1024,
+    QUEUE_MAX_BYTES = 32 << 20, /* for one that does not read: then it is hung up */
+};
+
+struct answer { /* bytes on their way out */
+    uv_write_t write;
+    struct conversation *conversation;
+    size_t size;
+    char bytes[];
+};
+
+/* ---- ending ------------------------------------------------------------------------------------- */
+
+static void end_control(struct control *control)
+{
+    struct daemon *daemon = control->daemon;
+    void (*closed)(struct daemon *daemon) = control->closed;
+    if (!control->closing || !control->pipe_closed || control->n)
+        return;
+    mem_free(control);
+    closed(daemon);
+}
+
+static void on_conversation_closed(uv_handle_t *handle)
+{
+    struct conversation *conversation = (struct conversation *)handle;
+    struct control *control = conversation->control;
+    struct conversation **at = &control->conversations;
+    while (*at != conversation)
+        at = &(*at)->next;
+    *at = conversation->next;
+    control->n--;
+    buffer_deinit(&conversation->in);
+    mem_free(conversation);
+    end_control(control);
+}
+
+static void hang_up(struct conversation *conversation)
+{
+    if (conversation->closing)
+        return;
+    conversation->closing = true;
+    if (conversation->calls.gone)
+        conversation->calls.gone(conversation);
+    conversation->calls = (struct conversation_calls){0};
+    uv_close((uv_handle_t *)&conversation->pipe, on_conversation_closed);
+}
+
+void control_end(struct conversation *conversation)
+{
+    conversation->ends_when_sent = true;
+    if (!conversation->queued)
+        hang_up(conversation);
+}
+
+/* ---- answering ------------------------------------------------------------------------------------ */
+
+static void on_written(uv_write_t *write, int status)
+{
+    struct answer *answer = (struct answer *)write;
+    struct conversation *conversation = answer->conversation;
+    conversation->queued -= answer->size;
+    mem_free(answer);
+    if (status || (conversation->ends_when_sent && !conversation->queued))
+        hang_up(conversation);
+}
+
+void control_send(struct conversation *conversation, const void *bytes, size_t size)
+{
+    if (conversation->closing || conversation->ends_when_sent)
+        return;
+    struct answer *answer =
+        conversation->queued + size > QUEUE_MAX_BYTES ? NULL : mem_new(sizeof *answer + size);
+    if (!answer) {
+        hang_up(conversation);
+        return;
+    }
+    answer->conversation = conversation;
+    answer->size = size;
+    memcpy(answer->bytes, bytes, size);
+    uv_buf_t buffer = uv_buf_init(answer->bytes, (unsigned)size);
+    conversation->queued += size;
+    if (uv_write(&answer->write, (uv_stream_t *)&conversation->pipe, &buffer, 1, on_written)) {
+        conversation->queued -= size;
+        mem_free(answer);
+        hang_up(conversation);
+    }
+}
+
+yyjson_mut_val *control_object(yyjson_mut_doc **doc)
+{
+    *doc = yyjson_mut_doc_new(NULL);
+    yyjson_mut_val *root = *doc ? yyjson_mut_obj(*doc) : NULL;
+    if (*doc)
+        yyjson_mut_doc_set_root(*doc, root);
+    return root;
+}
+
+void control_answer(struct conversation *conversation, yyjson_mut_doc *doc)
+{
+    size_t size = 0;
+    char *line = doc ? yyjson_mut_write(doc, YYJSON_WRITE_NEWLINE_AT_END | YYJSON_WRITE_ALLOW_INVALID_UNICODE, &size)
+                     : NULL;
+    yyjson_mut_doc_free(doc);
+    if (line)
+        control_send(conversation, line, size);
+    else
+        hang_up(conversation);
+    free(line);
+}
+
+void control_fail(struct conversation *conversation, const struct error *err)
+{
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, root, "error");
+    char name[32];
+    size_t n = 0;
+    for (const char *from = error_name(err->code); *from && n + 1 < sizeof name; from++)
+        name[n++] = *from == ' ' ? '_' : *from;
+    name[n] = 0;
+    yyjson_mut_obj_add_strcpy(doc, object, "code", name);
+    yyjson_mut_obj_add_strcpy(doc, object, "text", err->text);
+    control_answer(conversation, doc);
+    control_end(conversation);
+}
+
+const char *control_text(yyjson_val *root, const char *key)
+{
+    return yyjson_get_str(yyjson_obj_get(root, key));
+}
+
+uint64_t control_number(yyjson_val *root, const char *key, uint64_t otherwise)
+{
+    yyjson_val *value = yyjson_obj_get(root, key);
+    return yyjson_is_uint(value) ? yyjson_get_uint(value) : otherwise;
+}
+
+/* ---- hearing ---------------------------------------------------------------------------------------- */
+
+static void take_request(struct conversation *conversation, yyjson_val *root)
+{
+    const char *name = control_text(root, "do");
+    control_request_fn request = name ? control_find(name) : NULL;
+    struct error err;
+    conversation->has_asked = true;
+    if (request) {
+        request(conversation, root);
+        return;
+    }
+    error_set(&err, ERROR_UNSUPPORTED, "this node (medley %s) does not know the request '%.64s'", MEDLEY_VERSION,
+              name ? name : "");
+    control_fail(conversation, &err);
+}
+
+static void take_line(struct conversation *conversation, char *line, size_t size)
+{
+    yyjson_doc *doc = yyjson_read(line, size, 0);
+    yyjson_val *root = doc ? yyjson_doc_get_root(doc) : NULL;
+    struct error err;
+    if (!yyjson_is_obj(root)) {
+        error_set(&err, ERROR_INVALID, "a request is one JSON object a line");
+        control_fail(conversation, &err);
+    } else if (!conversation->has_asked) {
+        take_request(conversation, root);
+    } else if (conversation->calls.line) {
+        conversation->calls.line(conversation, root);
+    }
+    yyjson_doc_free(doc);
+}
+
+static void take_input(struct conversation *conversation)
+{
+    struct buffer *in = &conversation->in;
+    char *end;
+    while (!conversation->closing && !conversation->calls.bytes && in->size &&
+           (end = memchr(in->data, '\n', in->size)) != NULL) {
+        size_t size = (size_t)(end - in->data);
+        take_line(conversation, in->data, size);
+        buffer_drop_front(in, size + 1);
+    }
+    if (!conversation->closing && conversation->calls.bytes && in->size) {
+        conversation->calls.bytes(conversation, (const uint8_t *)in->data, in->size);
+        buffer_clear(in);
+    }
+    if (in->failed || in->size > LINE_MAX_BYTES)
+        hang_up(conversation);
+}
+
+static void on_memory(uv_handle_t *handle, size_t size, uv_buf_t *buffer)
+{
+    static char bytes[64 * 1024];
+    *buffer = uv_buf_init(bytes, sizeof bytes);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
+{
+    struct conversation *conversation = (struct conversation *)stream;
+    if (conversation->closing || n == 0)
+        return;
+    if (n < 0) {
+        hang_up(conversation);
+        return;
+    }
+    buffer_append(&conversation->in, buffer->base, (size_t)n);
+    take_input(conversation);
+}
+
+static void on_connection(uv_stream_t *server, int status)
+{
+    struct control *control = (struct control *)server;
+    struct conversation *conversation = status ? NULL : mem_new(sizeof *conversation);
+    if (!conversation)
+        return;
+    conversation->control = control;
+    conversation->daemon = control->daemon;
+    uv_pipe_init(server->loop, &conversation->pipe, 0);
+    conversation->next = control->conversations;
+    control->conversations = conversation;
+    control->n++;
+    if (uv_accept(server, (uv_stream_t *)&conversation->pipe) || control->n > CONVERSATIONS_MAX ||
+        uv_read_start((uv_stream_t *)&conversation->pipe, on_memory, on_read))
+        hang_up(conversation);
+}
+
+/* ---- the others' news --------------------------------------------------------------------------------- */
+
+void control_changed(struct daemon *daemon)
+{
+    struct conversation *next;
+    for (struct conversation *at = daemon->control ? daemon->control->conversations : NULL; at; at = next) {
+        next = at->next;
+        if (!at->closing && at->calls.look)
+            at->calls.look(at);
+    }
+}
+
+void control_event(struct daemon *daemon, uint64_t index, const Cluster__Event *event, bool applied)
+{
+    struct conversation *next;
+    control_note_event(daemon, index, event, applied);
+    for (struct conversation *at = daemon->control ? daemon->control->conversations : NULL; at; at = next) {
+        next = at->next;
+        if (!at->closing && at->calls.event)
+            at->calls.event(at, index, event, applied);
+    }
+}
+
+/* ---- opening and closing -------------------------------------------------------------------------------- */
+
+enum error_code control_open(struct daemon *daemon, struct error *err)
+{
+    char path[PATH_MAX];
+    enum error_code code = plain_path(daemon->folder, "control", ".sock", path, err);
+    if (code)
+        return code;
+    if (strlen(path) >= sizeof ((struct sockaddr_un *)0)->sun_path)
+        return error_set(err, ERROR_INVALID, "%s is too long for a socket; choose another folder with MEDLEY_STATE_DIR",
+                         path);
+    struct control *control = mem_new(sizeof *control);
+    if (!control)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the control socket");
+    control->daemon = daemon;
+    daemon->control = control;
+    unlink(path); /* of one that has ended: the folder is locked */
+    mode_t before = umask(0177);
+    uv_pipe_init(daemon->loop, &control->pipe, 0);
+    int problem = uv_pipe_bind(&control->pipe, path);
+    umask(before);
+    if (!problem)
+        problem = uv_listen((uv_stream_t *)&control->pipe, 16, on_connection);
+    return problem ? error_set(err, ERROR_IO, "%s: %s", path, uv_strerror(problem)) : ERROR_NONE;
+}
+
+static void on_pipe_closed(uv_handle_t *handle)
+{
+    struct control *control = (struct control *)handle;
+    control->pipe_closed = true;
+    end_control(control);
+}
+
+void control_close(struct daemon *daemon, void (*closed)(struct daemon *daemon))
+{
+    struct control *control = daemon->control;
+    struct conversation *next;
+    daemon->control = NULL;
+    control->closing = true;
+    control->closed = closed;
+    for (struct conversation *at = control->conversations; at; at = next) {
+        next = at->next;
+        hang_up(at);
+    }
+    uv_close((uv_handle_t *)&control->pipe, on_pipe_closed); /* removes the socket, too */
+}

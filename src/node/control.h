@@ -1,0 +1,81 @@
+/* The daemon's control socket: STATE/control.sock, which only its owner may open. Commands of the command line speak
+ * here with the node: one JSON object a line, both ways (docs/control.md).
+ *
+ * Inside: a conversation is one connection. Its first line is the request; most are answered at once and it ends. Those
+ * that last (join, place, events …) set `look`, `line` or `gone` and say control_end() when they are over. */
+#pragma once
+
+#include "node/daemon_state.h"
+
+#include <yyjson.h>
+
+struct conversation;
+
+struct conversation_calls {
+    void (*line)(struct conversation *conversation, yyjson_val *root); /* a further line */
+    void (*bytes)(struct conversation *conversation, const uint8_t *bytes, size_t size); /* instead of lines */
+    void (*look)(struct conversation *conversation);                   /* something has changed */
+    void (*event)(struct conversation *conversation, uint64_t index, const Cluster__Event *event, bool applied);
+    void (*gone)(struct conversation *conversation); /* it is over, whoever ended it: let go of `data` */
+};
+
+struct conversation {
+    uv_pipe_t pipe; /* first */
+    struct conversation *next;
+    struct control *control;
+    struct daemon *daemon;
+    struct buffer in;
+    struct conversation_calls calls;
+    void *data;
+    struct place_wish wish; /* of `place`, while its model is made known */
+    uint64_t queued; /* bytes on their way out */
+    bool has_asked, closing, ends_when_sent;
+};
+
+struct control {
+    uv_pipe_t pipe; /* first */
+    struct daemon *daemon;
+    struct conversation *conversations;
+    void (*closed)(struct daemon *daemon);
+    bool closing, pipe_closed;
+    uint32_t n;
+};
+
+typedef void (*control_request_fn)(struct conversation *conversation, yyjson_val *root);
+control_request_fn control_find(const char *name); /* control_commands.c; NULL: no such request */
+
+/* ---- answering ---- */
+void control_send(struct conversation *conversation, const void *bytes, size_t size); /* copied */
+/* The document's root as a line; takes the document. */
+void control_answer(struct conversation *conversation, yyjson_mut_doc *doc);
+void control_fail(struct conversation *conversation, const struct error *err); /* and ends it */
+void control_end(struct conversation *conversation);                           /* when all is sent */
+yyjson_mut_val *control_object(yyjson_mut_doc **doc); /* a new document with an object as its root */
+
+/* ---- what several requests say ---- */
+const char *control_name_of(const struct daemon *daemon, const char *id); /* a node's name */
+void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
+                          const Cluster__Instance *instance);
+/* `named` with the name of a model that the cluster knows; an absolute path is made known first. */
+void control_name_model(struct conversation *conversation, const char *text,
+                        void (*named)(struct conversation *conversation, const char *model));
+/* A text of the request; NULL: not there, null, or no text. */
+const char *control_text(yyjson_val *root, const char *key);
+uint64_t control_number(yyjson_val *root, const char *key, uint64_t otherwise);
+
+/* ---- requests, by file ---- */
+void control_status(struct conversation *conversation, yyjson_val *root); /* control_show.c */
+void control_nodes(struct conversation *conversation, yyjson_val *root);
+void control_links(struct conversation *conversation, yyjson_val *root);
+void control_cluster(struct conversation *conversation, yyjson_val *root);
+void control_invite(struct conversation *conversation, yyjson_val *root); /* control_trust.c */
+void control_join(struct conversation *conversation, yyjson_val *root);
+void control_admit(struct conversation *conversation, yyjson_val *root);
+void control_remove(struct conversation *conversation, yyjson_val *root);
+void control_leave(struct conversation *conversation, yyjson_val *root);
+void control_add(struct conversation *conversation, yyjson_val *root); /* control_models.c */
+void control_forget(struct conversation *conversation, yyjson_val *root);
+void control_place(struct conversation *conversation, yyjson_val *root);
+void control_unload(struct conversation *conversation, yyjson_val *root);
+void control_events(struct conversation *conversation, yyjson_val *root);   /* control_events.c */
+void control_generate(struct conversation *conversation, yyjson_val *root); /* control_generate.c */

@@ -1,0 +1,92 @@
+/* What the cluster has agreed on lately, and what it agrees on now. */
+#include "node/control.h"
+
+#include "base/mem.h"
+#include "cluster/event.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { EVENTS_KEPT = 512 };
+
+struct event_line {
+    uint64_t index, time_ms;
+    char by[64], text[192];
+    bool applied;
+};
+
+struct events {
+    uint32_t n; /* ever */
+    struct event_line lines[EVENTS_KEPT];
+};
+
+static void put_line(struct conversation *conversation, const struct event_line *line)
+{
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_obj_add_uint(doc, root, "index", line->index);
+    yyjson_mut_obj_add_uint(doc, root, "time_ms", line->time_ms);
+    if (line->by[0])
+        yyjson_mut_obj_add_strcpy(doc, root, "by", line->by);
+    else
+        yyjson_mut_obj_add_null(doc, root, "by");
+    yyjson_mut_obj_add_strcpy(doc, root, "text", line->text);
+    control_answer(conversation, doc);
+}
+
+/* Ids in a text become names where the state knows them. */
+static void describe(const struct daemon *daemon, const Cluster__Event *event, struct event_line *line)
+{
+    struct buffer text = {0};
+    event_describe(event, &text);
+    const char *from = text.data ? text.data : "";
+    size_t n = 0;
+    while (*from && n + 1 < sizeof line->text) {
+        char id[NODE_ID_TEXT];
+        uint8_t node_id[NODE_ID_BYTES];
+        snprintf(id, sizeof id, "%.*s", NODE_ID_TEXT - 1, from);
+        const char *name = id_parse(id, node_id, sizeof node_id) ? control_name_of(daemon, id) : NULL;
+        if (name) {
+            n += (size_t)snprintf(line->text + n, sizeof line->text - n, "%.64s", name);
+            from += NODE_ID_TEXT - 1;
+        } else {
+            line->text[n++] = *from++;
+        }
+    }
+    line->text[n < sizeof line->text ? n : sizeof line->text - 1] = 0;
+    buffer_deinit(&text);
+}
+
+void control_note_event(struct daemon *daemon, uint64_t index, const Cluster__Event *event, bool applied)
+{
+    if (!daemon->events && !(daemon->events = mem_new(sizeof *daemon->events)))
+        return;
+    struct event_line *line = &daemon->events->lines[daemon->events->n++ % EVENTS_KEPT];
+    *line = (struct event_line){.index = index, .time_ms = event->time_ms, .applied = applied};
+    if (event->by)
+        snprintf(line->by, sizeof line->by, "%s", control_name_of(daemon, event->by));
+    describe(daemon, event, line);
+    if (!applied)
+        strncat(line->text, " (ignored)", sizeof line->text - strlen(line->text) - 1);
+}
+
+/* The newest line has just been noted. */
+static void follow(struct conversation *conversation, uint64_t index, const Cluster__Event *event, bool applied)
+{
+    const struct events *events = conversation->daemon->events;
+    put_line(conversation, &events->lines[(events->n - 1) % EVENTS_KEPT]);
+}
+
+void control_events(struct conversation *conversation, yyjson_val *request)
+{
+    const struct events *events = conversation->daemon->events;
+    uint64_t last = control_number(request, "last", 50);
+    uint32_t n = events ? events->n : 0;
+    uint32_t kept = n < EVENTS_KEPT ? n : EVENTS_KEPT;
+    for (uint32_t i = n - (last < kept ? (uint32_t)last : kept); i < n; i++)
+        put_line(conversation, &events->lines[i % EVENTS_KEPT]);
+    if (yyjson_is_true(yyjson_obj_get(request, "follow")))
+        conversation->calls = (struct conversation_calls){.event = follow};
+    else
+        control_end(conversation);
+}

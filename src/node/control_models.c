@@ -1,0 +1,292 @@
+/* Requests about models and instances. */
+#include "node/control.h"
+
+#include "base/mem.h"
+#include "placement/problem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void answer_text(struct conversation *conversation, const char *key, const char *text)
+{
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_obj_add_strcpy(doc, root, key, text);
+    control_answer(conversation, doc);
+    control_end(conversation);
+}
+
+/* ---- a model's name, or a file that becomes one ---------------------------------------------------- */
+
+/* What a request waits for, also when who asked has gone meanwhile. */
+struct naming {
+    struct conversation *conversation; /* NULL: it has gone */
+    void (*named)(struct conversation *conversation, const char *model);
+};
+
+static void naming_gone(struct conversation *conversation)
+{
+    ((struct naming *)conversation->data)->conversation = NULL;
+    conversation->data = NULL;
+}
+
+static void on_named(void *arg, const char *model, const struct error *err)
+{
+    struct naming *naming = arg;
+    struct conversation *conversation = naming->conversation;
+    void (*named)(struct conversation *, const char *) = naming->named;
+    mem_free(naming);
+    if (!conversation)
+        return;
+    conversation->calls = (struct conversation_calls){0};
+    conversation->data = NULL;
+    if (err)
+        control_fail(conversation, err);
+    else
+        named(conversation, model);
+}
+
+void control_name_model(struct conversation *conversation, const char *text,
+                        void (*named)(struct conversation *conversation, const char *model))
+{
+    struct daemon *daemon = conversation->daemon;
+    struct error err;
+    if (!daemon->is_member || !text) {
+        error_set(&err, text ? ERROR_BUSY : ERROR_INVALID,
+                  text ? "this machine is in no cluster yet; `medley join CODE` takes it into one" : "say which model");
+        control_fail(conversation, &err);
+        return;
+    }
+    if (text[0] != '/') {
+        if (daemon_model_of_name(daemon, text)) {
+            named(conversation, text);
+            return;
+        }
+        error_set(&err, ERROR_NOT_FOUND, "the cluster has no model '%s'; `medley add FILE` gives it one", text);
+        control_fail(conversation, &err);
+        return;
+    }
+    struct naming *naming = mem_new(sizeof *naming);
+    if (!naming) {
+        control_end(conversation);
+        return;
+    }
+    *naming = (struct naming){conversation, named};
+    conversation->data = naming;
+    conversation->calls = (struct conversation_calls){.gone = naming_gone};
+    daemon_add_file(daemon, text, on_named, naming);
+}
+
+/* ---- add, forget ------------------------------------------------------------------------------------- */
+
+static void on_added(struct conversation *conversation, const char *model)
+{
+    answer_text(conversation, "model", model);
+}
+
+void control_add(struct conversation *conversation, yyjson_val *request)
+{
+    const char *path = control_text(request, "path");
+    struct error err;
+    if (path && path[0] == '/') {
+        control_name_model(conversation, path, on_added);
+        return;
+    }
+    error_set(&err, ERROR_INVALID, "an absolute path is wanted");
+    control_fail(conversation, &err);
+}
+
+/* A change of the cluster that a conversation waits for. */
+struct change {
+    struct conversation *conversation; /* NULL: it has gone */
+    const char *key;
+    char name[LIMIT_CLUSTER_TEXT_BYTES + 1];
+};
+
+static void change_gone(struct conversation *conversation)
+{
+    ((struct change *)conversation->data)->conversation = NULL;
+    conversation->data = NULL;
+}
+
+static void on_changed(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+{
+    struct change *change = arg;
+    struct conversation *conversation = change->conversation;
+    struct error why;
+    if (conversation)
+        conversation->calls = (struct conversation_calls){0};
+    if (conversation && code) {
+        control_fail(conversation, err);
+    } else if (conversation && !outcome->applied) {
+        error_set(&why, ERROR_INVALID, "%s: %s", change->name, outcome->reason);
+        control_fail(conversation, &why);
+    } else if (conversation) {
+        answer_text(conversation, change->key, change->name);
+    }
+    mem_free(change);
+}
+
+static void propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name)
+{
+    struct change *change = mem_new(sizeof *change);
+    if (!change) {
+        control_end(conversation);
+        return;
+    }
+    change->conversation = conversation;
+    change->key = key;
+    snprintf(change->name, sizeof change->name, "%s", name);
+    conversation->data = change;
+    conversation->calls = (struct conversation_calls){.gone = change_gone};
+    agreement_propose(conversation->daemon->agreement, event, on_changed, change);
+}
+
+static bool refuse_without(struct conversation *conversation, const void *found, const char *what, const char *name)
+{
+    struct error err;
+    if (found)
+        return false;
+    error_set(&err, ERROR_NOT_FOUND, "the cluster has no %s '%s'; `medley status` lists them", what, name ? name : "");
+    control_fail(conversation, &err);
+    return true;
+}
+
+void control_forget(struct conversation *conversation, yyjson_val *request)
+{
+    const char *name = control_text(request, "model");
+    Cluster__ModelName model = CLUSTER__MODEL_NAME__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    if (refuse_without(conversation, name ? daemon_model_of_name(conversation->daemon, name) : NULL, "model", name))
+        return;
+    model.name = (char *)(uintptr_t)name;
+    event.kind_case = CLUSTER__EVENT__KIND_MODEL_FORGOTTEN;
+    event.model_forgotten = &model;
+    propose(conversation, &event, "forgotten", name);
+}
+
+void control_unload(struct conversation *conversation, yyjson_val *request)
+{
+    const char *id = control_text(request, "instance");
+    Cluster__InstanceName name = CLUSTER__INSTANCE_NAME__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    if (refuse_without(conversation, id ? state_instance(daemon_state(conversation->daemon), id) : NULL, "instance",
+                       id))
+        return;
+    name.id = (char *)(uintptr_t)id;
+    event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_STOPPED;
+    event.instance_stopped = &name;
+    propose(conversation, &event, "unloaded", id);
+}
+
+/* ---- place --------------------------------------------------------------------------------------------------- */
+
+enum { PLACE_PROBLEM_MS = 15000 }; /* a problem that has stood so long is the answer */
+
+struct placing_wish {
+    struct place_wish wish;
+    char instance[LIMIT_CLUSTER_TEXT_BYTES + 1];
+    char shown[64]; /* what was said last: state and epoch */
+    uint64_t problem_ms;
+};
+
+static void place_gone(struct conversation *conversation)
+{
+    mem_free(conversation->data);
+    conversation->data = NULL;
+}
+
+static void say_progress(struct conversation *conversation, const Cluster__Instance *instance, bool ready)
+{
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    if (ready) {
+        yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, root, "ready");
+        yyjson_mut_obj_add_strcpy(doc, object, "instance", instance->id);
+        control_put_instance(conversation->daemon, doc, object, instance);
+    } else {
+        control_put_instance(conversation->daemon, doc, root, instance);
+    }
+    control_answer(conversation, doc);
+}
+
+static void place_look(struct conversation *conversation)
+{
+    struct placing_wish *placing = conversation->data;
+    struct daemon *daemon = conversation->daemon;
+    const Cluster__Instance *instance = state_instance(daemon_state(daemon), placing->instance);
+    const char *problem = NULL;
+    char now[64];
+    struct error err;
+    if (!instance || (placing->wish.context && instance->demand->context_tokens != placing->wish.context) ||
+        (placing->wish.streams && instance->demand->streams != placing->wish.streams))
+        return; /* not agreed on yet */
+    enum instance_phase phase = daemon_phase(daemon, instance, &problem);
+    if (phase == INSTANCE_READY) {
+        say_progress(conversation, instance, true);
+        control_end(conversation);
+        return;
+    }
+    if (phase != INSTANCE_FAILED)
+        placing->problem_ms = 0;
+    else if (!placing->problem_ms)
+        placing->problem_ms = daemon_now_ms(daemon);
+    else if (daemon_now_ms(daemon) - placing->problem_ms > PLACE_PROBLEM_MS) {
+        error_set(&err, ERROR_NOT_FOUND, "%s cannot be placed: %s", placing->instance, problem);
+        control_fail(conversation, &err);
+        return;
+    }
+    snprintf(now, sizeof now, "%d %llu", phase,
+             (unsigned long long)(instance->current ? instance->current->epoch : 0));
+    if (strcmp(now, placing->shown) != 0)
+        say_progress(conversation, instance, false);
+    memcpy(placing->shown, now, sizeof now);
+}
+
+static void on_place_named(struct conversation *conversation, const char *model)
+{
+    struct placing_wish *placing = mem_new(sizeof *placing);
+    struct error err;
+    if (!placing) {
+        control_end(conversation);
+        return;
+    }
+    placing->wish = conversation->wish;
+    snprintf(placing->instance, sizeof placing->instance, "%s", model);
+    conversation->data = placing;
+    conversation->calls = (struct conversation_calls){.look = place_look, .gone = place_gone};
+    if (daemon_want(conversation->daemon, model, &placing->wish, &err))
+        control_fail(conversation, &err);
+    else
+        place_look(conversation);
+}
+
+static bool take_goal(yyjson_val *request, struct place_wish *wish, struct error *err)
+{
+    const char *goal = control_text(request, "goal");
+    wish->goal = PLACEMENT_THROUGHPUT;
+    for (int i = PLACEMENT_LATENCY; goal && i <= PLACEMENT_MIX; i++) {
+        if (strcmp(goal, placement_goal_name((enum placement_goal)i)) == 0) {
+            wish->goal = (uint32_t)i;
+            return true;
+        }
+    }
+    return !goal || !error_set(err, ERROR_INVALID, "a goal is latency, throughput or mix, not '%s'", goal);
+}
+
+void control_place(struct conversation *conversation, yyjson_val *request)
+{
+    struct error err;
+    struct place_wish *wish = &conversation->wish;
+    *wish = (struct place_wish){.context = (uint32_t)control_number(request, "context", 0),
+                                .streams = (uint32_t)control_number(request, "streams", 0),
+                                .idle_ms = control_number(request, "idle_s", 0) * 1000};
+    if (control_number(request, "context", 0) > LIMIT_CONTEXT || wish->streams > LIMIT_SEQUENCES) {
+        error_set(&err, ERROR_INVALID, "at most %d tokens of context and %d streams", LIMIT_CONTEXT, LIMIT_SEQUENCES);
+        control_fail(conversation, &err);
+    } else if (!take_goal(request, wish, &err)) {
+        control_fail(conversation, &err);
+    } else {
+        control_name_model(conversation, control_text(request, "model"), on_place_named);
+    }
+}

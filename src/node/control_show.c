@@ -1,0 +1,319 @@
+/* Requests that only look: status, nodes, links, the cluster as a file. */
+#include "node/control.h"
+
+#include "base/buffer.h"
+#include "mesh/probe.h"
+#include "placement/cluster_write.h"
+#include "topology/link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *control_name_of(const struct daemon *daemon, const char *id)
+{
+    const Cluster__NodeRecord *record = state_node(daemon_state(daemon), id);
+    return record ? record->node->name : id;
+}
+
+static void put_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, const char *text)
+{
+    if (text && *text)
+        yyjson_mut_obj_add_strcpy(doc, object, key, text);
+    else
+        yyjson_mut_obj_add_null(doc, object, key);
+}
+
+/* ---- status --------------------------------------------------------------------------------------- */
+
+static void put_stages(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
+                       const Cluster__Placement *placement)
+{
+    static const char *const states[] = {"loading", "ready", "failed"};
+    yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, object, "stages");
+    for (size_t i = 0; placement && i < placement->n_stages; i++) {
+        const Cluster__Stage *stage = placement->stages[i];
+        yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
+        put_text(doc, item, "node", control_name_of(daemon, stage->node));
+        put_text(doc, item, "device", stage->device);
+        yyjson_mut_obj_add_uint(doc, item, "first_layer", stage->first_layer);
+        yyjson_mut_obj_add_uint(doc, item, "n_layers", stage->n_layers);
+        yyjson_mut_obj_add_str(doc, item, "state", states[stage->state <= 2 ? stage->state : 2]);
+        put_text(doc, item, "problem", stage->problem);
+    }
+}
+
+static void put_forecast(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
+                         const Cluster__Instance *instance)
+{
+    struct placement_forecast forecast;
+    if (!instance->current ||
+        placing_forecast(daemon_placing_view(daemon), instance, instance->current, &forecast, NULL))
+        return;
+    yyjson_mut_obj_add_real(doc, object, "forecast_decode_tokens_per_s", forecast.decode_tokens_per_s);
+    if (forecast.prefill_tokens_per_s > 0)
+        yyjson_mut_obj_add_real(doc, object, "forecast_prefill_tokens_per_s", forecast.prefill_tokens_per_s);
+}
+
+void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
+                          const Cluster__Instance *instance)
+{
+    static const char *const phases[] = {"idle", "placing", "loading", "ready", "failed"};
+    const char *problem = NULL;
+    enum instance_phase phase = daemon_phase(daemon, instance, &problem);
+    yyjson_mut_obj_add_strcpy(doc, object, "id", instance->id);
+    yyjson_mut_obj_add_strcpy(doc, object, "model", instance->model);
+    yyjson_mut_obj_add_bool(doc, object, "active", instance->active);
+    yyjson_mut_obj_add_str(doc, object, "state", phases[phase]);
+    put_text(doc, object, "problem", problem);
+    yyjson_mut_obj_add_uint(doc, object, "context", instance->demand->context_tokens);
+    yyjson_mut_obj_add_uint(doc, object, "streams", instance->demand->streams);
+    yyjson_mut_obj_add_uint(doc, object, "epoch", instance->current ? instance->current->epoch : 0);
+    put_stages(daemon, doc, object, instance->current);
+    put_forecast(daemon, doc, object, instance);
+}
+
+static const char *leader_of(const struct daemon *daemon, const struct replica_status *status)
+{
+    const Cluster__NodeRecord *record = state_node_of_member(daemon_state(daemon), status->leader);
+    return record ? record->node->name : NULL;
+}
+
+static void put_cluster(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *root)
+{
+    const Cluster__State *state = daemon_state(daemon)->root;
+    const struct replica_status status = agreement_status(daemon->agreement);
+    char id[CLUSTER_ID_TEXT];
+    if (!daemon->is_member) {
+        yyjson_mut_obj_add_null(doc, root, "cluster");
+        return;
+    }
+    uint64_t voters = 0;
+    for (size_t i = 0; state && i < state->n_members; i++)
+        voters += state->members[i]->votes;
+    yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, root, "cluster");
+    id_text(daemon->membership.authority.cluster_id, CLUSTER_ID_BYTES, id);
+    yyjson_mut_obj_add_strcpy(doc, object, "id", id);
+    yyjson_mut_obj_add_uint(doc, object, "generation", status.lineage.generation);
+    put_text(doc, object, "leader", leader_of(daemon, &status));
+    yyjson_mut_obj_add_uint(doc, object, "term", status.term);
+    yyjson_mut_obj_add_uint(doc, object, "voters", voters);
+    yyjson_mut_obj_add_uint(doc, object, "nodes", state ? state->n_nodes : 0);
+}
+
+static void put_models(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *root)
+{
+    const Cluster__State *state = daemon_state(daemon)->root;
+    yyjson_mut_val *models = yyjson_mut_obj_add_arr(doc, root, "models");
+    for (size_t i = 0; state && i < state->n_models; i++) {
+        const Cluster__Model *model = state->models[i];
+        yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, models);
+        put_text(doc, item, "name", model->name);
+        yyjson_mut_obj_add_uint(doc, item, "bytes", model->bytes);
+        yyjson_mut_obj_add_uint(doc, item, "n_layers", model->n_layers);
+        put_text(doc, item, "architecture", model->architecture);
+    }
+}
+
+void control_status(struct conversation *conversation, yyjson_val *request)
+{
+    struct daemon *daemon = conversation->daemon;
+    const Cluster__State *state = daemon_state(daemon)->root;
+    char code[JOIN_CODE_TEXT] = "";
+    uint64_t left_ms = 0;
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_val *node = yyjson_mut_obj_add_obj(doc, root, "node");
+    yyjson_mut_obj_add_strcpy(doc, node, "id", daemon->id);
+    yyjson_mut_obj_add_strcpy(doc, node, "name", daemon->name);
+    yyjson_mut_obj_add_str(doc, root, "version", MEDLEY_VERSION);
+    yyjson_mut_obj_add_bool(doc, root, "waiting", !daemon->is_member);
+    put_cluster(daemon, doc, root);
+    put_text(doc, root, "api", daemon->api);
+    yyjson_mut_val *listening = yyjson_mut_obj_add_arr(doc, root, "listening");
+    for (uint32_t i = 0; i < daemon->n_addresses; i++)
+        yyjson_mut_arr_add_strcpy(doc, listening, daemon->addresses[i]);
+    put_text(doc, root, "code",
+             daemon->admission && admission_invited(daemon->admission, code, &left_ms) ? code : NULL);
+    yyjson_mut_val *instances = yyjson_mut_obj_add_arr(doc, root, "instances");
+    for (size_t i = 0; state && i < state->n_instances; i++)
+        control_put_instance(daemon, doc, yyjson_mut_arr_add_obj(doc, instances), state->instances[i]);
+    put_models(daemon, doc, root);
+    control_answer(conversation, doc);
+    control_end(conversation);
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------------- */
+
+static const Node__DeviceNow *device_now(const Node__Now *now, const char *id)
+{
+    for (size_t i = 0; now && i < now->n_devices; i++) {
+        if (now->devices[i]->id && strcmp(now->devices[i]->id, id) == 0)
+            return now->devices[i];
+    }
+    return NULL;
+}
+
+static void put_devices(yyjson_mut_doc *doc, yyjson_mut_val *object, const Cluster__Node *node, const Node__Now *now)
+{
+    yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, object, "devices");
+    for (size_t i = 0; i < node->n_devices; i++) {
+        const Cluster__Device *device = node->devices[i];
+        const Node__DeviceNow *seen = device_now(now, device->id);
+        yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
+        put_text(doc, item, "id", device->id);
+        put_text(doc, item, "name", device->name);
+        put_text(doc, item, "kind", device->kind);
+        yyjson_mut_obj_add_uint(doc, item, "memory_bytes", device->memory_bytes);
+        if (seen && seen->has_free_bytes)
+            yyjson_mut_obj_add_uint(doc, item, "free_bytes", seen->free_bytes);
+        else
+            yyjson_mut_obj_add_null(doc, item, "free_bytes");
+    }
+}
+
+static bool votes(const struct daemon *daemon, uint64_t member)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    for (size_t i = 0; root && member && i < root->n_members; i++) {
+        if (root->members[i]->id == member)
+            return root->members[i]->votes;
+    }
+    return false;
+}
+
+static void put_node(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *list,
+                     const Cluster__NodeRecord *record)
+{
+    const Cluster__Node *node = record->node;
+    const bool self = strcmp(node->id, daemon->id) == 0;
+    const struct peer *peer = self ? NULL : daemon_peer(daemon, node->id);
+    const struct replica_status status = agreement_status(daemon->agreement);
+    yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
+    put_text(doc, item, "id", node->id);
+    put_text(doc, item, "name", node->name);
+    yyjson_mut_obj_add_bool(doc, item, "self", self);
+    const bool up = self || (peer && peer->link);
+    yyjson_mut_obj_add_str(doc, item, "state", !up ? "down" : peer && peer->is_silent ? "silent" : "up");
+    yyjson_mut_obj_add_bool(doc, item, "leads", node->member && node->member == status.leader);
+    yyjson_mut_obj_add_bool(doc, item, "votes", votes(daemon, node->member));
+    put_text(doc, item, "version", node->version);
+    yyjson_mut_val *addresses = yyjson_mut_obj_add_arr(doc, item, "addresses");
+    for (size_t i = 0; i < node->n_addresses; i++)
+        yyjson_mut_arr_add_strcpy(doc, addresses, node->addresses[i]);
+    if (peer && peer->heard_ms)
+        yyjson_mut_obj_add_uint(doc, item, "heard_ms", daemon_now_ms(daemon) - peer->heard_ms);
+    else
+        yyjson_mut_obj_add_null(doc, item, "heard_ms");
+    yyjson_mut_obj_add_null(doc, item, "words");
+    put_devices(doc, item, node, self ? daemon->now : peer ? peer->now : NULL);
+}
+
+static void put_waiting(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *list)
+{
+    struct admission_waiting waiting[16];
+    uint32_t n = daemon->admission ? admission_list(daemon->admission, waiting, 16) : 0;
+    for (uint32_t i = 0; i < n && i < 16; i++) {
+        char id[NODE_ID_TEXT];
+        yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
+        id_text(waiting[i].node_id, NODE_ID_BYTES, id);
+        yyjson_mut_obj_add_strcpy(doc, item, "id", id);
+        yyjson_mut_obj_add_strcpy(doc, item, "name", waiting[i].name);
+        yyjson_mut_obj_add_bool(doc, item, "self", false);
+        yyjson_mut_obj_add_str(doc, item, "state", "waiting");
+        yyjson_mut_obj_add_bool(doc, item, "leads", false);
+        yyjson_mut_obj_add_bool(doc, item, "votes", false);
+        yyjson_mut_obj_add_null(doc, item, "version");
+        yyjson_mut_obj_add_arr(doc, item, "addresses");
+        yyjson_mut_obj_add_null(doc, item, "heard_ms");
+        yyjson_mut_obj_add_strcpy(doc, item, "words", waiting[i].words);
+        yyjson_mut_obj_add_arr(doc, item, "devices");
+    }
+}
+
+void control_nodes(struct conversation *conversation, yyjson_val *request)
+{
+    struct daemon *daemon = conversation->daemon;
+    const Cluster__State *state = daemon_state(daemon)->root;
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, root, "nodes");
+    for (size_t i = 0; daemon->is_member && state && i < state->n_nodes; i++) {
+        if (state->nodes[i]->admitted)
+            put_node(daemon, doc, list, state->nodes[i]);
+    }
+    put_waiting(daemon, doc, list);
+    control_answer(conversation, doc);
+    control_end(conversation);
+}
+
+/* ---- links ---------------------------------------------------------------------------------------------- */
+
+static void put_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, bool known, uint64_t value)
+{
+    if (known)
+        yyjson_mut_obj_add_uint(doc, object, key, value);
+    else
+        yyjson_mut_obj_add_null(doc, object, key);
+}
+
+/* Of this node's own links what is measured now; of others' what they have told the cluster. */
+static void put_link(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *list, const Cluster__Link *link)
+{
+    yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
+    const bool own = strcmp(link->from, daemon->id) == 0;
+    const struct peer *peer = daemon_peer(daemon, own ? link->to : link->from);
+    const struct topology_link now = own && peer && peer->link ? link_measured(peer->link) : (struct topology_link){0};
+    put_text(doc, item, "from", control_name_of(daemon, link->from));
+    put_text(doc, item, "to", control_name_of(daemon, link->to));
+    yyjson_mut_obj_add_str(doc, item, "class", topology_class_name(own && now.up ? now.class : link->class_));
+    yyjson_mut_obj_add_bool(doc, item, "up", own ? peer && peer->link : true);
+    put_reading(doc, item, "latency_ns", now.latency_ns.valid || link->has_latency_ns,
+                now.latency_ns.valid ? now.latency_ns.value : link->latency_ns);
+    put_reading(doc, item, "jitter_ns", now.jitter_ns.valid || link->has_jitter_ns,
+                now.jitter_ns.valid ? now.jitter_ns.value : link->jitter_ns);
+    put_reading(doc, item, "loss_ppm", now.loss_ppm.valid || link->has_loss_ppm,
+                now.loss_ppm.valid ? now.loss_ppm.value : link->loss_ppm);
+    put_reading(doc, item, "bytes_per_s", now.bandwidth_bytes_per_s.valid || link->has_bytes_per_s,
+                now.bandwidth_bytes_per_s.valid ? now.bandwidth_bytes_per_s.value : link->bytes_per_s);
+}
+
+void control_links(struct conversation *conversation, yyjson_val *request)
+{
+    struct daemon *daemon = conversation->daemon;
+    const Cluster__State *state = daemon_state(daemon)->root;
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, root, "links");
+    for (size_t i = 0; daemon->is_member && state && i < state->n_links; i++)
+        put_link(daemon, doc, list, state->links[i]);
+    control_answer(conversation, doc);
+    control_end(conversation);
+}
+
+/* ---- the cluster as a file ---------------------------------------------------------------------------------- */
+
+void control_cluster(struct conversation *conversation, yyjson_val *request)
+{
+    struct daemon *daemon = conversation->daemon;
+    struct cluster cluster = {0};
+    struct buffer text = {0};
+    struct error err;
+    enum error_code code = daemon->is_member ? placing_cluster(daemon_placing_view(daemon), NULL, &cluster, &err)
+                                             : error_set(&err, ERROR_BUSY, "this machine is in no cluster yet");
+    if (!code)
+        cluster_write(&cluster, &text);
+    if (!code && text.failed)
+        code = error_set(&err, ERROR_NO_MEMORY, "no memory for the cluster");
+    yyjson_doc *read = code ? NULL : yyjson_read(text.data, text.size, 0); /* as one line */
+    yyjson_mut_doc *doc = read ? yyjson_doc_mut_copy(read, NULL) : NULL;
+    if (code) {
+        control_fail(conversation, &err);
+    } else {
+        control_answer(conversation, doc);
+        control_end(conversation);
+    }
+    yyjson_doc_free(read);
+    buffer_deinit(&text);
+    cluster_deinit(&cluster);
+}

@@ -1,0 +1,324 @@
+/* Requests about who belongs to the cluster. */
+#include "node/control.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool require_member(struct conversation *conversation)
+{
+    struct error err;
+    if (conversation->daemon->is_member)
+        return true;
+    error_set(&err, ERROR_BUSY, "this machine is in no cluster yet; `medley join CODE` takes it into one");
+    control_fail(conversation, &err);
+    return false;
+}
+
+static void answer_text(struct conversation *conversation, const char *key, const char *text)
+{
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_obj_add_strcpy(doc, root, key, text);
+    control_answer(conversation, doc);
+    control_end(conversation);
+}
+
+/* ---- invite --------------------------------------------------------------------------------------- */
+
+void control_invite(struct conversation *conversation, yyjson_val *request)
+{
+    struct daemon *daemon = conversation->daemon;
+    char code[JOIN_CODE_TEXT];
+    uint64_t left_ms = 0;
+    struct error err;
+    if (!require_member(conversation))
+        return;
+    if (admission_invite(daemon->admission, (uint32_t)control_number(request, "minutes", 0), code, &err)) {
+        control_fail(conversation, &err);
+        return;
+    }
+    admission_invited(daemon->admission, code, &left_ms);
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_obj_add_strcpy(doc, root, "code", code);
+    yyjson_mut_obj_add_uint(doc, root, "expires_s", left_ms / 1000);
+    control_answer(conversation, doc);
+    control_end(conversation);
+}
+
+/* ---- join ------------------------------------------------------------------------------------------- */
+
+static void put_compare(struct conversation *conversation, const char *words, const char *key, const char *name,
+                        const char *id)
+{
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_val *compare = yyjson_mut_obj_add_obj(doc, root, "compare");
+    yyjson_mut_obj_add_strcpy(doc, compare, "words", words);
+    yyjson_mut_obj_add_strcpy(doc, compare, key, name);
+    if (id)
+        yyjson_mut_obj_add_strcpy(doc, compare, "id", id);
+    control_answer(conversation, doc);
+}
+
+static void join_compare(void *self, const char *words, const char *peer_name)
+{
+    put_compare(self, words, "with", peer_name, NULL);
+}
+
+static void join_ended(void *self, const char *through, const struct error *why)
+{
+    struct conversation *conversation = self;
+    struct daemon *daemon = conversation->daemon;
+    conversation->calls = (struct conversation_calls){0};
+    if (why) {
+        control_fail(conversation, why);
+        return;
+    }
+    char id[CLUSTER_ID_TEXT];
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_val *joined = yyjson_mut_obj_add_obj(doc, root, "joined");
+    id_text(daemon->membership.authority.cluster_id, CLUSTER_ID_BYTES, id);
+    yyjson_mut_obj_add_strcpy(doc, joined, "cluster", id);
+    yyjson_mut_obj_add_strcpy(doc, joined, "through", through);
+    control_answer(conversation, doc);
+    control_end(conversation);
+}
+
+static void join_line(struct conversation *conversation, yyjson_val *root)
+{
+    daemon_join_answer(conversation->daemon, yyjson_is_true(yyjson_obj_get(root, "agree")));
+}
+
+static void join_gone(struct conversation *conversation)
+{
+    daemon_join_forget(conversation->daemon);
+}
+
+void control_join(struct conversation *conversation, yyjson_val *request)
+{
+    struct knock_events events = {join_compare, join_ended, conversation};
+    struct error err;
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_obj_add_bool(doc, root, "searching", true);
+    control_answer(conversation, doc);
+    conversation->calls = (struct conversation_calls){.line = join_line, .gone = join_gone};
+    if (daemon_join(conversation->daemon, control_text(request, "code"), control_text(request, "host"), &events,
+                    &err) == ERROR_NONE)
+        return;
+    conversation->calls = (struct conversation_calls){0};
+    control_fail(conversation, &err);
+}
+
+/* ---- admit ---------------------------------------------------------------------------------------------- */
+
+struct admitting {
+    uint64_t id; /* admission.h's */
+    char node_id[NODE_ID_TEXT];
+    char name[JOIN_NAME_TEXT];
+    bool agreed;
+    uint64_t gone_ms; /* when it was seen first that it waits no longer; 0: it does */
+};
+
+enum { DECIDE_MS = 12000 }; /* for the cluster to agree, after both people have */
+
+static void admit_gone(struct conversation *conversation)
+{
+    mem_free(conversation->data);
+    conversation->data = NULL;
+}
+
+static bool still_waits(struct daemon *daemon, uint64_t id)
+{
+    struct admission_waiting waiting[16];
+    uint32_t n = admission_list(daemon->admission, waiting, 16);
+    for (uint32_t i = 0; i < n && i < 16; i++) {
+        if (waiting[i].id == id)
+            return true;
+    }
+    return false;
+}
+
+/* The other end agrees, too, and the cluster takes it: or it goes. */
+static void admit_look(struct conversation *conversation)
+{
+    struct admitting *admitting = conversation->data;
+    struct daemon *daemon = conversation->daemon;
+    const Cluster__NodeRecord *record = state_node(daemon_state(daemon), admitting->node_id);
+    const uint64_t now = daemon_now_ms(daemon);
+    struct error err;
+    if (!admitting->agreed || !daemon->admission)
+        return;
+    if (record && record->admitted) {
+        answer_text(conversation, "admitted", admitting->name);
+        return;
+    }
+    if (still_waits(daemon, admitting->id))
+        return;
+    if (!admitting->gone_ms)
+        admitting->gone_ms = now;
+    if (now - admitting->gone_ms < DECIDE_MS)
+        return;
+    error_set(&err, ERROR_CANCELLED, "%s does not wait any more: it was refused there, or has gone", admitting->name);
+    control_fail(conversation, &err);
+}
+
+static void admit_line(struct conversation *conversation, yyjson_val *root)
+{
+    struct admitting *admitting = conversation->data;
+    struct daemon *daemon = conversation->daemon;
+    struct error err;
+    enum error_code code;
+    if (admitting->agreed)
+        return;
+    if (!yyjson_is_true(yyjson_obj_get(root, "agree"))) {
+        admission_refuse(daemon->admission, admitting->id, "the words were not the same, or the answer was no", NULL);
+        error_set(&err, ERROR_CANCELLED, "%s was not let in", admitting->name);
+        control_fail(conversation, &err);
+        return;
+    }
+    code = admission_agree(daemon->admission, admitting->id, &err);
+    if (code)
+        control_fail(conversation, &err);
+    admitting->agreed = !code;
+}
+
+static bool is_named(const struct admission_waiting *waiting, const char *name)
+{
+    char id[NODE_ID_TEXT];
+    id_text(waiting->node_id, NODE_ID_BYTES, id);
+    return strcmp(waiting->name, name) == 0 || (strlen(name) >= 8 && strncmp(id, name, strlen(name)) == 0);
+}
+
+static enum error_code find_waiting(struct daemon *daemon, const char *name, struct admission_waiting *out,
+                                    struct error *err)
+{
+    struct admission_waiting waiting[16];
+    uint32_t n = admission_list(daemon->admission, waiting, 16), found = 0;
+    for (uint32_t i = 0; i < n && i < 16; i++) {
+        if (!name || is_named(&waiting[i], name))
+            *out = waiting[i], found++;
+    }
+    if (found == 1)
+        return ERROR_NONE;
+    if (found)
+        return error_set(err, ERROR_INVALID, "several machines wait under that name; say which by its id");
+    return error_set(err, ERROR_NOT_FOUND,
+                     "no machine '%s' waits to be let in; on it, `medley up` and `medley join` must run",
+                     name ? name : "");
+}
+
+void control_admit(struct conversation *conversation, yyjson_val *request)
+{
+    struct admission_waiting waiting;
+    struct error err;
+    if (!require_member(conversation))
+        return;
+    if (find_waiting(conversation->daemon, control_text(request, "node"), &waiting, &err)) {
+        control_fail(conversation, &err);
+        return;
+    }
+    struct admitting *admitting = mem_new(sizeof *admitting);
+    if (!admitting) {
+        control_end(conversation);
+        return;
+    }
+    admitting->id = waiting.id;
+    id_text(waiting.node_id, NODE_ID_BYTES, admitting->node_id);
+    snprintf(admitting->name, sizeof admitting->name, "%s", waiting.name);
+    conversation->data = admitting;
+    conversation->calls = (struct conversation_calls){.line = admit_line, .look = admit_look, .gone = admit_gone};
+    put_compare(conversation, waiting.words, "name", waiting.name, admitting->node_id);
+}
+
+/* ---- remove, leave ------------------------------------------------------------------------------------------ */
+
+static const Cluster__Node *find_node(const struct daemon *daemon, const char *name, struct error *err)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    const Cluster__Node *found = NULL;
+    for (size_t i = 0; name && root && i < root->n_nodes; i++) {
+        const Cluster__Node *node = root->nodes[i]->node;
+        if (strcmp(node->name, name) != 0 && (strlen(name) < 8 || strncmp(node->id, name, strlen(name)) != 0))
+            continue;
+        if (found) {
+            error_set(err, ERROR_INVALID, "several nodes are called %s; say which by its id", name);
+            return NULL;
+        }
+        found = node;
+    }
+    if (!found)
+        error_set(err, ERROR_NOT_FOUND, "the cluster has no node '%s'; `medley nodes` lists them", name ? name : "");
+    return found;
+}
+
+struct removing {
+    struct conversation *conversation; /* NULL: it has gone */
+    char name[LIMIT_CLUSTER_TEXT_BYTES + 1];
+};
+
+static void remove_gone(struct conversation *conversation)
+{
+    ((struct removing *)conversation->data)->conversation = NULL;
+}
+
+static void on_removed(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+{
+    struct removing *removing = arg;
+    struct conversation *conversation = removing->conversation;
+    struct error why;
+    if (conversation)
+        conversation->calls = (struct conversation_calls){0};
+    if (conversation && code) {
+        control_fail(conversation, err);
+    } else if (conversation && !outcome->applied) {
+        error_set(&why, ERROR_INVALID, "%s was not removed: %s", removing->name, outcome->reason);
+        control_fail(conversation, &why);
+    } else if (conversation) {
+        answer_text(conversation, "removed", removing->name);
+    }
+    mem_free(removing);
+}
+
+void control_remove(struct conversation *conversation, yyjson_val *request)
+{
+    struct daemon *daemon = conversation->daemon;
+    Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    struct error err;
+    if (!require_member(conversation))
+        return;
+    const Cluster__Node *node = find_node(daemon, control_text(request, "node"), &err);
+    if (node && strcmp(node->id, daemon->id) == 0) {
+        error_set(&err, ERROR_INVALID, "this is that machine; `medley leave` takes it out of the cluster");
+        node = NULL;
+    }
+    struct removing *removing = node ? mem_new(sizeof *removing) : NULL;
+    if (!removing) {
+        if (node)
+            error_set(&err, ERROR_NO_MEMORY, "out of memory");
+        control_fail(conversation, &err);
+        return;
+    }
+    removing->conversation = conversation;
+    snprintf(removing->name, sizeof removing->name, "%s", node->name);
+    conversation->data = removing;
+    conversation->calls = (struct conversation_calls){.gone = remove_gone};
+    name.id = node->id;
+    event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
+    event.node_removed = &name;
+    agreement_propose(daemon->agreement, &event, on_removed, removing);
+}
+
+void control_leave(struct conversation *conversation, yyjson_val *request)
+{
+    struct error err;
+    if (daemon_leave(conversation->daemon, &err))
+        control_fail(conversation, &err);
+    else
+        answer_text(conversation, "left", conversation->daemon->name);
+}

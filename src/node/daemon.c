@@ -1,0 +1,392 @@
+#include "node/daemon_state.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "mesh/identity_files.h"
+#include "mesh/plain_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- small ------------------------------------------------------------------------------------ */
+
+uint64_t daemon_now_ms(const struct daemon *daemon)
+{
+    return clock_now_ns() / 1000000;
+}
+
+uint64_t daemon_wall_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+void daemon_say(struct daemon *daemon, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (daemon->options.say)
+        daemon->options.say(daemon->options.self, line);
+    else
+        log_line(LOG_INFO, "node", "%s", line);
+}
+
+const struct state *daemon_state(const struct daemon *daemon)
+{
+    static const struct state empty;
+    return daemon->agreement ? agreement_state(daemon->agreement) : &empty;
+}
+
+void daemon_set_api(struct daemon *daemon, const char *url)
+{
+    snprintf(daemon->api, sizeof daemon->api, "%s", url);
+}
+
+/* ---- what has changed ---------------------------------------------------------------------------- */
+
+void daemon_changed(struct daemon *daemon)
+{
+    if (!daemon->is_member || daemon->stopping)
+        return;
+    hosting_step(daemon->hosting, daemon_state(daemon), daemon_now_ms(daemon), daemon_wall_ms());
+    daemon_lead(daemon);
+    relay_changed(daemon->relay);
+    control_changed(daemon);
+}
+
+static void on_state_changed(void *self)
+{
+    struct daemon *daemon = self;
+    if (!daemon->is_member || daemon->stopping)
+        return;
+    if (book_follow(daemon->book, daemon_state(daemon))) {
+        daemon_sync_contacts(daemon);
+        daemon_drop_strangers(daemon);
+    }
+    daemon_models_changed(daemon);
+    daemon_changed(daemon);
+}
+
+static void on_applied(void *self, uint64_t index, const Cluster__Event *event, const struct state_outcome *outcome)
+{
+    struct daemon *daemon = self;
+    if (outcome->applied && event->kind_case == CLUSTER__EVENT__KIND_NODE_REMOVED) {
+        const char *id = event->node_removed->id;
+        if (strcmp(id, daemon->id) == 0) {
+            daemon_say(daemon, "this machine was removed from the cluster; `medley leave` forgets it");
+        } else {
+            book_remove(daemon->book, id);
+            daemon_drop_strangers(daemon);
+        }
+    }
+    control_event(daemon, index, event, outcome->applied);
+}
+
+static void on_agreement_failed(void *self, const struct error *why)
+{
+    log_line(LOG_ERROR, "node", "the cluster's log: %s", why->text);
+}
+
+/* ---- time ------------------------------------------------------------------------------------------ */
+
+/* No cluster was found in time: this machine begins one. */
+static void found_after_all(struct daemon *daemon)
+{
+    struct error err;
+    bool wants_others = daemon->options.n_peers || daemon->options.join_code || daemon->knocks;
+    for (struct found *found = daemon->found; found; found = found->next)
+        wants_others |= found->record.cluster[0];
+    if (wants_others || daemon_now_ms(daemon) - daemon->opened_ms < LISTEN_FIRST_MS)
+        return;
+    if (daemon_found_cluster(daemon, &err))
+        log_line(LOG_ERROR, "node", "%s", err.text);
+}
+
+static void wait_for_others(struct daemon *daemon)
+{
+    struct error err;
+    if (!daemon->knocks) {
+        const char *peer = daemon->options.n_peers ? daemon->options.peers[0] : NULL;
+        bool some = peer || daemon->options.join_code;
+        for (struct found *found = daemon->found; found; found = found->next)
+            some |= found->record.cluster[0];
+        if (some && daemon_join(daemon, daemon->options.join_code, peer, NULL, &err))
+            daemon_say(daemon, "%s", err.text);
+        else if (!some)
+            found_after_all(daemon);
+        return;
+    }
+    daemon_knock(daemon);
+}
+
+static void renew_certificate(struct daemon *daemon)
+{
+    char folder[PATH_MAX];
+    struct error err;
+    const uint64_t now_s = daemon_wall_ms() / 1000;
+    if (!membership_is_due(&daemon->membership, now_s))
+        return;
+    enum error_code code = membership_renew(&daemon->membership, &daemon->identity, now_s, &err);
+    if (!code)
+        code = credentials_renew(daemon->credentials, &daemon->membership, &err);
+    if (!code)
+        code = plain_path(daemon->folder, "identity", "", folder, &err);
+    if (!code)
+        code = membership_store(folder, &daemon->membership, &err);
+    log_line(code ? LOG_WARN : LOG_INFO, "node", "%s", code ? err.text : "this node's certificate was renewed");
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct daemon *daemon = timer->data;
+    const uint64_t now = daemon_now_ms(daemon);
+    if (daemon->stopping)
+        return;
+    if (!daemon->is_member) {
+        wait_for_others(daemon);
+        return;
+    }
+    if (now - daemon->told_ms >= NOW_MS) {
+        daemon_tell_now(daemon);
+        renew_certificate(daemon);
+    }
+    if (now - daemon->measured_ms >= MEASURE_MS)
+        daemon_measure_links(daemon);
+    daemon_changed(daemon);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------ */
+
+static enum error_code lock_folder(struct daemon *daemon, struct error *err)
+{
+    char path[PATH_MAX];
+    enum error_code code = plain_folder_make(daemon->folder, err);
+    if (!code)
+        code = plain_path(daemon->folder, "lock", "", path, err);
+    if (code)
+        return code;
+    daemon->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (daemon->lock < 0)
+        return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
+    if (flock(daemon->lock, LOCK_EX | LOCK_NB))
+        return error_set(err, ERROR_BUSY, "a node runs here already (%s is locked); `medley status` tells more", path);
+    return ERROR_NONE;
+}
+
+static enum error_code take_name(struct daemon *daemon, struct error *err)
+{
+    char host[256] = "";
+    const char *name = daemon->options.name;
+    if (!name && gethostname(host, sizeof host - 1) == 0)
+        name = host;
+    if (!name || !*name)
+        name = "node";
+    snprintf(daemon->name, sizeof daemon->name, "%s", name);
+    if (!join_name_is_valid(daemon->name) || strlen(name) >= sizeof daemon->name)
+        return error_set(err, ERROR_INVALID, "'%s' cannot be a machine's name; give another with --name", name);
+    return ERROR_NONE;
+}
+
+static enum error_code open_identity(struct daemon *daemon, struct error *err)
+{
+    char path[PATH_MAX];
+    bool made = false;
+    enum error_code code = plain_path(daemon->folder, "identity", "", path, err);
+    if (!code)
+        code = identity_open(path, &daemon->identity, &made, err);
+    if (!code)
+        code = membership_load(path, &daemon->identity, &daemon->membership, err);
+    if (!code)
+        code = plain_path(daemon->folder, "nodes", "", path, err);
+    if (!code)
+        code = book_open(path, &daemon->book, err);
+    if (!code)
+        id_text(daemon->identity.node_id, NODE_ID_BYTES, daemon->id);
+    return code;
+}
+
+static enum error_code open_agreement(struct daemon *daemon, struct error *err)
+{
+    char path[PATH_MAX];
+    const struct agreement_events events = {.changed = on_state_changed,
+                                            .applied = on_applied,
+                                            .send = daemon_send_raft,
+                                            .forward = daemon_forward,
+                                            .failed = on_agreement_failed,
+                                            .self = daemon};
+    enum error_code code = plain_path(daemon->folder, "cluster", ".db", path, err);
+    if (code)
+        return code;
+    return agreement_open(
+        &(struct agreement_options){.loop = daemon->loop, .path = path, .node = daemon->id, .events = events},
+        &daemon->agreement, err);
+}
+
+/* A member goes on; who is none looks for a cluster, or begins one. */
+static enum error_code begin(struct daemon *daemon, struct error *err)
+{
+    const bool alone = daemon->options.no_discovery && !daemon->options.n_peers && !daemon->options.join_code;
+    if (daemon->membership.certificate)
+        return daemon_begin_membership(daemon, err);
+    if (agreement_status(daemon->agreement).last)
+        agreement_forget(daemon->agreement, NULL, NULL); /* founding was interrupted */
+    else if (daemon->options.founds || alone)
+        return daemon_found_cluster(daemon, err);
+    return ERROR_NONE;
+}
+
+static enum error_code open_all(struct daemon *daemon, struct error *err)
+{
+    enum error_code code = lock_folder(daemon, err);
+    if (!code)
+        code = take_name(daemon, err);
+    if (!code)
+        code = open_identity(daemon, err);
+    if (!code)
+        code = open_agreement(daemon, err);
+    if (!code)
+        code = control_open(daemon, err);
+    if (!code)
+        code = daemon_find_open(daemon, err);
+    if (!code)
+        code = begin(daemon, err);
+    if (code)
+        return code;
+    uv_timer_init(daemon->loop, &daemon->tick);
+    daemon->tick.data = daemon;
+    daemon->has_tick = true;
+    uv_timer_start(&daemon->tick, on_tick, TICK_MS, TICK_MS);
+    return ERROR_NONE;
+}
+
+enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *options, struct daemon **out,
+                            struct error *err)
+{
+    struct daemon *daemon = mem_new(sizeof *daemon);
+    if (!daemon)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a node");
+    daemon->options = *options;
+    daemon->loop = loop;
+    daemon->lock = -1;
+    daemon->opened_ms = daemon_now_ms(daemon);
+    snprintf(daemon->folder, sizeof daemon->folder, "%s", options->folder);
+    enum error_code code = open_all(daemon, err);
+    if (code) {
+        daemon_close_now(daemon);
+        daemon = NULL;
+    }
+    *out = daemon;
+    return code;
+}
+
+/* ---- closing, a step after the other --------------------------------------------------------------------- */
+
+static void close_next(struct daemon *daemon);
+
+static void on_step_closed(void *arg)
+{
+    close_next(arg);
+}
+
+static void on_control_closed(struct daemon *daemon)
+{
+    close_next(daemon);
+}
+
+static void on_tick_closed(uv_handle_t *handle)
+{
+    close_next(handle->data);
+}
+
+#define CLOSE(part, function)                                                                                          \
+    if (daemon->part) {                                                                                                \
+        void *open = daemon->part;                                                                                     \
+        daemon->part = NULL;                                                                                           \
+        function(open, on_step_closed, daemon);                                                                        \
+        return;                                                                                                        \
+    }
+
+/* Requests end first, then stages, then what carries them, then what all of them speak through. */
+static void close_next(struct daemon *daemon)
+{
+    if (daemon->control) {
+        control_close(daemon, on_control_closed);
+        return;
+    }
+    daemon_models_close(daemon);
+    CLOSE(relay, relay_close)
+    CLOSE(hosting, hosting_close)
+    if (daemon->carrier) {
+        carrier_close(daemon->carrier);
+        daemon->carrier = NULL;
+    }
+    CLOSE(weights, weights_close)
+    CLOSE(admission, admission_close)
+    daemon_knocks_close(daemon);
+    CLOSE(mesh, mesh_close)
+    CLOSE(agreement, agreement_close)
+    daemon_find_close(daemon);
+    if (daemon->has_tick) {
+        daemon->has_tick = false;
+        uv_close((uv_handle_t *)&daemon->tick, on_tick_closed);
+        return;
+    }
+    daemon->stopped(daemon->stopped_arg);
+}
+
+void daemon_stop(struct daemon *daemon, void (*stopped)(void *arg), void *arg)
+{
+    if (daemon->stopping)
+        return;
+    daemon->stopping = true;
+    daemon->stopped = stopped;
+    daemon->stopped_arg = arg;
+    close_next(daemon);
+}
+
+void daemon_free(struct daemon *daemon)
+{
+    if (!daemon)
+        return;
+    daemon_free_contacts(daemon);
+    daemon_free_peers(daemon);
+    credentials_free(daemon->credentials);
+    placing_deinit(&daemon->placing);
+    message_free(daemon->now ? &daemon->now->base : NULL);
+    membership_deinit(&daemon->membership);
+    identity_deinit(&daemon->identity);
+    book_close(daemon->book);
+    message_free(daemon->self ? &daemon->self->base : NULL);
+    buffer_deinit(&daemon->self_bytes);
+    if (daemon->lock >= 0)
+        close(daemon->lock);
+    mem_free(daemon->events);
+    mem_free(daemon->knocks);
+    mem_free(daemon);
+}
+
+static void on_closed_now(void *arg)
+{
+    *(bool *)arg = true;
+}
+
+void daemon_close_now(struct daemon *daemon)
+{
+    uv_loop_t *loop = daemon->loop;
+    bool closed = false;
+    daemon_stop(daemon, on_closed_now, &closed);
+    while (!closed)
+        uv_run(loop, UV_RUN_ONCE);
+    daemon_free(daemon);
+}

@@ -1,0 +1,77 @@
+/* This machine's node: a member of a cluster, or one that waits to become one.
+ *
+ * A service of node.h. It owns what makes the node (identity, list of members, links, the replicated log, models,
+ * stages, requests) and joins these parts, none of which knows another: an event of one becomes a call of the next.
+ *
+ *     STATE/identity/    keys (mesh/identity_files.h)         STATE/cluster.db   the log (cluster/store.h)
+ *     STATE/nodes        the book of members (book.h)         STATE/models/ …    weights (weights.h)
+ *     STATE/control.sock commands (control.h)                 STATE/lock         one node a folder
+ *
+ * First start: it listens for clusters on the local networks for a moment. Where there is one it waits to be let in, by
+ * a join code or by hand; else it founds one. All on the loop's thread. */
+#pragma once
+
+#include "engine/activation.h"
+#include "mesh/mesh.h"
+
+#include <limits.h>
+
+struct daemon;
+struct gpu;
+struct heat;
+struct generator;
+struct model;
+struct tokenizer;
+struct chat_template;
+
+enum { DAEMON_PORT = 7979, DAEMON_PEERS_MAX = 16 };
+
+struct daemon_options {
+    const char *folder; /* STATE; made when it is missing */
+    const char *name;   /* of this machine, for people; NULL: its host name */
+    const char *host;   /* to listen on, numeric; NULL: everywhere, IPv4 and IPv6 */
+    uint16_t port;      /* 0: any free one */
+    enum mesh_transport transport;
+    enum activation_type wire; /* hidden states between machines */
+    bool no_discovery;
+    bool founds;                         /* do not look for a cluster first */
+    const char *peers[DAEMON_PEERS_MAX]; /* HOST or HOST:PORT, dialled whatever discovery finds */
+    uint32_t n_peers;
+    const char *join_code;      /* NULL: none */
+    uint64_t models_max_bytes;  /* of fetched models; 0: no limit but the disk */
+    struct gpu *gpu;            /* the devices to offer; outlives it */
+    struct heat *heat;          /* NULL: not watched */
+    /* A line for whoever sits at the terminal. */
+    void (*say)(void *self, const char *line);
+    void *self;
+};
+
+enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *options, struct daemon **out,
+                            struct error *err);
+/* In order: requests end, links are closed. */
+void daemon_stop(struct daemon *daemon, void (*stopped)(void *arg), void *arg);
+void daemon_free(struct daemon *daemon);
+/* All of that at once, running the loop: for a process that could not begin. */
+void daemon_close_now(struct daemon *daemon);
+
+/* For the status: where the HTTP API listens; NULL: nowhere. Copied. */
+void daemon_set_api(struct daemon *daemon, const char *url);
+
+/* Places a model's file over the cluster and says how that went through `say`. */
+void daemon_serve_file(struct daemon *daemon, const char *path);
+
+/* ---- the models that can be asked for ---- */
+
+void daemon_list_models(struct daemon *daemon, void (*each)(void *arg, const char *name), void *arg);
+
+struct daemon_text { /* what turns words into a model's tokens and back, and who generates */
+    const char *name;
+    const struct model *model;
+    struct tokenizer *tokenizer;
+    struct chat_template *chat_template;
+    struct generator *generator;
+};
+/* `opened` comes once, at once or later, unless daemon_cancel_open(). ERROR_NOT_FOUND: there is no such model. */
+void daemon_open_model(struct daemon *daemon, const char *name,
+                       void (*opened)(void *arg, struct daemon_text *text, const struct error *err), void *arg);
+void daemon_cancel_open(struct daemon *daemon, void *arg);

@@ -1,0 +1,105 @@
+/* A member lets another machine in: first the cluster agrees on it, then it is told. */
+#include "node/daemon_state.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+struct letting_in {
+    struct daemon *daemon;
+    uint64_t channel; /* admission.h's id of the attempt */
+    char id[NODE_ID_TEXT];
+    char name[JOIN_NAME_TEXT];
+};
+
+static void refuse(struct letting_in *in, const char *why)
+{
+    struct error err;
+    log_line(LOG_WARN, "node", "%s was not let in: %s", in->name, why);
+    if (in->daemon->admission && admission_refuse(in->daemon->admission, in->channel, why, &err))
+        log_line(LOG_INFO, "node", "%s", err.text);
+    mem_free(in);
+}
+
+static void grant(struct letting_in *in)
+{
+    struct daemon *daemon = in->daemon;
+    struct buffer list = {0};
+    struct error err;
+    book_add(daemon->book, in->id, in->name);
+    book_encode(daemon->book, LIMIT_JOIN_PAYLOAD_BYTES, &list);
+    if (list.failed)
+        error_set(&err, ERROR_NO_MEMORY, "no memory for the list of nodes");
+    else if (admission_grant(daemon->admission, in->channel, list.data ? list.data : "", list.size, &err) == ERROR_NONE)
+        err.code = ERROR_NONE;
+    if (list.failed || err.code)
+        log_line(LOG_WARN, "node", "%s: %s", in->name, err.text);
+    else
+        daemon_say(daemon, "%s has joined", in->name);
+    buffer_deinit(&list);
+    mem_free(in);
+}
+
+static void on_admitted(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+{
+    struct letting_in *in = arg;
+    const Cluster__NodeRecord *record = code ? NULL : state_node(daemon_state(in->daemon), in->id);
+    if (code == ERROR_CANCELLED) { /* the node is ending */
+        mem_free(in);
+        return;
+    }
+    if (record && record->admitted)
+        grant(in);
+    else
+        refuse(in, code ? err->text : outcome && outcome->reason ? outcome->reason : "the cluster did not agree");
+}
+
+static void on_joined(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+{
+    struct letting_in *in = arg;
+    Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    if (code) {
+        on_admitted(arg, code, outcome, err);
+        return;
+    }
+    name.id = in->id; /* was it there already, then it is let in again */
+    event.kind_case = CLUSTER__EVENT__KIND_NODE_ADMITTED;
+    event.node_admitted = &name;
+    agreement_propose(in->daemon->agreement, &event, on_admitted, in);
+}
+
+static void on_decide(void *self, uint64_t channel, const uint8_t node_id[NODE_ID_BYTES], const char *name)
+{
+    struct daemon *daemon = self;
+    Cluster__Node node = CLUSTER__NODE__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    struct letting_in *in = mem_new(sizeof *in);
+    if (!in) {
+        admission_refuse(daemon->admission, channel, "out of memory", NULL);
+        return;
+    }
+    *in = (struct letting_in){.daemon = daemon, .channel = channel};
+    id_text(node_id, NODE_ID_BYTES, in->id);
+    strncpy(in->name, name, sizeof in->name - 1);
+    if (book_was_removed(daemon->book, in->id)) {
+        refuse(in, "this machine was removed from the cluster; on it, run `medley leave`, then join again");
+        return;
+    }
+    node.id = in->id;
+    node.name = in->name;
+    event.kind_case = CLUSTER__EVENT__KIND_NODE_JOINED;
+    event.node_joined = &node;
+    agreement_propose(daemon->agreement, &event, on_joined, in);
+}
+
+static void on_waiting(void *self)
+{
+    control_changed(self);
+}
+
+struct admission_events daemon_admission_events(struct daemon *daemon)
+{
+    return (struct admission_events){.decide = on_decide, .changed = on_waiting, .self = daemon};
+}

@@ -1,0 +1,252 @@
+/* Who there is to talk to: what discovery finds, what the book says, what the user gave; and this node's addresses. */
+#include "node/daemon_state.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- own addresses ------------------------------------------------------------------------- */
+
+static void add_address(struct daemon *daemon, const char *host)
+{
+    if (daemon->n_addresses == ADDRESSES_MAX)
+        return;
+    bool v6 = strchr(host, ':');
+    snprintf(daemon->addresses[daemon->n_addresses++], sizeof daemon->addresses[0], v6 ? "[%s]:%u" : "%s:%u", host,
+             daemon->port);
+}
+
+/* A link-local IPv6 address means nothing without the interface, which has another name on every machine. */
+static bool can_be_told(const uv_interface_address_t *interface)
+{
+    if (interface->is_internal)
+        return false;
+    return interface->address.address4.sin_family == AF_INET ||
+           !IN6_IS_ADDR_LINKLOCAL(&interface->address.address6.sin6_addr);
+}
+
+void daemon_find_addresses(struct daemon *daemon)
+{
+    uv_interface_address_t *interfaces = NULL;
+    int n = 0;
+    daemon->n_addresses = 0;
+    if (daemon->options.host) {
+        add_address(daemon, daemon->options.host);
+        return;
+    }
+    if (uv_interface_addresses(&interfaces, &n))
+        return;
+    for (int i = 0; i < n; i++) {
+        char host[64];
+        if (can_be_told(&interfaces[i]) &&
+            uv_ip_name((const struct sockaddr *)&interfaces[i].address, host, sizeof host) == 0)
+            add_address(daemon, host);
+    }
+    uv_free_interface_addresses(interfaces, n);
+}
+
+/* ---- contacts ------------------------------------------------------------------------------ */
+
+static struct contact *find_contact(struct daemon *daemon, const uint8_t *node_id, const char *host, uint16_t port)
+{
+    for (struct contact *contact = daemon->contacts; contact; contact = contact->next) {
+        if (contact->port == port && strcmp(contact->host, host) == 0 && contact->has_node_id == !!node_id &&
+            (!node_id || memcmp(contact->node_id, node_id, NODE_ID_BYTES) == 0))
+            return contact;
+    }
+    return NULL;
+}
+
+static struct contact *add_contact(struct daemon *daemon, const uint8_t *node_id, const char *host, uint16_t port)
+{
+    struct contact *contact = find_contact(daemon, node_id, host, port);
+    struct error err;
+    if (contact || !(contact = mem_new(sizeof *contact)))
+        return contact;
+    snprintf(contact->host, sizeof contact->host, "%s", host);
+    contact->port = port;
+    contact->has_node_id = node_id;
+    if (node_id)
+        memcpy(contact->node_id, node_id, NODE_ID_BYTES);
+    struct mesh_target target = {.host = contact->host, .port = port, .has_node_id = node_id};
+    memcpy(target.node_id, contact->node_id, NODE_ID_BYTES);
+    if (mesh_dial(daemon->mesh, &target, &contact->dial, &err)) {
+        log_line(LOG_WARN, "node", "%s port %u is not dialled: %s", host, port, err.text);
+        mem_free(contact);
+        return NULL;
+    }
+    contact->next = daemon->contacts;
+    daemon->contacts = contact;
+    return contact;
+}
+
+static void add_book_node(struct daemon *daemon, const Cluster__Node *node)
+{
+    uint8_t node_id[NODE_ID_BYTES];
+    char host[256];
+    uint16_t port;
+    if (strcmp(node->id, daemon->id) == 0 || !id_parse(node->id, node_id, sizeof node_id))
+        return;
+    for (size_t i = 0; i < node->n_addresses && i < ADDRESSES_MAX; i++) {
+        struct contact *contact = NULL;
+        if (host_port_parse(node->addresses[i], DAEMON_PORT, host, &port, NULL) == ERROR_NONE)
+            contact = add_contact(daemon, node_id, host, port);
+        if (contact)
+            contact->is_of_book = true;
+    }
+}
+
+static void drop_unwanted(struct daemon *daemon)
+{
+    for (struct contact **at = &daemon->contacts; *at;) {
+        struct contact *contact = *at;
+        bool is_member = !contact->has_node_id || book_admits(daemon->book, contact->node_id);
+        if (contact->is_given || (is_member && (contact->is_of_book || contact->is_found))) {
+            at = &contact->next;
+            continue;
+        }
+        *at = contact->next;
+        mesh_forget(daemon->mesh, contact->dial);
+        mem_free(contact);
+    }
+}
+
+static void add_given(struct daemon *daemon)
+{
+    char host[256];
+    uint16_t port;
+    struct error err;
+    for (uint32_t i = 0; i < daemon->options.n_peers; i++) {
+        if (host_port_parse(daemon->options.peers[i], DAEMON_PORT, host, &port, &err)) {
+            log_line(LOG_WARN, "node", "--peer: %s", err.text);
+            continue;
+        }
+        struct contact *contact = add_contact(daemon, NULL, host, port);
+        if (contact)
+            contact->is_given = true;
+    }
+}
+
+static void add_found(struct daemon *daemon)
+{
+    char cluster[CLUSTER_ID_TEXT];
+    uint8_t node_id[NODE_ID_BYTES];
+    id_text(daemon->membership.authority.cluster_id, CLUSTER_ID_BYTES, cluster);
+    for (struct found *found = daemon->found; found; found = found->next) {
+        if (strcmp(found->record.cluster, cluster) != 0 || !id_parse(found->record.id, node_id, sizeof node_id) ||
+            !book_admits(daemon->book, node_id))
+            continue;
+        struct contact *contact = add_contact(daemon, node_id, found->host, found->port);
+        if (contact)
+            contact->is_found = true;
+    }
+}
+
+void daemon_sync_contacts(struct daemon *daemon)
+{
+    if (!daemon->mesh)
+        return;
+    for (struct contact *contact = daemon->contacts; contact; contact = contact->next)
+        contact->is_of_book = contact->is_found = false;
+    add_given(daemon);
+    add_found(daemon);
+    for (size_t i = 0; i < book_size(daemon->book); i++)
+        add_book_node(daemon, book_at(daemon->book, i));
+    drop_unwanted(daemon);
+}
+
+/* The dials are the mesh's and go with it. */
+void daemon_free_contacts(struct daemon *daemon)
+{
+    while (daemon->contacts) {
+        struct contact *contact = daemon->contacts;
+        daemon->contacts = contact->next;
+        mem_free(contact);
+    }
+}
+
+/* ---- discovery ------------------------------------------------------------------------------ */
+
+static struct discovery_record own_record(const struct daemon *daemon)
+{
+    struct discovery_record record = {
+        .version_major = LINK_MAJOR, .version_minor = LINK_MINOR, .port = daemon->port ? daemon->port : 1};
+    snprintf(record.name, sizeof record.name, "%.63s", daemon->name);
+    snprintf(record.id, sizeof record.id, "%s", daemon->id);
+    if (daemon->is_member)
+        id_text(daemon->membership.authority.cluster_id, CLUSTER_ID_BYTES, record.cluster);
+    return record;
+}
+
+static void on_found(void *arg, const struct discovery_peer *peer)
+{
+    struct daemon *daemon = arg;
+    struct found *found = daemon->found;
+    char host[256];
+    socklen_t size = peer->address.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    if (getnameinfo((const struct sockaddr *)&peer->address, size, host, sizeof host, NULL, 0, NI_NUMERICHOST))
+        return;
+    while (found && (strcmp(found->record.id, peer->record.id) != 0 || strcmp(found->host, host) != 0))
+        found = found->next;
+    if (!found) {
+        found = mem_new(sizeof *found);
+        if (!found)
+            return;
+        found->next = daemon->found;
+        daemon->found = found;
+    }
+    found->record = peer->record;
+    found->port = peer->record.port;
+    snprintf(found->host, sizeof found->host, "%s", host);
+    log_line(LOG_DEBUG, "node", "found %s at %s port %u", found->record.name, host, found->port);
+    if (daemon->is_member)
+        daemon_sync_contacts(daemon);
+    else
+        daemon_knock(daemon);
+}
+
+static void on_lost(void *arg, const char *name)
+{
+    struct daemon *daemon = arg;
+    for (struct found **at = &daemon->found; *at;) {
+        struct found *found = *at;
+        if (strcmp(found->record.name, name) != 0) {
+            at = &found->next;
+            continue;
+        }
+        *at = found->next;
+        mem_free(found);
+    }
+}
+
+enum error_code daemon_find_open(struct daemon *daemon, struct error *err)
+{
+    if (daemon->options.no_discovery)
+        return ERROR_NONE;
+    const struct discovery_record record = own_record(daemon);
+    const struct discovery_handlers handlers = {on_found, on_lost, daemon};
+    return discovery_open(daemon->loop, &record, &handlers, &daemon->discovery, err);
+}
+
+void daemon_find_announce(struct daemon *daemon)
+{
+    const struct discovery_record record = own_record(daemon);
+    struct error err;
+    if (daemon->discovery && discovery_announce(daemon->discovery, &record, &err))
+        log_line(LOG_WARN, "node", "discovery: %s", err.text);
+}
+
+void daemon_find_close(struct daemon *daemon)
+{
+    if (daemon->discovery)
+        discovery_close(daemon->discovery, NULL, NULL);
+    daemon->discovery = NULL;
+    while (daemon->found) {
+        struct found *found = daemon->found;
+        daemon->found = found->next;
+        mem_free(found);
+    }
+}

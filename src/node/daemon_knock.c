@@ -1,0 +1,343 @@
+/* A node that is in no cluster: asks the members that it finds to let it in. */
+#include "node/daemon_state.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "mesh/identity_files.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { KNOCKS_MAX = 8, KNOCK_AGAIN_MS = 3000, SEARCH_MS = 15000 };
+
+struct knock { /* one attempt at one member */
+    struct knocks *knocks;
+    struct joining *joining; /* NULL: free */
+    char host[256];
+    uint16_t port;
+    char peer_name[JOIN_NAME_TEXT];
+    char words[JOIN_WORDS_TEXT]; /* by hand: those to compare; "" not yet */
+    bool closing;
+};
+
+struct knocks {
+    struct daemon *daemon;
+    struct knock list[KNOCKS_MAX];
+    struct join_pace pace;
+    struct knock_events events; /* who asked for it, if anybody */
+    char code[JOIN_CODE_DIGITS + 32];
+    char last_code[JOIN_CODE_DIGITS + 32];
+    bool by_code, is_asked;
+    char host[256]; /* there alone; "" wherever there is somebody */
+    uint16_t port;
+    uint64_t again_ms, asked_ms;
+    char through[JOIN_NAME_TEXT];
+    bool joined;
+    struct error last;
+};
+
+static bool is_busy(const struct knocks *knocks)
+{
+    for (int i = 0; i < KNOCKS_MAX; i++) {
+        if (knocks->list[i].joining)
+            return true;
+    }
+    return false;
+}
+
+static void tell_end(struct knocks *knocks, const struct error *why)
+{
+    struct knock_events events = knocks->events;
+    knocks->events = (struct knock_events){0};
+    knocks->is_asked = false;
+    if (events.ended)
+        events.ended(events.self, knocks->through, why);
+}
+
+/* ---- an attempt's events --------------------------------------------------------------------- */
+
+static void show_words(struct knock *knock)
+{
+    struct knocks *knocks = knock->knocks;
+    if (knocks->events.compare)
+        knocks->events.compare(knocks->events.self, knock->words, knock->peer_name);
+}
+
+static void on_compare(void *self, const char *words, const char *peer_name)
+{
+    struct knock *knock = self;
+    snprintf(knock->words, sizeof knock->words, "%s", words);
+    snprintf(knock->peer_name, sizeof knock->peer_name, "%s", peer_name);
+    if (knock->knocks->events.compare)
+        show_words(knock);
+    else
+        daemon_say(knock->knocks->daemon,
+                   "waiting to be let in by %s. On %s: `medley admit %s`, here: `medley join`.\n"
+                   "Both show four words; here they are: %s",
+                   peer_name, peer_name, knock->knocks->daemon->name, words);
+}
+
+static bool on_joined(void *self, struct membership *membership, struct buffer *payload)
+{
+    struct knock *knock = self;
+    struct daemon *daemon = knock->knocks->daemon;
+    char path[PATH_MAX];
+    struct error err;
+    enum error_code code = knock->knocks->joined ? ERROR_BUSY : ERROR_NONE;
+    if (!code)
+        code = book_take(daemon->book, payload->data ? payload->data : "", payload->size, &err);
+    if (!code)
+        code = plain_path(daemon->folder, "identity", "", path, &err);
+    if (!code)
+        code = membership_store(path, membership, &err);
+    buffer_deinit(payload);
+    if (code) {
+        log_line(LOG_ERROR, "node", "this node was let in, but cannot keep it: %s", err.text);
+        membership_deinit(membership);
+        return false;
+    }
+    membership_deinit(&daemon->membership);
+    daemon->membership = *membership;
+    knock->knocks->joined = true;
+    snprintf(knock->knocks->through, sizeof knock->knocks->through, "%s", joining_peer_name(knock->joining));
+    return true;
+}
+
+static void on_closed(void *arg)
+{
+    struct knock *knock = arg;
+    struct knocks *knocks = knock->knocks;
+    *knock = (struct knock){.knocks = knocks};
+}
+
+static void close_knock(struct knock *knock)
+{
+    if (!knock->joining || knock->closing)
+        return;
+    knock->closing = true;
+    joining_close(knock->joining, on_closed, knock);
+}
+
+static void close_others(struct knocks *knocks, const struct knock *but)
+{
+    for (int i = 0; i < KNOCKS_MAX; i++) {
+        if (&knocks->list[i] != but)
+            close_knock(&knocks->list[i]);
+    }
+}
+
+static void become_member(struct knocks *knocks)
+{
+    struct daemon *daemon = knocks->daemon;
+    struct error err;
+    if (daemon->is_member)
+        return;
+    if (daemon_begin_membership(daemon, &err)) {
+        log_line(LOG_ERROR, "node", "%s", err.text);
+        tell_end(knocks, &err);
+        return;
+    }
+    daemon_say(daemon, "joined the cluster through %s", knocks->through);
+    tell_end(knocks, NULL);
+}
+
+static bool others_try(const struct knocks *knocks, const struct knock *but)
+{
+    for (int i = 0; i < KNOCKS_MAX; i++) {
+        if (&knocks->list[i] != but && knocks->list[i].joining && !knocks->list[i].closing)
+            return true;
+    }
+    return false;
+}
+
+static void on_ended(void *self, const struct error *why)
+{
+    struct knock *knock = self;
+    struct knocks *knocks = knock->knocks;
+    knock->words[0] = 0;
+    knocks->again_ms = daemon_now_ms(knocks->daemon) + KNOCK_AGAIN_MS;
+    close_knock(knock);
+    if (knocks->joined) {
+        close_others(knocks, knock);
+        become_member(knocks);
+        return;
+    }
+    log_line(LOG_INFO, "node", "%s: %s", knock->host, why->text);
+    knocks->last = *why;
+    if (knocks->is_asked && !others_try(knocks, knock))
+        tell_end(knocks, why);
+}
+
+/* ---- knocking ---------------------------------------------------------------------------------- */
+
+static struct knock *at_host(struct knocks *knocks, const char *host, uint16_t port)
+{
+    for (int i = 0; i < KNOCKS_MAX; i++) {
+        if (knocks->list[i].joining && knocks->list[i].port == port && strcmp(knocks->list[i].host, host) == 0)
+            return &knocks->list[i];
+    }
+    return NULL;
+}
+
+static struct knock *free_knock(struct knocks *knocks)
+{
+    for (int i = 0; i < KNOCKS_MAX; i++) {
+        if (!knocks->list[i].joining)
+            return &knocks->list[i];
+    }
+    return NULL;
+}
+
+static void knock_at(struct knocks *knocks, const char *host, uint16_t port)
+{
+    struct knock *knock = at_host(knocks, host, port) ? NULL : free_knock(knocks);
+    if (!knock)
+        return;
+    *knock = (struct knock){.knocks = knocks, .port = port};
+    snprintf(knock->host, sizeof knock->host, "%s", host);
+    const struct joining_options options = {
+        .loop = knocks->daemon->loop,
+        .identity = &knocks->daemon->identity,
+        .name = knocks->daemon->name,
+        .host = knock->host,
+        .port = port,
+        .mode = knocks->by_code ? JOIN_BY_CODE : JOIN_BY_HAND,
+        .code = knocks->by_code ? knocks->code : NULL,
+        .pace = &knocks->pace,
+        .events = {.compare = on_compare, .joined = on_joined, .ended = on_ended, .self = knock},
+    };
+    struct error err;
+    if (joining_open(&options, &knock->joining, &err)) {
+        *knock = (struct knock){.knocks = knocks};
+        knocks->last = err;
+        log_line(LOG_INFO, "node", "%s: %s", host, err.text);
+        if (knocks->is_asked && !is_busy(knocks))
+            tell_end(knocks, &err);
+    }
+}
+
+/* Each found member once, whatever addresses it has; by hand one of a cluster is enough. */
+static void knock_at_found(struct knocks *knocks)
+{
+    const struct found *done[KNOCKS_MAX];
+    int n = 0;
+    for (struct found *found = knocks->daemon->found; found && n < KNOCKS_MAX; found = found->next) {
+        bool seen = !found->record.cluster[0];
+        for (int i = 0; i < n && !seen; i++)
+            seen = strcmp(done[i]->record.id, found->record.id) == 0 ||
+                   (!knocks->by_code && strcmp(done[i]->record.cluster, found->record.cluster) == 0);
+        if (seen)
+            continue;
+        done[n++] = found;
+        knock_at(knocks, found->host, found->port);
+    }
+}
+
+void daemon_knock(struct daemon *daemon)
+{
+    struct knocks *knocks = daemon->knocks;
+    if (!knocks || daemon->is_member || daemon->stopping || knocks->joined || is_busy(knocks) ||
+        daemon_now_ms(daemon) < knocks->again_ms)
+        return;
+    if (knocks->host[0])
+        knock_at(knocks, knocks->host, knocks->port);
+    else
+        knock_at_found(knocks);
+    if (knocks->is_asked && !is_busy(knocks) && daemon_now_ms(daemon) - knocks->asked_ms > SEARCH_MS) {
+        struct error why;
+        error_set(&why, ERROR_NOT_FOUND,
+                  "no cluster was found on this network; give a member's address: `medley join CODE HOST`");
+        tell_end(knocks, &why);
+    }
+}
+
+static enum error_code knocks_open(struct daemon *daemon, struct error *err)
+{
+    if (!daemon->knocks && !(daemon->knocks = mem_new(sizeof *daemon->knocks)))
+        return error_set(err, ERROR_NO_MEMORY, "no memory to join");
+    daemon->knocks->daemon = daemon;
+    for (int i = 0; i < KNOCKS_MAX; i++)
+        daemon->knocks->list[i].knocks = daemon->knocks;
+    return ERROR_NONE;
+}
+
+static enum error_code take_code(struct knocks *knocks, const char *code, struct error *err)
+{
+    char digits[JOIN_CODE_DIGITS];
+    knocks->by_code = code;
+    if (!code)
+        return ERROR_NONE;
+    if (!join_code_parse(code, digits))
+        return error_set(err, ERROR_INVALID, "'%s' is no join code; `medley invite` on a member shows one", code);
+    snprintf(knocks->code, sizeof knocks->code, "%s", code);
+    if (strcmp(knocks->code, knocks->last_code) != 0)
+        knocks->pace.n_shown = 0;
+    memcpy(knocks->last_code, knocks->code, sizeof knocks->last_code);
+    return ERROR_NONE;
+}
+
+enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host, const struct knock_events *events,
+                            struct error *err)
+{
+    if (daemon->is_member)
+        return error_set(err, ERROR_INVALID,
+                         "this machine is in a cluster already; `medley leave` takes it out, then it can join another");
+    enum error_code status = knocks_open(daemon, err);
+    struct knocks *knocks = daemon->knocks;
+    if (!status && knocks->is_asked)
+        status = error_set(err, ERROR_BUSY, "another `medley join` is under way here");
+    if (!status && host)
+        status = host_port_parse(host, DAEMON_PORT, knocks->host, &knocks->port, err);
+    if (!status)
+        status = take_code(knocks, code, err);
+    if (status)
+        return status;
+    if (!host)
+        knocks->host[0] = 0;
+    if (events)
+        knocks->events = *events, knocks->is_asked = true, knocks->asked_ms = daemon_now_ms(daemon);
+    for (int i = 0; i < KNOCKS_MAX && !code; i++) {
+        if (knocks->list[i].joining && knocks->list[i].words[0]) { /* by hand, and words are there already */
+            show_words(&knocks->list[i]);
+            return ERROR_NONE;
+        }
+    }
+    if (code)
+        close_others(knocks, NULL); /* what waits for a hand */
+    knocks->again_ms = 0;
+    daemon_knock(daemon);
+    return ERROR_NONE;
+}
+
+void daemon_join_answer(struct daemon *daemon, bool agree)
+{
+    struct knocks *knocks = daemon->knocks;
+    for (int i = 0; knocks && i < KNOCKS_MAX; i++) {
+        struct knock *knock = &knocks->list[i];
+        if (!knock->joining || !knock->words[0])
+            continue;
+        if (agree) {
+            joining_agree(knock->joining);
+        } else {
+            struct error why;
+            error_set(&why, ERROR_CANCELLED, "the words were not the same: nothing was joined");
+            close_knock(knock);
+            tell_end(knocks, &why);
+        }
+        return;
+    }
+}
+
+void daemon_join_forget(struct daemon *daemon)
+{
+    if (daemon->knocks) {
+        daemon->knocks->events = (struct knock_events){0};
+        daemon->knocks->is_asked = false;
+    }
+}
+
+void daemon_knocks_close(struct daemon *daemon)
+{
+    if (daemon->knocks)
+        close_others(daemon->knocks, NULL);
+}

@@ -1,0 +1,232 @@
+/* What the leader does: keeps the state's records of nodes true, says who replicates the log, and runs the master. And
+ * what every node proposes of its own links. */
+#include "node/daemon_state.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "cluster/event.h"
+
+#include <string.h>
+
+enum { REPROPOSE_MS = 2000, STEADY_MS = 10000, PLAN_NODES_MAX = 20000 };
+
+/* ---- the nodes' records ------------------------------------------------------------------- */
+
+static bool is_recorded(const struct daemon *daemon, const Cluster__Node *about)
+{
+    const Cluster__NodeRecord *record = state_node(daemon_state(daemon), about->id);
+    struct buffer one = {0}, other = {0};
+    if (!record)
+        return true; /* not let in: nothing to update */
+    message_encode(&about->base, &one);
+    message_encode(&record->node->base, &other);
+    bool same = one.size == other.size && memcmp(one.data, other.data, one.size) == 0;
+    buffer_deinit(&one);
+    buffer_deinit(&other);
+    return same;
+}
+
+static void record(struct daemon *daemon, Cluster__Node *about, uint64_t *proposed_ms)
+{
+    const uint64_t now = daemon_now_ms(daemon);
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    if (!about || (*proposed_ms && now - *proposed_ms < REPROPOSE_MS) || is_recorded(daemon, about))
+        return;
+    *proposed_ms = now;
+    event.kind_case = CLUSTER__EVENT__KIND_NODE_UPDATED;
+    event.node_updated = about;
+    agreement_propose(daemon->agreement, &event, NULL, NULL);
+}
+
+static void record_all(struct daemon *daemon)
+{
+    static uint64_t own_ms;
+    record(daemon, daemon->self, &own_ms);
+    for (struct peer *peer = daemon->peers; peer; peer = peer->next)
+        record(daemon, peer->link ? peer->about : NULL, &peer->proposed_ms);
+}
+
+/* ---- who replicates ------------------------------------------------------------------------ */
+
+static void set_members(struct daemon *daemon)
+{
+    static struct member_view views[LIMIT_CLUSTER_NODES];
+    const Cluster__State *root = daemon_state(daemon)->root;
+    const uint64_t now = daemon_now_ms(daemon);
+    uint32_t n = 0;
+    for (size_t i = 0; root && i < root->n_nodes; i++) {
+        const Cluster__Node *node = root->nodes[i]->node;
+        if (!root->nodes[i]->admitted || !node->member)
+            continue;
+        const bool self = strcmp(node->id, daemon->id) == 0;
+        const struct peer *peer = self ? NULL : daemon_peer(daemon, node->id);
+        const bool alive = self || (peer && peer->link && !peer->is_silent);
+        views[n++] = (struct member_view){
+            .id = node->member,
+            .alive = alive,
+            .steady = self || (alive && now - peer->up_ms >= STEADY_MS),
+        };
+    }
+    agreement_set_members(daemon->agreement, views, n);
+}
+
+/* ---- the master ----------------------------------------------------------------------------- */
+
+/* While the link is there and not silent, a node is heard: a broken connection ends it at once. */
+static uint64_t heard_ms(const struct daemon *daemon, const struct peer *peer)
+{
+    return peer->link && !peer->is_silent ? daemon_now_ms(daemon) : peer->heard_ms;
+}
+
+static uint32_t gather_nodes(struct daemon *daemon, struct master_node *nodes)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    uint32_t n = 0;
+    for (size_t i = 0; root && i < root->n_nodes && n < LIMIT_CLUSTER_NODES; i++) {
+        const char *id = root->nodes[i]->node->id;
+        const struct peer *peer = daemon_peer(daemon, id);
+        if (!root->nodes[i]->admitted)
+            continue;
+        nodes[n].id = id;
+        nodes[n].heard_ms = strcmp(id, daemon->id) == 0 ? daemon_now_ms(daemon) : peer ? heard_ms(daemon, peer) : 0;
+        n++;
+    }
+    return n;
+}
+
+static void take_use(struct daemon *daemon, struct master_use *use, const Node__Now *now)
+{
+    for (size_t i = 0; now && i < now->n_uses; i++) {
+        const Node__Use *of = now->uses[i];
+        if (!of->instance || strcmp(of->instance, use->instance) != 0)
+            continue;
+        const uint64_t now_ms = daemon_now_ms(daemon);
+        const uint64_t used = of->idle_ms < now_ms ? now_ms - of->idle_ms : 0;
+        use->used_ms = used > use->used_ms ? used : use->used_ms;
+        use->wanted |= of->wanted;
+    }
+}
+
+static uint32_t gather_uses(struct daemon *daemon, struct master_use *uses)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    uint32_t n = 0;
+    for (size_t i = 0; root && i < root->n_instances && n < LIMIT_CLUSTER_INSTANCES; i++) {
+        struct master_use *use = &uses[n++];
+        *use = (struct master_use){.instance = root->instances[i]->id};
+        use->used_ms = relay_used_ms(daemon->relay, use->instance);
+        use->wanted = relay_waits(daemon->relay, use->instance);
+        for (struct peer *peer = daemon->peers; peer; peer = peer->next)
+            take_use(daemon, use, peer->link ? peer->now : NULL);
+    }
+    return n;
+}
+
+const struct placing_view *daemon_placing_view(struct daemon *daemon)
+{
+    static struct placing_seen seen[LIMIT_CLUSTER_NODES];
+    uint32_t n = 0;
+    seen[n++] = (struct placing_seen){daemon->id, true, daemon->now};
+    for (struct peer *peer = daemon->peers; peer && n < LIMIT_CLUSTER_NODES; peer = peer->next)
+        seen[n++] = (struct placing_seen){peer->id, peer->link && !peer->is_silent, peer->now};
+    daemon->placing.view = (struct placing_view){.state = daemon_state(daemon),
+                                                 .seen = seen,
+                                                 .n_seen = n,
+                                                 .model = daemon_model_here,
+                                                 .self = daemon,
+                                                 .wire = daemon->options.wire};
+    return &daemon->placing.view;
+}
+
+static void propose_bytes(struct daemon *daemon, const struct buffer *bytes)
+{
+    Cluster__Event *event = NULL;
+    if (event_decode((const uint8_t *)bytes->data, bytes->size, &event, NULL))
+        return;
+    agreement_propose(daemon->agreement, event, NULL, NULL);
+    event_free(event);
+}
+
+static void run_master(struct daemon *daemon, const struct replica_status *status)
+{
+    static struct master_node nodes[LIMIT_CLUSTER_NODES];
+    static struct master_use uses[LIMIT_CLUSTER_INSTANCES];
+    static struct master_proposals proposals;
+    struct error err;
+    daemon_placing_view(daemon);
+    struct master_planner planner = {placing_problem, placing_call_in, &daemon->placing, PLAN_NODES_MAX};
+    struct master_options options = master_options_default();
+    options.place = master_plan;
+    options.self = &planner;
+    const struct master_view view = {
+        .state = daemon_state(daemon),
+        .lineage = status->lineage,
+        .now_ms = daemon_now_ms(daemon),
+        .wall_ms = daemon_wall_ms(),
+        .leads_since_ms = daemon->leads_since_ms,
+        .nodes = nodes,
+        .n_nodes = gather_nodes(daemon, nodes),
+        .uses = uses,
+        .n_uses = gather_uses(daemon, uses),
+        .self = daemon->id,
+    };
+    if (master_step(&daemon->master, &options, &view, &proposals, &err))
+        log_line(LOG_WARN, "master", "%s", err.text);
+    for (uint32_t i = 0; i < proposals.n; i++)
+        propose_bytes(daemon, &proposals.events[i]);
+    master_proposals_clear(&proposals);
+}
+
+void daemon_lead(struct daemon *daemon)
+{
+    if (!daemon->is_member || daemon->stopping || !daemon->relay)
+        return;
+    const struct replica_status status = agreement_status(daemon->agreement);
+    if (status.leads && !daemon->leads) {
+        daemon->master = (struct master){0};
+        daemon->leads_since_ms = daemon_now_ms(daemon);
+        log_line(LOG_INFO, "node", "this node leads the cluster");
+    }
+    daemon->leads = status.leads;
+    if (!daemon->leads)
+        return;
+    record_all(daemon);
+    set_members(daemon);
+    run_master(daemon, &status);
+}
+
+const char *daemon_problem(const struct daemon *daemon, const char *instance)
+{
+    if (daemon->leads)
+        return master_problem(&daemon->master, instance);
+    for (const struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        for (size_t i = 0; peer->link && peer->now && i < peer->now->n_problems; i++) {
+            const Node__Problem *problem = peer->now->problems[i];
+            if (problem->instance && problem->text && strcmp(problem->instance, instance) == 0)
+                return problem->text;
+        }
+    }
+    return NULL;
+}
+
+/* ---- this node's links ----------------------------------------------------------------------- */
+
+void daemon_measure_links(struct daemon *daemon)
+{
+    daemon->measured_ms = daemon_now_ms(daemon);
+    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        Cluster__Link link = CLUSTER__LINK__INIT, *list[] = {&link};
+        Cluster__Links links = CLUSTER__LINKS__INIT;
+        Cluster__Event event = CLUSTER__EVENT__INIT;
+        if (!peer->link || !state_node(daemon_state(daemon), peer->id))
+            continue;
+        const struct topology_link measured = link_measured(peer->link);
+        if (!placing_link_changed(daemon_state(daemon), daemon->id, peer->id, &measured, &link))
+            continue;
+        links.n_links = 1;
+        links.links = list;
+        event.kind_case = CLUSTER__EVENT__KIND_LINKS_MEASURED;
+        event.links_measured = &links;
+        agreement_propose(daemon->agreement, &event, NULL, NULL);
+    }
+}

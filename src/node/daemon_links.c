@@ -1,0 +1,376 @@
+/* The members that this node has heard of, and the frames between them and the daemon's parts. */
+#include "node/daemon_state.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "cluster/event.h"
+
+#include <string.h>
+
+/* ---- peers ------------------------------------------------------------------------------ */
+
+struct peer *daemon_peer(struct daemon *daemon, const char *id)
+{
+    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        if (strcmp(peer->id, id) == 0)
+            return peer;
+    }
+    return NULL;
+}
+
+static struct peer *peer_of(struct daemon *daemon, const struct link *link)
+{
+    char id[NODE_ID_TEXT];
+    id_text(link_peer(link), NODE_ID_BYTES, id);
+    struct peer *peer = daemon_peer(daemon, id);
+    if (peer)
+        return peer;
+    peer = mem_new(sizeof *peer);
+    if (!peer)
+        return NULL;
+    memcpy(peer->node_id, link_peer(link), NODE_ID_BYTES);
+    memcpy(peer->id, id, sizeof id);
+    peer->next = daemon->peers;
+    daemon->peers = peer;
+    return peer;
+}
+
+void daemon_free_peers(struct daemon *daemon)
+{
+    while (daemon->peers) {
+        struct peer *peer = daemon->peers;
+        daemon->peers = peer->next;
+        message_free(peer->about ? &peer->about->base : NULL);
+        message_free(peer->now ? &peer->now->base : NULL);
+        mem_free(peer);
+    }
+}
+
+bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES])
+{
+    struct daemon *daemon = self;
+    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        if (peer->link && memcmp(peer->node_id, node_id, NODE_ID_BYTES) == 0)
+            return true;
+    }
+    return false;
+}
+
+void daemon_drop_strangers(struct daemon *daemon)
+{
+    struct error why;
+    error_set(&why, ERROR_CANCELLED, "it is no member of the cluster any more");
+    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        if (peer->link && !book_admits(daemon->book, peer->node_id)) {
+            log_line(LOG_INFO, "node", "%.8s is no member any more: its link is cut", peer->id);
+            link_abort(peer->link, &why);
+        }
+    }
+}
+
+/* ---- what is told ------------------------------------------------------------------------ */
+
+static void post(struct link *link, uint16_t type, const void *bytes, size_t size)
+{
+    const struct frame_header header = {.type = type, .length = (uint32_t)size};
+    struct error err;
+    if (link_post(link, LINK_CONTROL, &header, bytes, &err))
+        log_line(LOG_DEBUG, "node", "a message of type %u was not sent: %s", type, err.text);
+}
+
+static void tell_all(struct daemon *daemon, uint16_t type, const struct buffer *bytes)
+{
+    for (struct peer *peer = daemon->peers; peer && !bytes->failed; peer = peer->next) {
+        if (peer->link)
+            post(peer->link, type, bytes->data ? bytes->data : "", bytes->size);
+    }
+}
+
+void daemon_tell_self(struct daemon *daemon)
+{
+    tell_all(daemon, FRAME_ABOUT, &daemon->self_bytes);
+}
+
+enum { USES_MAX = 64 };
+
+/* Instances that this node's users are in, or wait for. */
+static size_t gather_uses(struct daemon *daemon, Node__Use *uses, Node__Use **list)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    const uint64_t now = daemon_now_ms(daemon);
+    size_t n = 0;
+    for (size_t i = 0; root && i < root->n_instances && n < USES_MAX; i++) {
+        const char *id = root->instances[i]->id;
+        uint64_t used_ms = relay_used_ms(daemon->relay, id);
+        bool waits = relay_waits(daemon->relay, id);
+        if (!used_ms && !waits)
+            continue;
+        node__use__init(&uses[n]);
+        uses[n].instance = (char *)(uintptr_t)id;
+        uses[n].has_idle_ms = uses[n].has_wanted = true;
+        uses[n].idle_ms = used_ms && now > used_ms ? now - used_ms : 0;
+        uses[n].wanted = waits;
+        list[n] = &uses[n];
+        n++;
+    }
+    return n;
+}
+
+static size_t gather_problems(struct daemon *daemon, Node__Problem *problems, Node__Problem **list)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; daemon->leads && i < daemon->master.n && n < USES_MAX; i++) {
+        struct master_memory *memory = &daemon->master.memory[i];
+        if (!memory->problem[0])
+            continue;
+        node__problem__init(&problems[n]);
+        problems[n].instance = memory->instance;
+        problems[n].text = memory->problem;
+        list[n] = &problems[n];
+        n++;
+    }
+    return n;
+}
+
+enum { STAGES_MAX = 256 };
+
+static uint32_t gather_stages(struct daemon *daemon, struct worker_stage *stages)
+{
+    static struct hosting_stage list[STAGES_MAX];
+    uint32_t n = hosting_stage_list(daemon->hosting, list, STAGES_MAX);
+    if (n > STAGES_MAX)
+        n = STAGES_MAX;
+    for (uint32_t i = 0; i < n; i++)
+        stages[i] = (struct worker_stage){.instance = list[i].instance,
+                                          .device = list[i].device,
+                                          .epoch = list[i].epoch,
+                                          .stage = list[i].stage,
+                                          .first_layer = list[i].first_layer,
+                                          .n_layers = list[i].n_layers,
+                                          .state = list[i].state,
+                                          .problem = list[i].problem};
+    return n;
+}
+
+static void keep_own(struct daemon *daemon, const struct buffer *bytes)
+{
+    ProtobufCMessage *message = NULL;
+    if (bytes->failed ||
+        message_decode(&node__now__descriptor, (const uint8_t *)bytes->data, bytes->size, &message, NULL))
+        return;
+    message_free(daemon->now ? &daemon->now->base : NULL);
+    daemon->now = (Node__Now *)message;
+}
+
+void daemon_tell_now(struct daemon *daemon)
+{
+    static Node__Use uses[USES_MAX];
+    static Node__Use *use_list[USES_MAX];
+    static Node__Problem problems[USES_MAX];
+    static Node__Problem *problem_list[USES_MAX];
+    Node__Now now = NODE__NOW__INIT;
+    static struct worker_stage stages[STAGES_MAX];
+    struct buffer bytes = {0};
+    struct error err;
+    const uint32_t n_stages = gather_stages(daemon, stages);
+    if (placing_now(daemon->options.gpu, daemon->options.heat, stages, n_stages, &now, &err))
+        log_line(LOG_WARN, "node", "this node's devices: %s", err.text);
+    now.n_uses = gather_uses(daemon, uses, use_list);
+    now.uses = use_list;
+    now.n_problems = gather_problems(daemon, problems, problem_list);
+    now.problems = problem_list;
+    message_encode(&now.base, &bytes);
+    now.n_uses = now.n_problems = 0;
+    now.uses = NULL;
+    now.problems = NULL;
+    placing_now_clear(&now);
+    tell_all(daemon, FRAME_NOW, &bytes);
+    keep_own(daemon, &bytes);
+    buffer_deinit(&bytes);
+    daemon->told_ms = daemon_now_ms(daemon);
+}
+
+/* ---- what is heard ------------------------------------------------------------------------ */
+
+static enum error_code take_about(struct peer *peer, const uint8_t *bytes, size_t size, struct error *err)
+{
+    ProtobufCMessage *message = NULL;
+    enum error_code code = message_decode(&cluster__node__descriptor, bytes, size, &message, err);
+    if (code)
+        return code;
+    Cluster__Node *about = (Cluster__Node *)message;
+    if (!about->id || strcmp(about->id, peer->id) != 0) {
+        message_free(message);
+        return error_set(err, ERROR_INVALID, "a node says that it is another one");
+    }
+    message_free(peer->about ? &peer->about->base : NULL);
+    peer->about = about;
+    return ERROR_NONE;
+}
+
+static enum error_code take_now(struct peer *peer, const uint8_t *bytes, size_t size, struct error *err)
+{
+    ProtobufCMessage *message = NULL;
+    enum error_code code = message_decode(&node__now__descriptor, bytes, size, &message, err);
+    if (code)
+        return code;
+    message_free(peer->now ? &peer->now->base : NULL);
+    peer->now = (Node__Now *)message;
+    return ERROR_NONE;
+}
+
+/* Whose log it is: what the state says of the node, else what it says of itself, unless that is somebody else's. */
+static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
+{
+    uint64_t member = peer->about ? peer->about->member : 0;
+    const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), member);
+    return owner && strcmp(owner->node->id, peer->id) != 0 ? 0 : member;
+}
+
+static struct link *link_of_member(struct daemon *daemon, uint64_t member)
+{
+    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        if (peer->link && member_of(daemon, peer) == member)
+            return peer->link;
+    }
+    return NULL;
+}
+
+bool daemon_send_raft(void *self, uint64_t member, const void *bytes, size_t size)
+{
+    struct link *link = link_of_member(self, member);
+    if (link)
+        post(link, FRAME_RAFT, bytes, size);
+    return link;
+}
+
+bool daemon_forward(void *self, uint64_t member, const void *event, size_t size)
+{
+    struct link *link = link_of_member(self, member);
+    if (link)
+        post(link, FRAME_PROPOSE, event, size);
+    return link;
+}
+
+static enum error_code take_control(struct daemon *daemon, struct peer *peer, const struct frame_header *header,
+                                    const uint8_t *payload, struct error *err)
+{
+    switch (header->type) {
+    case FRAME_RAFT:
+        if (member_of(daemon, peer))
+            agreement_receive(daemon->agreement, member_of(daemon, peer), payload, header->length);
+        return ERROR_NONE;
+    case FRAME_ABOUT: {
+        enum error_code code = take_about(peer, payload, header->length, err);
+        daemon_lead(daemon);
+        return code;
+    }
+    case FRAME_PROPOSE:
+        agreement_receive_proposal(daemon->agreement, payload, header->length);
+        return ERROR_NONE;
+    case FRAME_NOW: {
+        enum error_code code = take_now(peer, payload, header->length, err);
+        daemon_lead(daemon);
+        control_changed(daemon);
+        return code;
+    }
+    default:
+        return ERROR_NONE; /* of a newer version */
+    }
+}
+
+/* ---- the mesh's events --------------------------------------------------------------------- */
+
+static void on_up(void *self, struct link *link)
+{
+    struct daemon *daemon = self;
+    struct peer *peer = peer_of(daemon, link);
+    struct error err;
+    if (!peer) {
+        error_set(&err, ERROR_NO_MEMORY, "no memory for a peer");
+        link_abort(link, &err);
+        return;
+    }
+    peer->link = link;
+    peer->is_silent = false;
+    peer->heard_ms = peer->up_ms = daemon_now_ms(daemon);
+    link_set_data(link, peer);
+    const Cluster__Node *known = book_find(daemon->book, peer->id);
+    log_line(LOG_INFO, "node", "link to %s is up", known && known->name ? known->name : peer->id);
+    post(link, FRAME_ABOUT, daemon->self_bytes.data, daemon->self_bytes.size);
+    daemon_tell_now(daemon);
+    weights_up(daemon->weights, link);
+    daemon_changed(daemon);
+}
+
+static void on_down(void *self, struct link *link, const struct error *why)
+{
+    struct daemon *daemon = self;
+    struct peer *peer = link_data(link);
+    if (peer && peer->link == link) {
+        peer->link = NULL;
+        log_line(LOG_INFO, "node", "link to %.8s is down: %s", peer->id, why->text);
+    }
+    if (daemon->carrier)
+        carrier_down(daemon->carrier, link, why);
+    if (daemon->weights)
+        weights_down(daemon->weights, link);
+    if (daemon->relay)
+        relay_down(daemon->relay, link);
+    if (!daemon->stopping && daemon->is_member)
+        daemon_changed(daemon);
+}
+
+static void *on_memory(void *self, struct link *link, uint32_t channel, const struct frame_header *header)
+{
+    struct daemon *daemon = self;
+    return header->type == FRAME_WEIGHTS && daemon->weights ? weights_memory(daemon->weights, link, channel, header)
+                                                            : NULL;
+}
+
+static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
+                     const uint8_t *payload)
+{
+    struct daemon *daemon = self;
+    struct peer *peer = link_data(link);
+    struct error err;
+    if (!peer || !daemon->hosting)
+        return;
+    peer->heard_ms = daemon_now_ms(daemon);
+    peer->is_silent = false;
+    if (header->type == FRAME_PIPELINE) {
+        carrier_frame(daemon->carrier, link, header, payload);
+    } else if (header->type == FRAME_REQUEST) {
+        relay_frame(daemon->relay, link, header, payload);
+    } else if (header->type == FRAME_WEIGHTS) {
+        weights_frame(daemon->weights, link, header, payload);
+    } else if (take_control(daemon, peer, header, payload, &err)) {
+        log_line(LOG_WARN, "node", "%.8s breaks the rules: %s", peer->id, err.text);
+        link_abort(link, &err);
+    }
+}
+
+static void on_drained(void *self, struct link *link, uint32_t channel)
+{
+    struct daemon *daemon = self;
+    if (daemon->weights && channel == NODE_CHANNEL_WEIGHTS)
+        weights_drained(daemon->weights, link, channel);
+}
+
+static void on_silent(void *self, struct link *link)
+{
+    struct peer *peer = link_data(link);
+    if (peer)
+        peer->is_silent = true;
+}
+
+struct link_events daemon_link_events(struct daemon *daemon)
+{
+    return (struct link_events){.up = on_up,
+                                .down = on_down,
+                                .memory = on_memory,
+                                .frame = on_frame,
+                                .drained = on_drained,
+                                .silent = on_silent,
+                                .self = daemon};
+}

@@ -1,0 +1,257 @@
+/* From a machine with keys to a member: founding a cluster, opening a member's parts, leaving. */
+#include "node/daemon_state.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "cluster/event.h"
+#include "mesh/identity_files.h"
+#include "mesh/plain_files.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { EVENT_LEVEL = CLUSTER__EVENT__KIND_REFOUNDED }; /* the highest kind that this version knows */
+
+static enum error_code identity_folder(const struct daemon *daemon, char path[PATH_MAX], struct error *err)
+{
+    return plain_path(daemon->folder, "identity", "", path, err);
+}
+
+/* ---- what is told of this node ---------------------------------------------------------------- */
+
+/* A message that owns its memory, by way of its bytes. */
+static enum error_code keep_self(struct daemon *daemon, const Cluster__Node *node, struct error *err)
+{
+    ProtobufCMessage *message = NULL;
+    buffer_clear(&daemon->self_bytes);
+    message_encode(&node->base, &daemon->self_bytes);
+    if (daemon->self_bytes.failed)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for this node's description");
+    enum error_code code = message_decode(&cluster__node__descriptor, (const uint8_t *)daemon->self_bytes.data,
+                                          daemon->self_bytes.size, &message, err);
+    if (code)
+        return code;
+    message_free(daemon->self ? &daemon->self->base : NULL);
+    daemon->self = (Cluster__Node *)message;
+    return ERROR_NONE;
+}
+
+static enum error_code describe_self(struct daemon *daemon, struct error *err)
+{
+    Cluster__Node node = CLUSTER__NODE__INIT;
+    char *addresses[ADDRESSES_MAX];
+    enum error_code code =
+        placing_describe(daemon->options.gpu, &node, err);
+    if (code)
+        return code;
+    daemon_find_addresses(daemon);
+    for (uint32_t i = 0; i < daemon->n_addresses; i++)
+        addresses[i] = daemon->addresses[i];
+    node.id = daemon->id;
+    node.name = daemon->name;
+    node.has_member = node.has_level = true;
+    node.member = agreement_member(daemon->agreement);
+    node.level = EVENT_LEVEL;
+    node.version = (char *)(uintptr_t)MEDLEY_VERSION;
+    node.addresses = addresses;
+    node.n_addresses = daemon->n_addresses;
+    code = keep_self(daemon, &node, err);
+    node.addresses = NULL;
+    node.n_addresses = 0;
+    placing_describe_clear(&node);
+    return code;
+}
+
+/* ---- links -------------------------------------------------------------------------------------- */
+
+static bool is_admitted(void *self, const uint8_t node_id[NODE_ID_BYTES])
+{
+    return book_admits(((struct daemon *)self)->book, node_id);
+}
+
+static enum error_code listen_everywhere(struct daemon *daemon, struct error *err)
+{
+    struct error second;
+    enum error_code code = mesh_listen(daemon->mesh, "0.0.0.0", daemon->options.port, &daemon->port, err);
+    if (!code && mesh_listen(daemon->mesh, "::", daemon->port, NULL, &second))
+        log_line(LOG_INFO, "node", "IPv4 alone: %s", second.text);
+    return code;
+}
+
+static void on_joiner(void *self, struct stream *stream)
+{
+    admission_stream(((struct daemon *)self)->admission, stream);
+}
+
+static enum error_code open_links(struct daemon *daemon, struct error *err)
+{
+    const struct credentials_members members = {.admitted = is_admitted, .self = daemon};
+    enum error_code code =
+        credentials_new(&daemon->identity, &daemon->membership, &members, &daemon->credentials, err);
+    if (code)
+        return code;
+    struct mesh_options options = {
+        .loop = daemon->loop,
+        .security = security_of(daemon->credentials),
+        .events = daemon_link_events(daemon),
+        .transport = daemon->options.transport,
+        .n_data_channels = NODE_DATA_CHANNELS,
+        .measures_bandwidth = true,
+        .joiner = on_joiner,
+    };
+    memcpy(options.node_id, daemon->identity.node_id, NODE_ID_BYTES);
+    code = mesh_open(&options, &daemon->mesh, err);
+    if (code)
+        return code;
+    code = daemon->options.host
+               ? mesh_listen(daemon->mesh, daemon->options.host, daemon->options.port, &daemon->port, err)
+               : listen_everywhere(daemon, err);
+    if (code)
+        error_wrap(err, "choose another port with --listen");
+    return code;
+}
+
+/* ---- the parts ------------------------------------------------------------------------------------ */
+
+static void on_weights_changed(void *self)
+{
+    daemon_models_changed(self);
+    daemon_changed(self);
+}
+
+static enum error_code open_weights(struct daemon *daemon, struct error *err)
+{
+    return weights_open(&(struct weights_options){.loop = daemon->loop,
+                                                  .mesh = daemon->mesh,
+                                                  .folder = daemon->folder,
+                                                  .limit_bytes = daemon->options.models_max_bytes,
+                                                  .spare_bytes = UINT64_C(1) << 30,
+                                                  .changed = on_weights_changed,
+                                                  .self = daemon},
+                        &daemon->weights, err);
+}
+
+static void on_carrier_lost(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struct error *why)
+{
+    struct daemon *daemon = arg;
+    if (daemon->hosting)
+        hosting_lost(daemon->hosting, node_id, why);
+}
+
+static void on_carrier_stray(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struct wire_route *route)
+{
+    struct daemon *daemon = arg;
+    if (daemon->hosting)
+        hosting_stray(daemon->hosting, node_id, route);
+}
+
+static enum error_code open_parts(struct daemon *daemon, struct error *err)
+{
+    const struct admission_options admission = {.loop = daemon->loop,
+                                                .identity = &daemon->identity,
+                                                .authority = &daemon->membership.authority,
+                                                .name = daemon->name,
+                                                .events = daemon_admission_events(daemon)};
+    const struct carrier_handlers carrier = {.lost = on_carrier_lost, .stray = on_carrier_stray, .arg = daemon};
+    enum error_code code = admission_open(&admission, &daemon->admission, err);
+    if (!code)
+        code = carrier_open(daemon->loop, daemon->mesh, &carrier, &daemon->carrier, err);
+    if (!code)
+        code = open_weights(daemon, err);
+    if (!code)
+        code = daemon_models_open(daemon, err);
+    return code;
+}
+
+enum error_code daemon_begin_membership(struct daemon *daemon, struct error *err)
+{
+    enum error_code code = open_links(daemon, err);
+    if (!code)
+        code = describe_self(daemon, err);
+    if (!code)
+        code = open_parts(daemon, err);
+    if (code)
+        return code;
+    daemon->is_member = true;
+    book_add(daemon->book, daemon->id, daemon->name);
+    daemon_find_announce(daemon);
+    daemon_sync_contacts(daemon);
+    log_line(LOG_INFO, "node", "a member; listening on port %u", daemon->port);
+    return ERROR_NONE;
+}
+
+/* ---- founding ---------------------------------------------------------------------------------------- */
+
+static void propose_self(struct daemon *daemon)
+{
+    Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
+    Cluster__Event joined = CLUSTER__EVENT__INIT, admitted = CLUSTER__EVENT__INIT;
+    joined.kind_case = CLUSTER__EVENT__KIND_NODE_JOINED;
+    joined.node_joined = daemon->self;
+    name.id = daemon->id;
+    admitted.kind_case = CLUSTER__EVENT__KIND_NODE_ADMITTED;
+    admitted.node_admitted = &name;
+    agreement_propose(daemon->agreement, &joined, NULL, NULL);
+    agreement_propose(daemon->agreement, &admitted, NULL, NULL);
+}
+
+/* First the log, then the certificate: a log without a certificate is dropped at the next start, a certificate without
+ * a log would wait for others for ever. */
+enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err)
+{
+    char folder[PATH_MAX];
+    enum error_code code = identity_folder(daemon, folder, err);
+    if (!code)
+        code = agreement_found(daemon->agreement, err);
+    if (!code)
+        code = membership_found(&daemon->identity, daemon_wall_ms() / 1000, &daemon->membership, err);
+    if (!code)
+        code = membership_store(folder, &daemon->membership, err);
+    if (!code)
+        code = daemon_begin_membership(daemon, err);
+    if (code)
+        return code;
+    propose_self(daemon);
+    return ERROR_NONE;
+}
+
+/* ---- leaving ------------------------------------------------------------------------------------------ */
+
+static void on_forgotten(void *arg, enum error_code code, const struct error *err)
+{
+    struct daemon *daemon = arg;
+    char folder[PATH_MAX];
+    struct error why;
+    if (code)
+        log_line(LOG_ERROR, "node", "%s", err->text);
+    if (identity_folder(daemon, folder, &why) || identity_forget(folder, &why))
+        log_line(LOG_ERROR, "node", "%s", why.text);
+    book_forget(daemon->book);
+    daemon_say(daemon, "this machine has left its cluster; `medley up` starts it anew");
+    raise(SIGTERM);
+}
+
+static void on_left(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+{
+    struct daemon *daemon = arg;
+    if (code)
+        log_line(LOG_WARN, "node", "the others were not told that this node leaves: %s", err->text);
+    agreement_forget(daemon->agreement, on_forgotten, daemon);
+}
+
+enum error_code daemon_leave(struct daemon *daemon, struct error *err)
+{
+    Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    if (!daemon->is_member)
+        return error_set(err, ERROR_INVALID, "this machine is in no cluster");
+    name.id = daemon->id;
+    event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
+    event.node_removed = &name;
+    if (book_size(daemon->book) < 2)
+        on_left(daemon, ERROR_NONE, NULL, NULL);
+    else
+        agreement_propose(daemon->agreement, &event, on_left, daemon);
+    return ERROR_NONE;
+}

@@ -1,0 +1,204 @@
+/* The inside of the daemon, for daemon*.c and control*.c alone. */
+#pragma once
+
+#include "cluster/master.h"
+#include "mesh/authority.h"
+#include "mesh/credentials.h"
+#include "mesh/discovery.h"
+#include "mesh/join.h"
+#include "node/admission.h"
+#include "node/agreement.h"
+#include "node/book.h"
+#include "node/carrier.h"
+#include "node/daemon.h"
+#include "node/host_port.h"
+#include "node/hosting.h"
+#include "node/joining.h"
+#include "node/placing.h"
+#include "node/relay.h"
+#include "node/weights.h"
+
+#include "node.pb-c.h"
+
+enum {
+    TICK_MS = 500,
+    NOW_MS = 2000,         /* between two tellings of what changes all the time */
+    MEASURE_MS = 5000,     /* between two looks at what the links have measured */
+    LISTEN_FIRST_MS = 2500, /* a new node's wait for others, before it founds a cluster */
+    ADDRESSES_MAX = 8,     /* of a node */
+};
+
+/* A member that this node has heard of, itself excluded. */
+struct peer {
+    struct peer *next;
+    uint8_t node_id[NODE_ID_BYTES];
+    char id[NODE_ID_TEXT];
+    struct link *link; /* NULL: none that is up */
+    bool is_silent;
+    uint64_t heard_ms, up_ms;
+    Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
+    Node__Now *now;       /* the same */
+    uint64_t proposed_ms; /* its record for the state, last */
+};
+
+/* Somewhere to dial. */
+struct contact {
+    struct contact *next;
+    char host[256];
+    uint16_t port;
+    bool has_node_id, is_given, is_found, is_of_book; /* who wants it dialled */
+    uint8_t node_id[NODE_ID_BYTES];
+    struct dial *dial;
+};
+
+/* A member of some cluster that discovery has found, for a node that is in none. */
+struct found {
+    struct found *next;
+    struct discovery_record record;
+    char host[256];
+    uint16_t port;
+};
+
+struct control;
+struct events;
+struct catalogue;
+struct knocks;
+
+struct daemon {
+    struct daemon_options options;
+    uv_loop_t *loop;
+    char folder[PATH_MAX];
+    char name[JOIN_NAME_TEXT];
+    char api[128];
+    int lock;
+    uv_timer_t tick;
+    bool has_tick, stopping;
+    void (*stopped)(void *arg);
+    void *stopped_arg;
+
+    /* who this is */
+    struct identity identity;
+    char id[NODE_ID_TEXT];
+    struct book *book;
+    struct membership membership;
+    bool is_member;
+    Cluster__Node *self; /* as it is told to others; NULL before it is a member */
+    struct buffer self_bytes;
+    uint16_t port;
+    char addresses[ADDRESSES_MAX][64];
+    uint32_t n_addresses;
+
+    /* before it is a member */
+    uint64_t opened_ms;
+    struct discovery *discovery;
+    struct found *found;
+    struct knocks *knocks;
+
+    /* a member's parts */
+    struct credentials *credentials;
+    struct mesh *mesh;
+    struct agreement *agreement;
+    struct admission *admission;
+    struct weights *weights;
+    struct carrier *carrier;
+    struct hosting *hosting;
+    struct relay *relay;
+    struct placing placing; /* zeroed while it is no member */
+    Node__Now *now;         /* of this node, as told last; NULL: not yet */
+    struct catalogue *catalogue;
+    struct peer *peers;
+    struct contact *contacts;
+    uint64_t told_ms, measured_ms;
+
+    /* while it leads */
+    struct master master;
+    bool leads;
+    uint64_t leads_since_ms;
+
+    struct control *control;
+    struct events *events; /* the last of them */
+};
+
+uint64_t daemon_now_ms(const struct daemon *daemon);
+uint64_t daemon_wall_ms(void);
+void daemon_say(struct daemon *daemon, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const struct state *daemon_state(const struct daemon *daemon); /* empty while it is no member */
+/* Something has changed on which others wait: stages, requests, commands. */
+void daemon_changed(struct daemon *daemon);
+
+/* ---- daemon_member.c: becoming a member, and ceasing to be one ---- */
+enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err);
+enum error_code daemon_begin_membership(struct daemon *daemon, struct error *err);
+void daemon_end_membership(struct daemon *daemon, void (*ended)(struct daemon *daemon));
+/* Leaves its cluster: forgets keys, log and book; a new node when it starts again. */
+enum error_code daemon_leave(struct daemon *daemon, struct error *err);
+
+/* ---- daemon_find.c: discovery and what is dialled ---- */
+enum error_code daemon_find_open(struct daemon *daemon, struct error *err);
+void daemon_find_announce(struct daemon *daemon);
+void daemon_find_close(struct daemon *daemon);
+void daemon_sync_contacts(struct daemon *daemon);
+void daemon_free_contacts(struct daemon *daemon);
+void daemon_find_addresses(struct daemon *daemon);
+
+/* ---- daemon_links.c: peers and their frames ---- */
+struct link_events daemon_link_events(struct daemon *daemon);
+struct peer *daemon_peer(struct daemon *daemon, const char *id); /* NULL: unknown */
+void daemon_tell_self(struct daemon *daemon);
+void daemon_tell_now(struct daemon *daemon);
+bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES]);
+void daemon_drop_strangers(struct daemon *daemon); /* links to nodes that are no members any more */
+void daemon_free_peers(struct daemon *daemon);
+bool daemon_send_raft(void *self, uint64_t member, const void *bytes, size_t size);
+bool daemon_forward(void *self, uint64_t member, const void *event, size_t size);
+
+/* ---- daemon_lead.c: what the leader does ---- */
+void daemon_lead(struct daemon *daemon);
+/* What placing knows, brought up to date. */
+const struct placing_view *daemon_placing_view(struct daemon *daemon);
+void daemon_measure_links(struct daemon *daemon);
+/* Why an instance could not be placed, as the leader says; NULL. */
+const char *daemon_problem(const struct daemon *daemon, const char *instance);
+
+/* ---- daemon_admit.c: letting others in ---- */
+struct admission_events daemon_admission_events(struct daemon *daemon);
+
+/* ---- daemon_knock.c: being let in ---- */
+void daemon_knock(struct daemon *daemon); /* while it waits, now and then */
+struct knock_events {
+    void (*compare)(void *self, const char *words, const char *peer_name);
+    void (*ended)(void *self, const char *through, const struct error *why); /* why NULL: it is a member now */
+    void *self;
+};
+/* By code (NULL: by hand), at `host` or at whatever was found. One at a time; NULL events: nobody asks. */
+enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host, const struct knock_events *events,
+                            struct error *err);
+void daemon_join_answer(struct daemon *daemon, bool agree);
+void daemon_join_forget(struct daemon *daemon); /* who asked has gone */
+void daemon_knocks_close(struct daemon *daemon);
+
+/* ---- daemon_models.c: models and instances ---- */
+enum error_code daemon_models_open(struct daemon *daemon, struct error *err);
+void daemon_models_close(struct daemon *daemon);
+void daemon_models_changed(struct daemon *daemon);
+/* Makes the cluster know a model's file of this machine; `done` with its name. */
+void daemon_add_file(struct daemon *daemon, const char *path,
+                     void (*done)(void *arg, const char *model, const struct error *err), void *arg);
+struct place_wish {
+    uint32_t context, streams; /* 0: as usual */
+    uint32_t goal;             /* enum placement_goal */
+    uint64_t idle_ms;
+};
+/* The instance of a model, wanted from now on. ERROR_NOT_FOUND: no such model. */
+enum error_code daemon_want(struct daemon *daemon, const char *model, const struct place_wish *wish, struct error *err);
+enum instance_phase { INSTANCE_IDLE, INSTANCE_PLACING, INSTANCE_LOADING, INSTANCE_READY, INSTANCE_FAILED };
+enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Instance *instance, const char **problem);
+const struct model *daemon_model_here(void *self, const Cluster__Model *model); /* not held; fetches its header */
+const Cluster__Model *daemon_model_of_name(const struct daemon *daemon, const char *name);
+
+/* ---- control.h's server ---- */
+enum error_code control_open(struct daemon *daemon, struct error *err);
+void control_changed(struct daemon *daemon); /* conversations that wait look again */
+void control_event(struct daemon *daemon, uint64_t index, const Cluster__Event *event, bool applied);
+void control_note_event(struct daemon *daemon, uint64_t index, const Cluster__Event *event, bool applied);
+void control_close(struct daemon *daemon, void (*closed)(struct daemon *daemon));

@@ -1,0 +1,34 @@
+#include "node/host_port.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum error_code read_port(const char *text, uint16_t *port, struct error *err)
+{
+    char *end;
+    unsigned long value = strtoul(text, &end, 10);
+    if (!*text || *end || value == 0 || value > 65535)
+        return error_set(err, ERROR_INVALID, "'%s' is no port (1 to 65535)", text);
+    *port = (uint16_t)value;
+    return ERROR_NONE;
+}
+
+enum error_code host_port_parse(const char *text, uint16_t standard, char host[256], uint16_t *port, struct error *err)
+{
+    const char *bracket = text[0] == '[' ? strchr(text, ']') : NULL, *colon = strchr(text, ':');
+    const char *from = text, *end = text + strlen(text), *after = NULL;
+    *port = standard;
+    if (text[0] == '[') {
+        if (!bracket || (bracket[1] && bracket[1] != ':'))
+            return error_set(err, ERROR_INVALID, "'%s' is no address; write [IPV6]:PORT", text);
+        from = text + 1, end = bracket;
+        after = bracket[1] ? bracket + 2 : NULL;
+    } else if (colon && !strchr(colon + 1, ':')) { /* more colons: an IPv6 address alone */
+        end = colon, after = colon + 1;
+    }
+    if (end == from || end - from > 255)
+        return error_set(err, ERROR_INVALID, "'%s' is no address; write HOST or HOST:PORT", text);
+    snprintf(host, 256, "%.*s", (int)(end - from), from);
+    return after ? read_port(after, port, err) : ERROR_NONE;
+}
