@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { STEP_MS = 1000, REOPEN_MS = 5000, REOPEN_SLOWER = 12 };
+enum { STEP_MS = 1000, REOPEN_MS = 5000, REOPEN_SLOWER = 12, READY_STEPS = 10 };
 
 uint64_t agreement_now_ms(void)
 {
@@ -37,11 +37,12 @@ void agreement_end_replica(struct agreement *a)
     pieces_deinit(&a->pieces);
 }
 
-/* Without the event. */
+/* Without the event, which is not raised again for a failure that goes on. */
 static void note_failure(struct agreement *a, const struct error *why)
 {
     agreement_end_replica(a);
     a->failed = true;
+    a->wrote = false;
     a->failure = *why;
     a->may_reopen = why->code != ERROR_INVALID;
     a->reopen_at_ms = agreement_now_ms() + a->reopen_wait_ms;
@@ -51,7 +52,7 @@ static void note_failure(struct agreement *a, const struct error *why)
 
 void agreement_fail(struct agreement *a, const struct error *why)
 {
-    const bool known = a->failed && a->failure.code == why->code;
+    const bool known = a->failure.code == why->code && !a->wrote;
     const struct error copy = *why;
     note_failure(a, &copy);
     if (known || a->closing)
@@ -81,7 +82,7 @@ static void notice_leader(struct agreement *a)
             agreement_drop_foreign(a);
         a->ready = false;
         a->lead_from = now.last;
-        a->ready_by_ms = agreement_now_ms() + a->options.step_ms;
+        a->ready_by_ms = agreement_now_ms() + (uint64_t)READY_STEPS * a->options.step_ms;
         a->members_due = true;
     }
 }
@@ -333,6 +334,7 @@ enum error_code agreement_forget(struct agreement *a, agreement_forgotten_fn don
     a->forgotten = done;
     a->forgotten_arg = arg;
     a->failed = false;
+    a->failure = (struct error){0};
     a->member = 0;
     a->n_views = 0;
     agreement_proposals_end(a, ERROR_CANCELLED, "the node has left its cluster");

@@ -71,8 +71,8 @@ struct agreement {
     uint64_t applied, kept_until; /* indices */
     bool changed;
 
-    bool failed, may_reopen;
-    struct error failure;
+    bool failed, may_reopen, wrote; /* wrote: since the last failure */
+    struct error failure;           /* the last */
     uint64_t reopen_at_ms, reopen_wait_ms;
     bool forgetting;
     agreement_forgotten_fn forgotten;

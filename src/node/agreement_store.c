@@ -177,6 +177,7 @@ static void write_done(struct agreement *a, const struct job *job)
         return;
     }
     a->reopen_wait_ms = a->options.reopen_ms;
+    a->wrote = true;
     replica_written(a->replica, agreement_now_ms(), job->write.sequence);
 }
 

@@ -116,7 +116,7 @@ static void set_members(struct agreement_world *w)
                 views[n++] = (struct member_view){.id = member, .alive = !other->cut_off, .steady = true};
         }
         if (node->agreement)
-            agreement_set_members(node->agreement, views, n);
+            agreement_set_members(node->agreement, views, node->cut_off ? 0 : n);
     }
 }
 

@@ -419,16 +419,19 @@ static void test_full_disk(void **state)
     w->options.proposal_ms = 400;
     agreement_world_found(w, 1);
     assert_int_equal(set(0, "before", "kept"), ERROR_NONE);
-    limit_files(64 * 1024);
+    limit_files(20 * 1024);
     struct agreement_node *node = &w->nodes[0];
     for (int i = 0; i < 100 && !has_failed(node); i++) {
         agreement_world_set(w, 0, "fill", text, &wish);
         agreement_world_run(w, agreement_wish_is_done, &wish, 2000);
     }
     assert_true(has_failed(node));
-    assert_int_equal(node->n_failed, 1);
+    assert_true(node->n_failed > 0);
+    agreement_world_run_for(w, 200); /* it is tried again, in vain */
     assert_int_equal(node->failure.code, ERROR_IO);
-    assert_true(agreement_status(node->agreement).failed);
+    const uint32_t n_failed = node->n_failed;
+    agreement_world_run_for(w, 200);
+    assert_true(node->n_failed <= n_failed + 1);
     assert_string_equal(agreement_world_setting(w, 0, "before"), "kept"); /* it is still shown */
     node->n_emptied = 0;
     limit_files(RLIM_INFINITY);
@@ -480,6 +483,7 @@ static void test_leaving(void **state)
     w->nodes[1].wanted = false;
     agreement_world_run_for(w, 200);
     agreement_world_set(w, 1, "never", "sent", &wish);
+    w->nodes[1].cut_off = true;
     forget(1);
     assert_true(wish.is_done && wish.code == ERROR_CANCELLED);
     assert_true(agreement_member(a) != member && agreement_member(a) != 0);
@@ -490,6 +494,7 @@ static void test_leaving(void **state)
     assert_int_equal(set(1, "own", "cluster"), ERROR_NONE);
     forget(1); /* leave that, too, */
     assert_null(agreement_world_setting(w, 1, "own"));
+    w->nodes[1].cut_off = false;
     w->nodes[1].wanted = true; /* and come back as another member */
     assert_int_equal(set(0, "come", "back"), ERROR_NONE);
     await(1, "come", "back");
