@@ -98,6 +98,10 @@ enum {
     LIMIT_CLUSTER_SETTINGS = 256,
     LIMIT_CLUSTER_ID_BYTES = 63,     /* an instance's id */
     LIMIT_CLUSTER_TEXT_BYTES = 1024, /* any name or text of an event */
+    LIMIT_PIECES_SENDERS = 4,        /* members of which parts of a large message are kept */
+    LIMIT_PROPOSAL_MS = 10 * 1000,   /* then an event that was not applied is given up */
+    LIMIT_PROPOSALS = 1024,          /* events of this node that wait to be applied; of others, at a leader */
+    LIMIT_PROPOSAL_NONCES = 4096,    /* that a leader remembers */
 
     /* a running model */
     LIMIT_CONTEXT = 16 * 1024 * 1024, /* tokens of one sequence */

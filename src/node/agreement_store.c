@@ -1,0 +1,272 @@
+/* The disk: one job at a time on the thread pool. */
+#include "node/agreement_impl.h"
+
+#include "base/mem.h"
+#include "mesh/plain_files.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* ---- files ---- */
+
+static enum error_code beside(const char *path, const char *ending, char out[PATH_MAX], struct error *err)
+{
+    if (snprintf(out, PATH_MAX, "%s%s", path, ending) >= PATH_MAX)
+        return error_set(err, ERROR_INVALID, "%s: the path is too long", path);
+    return ERROR_NONE;
+}
+
+static enum error_code remove_file(const char *path, struct error *err)
+{
+    if (unlink(path) && errno != ENOENT)
+        return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
+    return ERROR_NONE;
+}
+
+static enum error_code move_file(const char *from, const char *to, struct error *err)
+{
+    if (rename(from, to) && errno != ENOENT)
+        return error_set(err, ERROR_IO, "%s: %s", from, strerror(errno));
+    return ERROR_NONE;
+}
+
+/* A write-ahead log without its file is worth nothing, but SQLite would take it for that of a new file there. */
+static enum error_code create(const char *path, struct error *err)
+{
+    char wal[PATH_MAX];
+    uint64_t member = 0;
+    enum error_code code = beside(path, "-wal", wal, err);
+    if (!code)
+        code = remove_file(wal, err);
+    while (!code && !member) {
+        if (getrandom(&member, sizeof member, 0) != (ssize_t)sizeof member)
+            code = error_set(err, ERROR_IO, "no random numbers: %s", strerror(errno));
+    }
+    return code ? code : store_create(path, member, err);
+}
+
+enum error_code agreement_open_store(const char *path, struct store **store, struct log_saved *saved,
+                                     struct error *err)
+{
+    enum error_code code = store_open(path, store, err);
+    if (code == ERROR_NOT_FOUND) {
+        code = create(path, err);
+        if (!code)
+            code = store_open(path, store, err);
+    }
+    if (!code)
+        code = store_load(*store, saved, err);
+    if (code) {
+        store_close(*store);
+        *store = NULL;
+    }
+    return code;
+}
+
+/* The file first: its write-ahead log without it is removed before another is made (create()). */
+static enum error_code move_away(const char *path, struct error *err)
+{
+    char wal[PATH_MAX], left[PATH_MAX], left_wal[PATH_MAX];
+    enum error_code code = beside(path, "-wal", wal, err);
+    if (!code)
+        code = beside(path, ".left", left, err);
+    if (!code)
+        code = beside(path, ".left-wal", left_wal, err);
+    if (!code)
+        code = remove_file(left_wal, err);
+    if (!code)
+        code = move_file(path, left, err);
+    if (!code)
+        code = move_file(wal, left_wal, err);
+    if (!code)
+        plain_sync_folder_of(path);
+    return code;
+}
+
+/* ---- writes ---- */
+
+void agreement_queue_write(struct agreement *a, struct log_write *write)
+{
+    struct queued_write *queued = mem_new(sizeof *queued);
+    if (!queued) {
+        struct error why;
+        error_set(&why, ERROR_NO_MEMORY, "no memory for a write");
+        log_write_clear(write);
+        agreement_fail(a, &why);
+        return;
+    }
+    queued->write = *write;
+    *write = (struct log_write){0};
+    *a->last_write = queued;
+    a->last_write = &queued->next;
+}
+
+static struct log_write take_write(struct agreement *a)
+{
+    struct queued_write *queued = a->first_write;
+    const struct log_write write = queued->write;
+    a->first_write = queued->next;
+    if (!a->first_write)
+        a->last_write = &a->first_write;
+    mem_free(queued);
+    return write;
+}
+
+void agreement_drop_writes(struct agreement *a)
+{
+    while (a->first_write) {
+        struct log_write write = take_write(a);
+        log_write_clear(&write);
+    }
+}
+
+/* ---- jobs: on a thread of the pool ---- */
+
+static void reopen(struct job *job)
+{
+    store_close(job->store);
+    job->store = NULL;
+    job->code = store_open(job->path, &job->store, &job->err);
+    if (!job->code)
+        job->code = store_load(job->store, &job->saved, &job->err);
+}
+
+static void forget(struct job *job)
+{
+    store_close(job->store);
+    job->store = NULL;
+    job->code = move_away(job->path, &job->err);
+    if (!job->code)
+        job->code = agreement_open_store(job->path, &job->store, &job->saved, &job->err);
+}
+
+static void run_job(uv_work_t *work)
+{
+    struct job *job = &((struct agreement *)work->data)->job; /* all that it may touch of it */
+    switch (job->type) {
+    case JOB_WRITE:
+        job->code = store_write(job->store, &job->write, &job->err);
+        break;
+    case JOB_REOPEN:
+        reopen(job);
+        break;
+    case JOB_FORGET:
+        forget(job);
+        break;
+    case JOB_CLOSE:
+        store_close(job->store);
+        job->store = NULL;
+        break;
+    case JOB_NONE:
+        break;
+    }
+}
+
+/* ---- jobs: on the loop ---- */
+
+static void write_done(struct agreement *a, const struct job *job)
+{
+    if (!a->replica)
+        return;
+    if (job->code) {
+        agreement_fail(a, &job->err);
+        return;
+    }
+    a->reopen_wait_ms = a->options.reopen_ms;
+    a->wrote = true;
+    replica_written(a->replica, agreement_now_ms(), job->write.sequence);
+}
+
+static void reopen_done(struct agreement *a, struct job *job)
+{
+    if (a->closing || a->forgetting)
+        return;
+    if (!job->code)
+        job->code = agreement_begin_replica(a, &job->saved, &job->err);
+    if (job->code) {
+        agreement_fail(a, &job->err);
+        return;
+    }
+    a->failed = false;
+    a->changed = true;
+    agreement_keep_state(a, a->keeps ? a->kept_until : a->applied);
+}
+
+static void forget_done(struct agreement *a, struct job *job)
+{
+    const agreement_forgotten_fn done = a->forgotten;
+    a->forgotten = NULL;
+    a->forgetting = false;
+    if (a->closing && !job->code)
+        job->code = error_set(&job->err, ERROR_CANCELLED, "it was closed");
+    if (!job->code)
+        job->code = agreement_begin_replica(a, &job->saved, &job->err);
+    a->failed &= job->code != ERROR_NONE;
+    a->changed = true;
+    if (job->code && !a->closing) {
+        agreement_fail(a, &job->err);
+        a->may_reopen = false;
+    }
+    if (done)
+        done(a->forgotten_arg, job->code, job->code ? &job->err : NULL);
+}
+
+static void on_job_done(uv_work_t *work, int status)
+{
+    struct agreement *a = work->data;
+    struct job job = a->job;
+    (void)status; /* nobody cancels it */
+    a->store = job.store;
+    a->job = (struct job){0};
+    switch (job.type) {
+    case JOB_WRITE:
+        write_done(a, &job);
+        break;
+    case JOB_REOPEN:
+        reopen_done(a, &job);
+        break;
+    case JOB_FORGET:
+        forget_done(a, &job);
+        break;
+    case JOB_CLOSE:
+    case JOB_NONE:
+        break;
+    }
+    log_write_clear(&job.write);
+    log_saved_clear(&job.saved);
+    agreement_turn(a);
+}
+
+static void begin(struct agreement *a, enum job_type type)
+{
+    struct job *job = &a->job;
+    *job = (struct job){.type = type, .path = a->path, .store = a->store};
+    a->store = NULL;
+    if (type == JOB_WRITE)
+        job->write = take_write(a);
+    job->work.data = a;
+    const int problem = uv_queue_work(a->options.loop, &job->work, run_job, on_job_done);
+    assert(problem == 0); /* it only fails without a function */
+    (void)problem;
+}
+
+void agreement_next_job(struct agreement *a)
+{
+    if (a->job.type != JOB_NONE)
+        return;
+    if (a->closing) {
+        if (a->store)
+            begin(a, JOB_CLOSE);
+    } else if (a->forgetting) {
+        begin(a, JOB_FORGET);
+    } else if (a->failed) {
+        if (a->may_reopen && agreement_now_ms() >= a->reopen_at_ms)
+            begin(a, JOB_REOPEN);
+    } else if (a->first_write) {
+        begin(a, JOB_WRITE);
+    }
+}
