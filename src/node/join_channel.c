@@ -4,7 +4,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 
-enum { LENGTH_BYTES = 4, POLL_MS = 1000 };
+enum { LENGTH_BYTES = 4 };
 
 enum phase { CHANNEL_OPEN, CHANNEL_LINGERING, CHANNEL_CLOSING };
 
@@ -18,6 +18,7 @@ struct join_channel {
     uint64_t deadline_ms; /* the owner's, or the end of lingering */
     uint64_t begun_ms;    /* when the message that is coming began */
     struct error failure; /* of sending, to be raised from the loop */
+    bool looked;          /* for what had come before the channel was made */
     bool finished;        /* the stream knows that no more is written */
     struct buffer out;
     size_t have; /* of `in` */
@@ -79,22 +80,16 @@ static uint64_t due_ms(const struct join_channel *channel)
     return due;
 }
 
-static void wake(struct join_channel *channel, uint64_t wait_ms)
-{
-    uv_timer_start(&channel->timer, on_time, wait_ms, 0);
-}
-
 static void set_timer(struct join_channel *channel)
 {
-    const uint64_t due = due_ms(channel), now = join_clock_now(&channel->clock);
+    const uint64_t due = due_ms(channel);
+    const bool now = channel->failure.code || !channel->looked;
     if (channel->phase == CHANNEL_CLOSING)
         return;
-    if (channel->failure.code || due <= now)
-        wake(channel, 0);
-    else if (due == UINT64_MAX)
+    if (due == UINT64_MAX && !now)
         uv_timer_stop(&channel->timer);
     else
-        wake(channel, due - now < POLL_MS ? due - now : POLL_MS);
+        uv_timer_start(&channel->timer, on_time, now ? 0 : join_clock_wait(&channel->clock, due), 0);
 }
 
 /* ---- sending ------------------------------------------------------------------------------- */
@@ -199,6 +194,7 @@ static void linger(struct join_channel *channel)
 static void on_ready(struct stream *stream, void *owner)
 {
     struct join_channel *channel = owner;
+    channel->looked = true;
     if (channel->phase == CHANNEL_OPEN)
         hear(channel);
     push(channel);
@@ -268,7 +264,7 @@ enum error_code join_channel_open(uv_loop_t *loop, struct stream *stream, const 
     channel->timer.data = channel;
     stream->on_ready = on_ready;
     stream->owner = channel;
-    wake(channel, 0); /* its first message may have come with the end of the handshake */
+    set_timer(channel); /* its first message may have come with the end of the handshake */
     *out = channel;
     return ERROR_NONE;
 }

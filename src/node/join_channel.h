@@ -18,7 +18,9 @@
 #include <uv.h>
 
 /* Milliseconds that never go back. Zeroed: the machine's (base/clock.h). Another is for tests; the loop's timers do not
- * know it, so it is looked at once a second. */
+ * know it, so it is looked at every JOIN_CLOCK_POLL_MS. */
+enum { JOIN_CLOCK_POLL_MS = 20 };
+
 struct join_clock {
     uint64_t (*now_ms)(void *self);
     void *self;
@@ -27,6 +29,13 @@ struct join_clock {
 static inline uint64_t join_clock_now(const struct join_clock *clock)
 {
     return clock->now_ms ? clock->now_ms(clock->self) : clock_now_ns() / 1000000;
+}
+
+/* How long a timer should wait for this time, before it looks (again). */
+static inline uint64_t join_clock_wait(const struct join_clock *clock, uint64_t due_ms)
+{
+    const uint64_t now = join_clock_now(clock), wait = due_ms > now ? due_ms - now : 0;
+    return clock->now_ms && wait > JOIN_CLOCK_POLL_MS ? JOIN_CLOCK_POLL_MS : wait;
 }
 
 struct join_channel;

@@ -8,8 +8,6 @@
 #include <assert.h>
 #include <string.h>
 
-enum { POLL_MS = 1000 };
-
 static uint64_t now_ms(const struct joining *joining)
 {
     return join_clock_now(&joining->options.clock);
@@ -140,7 +138,7 @@ static void start_in_turn(struct joining *joining)
     if (joining->options.mode == JOIN_BY_CODE || now >= paused_until || now >= joining->turn_by_ms)
         start_machine(joining);
     else
-        joining_timer(joining, paused_until - now < POLL_MS ? paused_until - now : POLL_MS);
+        joining_timer(joining, paused_until - now);
 }
 
 /* ---- the channel's events ---------------------------------------------------------------------- */
@@ -220,6 +218,11 @@ static void on_time(uv_timer_t *timer)
 {
     struct joining *joining = timer->data;
     const struct joining_events *events = &joining->options.events;
+    const uint64_t wait_ms = join_clock_wait(&joining->options.clock, joining->due_ms);
+    if (wait_ms > 0) {
+        uv_timer_start(timer, on_time, wait_ms, 0);
+        return;
+    }
     switch (joining->phase) {
     case JOINING_LOOKING:
     case JOINING_SHAKING:
@@ -244,8 +247,10 @@ static void on_time(uv_timer_t *timer)
 
 void joining_timer(struct joining *joining, uint64_t ms)
 {
-    if (!joining->closing)
-        uv_timer_start(&joining->timer, on_time, ms, 0);
+    if (joining->closing)
+        return;
+    joining->due_ms = now_ms(joining) + ms;
+    uv_timer_start(&joining->timer, on_time, join_clock_wait(&joining->options.clock, joining->due_ms), 0);
 }
 
 /* ---- the owner's calls ---------------------------------------------------------------------------- */

@@ -33,8 +33,8 @@ struct joining {
     struct joiner machine;
     bool machine_runs;
     bool is_member;
-    uint64_t turn_by_ms;
-    uint32_t n_open; /* handles and requests that are not given back yet */
+    uint64_t turn_by_ms, due_ms; /* due: what the timer waits for */
+    uint32_t n_open;             /* handles and requests that are not given back yet */
     struct error why;
     bool told; /* `ended` was raised */
     bool closing;
@@ -52,6 +52,6 @@ void joining_disconnect(struct joining *joining); /* of one that is under way */
 /* The handshake is over; the stream is the callee's. */
 void joining_connected(struct joining *joining, struct stream *stream);
 void joining_over(struct joining *joining, const struct error *why);
-void joining_release(struct joining *joining); /* one of n_open has been given back */
-void joining_timer(struct joining *joining, uint64_t ms);
-void joining_stream_closed(void *owner); /* for stream_close(): one of n_open */
+void joining_release(struct joining *joining);            /* one of n_open has been given back */
+void joining_timer(struct joining *joining, uint64_t ms); /* on_time() after so long */
+void joining_stream_closed(void *owner);                  /* for stream_close(): one of n_open */

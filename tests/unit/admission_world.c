@@ -140,7 +140,7 @@ bool town_run(struct town *town, bool (*condition)(void *arg), void *arg)
 void town_skip(struct town *town, uint64_t ms)
 {
     town->ahead_ms += ms;
-    link_world_pass(town->links, 1100);
+    link_world_pass(town->links, 3 * JOIN_CLOCK_POLL_MS);
 }
 
 uint32_t town_waiting(struct town *town, struct admission_waiting *first)
