@@ -122,6 +122,15 @@ enum {
     LIMIT_JOIN_GUESSES = 8,              /* how many others a joiner shows one code's proof to */
     LIMIT_JOIN_STEP_MS = 30 * 1000,      /* until the next message, where no person is asked */
     LIMIT_JOIN_WAIT_MS = 10 * 60 * 1000, /* the same, where one is */
+    LIMIT_JOIN_CHANNELS = 16,            /* machines that are being let in by one member at once */
+    LIMIT_JOIN_CHANNELS_OF_HOST = 4,     /* the same, from one address */
+    LIMIT_JOIN_CONNECT_MS = 5000,        /* to look a name up; then, for each address, to connect and shake hands */
+    LIMIT_JOIN_TURN_MS = 20 * 1000,      /* a joiner by hand waits so long for its pace, the connection being there */
+    LIMIT_JOIN_MESSAGE_MS = 10 * 1000,   /* from the first byte of a message to its last */
+    LIMIT_JOIN_DECIDE_MS = 20 * 1000,    /* for the cluster to take in a machine, less than the joiner waits for it */
+    LIMIT_JOIN_LINGER_MS = 1000,         /* to read why it was refused */
+    LIMIT_JOIN_CONFIRM_MS = 5000,        /* for the member to say that it knows that the joiner has kept all */
+    LIMIT_JOIN_DECLINED_MS = 60 * 1000,  /* until a machine asks again where a person said no */
 
     /* one request of the API */
     LIMIT_BODY_BYTES = 32 * 1024 * 1024,

@@ -4,25 +4,12 @@
 #include "mesh/greeting.h"
 #include "mesh/link_state.h"
 #include "mesh/resolve.h"
+#include "mesh/stream_host.h"
 
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- knocking ------------------------------------------------------------------------------ */
-
-/* A number for the peer's address, without its port. An IPv6 host has a whole /64. */
-static uint64_t host_number(const struct stream *stream)
-{
-    struct stream_addresses addresses;
-    stream_addresses(stream, &addresses);
-    uint64_t number = 0;
-    if (addresses.peer.ss_family == AF_INET)
-        number = ((struct sockaddr_in *)&addresses.peer)->sin_addr.s_addr;
-    else if (addresses.peer.ss_family == AF_INET6)
-        memcpy(&number, &((struct sockaddr_in6 *)&addresses.peer)->sin6_addr, sizeof number);
-    return number;
-}
 
 static bool may_knock(const struct mesh *mesh, uint64_t host)
 {
@@ -36,7 +23,7 @@ static bool may_knock(const struct mesh *mesh, uint64_t host)
 
 void incoming_stream(struct mesh *mesh, struct stream *stream)
 {
-    const uint64_t host = host_number(stream);
+    const uint64_t host = stream_host(stream);
     if (mesh->closing || !may_knock(mesh, host)) {
         log_line(LOG_INFO, "mesh", "turned a connection away: %s",
                  mesh->closing ? "the node is stopping" : "too many have not greeted yet");

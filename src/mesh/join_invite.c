@@ -7,6 +7,14 @@
 
 static const char alphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
+void invite_code(const struct invite *invite, char code[JOIN_CODE_TEXT])
+{
+    memcpy(code, invite->digits, 4);
+    code[4] = '-';
+    memcpy(code + 5, invite->digits + 4, 4);
+    code[9] = 0;
+}
+
 enum error_code invite_make(struct invite *invite, uint64_t now_ms, uint64_t lifetime_ms, char code[JOIN_CODE_TEXT],
                             struct error *err)
 {
@@ -20,10 +28,7 @@ enum error_code invite_make(struct invite *invite, uint64_t now_ms, uint64_t lif
     invite->expires_ms = now_ms + (lifetime_ms ? lifetime_ms : LIMIT_JOIN_CODE_MS);
     for (int i = 0; i < JOIN_CODE_DIGITS; i++)
         invite->digits[i] = alphabet[randombytes_uniform(32)];
-    memcpy(code, invite->digits, 4);
-    code[4] = '-';
-    memcpy(code + 5, invite->digits + 4, 4);
-    code[9] = 0;
+    invite_code(invite, code);
     return ERROR_NONE;
 }
 
@@ -103,4 +108,9 @@ enum error_code join_code_parse(const char *typed, char digits[JOIN_CODE_DIGITS]
     if (n < JOIN_CODE_DIGITS)
         return error_set(err, ERROR_INVALID, "a join code has 8 characters, like K7QM-4XZD: this one has %zu", n);
     return ERROR_NONE;
+}
+
+void join_code_wipe(char digits[JOIN_CODE_DIGITS])
+{
+    sodium_memzero(digits, JOIN_CODE_DIGITS);
 }

@@ -39,7 +39,8 @@ struct invite {
 /* 0: LIMIT_JOIN_CODE_MS. More than LIMIT_JOIN_CODE_MS_MAX is ERROR_INVALID. Writes the code, for the user's eyes. */
 enum error_code invite_make(struct invite *invite, uint64_t now_ms, uint64_t lifetime_ms, char code[JOIN_CODE_TEXT],
                             struct error *err);
-void invite_end(struct invite *invite); /* no code is out any more */
+void invite_end(struct invite *invite);                                   /* no code is out any more */
+void invite_code(const struct invite *invite, char code[JOIN_CODE_TEXT]); /* the one that is open, once more */
 
 /* The state at this time. */
 enum invite_state invite_look(struct invite *invite, uint64_t now_ms);
@@ -54,3 +55,4 @@ bool join_knock(uint64_t *paused_until_ms, uint64_t now_ms);
 
 /* What was typed, as the digits of a code. ERROR_INVALID says what is wrong with it. */
 enum error_code join_code_parse(const char *typed, char digits[JOIN_CODE_DIGITS], struct error *err);
+void join_code_wipe(char digits[JOIN_CODE_DIGITS]);

@@ -22,3 +22,8 @@ struct credentials;
 
 /* What credentials.h gives, as a link asks for it. The credentials stay the caller's. */
 struct link_security security_of(struct credentials *credentials);
+
+/* For the stranger's end of a connection on which it joins: shows nothing, believes anybody
+ * (credentials_join_context(); TCP). Free it when its streams are closed. */
+enum error_code security_of_stranger(struct link_security *out, struct error *err);
+void security_free_stranger(struct link_security *security); /* zeroed is fine */
