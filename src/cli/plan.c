@@ -325,7 +325,7 @@ static enum error_code read_devices(const struct wishes *wishes, const struct mo
 static enum error_code report_sparing(const struct report_ask *ask, struct plan_here *devices, struct report *out,
                                       struct error *err)
 {
-    const bool spared = devices->n_spare && plan_devices_spare(&devices->cluster, devices->n_spare, ask->model);
+    const bool spared = plan_devices_spare(&devices->cluster, devices->n_spare, ask->model);
     enum error_code code = report_init(out, ask, err);
     if (code || out->outcome != ERROR_NOT_FOUND || !spared)
         return code;

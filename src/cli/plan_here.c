@@ -1,9 +1,9 @@
 #include "cli/plan_here.h"
 
 #include "cli/notice.h"
-#include "cli/selection.h"
 #include "gpu/gpu.h"
 #include "pipeline/plan_devices.h"
+#include "pipeline/selection.h"
 
 #include <limits.h>
 

@@ -5,11 +5,11 @@
 #include "base/log.h"
 #include "cli/notice.h"
 #include "cli/options.h"
-#include "cli/selection.h"
 #include "gpu/gpu.h"
 #include "model/chat_template.h"
 #include "model/model.h"
 #include "node/heat.h"
+#include "pipeline/selection.h"
 #include "placement/forecast.h"
 
 #include <limits.h>

@@ -190,6 +190,7 @@ static void propose_placement(struct step *s, const Cluster__Instance *instance,
     message.n_stages = placement->n_stages;
     message.stages = list;
     message.why = (char *)(uintptr_t)why;
+    message.has_replaces = message.replaces = instance->current != NULL;
     placed.id = instance->id;
     placed.after_epoch = state_epoch(instance);
     placed.placement = &message;

@@ -106,9 +106,13 @@ typedef enum error_code (*master_problem_of)(void *self, const struct master_vie
                                              const struct master_device **devices, struct error *err);
 struct master_planner {
     master_problem_of problem;
+    /* There was no placement of that problem: some of its devices stood by, and are in it now. False: none did. NULL:
+     * none ever does. */
+    bool (*call_in)(void *self);
     void *self;
     uint64_t max_nodes; /* of the planner's search; 0: no limit */
 };
-/* A master_place whose `self` is a struct master_planner: builds, solves, checks. */
+/* A master_place whose `self` is a struct master_planner: builds, solves as it will run (placement/as_run.h), checks.
+ */
 enum error_code master_plan(void *planner, const struct master_view *view, const Cluster__Instance *instance,
                             const bool *allowed, struct master_placement *out, struct error *err);

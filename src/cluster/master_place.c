@@ -1,7 +1,16 @@
 #include "cluster/master.h"
 
+#include "placement/as_run.h"
 #include "placement/check.h"
-#include "placement/solve.h"
+
+static enum error_code solve(const struct master_planner *planner, const struct placement_problem *problem,
+                             struct placement_solution *out, struct error *err)
+{
+    struct placement_problem as_run = *problem;
+    struct placement_options options = placement_options_default();
+    options.max_nodes = planner->max_nodes;
+    return placement_solve_as_run(&as_run, &options, out, err);
+}
 
 enum error_code master_plan(void *self, const struct master_view *view, const Cluster__Instance *instance,
                             const bool *allowed, struct master_placement *out, struct error *err)
@@ -10,14 +19,14 @@ enum error_code master_plan(void *self, const struct master_view *view, const Cl
     const struct placement_problem *problem;
     const struct master_device *devices;
     struct placement_solution solution;
-    struct placement_options options = placement_options_default();
-    options.max_nodes = planner->max_nodes;
     *out = (struct master_placement){0};
     enum error_code code = planner->problem(planner->self, view, instance, allowed, &problem, &devices, err);
     if (!code)
         code = placement_problem_check(problem, err);
     if (!code)
-        code = placement_solve(problem, &options, &solution, err);
+        code = solve(planner, problem, &solution, err);
+    if (code == ERROR_NOT_FOUND && planner->call_in && planner->call_in(planner->self))
+        code = solve(planner, problem, &solution, err);
     if (!code)
         code = placement_check(problem, &solution.placement, err);
     if (code)

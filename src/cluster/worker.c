@@ -123,7 +123,8 @@ static bool each_wanted(struct step *s, visit visitor, void *data)
     const Cluster__State *root = s->view->state->root;
     for (size_t i = 0; root && i < root->n_instances; i++) {
         const Cluster__Instance *instance = root->instances[i];
-        const Cluster__Placement *const own[] = {instance->current, instance->next};
+        const bool replaced = instance->next && instance->next->replaces;
+        const Cluster__Placement *const own[] = {replaced ? NULL : instance->current, instance->next};
         for (int k = 0; k < 2; k++) {
             for (size_t j = 0; own[k] && instance->active && j < own[k]->n_stages; j++) {
                 const struct wanted want = {instance, own[k], own[k]->stages[j], (uint32_t)j};

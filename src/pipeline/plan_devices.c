@@ -91,7 +91,7 @@ void plan_device_describe(const struct plan_device_facts *facts, struct cluster_
 
 /* ---- all of them ---------------------------------------------------------------------- */
 
-static void describe(const struct device *device, struct cluster_device *out)
+void plan_device_ask(const struct device *device, struct cluster_device *out)
 {
     struct device_speed speed;
     const struct plan_device_facts facts = {
@@ -115,7 +115,7 @@ enum error_code plan_devices_init(struct cluster *out, struct device *const *dev
         struct cluster_device *device = cluster_add_device(out);
         if (!device)
             goto no_memory;
-        describe(devices[i], device);
+        plan_device_ask(devices[i], device);
     }
     return ERROR_NONE;
 
@@ -126,16 +126,36 @@ no_memory:
 
 bool plan_devices_spare(struct cluster *cluster, uint32_t n_spare, const struct placement_model *model)
 {
-    bool all_measured = true;
     assert(n_spare < cluster->n_devices);
-    for (uint32_t i = 0; i < cluster->n_devices; i++) {
+    for (uint32_t i = cluster->n_devices - n_spare; i < cluster->n_devices; i++)
+        cluster->devices[i].spare = true;
+    return plan_devices_stand_by(cluster, model);
+}
+
+static bool all_measured(const struct cluster *cluster, const struct cluster_node *node,
+                         const struct placement_model *model)
+{
+    bool all = true;
+    for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++) {
         struct placement_device device;
         cluster_device_describe(&cluster->devices[i], model, &device);
-        all_measured = all_measured && device.measured;
+        all = all && device.measured;
     }
-    for (uint32_t i = cluster->n_devices - n_spare; i < cluster->n_devices; i++)
-        cluster->devices[i].spare = !all_measured;
-    return n_spare && !all_measured;
+    return all;
+}
+
+bool plan_devices_stand_by(struct cluster *cluster, const struct placement_model *model)
+{
+    bool any = false;
+    for (uint32_t n = 0; n < cluster->n_nodes; n++) {
+        const struct cluster_node *node = &cluster->nodes[n];
+        const bool measured = all_measured(cluster, node, model);
+        for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++) {
+            cluster->devices[i].spare = cluster->devices[i].spare && !measured;
+            any = any || cluster->devices[i].spare;
+        }
+    }
+    return any;
 }
 
 void plan_devices_call_in(struct cluster *cluster)

@@ -28,6 +28,7 @@ struct plan_device_facts {
     const struct device_calibration *calibration; /* NULL: not calibrated */
 };
 void plan_device_describe(const struct plan_device_facts *facts, struct cluster_device *out);
+void plan_device_ask(const struct device *device, struct cluster_device *out); /* with its facts of now */
 
 /* One node, "here", with these devices in this order. ERROR_NO_MEMORY alone; then *out is empty. */
 enum error_code plan_devices_init(struct cluster *out, struct device *const *devices, uint32_t n_devices,
@@ -35,6 +36,8 @@ enum error_code plan_devices_init(struct cluster *out, struct device *const *dev
 
 /* The last n_spare devices stand by unless all were measured for this model; false: none does. */
 bool plan_devices_spare(struct cluster *cluster, uint32_t n_spare, const struct placement_model *model);
+/* The same of devices that are marked as spare already, each node by itself. */
+bool plan_devices_stand_by(struct cluster *cluster, const struct placement_model *model);
 void plan_devices_call_in(struct cluster *cluster); /* those that stand by */
 
 /* Whether somewhere among them the token embedding, which the engine looks up on the host (pipeline/plan_model.h),

@@ -90,6 +90,35 @@ uint32_t cluster_find_device(const struct cluster *cluster, uint32_t node, const
     return UINT32_MAX;
 }
 
+bool cluster_share_memory(const struct cluster *cluster, uint32_t a, uint32_t b)
+{
+    const struct cluster_device *first = &cluster->devices[a], *second = &cluster->devices[b];
+    return a == b || (first->node == second->node && ((!first->own_memory && !second->own_memory) ||
+                                                      (first->pci[0] && !strcmp(first->pci, second->pci))));
+}
+
+/* Gigabit Ethernet and five-gigahertz Wi-Fi among them. Assumptions. */
+static const struct {
+    uint64_t latency_ns, bytes_per_s;
+} assumptions[TOPOLOGY_CLASSES] = {
+    [TOPOLOGY_LOOPBACK] = {20000, 2000000000},     [TOPOLOGY_SAME_HOST] = {20000, 2000000000},
+    [TOPOLOGY_ETHERNET] = {200000, 117000000},     [TOPOLOGY_WIFI] = {2000000, 30000000},
+    [TOPOLOGY_THUNDERBOLT] = {100000, 1000000000}, [TOPOLOGY_RDMA] = {5000, 2500000000},
+};
+
+bool cluster_link_assume(struct topology_link *link, bool *assumed)
+{
+    const bool has_bandwidth = link->bandwidth_bytes_per_s.valid || link->peer_bandwidth_bytes_per_s.valid;
+    *assumed = !link->latency_ns.valid || !has_bandwidth;
+    if (*assumed && link->class == TOPOLOGY_UNKNOWN)
+        return false;
+    if (!link->latency_ns.valid)
+        link->latency_ns = (struct topology_reading){assumptions[link->class].latency_ns, true};
+    if (!has_bandwidth)
+        link->bandwidth_bytes_per_s = (struct topology_reading){assumptions[link->class].bytes_per_s, true};
+    return true;
+}
+
 /* ---- one more ------------------------------------------------------------------------- */
 
 static bool copy_node(const struct cluster *from, uint32_t index, const struct cluster_device *more,

@@ -65,7 +65,7 @@ struct cluster {
     struct cluster_node *nodes;
     struct cluster_device *devices; /* by node */
     struct topology_link *links;    /* between nodes */
-    bool *link_assumed;             /* [n_links]: a reading of it is a guess by its class */
+    bool *link_assumed;             /* [n_links]: a reading of it is a guess by its class (cluster_link_assume) */
 };
 
 void cluster_deinit(struct cluster *cluster); /* NULL is fine */
@@ -79,6 +79,14 @@ struct topology_link *cluster_add_link(struct cluster *cluster, bool assumed);
 /* UINT32_MAX: there is none. */
 uint32_t cluster_find_node(const struct cluster *cluster, const char *name);
 uint32_t cluster_find_device(const struct cluster *cluster, uint32_t node, const char *id);
+
+/* Whether two devices live in one memory: in the host's of their node, or as one card. A device does with itself. */
+bool cluster_share_memory(const struct cluster *cluster, uint32_t a, uint32_t b);
+
+/* Latency and bandwidth that are not known, of what its class gives on a quiet day (the table is in cluster.c and in
+ * docs/planning.md). True: the link has both now, and *assumed says whether one of them is a guess. False: it lacks
+ * one, and nothing is known of its class. */
+bool cluster_link_assume(struct topology_link *link, bool *assumed);
 
 /* A copy of the cluster with one device more, at the end of the node's. ERROR_NO_MEMORY leaves *out empty. */
 enum error_code cluster_with_device(const struct cluster *cluster, uint32_t node, const struct cluster_device *device,

@@ -13,6 +13,7 @@ struct device_reading {
     uint64_t bandwidth_mb_per_s, peak_mflops; /* of a report */
     double hint_gb_per_s, hint_tflops;        /* of a report: published of a device of that name */
     bool is_simulated, is_other;              /* a backend that is none of a CPU's own */
+    bool is_given;                            /* bandwidth and flops are what it will do */
     yyjson_val *calibration;
 };
 
@@ -123,6 +124,16 @@ READER(share)
     return json_read_number(value, 0, 1, &((struct device_reading *)into)->device.share, place, err);
 }
 
+READER(given)
+{
+    return json_read_bool(value, &((struct device_reading *)into)->is_given, place, err);
+}
+
+READER(spare)
+{
+    return json_read_bool(value, &((struct device_reading *)into)->device.spare, place, err);
+}
+
 READER(bandwidth_mb)
 {
     return json_read_whole(value, 1000000000, &((struct device_reading *)into)->bandwidth_mb_per_s, place, err);
@@ -197,6 +208,8 @@ static const struct json_member members[] = {
     [BANDWIDTH_MB] = {"bandwidth_mb_per_s", read_bandwidth_mb},
     [MFLOPS] = {"peak_mflops", read_mflops},
     {"published_hint", read_hint},
+    {"given", read_given},
+    {"spare", read_spare},
     /* the rest of a report says nothing that a plan needs */
     {"vendor", NULL},
     {"architecture", NULL},
@@ -234,6 +247,14 @@ static enum error_code check_pairs(uint64_t seen, const struct json_place *place
     return ERROR_NONE;
 }
 
+static enum error_code check_given(const struct device_reading *r, uint64_t seen, const struct json_place *place,
+                                   struct error *err)
+{
+    if (r->is_given && !has(seen, BANDWIDTH))
+        return json_wrong(place, err, "given without bandwidth: what is given is the bandwidth");
+    return ERROR_NONE;
+}
+
 static enum error_code settle_memory(struct device_reading *r, uint64_t seen, const struct json_place *place,
                                      struct error *err)
 {
@@ -257,7 +278,7 @@ static void settle_speed(struct device_reading *r)
     if (decodes) {
         device->speed = CLUSTER_MEASURED;
     } else if (r->bandwidth > 0) {
-        device->speed = CLUSTER_DATASHEET;
+        device->speed = r->is_given ? CLUSTER_GIVEN : CLUSTER_DATASHEET;
         device->decode_bytes_per_s = r->bandwidth;
         device->prefill_flops = r->flops;
     } else if (r->bandwidth_mb_per_s > 0) {
@@ -282,6 +303,8 @@ static enum error_code settle(struct device_reading *r, uint64_t seen, const str
     if (!has(seen, ID))
         return json_wrong(place, err, "the id is missing");
     enum error_code code = check_pairs(seen, place, err);
+    if (!code)
+        code = check_given(r, seen, place, err);
     if (!code)
         code = settle_memory(r, seen, place, err);
     if (code)

@@ -17,7 +17,7 @@ struct link_reading {
     char between[2][CLUSTER_NODE_MAX];
     uint32_t n_between;
     char from[CLUSTER_NODE_MAX], to[CLUSTER_NODE_MAX];
-    bool one_way;
+    bool one_way, is_assumed;
 };
 
 /* ---- fields ----------------------------------------------------------------------------------------- */
@@ -55,6 +55,11 @@ READER(to)
 READER(one_way)
 {
     return json_read_bool(value, &((struct link_reading *)into)->one_way, place, err);
+}
+
+READER(assumed)
+{
+    return json_read_bool(value, &((struct link_reading *)into)->is_assumed, place, err);
 }
 
 READER(up)
@@ -172,35 +177,23 @@ static const struct json_member members[] = {
     [PEER] = {"peer_bandwidth", read_peer_bandwidth},
     [PEER_BYTES] = {"peer_bandwidth_bytes_per_s", read_peer_bandwidth_bytes},
     {"note", read_note},
+    {"assumed", read_assumed},
 };
 enum { MEMBERS = sizeof members / sizeof *members };
 
 /* ---- what is not said ----------------------------------------------------------------------------------- */
 
-/* Of the class, where the file leaves them out: what its plain kind gives on a quiet day, gigabit Ethernet and
- * five-gigahertz Wi-Fi among them. Assumptions. */
-static const struct {
-    double latency_ms, bytes_per_s;
-} assumed[TOPOLOGY_CLASSES] = {
-    [TOPOLOGY_LOOPBACK] = {0.02, 2e9}, [TOPOLOGY_SAME_HOST] = {0.02, 2e9},  [TOPOLOGY_ETHERNET] = {0.2, 117e6},
-    [TOPOLOGY_WIFI] = {2, 30e6},       [TOPOLOGY_THUNDERBOLT] = {0.1, 1e9}, [TOPOLOGY_RDMA] = {0.005, 2.5e9},
-};
-
-static enum error_code assume(struct topology_link *link, bool *is_assumed, const struct json_place *place,
+static enum error_code assume(struct link_reading *r, bool *is_assumed, const struct json_place *place,
                               struct error *err)
 {
-    const bool has_bandwidth = link->bandwidth_bytes_per_s.valid || link->peer_bandwidth_bytes_per_s.valid;
-    *is_assumed = link->up && (!link->latency_ns.valid || !has_bandwidth);
-    if (!*is_assumed)
+    struct topology_link *link = &r->link;
+    *is_assumed = false;
+    if (!link->up || cluster_link_assume(link, is_assumed)) {
+        *is_assumed = *is_assumed || r->is_assumed;
         return ERROR_NONE;
-    if (link->class == TOPOLOGY_UNKNOWN)
-        return json_wrong(place, err, "%s is missing (a class, such as \"ethernet\", would let it be assumed)",
-                          link->latency_ns.valid ? "the bandwidth" : "latency_ms");
-    if (!link->latency_ns.valid)
-        link->latency_ns = (struct topology_reading){(uint64_t)llround(assumed[link->class].latency_ms * 1e6), true};
-    if (!has_bandwidth)
-        link->bandwidth_bytes_per_s = (struct topology_reading){(uint64_t)assumed[link->class].bytes_per_s, true};
-    return ERROR_NONE;
+    }
+    return json_wrong(place, err, "%s is missing (a class, such as \"ethernet\", would let it be assumed)",
+                      link->latency_ns.valid ? "the bandwidth" : "latency_ms");
 }
 
 /* ---- nodes by name ---------------------------------------------------------------------------------------- */
@@ -298,14 +291,14 @@ static enum error_code read_link(void *into, yyjson_val *value, const struct jso
     bool is_assumed;
     r->link = (struct topology_link){.up = true};
     r->n_between = 0;
-    r->one_way = false;
+    r->one_way = r->is_assumed = false;
     enum error_code code = json_read_object(value, members, MEMBERS, r, place, &seen, err);
     if (!code)
         code = find_ends(r, seen, place, err);
     if (!code)
         code = check_pairs(seen, place, err);
     if (!code)
-        code = assume(&r->link, &is_assumed, place, err);
+        code = assume(r, &is_assumed, place, err);
     if (!code)
         code = add_way(r, false, true, is_assumed, place, err);
     return code || r->one_way ? code : add_way(r, true, seen >> BETWEEN & 1, is_assumed, place, err);

@@ -56,13 +56,6 @@ static double reading_s(const struct placement_model *model, const struct placem
 
 /* ---- one memory, several devices ---------------------------------------------------------------------- */
 
-static bool share_memory(const struct cluster *cluster, uint32_t a, uint32_t b)
-{
-    const struct cluster_device *first = &cluster->devices[a], *second = &cluster->devices[b];
-    return first->node == second->node &&
-           ((!first->own_memory && !second->own_memory) || (first->pci[0] && !strcmp(first->pci, second->pci)));
-}
-
 /* The fastest of those that share memory with `index` (it may be that one) and have not got theirs; n_devices: none. */
 static uint32_t next_of(const struct cluster_problem *p, const struct cluster *cluster, uint32_t index,
                         const bool *served)
@@ -72,7 +65,7 @@ static uint32_t next_of(const struct cluster_problem *p, const struct cluster *c
     const struct cluster_node *node = &cluster->nodes[cluster->devices[index].node];
     for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++) {
         const double seconds = reading_s(&p->problem.model, &p->devices[i]);
-        if (served[i] || (i != index && !share_memory(cluster, index, i)))
+        if (served[i] || !cluster_share_memory(cluster, index, i))
             continue;
         if (best == cluster->n_devices || seconds < least_s) {
             best = i;
@@ -90,7 +83,7 @@ static uint64_t pool_bytes(const struct cluster *cluster, uint32_t index)
     if (!device->own_memory && node->memory_bytes)
         return node->memory_bytes;
     for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++) {
-        if (share_memory(cluster, index, i) && cluster->devices[i].memory_bytes > most)
+        if (cluster_share_memory(cluster, index, i) && cluster->devices[i].memory_bytes > most)
             most = cluster->devices[i].memory_bytes;
     }
     return most;

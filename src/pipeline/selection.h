@@ -1,4 +1,5 @@
-/* The devices of this machine that a model may use, which `medley run` and `medley plan` must see alike. */
+/* The devices of this machine that a model may use, which `medley run`, `medley plan` and a node of
+ * a cluster must see alike. */
 #pragma once
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-#include "cli/selection.h"
+#include "pipeline/selection.h"
 
 #include "gpu/gpu.h"
 
