@@ -57,11 +57,11 @@ static void on_wake(uv_async_t *wake)
     hosting->is_changed = false;
     for (struct part *part = hosting->parts; part; part = part->next)
         part->told = part->state == PART_LEAVING;
-    if (is_changed)
-        hosting->options.changed(hosting->options.self);
     if (hosting->closing)
         drop_idle(hosting);
     hosting_sweep(hosting);
+    if (is_changed)
+        hosting->options.changed(hosting->options.self);
     hosting_jobs(hosting);
     close_when_done(hosting);
 }
@@ -86,8 +86,9 @@ void hosting_watch(struct hosting *hosting)
 
 /* ---- parts that come and go ------------------------------------------------------------- */
 
-void hosting_sweep(struct hosting *hosting)
+static bool sweep_once(struct hosting *hosting)
 {
+    bool has_freed = false;
     for (struct part *part = hosting->parts; part; part = part->next) {
         if (part->adopter && !hosting_find(hosting, part->instance, part->adopter))
             part->adopter = 0;
@@ -100,7 +101,15 @@ void hosting_sweep(struct hosting *hosting)
         }
         *at = part->next;
         part_free(part);
+        has_freed = true;
     }
+    return has_freed;
+}
+
+void hosting_sweep(struct hosting *hosting)
+{
+    while (sweep_once(hosting)) /* who waited for a successor goes with it */
+        ;
 }
 
 static const Cluster__Placement *placement_of(const Cluster__Instance *instance, uint64_t epoch)
@@ -204,6 +213,7 @@ static void step_once(struct hosting *hosting, const struct state *state, uint64
 {
     struct worker_view view;
     struct worker_actions actions;
+    hosting_sweep(hosting);
     look_at_state(hosting, state);
     struct worker_stage *stages = hosting_view(hosting, &view);
     if (!stages)
