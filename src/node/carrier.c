@@ -197,9 +197,13 @@ void carrier_frame(struct carrier *carrier, struct link *link, const struct fram
     if (end)
         code = end->receive(end->arg, payload, header->length, &err);
     else if (!code)
-        log_line(LOG_DEBUG, "carrier", "a micro-batch of instance %llu, which is not here",
-                 (unsigned long long)route.instance); /* it may have ended a moment ago */
-    if (code) {
+        code = ERROR_NOT_FOUND;
+    if (code == ERROR_NOT_FOUND) { /* it may have ended a moment ago */
+        log_line(LOG_DEBUG, "carrier", "a micro-batch of instance %llu, epoch %llu, which is not here",
+                 (unsigned long long)route.instance, (unsigned long long)route.epoch);
+        if (carrier->handlers.stray)
+            carrier->handlers.stray(carrier->handlers.arg, link_peer(link), &route);
+    } else if (code) {
         log_line(LOG_WARN, "carrier", "a peer breaks the rules: %s", err.text);
         link_abort(link, &err);
     }

@@ -22,6 +22,8 @@ struct carrier_handlers {
     /* The peer cannot be reached, or could not be for a moment: what was under way through it is lost. */
     void (*lost)(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struct error *why);
     void *arg;
+    /* Optional. A message came from there for a pipeline that is not here, or not any more, or not yet. */
+    void (*stray)(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struct wire_route *route);
 };
 
 enum error_code carrier_open(uv_loop_t *loop, struct mesh *mesh, const struct carrier_handlers *handlers,
@@ -33,8 +35,8 @@ void carrier_close(struct carrier *carrier);
 /* Takes the message: the buffer is empty afterwards, or holds memory to be used again. Any thread. */
 void carrier_send(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message);
 
-/* A message for an instance here. Anything but ERROR_NONE means that the sender broke the rules: its link is aborted.
- */
+/* A message for an instance here. ERROR_NOT_FOUND: not for this placement of it. All else but ERROR_NONE means that the
+ * sender broke the rules: its link is aborted. */
 typedef enum error_code (*carrier_receive_fn)(void *arg, const void *bytes, size_t size, struct error *err);
 
 /* Messages of `instance` go to `receive` from now on; NULL: to nobody. ERROR_BUSY: there are LIMIT_CARRIER_ENDS. */

@@ -10,7 +10,7 @@
 
 static bool something_to_do(const struct driver *driver)
 {
-    return driver->incoming || driver->completed || driver->cancels;
+    return driver->incoming || driver->completed || driver->cancels || (driver->found && !driver->n_in_flight);
 }
 
 /* Runs the step until nothing is left to do. Called with the lock, which it gives up meanwhile. */
@@ -78,30 +78,51 @@ static void end_early(struct driver *driver, struct microbatch *microbatch, cons
     microbatch_go_on(microbatch);
 }
 
+/* The end of sending: whether it failed (`lost` says so already), or the network was lost meanwhile, so that the
+ * micro-batch is the caller's again. Its answer may have come and gone long since. */
+static bool is_unsent(struct driver *driver, struct microbatch *microbatch, uint64_t number, struct error *lost)
+{
+    bool unsent = false;
+    pthread_mutex_lock(&driver->lock);
+    if (microbatch->sending == number) {
+        microbatch->sending = 0;
+        if (!lost->code)
+            *lost = driver->lost;
+        unsent = microbatch->away && lost->code;
+        if (unsent)
+            microbatch->away = false;
+    }
+    pthread_mutex_unlock(&driver->lock);
+    return unsent;
+}
+
 static void forward(void *arg, struct microbatch *microbatch)
 {
     struct driver *driver = arg;
     pthread_mutex_lock(&driver->lock);
     struct error lost = driver->lost;
-    microbatch->away = !lost.code;
     uint64_t number = microbatch->number = ++driver->last_number;
+    microbatch->away = !lost.code;
+    microbatch->sending = lost.code ? 0 : number;
     pthread_mutex_unlock(&driver->lock);
-    if (!lost.code && far_send(&driver->far, &driver->shape, microbatch, number))
-        return;
-    if (!lost.code)
-        error_set(&lost, ERROR_NO_MEMORY, "no memory for a message to stage %u", microbatch->at);
-    microbatch->away = false;
+    if (!lost.code) {
+        if (!far_send(&driver->far, &driver->shape, microbatch, number))
+            error_set(&lost, ERROR_NO_MEMORY, "no memory for a message to stage %u", microbatch->at);
+        if (!is_unsent(driver, microbatch, number, &lost))
+            return;
+    }
     end_early(driver, microbatch, &lost);
 }
 
-/* The micro-batch with this number, which is then away no more; NULL when there is none. */
+/* The micro-batch with this number, which is then away no more; NULL when there is none. `any`: one that is not just
+ * being sent. */
 static struct microbatch *take_away(struct driver *driver, uint64_t number, bool any)
 {
     struct microbatch *found = NULL;
     pthread_mutex_lock(&driver->lock);
     for (uint32_t i = 0; i < driver->n_devices && !found; i++) {
         struct microbatch *microbatch = &driver->microbatches[i];
-        if (microbatch->away && (any || microbatch->number == number))
+        if (microbatch->away && (any ? !microbatch->sending : microbatch->number == number))
             found = microbatch;
     }
     if (found)
@@ -146,10 +167,41 @@ void driver_lost(struct driver *driver, const struct error *why)
 {
     pthread_mutex_lock(&driver->lock);
     driver->lost = *why;
+    driver->found = false;
     pthread_mutex_unlock(&driver->lock);
     struct microbatch *microbatch;
     while ((microbatch = take_away(driver, 0, true)) != NULL)
         end_early(driver, microbatch, why);
+}
+
+void driver_found(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->lock);
+    driver->found = driver->lost.code != ERROR_NONE;
+    if (!driver->active)
+        pthread_cond_signal(&driver->wake);
+    pthread_mutex_unlock(&driver->lock);
+}
+
+bool driver_is_found(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->lock);
+    bool found = driver->found;
+    pthread_mutex_unlock(&driver->lock);
+    return found;
+}
+
+struct error driver_take_found(struct driver *driver)
+{
+    struct error why = {0};
+    pthread_mutex_lock(&driver->lock);
+    if (driver->found) {
+        why = driver->lost;
+        driver->lost = (struct error){0};
+    }
+    driver->found = false;
+    pthread_mutex_unlock(&driver->lock);
+    return why;
 }
 
 /* ---- requests ------------------------------------------------------------------------- */
@@ -369,6 +421,7 @@ enum error_code driver_open_far(const struct model *model, const struct stage_pl
     driver->completed_end = &driver->completed;
     if (far)
         driver->far = *far;
+    driver->last_number = driver->far.numbers_after;
     enum error_code code = pipeline_check(model, stages, n_stages, options, &driver->options, err);
     driver->stats.slots_total = driver->options.n_slots;
     if (!code)

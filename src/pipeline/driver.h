@@ -69,6 +69,10 @@ enum error_code driver_receive(struct driver *driver, const void *bytes, size_t 
  * on. */
 void driver_lost(struct driver *driver, const struct error *why);
 
+/* They can be reached again. Nothing is believed of what they still hold: requests that are under way end with the
+ * error of driver_lost(), those that wait and those that come run. */
+void driver_found(struct driver *driver);
+
 /* Cancels what is running, waits for the stages, frees. Stages elsewhere must still answer, or driver_lost() have been
  * called. */
 void driver_close(struct driver *driver);

@@ -51,6 +51,7 @@ struct driver {
     uint64_t last_id;
     uint64_t last_number; /* of the micro-batches that were sent elsewhere */
     struct error lost;    /* why nothing can be sent there any more */
+    bool found;           /* it can again, as soon as what is under way has ended */
     struct driver_stats stats;
 };
 
@@ -65,5 +66,8 @@ void step_complete(struct driver *driver, struct microbatch *microbatch);
 
 /* Appends new requests to the queue and returns one that was cancelled, NULL when there is none. */
 struct sequence *driver_next_cancelled(struct driver *driver);
+bool driver_is_found(struct driver *driver);
+/* From now on it sends again; returns why it did not. Code 0: it was lost anew meanwhile. */
+struct error driver_take_found(struct driver *driver);
 /* Takes the sequence off the live list and into the statistics. */
 void driver_retire(struct driver *driver, struct sequence *sequence);

@@ -7,6 +7,9 @@
 struct far {
     uint64_t instance, epoch; /* of every message; others are refused */
     enum activation_type type;
+    /* The driver's: the numbers of its micro-batches are higher. Above those of every driver of this epoch before it,
+     * it knows what comes late for them and drops it. */
+    uint64_t numbers_after;
     /* Sends one message (wire.h) to where `stage` is, in order; stage == number of stages: to the driver. Called on
      * devices' threads and on that of driver_receive(), several at a time; must not block. It may take the bytes by
      * leaving an empty buffer (or one that it is done with) in their place. Whether they arrive is not its caller's

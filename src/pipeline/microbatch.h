@@ -75,9 +75,10 @@ struct microbatch {
     struct device_job job;
     struct microbatch *next; /* the driver's lists */
     struct pipeline *pipeline;
-    uint32_t at;     /* the stage it is on */
-    uint64_t number; /* on its way between machines … */
-    bool away;       /* … and whether it is there; under the driver's lock */
+    uint32_t at;      /* the stage it is on */
+    uint64_t number;  /* on its way between machines … */
+    bool away;        /* … and whether it is there; under the driver's lock, as is … */
+    uint64_t sending; /* … the number with which it is being sent there just now; 0: it is not */
 
     struct pick_setup *setups; /* each slot at most once; before the rows */
     uint32_t n_setups;

@@ -222,9 +222,31 @@ static bool form(struct driver *driver, struct microbatch *microbatch)
     return true;
 }
 
+/* The stages elsewhere are back, with nothing that can be relied on: every slot begins anew. */
+static void begin_anew(struct driver *driver)
+{
+    const struct error why = driver_take_found(driver);
+    if (!why.code)
+        return;
+    driver->n_operations = driver->n_setups = 0;
+    for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
+        struct slot *slot = &driver->slots.slots[i];
+        if (slot->sequence)
+            finish(driver, slot->sequence, FINISH_ERROR, &why);
+        slot->n_placed = 0;
+        slot->broken = true;
+        slot->epoch++;
+    }
+}
+
 void step_advance(struct driver *driver)
 {
     finish_cancelled(driver);
+    if (driver_is_found(driver)) {
+        if (driver->n_in_flight)
+            return; /* it ends soon, and this is called again */
+        begin_anew(driver);
+    }
     admit(driver);
     while (driver->unused && form(driver, driver->unused)) {
         struct microbatch *microbatch = driver->unused;

@@ -44,6 +44,11 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
 /* The route alone, so that the right pipeline can be found. ERROR_INVALID: not a micro-batch. */
 enum error_code wire_read_route(const void *bytes, size_t size, struct wire_route *out, struct error *err);
 
+/* A notice: a header alone, with the number 0, which no micro-batch has. It says to the driver that messages of its
+ * pipeline may have been lost. */
+void wire_write_notice(const struct wire_route *route, struct buffer *out);
+bool wire_is_notice(const struct wire_route *route);
+
 /* Fills a micro-batch that microbatch_init() made with at least these sizes and both hidden buffers. On error it is
  * cleared and the text says what was wrong where. Values that are no numbers are not an error of the message: its
  * shares are then marked as failed. */

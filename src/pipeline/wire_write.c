@@ -93,6 +93,18 @@ static void write_hidden(const struct microbatch *microbatch, enum activation_ty
         activation_encode(type, microbatch->hidden[(microbatch->at - 1) & 1], width, microbatch->n_rows, scratch, room);
 }
 
+void wire_write_notice(const struct wire_route *route, struct buffer *out)
+{
+    const struct wire_route nothing = {route->instance, route->epoch, 0};
+    const struct microbatch empty = {0};
+    write_header(&empty, &nothing, ACTIVATION_F32, false, 0, out);
+}
+
+bool wire_is_notice(const struct wire_route *route)
+{
+    return route->number == 0;
+}
+
 void wire_write(const struct microbatch *microbatch, const struct wire_route *route, enum activation_type type,
                 const struct wire_shape *shape, float *scratch, struct buffer *out)
 {

@@ -148,6 +148,14 @@ bool client_is_done(const struct client *client)
     return done;
 }
 
+bool client_has_tokens(const struct client *client, uint32_t n_tokens)
+{
+    pthread_mutex_lock(&lock);
+    bool has = client->n_tokens >= n_tokens;
+    pthread_mutex_unlock(&lock);
+    return has;
+}
+
 static bool is_stop(const struct request *request, int32_t token)
 {
     for (uint32_t i = 0; i < request->n_stop_tokens; i++) {

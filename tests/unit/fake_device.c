@@ -12,7 +12,12 @@ struct device {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     struct device_job *first, **last;
-    bool closing;
+    bool closing, held;
+};
+
+struct gpu {
+    struct device *devices[8];
+    uint32_t n;
 };
 
 static _Thread_local const struct device *current;
@@ -24,7 +29,7 @@ static void *work(void *arg)
     pthread_mutex_lock(&device->lock);
     while (device->first || !device->closing) {
         struct device_job *job = device->first;
-        if (!job) {
+        if (!job || device->held) {
             pthread_cond_wait(&device->wake, &device->lock);
             continue;
         }
@@ -65,6 +70,32 @@ void fake_device_close(struct device *device)
     pthread_cond_destroy(&device->wake);
     pthread_mutex_destroy(&device->lock);
     free(device);
+}
+
+void fake_device_hold(struct device *device, bool held)
+{
+    pthread_mutex_lock(&device->lock);
+    device->held = held;
+    pthread_cond_signal(&device->wake);
+    pthread_mutex_unlock(&device->lock);
+}
+
+struct gpu *fake_gpu_new(struct device *const *devices, uint32_t n)
+{
+    struct gpu *gpu = calloc(1, sizeof *gpu);
+    assert(gpu && n <= 8);
+    for (uint32_t i = 0; i < n; i++)
+        gpu->devices[gpu->n++] = devices[i];
+    return gpu;
+}
+
+struct device *gpu_find(const struct gpu *gpu, const char *id)
+{
+    for (uint32_t i = 0; i < gpu->n; i++) {
+        if (strcmp(gpu->devices[i]->info.id, id) == 0)
+            return gpu->devices[i];
+    }
+    return NULL;
 }
 
 const struct device *fake_device_current(void)

@@ -17,8 +17,10 @@
 enum { FAKE_VOCAB = 97, FAKE_EMBD = 8, FAKE_LAYERS = 8 };
 
 struct device *fake_device_open(const char *id, uint64_t free_bytes, uint64_t bandwidth_mb_per_s); /* 0: not measured */
-void fake_device_close(struct device *device);  /* after its queue has drained */
-const struct device *fake_device_current(void); /* whose thread this is; NULL: none's */
+void fake_device_close(struct device *device);                       /* after its queue has drained */
+void fake_device_hold(struct device *device, bool held);             /* its jobs wait while it is held */
+struct gpu *fake_gpu_new(struct device *const *devices, uint32_t n); /* for gpu_find(); at most 8. free() it */
+const struct device *fake_device_current(void);                      /* whose thread this is; NULL: none's */
 
 const struct model *fake_model(void); /* FAKE_LAYERS layers of 1000 bytes, trained for a context of 2000 */
 
@@ -27,7 +29,9 @@ struct fake_faults {
     uint32_t forward_per_mille; /* forwards that fail */
     uint32_t copy_per_mille;    /* copies that fail */
     uint32_t delay_us_max;      /* a forward takes up to this long */
-    uint32_t open_fails_at;     /* the layer, from 1 on, whose stage cannot be opened; 0: none */
+    bool strangers;         /* rows and copies that do not fit the cache are refused, as a real stage does: for tests
+                               where a stage was opened anew under a driver. Else they are a fault of the driver's */
+    uint32_t open_fails_at; /* the layer, from 1 on, whose stage cannot be opened; 0: none */
     uint64_t seed;
 };
 void fake_set_faults(struct fake_faults faults);

@@ -185,6 +185,11 @@ void stage_close(struct stage *stage)
     atomic_fetch_sub(&stages_open, 1);
 }
 
+struct stage_memory stage_memory(const struct stage *stage)
+{
+    return (struct stage_memory){.weights = 1000 * stage->options.n_layers};
+}
+
 bool stage_is_first(const struct stage *stage)
 {
     return stage->options.first_layer == 0;
@@ -236,7 +241,7 @@ static uint32_t check_batch(struct stage *stage, const struct batch *batch, cons
         } else {
             assert(!seen[row->slot]);
             seen[row->slot] = true;
-            assert(row->position == stage->lengths[row->slot]);
+            assert(row->position == stage->lengths[row->slot] || faults_now().strangers);
             n_alone += i + 1 == batch->n_rows || row[1].slot != row->slot;
         }
         assert(!batch->embeddings || row->output);
@@ -273,6 +278,16 @@ static bool must_fail(struct stage *stage)
     return chosen || draw % 1000 < now.forward_per_mille;
 }
 
+static bool goes_on(const struct stage *stage, const struct batch *batch)
+{
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        const struct batch_row *row = &batch->rows[i];
+        if ((!i || row[-1].slot != row->slot) && row->position != stage->lengths[row->slot])
+            return false;
+    }
+    return true;
+}
+
 enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in, float *out,
                               struct error *err)
 {
@@ -281,6 +296,8 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
         note(batch, n_alone);
     if (must_fail(stage))
         return error_set(err, ERROR_DEVICE, "the toy fell down");
+    if (!goes_on(stage, batch))
+        return error_set(err, ERROR_INVALID, "the toy knows nothing of what is before this");
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         const struct batch_row *row = &batch->rows[i];
         uint64_t hash = in ? hidden_to_hash(in + (size_t)i * FAKE_EMBD) : (uint64_t)row->token;
@@ -317,8 +334,10 @@ void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length)
 enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length, struct error *err)
 {
     assert(fake_device_current() == stage->device && from < stage->options.n_slots && to < stage->options.n_slots);
-    assert(from != to && length <= stage->lengths[from] && stage->lengths[to] == 0);
     struct fake_faults now = faults_now();
+    if (now.strangers && length > stage->lengths[from])
+        return error_set(err, ERROR_INVALID, "the toy has nothing to copy");
+    assert(from != to && length <= stage->lengths[from] && stage->lengths[to] == 0);
     uint64_t draw = random_at(now.seed + 77 + stage->options.first_layer, ++stage->n_forwards);
     if (draw % 1000 < now.copy_per_mille)
         return error_set(err, ERROR_DEVICE, "the toy cannot copy now");

@@ -1,0 +1,104 @@
+/* What hosting's files share (hosting.h). */
+#pragma once
+
+#include "base/limits.h"
+#include "node/hosting.h"
+#include "pipeline/runner.h"
+
+/* WAITING: some of its stages were not asked for yet, or its devices are not free; nothing is held.
+ * LEAVING: it serves no more, but who has its driver was not told yet. GONE: only shown as ready, for its successor. */
+enum part_state { PART_WAITING, PART_LOADING, PART_READY, PART_FAILED, PART_LEAVING, PART_CLOSING, PART_GONE };
+
+struct part_stage {
+    uint8_t node_id[NODE_ID_BYTES];
+    bool here, asked;
+    char *device;
+    uint32_t first_layer, n_layers;
+    uint64_t bytes;
+};
+
+/* The stages of one placement on this node. */
+struct part {
+    uv_work_t work; /* first */
+    struct part *next;
+    struct hosting *hosting;
+    char *instance;
+    uint64_t key; /* the instance's, on the wire */
+    uint64_t epoch;
+    Cluster__Model *model_record; /* a copy */
+    struct driver_options options;
+    enum part_state state;
+    bool unwanted;                 /* to be closed as soon as it is loaded */
+    bool told;                     /* LEAVING: `changed` has been raised since */
+    uint64_t adopts;               /* the epoch of which it takes over stages; 0: none */
+    uint64_t adopter;              /* the epoch that takes over from this; 0: none */
+    bool is_current, others_ready; /* as the state says */
+    bool attached;
+
+    const struct model *model; /* held while it is not NULL */
+    struct driver *driver;
+    struct runner *runner;
+    struct far far;
+    enum error_code code; /* of the job */
+    struct error problem; /* FAILED; or why it is lost */
+
+    bool lost; /* the driver cannot serve */
+    uint64_t pause_ms, retry_ms, found_ms;
+    bool owes_notice; /* the runner could not send to the driver */
+
+    uint32_t n_stages;
+    struct stage_plan plan[LIMIT_STAGES];
+    struct part_stage stages[LIMIT_STAGES]; /* all of the placement */
+};
+
+struct said { /* the last report of a stage */
+    uint64_t key, at_ms;
+    uint32_t state;
+};
+
+struct hosting {
+    uv_async_t wake; /* first */
+    uv_timer_t timer;
+    uint32_t n_handles;
+    struct hosting_options options;
+    struct part *parts;
+    uint32_t n_jobs;
+    bool closing, handles_closing, stepping, again, is_changed;
+    uint64_t wall_ms;
+    struct said said[256];
+    uint32_t n_said;
+    void (*closed)(void *arg);
+    void *closed_arg;
+};
+
+/* ---- hosting.c ---- */
+struct part *hosting_find(const struct hosting *hosting, const char *instance, uint64_t epoch);
+void hosting_tell(struct hosting *hosting);  /* raises `changed` in the loop's next turn, then goes on with the jobs */
+void hosting_sweep(struct hosting *hosting); /* frees the parts of which nothing is left */
+void hosting_watch(struct hosting *hosting); /* the timer runs while something is lost */
+
+/* ---- hosting_view.c ---- */
+/* Fills what it knows of the view; returns the stages, to be freed. NULL: no memory. */
+struct worker_stage *hosting_view(const struct hosting *hosting, struct worker_view *out);
+
+/* ---- hosting_part.c ---- */
+uint64_t part_key(const char *instance); /* its number on the wire */
+struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance, const Cluster__Placement *placement,
+                      const Cluster__Model *model);
+void part_free(struct part *part); /* holds nothing any more */
+bool part_is_far(const struct part *part);
+bool part_drives(const struct part *part); /* stage 0 is here */
+/* It should go: begins that, in whatever state it is. */
+void part_retire(struct part *part, uint64_t adopter);
+enum worker_stage_state part_worker_state(const struct part *part);
+
+/* ---- hosting_load.c ---- */
+void hosting_jobs(struct hosting *hosting); /* begins what can begin: closing first, then loading */
+
+/* ---- hosting_far.c ---- */
+void part_send(void *arg, uint32_t stage, struct buffer *message); /* far.send */
+enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struct error *err);
+enum error_code part_attach(struct part *part, struct error *err);
+void part_detach(struct part *part);
+void part_lose(struct part *part, const struct error *why);
+void hosting_mend(struct hosting *hosting); /* drivers that can serve again, notices that are owed */

@@ -1,0 +1,144 @@
+/* A part: the stages of one placement on this node. */
+#include "node/hosting_impl.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/random.h"
+
+#include <string.h>
+
+/* FNV-1a, mixed. */
+uint64_t part_key(const char *instance)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const char *at = instance; *at; at++)
+        hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
+    return random_mix(hash);
+}
+
+static Cluster__Model *copy_model(const Cluster__Model *model)
+{
+    struct buffer bytes = {0};
+    ProtobufCMessage *copy = NULL;
+    message_encode(&model->base, &bytes);
+    if (bytes.failed ||
+        message_decode(&cluster__model__descriptor, (const uint8_t *)bytes.data, bytes.size, &copy, NULL))
+        copy = NULL;
+    buffer_deinit(&bytes);
+    return (Cluster__Model *)copy;
+}
+
+static bool fill_stage(struct part *part, struct part_stage *stage, const Cluster__Stage *from)
+{
+    stage->here = strcmp(from->node, part->hosting->options.node) == 0;
+    stage->first_layer = from->first_layer;
+    stage->n_layers = from->n_layers;
+    stage->device = mem_copy_text(from->device, strlen(from->device));
+    return stage->device && id_parse(from->node, stage->node_id, NODE_ID_BYTES);
+}
+
+struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance, const Cluster__Placement *placement,
+                      const Cluster__Model *model)
+{
+    struct part *part = placement->n_stages <= LIMIT_STAGES ? mem_new(sizeof *part) : NULL;
+    if (!part)
+        return NULL;
+    part->hosting = hosting;
+    part->work.data = part;
+    part->epoch = placement->epoch;
+    part->key = part_key(instance->id);
+    part->options.n_slots = instance->demand->streams;
+    part->options.context = instance->demand->context_tokens;
+    part->pause_ms = HOSTING_PAUSE_MS;
+    part->instance = mem_copy_text(instance->id, strlen(instance->id));
+    part->model_record = copy_model(model);
+    bool ok = part->instance && part->model_record;
+    for (uint32_t i = 0; i < placement->n_stages && ok; i++)
+        ok = fill_stage(part, &part->stages[part->n_stages++], placement->stages[i]);
+    if (!ok) {
+        part_free(part);
+        return NULL;
+    }
+    part->next = hosting->parts;
+    hosting->parts = part;
+    return part;
+}
+
+void part_free(struct part *part)
+{
+    for (uint32_t i = 0; i < part->n_stages; i++)
+        mem_free(part->stages[i].device);
+    message_free(part->model_record ? &part->model_record->base : NULL);
+    mem_free(part->instance);
+    mem_free(part);
+}
+
+bool part_is_far(const struct part *part)
+{
+    for (uint32_t i = 0; i < part->n_stages; i++) {
+        if (!part->stages[i].here)
+            return true;
+    }
+    return false;
+}
+
+bool part_drives(const struct part *part)
+{
+    return part->stages[0].here;
+}
+
+static void leave(struct part *part)
+{
+    struct error why = {0};
+    error_set(&why, ERROR_CANCELLED, "instance %s, epoch %llu: it is being unloaded", part->instance,
+              (unsigned long long)part->epoch);
+    part_detach(part);
+    if (part->driver)
+        driver_lost(part->driver, &why); /* stages elsewhere are not waited for */
+    part->state = PART_LEAVING;
+    part->told = false;
+    part->lost = part->owes_notice = false;
+    hosting_tell(part->hosting);
+}
+
+void part_retire(struct part *part, uint64_t adopter)
+{
+    part->adopter = adopter;
+    switch (part->state) {
+    case PART_WAITING:
+    case PART_FAILED:
+        part->state = PART_GONE;
+        break;
+    case PART_LOADING:
+        part->unwanted = true;
+        break;
+    case PART_READY:
+        leave(part);
+        break;
+    case PART_LEAVING:
+    case PART_CLOSING:
+    case PART_GONE:
+        break;
+    }
+}
+
+enum worker_stage_state part_worker_state(const struct part *part)
+{
+    if (part->adopter)
+        return WORKER_READY;
+    switch (part->state) {
+    case PART_WAITING:
+        return WORKER_LOADING;
+    case PART_LOADING:
+        return part->unwanted ? WORKER_UNLOADING : WORKER_LOADING;
+    case PART_READY:
+        return WORKER_READY;
+    case PART_FAILED:
+        return WORKER_FAILED;
+    case PART_LEAVING:
+    case PART_CLOSING:
+    case PART_GONE:
+        break;
+    }
+    return WORKER_UNLOADING;
+}
