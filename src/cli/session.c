@@ -155,6 +155,10 @@ static enum error_code load(struct session *session, const struct session_flags 
     if (!code)
         code = driver_open(session->model, session->plan.stages, session->plan.n_stages, &flags->driver,
                            &session->driver, err);
+    if (!code) {
+        generator_of_driver(&session->of_driver, session->driver);
+        session->generator = &session->of_driver.base;
+    }
     return code;
 }
 

@@ -7,13 +7,13 @@
  *         if (session_flag(&flags, &command_run, option, optarg) == SESSION_FLAG_WRONG) return EXIT_USAGE;
  *     struct session session;
  *     if (session_open(path, &flags, &session, &err)) …
- *     … session.driver …
+ *     … generator_submit(session.generator, …) …
  *     session_close(&session); */
 #pragma once
 
 #include "cli/command.h"
 #include "model/tokenizer.h"
-#include "pipeline/driver.h"
+#include "pipeline/generator.h"
 #include "pipeline/plan.h"
 
 #include "base/limits.h"
@@ -92,8 +92,10 @@ struct session {
     struct token_list stop_tokens;       /* those that end generation */
     struct chat_template *chat_template; /* see session_chat_template() */
     struct driver *driver;
-    struct heat *heat; /* NULL: not governed */
-    struct plan plan;  /* which layers are where, and what is to be expected of it */
+    struct generator *generator;       /* whom requests are given to: here the driver, through … */
+    struct driver_generator of_driver; /* … so a session does not move once it is open */
+    struct heat *heat;                 /* NULL: not governed */
+    struct plan plan;                  /* which layers are where, and what is to be expected of it */
 };
 
 enum error_code session_open(const char *path, const struct session_flags *flags, struct session *out,

@@ -154,6 +154,9 @@ bool client_has_tokens(const struct client *client, uint32_t n_tokens)
     bool has = client->n_tokens >= n_tokens;
     pthread_mutex_unlock(&lock);
     return has;
+uint32_t client_tokens(const struct client *client)
+    uint32_t n_tokens = client->n_tokens;
+    return n_tokens;
 }
 
 static bool is_stop(const struct request *request, int32_t token)

@@ -39,6 +39,7 @@ enum error_code client_submit(struct client *client, struct world *world, struct
 void client_wait(const struct client *client); /* until `done`; fails the test after a minute */
 bool client_is_done(const struct client *client);
 bool client_has_tokens(const struct client *client, uint32_t n_tokens);  /* by now */
+uint32_t client_tokens(const struct client *client);                     /* so far */
 bool client_wait_tokens(const struct client *client, uint32_t n_tokens); /* until it has so many, or is done (false) */
 
 /* What the request should give, computed without driver or stages, into `tokens`; returns how many. */
