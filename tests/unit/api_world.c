@@ -26,6 +26,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t opened;
     struct driver *driver;
+    struct api_model model;
     struct api_server *server;
     uint16_t port;
     enum error_code result;
@@ -35,7 +36,7 @@ static struct {
 static enum error_code service_open(void *arg, void *uv_loop, struct error *err)
 {
     (void)arg;
-    struct api_options options = {.address = "127.0.0.1:0", .model = fake_model(world.driver)};
+    struct api_options options = {.address = "127.0.0.1:0", .models = api_models_of_one(&world.model)};
     enum error_code code = api_server_open(uv_loop, &options, &world.server, err);
     pthread_mutex_lock(&world.lock);
     world.port = code ? 1 : api_server_port(world.server);
@@ -76,6 +77,7 @@ static void *run(void *arg)
 void api_world_start(struct fake_driver_options options)
 {
     world.driver = fake_driver_open(options);
+    world.model = fake_model(world.driver);
     world.port = 0;
     world.running = true;
     pthread_create(&world.thread, NULL, run, NULL);
@@ -93,6 +95,7 @@ void api_world_stop(void)
     kill(getpid(), SIGTERM);
     pthread_join(world.thread, NULL);
     assert_int_equal(world.result, ERROR_NONE);
+    api_model_deinit(&world.model);
     driver_close(world.driver);
 }
 

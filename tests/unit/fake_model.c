@@ -3,6 +3,7 @@
 #include "model/chat_template.h"
 #include "model/model.h"
 #include "model/tokenizer.h"
+#include "pipeline/generator.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,14 @@ const struct hyperparameters *model_hyperparameters(const struct model *model)
 struct api_model fake_model(struct driver *driver)
 {
     static int part; /* opaque: only its address is handed round */
+    static struct driver_generator generator;
+    generator_of_driver(&generator, driver);
     return (struct api_model){.id = "fake-model",
                               .alias = "fake",
                               .model = (struct model *)(void *)&part,
                               .tokenizer = (struct tokenizer *)(void *)&part,
                               .chat_template = (struct chat_template *)(void *)&part,
-                              .driver = driver};
+                              .generator = &generator.base};
 }
 
 int32_t tokenizer_bos(const struct tokenizer *tokenizer)
