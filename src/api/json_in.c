@@ -145,8 +145,7 @@ bool json_in_tokens(struct json_in *in, const char *name, yyjson_val *array, int
     {
         if (!yyjson_is_uint(value) || yyjson_get_uint(value) >= LIMIT_VOCAB) {
             mem_free(ids);
-            return api_error_field(in->err, name, "'%s': element %zu is not a token id from 0 to %d", name, index,
-                                   LIMIT_VOCAB - 1);
+            return api_error_field(in->err, name, "'%s': element %zu is not a token id", name, index);
         }
         ids[index] = (int32_t)yyjson_get_uint(value);
     }

@@ -175,7 +175,7 @@ static bool read_logit_bias(struct json_in *in, const char *name, yyjson_val *va
         size_t length = strspn(digits, "0123456789");
         unsigned long id = length && length < 10 ? strtoul(digits, NULL, 10) : UINT32_MAX;
         if (length != yyjson_get_len(key) || id >= LIMIT_VOCAB)
-            return api_error_field(in->err, path, "'%s': not a token id below %u", path, LIMIT_VOCAB);
+            return api_error_field(in->err, path, "'%s': not a token id", path);
         request->biases[index].token = (int32_t)id;
         if (!json_in_float(in, path, bias, -100, 100, &request->biases[index].bias))
             return false;

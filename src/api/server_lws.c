@@ -64,7 +64,7 @@ static bool check_origin(struct exchange *exchange, struct api_error *err)
     if ((authority && host[0] && strcasecmp(authority + 3, host) == 0) || (allowed && strcasecmp(allowed, origin) == 0))
         return true;
     return api_error_set(err, 403, "invalid_request_error", "origin_not_allowed",
-                         "web pages of '%s' may not use this server; `medley serve --cors` allows it", origin);
+                         "web pages of '%s' may not use this server; its option --cors allows it", origin);
 }
 
 /* RFC 9110, section 8.6: digits only. False: it is not that. */
