@@ -141,7 +141,7 @@ claim_first_token() {
 }
 
 medley_server() { # model, slots, context per slot: the command
-  echo "$release_dir/src/cli/medley" up --model "$1" --api 127.0.0.1:@PORT@ -t "$bench_threads" --slots "$2" -c "$3"
+  echo "$release_dir/src/cli/medley" serve "$1" --api 127.0.0.1:@PORT@ -t "$bench_threads" --slots "$2" -c "$3"
 }
 
 llama_server() {

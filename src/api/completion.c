@@ -3,6 +3,8 @@
 #include "api/exchange.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "model/model.h"
+#include "pipeline/generator.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,6 +34,7 @@ static void completion_free(struct completion *completion)
     mem_free(completion->choices);
     mem_free(completion->prompts);
     inbox_item_deinit(&completion->job.item);
+    model_use_end(&completion->use);
     token_batch_deinit(&completion->batch);
     buffer_deinit(&completion->out);
     buffer_deinit(&completion->json);
@@ -49,7 +52,7 @@ static void free_when_over(struct completion *completion)
 void completion_cancel_choice(struct completion_choice *choice)
 {
     if (choice->running)
-        driver_cancel(choice->completion->server->model.driver, choice->driver_id);
+        generator_cancel(choice->completion->use.model->generator, choice->driver_id);
 }
 
 /* The client has left, reads too slowly, or the server stops. */
@@ -69,7 +72,7 @@ static bool prepare_scoring(struct completion_choice *choice, const struct token
     const struct completion *completion = choice->completion;
     struct inbox_item *item = &choice->item;
     struct error cause;
-    if (sampler_new(completion->server->n_vocab, &item->scorer, &cause) != ERROR_NONE)
+    if (sampler_new(model_hyperparameters(completion->use.model->model)->n_vocab, &item->scorer, &cause) != ERROR_NONE)
         return api_error_from(err, &cause);
     item->prompt = prompt->ids;
     item->n_prompt = (uint32_t)prompt->count;
@@ -80,10 +83,10 @@ static bool prepare_scoring(struct completion_choice *choice, const struct token
 static bool submit_choice(struct completion_choice *choice, struct api_error *err)
 {
     struct completion *completion = choice->completion;
-    struct api_server *server = completion->server;
+    const struct api_model *model = completion->use.model;
     const struct generation_request *asked = &completion->request;
     const struct token_list *prompt = &completion->prompts[choice->prompt];
-    uint32_t context = driver_options(server->model.driver)->context;
+    uint32_t context = generator_context(model->generator);
     uint32_t room = context > prompt->count ? context - (uint32_t)prompt->count : 1;
     uint32_t standard = asked->kind == GENERATION_CHAT ? room : 16; /* what OpenAI's API does without max_tokens */
     struct request request = {
@@ -91,8 +94,8 @@ static bool submit_choice(struct completion_choice *choice, struct api_error *er
         .n_prompt = (uint32_t)prompt->count,
         .n_predict = asked->has_max_tokens ? asked->max_tokens : standard,
         .sampler = asked->sampler,
-        .stop_tokens = server->stop_tokens,
-        .n_stop_tokens = server->n_stop_tokens,
+        .stop_tokens = model->stop_tokens.ids,
+        .n_stop_tokens = (uint32_t)model->stop_tokens.count,
         .logprobs = asked->logprobs,
         .n_top_logprobs = asked->n_top_logprobs,
         .handlers = inbox_token_handlers,
@@ -106,7 +109,7 @@ static bool submit_choice(struct completion_choice *choice, struct api_error *er
         request.handlers = inbox_scoring_handlers;
     }
     struct error cause;
-    if (driver_submit(server->model.driver, &request, &choice->driver_id, &cause) != ERROR_NONE)
+    if (generator_submit(model->generator, &request, &choice->driver_id, &cause) != ERROR_NONE)
         return api_error_from(err, &cause);
     choice->running = true;
     completion->n_running++;
@@ -160,6 +163,23 @@ static void choice_ready(struct inbox_item *item)
     free_when_over(completion);
 }
 
+/* On the loop: the model is open, or cannot be had. */
+static void opened(struct model_use *use)
+{
+    struct completion *completion = use->owner;
+    struct api_error err = use->err;
+    if (err.status ||
+        !generation_request_check(&completion->request, model_hyperparameters(use->model->model)->n_vocab, &err)) {
+        completion_fail(completion, &err);
+        free_when_over(completion);
+        return;
+    }
+    for (uint32_t i = 0; i < completion->n_choices; i++)
+        completion->choices[i].text.tokenizer = use->model->tokenizer;
+    completion->preparing = true;
+    preparer_submit(completion->server->preparer, &completion->job);
+}
+
 static void init_choice(struct completion *completion, uint32_t index)
 {
     struct completion_choice *choice = &completion->choices[index];
@@ -167,7 +187,6 @@ static void init_choice(struct completion *completion, uint32_t index)
     choice->index = index;
     choice->prompt = index / completion->request.n;
     choice->item = (struct inbox_item){.inbox = &completion->server->inbox, .ready = choice_ready, .owner = choice};
-    choice->text.tokenizer = completion->server->model.tokenizer;
     choice->text.stop.strings = completion->request.stops;
     choice->text.stop.n_strings = completion->request.n_stops;
     choice->text.logprobs = completion->request.logprobs;
@@ -209,12 +228,7 @@ static void handle(struct exchange *exchange, enum generation_kind kind)
     struct generation_request request;
     struct api_error err;
     struct text body = exchange_body(exchange);
-    if (!generation_request_parse(kind, body.data, body.size, server->n_vocab, &request, &err)) {
-        exchange_fail(exchange, &err);
-        return;
-    }
-    if (!server_check_model(server, &request.model, &err)) {
-        generation_request_deinit(&request);
+    if (!generation_request_parse(kind, body.data, body.size, &request, &err)) {
         exchange_fail(exchange, &err);
         return;
     }
@@ -226,9 +240,15 @@ static void handle(struct exchange *exchange, enum generation_kind kind)
     }
     completion->exchange = exchange;
     completion->started_ns = exchange_started_ns(exchange);
-    completion->preparing = true;
     exchange_set_owner(exchange, gone, completion);
-    preparer_submit(server->preparer, &completion->job);
+    completion->use.owner = completion;
+    completion->use.opened = opened;
+    completion->busy = true;
+    model_use_begin(&completion->use, server, completion->request.model);
+    completion->busy = false;
+    if (completion->use.asking && completion->request.stream)
+        exchange_stream_wait(exchange, "loading model");
+    free_when_over(completion);
 }
 
 void completion_handle(struct exchange *exchange)

@@ -1,6 +1,6 @@
 /* One request of /v1/completions or /v1/chat/completions, from its JSON to its answer.
  *
- * Steps: parse (loop) → render and tokenise (preparer's thread) → submit, one driver request for
+ * Steps: parse, ask for the model (loop) → render and tokenise (preparer's thread) → submit, one driver request for
  * each choice (loop) → tokens (driver's thread, through the inbox) → text, chunks, answer (loop).
  *
  * It holds on to the exchange until the answer is complete or the client is gone, and lives until
@@ -9,6 +9,7 @@
 
 #include "api/choice.h"
 #include "api/internal.h"
+#include "api/model_use.h"
 #include "api/preparer.h"
 
 struct completion_choice {
@@ -27,8 +28,9 @@ struct completion {
     struct api_server *server;
     struct exchange *exchange; /* NULL: answered, or the client is gone */
     struct generation_request request;
+    struct model_use use;
     struct preparer_job job;
-    bool preparing;
+    bool preparing;       /* the model is open, and the preparer has the request */
     struct api_error err; /* of the preparation */
     char id[48];
     uint64_t created;

@@ -12,7 +12,7 @@ static struct response_head head_of(const struct completion *completion)
     return (struct response_head){.kind = completion->request.kind,
                                   .stream = completion->request.stream,
                                   .id = completion->id,
-                                  .model = completion->server->model.id,
+                                  .model = completion->use.model->id,
                                   .created = completion->created};
 }
 
@@ -84,7 +84,7 @@ static void echo_prompt(struct completion_choice *choice)
     const struct prompt_input *prompt = &completion->request.prompts[choice->prompt];
     buffer_clear(&completion->out);
     if (prompt->tokens)
-        tokenizer_decode(completion->server->model.tokenizer, prompt->tokens, prompt->n_tokens, false, true,
+        tokenizer_decode(completion->use.model->tokenizer, prompt->tokens, prompt->n_tokens, false, true,
                          &completion->out);
     else
         buffer_append(&completion->out, prompt->text.data, prompt->text.size);

@@ -6,12 +6,12 @@
 static bool encode(struct completion *completion, const struct prompt_input *prompt, struct token_list *out)
 {
     struct error cause;
-    if (server_encode_prompt(completion->server, prompt, out, &cause) != ERROR_NONE)
+    if (server_encode_prompt(completion->use.model, prompt, out, &cause) != ERROR_NONE)
         return api_error_from(&completion->err, &cause);
     const char *field = completion->request.kind == GENERATION_CHAT ? "messages" : "prompt";
     if (out->count == 0)
         return api_error_field(&completion->err, field, "'%s' has no tokens", field);
-    return server_check_length(completion->server, out->count, &completion->err);
+    return server_check_length(completion->use.model, out->count, &completion->err);
 }
 
 static void render_and_encode(struct completion *completion)
@@ -19,7 +19,7 @@ static void render_and_encode(struct completion *completion)
     struct buffer text = {0};
     struct error cause;
     const struct buffer *input = &completion->request.chat_json;
-    if (chat_template_render(completion->server->model.chat_template, input->data, input->size, &text, &cause) !=
+    if (chat_template_render(completion->use.model->chat_template, input->data, input->size, &text, &cause) !=
         ERROR_NONE) {
         api_error_from(&completion->err, &cause);
         if (cause.code == ERROR_INVALID || cause.code == ERROR_BUSY) /* the template refused, or ran into its limits */

@@ -1,9 +1,12 @@
 /* /v1/embeddings: the mean of the hidden states of an input's tokens, scaled to length 1. */
 #include "api/exchange.h"
 #include "api/internal.h"
+#include "api/model_use.h"
 #include "api/preparer.h"
 #include "api/response_json.h"
 #include "base/mem.h"
+#include "model/model.h"
+#include "pipeline/generator.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,6 +22,7 @@ struct embeddings_job {
     struct api_server *server;
     struct exchange *exchange; /* NULL: answered, or the client is gone */
     struct embeddings_request request;
+    struct model_use use;
     struct preparer_job preparation;
     bool preparing, busy;
     struct api_error err;
@@ -39,6 +43,7 @@ static void job_free(struct embeddings_job *job)
     mem_free(job->embeddings);
     mem_free(job->prompts);
     inbox_item_deinit(&job->preparation.item);
+    model_use_end(&job->use);
     embeddings_request_deinit(&job->request);
     mem_free(job);
     server_job_end(server);
@@ -54,7 +59,7 @@ static void cancel_all(struct embeddings_job *job)
 {
     for (uint32_t i = 0; i < job->request.n_inputs; i++) {
         if (job->embeddings[i].running)
-            driver_cancel(job->server->model.driver, job->embeddings[i].driver_id);
+            generator_cancel(job->use.model->generator, job->embeddings[i].driver_id);
     }
 }
 
@@ -80,7 +85,7 @@ static void prepare(struct preparer_job *preparation)
     struct embeddings_job *job = preparation->item.owner;
     for (uint32_t i = 0; i < job->request.n_inputs; i++) {
         struct error cause;
-        if (server_encode_prompt(job->server, &job->request.inputs[i], &job->prompts[i], &cause) != ERROR_NONE) {
+        if (server_encode_prompt(job->use.model, &job->request.inputs[i], &job->prompts[i], &cause) != ERROR_NONE) {
             api_error_from(&job->err, &cause);
             return;
         }
@@ -88,9 +93,14 @@ static void prepare(struct preparer_job *preparation)
             api_error_field(&job->err, "input", "element %u of 'input' has no tokens", i);
             return;
         }
-        if (!server_check_length(job->server, job->prompts[i].count, &job->err))
+        if (!server_check_length(job->use.model, job->prompts[i].count, &job->err))
             return;
     }
+}
+
+static uint32_t n_embd_of(const struct embeddings_job *job)
+{
+    return model_hyperparameters(job->use.model->model)->n_embd;
 }
 
 /* The norm is taken in double: squares of hidden states may leave a float's range. */
@@ -106,7 +116,7 @@ static void normalise(const struct embedding *embedding, float *out, uint32_t n)
 
 static void answer(struct embeddings_job *job)
 {
-    uint32_t n = job->request.n_inputs, n_embd = job->server->n_embd;
+    uint32_t n = job->request.n_inputs, n_embd = n_embd_of(job);
     struct api_error err;
     struct buffer body = {0};
     uint64_t prompt_tokens = 0;
@@ -117,7 +127,7 @@ static void answer(struct embeddings_job *job)
     }
     job->server->metrics.prompt_tokens += prompt_tokens;
     if (vectors)
-        response_embeddings(job->server->model.id, vectors, n, n_embd, job->request.base64, prompt_tokens, &body);
+        response_embeddings(job->use.model->id, vectors, n, n_embd, job->request.base64, prompt_tokens, &body);
     if (!vectors || body.failed) {
         api_error_set(&err, 503, "server_error", "no_memory", "no memory for the answer");
         fail(job, &err);
@@ -158,10 +168,10 @@ static void ready(struct inbox_item *item)
 
 static bool submit_one(struct embedding *embedding, const struct token_list *prompt, struct api_error *err)
 {
-    struct api_server *server = embedding->job->server;
+    struct embeddings_job *job = embedding->job;
     struct error cause;
-    embedding->item.sum = mem_new_array(server->n_embd, sizeof *embedding->item.sum);
-    embedding->item.sum_size = server->n_embd;
+    embedding->item.sum_size = n_embd_of(job);
+    embedding->item.sum = mem_new_array(embedding->item.sum_size, sizeof *embedding->item.sum);
     if (!embedding->item.sum)
         return api_error_set(err, 503, "server_error", "no_memory", "no memory for the request");
     struct request request = {.prompt = prompt->ids,
@@ -170,10 +180,10 @@ static bool submit_one(struct embedding *embedding, const struct token_list *pro
                               .embeddings = true,
                               .handlers = inbox_embedding_handlers,
                               .arg = &embedding->item};
-    if (driver_submit(server->model.driver, &request, &embedding->driver_id, &cause) != ERROR_NONE)
+    if (generator_submit(job->use.model->generator, &request, &embedding->driver_id, &cause) != ERROR_NONE)
         return api_error_from(err, &cause);
     embedding->running = true;
-    embedding->job->n_running++;
+    job->n_running++;
     return true;
 }
 
@@ -189,6 +199,20 @@ static void prepared(struct inbox_item *item)
         fail(job, &err);
     job->busy = false;
     free_when_over(job);
+}
+
+static void opened(struct model_use *use)
+{
+    struct embeddings_job *job = use->owner;
+    struct api_error err = use->err;
+    if (err.status ||
+        !embeddings_request_check(&job->request, model_hyperparameters(use->model->model)->n_vocab, &err)) {
+        fail(job, &err);
+        free_when_over(job);
+        return;
+    }
+    job->preparing = true;
+    preparer_submit(job->server->preparer, &job->preparation);
 }
 
 static struct embeddings_job *job_new(struct api_server *server, struct embeddings_request *request)
@@ -223,12 +247,7 @@ void embeddings_handle(struct exchange *exchange)
     struct text body = exchange_body(exchange);
     struct embeddings_request request;
     struct api_error err;
-    if (!embeddings_request_parse(body.data, body.size, server->n_vocab, &request, &err)) {
-        exchange_fail(exchange, &err);
-        return;
-    }
-    if (!server_check_model(server, &request.model, &err)) {
-        embeddings_request_deinit(&request);
+    if (!embeddings_request_parse(body.data, body.size, &request, &err)) {
         exchange_fail(exchange, &err);
         return;
     }
@@ -239,7 +258,8 @@ void embeddings_handle(struct exchange *exchange)
         return;
     }
     job->exchange = exchange;
-    job->preparing = true;
     exchange_set_owner(exchange, gone, job);
-    preparer_submit(server->preparer, &job->preparation);
+    job->use.owner = job;
+    job->use.opened = opened;
+    model_use_begin(&job->use, server, job->request.model);
 }

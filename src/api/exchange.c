@@ -218,9 +218,17 @@ static void push_out(struct exchange *exchange)
         lws_callback_on_writable(exchange->wsi);
 }
 
+static void end_waiting(struct exchange *exchange)
+{
+    if (exchange->waiting)
+        lws_set_timer_usecs(exchange->wsi, LWS_SET_TIMER_USEC_CANCEL);
+    exchange->waiting = NULL;
+}
+
 void exchange_answer(struct exchange *exchange, unsigned status, const char *content_type, struct buffer *body)
 {
     exchange->gone = NULL;
+    end_waiting(exchange);
     exchange->state = EXCHANGE_ANSWERED;
     exchange->status = status;
     release_body(exchange);
@@ -252,7 +260,7 @@ void exchange_fail(struct exchange *exchange, const struct api_error *err)
     exchange_answer(exchange, err->status, "application/json", &body);
 }
 
-void exchange_stream_begin(struct exchange *exchange)
+static void begin_stream(struct exchange *exchange)
 {
     exchange->status = 200;
     exchange->streaming = true;
@@ -261,13 +269,20 @@ void exchange_stream_begin(struct exchange *exchange)
     push_out(exchange);
 }
 
-/* RFC 9112, section 7.1. */
-static void append_chunk(struct exchange *exchange, const char *data, size_t size)
+void exchange_stream_begin(struct exchange *exchange)
 {
-    static const char before[] = "data: ", after[] = "\n\n";
+    end_waiting(exchange);
+    if (!exchange->streaming)
+        begin_stream(exchange);
+}
+
+/* RFC 9112, section 7.1. */
+static void append_chunk(struct exchange *exchange, const char *before, const char *data, size_t size)
+{
+    static const char after[] = "\n\n";
     if (!exchange->http_1_0)
-        buffer_printf(&exchange->out, "%zx\r\n", size + sizeof before - 1 + sizeof after - 1);
-    buffer_append(&exchange->out, before, sizeof before - 1);
+        buffer_printf(&exchange->out, "%zx\r\n", strlen(before) + size + sizeof after - 1);
+    buffer_text(&exchange->out, before);
     buffer_append(&exchange->out, data, size);
     buffer_append(&exchange->out, after, sizeof after - 1);
     if (!exchange->http_1_0)
@@ -283,9 +298,26 @@ bool exchange_stream_event(struct exchange *exchange, const struct buffer *data)
         exchange_abort(exchange);
         return false;
     }
-    append_chunk(exchange, data->data, data->size);
+    append_chunk(exchange, "data: ", data->data, data->size);
     push_out(exchange);
     return !exchange->dead;
+}
+
+void exchange_stream_wait(struct exchange *exchange, const char *text)
+{
+    exchange->waiting = text;
+    lws_set_timer_usecs(exchange->wsi, (lws_usec_t)exchange->server->waiting_ms * 1000);
+}
+
+void exchange_tick(struct exchange *exchange)
+{
+    if (exchange->dead)
+        return;
+    if (!exchange->streaming)
+        begin_stream(exchange);
+    append_chunk(exchange, ": ", exchange->waiting, strlen(exchange->waiting));
+    push_out(exchange);
+    lws_set_timer_usecs(exchange->wsi, (lws_usec_t)exchange->server->waiting_ms * 1000);
 }
 
 void exchange_stream_end(struct exchange *exchange)
@@ -293,8 +325,9 @@ void exchange_stream_end(struct exchange *exchange)
     if (exchange->dead)
         return;
     exchange->gone = NULL;
+    end_waiting(exchange);
     exchange->state = EXCHANGE_ANSWERED;
-    append_chunk(exchange, "[DONE]", 6);
+    append_chunk(exchange, "data: ", "[DONE]", 6);
     if (!exchange->http_1_0)
         buffer_text(&exchange->out, "0\r\n\r\n");
     push_out(exchange);

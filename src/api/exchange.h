@@ -35,6 +35,10 @@ void exchange_answer_json(struct exchange *exchange, struct buffer *body);
 void exchange_fail(struct exchange *exchange, const struct api_error *err);
 
 /* Server-sent events (HTML standard, section 9.2). */
+/* The first event may be a long time coming: begins the stream when that takes longer than the server's waiting_ms,
+ * and says so, in comments that clients read over, until exchange_stream_begin(), which then only ends this, or an
+ * error. `text` is a static one. */
+void exchange_stream_wait(struct exchange *exchange, const char *text);
 void exchange_stream_begin(struct exchange *exchange);
 /* "data: …" of one event. False: over the limit; the owner's `gone` has been called. */
 bool exchange_stream_event(struct exchange *exchange, const struct buffer *data);

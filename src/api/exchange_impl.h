@@ -41,10 +41,11 @@ struct exchange {
     void *owner;
     unsigned status;
     bool streaming;
-    bool close_after; /* the connection cannot be used again */
-    bool linger;      /* answered before the body was read */
-    bool flushed;     /* all is written; one more turn for the socket to have taken it */
-    bool dead;        /* the connection is being closed */
+    const char *waiting; /* what the comments say while nothing else comes; NULL: none do */
+    bool close_after;    /* the connection cannot be used again */
+    bool linger;         /* answered before the body was read */
+    bool flushed;        /* all is written; one more turn for the socket to have taken it */
+    bool dead;           /* the connection is being closed */
     struct buffer head, out;
     size_t out_sent;
 };
@@ -54,5 +55,6 @@ struct exchange *exchange_new(struct api_server *server, struct lws *wsi);
 void exchange_receive(struct exchange *exchange, const char *bytes, size_t size);
 void exchange_ready(struct exchange *exchange); /* the body is complete */
 bool exchange_writable(struct exchange *exchange, bool *over);
+void exchange_tick(struct exchange *exchange);  /* the timer of exchange_stream_wait() */
 void exchange_free(struct exchange *exchange);  /* tells the owner if there is one */
 void exchange_abort(struct exchange *exchange); /* the owner is told, the connection is closed soon */

@@ -14,14 +14,11 @@ struct lws_context;
 struct preparer;
 
 struct api_server {
-    struct api_model model;
+    struct api_models models;
+    uint32_t waiting_ms;
     char *cors_origin;
     char host[256];
     uint16_t port;
-    uint64_t started_s; /* since 1970: what `created` of the model says */
-    uint32_t n_vocab, n_embd;
-    int32_t *stop_tokens; /* those that end generation */
-    uint32_t n_stop_tokens;
     struct inbox inbox;
     struct preparer *preparer;
     struct metrics metrics;
@@ -41,15 +38,17 @@ struct api_server {
 /* A job begins or ends: what a stop waits for. */
 void server_job_begin(struct api_server *server);
 void server_job_end(struct api_server *server);
-/* Whether the request's `model` is the one that is loaded; else a 404. */
-bool server_check_model(const struct api_server *server, const struct text *name, struct api_error *err);
+bool server_is_named(const struct text *text, const char *name); /* name NULL: false */
+/* The error for a name that no model has, naming those that there are; name->data NULL: none was given. */
+void server_no_such_model(const struct api_server *server, const struct text *name, const struct error *cause,
+                          struct api_error *err);
 
 /* Tokens of a prompt: the text's, special tokens recognised, with the model's BOS in front if it wants one and the
  * text does not begin with it. Any thread. */
-enum error_code server_encode_prompt(const struct api_server *server, const struct prompt_input *prompt,
+enum error_code server_encode_prompt(const struct api_model *model, const struct prompt_input *prompt,
                                      struct token_list *out, struct error *err);
 /* 400 with code context_length_exceeded when the prompt does not fit; false then. */
-bool server_check_length(const struct api_server *server, size_t n_prompt, struct api_error *err);
+bool server_check_length(const struct api_model *model, size_t n_prompt, struct api_error *err);
 
 /* The routes' handlers. */
 void completion_handle(struct exchange *exchange);      /* /v1/completions */

@@ -143,10 +143,9 @@ bool json_in_tokens(struct json_in *in, const char *name, yyjson_val *array, int
     yyjson_val *value;
     yyjson_arr_foreach(array, index, max, value)
     {
-        if (!yyjson_is_uint(value) || yyjson_get_uint(value) >= in->n_vocab) {
+        if (!yyjson_is_uint(value) || yyjson_get_uint(value) >= LIMIT_VOCAB) {
             mem_free(ids);
-            return api_error_field(in->err, name, "'%s': element %zu is not a token id from 0 to %u", name, index,
-                                   in->n_vocab ? in->n_vocab - 1 : 0);
+            return api_error_field(in->err, name, "'%s': element %zu is not a token id", name, index);
         }
         ids[index] = (int32_t)yyjson_get_uint(value);
     }

@@ -9,7 +9,6 @@
 /* What a field's reader gets. `out` is the request that is being filled. */
 struct json_in {
     struct api_error *err;
-    uint32_t n_vocab;
     void *out;
 };
 

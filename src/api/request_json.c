@@ -174,8 +174,8 @@ static bool read_logit_bias(struct json_in *in, const char *name, yyjson_val *va
         snprintf(path, sizeof path, "logit_bias.%s", digits);
         size_t length = strspn(digits, "0123456789");
         unsigned long id = length && length < 10 ? strtoul(digits, NULL, 10) : UINT32_MAX;
-        if (length != yyjson_get_len(key) || id >= in->n_vocab)
-            return api_error_field(in->err, path, "'%s': not a token id below %u", path, in->n_vocab);
+        if (length != yyjson_get_len(key) || id >= LIMIT_VOCAB)
+            return api_error_field(in->err, path, "'%s': not a token id", path);
         request->biases[index].token = (int32_t)id;
         if (!json_in_float(in, path, bias, -100, 100, &request->biases[index].bias))
             return false;
@@ -295,13 +295,13 @@ static bool check_together(struct generation_request *request, struct api_error 
     return true;
 }
 
-bool generation_request_parse(enum generation_kind kind, const char *body, size_t size, uint32_t n_vocab,
-                              struct generation_request *out, struct api_error *err)
+bool generation_request_parse(enum generation_kind kind, const char *body, size_t size, struct generation_request *out,
+                              struct api_error *err)
 {
     *out = (struct generation_request){.kind = kind, .n = 1};
     /* OpenAI's defaults: the model's own distribution, nothing cut. */
     out->sampler = (struct sampler_params){.temperature = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1};
-    struct json_in in = {.err = err, .n_vocab = n_vocab, .out = out};
+    struct json_in in = {.err = err, .out = out};
     if (json_in_object(&in, body, size, generation_fields, kind, &out->doc) && check_together(out, err))
         return true;
     generation_request_deinit(out);

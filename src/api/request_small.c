@@ -29,11 +29,10 @@ static const struct json_field embeddings_fields[] = {
     {"dimensions", json_in_unsupported, false, 0},       {0},
 };
 
-bool embeddings_request_parse(const char *body, size_t size, uint32_t n_vocab, struct embeddings_request *out,
-                              struct api_error *err)
+bool embeddings_request_parse(const char *body, size_t size, struct embeddings_request *out, struct api_error *err)
 {
     *out = (struct embeddings_request){0};
-    struct json_in in = {.err = err, .n_vocab = n_vocab, .out = out};
+    struct json_in in = {.err = err, .out = out};
     if (json_in_object(&in, body, size, embeddings_fields, 0, &out->doc))
         return true;
     embeddings_request_deinit(out);
@@ -45,6 +44,12 @@ void embeddings_request_deinit(struct embeddings_request *request)
     prompt_inputs_free(request->inputs, request->n_inputs);
     yyjson_doc_free(request->doc);
     *request = (struct embeddings_request){0};
+}
+
+static bool read_tokenize_model(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct tokenize_request *request = in->out;
+    return json_in_text(in, name, value, &request->model);
 }
 
 static bool read_content(struct json_in *in, const char *name, yyjson_val *value)
@@ -66,6 +71,7 @@ static bool read_parse_special(struct json_in *in, const char *name, yyjson_val 
 }
 
 static const struct json_field tokenize_fields[] = {
+    {"model", read_tokenize_model, false, 0},
     {"content", read_content, true, 0},
     {"add_special", read_add_special, false, 0},
     {"parse_special", read_parse_special, false, 0},
@@ -88,6 +94,12 @@ void tokenize_request_deinit(struct tokenize_request *request)
     *request = (struct tokenize_request){0};
 }
 
+static bool read_detokenize_model(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct detokenize_request *request = in->out;
+    return json_in_text(in, name, value, &request->model);
+}
+
 static bool read_tokens(struct json_in *in, const char *name, yyjson_val *value)
 {
     struct detokenize_request *request = in->out;
@@ -95,15 +107,15 @@ static bool read_tokens(struct json_in *in, const char *name, yyjson_val *value)
 }
 
 static const struct json_field detokenize_fields[] = {
+    {"model", read_detokenize_model, false, 0},
     {"tokens", read_tokens, true, 0},
     {0},
 };
 
-bool detokenize_request_parse(const char *body, size_t size, uint32_t n_vocab, struct detokenize_request *out,
-                              struct api_error *err)
+bool detokenize_request_parse(const char *body, size_t size, struct detokenize_request *out, struct api_error *err)
 {
     *out = (struct detokenize_request){0};
-    struct json_in in = {.err = err, .n_vocab = n_vocab, .out = out};
+    struct json_in in = {.err = err, .out = out};
     if (json_in_object(&in, body, size, detokenize_fields, 0, &out->doc))
         return true;
     detokenize_request_deinit(out);

@@ -4,16 +4,36 @@
 #include "api/internal.h"
 #include "api/json_out.h"
 #include "api/response_json.h"
+#include "pipeline/generator.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* A list of JSON objects in the making. */
+struct listing {
+    struct buffer *body;
+    const struct text *wanted; /* NULL: all */
+    uint32_t count;
+};
+
+static void add_model(void *arg, const struct api_listed *model)
+{
+    struct listing *listing = arg;
+    if (listing->wanted && !server_is_named(listing->wanted, model->id) &&
+        !server_is_named(listing->wanted, model->alias))
+        return;
+    if (listing->count++)
+        buffer_text(listing->body, ",");
+    response_model(model->id, model->created_s, listing->body);
+}
+
 static void models_handle(struct exchange *exchange)
 {
-    const struct api_server *server = exchange_server(exchange);
+    const struct api_models *models = &exchange_server(exchange)->models;
     struct buffer body = {0};
+    struct listing listing = {.body = &body};
     buffer_text(&body, "{\"object\":\"list\",\"data\":[");
-    response_model(server->model.id, server->started_s, &body);
+    models->list(models->self, add_model, &listing);
     buffer_text(&body, "]}");
     exchange_answer_json(exchange, &body);
 }
@@ -24,34 +44,94 @@ static void model_handle(struct exchange *exchange)
     struct text path = exchange_path(exchange);
     size_t prefix = strlen("/v1/models/");
     struct text name = {path.data + prefix, path.size - prefix};
-    struct api_error err;
-    if (!server_check_model(server, &name, &err)) {
-        exchange_fail(exchange, &err);
+    struct buffer body = {0};
+    struct listing listing = {.body = &body, .wanted = &name};
+    server->models.list(server->models.self, add_model, &listing);
+    if (listing.count) {
+        exchange_answer_json(exchange, &body);
         return;
     }
-    struct buffer body = {0};
-    response_model(server->model.id, server->started_s, &body);
-    exchange_answer_json(exchange, &body);
+    struct api_error err;
+    server_no_such_model(server, &name, NULL, &err);
+    exchange_fail(exchange, &err);
 }
 
+static struct driver_stats stats_of(const struct api_listed *model)
+{
+    return model->generator ? generator_stats(model->generator) : (struct driver_stats){0};
+}
+
+static void write_stats(const struct driver_stats *stats, struct buffer *out)
+{
+    buffer_printf(out, "\"slots\":{\"total\":%u,\"busy\":%u},\"queued\":%u", stats->slots_total, stats->slots_busy,
+                  stats->queued);
+}
+
+/* What all models together do, and each for itself. */
+struct figures {
+    struct driver_stats sum;
+    struct buffer first; /* the name of the first */
+    struct buffer each;
+    uint32_t n_models;
+};
+
+static void add_figures(void *arg, const struct api_listed *model)
+{
+    struct figures *figures = arg;
+    struct driver_stats stats = stats_of(model), *sum = &figures->sum;
+    sum->slots_total += stats.slots_total;
+    sum->slots_busy += stats.slots_busy;
+    sum->queued += stats.queued;
+    sum->requests_total += stats.requests_total;
+    sum->steps_total += stats.steps_total;
+    sum->rows_total += stats.rows_total;
+    if (!figures->n_models++)
+        json_out_text(&figures->first, model->id);
+    else
+        buffer_text(&figures->each, ",");
+    buffer_text(&figures->each, "{\"model\":");
+    json_out_text(&figures->each, model->id);
+    buffer_text(&figures->each, ",");
+    write_stats(&stats, &figures->each);
+    buffer_text(&figures->each, "}");
+}
+
+static struct figures gather(const struct api_server *server)
+{
+    struct figures figures = {0};
+    server->models.list(server->models.self, add_figures, &figures);
+    return figures;
+}
+
+static void figures_deinit(struct figures *figures)
+{
+    buffer_deinit(&figures->first);
+    buffer_deinit(&figures->each);
+}
+
+/* With one model {"model"}, else {"models": […]}. */
 static void health_handle(struct exchange *exchange)
 {
-    const struct api_server *server = exchange_server(exchange);
-    struct driver_stats stats = driver_stats(server->model.driver);
+    struct figures figures = gather(exchange_server(exchange));
+    const struct buffer *names = figures.n_models == 1 ? &figures.first : &figures.each;
     struct buffer body = {0};
-    buffer_text(&body, "{\"status\":\"ok\",\"model\":");
-    json_out_text(&body, server->model.id);
-    buffer_printf(&body, ",\"slots\":{\"total\":%u,\"busy\":%u},\"queued\":%u}", stats.slots_total, stats.slots_busy,
-                  stats.queued);
+    buffer_text(&body, figures.n_models == 1 ? "{\"status\":\"ok\",\"model\":" : "{\"status\":\"ok\",\"models\":[");
+    buffer_append(&body, names->data, names->size);
+    buffer_text(&body, figures.n_models == 1 ? "," : "],");
+    write_stats(&figures.sum, &body);
+    buffer_text(&body, "}");
+    body.failed |= names->failed;
+    figures_deinit(&figures);
     exchange_answer_json(exchange, &body);
 }
 
 static void metrics_handle(struct exchange *exchange)
 {
     const struct api_server *server = exchange_server(exchange);
-    struct driver_stats stats = driver_stats(server->model.driver);
+    struct figures figures = gather(server);
     struct buffer body = {0};
-    metrics_write(&server->metrics, &stats, &body);
+    metrics_write(&server->metrics, &figures.sum, &body);
+    figures_deinit(&figures);
     exchange_answer(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
 }
 

@@ -7,13 +7,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "model/model.h"
 
 #include <libwebsockets.h>
 
 #include <assert.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     CONNECTIONS_MAX = 1024,
@@ -21,6 +19,7 @@ enum {
     HEAD_S = 30,   /* for a request's headers to arrive */
     WATCH_MS = 10, /* while stopping */
     STOP_GRACE_S = 10,
+    WAITING_MS = 10 * 1000,
 };
 
 /* libwebsockets' timer list entry, with the way back to the server. */
@@ -79,21 +78,6 @@ static void watch(lws_sorted_usec_list_t *entry)
         watch_again(server);
 }
 
-static enum error_code find_stop_tokens(struct api_server *server, struct error *err)
-{
-    uint32_t n = 0;
-    for (uint32_t id = 0; id < server->n_vocab; id++)
-        n += tokenizer_ends_generation(server->model.tokenizer, (int32_t)id);
-    server->stop_tokens = mem_new_array(n, sizeof *server->stop_tokens);
-    if (!server->stop_tokens)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for the server");
-    for (uint32_t id = 0; id < server->n_vocab; id++) {
-        if (tokenizer_ends_generation(server->model.tokenizer, (int32_t)id))
-            server->stop_tokens[server->n_stop_tokens++] = (int32_t)id;
-    }
-    return ERROR_NONE;
-}
-
 static enum error_code open_context(struct api_server *server, void *uv_loop, struct error *err)
 {
     void *loops[] = {uv_loop};
@@ -126,7 +110,6 @@ static enum error_code open_context(struct api_server *server, void *uv_loop, st
 static void server_free(struct api_server *server)
 {
     preparer_close(server->preparer);
-    mem_free(server->stop_tokens);
     mem_free(server->cors_origin);
     mem_free(server->scratch);
     mem_free(server->timer);
@@ -144,10 +127,8 @@ static enum error_code init(struct api_server *server, const struct api_options 
                  address.host);
     memcpy(server->host, address.host, sizeof server->host);
     server->port = address.port;
-    server->model = options->model;
-    server->started_s = (uint64_t)time(NULL);
-    server->n_vocab = model_hyperparameters(options->model.model)->n_vocab;
-    server->n_embd = model_hyperparameters(options->model.model)->n_embd;
+    server->models = options->models;
+    server->waiting_ms = options->waiting_ms ? options->waiting_ms : WAITING_MS;
     server->scratch = mem_new(LWS_PRE + EXCHANGE_WRITE_BYTES);
     server->timer = mem_new(sizeof *server->timer);
     if (options->cors_origin)
@@ -155,8 +136,7 @@ static enum error_code init(struct api_server *server, const struct api_options 
     if (!server->scratch || !server->timer || (options->cors_origin && !server->cors_origin))
         return error_set(err, ERROR_NO_MEMORY, "no memory for the server");
     server->timer->server = server;
-    code = find_stop_tokens(server, err);
-    return code ? code : preparer_open(&server->preparer, err);
+    return preparer_open(&server->preparer, err);
 }
 
 enum error_code api_server_open(void *uv_loop, const struct api_options *options, struct api_server **out,

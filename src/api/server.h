@@ -1,8 +1,8 @@
 /* The OpenAI-compatible HTTP server: HTTP/1.1 on libwebsockets, on the caller's libuv loop.
  *
  * Everything runs on the loop's thread, except what the driver and the preparer do on theirs; those
- * only leave results in an inbox and wake the loop. The model's parts are borrowed and must outlive
- * the server.
+ * only leave results in an inbox and wake the loop. Which models there are, and when, is their owner's
+ * to say (models.h); it must outlive the server.
  *
  * Lifetime: open; run the loop; api_server_stop(), after which new requests are refused and those
  * under way may end (until a second stop, or the grace period, cancels them); `stopped` is called
@@ -10,30 +10,19 @@
  * handles back through it), and api_server_free(). */
 #pragma once
 
+#include "api/models.h"
 #include "base/error.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct api_server;
-struct chat_template;
-struct driver;
-struct model;
-struct tokenizer;
-
-struct api_model {
-    const char *id;    /* what /v1/models lists and `model` must be */
-    const char *alias; /* taken too; may be NULL */
-    const struct model *model;
-    const struct tokenizer *tokenizer;
-    struct chat_template *chat_template; /* the server's alone while it is open */
-    struct driver *driver;
-};
 
 struct api_options {
     const char *address;     /* HOST:PORT, :PORT (loopback) or [IPv6]:PORT; port 0: any free one */
     const char *cors_origin; /* pages of this origin, or "*", may call; NULL: none */
-    struct api_model model;
+    struct api_models models;
+    uint32_t waiting_ms; /* a stream whose model is not open yet gets a sign of life so often; 0: 10 s */
 };
 
 /* ERROR_IO names the address and why it cannot be listened on, such as a port in use. */

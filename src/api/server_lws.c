@@ -64,7 +64,7 @@ static bool check_origin(struct exchange *exchange, struct api_error *err)
     if ((authority && host[0] && strcasecmp(authority + 3, host) == 0) || (allowed && strcasecmp(allowed, origin) == 0))
         return true;
     return api_error_set(err, 403, "invalid_request_error", "origin_not_allowed",
-                         "web pages of '%s' may not use this server; `medley up --cors` allows it", origin);
+                         "web pages of '%s' may not use this server; its option --cors allows it", origin);
 }
 
 /* RFC 9110, section 8.6: digits only. False: it is not that. */
@@ -252,6 +252,8 @@ static int on_body(struct exchange *exchange, const char *bytes, size_t size)
 
 static int on_timer(struct exchange *exchange)
 {
+    if (exchange->waiting)
+        exchange_tick(exchange);
     if (exchange->linger || exchange->state != EXCHANGE_BODY)
         return exchange->linger ? -1 : 0;
     struct api_error err;

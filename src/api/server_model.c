@@ -1,23 +1,56 @@
-/* What the handlers ask the server about its model. */
+/* What the handlers ask the server about its models. */
 #include "api/internal.h"
 
+#include "pipeline/generator.h"
+
+#include <stdio.h>
 #include <string.h>
 
-static bool is_named(const struct text *text, const char *name)
+bool server_is_named(const struct text *text, const char *name)
 {
     return name && strlen(name) == text->size && memcmp(name, text->data, text->size) == 0;
 }
 
-bool server_check_model(const struct api_server *server, const struct text *name, struct api_error *err)
+/* 'a', 'b' … as far as an error's text goes. */
+struct names {
+    const struct text *asked;
+    char text[ERROR_TEXT_MAX];
+    size_t size;
+    uint32_t n_models;
+    bool is_there; /* the one that was asked for */
+};
+
+static void add_name(void *arg, const struct api_listed *model)
 {
-    if (is_named(name, server->model.id) || is_named(name, server->model.alias))
-        return true;
+    struct names *names = arg;
+    size_t room = sizeof names->text - names->size;
+    size_t size = (size_t)snprintf(names->text + names->size, room, "%s'%s'", names->n_models ? ", " : "", model->id);
+    names->size += size < room ? size : room - 1;
+    names->n_models++;
+    names->is_there |=
+        names->asked->data && (server_is_named(names->asked, model->id) || server_is_named(names->asked, model->alias));
+}
+
+void server_no_such_model(const struct api_server *server, const struct text *name, const struct error *cause,
+                          struct api_error *err)
+{
+    static const char type[] = "invalid_request_error", code[] = "model_not_found";
+    struct names names = {.asked = name};
     int shown = name->size < 200 ? (int)name->size : 200;
-    api_error_set(err, 404, "invalid_request_error", "model_not_found",
-                  "The model '%.*s' does not exist; the one that is loaded is '%s'", shown, name->data,
-                  server->model.id);
+    server->models.list(server->models.self, add_name, &names);
+    if (!name->data && names.n_models > 1)
+        api_error_field(err, "model", "you must provide 'model', one of %s", names.text);
+    else if (names.is_there || (!name->data && names.n_models))
+        api_error_set(err, 404, type, code, "%s", cause->text);
+    else if (!name->data)
+        api_error_set(err, 404, type, code, "there is no model");
+    else if (names.n_models == 1)
+        api_error_set(err, 404, type, code, "The model '%.*s' does not exist; the one that is loaded is %s", shown,
+                      name->data, names.text);
+    else
+        api_error_set(err, 404, type, code, "The model '%.*s' does not exist; there %s%s", shown, name->data,
+                      names.n_models ? "are " : "is none", names.text);
     memcpy(err->param, "model", sizeof "model");
-    return false;
 }
 
 static enum error_code push_all(const int32_t *ids, uint32_t count, struct token_list *out, struct error *err)
@@ -30,10 +63,10 @@ static enum error_code push_all(const int32_t *ids, uint32_t count, struct token
 
 /* Not TOKENIZE_ADD_SPECIAL: it would also end the prompt with EOS where a model wants that for
  * training text, and it would double a BOS that a chat template has written. */
-enum error_code server_encode_prompt(const struct api_server *server, const struct prompt_input *prompt,
+enum error_code server_encode_prompt(const struct api_model *model, const struct prompt_input *prompt,
                                      struct token_list *out, struct error *err)
 {
-    const struct tokenizer *tokenizer = server->model.tokenizer;
+    const struct tokenizer *tokenizer = model->tokenizer;
     if (prompt->tokens)
         return push_all(prompt->tokens, prompt->n_tokens, out, err);
     enum error_code code =
@@ -49,9 +82,9 @@ enum error_code server_encode_prompt(const struct api_server *server, const stru
     return code;
 }
 
-bool server_check_length(const struct api_server *server, size_t n_prompt, struct api_error *err)
+bool server_check_length(const struct api_model *model, size_t n_prompt, struct api_error *err)
 {
-    uint32_t context = driver_options(server->model.driver)->context;
+    uint32_t context = generator_context(model->generator);
     if (n_prompt <= context)
         return true;
     return api_error_set(err, 400, "invalid_request_error", "context_length_exceeded",

@@ -8,7 +8,7 @@ extern const struct command command_top;
 extern const struct command command_inspect;
 extern const struct command command_run;
 extern const struct command command_plan;
-extern const struct command command_up;
+extern const struct command command_serve;
 extern const struct command command_bench;
 extern const struct command command_logits;
 extern const struct command command_tokenize;

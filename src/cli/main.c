@@ -9,7 +9,7 @@
 
 /* In the order in which `medley help` lists them. */
 static const struct command *const commands[] = {
-    &command_run, &command_plan,    &command_up,       &command_bench,      &command_logits, &command_devices,
+    &command_run, &command_plan,    &command_serve,    &command_bench,      &command_logits, &command_devices,
     &command_top, &command_inspect, &command_tokenize, &command_detokenize, &command_render, NULL,
 };
 

@@ -1,4 +1,4 @@
-/* A model that is loaded and ready to run: what the commands `run`, `bench`, `logits` and `up` share,
+/* A model that is loaded and ready to run: what the commands `run`, `bench`, `logits` and `serve` share,
  * with the flags that say on which devices and how.
  *
  * Example:

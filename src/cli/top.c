@@ -19,7 +19,7 @@ static const char usage[] =
     "Shows each device's use, memory, temperature, power and clock, and how much headroom its\n"
     "heat leaves: how many watts more it could take, and when it would have to stop as it goes\n"
     "on now (known after some minutes of watching). Below a device stands what a governor would\n"
-    "do about its heat now; only `medley run` and `medley up` govern. q or Ctrl-C ends it.\n"
+    "do about its heat now; only `medley run` and `medley serve` govern. q or Ctrl-C ends it.\n"
     "\n"
     "  --once           show one sample and end; what a pipe or file gets anyway\n"
     "  --json           one JSON object for each sample, on one line; what is not known is null\n"

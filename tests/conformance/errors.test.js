@@ -91,16 +91,16 @@ test('unknown paths and methods', async () => {
 });
 
 test('a port in use', async () => {
-  const second = run(['up', '--model', model, '--devices', devices, '--api', `127.0.0.1:${server.port}`]);
+  const second = run(['serve', model, '--devices', devices, '--api', `127.0.0.1:${server.port}`]);
   const { code, stderr } = await second.exit;
   assert.equal(code, 1);
   assert.match(stderr, /in use/);
 });
 
 test('wrong words on the command line', async () => {
-  assert.equal((await run(['up', '--model', model, '--api', 'nonsense']).exit).code, 2);
-  assert.equal((await run(['up']).exit).code, 2);
-  assert.equal((await run(['up', '--model', '/no/such/file', '--api', ':0']).exit).code, 1);
+  assert.equal((await run(['serve', model, '--api', 'nonsense']).exit).code, 2);
+  assert.equal((await run(['serve']).exit).code, 2);
+  assert.equal((await run(['serve', '/no/such/file', '--api', ':0']).exit).code, 1);
 });
 
 test('a client that never reads does not hold up others', async () => {

@@ -1,4 +1,4 @@
-// Starts the real `medley up` on a free port of the loopback, and stops it as a user would.
+// Starts the real `medley serve` on a free port of the loopback, and stops it as a user would.
 // MEDLEY is the binary, MEDLEY_MODEL the model (meson sets both).
 'use strict';
 const { spawn } = require('node:child_process');
@@ -20,7 +20,7 @@ function run(args) {
 
 // {port, base, client, model, stop}. The server must end with status 0: a sanitizer's report would change that.
 async function start({ slots = 8, context = 512, args = [] } = {}) {
-  const server = run(['up', '--model', model, '--api', '127.0.0.1:0', '--devices', devices,
+  const server = run(['serve', model, '--api', '127.0.0.1:0', '--devices', devices,
     '--slots', String(slots), '--context', String(context), ...args]);
   const line = /listening on http:\/\/127\.0\.0\.1:(\d+)/;
   const port = await new Promise((resolve, reject) => {
@@ -28,7 +28,7 @@ async function start({ slots = 8, context = 512, args = [] } = {}) {
       const found = line.exec(server.output.stdout);
       if (found) resolve(Number(found[1]));
     });
-    server.exit.then(({ code, stderr }) => reject(new Error(`medley up ended with ${code}: ${stderr}`)));
+    server.exit.then(({ code, stderr }) => reject(new Error(`medley serve ended with ${code}: ${stderr}`)));
   });
   const base = `http://127.0.0.1:${port}`;
   const client = new OpenAI({ baseURL: `${base}/v1`, apiKey: 'none', maxRetries: 0, timeout: 60000 });
@@ -38,7 +38,7 @@ async function start({ slots = 8, context = 512, args = [] } = {}) {
     async stop() {
       server.child.kill('SIGTERM');
       const { code, signal, stderr } = await server.exit;
-      if (code !== 0) throw new Error(`medley up ended with ${code ?? signal}: ${stderr}`);
+      if (code !== 0) throw new Error(`medley serve ended with ${code ?? signal}: ${stderr}`);
     },
   };
 }

@@ -34,12 +34,12 @@ static void check_error(const struct api_error *err)
     check_json(&json);
 }
 
-static void check_prompts(const struct prompt_input *prompts, uint32_t count)
+static void check_prompts(const struct prompt_input *prompts, uint32_t count, bool checked)
 {
     FUZZ_CHECK(count >= 1 && count <= LIMIT_PROMPTS);
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t k = 0; k < prompts[i].n_tokens; k++)
-            FUZZ_CHECK(prompts[i].tokens[k] >= 0 && prompts[i].tokens[k] < VOCAB);
+            FUZZ_CHECK(prompts[i].tokens[k] >= 0 && prompts[i].tokens[k] < (checked ? VOCAB : LIMIT_VOCAB));
         if (!prompts[i].tokens)
             check_text(prompts[i].text);
     }
@@ -49,10 +49,13 @@ static void fuzz_generation(enum generation_kind kind, const char *body, size_t 
 {
     struct generation_request request;
     struct api_error err = {0};
-    if (!generation_request_parse(kind, body, size, VOCAB, &request, &err)) {
+    if (!generation_request_parse(kind, body, size, &request, &err)) {
         check_error(&err);
         return;
     }
+    bool checked = generation_request_check(&request, VOCAB, &err);
+    if (!checked)
+        check_error(&err);
     FUZZ_CHECK(request.n >= 1 && request.n * request.n_prompts <= LIMIT_REQUEST_CHOICES);
     FUZZ_CHECK(request.n_stops <= LIMIT_STOP_STRINGS && request.n_top_logprobs <= LIMIT_TOP_LOGPROBS);
     check_text(request.model);
@@ -61,7 +64,9 @@ static void fuzz_generation(enum generation_kind kind, const char *body, size_t 
     if (kind == GENERATION_CHAT)
         check_json(&request.chat_json);
     else
-        check_prompts(request.prompts, request.n_prompts);
+        check_prompts(request.prompts, request.n_prompts, checked);
+    for (uint32_t i = 0; checked && i < request.sampler.n_biases; i++)
+        FUZZ_CHECK(request.biases[i].token >= 0 && request.biases[i].token < VOCAB);
     generation_request_deinit(&request);
 }
 
@@ -71,13 +76,18 @@ static void fuzz_small(unsigned which, const char *body, size_t size)
     struct embeddings_request embeddings;
     struct tokenize_request tokenize;
     struct detokenize_request detokenize;
-    if (which == 0 && embeddings_request_parse(body, size, VOCAB, &embeddings, &err)) {
-        check_prompts(embeddings.inputs, embeddings.n_inputs);
+    if (which == 0 && embeddings_request_parse(body, size, &embeddings, &err)) {
+        bool checked = embeddings_request_check(&embeddings, VOCAB, &err);
+        if (!checked)
+            check_error(&err);
+        check_prompts(embeddings.inputs, embeddings.n_inputs, checked);
         embeddings_request_deinit(&embeddings);
     } else if (which == 1 && tokenize_request_parse(body, size, &tokenize, &err)) {
         check_text(tokenize.content);
         tokenize_request_deinit(&tokenize);
-    } else if (which == 2 && detokenize_request_parse(body, size, VOCAB, &detokenize, &err)) {
+    } else if (which == 2 && detokenize_request_parse(body, size, &detokenize, &err)) {
+        if (!detokenize_request_check(&detokenize, VOCAB, &err))
+            check_error(&err);
         detokenize_request_deinit(&detokenize);
     } else {
         check_error(&err);

@@ -25,7 +25,11 @@ static struct {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t opened;
-    struct driver *driver;
+    struct driver *driver;   /* NULL: the models are the test's */
+    struct fake_model model; /* of that driver */
+    struct api_models models;
+    uint32_t waiting_ms;
+    struct node_service beside; /* name NULL: none */
     struct api_server *server;
     uint16_t port;
     enum error_code result;
@@ -35,7 +39,7 @@ static struct {
 static enum error_code service_open(void *arg, void *uv_loop, struct error *err)
 {
     (void)arg;
-    struct api_options options = {.address = "127.0.0.1:0", .model = fake_model(world.driver)};
+    struct api_options options = {.address = "127.0.0.1:0", .models = world.models, .waiting_ms = world.waiting_ms};
     enum error_code code = api_server_open(uv_loop, &options, &world.server, err);
     pthread_mutex_lock(&world.lock);
     world.port = code ? 1 : api_server_port(world.server);
@@ -64,10 +68,12 @@ static void service_free(void *arg)
 
 static void *run(void *arg)
 {
-    static const struct node_service service = {"api", service_open, service_stop, service_close, service_free, NULL};
+    struct node_service services[2] = {world.beside};
+    bool two = world.beside.name;
+    services[two] = (struct node_service){"api", service_open, service_stop, service_close, service_free, NULL};
     struct error err;
     (void)arg;
-    world.result = node_run(&service, 1, &err);
+    world.result = node_run(services, two ? 2 : 1, &err);
     if (world.result)
         fprintf(stderr, "%s\n", err.text);
     return NULL;
@@ -76,6 +82,15 @@ static void *run(void *arg)
 void api_world_start(struct fake_driver_options options)
 {
     world.driver = fake_driver_open(options);
+    fake_model_init(&world.model, "fake-model", "fake", FAKE_VOCAB, world.driver);
+    api_world_start_with(api_models_of_one(&world.model.api), 0, NULL);
+}
+
+void api_world_start_with(struct api_models models, uint32_t waiting_ms, const struct node_service *beside)
+{
+    world.models = models;
+    world.waiting_ms = waiting_ms;
+    world.beside = beside ? *beside : (struct node_service){0};
     world.port = 0;
     world.running = true;
     pthread_create(&world.thread, NULL, run, NULL);
@@ -93,7 +108,11 @@ void api_world_stop(void)
     kill(getpid(), SIGTERM);
     pthread_join(world.thread, NULL);
     assert_int_equal(world.result, ERROR_NONE);
+    if (!world.driver)
+        return;
+    api_model_deinit(&world.model.api);
     driver_close(world.driver);
+    world.driver = NULL;
 }
 
 int api_connect(void)

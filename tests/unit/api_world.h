@@ -3,11 +3,14 @@
 
 #include "base/buffer.h"
 #include "fake_driver.h"
+#include "node/node.h"
 
 #include <stdbool.h>
 
 /* Starts the server in a thread of its own; it ends by SIGTERM to this process, as it would in life. */
 void api_world_start(struct fake_driver_options options);
+/* The same over the test's own models; `beside`, if not NULL, is a service on the same loop, opened first. */
+void api_world_start_with(struct api_models models, uint32_t waiting_ms, const struct node_service *beside);
 void api_world_stop(void); /* a second call does nothing */
 
 int api_connect(void);

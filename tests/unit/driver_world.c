@@ -154,8 +154,13 @@ bool client_has_tokens(const struct client *client, uint32_t n_tokens)
     bool has = client->n_tokens >= n_tokens;
     pthread_mutex_unlock(&lock);
     return has;
+}
+
 uint32_t client_tokens(const struct client *client)
+{
+    pthread_mutex_lock(&lock);
     uint32_t n_tokens = client->n_tokens;
+    pthread_mutex_unlock(&lock);
     return n_tokens;
 }
 

@@ -26,6 +26,7 @@ struct driver {
     pthread_t thread;
     pthread_mutex_t lock;
     struct sequence *sequences; /* oldest first */
+    struct sequence *round[RUNNING_MAX];
     uint64_t n_submitted, n_generated;
     bool closing;
 };
@@ -59,7 +60,7 @@ static void embed(const struct sequence *sequence)
 /* After token t the token t + 1 is certain, all others impossible. */
 static void score(const struct sequence *sequence)
 {
-    static float logits[FAKE_VOCAB];
+    static _Thread_local float logits[FAKE_VOCAB];
     for (uint32_t i = 0; i < sequence->request.n_prompt; i++) {
         for (int32_t id = 0; id < FAKE_VOCAB; id++)
             logits[id] = id == sequence->prompt[i] + 1 ? 0 : -1000;
@@ -130,7 +131,7 @@ static uint32_t admit(struct driver *driver, struct sequence **round)
 static void *work(void *arg)
 {
     struct driver *driver = arg;
-    static struct sequence *round[RUNNING_MAX];
+    struct sequence **round = driver->round;
     for (;;) {
         uint32_t n = admit(driver, round);
         for (uint32_t i = 0; i < n; i++) {

@@ -4,6 +4,8 @@
 #pragma once
 
 #include "api/server.h"
+#include "model/model.h"
+#include "pipeline/generator.h"
 
 #include <stdint.h>
 
@@ -15,5 +17,13 @@ struct fake_driver_options {
 };
 
 struct driver *fake_driver_open(struct fake_driver_options options);
-/* A model whose parts are all fakes; `driver` as above. Nothing to free. */
-struct api_model fake_model(struct driver *driver);
+
+/* A model whose parts are all fakes. */
+struct fake_model {
+    struct api_model api;
+    struct hyperparameters hyperparameters;
+    struct driver_generator generator;
+};
+/* `driver` as above, the caller's; n_vocab is FAKE_VOCAB or more. To end with api_model_deinit(&fake->api). */
+void fake_model_init(struct fake_model *fake, const char *id, const char *alias, uint32_t n_vocab,
+                     struct driver *driver);

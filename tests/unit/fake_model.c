@@ -1,30 +1,29 @@
 #include "fake_driver.h"
 
+#include "base/mem.h"
 #include "model/chat_template.h"
-#include "model/model.h"
 #include "model/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <yyjson.h>
 
-static const struct hyperparameters hyperparameters = {.n_vocab = FAKE_VOCAB, .n_embd = FAKE_EMBD};
-
 const struct hyperparameters *model_hyperparameters(const struct model *model)
 {
-    (void)model;
-    return &hyperparameters;
+    return (const struct hyperparameters *)(const void *)model;
 }
 
-struct api_model fake_model(struct driver *driver)
+void fake_model_init(struct fake_model *fake, const char *id, const char *alias, uint32_t n_vocab,
+                     struct driver *driver)
 {
-    static int part; /* opaque: only its address is handed round */
-    return (struct api_model){.id = "fake-model",
-                              .alias = "fake",
-                              .model = (struct model *)(void *)&part,
-                              .tokenizer = (struct tokenizer *)(void *)&part,
-                              .chat_template = (struct chat_template *)(void *)&part,
-                              .driver = driver};
+    *fake = (struct fake_model){.hyperparameters = {.n_vocab = n_vocab, .n_embd = FAKE_EMBD}};
+    generator_of_driver(&fake->generator, driver);
+    fake->api = (struct api_model){.id = id,
+                                   .alias = alias,
+                                   .model = (struct model *)(void *)&fake->hyperparameters,
+                                   .tokenizer = (struct tokenizer *)(void *)fake, /* opaque, and not looked at */
+                                   .chat_template = (struct chat_template *)(void *)fake,
+                                   .generator = &fake->generator.base};
 }
 
 int32_t tokenizer_bos(const struct tokenizer *tokenizer)
@@ -47,16 +46,19 @@ bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id)
 
 void token_list_deinit(struct token_list *list)
 {
-    free(list->ids);
+    mem_free(list->ids);
     *list = (struct token_list){0};
 }
 
 enum error_code token_list_push(struct token_list *list, int32_t id, struct error *err)
 {
-    (void)err;
     if (list->count == list->capacity) {
-        list->capacity = list->capacity ? list->capacity * 2 : 16;
-        list->ids = realloc(list->ids, list->capacity * sizeof *list->ids);
+        size_t capacity = list->capacity ? list->capacity * 2 : 16;
+        int32_t *ids = mem_resize(list->ids, capacity, sizeof *ids);
+        if (!ids)
+            return error_set(err, ERROR_NO_MEMORY, "no memory for tokens");
+        list->ids = ids;
+        list->capacity = capacity;
     }
     list->ids[list->count++] = id;
     return ERROR_NONE;
@@ -66,11 +68,10 @@ enum error_code tokenizer_encode(const struct tokenizer *tokenizer, const char *
                                  struct token_list *out, struct error *err)
 {
     (void)tokenizer;
-    if (flags & TOKENIZE_ADD_SPECIAL)
-        token_list_push(out, FAKE_BOS, err);
-    for (size_t i = 0; i < size; i++)
-        token_list_push(out, (unsigned char)text[i], err);
-    return ERROR_NONE;
+    enum error_code code = flags & TOKENIZE_ADD_SPECIAL ? token_list_push(out, FAKE_BOS, err) : ERROR_NONE;
+    for (size_t i = 0; i < size && !code; i++)
+        code = token_list_push(out, (unsigned char)text[i], err);
+    return code;
 }
 
 void tokenizer_piece(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out)

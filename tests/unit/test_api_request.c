@@ -18,6 +18,18 @@ enum { VOCAB = 1000 };
 #define CHAT "\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 #define TEXT "\"model\":\"m\",\"prompt\":\"hi\""
 
+/* As a server with a model does it. */
+static bool read_generation(enum generation_kind kind, const char *body, size_t size, struct generation_request *out,
+                            struct api_error *err)
+{
+    if (!generation_request_parse(kind, body, size, out, err))
+        return false;
+    if (generation_request_check(out, VOCAB, err))
+        return true;
+    generation_request_deinit(out);
+    return false;
+}
+
 /* ---- what is refused, and which field is named ---- */
 
 struct refusal {
@@ -129,7 +141,7 @@ static void test_refusals_name_the_field(void **state)
         struct generation_request request;
         struct api_error err = {0};
         const struct refusal *r = &refusals[i];
-        if (generation_request_parse(r->kind, r->body, strlen(r->body), VOCAB, &request, &err))
+        if (read_generation(r->kind, r->body, strlen(r->body), &request, &err))
             fail_msg("accepted: %s", r->body);
         assert_int_equal(err.status, 400);
         assert_string_equal(err.type, "invalid_request_error");
@@ -145,7 +157,7 @@ static void test_malformed_json_says_where(void **state)
     struct generation_request request;
     struct api_error err;
     const char *body = "{\"model\": \"m\",}";
-    assert_false(generation_request_parse(GENERATION_CHAT, body, strlen(body), VOCAB, &request, &err));
+    assert_false(generation_request_parse(GENERATION_CHAT, body, strlen(body), &request, &err));
     assert_non_null(strstr(err.message, "at byte 13"));
 }
 
@@ -155,7 +167,7 @@ static struct generation_request parse(enum generation_kind kind, const char *bo
 {
     struct generation_request request;
     struct api_error err = {0};
-    if (!generation_request_parse(kind, body, strlen(body), VOCAB, &request, &err))
+    if (!read_generation(kind, body, strlen(body), &request, &err))
         fail_msg("refused: %s: %s", body, err.message);
     return request;
 }
@@ -239,16 +251,16 @@ static void test_too_many_prompts(void **state)
         buffer_text(&body, ",\"a\"");
     size_t whole = body.size;
     buffer_text(&body, "]}");
-    assert_true(generation_request_parse(GENERATION_COMPLETION, body.data, body.size, VOCAB, &request, &err));
+    assert_true(generation_request_parse(GENERATION_COMPLETION, body.data, body.size, &request, &err));
     assert_int_equal(request.n_prompts, LIMIT_PROMPTS);
     generation_request_deinit(&request);
     body.size = whole;
     buffer_text(&body, "],\"n\":2}");
-    assert_false(generation_request_parse(GENERATION_COMPLETION, body.data, body.size, VOCAB, &request, &err));
+    assert_false(generation_request_parse(GENERATION_COMPLETION, body.data, body.size, &request, &err));
     assert_string_equal(err.param, "n");
     body.size = whole;
     buffer_text(&body, ",\"b\"]}");
-    assert_false(generation_request_parse(GENERATION_COMPLETION, body.data, body.size, VOCAB, &request, &err));
+    assert_false(generation_request_parse(GENERATION_COMPLETION, body.data, body.size, &request, &err));
     assert_string_equal(err.param, "prompt");
     buffer_deinit(&body);
 }
@@ -259,11 +271,11 @@ static void test_small_requests(void **state)
     struct api_error err;
     struct embeddings_request e;
     const char *body = "{\"model\":\"m\",\"input\":[\"a\",\"b\"],\"encoding_format\":\"base64\"}";
-    assert_true(embeddings_request_parse(body, strlen(body), VOCAB, &e, &err));
+    assert_true(embeddings_request_parse(body, strlen(body), &e, &err));
     assert_true(e.n_inputs == 2 && e.base64);
     embeddings_request_deinit(&e);
     body = "{\"model\":\"m\",\"input\":\"a\",\"dimensions\":3}";
-    assert_false(embeddings_request_parse(body, strlen(body), VOCAB, &e, &err));
+    assert_false(embeddings_request_parse(body, strlen(body), &e, &err));
     assert_string_equal(err.param, "dimensions");
     struct tokenize_request t;
     body = "{\"content\":\"a\\u0000b\",\"add_special\":true}";
@@ -272,12 +284,27 @@ static void test_small_requests(void **state)
     tokenize_request_deinit(&t);
     struct detokenize_request d;
     body = "{\"tokens\":[]}";
-    assert_true(detokenize_request_parse(body, strlen(body), VOCAB, &d, &err));
+    assert_true(detokenize_request_parse(body, strlen(body), &d, &err));
     assert_int_equal(d.n_tokens, 0);
     detokenize_request_deinit(&d);
     body = "{\"tokens\":[1000]}";
-    assert_false(detokenize_request_parse(body, strlen(body), VOCAB, &d, &err));
+    assert_true(detokenize_request_parse(body, strlen(body), &d, &err));
+    assert_false(detokenize_request_check(&d, VOCAB, &err));
     assert_string_equal(err.param, "tokens");
+    assert_string_equal(err.message, "'tokens': element 0 is not a token id from 0 to 999");
+    assert_true(detokenize_request_check(&d, VOCAB + 1, &err));
+    detokenize_request_deinit(&d);
+    body = "{\"tokens\":[4194304]}"; /* no model has so many */
+    assert_false(detokenize_request_parse(body, strlen(body), &d, &err));
+    body = "{\"model\":\"m\",\"input\":[[1],[2,1000]]}";
+    assert_true(embeddings_request_parse(body, strlen(body), &e, &err));
+    assert_false(embeddings_request_check(&e, VOCAB, &err));
+    assert_string_equal(err.param, "input");
+    embeddings_request_deinit(&e);
+    body = "{\"content\":\"a\",\"model\":\"m\"}";
+    assert_true(tokenize_request_parse(body, strlen(body), &t, &err));
+    assert_memory_equal(t.model.data, "m", 2);
+    tokenize_request_deinit(&t);
 }
 
 static void test_no_memory_at_any_point(void **state)
@@ -292,8 +319,8 @@ static void test_no_memory_at_any_point(void **state)
             struct generation_request request;
             struct api_error err = {0};
             mem_fail_nth(nth);
-            ok = which ? generation_request_parse(GENERATION_CHAT, chat, strlen(chat), VOCAB, &request, &err)
-                       : generation_request_parse(GENERATION_COMPLETION, body, strlen(body), VOCAB, &request, &err);
+            ok = which ? generation_request_parse(GENERATION_CHAT, chat, strlen(chat), &request, &err)
+                       : generation_request_parse(GENERATION_COMPLETION, body, strlen(body), &request, &err);
             mem_fail_nth(0);
             assert_true(ok || err.status == 503);
             assert_true(!ok || nth > 2); /* it has failed at least twice before */
