@@ -119,6 +119,10 @@ enum {
     LIMIT_JOIN_STEP_MS = 30 * 1000,      /* until the next message, where no person is asked */
     LIMIT_JOIN_WAIT_MS = 10 * 60 * 1000, /* the same, where one is */
 
+    /* the control socket, by which commands ask this machine's node */
+    LIMIT_CONTROL_LINE_BYTES = 17 * 1024 * 1024, /* one answer; holds a cluster file */
+    LIMIT_CONTROL_ANSWER_MS = 30 * 1000,         /* to a question that the node answers by itself */
+
     /* one request of the API */
     LIMIT_BODY_BYTES = 32 * 1024 * 1024,
     LIMIT_CHOICES = 16,
