@@ -7,6 +7,7 @@
 #include "cli/answer.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -150,6 +151,17 @@ enum error_code daemon_client_read(struct daemon_client *client, void *bytes, si
         n += got;
     }
     return ERROR_NONE;
+}
+
+enum error_code daemon_client_wait(struct daemon_client *client, int wake, bool *woken, struct error *err)
+{
+    struct pollfd fds[] = {{.fd = wake, .events = POLLIN}, {.fd = client->fd, .events = POLLIN}};
+    int n;
+    do
+        n = poll(fds, 2, client->received.size ? 0 : -1);
+    while (n < 0 && errno == EINTR);
+    *woken = n > 0 && fds[0].revents;
+    return n < 0 ? explain(errno, err) : ERROR_NONE;
 }
 
 /* ---- lines ------------------------------------------------------------------------------------ */

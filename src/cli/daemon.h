@@ -46,7 +46,10 @@ void daemon_client_hurry(struct daemon_client *client);
 enum error_code daemon_ask(yyjson_mut_doc *question, yyjson_doc **out, struct error *err);
 
 /* Bytes as they are, for what follows the lines of {"do": "generate"}. daemon_client_read() waits for all of them;
- * ERROR_IO at the end. daemon_client_hang_up() ends both, from any thread; the client must still be closed. */
+ * ERROR_IO at the end. daemon_client_wait() waits until there is something to read, or the descriptor `wake` has
+ * something; *woken says that it has. daemon_client_hang_up() ends both, from any thread; the client must still be
+ * closed. */
 enum error_code daemon_client_write(struct daemon_client *client, const void *bytes, size_t size, struct error *err);
 enum error_code daemon_client_read(struct daemon_client *client, void *bytes, size_t size, struct error *err);
+enum error_code daemon_client_wait(struct daemon_client *client, int wake, bool *woken, struct error *err);
 void daemon_client_hang_up(struct daemon_client *client);
