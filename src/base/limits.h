@@ -106,6 +106,15 @@ enum {
     LIMIT_QUEUED_REQUESTS = 1024,
     LIMIT_CARRIER_ENDS = 64, /* instances of which one node has a part */
 
+    /* requests on their way between nodes */
+    LIMIT_REQUEST_BYTES = 80 << 20,       /* one message: holds a prompt that fills LIMIT_CONTEXT */
+    LIMIT_REQUEST_TOKENS = 4096,          /* of one message back */
+    LIMIT_STOP_TOKENS = 4096,             /* tokens that end a request's generation */
+    LIMIT_RELAY_REQUESTS = 4096,          /* of one node, to all instances */
+    LIMIT_RELAY_OF_PEER = 1024,           /* requests that a node serves one other */
+    LIMIT_RELAY_QUEUE_BYTES = 64 << 20,   /* waiting for one link: answers beyond end with an error */
+    LIMIT_RELAY_PATIENCE_MS = 600 * 1000, /* waiting for an instance's driver, where nobody says otherwise */
+
     /* trust between nodes */
     LIMIT_SECRET_BYTES = 64 * 1024, /* a file with keys or certificates */
     LIMIT_SECRET_LOCK_MS = 2000,    /* waiting for another process that has them open */

@@ -138,7 +138,7 @@ static enum error_code run_once(const struct session *session, uint32_t n_prompt
     uint64_t start_ns = clock_now_ns();
     uint32_t n_started = 0;
     while (n_started < n_streams && !code) {
-        code = generation_start(&generations[n_started], session->driver, &request, err);
+        code = generation_start(&generations[n_started], session->generator, &request, err);
         n_started += !code;
     }
     enum error_code ended = wait_all(generations, n_started, code ? NULL : err);

@@ -27,11 +27,11 @@ static void on_done(void *arg, enum finish_reason reason, const struct request_u
     pthread_mutex_unlock(&generation->lock);
 }
 
-enum error_code generation_start(struct generation *generation, struct driver *driver, const struct request *request,
-                                 struct error *err)
+enum error_code generation_start(struct generation *generation, struct generator *generator,
+                                 const struct request *request, struct error *err)
 {
-    *generation = (struct generation){.driver = driver};
-    generation->tokens = mem_new_array(driver_options(driver)->context, sizeof *generation->tokens);
+    *generation = (struct generation){.generator = generator};
+    generation->tokens = mem_new_array(generator_context(generator), sizeof *generation->tokens);
     if (!generation->tokens)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the answer");
     pthread_mutex_init(&generation->lock, NULL);
@@ -44,7 +44,7 @@ enum error_code generation_start(struct generation *generation, struct driver *d
     own.handlers.token = on_token;
     own.handlers.done = on_done;
     own.arg = generation;
-    enum error_code code = driver_submit(driver, &own, &generation->id, err);
+    enum error_code code = generator_submit(generator, &own, &generation->id, err);
     if (code) {
         generation->done = true;
         generation_finish(generation);
@@ -62,7 +62,7 @@ void generation_wait(struct generation *generation)
 
 void generation_finish(struct generation *generation)
 {
-    driver_cancel(generation->driver, generation->id);
+    generator_cancel(generation->generator, generation->id);
     generation_wait(generation);
     pthread_cond_destroy(&generation->changed);
     pthread_mutex_destroy(&generation->lock);

@@ -1,13 +1,13 @@
-/* One request, waited for: the driver's callbacks leave tokens here and the command's thread takes
+/* One request, waited for: the generator's callbacks leave tokens here and the command's thread takes
  * them, so that a slow terminal never holds up a device. */
 #pragma once
 
-#include "pipeline/driver.h"
+#include "pipeline/generator.h"
 
 #include <pthread.h>
 
 struct generation {
-    struct driver *driver;
+    struct generator *generator;
     uint64_t id;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -22,8 +22,8 @@ struct generation {
 };
 
 /* Submits the request; its handlers and `arg` are set here. On failure there is nothing to finish. */
-enum error_code generation_start(struct generation *generation, struct driver *driver, const struct request *request,
-                                 struct error *err);
+enum error_code generation_start(struct generation *generation, struct generator *generator,
+                                 const struct request *request, struct error *err);
 void generation_finish(struct generation *generation); /* cancels what is left, waits for the end, frees */
 
 enum generation_result { GENERATION_TOKEN, GENERATION_END, GENERATION_TIMEOUT };

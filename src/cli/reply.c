@@ -79,7 +79,7 @@ static enum error_code take_all(const struct session *session, struct generation
         if (result == GENERATION_TOKEN && !code)
             code = take_token(session, token, &stream, reply, quiet, err);
         if (code || interrupts() != interrupts_before)
-            driver_cancel(session->driver, generation->id);
+            generator_cancel(session->generator, generation->id);
     }
     size_t before = reply->text.size;
     token_stream_finish(&stream, &reply->text);
@@ -102,7 +102,7 @@ enum error_code reply_generate(const struct session *session, const struct token
         return error_set(err, ERROR_INVALID, "the prompt has %zu tokens; the limit is %d", prompt->count,
                          LIMIT_CONTEXT);
     struct generation generation;
-    enum error_code code = generation_start(&generation, session->driver, &request, err);
+    enum error_code code = generation_start(&generation, session->generator, &request, err);
     if (code)
         return code;
     code = take_all(session, &generation, out, options->quiet, err);

@@ -7,13 +7,12 @@
  *         if (session_flag(&flags, &command_run, option, optarg) == SESSION_FLAG_WRONG) return EXIT_USAGE;
  *     struct session session;
  *     if (session_open(path, &flags, &session, &err)) …
- *     … session.driver …
+ *     … generator_submit(session.generator, …) …
  *     session_close(&session); */
 #pragma once
 
 #include "cli/command.h"
 #include "model/tokenizer.h"
-#include "pipeline/driver.h"
 #include "pipeline/generator.h"
 #include "pipeline/plan.h"
 
@@ -96,10 +95,10 @@ struct session {
     struct chat_template *chat_template; /* see session_chat_template() */
     struct generator *generator;         /* whoever answers requests: the driver, or the cluster */
     struct driver *driver;               /* NULL: the cluster has it, and what follows is empty */
-    struct driver_generator of_driver;
-    struct heat *heat;     /* NULL: not governed */
-    struct plan plan;      /* which layers are where, and what is to be expected of it */
-    struct remote *remote; /* NULL: this process has the driver */
+    struct driver_generator of_driver;   /* so a session does not move once it is open */
+    struct heat *heat;                   /* NULL: not governed */
+    struct plan plan;                    /* which layers are where, and what is to be expected of it */
+    struct remote *remote;               /* NULL: this process has the driver */
 };
 
 enum error_code session_open(const char *path, const struct session_flags *flags, struct session *out,

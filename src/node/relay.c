@@ -1,0 +1,391 @@
+#include "node/relay.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "node/relay_state.h"
+
+#include <string.h>
+
+/* ---- instances ------------------------------------------------------------------------------ */
+
+static const struct generator_impl generator_impl;
+
+static struct instance *find_instance(struct relay *relay, const char *id)
+{
+    struct instance *instance = relay->instances; /* only the loop adds to it */
+    while (instance && strcmp(instance->id, id) != 0)
+        instance = instance->next;
+    return instance;
+}
+
+struct instance *relay_instance(struct relay *relay, const char *id, struct error *err)
+{
+    struct instance *instance = find_instance(relay, id);
+    size_t size = strlen(id);
+    if (instance)
+        return instance;
+    if (!size || size > LIMIT_CLUSTER_ID_BYTES) {
+        error_set(err, ERROR_INVALID, "an instance's id of %zu bytes; the limit is %d", size, LIMIT_CLUSTER_ID_BYTES);
+        return NULL;
+    }
+    if (relay->n_instances >= LIMIT_CLUSTER_INSTANCES) {
+        error_set(err, ERROR_BUSY, "requests go to %u instances already, which is the limit", relay->n_instances);
+        return NULL;
+    }
+    instance = mem_new(sizeof *instance);
+    if (!instance) {
+        error_set(err, ERROR_NO_MEMORY, "no memory for an instance");
+        return NULL;
+    }
+    instance->generator.impl = &generator_impl;
+    instance->relay = relay;
+    memcpy(instance->id, id, size);
+    instance->next = relay->instances;
+    relay->instances = instance;
+    relay->n_instances++;
+    return instance;
+}
+
+enum error_code relay_generator(struct relay *relay, const char *id, uint32_t context, struct generator **out,
+                                struct error *err)
+{
+    struct error why = {0};
+    if (!context || context > LIMIT_CONTEXT)
+        return error_set(err, ERROR_INVALID, "a context of %u tokens; the limit is %d", context, LIMIT_CONTEXT);
+    struct instance *instance = relay_instance(relay, id, &why);
+    if (!instance)
+        return error_set(err, why.code, "%s", why.text);
+    atomic_store(&instance->context, context);
+    *out = &instance->generator;
+    return ERROR_NONE;
+}
+
+uint64_t relay_used_ms(struct relay *relay, const char *id)
+{
+    struct instance *instance = find_instance(relay, id);
+    if (!instance)
+        return 0;
+    pthread_mutex_lock(&relay->lock);
+    uint64_t used_ns = instance->n_live ? clock_now_ns() : instance->used_ns;
+    pthread_mutex_unlock(&relay->lock);
+    return used_ns / 1000000;
+}
+
+bool relay_waits(struct relay *relay, const char *id)
+{
+    bool waits = false;
+    pthread_mutex_lock(&relay->lock);
+    for (struct ask *ask = relay->asks; ask && !waits; ask = ask->next)
+        waits = ask->state == ASK_WAITING && strcmp(ask->instance->id, id) == 0;
+    pthread_mutex_unlock(&relay->lock);
+    return waits;
+}
+
+/* ---- the generator: any thread --------------------------------------------------------------- */
+
+static struct instance *instance_of(const struct generator *generator)
+{
+    return (struct instance *)generator;
+}
+
+void relay_look_locked(struct relay *relay)
+{
+    relay->look = true;
+    uv_async_send(&relay->wake); /* under the lock: who finds that nothing is left may free the relay */
+}
+
+static void add_locked(struct relay *relay, struct ask *ask)
+{
+    ask->id = ++relay->last_id;
+    ask->previous = relay->last_ask;
+    if (ask->previous)
+        ask->previous->next = ask;
+    else
+        relay->asks = ask;
+    relay->last_ask = ask;
+    relay->n_asks++;
+    ask->instance->n_live++;
+    ask->instance->stats.requests_total++;
+}
+
+static enum error_code submit(struct generator *generator, const struct request *request, uint64_t *id,
+                              struct error *err)
+{
+    struct instance *instance = instance_of(generator);
+    struct relay *relay = instance->relay;
+    struct ask *ask = NULL;
+    enum error_code code = ask_new(instance, request, &ask, err);
+    if (code)
+        return code;
+    pthread_mutex_lock(&relay->lock);
+    if (relay->closing)
+        code = ERROR_CANCELLED;
+    else if (relay->n_asks >= LIMIT_RELAY_REQUESTS)
+        code = ERROR_BUSY;
+    else
+        add_locked(relay, ask);
+    if (!code && id)
+        *id = ask->id; /* under the lock: it may be over, and freed, right after */
+    if (!code)
+        relay_look_locked(relay);
+    pthread_mutex_unlock(&relay->lock);
+    if (!code)
+        return ERROR_NONE;
+    ask_free(ask);
+    if (code == ERROR_CANCELLED)
+        return error_set(err, code, "the node is shutting down");
+    return error_set(err, code, "%d requests are waiting already, which is the limit", LIMIT_RELAY_REQUESTS);
+}
+
+static void cancel(struct generator *generator, uint64_t id)
+{
+    struct relay *relay = instance_of(generator)->relay;
+    pthread_mutex_lock(&relay->lock);
+    struct ask *ask = relay->asks;
+    while (ask && ask->id != id)
+        ask = ask->next;
+    if (ask && !ask->cancelled) {
+        ask->cancelled = true;
+        relay_look_locked(relay);
+    }
+    pthread_mutex_unlock(&relay->lock);
+}
+
+static uint32_t context(const struct generator *generator)
+{
+    return atomic_load(&instance_of(generator)->context);
+}
+
+static struct driver_stats stats(const struct generator *generator)
+{
+    struct instance *instance = instance_of(generator);
+    struct relay *relay = instance->relay;
+    pthread_mutex_lock(&relay->lock);
+    struct driver_stats stats = instance->stats;
+    for (struct ask *ask = relay->asks; ask; ask = ask->next) {
+        bool waits = ask->state == ASK_WAITING;
+        stats.queued += ask->instance == instance && waits;
+        stats.slots_busy += ask->instance == instance && !waits;
+    }
+    pthread_mutex_unlock(&relay->lock);
+    return stats;
+}
+
+static const struct generator_impl generator_impl = {submit, cancel, context, stats};
+
+/* ---- the loop's step --------------------------------------------------------------------------- */
+
+static void cancel_here_locked(struct ask *ask)
+{
+    if (ask->cancel_sent || !(ask->cancelled || ask->instance->relay->closing))
+        return;
+    ask->cancelled = ask->cancel_sent = true;
+    driver_cancel(ask->place.driver, ask->part_id); /* which has not ended it, and so is there */
+}
+
+/* The asks that are the loop's, as a list. */
+static struct ask *todo(struct relay *relay, bool *looked)
+{
+    struct ask *first = NULL, **last = &first;
+    pthread_mutex_lock(&relay->lock);
+    *looked = relay->look;
+    if (relay->look) {
+        relay->look = false;
+        for (struct ask *ask = relay->asks; ask; ask = ask->next) {
+            if (ask->state == ASK_HERE)
+                cancel_here_locked(ask);
+            if (ask->state == ASK_HERE || ask->state == ASK_FINISHING)
+                continue;
+            *last = ask;
+            last = &ask->todo;
+        }
+    }
+    *last = NULL;
+    pthread_mutex_unlock(&relay->lock);
+    return first;
+}
+
+static bool something_waits(struct relay *relay)
+{
+    bool waits = false;
+    pthread_mutex_lock(&relay->lock);
+    for (struct ask *ask = relay->asks; ask && !waits; ask = ask->next)
+        waits = ask_waits(ask);
+    pthread_mutex_unlock(&relay->lock);
+    return waits;
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct relay *relay = handle->data;
+    if (--relay->n_handles)
+        return;
+    while (relay->instances) {
+        struct instance *next = relay->instances->next;
+        mem_free(relay->instances);
+        relay->instances = next;
+    }
+    void (*closed)(void *arg) = relay->closed;
+    void *arg = relay->closed_arg;
+    parcels_free(relay); /* and the relay */
+    if (closed)
+        closed(arg);
+}
+
+static void close_when_empty(struct relay *relay)
+{
+    pthread_mutex_lock(&relay->lock);
+    bool is_empty = relay->closing && !relay->handles_closing && !relay->n_asks && !relay->n_served;
+    pthread_mutex_unlock(&relay->lock);
+    if (!is_empty)
+        return;
+    relay->handles_closing = true;
+    peers_free(relay);
+    uv_close((uv_handle_t *)&relay->wake, on_handle_closed);
+    uv_close((uv_handle_t *)&relay->timer, on_handle_closed);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    relay_changed(timer->data);
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    struct relay *relay = wake->data;
+    uint64_t now_ns = clock_now_ns();
+    bool looked = false;
+    struct ask *ask = todo(relay, &looked);
+    while (ask) {
+        struct ask *next = ask->todo;
+        ask_step(ask, now_ns);
+        ask = next;
+    }
+    serve_look(relay);
+    peer_flush_all(relay);
+    if (peer_is_stuck(relay))
+        uv_timer_start(&relay->timer, on_timer, RELAY_STUCK_MS, 0);
+    else if (looked && something_waits(relay))
+        uv_timer_start(&relay->timer, on_timer, RELAY_TICK_MS, 0);
+    close_when_empty(relay);
+}
+
+void relay_changed(struct relay *relay)
+{
+    pthread_mutex_lock(&relay->lock);
+    relay_look_locked(relay);
+    pthread_mutex_unlock(&relay->lock);
+}
+
+/* ---- the mesh's events --------------------------------------------------------------------------- */
+
+static enum error_code take_message(struct peer *peer, const void *bytes, size_t size, struct error *err)
+{
+    struct request_message message;
+    enum error_code code = request_read(bytes, size, &message, err);
+    if (code)
+        return code;
+    if (message.kind == REQUEST_SUBMIT)
+        code = serve_submit(peer, &message, err);
+    else if (message.kind == REQUEST_CANCEL)
+        serve_cancel(peer, message.id);
+    else
+        code = ask_answer(peer, &message, err);
+    request_message_deinit(&message);
+    return code;
+}
+
+void relay_frame(struct relay *relay, struct link *link, const struct frame_header *header, const uint8_t *payload)
+{
+    struct bytes_reader run = {payload, header->length, false};
+    struct error err = {0};
+    struct peer *peer = peer_make(relay, link);
+    enum error_code code = peer ? ERROR_NONE : error_set(&err, ERROR_NO_MEMORY, "no memory for a peer");
+    while (!code && run.left) {
+        const void *message;
+        size_t size;
+        code = request_next(&run, &message, &size, &err);
+        if (!code && !message)
+            code = error_set(&err, ERROR_INVALID, "a frame of requests that ends within a message");
+        if (!code)
+            code = take_message(peer, message, size, &err);
+    }
+    if (code) {
+        log_line(LOG_WARN, "relay", "a peer breaks the rules: %s", err.text);
+        link_abort(link, &err);
+    }
+}
+
+/* Those that were there wait for another driver. */
+static struct ask *asks_of(struct peer *peer)
+{
+    struct ask *first = NULL, **last = &first;
+    for (struct ask *ask = peer->relay->asks; ask; ask = ask->next) {
+        if (ask->state != ASK_THERE || ask->peer != peer)
+            continue;
+        *last = ask;
+        last = &ask->todo;
+    }
+    *last = NULL;
+    return first;
+}
+
+void relay_down(struct relay *relay, struct link *link)
+{
+    struct peer *peer = peer_find(relay, link);
+    if (!peer)
+        return;
+    pthread_mutex_lock(&relay->lock);
+    serve_cancel_all_locked(peer);
+    peer->link = NULL;
+    buffer_clear(&peer->run);
+    struct ask *ask = asks_of(peer);
+    relay_look_locked(relay);
+    pthread_mutex_unlock(&relay->lock);
+    while (ask) {
+        struct ask *next = ask->todo;
+        error_set(&ask->error, ERROR_IO, "the link to its node went down");
+        ask_lost(ask);
+        ask = next;
+    }
+}
+
+/* ---- opening and closing ------------------------------------------------------------------------- */
+
+enum error_code relay_open(const struct relay_options *options, struct relay **out, struct error *err)
+{
+    if (!options->find)
+        return error_set(err, ERROR_INVALID, "a relay needs find()");
+    struct relay *relay = mem_new(sizeof *relay);
+    if (!relay)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the relay");
+    int problem = uv_async_init(options->loop, &relay->wake, on_wake);
+    if (problem) {
+        mem_free(relay);
+        return error_set(err, ERROR_IO, "cannot wake the event loop: %s", uv_strerror(problem));
+    }
+    uv_timer_init(options->loop, &relay->timer); /* never fails */
+    relay->wake.data = relay->timer.data = relay;
+    relay->n_handles = 2;
+    relay->options = *options;
+    if (!relay->options.patience_ms)
+        relay->options.patience_ms = LIMIT_RELAY_PATIENCE_MS;
+    if (!relay->options.queue_bytes)
+        relay->options.queue_bytes = LIMIT_RELAY_QUEUE_BYTES;
+    pthread_mutex_init(&relay->lock, NULL);
+    *out = relay;
+    return ERROR_NONE;
+}
+
+void relay_close(struct relay *relay, void (*closed)(void *arg), void *arg)
+{
+    relay->closed = closed;
+    relay->closed_arg = arg;
+    pthread_mutex_lock(&relay->lock);
+    relay->closing = true;
+    for (struct peer *peer = relay->peers; peer; peer = peer->next)
+        serve_cancel_all_locked(peer);
+    relay_look_locked(relay);
+    pthread_mutex_unlock(&relay->lock);
+}

@@ -1,0 +1,340 @@
+/* A request of this node: what it was given, what it has got, and its events. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "node/relay_state.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- making one --------------------------------------------------------------------------- */
+
+static enum error_code check(const struct instance *instance, const struct request *request, struct error *err)
+{
+    uint32_t context = atomic_load(&instance->context);
+    enum error_code code = request_check(request, err);
+    if (code)
+        return code;
+    if (!request->handlers.done)
+        return error_set(err, ERROR_INVALID, "a request needs a `done` handler");
+    if ((request->embeddings || request->want_all_logits) && !request->handlers.row)
+        return error_set(err, ERROR_INVALID, "a request for rows needs a `row` handler");
+    if (request->n_prompt > context)
+        return error_set(err, ERROR_INVALID, "the prompt has %u tokens, but the context holds %u", request->n_prompt,
+                         context);
+    if (request->n_predict && request->n_prompt == context)
+        return error_set(err, ERROR_INVALID,
+                         "the prompt has %u tokens, which leaves no room for an answer in the context of %u",
+                         request->n_prompt, context);
+    return ERROR_NONE;
+}
+
+static bool copy(const void *from, size_t count, size_t size, size_t room, void *out)
+{
+    void *to = mem_new_array(room ? room : 1, size);
+    if (!to)
+        return false;
+    if (count)
+        memcpy(to, from, count * size);
+    memcpy(out, &to, sizeof to);
+    return true;
+}
+
+enum error_code ask_new(struct instance *instance, const struct request *request, struct ask **out, struct error *err)
+{
+    enum error_code code = check(instance, request, err);
+    if (code)
+        return code;
+    struct ask *ask = mem_new(sizeof *ask);
+    if (!ask)
+        goto no_memory;
+    uint32_t left = atomic_load(&instance->context) - request->n_prompt;
+    ask->instance = instance;
+    ask->n_predict = request->n_predict < left ? request->n_predict : left;
+    ask->submitted_ns = ask->waiting_ns = clock_now_ns();
+    ask->request = *request;
+    ask->request.prompt = ask->request.stop_tokens = NULL;
+    ask->request.sampler.biases = NULL;
+    if (!copy(request->prompt, request->n_prompt, sizeof *ask->tokens, (size_t)request->n_prompt + ask->n_predict,
+              &ask->tokens) ||
+        !copy(request->stop_tokens, request->n_stop_tokens, sizeof *ask->tokens, request->n_stop_tokens,
+              &ask->request.stop_tokens) ||
+        !copy(request->sampler.biases, request->sampler.n_biases, sizeof *request->sampler.biases,
+              request->sampler.n_biases, &ask->request.sampler.biases))
+        goto no_memory;
+    if (!request->n_predict) /* nobody checked it, and nobody needs it */
+        ask->request.sampler.n_biases = 0;
+    ask->request.prompt = ask->tokens;
+    *out = ask;
+    return ERROR_NONE;
+
+no_memory:
+    ask_free(ask);
+    return error_set(err, ERROR_NO_MEMORY, "no memory for a request of %u tokens", request->n_prompt);
+}
+
+void ask_free(struct ask *ask)
+{
+    if (!ask)
+        return;
+    mem_free(ask->tokens);
+    mem_free((void *)ask->request.stop_tokens);
+    mem_free((void *)ask->request.sampler.biases);
+    mem_free(ask);
+}
+
+uint32_t ask_left(const struct ask *ask)
+{
+    return ask->n_predict - ask->n_generated;
+}
+
+void ask_part(struct ask *ask, struct request *out)
+{
+    *out = ask->request;
+    out->n_prompt += ask->n_generated;
+    out->n_predict = ask_left(ask);
+    out->handlers = ask_handlers;
+    out->arg = ask;
+    ask->part_first = ask->n_generated;
+    ask->part_rows = 0;
+    ask->accepted = false;
+    ask->usage = (struct request_usage){0};
+    if (!ask->n_parts)
+        ask->first_part_ns = clock_now_ns();
+}
+
+/* ---- events ------------------------------------------------------------------------------- */
+
+bool ask_take_token(struct ask *ask, const struct token_event *event)
+{
+    const struct request *request = &ask->request;
+    assert(ask_left(ask)); /* the driver was asked for no more, and an answer from elsewhere is checked before */
+    struct token_event moved = *event;
+    moved.index = ask->n_generated;
+    ask->tokens[request->n_prompt + ask->n_generated++] = event->token;
+    if (!ask->first_token_ns)
+        ask->first_token_ns = clock_now_ns();
+    return !request->handlers.token || request->handlers.token(request->arg, &moved);
+}
+
+void ask_take_row(struct ask *ask, uint32_t position, const float *values, uint32_t n_values)
+{
+    ask->part_rows++;
+    if (position < ask->n_rows) /* it was delivered by an earlier part */
+        return;
+    ask->n_rows = position + 1;
+    ask->request.handlers.row(ask->request.arg, position, values, n_values);
+}
+
+static bool on_token(void *arg, const struct token_event *event)
+{
+    return ask_take_token(arg, event);
+}
+
+static void on_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
+{
+    ask_take_row(arg, position, values, n_values);
+}
+
+static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage, const struct error *err)
+{
+    struct ask *ask = arg;
+    struct relay *relay = ask->instance->relay;
+    ask->usage = *usage;
+    ask->reason = reason;
+    ask->error = (struct error){0};
+    if (err)
+        ask->error = *err;
+    pthread_mutex_lock(&relay->lock);
+    bool is_over = reason == FINISH_STOP || reason == FINISH_LENGTH || (reason == FINISH_CANCELLED && ask->cancelled);
+    ask->state = is_over ? ASK_FINISHING : ASK_RETURNED;
+    if (!is_over)
+        relay_look_locked(relay);
+    pthread_mutex_unlock(&relay->lock);
+    if (is_over)
+        ask_finish(ask, reason, NULL);
+}
+
+const struct request_handlers ask_handlers = {on_token, on_row, on_done};
+
+/* ---- the end ------------------------------------------------------------------------------ */
+
+/* Of one part its driver knows the times; of several only this end does. */
+static void fill_usage(const struct ask *ask, struct request_usage *out)
+{
+    uint64_t now_ns = clock_now_ns();
+    uint64_t begun_ns = ask->first_part_ns ? ask->first_part_ns : now_ns;
+    *out = (struct request_usage){
+        .prompt_tokens = ask->request.n_prompt,
+        .generated_tokens = ask->n_generated,
+        .queued_ns = begun_ns - ask->submitted_ns,
+    };
+    out->cached_tokens = ask->n_parts > 1 ? ask->cached : ask->usage.cached_tokens;
+    if (out->cached_tokens > out->prompt_tokens)
+        out->cached_tokens = out->prompt_tokens; /* another node's word */
+    bool knows_times = ask->n_parts == 1 && (ask->usage.prefill_ns || ask->usage.decode_ns);
+    if (knows_times) {
+        out->queued_ns += ask->usage.queued_ns;
+        out->prefill_ns = ask->usage.prefill_ns;
+        out->decode_ns = ask->usage.decode_ns;
+    } else {
+        uint64_t first_ns = ask->first_token_ns ? ask->first_token_ns : now_ns;
+        out->prefill_ns = first_ns - begun_ns;
+        out->decode_ns = now_ns - first_ns;
+    }
+}
+
+static void count_locked(struct instance *instance, const struct request_usage *usage)
+{
+    instance->n_live--;
+    instance->used_ns = clock_now_ns();
+    instance->stats.prompt_tokens_total += usage->prompt_tokens;
+    instance->stats.cached_tokens_total += usage->cached_tokens;
+    instance->stats.generated_tokens_total += usage->generated_tokens;
+}
+
+static void unlink_locked(struct relay *relay, struct ask *ask)
+{
+    if (ask->next)
+        ask->next->previous = ask->previous;
+    else
+        relay->last_ask = ask->previous;
+    if (ask->previous)
+        ask->previous->next = ask->next;
+    else
+        relay->asks = ask->next;
+    relay->n_asks--;
+}
+
+void ask_finish(struct ask *ask, enum finish_reason reason, const struct error *err)
+{
+    struct relay *relay = ask->instance->relay;
+    struct request_usage usage;
+    fill_usage(ask, &usage);
+    pthread_mutex_lock(&relay->lock);
+    ask->state = ASK_FINISHING;
+    pthread_mutex_unlock(&relay->lock);
+    ask->request.handlers.done(ask->request.arg, reason, &usage, reason == FINISH_ERROR ? err : NULL);
+    pthread_mutex_lock(&relay->lock);
+    unlink_locked(relay, ask);
+    count_locked(ask->instance, &usage);
+    if (relay->closing)
+        relay_look_locked(relay);
+    pthread_mutex_unlock(&relay->lock);
+    ask_free(ask);
+}
+
+/* ---- answers from another node -------------------------------------------------------------- */
+
+static void take_acceptance(struct ask *ask)
+{
+    ask->n_parts += !ask->accepted;
+    ask->accepted = true;
+}
+
+static enum error_code take_tokens(struct ask *ask, struct request_message *message, struct error *err)
+{
+    struct token_logprob top[LIMIT_TOP_LOGPROBS];
+    take_acceptance(ask);
+    for (uint32_t i = 0; i < message->tokens.count; i++) {
+        struct token_event event;
+        request_next_token(message, &event, top);
+        if (!ask_left(ask) || event.index != ask->n_generated - ask->part_first)
+            return error_set(err, ERROR_INVALID, "token %u where %u was to come, with %u left", event.index,
+                             ask->n_generated - ask->part_first, ask_left(ask));
+        if (event.n_top > ask->request.n_top_logprobs)
+            return error_set(err, ERROR_INVALID, "%u likeliest tokens; %u were asked for", event.n_top,
+                             ask->request.n_top_logprobs);
+        if (ask_take_token(ask, &event))
+            continue;
+        peer_send_cancel(ask->peer, ask->part_id);
+        ask_finish(ask, FINISH_STOP, NULL);
+        return ERROR_NONE;
+    }
+    return ERROR_NONE;
+}
+
+static enum error_code take_row(struct ask *ask, const struct request_message *message, struct error *err)
+{
+    const struct request *request = &ask->request;
+    struct buffer *values = &ask->instance->relay->values;
+    uint32_t n_values = message->row.n_values;
+    bool wants_rows = request->embeddings || request->want_all_logits;
+    take_acceptance(ask);
+    if (!wants_rows || message->row.position != ask->part_rows ||
+        message->row.position >= request->n_prompt + ask->n_generated)
+        return error_set(err, ERROR_INVALID, "the row of position %u, which nobody asked for", message->row.position);
+    buffer_clear(values); /* its memory is aligned */
+    buffer_append(values, message->row.values, (size_t)n_values * sizeof(float));
+    if (values->failed) {
+        *values = (struct buffer){.data = values->data, .capacity = values->capacity};
+        peer_send_cancel(ask->peer, ask->part_id);
+        struct error why = {0};
+        error_set(&why, ERROR_NO_MEMORY, "no memory for a row of %u values", n_values);
+        ask_finish(ask, FINISH_ERROR, &why);
+        return ERROR_NONE;
+    }
+    ask_take_row(ask, message->row.position, (const float *)(const void *)values->data, n_values);
+    return ERROR_NONE;
+}
+
+/* Refused: because its driver is not there, or not any more; or for good. What was accepted before by another driver
+ * is not refused for good because this one is busy. */
+static void take_refusal(struct ask *ask, const struct error *why)
+{
+    ask->error = *why;
+    bool elsewhere = why->code == ERROR_NOT_FOUND || why->code == ERROR_CANCELLED;
+    bool is_replay = ask->n_parts && why->code == ERROR_BUSY;
+    if (elsewhere || is_replay) {
+        ask->place_failed = true;
+        ask_lost(ask);
+    } else {
+        ask_finish(ask, FINISH_ERROR, why);
+    }
+}
+
+static void take_done(struct ask *ask, const struct request_message *message)
+{
+    ask->usage = message->done.usage;
+    ask->error = message->error;
+    bool unasked = message->done.reason == FINISH_CANCELLED; /* whom this end cancels it forgets at once */
+    if (message->done.lost || unasked) {
+        ask->place_failed = true;
+        ask_lost(ask);
+    } else {
+        ask_finish(ask, message->done.reason, &message->error);
+    }
+}
+
+static struct ask *find_ask(struct peer *peer, uint64_t part_id)
+{
+    pthread_mutex_lock(&peer->relay->lock);
+    struct ask *ask = peer->relay->asks;
+    while (ask && !(ask->state == ASK_THERE && ask->peer == peer && ask->part_id == part_id))
+        ask = ask->next;
+    pthread_mutex_unlock(&peer->relay->lock);
+    return ask;
+}
+
+enum error_code ask_answer(struct peer *peer, struct request_message *message, struct error *err)
+{
+    struct ask *ask = find_ask(peer, message->id);
+    if (!ask)
+        return ERROR_NONE; /* it has ended here meanwhile */
+    switch (message->kind) {
+    case REQUEST_ACCEPTED:
+        take_acceptance(ask);
+        return ERROR_NONE;
+    case REQUEST_REFUSED:
+        take_refusal(ask, &message->error);
+        return ERROR_NONE;
+    case REQUEST_TOKENS:
+        return take_tokens(ask, message, err);
+    case REQUEST_ROW:
+        return take_row(ask, message, err);
+    case REQUEST_DONE:
+        take_done(ask, message);
+        return ERROR_NONE;
+    default:
+        return ERROR_NONE;
+    }
+}

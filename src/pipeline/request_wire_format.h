@@ -1,0 +1,10 @@
+/* The fixed parts of request_wire.h's messages, shared by writer and reader. */
+#pragma once
+
+#include "pipeline/request_wire.h"
+
+enum { REQUEST_LOGPROBS = 1, REQUEST_ALL_LOGITS = 2, REQUEST_EMBEDDINGS = 4 };
+enum { REQUEST_DONE_LOST = 1 };
+enum { REQUEST_HEAD_BYTES = 9 };   /* kind and id */
+enum { REQUEST_TOKEN_BYTES = 16 }; /* without the likeliest others … */
+enum { REQUEST_TOP_BYTES = 8 };    /* … each of which takes */

@@ -1,0 +1,155 @@
+#include "pipeline/request_wire_format.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Begins a message; its length is set when it ends. Returns where it begins. */
+static size_t begin(enum request_kind kind, uint64_t id, struct buffer *run)
+{
+    size_t at = run->size;
+    bytes_put(run, 0, REQUEST_LENGTH_BYTES);
+    bytes_put(run, kind, 1);
+    bytes_put(run, id, 8);
+    return at;
+}
+
+static void end(size_t at, struct buffer *run)
+{
+    if (run->failed)
+        return;
+    size_t size = run->size - at - REQUEST_LENGTH_BYTES;
+    assert(size <= LIMIT_REQUEST_BYTES);
+    bytes_store((unsigned char *)run->data + at, REQUEST_LENGTH_BYTES, size);
+}
+
+static void put_error(const struct error *why, struct buffer *run)
+{
+    size_t size = why ? strlen(why->text) : 0;
+    bytes_put(run, why ? why->code : ERROR_NONE, 2);
+    bytes_put(run, size, 2);
+    if (size)
+        buffer_append(run, why->text, size);
+}
+
+static void put_sampler(const struct sampler_params *params, struct buffer *run)
+{
+    bytes_put_float(run, params->temperature);
+    bytes_put(run, params->top_k, 4);
+    bytes_put_float(run, params->top_p);
+    bytes_put_float(run, params->min_p);
+    bytes_put_float(run, params->typical_p);
+    bytes_put_float(run, params->repeat_penalty);
+    bytes_put_float(run, params->frequency_penalty);
+    bytes_put_float(run, params->presence_penalty);
+    bytes_put(run, params->penalty_last_n, 4);
+    bytes_put(run, params->seed, 8);
+}
+
+static void put_tokens(const int32_t *tokens, uint32_t n, struct buffer *run)
+{
+    unsigned char *room = buffer_extend(run, (size_t)n * 4);
+    for (uint32_t i = 0; room && i < n; i++)
+        bytes_store(room + (size_t)i * 4, 4, (uint32_t)tokens[i]);
+}
+
+void request_write_submit(uint64_t id, const char *instance, const struct request *request, struct buffer *run)
+{
+    const struct sampler_params *sampler = &request->sampler;
+    size_t name_bytes = strlen(instance);
+    assert(name_bytes <= LIMIT_CLUSTER_ID_BYTES);
+    size_t at = begin(REQUEST_SUBMIT, id, run);
+    bytes_put(run, request->n_predict, 4);
+    bytes_put(run,
+              (request->logprobs ? REQUEST_LOGPROBS : 0U) | (request->want_all_logits ? REQUEST_ALL_LOGITS : 0U) |
+                  (request->embeddings ? REQUEST_EMBEDDINGS : 0U),
+              4);
+    bytes_put(run, request->n_top_logprobs, 4);
+    bytes_put(run, sampler->n_biases, 4);
+    bytes_put(run, request->n_stop_tokens, 4);
+    bytes_put(run, request->n_prompt, 4);
+    put_sampler(sampler, run);
+    bytes_put(run, name_bytes, 1);
+    buffer_append(run, instance, name_bytes);
+    for (uint32_t i = 0; i < sampler->n_biases; i++) {
+        bytes_put(run, (uint32_t)sampler->biases[i].token, 4);
+        bytes_put_float(run, sampler->biases[i].bias);
+    }
+    put_tokens(request->stop_tokens, request->n_stop_tokens, run);
+    put_tokens(request->prompt, request->n_prompt, run);
+    end(at, run);
+}
+
+void request_write_accepted(uint64_t id, struct buffer *run)
+{
+    end(begin(REQUEST_ACCEPTED, id, run), run);
+}
+
+void request_write_cancel(uint64_t id, struct buffer *run)
+{
+    end(begin(REQUEST_CANCEL, id, run), run);
+}
+
+void request_write_refused(uint64_t id, const struct error *why, struct buffer *run)
+{
+    size_t at = begin(REQUEST_REFUSED, id, run);
+    put_error(why, run);
+    end(at, run);
+}
+
+/* Whether one more token of the request fits into the message at `at`, which is the run's last. */
+static bool takes_token(const struct buffer *run, size_t at, uint64_t id)
+{
+    if (at >= run->size)
+        return false;
+    const unsigned char *message = (const unsigned char *)run->data + at;
+    size_t length = bytes_load(message, REQUEST_LENGTH_BYTES);
+    message += REQUEST_LENGTH_BYTES;
+    return at + REQUEST_LENGTH_BYTES + length == run->size && message[0] == REQUEST_TOKENS &&
+           bytes_load(message + 1, 8) == id && bytes_load(message + REQUEST_HEAD_BYTES, 4) < LIMIT_REQUEST_TOKENS;
+}
+
+void request_write_token(uint64_t id, const struct token_event *event, size_t *last, struct buffer *run)
+{
+    if (!takes_token(run, *last, id)) {
+        *last = begin(REQUEST_TOKENS, id, run);
+        bytes_put(run, 0, 4);
+    }
+    bytes_put(run, (uint32_t)event->token, 4);
+    bytes_put(run, event->index, 4);
+    bytes_put_float(run, event->logprob);
+    bytes_put(run, event->n_top, 4);
+    for (uint32_t i = 0; i < event->n_top; i++) {
+        bytes_put(run, (uint32_t)event->top[i].token, 4);
+        bytes_put_float(run, event->top[i].logprob);
+    }
+    if (run->failed)
+        return;
+    unsigned char *count = (unsigned char *)run->data + *last + REQUEST_LENGTH_BYTES + REQUEST_HEAD_BYTES;
+    bytes_store(count, 4, bytes_load(count, 4) + 1);
+    end(*last, run);
+}
+
+void request_write_row(uint64_t id, uint32_t position, const float *values, uint32_t n_values, struct buffer *run)
+{
+    size_t at = begin(REQUEST_ROW, id, run);
+    bytes_put(run, position, 4);
+    bytes_put(run, n_values, 4);
+    buffer_append(run, values, (size_t)n_values * sizeof *values); /* this machine is little-endian, as wire.h's are */
+    end(at, run);
+}
+
+void request_write_done(uint64_t id, enum finish_reason reason, const struct request_usage *usage,
+                        const struct error *why, bool lost, struct buffer *run)
+{
+    size_t at = begin(REQUEST_DONE, id, run);
+    bytes_put(run, reason, 1);
+    bytes_put(run, lost ? REQUEST_DONE_LOST : 0, 1);
+    bytes_put(run, usage->prompt_tokens, 4);
+    bytes_put(run, usage->cached_tokens, 4);
+    bytes_put(run, usage->generated_tokens, 4);
+    bytes_put(run, usage->queued_ns, 8);
+    bytes_put(run, usage->prefill_ns, 8);
+    bytes_put(run, usage->decode_ns, 8);
+    put_error(why, run);
+    end(at, run);
+}
