@@ -141,6 +141,10 @@ enum {
     LIMIT_JOIN_CONFIRM_MS = 5000,        /* for the member to say that it knows that the joiner has kept all */
     LIMIT_JOIN_DECLINED_MS = 60 * 1000,  /* until a machine asks again where a person said no */
 
+    /* the control socket, by which commands ask this machine's node */
+    LIMIT_CONTROL_LINE_BYTES = 17 * 1024 * 1024, /* one answer; holds a cluster file */
+    LIMIT_CONTROL_ANSWER_MS = 30 * 1000,         /* to a question that the node answers by itself */
+
     /* one request of the API */
     LIMIT_BODY_BYTES = 32 * 1024 * 1024,
     LIMIT_CHOICES = 16,

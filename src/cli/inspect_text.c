@@ -1,4 +1,5 @@
 /* The text of `medley inspect`, for people. */
+#include "base/size_text.h"
 #include "cli/inspect.h"
 
 #include <inttypes.h>
@@ -11,21 +12,6 @@ enum { TEMPLATE_LINES = 4, TEMPLATE_LINE_BYTES = 100 };
 struct quantity {
     char text[32];
 };
-
-static struct quantity size_text(uint64_t bytes)
-{
-    struct quantity out;
-    double n = (double)bytes;
-    if (bytes < 1024)
-        snprintf(out.text, sizeof out.text, "%" PRIu64 " B", bytes);
-    else if (n < 1024.0 * 1024)
-        snprintf(out.text, sizeof out.text, "%.1f KiB", n / 1024);
-    else if (n < 1024.0 * 1024 * 1024)
-        snprintf(out.text, sizeof out.text, "%.1f MiB", n / (1024 * 1024));
-    else
-        snprintf(out.text, sizeof out.text, "%.2f GiB", n / (1024.0 * 1024 * 1024));
-    return out;
-}
 
 /* 1000-based, for counts: "1.24 G". */
 static struct quantity count_text(uint64_t count)

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -40,4 +41,35 @@ bool option_float(const struct command *command, const char *name, const char *t
         return true;
     command_misused(command, "%s takes a number, not '%s'", name, text);
     return false;
+}
+
+bool option_unknown(const struct command *command, char **argv)
+{
+    command_misused(command, "unknown or incomplete option '%s'", argv[optind - 1]);
+    return false;
+}
+
+bool option_rest(const struct command *command, int argc, char **argv, const char *missing, const char **out)
+{
+    const int n_words = missing ? 1 : 0;
+    if (argc - optind > n_words)
+        command_misused(command, "'%s' is one word too many", argv[optind + n_words]);
+    else if (argc - optind < n_words)
+        command_misused(command, "%s", missing);
+    else
+        *out = missing ? argv[optind] : NULL;
+    return argc - optind == n_words;
+}
+
+bool option_words(const struct command *command, int argc, char **argv, const char *missing, struct option_words *out)
+{
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {0}};
+    *out = (struct option_words){0};
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (option != 'j')
+            return option_unknown(command, argv);
+        out->json = true;
+    }
+    return option_rest(command, argc, argv, missing, &out->word);
 }

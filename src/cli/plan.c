@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/inspect.h"
 #include "cli/options.h"
+#include "cli/plan_cluster.h"
 #include "cli/plan_here.h"
 #include "model/model.h"
 #include "pipeline/plan_devices.h"
@@ -15,13 +16,15 @@
 #include <string.h>
 
 static const char usage[] =
-    "Usage: medley plan MODEL.gguf [--cluster FILE] [--context N] [--streams N] [options]\n"
+    "Usage: medley plan MODEL.gguf [--cluster FILE | --here] [--context N] [--streams N] [options]\n"
     "\n"
     "Says which devices should hold which layers of a model, how fast it will be, and why. Reads the\n"
     "model's headers and loads nothing. The best placement is searched until it is proved to be the best\n"
     "or the time is over. docs/planning.md explains the file, the formulas and the output.\n"
     "\n"
-    "  --cluster FILE   the machines and links of a cluster file (JSON); else this machine's devices\n"
+    "  --cluster FILE   the machines and links of a cluster file (JSON); else those of the cluster, where a\n"
+    "                   node of it runs here (medley up); else this machine's devices\n"
+    "  --here           this machine's devices, also where a node runs\n"
     "  --sim FILE       simulated devices in the place of this machine's\n"
     "  -c, --context N  tokens of prompt and answer together (default: the model's, at most 4096)\n"
     "  --streams N      sequences at once (default 1)\n"
@@ -34,7 +37,7 @@ static const char usage[] =
     "  --without NODE   leave a machine out; may be repeated\n"
     "  --add SPEC       say also what one more device would give: NODE:MEMORY,BANDWIDTH[,FLOPS] by its\n"
     "                   datasheet, as tower:24GiB,936GB/s,35TFLOP/s; NODE:DEVICE, one more like it; or\n"
-    "                   NODE:PRESET, such as tower:rtx-3090. Without --cluster, no NODE:. May be repeated\n"
+    "                   NODE:PRESET, such as tower:rtx-3090. For this machine alone, no NODE:. May be repeated\n"
     "  --policy POLICY  compare with what others do: memory (exo, llama.cpp), flops (cake), equal\n"
     "                   (distributed-llama), score, or all; may be repeated\n"
     "  --explain        more: the rates it stands on, every device left out, the search\n"
@@ -47,7 +50,7 @@ struct wishes {
     const char *model, *cluster, *sim;
     struct driver_options driver;
     uint32_t prompt;
-    bool has_goal, has_busy, explain, json;
+    bool has_goal, has_busy, explain, json, here;
     enum placement_goal goal;
     bool policies[REPORT_POLICIES];
     float limit_s, busy;
@@ -59,6 +62,7 @@ struct wishes {
 
 enum {
     OPTION_CLUSTER = 256,
+    OPTION_HERE,
     OPTION_SIM,
     OPTION_STREAMS,
     OPTION_GOAL,
@@ -74,21 +78,14 @@ enum {
 };
 
 static const struct option long_options[] = {
-    {"cluster", required_argument, NULL, OPTION_CLUSTER},
-    {"sim", required_argument, NULL, OPTION_SIM},
-    {"context", required_argument, NULL, 'c'},
-    {"streams", required_argument, NULL, OPTION_STREAMS},
-    {"goal", required_argument, NULL, OPTION_GOAL},
-    {"busy", required_argument, NULL, OPTION_BUSY},
-    {"kv", required_argument, NULL, OPTION_KV},
-    {"prompt", required_argument, NULL, OPTION_PROMPT},
-    {"without", required_argument, NULL, OPTION_WITHOUT},
-    {"add", required_argument, NULL, OPTION_ADD},
-    {"policy", required_argument, NULL, OPTION_POLICY},
-    {"explain", no_argument, NULL, OPTION_EXPLAIN},
-    {"json", no_argument, NULL, OPTION_JSON},
-    {"time-limit", required_argument, NULL, OPTION_LIMIT},
-    {0},
+    {"cluster", required_argument, NULL, OPTION_CLUSTER},  {"here", no_argument, NULL, OPTION_HERE},
+    {"sim", required_argument, NULL, OPTION_SIM},          {"context", required_argument, NULL, 'c'},
+    {"streams", required_argument, NULL, OPTION_STREAMS},  {"goal", required_argument, NULL, OPTION_GOAL},
+    {"busy", required_argument, NULL, OPTION_BUSY},        {"kv", required_argument, NULL, OPTION_KV},
+    {"prompt", required_argument, NULL, OPTION_PROMPT},    {"without", required_argument, NULL, OPTION_WITHOUT},
+    {"add", required_argument, NULL, OPTION_ADD},          {"policy", required_argument, NULL, OPTION_POLICY},
+    {"explain", no_argument, NULL, OPTION_EXPLAIN},        {"json", no_argument, NULL, OPTION_JSON},
+    {"time-limit", required_argument, NULL, OPTION_LIMIT}, {0},
 };
 
 static const struct command *const self = &command_plan;
@@ -167,6 +164,8 @@ static bool take_option(struct wishes *wishes, int option, const char *value)
     case OPTION_CLUSTER:
         wishes->cluster = value;
         return true;
+    case OPTION_HERE:
+        return wishes->here = true;
     case OPTION_SIM:
         wishes->sim = value;
         return true;
@@ -219,8 +218,8 @@ static bool parse(int argc, char **argv, struct wishes *wishes)
         return false;
     }
     wishes->model = argv[optind];
-    if (wishes->cluster && wishes->sim) {
-        command_misused(self, "--cluster and --sim exclude each other");
+    if (wishes->cluster && (wishes->sim || wishes->here)) {
+        command_misused(self, "--cluster and %s exclude each other", wishes->sim ? "--sim" : "--here");
         return false;
     }
     if (wishes->has_busy && !(wishes->has_goal && wishes->goal == PLACEMENT_MIX)) {
@@ -297,7 +296,7 @@ static enum error_code fill_ask(const struct wishes *wishes, const struct model 
                                 struct report_ask *ask, struct error *err)
 {
     ask->cluster = cluster;
-    ask->here = !wishes->cluster;
+    ask->here = wishes->here;
     ask->limit_s = (double)wishes->limit_s;
     ask->now_s = seconds_now;
     ask->n_without = wishes->n_without;
@@ -310,15 +309,23 @@ static enum error_code fill_ask(const struct wishes *wishes, const struct model 
     return code;
 }
 
-/* The devices, and what the engine or an estimate says of the buffers on them. */
-static enum error_code read_devices(const struct wishes *wishes, const struct model *model,
+/* The devices, and what the engine or an estimate says of the buffers on them. Where a node runs here, its cluster's;
+ * then wishes->here stays false. */
+static enum error_code read_devices(struct wishes *wishes, const struct model *model,
                                     const struct driver_options *options, struct plan_here *out, struct error *err)
 {
     *out = (struct plan_here){0};
-    if (!wishes->cluster)
+    bool found = false;
+    enum error_code code = ERROR_NONE;
+    if (!wishes->cluster && !wishes->sim && !wishes->here)
+        code = plan_cluster_ask(&out->cluster, &found, err);
+    else if (wishes->cluster)
+        code = cluster_read(wishes->cluster, &out->cluster, err);
+    wishes->here = !wishes->cluster && !found;
+    if (wishes->here)
         return plan_here_init(out, wishes->sim, model, options, err);
     plan_compute_estimate(model, options, &out->compute);
-    return cluster_read(wishes->cluster, &out->cluster, err);
+    return code;
 }
 
 /* Without the spare devices first, as pipeline/plan.h does. */

@@ -2,6 +2,7 @@
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/remote.h"
 #include "gpu/gpu.h"
 #include "model/chat_template.h"
 
@@ -32,7 +33,10 @@ static const char usage[] =
     "  --temp T  --top-k N  --top-p P  --min-p P  --typical P  --repeat-penalty X\n"
     "  --frequency-penalty X  --presence-penalty X  --seed S  (--temp 0: always the likeliest)\n"
     "\n"
-    "Where it runs:\n" SESSION_USAGE;
+    "Where it runs: where a node runs on this machine (medley up), in its cluster, through that; the\n"
+    "model is placed there as medley place does. With --here, or a flag below other than -c, and\n"
+    "where no node runs, in this process:\n"
+    "  --here           on this machine, also where a node runs\n" SESSION_USAGE;
 
 struct run_flags {
     struct session_flags session;
@@ -43,6 +47,7 @@ struct run_flags {
 
 enum {
     OPTION_RAW = SESSION_OPTION_END,
+    OPTION_HERE,
     OPTION_SYSTEM,
     OPTION_JSON,
     OPTION_TEMP,
@@ -61,6 +66,7 @@ static const struct option long_options[] = {
     {"file", required_argument, NULL, 'f'},
     {"predict", required_argument, NULL, 'n'},
     {"raw", no_argument, NULL, OPTION_RAW},
+    {"here", no_argument, NULL, OPTION_HERE},
     {"system", required_argument, NULL, OPTION_SYSTEM},
     {"json", no_argument, NULL, OPTION_JSON},
     {"temp", required_argument, NULL, OPTION_TEMP},
@@ -119,6 +125,8 @@ static bool take_option(struct run_flags *flags, int option, const char *value)
         return option_u32(&command_run, "-n", value, 0, LIMIT_CONTEXT, &flags->reply.n_predict);
     case OPTION_RAW:
         return flags->raw = true;
+    case OPTION_HERE:
+        return flags->session.says_where = true;
     case OPTION_SYSTEM:
         flags->system = value;
         return true;
@@ -224,8 +232,13 @@ static void add_speeds(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct s
     yyjson_mut_obj_add_bool(doc, root, "forecast_measured", forecast.measured);
 }
 
-static void add_stages(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct plan *plan)
+static void add_stages(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct session *session)
 {
+    const struct plan *plan = &session->plan;
+    if (session->remote) {
+        yyjson_mut_obj_add_val(doc, root, "stages", yyjson_val_mut_copy(doc, remote_stages(session->remote)));
+        return;
+    }
     yyjson_mut_val *stages = yyjson_mut_obj_add_arr(doc, root, "stages");
     for (uint32_t i = 0; i < plan->n_stages; i++) {
         yyjson_mut_val *stage = yyjson_mut_arr_add_obj(doc, stages);
@@ -249,7 +262,7 @@ static enum error_code print_json(const struct session *session, const struct to
     yyjson_mut_obj_add_uint(doc, root, "prefill_ns", reply->usage.prefill_ns);
     yyjson_mut_obj_add_uint(doc, root, "decode_ns", reply->usage.decode_ns);
     add_speeds(doc, root, session, reply);
-    add_stages(doc, root, &session->plan);
+    add_stages(doc, root, session);
     char *json = yyjson_mut_write(doc, YYJSON_WRITE_NEWLINE_AT_END, NULL);
     yyjson_mut_doc_free(doc);
     if (!json)
@@ -291,6 +304,16 @@ static int talk(struct session *session, const struct run_flags *flags)
     return status;
 }
 
+/* In the cluster, unless the user says where or there is none. */
+static enum error_code open_session(const struct run_flags *flags, struct session *out, struct error *err)
+{
+    bool found = false;
+    enum error_code code = ERROR_NONE;
+    if (!flags->session.says_where)
+        code = session_open_remote(flags->model, &flags->session, out, &found, err);
+    return found ? code : session_open(flags->model, &flags->session, out, err);
+}
+
 static int run(int argc, char **argv)
 {
     struct run_flags flags = {.reply = {.sampler = sampler_defaults(), .n_predict = UINT32_MAX}};
@@ -301,7 +324,7 @@ static int run(int argc, char **argv)
     struct session session = {0};
     enum error_code code = flags.file ? read_file(flags.file, &text, &err) : ERROR_NONE;
     if (!code)
-        code = session_open(flags.model, &flags.session, &session, &err);
+        code = open_session(&flags, &session, &err);
     int status = EXIT_OK;
     if (!code && (flags.prompt || flags.file))
         code = answer(&session, &flags, flags.file ? text.data : flags.prompt,

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/notice.h"
 #include "cli/options.h"
+#include "cli/remote.h"
 #include "gpu/gpu.h"
 #include "model/chat_template.h"
 #include "model/model.h"
@@ -96,10 +97,22 @@ enum session_flag_result session_flag(struct session_flags *flags, const struct 
     default:
         return SESSION_FLAG_FOREIGN;
     }
+    flags->says_where = flags->says_where || option != 'c';
     return ok ? SESSION_FLAG_TAKEN : SESSION_FLAG_WRONG;
 }
 
 /* ---- opening -------------------------------------------------------------------------- */
+
+enum error_code session_read_vocabulary(struct session *session, struct error *err)
+{
+    enum error_code code = tokenizer_open(model_file(session->model), &session->tokenizer, err);
+    uint32_t size = code ? 0 : tokenizer_size(session->tokenizer);
+    for (uint32_t i = 0; i < size && !code; i++) {
+        if (tokenizer_ends_generation(session->tokenizer, (int32_t)i))
+            code = token_list_push(&session->stop_tokens, (int32_t)i, err);
+    }
+    return code;
+}
 
 /* Reads the vocabulary while the stages load: neither needs the other. */
 struct vocabulary_job {
@@ -111,13 +124,7 @@ struct vocabulary_job {
 static void *open_vocabulary(void *arg)
 {
     struct vocabulary_job *job = arg;
-    struct session *session = job->session;
-    job->code = tokenizer_open(model_file(session->model), &session->tokenizer, &job->error);
-    uint32_t size = job->code ? 0 : tokenizer_size(session->tokenizer);
-    for (uint32_t i = 0; i < size && !job->code; i++) {
-        if (tokenizer_ends_generation(session->tokenizer, (int32_t)i))
-            job->code = token_list_push(&session->stop_tokens, (int32_t)i, &job->error);
-    }
+    job->code = session_read_vocabulary(job->session, &job->error);
     return NULL;
 }
 
@@ -219,6 +226,7 @@ void session_close(struct session *session)
     for (uint32_t i = 0; session->driver && i < session->plan.n_stages; i++)
         device_interrupt(session->plan.stages[i].device);
     driver_close(session->driver);
+    remote_close(session->remote);
     plan_deinit(&session->plan);
     if (session->gpu)
         gpu_close(session->gpu);
@@ -278,6 +286,8 @@ enum error_code session_encode(const struct session *session, const char *text, 
 struct plan_forecast session_forecast(const struct session *session, const struct request_usage *usage)
 {
     const struct plan *plan = &session->plan;
+    if (!session->driver)
+        return (struct plan_forecast){0};
     const struct plan_work work = {
         .n_prompt = usage->prompt_tokens - usage->cached_tokens,
         .n_cached = usage->cached_tokens,
@@ -303,6 +313,8 @@ static void describe_left_out(const struct plan *plan, struct buffer *out)
 void session_describe_split(const struct session *session, struct buffer *out)
 {
     uint64_t busy_ns = 0;
+    if (session->remote)
+        buffer_text(out, remote_where(session->remote));
     for (uint32_t i = 0; i < session->plan.n_stages; i++)
         busy_ns += driver_stage_busy_ns(session->driver, i);
     for (uint32_t i = 0; i < session->plan.n_stages; i++) {

@@ -22,6 +22,7 @@
 
 struct gpu;
 struct heat;
+struct remote;
 struct chat_template;
 
 struct session_flags {   /* all zero: every default */
@@ -31,6 +32,7 @@ struct session_flags {   /* all zero: every default */
     const char *sim_file; /* simulated devices; NULL: none */
     uint32_t n_threads;
     struct driver_options driver;
+    bool says_where;   /* one of them says on which devices of this machine, or how: not in the cluster */
     bool no_governor;  /* let the devices get as hot as they will */
     bool is_measured;  /* not a flag: the command measures speed, no governor may change it */
     bool no_tokenizer; /* not a flag: the command works on token ids alone */
@@ -91,16 +93,26 @@ struct session {
     struct tokenizer *tokenizer;         /* NULL with no_tokenizer */
     struct token_list stop_tokens;       /* those that end generation */
     struct chat_template *chat_template; /* see session_chat_template() */
-    struct driver *driver;
-    struct generator *generator;       /* whom requests are given to: here the driver, through … */
-    struct driver_generator of_driver; /* … so a session does not move once it is open */
-    struct heat *heat;                 /* NULL: not governed */
-    struct plan plan;                  /* which layers are where, and what is to be expected of it */
+    struct generator *generator;         /* whoever answers requests: the driver, or the cluster */
+    struct driver *driver;               /* NULL: the cluster has it, and what follows is empty */
+    struct driver_generator of_driver;   /* so a session does not move once it is open */
+    struct heat *heat;                   /* NULL: not governed */
+    struct plan plan;                    /* which layers are where, and what is to be expected of it */
+    struct remote *remote;               /* NULL: this process has the driver */
 };
 
 enum error_code session_open(const char *path, const struct session_flags *flags, struct session *out,
                              struct error *err);
 void session_close(struct session *session); /* a zeroed session is fine */
+
+/* The same in the cluster, through the node on this machine, which places the model and loads it where that is not done
+ * yet; here only its vocabulary is read. *found: a node runs here. Without one ERROR_NOT_FOUND; but that may also be
+ * what is wrong with a node's cluster or the file. Of the flags only the context counts. */
+enum error_code session_open_remote(const char *path, const struct session_flags *flags, struct session *out,
+                                    bool *found, struct error *err);
+
+/* What session_open() also does: reads the tokenizer and the tokens that end generation. */
+enum error_code session_read_vocabulary(struct session *session, struct error *err);
 
 /* The model's chat template, opened when it is first asked for; the session's. */
 enum error_code session_chat_template(struct session *session, struct chat_template **out, struct error *err);
@@ -110,7 +122,8 @@ enum error_code session_chat_template(struct session *session, struct chat_templ
 enum error_code session_encode(const struct session *session, const char *text, size_t size, struct token_list *out,
                                struct error *err);
 
-/* What was to be expected of a request by the devices' figures, before it ran (pipeline/plan_forecast.h). */
+/* What was to be expected of a request by the devices' figures, before it ran (pipeline/plan_forecast.h); in the
+ * cluster nothing is known. */
 struct plan_forecast session_forecast(const struct session *session, const struct request_usage *usage);
 
 /* "cpu 10 layers (38 % of the time), vulkan0 6 layers (62 % of the time)": of the time they have computed so far; and

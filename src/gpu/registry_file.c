@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/state_folder.h"
 #include "gpu/registry.h"
 
 #include <errno.h>
@@ -20,17 +21,7 @@ enum { LOCK_PAUSE_MS = 10 };
 
 void gpu_registry_path(char *path, size_t size)
 {
-    const char *own = getenv("MEDLEY_STATE_DIR"), *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    int length = 0;
-    path[0] = 0;
-    if (own)
-        length = own[0] ? snprintf(path, size, "%s/devices.json", own) : 0;
-    else if (state && state[0] == '/') /* a relative one is to be ignored: XDG Base Directory Specification */
-        length = snprintf(path, size, "%s/medley/devices.json", state);
-    else if (home && home[0])
-        length = snprintf(path, size, "%s/.local/state/medley/devices.json", home);
-    if (length < 0 || (size_t)length >= size)
-        path[0] = 0;
+    state_folder_file("devices.json", path, size);
 }
 
 /* ---- reading --------------------------------------------------------------------------- */

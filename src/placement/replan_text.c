@@ -1,3 +1,4 @@
+#include "base/size_text.h"
 #include "placement/replan.h"
 
 #include <math.h>
@@ -7,28 +8,18 @@ static const char *name_of(const struct placement_problem *problem, uint32_t dev
     return device == REPLAN_GONE ? "nowhere" : problem->devices[device].id;
 }
 
-static void say_bytes(uint64_t bytes, struct buffer *text)
-{
-    if (bytes >= UINT64_C(1) << 30)
-        buffer_printf(text, "%.1f GiB", (double)bytes / 0x1p30);
-    else
-        buffer_printf(text, "%.1f MiB", (double)bytes / 0x1p20);
-}
-
 static void say_move(const struct placement_problem *problem, const struct replan_move *move, struct buffer *text)
 {
     const char *to_node = problem->devices[move->to].node;
     buffer_printf(text, "  layers %u-%u  %s to %s of %s  ", move->first_layer, move->first_layer + move->n_layers - 1,
                   name_of(problem, move->from), name_of(problem, move->to), to_node);
-    say_bytes(move->weight_bytes, text);
+    buffer_text(text, size_text(move->weight_bytes).text);
     if (move->source == move->to)
         buffer_text(text, " from its disk");
     else
         buffer_printf(text, " from %s", name_of(problem, move->source));
-    if (move->kv_bytes) {
-        buffer_text(text, ", KV cache ");
-        say_bytes(move->kv_bytes, text);
-    }
+    if (move->kv_bytes)
+        buffer_printf(text, ", KV cache %s", size_text(move->kv_bytes).text);
     buffer_text(text, "\n");
 }
 

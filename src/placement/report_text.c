@@ -14,8 +14,8 @@ static void say_ask(const struct report *report, struct buffer *out)
     if (!ask->model_name)
         return;
     buffer_printf(out, "%s: %u layers, %s; context %u, %u stream%s, KV cache %s\n", ask->model_name,
-                  ask->model->n_layers, report_bytes_words(ask->weight_bytes).text, demand->context_tokens,
-                  demand->streams, demand->streams == 1 ? "" : "s", ask->kv_types.current.name);
+                  ask->model->n_layers, size_text(ask->weight_bytes).text, demand->context_tokens, demand->streams,
+                  demand->streams == 1 ? "" : "s", ask->kv_types.current.name);
 }
 
 /* ---- the best --------------------------------------------------------------------------------------------- */
@@ -73,12 +73,12 @@ static void say_stages(const struct report *report, const struct placement *plac
         const uint64_t there = problem->devices[stage->device].memory_free_bytes;
         buffer_printf(out, "  stage %-*u  %-*s  layers %*u–%-*u  %9s of %-9s  %8s", digits(placement->n_stages - 1), i,
                       widest, report_device_name(report, stage->device).text, wide, stage->first_layer, wide,
-                      stage->first_layer + stage->n_layers - 1, report_bytes_words(forecast->stages[i].bytes).text,
-                      report_bytes_words(there).text, report_time_words(forecast->stages[i].decode_s).text);
+                      stage->first_layer + stage->n_layers - 1, size_text(forecast->stages[i].bytes).text,
+                      size_text(there).text, time_text(forecast->stages[i].decode_s).text);
         if (i && is_beside(report, stage))
             buffer_text(out, "   same machine");
         else if (i)
-            buffer_printf(out, "   link %s (%s%s)", report_time_words(forecast->stages[i - 1].hop_s).text,
+            buffer_printf(out, "   link %s (%s%s)", time_text(forecast->stages[i - 1].hop_s).text,
                           report_link_words(report, stage[-1].device, stage->device).text,
                           report_link_assumed(report, stage[-1].device, stage->device) ? ", assumed" : "");
         buffer_text(out, "\n");
@@ -273,15 +273,15 @@ static void explain_demand(const struct report *report, struct buffer *out)
                   placement_rows(problem) == 1 ? "" : "s", placement_micro_batches(problem));
     buffer_printf(out, "Prefill: a prompt of %u tokens in chunks of %u.\n", placement_prompt_tokens(problem),
                   placement_chunk_tokens(problem));
-    buffer_printf(out, "A round takes %s, a micro-batch comes every %s.", report_time_words(cost->round_s).text,
-                  report_time_words(cost->period_s).text);
+    buffer_printf(out, "A round takes %s, a micro-batch comes every %s.", time_text(cost->round_s).text,
+                  time_text(cost->period_s).text);
     if (solution->placement.n_stages > 1)
         buffer_printf(out, " The token's way back takes %s.",
-                      report_time_words(report->forecast.stages[solution->placement.n_stages - 1].hop_s).text);
+                      time_text(report->forecast.stages[solution->placement.n_stages - 1].hop_s).text);
     buffer_printf(out, "\nSearched %llu nodes; greedy had found %s per micro-batch, the bound is %s.\n",
                   (unsigned long long)solution->nodes,
-                  solution->greedy_s < INFINITY ? report_time_words(solution->greedy_s).text : "nothing",
-                  solution->lower_bound_s > 0 ? report_time_words(solution->lower_bound_s).text : "unknown");
+                  solution->greedy_s < INFINITY ? time_text(solution->greedy_s).text : "nothing",
+                  solution->lower_bound_s > 0 ? time_text(solution->lower_bound_s).text : "unknown");
 }
 
 static void explain_devices(const struct report *report, struct buffer *out)
@@ -292,15 +292,15 @@ static void explain_devices(const struct report *report, struct buffer *out)
         const struct placement_device *device = &problem->devices[d];
         const enum cluster_speed speed = report->ask.cluster->devices[d].speed;
         buffer_printf(out, "  %s  %s, %s kept free; %s:", report_device_name(report, d).text,
-                      report_bytes_words(device->memory_free_bytes).text,
-                      report_bytes_words(device->reserve_bytes).text, cluster_speed_name(speed));
+                      size_text(device->memory_free_bytes).text, size_text(device->reserve_bytes).text,
+                      cluster_speed_name(speed));
         for (uint32_t type = 0; type < problem->model.n_types; type++) {
             buffer_printf(out, "%s %s %.3g GB/s", type ? "," : "", problem->model.type_names[type],
                           1e-9 * device->decode_bytes_per_s[type]);
             if (device->prefill_flops[type] > 0)
                 buffer_printf(out, " %.3g GFLOP/s", 1e-9 * device->prefill_flops[type]);
         }
-        buffer_printf(out, "; launch %s\n", report_time_words(device->launch_s).text);
+        buffer_printf(out, "; launch %s\n", time_text(device->launch_s).text);
     }
 }
 

@@ -17,41 +17,6 @@ struct report_words report_rate_words(double tokens_per_s)
     return out;
 }
 
-struct report_words report_bytes_words(uint64_t bytes)
-{
-    struct report_words out;
-    const double mib = (double)bytes / 0x1p20;
-    if (mib < 99.5)
-        snprintf(out.text, sizeof out.text, "%.1f MiB", mib);
-    else
-        snprintf(out.text, sizeof out.text, "%.*f GiB", mib < 0x1p20 ? 1 : 0, mib / 0x1p10);
-    return out;
-}
-
-struct report_words report_time_words(double seconds)
-{
-    struct report_words out;
-    const double ms = 1e3 * seconds;
-    if (ms >= 9999.5)
-        snprintf(out.text, sizeof out.text, "%.1f s", seconds);
-    else if (ms < 0.0995)
-        snprintf(out.text, sizeof out.text, "%.0f us", 1e3 * ms);
-    else
-        snprintf(out.text, sizeof out.text, "%.*f ms", ms < 0.995 ? 2 : ms < 99.95 ? 1 : 0, ms);
-    return out;
-}
-
-struct report_words report_bandwidth_words(double bytes_per_s)
-{
-    struct report_words out;
-    const double mbit = bytes_per_s * 8e-6;
-    if (mbit < 999.5)
-        snprintf(out.text, sizeof out.text, "%.3g Mb/s", mbit);
-    else
-        snprintf(out.text, sizeof out.text, "%.3g Gb/s", mbit * 1e-3);
-    return out;
-}
-
 /* ---- links --------------------------------------------------------------------------------------------------- */
 
 static uint32_t node_of(const struct report *report, uint32_t device)
@@ -72,9 +37,8 @@ struct report_words report_link_words(const struct report *report, uint32_t from
     const struct topology_link *link =
         topology_link(&problem->topology, first, topology_paths_next(&problem->paths, first, last));
     const uint32_t hops = topology_paths_hops(&problem->paths, first, last);
-    int used =
-        snprintf(out.text, sizeof out.text, "%s%s%s", link->class ? topology_class_name(link->class) : "",
-                 link->class ? " " : "", report_bandwidth_words((double)topology_link_bandwidth(narrowest).value).text);
+    int used = snprintf(out.text, sizeof out.text, "%s%s%s", link->class ? topology_class_name(link->class) : "",
+                        link->class ? " " : "", bandwidth_text((double)topology_link_bandwidth(narrowest).value).text);
     if (hops == 2)
         snprintf(out.text + used, sizeof out.text - (size_t)used, ", through %s",
                  report->ask.cluster->nodes[link->to].name);
@@ -167,8 +131,8 @@ static void say_no_memory(const struct report *report, uint32_t device, struct r
                  report_device_name(report, other).text);
     else
         snprintf(out->text, sizeof out->text, "%s for it, buffers and a layer need %s",
-                 report_bytes_words(placement_device_bytes(&problem->devices[device])).text,
-                 report_bytes_words(least_bytes(problem)).text);
+                 size_text(placement_device_bytes(&problem->devices[device])).text,
+                 size_text(least_bytes(problem)).text);
 }
 
 static void say_cost(const struct report *report, const struct placement_reason *reason, struct report_words *out)
@@ -177,9 +141,8 @@ static void say_cost(const struct report *report, const struct placement_reason 
     if (reason->more_s < 1e-3 * report->forecast.cost.period_s)
         snprintf(out->text, sizeof out->text, "would gain nothing");
     else
-        snprintf(out->text, sizeof out->text, "would cost %s per %s for %u layer%s",
-                 report_time_words(reason->more_s).text, one ? "token" : "micro-batch", reason->n_layers,
-                 reason->n_layers == 1 ? "" : "s");
+        snprintf(out->text, sizeof out->text, "would cost %s per %s for %u layer%s", time_text(reason->more_s).text,
+                 one ? "token" : "micro-batch", reason->n_layers, reason->n_layers == 1 ? "" : "s");
 }
 
 static void say_no_link(const struct report *report, uint32_t device, struct report_words *out)

@@ -1,15 +1,13 @@
 /* Words and numbers that a report's texts share. Private to it. */
 #pragma once
 
+#include "base/size_text.h"
 #include "placement/report.h"
 
 struct report_words {
     char text[96];
 };
-struct report_words report_rate_words(double tokens_per_s);     /* "41.2 tok/s" */
-struct report_words report_bytes_words(uint64_t bytes);         /* "11.8 GiB" */
-struct report_words report_time_words(double seconds);          /* "18.1 ms" */
-struct report_words report_bandwidth_words(double bytes_per_s); /* of a network: "2.5 Gb/s" */
+struct report_words report_rate_words(double tokens_per_s); /* "41.2 tok/s" */
 
 /* How a token gets from one device to another: "ethernet 2.5 Gb/s", "memory copy", "wifi 300 Mb/s, through nuc". */
 struct report_words report_link_words(const struct report *report, uint32_t from, uint32_t to);

@@ -1,0 +1,84 @@
+/* medley add: makes a model's file known to the cluster. */
+#include "base/size_text.h"
+#include "cli/answer.h"
+#include "cli/commands.h"
+#include "cli/daemon.h"
+#include "cli/model_word.h"
+#include "cli/options.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "Usage: medley add MODEL.gguf [--json]\n"
+    "\n"
+    "Makes a model known to the cluster: every machine's API offers it, and it is loaded for the first\n"
+    "request. The file stays where it is; machines that compute a part of the model fetch that part from\n"
+    "this one. It is read once, to know what is in it.\n"
+    "\n"
+    "  --json           for programs\n";
+
+/* One line of the node; *done with the last. */
+static enum error_code take(yyjson_doc *doc, bool json, bool *done, struct error *err)
+{
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    struct answer answer = {0};
+    struct buffer name = {0};
+    yyjson_val *adding = answer_object_if(&answer, root, "adding");
+    const char *model = answer_text_if(&answer, root, "model");
+    const uint64_t bytes = adding ? answer_count(&answer, adding, "bytes") : 0;
+    enum error_code code = answer_failed(&answer, err);
+    if (code)
+        return code;
+    if (adding && isatty(STDERR_FILENO))
+        fprintf(stderr, "reading %s …\n", size_text(bytes).text);
+    *done = model != NULL;
+    if (model && json)
+        return answer_print_json(doc, false, err);
+    if (model) {
+        answer_clean(&name, model);
+        printf("the cluster knows %s now\n", name.data ? name.data : "");
+        buffer_deinit(&name);
+    }
+    return ERROR_NONE;
+}
+
+static enum error_code add(struct daemon_client *client, const char *path, bool json, struct error *err)
+{
+    bool done = false;
+    yyjson_mut_doc *question = daemon_question("add");
+    daemon_question_text(question, "path", path);
+    enum error_code code = daemon_client_send(client, question, err);
+    while (!code && !done) {
+        yyjson_doc *doc = NULL;
+        code = daemon_client_receive(client, &doc, err);
+        if (!code)
+            code = take(doc, json, &done, err);
+        yyjson_doc_free(doc);
+    }
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct option_words words;
+    struct daemon_client *client = NULL;
+    struct error err;
+    char path[PATH_MAX];
+    if (!option_words(&command_add, argc, argv, "which model? give a .gguf file", &words))
+        return EXIT_USAGE;
+    enum error_code code = model_word_file(words.word, path, &err);
+    if (!code)
+        code = daemon_client_open(&client, &err);
+    if (!code)
+        code = add(client, path, words.json, &err);
+    daemon_client_close(client);
+    return code ? command_fail(&command_add, &err) : EXIT_OK;
+}
+
+const struct command command_add = {
+    .name = "add",
+    .summary = "make a model known to the cluster, to be loaded when it is asked for",
+    .usage = usage,
+    .run = run,
+};

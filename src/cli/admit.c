@@ -1,0 +1,117 @@
+/* medley admit: lets a machine into the cluster that waits for it, after its words were compared. */
+#include "cli/answer.h"
+#include "cli/commands.h"
+#include "cli/compare.h"
+#include "cli/options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+
+static const char usage[] =
+    "Usage: medley admit NODE [--yes-the-words-are WORDS]\n"
+    "\n"
+    "Lets a machine in that waits for it (medley nodes). Both machines show four words: only when they are\n"
+    "the same on both is nobody between them, so look at them and then say yes. NODE is a name or an id.\n"
+    "Where the other machine is not at hand, medley invite gives a code instead.\n"
+    "\n"
+    "  --yes-the-words-are WORDS   the words that the other machine shows, for programs: it is let in\n"
+    "                              when they are the same here, without a question\n";
+
+struct wishes {
+    const char *node, *words; /* words NULL: somebody is asked */
+};
+
+static bool parse(int argc, char **argv, struct wishes *wishes)
+{
+    static const struct option options[] = {{"yes-the-words-are", required_argument, NULL, 'w'}, {0}};
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (option != 'w')
+            return option_unknown(&command_admit, argv);
+        wishes->words = optarg;
+    }
+    return option_rest(&command_admit, argc, argv, "which machine? medley nodes lists those that wait", &wishes->node);
+}
+
+/* Where the words differ, or the answer is no, the node is told, too; what it says to that does not matter. */
+static enum error_code decide(struct daemon_client *client, const struct wishes *wishes, yyjson_val *compare,
+                              struct error *err)
+{
+    struct answer answer = {0};
+    struct error unheard;
+    bool agree = false;
+    const char *words = answer_text(&answer, compare, "words"), *name = answer_text(&answer, compare, "name");
+    enum error_code code = answer_failed(&answer, err);
+    if (!code && wishes->words)
+        agree = compare_equal(words, wishes->words);
+    else if (!code)
+        code = compare_ask(words, name, "medley admit NODE --yes-the-words-are \"WORDS\"", &agree, err);
+    if (code || !agree)
+        compare_send(client, false, &unheard);
+    if (code || agree)
+        return code ? code : compare_send(client, true, err);
+    struct buffer clean = {0};
+    answer_clean(&clean, name);
+    error_set(err, ERROR_CANCELLED, "%s is not let in%s", clean.data ? clean.data : "it",
+              wishes->words ? ": it shows other words here, so somebody may be between the two" : "");
+    buffer_deinit(&clean);
+    return ERROR_CANCELLED;
+}
+
+static enum error_code print(yyjson_doc *doc, struct error *err)
+{
+    struct answer answer = {0};
+    struct buffer name = {0};
+    answer_clean(&name, answer_text(&answer, yyjson_doc_get_root(doc), "admitted"));
+    enum error_code code = answer_failed(&answer, err);
+    if (!code)
+        printf("%s is in the cluster\n", name.data ? name.data : "");
+    buffer_deinit(&name);
+    return code;
+}
+
+static enum error_code admit(struct daemon_client *client, const struct wishes *wishes, struct error *err)
+{
+    struct answer answer = {0};
+    yyjson_doc *doc = NULL;
+    yyjson_mut_doc *question = daemon_question("admit");
+    daemon_question_text(question, "node", wishes->node);
+    enum error_code code = daemon_client_send(client, question, err);
+    if (!code)
+        code = daemon_client_receive(client, &doc, err);
+    if (code)
+        return code;
+    yyjson_val *compare = answer_object(&answer, yyjson_doc_get_root(doc), "compare");
+    code = answer_failed(&answer, err);
+    if (!code)
+        code = decide(client, wishes, compare, err);
+    yyjson_doc_free(doc);
+    if (!code)
+        code = daemon_client_receive(client, &doc, err);
+    if (code)
+        return code;
+    code = print(doc, err);
+    yyjson_doc_free(doc);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct wishes wishes = {0};
+    struct daemon_client *client = NULL;
+    struct error err;
+    if (!parse(argc, argv, &wishes))
+        return EXIT_USAGE;
+    enum error_code code = daemon_client_open(&client, &err);
+    if (!code)
+        code = admit(client, &wishes, &err);
+    daemon_client_close(client);
+    return code ? command_fail(&command_admit, &err) : EXIT_OK;
+}
+
+const struct command command_admit = {
+    .name = "admit",
+    .summary = "let a machine in that waits, after comparing its words",
+    .usage = usage,
+    .run = run,
+};

@@ -1,0 +1,124 @@
+/* medley events: what happened in the cluster, from its log. */
+#include "base/limits.h"
+#include "cli/answer.h"
+#include "cli/commands.h"
+#include "cli/daemon.h"
+#include "cli/options.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+static const char usage[] =
+    "Usage: medley events [--follow] [--last N] [--json]\n"
+    "\n"
+    "Prints what happened in the cluster, in the order on which all machines agree: who came and went,\n"
+    "what was placed where, what failed. Times are this machine's zone.\n"
+    "\n"
+    "  --follow         go on printing what happens, until Ctrl-C\n"
+    "  --last N         only the last N (default: all that the log still has)\n"
+    "  --json           for programs: one object a line\n";
+
+struct wishes {
+    bool follow, json;
+    uint32_t last; /* UINT32_MAX: all */
+};
+
+static bool parse(int argc, char **argv, struct wishes *wishes)
+{
+    static const struct option options[] = {{"follow", no_argument, NULL, 'f'},
+                                            {"last", required_argument, NULL, 'n'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {0}};
+    const struct command *command = &command_events;
+    const char *none;
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "fn:", options, NULL)) != -1;) {
+        if (option == 'f')
+            wishes->follow = true;
+        else if (option == 'j')
+            wishes->json = true;
+        else if (option != 'n')
+            return option_unknown(command, argv);
+        else if (!option_u32(command, "--last", optarg, 0, LIMIT_CLUSTER_LOG_ENTRIES, &wishes->last))
+            return false;
+    }
+    return option_rest(command, argc, argv, NULL, &none);
+}
+
+/* "?" for a time beyond the calendar. */
+static void put_time(uint64_t time_ms, char *text, size_t size)
+{
+    const time_t seconds = (time_t)(time_ms / 1000);
+    struct tm local;
+    if (!localtime_r(&seconds, &local) || !strftime(text, size, "%Y-%m-%d %H:%M:%S", &local))
+        snprintf(text, size, "?");
+}
+
+static enum error_code print(yyjson_doc *doc, struct error *err)
+{
+    yyjson_val *event = yyjson_doc_get_root(doc);
+    struct answer answer = {0};
+    struct buffer line = {0};
+    char when[32];
+    const char *by = answer_text_if(&answer, event, "by");
+    put_time(answer_count(&answer, event, "time_ms"), when, sizeof when);
+    buffer_printf(&line, "%s  %6" PRIu64 "  ", when, answer_count(&answer, event, "index"));
+    if (by) {
+        answer_clean(&line, by);
+        buffer_text(&line, ": ");
+    }
+    answer_clean(&line, answer_text(&answer, event, "text"));
+    enum error_code code = answer_failed(&answer, err);
+    if (!code)
+        printf("%s\n", line.data ? line.data : "");
+    fflush(stdout);
+    buffer_deinit(&line);
+    return code;
+}
+
+static enum error_code show(struct daemon_client *client, const struct wishes *wishes, struct error *err)
+{
+    yyjson_mut_doc *question = daemon_question("events");
+    yyjson_mut_obj_add_bool(question, yyjson_mut_doc_get_root(question), "follow", wishes->follow);
+    daemon_question_count(question, "last", wishes->last);
+    if (!wishes->follow)
+        daemon_client_hurry(client);
+    enum error_code code = daemon_client_send(client, question, err);
+    while (!code) {
+        yyjson_doc *doc = NULL;
+        code = daemon_client_receive_or_end(client, &doc, err);
+        if (!code && !doc)
+            break;
+        if (!code)
+            code = wishes->json ? answer_print_json(doc, true, err) : print(doc, err);
+        yyjson_doc_free(doc);
+        if (!code && ferror(stdout)) /* whoever read them has gone */
+            return ERROR_NONE;
+    }
+    if (!code && wishes->follow)
+        code = error_set(err, ERROR_IO, "the node on this machine has ended");
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct wishes wishes = {.last = UINT32_MAX};
+    struct daemon_client *client = NULL;
+    struct error err;
+    if (!parse(argc, argv, &wishes))
+        return EXIT_USAGE;
+    enum error_code code = daemon_client_open(&client, &err);
+    if (!code)
+        code = show(client, &wishes, &err);
+    daemon_client_close(client);
+    return code ? command_fail(&command_events, &err) : EXIT_OK;
+}
+
+const struct command command_events = {
+    .name = "events",
+    .summary = "what happened in the cluster, and what happens",
+    .usage = usage,
+    .run = run,
+};

@@ -1,0 +1,88 @@
+/* medley invite: a code that lets one machine in. */
+#include "base/limits.h"
+#include "cli/answer.h"
+#include "cli/commands.h"
+#include "cli/daemon.h"
+#include "cli/options.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char usage[] =
+    "Usage: medley invite [--minutes N] [--json]\n"
+    "\n"
+    "Prints a code that lets one machine into the cluster. There: medley join CODE. It is good once and\n"
+    "for some minutes; a new one takes the place of the last. Say it to nobody who should not be in.\n"
+    "\n"
+    "  --minutes N      how long it is good, 1 to 1440 (default 10)\n"
+    "  --json           for programs\n";
+
+enum { MINUTE_MS = 60 * 1000, OPTION_MINUTES = 256, OPTION_JSON };
+
+static bool parse(int argc, char **argv, uint32_t *minutes, bool *json)
+{
+    static const struct option options[] = {
+        {"minutes", required_argument, NULL, OPTION_MINUTES}, {"json", no_argument, NULL, OPTION_JSON}, {0}};
+    const struct command *command = &command_invite;
+    const char *none;
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (option == OPTION_JSON)
+            *json = true;
+        else if (option != OPTION_MINUTES)
+            return option_unknown(command, argv);
+        else if (!option_u32(command, "--minutes", optarg, 1, LIMIT_JOIN_CODE_MS_MAX / MINUTE_MS, minutes))
+            return false;
+    }
+    return option_rest(command, argc, argv, NULL, &none);
+}
+
+static void say_how_long(uint64_t seconds)
+{
+    const bool is_long = seconds >= 60;
+    const uint64_t n = is_long ? (seconds + 30) / 60 : seconds;
+    printf("It lets one machine in, within %" PRIu64 " %s%s. There: medley join ", n, is_long ? "minute" : "second",
+           n == 1 ? "" : "s");
+}
+
+static enum error_code print(yyjson_doc *doc, struct error *err)
+{
+    struct answer answer = {0};
+    struct buffer code_text = {0};
+    answer_clean(&code_text, answer_text(&answer, yyjson_doc_get_root(doc), "code"));
+    const uint64_t expires_s = answer_count(&answer, yyjson_doc_get_root(doc), "expires_s");
+    enum error_code code = answer_failed(&answer, err);
+    if (!code) {
+        const char *text = code_text.data ? code_text.data : "";
+        printf("%s\n", text);
+        say_how_long(expires_s);
+        printf("%s\n", text);
+    }
+    buffer_deinit(&code_text);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    uint32_t minutes = LIMIT_JOIN_CODE_MS / MINUTE_MS;
+    bool json = false;
+    struct error err;
+    yyjson_doc *doc = NULL;
+    if (!parse(argc, argv, &minutes, &json))
+        return EXIT_USAGE;
+    yyjson_mut_doc *question = daemon_question("invite");
+    daemon_question_count(question, "minutes", minutes);
+    enum error_code code = daemon_ask(question, &doc, &err);
+    if (!code)
+        code = json ? answer_print_json(doc, false, &err) : print(doc, &err);
+    yyjson_doc_free(doc);
+    return code ? command_fail(&command_invite, &err) : EXIT_OK;
+}
+
+const struct command command_invite = {
+    .name = "invite",
+    .summary = "a code that lets one machine into the cluster",
+    .usage = usage,
+    .run = run,
+};

@@ -1,0 +1,163 @@
+/* medley nodes: the machines of the cluster, and those that wait to be let in. */
+#include "base/size_text.h"
+#include "cli/answer.h"
+#include "cli/ask.h"
+#include "cli/commands.h"
+#include "cli/table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char usage[] =
+    "Usage: medley nodes [--json]\n"
+    "\n"
+    "Lists the machines of the cluster that this one belongs to: what they compute with, how much of\n"
+    "the memory is free, who leads and who votes, and where they are reached. A machine that waits to\n"
+    "be let in is listed, too, with the words to compare; medley admit lets it in.\n"
+    "\n"
+    "The state is up, silent (and for how long nothing was heard), down, or waiting.\n"
+    "\n"
+    "  --json           for programs; what is not known is null\n";
+
+/* ---- cells ------------------------------------------------------------------------------------ */
+
+static void show_name(struct answer *answer, yyjson_val *node, struct table *table)
+{
+    const char *name = answer_text(answer, node, "name");
+    table_cell(table, "%s%s", name, answer_flag(answer, node, "self") ? " (this one)" : "");
+}
+
+static void show_state(struct answer *answer, yyjson_val *node, struct table *table)
+{
+    uint64_t heard_ms;
+    const char *state = answer_text(answer, node, "state");
+    if (answer_count_if(answer, node, "heard_ms", &heard_ms) && strcmp(state, "silent") == 0)
+        table_cell(table, "%s, %s", state, time_text((double)heard_ms * 1e-3).text);
+    else
+        table_cell(table, "%s", state);
+}
+
+static void show_role(struct answer *answer, yyjson_val *node, struct table *table)
+{
+    const bool votes = answer_flag(answer, node, "votes");
+    table_cell(table, "%s", answer_flag(answer, node, "leads") ? "leads" : votes ? "votes" : "-");
+}
+
+static void show_devices(struct answer *answer, yyjson_val *devices, struct table *table)
+{
+    struct buffer list = {0};
+    yyjson_val *device;
+    size_t i, n;
+    yyjson_arr_foreach(devices, i, n, device)
+        buffer_printf(&list, "%s%s", i ? ", " : "", answer_text(answer, device, "id"));
+    table_cell(table, "%s", list.data ? list.data : "-");
+    buffer_deinit(&list);
+}
+
+/* Cards have a memory each; all other devices share the host's, which counts once. */
+static void show_memory(struct answer *answer, yyjson_val *devices, struct table *table)
+{
+    uint64_t total = 0, free = 0, host = 0, host_free = 0;
+    bool is_known = true;
+    yyjson_val *device;
+    size_t i, n;
+    yyjson_arr_foreach(devices, i, n, device)
+    {
+        uint64_t own_free, own = answer_count(answer, device, "memory_bytes");
+        is_known = answer_count_if(answer, device, "free_bytes", &own_free) && is_known;
+        if (strcmp(answer_text(answer, device, "kind"), "gpu") == 0) {
+            total += own;
+            free += own_free;
+        } else if (own > host) {
+            host = own;
+            host_free = own_free;
+        }
+    }
+    if (total + host == 0)
+        table_cell(table, "-");
+    else if (is_known)
+        table_cell(table, "%s / %s", size_text(free + host_free).text, size_text(total + host).text);
+    else
+        table_cell(table, "%s", size_text(total + host).text);
+}
+
+static void show_addresses(struct answer *answer, yyjson_val *node, struct table *table)
+{
+    struct buffer list = {0};
+    yyjson_val *address;
+    size_t i, n;
+    yyjson_arr_foreach(answer_list(answer, node, "addresses"), i, n, address)
+    {
+        const char *text = yyjson_get_str(address);
+        buffer_printf(&list, "%s%s", i ? ", " : "", text ? text : "?");
+    }
+    table_cell(table, "%s", list.data ? list.data : "-");
+    buffer_deinit(&list);
+}
+
+/* ---- the table, and who waits ----------------------------------------------------------------- */
+
+static void add_row(struct answer *answer, yyjson_val *node, struct table *table)
+{
+    yyjson_val *devices = answer_list(answer, node, "devices");
+    show_name(answer, node, table);
+    show_state(answer, node, table);
+    show_role(answer, node, table);
+    show_devices(answer, devices, table);
+    show_memory(answer, devices, table);
+    show_addresses(answer, node, table);
+}
+
+static void say_waiting(struct answer *answer, yyjson_val *node, struct buffer *out)
+{
+    const char *words = answer_text_if(answer, node, "words");
+    if (strcmp(answer_text(answer, node, "state"), "waiting") != 0)
+        return;
+    struct buffer name = {0};
+    answer_clean(&name, answer_text(answer, node, "name"));
+    buffer_printf(out, "%s waits to be let in: medley admit %s", name.data ? name.data : "",
+                  name.data ? name.data : "");
+    if (words) {
+        buffer_text(out, "   (its words: ");
+        answer_clean(out, words);
+        buffer_text(out, ")");
+    }
+    buffer_text(out, "\n");
+    buffer_deinit(&name);
+}
+
+static enum error_code print(yyjson_doc *doc, struct error *err)
+{
+    static const char *const titles[] = {"NAME",      "STATE", "ROLE", "DEVICES", "MEMORY (FREE / TOTAL)",
+                                         "ADDRESSES", NULL};
+    struct answer answer = {0};
+    struct table table = {titles};
+    struct buffer waiting = {0};
+    yyjson_val *node;
+    size_t i, n;
+    yyjson_arr_foreach(answer_list(&answer, yyjson_doc_get_root(doc), "nodes"), i, n, node)
+    {
+        add_row(&answer, node, &table);
+        say_waiting(&answer, node, &waiting);
+    }
+    enum error_code code = answer_failed(&answer, err);
+    if (!code)
+        code = table_print(&table, err);
+    if (!code && waiting.size)
+        printf("\n%s", waiting.data);
+    table_deinit(&table);
+    buffer_deinit(&waiting);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    return ask_and_show(&command_nodes, argc, argv, print);
+}
+
+const struct command command_nodes = {
+    .name = "nodes",
+    .summary = "the machines of the cluster, and those that wait to be let in",
+    .usage = usage,
+    .run = run,
+};

@@ -1,0 +1,119 @@
+/* medley place: a model is placed in the cluster and loaded, before anybody asks for it. */
+#include "base/limits.h"
+#include "cli/commands.h"
+#include "cli/model_word.h"
+#include "cli/options.h"
+#include "cli/placing_watch.h"
+#include "cli/stages.h"
+#include "placement/problem.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char usage[] =
+    "Usage: medley place MODEL [--context N] [--streams N] [--goal GOAL] [--idle SECONDS] [--json]\n"
+    "\n"
+    "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there, and says\n"
+    "where it is. MODEL is a .gguf file or the name of a model that the cluster knows (medley status).\n"
+    "Without this command a model is placed for the first request, for one stream and its own context.\n"
+    "\n"
+    "  -c, --context N  tokens of prompt and answer together (default: the model's, at most 4096)\n"
+    "  --streams N      sequences at once (default 1)\n"
+    "  --goal GOAL      latency (each token as soon as possible), throughput (the most tokens of all\n"
+    "                   streams), or mix\n"
+    "  --idle SECONDS   unload it when nobody has asked it for so long; 0: never\n"
+    "  --json           for programs: the last answer of the node\n";
+
+enum { OPTION_STREAMS = 256, OPTION_GOAL, OPTION_IDLE, OPTION_JSON };
+
+struct wishes {
+    struct placing_wish wish;
+    bool json;
+};
+
+static bool take_goal(const char *value, const char **goal)
+{
+    *goal = value;
+    for (int known = PLACEMENT_LATENCY; known <= PLACEMENT_MIX; known++) {
+        if (!strcmp(value, placement_goal_name((enum placement_goal)known)))
+            return true;
+    }
+    command_misused(&command_place, "--goal takes latency, throughput or mix, not '%s'", value);
+    return false;
+}
+
+static bool take_option(struct wishes *wishes, int option, const char *value)
+{
+    const struct command *command = &command_place;
+    switch (option) {
+    case 'c':
+        return option_u32(command, "--context", value, 1, LIMIT_CONTEXT, &wishes->wish.context);
+    case OPTION_STREAMS:
+        return option_u32(command, "--streams", value, 1, LIMIT_SEQUENCES, &wishes->wish.streams);
+    case OPTION_GOAL:
+        return take_goal(value, &wishes->wish.goal);
+    case OPTION_IDLE:
+        return option_u32(command, "--idle", value, 0, UINT32_MAX - 1, &wishes->wish.idle_s);
+    default:
+        return wishes->json = true;
+    }
+}
+
+static bool parse(int argc, char **argv, struct wishes *wishes)
+{
+    static const struct option options[] = {
+        {"context", required_argument, NULL, 'c'},      {"streams", required_argument, NULL, OPTION_STREAMS},
+        {"goal", required_argument, NULL, OPTION_GOAL}, {"idle", required_argument, NULL, OPTION_IDLE},
+        {"json", no_argument, NULL, OPTION_JSON},       {0},
+    };
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "c:", options, NULL)) != -1;) {
+        if (option == '?')
+            return option_unknown(&command_place, argv);
+        if (!take_option(wishes, option, optarg))
+            return false;
+    }
+    return option_rest(&command_place, argc, argv, "which model? give a .gguf file, or a name that medley status lists",
+                       &wishes->wish.model);
+}
+
+static enum error_code print(yyjson_doc *doc, struct error *err)
+{
+    struct answer answer = {0};
+    struct buffer line = {0};
+    yyjson_val *ready = answer_object(&answer, yyjson_doc_get_root(doc), "ready");
+    answer_clean(&line, answer_text(&answer, ready, "instance"));
+    buffer_text(&line, " is ready: ");
+    stages_text(&answer, answer_list(&answer, ready, "stages"), false, &line);
+    enum error_code code = answer_failed(&answer, err);
+    if (!code)
+        printf("%s\n", line.data ? line.data : "");
+    buffer_deinit(&line);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct wishes wishes = {.wish = {.context = UINT32_MAX, .streams = UINT32_MAX, .idle_s = UINT32_MAX}};
+    struct error err;
+    char model[PATH_MAX];
+    yyjson_doc *doc = NULL;
+    if (!parse(argc, argv, &wishes))
+        return EXIT_USAGE;
+    enum error_code code = model_word(wishes.wish.model, model, &err);
+    wishes.wish.model = model;
+    if (!code)
+        code = placing_watch(&wishes.wish, &doc, &err);
+    if (!code)
+        code = wishes.json ? answer_print_json(doc, false, &err) : print(doc, &err);
+    yyjson_doc_free(doc);
+    return code ? command_fail(&command_place, &err) : EXIT_OK;
+}
+
+const struct command command_place = {
+    .name = "place",
+    .summary = "place a model in the cluster and load it",
+    .usage = usage,
+    .run = run,
+};

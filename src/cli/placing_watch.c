@@ -1,0 +1,64 @@
+#include "cli/placing_watch.h"
+
+#include "cli/stages.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Says what has changed since the last line. */
+static enum error_code say(yyjson_val *root, struct buffer *last, struct error *err)
+{
+    struct answer answer = {0};
+    struct buffer line = {0};
+    answer_clean(&line, answer_text(&answer, root, "state"));
+    if (yyjson_obj_get(root, "stages")) {
+        buffer_text(&line, ": ");
+        stages_text(&answer, answer_list(&answer, root, "stages"), true, &line);
+    }
+    enum error_code code = answer_failed(&answer, err);
+    const char *text = line.data ? line.data : "";
+    if (!code && isatty(STDERR_FILENO) && strcmp(text, last->data ? last->data : "") != 0)
+        fprintf(stderr, "%s\n", text);
+    buffer_deinit(last);
+    *last = line;
+    return code;
+}
+
+static enum error_code watch(struct daemon_client *client, yyjson_doc **out, struct error *err)
+{
+    struct buffer last = {0};
+    enum error_code code;
+    do {
+        yyjson_doc *doc;
+        code = daemon_client_receive(client, &doc, err);
+        if (!code && yyjson_obj_get(yyjson_doc_get_root(doc), "ready"))
+            *out = doc;
+        else if (!code)
+            code = say(yyjson_doc_get_root(doc), &last, err);
+        if (!*out)
+            yyjson_doc_free(doc);
+    } while (!code && !*out);
+    buffer_deinit(&last);
+    return code;
+}
+
+enum error_code placing_watch(const struct placing_wish *wish, yyjson_doc **out, struct error *err)
+{
+    struct daemon_client *client;
+    *out = NULL;
+    enum error_code code = daemon_client_open(&client, err);
+    if (code)
+        return code;
+    yyjson_mut_doc *question = daemon_question("place");
+    daemon_question_text(question, "model", wish->model);
+    daemon_question_count(question, "context", wish->context);
+    daemon_question_count(question, "streams", wish->streams);
+    daemon_question_text(question, "goal", wish->goal);
+    daemon_question_count(question, "idle_s", wish->idle_s);
+    code = daemon_client_send(client, question, err);
+    if (!code)
+        code = watch(client, out, err);
+    daemon_client_close(client);
+    return code;
+}

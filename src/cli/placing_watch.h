@@ -1,0 +1,15 @@
+/* {"do": "place"}: asks the node to place a model in the cluster and load it, and waits until it is ready. */
+#pragma once
+
+#include "cli/daemon.h"
+
+struct placing_wish {
+    const char *model; /* a name or an absolute path */
+    uint32_t context;  /* UINT32_MAX in each: the cluster's default */
+    uint32_t streams, idle_s;
+    const char *goal; /* NULL: the same */
+};
+
+/* The last line of the answer, which has "ready"; what goes on until then is said on stderr where that is a terminal.
+ * The connection ends with it. */
+enum error_code placing_watch(const struct placing_wish *wish, yyjson_doc **out, struct error *err);

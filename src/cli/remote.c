@@ -1,0 +1,205 @@
+#include "cli/remote_state.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/stages.h"
+#include "pipeline/request_wire.h"
+
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static struct remote *remote_of(const struct generator *generator)
+{
+    return (struct remote *)generator;
+}
+
+/* ---- the generator ---------------------------------------------------------------------------- */
+
+void remote_write(struct remote *remote, struct buffer *run)
+{
+    struct error err;
+    pthread_mutex_lock(&remote->writing);
+    if (run->failed || daemon_client_write(remote->client, run->data, run->size, &err))
+        daemon_client_hang_up(remote->client);
+    pthread_mutex_unlock(&remote->writing);
+    buffer_deinit(run);
+}
+
+static enum error_code enlist(struct remote *remote, struct remote_request *request, struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    pthread_mutex_lock(&remote->lock);
+    if (remote->is_lost) {
+        code = error_set(err, remote->why_lost.code, "%s", remote->why_lost.text);
+    } else {
+        request->id = ++remote->n_requests;
+        request->next = remote->requests;
+        remote->requests = request;
+    }
+    pthread_mutex_unlock(&remote->lock);
+    return code;
+}
+
+static enum error_code submit(struct generator *generator, const struct request *request, uint64_t *id,
+                              struct error *err)
+{
+    struct remote *remote = remote_of(generator);
+    struct buffer run = {0};
+    enum error_code code = request_check(request, err);
+    if (code)
+        return code;
+    struct remote_request *own = mem_new(sizeof *own);
+    if (!own)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a request");
+    own->handlers = request->handlers;
+    own->arg = request->arg;
+    own->submitted_ns = clock_now_ns();
+    own->usage.prompt_tokens = request->n_prompt;
+    code = enlist(remote, own, err);
+    if (code) {
+        mem_free(own);
+        return code;
+    }
+    const uint64_t given = own->id; /* from here on it may be over at any moment */
+    if (id)
+        *id = given;
+    request_write_submit(given, remote->instance, request, &run);
+    remote_write(remote, &run);
+    return ERROR_NONE;
+}
+
+static void cancel(struct generator *generator, uint64_t id)
+{
+    struct remote *remote = remote_of(generator);
+    struct buffer run = {0};
+    bool is_new = false;
+    pthread_mutex_lock(&remote->lock);
+    for (struct remote_request *request = remote->requests; request; request = request->next) {
+        is_new = is_new || (request->id == id && !request->cancelled);
+        request->cancelled = request->cancelled || request->id == id;
+    }
+    pthread_mutex_unlock(&remote->lock);
+    if (!is_new)
+        return;
+    request_write_cancel(id, &run);
+    remote_write(remote, &run);
+    eventfd_write(remote->wake, 1);
+}
+
+static uint32_t context(const struct generator *generator)
+{
+    return remote_of(generator)->context;
+}
+
+static struct driver_stats stats(const struct generator *generator)
+{
+    struct remote *remote = remote_of(generator);
+    struct driver_stats out = {0};
+    pthread_mutex_lock(&remote->lock);
+    out.requests_total = remote->n_requests;
+    pthread_mutex_unlock(&remote->lock);
+    return out;
+}
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+static enum error_code read_answer(struct remote *remote, struct error *err)
+{
+    struct answer answer = {0};
+    yyjson_val *root = yyjson_doc_get_root(remote->answer);
+    const char *instance = answer_text(&answer, root, "instance");
+    const uint64_t context_tokens = answer_count(&answer, root, "context");
+    stages_text(&answer, answer_list(&answer, root, "stages"), false, &remote->where);
+    enum error_code code = answer_failed(&answer, err);
+    if (code)
+        return code;
+    if (!context_tokens || context_tokens > LIMIT_CONTEXT || !instance[0] || strlen(instance) > LIMIT_CLUSTER_ID_BYTES)
+        return error_set(err, ERROR_INTERNAL, "the node's answer is beyond a limit: instance or context");
+    memcpy(remote->instance, instance, strlen(instance) + 1);
+    remote->context = (uint32_t)context_tokens;
+    return remote->where.failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the answer") : ERROR_NONE;
+}
+
+static enum error_code start_reading(struct remote *remote, struct error *err)
+{
+    remote->wake = eventfd(0, EFD_CLOEXEC);
+    if (remote->wake < 0)
+        return error_set(err, ERROR_IO, "no descriptor is left");
+    daemon_client_hurry(remote->client); /* from here on: in the middle of a message */
+    remote->is_reading = pthread_create(&remote->reader, NULL, remote_read, remote) == 0;
+    return remote->is_reading ? ERROR_NONE : error_set(err, ERROR_IO, "no thread can be started");
+}
+
+static enum error_code begin(struct remote *remote, const char *model, struct error *err)
+{
+    yyjson_mut_doc *question = daemon_question("generate");
+    daemon_question_text(question, "model", model);
+    enum error_code code = daemon_client_send(remote->client, question, err);
+    if (!code)
+        code = daemon_client_receive(remote->client, &remote->answer, err);
+    if (!code)
+        code = read_answer(remote, err);
+    if (!code)
+        code = start_reading(remote, err);
+    return code;
+}
+
+enum error_code remote_open(const char *model, struct remote **out, struct error *err)
+{
+    static const struct generator_impl impl = {submit, cancel, context, stats};
+    struct daemon_client *client;
+    enum error_code code = daemon_client_open(&client, err);
+    if (code)
+        return code;
+    struct remote *remote = mem_new(sizeof *remote);
+    if (!remote) {
+        daemon_client_close(client);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a connection to the node");
+    }
+    *remote = (struct remote){.base = {&impl}, .client = client, .wake = -1};
+    pthread_mutex_init(&remote->lock, NULL);
+    pthread_mutex_init(&remote->writing, NULL);
+    code = begin(remote, model, err);
+    if (code)
+        remote_close(remote);
+    else
+        *out = remote;
+    return code;
+}
+
+void remote_close(struct remote *remote)
+{
+    if (!remote)
+        return;
+    pthread_mutex_lock(&remote->lock);
+    remote->is_closing = true;
+    pthread_mutex_unlock(&remote->lock);
+    if (remote->is_reading) {
+        eventfd_write(remote->wake, 1);
+        pthread_join(remote->reader, NULL);
+    }
+    if (remote->wake >= 0)
+        close(remote->wake);
+    daemon_client_close(remote->client);
+    yyjson_doc_free(remote->answer);
+    buffer_deinit(&remote->where);
+    pthread_mutex_destroy(&remote->lock);
+    pthread_mutex_destroy(&remote->writing);
+    mem_free(remote);
+}
+
+struct generator *remote_generator(struct remote *remote)
+{
+    return &remote->base;
+}
+
+const char *remote_where(const struct remote *remote)
+{
+    return remote->where.data ? remote->where.data : "";
+}
+
+yyjson_val *remote_stages(const struct remote *remote)
+{
+    return yyjson_obj_get(yyjson_doc_get_root(remote->answer), "stages");
+}

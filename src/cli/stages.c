@@ -1,0 +1,42 @@
+#include "cli/stages.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void say_layers(uint64_t first, uint64_t n, struct buffer *out)
+{
+    if (n == 1)
+        buffer_printf(out, " layer %" PRIu64, first);
+    else if (n)
+        buffer_printf(out, " layers %" PRIu64 "-%" PRIu64, first, first + n - 1);
+}
+
+static void say_state(struct answer *answer, yyjson_val *stage, struct buffer *out)
+{
+    const char *state = answer_text(answer, stage, "state"), *problem = answer_text_if(answer, stage, "problem");
+    if (strcmp(state, "ready") != 0 || problem) {
+        buffer_text(out, " (");
+        answer_clean(out, state);
+        if (problem) {
+            buffer_text(out, ": ");
+            answer_clean(out, problem);
+        }
+        buffer_text(out, ")");
+    }
+}
+
+void stages_text(struct answer *answer, yyjson_val *stages, bool with_states, struct buffer *out)
+{
+    yyjson_val *stage;
+    size_t i, n;
+    yyjson_arr_foreach(stages, i, n, stage)
+    {
+        buffer_text(out, i ? ", " : "");
+        answer_clean(out, answer_text(answer, stage, "node"));
+        buffer_text(out, " ");
+        answer_clean(out, answer_text(answer, stage, "device"));
+        say_layers(answer_count(answer, stage, "first_layer"), answer_count(answer, stage, "n_layers"), out);
+        if (with_states)
+            say_state(answer, stage, out);
+    }
+}

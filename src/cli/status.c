@@ -1,0 +1,160 @@
+/* medley status: this machine's node, its cluster, and the models that run in it. */
+#include "base/size_text.h"
+#include "cli/ask.h"
+#include "cli/commands.h"
+#include "cli/stages.h"
+#include "cli/table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char usage[] =
+    "Usage: medley status [--json]\n"
+    "\n"
+    "Says what the node on this machine does: its cluster and who leads it, where it listens and serves\n"
+    "the API, which models the cluster knows, and which of them run, on which machines and devices. The\n"
+    "machines are in medley nodes, what is between them in medley links.\n"
+    "\n"
+    "  --json           for programs; what is not known is null\n";
+
+/* ---- the node and its cluster ----------------------------------------------------------------- */
+
+static void say(struct buffer *out, const char *name, const char *text)
+{
+    buffer_printf(out, "%-11s", name);
+    answer_clean(out, text);
+    buffer_text(out, "\n");
+}
+
+static void say_node(struct answer *answer, yyjson_val *root, struct buffer *out)
+{
+    struct buffer line = {0};
+    yyjson_val *node = answer_object(answer, root, "node");
+    buffer_printf(&line, "%s, medley %s, id %.16s", answer_text(answer, node, "name"),
+                  answer_text(answer, root, "version"), answer_text(answer, node, "id"));
+    say(out, "node", line.data ? line.data : "");
+    buffer_deinit(&line);
+}
+
+static void say_cluster(struct answer *answer, yyjson_val *root, struct buffer *out)
+{
+    struct buffer line = {0};
+    yyjson_val *cluster = answer_object_if(answer, root, "cluster");
+    const char *leader = answer_text_if(answer, cluster, "leader");
+    if (answer_flag(answer, root, "waiting")) {
+        say(out, "cluster", "none yet: waits to be let in. On a machine of the cluster, `medley nodes` lists this one");
+        say(out, "", "and `medley admit` lets it in; with a code from `medley invite` there, here `medley join CODE`");
+    } else if (!cluster) {
+        say(out, "cluster", "none");
+    } else {
+        const uint64_t n_nodes = answer_count(answer, cluster, "nodes"), n = answer_count(answer, cluster, "voters");
+        buffer_printf(&line, "%.16s, %" PRIu64 " node%s of which %" PRIu64 " vote%s, ",
+                      answer_text(answer, cluster, "id"), n_nodes, n_nodes == 1 ? "" : "s", n, n == 1 ? "s" : "");
+        if (leader)
+            buffer_printf(&line, "led by %s", leader);
+        else
+            buffer_text(&line, "nobody leads now");
+        buffer_printf(&line, " (generation %" PRIu64 ", term %" PRIu64 ")", answer_count(answer, cluster, "generation"),
+                      answer_count(answer, cluster, "term"));
+        say(out, "cluster", line.data ? line.data : "");
+    }
+    buffer_deinit(&line);
+}
+
+static void say_addresses(struct answer *answer, yyjson_val *root, struct buffer *out)
+{
+    struct buffer line = {0};
+    const char *api = answer_text_if(answer, root, "api"), *join = answer_text_if(answer, root, "code");
+    yyjson_val *address;
+    size_t i, n;
+    yyjson_arr_foreach(answer_list(answer, root, "listening"), i, n, address)
+    {
+        const char *text = yyjson_get_str(address);
+        buffer_printf(&line, "%s%s", i ? ", " : "", text ? text : "?");
+    }
+    say(out, "listens", line.data ? line.data : "nowhere");
+    if (api)
+        say(out, "API", api);
+    if (join)
+        say(out, "join code", join);
+    buffer_deinit(&line);
+}
+
+/* ---- models and instances --------------------------------------------------------------------- */
+
+static void add_model(struct answer *answer, yyjson_val *model, struct table *table)
+{
+    table_cell(table, "%s", answer_text(answer, model, "name"));
+    table_cell(table, "%s", size_text(answer_count(answer, model, "bytes")).text);
+    table_cell(table, "%" PRIu64, answer_count(answer, model, "n_layers"));
+    table_cell(table, "%s", answer_text(answer, model, "architecture"));
+}
+
+static void add_instance(struct answer *answer, yyjson_val *instance, struct table *table)
+{
+    struct buffer where = {0};
+    const char *problem = answer_text_if(answer, instance, "problem");
+    table_cell(table, "%s", answer_text(answer, instance, "id"));
+    table_cell(table, "%s", answer_text(answer, instance, "model"));
+    table_cell(table, "%s", answer_text(answer, instance, "state"));
+    stages_text(answer, answer_list(answer, instance, "stages"), true, &where);
+    if (problem)
+        buffer_printf(&where, "%s%s", where.size ? "; " : "", problem);
+    table_cell(table, "%s", where.data ? where.data : "-");
+    buffer_deinit(&where);
+}
+
+static void fill(struct answer *answer, yyjson_val *list, struct table *table,
+                 void (*add)(struct answer *, yyjson_val *, struct table *))
+{
+    yyjson_val *item;
+    size_t i, n;
+    yyjson_arr_foreach(list, i, n, item) add(answer, item, table);
+}
+
+static enum error_code print_table(struct table *table, const char *none, struct error *err)
+{
+    putchar('\n');
+    if (table->cells.size || table->cells.failed)
+        return table_print(table, err);
+    puts(none);
+    return ERROR_NONE;
+}
+
+static enum error_code print(yyjson_doc *doc, struct error *err)
+{
+    static const char *const model_titles[] = {"MODEL", "SIZE", "LAYERS", "ARCHITECTURE", NULL};
+    static const char *const instance_titles[] = {"INSTANCE", "MODEL", "STATE", "WHERE", NULL};
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    struct answer answer = {0};
+    struct buffer head = {0};
+    struct table models = {model_titles}, instances = {instance_titles};
+    say_node(&answer, root, &head);
+    say_cluster(&answer, root, &head);
+    say_addresses(&answer, root, &head);
+    fill(&answer, answer_list(&answer, root, "models"), &models, add_model);
+    fill(&answer, answer_list(&answer, root, "instances"), &instances, add_instance);
+    enum error_code code = answer_failed(&answer, err);
+    if (!code) {
+        fputs(head.data ? head.data : "", stdout);
+        code = print_table(&models, "No models yet: medley add MODEL.gguf, or medley run MODEL.gguf", err);
+    }
+    if (!code)
+        code = print_table(&instances, "No model runs.", err);
+    table_deinit(&models);
+    table_deinit(&instances);
+    buffer_deinit(&head);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    return ask_and_show(&command_status, argc, argv, print);
+}
+
+const struct command command_status = {
+    .name = "status",
+    .summary = "this machine's node, its cluster, and the models that run in it",
+    .usage = usage,
+    .run = run,
+};
