@@ -90,7 +90,7 @@ static void put_cluster(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_v
     }
     uint64_t voters = 0;
     for (size_t i = 0; state && i < state->n_members; i++)
-        voters += state->members[i]->votes;
+        voters += state->members[i]->votes ? 1 : 0;
     yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, root, "cluster");
     id_text(daemon->membership.authority.cluster_id, CLUSTER_ID_BYTES, id);
     yyjson_mut_obj_add_strcpy(doc, object, "id", id);

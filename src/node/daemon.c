@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/identity_files.h"
+#include "mesh/join_message.h"
 #include "mesh/plain_files.h"
 
 #include <errno.h>
@@ -193,7 +194,7 @@ static enum error_code take_name(struct daemon *daemon, struct error *err)
     if (!name || !*name)
         name = "node";
     snprintf(daemon->name, sizeof daemon->name, "%s", name);
-    if (!join_name_is_valid(daemon->name) || strlen(name) >= sizeof daemon->name)
+    if (!join_name_is_valid(daemon->name, strlen(daemon->name)) || strlen(name) >= sizeof daemon->name)
         return error_set(err, ERROR_INVALID, "'%s' cannot be a machine's name; give another with --name", name);
     return ERROR_NONE;
 }
@@ -237,13 +238,14 @@ static enum error_code open_agreement(struct daemon *daemon, struct error *err)
 static enum error_code begin(struct daemon *daemon, struct error *err)
 {
     const bool alone = daemon->options.no_discovery && !daemon->options.n_peers && !daemon->options.join_code;
+    enum error_code code = ERROR_NONE;
     if (daemon->membership.certificate)
         return daemon_begin_membership(daemon, err);
     if (agreement_status(daemon->agreement).last)
-        agreement_forget(daemon->agreement, NULL, NULL); /* founding was interrupted */
+        code = agreement_forget(daemon->agreement, NULL, NULL, err); /* founding was interrupted */
     else if (daemon->options.founds || alone)
         return daemon_found_cluster(daemon, err);
-    return ERROR_NONE;
+    return code;
 }
 
 static enum error_code open_all(struct daemon *daemon, struct error *err)

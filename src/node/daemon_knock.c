@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/identity_files.h"
+#include "mesh/plain_files.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -99,7 +100,8 @@ static bool on_joined(void *self, struct membership *membership, struct buffer *
     membership_deinit(&daemon->membership);
     daemon->membership = *membership;
     knock->knocks->joined = true;
-    snprintf(knock->knocks->through, sizeof knock->knocks->through, "%s", joining_peer_name(knock->joining));
+    snprintf(knock->knocks->through, sizeof knock->knocks->through, "%s",
+             knock->peer_name[0] ? knock->peer_name : knock->host);
     return true;
 }
 
@@ -188,13 +190,14 @@ static struct knock *free_knock(struct knocks *knocks)
     return NULL;
 }
 
-static void knock_at(struct knocks *knocks, const char *host, uint16_t port)
+static void knock_at(struct knocks *knocks, const char *host, uint16_t port, const char *name)
 {
     struct knock *knock = at_host(knocks, host, port) ? NULL : free_knock(knocks);
     if (!knock)
         return;
     *knock = (struct knock){.knocks = knocks, .port = port};
     snprintf(knock->host, sizeof knock->host, "%s", host);
+    snprintf(knock->peer_name, sizeof knock->peer_name, "%s", name);
     const struct joining_options options = {
         .loop = knocks->daemon->loop,
         .identity = &knocks->daemon->identity,
@@ -229,7 +232,7 @@ static void knock_at_found(struct knocks *knocks)
         if (seen)
             continue;
         done[n++] = found;
-        knock_at(knocks, found->host, found->port);
+        knock_at(knocks, found->host, found->port, found->record.name);
     }
 }
 
@@ -240,7 +243,7 @@ void daemon_knock(struct daemon *daemon)
         daemon_now_ms(daemon) < knocks->again_ms)
         return;
     if (knocks->host[0])
-        knock_at(knocks, knocks->host, knocks->port);
+        knock_at(knocks, knocks->host, knocks->port, "");
     else
         knock_at_found(knocks);
     if (knocks->is_asked && !is_busy(knocks) && daemon_now_ms(daemon) - knocks->asked_ms > SEARCH_MS) {
@@ -267,8 +270,9 @@ static enum error_code take_code(struct knocks *knocks, const char *code, struct
     knocks->by_code = code;
     if (!code)
         return ERROR_NONE;
-    if (!join_code_parse(code, digits))
-        return error_set(err, ERROR_INVALID, "'%s' is no join code; `medley invite` on a member shows one", code);
+    enum error_code status = join_code_parse(code, digits, err);
+    if (status)
+        return status;
     snprintf(knocks->code, sizeof knocks->code, "%s", code);
     if (strcmp(knocks->code, knocks->last_code) != 0)
         knocks->pace.n_shown = 0;

@@ -237,7 +237,9 @@ static void on_left(void *arg, enum error_code code, const struct state_outcome 
     struct daemon *daemon = arg;
     if (code)
         log_line(LOG_WARN, "node", "the others were not told that this node leaves: %s", err->text);
-    agreement_forget(daemon->agreement, on_forgotten, daemon);
+    struct error why;
+    if (agreement_forget(daemon->agreement, on_forgotten, daemon, &why))
+        on_forgotten(daemon, why.code, &why);
 }
 
 enum error_code daemon_leave(struct daemon *daemon, struct error *err)

@@ -49,7 +49,7 @@ const Cluster__Model *daemon_model_of_name(const struct daemon *daemon, const ch
     return name ? state_model(daemon_state(daemon), name) : NULL;
 }
 
-static bool digest_of(const Cluster__Model *model, struct digest *out)
+static bool manifest_of(const Cluster__Model *model, struct digest *out)
 {
     if (model->manifest.len != sizeof out->bytes)
         return false;
@@ -187,7 +187,7 @@ const struct model *daemon_model_here(void *self, const Cluster__Model *model)
 {
     struct daemon *daemon = self;
     struct digest digest;
-    struct entry *entry = daemon->catalogue && digest_of(model, &digest) ? entry_of(daemon, model, &digest) : NULL;
+    struct entry *entry = daemon->catalogue && manifest_of(model, &digest) ? entry_of(daemon, model, &digest) : NULL;
     if (!entry)
         return NULL;
     if (!entry->text.model)
@@ -214,7 +214,7 @@ void daemon_open_model(struct daemon *daemon, const char *name,
         fail_open(opened, arg, ERROR_BUSY, "this machine is in no cluster yet");
         return;
     }
-    if (!model || !digest_of(model, &digest)) {
+    if (!model || !manifest_of(model, &digest)) {
         fail_open(opened, arg, ERROR_NOT_FOUND, name ? "the cluster has no such model" : "say which model");
         return;
     }
@@ -406,7 +406,7 @@ static bool is_registered(const struct daemon *daemon, const struct weights_fact
 {
     struct digest digest;
     const Cluster__Model *model = state_model(daemon_state(daemon), facts->name);
-    return model && digest_of(model, &digest) && memcmp(&digest, &facts->model, sizeof digest) == 0;
+    return model && manifest_of(model, &digest) && memcmp(&digest, &facts->model, sizeof digest) == 0;
 }
 
 static void on_registered(void *arg, enum error_code code, const struct state_outcome *outcome,
@@ -439,7 +439,7 @@ static void on_hashed(void *arg, const struct weights_facts *facts, const struct
         return;
     }
     const struct model *opened = weights_model(daemon->weights, &facts->model);
-    model.has_context_tokens = opened;
+    model.has_context_tokens = opened != NULL;
     if (opened) {
         model.context_tokens = model_hyperparameters(opened)->n_context_train;
         weights_release(daemon->weights, &facts->model);
@@ -495,28 +495,28 @@ void daemon_serve_file(struct daemon *daemon, const char *path)
 static enum worker_weights have_weights(void *self, const Cluster__Model *model, uint32_t first, uint32_t n)
 {
     struct digest digest;
-    return digest_of(model, &digest) ? weights_have(((struct daemon *)self)->weights, &digest, first, n)
+    return manifest_of(model, &digest) ? weights_have(((struct daemon *)self)->weights, &digest, first, n)
                                      : WORKER_CANNOT_FETCH;
 }
 
 static void fetch_weights(void *self, const Cluster__Model *model, uint32_t first, uint32_t n)
 {
     struct digest digest;
-    if (digest_of(model, &digest))
+    if (manifest_of(model, &digest))
         weights_fetch(((struct daemon *)self)->weights, &digest, first, n);
 }
 
 static const struct model *take_model(void *self, const Cluster__Model *model)
 {
     struct digest digest;
-    return digest_of(model, &digest) ? weights_model(((struct daemon *)self)->weights, &digest) : NULL;
+    return manifest_of(model, &digest) ? weights_model(((struct daemon *)self)->weights, &digest) : NULL;
 }
 
 static void release_model(void *self, const Cluster__Model *model)
 {
     struct daemon *daemon = self;
     struct digest digest;
-    if (daemon->weights && digest_of(model, &digest))
+    if (daemon->weights && manifest_of(model, &digest))
         weights_release(daemon->weights, &digest);
 }
 
