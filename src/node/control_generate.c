@@ -1,6 +1,7 @@
 /* Requests for tokens over the control socket (pipeline/request_wire.h): for `medley run`. */
 #include "node/control.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "pipeline/generator.h"
 #include "pipeline/request_wire.h"
@@ -197,8 +198,9 @@ static void take_bytes(struct conversation *conversation, const uint8_t *bytes, 
     struct bytes_reader run = {(const unsigned char *)talk->in.data, talk->in.size, false};
     while (!code && (code = request_next(&run, &message, &message_size, &err)) == ERROR_NONE && message)
         code = take_message(talk, message, message_size, &err);
-    if (code || talk->in.failed) {
-        control_end(conversation); /* nobody is there who could read a text now */
+    if (code || talk->in.failed) { /* nobody is there who could read a text now */
+        log_line(LOG_WARN, "control", "a client breaks the rules: %s", code ? err.text : "no memory");
+        control_end(conversation);
         return;
     }
     buffer_drop_front(&talk->in, talk->in.size - run.left);

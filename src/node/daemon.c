@@ -162,6 +162,7 @@ static void on_tick(uv_timer_t *timer)
         daemon_tell_now(daemon);
         renew_certificate(daemon);
     }
+    daemon_dial(daemon);
     if (now - daemon->measured_ms >= MEASURE_MS)
         daemon_measure_links(daemon);
     daemon_changed(daemon);

@@ -48,85 +48,53 @@ void daemon_find_addresses(struct daemon *daemon)
     uv_free_interface_addresses(interfaces, n);
 }
 
-/* ---- contacts ------------------------------------------------------------------------------ */
+/* ---- contacts -------------------------------------------------------------------------------
+ *
+ * One dial a node: several at once would be in each other's way. Where it does not answer, its next address is tried. */
 
-static struct contact *find_contact(struct daemon *daemon, const uint8_t *node_id, const char *host, uint16_t port)
+static struct contact *contact_of(struct daemon *daemon, const uint8_t *node_id, const char *host, uint16_t port)
 {
     for (struct contact *contact = daemon->contacts; contact; contact = contact->next) {
-        if (contact->port == port && strcmp(contact->host, host) == 0 && contact->has_node_id == !!node_id &&
-            (!node_id || memcmp(contact->node_id, node_id, NODE_ID_BYTES) == 0))
+        if (node_id ? contact->has_node_id && memcmp(contact->node_id, node_id, NODE_ID_BYTES) == 0
+                    : !contact->has_node_id && contact->addresses[0].port == port &&
+                          strcmp(contact->addresses[0].host, host) == 0)
             return contact;
     }
-    return NULL;
-}
-
-static struct contact *add_contact(struct daemon *daemon, const uint8_t *node_id, const char *host, uint16_t port)
-{
-    struct contact *contact = find_contact(daemon, node_id, host, port);
-    struct error err;
-    if (contact || !(contact = mem_new(sizeof *contact)))
-        return contact;
-    snprintf(contact->host, sizeof contact->host, "%s", host);
-    contact->port = port;
+    struct contact *contact = mem_new(sizeof *contact);
+    if (!contact)
+        return NULL;
     contact->has_node_id = node_id;
     if (node_id)
         memcpy(contact->node_id, node_id, NODE_ID_BYTES);
-    struct mesh_target target = {.host = contact->host, .port = port, .has_node_id = node_id};
-    memcpy(target.node_id, contact->node_id, NODE_ID_BYTES);
-    if (mesh_dial(daemon->mesh, &target, &contact->dial, &err)) {
-        log_line(LOG_WARN, "node", "%s port %u is not dialled: %s", host, port, err.text);
-        mem_free(contact);
-        return NULL;
-    }
     contact->next = daemon->contacts;
     daemon->contacts = contact;
     return contact;
 }
 
+static void add_address_of(struct contact *contact, const char *host, uint16_t port)
+{
+    for (uint32_t i = 0; i < contact->n; i++) {
+        if (contact->addresses[i].port == port && strcmp(contact->addresses[i].host, host) == 0)
+            return;
+    }
+    if (contact->n == CONTACT_ADDRESSES)
+        return;
+    snprintf(contact->addresses[contact->n].host, HOST_TEXT, "%s", host);
+    contact->addresses[contact->n++].port = port;
+}
+
 static void add_book_node(struct daemon *daemon, const Cluster__Node *node)
 {
     uint8_t node_id[NODE_ID_BYTES];
-    char host[256];
+    char host[HOST_TEXT];
     uint16_t port;
     if (strcmp(node->id, daemon->id) == 0 || !id_parse(node->id, node_id, sizeof node_id))
         return;
-    for (size_t i = 0; i < node->n_addresses && i < ADDRESSES_MAX; i++) {
-        struct contact *contact = NULL;
+    struct contact *contact = contact_of(daemon, node_id, NULL, 0);
+    for (size_t i = 0; contact && i < node->n_addresses && i < ADDRESSES_MAX; i++) {
+        contact->is_wanted = true;
         if (host_port_parse(node->addresses[i], DAEMON_PORT, host, &port, NULL) == ERROR_NONE)
-            contact = add_contact(daemon, node_id, host, port);
-        if (contact)
-            contact->is_of_book = true;
-    }
-}
-
-static void drop_unwanted(struct daemon *daemon)
-{
-    for (struct contact **at = &daemon->contacts; *at;) {
-        struct contact *contact = *at;
-        bool is_member = !contact->has_node_id || book_admits(daemon->book, contact->node_id);
-        if (contact->is_given || (is_member && (contact->is_of_book || contact->is_found))) {
-            at = &contact->next;
-            continue;
-        }
-        *at = contact->next;
-        mesh_forget(daemon->mesh, contact->dial);
-        mem_free(contact);
-    }
-}
-
-static void add_given(struct daemon *daemon)
-{
-    char host[256];
-    uint16_t port;
-    struct error err;
-    for (uint32_t i = 0; i < daemon->options.n_peers; i++) {
-        if (host_port_parse(daemon->options.peers[i], DAEMON_PORT, host, &port, &err)) {
-            log_line(LOG_WARN, "node", "--peer: %s", err.text);
-            continue;
-        }
-        struct contact *contact = add_contact(daemon, NULL, host, port);
-        if (contact)
-            contact->is_given = true;
+            add_address_of(contact, host, port);
     }
 }
 
@@ -139,9 +107,62 @@ static void add_found(struct daemon *daemon)
         if (strcmp(found->record.cluster, cluster) != 0 || !id_parse(found->record.id, node_id, sizeof node_id) ||
             !book_admits(daemon->book, node_id))
             continue;
-        struct contact *contact = add_contact(daemon, node_id, found->host, found->port);
-        if (contact)
-            contact->is_found = true;
+        struct contact *contact = contact_of(daemon, node_id, NULL, 0);
+        if (contact) {
+            contact->is_wanted = true;
+            add_address_of(contact, found->host, found->port);
+        }
+    }
+}
+
+/* Until the dial has found out which node it is: then the node's own contact goes on. */
+static void add_given(struct daemon *daemon)
+{
+    char host[HOST_TEXT];
+    uint16_t port;
+    struct error err;
+    for (uint32_t i = 0; i < daemon->options.n_peers; i++) {
+        if (host_port_parse(daemon->options.peers[i], DAEMON_PORT, host, &port, &err)) {
+            log_line(LOG_WARN, "node", "--peer: %s", err.text);
+            continue;
+        }
+        struct contact *contact = contact_of(daemon, NULL, host, port);
+        if (!contact)
+            continue;
+        add_address_of(contact, host, port);
+        contact->is_wanted = !contact->is_known;
+    }
+}
+
+static void hang_up(struct daemon *daemon, struct contact *contact)
+{
+    if (contact->dial)
+        mesh_forget(daemon->mesh, contact->dial);
+    contact->dial = NULL;
+}
+
+static void dial(struct daemon *daemon, struct contact *contact)
+{
+    const struct contact_address *to = &contact->addresses[contact->at];
+    struct mesh_target target = {.host = to->host, .port = to->port, .has_node_id = contact->has_node_id};
+    struct error err;
+    memcpy(target.node_id, contact->node_id, NODE_ID_BYTES);
+    contact->since_ms = daemon_now_ms(daemon);
+    if (mesh_dial(daemon->mesh, &target, &contact->dial, &err))
+        log_line(LOG_WARN, "node", "%s port %u is not dialled: %s", to->host, to->port, err.text);
+}
+
+static void drop_unwanted(struct daemon *daemon)
+{
+    for (struct contact **at = &daemon->contacts; *at;) {
+        struct contact *contact = *at;
+        if (contact->is_wanted || contact->is_known) {
+            at = &contact->next;
+            continue;
+        }
+        *at = contact->next;
+        hang_up(daemon, contact);
+        mem_free(contact);
     }
 }
 
@@ -150,12 +171,45 @@ void daemon_sync_contacts(struct daemon *daemon)
     if (!daemon->mesh)
         return;
     for (struct contact *contact = daemon->contacts; contact; contact = contact->next)
-        contact->is_of_book = contact->is_found = false;
-    add_given(daemon);
+        contact->is_wanted = false;
     add_found(daemon);
     for (size_t i = 0; i < book_size(daemon->book); i++)
         add_book_node(daemon, book_at(daemon->book, i));
+    add_given(daemon);
     drop_unwanted(daemon);
+    daemon_dial(daemon);
+}
+
+static bool is_at_hand(struct daemon *daemon, const uint8_t *node_id)
+{
+    return memcmp(node_id, daemon->identity.node_id, NODE_ID_BYTES) == 0 || book_admits(daemon->book, node_id);
+}
+
+void daemon_dial(struct daemon *daemon)
+{
+    const uint64_t now = daemon_now_ms(daemon);
+    for (struct contact *contact = daemon->contacts; contact; contact = contact->next) {
+        if (!contact->dial && contact->is_wanted && contact->n)
+            dial(daemon, contact);
+        if (!contact->dial)
+            continue;
+        const struct dial_status status = dial_status(contact->dial);
+        if (!contact->has_node_id && status.has_node_id && is_at_hand(daemon, status.node_id)) {
+            contact->is_known = true;
+            contact->is_wanted = false;
+            hang_up(daemon, contact);
+            continue;
+        }
+        if (status.link)
+            contact->rounds = 0;
+        const uint64_t wait_ms = UINT64_C(1000) << (contact->rounds / contact->n < 5 ? contact->rounds / contact->n : 5);
+        if (!status.link && status.n_failures && contact->n > 1 && now - contact->since_ms >= wait_ms) {
+            hang_up(daemon, contact);
+            contact->at = (contact->at + 1) % contact->n;
+            contact->rounds++;
+            dial(daemon, contact);
+        }
+    }
 }
 
 /* The dials are the mesh's and go with it. */

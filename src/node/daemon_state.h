@@ -41,14 +41,21 @@ struct peer {
     uint64_t proposed_ms; /* its record for the state, last */
 };
 
-/* Somewhere to dial. */
+enum { CONTACT_ADDRESSES = 16 };
+
+/* A node to dial, or an address that was given and whose node is not known yet. */
 struct contact {
     struct contact *next;
-    char host[256];
-    uint16_t port;
-    bool has_node_id, is_given, is_found, is_of_book; /* who wants it dialled */
+    bool has_node_id, is_wanted;
+    bool is_known; /* given, and its node has a contact of its own by now */
     uint8_t node_id[NODE_ID_BYTES];
-    struct dial *dial;
+    struct contact_address {
+        char host[HOST_TEXT];
+        uint16_t port;
+    } addresses[CONTACT_ADDRESSES];
+    uint32_t n, at, rounds;
+    uint64_t since_ms; /* dialled at addresses[at] */
+    struct dial *dial; /* NULL: not now */
 };
 
 /* A member of some cluster that discovery has found, for a node that is in none. */
@@ -138,6 +145,7 @@ enum error_code daemon_find_open(struct daemon *daemon, struct error *err);
 void daemon_find_announce(struct daemon *daemon);
 void daemon_find_close(struct daemon *daemon);
 void daemon_sync_contacts(struct daemon *daemon);
+void daemon_dial(struct daemon *daemon); /* now and then: another address of who does not answer */
 void daemon_free_contacts(struct daemon *daemon);
 void daemon_find_addresses(struct daemon *daemon);
 

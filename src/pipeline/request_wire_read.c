@@ -130,7 +130,7 @@ static enum error_code get_instance(struct bytes_reader *reader, char *out, stru
     if (!size || size > LIMIT_CLUSTER_ID_BYTES)
         return error_set(err, ERROR_INVALID, "an instance's id of %zu bytes", size);
     for (size_t i = 0; i < size; i++) {
-        if ((unsigned char)text[i] <= ' ')
+        if ((unsigned char)text[i] < ' ')
             return error_set(err, ERROR_INVALID, "an instance's id with a control character");
     }
     memcpy(out, text, size);
