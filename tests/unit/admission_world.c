@@ -76,9 +76,14 @@ static void on_ended(void *self, uint64_t id, const uint8_t node_id[NODE_ID_BYTE
 
 struct town *town_init(void)
 {
+    return town_init_over(MESH_TCP);
+}
+
+struct town *town_init_over(enum mesh_transport transport)
+{
     struct town *town = &the_town;
     struct error err = {0};
-    *town = (struct town){.links = link_world_init(MESH_TCP)};
+    *town = (struct town){.links = link_world_init(transport)};
     struct link_world_node *member = &town->links->nodes[TOWN_MEMBER];
     const struct admission_options options = {
         .loop = &town->links->loop,

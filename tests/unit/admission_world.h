@@ -44,7 +44,8 @@ struct town {
 };
 
 struct town *town_init(void);
-void town_deinit(struct town *town); /* closes what is open */
+struct town *town_init_over(enum mesh_transport transport); /* the links' */
+void town_deinit(struct town *town);                        /* closes what is open */
 void town_close_member(struct town *town);
 
 /* Begins an attempt; the one before is closed. host NULL: 127.0.0.1. code NULL: by hand. */

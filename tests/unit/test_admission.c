@@ -88,6 +88,14 @@ static void test_a_host_name_with_several_addresses(void **state)
     town_deinit(town);
 }
 
+/* Who joins comes by TCP; the links of members are QUIC's. */
+static void test_a_cluster_over_quic(void **state)
+{
+    struct town *town = town_init_over(MESH_QUIC);
+    expect_joined(town_join(town, 0, NULL, invite(town)));
+    town_deinit(town);
+}
+
 static void test_wrong_codes(void **state)
 {
     struct town *town = town_init();
@@ -570,6 +578,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_right_code),
         cmocka_unit_test(test_a_host_name_with_several_addresses),
+        cmocka_unit_test(test_a_cluster_over_quic),
         cmocka_unit_test(test_wrong_codes),
         cmocka_unit_test(test_an_expired_code),
         cmocka_unit_test(test_a_code_is_good_once),
