@@ -40,9 +40,10 @@ static void take_away(struct admission *admission)
 static void raise_events(struct admission *admission)
 {
     const struct admission_events *events = &admission->options.events;
-    if (admission->changed && !admission->closing)
-        events->changed(events->self);
+    const bool changed = admission->changed;
     admission->changed = false;
+    if (changed && !admission->closing)
+        events->changed(events->self);
     for (struct guest *guest = admission->guests; guest; guest = guest->next) {
         const struct inviter *machine = &guest->machine;
         if (guest->ask && guest->phase == GUEST_DECIDING && !admission->closing)

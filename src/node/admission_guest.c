@@ -25,7 +25,9 @@ void guest_over(struct guest *guest, const struct error *why)
     guest->why = *why;
     guest->tell = true;
     guest_set_phase(guest, GUEST_OVER);
-    if (guest->channel)
+    if (guest->channel && was_granted && why->code) /* an end in order would say that this member knows */
+        join_channel_abort(guest->channel);
+    else if (guest->channel)
         join_channel_finish(guest->channel);
     if (why->code)
         log_line(was_granted ? LOG_WARN : LOG_INFO, "join", "%s", why->text);
@@ -74,7 +76,7 @@ void guest_advance(struct guest *guest, enum join_result result, const struct bu
         guest_over(guest, err);
         break;
     case JOIN_STORE:
-        assert(!"a joiner's");
+        assert(false && "a joiner's");
         break;
     }
     const bool decides = guest->phase == GUEST_DECIDING && guest->decide_by_ms < guest->machine.deadline_ms;

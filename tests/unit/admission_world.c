@@ -32,7 +32,9 @@ static void on_stream(void *self, struct stream *stream)
 {
     struct town *town = ((struct link_world_node *)self)->data;
     town->n_streams++;
-    if (town->admission)
+    if (town->holds && !town->held)
+        town->held = stream;
+    else if (town->admission)
         admission_stream(town->admission, stream);
     else
         stream_close(stream, NULL, NULL);
@@ -133,6 +135,8 @@ void town_deinit(struct town *town)
         buffer_deinit(&town->newcomers[i].payload);
         identity_deinit(&town->newcomers[i].identity);
     }
+    if (town->held)
+        stream_close(town->held, NULL, NULL);
     town_close_member(town);
     link_world_deinit(town->links);
 }
@@ -178,6 +182,10 @@ static bool on_joined(void *self, struct membership *membership, struct buffer *
     if (newcomer->closes_on_joined) {
         joining_close(newcomer->joining, on_closed, &newcomer->is_closed);
         newcomer->joining = NULL;
+    }
+    if (newcomer->member_stops) {
+        admission_close(newcomer->town->admission, NULL, NULL);
+        newcomer->town->admission = NULL;
     }
     return !newcomer->declines_to_keep;
 }
