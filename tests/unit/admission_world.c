@@ -76,16 +76,11 @@ static void on_ended(void *self, uint64_t id, const uint8_t node_id[NODE_ID_BYTE
     town->why = *why;
 }
 
-struct town *town_init(void)
-{
-    return town_init_over(MESH_TCP);
-}
-
-struct town *town_init_over(enum mesh_transport transport)
+static struct town *make_town(enum mesh_transport transport, struct join_clock clock)
 {
     struct town *town = &the_town;
     struct error err = {0};
-    *town = (struct town){.links = link_world_init(transport)};
+    *town = (struct town){.links = link_world_init(transport), .clock = clock};
     struct link_world_node *member = &town->links->nodes[TOWN_MEMBER];
     const struct admission_options options = {
         .loop = &town->links->loop,
@@ -93,7 +88,7 @@ struct town *town_init_over(enum mesh_transport transport)
         .authority = &member->membership.authority,
         .name = "member",
         .events = {on_decide, on_changed, on_ended, town},
-        .clock = {town_now_ms, town},
+        .clock = town->clock,
     };
     if (admission_open(&options, &town->admission, &err))
         fail_msg("%s", err.text);
@@ -105,6 +100,16 @@ struct town *town_init_over(enum mesh_transport transport)
         assert_int_equal(identity_make(&town->newcomers[i].identity, NULL), ERROR_NONE);
     }
     return town;
+}
+
+struct town *town_init(void)
+{
+    return make_town(MESH_TCP, (struct join_clock){town_now_ms, &the_town});
+}
+
+struct town *town_init_over(enum mesh_transport transport)
+{
+    return make_town(transport, (struct join_clock){0});
 }
 
 static void on_closed(void *arg)
@@ -223,7 +228,7 @@ struct newcomer *town_join(struct town *town, int index, const char *host, const
         .code = code,
         .pace = &newcomer->pace,
         .events = {on_compare, on_joined, on_attempt_ended, newcomer},
-        .clock = {town_now_ms, town},
+        .clock = town->clock,
     };
     struct error err = {0};
     if (joining_open(&options, &newcomer->joining, &err)) {

@@ -35,6 +35,7 @@ struct newcomer {
 struct town {
     struct link_world *links;
     struct admission *admission;
+    struct join_clock clock;
     uint64_t ahead_ms; /* of the real clock */
     enum town_decision decision;
     bool holds; /* streams are not given to admission: the last is `held` */
@@ -47,8 +48,9 @@ struct town {
 };
 
 struct town *town_init(void);
-struct town *town_init_over(enum mesh_transport transport); /* the links' */
-void town_deinit(struct town *town);                        /* closes what is open */
+/* Links over this transport; the machine's own clock, which town_skip() does not move. */
+struct town *town_init_over(enum mesh_transport transport);
+void town_deinit(struct town *town); /* closes what is open */
 void town_close_member(struct town *town);
 
 /* Begins an attempt; the one before is closed. host NULL: 127.0.0.1. code NULL: by hand. */

@@ -88,12 +88,22 @@ static void test_a_host_name_with_several_addresses(void **state)
     town_deinit(town);
 }
 
-/* Who joins comes by TCP; the links of members are QUIC's. */
-static void test_a_cluster_over_quic(void **state)
+/* Nothing waits for a timer, and by hand only for the persons. Over QUIC: who joins comes by TCP; the links of members
+ * are QUIC's. */
+static void test_by_the_real_clock(void **state)
 {
-    struct town *town = town_init_over(MESH_QUIC);
-    expect_joined(town_join(town, 0, NULL, invite(town)));
-    town_deinit(town);
+    static const enum mesh_transport transports[] = {MESH_TCP, MESH_QUIC};
+    for (int i = 0; i < 2; i++) {
+        struct town *town = town_init_over(transports[i]);
+        struct admission_waiting waiting = {0};
+        struct newcomer *by_hand = town_join(town, 1, NULL, NULL);
+        assert_true(town_run(town, newcomer_compares, by_hand));
+        link_world_pass(town->links, 5);
+        assert_int_equal(town_waiting(town, &waiting), 1);
+        assert_string_equal(waiting.words, by_hand->words);
+        expect_joined(town_join(town, 0, NULL, invite(town)));
+        town_deinit(town);
+    }
 }
 
 static void test_wrong_codes(void **state)
@@ -622,7 +632,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_right_code),
         cmocka_unit_test(test_a_host_name_with_several_addresses),
-        cmocka_unit_test(test_a_cluster_over_quic),
+        cmocka_unit_test(test_by_the_real_clock),
         cmocka_unit_test(test_wrong_codes),
         cmocka_unit_test(test_an_expired_code),
         cmocka_unit_test(test_a_code_is_good_once),
