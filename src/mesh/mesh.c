@@ -225,15 +225,23 @@ static enum error_code listen_tcp(struct mesh *mesh, const struct sockaddr *addr
     return ERROR_NONE;
 }
 
+static bool parse_address(const char *address, uint16_t port, struct sockaddr_storage *numeric)
+{
+    *numeric = (struct sockaddr_storage){0};
+    return uv_ip4_addr(address, port, (struct sockaddr_in *)numeric) == 0 ||
+           uv_ip6_addr(address, port, (struct sockaddr_in6 *)numeric) == 0;
+}
+
 enum error_code mesh_listen(struct mesh *mesh, const char *address, uint16_t port, uint16_t *actual, struct error *err)
 {
-    struct sockaddr_storage numeric = {0};
-    if (uv_ip4_addr(address, port, (struct sockaddr_in *)&numeric) &&
-        uv_ip6_addr(address, port, (struct sockaddr_in6 *)&numeric))
+    struct sockaddr_storage numeric;
+    if (!parse_address(address, port, &numeric))
         return error_set(err, ERROR_INVALID, "%s is not a numeric address", address);
     uint16_t bound = 0;
     enum error_code code = mesh->quic ? quic_endpoint_listen(mesh->quic, (struct sockaddr *)&numeric, &bound, err)
                                       : listen_tcp(mesh, (struct sockaddr *)&numeric, &bound, err);
+    if (!code && mesh->quic && mesh->options.joiner && parse_address(address, bound, &numeric))
+        code = listen_tcp(mesh, (struct sockaddr *)&numeric, &bound, err); /* strangers come by TCP */
     if (code) {
         error_wrap(err, "%s port %u", address, port);
         return code;

@@ -44,7 +44,8 @@ struct mesh_options {
     uint32_t n_greeting;                   /* at most LIMIT_GREETING_BYTES */
     struct link_version version;           /* {0}: LINK_MAJOR, LINK_MINOR. For tests */
     /* A node that is not a member wants to join (security.h). The stream becomes the callee's, after its handshake.
-     * NULL: such are turned away. */
+     * NULL: such are turned away. Where there is one, a mesh over QUIC listens on the TCP port of the same number, too:
+     * strangers come by TCP. */
     void (*joiner)(void *self, struct stream *stream);
 };
 

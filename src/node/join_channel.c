@@ -245,6 +245,12 @@ void join_channel_finish(struct join_channel *channel)
     set_timer(channel);
 }
 
+void join_channel_abort(struct join_channel *channel)
+{
+    if (channel->phase == CHANNEL_OPEN)
+        close_now(channel);
+}
+
 enum error_code join_channel_open(uv_loop_t *loop, struct stream *stream, const struct join_clock *clock,
                                   const struct join_channel_events *events, struct join_channel **out,
                                   struct error *err)

@@ -5,8 +5,8 @@
  * limit, a message that takes longer than LIMIT_JOIN_MESSAGE_MS from its first byte to its last, and a stream that
  * breaks or ends: each ends the channel, and nothing but it. Between messages the deadline counts that its owner sets.
  *
- * Events are raised from the loop only, never from within a call. After join_channel_finish(), or `ended`, only
- * `closed` comes: then its memory is gone.
+ * Events are raised from the loop only, never from within a call. After join_channel_finish(),
+ * join_channel_abort() or `ended`, only `closed` comes: then its memory is gone.
  *
  * All on the loop's thread. */
 #pragma once
@@ -63,3 +63,7 @@ void join_channel_expect(struct join_channel *channel, uint64_t deadline_ms);
 /* No more is sent or heard. What was sent still arrives: the channel is closed when the other end has closed, or after
  * LIMIT_JOIN_LINGER_MS. Does nothing when it has ended. */
 void join_channel_finish(struct join_channel *channel);
+
+/* No more is sent or heard, at once; to the other end it does not look like an end in order. Does nothing when it has
+ * ended. */
+void join_channel_abort(struct join_channel *channel);

@@ -108,7 +108,7 @@ static void advance(struct joining *joining, enum join_result result, const stru
         break;
     case JOIN_DECIDE:
     case JOIN_OVER:
-        assert(!"not from a joiner's message");
+        assert(false && "not a joiner's");
         break;
     }
 }

@@ -32,7 +32,9 @@ static void on_stream(void *self, struct stream *stream)
 {
     struct town *town = ((struct link_world_node *)self)->data;
     town->n_streams++;
-    if (town->admission)
+    if (town->holds && !town->held)
+        town->held = stream;
+    else if (town->admission)
         admission_stream(town->admission, stream);
     else
         stream_close(stream, NULL, NULL);
@@ -74,11 +76,11 @@ static void on_ended(void *self, uint64_t id, const uint8_t node_id[NODE_ID_BYTE
     town->why = *why;
 }
 
-struct town *town_init(void)
+static struct town *make_town(enum mesh_transport transport, struct join_clock clock)
 {
     struct town *town = &the_town;
     struct error err = {0};
-    *town = (struct town){.links = link_world_init(MESH_TCP)};
+    *town = (struct town){.links = link_world_init(transport), .clock = clock};
     struct link_world_node *member = &town->links->nodes[TOWN_MEMBER];
     const struct admission_options options = {
         .loop = &town->links->loop,
@@ -86,7 +88,7 @@ struct town *town_init(void)
         .authority = &member->membership.authority,
         .name = "member",
         .events = {on_decide, on_changed, on_ended, town},
-        .clock = {town_now_ms, town},
+        .clock = town->clock,
     };
     if (admission_open(&options, &town->admission, &err))
         fail_msg("%s", err.text);
@@ -98,6 +100,16 @@ struct town *town_init(void)
         assert_int_equal(identity_make(&town->newcomers[i].identity, NULL), ERROR_NONE);
     }
     return town;
+}
+
+struct town *town_init(void)
+{
+    return make_town(MESH_TCP, (struct join_clock){town_now_ms, &the_town});
+}
+
+struct town *town_init_over(enum mesh_transport transport)
+{
+    return make_town(transport, (struct join_clock){0});
 }
 
 static void on_closed(void *arg)
@@ -128,6 +140,8 @@ void town_deinit(struct town *town)
         buffer_deinit(&town->newcomers[i].payload);
         identity_deinit(&town->newcomers[i].identity);
     }
+    if (town->held)
+        stream_close(town->held, NULL, NULL);
     town_close_member(town);
     link_world_deinit(town->links);
 }
@@ -174,6 +188,10 @@ static bool on_joined(void *self, struct membership *membership, struct buffer *
         joining_close(newcomer->joining, on_closed, &newcomer->is_closed);
         newcomer->joining = NULL;
     }
+    if (newcomer->member_stops) {
+        admission_close(newcomer->town->admission, NULL, NULL);
+        newcomer->town->admission = NULL;
+    }
     return !newcomer->declines_to_keep;
 }
 
@@ -210,7 +228,7 @@ struct newcomer *town_join(struct town *town, int index, const char *host, const
         .code = code,
         .pace = &newcomer->pace,
         .events = {on_compare, on_joined, on_attempt_ended, newcomer},
-        .clock = {town_now_ms, town},
+        .clock = town->clock,
     };
     struct error err = {0};
     if (joining_open(&options, &newcomer->joining, &err)) {

@@ -22,6 +22,7 @@ struct newcomer {
     struct join_pace pace;
     struct joining *joining;
     bool declines_to_keep, closes_on_joined, closes_on_compare;
+    bool member_stops; /* within `joined` */
     /* what its events said */
     char words[JOIN_WORDS_TEXT], peer_name[JOIN_NAME_TEXT];
     uint32_t n_compare, n_joined, n_ended;
@@ -34,8 +35,11 @@ struct newcomer {
 struct town {
     struct link_world *links;
     struct admission *admission;
+    struct join_clock clock;
     uint64_t ahead_ms; /* of the real clock */
     enum town_decision decision;
+    bool holds; /* streams are not given to admission: the last is `held` */
+    struct stream *held;
     uint32_t n_streams, n_changed, n_decide, n_ended;
     uint64_t decide_id;
     struct error why; /* of the last that ended */
@@ -44,6 +48,8 @@ struct town {
 };
 
 struct town *town_init(void);
+/* Links over this transport; the machine's own clock, which town_skip() does not move. */
+struct town *town_init_over(enum mesh_transport transport);
 void town_deinit(struct town *town); /* closes what is open */
 void town_close_member(struct town *town);
 

@@ -88,6 +88,24 @@ static void test_a_host_name_with_several_addresses(void **state)
     town_deinit(town);
 }
 
+/* Nothing waits for a timer, and by hand only for the persons. Over QUIC: who joins comes by TCP; the links of members
+ * are QUIC's. */
+static void test_by_the_real_clock(void **state)
+{
+    static const enum mesh_transport transports[] = {MESH_TCP, MESH_QUIC};
+    for (int i = 0; i < 2; i++) {
+        struct town *town = town_init_over(transports[i]);
+        struct admission_waiting waiting = {0};
+        struct newcomer *by_hand = town_join(town, 1, NULL, NULL);
+        assert_true(town_run(town, newcomer_compares, by_hand));
+        link_world_pass(town->links, 5);
+        assert_int_equal(town_waiting(town, &waiting), 1);
+        assert_string_equal(waiting.words, by_hand->words);
+        expect_joined(town_join(town, 0, NULL, invite(town)));
+        town_deinit(town);
+    }
+}
+
 static void test_wrong_codes(void **state)
 {
     struct town *town = town_init();
@@ -227,6 +245,49 @@ static void test_what_cannot_be_kept(void **state)
     town_deinit(town);
 }
 
+/* The member goes before it has heard that the newcomer has kept all. */
+static void test_a_member_that_does_not_know(void **state)
+{
+    struct town *town = town_init();
+    struct newcomer *newcomer = &town->newcomers[0];
+    newcomer->member_stops = true;
+    town_join(town, 0, NULL, invite(town));
+    assert_true(town_run(town, newcomer_ended, newcomer));
+    assert_int_equal(newcomer->n_joined, 1);
+    assert_int_equal(newcomer->why.code, ERROR_IO);
+    assert_non_null(strstr(newcomer->why.text, "is a member, but member may not know"));
+    assert_true(joining_again_ms(newcomer->joining) == UINT64_MAX);
+    newcomer_check_member(newcomer);
+    town_deinit(town);
+}
+
+/* Hosts that speak TLS as a member does, and then nothing, or nonsense. */
+static void test_a_false_member(void **state)
+{
+    struct town *town = town_init();
+    for (int garbage = 0; garbage < 2; garbage++) {
+        town->holds = true;
+        struct newcomer *newcomer = town_join(town, 0, NULL, "K7QM-4XZD");
+        for (int i = 0; i < 1000 && !town->held; i++)
+            link_world_pass(town->links, 1);
+        link_world_pass(town->links, 20);
+        assert_int_equal(newcomer->n_ended, 0);
+        if (garbage) {
+            size_t n;
+            assert_int_equal(stream_write(town->held, "HTTP/1.1 200 OK", 15, &n, NULL), STREAM_DONE);
+            assert_int_equal(stream_flush(town->held, NULL), STREAM_DONE);
+            expect_failure(newcomer, ERROR_INVALID, "no message of the join protocol");
+        } else {
+            town_skip(town, LIMIT_JOIN_STEP_MS);
+            expect_failure(newcomer, ERROR_CANCELLED, "has not answered in time");
+        }
+        stream_close(town->held, NULL, NULL);
+        town->held = NULL;
+    }
+    assert_int_equal(town->newcomers[0].pace.n_shown, 0); /* they got no guess at the code */
+    town_deinit(town);
+}
+
 /* A member without the authority's key says so. */
 static void test_a_member_that_may_not_let_in(void **state)
 {
@@ -290,6 +351,7 @@ static void test_the_member_says_no(void **state)
     expect_failure(&town->newcomers[0], ERROR_CANCELLED, "not my machine");
     assert_int_equal(joining_again_ms(town->newcomers[0].joining), LIMIT_JOIN_DECLINED_MS);
     assert_int_equal(town_waiting(town, NULL), 0);
+    assert_int_equal(town->n_changed, 2); /* it came, it went */
     assert_int_equal(admission_refuse(town->admission, waiting.id, "", NULL), ERROR_NOT_FOUND);
     town_deinit(town);
 }
@@ -570,6 +632,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_right_code),
         cmocka_unit_test(test_a_host_name_with_several_addresses),
+        cmocka_unit_test(test_by_the_real_clock),
         cmocka_unit_test(test_wrong_codes),
         cmocka_unit_test(test_an_expired_code),
         cmocka_unit_test(test_a_code_is_good_once),
@@ -580,6 +643,8 @@ int main(void)
         cmocka_unit_test(test_a_decision_later),
         cmocka_unit_test(test_a_payload_beyond_its_limit),
         cmocka_unit_test(test_what_cannot_be_kept),
+        cmocka_unit_test(test_a_member_that_does_not_know),
+        cmocka_unit_test(test_a_false_member),
         cmocka_unit_test(test_a_member_that_may_not_let_in),
         cmocka_unit_test(test_both_say_yes),
         cmocka_unit_test(test_the_member_says_no),
