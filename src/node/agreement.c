@@ -87,8 +87,8 @@ static void notice_leader(struct agreement *a)
     }
 }
 
-/* A new leader does not know yet which events the rest of its log has. They count soon; then it takes others. Should they
- * not, rather an event twice than none. */
+/* A new leader does not know yet which events the rest of its log has. They count soon; then it takes others. Should
+ * they not, rather an event twice than none. */
 static void notice_ready(struct agreement *a)
 {
     if (a->ready || !a->last.leads || (a->last.applied < a->lead_from && agreement_now_ms() < a->ready_by_ms))
@@ -358,7 +358,8 @@ void agreement_receive(struct agreement *a, uint64_t from, const void *bytes, si
     if (!code && message)
         code = replica_receive(a->replica, agreement_now_ms(), from, message, message_size, &err);
     if (code)
-        log_line(LOG_WARN, "cluster", "a message of member %016llx was dropped: %s", (unsigned long long)from, err.text);
+        log_line(LOG_WARN, "cluster", "a message of member %016llx was dropped: %s", (unsigned long long)from,
+                 err.text);
     if (message)
         agreement_wake(a);
 }
