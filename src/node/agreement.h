@@ -64,7 +64,8 @@ enum error_code agreement_open(const struct agreement_options *options, struct a
  * once. NULL is not fine. */
 void agreement_close(struct agreement *agreement, void (*closed)(void *arg), void *arg);
 
-/* This node is the first of a new cluster. ERROR_INVALID: it is in one. ERROR_BUSY: it has failed, or is forgetting. */
+/* This node is the first of a new cluster. ERROR_INVALID: it is in one. ERROR_BUSY: it has failed, or is
+ * forgetting. Else it could not be written: a failure of the agreement, told here. */
 enum error_code agreement_found(struct agreement *agreement, struct error *err);
 
 /* The node leaves its cluster: the store is kept as PATH.left, in place of an older one, and a new one is made, with
