@@ -7,20 +7,20 @@
  *     agreement_close(agreement, on_closed, arg);
  *
  * Everything is on the loop's thread. Events and `done` are raised from the loop only, never from within a call of this
- * header, but may call anything here, also agreement_close(). What is written goes to libuv's thread pool, one write after
- * the other: whoever fills all of the pool for long stops the log. agreement_open() and agreement_found() touch the disk
- * themselves; they are for a node's start.
+ * header, but may call anything here, also agreement_close(). What is written goes to libuv's thread pool, one write
+ * after the other: whoever fills all of the pool for long stops the log. agreement_open() and agreement_found() touch
+ * the disk themselves; they are for a node's start.
  *
  * The state that is shown never goes back. After a failure (below) it is read from the disk anew, and what came after
  * the last snapshot is applied again; after the log was dropped for a higher lineage (replica.h) the leader sends
  * it. Until then agreement_state() is the one before, so that nothing that runs is stopped for that, and the members
- * that are in it can be spoken to. Only after agreement_open() it is what the store can answer for: a node that does not
- * vote alone learns from a leader which of its last entries count.
+ * that are in it can be spoken to. Only after agreement_open() it is what the store can answer for: a node that does
+ * not vote alone learns from a leader which of its last entries count.
  *
- * Failing. A write that fails (disk full, I/O) or memory that runs out ends the replica: `failed` is raised and the node
- * takes no part; agreement_status().failed. Every 5 s, and less often if that fails, the store is opened again;
- * then the node goes on with all that it had promised. A damaged file is not tried again (agreement_forget() gives a new
- * one). */
+ * Failing. A write that fails (disk full, I/O) or memory that runs out ends the replica: `failed` is raised and the
+ * node takes no part; agreement_status().failed. Every 5 s, and less often if that fails, the store is opened again;
+ * then the node goes on with all that it had promised. A damaged file is not tried again (agreement_forget() gives a
+ * new one). */
 #pragma once
 
 #include "cluster/replica.h"
@@ -33,10 +33,11 @@ struct agreement;
 struct agreement_events {
     /* Another state, leader or lineage; at most once a turn of the loop. */
     void (*changed)(void *self);
-    /* An event of the log counts, or was found to make no sense (outcome->applied). Raised again after a restart for what
-     * came after the last snapshot; not raised for what is part of a snapshot that a leader sent. */
+    /* An event of the log counts, or was found to make no sense (outcome->applied). Raised again after a restart for
+     * what came after the last snapshot; not raised for what is part of a snapshot that a leader sent. */
     void (*applied)(void *self, uint64_t index, const Cluster__Event *event, const struct state_outcome *outcome);
-    /* FRAME_RAFT to a member, at most LIMIT_FRAME_CONTROL_BYTES; copied. False: there is no link, or its queue is full. */
+    /* FRAME_RAFT to a member, at most LIMIT_FRAME_CONTROL_BYTES; copied. False: there is no link, or its queue is full.
+     */
     bool (*send)(void *self, uint64_t member, const void *bytes, size_t size);
     bool (*forward)(void *self, uint64_t member, const void *event, size_t size); /* FRAME_PROPOSE, likewise */
     void (*failed)(void *self, const struct error *why);
@@ -63,7 +64,8 @@ enum error_code agreement_open(const struct agreement_options *options, struct a
  * once. NULL is not fine. */
 void agreement_close(struct agreement *agreement, void (*closed)(void *arg), void *arg);
 
-/* This node is the first of a new cluster. ERROR_INVALID: it is in one. ERROR_BUSY: it has failed, or is forgetting. */
+/* This node is the first of a new cluster. ERROR_INVALID: it is in one. ERROR_BUSY: it has failed, or is
+ * forgetting. Else it could not be written: a failure of the agreement, told here. */
 enum error_code agreement_found(struct agreement *agreement, struct error *err);
 
 /* The node leaves its cluster: the store is kept as PATH.left, in place of an older one, and a new one is made, with
@@ -84,9 +86,8 @@ void agreement_receive(struct agreement *agreement, uint64_t from_member, const 
 
 /* An event for the log, wherever the leader is: submitted here, or forwarded. Sets nonce, and time and `by` where they
  * are not set; the event stays the caller's, and may go when this returns. It is sent again every second and whenever
- * the leader changes, until it was applied: then `done` is called with ERROR_NONE and what became of it. Else `outcome` is
- * NULL:
- *   ERROR_BUSY: not within 10 s (which does not mean that it never will be), or LIMIT_PROPOSALS wait already;
+ * the leader changes, until it was applied: then `done` is called with ERROR_NONE and what became of it. Else `outcome`
+ * is NULL: ERROR_BUSY: not within 10 s (which does not mean that it never will be), or LIMIT_PROPOSALS wait already;
  *   ERROR_INVALID: larger than LIMIT_CLUSTER_ENTRY_BYTES; ERROR_CANCELLED: closed or forgotten; ERROR_NO_MEMORY.
  * `done` may be NULL. Want of memory for the proposal itself alone is told before this returns. */
 typedef void (*agreement_done_fn)(void *arg, enum error_code code, const struct state_outcome *outcome,

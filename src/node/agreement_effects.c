@@ -100,8 +100,9 @@ static enum error_code take_snapshot(struct agreement *a, uint64_t index, struct
     if (bytes.failed)
         code = error_set(err, ERROR_NO_MEMORY, "no memory for a snapshot");
     else if (bytes.size > LIMIT_CLUSTER_SNAPSHOT_BYTES)
-        log_line(LOG_ERROR, "cluster", "the state has become %zu bytes large, a snapshot may have %d: the log only grows",
-                 bytes.size, LIMIT_CLUSTER_SNAPSHOT_BYTES);
+        log_line(LOG_ERROR, "cluster",
+                 "the state has become %zu bytes large, a snapshot may have %d: the log only grows", bytes.size,
+                 LIMIT_CLUSTER_SNAPSHOT_BYTES);
     else
         replica_snapshot(a->replica, agreement_now_ms(), index, (const uint8_t *)bytes.data, bytes.size);
     buffer_deinit(&bytes);

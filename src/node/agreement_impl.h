@@ -107,7 +107,11 @@ void agreement_wake(struct agreement *a);
 void agreement_turn(struct agreement *a);
 /* The replica ends; the state stays. */
 void agreement_fail(struct agreement *a, const struct error *why);
+void agreement_note_failure(struct agreement *a, const struct error *why); /* the same without the event */
 void agreement_end_replica(struct agreement *a);
+
+/* ---- agreement_open.c ---- */
+void agreement_end(struct agreement *a); /* closing: the handles, when nothing is under way any more */
 enum error_code agreement_begin_replica(struct agreement *a, const struct log_saved *saved, struct error *err);
 
 /* ---- agreement_effects.c ---- */

@@ -62,10 +62,8 @@ void agreement_propose(struct agreement *a, Cluster__Event *event, agreement_don
             done(arg, err.code, NULL, &err);
         return;
     }
-    *p = (struct proposal){.nonce = new_nonce(a),
-                           .deadline_ms = agreement_now_ms() + a->options.proposal_ms,
-                           .done = done,
-                           .arg = arg};
+    *p = (struct proposal){
+        .nonce = new_nonce(a), .deadline_ms = agreement_now_ms() + a->options.proposal_ms, .done = done, .arg = arg};
     event->has_nonce = true;
     event->nonce = p->nonce;
     if (a->closing)
@@ -129,8 +127,8 @@ static void submit(struct agreement *a, struct proposal *p)
     struct error err;
     if (nonces_has(&a->nonces, p->nonce) || !nonces_has_room(&a->nonces))
         return;
-    const enum error_code code = replica_submit(a->replica, agreement_now_ms(), (const uint8_t *)p->event.data,
-                                                p->event.size, &index, &err);
+    const enum error_code code =
+        replica_submit(a->replica, agreement_now_ms(), (const uint8_t *)p->event.data, p->event.size, &index, &err);
     if (!code)
         nonces_submitted(&a->nonces, p->nonce);
     else

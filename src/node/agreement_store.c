@@ -49,8 +49,7 @@ static enum error_code create(const char *path, struct error *err)
     return code ? code : store_create(path, member, err);
 }
 
-enum error_code agreement_open_store(const char *path, struct store **store, struct log_saved *saved,
-                                     struct error *err)
+enum error_code agreement_open_store(const char *path, struct store **store, struct log_saved *saved, struct error *err)
 {
     enum error_code code = store_open(path, store, err);
     if (code == ERROR_NOT_FOUND) {

@@ -323,8 +323,26 @@ static void join_node(int node, int number, size_t size)
     free(address);
 }
 
+static uint32_t largest_frame(void)
+{
+    uint32_t largest = 0;
+    for (int i = 0; i < AGREEMENT_NODES; i++)
+        largest = w->nodes[i].largest_frame > largest ? w->nodes[i].largest_frame : largest;
+    return largest;
+}
+
+/* Nobody who could lead has the big entries any more. */
+static bool has_cut_its_log(void *arg)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < 3; i++)
+        n += agreement_status(w->nodes[i].agreement).snapshot > 24 && !w->nodes[i].cut_off;
+    return n == 2;
+}
+
 static void test_snapshot_in_pieces(void **state)
 {
+    w->options.replica.election_ms = 300; /* states of 5 MiB take their time under sanitizers */
     w->options.replica.snapshot_after = 8;
     w->options.replica.trailing = 1;
     agreement_world_found(w, 3);
@@ -335,14 +353,14 @@ static void test_snapshot_in_pieces(void **state)
     assert_int_equal(set(leader, "big", "state"), ERROR_NONE);
     for (int i = 0; i < 10; i++)
         assert_int_equal(set(leader, "more", "entries"), ERROR_NONE);
-    assert_true(agreement_status(w->nodes[leader].agreement).snapshot > 24);
-    w->nodes[leader].largest_frame = 0;
+    assert_true(agreement_world_run(w, has_cut_its_log, NULL, 8000));
+    w->nodes[0].largest_frame = w->nodes[1].largest_frame = w->nodes[2].largest_frame = 0;
     const uint32_t applied = w->nodes[away].n_applied;
     w->nodes[away].cut_off = false;
     await(away, "big", "state");
     await(away, "more", "entries");
     assert_true(w->nodes[away].n_applied < applied + 20); /* the rest came as a snapshot */
-    assert_int_equal(w->nodes[leader].largest_frame, LIMIT_FRAME_CONTROL_BYTES);
+    assert_int_equal(largest_frame(), LIMIT_FRAME_CONTROL_BYTES);
     assert_int_equal(agreement_state(w->nodes[away].agreement)->root->n_nodes, 24);
     agreement_world_close(w, away);
     assert_int_equal(agreement_world_open(w, away, &err), ERROR_NONE);
@@ -399,6 +417,12 @@ static bool has_failed(void *arg)
 static bool takes_part(void *arg)
 {
     return agreement_failure(((struct agreement_node *)arg)->agreement) == NULL;
+}
+
+static bool is_damaged(void *arg)
+{
+    const struct error *why = agreement_failure(((struct agreement_node *)arg)->agreement);
+    return why && why->code == ERROR_INVALID;
 }
 
 static void limit_files(rlim_t bytes)
@@ -500,6 +524,52 @@ static void test_leaving(void **state)
     await(1, "come", "back");
 }
 
+/* The folder is gone: the node says so and takes no part, until leaving works. */
+static void test_cannot_leave(void **state)
+{
+    char moved[80];
+    struct forgotten forgotten = {0};
+    agreement_world_found(w, 1);
+    assert_int_equal(set(0, "a", "b"), ERROR_NONE);
+    snprintf(moved, sizeof moved, "%s-moved", w->folder);
+    assert_int_equal(rename(w->folder, moved), 0);
+    assert_int_equal(agreement_forget(w->nodes[0].agreement, on_forgotten, &forgotten, &err), ERROR_NONE);
+    assert_true(agreement_world_run(w, is_forgotten, &forgotten, 5000));
+    assert_int_not_equal(forgotten.code, ERROR_NONE);
+    assert_true(has_failed(&w->nodes[0]) && w->nodes[0].n_failed == 1);
+    assert_int_equal(agreement_found(w->nodes[0].agreement, &err), ERROR_BUSY);
+    assert_int_equal(rename(moved, w->folder), 0);
+    agreement_world_run_for(w, 150);
+    assert_true(has_failed(&w->nodes[0]));
+    forget(0);
+    assert_int_equal(agreement_found(w->nodes[0].agreement, &err), ERROR_NONE);
+    assert_int_equal(set(0, "a", "c"), ERROR_NONE);
+}
+
+/* What is done to the file while the node does not hold it is found out, and the file is left as it is. */
+static void test_damaged(void **state)
+{
+    struct agreement_wish wish;
+    struct agreement_node *node = &w->nodes[0];
+    signal(SIGXFSZ, SIG_IGN);
+    w->options.proposal_ms = 200;
+    agreement_world_found(w, 1);
+    assert_int_equal(set(0, "a", "b"), ERROR_NONE);
+    limit_files(1);
+    agreement_world_set(w, 0, "a", "c", &wish);
+    assert_true(agreement_world_run(w, has_failed, node, 3000));
+    assert_int_equal(truncate(node->path, 100), 0);
+    limit_files(RLIM_INFINITY);
+    assert_true(agreement_world_run(w, is_damaged, node, 5000));
+    assert_true(agreement_world_run(w, agreement_wish_is_done, &wish, 2000));
+    assert_int_equal(wish.code, ERROR_BUSY);
+    agreement_world_run_for(w, 200);
+    assert_true(is_damaged(node) && access(node->path, F_OK) == 0);
+    forget(0);
+    assert_int_equal(agreement_found(node->agreement, &err), ERROR_NONE);
+    assert_int_equal(set(0, "a", "d"), ERROR_NONE);
+}
+
 static void test_closed_while_busy(void **state)
 {
     agreement_world_found(w, 1);
@@ -549,6 +619,32 @@ static void test_memory(void **state)
     assert_true(w->nodes[0].n_failed > 5 || n_failed > 5);
 }
 
+static void test_memory_at_the_start(void **state)
+{
+    uint32_t n_refused = 0;
+    w->options.reopen_ms = 5;
+    for (unsigned nth = 1; nth < 60; nth++) {
+        mem_fail_nth(nth);
+        const enum error_code code = agreement_world_open(w, 0, &err);
+        mem_fail_nth(0);
+        if (code) {
+            assert_int_equal(code, ERROR_NO_MEMORY);
+            assert_null(w->nodes[0].agreement);
+            n_refused++;
+            continue;
+        }
+        const bool is_new = !agreement_status(w->nodes[0].agreement).lineage.generation;
+        mem_fail_nth(nth);
+        const enum error_code found = agreement_found(w->nodes[0].agreement, &err);
+        mem_fail_nth(0);
+        assert_int_equal(found, !is_new ? ERROR_INVALID : found ? ERROR_NO_MEMORY : ERROR_NONE);
+        assert_true(agreement_world_run(w, takes_part, &w->nodes[0], 1000));
+        forget(0);
+        agreement_world_close(w, 0);
+    }
+    assert_true(n_refused > 3 && n_refused < 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -565,8 +661,11 @@ int main(void)
         TEST(test_founded_anew),
         TEST(test_full_disk),
         TEST(test_leaving),
+        TEST(test_cannot_leave),
+        TEST(test_damaged),
         TEST(test_closed_while_busy),
         TEST(test_memory),
+        TEST(test_memory_at_the_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

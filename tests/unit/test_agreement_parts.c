@@ -113,9 +113,8 @@ static void test_no_pieces(void **state)
     static const char *const frames[] = {"", "\0", "\1", "\1\0\0\0\0\0\0\0\0\0\0\0\0", "\2xxx"};
     static const size_t sizes[] = {0, 1, 1, 13, 4};
     for (int i = 0; i < 5; i++)
-        assert_int_equal(
-            pieces_take(&pieces, 5, (const uint8_t *)frames[i], sizes[i], &message, &message_size, &err),
-            ERROR_INVALID);
+        assert_int_equal(pieces_take(&pieces, 5, (const uint8_t *)frames[i], sizes[i], &message, &message_size, &err),
+                         ERROR_INVALID);
     pieces_deinit(&pieces);
 }
 
@@ -187,7 +186,7 @@ static void test_nonces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut_and_joined), cmocka_unit_test(test_not_mixed),  cmocka_unit_test(test_no_pieces),
+        cmocka_unit_test(test_cut_and_joined), cmocka_unit_test(test_not_mixed), cmocka_unit_test(test_no_pieces),
         cmocka_unit_test(test_many_senders),   cmocka_unit_test(test_no_memory), cmocka_unit_test(test_nonces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
