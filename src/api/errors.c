@@ -5,8 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static void fill(struct api_error *err, unsigned status, const char *type, const char *code, const char *format,
-                 va_list args)
+__attribute__((format(printf, 5, 0))) static void fill(struct api_error *err, unsigned status, const char *type,
+                                                       const char *code, const char *format, va_list args)
 {
     *err = (struct api_error){.status = status, .type = type, .code = code};
     vsnprintf(err->message, sizeof err->message, format, args);
