@@ -8,9 +8,9 @@
  *     const struct model *opened = weights_model(weights, &model);      … weights_release(weights, &model);
  *     weights_close(weights, closed, self);
  *
- * A fetch goes by steps: the manifest, by its hash; the header, so that the layers' tensors are known; then the parts of
- * the layers that are wanted. What is wanted meanwhile is fetched in the next step. All nodes with a link are asked what
- * they have, and say so again when they have more, so those who fetch the same give each other what they have got.
+ * A fetch goes by steps: the manifest, by its hash; the header, so that the layers' tensors are known; then the parts
+ * of the layers that are wanted. What is wanted meanwhile is fetched in the next step. All nodes with a link are asked
+ * what they have, and say so again when they have more, so those who fetch the same give each other what they have got.
  *
  * Other nodes get answers from a model's own file only while it has not changed since it was hashed, and parts on
  * the shelf only once they are verified and recorded.

@@ -77,12 +77,14 @@ static bool take_ask(struct weights_peer *peer, uint32_t wire_id, struct weights
 static bool set_of(const struct weights_entry *entry, const struct weights_holder *holder, struct part_set *out)
 {
     const struct weights_fetching *fetching = &entry->fetching;
-    const struct manifest *manifest = fetching->is_manifest ? &fetching->whole : shelf_model_manifest(entry->here.shelf);
+    const struct manifest *manifest =
+        fetching->is_manifest ? &fetching->whole : shelf_model_manifest(entry->here.shelf);
     if (part_set_init(out, manifest->n_parts, NULL))
         return false;
     if (fetching->is_manifest && holder->manifest_bytes == manifest->size)
         part_set_add(out, 0);
-    for (uint32_t i = 0; !fetching->is_manifest && holder->has.n_parts == manifest->n_parts && i < manifest->n_parts; i++) {
+    for (uint32_t i = 0; !fetching->is_manifest && holder->has.n_parts == manifest->n_parts && i < manifest->n_parts;
+         i++) {
         if (part_set_has(&holder->has, i))
             part_set_add(out, i);
     }

@@ -41,8 +41,10 @@ struct weights_file *weights_file_of(struct weights_entry *entry)
         return NULL;
     if (!file_identity_of(file->source.fd, &now, NULL) && file_identity_equal(&now, &file->source.identity))
         return file;
-    log_line(LOG_WARN, "weights", "%s has changed since it was hashed: it is not used, and given to nobody; "
-             "add it again", file->path);
+    log_line(LOG_WARN, "weights",
+             "%s has changed since it was hashed: it is not used, and given to nobody; "
+             "add it again",
+             file->path);
     file->has_changed = true; /* it stays open: somebody may have its model */
     weights_raise_changed(entry->weights);
     return NULL;
@@ -200,8 +202,7 @@ static void add_done(struct weights_job *job)
     mem_free(adding);
 }
 
-static enum error_code begin_adding(struct weights *weights, const char *path, struct adding *adding,
-                                    struct error *err)
+static enum error_code begin_adding(struct weights *weights, const char *path, struct adding *adding, struct error *err)
 {
     struct weights_file *file = mem_new(sizeof *file);
     if (file)

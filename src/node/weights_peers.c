@@ -124,8 +124,7 @@ static void hear_have(struct weights_peer *peer, const struct fetch_message *mes
 {
     struct weights_entry *entry = weights_find(peer->weights, &message->model);
     struct part_set has;
-    if (!entry || (!entry->is_wanted && !entry->problem.code) ||
-        part_set_init(&has, message->have.n_parts, NULL))
+    if (!entry || (!entry->is_wanted && !entry->problem.code) || part_set_init(&has, message->have.n_parts, NULL))
         return;
     struct weights_holder *holder = make_holder(entry, peer);
     if (!holder) {

@@ -139,8 +139,8 @@ void weights_step(struct weights_entry *entry)
 
 static void look_at_search(struct weights_entry *entry, uint64_t now_ns)
 {
-    const bool searches = entry->is_wanted && !entry->is_busy && !entry->fetching.fetch && entry->was_looked &&
-                          !entry->here.shelf;
+    const bool searches =
+        entry->is_wanted && !entry->is_busy && !entry->fetching.fetch && entry->was_looked && !entry->here.shelf;
     uint64_t end_ns = entry->fetching.since_ns + weights_search_ns(entry->weights);
     struct error err = {0};
     if (!searches)
