@@ -201,7 +201,7 @@ static void look_at_state(struct hosting *hosting, const struct state *state)
         part->others_ready = placement != NULL;
         for (uint32_t i = 0; placement && i < placement->n_stages && i < part->n_stages; i++)
             part->others_ready &= part->stages[i].here || placement->stages[i]->state == CLUSTER__STAGE_STATE__READY;
-        if (part->state != PART_READY || !part->driver || part->others_ready || part->lost)
+        if (part->state != PART_READY || !placement || !part->driver || part->others_ready || part->lost)
             continue;
         struct error why = {0};
         error_set(&why, ERROR_BUSY, "not all of its stages are loaded");

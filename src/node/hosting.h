@@ -81,9 +81,11 @@ void hosting_close(struct hosting *hosting, void (*closed)(void *arg), void *arg
 /* After every change of the state, of weights, and of what is here (`changed`), and every second. */
 void hosting_step(struct hosting *hosting, const struct state *state, uint64_t now_ms, uint64_t wall_ms);
 
-/* The driver of the instance's current placement, when it is here and can serve; else NULL. It is good until `changed`
- * has been raised and has returned, and this says otherwise: then it is closed, and its requests end with
- * FINISH_CANCELLED, which they had not been. `epoch` may be NULL. */
+/* The driver of the instance's current placement, when it is here and can serve; else NULL. `epoch` may be NULL.
+ * When this says otherwise, at the latest when the `changed` after that has returned, nothing more may be submitted to
+ * the driver. It may only be lost: then its requests end with ERROR_IO, and it may come back. Or it goes: then they end
+ * with ERROR_CANCELLED, or with FINISH_CANCELLED although nobody cancelled them; after the last one has ended
+ * `changed` is raised once more, and when that has returned the driver is freed. */
 struct driver *hosting_driver(struct hosting *hosting, const char *instance, uint64_t *epoch);
 
 /* ---- the carrier's events ---- */

@@ -101,7 +101,9 @@ void part_detach(struct part *part)
 void part_lose(struct part *part, const struct error *why)
 {
     const uint64_t now_ms = uv_now(part->hosting->options.loop);
-    driver_lost(part->driver, why);
+    struct error lost = *why;
+    lost.code = ERROR_IO; /* whatever it was: the request may be tried again */
+    driver_lost(part->driver, &lost);
     if (!part->lost) {
         if (part->found_ms && now_ms - part->found_ms < HOSTING_STEADY_MS)
             part->pause_ms = part->pause_ms * 2 < HOSTING_PAUSE_MAX_MS ? part->pause_ms * 2 : HOSTING_PAUSE_MAX_MS;
@@ -111,7 +113,7 @@ void part_lose(struct part *part, const struct error *why)
         hosting_tell(part->hosting);
     }
     part->lost = true;
-    part->problem = *why;
+    part->problem = lost;
     part->retry_ms = now_ms + part->pause_ms;
     hosting_watch(part->hosting);
 }
@@ -167,9 +169,6 @@ static void runner_lost(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
 
 void hosting_lost(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct error *why)
 {
-    struct error known = *why;
-    if (!known.code)
-        known.code = ERROR_IO;
     for (struct part *part = hosting->parts; part; part = part->next) {
         bool concerned = false;
         for (uint32_t i = 0; i < part->n_stages && part->attached; i++)
@@ -177,8 +176,8 @@ void hosting_lost(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
         if (!concerned)
             continue;
         if (part->driver)
-            part_lose(part, &known);
+            part_lose(part, why);
         else
-            runner_lost(part, node_id, &known);
+            runner_lost(part, node_id, why);
     }
 }

@@ -29,6 +29,7 @@ struct part {
     struct driver_options options;
     enum part_state state;
     bool unwanted;                 /* to be closed as soon as it is loaded */
+    bool stopped;                  /* LEAVING: its driver's requests have ended */
     bool told;                     /* LEAVING: `changed` has been raised since */
     uint64_t adopts;               /* the epoch of which it takes over stages; 0: none */
     uint64_t adopter;              /* the epoch that takes over from this; 0: none */

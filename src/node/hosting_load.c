@@ -36,6 +36,11 @@ static void open_work(uv_work_t *work)
         note_bytes(part);
 }
 
+static void stop_work(uv_work_t *work)
+{
+    driver_stop(((struct part *)work)->driver);
+}
+
 static void close_work(uv_work_t *work)
 {
     struct part *part = (struct part *)work;
@@ -84,11 +89,25 @@ static void after_close(uv_work_t *work, int status)
     hosting_tell(hosting);
 }
 
+static void after_stop(uv_work_t *work, int status)
+{
+    struct part *part = (struct part *)work;
+    assert(status == 0);
+    part->hosting->n_jobs--;
+    part->state = PART_LEAVING;
+    part->stopped = true;
+    part->told = false;
+    hosting_tell(part->hosting);
+}
+
+/* A driver in two jobs: who had it may have been about to cancel a request when the first ended it. */
 static void begin_closing(struct part *part)
 {
+    const bool stops = part->driver && !part->stopped;
     part->state = PART_CLOSING;
     part->hosting->n_jobs++;
-    int failure = uv_queue_work(part->hosting->options.loop, &part->work, close_work, after_close);
+    int failure = uv_queue_work(part->hosting->options.loop, &part->work, stops ? stop_work : close_work,
+                                stops ? after_stop : after_close);
     assert(failure == 0); /* it fails only without a function */
     (void)failure;
 }

@@ -28,13 +28,19 @@ static Cluster__Model *copy_model(const Cluster__Model *model)
     return (Cluster__Model *)copy;
 }
 
+/* False: no memory. */
 static bool fill_stage(struct part *part, struct part_stage *stage, const Cluster__Stage *from)
 {
     stage->here = strcmp(from->node, part->hosting->options.node) == 0;
     stage->first_layer = from->first_layer;
     stage->n_layers = from->n_layers;
     stage->device = mem_copy_text(from->device, strlen(from->device));
-    return stage->device && id_parse(from->node, stage->node_id, NODE_ID_BYTES);
+    if (!id_parse(from->node, stage->node_id, NODE_ID_BYTES)) {
+        error_set(&part->problem, ERROR_INVALID, "stage %td: there cannot be a node '%.80s'", stage - part->stages,
+                  from->node);
+        part->state = PART_FAILED;
+    }
+    return stage->device;
 }
 
 struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance, const Cluster__Placement *placement,

@@ -436,10 +436,8 @@ enum error_code driver_open_far(const struct model *model, const struct stage_pl
     return ERROR_NONE;
 }
 
-void driver_close(struct driver *driver)
+void driver_stop(struct driver *driver)
 {
-    if (!driver)
-        return;
     pthread_mutex_lock(&driver->lock);
     driver->closing = true;
     for (struct sequence *sequence = driver->live; sequence; sequence = sequence->live_next)
@@ -447,5 +445,14 @@ void driver_close(struct driver *driver)
     pthread_cond_signal(&driver->wake);
     pthread_mutex_unlock(&driver->lock);
     pthread_join(driver->thread, NULL); /* it leaves when nothing is live or under way */
+    driver->stopped = true;             /* only for driver_close(), which comes after this */
+}
+
+void driver_close(struct driver *driver)
+{
+    if (!driver)
+        return;
+    if (!driver->stopped)
+        driver_stop(driver);
     dismantle(driver);
 }

@@ -73,8 +73,11 @@ void driver_lost(struct driver *driver, const struct error *why);
  * error of driver_lost(), those that wait and those that come run. */
 void driver_found(struct driver *driver);
 
-/* Cancels what is running, waits for the stages, frees. Stages elsewhere must still answer, or driver_lost() have been
- * called. */
+/* Cancels what is running and waits for the stages; from then on driver_submit() refuses. All else may still be called
+ * until driver_close(). Stages elsewhere must still answer, or driver_lost() have been called. Once; optional. */
+void driver_stop(struct driver *driver);
+
+/* driver_stop() where it was not called, then frees. */
 void driver_close(struct driver *driver);
 
 const struct driver_options *driver_options(const struct driver *driver); /* with the defaults filled in */

@@ -43,7 +43,7 @@ struct driver {
     pthread_cond_t wake; /* the driver's own thread has something to do */
     pthread_t thread;
     bool active; /* somebody runs the step */
-    bool closing;
+    bool closing, stopped;
     bool cancels; /* some live sequence has been cancelled */
     struct sequence *incoming, **incoming_end;
     struct microbatch *completed, **completed_end;

@@ -148,6 +148,14 @@ void far_world_cut(struct far_world *far)
     driver_lost(far->world.driver, &err);
 }
 
+void far_world_mend(struct far_world *far)
+{
+    pthread_mutex_lock(&far->network->lock);
+    far->network->cut = false;
+    pthread_mutex_unlock(&far->network->lock);
+    driver_found(far->world.driver);
+}
+
 struct far_traffic far_world_traffic(struct far_world *far)
 {
     pthread_mutex_lock(&far->network->lock);

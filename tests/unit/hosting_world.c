@@ -1,5 +1,7 @@
 #include "hosting_world.h"
 
+#include "base/mem.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -304,9 +306,11 @@ static void turn(struct house *house)
         return;
     house->is_dirty = false;
     for (int i = 0; i < WORLD_NODES; i++) {
+        mem_fail_nth(house->nodes[i].fail_nth);
         if (house->nodes[i].hosting && !house->nodes[i].is_behind)
             hosting_step(house->nodes[i].hosting, &house->state, uv_now(&house->links->loop),
                          (uint64_t)time(NULL) * 1000);
+        mem_fail_nth(0);
     }
 }
 

@@ -21,6 +21,7 @@ struct house_node {
     bool has_closed;
     enum worker_weights weights; /* of everything */
     bool lacks_model;
+    uint32_t fail_nth;          /* allocation of its next steps */
     bool is_behind;             /* does not hear of the state's changes */
     uint32_t n_fetches, n_held; /* models that were not released */
     uint32_t n_changed;

@@ -339,6 +339,27 @@ static void test_loads_that_fail(void **state)
     house_close(house);
 }
 
+/* Whichever allocation of a step fails: nothing is lost that the next steps do not make good, or it fails in order. */
+static void test_steps_without_memory(void **state)
+{
+    (void)state;
+    struct house *house = house_open();
+    for (uint32_t nth = 1; nth < 40; nth++) {
+        house_place(house, "0a1a0b");
+        house->nodes[0].fail_nth = house->nodes[1].fail_nth = nth;
+        house_pass(house, 10);
+        house->nodes[0].fail_nth = house->nodes[1].fail_nth = 0;
+        house->is_dirty = true;
+        house_pass(house, 20);
+        house_set_active(house, false);
+        assert_true(house_run(house, all_gone, house, 5000));
+        house_set_active(house, true);
+    }
+    house_place(house, "0a1a0b");
+    converse(house);
+    house_close(house);
+}
+
 /* ---- closing --------------------------------------------------------------------------- */
 
 static bool loads(void *arg)
@@ -398,7 +419,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_move_that_is_abandoned),     cmocka_unit_test(test_a_link_that_comes_back),
         cmocka_unit_test(test_a_link_between_others),        cmocka_unit_test(test_a_node_that_starts_anew),
         cmocka_unit_test(test_messages_that_come_to_nobody), cmocka_unit_test(test_loads_that_fail),
-        cmocka_unit_test(test_closing_while_it_loads),       cmocka_unit_test(test_unloading_while_it_loads),
+        cmocka_unit_test(test_steps_without_memory),         cmocka_unit_test(test_closing_while_it_loads),
+        cmocka_unit_test(test_unloading_while_it_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

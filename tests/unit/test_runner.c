@@ -119,9 +119,72 @@ static void test_a_lost_network_ends_requests_with_an_error(void **state)
     far_world_close(&far);
 }
 
+/* The same driver goes on, with the same runners, whatever they still hold. */
+static void test_a_network_that_comes_back(void **state)
+{
+    (void)state;
+    static struct client clients[6];
+    for (uint32_t round = 0; round < 12; round++) {
+        struct far_world far;
+        far_world_open(&far, round % 2 ? "12" : "0120", ACTIVATION_F16, &OPTIONS);
+        /* A message that was lost between two machines leaves a gap behind it. */
+        fake_set_faults((struct fake_faults){.strangers = true, .delay_us_max = 30, .seed = round});
+        for (uint32_t again = 0; again < 3; again++) {
+            for (uint32_t i = 0; i < 6; i++) {
+                client_init(&clients[i], i, 20, 250);
+                assert_int_equal(client_submit(&clients[i], &far.world, NULL), ERROR_NONE);
+            }
+            client_wait_tokens(&clients[0], 2 + round % 5);
+            far_world_cut(&far);
+            if (round % 3)
+                client_wait(&clients[round % 4]);
+            far_world_mend(&far);
+            for (uint32_t i = 0; i < 6; i++) {
+                client_wait(&clients[i]);
+                client_check(&clients[i], CONTEXT);
+            }
+            assert_int_equal(clients[0].reason, FINISH_ERROR);
+            run_clients(&far, 8);
+        }
+        fake_set_faults((struct fake_faults){0});
+        far_world_close(&far);
+    }
+}
+
 static void ignore_send(void *arg, uint32_t stage, struct buffer *message)
 {
     (void)arg, (void)stage, (void)message;
+}
+
+/* Numbers of an earlier driver are late, and no offence. */
+static void test_what_comes_late(void **state)
+{
+    (void)state;
+    struct device *device = fake_device_open("toy", 1000000, 0);
+    struct stage_plan plan[2] = {{device, 4}, {NULL, 4}};
+    struct far far = {.instance = 1, .epoch = 2, .numbers_after = 1000, .send = ignore_send};
+    struct driver *driver;
+    assert_int_equal(driver_open_far(fake_model(), plan, 2, &OPTIONS, &far, &driver, NULL), ERROR_NONE);
+    struct buffer message = {0};
+    wire_write_notice(&(struct wire_route){.instance = 1, .epoch = 2}, &message);
+    assert_int_equal(message.size, WIRE_HEADER_BYTES);
+    struct wire_route route;
+    assert_int_equal(wire_read_route(message.data, message.size, &route, NULL), ERROR_NONE);
+    assert_true(wire_is_notice(&route) && route.instance == 1 && route.epoch == 2);
+    message.data[24] = 9; /* its number, the lowest byte */
+    assert_int_equal(wire_read_route(message.data, message.size, &route, NULL), ERROR_NONE);
+    assert_true(route.number == 9 && !wire_is_notice(&route));
+    assert_int_equal(driver_receive(driver, message.data, message.size, NULL), ERROR_NONE);
+    message.data[25] = 9; /* 2313: not sent yet */
+    assert_int_equal(driver_receive(driver, message.data, message.size, NULL), ERROR_INVALID);
+    buffer_deinit(&message);
+    driver_stop(driver);
+    struct world world = {.driver = driver};
+    struct client client;
+    client_init(&client, 1, 5, 5);
+    assert_int_equal(client_submit(&client, &world, NULL), ERROR_CANCELLED);
+    driver_close(driver);
+    fake_device_close(device);
 }
 
 static void test_garbage_is_refused(void **state)
@@ -157,6 +220,8 @@ int main(void)
         cmocka_unit_test(test_activations_go_straight_from_stage_to_stage),
         cmocka_unit_test(test_a_stage_that_fails_elsewhere),
         cmocka_unit_test(test_a_lost_network_ends_requests_with_an_error),
+        cmocka_unit_test(test_a_network_that_comes_back),
+        cmocka_unit_test(test_what_comes_late),
         cmocka_unit_test(test_garbage_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
