@@ -46,7 +46,8 @@ static void on_frame(void *self, struct link *link, uint32_t channel, const stru
     struct relay_node *node = ((struct link_world_node *)self)->data;
     assert_int_equal(channel, NODE_CHANNEL_PIPELINE);
     assert_int_equal(header->type, FRAME_REQUEST);
-    if (!node->is_closed)
+    node->n_frames++;
+    if (!node->is_closed && !node->is_deaf)
         relay_frame(node->relay, link, header, payload);
 }
 

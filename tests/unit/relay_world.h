@@ -14,7 +14,8 @@ struct relay_node {
     struct relay *relay;
     struct generator *generator; /* of the instance "toy" */
     bool is_closed;
-    uint32_t n_wanted;
+    bool is_deaf; /* its relay is given no frames: the test answers in its place */
+    uint32_t n_frames, n_wanted;
     void (*link_down)(void *self, struct link *link, const struct error *why);
 };
 
