@@ -271,7 +271,7 @@ static void read_rates(const Cluster__Device *said, struct cluster_device *out)
             continue;
         type->decode_bytes_per_s = rate(from->has_decode_bytes_per_s, from->decode_bytes_per_s);
         type->prefill_flops = rate(from->has_prefill_flops, from->prefill_flops);
-        type->decode_spread = from->has_decode_spread_ppm ? from->decode_spread_ppm * 1e-6 : 0;
+        type->decode_spread = from->has_decode_spread_ppm ? from->decode_spread_ppm / 1e6 : 0;
         out->n_types++;
     }
 }
@@ -302,7 +302,7 @@ bool placing_device_of(const Cluster__Device *said, struct cluster_device *out)
     snprintf(out->name, sizeof out->name, "%s", said->name ? said->name : "");
     snprintf(out->pci, sizeof out->pci, "%s", said->pci ? said->pci : "");
     if (said->has_launch_ns && said->launch_ns <= UINT64_C(10000000000)) /* as in a cluster file: 10 s */
-        out->launch_s = (double)said->launch_ns * 1e-9;
+        out->launch_s = (double)said->launch_ns / 1e9;
     if ((speed == CLUSTER_GIVEN || speed == CLUSTER_DATASHEET) && !(out->decode_bytes_per_s > 0))
         out->speed = CLUSTER_ASSUMED;
     out->memory_bytes = said->has_free_bytes ? said->free_bytes : said->has_memory_bytes ? said->memory_bytes : 0;
