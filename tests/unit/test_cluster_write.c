@@ -1,5 +1,5 @@
 /* A cluster that is written as a cluster file is read as the same cluster: those of the table, the example, and random
- * ones of all that a reader can give and more. */
+ * ones of all that a reader can give. With the argument `print` it prints a list of those, for check_schema.py. */
 #include "base/mem.h"
 #include "placement/cluster_file.h"
 #include "placement/cluster_write.h"
@@ -283,8 +283,27 @@ static void what_cannot_be_said(void **state)
     cluster_deinit(&cluster);
 }
 
-int main(void)
+static int print_some(void)
 {
+    struct buffer json = {0};
+    for (seed = 1; seed < 200; seed++) {
+        const uint64_t own = seed;
+        struct cluster cluster = draw_cluster();
+        buffer_text(&json, own == 1 ? "[" : ",\n");
+        cluster_write(&cluster, &json);
+        cluster_deinit(&cluster);
+        seed = own;
+    }
+    buffer_text(&json, "]\n");
+    fputs(json.data, stdout);
+    buffer_deinit(&json);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "print"))
+        return print_some();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_of_the_table),
         cmocka_unit_test(the_examples),
