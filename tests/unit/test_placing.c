@@ -1,11 +1,11 @@
 /* Instances on clusters of unlike simulated machines: placed as the solver places them, and as `medley run` does on one
- * machine; nodes that go; what is too large; the memory that instances leave each other; links as they become known;
- * nodes that lie. */
+ * machine; nodes that go; what is too large; links as they become known; nodes that lie. */
 #include "placing_world.h"
 #include "sim_world.h"
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "node/heat.h"
 #include "pipeline/plan.h"
 #include "placement/as_run.h"
 
@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -103,6 +104,31 @@ static void the_cpu_describes_itself(void **state)
             break;
         assert_true(nth < 39);
     }
+    gpu_close(gpu);
+}
+
+/* Cold and free at first. */
+static void heat_is_told(void **state)
+{
+    struct gpu *gpu = open_sim("[hot]\nmemory = 64MiB\ndecode = 1GB/s\nflops = 1GFLOP/s\nlaunch = 0s\n"
+                               "power_idle = 5W\npower_max = 100W\nthermal_mass = 2J/K\n"
+                               "thermal_resistance = 1.5K/W\nlimit = 80C\nthrottle = 100%\n");
+    struct heat *heat;
+    struct error err = {0};
+    const Node__DeviceNow *hot = NULL;
+    Node__Now now = NODE__NOW__INIT;
+    assert_int_equal(heat_open(gpu, &(struct heat_options){.period_ms = 50}, &heat, &err), ERROR_NONE);
+    for (int i = 0; i < 100 && !(hot && hot->has_headroom_ppm); i++) {
+        nanosleep(&(struct timespec){0, 50 * 1000 * 1000}, NULL);
+        placing_now_clear(&now);
+        assert_int_equal(placing_now(gpu, heat, NULL, 0, &now, &err), ERROR_NONE);
+        for (size_t k = 0; k < now.n_devices; k++)
+            hot = strcmp(now.devices[k]->id, "sim:hot") ? hot : now.devices[k];
+    }
+    assert_true(hot && hot->has_headroom_ppm && !now.tells_held);
+    assert_true(hot->headroom_ppm > 600000 && hot->headroom_ppm <= 1000000 && hot->share_ppm == 1000000);
+    placing_now_clear(&now);
+    heat_close(heat);
     gpu_close(gpu);
 }
 
@@ -338,149 +364,6 @@ static void too_large(void **state)
     world_close(&w);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------- */
-
-/* What node i's device k has for an instance. */
-static uint64_t memory_for(const char *instance, uint32_t device)
-{
-    struct placing_view view = w.placing.view;
-    struct cluster cluster;
-    struct error err = {0};
-    view.state = &w.state;
-    if (placing_cluster(&view, instance, &cluster, &err))
-        fail_msg("%s", err.text);
-    const uint64_t bytes = cluster.devices[device].memory_bytes;
-    assert_true(cluster.devices[device].reserve_bytes <= bytes);
-    cluster_deinit(&cluster);
-    return bytes;
-}
-
-/* What a whole gemma takes, by what is missing from the first instance's view to the second's. */
-static void two_instances(void **state)
-{
-    static const char *const machines[] = {DEVICE("a", "100MiB", "300MB/s", "1TFLOP/s"),
-                                           DEVICE("b", "100MiB", "100MB/s", "1TFLOP/s")};
-    const uint64_t all = 100 << 20;
-    world_open(&w, gemma, machines, 2);
-    world_links(&w, 100000, 1000000000);
-    world_instance(&w, "i", CONTEXT, 1);
-    world_step(&w, "i");
-    assert_string_equal(world_stages(&w, "i"), "node0/sim:a 7");
-    const uint64_t epoch = state_epoch(world_find(&w, "i"));
-
-    /* placed, not loaded: nobody has measured it, and it is still to come; but not for itself */
-    world_hear(&w, 0);
-    world_step(&w, "i");
-    assert_true(memory_for("i", 0) == all && memory_for("j", 1) == all);
-    const uint64_t size = all - memory_for("j", 0);
-    assert_in_range(size, 14 << 20, 60 << 20);
-    assert_true(memory_for(NULL, 0) == all - size);
-
-    /* loaded, measured, and the node says so; the log does not know yet */
-    struct device *device = gpu_find(w.gpus[0], "sim:a");
-    assert_int_equal(device_reserve(device, size, NULL), ERROR_NONE);
-    world_hold(&w, 0, "i", epoch, 0);
-    assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
-
-    /* the log says ready, but what was heard is older: it does not count in what was measured */
-    world_report(&w, "i", epoch, CLUSTER__STAGE_STATE__READY);
-    device_release(device, size);
-    world_hold(&w, 0, NULL, 0, 0);
-    assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
-
-    /* a node that tells nothing of its stages: the log is believed */
-    assert_int_equal(device_reserve(device, size, NULL), ERROR_NONE);
-    world_hear(&w, 0);
-    assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
-
-    /* the second one goes where the first leaves room: not onto the fast one */
-    world_instance(&w, "j", CONTEXT, 3);
-    world_step(&w, "j");
-    if (master_problem(&w.master, "j"))
-        fail_msg("%s", master_problem(&w.master, "j"));
-    assert_non_null(strstr(world_stages(&w, "j"), "node1/sim:b"));
-    device_release(device, size);
-    world_close(&w);
-}
-
-/* What has failed takes nothing; what was replaced goes before what comes. */
-static void failed_and_replaced(void **state)
-{
-    static const char *const machines[] = {DEVICE("a", "100MiB", "300MB/s", "1TFLOP/s"),
-                                           DEVICE("b", "100MiB", "100MB/s", "1TFLOP/s")};
-    const uint64_t all = 100 << 20;
-    world_open(&w, gemma, machines, 2);
-    world_links(&w, 100000, 1000000000);
-    world_instance(&w, "i", CONTEXT, 1);
-    world_step(&w, "i");
-    world_step(&w, "i");
-    const uint64_t size = all - memory_for("j", 0), epoch = state_epoch(world_find(&w, "i"));
-    world_hold(&w, 0, "i", epoch, 0);
-    for (size_t i = 0; i < w.now[0].n_devices; i++) /* as measured with it loaded */
-        w.now[0].devices[i]->free_bytes -= size;
-    world_step(&w, "i");
-    assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
-    world_report(&w, "i", epoch, CLUSTER__STAGE_STATE__FAILED);
-    assert_true(memory_for("j", 0) == all - size); /* failed, but it is still held */
-    world_step(&w, "i"); /* the same again, under a new epoch: taken over, so it counts once, as loaded */
-    world_step(&w, "i");
-    const Cluster__Instance *instance = world_find(&w, "i");
-    assert_true(instance->next && instance->next->replaces && instance->next->epoch > epoch);
-    assert_string_equal(world_stages(&w, "i"), "node0/sim:a 7");
-    assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
-    world_hold(&w, 0, NULL, 0, 0); /* it went */
-    assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
-    world_report(&w, "i", instance->next->epoch, CLUSTER__STAGE_STATE__FAILED);
-    assert_true(memory_for("j", 0) == all && memory_for("i", 0) == all);
-    world_close(&w);
-}
-
-/* Of a machine of whose devices two live in its memory. The weights of what is loaded are measured as free. */
-static void host_memory(void **state)
-{
-    Cluster__Device devices[2] = {CLUSTER__DEVICE__INIT, CLUSTER__DEVICE__INIT}, *list[] = {&devices[0], &devices[1]};
-    Cluster__Node node = CLUSTER__NODE__INIT;
-    const uint64_t all = 64 << 20, free = 56 << 20;
-    world_open(&w, gemma, NULL, 0);
-    for (int i = 0; i < 2; i++) {
-        devices[i].id = i ? (char *)"igpu" : (char *)"cpu";
-        devices[i].kind = i ? (char *)"integrated gpu" : (char *)"cpu";
-        devices[i].has_shares_host_memory = devices[i].shares_host_memory = true;
-        devices[i].has_memory_bytes = devices[i].has_free_bytes = true;
-        devices[i].memory_bytes = all, devices[i].free_bytes = free;
-    }
-    node.id = node.name = (char *)"node0", node.has_member = true, node.member = 1;
-    node.n_devices = 2, node.devices = list;
-    world_node(&w, &node);
-    w.n_nodes = 1, w.up[0] = true, w.placing.view.n_seen = 1;
-    node__now__init(&w.now[0]);
-    world_instance(&w, "i", 4096, 1);
-    world_step(&w, "i");
-    assert_string_equal(world_stages(&w, "i"), "node0/cpu 7"); /* the first of equals, in all of the memory */
-    world_step(&w, "i");
-    const uint64_t size = free - memory_for("j", 0), epoch = state_epoch(world_find(&w, "i"));
-    assert_in_range(size, 1 << 20, 50 << 20);
-    assert_true(memory_for("j", 1) == free - size && memory_for("i", 1) == free); /* whichever of the two it is on */
-
-    Node__Held held = NODE__HELD__INIT, *held_list = &held;
-    Node__DeviceNow now[2] = {NODE__DEVICE_NOW__INIT, NODE__DEVICE_NOW__INIT}, *now_list[] = {&now[0], &now[1]};
-    Node__Now heard = NODE__NOW__INIT;
-    held.instance = (char *)"i", held.epoch = epoch;
-    heard.tells_held = true, heard.n_held = 1, heard.held = &held_list;
-    heard.n_devices = 2, heard.devices = now_list;
-    for (int i = 0; i < 2; i++)
-        now[i].id = devices[i].id, now[i].has_free_bytes = true, now[i].free_bytes = free - (1 << 20);
-    w.seen[0].now = &heard; /* loaded: a MiB is gone, the rest is mapped */
-    assert_true(memory_for("j", 0) == free - size && memory_for("j", 1) == free - size);
-    assert_true(memory_for("i", 0) == free);     /* not more than it ever had */
-    now[0].free_bytes = free - size - (2 << 20); /* and others take more, too */
-    assert_true(memory_for("j", 0) == free - size - (2 << 20));
-    now[0].free_bytes = UINT64_MAX; /* a lie */
-    assert_true(memory_for("i", 0) == all);
-    state_deinit(&w.state);
-    placing_deinit(&w.placing);
-}
-
 /* ---- links ----------------------------------------------------------------------------------------------- */
 
 static void links_as_they_become_known(void **state)
@@ -683,6 +566,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_description_says_it_all),
         cmocka_unit_test(the_cpu_describes_itself),
+        cmocka_unit_test(heat_is_told),
         cmocka_unit_test(measured_speeds_travel),
         cmocka_unit_test(two_nodes),
         cmocka_unit_test(three_nodes_and_many_streams),
@@ -690,9 +574,6 @@ int main(void)
         cmocka_unit_test(the_wire_counts),
         cmocka_unit_test(a_node_that_is_down),
         cmocka_unit_test(too_large),
-        cmocka_unit_test(two_instances),
-        cmocka_unit_test(failed_and_replaced),
-        cmocka_unit_test(host_memory),
         cmocka_unit_test(links_as_they_become_known),
         cmocka_unit_test(which_changes_are_events),
         cmocka_unit_test(spare_devices_are_called_in),
