@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """docs/cluster.schema.json is a schema, the examples are of it, and it agrees with the reader (test_cluster_file.c) on
-every file of the table: check_schema.py SCHEMA TABLE EXAMPLE...
+every file of the table: check_schema.py SCHEMA TABLE EXAMPLE... An example may be a list of clusters.
 
 A case of the table has a `file` (or a `text` that is no JSON or has a field twice, which no schema sees), and the
 `error` that the reader gives; `schema_accepts` marks what only the reader can refuse."""
@@ -17,7 +17,8 @@ def main():
     validator = jsonschema.Draft202012Validator(schema)
     wrong, n_checked = [], 0
     for path, example in zip(sys.argv[3:], examples):
-        wrong += [f"{path}: {error.json_path}: {error.message}" for error in validator.iter_errors(example)]
+        for one in example if isinstance(example, list) else [example]:
+            wrong += [f"{path}: {error.json_path}: {error.message}" for error in validator.iter_errors(one)]
     for case in table:
         if "file" not in case:
             continue

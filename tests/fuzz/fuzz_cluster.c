@@ -1,9 +1,10 @@
 /* Fuzz target: a cluster file. Holds: what is refused has a printable message; what is taken is within its limits,
- * names nothing twice, and makes a placement problem or says why not. */
+ * names nothing twice, and makes a placement problem or says why not; written again it is read as just as much. */
 #include "fuzz.h"
 
 #include "placement/cluster_file.h"
 #include "placement/cluster_problem.h"
+#include "placement/cluster_write.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,25 @@ static void make_problem(const struct cluster *cluster)
     cluster_problem_deinit(&problem);
 }
 
+static void write_again(const struct cluster *cluster)
+{
+    struct cluster back;
+    struct buffer json = {0};
+    struct error err = {0};
+    cluster_write(cluster, &json);
+    FUZZ_CHECK(!json.failed && (json.size > LIMIT_CLUSTER_FILE_BYTES || !cluster_parse(json.data, json.size, &back, &err)));
+    if (json.size <= LIMIT_CLUSTER_FILE_BYTES) {
+        FUZZ_CHECK(back.n_nodes == cluster->n_nodes && back.n_devices == cluster->n_devices);
+        FUZZ_CHECK(back.n_links == cluster->n_links);
+        for (uint32_t i = 0; i < cluster->n_devices; i++)
+            FUZZ_CHECK(back.devices[i].memory_bytes == cluster->devices[i].memory_bytes &&
+                       back.devices[i].speed == cluster->devices[i].speed &&
+                       back.devices[i].share == cluster->devices[i].share);
+        cluster_deinit(&back);
+    }
+    buffer_deinit(&json);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct cluster cluster;
@@ -66,6 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(cluster.links[i].from < cluster.n_nodes && cluster.links[i].to < cluster.n_nodes &&
                    cluster.links[i].from != cluster.links[i].to);
     make_problem(&cluster);
+    write_again(&cluster);
     cluster_deinit(&cluster);
     return 0;
 }

@@ -471,6 +471,32 @@ static void a_move_that_fails_is_given_up(void **unused)
     drop_house(h);
 }
 
+/* What replaces a placement that has lost a node gets its memory: the old stages go at once, but for those that the new
+ * ones take over; and none of them is loaded again meanwhile. */
+static void what_is_replaced_makes_room(void **unused)
+{
+    struct house *h = malloc(sizeof *h);
+    make_house(h, 0);
+    h->max_stages = 2;
+    h->wanted = true;
+    run(h, 1000);
+    assert_true(serves(h) && h->loads == 2); /* node0: 0–3, node1: 4–7 */
+    h->up[1] = false;
+    h->n_have[1] = 0;
+    h->max_stages = 1; /* node0 has to take all */
+    h->lacks_weights[0] = true;
+    for (uint64_t end_ms = h->now_ms + 5000; !instance(h)->next && h->now_ms < end_ms;)
+        run(h, 100);
+    assert_true(instance(h)->next && instance(h)->next->replaces && instance(h)->current);
+    run(h, 100);
+    for (uint32_t i = 0; i < h->n_have[0]; i++)
+        assert_true(h->have[0][i].epoch == instance(h)->next->epoch && h->n_have[0] == 1);
+    assert_int_equal(h->unloads, 1);
+    run(h, 1000);
+    assert_true(serves(h) && !instance(h)->next && h->loads == 3 && h->n_have[0] == 1);
+    drop_house(h);
+}
+
 static void a_new_lineage_is_told_first(void **unused)
 {
     struct house *h = malloc(sizeof *h);
@@ -559,6 +585,7 @@ int main(void)
         cmocka_unit_test(nowhere_to_go),
         cmocka_unit_test(a_move_changes_over_when_ready),
         cmocka_unit_test(a_move_that_fails_is_given_up),
+        cmocka_unit_test(what_is_replaced_makes_room),
         cmocka_unit_test(a_new_lineage_is_told_first),
         cmocka_unit_test(with_the_planner),
     };

@@ -1,0 +1,585 @@
+/* Instances on clusters of unlike simulated machines: placed as the solver places them, and as `medley run` does on one
+ * machine; nodes that go; what is too large; links as they become known; nodes that lie. */
+#include "placing_world.h"
+#include "sim_world.h"
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "node/heat.h"
+#include "pipeline/plan.h"
+#include "placement/as_run.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { LAYERS = 7, CONTEXT = 16384 }; /* of gemma3; 2 MiB of KV cache a layer and stream */
+
+static struct model *gemma;
+
+static int open_gemma(void **state)
+{
+    gemma = open_model("gemma3");
+    assert_int_equal(model_hyperparameters(gemma)->n_layers, LAYERS);
+    return 0;
+}
+
+static int close_gemma(void **state)
+{
+    model_close(gemma);
+    return 0;
+}
+
+#define DEVICE(name, memory, decode, flops)                                                                            \
+    "[" name "]\nmemory = " memory "\ndecode = " decode "\nflops = " flops "\nlaunch = 10us\ncopy = 1GB/s\n"
+
+static struct placing_world w;
+
+/* ---- what a node says of itself --------------------------------------------------------------------- */
+
+static void a_description_says_it_all(void **state)
+{
+    struct gpu *gpu = open_sim(DEVICE("a", "1GiB", "1.5GB/s", "1TFLOP/s") DEVICE("b", "2GiB", "9GB/s", "3TFLOP/s"));
+    Cluster__Node node = CLUSTER__NODE__INIT;
+    struct error err = {0};
+    assert_int_equal(placing_describe(gpu, &node, &err), ERROR_NONE);
+    assert_int_equal(node.n_devices, 2); /* not the CPU: the file's devices alone */
+    assert_true(node.memory_bytes > 1 << 20);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct cluster_device read, asked;
+        assert_true(placing_device_of(node.devices[i], &read));
+        plan_device_ask(gpu_find(gpu, node.devices[i]->id), &asked);
+        assert_string_equal(read.id, asked.id);
+        assert_string_equal(read.name, asked.name);
+        assert_true(read.kind == asked.kind && read.own_memory == asked.own_memory && read.speed == CLUSTER_GIVEN);
+        assert_true(read.memory_bytes == asked.memory_bytes && read.share == 1 && !read.spare);
+        assert_true(read.decode_bytes_per_s == asked.decode_bytes_per_s && read.prefill_flops == asked.prefill_flops);
+        assert_true(fabs(read.launch_s - asked.launch_s) < 1e-12 && read.read_bytes_per_s == asked.read_bytes_per_s);
+        assert_true(node.devices[i]->has_reserve_bytes && node.devices[i]->reserve_bytes == 0);
+    }
+    placing_describe_clear(&node);
+    gpu_close(gpu);
+}
+
+static void the_cpu_describes_itself(void **state)
+{
+    struct gpu *gpu;
+    Cluster__Node node = CLUSTER__NODE__INIT;
+    Node__Now now = NODE__NOW__INIT;
+    struct cluster_device device;
+    struct error err = {0};
+    assert_int_equal(gpu_open(&(struct gpu_options){.skip_other = true}, &gpu, &err), ERROR_NONE);
+    assert_int_equal(placing_describe(gpu, &node, &err), ERROR_NONE);
+    assert_true(node.n_devices == 1 && placing_device_of(node.devices[0], &device));
+    assert_true(device.kind == CLUSTER_CPU && !device.own_memory && !device.is_software);
+    assert_false(node.devices[0]->has_reserve_bytes);
+    assert_true(node.devices[0]->free_bytes <= node.devices[0]->memory_bytes);
+    const struct worker_stage stages[] = {{.instance = "i", .epoch = 3, .stage = 1, .state = WORKER_READY},
+                                          {.instance = "i", .epoch = 4, .stage = 1, .state = WORKER_LOADING}};
+    assert_int_equal(placing_now(gpu, NULL, stages, 2, &now, &err), ERROR_NONE);
+    assert_true(now.n_devices == 1 && now.devices[0]->free_bytes > 0 && now.devices[0]->share_ppm == 1000000);
+    assert_true(now.tells_held && now.n_held == 1 && now.held[0]->epoch == 3 && now.held[0]->stage == 1);
+    placing_now_clear(&now);
+    placing_describe_clear(&node);
+    for (unsigned nth = 1; nth < 40; nth++) { /* without memory: an error, and nothing is left */
+        mem_fail_nth(nth);
+        const enum error_code code = placing_describe(gpu, &node, &err);
+        mem_fail_nth(0);
+        assert_true(code == ERROR_NONE || (code == ERROR_NO_MEMORY && !node.devices));
+        placing_describe_clear(&node);
+        mem_fail_nth(nth);
+        const enum error_code then = placing_now(gpu, NULL, stages, 2, &now, &err);
+        mem_fail_nth(0);
+        assert_true(then == ERROR_NONE || (then == ERROR_NO_MEMORY && !now.devices && !now.held));
+        placing_now_clear(&now);
+        if (!code && !then)
+            break;
+        assert_true(nth < 39);
+    }
+    gpu_close(gpu);
+}
+
+/* Cold and free at first. */
+static void heat_is_told(void **state)
+{
+    struct gpu *gpu = open_sim("[hot]\nmemory = 64MiB\ndecode = 1GB/s\nflops = 1GFLOP/s\nlaunch = 0s\n"
+                               "power_idle = 5W\npower_max = 100W\nthermal_mass = 2J/K\n"
+                               "thermal_resistance = 1.5K/W\nlimit = 80C\nthrottle = 100%\n");
+    struct heat *heat;
+    struct error err = {0};
+    const Node__DeviceNow *hot = NULL;
+    Node__Now now = NODE__NOW__INIT;
+    assert_int_equal(heat_open(gpu, &(struct heat_options){.period_ms = 50}, &heat, &err), ERROR_NONE);
+    for (int i = 0; i < 100 && !(hot && hot->has_headroom_ppm); i++) {
+        nanosleep(&(struct timespec){0, 50 * 1000 * 1000}, NULL);
+        placing_now_clear(&now);
+        assert_int_equal(placing_now(gpu, heat, NULL, 0, &now, &err), ERROR_NONE);
+        for (size_t k = 0; k < now.n_devices; k++)
+            hot = strcmp(now.devices[k]->id, "sim:hot") ? hot : now.devices[k];
+    }
+    assert_true(hot && hot->has_headroom_ppm && !now.tells_held);
+    assert_true(hot->headroom_ppm > 600000 && hot->headroom_ppm <= 1000000 && hot->share_ppm == 1000000);
+    placing_now_clear(&now);
+    heat_close(heat);
+    gpu_close(gpu);
+}
+
+/* What was measured travels, too. */
+static void measured_speeds_travel(void **state)
+{
+    Cluster__Rate rates[2] = {CLUSTER__RATE__INIT, CLUSTER__RATE__INIT}, *list[] = {&rates[0], &rates[1]};
+    Cluster__Device said = CLUSTER__DEVICE__INIT;
+    struct cluster_device device;
+    rates[0].type = (char *)"q4_0", rates[0].has_decode_bytes_per_s = true, rates[0].decode_bytes_per_s = 1000;
+    rates[0].has_prefill_flops = true, rates[0].prefill_flops = 77;
+    rates[0].has_decode_spread_ppm = true, rates[0].decode_spread_ppm = 20000;
+    rates[1].type = (char *)"f16", rates[1].has_decode_bytes_per_s = true, rates[1].decode_bytes_per_s = UINT64_MAX;
+    said.id = (char *)"cuda0", said.kind = (char *)"gpu", said.pci = (char *)"0000:01:00.0";
+    said.n_rates = 2, said.rates = list;
+    said.has_speed = true, said.speed = CLUSTER_MEASURED;
+    assert_true(placing_device_of(&said, &device));
+    assert_true(device.n_types == 2 && device.types[0].decode_bytes_per_s == 1000 && device.own_memory);
+    assert_true(device.types[0].prefill_flops == 77 && fabs(device.types[0].decode_spread - 0.02) < 1e-12);
+    assert_true(device.types[1].decode_bytes_per_s == 0); /* no machine */
+    said.speed = 99;
+    assert_true(placing_device_of(&said, &device) && device.speed == CLUSTER_ASSUMED);
+    said.id = (char *)"a b";
+    assert_false(placing_device_of(&said, &device));
+    said.id = NULL;
+    assert_false(placing_device_of(&said, &device));
+}
+
+/* ---- placed as the solver does ----------------------------------------------------------------------- */
+
+/* The same cluster, put together from the devices themselves. */
+static void solve_the_same(uint32_t n_slots, const bool *up, uint64_t latency_ns, uint64_t bytes_per_s, char *out,
+                           size_t size)
+{
+    const struct driver_options given = {.context = CONTEXT, .n_slots = n_slots};
+    struct driver_options options;
+    struct plan_compute compute;
+    struct plan_model cost;
+    struct cluster cluster = {0};
+    struct cluster_problem posed;
+    struct placement_solution solution;
+    struct error err = {0};
+    for (uint32_t i = 0; i < w.n_nodes; i++) {
+        if (!up[i])
+            continue;
+        strcpy(cluster_add_node(&cluster)->name, world_ids[i]);
+        for (uint32_t k = 0; k < gpu_device_count(w.gpus[i]); k++) {
+            struct cluster_device device;
+            plan_device_ask(gpu_device(w.gpus[i], k), &device);
+            if (device.speed != CLUSTER_GIVEN) /* the CPU beside them */
+                continue;
+            device.node = cluster.n_nodes - 1;
+            *cluster_add_device(&cluster) = device;
+        }
+    }
+    for (uint32_t i = 0; i < cluster.n_nodes * cluster.n_nodes; i++) {
+        if (i / cluster.n_nodes != i % cluster.n_nodes)
+            *cluster_add_link(&cluster, false) = (struct topology_link){.from = i / cluster.n_nodes,
+                                                                        .to = i % cluster.n_nodes,
+                                                                        .up = true,
+                                                                        .latency_ns = {latency_ns, true},
+                                                                        .jitter_ns = {0, true},
+                                                                        .overhead_ns = {0, true},
+                                                                        .loss_ppm = {0, true},
+                                                                        .bandwidth_bytes_per_s = {bytes_per_s, true}};
+    }
+    assert_int_equal(driver_options_fill(&given, gemma, &options, &err), ERROR_NONE);
+    plan_compute_estimate(gemma, &options, &compute);
+    assert_int_equal(plan_model_init(&cost, gemma, &options, &compute, true, &err), ERROR_NONE);
+    const struct placement_demand demand = plan_demand(&options);
+    if (cluster_problem_init(&posed, &cluster, &cost.model, &demand, &err))
+        fail_msg("%s", err.text);
+    const struct placement_options search = placement_options_default();
+    if (placement_solve_as_run(&posed.problem, &search, &solution, &err))
+        fail_msg("%s", err.text);
+    size_t used = 0;
+    for (uint32_t i = 0; i < solution.placement.n_stages; i++) {
+        const struct placement_device *device = &posed.devices[solution.placement.stages[i].device];
+        used += (size_t)snprintf(out + used, size - used, "%s%s/%s %u", i ? ", " : "", device->node, device->id,
+                                 solution.placement.stages[i].n_layers);
+    }
+    cluster_problem_deinit(&posed);
+    plan_model_deinit(&cost);
+    cluster_deinit(&cluster);
+}
+
+static void expect_as_solved(uint32_t n_slots, uint64_t latency_ns, uint64_t bytes_per_s, size_t n_stages_min)
+{
+    char expected[512];
+    world_instance(&w, "i", CONTEXT, n_slots);
+    world_step(&w, "i");
+    if (master_problem(&w.master, "i"))
+        fail_msg("%s", master_problem(&w.master, "i"));
+    solve_the_same(n_slots, w.up, latency_ns, bytes_per_s, expected, sizeof expected);
+    assert_string_equal(world_stages(&w, "i"), expected);
+    assert_true(world_find(&w, "i")->current->n_stages >= n_stages_min);
+}
+
+static void two_nodes(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "48MiB", "100MB/s", "1TFLOP/s"),
+                                           DEVICE("b", "44MiB", "300MB/s", "1TFLOP/s")};
+    world_open(&w, gemma, machines, 2);
+    world_links(&w, 200000, 100000000);
+    expect_as_solved(1, 200000, 100000000, 2);
+    world_close(&w);
+}
+
+static void three_nodes_and_many_streams(void **state)
+{
+    static const char *const machines[] = {
+        DEVICE("a", "1GiB", "100MB/s", "30MFLOP/s"), DEVICE("b", "1GiB", "300MB/s", "10MFLOP/s"),
+        DEVICE("c", "1GiB", "200MB/s", "20MFLOP/s") DEVICE("d", "1GiB", "200MB/s", "25MFLOP/s")};
+    world_open(&w, gemma, machines, 3);
+    world_links(&w, 100000, 1000000000);
+    expect_as_solved(8, 100000, 1000000000, 3);
+    world_close(&w);
+}
+
+/* One node alone: what `medley run` does there. */
+static void one_node_as_medley_run(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "1GiB", "1GB/s", "30MFLOP/s")
+                                               DEVICE("b", "1GiB", "1GB/s", "10MFLOP/s")};
+    struct device *devices[4];
+    char expected[256] = "";
+    size_t used = 0;
+    const struct driver_options options = {.context = CONTEXT, .n_slots = 8};
+    struct plan_request request = {.devices = devices, .options = &options};
+    struct plan plan;
+    struct error err = {0};
+    world_open(&w, gemma, machines, 1);
+    world_instance(&w, "i", CONTEXT, 8);
+    world_step(&w, "i");
+    assert_int_equal(gpu_select(w.gpus[0], NULL, devices, 4, &request.n_devices, &err), ERROR_NONE);
+    assert_int_equal(plan_make(&plan, gemma, &request, &err), ERROR_NONE);
+    for (uint32_t i = 0; i < plan.n_stages; i++)
+        used += (size_t)snprintf(expected + used, sizeof expected - used, "%snode0/%s %u", i ? ", " : "",
+                                 device_info(plan.stages[i].device)->id, plan.stages[i].n_layers);
+    assert_string_equal(world_stages(&w, "i"), expected);
+    /* and the same forecast, but for the compute buffers, which take no time */
+    struct placement_forecast forecast, own;
+    const struct Cluster__Instance *instance = world_find(&w, "i");
+    struct placing_view view = w.placing.view;
+    view.state = &w.state;
+    if (placing_forecast(&view, instance, instance->current, &forecast, &err))
+        fail_msg("%s", err.text);
+    placement_forecast(&plan.problem, &plan.solution.placement, &own);
+    assert_true(fabs(forecast.decode_tokens_per_s / own.decode_tokens_per_s - 1) < 1e-9);
+    assert_true(fabs(forecast.prefill_tokens_per_s / own.prefill_tokens_per_s - 1) < 1e-9);
+    plan_deinit(&plan);
+    world_close(&w);
+}
+
+/* Hidden states that travel in half the bytes take half the time of the wire, and no less latency. */
+static void the_wire_counts(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s"),
+                                           DEVICE("b", "1GiB", "300MB/s", "1TFLOP/s")};
+    double rates[2], latencies[2];
+    world_open(&w, gemma, machines, 2);
+    world_links(&w, 100000, 1000000);
+    world_instance(&w, "i", CONTEXT, 1);
+    const struct master_node nodes[2] = {{"node0", 1}, {"node1", 1}};
+    const struct master_view view = {.state = &w.state, .nodes = nodes, .n_nodes = 2};
+    const bool allowed[2] = {true, true};
+    for (int half = 0; half < 2; half++) {
+        const struct placement_problem *problem;
+        const struct master_device *devices;
+        struct error err = {0};
+        w.placing.view.wire = half ? ACTIVATION_F16 : ACTIVATION_F32;
+        if (placing_problem(&w.placing, &view, world_find(&w, "i"), allowed, &problem, &devices, &err))
+            fail_msg("%s", err.text);
+        rates[half] = placement_link(problem, 0, 1)->bytes_per_s;
+        latencies[half] = placement_link(problem, 0, 1)->latency_s;
+    }
+    assert_true(rates[1] / rates[0] > 1.9 && rates[1] / rates[0] <= 2 && latencies[0] == latencies[1]);
+    world_close(&w);
+}
+
+/* ---- nodes that go, and what is too large ------------------------------------------------------------- */
+
+static void a_node_that_is_down(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s"),
+                                           DEVICE("b", "1GiB", "300MB/s", "1TFLOP/s"),
+                                           DEVICE("c", "1GiB", "200MB/s", "1TFLOP/s")};
+    world_open(&w, gemma, machines, 3);
+    world_links(&w, 100000, 1000000000);
+    world_instance(&w, "i", CONTEXT, 1);
+    world_step(&w, "i");
+    assert_string_equal(world_stages(&w, "i"), "node1/sim:b 7");
+    w.up[1] = false;
+    world_step(&w, "i");
+    assert_string_equal(world_stages(&w, "i"), "node2/sim:c 7");
+    assert_true(world_find(&w, "i")->next->replaces);
+    w.up[2] = false;
+    world_step(&w, "i");
+    assert_string_equal(world_stages(&w, "i"), "node0/sim:a 7");
+    world_close(&w);
+}
+
+static void expect_problem(const char *words)
+{
+    const char *why = master_problem(&w.master, "i");
+    if (!why || !strstr(why, words))
+        fail_msg("'%s' does not say '%s'", why ? why : "nothing", words);
+}
+
+static void too_large(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "12MiB", "100MB/s", "1TFLOP/s"),
+                                           DEVICE("b", "12MiB", "300MB/s", "1TFLOP/s")};
+    world_open(&w, gemma, machines, 2);
+    world_links(&w, 100000, 1000000000);
+    world_instance(&w, "i", CONTEXT, 4);
+    world_step(&w, "i");
+    expect_problem("layer 0 needs ");
+    expect_problem("; the largest device has 0.01 GiB");
+    assert_string_equal(world_stages(&w, "i"), "");
+    w.model = NULL; /* its header is on the way */
+    world_step(&w, "i");
+    expect_problem("header of m is still being fetched");
+    world_close(&w);
+    static const char *const larger[] = {DEVICE("a", "44MiB", "100MB/s", "1TFLOP/s"),
+                                         DEVICE("b", "44MiB", "300MB/s", "1TFLOP/s")};
+    world_open(&w, gemma, larger, 2);
+    world_links(&w, 100000, 1000000000);
+    world_instance(&w, "i", CONTEXT, 3);
+    world_step(&w, "i");
+    expect_problem("the model needs 0.04 GiB, 2 devices have ");
+    expect_problem(" are missing");
+    world_close(&w);
+}
+
+/* ---- links ----------------------------------------------------------------------------------------------- */
+
+static void links_as_they_become_known(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "46MiB", "100MB/s", "1TFLOP/s"),
+                                           DEVICE("b", "46MiB", "300MB/s", "1TFLOP/s"),
+                                           DEVICE("c", "5MiB", "200MB/s", "1TFLOP/s")};
+    world_open(&w, gemma, machines, 3);
+    world_instance(&w, "i", CONTEXT, 1);
+    world_step(&w, "i");
+    assert_non_null(master_problem(&w.master, "i")); /* no two can reach each other */
+    world_link(&w, 0, 1, 100000, 1000000000);
+    world_step(&w, "i");
+    assert_string_equal(world_stages(&w, "i"), ""); /* no way back */
+    world_link(&w, 1, 2, 100000, 1000000000);
+    world_link(&w, 2, 0, 100000, 1000000000);
+    world_step(&w, "i");
+    assert_string_equal(world_stages(&w, "i"), ""); /* nobody passes on what is for another */
+    world_link(&w, 1, 0, 100000, 0);                /* its bandwidth is not known: assumed */
+    world_step(&w, "i");
+    assert_non_null(strstr(world_stages(&w, "i"), "node0/sim:a"));
+    assert_non_null(strstr(world_stages(&w, "i"), "node1/sim:b"));
+    uint32_t n_assumed = 0;
+    for (uint32_t i = 0; i < w.placing.cluster.n_links; i++)
+        n_assumed += w.placing.cluster.link_assumed[i];
+    assert_true(n_assumed == 1 && w.placing.cluster.n_links == 4);
+    world_close(&w);
+}
+
+static void which_changes_are_events(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s"),
+                                           DEVICE("b", "1GiB", "1GB/s", "1TFLOP/s")};
+    struct topology_link measured = {.class = TOPOLOGY_ETHERNET, .up = true};
+    Cluster__Link link;
+    world_open(&w, gemma, machines, 2);
+    measured.class = TOPOLOGY_UNKNOWN;
+    assert_false(placing_link_changed(&w.state, "node0", "node1", &measured, &link)); /* nothing is known */
+    world_link(&w, 0, 1, 1000000, 0);
+    measured = (struct topology_link){.class = TOPOLOGY_ETHERNET, .up = true, .latency_ns = {1000000, true}};
+    assert_false(placing_link_changed(&w.state, "node0", "node1", &measured, &link));
+    assert_true(placing_link_changed(&w.state, "node1", "node0", &measured, &link)); /* the other way: the first */
+    measured.bandwidth_bytes_per_s = (struct topology_reading){1000000, true};
+    assert_true(placing_link_changed(&w.state, "node0", "node1", &measured, &link)); /* the first of these */
+    assert_true(link.bytes_per_s == 1000000 && link.latency_ns == 1000000 && link.class_ == TOPOLOGY_ETHERNET);
+    assert_true(link.has_jitter_ns && link.jitter_ns == 0); /* of the state */
+    world_link(&w, 0, 1, 1000000, 1000000);
+    static const struct {
+        uint64_t latency_ns, bytes_per_s;
+        enum topology_class class;
+        bool worth_it;
+    } cases[] = {
+        {1000000, 1000000, TOPOLOGY_ETHERNET, false}, {1240000, 1190000, TOPOLOGY_ETHERNET, false},
+        {1260000, 1000000, TOPOLOGY_ETHERNET, true},  {740000, 1000000, TOPOLOGY_ETHERNET, true},
+        {760000, 1000000, TOPOLOGY_ETHERNET, false},  {1000000, 1210000, TOPOLOGY_ETHERNET, true},
+        {1000000, 790000, TOPOLOGY_ETHERNET, true},   {1000000, 810000, TOPOLOGY_ETHERNET, false},
+        {1000000, 1000000, TOPOLOGY_WIFI, true},      {1000000, 1000000, TOPOLOGY_UNKNOWN, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        measured = (struct topology_link){.class = cases[i].class,
+                                          .latency_ns = {cases[i].latency_ns, true},
+                                          .bandwidth_bytes_per_s = {cases[i].bytes_per_s, true}};
+        if (placing_link_changed(&w.state, "node0", "node1", &measured, &link) != cases[i].worth_it)
+            fail_msg("case %zu", i);
+    }
+    world_link(&w, 1, 0, 100000, 1000000); /* 40 us more are two fifths, and nothing */
+    measured = (struct topology_link){.class = TOPOLOGY_ETHERNET, .latency_ns = {140000, true}};
+    assert_false(placing_link_changed(&w.state, "node1", "node0", &measured, &link));
+    measured.latency_ns.value = UINT64_MAX; /* cannot be: unknown */
+    assert_false(placing_link_changed(&w.state, "node1", "node0", &measured, &link));
+    world_close(&w);
+}
+
+/* ---- spare devices, lies, no memory -------------------------------------------------------------------- */
+
+static void add_node(const char *id, const char *name, uint64_t member, Cluster__Device **devices, size_t n)
+{
+    Cluster__Node node = CLUSTER__NODE__INIT;
+    node.id = (char *)(uintptr_t)id, node.name = (char *)(uintptr_t)name;
+    node.has_member = true, node.member = member;
+    node.n_devices = n, node.devices = devices;
+    world_node(&w, &node);
+}
+
+/* The CPU beside a card that nobody measured: only when the card is too small. */
+static void spare_devices_are_called_in(void **state)
+{
+    Cluster__Device devices[2] = {CLUSTER__DEVICE__INIT, CLUSTER__DEVICE__INIT}, *list[] = {&devices[0], &devices[1]};
+    world_open(&w, gemma, NULL, 0);
+    devices[0].id = (char *)"cuda0", devices[0].kind = (char *)"gpu";
+    devices[0].has_free_bytes = true, devices[0].free_bytes = 48 << 20;
+    devices[1].id = devices[1].kind = (char *)"cpu";
+    devices[1].has_free_bytes = true, devices[1].free_bytes = UINT64_C(1) << 30;
+    devices[1].shares_host_memory = devices[1].spare = true;
+    devices[1].has_shares_host_memory = devices[1].has_spare = true;
+    add_node("node0", "tower", 1, list, 2);
+    w.n_nodes = 1, w.up[0] = true, w.placing.view.n_seen = 1;
+    world_instance(&w, "i", 4096, 1);
+    world_step(&w, "i");
+    assert_string_equal(world_stages(&w, "i"), "node0/cuda0 7");
+    world_instance(&w, "j", CONTEXT, 8);
+    world_step(&w, "j");
+    assert_non_null(strstr(world_stages(&w, "j"), "node0/cpu"));
+    state_deinit(&w.state);
+    placing_deinit(&w.placing);
+}
+
+/* Names that are there twice, empty or no text; devices that cannot be: the others are placed on all the same. */
+static void nodes_that_lie(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s")};
+    Cluster__Device devices[3] = {CLUSTER__DEVICE__INIT, CLUSTER__DEVICE__INIT, CLUSTER__DEVICE__INIT};
+    Cluster__Device *list[] = {&devices[0], &devices[1], &devices[2]};
+    Cluster__Rate rate = CLUSTER__RATE__INIT, *rates[20];
+    char long_name[1000];
+    memset(long_name, 'x', sizeof long_name);
+    long_name[sizeof long_name - 1] = '\0';
+    rate.type = long_name, rate.has_decode_bytes_per_s = true, rate.decode_bytes_per_s = UINT64_MAX;
+    for (size_t i = 0; i < 20; i++)
+        rates[i] = &rate;
+    for (int i = 0; i < 3; i++) {
+        devices[i].has_speed = true, devices[i].speed = (uint32_t)i;
+        devices[i].has_launch_ns = true, devices[i].launch_ns = UINT64_MAX;
+        devices[i].has_decode_bytes_per_s = devices[i].has_prefill_flops = true;
+        devices[i].decode_bytes_per_s = devices[i].prefill_flops = UINT64_MAX;
+        devices[i].has_free_bytes = devices[i].has_reserve_bytes = true;
+        devices[i].free_bytes = devices[i].reserve_bytes = UINT64_MAX;
+        devices[i].n_rates = 20, devices[i].rates = rates;
+    }
+    devices[0].id = long_name, devices[1].id = (char *)"b\x1b[", devices[2].id = (char *)"c";
+    world_open(&w, gemma, machines, 1);
+    add_node("node1", "node0", 12, list, 3);
+    add_node("node2", "node0", 13, list, 3);
+    add_node("nodes", "\x1b[2J a/b,\xff", 14, NULL, 0);
+    add_node(long_name, long_name, 15, NULL, 0);
+    w.n_nodes = 3, w.up[1] = w.up[2] = true, w.placing.view.n_seen = 3;
+    world_instance(&w, "i", CONTEXT, 1);
+    world_step(&w, "i");
+    assert_string_equal(world_stages(&w, "i"), "node0/sim:a 7"); /* what lies has kept all of it free */
+    const struct cluster *cluster = &w.placing.cluster;
+    assert_true(cluster->n_nodes == 5 && cluster->n_devices == 3);
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        assert_int_equal(cluster_find_node(cluster, cluster->nodes[i].name), i);
+    assert_string_equal(cluster->nodes[0].name, "node0");
+    assert_string_equal(cluster->nodes[1].name, "node0-node1");
+    assert_string_equal(cluster->nodes[3].name, "-[2J-a-b--");
+    for (int i = 1; i < 3; i++)
+        node__now__init(&w.now[i]);
+    w.n_nodes = 1;
+    world_close(&w);
+}
+
+static void nothing_there(void **state)
+{
+    struct placing_view view = w.placing.view;
+    struct state empty = {0};
+    struct cluster cluster;
+    struct error err = {0};
+    const struct placement_problem *problem;
+    const struct master_device *devices;
+    struct placing placing = {.view = view};
+    const struct master_view nobody = {.state = &empty};
+    Cluster__Instance instance = CLUSTER__INSTANCE__INIT;
+    view.state = &empty;
+    assert_int_equal(placing_cluster(&view, NULL, &cluster, &err), ERROR_NONE);
+    assert_true(!cluster.n_nodes && !cluster.n_devices);
+    assert_int_equal(placing_problem(&placing, &nobody, &instance, NULL, &problem, &devices, &err), ERROR_NOT_FOUND);
+    placing_deinit(&placing);
+}
+
+static void every_failed_allocation_is_an_error(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s"),
+                                           DEVICE("b", "1GiB", "300MB/s", "1TFLOP/s")};
+    const struct placement_problem *problem;
+    const struct master_device *devices;
+    const bool allowed[2] = {true, true};
+    unsigned nth = 0;
+    world_open(&w, gemma, machines, 2);
+    world_links(&w, 100000, 1000000000);
+    world_instance(&w, "i", CONTEXT, 1);
+    world_instance(&w, "j", CONTEXT, 1);
+    world_step(&w, "i");
+    const struct master_node nodes[2] = {{"node0", 1}, {"node1", 1}};
+    const struct master_view view = {.state = &w.state, .nodes = nodes, .n_nodes = 2};
+    for (enum error_code code = ERROR_NO_MEMORY; code;) {
+        struct error err = {0};
+        mem_fail_nth(++nth);
+        code = placing_problem(&w.placing, &view, world_find(&w, "j"), allowed, &problem, &devices, &err);
+        mem_fail_nth(0);
+        assert_true(code == ERROR_NONE || (code == ERROR_NO_MEMORY && err.text[0]));
+        assert_true(nth < 200);
+    }
+    assert_true(nth > 15);
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_description_says_it_all),
+        cmocka_unit_test(the_cpu_describes_itself),
+        cmocka_unit_test(heat_is_told),
+        cmocka_unit_test(measured_speeds_travel),
+        cmocka_unit_test(two_nodes),
+        cmocka_unit_test(three_nodes_and_many_streams),
+        cmocka_unit_test(one_node_as_medley_run),
+        cmocka_unit_test(the_wire_counts),
+        cmocka_unit_test(a_node_that_is_down),
+        cmocka_unit_test(too_large),
+        cmocka_unit_test(links_as_they_become_known),
+        cmocka_unit_test(which_changes_are_events),
+        cmocka_unit_test(spare_devices_are_called_in),
+        cmocka_unit_test(nodes_that_lie),
+        cmocka_unit_test(nothing_there),
+        cmocka_unit_test(every_failed_allocation_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, open_gemma, close_gemma);
+}

@@ -1,0 +1,183 @@
+/* The memory that instances leave each other, step by step: placed, loaded, measured, heard of, failed, replaced. */
+#include "placing_world.h"
+#include "sim_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CONTEXT = 16384 }; /* of gemma3: 2 MiB of KV cache a layer and stream */
+
+static struct model *gemma;
+
+static int open_gemma(void **state)
+{
+    gemma = open_model("gemma3");
+    return 0;
+}
+
+static int close_gemma(void **state)
+{
+    model_close(gemma);
+    return 0;
+}
+
+#define DEVICE(name, memory, decode, flops)                                                                            \
+    "[" name "]\nmemory = " memory "\ndecode = " decode "\nflops = " flops "\nlaunch = 10us\ncopy = 1GB/s\n"
+
+static struct placing_world w;
+
+/* What node i's device k has for an instance. */
+static uint64_t memory_for(const char *instance, uint32_t device)
+{
+    struct placing_view view = w.placing.view;
+    struct cluster cluster;
+    struct error err = {0};
+    view.state = &w.state;
+    if (placing_cluster(&view, instance, &cluster, &err))
+        fail_msg("%s", err.text);
+    const uint64_t bytes = cluster.devices[device].memory_bytes;
+    assert_true(cluster.devices[device].reserve_bytes <= bytes);
+    cluster_deinit(&cluster);
+    return bytes;
+}
+
+/* What a whole gemma takes, by what is missing from the first instance's view to the second's. */
+static void two_instances(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "100MiB", "300MB/s", "1TFLOP/s"),
+                                           DEVICE("b", "100MiB", "100MB/s", "1TFLOP/s")};
+    const uint64_t all = 100 << 20;
+    world_open(&w, gemma, machines, 2);
+    world_links(&w, 100000, 1000000000);
+    world_instance(&w, "i", CONTEXT, 1);
+    world_step(&w, "i");
+    assert_string_equal(world_stages(&w, "i"), "node0/sim:a 7");
+    const uint64_t epoch = state_epoch(world_find(&w, "i"));
+
+    /* placed, not loaded: nobody has measured it, and it is still to come; but not for itself */
+    world_hear(&w, 0);
+    world_step(&w, "i");
+    assert_true(memory_for("i", 0) == all && memory_for("j", 1) == all);
+    const uint64_t size = all - memory_for("j", 0);
+    assert_in_range(size, 14 << 20, 60 << 20);
+    assert_true(memory_for(NULL, 0) == all - size);
+
+    /* loaded, measured, and the node says so; the log does not know yet */
+    struct device *device = gpu_find(w.gpus[0], "sim:a");
+    assert_int_equal(device_reserve(device, size, NULL), ERROR_NONE);
+    world_hold(&w, 0, "i", epoch, 0);
+    assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
+
+    /* the log says ready, but what was heard is older: it does not count in what was measured */
+    world_report(&w, "i", epoch, CLUSTER__STAGE_STATE__READY);
+    device_release(device, size);
+    world_hold(&w, 0, NULL, 0, 0);
+    assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
+
+    /* a node that tells nothing of its stages: the log is believed */
+    assert_int_equal(device_reserve(device, size, NULL), ERROR_NONE);
+    world_hear(&w, 0);
+    assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
+
+    /* the second one goes where the first leaves room: not onto the fast one */
+    world_instance(&w, "j", CONTEXT, 3);
+    world_step(&w, "j");
+    if (master_problem(&w.master, "j"))
+        fail_msg("%s", master_problem(&w.master, "j"));
+    assert_non_null(strstr(world_stages(&w, "j"), "node1/sim:b"));
+    device_release(device, size);
+    world_close(&w);
+}
+
+/* What has failed takes nothing; what was replaced goes before what comes. */
+static void failed_and_replaced(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "100MiB", "300MB/s", "1TFLOP/s"),
+                                           DEVICE("b", "100MiB", "100MB/s", "1TFLOP/s")};
+    const uint64_t all = 100 << 20;
+    world_open(&w, gemma, machines, 2);
+    world_links(&w, 100000, 1000000000);
+    world_instance(&w, "i", CONTEXT, 1);
+    world_step(&w, "i");
+    world_step(&w, "i");
+    const uint64_t size = all - memory_for("j", 0), epoch = state_epoch(world_find(&w, "i"));
+    world_hold(&w, 0, "i", epoch, 0);
+    for (size_t i = 0; i < w.now[0].n_devices; i++) /* as measured with it loaded */
+        w.now[0].devices[i]->free_bytes -= size;
+    world_step(&w, "i");
+    assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
+    world_report(&w, "i", epoch, CLUSTER__STAGE_STATE__FAILED);
+    assert_true(memory_for("j", 0) == all - size); /* failed, but it is still held */
+    world_step(&w, "i"); /* the same again, under a new epoch: taken over, so it counts once, as loaded */
+    world_step(&w, "i");
+    const Cluster__Instance *instance = world_find(&w, "i");
+    assert_true(instance->next && instance->next->replaces && instance->next->epoch > epoch);
+    assert_string_equal(world_stages(&w, "i"), "node0/sim:a 7");
+    assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
+    world_hold(&w, 0, NULL, 0, 0); /* it went */
+    assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
+    world_report(&w, "i", instance->next->epoch, CLUSTER__STAGE_STATE__FAILED);
+    assert_true(memory_for("j", 0) == all && memory_for("i", 0) == all);
+    world_close(&w);
+}
+
+/* Of a machine of whose devices two live in its memory. The weights of what is loaded are measured as free. */
+static void host_memory(void **state)
+{
+    Cluster__Device devices[2] = {CLUSTER__DEVICE__INIT, CLUSTER__DEVICE__INIT}, *list[] = {&devices[0], &devices[1]};
+    Cluster__Node node = CLUSTER__NODE__INIT;
+    const uint64_t all = 64 << 20, free = 56 << 20;
+    world_open(&w, gemma, NULL, 0);
+    for (int i = 0; i < 2; i++) {
+        devices[i].id = i ? (char *)"igpu" : (char *)"cpu";
+        devices[i].kind = i ? (char *)"integrated gpu" : (char *)"cpu";
+        devices[i].has_shares_host_memory = devices[i].shares_host_memory = true;
+        devices[i].has_memory_bytes = devices[i].has_free_bytes = true;
+        devices[i].memory_bytes = all, devices[i].free_bytes = free;
+    }
+    node.id = node.name = (char *)"node0", node.has_member = true, node.member = 1;
+    node.n_devices = 2, node.devices = list;
+    world_node(&w, &node);
+    w.n_nodes = 1, w.up[0] = true, w.placing.view.n_seen = 1;
+    node__now__init(&w.now[0]);
+    world_instance(&w, "i", 4096, 1);
+    world_step(&w, "i");
+    assert_string_equal(world_stages(&w, "i"), "node0/cpu 7"); /* the first of equals, in all of the memory */
+    world_step(&w, "i");
+    const uint64_t size = free - memory_for("j", 0), epoch = state_epoch(world_find(&w, "i"));
+    assert_in_range(size, 1 << 20, 50 << 20);
+    assert_true(memory_for("j", 1) == free - size && memory_for("i", 1) == free); /* whichever of the two it is on */
+
+    Node__Held held = NODE__HELD__INIT, *held_list = &held;
+    Node__DeviceNow now[2] = {NODE__DEVICE_NOW__INIT, NODE__DEVICE_NOW__INIT}, *now_list[] = {&now[0], &now[1]};
+    Node__Now heard = NODE__NOW__INIT;
+    held.instance = (char *)"i", held.epoch = epoch;
+    heard.tells_held = true, heard.n_held = 1, heard.held = &held_list;
+    heard.n_devices = 2, heard.devices = now_list;
+    for (int i = 0; i < 2; i++)
+        now[i].id = devices[i].id, now[i].has_free_bytes = true, now[i].free_bytes = free - (1 << 20);
+    w.seen[0].now = &heard; /* loaded: a MiB is gone, the rest is mapped */
+    assert_true(memory_for("j", 0) == free - size && memory_for("j", 1) == free - size);
+    assert_true(memory_for("i", 0) == free);     /* not more than it ever had */
+    now[0].free_bytes = free - size - (2 << 20); /* and others take more, too */
+    assert_true(memory_for("j", 0) == free - size - (2 << 20));
+    now[0].free_bytes = UINT64_MAX; /* a lie */
+    assert_true(memory_for("i", 0) == all);
+    state_deinit(&w.state);
+    placing_deinit(&w.placing);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_instances),
+        cmocka_unit_test(failed_and_replaced),
+        cmocka_unit_test(host_memory),
+    };
+    return cmocka_run_group_tests(tests, open_gemma, close_gemma);
+}
