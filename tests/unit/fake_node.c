@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <yyjson.h>
@@ -73,7 +74,9 @@ static void answer(int fd, const struct fake_answer *with)
 
 static void serve(int fd)
 {
+    const struct timeval patience = {.tv_sec = 20}; /* a command that hangs fails its test */
     char line[4096];
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (!read_line(fd, line, sizeof line))
         return;
     yyjson_doc *doc = yyjson_read(line, strlen(line), 0);
