@@ -133,8 +133,9 @@ void answer_clean(struct buffer *out, const char *text)
 
 enum error_code answer_print_json(yyjson_doc *doc, bool one_line, struct error *err)
 {
-    const yyjson_write_flag flags =
-        YYJSON_WRITE_NEWLINE_AT_END | (one_line ? YYJSON_WRITE_NOFLAG : YYJSON_WRITE_PRETTY_TWO_SPACES);
+    const yyjson_write_flag flags = YYJSON_WRITE_NEWLINE_AT_END | YYJSON_WRITE_ESCAPE_UNICODE |
+                                    /* control characters are not only below U+0020 */
+                                    (one_line ? YYJSON_WRITE_NOFLAG : YYJSON_WRITE_PRETTY_TWO_SPACES);
     char *json = yyjson_write(doc, flags, NULL);
     if (!json)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the answer");

@@ -146,6 +146,8 @@ static enum error_code take_message(struct remote *remote, struct buffer *memory
     code = daemon_client_read(remote->client, bytes, size, err);
     if (!code)
         code = request_read(bytes, size, &message, err);
+    if (code == ERROR_INVALID)
+        return error_set(err, ERROR_INTERNAL, "a message of the node breaks the rules: is it another version?");
     if (code)
         return code;
     code = dispatch(remote, &message, err);

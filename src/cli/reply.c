@@ -65,12 +65,12 @@ static enum error_code take_token(const struct session *session, int32_t token, 
     return token_list_push(&reply->tokens, token, err);
 }
 
-static enum error_code take_all(const struct session *session, struct generation *generation, struct reply *reply,
-                                bool quiet, struct error *err)
+/* `interrupts_before`: how many there were before the request. */
+static enum error_code take_all(const struct session *session, struct generation *generation,
+                                unsigned interrupts_before, struct reply *reply, bool quiet, struct error *err)
 {
     struct token_stream stream = {0};
     enum error_code code = ERROR_NONE;
-    unsigned interrupts_before = interrupts();
     for (;;) {
         int32_t token;
         enum generation_result result = generation_next(generation, INTERRUPT_POLL_MS, &token);
@@ -102,10 +102,11 @@ enum error_code reply_generate(const struct session *session, const struct token
         return error_set(err, ERROR_INVALID, "the prompt has %zu tokens; the limit is %d", prompt->count,
                          LIMIT_CONTEXT);
     struct generation generation;
+    const unsigned interrupts_before = interrupts();
     enum error_code code = generation_start(&generation, session->generator, &request, err);
     if (code)
         return code;
-    code = take_all(session, &generation, out, options->quiet, err);
+    code = take_all(session, &generation, interrupts_before, out, options->quiet, err);
     out->reason = generation.reason;
     out->usage = generation.usage;
     if (!code && generation.reason == FINISH_ERROR)
