@@ -176,8 +176,11 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
         put(out, "setting ", e->setting_changed->key, " was changed");
         return;
     case CLUSTER__EVENT__KIND_REFOUNDED:
-        buffer_printf(out, "the cluster was founded anew, generation %llu",
-                      (unsigned long long)e->refounded->generation);
+        if (e->refounded->generation == 1)
+            buffer_text(out, "the cluster was founded");
+        else
+            buffer_printf(out, "the cluster was founded anew, generation %llu",
+                          (unsigned long long)e->refounded->generation);
         return;
     case CLUSTER__EVENT__KIND__NOT_SET:
     case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:

@@ -295,9 +295,12 @@ enum error_code master_step(struct master *master, const struct master_options *
         s.allowed[i] = record && record->admitted && may_be_used(&s, &view->nodes[i]);
     }
     forget_gone(&s);
-    if (state_lineage(view->state).generation < view->lineage.generation)
-        found_again(&s);
-    else if (root) {
+    if (state_lineage(view->state).generation < view->lineage.generation) {
+        if (!master->founded_ms || view->now_ms - master->founded_ms >= options->repropose_ms) {
+            master->founded_ms = view->now_ms;
+            found_again(&s);
+        }
+    } else if (root) {
         s.last_epoch = root->last_epoch;
         for (size_t i = 0; i < root->n_instances && !full(&s); i++)
             look_at(&s, root->instances[i]);

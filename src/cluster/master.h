@@ -73,6 +73,7 @@ struct master_memory {
 };
 
 struct master {
+    uint64_t founded_ms; /* when it told the state of a new lineage, last; 0: never */
     uint32_t n;
     struct master_memory memory[LIMIT_CLUSTER_INSTANCES];
 };
