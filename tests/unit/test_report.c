@@ -223,7 +223,7 @@ static void the_text(void **state)
         "`medley devices --calibrate` on that machine and the output of `medley devices --json` as its\n"
         "\"devices\" in the file make a forecast of it.\n");
     expect_part(&report, true, "Decoding is forecast with the context half full: 2048 tokens");
-    expect_part(&report, true, "  tower/cuda0  7.0 GiB, 0.0 MiB kept free; datasheet: f32 700 GB/s 1e+04 GFLOP/s");
+    expect_part(&report, true, "  tower/cuda0  7.0 GiB, 0 B kept free; datasheet: f32 700 GB/s 1e+04 GFLOP/s");
     expect_part(&report, true, "Links:\n5 nodes, 6 links: 4 usable, 2 down");
     report_deinit(&report);
     strcpy(model.type_names[1], "q6_K");
