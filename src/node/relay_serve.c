@@ -22,9 +22,9 @@ static void unlink_locked(struct served *served)
         relay_look_locked(peer->relay); /* the peer can be freed, or the relay closed */
 }
 
-static void link_locked(struct peer *peer, struct served *served)
+static void link_locked(struct served *served)
 {
-    served->peer = peer;
+    struct peer *peer = served->peer;
     served->next = peer->served;
     if (served->next)
         served->next->previous = served;
@@ -169,8 +169,9 @@ static enum error_code find_driver(struct relay *relay, const char *id, struct p
 }
 
 /* Puts it into the driver. Accepting, or refusing, is written before any answer: the answers wait for the lock. */
-static enum error_code submit(struct peer *peer, struct served *served, const struct request *asked, struct error *err)
+static enum error_code submit(struct served *served, const struct request *asked, struct error *err)
 {
+    struct peer *peer = served->peer;
     struct relay *relay = peer->relay;
     struct request request = *asked;
     request.handlers = (struct request_handlers){on_token, on_row, on_done};
@@ -179,7 +180,7 @@ static enum error_code submit(struct peer *peer, struct served *served, const st
     size_t before = peer->run.size;
     enum error_code code = driver_submit(served->place.driver, &request, &served->driver_id, err);
     if (!code) {
-        link_locked(peer, served);
+        link_locked(served);
         if (peer_has_room(peer, MESSAGE_CONTROL)) {
             request_write_accepted(served->id, &peer->run);
             peer_wrote(peer, before, MESSAGE_CONTROL);
@@ -202,10 +203,11 @@ static enum error_code serve(struct peer *peer, const struct request_message *me
         code = error_set(err, ERROR_NO_MEMORY, "no memory for a request");
     if (code)
         return code;
+    served->peer = peer;
     served->id = message->id;
     served->instance = instance;
     served->place = place;
-    code = submit(peer, served, &message->submit.request, err);
+    code = submit(served, &message->submit.request, err);
     if (code)
         mem_free(served);
     return code;

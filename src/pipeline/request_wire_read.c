@@ -162,9 +162,8 @@ static enum error_code read_submit(struct bytes_reader *reader, struct request_m
     code = get_arrays(reader, out, err);
     if (!code)
         code = request_check(request, err);
-    if (!code && !request->n_predict) { /* nobody checked it, and nobody needs it */
+    if (!code && !request->n_predict) /* nobody checked it, and nobody needs it */
         request->sampler = sampler_defaults();
-    }
     return code;
 }
 
@@ -284,6 +283,8 @@ enum error_code request_read(const void *message, size_t size, struct request_me
     *out = (struct request_message){.kind = (unsigned)bytes_get(&reader, 1)};
     out->id = bytes_get(&reader, 8);
     enum error_code code = reader.short_ ? ends_early(err) : read_body(&reader, out, err);
+    if (!code && reader.short_)
+        code = ends_early(err);
     if (!code)
         return ERROR_NONE;
     request_message_deinit(out);

@@ -148,6 +148,14 @@ bool client_is_done(const struct client *client)
     return done;
 }
 
+uint32_t client_tokens(const struct client *client)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t n_tokens = client->n_tokens;
+    pthread_mutex_unlock(&lock);
+    return n_tokens;
+}
+
 static bool is_stop(const struct request *request, int32_t token)
 {
     for (uint32_t i = 0; i < request->n_stop_tokens; i++) {

@@ -38,6 +38,7 @@ void client_init(struct client *client, uint64_t seed, uint32_t n_prompt, uint32
 enum error_code client_submit(struct client *client, struct world *world, struct error *err);
 void client_wait(const struct client *client); /* until `done`; fails the test after a minute */
 bool client_is_done(const struct client *client);
+uint32_t client_tokens(const struct client *client);                     /* so far */
 bool client_wait_tokens(const struct client *client, uint32_t n_tokens); /* until it has so many, or is done (false) */
 
 /* What the request should give, computed without driver or stages, into `tokens`; returns how many. */

@@ -1,0 +1,294 @@
+/* Requests and answers from a node that breaks the rules: its link ends, or it is ignored; nobody else notices. */
+#include "relay_world.h"
+
+#include "base/random.h"
+#include "pipeline/request_wire.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { VICTIM = 0, BYSTANDER = 1, VILLAIN = 2 };
+
+static const struct relay_options DEFAULTS = {0};
+
+static struct link *link_of(struct relay_world *world, int from, int to)
+{
+    return mesh_find(world->links->nodes[from].mesh, world->links->nodes[to].identity.node_id);
+}
+
+static void post(struct relay_world *world, struct buffer *run)
+{
+    struct frame_header header = {.type = FRAME_REQUEST, .length = (uint32_t)run->size};
+    struct error err = {0};
+    assert_false(run->failed);
+    if (link_post(link_of(world, VILLAIN, VICTIM), NODE_CHANNEL_PIPELINE, &header, run->data, &err))
+        fail_msg("%s", err.text);
+    buffer_clear(run);
+}
+
+static uint32_t links_ended(const struct relay_world *world)
+{
+    return world->links->nodes[VICTIM].n_down;
+}
+
+struct ending {
+    struct relay_world *world;
+    uint32_t n;
+};
+
+static bool has_ended(void *arg)
+{
+    const struct ending *ending = arg;
+    return links_ended(ending->world) > ending->n;
+}
+
+/* The run costs its sender the link; then it is linked again. */
+static void assert_ends_link(struct relay_world *world, struct buffer *run)
+{
+    struct ending ending = {world, links_ended(world)};
+    post(world, run);
+    assert_true(link_world_run(world->links, has_ended, &ending, 5000));
+    link_world_pass(world->links, 20);
+    relay_world_link(world);
+}
+
+static void assert_ignored(struct relay_world *world, struct buffer *run)
+{
+    uint32_t n = links_ended(world);
+    post(world, run);
+    link_world_pass(world->links, 100);
+    assert_int_equal(links_ended(world), n);
+}
+
+static struct request small_request(void)
+{
+    static const int32_t prompt[] = {1, 2, 3};
+    return (struct request){.prompt = prompt, .n_prompt = 3, .n_predict = 280, .sampler = sampler_defaults()};
+}
+
+/* An honest request still runs. */
+static void check_health(struct relay_world *world)
+{
+    static struct client client;
+    client_init(&client, 5, 20, 10);
+    assert_int_equal(relay_world_ask(world, BYSTANDER, &client, NULL), ERROR_NONE);
+    assert_true(relay_world_wait(world, &client, 1));
+    client_check(&client, RELAY_CONTEXT);
+    assert_int_equal(client.reason, FINISH_LENGTH);
+}
+
+/* ---- to a node that serves ------------------------------------------------------------------ */
+
+static void test_hostile_requests(void **state)
+{
+    (void)state;
+    struct relay_world world;
+    struct buffer run = {0};
+    struct request request = small_request();
+    relay_world_open(&world, &DEFAULTS);
+    relay_world_place(&world, VICTIM);
+    world.nodes[VILLAIN].is_deaf = true;
+    buffer_text(&run, "GET / HTTP/1.1\r\n\r\n");
+    assert_ends_link(&world, &run);
+    request_write_submit(1, "toy", &request, &run);
+    run.size--; /* truncated */
+    assert_ends_link(&world, &run);
+    request_write_submit(1, "toy", &request, &run);
+    request_write_submit(1, "toy", &request, &run); /* the same id twice */
+    assert_ends_link(&world, &run);
+    request.sampler.temperature = -5;
+    request_write_submit(2, "toy", &request, &run);
+    assert_ends_link(&world, &run);
+    request_write_cancel(77, &run); /* that nobody knows */
+    request_write_accepted(77, &run);
+    request_write_row(77, 1, (const float[]){1}, 1, &run);
+    assert_ignored(&world, &run);
+    bytes_put(&run, 20, REQUEST_LENGTH_BYTES);
+    bytes_put(&run, 99, 1); /* a kind that nobody knows */
+    buffer_text(&run, "nineteen bytes more");
+    assert_ignored(&world, &run);
+    request = small_request();
+    uint32_t n_frames = world.nodes[VILLAIN].n_frames;
+    request_write_submit(3, "another", &request, &run); /* refused */
+    assert_ignored(&world, &run);
+    assert_int_equal(world.nodes[VILLAIN].n_frames, n_frames + 1);
+    check_health(&world);
+    buffer_deinit(&run);
+    relay_world_close(&world);
+}
+
+/* Any mutation of good messages: the link ends or it does not; the node goes on. (fuzz_request looks at more: each end
+ * of a link makes the next dial wait longer.) */
+static void test_mutated_requests(void **state)
+{
+    (void)state;
+    struct relay_world world;
+    struct buffer run = {0};
+    const struct request request = small_request();
+    relay_world_open(&world, &DEFAULTS);
+    relay_world_place(&world, VICTIM);
+    world.nodes[VILLAIN].is_deaf = true;
+    for (uint32_t i = 0; i < 100 && links_ended(&world) < 7; i++) {
+        request_write_submit(1000 + i, "toy", &request, &run);
+        request_write_cancel(1000 + i, &run);
+        for (uint32_t k = 0; k < 2; k++)
+            run.data[random_at(i, k) % run.size] ^= (char)(1 << random_at(i, 10 + k) % 7);
+        while (!link_of(&world, VILLAIN, VICTIM) || !link_of(&world, VICTIM, VILLAIN))
+            link_world_pass(world.links, 5);
+        post(&world, &run);
+        link_world_pass(world.links, 3);
+    }
+    check_health(&world);
+    buffer_deinit(&run);
+    relay_world_close(&world);
+}
+
+static void test_too_many_requests(void **state)
+{
+    (void)state;
+    struct relay_world world;
+    struct buffer run = {0};
+    const struct request request = small_request();
+    relay_world_open(&world, &DEFAULTS);
+    relay_world_place(&world, VICTIM);
+    world.nodes[VILLAIN].is_deaf = true;
+    fake_block(true);
+    for (uint64_t id = 1; id <= LIMIT_RELAY_OF_PEER + 5; id++)
+        request_write_submit(id, "toy", &request, &run);
+    post(&world, &run);
+    link_world_pass(world.links, 200);
+    struct driver_stats stats = driver_stats(world.driver.driver);
+    assert_int_equal(stats.queued + stats.slots_busy, LIMIT_RELAY_OF_PEER);
+    struct error why = {.code = ERROR_IO, .text = "it is gone"};
+    link_abort(link_of(&world, VICTIM, VILLAIN), &why);
+    fake_block(false);
+    for (int i = 0; i < 200 && stats.queued + stats.slots_busy; i++) {
+        link_world_pass(world.links, 20);
+        stats = driver_stats(world.driver.driver);
+    }
+    assert_int_equal(stats.queued + stats.slots_busy, 0); /* cancelled with their link */
+    relay_world_link(&world);
+    check_health(&world);
+    buffer_deinit(&run);
+    relay_world_close(&world);
+}
+
+/* ---- to a node that asks ---------------------------------------------------------------------- */
+
+/* The villain has the driver, and the victim a request with it, whose id is 1: the first of its relay. */
+static void ask_villain(struct relay_world *world, struct client *client, uint32_t n_predict)
+{
+    relay_world_open(world, &DEFAULTS);
+    relay_world_place(world, VILLAIN);
+    world->nodes[VILLAIN].is_deaf = true;
+    client_init(client, 1, 20, n_predict);
+    assert_int_equal(relay_world_ask(world, VICTIM, client, NULL), ERROR_NONE);
+    link_world_pass(world->links, 50);
+    assert_true(world->nodes[VILLAIN].n_frames == 1);
+}
+
+/* The right answer, from a node that is honest now. */
+static void finish_honestly(struct relay_world *world, const struct client *client)
+{
+    world->nodes[VILLAIN].is_deaf = false;
+    assert_true(relay_world_wait(world, client, 1));
+    client_check(client, RELAY_CONTEXT);
+    assert_int_equal(client->reason, FINISH_LENGTH);
+    relay_world_close(world);
+}
+
+static void write_token(uint64_t id, int32_t token, uint32_t index, struct buffer *run)
+{
+    size_t last = SIZE_MAX;
+    request_write_token(id, &(struct token_event){.token = token, .index = index}, &last, run);
+}
+
+static void test_hostile_answers(void **state)
+{
+    (void)state;
+    static struct client client;
+    struct relay_world world;
+    struct buffer run = {0};
+    int32_t expected[CLIENT_TOKENS];
+    ask_villain(&world, &client, 4);
+    client_expected(&client, RELAY_CONTEXT, expected);
+    write_token(55, 1, 0, &run); /* an id that nobody has */
+    assert_ignored(&world, &run);
+    request_write_accepted(1, &run);
+    write_token(1, expected[0], 0, &run);
+    assert_ignored(&world, &run);
+    assert_int_equal(client_tokens(&client), 1);
+    write_token(1, 2, 7, &run); /* not the next */
+    assert_ends_link(&world, &run);
+    assert_int_equal(client_tokens(&client), 1);
+    /* From now on ids 2, 3 …: it was asked anew each time, after what it had given. */
+    link_world_pass(world.links, 300);
+    for (uint32_t i = 0; i < 4; i++)
+        write_token(2, expected[1 + i % 3], i, &run); /* one more than there may be */
+    assert_ends_link(&world, &run);
+    assert_int_equal(client_tokens(&client), 4); /* the rest were good; nothing is missing now but the end */
+    assert_true(relay_world_wait(&world, &client, 1));
+    assert_int_equal(client.reason, FINISH_LENGTH);
+    buffer_deinit(&run);
+    finish_honestly(&world, &client);
+}
+
+static void test_hostile_rows_and_ends(void **state)
+{
+    (void)state;
+    static struct client client;
+    struct relay_world world;
+    struct buffer run = {0};
+    const struct request_usage usage = {.cached_tokens = UINT32_MAX, .generated_tokens = 99};
+    ask_villain(&world, &client, 50);
+    request_write_row(1, 0, (const float[]){1}, 1, &run); /* not asked for */
+    assert_ends_link(&world, &run);
+    link_world_pass(world.links, 300);
+    request_write_done(2, FINISH_ERROR, &usage, NULL, false, &run); /* an error without one */
+    assert_ends_link(&world, &run);
+    link_world_pass(world.links, 300);
+    const struct error here = {ERROR_NOT_FOUND, "its driver is not here"};
+    request_write_refused(3, &here, &run); /* asked again in a second */
+    assert_ignored(&world, &run);
+    assert_true(relay_waits(world.nodes[VICTIM].relay, "toy"));
+    buffer_deinit(&run);
+    finish_honestly(&world, &client);
+}
+
+/* The villain knows the id of a request that is with another node. */
+static void test_somebody_elses_request(void **state)
+{
+    (void)state;
+    static struct client client;
+    struct relay_world world;
+    struct buffer run = {0};
+    relay_world_open(&world, &DEFAULTS);
+    relay_world_place(&world, BYSTANDER);
+    fake_set_faults((struct fake_faults){.delay_us_max = 4000, .seed = 1});
+    client_init(&client, 1, 20, 200);
+    assert_int_equal(relay_world_ask(&world, VICTIM, &client, NULL), ERROR_NONE);
+    assert_true(relay_world_wait_tokens(&world, &client, 3));
+    const struct request_usage usage = {0};
+    write_token(1, 5, client_tokens(&client), &run);
+    request_write_done(1, FINISH_STOP, &usage, NULL, false, &run);
+    assert_ignored(&world, &run);
+    assert_false(client_is_done(&client));
+    fake_set_faults((struct fake_faults){0});
+    buffer_deinit(&run);
+    finish_honestly(&world, &client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hostile_requests),      cmocka_unit_test(test_mutated_requests),
+        cmocka_unit_test(test_too_many_requests),     cmocka_unit_test(test_hostile_answers),
+        cmocka_unit_test(test_hostile_rows_and_ends), cmocka_unit_test(test_somebody_elses_request),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
