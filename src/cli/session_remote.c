@@ -1,6 +1,5 @@
 /* A session whose model answers in the cluster. */
 #include "cli/model_word.h"
-#include "cli/notice.h"
 #include "cli/placing_watch.h"
 #include "cli/remote.h"
 #include "cli/session.h"
@@ -24,11 +23,8 @@ static enum error_code place(const char *path, const struct session_flags *flags
         .streams = UINT32_MAX,
         .idle_s = UINT32_MAX,
     };
-    struct notice notice;
     yyjson_doc *ready = NULL;
-    notice_begin(&notice, "placing the model in the cluster …");
     enum error_code code = placing_watch(&wish, &ready, err);
-    notice_end(&notice);
     yyjson_doc_free(ready);
     return code;
 }

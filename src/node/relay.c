@@ -273,6 +273,8 @@ static void on_wake(uv_async_t *wake)
 
 void relay_changed(struct relay *relay)
 {
+    if (relay->handles_closing)
+        return;
     pthread_mutex_lock(&relay->lock);
     relay_look_locked(relay);
     pthread_mutex_unlock(&relay->lock);
@@ -298,6 +300,8 @@ static enum error_code take_message(struct peer *peer, const void *bytes, size_t
 
 void relay_frame(struct relay *relay, struct link *link, const struct frame_header *header, const uint8_t *payload)
 {
+    if (relay->handles_closing)
+        return;
     struct bytes_reader run = {payload, header->length, false};
     struct error err = {0};
     struct peer *peer = peer_make(relay, link);

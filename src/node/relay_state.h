@@ -123,7 +123,8 @@ struct relay {
     uint32_t n_spare, n_parcels; /* n_parcels: all that there are */
     struct buffer values;        /* a row, aligned */
     uint64_t last_wire_id;
-    uint32_t n_handles; /* not closed yet */
+    bool handles_closing; /* nothing runs any more */
+    uint32_t n_handles;   /* not closed yet */
     void (*closed)(void *arg);
     void *closed_arg;
 
@@ -135,7 +136,7 @@ struct relay {
     struct peer *peers;
     uint32_t n_served, n_returned;
     bool look; /* something about an ask is to be looked at */
-    bool closing, handles_closing;
+    bool closing;
 };
 
 /* ---- relay.c ---- */
