@@ -193,7 +193,7 @@ static void test_a_link_that_comes_back(void **state)
     struct house *house = house_open();
     house_place(house, "0a1a0b");
     struct driver *driver = house_driver(house, 0);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 2; i++) {
         break_under_way(house, 0, 1);
         assert_true(house_driver(house, 0) == driver); /* nothing was loaded anew */
         converse(house);
