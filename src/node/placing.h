@@ -90,7 +90,10 @@ enum error_code placing_cluster(const struct placing_view *view, const char *ins
 
 /* ---- for the master ------------------------------------------------------------------------------- */
 
-/*     struct placing placing = {.view = …};                  // its `state` and `alive` are taken from the master's
+/* The search runs where master_step() runs, and up to eight times (placement/as_run.h): on a loop give it max_nodes,
+ * such as 20000.
+ *
+ *     struct placing placing = {.view = …};                  // its `state` and `alive` are taken from the master's
  * view struct master_planner planner = {placing_problem, placing_call_in, &placing, max_nodes}; options.place =
  * master_plan, options.self = &planner; … placing_deinit(&placing); */
 struct placing {
