@@ -163,8 +163,7 @@ static void on_tick(uv_timer_t *timer)
         renew_certificate(daemon);
     }
     daemon_dial(daemon);
-    if (now - daemon->measured_ms >= MEASURE_MS)
-        daemon_measure_links(daemon);
+    daemon_measure_links(daemon);
     daemon_changed(daemon);
 }
 

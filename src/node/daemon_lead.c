@@ -211,18 +211,21 @@ const char *daemon_problem(const struct daemon *daemon, const char *instance)
 
 /* ---- this node's links ----------------------------------------------------------------------- */
 
+/* A link of which nothing is known yet is looked at in every tick: who places wants to know soon. */
 void daemon_measure_links(struct daemon *daemon)
 {
-    daemon->measured_ms = daemon_now_ms(daemon);
+    const uint64_t now = daemon_now_ms(daemon);
     for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
         Cluster__Link link = CLUSTER__LINK__INIT, *list[] = {&link};
         Cluster__Links links = CLUSTER__LINKS__INIT;
         Cluster__Event event = CLUSTER__EVENT__INIT;
-        if (!peer->link || !state_node(daemon_state(daemon), peer->id))
+        if (!peer->link || !state_node(daemon_state(daemon), peer->id) ||
+            (peer->measured_ms && now - peer->measured_ms < MEASURE_MS))
             continue;
         const struct topology_link measured = link_measured(peer->link);
-        if (!placing_link_changed(daemon_state(daemon), daemon->id, peer->id, &measured, &link))
+        if (!placing_link_changed(daemon_state(daemon), daemon->id, peer->id, &measured, &link) || !measured.latency_ns.valid)
             continue;
+        peer->measured_ms = now;
         links.n_links = 1;
         links.links = list;
         event.kind_case = CLUSTER__EVENT__KIND_LINKS_MEASURED;

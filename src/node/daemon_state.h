@@ -39,6 +39,7 @@ struct peer {
     Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
     Node__Now *now;       /* the same */
     uint64_t proposed_ms; /* its record for the state, last */
+    uint64_t measured_ms; /* when the link to it was last worth an event; 0: never */
 };
 
 enum { CONTACT_ADDRESSES = 16 };
@@ -115,7 +116,7 @@ struct daemon {
     struct catalogue *catalogue;
     struct peer *peers;
     struct contact *contacts;
-    uint64_t told_ms, measured_ms;
+    uint64_t told_ms;
 
     /* while it leads */
     struct master master;
