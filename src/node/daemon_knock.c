@@ -280,8 +280,8 @@ static enum error_code take_code(struct knocks *knocks, const char *code, struct
     return ERROR_NONE;
 }
 
-enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host, const struct knock_events *events,
-                            struct error *err)
+enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host,
+                            const struct knock_events *events, struct error *err)
 {
     if (daemon->is_member)
         return error_set(err, ERROR_INVALID,

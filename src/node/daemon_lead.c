@@ -223,7 +223,8 @@ void daemon_measure_links(struct daemon *daemon)
             (peer->measured_ms && now - peer->measured_ms < MEASURE_MS))
             continue;
         const struct topology_link measured = link_measured(peer->link);
-        if (!placing_link_changed(daemon_state(daemon), daemon->id, peer->id, &measured, &link) || !measured.latency_ns.valid)
+        if (!placing_link_changed(daemon_state(daemon), daemon->id, peer->id, &measured, &link) ||
+            !measured.latency_ns.valid)
             continue;
         peer->measured_ms = now;
         links.n_links = 1;

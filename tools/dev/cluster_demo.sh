@@ -61,7 +61,7 @@ step 'They know each other, and what each has'
 show laptop nodes
 
 step 'The model is on studio alone. The others fetch just the layers that they are to compute'
-show studio place "$model" --streams 4
+show studio place "$model" --streams 8
 du -sh --apparent-size "$model" | sed 's/^/the model:        /'
 for machine in laptop mini pi; do
   printf '%-8s fetched: %s\n' "$machine" "$(du -sch "$folder/$machine"/models/*.gguf 2>/dev/null | tail -n 1 | cut -f 1)"
