@@ -211,7 +211,19 @@ const char *daemon_problem(const struct daemon *daemon, const char *instance)
 
 /* ---- this node's links ----------------------------------------------------------------------- */
 
-/* A link of which nothing is known yet is looked at in every tick: who places wants to know soon. */
+static uint64_t measure_wait_ms(const struct daemon *daemon, const char *to)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    for (size_t i = 0; root && i < root->n_links; i++) {
+        const Cluster__Link *link = root->links[i];
+        if (strcmp(link->from, daemon->id) == 0 && strcmp(link->to, to) == 0)
+            return link->has_bytes_per_s ? MEASURE_MS : NEW_LINK_MS;
+    }
+    return 0;
+}
+
+/* A link of which nothing is known yet is looked at in every tick, since who places wants to know soon; one that is
+ * known rarely, since the log is for rare facts. */
 void daemon_measure_links(struct daemon *daemon)
 {
     const uint64_t now = daemon_now_ms(daemon);
@@ -220,7 +232,7 @@ void daemon_measure_links(struct daemon *daemon)
         Cluster__Links links = CLUSTER__LINKS__INIT;
         Cluster__Event event = CLUSTER__EVENT__INIT;
         if (!peer->link || !state_node(daemon_state(daemon), peer->id) ||
-            (peer->measured_ms && now - peer->measured_ms < MEASURE_MS))
+            (peer->measured_ms && now - peer->measured_ms < measure_wait_ms(daemon, peer->id)))
             continue;
         const struct topology_link measured = link_measured(peer->link);
         if (!placing_link_changed(daemon_state(daemon), daemon->id, peer->id, &measured, &link) ||

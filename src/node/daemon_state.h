@@ -23,7 +23,8 @@
 enum {
     TICK_MS = 500,
     NOW_MS = 2000,          /* between two tellings of what changes all the time */
-    MEASURE_MS = 5000,      /* between two looks at what the links have measured */
+    NEW_LINK_MS = 2000,     /* between two events of a link whose bandwidth is not known yet … */
+    MEASURE_MS = 60000,     /* … and of one where it is */
     LISTEN_FIRST_MS = 2500, /* a new node's wait for others, before it founds a cluster */
     ADDRESSES_MAX = 8,      /* of a node */
 };
