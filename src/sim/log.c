@@ -20,6 +20,7 @@ static void drop_view(struct world *w, struct view *view)
         }
     }
     state_deinit(&view->state);
+    buffer_deinit(&view->encoded);
     mem_free(view);
 }
 
@@ -328,11 +329,11 @@ static void restore(struct world *w, struct node *node, const struct replica_eff
 
 static void take_snapshot(struct world *w, struct node *node, uint64_t index)
 {
-    struct buffer bytes = {0};
-    state_encode(&node->view->state, &bytes);
-    w->out_of_memory |= bytes.failed;
-    replica_snapshot(node->replica, w->now_ms, index, (const uint8_t *)bytes.data, bytes.size);
-    buffer_deinit(&bytes);
+    struct buffer *bytes = &node->view->encoded;
+    if (!bytes->data)
+        state_encode(&node->view->state, bytes);
+    w->out_of_memory |= bytes->failed;
+    replica_snapshot(node->replica, w->now_ms, index, (const uint8_t *)bytes->data, bytes->size);
 }
 
 static void begin_write(struct world *w, struct node *node)

@@ -107,6 +107,8 @@ enum error_code scenario_random(const struct scenario_wish *wish, struct scenari
     out->grace_ms = draw(&d, 0, 2) ? 30000 : 4000;
     out->snapshot_after = draw(&d, 0, 1) ? 512 : draw(&d, 5, 40);
     out->delay_ms = draw(&d, 0, 8);
+    if (wish->nodes > 64)
+        out->snapshot_after = 512; /* small logs are for small clusters: a snapshot of many nodes is large */
     out->n_nodes = wish->nodes ? wish->nodes : (uint32_t)draw(&d, 3, 7);
     out->n_instances = (uint32_t)draw(&d, 1, 2);
     out->n_streams = (uint32_t)draw(&d, 1, 4);

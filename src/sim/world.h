@@ -77,6 +77,7 @@ struct view {
     struct state state;
     uint32_t refs;
     uint64_t chain;
+    struct buffer encoded; /* as a snapshot, once one was taken */
     struct view *next;
 };
 
