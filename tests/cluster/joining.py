@@ -83,9 +83,11 @@ def used_code(world, laptop, code):
 
 def pair(laptop, late):
     """Both sides ask; the words."""
-    wait("late waits on laptop", lambda: (laptop.nodes() or {}).get("late") == "waiting", 20)
-    here, there = laptop.answering("admit", "late"), late.answering("join", laptop.address)
-    words = here.question(), there.question()
+    there = late.answering("join", laptop.address)
+    words = [there.question()]
+    check_equal((laptop.nodes() or {}).get("late"), "waiting", "late on laptop")
+    here = laptop.answering("admit", "late")
+    words.append(here.question())
     check_equal(words[0], words[1], "words on both sides")
     check_equal(len(words[0].split()), 4, f"words in {words[0]!r}")
     return here, there, words[0]
@@ -96,6 +98,7 @@ def by_hand(world, laptop, late):
         here, there, first = pair(laptop, late)
         here.say("n")
         check_equal(here.result().code, 1, "exit status of medley admit")
+        there.say("y")
         result = there.result()
         check_equal(result.code, 1, f"exit status of medley join ({result})")
         check(late.is_waiting(), "late joined although it was refused")
@@ -113,8 +116,9 @@ def by_hand(world, laptop, late):
         here, there, _ = pair(laptop, late)
         here.say("y")
         there.say("y")
-        check("late is in the cluster" in here.result().out, f"medley admit says {here.result}")
-        check("joined the cluster" in there.result().out, f"medley join says {there.result}")
+        results = here.result(), there.result()
+        check("late is in the cluster" in results[0].out, f"medley admit says {results[0]}")
+        check("joined the cluster" in results[1].out, f"medley join says {results[1]}")
         for node in world.nodes:
             node.wait_until({"laptop": "up", "tower": "up", "late": "up"}, 20)
         wait("three vote", lambda: laptop.status()["cluster"]["voters"] == 3)
