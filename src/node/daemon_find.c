@@ -115,6 +115,20 @@ static void add_found(struct daemon *daemon)
     }
 }
 
+/* A member's own dial goes to that address already, and has not failed: a second would be in its way. */
+static bool is_dialled(const struct daemon *daemon, const char *host, uint16_t port)
+{
+    for (const struct contact *contact = daemon->contacts; contact; contact = contact->next) {
+        if (!contact->has_node_id || !contact->is_wanted || (contact->dial && dial_status(contact->dial).n_failures))
+            continue;
+        for (uint32_t i = 0; i < contact->n; i++) {
+            if (contact->addresses[i].port == port && strcmp(contact->addresses[i].host, host) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Until the dial has found out which node it is: then the node's own contact goes on. */
 static void add_given(struct daemon *daemon)
 {
@@ -126,7 +140,7 @@ static void add_given(struct daemon *daemon)
             log_line(LOG_WARN, "node", "--peer: %s", err.text);
             continue;
         }
-        struct contact *contact = contact_of(daemon, NULL, host, port);
+        struct contact *contact = is_dialled(daemon, host, port) ? NULL : contact_of(daemon, NULL, host, port);
         if (!contact)
             continue;
         add_address_of(contact, host, port);

@@ -300,6 +300,7 @@ static void on_up(void *self, struct link *link)
     post(link, FRAME_ABOUT, daemon->self_bytes.data, daemon->self_bytes.size);
     daemon_tell_now(daemon);
     weights_up(daemon->weights, link);
+    daemon->measured_ms = daemon_now_ms(daemon) - MEASURE_MS + MEASURE_NEW_MS;
     daemon_changed(daemon);
 }
 

@@ -24,6 +24,7 @@ enum {
     TICK_MS = 500,
     NOW_MS = 2000,         /* between two tellings of what changes all the time */
     MEASURE_MS = 5000,     /* between two looks at what the links have measured */
+    MEASURE_NEW_MS = 1000, /* before the first look at a new one */
     LISTEN_FIRST_MS = 2500, /* a new node's wait for others, before it founds a cluster */
     ADDRESSES_MAX = 8,     /* of a node */
 };

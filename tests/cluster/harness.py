@@ -164,6 +164,13 @@ def die_with_parent():
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def be_a_machine():
+    """Between fork and exec of a node: /sys shows the interfaces of its own network, where that is allowed."""
+    die_with_parent()
+    if libc.unshare(os.CLONE_NEWNS) == 0:
+        libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None)
+
+
 class Node:
     def __init__(self, world, name, number, folder):
         self.world, self.name, self.folder = world, name, pathlib.Path(folder)
@@ -191,7 +198,7 @@ class Node:
         self.started = time.monotonic()
         with self.log.open("ab") as log, self.network.inside():
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                                            env=self.environment(), preexec_fn=die_with_parent)
+                                            env=self.environment(), preexec_fn=be_a_machine)
         return self
 
     def is_running(self):
