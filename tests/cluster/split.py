@@ -93,8 +93,9 @@ def scenario(world):
     with world.step("three nodes with small devices are one cluster"):
         options = {name: ["--sim", world.sim(name, memory=memory)] for name, memory in MEMORY.items()}
         laptop, tower, attic = world.cluster(*MEMORY, all=OPTIONS, **options)
-        wait("the links are known", lambda: len([
-            link for link in laptop.json("links")["links"] if link["class"] == "ethernet" and link["latency_ns"] is not None]) == 6)
+        wait("what is between them is known", lambda: len([
+            link for link in laptop.json("links")["links"]
+            if link["latency_ns"] is not None and (link["class"] == "ethernet" or link["bytes_per_s"])]) == 6, 30)
     stages = place(world, laptop)
     shelves(world, stages)
     wanted = texts_here(world, laptop)
