@@ -88,6 +88,7 @@ static void on_applied(void *self, uint64_t index, const Cluster__Event *event, 
             daemon_say(daemon, "this machine was removed from the cluster; `medley leave` forgets it");
         } else {
             book_remove(daemon->book, id);
+            daemon_sync_contacts(daemon);
             daemon_drop_strangers(daemon);
         }
     }

@@ -199,6 +199,26 @@ static bool is_at_hand(struct daemon *daemon, const uint8_t *node_id)
     return memcmp(node_id, daemon->identity.node_id, NODE_ID_BYTES) == 0 || book_admits(daemon->book, node_id);
 }
 
+/* Once, until a link is up again: a node that was removed while it was away hears it nowhere else. */
+static void tell_when_alone(struct daemon *daemon)
+{
+    for (const struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        if (peer->link) {
+            daemon->is_alone = false;
+            return;
+        }
+    }
+    for (const struct contact *contact = daemon->contacts; contact && !daemon->is_alone; contact = contact->next) {
+        const struct dial_status status = contact->dial ? dial_status(contact->dial) : (struct dial_status){0};
+        if (!status.n_failures || (status.n_failures < ALONE_FAILURES && contact->rounds < ALONE_ROUNDS))
+            continue;
+        daemon->is_alone = true;
+        daemon_say(daemon,
+                   "no node of the cluster is reached (%s: %s). If this machine was removed, `medley leave` forgets it",
+                   contact->addresses[contact->at].host, status.last.text);
+    }
+}
+
 void daemon_dial(struct daemon *daemon)
 {
     const uint64_t now = daemon_now_ms(daemon);
@@ -224,6 +244,7 @@ void daemon_dial(struct daemon *daemon)
             dial(daemon, contact);
         }
     }
+    tell_when_alone(daemon);
 }
 
 /* The dials are the mesh's and go with it. */

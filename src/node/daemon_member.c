@@ -251,7 +251,7 @@ enum error_code daemon_leave(struct daemon *daemon, struct error *err)
     name.id = daemon->id;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
     event.node_removed = &name;
-    if (book_size(daemon->book) < 2)
+    if (book_size(daemon->book) < 2 || daemon->is_alone) /* nobody is there to be told */
         on_left(daemon, ERROR_NONE, NULL, NULL);
     else
         agreement_propose(daemon->agreement, &event, on_left, daemon);

@@ -42,7 +42,7 @@ struct peer {
     uint64_t proposed_ms; /* its record for the state, last */
 };
 
-enum { CONTACT_ADDRESSES = 16 };
+enum { CONTACT_ADDRESSES = 16, ALONE_FAILURES = 5, ALONE_ROUNDS = 2 };
 
 /* A node to dial, or an address that was given and whose node is not known yet. */
 struct contact {
@@ -116,6 +116,7 @@ struct daemon {
     struct catalogue *catalogue;
     struct peer *peers;
     struct contact *contacts;
+    bool is_alone; /* and that was told */
     uint64_t told_ms, measured_ms;
 
     /* while it leads */
