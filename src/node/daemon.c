@@ -164,6 +164,7 @@ static void on_tick(uv_timer_t *timer)
         renew_certificate(daemon);
     }
     daemon_dial(daemon);
+    daemon_look_left(daemon);
     if (now - daemon->measured_ms >= MEASURE_MS)
         daemon_measure_links(daemon);
     daemon_changed(daemon);

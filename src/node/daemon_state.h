@@ -117,6 +117,7 @@ struct daemon {
     struct peer *peers;
     struct contact *contacts;
     bool is_alone; /* and that was told */
+    bool is_leaving;
     uint64_t told_ms, measured_ms;
 
     /* while it leads */
@@ -141,6 +142,7 @@ enum error_code daemon_begin_membership(struct daemon *daemon, struct error *err
 void daemon_end_membership(struct daemon *daemon, void (*ended)(struct daemon *daemon));
 /* Leaves its cluster: forgets keys, log and book; a new node when it starts again. */
 enum error_code daemon_leave(struct daemon *daemon, struct error *err);
+void daemon_look_left(struct daemon *daemon); /* now and then */
 
 /* ---- daemon_find.c: discovery and what is dialled ---- */
 enum error_code daemon_find_open(struct daemon *daemon, struct error *err);

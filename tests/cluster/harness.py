@@ -38,7 +38,7 @@ import traceback
 
 PATIENCE = float(os.environ.get("MEDLEY_PATIENCE", "1"))
 API_PORT, NODE_PORT = 8080, 7979
-MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
+MS_REMOUNT, MS_REC, MS_PRIVATE = 1 << 5, 1 << 14, 1 << 18
 PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -454,10 +454,16 @@ class World:
         path.write_text(f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in given.items()))
         return path
 
-    def small_disk(self, node, mebibytes):
-        """The node's state lies on a disk of that size."""
-        mount("tmpfs", node.state, "tmpfs", 0, f"size={mebibytes}m")
-        self.mounts.append(node.state)
+    def disk(self, node, size):
+        """The node's state lies on a disk of so many bytes; again: of another size."""
+        again = node.state in self.mounts
+        mount("tmpfs", node.state, "tmpfs", MS_REMOUNT if again else 0, f"size={size}")
+        if not again:
+            self.mounts.append(node.state)
+
+    def disk_used(self, node):
+        found = os.statvfs(node.state)
+        return (found.f_blocks - found.f_bfree) * found.f_frsize
 
     def cluster(self, *names, **options):
         """Nodes that are one cluster: options[name] are those of `medley up`. All see each other when it returns."""
