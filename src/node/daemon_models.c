@@ -353,7 +353,9 @@ enum error_code daemon_want(struct daemon *daemon, const char *name, const struc
     if (!model)
         return error_set(err, ERROR_NOT_FOUND, "the cluster has no model '%s'; `medley add FILE` gives it one", name);
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
-    if (instance && meets(instance, wish)) {
+    const char *problem = NULL;
+    bool anew = instance && wish && daemon_phase(daemon, instance, &problem) == INSTANCE_FAILED;
+    if (instance && meets(instance, wish) && !anew) {
         if (!instance->active)
             propose_active(daemon, instance->id);
         return ERROR_NONE;
