@@ -76,22 +76,22 @@ enum {
     LIMIT_FETCH_REQUESTS = 256,        /* under way, of one fetch */
     LIMIT_FETCH_REQUESTS_OF_PEER = 32, /* the same, at one peer */
     LIMIT_FETCH_BYTES = 128 * 1024 * 1024,
-    LIMIT_FETCH_PATIENCE_MS = 60 * 1000, /* without any progress a fetch ends, where nobody says otherwise */
-    LIMIT_FETCH_TIMEOUTS = 4,            /* in a row: the peer is asked no more */
-    LIMIT_WEIGHTS_FILES = 256,           /* models' files of one machine that its node remembers */
-    LIMIT_WEIGHTS_MODELS = 1024,         /* of which a node has parts or fetches some */
+    LIMIT_FETCH_PATIENCE_MS = 60 * 1000,            /* without any progress a fetch ends, where nobody says otherwise */
+    LIMIT_FETCH_TIMEOUTS = 4,                       /* in a row: the peer is asked no more */
+    LIMIT_WEIGHTS_FILES = 256,                      /* models' files of one machine that its node remembers */
+    LIMIT_WEIGHTS_MODELS = 1024,                    /* of which a node has parts or fetches some */
     LIMIT_WEIGHTS_FLIGHT_BYTES = 64 * 1024 * 1024,  /* asked for by one fetch and not here yet … */
     LIMIT_WEIGHTS_BACKLOG_BYTES = 64 * 1024 * 1024, /* … and here, but not on the disk: then nothing more is asked */
     LIMIT_WEIGHTS_ASKED = 64,                       /* requests of one peer that wait here: more are "not now" … */
     LIMIT_WEIGHTS_IN_HAND = 4,                      /* … of which so many are read and sent at a time … */
     LIMIT_WEIGHTS_READ = 32,                        /* … and of all peers together */
     LIMIT_WEIGHTS_OUTBOX_BYTES = 1024 * 1024,       /* messages that a peer does not take */
-    LIMIT_WEIGHTS_RETRY_MS = 5 * 1000,              /* after that a model that could not be fetched may be tried again */
-    LIMIT_WEIGHTS_IDLE_MS = 2000,                   /* a model that nobody used for so long may go to make room */
-    LIMIT_WEIGHTS_KEEP_MS = 2000,                   /* verified parts are recorded and told of after so long … */
-    LIMIT_WEIGHTS_KEEP_BYTES = 64 * 1024 * 1024,    /* … or when they are so many */
-    LIMIT_WEIGHTS_VERIFY = 2,                       /* parts hashed at a time */
-    LIMIT_WEIGHTS_CLOSE_MS = 1000,                  /* for what is under way on links when a node stops */
+    LIMIT_WEIGHTS_RETRY_MS = 5 * 1000,           /* after that a model that could not be fetched may be tried again */
+    LIMIT_WEIGHTS_IDLE_MS = 2000,                /* a model that nobody used for so long may go to make room */
+    LIMIT_WEIGHTS_KEEP_MS = 2000,                /* verified parts are recorded and told of after so long … */
+    LIMIT_WEIGHTS_KEEP_BYTES = 64 * 1024 * 1024, /* … or when they are so many */
+    LIMIT_WEIGHTS_VERIFY = 2,                    /* parts hashed at a time */
+    LIMIT_WEIGHTS_CLOSE_MS = 1000,               /* for what is under way on links when a node stops */
 
     /* a placement: where the exact search ends, its memory, and what greedy still takes */
     LIMIT_PLACEMENT_DEVICES = 1024,

@@ -50,7 +50,8 @@ void daemon_find_addresses(struct daemon *daemon)
 
 /* ---- contacts -------------------------------------------------------------------------------
  *
- * One dial a node: several at once would be in each other's way. Where it does not answer, its next address is tried. */
+ * One dial a node: several at once would be in each other's way. Where it does not answer, its next address is tried.
+ */
 
 static struct contact *contact_of(struct daemon *daemon, const uint8_t *node_id, const char *host, uint16_t port)
 {
@@ -236,7 +237,8 @@ void daemon_dial(struct daemon *daemon)
         }
         if (status.link)
             contact->rounds = 0;
-        const uint64_t wait_ms = UINT64_C(1000) << (contact->rounds / contact->n < 5 ? contact->rounds / contact->n : 5);
+        const uint64_t wait_ms = UINT64_C(1000)
+                                 << (contact->rounds / contact->n < 5 ? contact->rounds / contact->n : 5);
         if (!status.link && status.n_failures && contact->n > 1 && now - contact->since_ms >= wait_ms) {
             hang_up(daemon, contact);
             contact->at = (contact->at + 1) % contact->n;

@@ -34,7 +34,7 @@ struct knocks {
     uint64_t again_ms, asked_ms;
     char through[JOIN_NAME_TEXT];
     bool joined;
-    struct error last;
+    struct error wrong; /* what a member has said against the code; code ERROR_NONE: nothing */
 };
 
 static bool is_busy(const struct knocks *knocks)
@@ -46,7 +46,8 @@ static bool is_busy(const struct knocks *knocks)
     return false;
 }
 
-/* A code is tried once, for the member counts the attempts: then this node waits for a hand again, where it did before. */
+/* A code is tried once, for the member counts the attempts: then this node waits for a hand again, where it did before.
+ */
 static void drop_code(struct knocks *knocks)
 {
     const struct daemon_options *options = &knocks->daemon->options;
@@ -165,6 +166,18 @@ static bool others_try(const struct knocks *knocks, const struct knock *but)
     return false;
 }
 
+/* Nobody of those that were found has let this node in. That the code is wrong tells more than what others said. */
+static void end_round(struct knocks *knocks, struct error why)
+{
+    knocks->wrong = (struct error){0};
+    if (knocks->is_asked) {
+        tell_end(knocks, &why);
+    } else if (knocks->by_code && why.code == ERROR_INVALID) { /* of the command line */
+        daemon_say(knocks->daemon, "--join: %s", why.text);
+        drop_code(knocks);
+    }
+}
+
 static void on_ended(void *self, const struct error *why)
 {
     struct knock *knock = self;
@@ -178,15 +191,10 @@ static void on_ended(void *self, const struct error *why)
         return;
     }
     log_line(LOG_INFO, "node", "%s: %s", knock->host, why->text);
-    knocks->last = *why;
-    if (others_try(knocks, knock))
-        return;
-    if (knocks->is_asked) {
-        tell_end(knocks, why);
-    } else if (knocks->by_code && why->code == ERROR_INVALID) { /* of the command line */
-        daemon_say(knocks->daemon, "--join: %s", why->text);
-        drop_code(knocks);
-    }
+    if (knocks->by_code && why->code == ERROR_INVALID)
+        knocks->wrong = *why;
+    if (!others_try(knocks, knock))
+        end_round(knocks, knocks->wrong.code ? knocks->wrong : *why);
 }
 
 /* ---- knocking ---------------------------------------------------------------------------------- */
@@ -231,7 +239,6 @@ static void knock_at(struct knocks *knocks, const char *host, uint16_t port, con
     struct error err;
     if (joining_open(&options, &knock->joining, &err)) {
         *knock = (struct knock){.knocks = knocks};
-        knocks->last = err;
         log_line(LOG_INFO, "node", "%s: %s", host, err.text);
         if (knocks->is_asked && !is_busy(knocks))
             tell_end(knocks, &err);
@@ -311,8 +318,8 @@ static struct knock *with_words(struct knocks *knocks)
     return NULL;
 }
 
-enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host, const struct knock_events *events,
-                            struct error *err)
+enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host,
+                            const struct knock_events *events, struct error *err)
 {
     if (daemon->is_member)
         return error_set(err, ERROR_INVALID,
@@ -338,6 +345,7 @@ enum error_code daemon_join(struct daemon *daemon, const char *code, const char 
     }
     if (code || host)
         close_others(knocks, NULL); /* what waits for a hand */
+    knocks->wrong = (struct error){0};
     knocks->again_ms = 0;
     daemon_knock(daemon);
     return ERROR_NONE;

@@ -41,8 +41,7 @@ static enum error_code describe_self(struct daemon *daemon, struct error *err)
 {
     Cluster__Node node = CLUSTER__NODE__INIT;
     char *addresses[ADDRESSES_MAX];
-    enum error_code code =
-        placing_describe(daemon->options.gpu, &node, err);
+    enum error_code code = placing_describe(daemon->options.gpu, &node, err);
     if (code)
         return code;
     daemon_find_addresses(daemon);
@@ -87,8 +86,7 @@ static void on_joiner(void *self, struct stream *stream)
 static enum error_code open_links(struct daemon *daemon, struct error *err)
 {
     const struct credentials_members members = {.admitted = is_admitted, .self = daemon};
-    enum error_code code =
-        credentials_new(&daemon->identity, &daemon->membership, &members, &daemon->credentials, err);
+    enum error_code code = credentials_new(&daemon->identity, &daemon->membership, &members, &daemon->credentials, err);
     if (code)
         return code;
     struct mesh_options options = {

@@ -94,8 +94,7 @@ static void work(uv_work_t *request)
     const struct gguf_file *file = model_file(entry->text.model);
     entry->code = tokenizer_open(file, &entry->text.tokenizer, &entry->error);
     if (!entry->code)
-        entry->code =
-            chat_template_open_model(file, entry->text.tokenizer, &entry->text.chat_template, &entry->error);
+        entry->code = chat_template_open_model(file, entry->text.tokenizer, &entry->text.chat_template, &entry->error);
 }
 
 static uint32_t context_of(const struct daemon *daemon, const char *name)
@@ -105,7 +104,7 @@ static uint32_t context_of(const struct daemon *daemon, const char *name)
     if (instance)
         return instance->demand->context_tokens;
     return model && model->context_tokens && model->context_tokens < CONTEXT_STANDARD ? model->context_tokens
-                                                                                       : CONTEXT_STANDARD;
+                                                                                      : CONTEXT_STANDARD;
 }
 
 static void after_work(uv_work_t *request, int status)
@@ -342,9 +341,9 @@ static void propose_stopped(struct daemon *daemon, const char *id)
 /* Zeros of the wish are as the instance has it. */
 static bool meets(const Cluster__Instance *instance, const struct place_wish *wish)
 {
-    return !wish || ((!wish->context || wish->context == instance->demand->context_tokens) &&
-                     (!wish->streams || wish->streams == instance->demand->streams) &&
-                     wish->goal == instance->demand->goal);
+    return !wish ||
+           ((!wish->context || wish->context == instance->demand->context_tokens) &&
+            (!wish->streams || wish->streams == instance->demand->streams) && wish->goal == instance->demand->goal);
 }
 
 enum error_code daemon_want(struct daemon *daemon, const char *name, const struct place_wish *wish, struct error *err)
@@ -417,8 +416,7 @@ static bool is_registered(const struct daemon *daemon, const struct weights_fact
     return model && manifest_of(model, &digest) && memcmp(&digest, &facts->model, sizeof digest) == 0;
 }
 
-static void on_registered(void *arg, enum error_code code, const struct state_outcome *outcome,
-                          const struct error *err)
+static void on_registered(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
 {
     struct adding *adding = arg;
     struct error why;
@@ -498,13 +496,14 @@ void daemon_serve_file(struct daemon *daemon, const char *path)
     daemon_add_file(daemon, path, on_served, daemon);
 }
 
-/* ---- opening and closing ------------------------------------------------------------------------------------------ */
+/* ---- opening and closing ------------------------------------------------------------------------------------------
+ */
 
 static enum worker_weights have_weights(void *self, const Cluster__Model *model, uint32_t first, uint32_t n)
 {
     struct digest digest;
     return manifest_of(model, &digest) ? weights_have(((struct daemon *)self)->weights, &digest, first, n)
-                                     : WORKER_CANNOT_FETCH;
+                                       : WORKER_CANNOT_FETCH;
 }
 
 static const char *problem_of_weights(void *self, const Cluster__Model *model)

@@ -22,11 +22,11 @@
 
 enum {
     TICK_MS = 500,
-    NOW_MS = 2000,         /* between two tellings of what changes all the time */
-    MEASURE_MS = 5000,     /* between two looks at what the links have measured */
-    MEASURE_NEW_MS = 1000, /* before the first look at a new one */
+    NOW_MS = 2000,          /* between two tellings of what changes all the time */
+    MEASURE_MS = 5000,      /* between two looks at what the links have measured */
+    MEASURE_NEW_MS = 1000,  /* before the first look at a new one */
     LISTEN_FIRST_MS = 2500, /* a new node's wait for others, before it founds a cluster */
-    ADDRESSES_MAX = 8,     /* of a node */
+    ADDRESSES_MAX = 8,      /* of a node */
 };
 
 /* A member that this node has heard of, itself excluded. */
@@ -184,8 +184,8 @@ struct knock_events {
     void *self;
 };
 /* By code (NULL: by hand), at `host` or at whatever was found. One at a time; NULL events: nobody asks. */
-enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host, const struct knock_events *events,
-                            struct error *err);
+enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host,
+                            const struct knock_events *events, struct error *err);
 void daemon_join_answer(struct daemon *daemon, bool agree);
 void daemon_join_forget(struct daemon *daemon); /* who asked has gone */
 void daemon_knocks_close(struct daemon *daemon);
