@@ -12,9 +12,9 @@
 struct conversation;
 
 struct conversation_calls {
-    void (*line)(struct conversation *conversation, yyjson_val *root);                   /* a further line */
+    void (*line)(struct conversation *conversation, yyjson_val *root); /* a further line */
     void (*bytes)(struct conversation *conversation, const uint8_t *bytes, size_t size); /* instead of lines */
-    void (*look)(struct conversation *conversation);                                     /* something has changed */
+    void (*look)(struct conversation *conversation);                   /* something has changed */
     void (*event)(struct conversation *conversation, uint64_t index, const Cluster__Event *event, bool applied);
     void (*gone)(struct conversation *conversation); /* it is over, whoever ended it: let go of `data` */
 };
@@ -28,7 +28,7 @@ struct conversation {
     struct conversation_calls calls;
     void *data;
     struct place_wish wish; /* of `place`, while its model is made known */
-    uint64_t queued;        /* bytes on their way out */
+    uint64_t queued; /* bytes on their way out */
     bool has_asked, closing, ends_when_sent;
 };
 

@@ -236,7 +236,8 @@ static void place_look(struct conversation *conversation)
         control_fail(conversation, &err);
         return;
     }
-    snprintf(now, sizeof now, "%d %llu", phase, (unsigned long long)(instance->current ? instance->current->epoch : 0));
+    snprintf(now, sizeof now, "%d %llu", phase,
+             (unsigned long long)(instance->current ? instance->current->epoch : 0));
     if (strcmp(now, placing->shown) != 0)
         say_progress(conversation, instance, false);
     memcpy(placing->shown, now, sizeof now);
