@@ -196,6 +196,7 @@ void daemon_add_file(struct daemon *daemon, const char *path,
                      void (*done)(void *arg, const char *model, const struct error *err), void *arg);
 struct place_wish {
     uint32_t context, streams; /* 0: as usual */
+    bool has_goal;             /* else as usual: throughput */
     uint32_t goal;             /* enum placement_goal */
     uint64_t idle_ms;
 };
