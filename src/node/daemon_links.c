@@ -68,6 +68,14 @@ void daemon_drop_strangers(struct daemon *daemon)
     }
 }
 
+/* Whose log it is: what the state says of the node, else what it says of itself, unless that is somebody else's. */
+static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
+{
+    uint64_t member = peer->about ? peer->about->member : 0;
+    const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), member);
+    return owner && strcmp(owner->node->id, peer->id) != 0 ? 0 : member;
+}
+
 /* ---- what is told ------------------------------------------------------------------------ */
 
 static void post(struct link *link, uint16_t type, const void *bytes, size_t size)
@@ -162,6 +170,19 @@ static void keep_own(struct daemon *daemon, const struct buffer *bytes)
     daemon->now = (Node__Now *)message;
 }
 
+/* The leader plans with it; others only show it. */
+static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct buffer *bytes)
+{
+    const uint64_t now = daemon_now_ms(daemon);
+    const uint64_t leader = agreement_status(daemon->agreement).leader;
+    for (struct peer *peer = daemon->peers; peer && !bytes->failed; peer = peer->next) {
+        if (!peer->link || (leader && member_of(daemon, peer) != leader && now - peer->told_ms < NOW_OTHERS_MS))
+            continue;
+        post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
+        peer->told_ms = now;
+    }
+}
+
 void daemon_tell_now(struct daemon *daemon)
 {
     static Node__Use uses[USES_MAX];
@@ -184,7 +205,7 @@ void daemon_tell_now(struct daemon *daemon)
     now.uses = NULL;
     now.problems = NULL;
     placing_now_clear(&now);
-    tell_all(daemon, FRAME_NOW, &bytes);
+    tell_now_to_those_who_need_it(daemon, &bytes);
     keep_own(daemon, &bytes);
     buffer_deinit(&bytes);
     daemon->told_ms = daemon_now_ms(daemon);
@@ -217,14 +238,6 @@ static enum error_code take_now(struct peer *peer, const uint8_t *bytes, size_t 
     message_free(peer->now ? &peer->now->base : NULL);
     peer->now = (Node__Now *)message;
     return ERROR_NONE;
-}
-
-/* Whose log it is: what the state says of the node, else what it says of itself, unless that is somebody else's. */
-static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
-{
-    uint64_t member = peer->about ? peer->about->member : 0;
-    const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), member);
-    return owner && strcmp(owner->node->id, peer->id) != 0 ? 0 : member;
 }
 
 static struct link *link_of_member(struct daemon *daemon, uint64_t member)
@@ -294,6 +307,7 @@ static void on_up(void *self, struct link *link)
     peer->link = link;
     peer->is_silent = false;
     peer->heard_ms = peer->up_ms = daemon_now_ms(daemon);
+    peer->told_ms = 0;
     link_set_data(link, peer);
     const Cluster__Node *known = book_find(daemon->book, peer->id);
     log_line(LOG_INFO, "node", "link to %s is up", known && known->name ? known->name : peer->id);

@@ -22,7 +22,8 @@
 
 enum {
     TICK_MS = 500,
-    NOW_MS = 2000,          /* between two tellings of what changes all the time */
+    NOW_MS = 2000,          /* between two tellings of what changes all the time, to the leader … */
+    NOW_OTHERS_MS = 10000,  /* … and to others */
     NEW_LINK_MS = 2000,     /* between two events of a link whose bandwidth is not known yet … */
     MEASURE_MS = 60000,     /* … and of one where it is */
     LISTEN_FIRST_MS = 2500, /* a new node's wait for others, before it founds a cluster */
@@ -40,6 +41,7 @@ struct peer {
     Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
     Node__Now *now;       /* the same */
     uint64_t proposed_ms; /* its record for the state, last */
+    uint64_t told_ms;     /* when it was told of what changes all the time, last */
     uint64_t measured_ms; /* when the link to it was last worth an event; 0: never */
 };
 
