@@ -75,6 +75,7 @@ void control_remove(struct conversation *conversation, yyjson_val *root);
 void control_leave(struct conversation *conversation, yyjson_val *root);
 void control_add(struct conversation *conversation, yyjson_val *root); /* control_models.c */
 void control_forget(struct conversation *conversation, yyjson_val *root);
+void control_where(struct conversation *conversation, yyjson_val *root);
 void control_place(struct conversation *conversation, yyjson_val *root);
 void control_unload(struct conversation *conversation, yyjson_val *root);
 void control_events(struct conversation *conversation, yyjson_val *root);   /* control_events.c */

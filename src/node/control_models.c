@@ -2,6 +2,7 @@
 #include "node/control.h"
 
 #include "base/mem.h"
+#include "model/model.h"
 #include "placement/problem.h"
 
 #include <stdio.h>
@@ -75,6 +76,29 @@ void control_name_model(struct conversation *conversation, const char *text,
     conversation->data = naming;
     conversation->calls = (struct conversation_calls){.gone = naming_gone};
     daemon_add_file(daemon, text, on_named, naming);
+}
+
+/* ---- where: a file from which the model's vocabulary can be read, on this machine ------------------------- */
+
+static void where_gone(struct conversation *conversation)
+{
+    daemon_cancel_open(conversation->daemon, conversation);
+}
+
+static void on_where(void *arg, struct daemon_text *text, const struct error *err)
+{
+    struct conversation *conversation = arg;
+    conversation->calls = (struct conversation_calls){0};
+    if (err)
+        control_fail(conversation, err);
+    else
+        answer_text(conversation, "path", gguf_file_path(model_file(text->model)));
+}
+
+void control_where(struct conversation *conversation, yyjson_val *request)
+{
+    conversation->calls = (struct conversation_calls){.gone = where_gone};
+    daemon_open_model(conversation->daemon, control_text(request, "model"), on_where, conversation);
 }
 
 /* ---- add, forget ------------------------------------------------------------------------------------- */

@@ -46,7 +46,8 @@ static bool is_busy(const struct knocks *knocks)
     return false;
 }
 
-/* A code is tried once, for the member counts the attempts: then this node waits for a hand again, where it did before. */
+/* A code is tried once, for the member counts the attempts: then this node waits for a hand again, where it did before.
+ */
 static void drop_code(struct knocks *knocks)
 {
     const struct daemon_options *options = &knocks->daemon->options;
