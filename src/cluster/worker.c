@@ -176,6 +176,12 @@ static bool device_is_clearing(const struct step *s, const char *device)
     return false;
 }
 
+static const char *why_without_weights(const struct worker_view *view, const Cluster__Model *model)
+{
+    const char *why = model && view->weights_problem ? view->weights_problem(view->self, model) : NULL;
+    return why ? why : "its weights cannot be had";
+}
+
 static void begin(struct step *s, const struct wanted *want)
 {
     const Cluster__Model *model = state_model(s->view->state, want->instance->model);
@@ -199,7 +205,7 @@ static void begin(struct step *s, const struct wanted *want)
     case WORKER_FETCHES:
         break;
     case WORKER_CANNOT_FETCH:
-        report(s, want, CLUSTER__STAGE_STATE__FAILED, "its weights cannot be had");
+        report(s, want, CLUSTER__STAGE_STATE__FAILED, why_without_weights(s->view, model));
         break;
     }
 }

@@ -37,6 +37,8 @@ struct worker_view {
     uint32_t n_stages;
     /* Whether the weights of these layers are on this node's disk. */
     enum worker_weights (*weights)(void *self, const Cluster__Model *model, uint32_t first_layer, uint32_t n_layers);
+    /* Why they cannot be fetched, for people; NULL, or NULL answered: not known. */
+    const char *(*weights_problem)(void *self, const Cluster__Model *model);
     void *self;
 };
 

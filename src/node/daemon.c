@@ -92,6 +92,8 @@ static void on_applied(void *self, uint64_t index, const Cluster__Event *event, 
             daemon_drop_strangers(daemon);
         }
     }
+    if (outcome->applied && event->kind_case == CLUSTER__EVENT__KIND_INSTANCE_STOPPED)
+        daemon_lead_anew(daemon, event->instance_stopped->id);
     control_event(daemon, index, event, outcome->applied);
 }
 

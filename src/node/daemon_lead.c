@@ -177,6 +177,17 @@ static void run_master(struct daemon *daemon, const struct replica_status *statu
     master_proposals_clear(&proposals);
 }
 
+void daemon_lead_anew(struct daemon *daemon, const char *instance)
+{
+    for (uint32_t i = 0; i < daemon->master.n; i++) {
+        struct master_memory *memory = &daemon->master.memory[i];
+        if (strcmp(memory->instance, instance) != 0)
+            continue;
+        memory->wait_ms = memory->retry_ms = memory->proposed_ms = 0;
+        memory->problem[0] = 0;
+    }
+}
+
 void daemon_lead(struct daemon *daemon)
 {
     if (!daemon->is_member || daemon->stopping || !daemon->relay)

@@ -169,6 +169,7 @@ bool daemon_forward(void *self, uint64_t member, const void *event, size_t size)
 
 /* ---- daemon_lead.c: what the leader does ---- */
 void daemon_lead(struct daemon *daemon);
+void daemon_lead_anew(struct daemon *daemon, const char *instance); /* what it has failed in is forgotten */
 /* What placing knows, brought up to date. */
 const struct placing_view *daemon_placing_view(struct daemon *daemon);
 void daemon_measure_links(struct daemon *daemon);
