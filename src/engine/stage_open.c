@@ -1,6 +1,6 @@
 #include "base/log.h"
-#include "base/size_text.h"
 #include "base/mem.h"
+#include "base/size_text.h"
 #include "engine/stage_state.h"
 #include "gpu/device_ggml.h"
 #include "model/model.h"
@@ -204,12 +204,11 @@ static enum error_code check_fits(const struct stage *stage, struct error *err)
                  "about %llu of these %u layers would fit: use more devices (--devices, --split) or a smaller model",
                  (unsigned long long)(now.free_bytes / (per_layer ? per_layer : 1)), stage->options.n_layers);
     }
-    return error_set(err, ERROR_NO_MEMORY,
-                     "%s: layers %u-%u need %s (weights %s, KV cache %s, compute %s), %s is free; %s",
-                     device_info(stage->device)->id, stage->options.first_layer,
-                     stage->options.first_layer + stage->options.n_layers - 1, size_text(needed).text,
-                     size_text(m->weights).text, size_text(m->kv).text, size_text(m->compute).text,
-                     size_text(now.free_bytes).text, advice);
+    return error_set(
+        err, ERROR_NO_MEMORY, "%s: layers %u-%u need %s (weights %s, KV cache %s, compute %s), %s is free; %s",
+        device_info(stage->device)->id, stage->options.first_layer,
+        stage->options.first_layer + stage->options.n_layers - 1, size_text(needed).text, size_text(m->weights).text,
+        size_text(m->kv).text, size_text(m->compute).text, size_text(now.free_bytes).text, advice);
 }
 
 static enum error_code reserve_compute(struct stage *stage, struct error *err)

@@ -218,7 +218,7 @@ static void place_look(struct conversation *conversation)
     const char *problem = NULL;
     char now[64];
     struct error err;
-    if (!instance || (placing->wish.context && instance->demand->context_tokens != placing->wish.context) ||
+    if (!instance || instance->demand->context_tokens < placing->wish.context ||
         (placing->wish.streams && instance->demand->streams != placing->wish.streams))
         return; /* not agreed on yet */
     enum instance_phase phase = daemon_phase(daemon, instance, &problem);
@@ -263,7 +263,7 @@ static void on_place_named(struct conversation *conversation, const char *model)
 static bool take_goal(yyjson_val *request, struct place_wish *wish, struct error *err)
 {
     const char *goal = control_text(request, "goal");
-    wish->goal = PLACEMENT_THROUGHPUT;
+    wish->has_goal = goal != NULL;
     for (int i = PLACEMENT_LATENCY; goal && i <= PLACEMENT_MIX; i++) {
         if (strcmp(goal, placement_goal_name((enum placement_goal)i)) == 0) {
             wish->goal = (uint32_t)i;

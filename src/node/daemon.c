@@ -88,6 +88,7 @@ static void on_applied(void *self, uint64_t index, const Cluster__Event *event, 
             daemon_say(daemon, "this machine was removed from the cluster; `medley leave` forgets it");
         } else {
             book_remove(daemon->book, id);
+            daemon_sync_contacts(daemon);
             daemon_drop_strangers(daemon);
         }
     }
@@ -163,6 +164,7 @@ static void on_tick(uv_timer_t *timer)
         renew_certificate(daemon);
     }
     daemon_dial(daemon);
+    daemon_look_left(daemon);
     daemon_measure_links(daemon);
     daemon_changed(daemon);
 }

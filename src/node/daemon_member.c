@@ -233,6 +233,9 @@ static void on_forgotten(void *arg, enum error_code code, const struct error *er
 static void on_left(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
 {
     struct daemon *daemon = arg;
+    if (!daemon->is_leaving)
+        return;
+    daemon->is_leaving = false;
     if (code)
         log_line(LOG_WARN, "node", "the others were not told that this node leaves: %s", err->text);
     struct error why;
@@ -249,9 +252,21 @@ enum error_code daemon_leave(struct daemon *daemon, struct error *err)
     name.id = daemon->id;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
     event.node_removed = &name;
-    if (book_size(daemon->book) < 2)
+    daemon->is_leaving = true;
+    if (book_size(daemon->book) < 2 || daemon->is_alone) /* nobody is there to be told */
         on_left(daemon, ERROR_NONE, NULL, NULL);
     else
         agreement_propose(daemon->agreement, &event, on_left, daemon);
     return ERROR_NONE;
+}
+
+/* The others cut the links as soon as they have agreed, mostly before this node hears that they have. */
+void daemon_look_left(struct daemon *daemon)
+{
+    for (const struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        if (peer->link)
+            return;
+    }
+    if (daemon->is_leaving)
+        on_left(daemon, ERROR_NONE, NULL, NULL);
 }

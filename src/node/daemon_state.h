@@ -43,7 +43,7 @@ struct peer {
     uint64_t measured_ms; /* when the link to it was last worth an event; 0: never */
 };
 
-enum { CONTACT_ADDRESSES = 16 };
+enum { CONTACT_ADDRESSES = 16, ALONE_FAILURES = 5, ALONE_ROUNDS = 2 };
 
 /* A node to dial, or an address that was given and whose node is not known yet. */
 struct contact {
@@ -117,6 +117,8 @@ struct daemon {
     struct catalogue *catalogue;
     struct peer *peers;
     struct contact *contacts;
+    bool is_alone; /* and that was told */
+    bool is_leaving;
     uint64_t told_ms;
 
     /* while it leads */
@@ -141,6 +143,7 @@ enum error_code daemon_begin_membership(struct daemon *daemon, struct error *err
 void daemon_end_membership(struct daemon *daemon, void (*ended)(struct daemon *daemon));
 /* Leaves its cluster: forgets keys, log and book; a new node when it starts again. */
 enum error_code daemon_leave(struct daemon *daemon, struct error *err);
+void daemon_look_left(struct daemon *daemon); /* now and then */
 
 /* ---- daemon_find.c: discovery and what is dialled ---- */
 enum error_code daemon_find_open(struct daemon *daemon, struct error *err);
@@ -196,6 +199,7 @@ void daemon_add_file(struct daemon *daemon, const char *path,
                      void (*done)(void *arg, const char *model, const struct error *err), void *arg);
 struct place_wish {
     uint32_t context, streams; /* 0: as usual */
+    bool has_goal;             /* else as usual: throughput */
     uint32_t goal;             /* enum placement_goal */
     uint64_t idle_ms;
 };

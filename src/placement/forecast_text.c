@@ -29,9 +29,8 @@ static void say_stages(const struct placement_problem *problem, const struct pla
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         const struct placement_stage *stage = &placement->stages[i];
         const struct placement_stage_forecast *said = &forecast->stages[i];
-        buffer_printf(out, "  stage %u  %s  layers %u-%u  %s of %s  %.2f ms%s", i,
-                      problem->devices[stage->device].id, stage->first_layer, stage->first_layer + stage->n_layers - 1,
-                      size_text(said->bytes).text,
+        buffer_printf(out, "  stage %u  %s  layers %u-%u  %s of %s  %.2f ms%s", i, problem->devices[stage->device].id,
+                      stage->first_layer, stage->first_layer + stage->n_layers - 1, size_text(said->bytes).text,
                       size_text(placement_device_bytes(&problem->devices[stage->device])).text, 1e3 * said->decode_s,
                       said->measured ? "" : " (estimated, not measured)");
         if (placement->n_stages > 1)

@@ -23,8 +23,8 @@ static void say_change(const struct placement_problem *problem, const struct pla
     if (remedy->kind == PLACEMENT_REMEDY_FREE_MEMORY)
         buffer_printf(text, "%s more memory free on %s of %s", size_text(remedy->bytes).text, device->id, device->node);
     if (remedy->kind == PLACEMENT_REMEDY_ADD_DEVICE)
-        buffer_printf(text, "one more device with %s free, linked as %s of %s is", size_text(remedy->bytes).text, device->id,
-                      device->node);
+        buffer_printf(text, "one more device with %s free, linked as %s of %s is", size_text(remedy->bytes).text,
+                      device->id, device->node);
 }
 
 void placement_remedies_text(const struct placement_problem *problem, const struct placement_kv_types *kv_types,

@@ -1,7 +1,7 @@
 #include "placement/solve.h"
 
-#include "base/size_text.h"
 #include "base/mem.h"
+#include "base/size_text.h"
 #include "placement/check.h"
 #include "placement/cost.h"
 #include "placement/exact.h"
@@ -9,7 +9,6 @@
 #include "placement/root.h"
 
 #include <math.h>
-
 
 struct placement_options placement_options_default(void)
 {
