@@ -5,7 +5,7 @@
 
 prints lines `CLAIM SIDE VALUE` on standard output, and what it is doing on standard error. Parts and sides:
 
-  half    medley | one | llama.cpp   2 nodes, half of the layers each, 1 Gbit/s, 0.25 ms; one node alone; llama.cpp over RPC
+  half    medley | llama.cpp         2 nodes, half of the layers each, 1 Gbit/s, 0.25 ms, beside one node alone; llama.cpp over RPC
   chain   medley | llama.cpp         3 nodes in a chain, the bundled model, 2 ms
   join    medley                     from a process's start to a member with its links: known peer, mDNS, after a restart
   load    medley                     a model of 1.2 GB comes to a node that lacks it, beside a bare TCP connection
@@ -52,16 +52,16 @@ def make_world(args, n, delay_us, **more):
     return world
 
 
-def make_nodes(args, world, devices, model=None):
+def make_nodes(args, world, devices, model=None, folder="."):
     """One node with each of the simulated devices, in one cluster; the model's file lies on all of them."""
     nodes = []
     for machine, sim in zip(world.machines, devices):
         options = ["--sim", sim, "-t", args.threads, "--no-governor", "--no-discovery", *args.more]
-        nodes.append(Node(machine, args.medley, args.folder, options))
-    args.running = nodes
+        nodes.append(Node(machine, args.medley, args.folder / folder, options))
+    args.running += nodes
     form(nodes)
     for node in nodes if model else []:
-        node.ask({"do": "add", "path": str(model.resolve())})
+        args.name = node.add(model)
     return nodes
 
 
@@ -76,14 +76,12 @@ def show(ready):
     say(f"    {ready['instance']}: {stages}; forecast {ready.get('forecast_decode_tokens_per_s', 0):.1f} tok/s")
 
 
-def measure(args, machine, name, claim, side):
+def measure(args, machine, claim, side, turn=0):
     """Decode of one sequence and prefill of about 512 tokens, over HTTP."""
-    complete(machine, name, [made_up_text(1, 8)], 4)
-    tell(f"{claim}_decode", side, decode_rate(complete(machine, name, [made_up_text(2, 16)], args.tokens)))
+    complete(machine, args.name, [made_up_text(100 * turn + 1, 8)], 4)
+    tell(f"{claim}_decode", side, decode_rate(complete(machine, args.name, [made_up_text(100 * turn + 2, 16)], args.tokens)))
     if args.words:
-        request = complete(machine, name, [made_up_text(3, args.words)], 2)[0]
-        say(f"    prompt of {request.usage['prompt_tokens']} tokens")
-        tell(f"{claim}_prefill", side, prefill_rate(request))
+        tell(f"{claim}_prefill", side, prefill_rate(complete(machine, args.name, [made_up_text(100 * turn + 3, args.words)], 2)[0]))
 
 
 # ---- half of the layers each ------------------------------------------------------------------------------
@@ -115,22 +113,28 @@ def run_llama(args, n, delay_us, model, layers, tests):
 def half(args):
     model = args.models / f"synth-1b-{args.type}.gguf"
     if args.side == "llama.cpp":
-        # All but the first 8 layers, and the output, which counts as one, are the server's.
-        results = run_llama(args, 2, 250, model, 9, ["-p", 512, "-n", args.tokens])
+        # The last 7 layers and the output, which counts as one, are the server's: as ours are split.
+        results = run_llama(args, 2, 250, model, 8, ["-p", 512, "-n", args.tokens])
         tell("cluster_decode", args.side, results[f"tg{args.tokens}"])
         tell("cluster_prefill", args.side, results["pp512"])
         return
-    two = args.side == "medley"
-    memory = args.memory.split(",") if two else ["4GiB"]
-    world = make_world(args, 2, 250)
-    nodes = make_nodes(args, world, [sim_file(args, f"d{i}", m) for i, m in enumerate(memory)], model)
-    ready = nodes[0].place(model.stem, context=CONTEXT, streams=1, goal="latency")
+    # Both at the same time, one of them idle: taking turns is then a matter of seconds.
+    pair, single = make_world(args, 2, 250), make_world(args, 2, 250)
+    nodes = make_nodes(args, pair, [sim_file(args, f"d{i}", m) for i, m in enumerate(args.memory.split(","))], model)
+    alone = make_nodes(args, single, [sim_file(args, "all", "4GiB")], model, "alone")[0]
+    ready = nodes[0].place(args.name, context=CONTEXT, streams=1, goal="latency")
     show(ready)
-    if two and sorted(stage["n_layers"] for stage in ready["stages"]) != [8, 8]:
+    # The output matrix is as much work as a layer: 9 layers, and 7 with the output, are halves.
+    if [stage["n_layers"] for stage in ready["stages"]] != [9, 7]:
         raise SystemExit("the layers did not fall in halves")
-    measure(args, world.machines[0], model.stem, "cluster", "medley" if two else "one node")
+    show(alone.place(args.name, context=CONTEXT, streams=1, goal="latency"))
+    first = next(node.machine for node in nodes if node.machine.name == ready["stages"][0]["node"])
+    for turn in range(args.turns):
+        measure(args, alone.machine, "cluster", "one node", turn)
+        measure(args, first, "cluster", "medley", turn)
     stop(args)
-    world.close()
+    pair.close()
+    single.close()
 
 
 def chain(args):
@@ -141,12 +145,12 @@ def chain(args):
         return
     world = make_world(args, 3, 2000)
     nodes = make_nodes(args, world, [sim_file(args, f"d{i}", m) for i, m in enumerate(args.chain_memory.split(","))], model)
-    ready = nodes[0].place(model.stem, context=256, streams=1, goal="latency")
+    ready = nodes[0].place(args.name, context=256, streams=1, goal="latency")
     show(ready)
     if len(ready["stages"]) != 3:
         raise SystemExit("the layers did not fall on three nodes")
     args.words = 0
-    measure(args, world.machines[0], model.stem, "chain", "medley")
+    measure(args, world.machines[0], "chain", "medley")
     stop(args)
     world.close()
 
@@ -209,7 +213,7 @@ def load(args):
     tell("load", "bare TCP", bare_tcp(world, 1 << 30) / 1e6)
     sims = [sim_file(args, "small", "64MiB"), sim_file(args, "large", "4GiB")]
     nodes = make_nodes(args, world, sims)
-    nodes[0].ask({"do": "add", "path": str(model.resolve())})
+    args.name = nodes[0].add(model)
     samples, began = [], time.monotonic()
     before = [node.processor_s() for node in nodes]
     import threading
@@ -221,7 +225,7 @@ def load(args):
             time.sleep(0.02)
     watcher = threading.Thread(target=watch)
     watcher.start()
-    ready = nodes[0].place(model.stem, context=CONTEXT, streams=1)
+    ready = nodes[0].place(args.name, context=CONTEXT, streams=1)
     all_s = time.monotonic() - began
     done.set()
     watcher.join()
@@ -274,11 +278,11 @@ def unlike(args):
     world = make_world(args, 2, 250)
     sims = [sim_file(args, f"d{i}", "4GiB", speed) for i, speed in enumerate(UNLIKE[:2 if both else 1])]
     nodes = make_nodes(args, world, sims, model)
-    ready = nodes[0].place(model.stem, context=256, streams=8, goal="throughput")
+    ready = nodes[0].place(args.name, context=256, streams=8, goal="throughput")
     show(ready)
     tell("unlike_forecast", "medley" if both else "better device alone", ready["forecast_decode_tokens_per_s"])
-    complete(world.machines[0], model.stem, [made_up_text(1, 8)], 2)
-    requests = complete(world.machines[0], model.stem, [made_up_text(10 + i, 8) for i in range(8)], args.tokens)
+    complete(world.machines[0], args.name, [made_up_text(1, 8)], 2)
+    requests = complete(world.machines[0], args.name, [made_up_text(10 + i, 8) for i in range(8)], args.tokens)
     tell("unlike", "medley" if both else "better device alone", decode_rate(requests))
     late = sum("simulated too slowly" in (node.folder / "log").read_text() for node in nodes)
     if late:
@@ -299,13 +303,13 @@ def wire(args):
     memory = args.memory.split(",")
     nodes = make_nodes(args, world, [sim_file(args, f"d{i}", m) for i, m in enumerate(memory)], model)
     for streams in 1, 8:
-        ready = nodes[0].place(model.stem, context=CONTEXT if streams == 1 else 128, streams=streams,
+        ready = nodes[0].place(args.name, context=CONTEXT if streams == 1 else 128, streams=streams,
                                goal="latency" if streams == 1 else "throughput")
         show(ready)
-        complete(world.machines[0], model.stem, [made_up_text(1, 8)], 2)
-        wire_of(world, model.stem, width, f"wire_{streams}", [made_up_text(20 + i, 4) for i in range(streams)], args.tokens)
+        complete(world.machines[0], args.name, [made_up_text(1, 8)], 2)
+        wire_of(world, args.name, width, f"wire_{streams}", [made_up_text(20 + i, 4) for i in range(streams)], args.tokens)
         if streams == 1:
-            wire_of(world, model.stem, width, "wire_prefill", [made_up_text(3, args.words)], 1)
+            wire_of(world, args.name, width, "wire_prefill", [made_up_text(3, args.words)], 1)
     stop(args)
     world.close()
 
@@ -337,9 +341,10 @@ def main():
     parser.add_argument("--type", default="q4_0")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--words", type=int, default=256, help="of the long prompt")
+    parser.add_argument("--turns", type=int, default=1, help="of both sides of `half`, in one session")
+    parser.add_argument("--words", type=int, default=511, help="of the long prompt")
     parser.add_argument("--seconds", type=int, default=60, help="at rest")
-    parser.add_argument("--memory", default="330MiB,400MiB", help="of the two devices that share the model in halves")
+    parser.add_argument("--memory", default="425MiB,425MiB", help="of the two devices that share the model in halves")
     parser.add_argument("--chain-memory", default="4MiB,4MiB,4MiB")
     parser.add_argument("--more", default="", help="further options of medley up")
     args = parser.parse_args()

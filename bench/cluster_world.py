@@ -163,6 +163,10 @@ class Node:
         nodes = self.ask({"do": "nodes"}, 2)["nodes"]
         return len(nodes) == n and all(node["state"] == "up" for node in nodes) and self.is_member()
 
+    def add(self, path):
+        """Gives the cluster a model; returns its name."""
+        return self.ask({"do": "add", "path": str(path.resolve())})["model"]
+
     def place(self, model, **wishes):
         return self.ask({"do": "place", "model": str(model), **wishes})["ready"]
 
