@@ -166,9 +166,19 @@ bool daemon_forward(void *self, uint64_t member, const void *event, size_t size)
 void daemon_lead(struct daemon *daemon);
 /* What placing knows, brought up to date. */
 const struct placing_view *daemon_placing_view(struct daemon *daemon);
+/* What the master sees, as this node does; the view's lists are good until the next call. */
+void daemon_master_view(struct daemon *daemon, struct master_view *out);
 void daemon_measure_links(struct daemon *daemon);
 /* Why an instance could not be placed, as the leader says; NULL. */
 const char *daemon_problem(const struct daemon *daemon, const char *instance);
+
+/* ---- daemon_moves.c: placements by hand ---- */
+/* master_check() of what this node sees. */
+enum error_code daemon_check_placement(struct daemon *daemon, const struct master_planner *planner,
+                                       const Cluster__Instance *instance, const struct master_placement *placement,
+                                       bool *beside, struct error *err);
+void daemon_propose_placement(struct daemon *daemon, const Cluster__Instance *instance,
+                              const struct master_placement *placement, uint64_t epoch, bool replaces);
 
 /* ---- daemon_admit.c: letting others in ---- */
 struct admission_events daemon_admission_events(struct daemon *daemon);
