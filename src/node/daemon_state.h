@@ -156,6 +156,7 @@ struct link_events daemon_link_events(struct daemon *daemon);
 struct peer *daemon_peer(struct daemon *daemon, const char *id); /* NULL: unknown */
 void daemon_tell_self(struct daemon *daemon);
 void daemon_tell_now(struct daemon *daemon);
+void daemon_watch(struct daemon *daemon); /* who is to be noticed soon when it goes */
 bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES]);
 void daemon_drop_strangers(struct daemon *daemon); /* links to nodes that are no members any more */
 void daemon_free_peers(struct daemon *daemon);
