@@ -151,7 +151,7 @@ static void on_changed(void *arg, enum error_code code, const struct state_outco
     mem_free(change);
 }
 
-static void propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name)
+void control_propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name)
 {
     struct change *change = mem_new(sizeof *change);
     if (!change) {
@@ -186,7 +186,7 @@ void control_forget(struct conversation *conversation, yyjson_val *request)
     model.name = (char *)(uintptr_t)name;
     event.kind_case = CLUSTER__EVENT__KIND_MODEL_FORGOTTEN;
     event.model_forgotten = &model;
-    propose(conversation, &event, "forgotten", name);
+    control_propose(conversation, &event, "forgotten", name);
 }
 
 void control_unload(struct conversation *conversation, yyjson_val *request)
@@ -200,7 +200,7 @@ void control_unload(struct conversation *conversation, yyjson_val *request)
     name.id = (char *)(uintptr_t)id;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_STOPPED;
     event.instance_stopped = &name;
-    propose(conversation, &event, "unloaded", id);
+    control_propose(conversation, &event, "unloaded", id);
 }
 
 /* ---- place --------------------------------------------------------------------------------------------------- */

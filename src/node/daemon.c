@@ -62,6 +62,7 @@ void daemon_changed(struct daemon *daemon)
         return;
     hosting_step(daemon->hosting, daemon_state(daemon), daemon_now_ms(daemon), daemon_wall_ms());
     daemon_lead(daemon);
+    daemon_watch(daemon);
     relay_changed(daemon->relay);
     control_changed(daemon);
 }

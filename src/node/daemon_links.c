@@ -50,7 +50,7 @@ bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES])
 {
     struct daemon *daemon = self;
     for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        if (peer->link && memcmp(peer->node_id, node_id, NODE_ID_BYTES) == 0)
+        if (peer->link && !peer->is_silent && memcmp(peer->node_id, node_id, NODE_ID_BYTES) == 0)
             return true;
     }
     return false;
@@ -373,9 +373,45 @@ static void on_drained(void *self, struct link *link, uint32_t channel)
 
 static void on_silent(void *self, struct link *link)
 {
+    struct daemon *daemon = self;
     struct peer *peer = link_data(link);
-    if (peer)
-        peer->is_silent = true;
+    if (!peer)
+        return;
+    peer->is_silent = true;
+    log_line(LOG_INFO, "node", "%.8s does not answer", peer->id);
+    if (!daemon->stopping && daemon->is_member)
+        daemon_changed(daemon);
+}
+
+/* ---- who is watched closely ------------------------------------------------------------------- */
+
+static bool has_stages(const Cluster__Placement *placement, const char *node)
+{
+    for (size_t i = 0; placement && i < placement->n_stages; i++) {
+        if (strcmp(placement->stages[i]->node, node) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool runs(const Cluster__Instance *instance, const char *node)
+{
+    return instance->active && (has_stages(instance->current, node) || has_stages(instance->next, node));
+}
+
+/* Nodes that run an instance together watch each other, and the leader, who would have to place anew, all of them. */
+void daemon_watch(struct daemon *daemon)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        bool closely = false;
+        for (size_t i = 0; peer->link && root && i < root->n_instances && !closely; i++) {
+            const Cluster__Instance *instance = root->instances[i];
+            closely = runs(instance, peer->id) && (daemon->leads || runs(instance, daemon->id));
+        }
+        if (peer->link)
+            link_watch(peer->link, closely);
+    }
 }
 
 struct link_events daemon_link_events(struct daemon *daemon)

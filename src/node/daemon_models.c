@@ -280,7 +280,7 @@ static enum error_code find_driver(void *self, const char *id, struct driver **d
         return error_set(err, ERROR_BUSY, "%s is being loaded", id);
     }
     const struct peer *peer = daemon_peer(daemon, first->node);
-    if (!peer || !peer->link || !id_parse(first->node, node_id, NODE_ID_BYTES))
+    if (!peer || !peer->link || peer->is_silent || !id_parse(first->node, node_id, NODE_ID_BYTES))
         return error_set(err, ERROR_BUSY, "the node that runs %s cannot be reached", id);
     return ERROR_NONE;
 }

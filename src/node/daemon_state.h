@@ -161,6 +161,7 @@ struct link_events daemon_link_events(struct daemon *daemon);
 struct peer *daemon_peer(struct daemon *daemon, const char *id); /* NULL: unknown */
 void daemon_tell_self(struct daemon *daemon);
 void daemon_tell_now(struct daemon *daemon);
+void daemon_watch(struct daemon *daemon); /* who is to be noticed soon when it goes */
 bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES]);
 void daemon_drop_strangers(struct daemon *daemon); /* links to nodes that are no members any more */
 void daemon_free_peers(struct daemon *daemon);
@@ -172,9 +173,19 @@ void daemon_lead(struct daemon *daemon);
 void daemon_lead_anew(struct daemon *daemon, const char *instance); /* what it has failed in is forgotten */
 /* What placing knows, brought up to date. */
 const struct placing_view *daemon_placing_view(struct daemon *daemon);
+/* What the master sees, as this node does; the view's lists are good until the next call. */
+void daemon_master_view(struct daemon *daemon, struct master_view *out);
 void daemon_measure_links(struct daemon *daemon);
 /* Why an instance could not be placed, as the leader says; NULL. */
 const char *daemon_problem(const struct daemon *daemon, const char *instance);
+
+/* ---- daemon_moves.c: placements by hand ---- */
+/* master_check() of what this node sees. */
+enum error_code daemon_check_placement(struct daemon *daemon, const struct master_planner *planner,
+                                       const Cluster__Instance *instance, const struct master_placement *placement,
+                                       bool *beside, struct error *err);
+void daemon_propose_placement(struct daemon *daemon, const Cluster__Instance *instance,
+                              const struct master_placement *placement, uint64_t epoch, bool replaces);
 
 /* ---- daemon_admit.c: letting others in ---- */
 struct admission_events daemon_admission_events(struct daemon *daemon);
