@@ -92,12 +92,6 @@ enum {
     LIMIT_WEIGHTS_KEEP_BYTES = 64 * 1024 * 1024, /* … or when they are so many */
     LIMIT_WEIGHTS_VERIFY = 2,                    /* parts hashed at a time */
     LIMIT_WEIGHTS_CLOSE_MS = 1000,               /* for what is under way on links when a node stops */
-    LIMIT_WEIGHTS_RETRY_MS = 5 * 1000,           /* after that a model that could not be fetched may be tried again */
-    LIMIT_WEIGHTS_IDLE_MS = 2000,                /* a model that nobody used for so long may go to make room */
-    LIMIT_WEIGHTS_KEEP_MS = 2000,                /* verified parts are recorded and told of after so long … */
-    LIMIT_WEIGHTS_KEEP_BYTES = 64 * 1024 * 1024, /* … or when they are so many */
-    LIMIT_WEIGHTS_VERIFY = 2,                    /* parts hashed at a time */
-    LIMIT_WEIGHTS_CLOSE_MS = 1000,               /* for what is under way on links when a node stops */
 
     /* a placement: where the exact search ends, its memory, and what greedy still takes */
     LIMIT_PLACEMENT_DEVICES = 1024,
