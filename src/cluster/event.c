@@ -111,15 +111,39 @@ static void put(struct buffer *out, const char *before, const char *name, const 
     buffer_text(out, after);
 }
 
+static void describe_links(const Cluster__Links *links, struct buffer *out)
+{
+    buffer_text(out, links->n_links == 1 ? "link " : "links ");
+    for (size_t i = 0; i < links->n_links; i++) {
+        const Cluster__Link *link = links->links[i];
+        put(out, i ? ", " : "", link->from, " to ");
+        put(out, "", link->to, ":");
+        if (link->has_latency_ns)
+            buffer_printf(out, " %.2f ms", (double)link->latency_ns * 1e-6);
+        if (link->has_bytes_per_s)
+            buffer_printf(out, " %.0f Mb/s", (double)link->bytes_per_s * 8e-6);
+    }
+}
+
+static void describe_placement(const Cluster__Placement *placement, struct buffer *out)
+{
+    put(out, ": placed (", placement->why, ")");
+    for (size_t i = 0; i < placement->n_stages; i++) {
+        const Cluster__Stage *stage = placement->stages[i];
+        put(out, i ? ", " : " on ", stage->node, "");
+        put(out, "/", stage->device, "");
+        buffer_printf(out, " layers %u-%u", stage->first_layer, stage->first_layer + stage->n_layers - 1);
+    }
+    buffer_printf(out, ", epoch %llu", (unsigned long long)placement->epoch);
+}
+
 static void describe_instance(const Cluster__Event *e, struct buffer *out)
 {
     if (e->kind_case == CLUSTER__EVENT__KIND_INSTANCE_PLACED) {
         const Cluster__Placement *placement = e->instance_placed->placement;
         put(out, "instance ", e->instance_placed->id, "");
         if (placement) {
-            buffer_printf(out, ": placed on %zu stages, epoch %llu: ", placement->n_stages,
-                          (unsigned long long)placement->epoch);
-            put_name(out, placement->why);
+            describe_placement(placement, out);
         }
     } else if (e->kind_case == CLUSTER__EVENT__KIND_STAGE_REPORTED) {
         const Cluster__StageReport *report = e->stage_reported;
@@ -129,6 +153,19 @@ static void describe_instance(const Cluster__Event *e, struct buffer *out)
         if (report->problem)
             put(out, ": ", report->problem, "");
     }
+}
+
+static void describe_setting(const Cluster__Setting *setting, struct buffer *out)
+{
+    static const char drain[] = "drain/";
+    const bool set = setting->value && setting->value[0];
+    if (setting->key && strncmp(setting->key, drain, sizeof drain - 1) == 0) {
+        put(out, "node ", setting->key + sizeof drain - 1, set ? " is drained" : " may be used again");
+        return;
+    }
+    put(out, "setting ", setting->key, set ? ": " : " is as usual again");
+    if (set)
+        put_name(out, setting->value);
 }
 
 void event_describe(const Cluster__Event *e, struct buffer *out)
@@ -147,7 +184,7 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
         put(out, "", e->node_updated->name, " has changed");
         return;
     case CLUSTER__EVENT__KIND_LINKS_MEASURED:
-        buffer_printf(out, "%zu links were measured", e->links_measured->n_links);
+        describe_links(e->links_measured, out);
         return;
     case CLUSTER__EVENT__KIND_MODEL_REGISTERED:
         put(out, "model ", e->model_registered->name, " is there");
@@ -173,7 +210,7 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
         put(out, "instance ", e->instance_stopped->id, " was removed");
         return;
     case CLUSTER__EVENT__KIND_SETTING_CHANGED:
-        put(out, "setting ", e->setting_changed->key, " was changed");
+        describe_setting(e->setting_changed, out);
         return;
     case CLUSTER__EVENT__KIND_REFOUNDED:
         if (e->refounded->generation == 1)

@@ -103,6 +103,8 @@ static const struct worker_stage *find(const struct step *s, const struct wanted
 /* The same layers on the same device, loaded for an older epoch of the instance. */
 static const struct worker_stage *find_older(const struct step *s, const struct wanted *want)
 {
+    if (!want->placement->replaces)
+        return NULL; /* the old one serves until the new one is ready */
     for (uint32_t i = 0; i < s->view->n_stages; i++) {
         const struct worker_stage *have = &s->view->stages[i];
         if (have->epoch < want->placement->epoch && same(have->instance, want->instance->id) &&

@@ -1,5 +1,6 @@
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/size_text.h"
 #include "engine/stage_state.h"
 #include "gpu/device_ggml.h"
 #include "model/model.h"
@@ -185,7 +186,6 @@ static enum error_code measure(struct stage *stage, struct error *err)
 /* Refuses what does not fit, with the numbers and what would. */
 static enum error_code check_fits(const struct stage *stage, struct error *err)
 {
-    const double gib = 1024.0 * 1024.0 * 1024.0;
     const struct stage_memory *m = &stage->memory;
     struct device_memory now = device_memory(stage->device);
     uint64_t needed = m->weights + m->kv + m->compute;
@@ -204,12 +204,11 @@ static enum error_code check_fits(const struct stage *stage, struct error *err)
                  "about %llu of these %u layers would fit: use more devices (--devices, --split) or a smaller model",
                  (unsigned long long)(now.free_bytes / (per_layer ? per_layer : 1)), stage->options.n_layers);
     }
-    return error_set(err, ERROR_NO_MEMORY,
-                     "%s: layers %u-%u need %.2f GiB (weights %.2f, KV cache %.2f, compute %.2f), %.2f GiB is free; %s",
-                     device_info(stage->device)->id, stage->options.first_layer,
-                     stage->options.first_layer + stage->options.n_layers - 1, (double)needed / gib,
-                     (double)m->weights / gib, (double)m->kv / gib, (double)m->compute / gib,
-                     (double)now.free_bytes / gib, advice);
+    return error_set(
+        err, ERROR_NO_MEMORY, "%s: layers %u-%u need %s (weights %s, KV cache %s, compute %s), %s is free; %s",
+        device_info(stage->device)->id, stage->options.first_layer,
+        stage->options.first_layer + stage->options.n_layers - 1, size_text(needed).text, size_text(m->weights).text,
+        size_text(m->kv).text, size_text(m->compute).text, size_text(now.free_bytes).text, advice);
 }
 
 static enum error_code reserve_compute(struct stage *stage, struct error *err)

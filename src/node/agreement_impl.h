@@ -44,7 +44,8 @@ struct job { /* on the thread pool */
     enum job_type type; /* NONE: none runs */
     const char *path;
     struct store *store;
-    struct log_write write;
+    struct queued_write *writes;
+    uint64_t sequence;      /* of the last of them */
     struct log_saved saved; /* REOPEN, FORGET: what was loaded */
     enum error_code code;
     struct error err;

@@ -11,6 +11,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+enum { WRITES_OF_A_JOB = 32 };
+
 /* ---- files ---- */
 
 static enum error_code beside(const char *path, const char *ending, char out[PATH_MAX], struct error *err)
@@ -104,26 +106,45 @@ void agreement_queue_write(struct agreement *a, struct log_write *write)
     a->last_write = &queued->next;
 }
 
-static struct log_write take_write(struct agreement *a)
+static void free_writes(struct queued_write *writes)
 {
-    struct queued_write *queued = a->first_write;
-    const struct log_write write = queued->write;
-    a->first_write = queued->next;
+    while (writes) {
+        struct queued_write *next = writes->next;
+        log_write_clear(&writes->write);
+        mem_free(writes);
+        writes = next;
+    }
+}
+
+/* The first ones, in their order: what has come together while the disk was busy is acknowledged together. */
+static void take_writes(struct agreement *a, struct job *job)
+{
+    struct queued_write **end = &a->first_write;
+    for (int i = 0; i < WRITES_OF_A_JOB && *end; i++) {
+        job->sequence = (*end)->write.sequence;
+        end = &(*end)->next;
+    }
+    job->writes = a->first_write;
+    a->first_write = *end;
+    *end = NULL;
     if (!a->first_write)
         a->last_write = &a->first_write;
-    mem_free(queued);
-    return write;
 }
 
 void agreement_drop_writes(struct agreement *a)
 {
-    while (a->first_write) {
-        struct log_write write = take_write(a);
-        log_write_clear(&write);
-    }
+    free_writes(a->first_write);
+    a->first_write = NULL;
+    a->last_write = &a->first_write;
 }
 
 /* ---- jobs: on a thread of the pool ---- */
+
+static void write_all(struct job *job)
+{
+    for (const struct queued_write *queued = job->writes; queued && !job->code; queued = queued->next)
+        job->code = store_write(job->store, &queued->write, &job->err);
+}
 
 static void reopen(struct job *job)
 {
@@ -148,7 +169,7 @@ static void run_job(uv_work_t *work)
     struct job *job = &((struct agreement *)work->data)->job; /* all that it may touch of it */
     switch (job->type) {
     case JOB_WRITE:
-        job->code = store_write(job->store, &job->write, &job->err);
+        write_all(job);
         break;
     case JOB_REOPEN:
         reopen(job);
@@ -177,7 +198,7 @@ static void write_done(struct agreement *a, const struct job *job)
     }
     a->reopen_wait_ms = a->options.reopen_ms;
     a->wrote = true;
-    replica_written(a->replica, agreement_now_ms(), job->write.sequence);
+    replica_written(a->replica, agreement_now_ms(), job->sequence);
 }
 
 static void reopen_done(struct agreement *a, struct job *job)
@@ -235,7 +256,7 @@ static void on_job_done(uv_work_t *work, int status)
     case JOB_NONE:
         break;
     }
-    log_write_clear(&job.write);
+    free_writes(job.writes);
     log_saved_clear(&job.saved);
     agreement_turn(a);
 }
@@ -246,7 +267,7 @@ static void begin(struct agreement *a, enum job_type type)
     *job = (struct job){.type = type, .path = a->path, .store = a->store};
     a->store = NULL;
     if (type == JOB_WRITE)
-        job->write = take_write(a);
+        take_writes(a, job);
     job->work.data = a;
     const int problem = uv_queue_work(a->options.loop, &job->work, run_job, on_job_done);
     assert(problem == 0); /* it only fails without a function */

@@ -18,7 +18,7 @@ struct book;
 
 /* No file, an empty book. ERROR_INVALID: damaged; the text says what to do. */
 enum error_code book_open(const char *path, struct book **out, struct error *err);
-void book_close(struct book *book); /* NULL is fine */
+void book_close(struct book *book);  /* NULL is fine */
 void book_forget(struct book *book); /* the node has left its cluster: empty, and so is the file */
 
 /* The admitted nodes of the state. An empty state says nothing. True: the book has changed. */

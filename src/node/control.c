@@ -83,8 +83,7 @@ void control_send(struct conversation *conversation, const void *bytes, size_t s
 {
     if (conversation->closing || conversation->ends_when_sent)
         return;
-    struct answer *answer =
-        conversation->queued + size > QUEUE_MAX_BYTES ? NULL : mem_new(sizeof *answer + size);
+    struct answer *answer = conversation->queued + size > QUEUE_MAX_BYTES ? NULL : mem_new(sizeof *answer + size);
     if (!answer) {
         hang_up(conversation);
         return;
@@ -113,8 +112,8 @@ yyjson_mut_val *control_object(yyjson_mut_doc **doc)
 void control_answer(struct conversation *conversation, yyjson_mut_doc *doc)
 {
     size_t size = 0;
-    char *line = doc ? yyjson_mut_write(doc, YYJSON_WRITE_NEWLINE_AT_END | YYJSON_WRITE_ALLOW_INVALID_UNICODE, &size)
-                     : NULL;
+    char *line =
+        doc ? yyjson_mut_write(doc, YYJSON_WRITE_NEWLINE_AT_END | YYJSON_WRITE_ALLOW_INVALID_UNICODE, &size) : NULL;
     yyjson_mut_doc_free(doc);
     if (line)
         control_send(conversation, line, size);
@@ -268,7 +267,7 @@ enum error_code control_open(struct daemon *daemon, struct error *err)
     enum error_code code = plain_path(daemon->folder, "control", ".sock", path, err);
     if (code)
         return code;
-    if (strlen(path) >= sizeof ((struct sockaddr_un *)0)->sun_path)
+    if (strlen(path) >= sizeof((struct sockaddr_un *)0)->sun_path)
         return error_set(err, ERROR_INVALID, "%s is too long for a socket; choose another folder with MEDLEY_STATE_DIR",
                          path);
     struct control *control = mem_new(sizeof *control);

@@ -11,7 +11,7 @@ enum { EVENTS_KEPT = 512 };
 
 struct event_line {
     uint64_t index, time_ms;
-    char by[64], text[192];
+    char by[64], text[512];
     bool applied;
 };
 

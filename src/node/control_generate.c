@@ -22,7 +22,7 @@ struct asked { /* a request under way */
 
 /* A conversation's requests. Their events come on any thread; what they say goes out on the loop's. */
 struct talk {
-    uv_async_t wake; /* first */
+    uv_async_t wake;                   /* first */
     struct conversation *conversation; /* NULL: it has gone; then it ends with its last request */
     struct daemon *daemon;
     struct generator *generator;

@@ -62,6 +62,7 @@ void daemon_changed(struct daemon *daemon)
         return;
     hosting_step(daemon->hosting, daemon_state(daemon), daemon_now_ms(daemon), daemon_wall_ms());
     daemon_lead(daemon);
+    daemon_watch(daemon);
     relay_changed(daemon->relay);
     control_changed(daemon);
 }
@@ -167,8 +168,7 @@ static void on_tick(uv_timer_t *timer)
     }
     daemon_dial(daemon);
     daemon_look_left(daemon);
-    if (now - daemon->measured_ms >= MEASURE_MS)
-        daemon_measure_links(daemon);
+    daemon_measure_links(daemon);
     daemon_changed(daemon);
 }
 

@@ -37,10 +37,10 @@ struct daemon_options {
     bool founds;                         /* do not look for a cluster first */
     const char *peers[DAEMON_PEERS_MAX]; /* HOST or HOST:PORT, dialled whatever discovery finds */
     uint32_t n_peers;
-    const char *join_code;      /* NULL: none */
-    uint64_t models_max_bytes;  /* of fetched models; 0: no limit but the disk */
-    struct gpu *gpu;            /* the devices to offer; outlives it */
-    struct heat *heat;          /* NULL: not watched */
+    const char *join_code;     /* NULL: none */
+    uint64_t models_max_bytes; /* of fetched models; 0: no limit but the disk */
+    struct gpu *gpu;           /* the devices to offer; outlives it */
+    struct heat *heat;         /* NULL: not watched */
     /* A line for whoever sits at the terminal. */
     void (*say)(void *self, const char *line);
     void *self;

@@ -88,6 +88,7 @@ static uint32_t gather_nodes(struct daemon *daemon, struct master_node *nodes)
         if (!root->nodes[i]->admitted)
             continue;
         nodes[n].id = id;
+        nodes[n].suspected = peer && peer->link && peer->is_silent;
         nodes[n].heard_ms = strcmp(id, daemon->id) == 0 ? daemon_now_ms(daemon) : peer ? heard_ms(daemon, peer) : 0;
         n++;
     }
@@ -147,20 +148,13 @@ static void propose_bytes(struct daemon *daemon, const struct buffer *bytes)
     event_free(event);
 }
 
-static void run_master(struct daemon *daemon, const struct replica_status *status)
+void daemon_master_view(struct daemon *daemon, struct master_view *out)
 {
     static struct master_node nodes[LIMIT_CLUSTER_NODES];
     static struct master_use uses[LIMIT_CLUSTER_INSTANCES];
-    static struct master_proposals proposals;
-    struct error err;
-    daemon_placing_view(daemon);
-    struct master_planner planner = {placing_problem, placing_call_in, &daemon->placing, PLAN_NODES_MAX};
-    struct master_options options = master_options_default();
-    options.place = master_plan;
-    options.self = &planner;
-    const struct master_view view = {
+    *out = (struct master_view){
         .state = daemon_state(daemon),
-        .lineage = status->lineage,
+        .lineage = agreement_status(daemon->agreement).lineage,
         .now_ms = daemon_now_ms(daemon),
         .wall_ms = daemon_wall_ms(),
         .leads_since_ms = daemon->leads_since_ms,
@@ -170,6 +164,23 @@ static void run_master(struct daemon *daemon, const struct replica_status *statu
         .n_uses = gather_uses(daemon, uses),
         .self = daemon->id,
     };
+    for (uint32_t i = 0; i < out->n_nodes; i++) { /* all of it is of one moment */
+        if (nodes[i].heard_ms > out->now_ms)
+            nodes[i].heard_ms = out->now_ms;
+    }
+}
+
+static void run_master(struct daemon *daemon)
+{
+    static struct master_proposals proposals;
+    struct master_view view;
+    struct error err;
+    daemon_placing_view(daemon);
+    struct master_planner planner = {placing_problem, placing_call_in, &daemon->placing, PLAN_NODES_MAX};
+    struct master_options options = master_options_default();
+    options.place = master_plan;
+    options.self = &planner;
+    daemon_master_view(daemon, &view);
     if (master_step(&daemon->master, &options, &view, &proposals, &err))
         log_line(LOG_WARN, "master", "%s", err.text);
     for (uint32_t i = 0; i < proposals.n; i++)
@@ -203,7 +214,7 @@ void daemon_lead(struct daemon *daemon)
         return;
     record_all(daemon);
     set_members(daemon);
-    run_master(daemon, &status);
+    run_master(daemon);
 }
 
 const char *daemon_problem(const struct daemon *daemon, const char *instance)
@@ -222,18 +233,34 @@ const char *daemon_problem(const struct daemon *daemon, const char *instance)
 
 /* ---- this node's links ----------------------------------------------------------------------- */
 
+static uint64_t measure_wait_ms(const struct daemon *daemon, const char *to)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    for (size_t i = 0; root && i < root->n_links; i++) {
+        const Cluster__Link *link = root->links[i];
+        if (strcmp(link->from, daemon->id) == 0 && strcmp(link->to, to) == 0)
+            return link->has_bytes_per_s ? MEASURE_MS : NEW_LINK_MS;
+    }
+    return 0;
+}
+
+/* A link of which nothing is known yet is looked at in every tick, since who places wants to know soon; one that is
+ * known rarely, since the log is for rare facts. */
 void daemon_measure_links(struct daemon *daemon)
 {
-    daemon->measured_ms = daemon_now_ms(daemon);
+    const uint64_t now = daemon_now_ms(daemon);
     for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
         Cluster__Link link = CLUSTER__LINK__INIT, *list[] = {&link};
         Cluster__Links links = CLUSTER__LINKS__INIT;
         Cluster__Event event = CLUSTER__EVENT__INIT;
-        if (!peer->link || !state_node(daemon_state(daemon), peer->id))
+        if (!peer->link || !state_node(daemon_state(daemon), peer->id) ||
+            (peer->measured_ms && now - peer->measured_ms < measure_wait_ms(daemon, peer->id)))
             continue;
         const struct topology_link measured = link_measured(peer->link);
-        if (!placing_link_changed(daemon_state(daemon), daemon->id, peer->id, &measured, &link))
+        if (!placing_link_changed(daemon_state(daemon), daemon->id, peer->id, &measured, &link) ||
+            !measured.latency_ns.valid)
             continue;
+        peer->measured_ms = now;
         links.n_links = 1;
         links.links = list;
         event.kind_case = CLUSTER__EVENT__KIND_LINKS_MEASURED;

@@ -194,6 +194,19 @@ static void propose_self(struct daemon *daemon)
     agreement_propose(daemon->agreement, &admitted, NULL, NULL);
 }
 
+static void say_how_to_join(struct daemon *daemon)
+{
+    char code[JOIN_CODE_TEXT];
+    struct error err;
+    if (admission_invite(daemon->admission, 0, code, &err))
+        log_line(LOG_WARN, "node", "%s", err.text);
+    else
+        daemon_say(daemon,
+                   "this is the first node of a new cluster. On the next machine: `medley up`, then `medley join %s`\n"
+                   "(good once, for ten minutes; `medley invite` here makes another code)",
+                   code);
+}
+
 /* First the log, then the certificate: a log without a certificate is dropped at the next start, a certificate without
  * a log would wait for others for ever. */
 enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err)
@@ -211,6 +224,7 @@ enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err)
     if (code)
         return code;
     propose_self(daemon);
+    say_how_to_join(daemon);
     return ERROR_NONE;
 }
 

@@ -280,7 +280,7 @@ static enum error_code find_driver(void *self, const char *id, struct driver **d
         return error_set(err, ERROR_BUSY, "%s is being loaded", id);
     }
     const struct peer *peer = daemon_peer(daemon, first->node);
-    if (!peer || !peer->link || !id_parse(first->node, node_id, NODE_ID_BYTES))
+    if (!peer || !peer->link || peer->is_silent || !id_parse(first->node, node_id, NODE_ID_BYTES))
         return error_set(err, ERROR_BUSY, "the node that runs %s cannot be reached", id);
     return ERROR_NONE;
 }
@@ -306,7 +306,7 @@ static void propose_desired(struct daemon *daemon, const char *model, const stru
     demand.has_goal = demand.has_context_tokens = demand.has_streams = true;
     demand.streams = wish && wish->streams ? wish->streams : STREAMS_STANDARD;
     demand.context_tokens = wish && wish->context ? wish->context : context_of(daemon, model);
-    demand.goal = wish ? wish->goal : PLACEMENT_THROUGHPUT;
+    demand.goal = wish && wish->has_goal ? wish->goal : PLACEMENT_THROUGHPUT;
     instance.id = instance.model = (char *)(uintptr_t)model;
     instance.demand = &demand;
     instance.has_active = instance.has_idle_ms = true;
@@ -338,12 +338,12 @@ static void propose_stopped(struct daemon *daemon, const char *id)
     agreement_propose(daemon->agreement, &event, NULL, NULL);
 }
 
-/* Zeros of the wish are as the instance has it. */
+/* Zeros of the wish are as the instance has it; more context than wished for is fine. */
 static bool meets(const Cluster__Instance *instance, const struct place_wish *wish)
 {
-    return !wish ||
-           ((!wish->context || wish->context == instance->demand->context_tokens) &&
-            (!wish->streams || wish->streams == instance->demand->streams) && wish->goal == instance->demand->goal);
+    return !wish || (wish->context <= instance->demand->context_tokens &&
+                     (!wish->streams || wish->streams == instance->demand->streams) &&
+                     (!wish->has_goal || wish->goal == instance->demand->goal));
 }
 
 enum error_code daemon_want(struct daemon *daemon, const char *name, const struct place_wish *wish, struct error *err)

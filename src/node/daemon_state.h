@@ -22,9 +22,10 @@
 
 enum {
     TICK_MS = 500,
-    NOW_MS = 2000,          /* between two tellings of what changes all the time */
-    MEASURE_MS = 5000,      /* between two looks at what the links have measured */
-    MEASURE_NEW_MS = 1000,  /* before the first look at a new one */
+    NOW_MS = 2000,          /* between two tellings of what changes all the time, to the leader … */
+    NOW_OTHERS_MS = 10000,  /* … and to others */
+    NEW_LINK_MS = 2000,     /* between two events of a link whose bandwidth is not known yet … */
+    MEASURE_MS = 60000,     /* … and of one where it is */
     LISTEN_FIRST_MS = 2500, /* a new node's wait for others, before it founds a cluster */
     ADDRESSES_MAX = 8,      /* of a node */
 };
@@ -40,6 +41,8 @@ struct peer {
     Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
     Node__Now *now;       /* the same */
     uint64_t proposed_ms; /* its record for the state, last */
+    uint64_t told_ms;     /* when it was told of what changes all the time, last */
+    uint64_t measured_ms; /* when the link to it was last worth an event; 0: never */
 };
 
 enum { CONTACT_ADDRESSES = 16, ALONE_FAILURES = 5, ALONE_ROUNDS = 2 };
@@ -118,7 +121,7 @@ struct daemon {
     struct contact *contacts;
     bool is_alone; /* and that was told */
     bool is_leaving;
-    uint64_t told_ms, measured_ms;
+    uint64_t told_ms;
 
     /* while it leads */
     struct master master;
@@ -158,6 +161,7 @@ struct link_events daemon_link_events(struct daemon *daemon);
 struct peer *daemon_peer(struct daemon *daemon, const char *id); /* NULL: unknown */
 void daemon_tell_self(struct daemon *daemon);
 void daemon_tell_now(struct daemon *daemon);
+void daemon_watch(struct daemon *daemon); /* who is to be noticed soon when it goes */
 bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES]);
 void daemon_drop_strangers(struct daemon *daemon); /* links to nodes that are no members any more */
 void daemon_free_peers(struct daemon *daemon);
@@ -169,9 +173,19 @@ void daemon_lead(struct daemon *daemon);
 void daemon_lead_anew(struct daemon *daemon, const char *instance); /* what it has failed in is forgotten */
 /* What placing knows, brought up to date. */
 const struct placing_view *daemon_placing_view(struct daemon *daemon);
+/* What the master sees, as this node does; the view's lists are good until the next call. */
+void daemon_master_view(struct daemon *daemon, struct master_view *out);
 void daemon_measure_links(struct daemon *daemon);
 /* Why an instance could not be placed, as the leader says; NULL. */
 const char *daemon_problem(const struct daemon *daemon, const char *instance);
+
+/* ---- daemon_moves.c: placements by hand ---- */
+/* master_check() of what this node sees. */
+enum error_code daemon_check_placement(struct daemon *daemon, const struct master_planner *planner,
+                                       const Cluster__Instance *instance, const struct master_placement *placement,
+                                       bool *beside, struct error *err);
+void daemon_propose_placement(struct daemon *daemon, const Cluster__Instance *instance,
+                              const struct master_placement *placement, uint64_t epoch, bool replaces);
 
 /* ---- daemon_admit.c: letting others in ---- */
 struct admission_events daemon_admission_events(struct daemon *daemon);
@@ -199,6 +213,7 @@ void daemon_add_file(struct daemon *daemon, const char *path,
                      void (*done)(void *arg, const char *model, const struct error *err), void *arg);
 struct place_wish {
     uint32_t context, streams; /* 0: as usual */
+    bool has_goal;             /* else as usual: throughput */
     uint32_t goal;             /* enum placement_goal */
     uint64_t idle_ms;
 };

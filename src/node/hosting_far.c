@@ -49,9 +49,15 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
         return code;
     if (!part)
         return error_set(err, ERROR_NOT_FOUND, "no part of that placement is here");
-    if (!wire_is_notice(&route))
-        return part->driver ? driver_receive(part->driver, bytes, size, err)
+    if (!wire_is_notice(&route)) {
+        code = part->driver ? driver_receive(part->driver, bytes, size, err)
                             : runner_receive(part->runner, bytes, size, err);
+        if (code != ERROR_BUSY)
+            return code;
+        /* What a driver had under way before it was lost is still being computed here: it is to wait for longer. */
+        notify_driver(part);
+        return ERROR_NONE;
+    }
     struct error why = {0};
     error_set(&why, ERROR_IO, "messages between other nodes were lost, or one has not loaded its stages");
     if (part->driver)

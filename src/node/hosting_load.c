@@ -9,17 +9,6 @@
 
 /* ---- on a thread of the pool ------------------------------------------------------------ */
 
-static void note_bytes(struct part *part)
-{
-    for (uint32_t i = 0; i < part->n_stages; i++) {
-        const struct stage *stage = part->driver ? driver_stage(part->driver, i) : runner_stage(part->runner, i);
-        if (!stage)
-            continue;
-        const struct stage_memory memory = stage_memory(stage);
-        part->stages[i].bytes = memory.weights + memory.kv + memory.compute + memory.host;
-    }
-}
-
 static void open_work(uv_work_t *work)
 {
     struct part *part = (struct part *)work;
@@ -32,8 +21,6 @@ static void open_work(uv_work_t *work)
     else
         part->code =
             driver_open(part->model, part->plan, part->n_stages, &part->options, &part->driver, &part->problem);
-    if (!part->code)
-        note_bytes(part);
 }
 
 static void stop_work(uv_work_t *work)
@@ -112,9 +99,21 @@ static void begin_closing(struct part *part)
     (void)failure;
 }
 
+static void note_bytes(struct part *part)
+{
+    for (uint32_t i = 0; i < part->n_stages; i++) {
+        const struct stage *stage = part->driver ? driver_stage(part->driver, i) : runner_stage(part->runner, i);
+        if (!stage)
+            continue;
+        const struct stage_memory memory = stage_memory(stage);
+        part->stages[i].bytes = memory.weights + memory.kv + memory.compute + memory.host;
+    }
+}
+
 static void be_ready(struct part *part)
 {
     part->state = PART_READY;
+    note_bytes(part);
     log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: loaded", part->instance, (unsigned long long)part->epoch);
     if (part->driver && part_is_far(part)) {
         struct error why = {0};

@@ -14,7 +14,7 @@
  *
  * A stage is loaded when the node's own list says so, which is of the same moment as its measurement (Now.held); of a
  * node that gives no list, when the log says that it is ready. A failed one takes nothing. A stage that a newer
- * placement takes over as it is counts once. Each counts for all devices that live in the same memory.
+ * placement that replaces takes over as it is counts once. Each counts for all devices that live in the same memory.
  *
  * In host memory that is not enough: weights that stay in their mapped file are measured as free, since the kernel
  * could drop them. So a device without memory of its own never has more than
@@ -90,9 +90,15 @@ enum error_code placing_cluster(const struct placing_view *view, const char *ins
 
 /* ---- for the master ------------------------------------------------------------------------------- */
 
-/*     struct placing placing = {.view = …};                  // its `state` and `alive` are taken from the master's
- * view struct master_planner planner = {placing_problem, placing_call_in, &placing, max_nodes}; options.place =
- * master_plan, options.self = &planner; … placing_deinit(&placing); */
+/* The search runs where master_step() runs, and up to eight times (placement/as_run.h): on a loop give it max_nodes,
+ * such as 20000.
+ *
+ *     struct placing placing = {.view = …};
+ *     struct master_planner planner = {placing_problem, placing_call_in, &placing, max_nodes};
+ *     options.place = master_plan, options.self = &planner;
+ *     … placing_deinit(&placing);
+ *
+ * Of the view here, the state and who is alive come from the master's view; `seen` gives what nodes say now. */
 struct placing {
     struct placing_view view; /* the caller's: seen, model, wire; to be kept up to date */
     /* of the last problem */

@@ -19,12 +19,21 @@ static bool read_id(const char *id, char *out, size_t size)
     return id && *id && (size_t)snprintf(out, size, "%s", id) < size;
 }
 
+static bool is_there(const struct cluster_device *device, const char *name)
+{
+    for (uint32_t i = 0; i < device->n_types; i++) {
+        if (!strcmp(device->types[i].name, name))
+            return true;
+    }
+    return false;
+}
+
 static void read_rates(const Cluster__Device *said, struct cluster_device *out)
 {
     for (size_t i = 0; i < said->n_rates && out->n_types < CLUSTER_TYPES_MAX; i++) {
         const Cluster__Rate *from = said->rates[i];
         struct cluster_type *type = &out->types[out->n_types];
-        if (!read_id(from->type, type->name, sizeof type->name))
+        if (!read_id(from->type, type->name, sizeof type->name) || is_there(out, type->name))
             continue;
         type->decode_bytes_per_s = rate(from->has_decode_bytes_per_s, from->decode_bytes_per_s);
         type->prefill_flops = rate(from->has_prefill_flops, from->prefill_flops);
@@ -40,6 +49,15 @@ static void read_kind(const char *said, struct cluster_device *out)
         if (!strcmp(said, cluster_kind_name((enum cluster_kind)kind)))
             out->kind = (enum cluster_kind)kind;
     }
+}
+
+/* Whether there is a speed for what it says of where that is from. */
+static bool is_known(const struct cluster_device *device)
+{
+    bool measured = false;
+    for (uint32_t i = 0; i < device->n_types; i++)
+        measured = measured || device->types[i].decode_bytes_per_s > 0;
+    return device->speed == CLUSTER_MEASURED ? measured : device->decode_bytes_per_s > 0;
 }
 
 bool placing_device_of(const Cluster__Device *said, struct cluster_device *out)
@@ -60,7 +78,7 @@ bool placing_device_of(const Cluster__Device *said, struct cluster_device *out)
     snprintf(out->pci, sizeof out->pci, "%s", said->pci ? said->pci : "");
     if (said->has_launch_ns && said->launch_ns <= UINT64_C(10000000000)) /* as in a cluster file: 10 s */
         out->launch_s = (double)said->launch_ns / 1e9;
-    if ((speed == CLUSTER_GIVEN || speed == CLUSTER_DATASHEET) && !(out->decode_bytes_per_s > 0))
+    if (!is_known(out))
         out->speed = CLUSTER_ASSUMED;
     out->memory_bytes = said->has_free_bytes ? said->free_bytes : said->has_memory_bytes ? said->memory_bytes : 0;
     if (out->memory_bytes > PLACEMENT_BYTES_MAX)

@@ -1,4 +1,5 @@
-/* What the relay's files share. relay.c: doors and the loop's step; relay_ask.c: a request of this node and its events;
+/* What the relay's files share. relay.c: the loop's step and the mesh's events; relay_generator.c: the doors for those
+ * who ask; relay_ask.c: a request of this node and its events; relay_answer.c: what another node says to it;
  * relay_place.c: where it goes next; relay_peer.c: what goes out through a link; relay_serve.c: others' requests. */
 #pragma once
 
@@ -123,7 +124,8 @@ struct relay {
     uint32_t n_spare, n_parcels; /* n_parcels: all that there are */
     struct buffer values;        /* a row, aligned */
     uint64_t last_wire_id;
-    uint32_t n_handles; /* not closed yet */
+    bool handles_closing; /* nothing runs any more */
+    uint32_t n_handles;   /* not closed yet */
     void (*closed)(void *arg);
     void *closed_arg;
 
@@ -135,16 +137,23 @@ struct relay {
     struct peer *peers;
     uint32_t n_served, n_returned;
     bool look; /* something about an ask is to be looked at */
-    bool closing, handles_closing;
+    bool closing;
 };
 
-/* ---- relay.c ---- */
+/* ---- relay_generator.c ---- */
 struct instance *relay_instance(struct relay *relay, const char *id, struct error *err); /* made when it is new */
+
+/* ---- relay.c ---- */
+void relay_look_locked(struct relay *relay); /* the loop is to look at asks and served ones */
+
+/* ---- relay_place.c ---- */
 enum error_code relay_find(struct relay *relay, const char *instance, struct place *out, struct error *err);
 /* The driver at `place` ended a request with this: is it the driver that is lost? Loop's thread. */
 bool relay_is_lost(struct relay *relay, const char *instance, const struct place *place, enum finish_reason reason,
                    const struct error *why);
-void relay_look_locked(struct relay *relay); /* the loop is to look at asks and served ones */
+void ask_step(struct ask *ask, uint64_t now_ns); /* by the loop: goes on, ends, or goes on waiting */
+void ask_lost(struct ask *ask);                  /* waits again */
+bool ask_waits(const struct ask *ask);           /* needs to be looked at again without being told */
 
 /* ---- relay_ask.c ---- */
 enum error_code ask_new(struct instance *instance, const struct request *request, struct ask **out, struct error *err);
@@ -156,13 +165,10 @@ void ask_take_row(struct ask *ask, uint32_t position, const float *values, uint3
 /* The part that ran is over; its reason, usage and error are in the ask. Calls `done` and frees it. */
 void ask_finish(struct ask *ask, enum finish_reason reason, const struct error *err);
 extern const struct request_handlers ask_handlers; /* of a driver here */
-/* An answer from another node. ERROR_INVALID: it broke the rules. */
-enum error_code ask_answer(struct peer *peer, struct request_message *message, struct error *err);
 
-/* ---- relay_place.c ---- */
-void ask_step(struct ask *ask, uint64_t now_ns); /* by the loop: goes on, ends, or goes on waiting */
-void ask_lost(struct ask *ask);                  /* waits again */
-bool ask_waits(const struct ask *ask);           /* needs to be looked at again without being told */
+/* ---- relay_answer.c ---- */
+/* From the node that has it. ERROR_INVALID: it broke the rules. */
+enum error_code ask_answer(struct peer *peer, struct request_message *message, struct error *err);
 
 /* ---- relay_peer.c ---- */
 struct peer *peer_find(struct relay *relay, const struct link *link);

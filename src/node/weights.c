@@ -248,6 +248,7 @@ enum error_code weights_open(const struct weights_options *options, struct weigh
     weights->wake_ns = UINT64_MAX;
     weights->lane_last = &weights->lane_first;
     weights->verify_last = &weights->verify_first;
+    weights->adding_last = &weights->adding_first;
     weights->answers_last = &weights->answers;
     enum error_code code = set_paths(weights, options->folder, err);
     if (code) {

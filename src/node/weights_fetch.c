@@ -209,7 +209,10 @@ static void end(struct weights_entry *entry)
     if (fetching->n_unkept) {
         weights_shelf_keep(entry, false);
     } else if (!fetching->n_keeping) {
+        char name[DIGEST_TEXT];
         weights_fetch_stop(entry);
+        log_line(LOG_INFO, "weights", "model %.12s: fetched %u parts, %llu bytes", digest_text(&entry->id, name),
+                 fetching->progress.n_verified, (unsigned long long)fetching->progress.verified_bytes);
         weights_step(entry);
     }
 }

@@ -33,6 +33,10 @@ void weights_files_free(struct weights *weights)
     }
 }
 
+static void add(struct weights *weights, const char *path, bool is_new,
+                void (*done)(void *, const struct weights_facts *, const struct error *), void *arg);
+
+/* Has only its inode been touched (a backup's hard link, a new owner), the next hash brings the same model back. */
 struct weights_file *weights_file_of(struct weights_entry *entry)
 {
     struct weights_file *file = entry->file;
@@ -42,10 +46,10 @@ struct weights_file *weights_file_of(struct weights_entry *entry)
     if (!file_identity_of(file->source.fd, &now, NULL) && file_identity_equal(&now, &file->source.identity))
         return file;
     log_line(LOG_WARN, "weights",
-             "%s has changed since it was hashed: it is not used, and given to nobody; "
-             "add it again",
+             "%s has changed since it was hashed: it is hashed again, and meanwhile not used and given to nobody",
              file->path);
     file->has_changed = true; /* it stays open: somebody may have its model */
+    add(entry->weights, file->path, false, NULL, NULL);
     weights_raise_changed(entry->weights);
     return NULL;
 }
@@ -67,9 +71,6 @@ static enum error_code write_list(const struct weights *weights, struct error *e
     buffer_deinit(&text);
     return code;
 }
-
-static void add(struct weights *weights, const char *path, bool is_new,
-                void (*done)(void *, const struct weights_facts *, const struct error *), void *arg);
 
 void weights_files_load(struct weights *weights)
 {
@@ -93,6 +94,19 @@ struct adding {
     void (*done)(void *arg, const struct weights_facts *facts, const struct error *err);
     void *arg;
 };
+
+/* One at a time: each takes a thread of the pool for as long as the file is large. */
+static void begin_next(struct weights *weights)
+{
+    struct weights_job *job = weights->adding_first;
+    if (!job || weights->is_adding)
+        return;
+    weights->adding_first = job->next;
+    if (!weights->adding_first)
+        weights->adding_last = &weights->adding_first;
+    weights->is_adding = true;
+    weights_job_start(weights, job);
+}
 
 static bool may_go_on(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 {
@@ -136,7 +150,11 @@ static enum error_code take_file(struct weights *weights, struct weights_file *f
     if (!weights_file_of(entry)) {
         entry->file = file;
         file->is_used = true;
-        weights_fetch_stop(entry); /* now it need not be fetched */
+        if (entry->fetching.fetch) { /* it need not be fetched now */
+            weights_fetch_stop(entry);
+            if (entry->here.shelf)
+                weights_shelf_keep(entry, true);
+        }
         entry->problem = (struct error){0};
         entry->must_tell = true;
         weights_raise_changed(weights);
@@ -183,6 +201,8 @@ static void add_done(struct weights_job *job)
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s", file->path);
     file->is_adding = false;
+    weights->is_adding = false;
+    begin_next(weights);
     if (!err.code && weights_is_closing(weights))
         error_set(&err, ERROR_CANCELLED, "the node stops");
     if (!err.code)
@@ -219,7 +239,9 @@ static enum error_code begin_adding(struct weights *weights, const char *path, s
     adding->file = file;
     adding->job.run = run_add;
     adding->job.done = add_done;
-    weights_job_start(weights, &adding->job);
+    *weights->adding_last = &adding->job;
+    weights->adding_last = &adding->job.next;
+    begin_next(weights);
     return ERROR_NONE;
 }
 

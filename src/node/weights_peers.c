@@ -132,6 +132,8 @@ static void hear_have(struct weights_peer *peer, const struct fetch_message *mes
         return;
     }
     fetch_message_parts(message, &has);
+    if (holder->peer && holder->peer != peer)
+        weights_fetch_away(entry, holder); /* an older link, which is about to end */
     part_set_deinit(&holder->has);
     holder->has = has;
     holder->peer = peer;
@@ -226,7 +228,7 @@ void weights_frame(struct weights *weights, struct link *link, const struct fram
     if (weights_is_closing(weights)) {
         weights_close_when_done(weights);
     } else if (code != ERROR_UNSUPPORTED) { /* that is from a newer node */
-        log_line(LOG_WARN, "weights", "a peer breaks the rules: %s", err.text);
+        log_line(LOG_WARN, "weights", "a link ends: %s", err.text);
         link_abort(link, &err);
     }
 }

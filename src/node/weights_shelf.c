@@ -216,10 +216,14 @@ static void reserve_done(struct weights_job *job)
     entry->is_busy = false;
     if (weights_is_closing(entry->weights))
         return;
-    if (err.code)
+    if (err.code) {
         weights_step_failed(entry, &err);
-    else
+    } else if (weights_file_of(entry)) { /* added meanwhile */
+        weights_shelf_keep(entry, true);
+        weights_step(entry);
+    } else {
         weights_fetch_begin(entry);
+    }
 }
 
 void weights_shelf_reserve(struct weights_entry *entry)

@@ -228,6 +228,8 @@ struct weights {
 
     uint32_t n_jobs;
     struct weights_job *lane_first, **lane_last, *lane_running;
+    struct weights_job *adding_first, **adding_last; /* files that wait to be hashed */
+    bool is_adding;
     struct weights_verify *verify_first, **verify_last;
     uint32_t n_verifying;
 

@@ -23,13 +23,14 @@ static void add_whole(const struct writing *w, const char *key, uint64_t value, 
     yyjson_mut_obj_add_strcpy(w->doc, w->object, key, text);
 }
 
-/* With 17 digits, in the reader's way: without an exponent, and with a point whatever the locale says. */
-static void add_amount(const struct writing *w, const char *key, double value, struct sim_range range, const char *unit)
+/* With 17 digits, in the reader's way: without an exponent, and with a point whatever the locale says. False: it is
+ * beyond the range. */
+static bool add_amount(const struct writing *w, const char *key, double value, struct sim_range range, const char *unit)
 {
     char digits[48], text[64];
     int decimals = 17;
     if (!(value > 0) || value < range.min || value > range.max)
-        return;
+        return false;
     for (double left = value; left >= 1 && decimals; left /= 10)
         decimals--;
     for (double left = value; left < 0.1 && decimals < 27; left *= 10)
@@ -43,7 +44,7 @@ static void add_amount(const struct writing *w, const char *key, double value, s
         digits[size - (digits[size - 1] == '.')] = '\0';
     }
     snprintf(text, sizeof text, "%s%s", digits, unit);
-    yyjson_mut_obj_add_strcpy(w->doc, w->object, key, text);
+    return yyjson_mut_obj_add_strcpy(w->doc, w->object, key, text);
 }
 
 /* For people: what is no plain character is a "?". */
@@ -112,11 +113,12 @@ static void add_speed(const struct writing *w, const struct cluster_device *devi
         add_beside_calibration(w, device);
         add_calibration(w, device);
     } else {
-        add_amount(w, "bandwidth", device->decode_bytes_per_s, cluster_bandwidth_range, "B/s");
-        add_amount(w, "flops", device->prefill_flops, cluster_flops_range, "FLOP/s");
+        const bool said = device->speed == CLUSTER_GIVEN || device->speed == CLUSTER_DATASHEET;
+        if (said && add_amount(w, "bandwidth", device->decode_bytes_per_s, cluster_bandwidth_range, "B/s")) {
+            add_amount(w, "flops", device->prefill_flops, cluster_flops_range, "FLOP/s");
+            yyjson_mut_obj_add_bool(w->doc, w->object, "given", device->speed == CLUSTER_GIVEN);
+        }
         add_amount(w, "copy", device->read_bytes_per_s, cluster_bandwidth_range, "B/s");
-        if (device->speed == CLUSTER_GIVEN)
-            yyjson_mut_obj_add_bool(w->doc, w->object, "given", true);
     }
     add_amount(w, "launch", device->launch_s, cluster_launch_range, "s");
 }

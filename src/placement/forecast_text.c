@@ -1,5 +1,6 @@
 #include "placement/forecast.h"
 
+#include "base/size_text.h"
 #include <math.h>
 
 static void say_head(const struct placement_solution *solution, const struct placement_forecast *forecast,
@@ -28,10 +29,9 @@ static void say_stages(const struct placement_problem *problem, const struct pla
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         const struct placement_stage *stage = &placement->stages[i];
         const struct placement_stage_forecast *said = &forecast->stages[i];
-        buffer_printf(out, "  stage %u  %s  layers %u-%u  %.1f GiB of %.1f  %.2f ms%s", i,
-                      problem->devices[stage->device].id, stage->first_layer, stage->first_layer + stage->n_layers - 1,
-                      (double)said->bytes / 0x1p30,
-                      (double)placement_device_bytes(&problem->devices[stage->device]) / 0x1p30, 1e3 * said->decode_s,
+        buffer_printf(out, "  stage %u  %s  layers %u-%u  %s of %s  %.2f ms%s", i, problem->devices[stage->device].id,
+                      stage->first_layer, stage->first_layer + stage->n_layers - 1, size_text(said->bytes).text,
+                      size_text(placement_device_bytes(&problem->devices[stage->device])).text, 1e3 * said->decode_s,
                       said->measured ? "" : " (estimated, not measured)");
         if (placement->n_stages > 1)
             buffer_printf(out, "  %s %.2f ms", i + 1 < placement->n_stages ? "link" : "way back", 1e3 * said->hop_s);
@@ -67,8 +67,8 @@ static void say_left_out(const struct placement_problem *problem, const struct p
         buffer_printf(out, "Left out: %s: not to be used\n", id);
         return;
     case PLACEMENT_NO_MEMORY:
-        buffer_printf(out, "Left out: %s: too little memory for a layer (%.2f GiB)\n", id,
-                      (double)placement_device_bytes(&problem->devices[device]) / 0x1p30);
+        buffer_printf(out, "Left out: %s: too little memory for a layer (%s)\n", id,
+                      size_text(placement_device_bytes(&problem->devices[device])).text);
         return;
     case PLACEMENT_NO_TYPES:
         buffer_printf(out, "Left out: %s: cannot use the types of these weights\n", id);

@@ -1,6 +1,6 @@
 #include "placement/remedy.h"
 
-#define GIB(bytes) ((double)(bytes) / 0x1p30)
+#include "base/size_text.h"
 
 static void say_change(const struct placement_problem *problem, const struct placement_kv_types *kv_types,
                        const struct placement_remedy *remedy, struct buffer *text)
@@ -21,10 +21,10 @@ static void say_change(const struct placement_problem *problem, const struct pla
         buffer_printf(text, "%sa context of %u tokens instead of %u", between, remedy->context_tokens,
                       demand->context_tokens);
     if (remedy->kind == PLACEMENT_REMEDY_FREE_MEMORY)
-        buffer_printf(text, "%.2f GiB more memory free on %s of %s", GIB(remedy->bytes), device->id, device->node);
+        buffer_printf(text, "%s more memory free on %s of %s", size_text(remedy->bytes).text, device->id, device->node);
     if (remedy->kind == PLACEMENT_REMEDY_ADD_DEVICE)
-        buffer_printf(text, "one more device with %.2f GiB free, linked as %s of %s is", GIB(remedy->bytes), device->id,
-                      device->node);
+        buffer_printf(text, "one more device with %s free, linked as %s of %s is", size_text(remedy->bytes).text,
+                      device->id, device->node);
 }
 
 void placement_remedies_text(const struct placement_problem *problem, const struct placement_kv_types *kv_types,
@@ -39,10 +39,10 @@ void placement_remedies_text(const struct placement_problem *problem, const stru
         return;
     }
     buffer_printf(text, "It fits nowhere: %s\n", remedies->why);
-    buffer_printf(text, "  needed  %.2f GiB, there  %.2f GiB beside buffers\n", GIB(remedies->needed_bytes),
-                  GIB(remedies->there_bytes));
+    buffer_printf(text, "  needed  %s, there  %s beside buffers\n", size_text(remedies->needed_bytes).text,
+                  size_text(remedies->there_bytes).text);
     if (remedies->missing_bytes)
-        buffer_printf(text, "  missing %.2f GiB under the best packing\n", GIB(remedies->missing_bytes));
+        buffer_printf(text, "  missing %s under the best packing\n", size_text(remedies->missing_bytes).text);
     buffer_text(text, remedies->n ? "It would fit with any of\n" : "No single change was found that would help.\n");
     for (uint32_t i = 0; i < remedies->n; i++) {
         const struct placement_remedy *remedy = &remedies->list[i];

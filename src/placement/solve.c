@@ -1,6 +1,7 @@
 #include "placement/solve.h"
 
 #include "base/mem.h"
+#include "base/size_text.h"
 #include "placement/check.h"
 #include "placement/cost.h"
 #include "placement/exact.h"
@@ -8,8 +9,6 @@
 #include "placement/root.h"
 
 #include <math.h>
-
-#define GIB(bytes) ((double)(bytes) / (1024.0 * 1024 * 1024))
 
 struct placement_options placement_options_default(void)
 {
@@ -37,9 +36,9 @@ static enum error_code say_missing(const struct placement_problem *problem, stru
             return error_set(err, ERROR_NOT_FOUND, "no device that may be used knows the types of layer %u", layer);
         if (most < bytes && n_layers > 1)
             return error_set(err, ERROR_NOT_FOUND,
-                             "layer %u needs %.2f GiB with its KV cache and buffers; the largest device has %.2f GiB "
+                             "layer %u needs %s with its KV cache and buffers; the largest device has %s "
                              "(a shorter context or fewer streams need less)",
-                             layer, GIB(bytes), GIB(most));
+                             layer, size_text(bytes).text, size_text(most).text);
     }
     uint32_t n_usable = 0;
     for (uint32_t d = 0; d < problem->n_devices; d++) {
@@ -51,12 +50,12 @@ static enum error_code say_missing(const struct placement_problem *problem, stru
     }
     if (there < needed)
         return error_set(err, ERROR_NOT_FOUND,
-                         "the model needs %.2f GiB, %u devices have %.2f GiB beside their buffers: %.2f GiB are "
+                         "the model needs %s, %u devices have %s beside their buffers: %s are "
                          "missing (a shorter context, fewer streams or another device would help)",
-                         GIB(needed), n_usable, GIB(there), GIB(needed - there));
+                         size_text(needed).text, n_usable, size_text(there).text, size_text(needed - there).text);
     return error_set(err, ERROR_NOT_FOUND,
-                     "%.2f GiB are there for %.2f GiB, but no order of linked devices can hold whole layers of it",
-                     GIB(there), GIB(needed));
+                     "%s are there for %s, but no order of linked devices can hold whole layers of it",
+                     size_text(there).text, size_text(needed).text);
 }
 
 /* The bound of all devices, then the search among those that it leaves. */

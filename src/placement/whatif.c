@@ -1,6 +1,7 @@
 #include "placement/whatif.h"
 
 #include "base/mem.h"
+#include "base/size_text.h"
 #include "placement/changed.h"
 #include "placement/cost.h"
 
@@ -290,8 +291,8 @@ static void say_change(const struct placement_whatif *whatif, struct buffer *tex
         buffer_printf(text, "Without %s of %s: ", whatif->device, whatif->node);
         return;
     case PLACEMENT_WITH_DEVICE:
-        buffer_printf(text, "With %s in %s (%.1f GiB%s): ", whatif->device, whatif->node,
-                      (double)whatif->bytes / 0x1p30, whatif->link_assumed ? ", its link assumed" : "");
+        buffer_printf(text, "With %s in %s (%s%s): ", whatif->device, whatif->node, size_text(whatif->bytes).text,
+                      whatif->link_assumed ? ", its link assumed" : "");
         return;
     }
 }

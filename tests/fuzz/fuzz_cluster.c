@@ -54,7 +54,8 @@ static void write_again(const struct cluster *cluster)
     struct buffer json = {0};
     struct error err = {0};
     cluster_write(cluster, &json);
-    FUZZ_CHECK(!json.failed && (json.size > LIMIT_CLUSTER_FILE_BYTES || !cluster_parse(json.data, json.size, &back, &err)));
+    FUZZ_CHECK(!json.failed &&
+               (json.size > LIMIT_CLUSTER_FILE_BYTES || !cluster_parse(json.data, json.size, &back, &err)));
     if (json.size <= LIMIT_CLUSTER_FILE_BYTES) {
         FUZZ_CHECK(back.n_nodes == cluster->n_nodes && back.n_devices == cluster->n_devices);
         FUZZ_CHECK(back.n_links == cluster->n_links);

@@ -302,6 +302,13 @@ static void on_done(void *arg, enum error_code code, const struct state_outcome 
         wish->err = *err;
 }
 
+void agreement_world_propose(struct agreement_world *w, int index, Cluster__Event *event, struct agreement_wish *wish)
+{
+    *wish = (struct agreement_wish){0};
+    agreement_propose(w->nodes[index].agreement, event, on_done, wish);
+    assert(event->nonce || wish->code == ERROR_NO_MEMORY);
+}
+
 void agreement_world_set(struct agreement_world *w, int index, const char *key, const char *value,
                          struct agreement_wish *wish)
 {
@@ -311,9 +318,7 @@ void agreement_world_set(struct agreement_world *w, int index, const char *key, 
     setting.value = (char *)(uintptr_t)value;
     event.kind_case = CLUSTER__EVENT__KIND_SETTING_CHANGED;
     event.setting_changed = &setting;
-    *wish = (struct agreement_wish){0};
-    agreement_propose(w->nodes[index].agreement, &event, on_done, wish);
-    assert(event.nonce || wish->code == ERROR_NO_MEMORY);
+    agreement_world_propose(w, index, &event, wish);
 }
 
 bool agreement_wish_is_done(void *wish)

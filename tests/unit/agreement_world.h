@@ -46,13 +46,15 @@ void agreement_world_found(struct agreement_world *world, int n);
 
 int agreement_world_leader(const struct agreement_world *world); /* -1: none that others follow */
 const char *agreement_world_setting(const struct agreement_world *world, int index, const char *key);
-/* A setting, proposed by a node. */
+/* What became of an event. */
 struct agreement_wish {
     bool is_done;
     enum error_code code;
     struct state_outcome outcome;
     struct error err;
 };
+void agreement_world_propose(struct agreement_world *world, int index, Cluster__Event *event,
+                             struct agreement_wish *wish);
 void agreement_world_set(struct agreement_world *world, int index, const char *key, const char *value,
                          struct agreement_wish *wish);
 bool agreement_wish_is_done(void *wish);

@@ -3,11 +3,15 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "base/size_text.h"
+#include "base/state_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -69,6 +73,53 @@ static void test_random_depends_on_seed_and_counter_only(void **state)
     assert_true(sum > 4900 && sum < 5100);
 }
 
+static void test_amounts_are_short(void **state)
+{
+    (void)state;
+    assert_string_equal(size_text(0).text, "0 B");
+    assert_string_equal(size_text(1023).text, "1023 B");
+    assert_string_equal(size_text(1024).text, "1.0 KiB");
+    assert_string_equal(size_text(2645056).text, "2.5 MiB");
+    assert_string_equal(size_text(1048575).text, "1.0 MiB"); /* not 1024.0 KiB */
+    assert_string_equal(size_text(UINT64_C(12671000000)).text, "11.8 GiB");
+    assert_string_equal(size_text(UINT64_MAX).text, "16777216.0 TiB");
+    assert_string_equal(time_text(31e-6).text, "31 us");
+    assert_string_equal(time_text(0.00025).text, "0.25 ms");
+    assert_string_equal(time_text(0.0181).text, "18.1 ms");
+    assert_string_equal(time_text(12).text, "12.0 s");
+    assert_string_equal(bandwidth_text(117.5e6).text, "940 Mb/s");
+    assert_string_equal(bandwidth_text(312.5e6).text, "2.5 Gb/s");
+}
+
+static void test_state_folder(void **state)
+{
+    (void)state;
+    char path[64], home[256];
+    snprintf(home, sizeof home, "%s", getenv("HOME") ? getenv("HOME") : "");
+    setenv("MEDLEY_STATE_DIR", "/own", 1);
+    assert_true(state_folder(path, sizeof path));
+    assert_string_equal(path, "/own");
+    assert_true(state_folder_file("control.sock", path, sizeof path));
+    assert_string_equal(path, "/own/control.sock");
+    assert_false(state_folder_file("control.sock", path, sizeof "/own/control.sock" - 1));
+    assert_string_equal(path, "");
+    setenv("MEDLEY_STATE_DIR", "", 1);
+    assert_false(state_folder(path, sizeof path));
+    unsetenv("MEDLEY_STATE_DIR");
+    setenv("XDG_STATE_HOME", "/state", 1);
+    assert_true(state_folder_file("x", path, sizeof path));
+    assert_string_equal(path, "/state/medley/x");
+    setenv("XDG_STATE_HOME", "relative", 1);
+    setenv("HOME", "/home/me", 1);
+    assert_true(state_folder(path, sizeof path));
+    assert_string_equal(path, "/home/me/.local/state/medley");
+    unsetenv("HOME");
+    assert_false(state_folder(path, sizeof path));
+    setenv("HOME", home, 1);
+    unsetenv("XDG_STATE_HOME");
+    setenv("MEDLEY_STATE_DIR", "", 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -77,6 +128,8 @@ int main(void)
         cmocka_unit_test(test_buffer_remembers_failure),
         cmocka_unit_test(test_nth_allocation_fails_once),
         cmocka_unit_test(test_random_depends_on_seed_and_counter_only),
+        cmocka_unit_test(test_amounts_are_short),
+        cmocka_unit_test(test_state_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,7 +193,7 @@ static void test_a_link_that_comes_back(void **state)
     struct house *house = house_open();
     house_place(house, "0a1a0b");
     struct driver *driver = house_driver(house, 0);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 2; i++) {
         break_under_way(house, 0, 1);
         assert_true(house_driver(house, 0) == driver); /* nothing was loaded anew */
         converse(house);
@@ -347,10 +347,10 @@ static void test_steps_without_memory(void **state)
     for (uint32_t nth = 1; nth < 40; nth++) {
         house_place(house, "0a1a0b");
         house->nodes[0].fail_nth = house->nodes[1].fail_nth = nth;
-        house_pass(house, 10);
+        house_pass(house, 5);
         house->nodes[0].fail_nth = house->nodes[1].fail_nth = 0;
         house->is_dirty = true;
-        house_pass(house, 20);
+        house_pass(house, 5);
         house_set_active(house, false);
         assert_true(house_run(house, all_gone, house, 5000));
         house_set_active(house, true);

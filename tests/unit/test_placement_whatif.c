@@ -160,7 +160,7 @@ static void all_at_once(void **state)
     assert_int_equal(whatifs.list[3].change, PLACEMENT_WITHOUT_DEVICE);
     placement_whatifs_text(&whatifs, &text);
     assert_non_null(strstr(text.data, "Without fast: 2.5 tok/s decode, "));
-    assert_non_null(strstr(text.data, "With gpu0+ in fast (0.2 GiB): 5.0 tok/s decode"));
+    assert_non_null(strstr(text.data, "With gpu0+ in fast (238.4 MiB): 5.0 tok/s decode"));
     assert_non_null(strstr(text.data, "Without gpu1 of fast: 3.2 tok/s decode"));
     buffer_deinit(&text);
     placement_whatifs_deinit(&whatifs);
@@ -261,9 +261,9 @@ static void memory_by_hand(void **state)
     assert_int_equal(remedies.list[1].rates.placement.n_stages, 4);
     struct buffer text = {0};
     placement_remedies_text(&world.problem, &KV, &remedies, &text);
-    assert_non_null(strstr(text.data, "missing 0.18 GiB under the best packing"));
-    assert_non_null(strstr(text.data, "0.18 GiB more memory free on gpu0 of slow: "));
-    assert_non_null(strstr(text.data, "one more device with 0.19 GiB free, linked as "));
+    assert_non_null(strstr(text.data, "missing 182.0 MiB under the best packing"));
+    assert_non_null(strstr(text.data, "182.0 MiB more memory free on gpu0 of slow: "));
+    assert_non_null(strstr(text.data, "one more device with 191.0 MiB free, linked as "));
     buffer_deinit(&text);
 }
 

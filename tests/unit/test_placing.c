@@ -8,6 +8,8 @@
 #include "node/heat.h"
 #include "pipeline/plan.h"
 #include "placement/as_run.h"
+#include "placement/cluster_file.h"
+#include "placement/cluster_write.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -347,7 +349,7 @@ static void too_large(void **state)
     world_instance(&w, "i", CONTEXT, 4);
     world_step(&w, "i");
     expect_problem("layer 0 needs ");
-    expect_problem("; the largest device has 0.01 GiB");
+    expect_problem("; the largest device has 12.0 MiB");
     assert_string_equal(world_stages(&w, "i"), "");
     w.model = NULL; /* its header is on the way */
     world_step(&w, "i");
@@ -359,7 +361,7 @@ static void too_large(void **state)
     world_links(&w, 100000, 1000000000);
     world_instance(&w, "i", CONTEXT, 3);
     world_step(&w, "i");
-    expect_problem("the model needs 0.04 GiB, 2 devices have ");
+    expect_problem("the model needs 43.4 MiB, 2 devices have ");
     expect_problem(" are missing");
     world_close(&w);
 }
@@ -493,6 +495,8 @@ static void nodes_that_lie(void **state)
         devices[i].free_bytes = devices[i].reserve_bytes = UINT64_MAX;
         devices[i].n_rates = 20, devices[i].rates = rates;
     }
+    rate.type = (char *)"q4_0"; /* twenty times */
+    devices[2].decode_bytes_per_s = 7;
     devices[0].id = long_name, devices[1].id = (char *)"b\x1b[", devices[2].id = (char *)"c";
     world_open(&w, gemma, machines, 1);
     add_node("node1", "node0", 12, list, 3);
@@ -507,6 +511,15 @@ static void nodes_that_lie(void **state)
     assert_true(cluster->n_nodes == 5 && cluster->n_devices == 3);
     for (uint32_t i = 0; i < cluster->n_nodes; i++)
         assert_int_equal(cluster_find_node(cluster, cluster->nodes[i].name), i);
+    struct buffer json = {0};
+    struct cluster back;
+    struct error err = {0};
+    cluster_write(cluster, &json); /* and a file of it is one */
+    if (cluster_parse(json.data, json.size, &back, &err))
+        fail_msg("%s", err.text);
+    assert_true(back.n_devices == 3 && back.n_nodes == 5);
+    cluster_deinit(&back);
+    buffer_deinit(&json);
     assert_string_equal(cluster->nodes[0].name, "node0");
     assert_string_equal(cluster->nodes[1].name, "node0-node1");
     assert_string_equal(cluster->nodes[3].name, "-[2J-a-b--");

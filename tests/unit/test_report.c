@@ -214,7 +214,7 @@ static void the_text(void **state)
         "  stage 0  tower/cuda0    layers 0–5    6.3 GiB of 7.0 GiB      9.4 ms\n"
         "  stage 1  studio/metal0  layers 6–9    4.3 GiB of 16.0 GiB    21.7 ms   link 0.25 ms (ethernet 2.5 Gb/s)\n"
         "Bottleneck: studio/metal0's memory bandwidth (69 % of a token's time)\n"
-        "Left out: tower/cpu: 0.9 GiB for it, buffers and a layer need 1.3 GiB.\n"
+        "Left out: tower/cpu: 960.0 MiB for it, buffers and a layer need 1.3 GiB.\n"
         "          laptop/cpu: would cost 71.4 ms per token for 1 layer.\n"
         "          nuc/vulkan0: link to tower is down.\n"
         "          alone/cpu: no link to a device in use.\n"
@@ -223,7 +223,7 @@ static void the_text(void **state)
         "`medley devices --calibrate` on that machine and the output of `medley devices --json` as its\n"
         "\"devices\" in the file make a forecast of it.\n");
     expect_part(&report, true, "Decoding is forecast with the context half full: 2048 tokens");
-    expect_part(&report, true, "  tower/cuda0  7.0 GiB, 0.0 MiB kept free; datasheet: f32 700 GB/s 1e+04 GFLOP/s");
+    expect_part(&report, true, "  tower/cuda0  7.0 GiB, 0 B kept free; datasheet: f32 700 GB/s 1e+04 GFLOP/s");
     expect_part(&report, true, "Links:\n5 nodes, 6 links: 4 usable, 2 down");
     report_deinit(&report);
     strcpy(model.type_names[1], "q6_K");

@@ -121,7 +121,9 @@ static void test_answers(void **state)
     assert_int_equal(read_one(&run, &message, &err), ERROR_NONE);
     assert_true(message.done.lost && message.done.reason == FINISH_ERROR && message.error.code == ERROR_DEVICE);
     assert_string_equal(message.error.text, "it burns?[31m");
-    assert_memory_equal(&message.done.usage, &usage, sizeof usage);
+    const struct request_usage *got = &message.done.usage;
+    assert_true(got->prompt_tokens == 10 && got->cached_tokens == 4 && got->generated_tokens == 3);
+    assert_true(got->queued_ns == 100 && got->prefill_ns == 200 && got->decode_ns == UINT64_C(1) << 50);
     buffer_clear(&run);
     request_write_done(9, FINISH_LENGTH, &usage, NULL, false, &run);
     assert_int_equal(read_one(&run, &message, &err), ERROR_NONE);

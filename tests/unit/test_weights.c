@@ -236,6 +236,18 @@ static void fetch_layers(struct host *host, uint32_t first, uint32_t n)
     await_layers(host, first, n);
 }
 
+static bool has_layers_or_problem(void *arg)
+{
+    const struct awaited *a = arg;
+    return weights_have(a->host->weights, &demo_id, a->first_layer, a->n_layers) == WORKER_HAS_ALL ||
+           weights_problem(a->host->weights, &demo_id);
+}
+
+static bool host_is_linked(void *arg)
+{
+    return ((struct host *)arg)->node->link;
+}
+
 static bool has_problem(void *arg)
 {
     return weights_problem(((struct host *)arg)->weights, &demo_id);
@@ -573,6 +585,17 @@ static void test_files_that_cannot_be_added(void **state)
     world_close(1);
 }
 
+/* Whoever asks makes it look at the file: what was hashed of the flipped one is another model. */
+static bool has_demo_again(void *arg)
+{
+    struct host *host = arg;
+    struct weights_facts facts[4];
+    uint32_t n = weights_list(host->weights, facts, 4);
+    for (uint32_t i = 0; i < n && i < 4; i++)
+        weights_have(host->weights, &facts[i].model, 0, 1);
+    return weights_have(host->weights, &demo_id, 0, 1) == WORKER_HAS_ALL;
+}
+
 static void test_a_changed_file_is_not_given_away(void **state)
 {
     world_open(2);
@@ -591,12 +614,71 @@ static void test_a_changed_file_is_not_given_away(void **state)
     assert_int_equal(weights_counts(hosts[0].weights).received_bytes, 0);
     assert_int_equal(model_hyperparameters(model)->n_layers, n_layers); /* who has it open keeps it */
     weights_release(hosts[1].weights, &demo_id);
-    /* back as it was, added again */
+    /* back as it was: it is noticed, hashed again, and given */
     weights_flip_byte(hosts[1].file, demo.parts[5].offset);
-    add_file(&hosts[1], hosts[1].file);
-    assert_int_equal(hosts[1].err.code, 0);
+    assert_true(link_world_run(world, has_demo_again, &hosts[1], 10000));
     fetch_layers(&hosts[0], 0, 1);
     check_bytes(&hosts[0], 0, 1);
+    world_close(2);
+}
+
+static void count_ended(void *arg, const struct weights_facts *facts, const struct error *err)
+{
+    assert_true(facts ? !err : err && err->code == ERROR_CANCELLED);
+    ++*(uint32_t *)arg;
+}
+
+/* Hashing, waiting to be hashed, reading and sending for others, receiving, writing, verifying: all at once. */
+static void test_closing_with_everything_under_way(void **state)
+{
+    char path[PATH_MAX];
+    uint32_t n_ended = 0;
+    world_open(2);
+    add_demo(&hosts[1]);
+    connect_hosts(0, 1);
+    weights_fetch(hosts[0].weights, &demo_id, 0, n_layers);
+    assert_true(link_world_run(world, has_begun, &hosts[0], 10000));
+    for (int i = 0; i < 4; i++) {
+        weights_add_file(hosts[0].weights, weights_golden("llama", path), count_ended, &n_ended);
+        weights_add_file(hosts[1].weights, weights_golden("qwen3", path), count_ended, &n_ended);
+    }
+    weights_close(hosts[1].weights, on_closed, &hosts[1]);
+    weights_close(hosts[0].weights, on_closed, &hosts[0]);
+    assert_true(link_world_run(world, host_is_closed, &hosts[0], 5000));
+    assert_true(link_world_run(world, host_is_closed, &hosts[1], 5000));
+    assert_int_equal(n_ended, 8);
+    hosts[0].weights = hosts[1].weights = NULL;
+    world_close(2);
+}
+
+/* Whatever allocation fails, there is an answer, and another attempt succeeds. */
+static void test_lack_of_memory(void **state)
+{
+    world_open(2);
+    add_demo(&hosts[1]);
+    connect_hosts(0, 1);
+    for (unsigned nth = 1; nth < 60; nth += 1 + nth / 8) {
+        struct awaited awaited = {&hosts[0], 1, 1};
+        close_weights(&hosts[0]);
+        weights_folder_remove(hosts[0].folder);
+        hosts[0].options.patience_ms = 900;
+        open_weights(&hosts[0]);
+        mem_fail_nth(nth);
+        for (int attempt = 0; attempt < 10 && !has_layers_or_problem(&awaited); attempt++) {
+            weights_fetch(hosts[0].weights, &demo_id, 1, 1);
+            link_world_run(world, has_layers_or_problem, &awaited, 300);
+        }
+        mem_fail_nth(0);
+        if (!host_is_linked(&hosts[0]))
+            link_world_run(world, host_is_linked, &hosts[0], 3000);
+        for (int attempt = 0; attempt < 3 && weights_problem(hosts[0].weights, &demo_id); attempt++) {
+            weights_fetch(hosts[0].weights, &demo_id, 1, 1);
+            link_world_run(world, has_layers_or_problem, &awaited, 3000);
+        }
+        weights_fetch(hosts[0].weights, &demo_id, 1, 1);
+        await_layers(&hosts[0], 1, 1);
+        check_bytes(&hosts[0], 1, 1);
+    }
     world_close(2);
 }
 
@@ -694,6 +776,8 @@ int main(void)
         cmocka_unit_test(test_a_missing_file_is_not_forgotten),
         cmocka_unit_test(test_files_that_cannot_be_added),
         cmocka_unit_test(test_a_changed_file_is_not_given_away),
+        cmocka_unit_test(test_closing_with_everything_under_way),
+        cmocka_unit_test(test_lack_of_memory),
         cmocka_unit_test(test_requests_are_bounded),
         cmocka_unit_test(test_garbage_ends_the_link),
     };

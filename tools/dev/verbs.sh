@@ -5,6 +5,7 @@ verb_help() {
 usage: ./dev VERB [...]
 
   demo                     build, then run the bundled model split over two unlike devices
+  cluster-demo [ASK]       build, then four unlike (simulated) machines, as four real nodes, share the model
   test [NAME...]           build and run the tests; the last line is `N passed, N failed`
   medley ...               build what changed and run the medley binary
   build                    build only, into build/release
@@ -98,6 +99,12 @@ verb_demo() { # [WHAT TO ASK FOR]
   # Without this variable ggml hides a Vulkan device that is only software.
   inside env GGML_VK_VISIBLE_DEVICES=0 "$release_dir/src/cli/medley" run models/demo.gguf \
     --devices cpu,vulkan0 --split 3,2 --seed "$RANDOM" -p "$ask" -n 400 </dev/null
+}
+
+verb_cluster_demo() { # [WHAT TO ASK FOR]
+  build_targets=(src/cli/medley)
+  build_release
+  inside bash tools/dev/cluster_demo.sh "$release_dir/src/cli/medley" models/demo.gguf "$repo/build/cluster-demo" "$@"
 }
 
 verb_shell() {
