@@ -34,7 +34,7 @@ struct knocks {
     uint64_t again_ms, asked_ms;
     char through[JOIN_NAME_TEXT];
     bool joined;
-    struct error last;
+    struct error wrong; /* what a member has said against the code; code ERROR_NONE: nothing */
 };
 
 static bool is_busy(const struct knocks *knocks)
@@ -46,11 +46,23 @@ static bool is_busy(const struct knocks *knocks)
     return false;
 }
 
+/* A code is tried once, for the member counts the attempts: then this node waits for a hand again, where it did before.
+ */
+static void drop_code(struct knocks *knocks)
+{
+    const struct daemon_options *options = &knocks->daemon->options;
+    knocks->by_code = false;
+    if (!options->n_peers || host_port_parse(options->peers[0], DAEMON_PORT, knocks->host, &knocks->port, NULL))
+        knocks->host[0] = 0;
+}
+
 static void tell_end(struct knocks *knocks, const struct error *why)
 {
     struct knock_events events = knocks->events;
     knocks->events = (struct knock_events){0};
     knocks->is_asked = false;
+    if (why)
+        drop_code(knocks);
     if (events.ended)
         events.ended(events.self, knocks->through, why);
 }
@@ -110,6 +122,8 @@ static void on_closed(void *arg)
     struct knock *knock = arg;
     struct knocks *knocks = knock->knocks;
     *knock = (struct knock){.knocks = knocks};
+    if (knocks->is_asked)
+        daemon_knock(knocks->daemon);
 }
 
 static void close_knock(struct knock *knock)
@@ -152,6 +166,18 @@ static bool others_try(const struct knocks *knocks, const struct knock *but)
     return false;
 }
 
+/* Nobody of those that were found has let this node in. That the code is wrong tells more than what others said. */
+static void end_round(struct knocks *knocks, struct error why)
+{
+    knocks->wrong = (struct error){0};
+    if (knocks->is_asked) {
+        tell_end(knocks, &why);
+    } else if (knocks->by_code && why.code == ERROR_INVALID) { /* of the command line */
+        daemon_say(knocks->daemon, "--join: %s", why.text);
+        drop_code(knocks);
+    }
+}
+
 static void on_ended(void *self, const struct error *why)
 {
     struct knock *knock = self;
@@ -165,9 +191,10 @@ static void on_ended(void *self, const struct error *why)
         return;
     }
     log_line(LOG_INFO, "node", "%s: %s", knock->host, why->text);
-    knocks->last = *why;
-    if (knocks->is_asked && !others_try(knocks, knock))
-        tell_end(knocks, why);
+    if (knocks->by_code && why->code == ERROR_INVALID)
+        knocks->wrong = *why;
+    if (!others_try(knocks, knock))
+        end_round(knocks, knocks->wrong.code ? knocks->wrong : *why);
 }
 
 /* ---- knocking ---------------------------------------------------------------------------------- */
@@ -212,7 +239,6 @@ static void knock_at(struct knocks *knocks, const char *host, uint16_t port, con
     struct error err;
     if (joining_open(&options, &knock->joining, &err)) {
         *knock = (struct knock){.knocks = knocks};
-        knocks->last = err;
         log_line(LOG_INFO, "node", "%s: %s", host, err.text);
         if (knocks->is_asked && !is_busy(knocks))
             tell_end(knocks, &err);
@@ -280,6 +306,18 @@ static enum error_code take_code(struct knocks *knocks, const char *code, struct
     return ERROR_NONE;
 }
 
+/* By hand, and words are there already: at the host that is asked for, if one is. */
+static struct knock *with_words(struct knocks *knocks)
+{
+    for (int i = 0; i < KNOCKS_MAX; i++) {
+        struct knock *knock = &knocks->list[i];
+        bool is_there = !knocks->host[0] || (knock->port == knocks->port && strcmp(knock->host, knocks->host) == 0);
+        if (knock->joining && !knock->closing && knock->words[0] && is_there)
+            return knock;
+    }
+    return NULL;
+}
+
 enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host,
                             const struct knock_events *events, struct error *err)
 {
@@ -300,14 +338,14 @@ enum error_code daemon_join(struct daemon *daemon, const char *code, const char 
         knocks->host[0] = 0;
     if (events)
         knocks->events = *events, knocks->is_asked = true, knocks->asked_ms = daemon_now_ms(daemon);
-    for (int i = 0; i < KNOCKS_MAX && !code; i++) {
-        if (knocks->list[i].joining && knocks->list[i].words[0]) { /* by hand, and words are there already */
-            show_words(&knocks->list[i]);
-            return ERROR_NONE;
-        }
+    struct knock *waiting = code ? NULL : with_words(knocks);
+    if (waiting) {
+        show_words(waiting);
+        return ERROR_NONE;
     }
-    if (code)
+    if (code || host)
         close_others(knocks, NULL); /* what waits for a hand */
+    knocks->wrong = (struct error){0};
     knocks->again_ms = 0;
     daemon_knock(daemon);
     return ERROR_NONE;
