@@ -95,7 +95,7 @@ void link_addresses(const struct link *link, struct stream_addresses *addresses)
 /* What has been measured from here to there: unknown where nothing was (probe.h). from and to are 0. */
 struct topology_link link_measured(const struct link *link);
 /* Much depends on the peer: it is pinged every watch_ms (mesh.h), and `silent` is raised as soon as that is suspicious
- * (pulse.h), under a second on a LAN. About 0.7 kB/s in each direction, whatever the link carries. */
+ * (pulse.h), under a second on a LAN. Where both ends do, 1.3 kB/s in each direction, whatever the link carries. */
 void link_watch(struct link *link, bool closely);
 void link_measure_soon(struct link *link); /* bandwidth, as soon as its one per cent allows */
 
