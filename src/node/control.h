@@ -61,7 +61,10 @@ void control_name_model(struct conversation *conversation, const char *text,
                         void (*named)(struct conversation *conversation, const char *model));
 /* A text of the request; NULL: not there, null, or no text. */
 const char *control_text(yyjson_val *root, const char *key);
-uint64_t control_number(yyjson_val *root, const char *key, uint64_t otherwise);
+/* A whole number of the request, at most `max`; missing or null: `otherwise`. False: it is none, and the conversation
+ * has ended with an error. */
+bool control_number(struct conversation *conversation, yyjson_val *root, const char *key, uint64_t max,
+                    uint64_t otherwise, uint64_t *out);
 
 /* ---- requests, by file ---- */
 void control_status(struct conversation *conversation, yyjson_val *root); /* control_show.c */
