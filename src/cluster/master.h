@@ -1,12 +1,19 @@
 /* What the leader proposes, given what is agreed on and what it sees: loads instances that are asked for, unloads idle
- * ones, places anew what has lost a device, gives up moves that fail.
+ * ones, places anew what has lost a device, empties nodes that are drained, moves what runs for gain, gives up moves
+ * that fail.
  *
  * Everything goes through the log: a proposal that is lost with its leader is made again by the next one, since the
  * state still says what is wanted. A proposal that comes too late is ignored by the state (it names the epoch that it
  * was decided after). An election moves nothing: a new leader finds the placements there, and leaves what works.
  *
  * Soft knowledge (who is alive, who asked for what) comes in with each step. A node counts as lost only after it
- * was silent for `lost_ms`, and not before this leader has listened for so long itself.
+ * was silent for `lost_ms`, and not before this leader has listened for so long itself; or when it is `suspected`.
+ *
+ * Moves. What works is only moved beside itself: the new stages are loaded while the old ones serve, where there is
+ * memory for both; where there is not, a drained node's stages make room first. One move of an instance at a time; one
+ * that has failed is tried again ever more rarely. Moves for gain are `consider`'s to find (master_replan()): not while
+ * anything of the instance is being loaded, not of what somebody placed by hand, not where the setting "moves" is
+ * "off".
  *
  * Pure: no clock, no I/O; `place` is asked for placements, and must be pure, too. Its answers are taken only if the
  * state would take them. One thread. */
@@ -20,13 +27,17 @@
 struct master_node {
     const char *id;
     uint64_t heard_ms; /* when it was last heard of; 0: never */
+    bool suspected;    /* it does not answer: nobody waits for lost_ms any more */
 };
 
 struct master_use {
     const char *instance;
     uint64_t used_ms; /* when a request was last in it */
     bool wanted;      /* a request waits for it now */
+    uint32_t live;    /* requests that are in it now */
+    double tokens;    /* generated in the last MASTER_RECENT_S, as an estimate */
 };
+enum { MASTER_RECENT_S = 600 };
 
 struct master_view {
     const struct state *state;
@@ -49,8 +60,15 @@ struct master_placement {
     uint32_t n_stages;
     struct master_stage stages[LIMIT_STAGES];
 };
+/* `beside`: what the instance's current placement takes is not to be counted on: it stays loaded. */
 typedef enum error_code (*master_place)(void *self, const struct master_view *view, const Cluster__Instance *instance,
-                                        const bool *allowed, struct master_placement *out, struct error *err);
+                                        const bool *allowed, bool beside, struct master_placement *out,
+                                        struct error *err);
+
+/* A move for gain: out->n_stages of 0: none now. `why` is for people. */
+typedef enum error_code (*master_consider)(void *self, const struct master_view *view,
+                                           const Cluster__Instance *instance, const bool *allowed,
+                                           struct master_placement *out, char why[static 64], struct error *err);
 
 struct master_options {
     uint64_t lost_ms;      /* silence after which a node's stages are placed elsewhere */
@@ -58,6 +76,10 @@ struct master_options {
     uint64_t repropose_ms; /* a proposal that has had no effect by then is made again */
     master_place place;
     void *self;
+    master_consider consider; /* NULL: nothing is moved for gain */
+    void *considers;          /* its `self` */
+    uint64_t consider_ms;     /* between two questions about an instance */
+    uint64_t failed_ms;       /* after a move that failed; doubled up to 32 times that */
 };
 struct master_options master_options_default(void); /* without place */
 
@@ -66,10 +88,13 @@ enum { MASTER_PROPOSALS = 16 }; /* of one step; more wait for the next */
 /* What the master remembers of an instance between steps; nothing of it is needed by its successor. */
 struct master_memory {
     char instance[LIMIT_CLUSTER_ID_BYTES + 1];
-    uint64_t epoch;             /* it was placed after this one; */
-    uint64_t proposed_ms;       /* then; 0: not */
-    uint64_t retry_ms, wait_ms; /* not before; how long it waited */
-    char problem[256];          /* why it could not be placed; empty: it could */
+    uint64_t epoch;              /* it was placed after this one; */
+    uint64_t proposed_ms;        /* then; 0: not */
+    uint64_t retry_ms, wait_ms;  /* not before; how long it waited */
+    uint64_t considered_ms;      /* a move for gain was last asked for; 0: never */
+    uint64_t move_ms, failed_ms; /* no move before; how long that was put off */
+    uint64_t moved_to;           /* the epoch of the move that was last seen under way */
+    char problem[256];           /* why it could not be placed; empty: it could */
 };
 
 struct master {
@@ -116,4 +141,10 @@ struct master_planner {
 /* A master_place whose `self` is a struct master_planner: builds, solves as it will run (placement/as_run.h), checks.
  */
 enum error_code master_plan(void *planner, const struct master_view *view, const Cluster__Instance *instance,
-                            const bool *allowed, struct master_placement *out, struct error *err);
+                            const bool *allowed, bool beside, struct master_placement *out, struct error *err);
+
+/* Whether that is a placement of the instance: placement_check()'s answer, on the problem as it is now. *beside:
+ * whether there is memory for it while the current placement stays. */
+enum error_code master_check(const struct master_planner *planner, const struct master_view *view,
+                             const Cluster__Instance *instance, const bool *allowed,
+                             const struct master_placement *placement, bool *beside, struct error *err);

@@ -33,6 +33,7 @@ bool claims_event(const Cluster__Event *event, const char *sender)
     case CLUSTER__EVENT__KIND_STAGE_REPORTED:
         return is_sender(event->stage_reported->node, sender);
     case CLUSTER__EVENT__KIND_INSTANCE_PLACED:
+        return event->instance_placed->placement && event->instance_placed->placement->by_hand;
     case CLUSTER__EVENT__KIND_INSTANCE_ABANDONED:
     case CLUSTER__EVENT__KIND_REFOUNDED:
         return false;

@@ -10,7 +10,8 @@
 #include <stddef.h>
 
 /* An event that `sender` (its id) has sent for the log: in its own name, of its own stages, links and record. Where
- * instances are placed, and when the cluster was founded anew, only the leader says, which needs not send it. */
+ * instances are placed, unless somebody asked for it by hand, and when the cluster was founded anew, only the leader
+ * says, which needs not send it. */
 bool claims_event(const Cluster__Event *event, const char *sender);
 
 /* What it says of itself: such as the state would take. `size` is the message's. ERROR_INVALID. */

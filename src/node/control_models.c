@@ -2,6 +2,7 @@
 #include "node/control.h"
 
 #include "base/mem.h"
+#include "model/model.h"
 #include "placement/problem.h"
 
 #include <stdio.h>
@@ -77,6 +78,29 @@ void control_name_model(struct conversation *conversation, const char *text,
     daemon_add_file(daemon, text, on_named, naming);
 }
 
+/* ---- where: a file from which the model's vocabulary can be read, on this machine ------------------------- */
+
+static void where_gone(struct conversation *conversation)
+{
+    daemon_cancel_open(conversation->daemon, conversation);
+}
+
+static void on_where(void *arg, struct daemon_text *text, const struct error *err)
+{
+    struct conversation *conversation = arg;
+    conversation->calls = (struct conversation_calls){0};
+    if (err)
+        control_fail(conversation, err);
+    else
+        answer_text(conversation, "path", gguf_file_path(model_file(text->model)));
+}
+
+void control_where(struct conversation *conversation, yyjson_val *request)
+{
+    conversation->calls = (struct conversation_calls){.gone = where_gone};
+    daemon_open_model(conversation->daemon, control_text(request, "model"), on_where, conversation);
+}
+
 /* ---- add, forget ------------------------------------------------------------------------------------- */
 
 static void on_added(struct conversation *conversation, const char *model)
@@ -127,7 +151,7 @@ static void on_changed(void *arg, enum error_code code, const struct state_outco
     mem_free(change);
 }
 
-static void propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name)
+void control_propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name)
 {
     struct change *change = mem_new(sizeof *change);
     if (!change) {
@@ -162,7 +186,7 @@ void control_forget(struct conversation *conversation, yyjson_val *request)
     model.name = (char *)(uintptr_t)name;
     event.kind_case = CLUSTER__EVENT__KIND_MODEL_FORGOTTEN;
     event.model_forgotten = &model;
-    propose(conversation, &event, "forgotten", name);
+    control_propose(conversation, &event, "forgotten", name);
 }
 
 void control_unload(struct conversation *conversation, yyjson_val *request)
@@ -176,7 +200,7 @@ void control_unload(struct conversation *conversation, yyjson_val *request)
     name.id = (char *)(uintptr_t)id;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_STOPPED;
     event.instance_stopped = &name;
-    propose(conversation, &event, "unloaded", id);
+    control_propose(conversation, &event, "unloaded", id);
 }
 
 /* ---- place --------------------------------------------------------------------------------------------------- */
@@ -273,7 +297,7 @@ static void on_place_named(struct conversation *conversation, const char *model)
 static bool take_goal(yyjson_val *request, struct place_wish *wish, struct error *err)
 {
     const char *goal = control_text(request, "goal");
-    wish->goal = PLACEMENT_THROUGHPUT;
+    wish->has_goal = goal != NULL;
     for (int i = PLACEMENT_LATENCY; goal && i <= PLACEMENT_MIX; i++) {
         if (strcmp(goal, placement_goal_name((enum placement_goal)i)) == 0) {
             wish->goal = (uint32_t)i;

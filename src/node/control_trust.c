@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool require_member(struct conversation *conversation)
+bool control_require_member(struct conversation *conversation)
 {
     struct error err;
     if (conversation->daemon->is_member)
@@ -33,7 +33,7 @@ void control_invite(struct conversation *conversation, yyjson_val *request)
     char code[JOIN_CODE_TEXT];
     uint64_t left_ms = 0, minutes;
     struct error err;
-    if (!require_member(conversation) ||
+    if (!control_require_member(conversation) ||
         !control_number(conversation, request, "minutes", LIMIT_JOIN_CODE_MS_MAX / 60000, 0, &minutes))
         return;
     if (admission_invite(daemon->admission, (uint32_t)minutes, code, &err)) {
@@ -220,7 +220,7 @@ void control_admit(struct conversation *conversation, yyjson_val *request)
 {
     struct admission_waiting waiting;
     struct error err;
-    if (!require_member(conversation))
+    if (!control_require_member(conversation))
         return;
     if (find_waiting(conversation->daemon, control_text(request, "node"), &waiting, &err)) {
         control_fail(conversation, &err);
@@ -241,7 +241,7 @@ void control_admit(struct conversation *conversation, yyjson_val *request)
 
 /* ---- remove, leave ------------------------------------------------------------------------------------------ */
 
-static const Cluster__Node *find_node(const struct daemon *daemon, const char *name, struct error *err)
+const Cluster__Node *control_find_node(const struct daemon *daemon, const char *name, struct error *err)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     const Cluster__Node *found = NULL;
@@ -294,9 +294,9 @@ void control_remove(struct conversation *conversation, yyjson_val *request)
     Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
     struct error err;
-    if (!require_member(conversation))
+    if (!control_require_member(conversation))
         return;
-    const Cluster__Node *node = find_node(daemon, control_text(request, "node"), &err);
+    const Cluster__Node *node = control_find_node(daemon, control_text(request, "node"), &err);
     if (node && strcmp(node->id, daemon->id) == 0) {
         error_set(&err, ERROR_INVALID, "this is that machine; `medley leave` takes it out of the cluster");
         node = NULL;

@@ -62,6 +62,7 @@ void daemon_changed(struct daemon *daemon)
         return;
     hosting_step(daemon->hosting, daemon_state(daemon), daemon_now_ms(daemon), daemon_wall_ms());
     daemon_lead(daemon);
+    daemon_watch(daemon);
     relay_changed(daemon->relay);
     control_changed(daemon);
 }
@@ -101,9 +102,12 @@ static void on_applied(void *self, uint64_t index, const Cluster__Event *event, 
                 daemon_say(daemon, "this machine was removed from the cluster; `medley leave` forgets it");
         } else {
             book_remove(daemon->book, id);
+            daemon_sync_contacts(daemon);
             daemon_drop_strangers(daemon);
         }
     }
+    if (outcome->applied && event->kind_case == CLUSTER__EVENT__KIND_INSTANCE_STOPPED)
+        daemon_lead_anew(daemon, event->instance_stopped->id);
     control_event(daemon, index, event, outcome->applied);
 }
 
@@ -176,6 +180,7 @@ static void on_tick(uv_timer_t *timer)
         renew_certificate(daemon);
     }
     daemon_dial(daemon);
+    daemon_look_left(daemon);
     daemon_measure_links(daemon);
     daemon_changed(daemon);
 }

@@ -116,6 +116,20 @@ static void add_found(struct daemon *daemon)
     }
 }
 
+/* A member's own dial goes to that address already, and has not failed: a second would be in its way. */
+static bool is_dialled(const struct daemon *daemon, const char *host, uint16_t port)
+{
+    for (const struct contact *contact = daemon->contacts; contact; contact = contact->next) {
+        if (!contact->has_node_id || !contact->is_wanted || (contact->dial && dial_status(contact->dial).n_failures))
+            continue;
+        for (uint32_t i = 0; i < contact->n; i++) {
+            if (contact->addresses[i].port == port && strcmp(contact->addresses[i].host, host) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Until the dial has found out which node it is: then the node's own contact goes on. */
 static void add_given(struct daemon *daemon)
 {
@@ -127,7 +141,7 @@ static void add_given(struct daemon *daemon)
             log_line(LOG_WARN, "node", "--peer: %s", err.text);
             continue;
         }
-        struct contact *contact = contact_of(daemon, NULL, host, port);
+        struct contact *contact = is_dialled(daemon, host, port) ? NULL : contact_of(daemon, NULL, host, port);
         if (!contact)
             continue;
         add_address_of(contact, host, port);
@@ -186,6 +200,26 @@ static bool is_at_hand(struct daemon *daemon, const uint8_t *node_id)
     return memcmp(node_id, daemon->identity.node_id, NODE_ID_BYTES) == 0 || book_admits(daemon->book, node_id);
 }
 
+/* Once, until a link is up again: a node that was removed while it was away hears it nowhere else. */
+static void tell_when_alone(struct daemon *daemon)
+{
+    for (const struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        if (peer->link) {
+            daemon->is_alone = false;
+            return;
+        }
+    }
+    for (const struct contact *contact = daemon->contacts; contact && !daemon->is_alone; contact = contact->next) {
+        const struct dial_status status = contact->dial ? dial_status(contact->dial) : (struct dial_status){0};
+        if (!status.n_failures || (status.n_failures < ALONE_FAILURES && contact->rounds < ALONE_ROUNDS))
+            continue;
+        daemon->is_alone = true;
+        daemon_say(daemon,
+                   "no node of the cluster is reached (%s: %s). If this machine was removed, `medley leave` forgets it",
+                   contact->addresses[contact->at].host, status.last.text);
+    }
+}
+
 void daemon_dial(struct daemon *daemon)
 {
     const uint64_t now = daemon_now_ms(daemon);
@@ -212,6 +246,7 @@ void daemon_dial(struct daemon *daemon)
             dial(daemon, contact);
         }
     }
+    tell_when_alone(daemon);
 }
 
 /* The dials are the mesh's and go with it. */

@@ -45,13 +45,23 @@ static bool is_busy(const struct knocks *knocks)
     return false;
 }
 
-/* Back to what a machine does by itself: it knocks wherever it finds somebody, and waits for a hand. A code that was
- * of no use must not be shown again and again: each time counts as an attack on who is asked. */
+/* A code is tried once, for the member counts the attempts: then this node waits for a hand again, where it did before.
+ */
+static void drop_code(struct knocks *knocks)
+{
+    const struct daemon_options *options = &knocks->daemon->options;
+    knocks->by_code = false;
+    if (!options->n_peers || host_port_parse(options->peers[0], DAEMON_PORT, knocks->host, &knocks->port, NULL))
+        knocks->host[0] = 0;
+}
+
 static void tell_end(struct knocks *knocks, const struct error *why)
 {
     struct knock_events events = knocks->events;
     knocks->events = (struct knock_events){0};
-    knocks->is_asked = knocks->by_code = false;
+    knocks->is_asked = false;
+    if (why)
+        drop_code(knocks);
     if (events.ended)
         events.ended(events.self, knocks->through, why);
 }
@@ -124,6 +134,8 @@ static void on_closed(void *arg)
     struct knock *knock = arg;
     struct knocks *knocks = knock->knocks;
     *knock = (struct knock){.knocks = knocks};
+    if (knocks->is_asked && !knocks->closed)
+        daemon_knock(knocks->daemon);
     end_knocks(knocks);
 }
 
@@ -167,16 +179,16 @@ static bool others_try(const struct knocks *knocks, const struct knock *but)
     return false;
 }
 
-/* A member that has no code open says nothing of the code: another one may have it. */
-static void set_again(struct knocks *knocks, const struct knock *knock, const struct error *why)
+/* The command line's. A member that has no code open says nothing of it: another one may have it. */
+static void give_up_code(struct knocks *knocks, const struct error *why)
+{
+    daemon_say(knocks->daemon, "--join: %s. Waiting for another code, or to be let in by hand", why->text);
+    drop_code(knocks);
+}
+
+static void set_again(struct knocks *knocks, const struct knock *knock)
 {
     const uint64_t wait_ms = joining_again_ms(knock->joining);
-    const bool is_useless = why->code == ERROR_INVALID || knocks->pace.n_shown >= LIMIT_JOIN_GUESSES;
-    if (is_useless && knocks->by_code && !knocks->is_asked && !knocks->joined) {
-        daemon_say(knocks->daemon, "the join code is of no use: %s. Waiting for another one, or to be let in by hand",
-                   why->text);
-        knocks->by_code = false;
-    }
     knocks->again_ms =
         daemon_now_ms(knocks->daemon) + (wait_ms > KNOCK_AGAIN_MS && wait_ms != UINT64_MAX ? wait_ms : KNOCK_AGAIN_MS);
 }
@@ -187,7 +199,7 @@ static void on_ended(void *self, const struct error *why)
     struct knocks *knocks = knock->knocks;
     const struct error reason = *why; /* the attempt's, which is closed */
     knock->words[0] = 0;
-    set_again(knocks, knock, &reason);
+    set_again(knocks, knock);
     close_knock(knock);
     if (knocks->joined) {
         close_others(knocks, knock);
@@ -195,8 +207,12 @@ static void on_ended(void *self, const struct error *why)
         return;
     }
     log_line(LOG_INFO, "node", "%s: %s", knock->host, reason.text);
-    if (knocks->is_asked && !others_try(knocks, knock))
+    if (others_try(knocks, knock))
+        return;
+    if (knocks->is_asked)
         tell_end(knocks, &reason);
+    else if (knocks->by_code && (reason.code == ERROR_INVALID || knocks->pace.n_shown >= LIMIT_JOIN_GUESSES))
+        give_up_code(knocks, &reason);
 }
 
 /* ---- knocking ---------------------------------------------------------------------------------- */
@@ -321,6 +337,18 @@ static void take_wish(struct knocks *knocks, const struct wish *wish, bool by_co
         memcpy(knocks->code, wish->digits, sizeof knocks->code);
 }
 
+/* By hand, and words are there already: at the host that is asked for, if one is. */
+static struct knock *with_words(struct knocks *knocks)
+{
+    for (int i = 0; i < KNOCKS_MAX; i++) {
+        struct knock *knock = &knocks->list[i];
+        bool is_there = !knocks->host[0] || (knock->port == knocks->port && strcmp(knock->host, knocks->host) == 0);
+        if (knock->joining && !knock->closing && knock->words[0] && is_there)
+            return knock;
+    }
+    return NULL;
+}
+
 enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host,
                             const struct knock_events *events, struct error *err)
 {
@@ -339,13 +367,12 @@ enum error_code daemon_join(struct daemon *daemon, const char *code, const char 
     take_wish(knocks, &wish, code);
     if (events)
         knocks->events = *events, knocks->is_asked = true, knocks->asked_ms = daemon_now_ms(daemon);
-    for (int i = 0; i < KNOCKS_MAX && !code; i++) {
-        if (knocks->list[i].joining && knocks->list[i].words[0]) { /* by hand, and words are there already */
-            show_words(&knocks->list[i]);
-            return ERROR_NONE;
-        }
+    struct knock *waiting = code ? NULL : with_words(knocks);
+    if (waiting) {
+        show_words(waiting);
+        return ERROR_NONE;
     }
-    if (code)
+    if (code || host)
         close_others(knocks, NULL); /* what waits for a hand */
     knocks->again_ms = 0;
     daemon_knock(daemon);
@@ -375,7 +402,8 @@ void daemon_join_forget(struct daemon *daemon)
 {
     if (daemon->knocks) {
         daemon->knocks->events = (struct knock_events){0};
-        daemon->knocks->is_asked = daemon->knocks->by_code = false; /* what is under way goes on */
+        daemon->knocks->is_asked = false;
+        drop_code(daemon->knocks); /* what is under way goes on */
     }
 }
 

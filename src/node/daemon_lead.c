@@ -88,6 +88,7 @@ static uint32_t gather_nodes(struct daemon *daemon, struct master_node *nodes)
         if (!root->nodes[i]->admitted)
             continue;
         nodes[n].id = id;
+        nodes[n].suspected = peer && peer->link && peer->is_silent;
         nodes[n].heard_ms = strcmp(id, daemon->id) == 0 ? daemon_now_ms(daemon) : peer ? heard_ms(daemon, peer) : 0;
         n++;
     }
@@ -147,20 +148,13 @@ static void propose_bytes(struct daemon *daemon, const struct buffer *bytes)
     event_free(event);
 }
 
-static void run_master(struct daemon *daemon, const struct replica_status *status)
+void daemon_master_view(struct daemon *daemon, struct master_view *out)
 {
     static struct master_node nodes[LIMIT_CLUSTER_NODES];
     static struct master_use uses[LIMIT_CLUSTER_INSTANCES];
-    static struct master_proposals proposals;
-    struct error err;
-    daemon_placing_view(daemon);
-    struct master_planner planner = {placing_problem, placing_call_in, &daemon->placing, PLAN_NODES_MAX};
-    struct master_options options = master_options_default();
-    options.place = master_plan;
-    options.self = &planner;
-    const struct master_view view = {
+    *out = (struct master_view){
         .state = daemon_state(daemon),
-        .lineage = status->lineage,
+        .lineage = agreement_status(daemon->agreement).lineage,
         .now_ms = daemon_now_ms(daemon),
         .wall_ms = daemon_wall_ms(),
         .leads_since_ms = daemon->leads_since_ms,
@@ -170,11 +164,39 @@ static void run_master(struct daemon *daemon, const struct replica_status *statu
         .n_uses = gather_uses(daemon, uses),
         .self = daemon->id,
     };
+    for (uint32_t i = 0; i < out->n_nodes; i++) { /* all of it is of one moment */
+        if (nodes[i].heard_ms > out->now_ms)
+            nodes[i].heard_ms = out->now_ms;
+    }
+}
+
+static void run_master(struct daemon *daemon)
+{
+    static struct master_proposals proposals;
+    struct master_view view;
+    struct error err;
+    daemon_placing_view(daemon);
+    struct master_planner planner = {placing_problem, placing_call_in, &daemon->placing, PLAN_NODES_MAX};
+    struct master_options options = master_options_default();
+    options.place = master_plan;
+    options.self = &planner;
+    daemon_master_view(daemon, &view);
     if (master_step(&daemon->master, &options, &view, &proposals, &err))
         log_line(LOG_WARN, "master", "%s", err.text);
     for (uint32_t i = 0; i < proposals.n; i++)
         propose_bytes(daemon, &proposals.events[i]);
     master_proposals_clear(&proposals);
+}
+
+void daemon_lead_anew(struct daemon *daemon, const char *instance)
+{
+    for (uint32_t i = 0; i < daemon->master.n; i++) {
+        struct master_memory *memory = &daemon->master.memory[i];
+        if (strcmp(memory->instance, instance) != 0)
+            continue;
+        memory->wait_ms = memory->retry_ms = memory->proposed_ms = 0;
+        memory->problem[0] = 0;
+    }
 }
 
 void daemon_lead(struct daemon *daemon)
@@ -192,7 +214,7 @@ void daemon_lead(struct daemon *daemon)
         return;
     record_all(daemon);
     set_members(daemon);
-    run_master(daemon, &status);
+    run_master(daemon);
 }
 
 const char *daemon_problem(const struct daemon *daemon, const char *instance)

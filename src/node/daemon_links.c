@@ -56,7 +56,7 @@ bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES])
 {
     struct daemon *daemon = self;
     for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        if (peer->link && memcmp(peer->node_id, node_id, NODE_ID_BYTES) == 0)
+        if (peer->link && !peer->is_silent && memcmp(peer->node_id, node_id, NODE_ID_BYTES) == 0)
             return true;
     }
     return false;
@@ -82,6 +82,14 @@ void daemon_drop_strangers(struct daemon *daemon)
     }
 }
 
+/* Whose log it is: what the state says of the node, else what it says of itself, unless that is somebody else's. */
+static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
+{
+    uint64_t member = peer->about ? peer->about->member : 0;
+    const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), member);
+    return owner && strcmp(owner->node->id, peer->id) != 0 ? 0 : member;
+}
+
 /* ---- what is told ------------------------------------------------------------------------ */
 
 static void post(struct link *link, uint16_t type, const void *bytes, size_t size)
@@ -90,14 +98,6 @@ static void post(struct link *link, uint16_t type, const void *bytes, size_t siz
     struct error err;
     if (link_post(link, LINK_CONTROL, &header, bytes, &err))
         log_line(LOG_DEBUG, "node", "a message of type %u was not sent: %s", type, err.text);
-}
-
-static void tell_all(struct daemon *daemon, uint16_t type, const struct buffer *bytes)
-{
-    for (struct peer *peer = daemon->peers; peer && !bytes->failed; peer = peer->next) {
-        if (peer->link)
-            post(peer->link, type, bytes->data ? bytes->data : "", bytes->size);
-    }
 }
 
 enum { USES_MAX = 64 };
@@ -171,6 +171,19 @@ static void keep_own(struct daemon *daemon, const struct buffer *bytes)
     daemon->now = (Node__Now *)message;
 }
 
+/* The leader plans with it; others only show it. */
+static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct buffer *bytes)
+{
+    const uint64_t now = daemon_now_ms(daemon);
+    const uint64_t leader = agreement_status(daemon->agreement).leader;
+    for (struct peer *peer = daemon->peers; peer && !bytes->failed; peer = peer->next) {
+        if (!peer->link || (leader && member_of(daemon, peer) != leader && now - peer->told_ms < NOW_OTHERS_MS))
+            continue;
+        post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
+        peer->told_ms = now;
+    }
+}
+
 void daemon_tell_now(struct daemon *daemon)
 {
     static Node__Use uses[USES_MAX];
@@ -193,7 +206,7 @@ void daemon_tell_now(struct daemon *daemon)
     now.uses = NULL;
     now.problems = NULL;
     placing_now_clear(&now);
-    tell_all(daemon, FRAME_NOW, &bytes);
+    tell_now_to_those_who_need_it(daemon, &bytes);
     keep_own(daemon, &bytes);
     buffer_deinit(&bytes);
     daemon->told_ms = daemon_now_ms(daemon);
@@ -247,14 +260,6 @@ static enum error_code take_proposal(struct daemon *daemon, struct peer *peer, c
         log_line(LOG_WARN, "node", "%.8s proposes what is not its to say: dropped", peer->id);
     event_free(event);
     return ERROR_NONE;
-}
-
-/* Whose log it is: what the state says of the node, else what it says of itself, unless that is somebody else's. */
-static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
-{
-    uint64_t member = peer->about ? peer->about->member : 0;
-    const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), member);
-    return owner && strcmp(owner->node->id, peer->id) != 0 ? 0 : member;
 }
 
 static struct link *link_of_member(struct daemon *daemon, uint64_t member)
@@ -328,6 +333,7 @@ static void on_up(void *self, struct link *link)
     peer->n_links++;
     peer->is_silent = false;
     peer->heard_ms = peer->up_ms = daemon_now_ms(daemon);
+    peer->told_ms = 0;
     link_set_data(link, peer);
     const Cluster__Node *known = book_find(daemon->book, peer->id);
     log_line(LOG_INFO, "node", "link to %s is up", known && known->name ? known->name : peer->id);
@@ -400,9 +406,45 @@ static void on_drained(void *self, struct link *link, uint32_t channel)
 
 static void on_silent(void *self, struct link *link)
 {
+    struct daemon *daemon = self;
     struct peer *peer = link_data(link);
-    if (peer)
-        peer->is_silent = true;
+    if (!peer)
+        return;
+    peer->is_silent = true;
+    log_line(LOG_INFO, "node", "%.8s does not answer", peer->id);
+    if (!daemon->stopping && daemon->is_member)
+        daemon_changed(daemon);
+}
+
+/* ---- who is watched closely ------------------------------------------------------------------- */
+
+static bool has_stages(const Cluster__Placement *placement, const char *node)
+{
+    for (size_t i = 0; placement && i < placement->n_stages; i++) {
+        if (strcmp(placement->stages[i]->node, node) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool runs(const Cluster__Instance *instance, const char *node)
+{
+    return instance->active && (has_stages(instance->current, node) || has_stages(instance->next, node));
+}
+
+/* Nodes that run an instance together watch each other, and the leader, who would have to place anew, all of them. */
+void daemon_watch(struct daemon *daemon)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        bool closely = false;
+        for (size_t i = 0; peer->link && root && i < root->n_instances && !closely; i++) {
+            const Cluster__Instance *instance = root->instances[i];
+            closely = runs(instance, peer->id) && (daemon->leads || runs(instance, daemon->id));
+        }
+        if (peer->link)
+            link_watch(peer->link, closely);
+    }
 }
 
 struct link_events daemon_link_events(struct daemon *daemon)

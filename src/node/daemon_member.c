@@ -197,6 +197,19 @@ static void propose_self(struct daemon *daemon)
     agreement_propose(daemon->agreement, &admitted, NULL, NULL);
 }
 
+static void say_how_to_join(struct daemon *daemon)
+{
+    char code[JOIN_CODE_TEXT];
+    struct error err;
+    if (admission_invite(daemon->admission, 0, code, &err))
+        log_line(LOG_WARN, "node", "%s", err.text);
+    else
+        daemon_say(daemon,
+                   "this is the first node of a new cluster. On the next machine: `medley up`, then `medley join %s`\n"
+                   "(good once, for ten minutes; `medley invite` here makes another code)",
+                   code);
+}
+
 /* First the log, then the certificate: a log without a certificate is dropped at the next start, a certificate without
  * a log would wait for others for ever. */
 enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err)
@@ -215,6 +228,7 @@ enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err)
     if (code)
         return code;
     propose_self(daemon);
+    say_how_to_join(daemon);
     return ERROR_NONE;
 }
 
@@ -237,8 +251,9 @@ static void on_forgotten(void *arg, enum error_code code, const struct error *er
 static void on_left(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
 {
     struct daemon *daemon = arg;
-    if (code == ERROR_CANCELLED) /* the node stops: it is a member still */
+    if (code == ERROR_CANCELLED || daemon->has_left) /* the node stops, and is a member still; or it came twice */
         return;
+    daemon->has_left = true;
     if (code)
         log_line(LOG_WARN, "node", "the others were not told that this node leaves: %s", err->text);
     struct error why;
@@ -254,13 +269,24 @@ enum error_code daemon_leave(struct daemon *daemon, struct error *err)
         return error_set(err, ERROR_INVALID, "this machine is in no cluster");
     if (daemon->is_leaving)
         return error_set(err, ERROR_BUSY, "this machine is leaving its cluster already");
-    daemon->is_leaving = true;
     name.id = daemon->id;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
     event.node_removed = &name;
-    if (book_size(daemon->book) < 2)
+    daemon->is_leaving = true;
+    if (book_size(daemon->book) < 2 || daemon->is_alone) /* nobody is there to be told */
         on_left(daemon, ERROR_NONE, NULL, NULL);
     else
         agreement_propose(daemon->agreement, &event, on_left, daemon);
     return ERROR_NONE;
+}
+
+/* The others cut the links as soon as they have agreed, mostly before this node hears that they have. */
+void daemon_look_left(struct daemon *daemon)
+{
+    for (const struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        if (peer->link)
+            return;
+    }
+    if (daemon->is_leaving && !daemon->has_left)
+        on_left(daemon, ERROR_NONE, NULL, NULL);
 }

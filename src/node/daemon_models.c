@@ -7,6 +7,7 @@
 #include "model/chat_template.h"
 #include "model/model.h"
 #include "model/tokenizer.h"
+#include "node/control.h"
 #include "placement/problem.h"
 
 #include <stdio.h>
@@ -289,7 +290,7 @@ static enum error_code find_driver(void *self, const char *id, struct driver **d
         return error_set(err, ERROR_BUSY, "%s is being loaded", id);
     }
     const struct peer *peer = daemon_peer(daemon, first->node);
-    if (!peer || !peer->link || !id_parse(first->node, node_id, NODE_ID_BYTES))
+    if (!peer || !peer->link || peer->is_silent || !id_parse(first->node, node_id, NODE_ID_BYTES))
         return error_set(err, ERROR_BUSY, "the node that runs %s cannot be reached", id);
     return ERROR_NONE;
 }
@@ -317,7 +318,7 @@ static void propose_desired(struct daemon *daemon, const char *model, const stru
     demand.has_goal = demand.has_context_tokens = demand.has_streams = true;
     demand.streams = wish && wish->streams ? wish->streams : STREAMS_STANDARD;
     demand.context_tokens = wish && wish->context ? wish->context : context_of(daemon, model);
-    demand.goal = wish ? wish->goal : PLACEMENT_THROUGHPUT;
+    demand.goal = wish && wish->has_goal ? wish->goal : PLACEMENT_THROUGHPUT;
     instance.id = instance.model = (char *)(uintptr_t)model;
     instance.demand = &demand;
     instance.has_active = instance.has_idle_ms = true;
@@ -349,11 +350,12 @@ static void propose_stopped(struct daemon *daemon, const char *id)
     agreement_propose(daemon->agreement, &event, NULL, NULL);
 }
 
+/* Zeros of the wish, and NULL, are as the instance has it; more context than wished for is fine. */
 bool daemon_meets(const Cluster__Instance *instance, const struct place_wish *wish)
 {
-    return !wish ||
-           ((!wish->context || wish->context == instance->demand->context_tokens) &&
-            (!wish->streams || wish->streams == instance->demand->streams) && wish->goal == instance->demand->goal);
+    return !wish || (wish->context <= instance->demand->context_tokens &&
+                     (!wish->streams || wish->streams == instance->demand->streams) &&
+                     (!wish->has_goal || wish->goal == instance->demand->goal));
 }
 
 enum error_code daemon_want(struct daemon *daemon, const char *name, const struct place_wish *wish, struct error *err)
@@ -362,7 +364,9 @@ enum error_code daemon_want(struct daemon *daemon, const char *name, const struc
     if (!model)
         return error_set(err, ERROR_NOT_FOUND, "the cluster has no model '%s'; `medley add FILE` gives it one", name);
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
-    if (instance && daemon_meets(instance, wish)) {
+    const char *problem = NULL;
+    bool anew = instance && wish && daemon_phase(daemon, instance, &problem) == INSTANCE_FAILED;
+    if (instance && daemon_meets(instance, wish) && !anew) {
         if (!instance->active)
             propose_active(daemon, instance->id);
         return ERROR_NONE;
@@ -373,12 +377,17 @@ enum error_code daemon_want(struct daemon *daemon, const char *name, const struc
     return ERROR_NONE;
 }
 
-static const char *failed_stage(const Cluster__Placement *placement)
+/* What has failed and where; good until it is asked again. */
+static const char *failed_stage(const struct daemon *daemon, const Cluster__Placement *placement)
 {
+    static char text[2 * LIMIT_CLUSTER_TEXT_BYTES];
     for (size_t i = 0; placement && i < placement->n_stages; i++) {
         const Cluster__Stage *stage = placement->stages[i];
-        if (stage->state == CLUSTER__STAGE_STATE__FAILED)
-            return stage->problem && stage->problem[0] ? stage->problem : "its device or node was lost";
+        if (stage->state != CLUSTER__STAGE_STATE__FAILED)
+            continue;
+        snprintf(text, sizeof text, "%s: %s", control_name_of(daemon, stage->node),
+                 stage->problem && stage->problem[0] ? stage->problem : "its device or node was lost");
+        return text;
     }
     return NULL;
 }
@@ -388,9 +397,9 @@ enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Ins
     *problem = NULL;
     if (!instance->active)
         return INSTANCE_IDLE;
-    if (!instance->current || failed_stage(instance->current)) {
+    if (!instance->current || failed_stage(daemon, instance->current)) {
         const char *unplaced = daemon_problem(daemon, instance->id);
-        *problem = unplaced ? unplaced : failed_stage(instance->current);
+        *problem = unplaced ? unplaced : failed_stage(daemon, instance->current);
         return unplaced ? INSTANCE_FAILED : instance->current ? INSTANCE_FAILED : INSTANCE_PLACING;
     }
     return all_ready(instance->current) ? INSTANCE_READY : INSTANCE_LOADING;
@@ -511,6 +520,12 @@ static enum worker_weights have_weights(void *self, const Cluster__Model *model,
                                        : WORKER_CANNOT_FETCH;
 }
 
+static const char *problem_of_weights(void *self, const Cluster__Model *model)
+{
+    struct digest digest;
+    return manifest_of(model, &digest) ? weights_problem(((struct daemon *)self)->weights, &digest) : NULL;
+}
+
 static void fetch_weights(void *self, const Cluster__Model *model, uint32_t first, uint32_t n)
 {
     struct digest digest;
@@ -556,6 +571,7 @@ static enum error_code open_hosting(struct daemon *daemon, struct error *err)
                                                   .wire = daemon->options.wire,
                                                   .weights = have_weights,
                                                   .fetch = fetch_weights,
+                                                  .weights_problem = problem_of_weights,
                                                   .model = take_model,
                                                   .release = release_model,
                                                   .propose = propose_bytes,

@@ -22,7 +22,8 @@
 
 enum {
     TICK_MS = 500,
-    NOW_MS = 2000,          /* between two tellings of what changes all the time */
+    NOW_MS = 2000,          /* between two tellings of what changes all the time, to the leader … */
+    NOW_OTHERS_MS = 10000,  /* … and to others */
     NEW_LINK_MS = 2000,     /* between two events of a link whose bandwidth is not known yet … */
     MEASURE_MS = 60000,     /* … and of one where it is */
     LISTEN_FIRST_MS = 2500, /* a new node's wait for others, before it founds a cluster */
@@ -41,10 +42,11 @@ struct peer {
     Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
     Node__Now *now;       /* the same */
     uint64_t proposed_ms; /* its record for the state, last */
+    uint64_t told_ms;     /* when it was told of what changes all the time, last */
     uint64_t measured_ms; /* when the link to it was last worth an event; 0: never */
 };
 
-enum { CONTACT_ADDRESSES = 16, FOUND_MAX = LIMIT_CLUSTER_NODES };
+enum { CONTACT_ADDRESSES = 16, FOUND_MAX = LIMIT_CLUSTER_NODES, ALONE_FAILURES = 5, ALONE_ROUNDS = 2 };
 
 /* A node to dial, or an address that was given and whose node is not known yet. */
 struct contact {
@@ -83,8 +85,8 @@ struct daemon {
     int lock;
     uv_timer_t tick;
     bool has_tick, stopping;
-    bool is_over;    /* options.over was called */
-    bool is_leaving; /* daemon_leave() has begun */
+    bool is_over;  /* options.over was called */
+    bool has_left; /* what is_leaving leads to */
     void (*stopped)(void *arg);
     void *stopped_arg;
 
@@ -120,6 +122,8 @@ struct daemon {
     struct catalogue *catalogue;
     struct peer *peers;
     struct contact *contacts;
+    bool is_alone; /* and that was told */
+    bool is_leaving;
     uint64_t told_ms;
 
     /* while it leads */
@@ -145,6 +149,7 @@ enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err);
 enum error_code daemon_begin_membership(struct daemon *daemon, struct error *err);
 /* Leaves its cluster: forgets keys, log and book; a new node when it starts again. */
 enum error_code daemon_leave(struct daemon *daemon, struct error *err);
+void daemon_look_left(struct daemon *daemon); /* now and then */
 
 /* ---- daemon_find.c: discovery and what is dialled ---- */
 enum error_code daemon_find_open(struct daemon *daemon, struct error *err);
@@ -159,6 +164,7 @@ void daemon_find_addresses(struct daemon *daemon);
 struct link_events daemon_link_events(struct daemon *daemon);
 struct peer *daemon_peer(const struct daemon *daemon, const char *id); /* NULL: unknown */
 void daemon_tell_now(struct daemon *daemon);
+void daemon_watch(struct daemon *daemon); /* who is to be noticed soon when it goes */
 bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES]);
 void daemon_drop_strangers(struct daemon *daemon); /* nodes that are no members any more, and links to them */
 void daemon_free_peers(struct daemon *daemon);
@@ -167,11 +173,22 @@ bool daemon_forward(void *self, uint64_t member, const void *event, size_t size)
 
 /* ---- daemon_lead.c: what the leader does ---- */
 void daemon_lead(struct daemon *daemon);
+void daemon_lead_anew(struct daemon *daemon, const char *instance); /* what it has failed in is forgotten */
 /* What placing knows, brought up to date. */
 const struct placing_view *daemon_placing_view(struct daemon *daemon);
+/* What the master sees, as this node does; the view's lists are good until the next call. */
+void daemon_master_view(struct daemon *daemon, struct master_view *out);
 void daemon_measure_links(struct daemon *daemon);
 /* Why an instance could not be placed, as the leader says; NULL. */
 const char *daemon_problem(const struct daemon *daemon, const char *instance);
+
+/* ---- daemon_moves.c: placements by hand ---- */
+/* master_check() of what this node sees. */
+enum error_code daemon_check_placement(struct daemon *daemon, const struct master_planner *planner,
+                                       const Cluster__Instance *instance, const struct master_placement *placement,
+                                       bool *beside, struct error *err);
+void daemon_propose_placement(struct daemon *daemon, const Cluster__Instance *instance,
+                              const struct master_placement *placement, uint64_t epoch, bool replaces);
 
 /* ---- daemon_admit.c: letting others in ---- */
 struct admission_events daemon_admission_events(struct daemon *daemon);
@@ -199,12 +216,12 @@ void daemon_add_file(struct daemon *daemon, const char *path,
                      void (*done)(void *arg, const char *model, const struct error *err), void *arg);
 struct place_wish {
     uint32_t context, streams; /* 0: as usual */
+    bool has_goal;             /* else as usual: throughput */
     uint32_t goal;             /* enum placement_goal */
     uint64_t idle_ms;
 };
 /* The instance of a model, wanted from now on. ERROR_NOT_FOUND: no such model. */
 enum error_code daemon_want(struct daemon *daemon, const char *model, const struct place_wish *wish, struct error *err);
-/* Zeros of the wish, and NULL, are as the instance has it. */
 bool daemon_meets(const Cluster__Instance *instance, const struct place_wish *wish);
 enum instance_phase { INSTANCE_IDLE, INSTANCE_PLACING, INSTANCE_LOADING, INSTANCE_READY, INSTANCE_FAILED };
 enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Instance *instance, const char **problem);

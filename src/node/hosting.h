@@ -58,6 +58,8 @@ struct hosting_options {
     enum activation_type wire;
     enum worker_weights (*weights)(void *self, const Cluster__Model *model, uint32_t first_layer, uint32_t n_layers);
     void (*fetch)(void *self, const Cluster__Model *model, uint32_t first_layer, uint32_t n_layers);
+    /* Why the weights cannot be fetched; NULL: it is not known, or may be NULL itself. */
+    const char *(*weights_problem)(void *self, const Cluster__Model *model);
     /* The model of that manifest, held until release(); NULL: not here yet. release() may come long after the state has
      * forgotten the model. */
     const struct model *(*model)(void *self, const Cluster__Model *model);

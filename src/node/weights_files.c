@@ -33,6 +33,10 @@ void weights_files_free(struct weights *weights)
     }
 }
 
+static void add(struct weights *weights, const char *path, bool is_new,
+                void (*done)(void *, const struct weights_facts *, const struct error *), void *arg);
+
+/* Has only its inode been touched (a backup's hard link, a new owner), the next hash brings the same model back. */
 struct weights_file *weights_file_of(struct weights_entry *entry)
 {
     struct weights_file *file = entry->file;
@@ -42,10 +46,10 @@ struct weights_file *weights_file_of(struct weights_entry *entry)
     if (!file_identity_of(file->source.fd, &now, NULL) && file_identity_equal(&now, &file->source.identity))
         return file;
     log_line(LOG_WARN, "weights",
-             "%s has changed since it was hashed: it is not used, and given to nobody; "
-             "add it again",
+             "%s has changed since it was hashed: it is hashed again, and meanwhile not used and given to nobody",
              file->path);
     file->has_changed = true; /* it stays open: somebody may have its model */
+    add(entry->weights, file->path, false, NULL, NULL);
     weights_raise_changed(entry->weights);
     return NULL;
 }
@@ -67,9 +71,6 @@ static enum error_code write_list(const struct weights *weights, struct error *e
     buffer_deinit(&text);
     return code;
 }
-
-static void add(struct weights *weights, const char *path, bool is_new,
-                void (*done)(void *, const struct weights_facts *, const struct error *), void *arg);
 
 void weights_files_load(struct weights *weights)
 {

@@ -69,8 +69,15 @@ static void test_leaders(void **state)
     static const int kinds[] = {CLUSTER__EVENT__KIND_INSTANCE_PLACED, CLUSTER__EVENT__KIND_INSTANCE_ABANDONED,
                                 CLUSTER__EVENT__KIND_REFOUNDED};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        Cluster__InstancePlaced placed = CLUSTER__INSTANCE_PLACED__INIT;
+        Cluster__Placement placement = CLUSTER__PLACEMENT__INIT;
         Cluster__Event event = event_of(kinds[i]);
+        event.instance_placed = &placed;
         assert_false(claims_event(&event, "me"));
+        placed.placement = &placement;
+        assert_false(claims_event(&event, "me"));
+        placement.by_hand = true;
+        assert_true(claims_event(&event, "me") == (kinds[i] == CLUSTER__EVENT__KIND_INSTANCE_PLACED));
     }
 }
 
