@@ -4,8 +4,9 @@
 # medians and their ratio. Each side runs in its own Debian root: ours with the build, theirs with Debian
 # sid's llama.cpp. Results are also kept as JSON lines in build/bench/results.jsonl.
 
-bench_claims=(membw decode prefill streams spin split first_token memory devices forecast homes)
-bench_alone=" membw split devices forecast homes " # these need no llama.cpp
+bench_claims=(membw decode prefill streams spin split first_token memory devices forecast homes
+  cluster_half cluster_chain cluster_join cluster_load cluster_rest cluster_unlike cluster_wire cluster_tls)
+bench_alone=" membw split devices forecast homes cluster_join cluster_load cluster_rest cluster_unlike cluster_wire cluster_tls " # these need no llama.cpp
 
 bench_help() {
   cat <<'TEXT'
@@ -23,6 +24,15 @@ Compares Medley with llama.cpp (Debian sid) on synthetic 1.1-billion-weight mode
   devices      copies and queued operations        memcpy, ggml alone
   forecast     medley run's forecast, 20 sets of simulated devices: 4 minutes  what it then measures
   homes        predicted tok/s on 1,000 homes      others' ways to split a model
+  cluster      all of these, real nodes in network namespaces (needs root), 1 thread each, 25 minutes:
+    cluster_half    2 nodes, half each, 0.25 ms    one node alone; llama.cpp over RPC
+    cluster_chain   3 nodes, small model, 2 ms     llama.cpp over RPC
+    cluster_join    start to joined                (Medley alone)
+    cluster_load    weights to a node without them a bare TCP connection
+    cluster_rest    processor, memory, bytes of a node at rest  (Medley alone)
+    cluster_unlike  2 unlike simulated devices, 8 streams  the better one alone
+    cluster_wire    bytes on the network           those of the hidden states
+    cluster_tls     what a link costs              a bare TCP connection
 Timings mean something only while nothing else runs.
 TEXT
 }
@@ -170,6 +180,63 @@ claim_memory() {
     record memory q8_0 medley
 }
 
+# ---- a cluster: cluster.py makes networks, starts nodes and prints `CLAIM SIDE VALUE` ----------------------------
+
+record_lines() { # MODEL
+  local claim value line
+  while read -r line; do
+    claim=${line%% *} value=${line##* } line=${line#* }
+    record "$claim" "$1" "${line% *}" <<<"$value"
+  done
+}
+
+cluster_turns() { # PART MODEL SIDE...: each side in turn, round after round; llama.cpp in its own root
+  local part=$1 model=$2 round side
+  shift 2
+  for ((round = 0; round < bench_rounds; round++)); do
+    for side in "$@"; do
+      if [ "$side" = llama.cpp ]; then
+        theirs python3 bench/cluster.py "$part" "$side" | record_lines "$model"
+      else
+        ours python3 bench/cluster.py "$part" "$side" | record_lines "$model"
+      fi
+    done
+  done
+}
+
+claim_cluster_half() {
+  bench_model q4_0 >/dev/null
+  cluster_turns half q4_0 llama.cpp medley
+}
+
+claim_cluster_chain() {
+  local model=$repo/build/models/synth-small-q4_0.gguf
+  [ -f "$model" ] || ours "$release_dir/tools/synth-model" --type q4_0 --layers 12 --embd 512 --ff 2048 --heads 8 \
+    --kv-heads 4 --vocab 8000 "$model"
+  cluster_turns chain small llama.cpp medley
+}
+
+claim_cluster_join() { cluster_turns join none medley; }
+
+claim_cluster_load() {
+  bench_model q8_0 >/dev/null
+  cluster_turns load q8_0 medley
+}
+
+claim_cluster_rest() { ours python3 bench/cluster.py rest medley | record_lines none; }
+
+claim_cluster_unlike() {
+  bench_model q4_0 >/dev/null
+  cluster_turns unlike q4_0 best medley
+}
+
+claim_cluster_wire() {
+  bench_model q4_0 >/dev/null
+  ours python3 bench/cluster.py wire medley | record_lines q4_0
+}
+
+claim_cluster_tls() { ours "$release_dir/bench/link"; }
+
 bench_number() { # option, value
   [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 takes a number from 1 on, not '$2'"
   printf '%s\n' "$2"
@@ -184,6 +251,11 @@ verb_bench() {
       --threads) bench_threads=$(bench_number "$1" "${2:-}"); shift ;;
       --types) bench_types=${2:-}; shift ;;
       *)
+        if [ "$1" = cluster ]; then
+          claims+=($(printf '%s\n' "${bench_claims[@]}" | grep '^cluster_'))
+          shift
+          continue
+        fi
         [[ " ${bench_claims[*]} " == *" $1 "* ]] || die "no claim '$1': there are ${bench_claims[*]}"
         claims+=("$1") ;;
     esac

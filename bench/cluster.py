@@ -6,7 +6,7 @@
 prints lines `CLAIM SIDE VALUE` on standard output, and what it is doing on standard error. Parts and sides:
 
   half    medley | llama.cpp         2 nodes, half of the layers each, 1 Gbit/s, 0.25 ms, beside one node alone; llama.cpp over RPC
-  chain   medley | llama.cpp         3 nodes in a chain, the bundled model, 2 ms
+  chain   medley | llama.cpp         3 nodes in a chain, a small model, 2 ms each way
   join    medley                     from a process's start to a member with its links: known peer, mDNS, after a restart
   load    medley                     a model of 1.2 GB comes to a node that lacks it, beside a bare TCP connection
   rest    medley                     what a node costs that does nothing
@@ -16,13 +16,14 @@ prints lines `CLAIM SIDE VALUE` on standard output, and what it is doing on stan
 The layers are forced to where they are by simulated devices with little memory that are as fast as the CPU.
 """
 import argparse
+import json
 import os
 import pathlib
-import re
 import shutil
-import statistics
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 from cluster_world import Node, World, complete, decode_rate, form, made_up_text, prefill_rate
@@ -76,6 +77,11 @@ def show(ready):
     say(f"    {ready['instance']}: {stages}; forecast {ready.get('forecast_decode_tokens_per_s', 0):.1f} tok/s")
 
 
+def first_machine(nodes, ready):
+    """Where the driver is, and a client need not go over the network."""
+    return next(node.machine for node in nodes if node.machine.name == ready["stages"][0]["node"])
+
+
 def measure(args, machine, claim, side, turn=0):
     """Decode of one sequence and prefill of about 512 tokens, over HTTP."""
     complete(machine, args.name, [made_up_text(100 * turn + 1, 8)], 4)
@@ -93,7 +99,7 @@ def llama_bench(machine, args, model, layers, servers, tests):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, preexec_fn=machine.enter)
     if done.returncode:
         raise SystemExit(f"llama-bench failed: {done.stderr[-2000:]}")
-    return {f"pp{t['n_prompt']}" if t["n_prompt"] else f"tg{t['n_gen']}": t["avg_ts"] for t in __import__("json").loads(done.stdout)}
+    return {f"pp{t['n_prompt']}" if t["n_prompt"] else f"tg{t['n_gen']}": t["avg_ts"] for t in json.loads(done.stdout)}
 
 
 def run_llama(args, n, delay_us, model, layers, tests):
@@ -128,7 +134,7 @@ def half(args):
     if [stage["n_layers"] for stage in ready["stages"]] != [9, 7]:
         raise SystemExit("the layers did not fall in halves")
     show(alone.place(args.name, context=CONTEXT, streams=1, goal="latency"))
-    first = next(node.machine for node in nodes if node.machine.name == ready["stages"][0]["node"])
+    first = first_machine(nodes, ready)
     for turn in range(args.turns):
         measure(args, alone.machine, "cluster", "one node", turn)
         measure(args, first, "cluster", "medley", turn)
@@ -138,10 +144,10 @@ def half(args):
 
 
 def chain(args):
-    model = args.demo
+    model = args.models / "synth-small-q4_0.gguf"
     if args.side == "llama.cpp":
         tests = ["-p", 0, "-n", args.tokens]
-        tell("chain_decode", args.side, run_llama(args, 3, 2000, model, 4, tests)[f"tg{args.tokens}"])
+        tell("chain_decode", args.side, run_llama(args, 3, 2000, model, 9, tests)[f"tg{args.tokens}"])
         return
     world = make_world(args, 3, 2000)
     nodes = make_nodes(args, world, [sim_file(args, f"d{i}", m) for i, m in enumerate(args.chain_memory.split(","))], model)
@@ -150,7 +156,7 @@ def chain(args):
     if len(ready["stages"]) != 3:
         raise SystemExit("the layers did not fall on three nodes")
     args.words = 0
-    measure(args, world.machines[0], "chain", "medley")
+    measure(args, first_machine(nodes, ready), "chain", "medley")
     stop(args)
     world.close()
 
@@ -191,7 +197,7 @@ def bare_tcp(world, size):
     sink = world.machines[1].start([sys.executable, "-c", code, world.machines[1].address], stdout=subprocess.PIPE)
     sink.stdout.readline()
     with world.machines[0].inside():
-        sock = socket_to(world.machines[1].address)
+        sock = socket.create_connection((world.machines[1].address, 5001))
     block = bytes(1 << 20)
     begin = time.monotonic()
     for _ in range(size >> 20):
@@ -200,11 +206,6 @@ def bare_tcp(world, size):
     sock.recv(1)
     sink.wait()
     return size / (time.monotonic() - begin)
-
-
-def socket_to(address):
-    import socket
-    return socket.create_connection((address, 5001))
 
 
 def load(args):
@@ -216,7 +217,6 @@ def load(args):
     args.name = nodes[0].add(model)
     samples, began = [], time.monotonic()
     before = [node.processor_s() for node in nodes]
-    import threading
     done = threading.Event()
 
     def watch():
@@ -248,10 +248,11 @@ def load(args):
 
 def rest(args):
     world = make_world(args, 3, 250)
-    nodes = [Node(machine, args.medley, args.folder, []) for machine in world.machines]
+    # Without Vulkan: where no graphics card is, its software driver would be most of the memory.
+    nodes = [Node(machine, args.medley, args.folder, ["--backend", "cpu"]) for machine in world.machines]
     args.running = nodes
     form(nodes)
-    time.sleep(20)
+    time.sleep(30)
     begin = [(time.monotonic(), node.processor_s(), node.machine.traffic()) for node in nodes]
     time.sleep(args.seconds)
     for node, (at, processor, traffic) in zip(nodes, begin):
@@ -259,6 +260,7 @@ def rest(args):
         tell("rest_cpu", "medley", 100 * (node.processor_s() - processor) / seconds)
         tell("rest_sent", "medley", (now["tx"] - traffic["tx"]) / seconds)
         tell("rest_received", "medley", (now["rx"] - traffic["rx"]) / seconds)
+        say(f"    {node.machine.name}: {(now['tx_packets'] - traffic['tx_packets']) / seconds:.1f} packets sent a second")
         memory = node.memory()
         tell("rest_memory", "medley", memory["VmRSS"] / 1024)
         tell("rest_memory_own", "medley", memory["RssAnon"] / 1024)
@@ -268,8 +270,8 @@ def rest(args):
 
 # ---- unlike devices ----------------------------------------------------------------------------------------------------
 
-UNLIKE = ["decode = 2500MB/s\nflops = 20GFLOP/s\ncopy = 10GB/s\nlaunch = 20us\n",
-          "decode = 1500MB/s\nflops = 12GFLOP/s\ncopy = 10GB/s\nlaunch = 20us\n"]
+UNLIKE = ["decode = 1250MB/s\nflops = 8GFLOP/s\ncopy = 10GB/s\nlaunch = 20us\n",
+          "decode = 750MB/s\nflops = 5GFLOP/s\ncopy = 10GB/s\nlaunch = 20us\n"]
 
 
 def unlike(args):
@@ -300,8 +302,8 @@ def wire(args):
     """Both nodes' sent bytes over the hidden states that went from the first to the second (f16)."""
     model, width = args.models / "synth-1b-q4_0.gguf", 2048
     world = make_world(args, 2, 250)
-    memory = args.memory.split(",")
-    nodes = make_nodes(args, world, [sim_file(args, f"d{i}", m) for i, m in enumerate(memory)], model)
+    nodes = make_nodes(args, world, [sim_file(args, f"d{i}", "450MiB") for i in range(2)], model)
+    time.sleep(15)  # the first bursts that measure the link are not the pipeline's
     for streams in 1, 8:
         ready = nodes[0].place(args.name, context=CONTEXT if streams == 1 else 128, streams=streams,
                                goal="latency" if streams == 1 else "throughput")
@@ -335,7 +337,6 @@ def main():
     parser.add_argument("--medley", default="build/release/src/cli/medley")
     parser.add_argument("--delay", default="build/release/bench/delay")
     parser.add_argument("--models", type=pathlib.Path, default=pathlib.Path("build/models"))
-    parser.add_argument("--demo", type=pathlib.Path, default=pathlib.Path("models/demo.gguf"))
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/bench/nodes"))
     parser.add_argument("--rpc-server", default="/usr/libexec/x86_64-linux-gnu/llama/bin/ggml-rpc-server")
     parser.add_argument("--type", default="q4_0")
@@ -345,7 +346,7 @@ def main():
     parser.add_argument("--words", type=int, default=511, help="of the long prompt")
     parser.add_argument("--seconds", type=int, default=60, help="at rest")
     parser.add_argument("--memory", default="425MiB,425MiB", help="of the two devices that share the model in halves")
-    parser.add_argument("--chain-memory", default="4MiB,4MiB,4MiB")
+    parser.add_argument("--chain-memory", default="24MiB,24MiB,24MiB")
     parser.add_argument("--more", default="", help="further options of medley up")
     args = parser.parse_args()
     args.more, args.running = args.more.split(), []

@@ -86,7 +86,7 @@ enum {
     LIMIT_WEIGHTS_IN_HAND = 4,                      /* … of which so many are read and sent at a time … */
     LIMIT_WEIGHTS_READ = 32,                        /* … and of all peers together */
     LIMIT_WEIGHTS_OUTBOX_BYTES = 1024 * 1024,       /* messages that a peer does not take */
-    LIMIT_WEIGHTS_RETRY_MS = 30 * 1000,          /* after that a model that could not be fetched may be tried again */
+    LIMIT_WEIGHTS_RETRY_MS = 5 * 1000,           /* after that a model that could not be fetched may be tried again */
     LIMIT_WEIGHTS_IDLE_MS = 2000,                /* a model that nobody used for so long may go to make room */
     LIMIT_WEIGHTS_KEEP_MS = 2000,                /* verified parts are recorded and told of after so long … */
     LIMIT_WEIGHTS_KEEP_BYTES = 64 * 1024 * 1024, /* … or when they are so many */

@@ -39,6 +39,10 @@ static const char usage[] =
     "  --no-discovery     neither look for others on the local networks nor be found there\n"
     "  --transport NAME   tcp (default) or quic, the same on all nodes\n"
     "  --wire TYPE        hidden states between machines as f16 (default), f32 or q8\n"
+    "  --patience SECONDS how long a request waits for its model, when it is being loaded or was lost with a\n"
+    "                     machine (default 600)\n"
+    "  --no-moves         while this node leads, models are moved for no gain (medley move --off: whoever\n"
+    "                     leads)\n"
     "  --models-max GIB   disk space for models that are fetched (default: what is free)\n"
     "\n"
     "What it offers the cluster:\n"
@@ -65,6 +69,8 @@ enum {
     OPTION_BACKEND,
     OPTION_SIM,
     OPTION_NO_GOVERNOR,
+    OPTION_NO_MOVES,
+    OPTION_PATIENCE,
 };
 
 static const struct option long_options[] = {
@@ -84,6 +90,8 @@ static const struct option long_options[] = {
     {"sim", required_argument, NULL, OPTION_SIM},
     {"threads", required_argument, NULL, 't'},
     {"no-governor", no_argument, NULL, OPTION_NO_GOVERNOR},
+    {"no-moves", no_argument, NULL, OPTION_NO_MOVES},
+    {"patience", required_argument, NULL, OPTION_PATIENCE},
     {0},
 };
 
@@ -147,6 +155,15 @@ static bool take_models_max(struct up *up, const char *value)
     return true;
 }
 
+static bool take_patience(struct up *up, const char *value)
+{
+    uint32_t seconds = 0;
+    if (!option_u32(&command_up, "--patience", value, 1, 24 * 3600, &seconds))
+        return false;
+    up->node.patience_ms = UINT64_C(1000) * seconds;
+    return true;
+}
+
 static bool take_peer(struct up *up, const char *value)
 {
     if (up->node.n_peers == DAEMON_PEERS_MAX) {
@@ -189,6 +206,10 @@ static bool take_option(struct up *up, int option, const char *value)
         return take_wire(up, value);
     case OPTION_MODELS_MAX:
         return take_models_max(up, value);
+    case OPTION_NO_MOVES:
+        return up->node.no_moves = true;
+    case OPTION_PATIENCE:
+        return take_patience(up, value);
     case OPTION_BACKEND:
         up->gpu_options.backend = value;
         return true;

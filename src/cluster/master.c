@@ -318,7 +318,7 @@ static void consider(struct step *s, const Cluster__Instance *instance, struct m
     if (options->consider(options->considers, s->view, instance, s->allowed, &placement, why, &err) ||
         placement.n_stages == 0 || same_stages(&placement, instance->current))
         return;
-    propose_placement(s, instance, &placement, false, why);
+    propose_placement(s, instance, &placement, placement.replaces, why);
     note_proposal(s, instance, memory);
 }
 
@@ -326,9 +326,10 @@ static void look_at_working(struct step *s, const Cluster__Instance *instance, s
 {
     if (instance->next) {
         memory->moved_to = instance->next->epoch;
-        if (broken(s, instance->next) || leaves(s, instance->next)) {
+        if ((broken(s, instance->next) || leaves(s, instance->next)) && !has_proposed(s, instance, memory)) {
             put_off_moves(s, memory);
             abandon(s, instance);
+            note_proposal(s, instance, memory);
         }
         return;
     }

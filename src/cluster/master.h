@@ -9,11 +9,11 @@
  * Soft knowledge (who is alive, who asked for what) comes in with each step. A node counts as lost only after it
  * was silent for `lost_ms`, and not before this leader has listened for so long itself; or when it is `suspected`.
  *
- * Moves. What works is only moved beside itself: the new stages are loaded while the old ones serve, where there is
- * memory for both; where there is not, a drained node's stages make room first. One move of an instance at a time; one
- * that has failed is tried again ever more rarely. Moves for gain are `consider`'s to find (master_replan()): not while
- * anything of the instance is being loaded, not of what somebody placed by hand, not where the setting "moves" is
- * "off".
+ * Moves. What works is moved beside itself: the new stages are loaded while the old ones serve, where there is memory
+ * for both; where there is not, the old ones make room first, if that pays, too, or somebody asked for it. One move of
+ * an instance at a time; one that has failed is tried again ever more rarely. Moves for gain are `consider`'s to find
+ * (master_replan()): not while anything of the instance is being loaded, not of what somebody placed by hand, not where
+ * the setting "moves" is "off".
  *
  * Pure: no clock, no I/O; `place` is asked for placements, and must be pure, too. Its answers are taken only if the
  * state would take them. One thread. */
@@ -57,6 +57,7 @@ struct master_stage {
     uint32_t first_layer, n_layers;
 };
 struct master_placement {
+    bool replaces; /* of a move for gain: what serves has to make room first */
     uint32_t n_stages;
     struct master_stage stages[LIMIT_STAGES];
 };
@@ -148,3 +149,33 @@ enum error_code master_plan(void *planner, const struct master_view *view, const
 enum error_code master_check(const struct master_planner *planner, const struct master_view *view,
                              const Cluster__Instance *instance, const bool *allowed,
                              const struct master_placement *placement, bool *beside, struct error *err);
+
+/* ---- moving for gain ---- */
+
+enum {
+    MASTER_DISK_BYTES_PER_S = 500 * 1000 * 1000, /* of which nobody knows better: a SATA SSD */
+    MASTER_MUST_MS = 30 * 1000,                  /* so long a layout has to be invalid before it is left */
+    MASTER_FORCED_MAX_MS = 3600 * 1000,          /* between two such moves at most, doubled from 2 x MASTER_MUST_MS */
+};
+
+/* A master_consider whose `self` is a struct master_mover: placement/replan.h, with the instance's use of late taken as
+ * that to come. Answers only with what placement_check() accepts. A stage is loaded anew even where its device keeps
+ * all of its layers, so there is often no memory for both; then the pause is as long as loading, and the gain has to be
+ * worth that. What is a "must" for replan (memory is short, a link is too slow) has to be so for MASTER_MUST_MS. */
+struct master_mover {
+    const struct master_planner *planner;
+    /* Whether all of the model is on that node's disk. NULL: nobody has it. */
+    bool (*has_weights)(void *self, const char *node, const char *model);
+    void *self;
+    uint64_t max_nodes; /* of the search; 0: no limit */
+    uint32_t n;
+    struct master_mover_memory *list[LIMIT_CLUSTER_INSTANCES];
+};
+void master_mover_clear(struct master_mover *mover); /* forgets all instances */
+enum error_code master_replan(void *mover, const struct master_view *view, const Cluster__Instance *instance,
+                              const bool *allowed, struct master_placement *out, char why[static 64],
+                              struct error *err);
+/* Whether it is a placement of the problem while `stays` is loaded (NULL: nothing). */
+enum error_code master_check_beside(const struct placement_problem *problem, const struct master_device *names,
+                                    const Cluster__Placement *stays, const struct master_placement *placement,
+                                    struct error *err);

@@ -145,6 +145,14 @@ static enum error_code check(const struct question *q, const struct master_place
     return code;
 }
 
+enum error_code master_check_beside(const struct placement_problem *problem, const struct master_device *names,
+                                    const Cluster__Placement *stays, const struct master_placement *placement,
+                                    struct error *err)
+{
+    const struct question q = {.problem = problem, .devices = names, .current = stays};
+    return check(&q, placement, err);
+}
+
 enum error_code master_check(const struct master_planner *planner, const struct master_view *view,
                              const Cluster__Instance *instance, const bool *allowed,
                              const struct master_placement *placement, bool *beside, struct error *err)

@@ -421,6 +421,7 @@ void daemon_free(struct daemon *daemon)
     daemon_free_peers(daemon);
     credentials_free(daemon->credentials);
     placing_deinit(&daemon->placing);
+    master_mover_clear(&daemon->mover);
     message_free(daemon->now ? &daemon->now->base : NULL);
     membership_deinit(&daemon->membership);
     identity_deinit(&daemon->identity);

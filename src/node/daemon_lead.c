@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-enum { REPROPOSE_MS = 2000, STEADY_MS = 10000, PLAN_NODES_MAX = 20000 };
+enum { REPROPOSE_MS = 2000, STEADY_MS = 10000, PLAN_NODES_MAX = 20000, MOVE_NODES_MAX = 2000 };
+enum { MOST_TOKENS = 1000 * 1000 * 1000 }; /* that a node is believed to have taken of late */
 
 /* ---- the nodes' records ------------------------------------------------------------------- */
 
@@ -105,6 +106,8 @@ static void take_use(struct daemon *daemon, struct master_use *use, const Node__
         const uint64_t used = of->idle_ms < now_ms ? now_ms - of->idle_ms : 0;
         use->used_ms = used > use->used_ms ? used : use->used_ms;
         use->wanted |= of->wanted;
+        use->live += of->live < LIMIT_SEQUENCES ? of->live : LIMIT_SEQUENCES;
+        use->tokens += of->tokens < MOST_TOKENS ? (double)of->tokens : MOST_TOKENS;
     }
 }
 
@@ -117,6 +120,8 @@ static uint32_t gather_uses(struct daemon *daemon, struct master_use *uses)
         *use = (struct master_use){.instance = root->instances[i]->id};
         use->used_ms = relay_used_ms(daemon->relay, use->instance);
         use->wanted = relay_waits(daemon->relay, use->instance);
+        use->live = relay_live(daemon->relay, use->instance);
+        use->tokens = relay_recent_tokens(daemon->relay, use->instance);
         for (struct peer *peer = daemon->peers; peer; peer = peer->next)
             take_use(daemon, use, peer->link ? peer->now : NULL);
     }
@@ -170,6 +175,18 @@ void daemon_master_view(struct daemon *daemon, struct master_view *out)
     }
 }
 
+static bool has_weights(void *self, const char *node, const char *model)
+{
+    struct daemon *daemon = self;
+    const struct peer *peer = daemon_peer(daemon, node);
+    const Node__Now *now = peer ? peer->now : strcmp(node, daemon->id) == 0 ? daemon->now : NULL;
+    for (size_t i = 0; now && i < now->n_models; i++) {
+        if (strcmp(now->models[i], model) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void run_master(struct daemon *daemon)
 {
     static struct master_proposals proposals;
@@ -180,6 +197,12 @@ static void run_master(struct daemon *daemon)
     struct master_options options = master_options_default();
     options.place = master_plan;
     options.self = &planner;
+    options.consider = daemon->options.no_moves ? NULL : master_replan;
+    options.considers = &daemon->mover;
+    daemon->mover.planner = &planner;
+    daemon->mover.has_weights = has_weights;
+    daemon->mover.self = daemon;
+    daemon->mover.max_nodes = MOVE_NODES_MAX;
     daemon_master_view(daemon, &view);
     if (master_step(&daemon->master, &options, &view, &proposals, &err))
         log_line(LOG_WARN, "master", "%s", err.text);
@@ -206,6 +229,7 @@ void daemon_lead(struct daemon *daemon)
     const struct replica_status status = agreement_status(daemon->agreement);
     if (status.leads && !daemon->leads) {
         daemon->master = (struct master){0};
+        master_mover_clear(&daemon->mover);
         daemon->leads_since_ms = daemon_now_ms(daemon);
         log_line(LOG_INFO, "node", "this node leads the cluster");
     }

@@ -116,11 +116,25 @@ static size_t gather_uses(struct daemon *daemon, Node__Use *uses, Node__Use **li
             continue;
         node__use__init(&uses[n]);
         uses[n].instance = (char *)(uintptr_t)id;
-        uses[n].has_idle_ms = uses[n].has_wanted = true;
+        uses[n].has_idle_ms = uses[n].has_wanted = uses[n].has_live = uses[n].has_tokens = true;
+        uses[n].live = relay_live(daemon->relay, id);
+        uses[n].tokens = (uint64_t)relay_recent_tokens(daemon->relay, id);
         uses[n].idle_ms = used_ms && now > used_ms ? now - used_ms : 0;
         uses[n].wanted = waits;
         list[n] = &uses[n];
         n++;
+    }
+    return n;
+}
+
+/* Models whose every layer is on this disk. */
+static size_t gather_models(struct daemon *daemon, char **list)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    size_t n = 0;
+    for (size_t i = 0; root && i < root->n_models && n < LIMIT_CLUSTER_MODELS; i++) {
+        if (daemon_has_model(daemon, root->models[i]))
+            list[n++] = root->models[i]->name;
     }
     return n;
 }
@@ -201,8 +215,12 @@ void daemon_tell_now(struct daemon *daemon)
     now.uses = use_list;
     now.n_problems = gather_problems(daemon, problems, problem_list);
     now.problems = problem_list;
+    static char *models[LIMIT_CLUSTER_MODELS];
+    now.n_models = gather_models(daemon, models);
+    now.models = models;
     message_encode(&now.base, &bytes);
-    now.n_uses = now.n_problems = 0;
+    now.n_uses = now.n_problems = now.n_models = 0;
+    now.models = NULL;
     now.uses = NULL;
     now.problems = NULL;
     placing_now_clear(&now);

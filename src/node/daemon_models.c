@@ -526,6 +526,11 @@ static const char *problem_of_weights(void *self, const Cluster__Model *model)
     return manifest_of(model, &digest) ? weights_problem(((struct daemon *)self)->weights, &digest) : NULL;
 }
 
+bool daemon_has_model(struct daemon *daemon, const Cluster__Model *model)
+{
+    return have_weights(daemon, model, 0, model->n_layers) == WORKER_HAS_ALL;
+}
+
 static void fetch_weights(void *self, const Cluster__Model *model, uint32_t first, uint32_t n)
 {
     struct digest digest;
@@ -583,8 +588,12 @@ static enum error_code open_hosting(struct daemon *daemon, struct error *err)
 
 enum error_code daemon_models_open(struct daemon *daemon, struct error *err)
 {
-    const struct relay_options relay = {
-        .loop = daemon->loop, .mesh = daemon->mesh, .find = find_driver, .wanted = on_wanted, .self = daemon};
+    const struct relay_options relay = {.loop = daemon->loop,
+                                        .mesh = daemon->mesh,
+                                        .find = find_driver,
+                                        .wanted = on_wanted,
+                                        .patience_ms = daemon->options.patience_ms,
+                                        .self = daemon};
     daemon->catalogue = mem_new(sizeof *daemon->catalogue);
     if (!daemon->catalogue)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the list of models");

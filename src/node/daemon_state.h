@@ -128,6 +128,7 @@ struct daemon {
 
     /* while it leads */
     struct master master;
+    struct master_mover mover;
     bool leads;
     uint64_t leads_since_ms, self_proposed_ms;
 
@@ -225,6 +226,7 @@ enum error_code daemon_want(struct daemon *daemon, const char *model, const stru
 bool daemon_meets(const Cluster__Instance *instance, const struct place_wish *wish);
 enum instance_phase { INSTANCE_IDLE, INSTANCE_PLACING, INSTANCE_LOADING, INSTANCE_READY, INSTANCE_FAILED };
 enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Instance *instance, const char **problem);
+bool daemon_has_model(struct daemon *daemon, const Cluster__Model *model);      /* all of it, on this disk */
 const struct model *daemon_model_here(void *self, const Cluster__Model *model); /* not held; fetches its header */
 const Cluster__Model *daemon_model_of_name(const struct daemon *daemon, const char *name);
 

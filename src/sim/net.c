@@ -196,11 +196,23 @@ void net_deliver(struct world *w, struct event *event)
 
 /* ---- links come and go ---- */
 
+/* The end of a cut tries by itself. */
+static void try_later(struct world *w, uint32_t a, uint32_t b)
+{
+    if (w->nodes[a].up && w->nodes[b].up && !is_cut(w, a, b) && !is_cut(w, b, a))
+        world_push(w, (struct event){
+                          .at_ms = w->now_ms + 500 + world_draw(w, 500), .type = EVENT_LINK, .node = a, .other = b});
+}
+
 void net_try_link(struct world *w, uint32_t a, uint32_t b)
 {
     struct end *one = end_of(w, a, b), *other = end_of(w, b, a);
-    if (a == b || one->link || other->link || !net_reaches(w, a, b) || !net_reaches(w, b, a))
+    if (a == b || (one->link && one->link == other->link))
         return;
+    if (one->link || other->link || !net_reaches(w, a, b) || !net_reaches(w, b, a)) {
+        try_later(w, a, b);
+        return;
+    }
     one->link = other->link = ++w->n_links + 1;
     one->sent = one->received = other->sent = other->received = 0;
     w->nodes[a].changed = w->nodes[b].changed = true;

@@ -12,7 +12,19 @@ struct shrinking {
     struct error *err;
 };
 
-/* Takes the smaller scenario if it is violated, too; frees it else. */
+/* The same but for its numbers. */
+static bool is_alike(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789";
+    for (;; a++, b++) {
+        a += strspn(a, digits);
+        b += strspn(b, digits);
+        if (!*a || *a != *b)
+            return *a == *b;
+    }
+}
+
+/* Takes the smaller scenario if it is violated in the same way; frees it else. */
 static bool try(struct shrinking *s, struct scenario *smaller)
 {
     struct sim_result result;
@@ -20,7 +32,7 @@ static bool try(struct shrinking *s, struct scenario *smaller)
     if (s->runs && !s->code && !scenario_check(smaller, NULL)) {
         s->runs--;
         s->code = sim_run(smaller, NULL, &result, s->err);
-        taken = !s->code && result.violated;
+        taken = !s->code && result.violated && is_alike(result.what, s->result->what);
     }
     if (taken) {
         scenario_deinit(s->best);

@@ -243,6 +243,17 @@ static void pause_node(struct world *w, struct node *node, uint64_t until_ms)
         net_watch(w, i, node->index);
 }
 
+/* Only harm that a cluster can survive: the last copy of its log is not lost. */
+static bool has_log_elsewhere(const struct world *w, const struct node *but)
+{
+    for (uint32_t i = 0; i < w->n; i++) {
+        const struct log_saved *disk = &w->nodes[i].disk;
+        if (&w->nodes[i] != but && (disk->log.n || disk->snapshot.index))
+            return true;
+    }
+    return false;
+}
+
 static uint64_t fault_end(const struct world *w, const struct scenario_fault *fault)
 {
     const uint64_t ms = fault->at_ms + fault->for_ms;
@@ -261,7 +272,7 @@ static void begin_fault(struct world *w, const struct scenario_fault *fault)
     case FAULT_KILL:
     case FAULT_POWER:
     case FAULT_LOST_DISK:
-        stop(w, node, kind == FAULT_KILL, kind == FAULT_LOST_DISK);
+        stop(w, node, kind == FAULT_KILL, kind == FAULT_LOST_DISK && has_log_elsewhere(w, node));
         break;
     case FAULT_PAUSE:
         pause_node(w, node, until_ms);

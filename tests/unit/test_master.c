@@ -1,6 +1,7 @@
 /* Master and workers in a closed loop: what is wanted gets loaded, what is idle goes, what is lost is placed elsewhere,
  * what moves changes over when all of it is ready, and nothing flutters. Then the same with the real planner. */
 #include "base/limits.h"
+#include "base/random.h"
 #include "cluster/master.h"
 #include "cluster/members.h"
 #include "cluster/worker.h"
@@ -36,10 +37,16 @@ struct house {
     struct have have[NODES][HAVE_MAX];
     uint32_t n_have[NODES];
     uint32_t loads, adoptions, unloads, fetches, ignored, placed;
-    uint32_t max_stages; /* of the fake planner; 0: all nodes */
-    bool reverse;        /* it prefers the last nodes */
+    uint32_t max_stages;    /* of the fake planner; 0: all nodes */
+    bool reverse;           /* it prefers the last nodes */
+    uint64_t memory[NODES]; /* of the real planner's problem; a layer has 100 */
+    double speeds[NODES];
     bool no_memory_beside, gains, by_hand, suspected[NODES];
     uint32_t considered;
+    double tokens;
+    uint32_t noise; /* of the real planner's rates: per cent */
+    struct master_planner planner;
+    struct master_mover mover;
     struct lineage lineage;
 };
 
@@ -99,6 +106,8 @@ static void make_house(struct house *h, uint64_t idle_ms)
     h->options.self = h;
     h->now_ms = h->leads_since_ms = 10000;
     for (uint32_t i = 0; i < NODES; i++) {
+        h->memory[i] = 450; /* four layers */
+        h->speeds[i] = 1000;
         Cluster__Device device = CLUSTER__DEVICE__INIT, *devices[] = {&device};
         Cluster__Node node = CLUSTER__NODE__INIT;
         Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
@@ -138,7 +147,7 @@ static void drop_house(struct house *h)
 static void master_turn(struct house *h)
 {
     struct master_node nodes[NODES];
-    const struct master_use use = {.instance = "i", .used_ms = h->used_ms, .wanted = h->wanted};
+    const struct master_use use = {.instance = "i", .used_ms = h->used_ms, .wanted = h->wanted, .tokens = h->tokens};
     struct master_proposals proposals;
     for (uint32_t i = 0; i < NODES; i++) {
         if (h->up[i])
@@ -678,6 +687,7 @@ static enum error_code problem_of(void *self, const struct master_view *view, co
     static struct placement_layer layers[LAYERS];
     static struct placement_link links[NODES * NODES];
     static struct master_device names[NODES];
+    const struct house *h = self;
     memset(&p, 0, sizeof p);
     memset(list, 0, sizeof list);
     for (uint32_t i = 0; i < view->n_nodes; i++) {
@@ -687,8 +697,9 @@ static enum error_code problem_of(void *self, const struct master_view *view, co
         names[p.n_devices++] = (struct master_device){view->nodes[i].id, "gpu"};
         snprintf(device->id, sizeof device->id, "gpu");
         snprintf(device->node, sizeof device->node, "%s", view->nodes[i].id);
-        device->memory_free_bytes = 450; /* four layers */
-        device->decode_bytes_per_s[0] = 1000;
+        const double noise = 1 + h->noise * 0.01 * (2 * random_unit_at(i, h->now_ms) - 1);
+        device->memory_free_bytes = h->memory[i];
+        device->decode_bytes_per_s[0] = h->speeds[i] * noise;
         device->share = device->thermal_headroom = 1;
     }
     for (uint32_t i = 0; i < LAYERS; i++)
@@ -708,10 +719,10 @@ static enum error_code problem_of(void *self, const struct master_view *view, co
 static void with_the_planner(void **unused)
 {
     struct house *h = malloc(sizeof *h);
-    struct master_planner planner = {.problem = problem_of};
     make_house(h, 0);
+    h->planner = (struct master_planner){.problem = problem_of, .self = h};
     h->options.place = master_plan;
-    h->options.self = &planner;
+    h->options.self = &h->planner;
     h->wanted = true;
     run(h, 1000);
     assert_true(serves(h) && instance(h)->current->n_stages == 2);
@@ -728,6 +739,103 @@ static void with_the_planner(void **unused)
     run(h, 40 * 1000);
     assert_true(serves(h) && instance(h)->current->n_stages == 2);
     drop_house(h);
+}
+
+/* ---- moving for gain, with the real planner ---- */
+
+static struct house *house_that_replans(const double *speeds)
+{
+    struct house *h = malloc(sizeof *h);
+    make_house(h, 0);
+    h->planner = (struct master_planner){.problem = problem_of, .self = h};
+    h->mover = (struct master_mover){.planner = &h->planner};
+    h->options.place = master_plan;
+    h->options.self = &h->planner;
+    h->options.consider = master_replan;
+    h->options.considers = &h->mover;
+    memcpy(h->speeds, speeds, sizeof h->speeds);
+    h->wanted = true;
+    run(h, 1000);
+    assert_true(serves(h) && instance(h)->current->n_stages == 2 && h->placed == 1);
+    h->wanted = false;
+    return h;
+}
+
+static void drop_replanning(struct house *h)
+{
+    master_mover_clear(&h->mover);
+    drop_house(h);
+}
+
+static bool uses(const struct house *h, const char *node)
+{
+    const Cluster__Placement *current = instance(h)->current;
+    for (size_t i = 0; current && i < current->n_stages; i++) {
+        if (strcmp(current->stages[i]->node, node) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void faster_devices_are_moved_to(void **unused)
+{
+    static const double speeds[NODES] = {1000, 1000, 900, 900};
+    struct house *h = house_that_replans(speeds);
+    assert_true(uses(h, "node0") && uses(h, "node1"));
+    h->speeds[2] = h->speeds[3] = 4000;
+    run(h, 120 * 1000);
+    assert_true(serves(h) && h->placed == 1); /* nobody uses it: nothing is gained */
+    h->tokens = 1000;
+    for (int i = 0; i < 600; i++) { /* at no moment does it not serve */
+        run(h, 100);
+        assert_true(serves(h));
+    }
+    assert_true(h->placed == 2 && uses(h, "node2") && uses(h, "node3"));
+    assert_non_null(strstr(instance(h)->current->why, "tokens/s instead of"));
+    assert_false(instance(h)->current->replaces);
+    h->speeds[2] = 0.1; /* it got hot */
+    run(h, 4 * 60 * 1000);
+    assert_true(serves(h) && !uses(h, "node2") && uses(h, "node3") && h->placed == 3);
+    drop_replanning(h);
+}
+
+/* A cluster at rest, and one at work whose measurements are not quite the same each time: nothing moves. */
+static void noise_moves_nothing(void **unused)
+{
+    static const double speeds[NODES] = {1000, 1000, 1000, 1000};
+    struct house *h = house_that_replans(speeds);
+    const uint64_t epoch = instance(h)->current->epoch;
+    h->noise = 4;
+    for (int use = 0; use < 2; use++) {
+        h->tokens = use * 1e6;
+        run(h, 3600 * 1000);
+        assert_true(serves(h) && h->placed == 1 && instance(h)->current->epoch == epoch && h->ignored == 0);
+    }
+    drop_replanning(h);
+}
+
+/* Memory that somebody else takes: what works is left only when that lasts, and not again and again. */
+static void memory_that_others_take(void **unused)
+{
+    static const double speeds[NODES] = {1000, 1000, 900, 900};
+    struct house *h = house_that_replans(speeds);
+    h->memory[1] = 350;
+    run(h, 20 * 1000);
+    h->memory[1] = 450;
+    run(h, 20 * 1000);
+    h->memory[1] = 350;
+    run(h, 20 * 1000);
+    assert_true(serves(h) && h->placed == 1 && uses(h, "node1"));
+    run(h, 60 * 1000);
+    assert_true(serves(h) && h->placed == 2 && !uses(h, "node1"));
+    for (int i = 0; i < 60; i++) { /* an hour in which each in turn is short */
+        for (uint32_t k = 0; k < NODES; k++)
+            h->memory[k] = (uint32_t)i % NODES == k || (uint32_t)(i + 1) % NODES == k ? 350 : 450;
+        run(h, 60 * 1000);
+        assert_true(serves(h));
+    }
+    assert_true(h->placed <= 9);
+    drop_replanning(h);
 }
 
 int main(void)
@@ -752,6 +860,9 @@ int main(void)
         cmocka_unit_test(who_is_suspected_is_lost),
         cmocka_unit_test(a_new_lineage_is_told_first),
         cmocka_unit_test(with_the_planner),
+        cmocka_unit_test(faster_devices_are_moved_to),
+        cmocka_unit_test(noise_moves_nothing),
+        cmocka_unit_test(memory_that_others_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
