@@ -33,11 +33,8 @@ struct knocks {
     uint64_t again_ms, asked_ms;
     char through[JOIN_NAME_TEXT];
     bool joined;
-<<<<<<< HEAD
     void (*closed)(struct daemon *daemon); /* NULL: it is not closing */
-=======
-    struct error wrong; /* what a member has said against the code; code ERROR_NONE: nothing */
->>>>>>> main
+    struct error wrong;                    /* what a member has said against the code; code ERROR_NONE: nothing */
 };
 
 static bool is_busy(const struct knocks *knocks)
@@ -183,31 +180,24 @@ static bool others_try(const struct knocks *knocks, const struct knock *but)
     return false;
 }
 
-<<<<<<< HEAD
-/* The command line's. A member that has no code open says nothing of it: another one may have it. */
-static void give_up_code(struct knocks *knocks, const struct error *why)
-{
-    daemon_say(knocks->daemon, "--join: %s. Waiting for another code, or to be let in by hand", why->text);
-    drop_code(knocks);
-}
-
 static void set_again(struct knocks *knocks, const struct knock *knock)
 {
     const uint64_t wait_ms = joining_again_ms(knock->joining);
     knocks->again_ms =
         daemon_now_ms(knocks->daemon) + (wait_ms > KNOCK_AGAIN_MS && wait_ms != UINT64_MAX ? wait_ms : KNOCK_AGAIN_MS);
-=======
+}
+
 /* Nobody of those that were found has let this node in. That the code is wrong tells more than what others said. */
 static void end_round(struct knocks *knocks, struct error why)
 {
     knocks->wrong = (struct error){0};
     if (knocks->is_asked) {
         tell_end(knocks, &why);
-    } else if (knocks->by_code && why.code == ERROR_INVALID) { /* of the command line */
-        daemon_say(knocks->daemon, "--join: %s", why.text);
+    } else if (knocks->by_code &&
+               (why.code == ERROR_INVALID || knocks->pace.n_shown >= LIMIT_JOIN_GUESSES)) { /* of the command line */
+        daemon_say(knocks->daemon, "--join: %s. Waiting for another code, or to be let in by hand", why.text);
         drop_code(knocks);
     }
->>>>>>> main
 }
 
 static void on_ended(void *self, const struct error *why)
@@ -223,21 +213,11 @@ static void on_ended(void *self, const struct error *why)
         become_member(knocks);
         return;
     }
-<<<<<<< HEAD
     log_line(LOG_INFO, "node", "%s: %s", knock->host, reason.text);
-    if (others_try(knocks, knock))
-        return;
-    if (knocks->is_asked)
-        tell_end(knocks, &reason);
-    else if (knocks->by_code && (reason.code == ERROR_INVALID || knocks->pace.n_shown >= LIMIT_JOIN_GUESSES))
-        give_up_code(knocks, &reason);
-=======
-    log_line(LOG_INFO, "node", "%s: %s", knock->host, why->text);
-    if (knocks->by_code && why->code == ERROR_INVALID)
-        knocks->wrong = *why;
+    if (knocks->by_code && reason.code == ERROR_INVALID)
+        knocks->wrong = reason;
     if (!others_try(knocks, knock))
-        end_round(knocks, knocks->wrong.code ? knocks->wrong : *why);
->>>>>>> main
+        end_round(knocks, knocks->wrong.code ? knocks->wrong : reason);
 }
 
 /* ---- knocking ---------------------------------------------------------------------------------- */
@@ -282,10 +262,7 @@ static void knock_at(struct knocks *knocks, const char *host, uint16_t port, con
     struct error err;
     if (joining_open(&options, &knock->joining, &err)) {
         *knock = (struct knock){.knocks = knocks};
-<<<<<<< HEAD
         knocks->again_ms = daemon_now_ms(knocks->daemon) + KNOCK_AGAIN_MS;
-=======
->>>>>>> main
         log_line(LOG_INFO, "node", "%s: %s", host, err.text);
         if (knocks->is_asked && !is_busy(knocks))
             tell_end(knocks, &err);
