@@ -14,6 +14,7 @@
 #include "node/node.h"
 
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,8 @@ struct up {
     struct daemon *daemon;
     struct up_models *models;
     struct api_server *api;
+    bool failed; /* the node could not go on: why */
+    struct error why;
     void (*stopped)(void *node);
     void *stopped_arg;
 };
@@ -133,12 +136,13 @@ static bool take_listen(struct up *up, const char *value)
 {
     struct error err;
     char text[300];
-    snprintf(text, sizeof text, "%s%s", value[0] == ':' ? "everywhere" : "", value);
+    const bool everywhere = value[0] == ':' && value[1] != ':'; /* "::1" is an address */
+    snprintf(text, sizeof text, "%s%s", everywhere ? "everywhere" : "", value);
     if (host_port_parse(text, DAEMON_PORT, up->listen_host, &up->node.port, &err)) {
         command_misused(&command_up, "--listen: %s", err.text);
         return false;
     }
-    up->node.host = value[0] == ':' ? NULL : up->listen_host;
+    up->node.host = everywhere ? NULL : up->listen_host;
     return true;
 }
 
@@ -247,6 +251,16 @@ static void say(void *self, const char *line)
     fflush(stdout);
 }
 
+/* As if somebody had asked it to stop. */
+static void over(void *self, const struct error *why)
+{
+    struct up *up = self;
+    up->failed = why;
+    if (why)
+        up->why = *why;
+    raise(SIGTERM);
+}
+
 static enum error_code open_api(struct up *up, void *uv_loop, struct error *err)
 {
     char url[128];
@@ -342,6 +356,9 @@ static enum error_code serve(struct up *up, struct error *err)
     enum error_code code = ERROR_NONE;
     if (!state_folder(up->folder, sizeof up->folder))
         return error_set(err, ERROR_INVALID, "there is no folder to keep the node's state in; set MEDLEY_STATE_DIR");
+    code = daemon_check_folder(up->folder, err);
+    if (code)
+        return code;
     if (up->api_options.address && (code = api_address_parse(up->api_options.address, &address, err)) == ERROR_NONE)
         code = listen_check(&address, err);
     if (code)
@@ -351,8 +368,11 @@ static enum error_code serve(struct up *up, struct error *err)
         return code;
     up->node.folder = up->folder;
     up->node.say = say;
+    up->node.over = over;
+    up->node.self = up;
     struct node_service service = {"node", open_up, stop_up, close_up, free_up, up};
-    return node_run(&service, 1, err);
+    code = node_run(&service, 1, err);
+    return !code && up->failed ? error_set(err, up->why.code, "%s", up->why.text) : code;
 }
 
 static int run(int argc, char **argv)

@@ -65,7 +65,10 @@ const Cluster__Node *control_find_node(const struct daemon *daemon, const char *
 void control_propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name);
 /* A text of the request; NULL: not there, null, or no text. */
 const char *control_text(yyjson_val *root, const char *key);
-uint64_t control_number(yyjson_val *root, const char *key, uint64_t otherwise);
+/* A whole number of the request, at most `max`; missing or null: `otherwise`. False: it is none, and the conversation
+ * has ended with an error. */
+bool control_number(struct conversation *conversation, yyjson_val *root, const char *key, uint64_t max,
+                    uint64_t otherwise, uint64_t *out);
 
 /* ---- requests, by file ---- */
 void control_status(struct conversation *conversation, yyjson_val *root); /* control_show.c */

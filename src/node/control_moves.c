@@ -128,7 +128,7 @@ static bool take_stages(const struct daemon *daemon, yyjson_val *list, struct ma
     {
         const Cluster__Node *node = control_find_node(daemon, control_text(item, "node"), err);
         const char *name = control_text(item, "device");
-        const uint64_t n_layers = control_number(item, "n_layers", 0);
+        const uint64_t n_layers = yyjson_get_uint(yyjson_obj_get(item, "n_layers")); /* 0: none */
         if (!node)
             return false;
         const Cluster__Device *device = state_device(state_node(daemon_state(daemon), node->id), name);

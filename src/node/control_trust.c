@@ -31,11 +31,12 @@ void control_invite(struct conversation *conversation, yyjson_val *request)
 {
     struct daemon *daemon = conversation->daemon;
     char code[JOIN_CODE_TEXT];
-    uint64_t left_ms = 0;
+    uint64_t left_ms = 0, minutes;
     struct error err;
-    if (!control_require_member(conversation))
+    if (!control_require_member(conversation) ||
+        !control_number(conversation, request, "minutes", LIMIT_JOIN_CODE_MS_MAX / 60000, 0, &minutes))
         return;
-    if (admission_invite(daemon->admission, (uint32_t)control_number(request, "minutes", 0), code, &err)) {
+    if (admission_invite(daemon->admission, (uint32_t)minutes, code, &err)) {
         control_fail(conversation, &err);
         return;
     }
@@ -90,6 +91,7 @@ static void join_ended(void *self, const char *through, const struct error *why)
 
 static void join_line(struct conversation *conversation, yyjson_val *root)
 {
+    conversation->calls.line = NULL; /* the first answer counts */
     daemon_join_answer(conversation->daemon, yyjson_is_true(yyjson_obj_get(root, "agree")));
 }
 
@@ -106,6 +108,8 @@ void control_join(struct conversation *conversation, yyjson_val *request)
     yyjson_mut_val *root = control_object(&doc);
     yyjson_mut_obj_add_bool(doc, root, "searching", true);
     control_answer(conversation, doc);
+    if (conversation->closing)
+        return;
     conversation->calls = (struct conversation_calls){.line = join_line, .gone = join_gone};
     if (daemon_join(conversation->daemon, control_text(request, "code"), control_text(request, "host"), &events,
                     &err) == ERROR_NONE)

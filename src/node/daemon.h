@@ -45,8 +45,14 @@ struct daemon_options {
     struct heat *heat;         /* NULL: not watched */
     /* A line for whoever sits at the terminal. */
     void (*say)(void *self, const char *line);
+    /* The node is to be stopped now: it has left its cluster (why NULL), or cannot go on. Once; from the loop. */
+    void (*over)(void *self, const struct error *why);
     void *self;
 };
+
+/* ERROR_BUSY: a node runs in that folder. For who wants to know before anything is opened; daemon_open() looks again.
+ */
+enum error_code daemon_check_folder(const char *folder, struct error *err);
 
 enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *options, struct daemon **out,
                             struct error *err);

@@ -16,9 +16,10 @@ enum { MOST_TOKENS = 1000 * 1000 * 1000 }; /* that a node is believed to have ta
 static bool is_recorded(const struct daemon *daemon, const Cluster__Node *about)
 {
     const Cluster__NodeRecord *record = state_node(daemon_state(daemon), about->id);
+    const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), about->member);
     struct buffer one = {0}, other = {0};
-    if (!record)
-        return true; /* not let in: nothing to update */
+    if (!record || (owner && owner != record))
+        return true; /* not let in, or with another's member id: the state would not take it */
     message_encode(&about->base, &one);
     message_encode(&record->node->base, &other);
     bool same = one.size == other.size && memcmp(one.data, other.data, one.size) == 0;
@@ -41,8 +42,7 @@ static void record(struct daemon *daemon, Cluster__Node *about, uint64_t *propos
 
 static void record_all(struct daemon *daemon)
 {
-    static uint64_t own_ms;
-    record(daemon, daemon->self, &own_ms);
+    record(daemon, daemon->self, &daemon->self_proposed_ms);
     for (struct peer *peer = daemon->peers; peer; peer = peer->next)
         record(daemon, peer->link ? peer->about : NULL, &peer->proposed_ms);
 }
@@ -245,12 +245,13 @@ const char *daemon_problem(const struct daemon *daemon, const char *instance)
 {
     if (daemon->leads)
         return master_problem(&daemon->master, instance);
-    for (const struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        for (size_t i = 0; peer->link && peer->now && i < peer->now->n_problems; i++) {
-            const Node__Problem *problem = peer->now->problems[i];
-            if (problem->instance && problem->text && strcmp(problem->instance, instance) == 0)
-                return problem->text;
-        }
+    const uint64_t leader = agreement_status(daemon->agreement).leader;
+    const Cluster__NodeRecord *record = state_node_of_member(daemon_state(daemon), leader);
+    const struct peer *peer = record ? daemon_peer(daemon, record->node->id) : NULL;
+    for (size_t i = 0; peer && peer->link && peer->now && i < peer->now->n_problems; i++) {
+        const Node__Problem *problem = peer->now->problems[i];
+        if (problem->instance && problem->text && strcmp(problem->instance, instance) == 0)
+            return problem->text;
     }
     return NULL;
 }

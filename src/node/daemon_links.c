@@ -4,12 +4,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cluster/event.h"
+#include "node/claims.h"
 
 #include <string.h>
 
 /* ---- peers ------------------------------------------------------------------------------ */
 
-struct peer *daemon_peer(struct daemon *daemon, const char *id)
+struct peer *daemon_peer(const struct daemon *daemon, const char *id)
 {
     for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
         if (strcmp(peer->id, id) == 0)
@@ -35,14 +36,19 @@ static struct peer *peer_of(struct daemon *daemon, const struct link *link)
     return peer;
 }
 
+static void free_peer(struct peer *peer)
+{
+    message_free(peer->about ? &peer->about->base : NULL);
+    message_free(peer->now ? &peer->now->base : NULL);
+    mem_free(peer);
+}
+
 void daemon_free_peers(struct daemon *daemon)
 {
     while (daemon->peers) {
         struct peer *peer = daemon->peers;
         daemon->peers = peer->next;
-        message_free(peer->about ? &peer->about->base : NULL);
-        message_free(peer->now ? &peer->now->base : NULL);
-        mem_free(peer);
+        free_peer(peer);
     }
 }
 
@@ -60,11 +66,19 @@ void daemon_drop_strangers(struct daemon *daemon)
 {
     struct error why;
     error_set(&why, ERROR_CANCELLED, "it is no member of the cluster any more");
-    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        if (peer->link && !book_admits(daemon->book, peer->node_id)) {
+    for (struct peer **at = &daemon->peers; *at;) {
+        struct peer *peer = *at;
+        const bool is_stranger = !book_admits(daemon->book, peer->node_id);
+        if (is_stranger && !peer->n_links) {
+            *at = peer->next;
+            free_peer(peer);
+            continue;
+        }
+        if (is_stranger && peer->link) {
             log_line(LOG_INFO, "node", "%.8s is no member any more: its link is cut", peer->id);
             link_abort(peer->link, &why);
         }
+        at = &peer->next;
     }
 }
 
@@ -84,19 +98,6 @@ static void post(struct link *link, uint16_t type, const void *bytes, size_t siz
     struct error err;
     if (link_post(link, LINK_CONTROL, &header, bytes, &err))
         log_line(LOG_DEBUG, "node", "a message of type %u was not sent: %s", type, err.text);
-}
-
-static void tell_all(struct daemon *daemon, uint16_t type, const struct buffer *bytes)
-{
-    for (struct peer *peer = daemon->peers; peer && !bytes->failed; peer = peer->next) {
-        if (peer->link)
-            post(peer->link, type, bytes->data ? bytes->data : "", bytes->size);
-    }
-}
-
-void daemon_tell_self(struct daemon *daemon)
-{
-    tell_all(daemon, FRAME_ABOUT, &daemon->self_bytes);
 }
 
 enum { USES_MAX = 64 };
@@ -237,13 +238,13 @@ static enum error_code take_about(struct peer *peer, const uint8_t *bytes, size_
     enum error_code code = message_decode(&cluster__node__descriptor, bytes, size, &message, err);
     if (code)
         return code;
-    Cluster__Node *about = (Cluster__Node *)message;
-    if (!about->id || strcmp(about->id, peer->id) != 0) {
+    code = claims_about((Cluster__Node *)message, size, peer->id, err);
+    if (code) {
         message_free(message);
-        return error_set(err, ERROR_INVALID, "a node says that it is another one");
+        return code;
     }
     message_free(peer->about ? &peer->about->base : NULL);
-    peer->about = about;
+    peer->about = (Cluster__Node *)message;
     return ERROR_NONE;
 }
 
@@ -253,15 +254,36 @@ static enum error_code take_now(struct peer *peer, const uint8_t *bytes, size_t 
     enum error_code code = message_decode(&node__now__descriptor, bytes, size, &message, err);
     if (code)
         return code;
+    code = claims_now((Node__Now *)message, err);
+    if (code) {
+        message_free(message);
+        return code;
+    }
     message_free(peer->now ? &peer->now->base : NULL);
     peer->now = (Node__Now *)message;
+    return ERROR_NONE;
+}
+
+/* A node that led until now may forward what only a leader says; its successor finds out by itself. */
+static enum error_code take_proposal(struct daemon *daemon, struct peer *peer, const uint8_t *bytes, size_t size,
+                                     struct error *err)
+{
+    Cluster__Event *event = NULL;
+    enum error_code code = event_decode(bytes, size, &event, err);
+    if (code)
+        return code;
+    if (claims_event(event, peer->id))
+        agreement_receive_proposal(daemon->agreement, bytes, size);
+    else
+        log_line(LOG_WARN, "node", "%.8s proposes what is not its to say: dropped", peer->id);
+    event_free(event);
     return ERROR_NONE;
 }
 
 static struct link *link_of_member(struct daemon *daemon, uint64_t member)
 {
     for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        if (peer->link && member_of(daemon, peer) == member)
+        if (member && peer->link && member_of(daemon, peer) == member)
             return peer->link;
     }
     return NULL;
@@ -297,8 +319,7 @@ static enum error_code take_control(struct daemon *daemon, struct peer *peer, co
         return code;
     }
     case FRAME_PROPOSE:
-        agreement_receive_proposal(daemon->agreement, payload, header->length);
-        return ERROR_NONE;
+        return take_proposal(daemon, peer, payload, header->length, err);
     case FRAME_NOW: {
         enum error_code code = take_now(peer, payload, header->length, err);
         daemon_lead(daemon);
@@ -315,14 +336,19 @@ static enum error_code take_control(struct daemon *daemon, struct peer *peer, co
 static void on_up(void *self, struct link *link)
 {
     struct daemon *daemon = self;
-    struct peer *peer = peer_of(daemon, link);
     struct error err;
+    if (!daemon->is_member || daemon->stopping) { /* without a peer, nothing of it is heard */
+        link_close(link);
+        return;
+    }
+    struct peer *peer = peer_of(daemon, link);
     if (!peer) {
         error_set(&err, ERROR_NO_MEMORY, "no memory for a peer");
         link_abort(link, &err);
         return;
     }
     peer->link = link;
+    peer->n_links++;
     peer->is_silent = false;
     peer->heard_ms = peer->up_ms = daemon_now_ms(daemon);
     peer->told_ms = 0;
@@ -339,7 +365,10 @@ static void on_down(void *self, struct link *link, const struct error *why)
 {
     struct daemon *daemon = self;
     struct peer *peer = link_data(link);
-    if (peer && peer->link == link) {
+    if (!peer)
+        return;
+    peer->n_links--;
+    if (peer->link == link) {
         peer->link = NULL;
         log_line(LOG_INFO, "node", "link to %.8s is down: %s", peer->id, why->text);
     }
@@ -349,33 +378,37 @@ static void on_down(void *self, struct link *link, const struct error *why)
         weights_down(daemon->weights, link);
     if (daemon->relay)
         relay_down(daemon->relay, link);
-    if (!daemon->stopping && daemon->is_member)
-        daemon_changed(daemon);
+    daemon_drop_strangers(daemon);
+    daemon_changed(daemon);
 }
 
 static void *on_memory(void *self, struct link *link, uint32_t channel, const struct frame_header *header)
 {
     struct daemon *daemon = self;
-    return header->type == FRAME_WEIGHTS && daemon->weights ? weights_memory(daemon->weights, link, channel, header)
-                                                            : NULL;
+    const bool is_weights = header->type == FRAME_WEIGHTS && daemon->weights && link_data(link);
+    return is_weights ? weights_memory(daemon->weights, link, channel, header) : NULL;
 }
 
+/* While the node stops, its parts go one after another. */
 static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
                      const uint8_t *payload)
 {
     struct daemon *daemon = self;
     struct peer *peer = link_data(link);
     struct error err;
-    if (!peer || !daemon->hosting)
+    if (!peer)
         return;
     peer->heard_ms = daemon_now_ms(daemon);
     peer->is_silent = false;
     if (header->type == FRAME_PIPELINE) {
-        carrier_frame(daemon->carrier, link, header, payload);
+        if (daemon->carrier)
+            carrier_frame(daemon->carrier, link, header, payload);
     } else if (header->type == FRAME_REQUEST) {
-        relay_frame(daemon->relay, link, header, payload);
+        if (daemon->relay)
+            relay_frame(daemon->relay, link, header, payload);
     } else if (header->type == FRAME_WEIGHTS) {
-        weights_frame(daemon->weights, link, header, payload);
+        if (daemon->weights)
+            weights_frame(daemon->weights, link, header, payload);
     } else if (take_control(daemon, peer, header, payload, &err)) {
         log_line(LOG_WARN, "node", "%.8s breaks the rules: %s", peer->id, err.text);
         link_abort(link, &err);

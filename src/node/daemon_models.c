@@ -39,7 +39,7 @@ struct catalogue {
     struct daemon *daemon;
     struct entry *entries;
     uint32_t n_working;
-    bool closing;
+    void (*closed)(struct daemon *daemon); /* NULL: it is not closing */
 };
 
 const Cluster__Model *daemon_model_of_name(const struct daemon *daemon, const char *name)
@@ -83,9 +83,20 @@ static void free_entry(struct entry *entry)
         chat_template_close(entry->text.chat_template);
     if (entry->text.tokenizer)
         tokenizer_close(entry->text.tokenizer);
-    if (entry->text.model && entry->catalogue->daemon->weights)
+    if (entry->text.model)
         weights_release(entry->catalogue->daemon->weights, &entry->model);
     mem_free(entry);
+}
+
+/* A model must stay open while somebody reads in it. */
+static void end_catalogue(struct catalogue *catalogue)
+{
+    struct daemon *daemon = catalogue->daemon;
+    void (*closed)(struct daemon *daemon) = catalogue->closed;
+    if (catalogue->n_working)
+        return;
+    mem_free(catalogue);
+    closed(daemon);
 }
 
 static void work(uv_work_t *request)
@@ -114,10 +125,9 @@ static void after_work(uv_work_t *request, int status)
     struct daemon *daemon = catalogue->daemon;
     entry->is_working = false;
     catalogue->n_working--;
-    if (catalogue->closing) {
+    if (catalogue->closed) {
         free_entry(entry);
-        if (!catalogue->n_working)
-            mem_free(catalogue);
+        end_catalogue(catalogue);
         return;
     }
     if (!entry->code)
@@ -290,6 +300,8 @@ static void on_wanted(void *self, const char *instance)
     struct daemon *daemon = self;
     const Cluster__Instance *known = state_instance(daemon_state(daemon), instance);
     struct error err;
+    if (daemon->stopping)
+        return;
     if (!known && daemon_want(daemon, instance, NULL, &err))
         log_line(LOG_INFO, "node", "%s", err.text);
     if (known && !known->active)
@@ -338,8 +350,8 @@ static void propose_stopped(struct daemon *daemon, const char *id)
     agreement_propose(daemon->agreement, &event, NULL, NULL);
 }
 
-/* Zeros of the wish are as the instance has it; more context than wished for is fine. */
-static bool meets(const Cluster__Instance *instance, const struct place_wish *wish)
+/* Zeros of the wish, and NULL, are as the instance has it; more context than wished for is fine. */
+bool daemon_meets(const Cluster__Instance *instance, const struct place_wish *wish)
 {
     return !wish || (wish->context <= instance->demand->context_tokens &&
                      (!wish->streams || wish->streams == instance->demand->streams) &&
@@ -354,7 +366,7 @@ enum error_code daemon_want(struct daemon *daemon, const char *name, const struc
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
     const char *problem = NULL;
     bool anew = instance && wish && daemon_phase(daemon, instance, &problem) == INSTANCE_FAILED;
-    if (instance && meets(instance, wish) && !anew) {
+    if (instance && daemon_meets(instance, wish) && !anew) {
         if (!instance->active)
             propose_active(daemon, instance->id);
         return ERROR_NONE;
@@ -435,8 +447,10 @@ static void on_hashed(void *arg, const struct weights_facts *facts, const struct
     struct daemon *daemon = adding->daemon;
     Cluster__Model model = CLUSTER__MODEL__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    if (err) {
-        end_adding(adding, err);
+    if (err || daemon->stopping) {
+        struct error stopping;
+        error_set(&stopping, ERROR_CANCELLED, "the node is stopping");
+        end_adding(adding, err ? err : &stopping);
         return;
     }
     adding->facts = *facts;
@@ -534,7 +548,7 @@ static void release_model(void *self, const Cluster__Model *model)
 {
     struct daemon *daemon = self;
     struct digest digest;
-    if (daemon->weights && manifest_of(model, &digest))
+    if (manifest_of(model, &digest))
         weights_release(daemon->weights, &digest);
 }
 
@@ -542,7 +556,7 @@ static void propose_bytes(void *self, const void *bytes, size_t size)
 {
     struct daemon *daemon = self;
     Cluster__Event *event = NULL;
-    if (!daemon->agreement || event_decode(bytes, size, &event, NULL))
+    if (event_decode(bytes, size, &event, NULL))
         return;
     agreement_propose(daemon->agreement, event, NULL, NULL);
     event_free(event);
@@ -590,14 +604,12 @@ enum error_code daemon_models_open(struct daemon *daemon, struct error *err)
     return code;
 }
 
-void daemon_models_close(struct daemon *daemon)
+void daemon_models_close(struct daemon *daemon, void (*closed)(struct daemon *daemon))
 {
     struct catalogue *catalogue = daemon->catalogue;
     struct error err;
-    if (!catalogue)
-        return;
     daemon->catalogue = NULL;
-    catalogue->closing = true;
+    catalogue->closed = closed;
     error_set(&err, ERROR_CANCELLED, "the node is stopping");
     while (catalogue->entries) {
         struct entry *entry = catalogue->entries;
@@ -606,6 +618,5 @@ void daemon_models_close(struct daemon *daemon)
         if (!entry->is_working)
             free_entry(entry);
     }
-    if (!catalogue->n_working)
-        mem_free(catalogue);
+    end_catalogue(catalogue);
 }
