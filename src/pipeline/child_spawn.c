@@ -189,7 +189,7 @@ int child_hear(int socket, bool waits, struct child_word *word, int *descriptor,
     ssize_t got;
     do
         got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (waits ? 0 : MSG_DONTWAIT));
-    while (got < 0 && errno == EINTR);
+    while (got < 0 && (errno == EINTR || errno == ECONNRESET)); /* the latter once: its last words come after it */
     *descriptor = -1;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return 0;
