@@ -176,14 +176,14 @@ static void killed_in_mid_reply_the_text_goes_on(void **state)
 {
     (void)state;
     struct child_world world = world_of(2);
-    struct killer killer = {&world, 0, 5};
+    struct killer killer = {&world, 0, 3};
     world.children = open_children((struct children_options){0});
     child_world_open(&world);
     struct reply reply = reply_of();
     reply.on_token = kill_now;
     reply.arg = &killer;
     expect_reply(&world, &reply);
-    assert_int_equal(world.n_losses, 2);
+    assert_in_range(world.n_losses, 1, 2); /* the second may come when all was computed */
     struct reply undisturbed = reply_of();
     expect_reply(&world, &undisturbed);
     child_world_close(&world);
