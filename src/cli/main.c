@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "gpu/cpu_runtime.h"
 #include "gpu/gpu.h"
+#include "pipeline/children.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,6 +61,7 @@ int main(int argc, char **argv)
 {
     gpu_prober_main(argc, argv);
     cpu_runtime_restart(argv);
+    child_main(argc, argv);
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help(argc > 2 ? argv[2] : NULL);
     if (strcmp(argv[1], "--version") == 0) {

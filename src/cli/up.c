@@ -12,6 +12,7 @@
 #include "node/heat.h"
 #include "node/host_port.h"
 #include "node/node.h"
+#include "pipeline/children.h"
 
 #include <getopt.h>
 #include <signal.h>
@@ -49,6 +50,8 @@ static const char usage[] =
     "  --backend NAME     only this backend and the CPU\n"
     "  --sim FILE         simulated devices alone (docs/simulated-devices.md)\n"
     "  -t, --threads N    threads of the CPU\n"
+    "  --runners          each device computes in a process of its own, so that a driver that crashes or\n"
+    "                     hangs costs that device for a moment, and not the node\n"
     "  --no-governor      do not slow a device down before it gets too hot\n"
     "\n"
     "What the node knows and keeps lies in MEDLEY_STATE_DIR, else XDG_STATE_HOME/medley, else\n"
@@ -71,6 +74,7 @@ enum {
     OPTION_NO_GOVERNOR,
     OPTION_NO_MOVES,
     OPTION_PATIENCE,
+    OPTION_RUNNERS,
 };
 
 static const struct option long_options[] = {
@@ -92,6 +96,7 @@ static const struct option long_options[] = {
     {"no-governor", no_argument, NULL, OPTION_NO_GOVERNOR},
     {"no-moves", no_argument, NULL, OPTION_NO_MOVES},
     {"patience", required_argument, NULL, OPTION_PATIENCE},
+    {"runners", no_argument, NULL, OPTION_RUNNERS},
     {0},
 };
 
@@ -101,9 +106,10 @@ struct up {
     struct api_options api_options;
     const char *model;
     char folder[PATH_MAX], listen_host[256];
-    bool no_governor;
+    bool no_governor, runners;
     struct gpu *gpu;
     struct heat *heat;
+    struct children *children;
     struct daemon *daemon;
     struct up_models *models;
     struct api_server *api;
@@ -218,6 +224,8 @@ static bool take_option(struct up *up, int option, const char *value)
         return true;
     case OPTION_NO_GOVERNOR:
         return up->no_governor = true;
+    case OPTION_RUNNERS:
+        return up->runners = true;
     case 't':
         return option_u32(&command_up, "--threads", value, 1, 1024, &up->gpu_options.n_cpu_threads);
     default:
@@ -332,6 +340,18 @@ static void free_up(void *arg)
 
 /* ---- running ---------------------------------------------------------------------------------------- */
 
+static enum error_code open_children(struct up *up, const char *registry, struct error *err)
+{
+    const struct children_options options = {
+        .gpu = up->gpu,
+        .backend = up->gpu_options.backend,
+        .sim_file = up->gpu_options.sim_file,
+        .registry = registry,
+        .n_cpu_threads = up->gpu_options.n_cpu_threads,
+    };
+    return children_open(&options, &up->children, err);
+}
+
 static enum error_code open_devices(struct up *up, struct error *err)
 {
     char registry[PATH_MAX];
@@ -345,8 +365,11 @@ static enum error_code open_devices(struct up *up, struct error *err)
     if (!code && !up->no_governor)
         code = heat_open(up->gpu, NULL, &up->heat, err);
     notice_end(&notice);
+    if (!code && up->runners)
+        code = open_children(up, registry, err);
     up->node.gpu = up->gpu;
     up->node.heat = up->heat;
+    up->node.children = up->children;
     return code;
 }
 
@@ -383,6 +406,7 @@ static int run(int argc, char **argv)
     if (!parse(argc, argv, &up))
         return EXIT_USAGE;
     enum error_code code = serve(&up, &err);
+    children_close(up.children);
     heat_close(up.heat);
     if (up.gpu)
         gpu_close(up.gpu);

@@ -16,6 +16,7 @@
 
 #include <limits.h>
 
+struct children;
 struct daemon;
 struct gpu;
 struct heat;
@@ -43,6 +44,7 @@ struct daemon_options {
     uint64_t models_max_bytes; /* of fetched models; 0: no limit but the disk */
     struct gpu *gpu;           /* the devices to offer; outlives it */
     struct heat *heat;         /* NULL: not watched */
+    struct children *children; /* their processes; NULL: they compute in this one. Outlives it */
     /* A line for whoever sits at the terminal. */
     void (*say)(void *self, const char *line);
     /* The node is to be stopped now: it has left its cluster (why NULL), or cannot go on. Once; from the loop. */

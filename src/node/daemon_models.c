@@ -571,6 +571,7 @@ static enum error_code open_hosting(struct daemon *daemon, struct error *err)
 {
     return hosting_open(&(struct hosting_options){.loop = daemon->loop,
                                                   .gpu = daemon->options.gpu,
+                                                  .children = daemon->options.children,
                                                   .node = daemon->id,
                                                   .carrier = daemon->carrier,
                                                   .wire = daemon->options.wire,
