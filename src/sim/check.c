@@ -151,8 +151,9 @@ void check_state(struct world *w, struct node *node, struct lineage lineage, uin
                "the state at entry");
 }
 
-/* Only where it was taken: then the state has it as it was proposed. */
-void check_placed(struct world *w, struct node *node, const Cluster__InstancePlaced *placed)
+/* Only where it was taken: then the state has it as it was proposed. Who founds the log anew applies what was not
+ * agreed on in the old lineage; it counts in the new one. */
+void check_placed(struct world *w, struct node *node, struct lineage lineage, const Cluster__InstancePlaced *placed)
 {
     const Cluster__Instance *instance = state_instance(&node->view->state, placed->id);
     uint64_t hash = hash_bytes(0, placed->id, strlen(placed->id));
@@ -163,10 +164,8 @@ void check_placed(struct world *w, struct node *node, const Cluster__InstancePla
     }
     if (instance && state_epoch(instance) != placed->placement->epoch)
         world_violated(w, "%s: %s has another epoch than it was just placed with", node->id, placed->id);
-    const struct replica_status status = replica_status(node->replica);
-    check_fact(
-        w, (struct fact){status.lineage, placed->placement->epoch, hash ^ placed->after_epoch, node->index, FACT_EPOCH},
-        "the placement with epoch");
+    check_fact(w, (struct fact){lineage, placed->placement->epoch, hash ^ placed->after_epoch, node->index, FACT_EPOCH},
+               "the placement with epoch");
 }
 
 void check_acknowledged(struct world *w, struct node *node, uint64_t index)

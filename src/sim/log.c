@@ -284,34 +284,83 @@ static void note_placed(struct world *w, struct node *node, const struct replica
     if (event_decode(e->bytes, e->size, &event, NULL))
         return;
     if (event->kind_case == CLUSTER__EVENT__KIND_INSTANCE_PLACED) {
-        check_placed(w, node, event->instance_placed);
+        check_placed(w, node, e->lineage, event->instance_placed);
         w->result->placements += is_new;
     }
     event_free(event);
 }
 
-static void apply(struct world *w, struct node *node, const struct replica_effect *e)
+static void apply_now(struct world *w, struct node *node, const struct replica_effect *e)
 {
     struct state_outcome outcome = {0};
-    const bool is_new = e->index > w->result->entries;
+    struct state *state;
+    const bool is_new = e->index > w->result->applied;
     const uint64_t chain = chain_of(&e->lineage, e->index);
+    if (share(w, node, chain) || !own_view(w, node, chain))
+        return;
+    state = &node->view->state;
+    w->out_of_memory |=
+        (e->entry == LOG_MEMBERS ? state_apply_members(state, e->index, e->bytes, e->size, &outcome, NULL)
+                                 : state_apply(state, e->index, e->bytes, e->size, &outcome, NULL)) != ERROR_NONE;
+    if (outcome.applied && e->entry == LOG_EVENT)
+        note_placed(w, node, e, is_new);
+    if (is_new)
+        w->result->applied = e->index;
+}
+
+static void concluded(struct world *w, struct node *node, const struct replica_effect *e)
+{
+    advance(w, node, e->index);
+    check_state(w, node, e->lineage, e->index);
+}
+
+/* What a node of many has applied in one turn: another may have come as far before. */
+static void catch_up(struct world *w, struct node *node)
+{
+    const uint32_t n = node->n_unapplied;
+    if (!n)
+        return;
+    const struct replica_effect *last = &node->unapplied[n - 1];
+    if (!share(w, node, chain_of(&last->lineage, last->index))) {
+        for (uint32_t i = 0; i < n; i++)
+            apply_now(w, node, &node->unapplied[i]);
+    }
+    concluded(w, node, last);
+    for (uint32_t i = 0; i < n; i++)
+        replica_effect_clear(&node->unapplied[i]);
+    node->n_unapplied = 0;
+}
+
+static void apply_later(struct world *w, struct node *node, struct replica_effect *e)
+{
+    if (node->n_unapplied == node->unapplied_capacity) {
+        const uint32_t capacity = node->unapplied_capacity ? 2 * node->unapplied_capacity : 32;
+        struct replica_effect *grown = mem_resize(node->unapplied, capacity, sizeof *grown);
+        if (!grown) {
+            w->out_of_memory = true;
+            return;
+        }
+        node->unapplied = grown;
+        node->unapplied_capacity = capacity;
+    }
+    node->unapplied[node->n_unapplied++] = *e;
+    node->applied = e->index;
+    *e = (struct replica_effect){0};
+}
+
+static void apply(struct world *w, struct node *node, struct replica_effect *e)
+{
     if (e->entry == LOG_EVENT)
         note_event(w, node, e);
     check_applied(w, node, e);
-    if (!share(w, node, chain) && own_view(w, node, chain)) {
-        if (e->entry == LOG_MEMBERS)
-            w->out_of_memory |=
-                state_apply_members(&node->view->state, e->index, e->bytes, e->size, &outcome, NULL) != ERROR_NONE;
-        else
-            w->out_of_memory |=
-                state_apply(&node->view->state, e->index, e->bytes, e->size, &outcome, NULL) != ERROR_NONE;
-        if (outcome.applied && e->entry == LOG_EVENT)
-            note_placed(w, node, e, is_new);
-    }
     if (e->entry == LOG_MEMBERS)
         node->members_ms = 0;
-    advance(w, node, e->index);
-    check_state(w, node, e->lineage, e->index);
+    if (w->shares) {
+        apply_later(w, node, e);
+    } else {
+        apply_now(w, node, e);
+        concluded(w, node, e);
+    }
 }
 
 static void restore(struct world *w, struct node *node, const struct replica_effect *e)
@@ -376,6 +425,8 @@ static void fail(struct world *w, struct node *node, const char *why)
 
 static void carry_out(struct world *w, struct node *node, struct replica_effect *e)
 {
+    if (e->type == REPLICA_RESTORE || e->type == REPLICA_SNAPSHOT || e->type == REPLICA_EMPTY)
+        catch_up(w, node);
     switch (e->type) {
     case REPLICA_SEND:
         send_raft(w, node, e);
@@ -497,6 +548,11 @@ void log_stop(struct world *w, struct node *node, bool lost)
         end_replica(w, node, world_draw(w, n + 1));
     while (node->proposals)
         free_proposal(&node->proposals);
+    while (node->n_unapplied)
+        replica_effect_clear(&node->unapplied[--node->n_unapplied]);
+    mem_free(node->unapplied);
+    node->unapplied = NULL;
+    node->unapplied_capacity = 0;
     drop_view(w, node->view);
     drop_view(w, node->kept);
     node->view = node->kept = NULL;
@@ -527,6 +583,8 @@ static void carry_out_all(struct world *w, struct node *node)
         if (w->over)
             return;
     }
+    if (node->view)
+        catch_up(w, node);
 }
 
 static void notice_leader(struct world *w, struct node *node, const struct replica_status *status)

@@ -22,8 +22,9 @@ struct sim_options {
 struct sim_result {
     bool violated;
     char what[512];
-    uint64_t at_ms, events; /* when the run ended; steps of the simulation */
-    uint64_t entries, elections, generations, snapshots;
+    uint64_t at_ms, events;    /* when the run ended; steps of the simulation */
+    uint64_t entries, applied; /* the highest in a log, in a state */
+    uint64_t elections, generations, snapshots;
     uint64_t placements, loads, refused_loads, failovers;
     uint64_t requests, answered, failed, tokens, replays;
     uint64_t longest_pause_ms; /* between two tokens of one reply */

@@ -159,6 +159,8 @@ struct node {
     struct view *view, *kept;
     bool keeps, changed;
     uint64_t kept_until, applied, last_epoch;
+    struct replica_effect *unapplied; /* committed, in this turn: where nodes share states */
+    uint32_t n_unapplied, unapplied_capacity;
     struct lineage epoch_lineage;
 
     struct proposal *proposals;
@@ -295,7 +297,7 @@ void check_deinit(struct world *w);
 void check_leader(struct world *w, const struct node *node, const struct replica_status *status);
 void check_applied(struct world *w, struct node *node, const struct replica_effect *effect);
 void check_state(struct world *w, struct node *node, struct lineage lineage, uint64_t index);
-void check_placed(struct world *w, struct node *node, const Cluster__InstancePlaced *placed);
+void check_placed(struct world *w, struct node *node, struct lineage lineage, const Cluster__InstancePlaced *placed);
 void check_acknowledged(struct world *w, struct node *node, uint64_t index);
 bool check_converged(struct world *w, char *why, size_t size);
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size);
