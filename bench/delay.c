@@ -1,5 +1,5 @@
-/* A network with a latency: a switch between TAP devices that passes every frame on after a fixed time. It stands in for
- * netem, which not every kernel has. Bandwidth is somebody else's (`tc … tbf` on each device).
+/* A network with a latency: a switch between TAP devices that passes every frame on after a fixed time. It stands in
+ * for netem, which not every kernel has. Bandwidth is somebody else's (`tc … tbf` on each device).
  *
  *     delay [--us N] [--offload] FD...
  *
