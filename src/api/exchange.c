@@ -269,11 +269,13 @@ static void begin_stream(struct exchange *exchange)
     push_out(exchange);
 }
 
+/* From now on nothing may come for a while: a prompt is long, or a machine was lost and its part is placed anew. */
 void exchange_stream_begin(struct exchange *exchange)
 {
-    end_waiting(exchange);
     if (!exchange->streaming)
         begin_stream(exchange);
+    exchange->spoke_ns = clock_now_ns();
+    exchange_stream_wait(exchange, "the answer goes on");
 }
 
 /* RFC 9112, section 7.1. */
@@ -300,6 +302,7 @@ bool exchange_stream_event(struct exchange *exchange, const struct buffer *data)
     }
     append_chunk(exchange, "data: ", data->data, data->size);
     push_out(exchange);
+    exchange->spoke_ns = clock_now_ns();
     return !exchange->dead;
 }
 
@@ -311,13 +314,19 @@ void exchange_stream_wait(struct exchange *exchange, const char *text)
 
 void exchange_tick(struct exchange *exchange)
 {
+    const uint64_t every_ms = exchange->server->waiting_ms;
+    const uint64_t quiet_ms = (clock_now_ns() - exchange->spoke_ns) / 1000000;
     if (exchange->dead)
         return;
+    if (quiet_ms + 1 < every_ms) { /* something was said meanwhile */
+        lws_set_timer_usecs(exchange->wsi, (lws_usec_t)(every_ms - quiet_ms) * 1000);
+        return;
+    }
     if (!exchange->streaming)
         begin_stream(exchange);
     append_chunk(exchange, ": ", exchange->waiting, strlen(exchange->waiting));
     push_out(exchange);
-    lws_set_timer_usecs(exchange->wsi, (lws_usec_t)exchange->server->waiting_ms * 1000);
+    lws_set_timer_usecs(exchange->wsi, (lws_usec_t)every_ms * 1000);
 }
 
 void exchange_stream_end(struct exchange *exchange)

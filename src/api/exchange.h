@@ -36,8 +36,8 @@ void exchange_fail(struct exchange *exchange, const struct api_error *err);
 
 /* Server-sent events (HTML standard, section 9.2). */
 /* The first event may be a long time coming: begins the stream when that takes longer than the server's waiting_ms,
- * and says so, in comments that clients read over, until exchange_stream_begin(), which then only ends this, or an
- * error. `text` is a static one. */
+ * and says so, in comments that clients read over, until exchange_stream_begin() or an error. From then on a comment
+ * comes only where no event has for so long. `text` is a static one. */
 void exchange_stream_wait(struct exchange *exchange, const char *text);
 void exchange_stream_begin(struct exchange *exchange);
 /* "data: …" of one event. False: over the limit; the owner's `gone` has been called. */

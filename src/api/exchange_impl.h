@@ -41,6 +41,7 @@ struct exchange {
     void *owner;
     unsigned status;
     bool streaming;
+    uint64_t spoke_ns;   /* when the stream's last event was written */
     const char *waiting; /* what the comments say while nothing else comes; NULL: none do */
     bool close_after;    /* the connection cannot be used again */
     bool linger;         /* answered before the body was read */

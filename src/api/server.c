@@ -19,7 +19,7 @@ enum {
     HEAD_S = 30,   /* for a request's headers to arrive */
     WATCH_MS = 10, /* while stopping */
     STOP_GRACE_S = 10,
-    WAITING_MS = 10 * 1000,
+    WAITING_MS = 5 * 1000,
 };
 
 /* libwebsockets' timer list entry, with the way back to the server. */

@@ -22,7 +22,7 @@ struct api_options {
     const char *address;     /* HOST:PORT, :PORT (loopback) or [IPv6]:PORT; port 0: any free one */
     const char *cors_origin; /* pages of this origin, or "*", may call; NULL: none */
     struct api_models models;
-    uint32_t waiting_ms; /* a stream whose model is not open yet gets a sign of life so often; 0: 10 s */
+    uint32_t waiting_ms; /* a stream with nothing to say gets a sign of life so often; 0: 5 s */
 };
 
 /* ERROR_IO names the address and why it cannot be listened on, such as a port in use. */

@@ -86,7 +86,7 @@ enum {
     LIMIT_WEIGHTS_IN_HAND = 4,                      /* … of which so many are read and sent at a time … */
     LIMIT_WEIGHTS_READ = 32,                        /* … and of all peers together */
     LIMIT_WEIGHTS_OUTBOX_BYTES = 1024 * 1024,       /* messages that a peer does not take */
-    LIMIT_WEIGHTS_RETRY_MS = 30 * 1000,          /* after that a model that could not be fetched may be tried again */
+    LIMIT_WEIGHTS_RETRY_MS = 5 * 1000,           /* after that a model that could not be fetched may be tried again */
     LIMIT_WEIGHTS_IDLE_MS = 2000,                /* a model that nobody used for so long may go to make room */
     LIMIT_WEIGHTS_KEEP_MS = 2000,                /* verified parts are recorded and told of after so long … */
     LIMIT_WEIGHTS_KEEP_BYTES = 64 * 1024 * 1024, /* … or when they are so many */
@@ -123,6 +123,19 @@ enum {
     LIMIT_BATCH_ROWS = 8192,          /* rows of one micro-batch */
     LIMIT_QUEUED_REQUESTS = 1024,
     LIMIT_CARRIER_ENDS = 64, /* instances of which one node has a part */
+
+    /* devices' processes (pipeline/children.h) */
+    LIMIT_CHILD_WORD_BYTES = 16 * 1024, /* one message of control */
+    LIMIT_CHILD_LANES = 64,             /* pipelines that have stages on one device */
+    LIMIT_CHILD_START_MS = 120 * 1000,  /* until it has opened its device: a driver may compile first */
+    LIMIT_CHILD_SILENCE_MS = 15 * 1000, /* after that a process which answers nothing hangs */
+    LIMIT_CHILD_WORK_MS = 60 * 1000,    /* so long a micro-batch may take beyond what is expected, … */
+    LIMIT_CHILD_ROW_MS = 10 * 1000,     /* … which is this for a row as long as none was measured */
+    LIMIT_CHILD_DEATHS = 5,             /* … */
+    LIMIT_CHILD_DEATHS_MS = 60 * 1000,  /* … in such a time: then the device is given up */
+    LIMIT_CHILD_PAUSE_MS = 10 * 1000,   /* the longest before it is started again */
+    LIMIT_RING_BYTES = 1 << 30,         /* of one direction; touched only as far as it is used */
+    LIMIT_RING_WAIT_MS = 5000,          /* for its reader, when it is full */
 
     /* requests on their way between nodes */
     LIMIT_REQUEST_BYTES = 80 << 20,       /* one message: holds a prompt that fills LIMIT_CONTEXT */

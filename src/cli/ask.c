@@ -21,7 +21,7 @@ int ask_and_show(const struct command *command, int argc, char **argv,
     return code ? command_fail(command, &err) : EXIT_OK;
 }
 
-static enum error_code print_done(yyjson_doc *doc, const struct ask_about *about, struct error *err)
+enum error_code ask_print_done(yyjson_doc *doc, const struct ask_about *about, struct error *err)
 {
     struct answer answer = {0};
     struct buffer name = {0};
@@ -44,7 +44,7 @@ int ask_about(const struct command *command, int argc, char **argv, const struct
     daemon_question_text(question, about->key, words.word);
     enum error_code code = daemon_ask(question, &doc, &err);
     if (!code)
-        code = words.json ? answer_print_json(doc, false, &err) : print_done(doc, about, &err);
+        code = words.json ? answer_print_json(doc, false, &err) : ask_print_done(doc, about, &err);
     yyjson_doc_free(doc);
     return code ? command_fail(command, &err) : EXIT_OK;
 }

@@ -18,4 +18,5 @@ struct ask_about {
     const char *done;    /* "removed" */
     const char *after;   /* " is removed" */
 };
+enum error_code ask_print_done(yyjson_doc *answer, const struct ask_about *about, struct error *err);
 int ask_about(const struct command *command, int argc, char **argv, const struct ask_about *about);

@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "gpu/cpu_runtime.h"
 #include "gpu/gpu.h"
+#include "pipeline/children.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,12 +10,11 @@
 
 /* In the order in which `medley help` lists them. */
 static const struct command *const commands[] = {
-    &command_run,   &command_plan,    &command_serve,    &command_up,         &command_nodes,
-    &command_links, &command_status,  &command_events,   &command_invite,     &command_join,
-    &command_admit, &command_remove,  &command_leave,    &command_add,        &command_forget,
-    &command_place, &command_unload,  &command_bench,    &command_logits,     &command_devices,
-    &command_top,   &command_inspect, &command_tokenize, &command_detokenize, &command_render,
-    NULL,
+    &command_run,      &command_plan,       &command_serve,  &command_up,      &command_nodes, &command_links,
+    &command_status,   &command_events,     &command_invite, &command_join,    &command_admit, &command_remove,
+    &command_leave,    &command_add,        &command_forget, &command_place,   &command_move,  &command_drain,
+    &command_unload,   &command_bench,      &command_logits, &command_devices, &command_top,   &command_inspect,
+    &command_tokenize, &command_detokenize, &command_render, &command_sim,     NULL,
 };
 
 int command_fail(const struct command *command, const struct error *err)
@@ -61,6 +61,7 @@ int main(int argc, char **argv)
 {
     gpu_prober_main(argc, argv);
     cpu_runtime_restart(argv);
+    child_main(argc, argv);
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help(argc > 2 ? argv[2] : NULL);
     if (strcmp(argv[1], "--version") == 0) {

@@ -16,12 +16,12 @@ static const char usage[] =
     "\n"
     "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there, and says\n"
     "where it is. MODEL is a .gguf file or the name of a model that the cluster knows (medley status).\n"
-    "Without this command a model is placed for the first request, for one stream and its own context.\n"
+    "Without this command a model is placed for the first request, and goes when nobody asked it for half an hour.\n"
     "\n"
     "  -c, --context N  tokens of prompt and answer together (default: the model's, at most 4096)\n"
-    "  --streams N      sequences at once (default 1)\n"
+    "  --streams N      sequences at once (default 4)\n"
     "  --goal GOAL      latency (each token as soon as possible), throughput (the most tokens of all\n"
-    "                   streams), or mix\n"
+    "                   streams; the default), or mix\n"
     "  --idle SECONDS   unload it when nobody has asked it for so long; 0: never\n"
     "  --json           for programs: the last answer of the node\n";
 

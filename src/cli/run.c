@@ -13,7 +13,7 @@
 #include <yyjson.h>
 
 static const char usage[] =
-    "Usage: medley run MODEL.gguf [-p PROMPT | -f FILE] [-n N] [options]\n"
+    "Usage: medley run MODEL [-p PROMPT | -f FILE] [-n N] [options]\n"
     "\n"
     "Answers a prompt, or holds a conversation: without -p and -f every line of stdin is a message.\n"
     "The text goes to stdout as it comes, what it took to stderr. Ctrl-C stops an answer, a second\n"
@@ -33,6 +33,7 @@ static const char usage[] =
     "  --temp T  --top-k N  --top-p P  --min-p P  --typical P  --repeat-penalty X\n"
     "  --frequency-penalty X  --presence-penalty X  --seed S  (--temp 0: always the likeliest)\n"
     "\n"
+    "MODEL is a .gguf file, or in a cluster the name of a model that it knows (medley status).\n"
     "Where it runs: where a node runs on this machine (medley up), in its cluster, through that; the\n"
     "model is placed there as medley place does. With --here, or a flag below other than -c, and\n"
     "where no node runs, in this process:\n"

@@ -1,9 +1,13 @@
 /* A session whose model answers in the cluster. */
+#include "cli/daemon.h"
 #include "cli/model_word.h"
 #include "cli/placing_watch.h"
 #include "cli/remote.h"
 #include "cli/session.h"
 #include "model/model.h"
+
+#include <limits.h>
+#include <string.h>
 
 /* The node is asked first whether there is one: without, nothing of this is wanted. */
 static enum error_code is_there(bool *found, struct error *err)
@@ -29,13 +33,37 @@ static enum error_code place(const char *path, const struct session_flags *flags
     return code;
 }
 
+/* Where the vocabulary can be read: the file that was given, or what the node has of a model of that name. */
+static enum error_code find_file(const char *model, char out[PATH_MAX], struct error *err)
+{
+    yyjson_doc *answer = NULL;
+    if (model[0] == '/') {
+        memcpy(out, model, strlen(model) + 1);
+        return ERROR_NONE;
+    }
+    yyjson_mut_doc *question = daemon_question("where");
+    daemon_question_text(question, "model", model);
+    enum error_code code = daemon_ask(question, &answer, err);
+    if (code)
+        return code;
+    const char *path = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(answer), "path"));
+    if (!path || strlen(path) >= PATH_MAX)
+        code = error_set(err, ERROR_IO, "the node's answer makes no sense; are both of one version?");
+    else
+        memcpy(out, path, strlen(path) + 1);
+    yyjson_doc_free(answer);
+    return code;
+}
+
 static enum error_code open_all(const char *word, const struct session_flags *flags, struct session *out,
                                 struct error *err)
 {
-    char path[PATH_MAX];
-    enum error_code code = model_word_file(word, path, err);
+    char path[PATH_MAX], file[PATH_MAX];
+    enum error_code code = model_word(word, path, err);
     if (!code)
-        code = model_open(path, &out->model, err);
+        code = find_file(path, file, err);
+    if (!code)
+        code = model_open(file, &out->model, err);
     if (!code)
         code = session_read_vocabulary(out, err);
     if (!code)

@@ -12,8 +12,10 @@
 #include "node/heat.h"
 #include "node/host_port.h"
 #include "node/node.h"
+#include "pipeline/children.h"
 
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,12 +40,18 @@ static const char usage[] =
     "  --no-discovery     neither look for others on the local networks nor be found there\n"
     "  --transport NAME   tcp (default) or quic, the same on all nodes\n"
     "  --wire TYPE        hidden states between machines as f16 (default), f32 or q8\n"
+    "  --patience SECONDS how long a request waits for its model, when it is being loaded or was lost with a\n"
+    "                     machine (default 600)\n"
+    "  --no-moves         while this node leads, models are moved for no gain (medley move --off: whoever\n"
+    "                     leads)\n"
     "  --models-max GIB   disk space for models that are fetched (default: what is free)\n"
     "\n"
     "What it offers the cluster:\n"
     "  --backend NAME     only this backend and the CPU\n"
     "  --sim FILE         simulated devices alone (docs/simulated-devices.md)\n"
     "  -t, --threads N    threads of the CPU\n"
+    "  --runners          each device computes in a process of its own, so that a driver that crashes or\n"
+    "                     hangs costs that device for a moment, and not the node\n"
     "  --no-governor      do not slow a device down before it gets too hot\n"
     "\n"
     "What the node knows and keeps lies in MEDLEY_STATE_DIR, else XDG_STATE_HOME/medley, else\n"
@@ -64,6 +72,9 @@ enum {
     OPTION_BACKEND,
     OPTION_SIM,
     OPTION_NO_GOVERNOR,
+    OPTION_NO_MOVES,
+    OPTION_PATIENCE,
+    OPTION_RUNNERS,
 };
 
 static const struct option long_options[] = {
@@ -83,6 +94,9 @@ static const struct option long_options[] = {
     {"sim", required_argument, NULL, OPTION_SIM},
     {"threads", required_argument, NULL, 't'},
     {"no-governor", no_argument, NULL, OPTION_NO_GOVERNOR},
+    {"no-moves", no_argument, NULL, OPTION_NO_MOVES},
+    {"patience", required_argument, NULL, OPTION_PATIENCE},
+    {"runners", no_argument, NULL, OPTION_RUNNERS},
     {0},
 };
 
@@ -92,12 +106,15 @@ struct up {
     struct api_options api_options;
     const char *model;
     char folder[PATH_MAX], listen_host[256];
-    bool no_governor;
+    bool no_governor, runners;
     struct gpu *gpu;
     struct heat *heat;
+    struct children *children;
     struct daemon *daemon;
     struct up_models *models;
     struct api_server *api;
+    bool failed; /* the node could not go on: why */
+    struct error why;
     void (*stopped)(void *node);
     void *stopped_arg;
 };
@@ -125,12 +142,13 @@ static bool take_listen(struct up *up, const char *value)
 {
     struct error err;
     char text[300];
-    snprintf(text, sizeof text, "%s%s", value[0] == ':' ? "everywhere" : "", value);
+    const bool everywhere = value[0] == ':' && value[1] != ':'; /* "::1" is an address */
+    snprintf(text, sizeof text, "%s%s", everywhere ? "everywhere" : "", value);
     if (host_port_parse(text, DAEMON_PORT, up->listen_host, &up->node.port, &err)) {
         command_misused(&command_up, "--listen: %s", err.text);
         return false;
     }
-    up->node.host = value[0] == ':' ? NULL : up->listen_host;
+    up->node.host = everywhere ? NULL : up->listen_host;
     return true;
 }
 
@@ -140,6 +158,15 @@ static bool take_models_max(struct up *up, const char *value)
     if (!option_u32(&command_up, "--models-max", value, 1, 1 << 20, &gib))
         return false;
     up->node.models_max_bytes = (uint64_t)gib << 30;
+    return true;
+}
+
+static bool take_patience(struct up *up, const char *value)
+{
+    uint32_t seconds = 0;
+    if (!option_u32(&command_up, "--patience", value, 1, 24 * 3600, &seconds))
+        return false;
+    up->node.patience_ms = UINT64_C(1000) * seconds;
     return true;
 }
 
@@ -185,6 +212,10 @@ static bool take_option(struct up *up, int option, const char *value)
         return take_wire(up, value);
     case OPTION_MODELS_MAX:
         return take_models_max(up, value);
+    case OPTION_NO_MOVES:
+        return up->node.no_moves = true;
+    case OPTION_PATIENCE:
+        return take_patience(up, value);
     case OPTION_BACKEND:
         up->gpu_options.backend = value;
         return true;
@@ -193,6 +224,8 @@ static bool take_option(struct up *up, int option, const char *value)
         return true;
     case OPTION_NO_GOVERNOR:
         return up->no_governor = true;
+    case OPTION_RUNNERS:
+        return up->runners = true;
     case 't':
         return option_u32(&command_up, "--threads", value, 1, 1024, &up->gpu_options.n_cpu_threads);
     default:
@@ -224,6 +257,16 @@ static void say(void *self, const char *line)
     (void)self;
     printf("%s\n", line);
     fflush(stdout);
+}
+
+/* As if somebody had asked it to stop. */
+static void over(void *self, const struct error *why)
+{
+    struct up *up = self;
+    up->failed = why;
+    if (why)
+        up->why = *why;
+    raise(SIGTERM);
 }
 
 static enum error_code open_api(struct up *up, void *uv_loop, struct error *err)
@@ -297,6 +340,18 @@ static void free_up(void *arg)
 
 /* ---- running ---------------------------------------------------------------------------------------- */
 
+static enum error_code open_children(struct up *up, const char *registry, struct error *err)
+{
+    const struct children_options options = {
+        .gpu = up->gpu,
+        .backend = up->gpu_options.backend,
+        .sim_file = up->gpu_options.sim_file,
+        .registry = registry,
+        .n_cpu_threads = up->gpu_options.n_cpu_threads,
+    };
+    return children_open(&options, &up->children, err);
+}
+
 static enum error_code open_devices(struct up *up, struct error *err)
 {
     char registry[PATH_MAX];
@@ -310,8 +365,11 @@ static enum error_code open_devices(struct up *up, struct error *err)
     if (!code && !up->no_governor)
         code = heat_open(up->gpu, NULL, &up->heat, err);
     notice_end(&notice);
+    if (!code && up->runners)
+        code = open_children(up, registry, err);
     up->node.gpu = up->gpu;
     up->node.heat = up->heat;
+    up->node.children = up->children;
     return code;
 }
 
@@ -321,6 +379,9 @@ static enum error_code serve(struct up *up, struct error *err)
     enum error_code code = ERROR_NONE;
     if (!state_folder(up->folder, sizeof up->folder))
         return error_set(err, ERROR_INVALID, "there is no folder to keep the node's state in; set MEDLEY_STATE_DIR");
+    code = daemon_check_folder(up->folder, err);
+    if (code)
+        return code;
     if (up->api_options.address && (code = api_address_parse(up->api_options.address, &address, err)) == ERROR_NONE)
         code = listen_check(&address, err);
     if (code)
@@ -330,8 +391,11 @@ static enum error_code serve(struct up *up, struct error *err)
         return code;
     up->node.folder = up->folder;
     up->node.say = say;
+    up->node.over = over;
+    up->node.self = up;
     struct node_service service = {"node", open_up, stop_up, close_up, free_up, up};
-    return node_run(&service, 1, err);
+    code = node_run(&service, 1, err);
+    return !code && up->failed ? error_set(err, up->why.code, "%s", up->why.text) : code;
 }
 
 static int run(int argc, char **argv)
@@ -342,6 +406,7 @@ static int run(int argc, char **argv)
     if (!parse(argc, argv, &up))
         return EXIT_USAGE;
     enum error_code code = serve(&up, &err);
+    children_close(up.children);
     heat_close(up.heat);
     if (up.gpu)
         gpu_close(up.gpu);

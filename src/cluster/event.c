@@ -155,6 +155,19 @@ static void describe_instance(const Cluster__Event *e, struct buffer *out)
     }
 }
 
+static void describe_setting(const Cluster__Setting *setting, struct buffer *out)
+{
+    static const char drain[] = "drain/";
+    const bool set = setting->value && setting->value[0];
+    if (setting->key && strncmp(setting->key, drain, sizeof drain - 1) == 0) {
+        put(out, "node ", setting->key + sizeof drain - 1, set ? " is drained" : " may be used again");
+        return;
+    }
+    put(out, "setting ", setting->key, set ? ": " : " is as usual again");
+    if (set)
+        put_name(out, setting->value);
+}
+
 void event_describe(const Cluster__Event *e, struct buffer *out)
 {
     switch (e->kind_case) {
@@ -197,7 +210,7 @@ void event_describe(const Cluster__Event *e, struct buffer *out)
         put(out, "instance ", e->instance_stopped->id, " was removed");
         return;
     case CLUSTER__EVENT__KIND_SETTING_CHANGED:
-        put(out, "setting ", e->setting_changed->key, " was changed");
+        describe_setting(e->setting_changed, out);
         return;
     case CLUSTER__EVENT__KIND_REFOUNDED:
         if (e->refounded->generation == 1)

@@ -7,7 +7,8 @@
 
 struct master_options master_options_default(void)
 {
-    return (struct master_options){.lost_ms = 1000, .retry_ms = 1000, .repropose_ms = 2000};
+    return (struct master_options){
+        .lost_ms = 1000, .retry_ms = 1000, .repropose_ms = 2000, .consider_ms = 5000, .failed_ms = 10000};
 }
 
 void master_proposals_clear(struct master_proposals *proposals)
@@ -83,6 +84,8 @@ static void forget_gone(struct step *s)
 static bool alive(const struct step *s, const struct master_node *node)
 {
     const struct master_view *view = s->view;
+    if (node->suspected)
+        return false;
     const uint64_t since = node->heard_ms > view->leads_since_ms ? node->heard_ms : view->leads_since_ms;
     return view->now_ms - since <= s->options->lost_ms;
 }
@@ -90,7 +93,7 @@ static bool alive(const struct step *s, const struct master_node *node)
 /* A node that has not been heard of yet keeps what it has, but gets nothing new. */
 static bool may_be_used(const struct step *s, const struct master_node *node)
 {
-    return node->heard_ms && s->view->now_ms - node->heard_ms <= s->options->lost_ms;
+    return node->heard_ms && !node->suspected && s->view->now_ms - node->heard_ms <= s->options->lost_ms;
 }
 
 static const struct master_node *node_of(const struct step *s, const char *id)
@@ -109,6 +112,16 @@ static bool broken(const struct step *s, const Cluster__Placement *placement)
         const struct master_node *node = node_of(s, stage->node);
         const struct master_node never = {.id = stage->node};
         if (stage->state == CLUSTER__STAGE_STATE__FAILED || !alive(s, node ? node : &never))
+            return true;
+    }
+    return false;
+}
+
+/* Some of it is on a node that is drained. */
+static bool leaves(const struct step *s, const Cluster__Placement *placement)
+{
+    for (size_t i = 0; i < placement->n_stages; i++) {
+        if (state_is_drained(s->view->state, placement->stages[i]->node))
             return true;
     }
     return false;
@@ -169,7 +182,7 @@ static bool same_stages(const struct master_placement *new, const Cluster__Place
 }
 
 static void propose_placement(struct step *s, const Cluster__Instance *instance,
-                              const struct master_placement *placement, const char *why)
+                              const struct master_placement *placement, bool replaces, const char *why)
 {
     Cluster__Stage stages[LIMIT_STAGES], *list[LIMIT_STAGES];
     Cluster__Placement message = CLUSTER__PLACEMENT__INIT;
@@ -190,13 +203,27 @@ static void propose_placement(struct step *s, const Cluster__Instance *instance,
     message.n_stages = placement->n_stages;
     message.stages = list;
     message.why = (char *)(uintptr_t)why;
-    message.has_replaces = message.replaces = instance->current != NULL;
+    message.has_replaces = message.replaces = replaces;
     placed.id = instance->id;
     placed.after_epoch = state_epoch(instance);
     placed.placement = &message;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_PLACED;
     event.instance_placed = &placed;
     propose(s, &event);
+}
+
+static void note_proposal(struct step *s, const Cluster__Instance *instance, struct master_memory *memory)
+{
+    memory->problem[0] = 0;
+    memory->epoch = state_epoch(instance);
+    memory->proposed_ms = s->view->now_ms;
+}
+
+/* A proposal is under way. */
+static bool has_proposed(const struct step *s, const Cluster__Instance *instance, const struct master_memory *memory)
+{
+    return memory->proposed_ms && memory->epoch == state_epoch(instance) &&
+           s->view->now_ms - memory->proposed_ms < s->options->repropose_ms;
 }
 
 static void wait_longer(struct step *s, struct master_memory *memory)
@@ -212,10 +239,10 @@ static void place(struct step *s, const Cluster__Instance *instance, struct mast
 {
     struct master_placement placement = {0};
     struct error err = {0};
-    if (s->view->now_ms < memory->retry_ms || (memory->proposed_ms && memory->epoch == state_epoch(instance) &&
-                                               s->view->now_ms - memory->proposed_ms < s->options->repropose_ms))
+    if (s->view->now_ms < memory->retry_ms || has_proposed(s, instance, memory))
         return;
-    const enum error_code code = s->options->place(s->options->self, s->view, instance, s->allowed, &placement, &err);
+    const enum error_code code =
+        s->options->place(s->options->self, s->view, instance, s->allowed, false, &placement, &err);
     /* What has just failed is not tried again at once, only after a while: the reason may have gone. */
     const bool again = !code && (same_stages(&placement, instance->next) ||
                                  (!instance->next && same_stages(&placement, instance->current)));
@@ -225,10 +252,8 @@ static void place(struct step *s, const Cluster__Instance *instance, struct mast
         wait_longer(s, memory);
         return;
     }
-    propose_placement(s, instance, &placement, why);
-    memory->problem[0] = 0;
-    memory->epoch = state_epoch(instance);
-    memory->proposed_ms = s->view->now_ms;
+    propose_placement(s, instance, &placement, instance->current != NULL, why);
+    note_proposal(s, instance, memory);
     if (again)
         wait_longer(s, memory);
 }
@@ -243,6 +268,84 @@ static void abandon(struct step *s, const Cluster__Instance *instance)
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_ABANDONED;
     event.instance_abandoned = &abandoned;
     propose(s, &event);
+}
+
+/* ---- moving what works ---- */
+
+static void put_off_moves(struct step *s, struct master_memory *memory)
+{
+    const uint64_t longest = 32 * s->options->failed_ms;
+    memory->failed_ms = memory->failed_ms ? 2 * memory->failed_ms : s->options->failed_ms;
+    if (memory->failed_ms > longest)
+        memory->failed_ms = longest;
+    memory->move_ms = s->view->now_ms + memory->failed_ms;
+}
+
+/* Off a drained node; beside what serves where that is possible. */
+static void move_away(struct step *s, const Cluster__Instance *instance, struct master_memory *memory)
+{
+    const struct master_options *options = s->options;
+    struct master_placement placement = {0};
+    struct error err = {0};
+    bool beside = true;
+    enum error_code code = options->place(options->self, s->view, instance, s->allowed, true, &placement, &err);
+    if (code && code != ERROR_BUSY) {
+        beside = false;
+        placement = (struct master_placement){0};
+        code = options->place(options->self, s->view, instance, s->allowed, false, &placement, &err);
+    }
+    if (code) {
+        snprintf(memory->problem, sizeof memory->problem, "it cannot leave the drained node: %.200s", err.text);
+        put_off_moves(s, memory);
+        return;
+    }
+    propose_placement(s, instance, &placement, !beside, "a node is drained");
+    note_proposal(s, instance, memory);
+}
+
+static void consider(struct step *s, const Cluster__Instance *instance, struct master_memory *memory)
+{
+    const struct master_options *options = s->options;
+    const uint64_t now_ms = s->view->now_ms;
+    struct master_placement placement = {0};
+    struct error err = {0};
+    char why[64] = "";
+    if (!options->consider || instance->current->by_hand || !state_moves(s->view->state) ||
+        now_ms - s->view->leads_since_ms < options->consider_ms ||
+        (memory->considered_ms && now_ms - memory->considered_ms < options->consider_ms))
+        return;
+    memory->considered_ms = now_ms;
+    if (options->consider(options->considers, s->view, instance, s->allowed, &placement, why, &err) ||
+        placement.n_stages == 0 || same_stages(&placement, instance->current))
+        return;
+    propose_placement(s, instance, &placement, placement.replaces, why);
+    note_proposal(s, instance, memory);
+}
+
+static void look_at_working(struct step *s, const Cluster__Instance *instance, struct master_memory *memory)
+{
+    if (instance->next) {
+        memory->moved_to = instance->next->epoch;
+        if ((broken(s, instance->next) || leaves(s, instance->next)) && !has_proposed(s, instance, memory)) {
+            put_off_moves(s, memory);
+            abandon(s, instance);
+            note_proposal(s, instance, memory);
+        }
+        return;
+    }
+    if (loading(instance->current))
+        return;
+    memory->wait_ms = memory->retry_ms = 0;
+    if (memory->moved_to == instance->current->epoch)
+        memory->failed_ms = memory->move_ms = 0;
+    if (!leaves(s, instance->current))
+        memory->problem[0] = 0;
+    if (s->view->now_ms < memory->move_ms || has_proposed(s, instance, memory))
+        return;
+    if (leaves(s, instance->current))
+        move_away(s, instance, memory);
+    else
+        consider(s, instance, memory);
 }
 
 static void look_at(struct step *s, const Cluster__Instance *instance)
@@ -260,12 +363,10 @@ static void look_at(struct step *s, const Cluster__Instance *instance)
     const bool moves = instance->next && !broken(s, instance->next);
     if (idle(s, instance, use))
         target(s, instance, false);
-    else if (works && instance->next && !moves)
-        abandon(s, instance);
-    else if (!works && !moves)
+    else if (works)
+        look_at_working(s, instance, memory);
+    else if (!moves)
         place(s, instance, memory, instance->current ? "a device was lost" : "first");
-    else if (works && !loading(instance->current))
-        memory->wait_ms = memory->retry_ms = 0;
 }
 
 static void found_again(struct step *s)
@@ -292,7 +393,8 @@ enum error_code master_step(struct master *master, const struct master_options *
         return error_set(err, ERROR_NO_MEMORY, "master: no memory");
     for (uint32_t i = 0; i < view->n_nodes; i++) {
         const Cluster__NodeRecord *record = state_node(view->state, view->nodes[i].id);
-        s.allowed[i] = record && record->admitted && may_be_used(&s, &view->nodes[i]);
+        s.allowed[i] = record && record->admitted && may_be_used(&s, &view->nodes[i]) &&
+                       !state_is_drained(view->state, view->nodes[i].id);
     }
     forget_gone(&s);
     if (state_lineage(view->state).generation < view->lineage.generation) {

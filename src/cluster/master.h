@@ -1,12 +1,19 @@
 /* What the leader proposes, given what is agreed on and what it sees: loads instances that are asked for, unloads idle
- * ones, places anew what has lost a device, gives up moves that fail.
+ * ones, places anew what has lost a device, empties nodes that are drained, moves what runs for gain, gives up moves
+ * that fail.
  *
  * Everything goes through the log: a proposal that is lost with its leader is made again by the next one, since the
  * state still says what is wanted. A proposal that comes too late is ignored by the state (it names the epoch that it
  * was decided after). An election moves nothing: a new leader finds the placements there, and leaves what works.
  *
  * Soft knowledge (who is alive, who asked for what) comes in with each step. A node counts as lost only after it
- * was silent for `lost_ms`, and not before this leader has listened for so long itself.
+ * was silent for `lost_ms`, and not before this leader has listened for so long itself; or when it is `suspected`.
+ *
+ * Moves. What works is moved beside itself: the new stages are loaded while the old ones serve, where there is memory
+ * for both; where there is not, the old ones make room first, if that pays, too, or somebody asked for it. One move of
+ * an instance at a time; one that has failed is tried again ever more rarely. Moves for gain are `consider`'s to find
+ * (master_replan()): not while anything of the instance is being loaded, not of what somebody placed by hand, not where
+ * the setting "moves" is "off".
  *
  * Pure: no clock, no I/O; `place` is asked for placements, and must be pure, too. Its answers are taken only if the
  * state would take them. One thread. */
@@ -20,13 +27,17 @@
 struct master_node {
     const char *id;
     uint64_t heard_ms; /* when it was last heard of; 0: never */
+    bool suspected;    /* it does not answer: nobody waits for lost_ms any more */
 };
 
 struct master_use {
     const char *instance;
     uint64_t used_ms; /* when a request was last in it */
     bool wanted;      /* a request waits for it now */
+    uint32_t live;    /* requests that are in it now */
+    double tokens;    /* generated in the last MASTER_RECENT_S, as an estimate */
 };
+enum { MASTER_RECENT_S = 600 };
 
 struct master_view {
     const struct state *state;
@@ -46,11 +57,19 @@ struct master_stage {
     uint32_t first_layer, n_layers;
 };
 struct master_placement {
+    bool replaces; /* of a move for gain: what serves has to make room first */
     uint32_t n_stages;
     struct master_stage stages[LIMIT_STAGES];
 };
+/* `beside`: what the instance's current placement takes is not to be counted on: it stays loaded. */
 typedef enum error_code (*master_place)(void *self, const struct master_view *view, const Cluster__Instance *instance,
-                                        const bool *allowed, struct master_placement *out, struct error *err);
+                                        const bool *allowed, bool beside, struct master_placement *out,
+                                        struct error *err);
+
+/* A move for gain: out->n_stages of 0: none now. `why` is for people. */
+typedef enum error_code (*master_consider)(void *self, const struct master_view *view,
+                                           const Cluster__Instance *instance, const bool *allowed,
+                                           struct master_placement *out, char why[static 64], struct error *err);
 
 struct master_options {
     uint64_t lost_ms;      /* silence after which a node's stages are placed elsewhere */
@@ -58,6 +77,10 @@ struct master_options {
     uint64_t repropose_ms; /* a proposal that has had no effect by then is made again */
     master_place place;
     void *self;
+    master_consider consider; /* NULL: nothing is moved for gain */
+    void *considers;          /* its `self` */
+    uint64_t consider_ms;     /* between two questions about an instance */
+    uint64_t failed_ms;       /* after a move that failed; doubled up to 32 times that */
 };
 struct master_options master_options_default(void); /* without place */
 
@@ -66,10 +89,13 @@ enum { MASTER_PROPOSALS = 16 }; /* of one step; more wait for the next */
 /* What the master remembers of an instance between steps; nothing of it is needed by its successor. */
 struct master_memory {
     char instance[LIMIT_CLUSTER_ID_BYTES + 1];
-    uint64_t epoch;             /* it was placed after this one; */
-    uint64_t proposed_ms;       /* then; 0: not */
-    uint64_t retry_ms, wait_ms; /* not before; how long it waited */
-    char problem[256];          /* why it could not be placed; empty: it could */
+    uint64_t epoch;              /* it was placed after this one; */
+    uint64_t proposed_ms;        /* then; 0: not */
+    uint64_t retry_ms, wait_ms;  /* not before; how long it waited */
+    uint64_t considered_ms;      /* a move for gain was last asked for; 0: never */
+    uint64_t move_ms, failed_ms; /* no move before; how long that was put off */
+    uint64_t moved_to;           /* the epoch of the move that was last seen under way */
+    char problem[256];           /* why it could not be placed; empty: it could */
 };
 
 struct master {
@@ -116,4 +142,40 @@ struct master_planner {
 /* A master_place whose `self` is a struct master_planner: builds, solves as it will run (placement/as_run.h), checks.
  */
 enum error_code master_plan(void *planner, const struct master_view *view, const Cluster__Instance *instance,
-                            const bool *allowed, struct master_placement *out, struct error *err);
+                            const bool *allowed, bool beside, struct master_placement *out, struct error *err);
+
+/* Whether that is a placement of the instance: placement_check()'s answer, on the problem as it is now. *beside:
+ * whether there is memory for it while the current placement stays. */
+enum error_code master_check(const struct master_planner *planner, const struct master_view *view,
+                             const Cluster__Instance *instance, const bool *allowed,
+                             const struct master_placement *placement, bool *beside, struct error *err);
+
+/* ---- moving for gain ---- */
+
+enum {
+    MASTER_DISK_BYTES_PER_S = 500 * 1000 * 1000, /* of which nobody knows better: a SATA SSD */
+    MASTER_MUST_MS = 30 * 1000,                  /* so long a layout has to be invalid before it is left */
+    MASTER_FORCED_MAX_MS = 3600 * 1000,          /* between two such moves at most, doubled from 2 x MASTER_MUST_MS */
+};
+
+/* A master_consider whose `self` is a struct master_mover: placement/replan.h, with the instance's use of late taken as
+ * that to come. Answers only with what placement_check() accepts. A stage is loaded anew even where its device keeps
+ * all of its layers, so there is often no memory for both; then the pause is as long as loading, and the gain has to be
+ * worth that. What is a "must" for replan (memory is short, a link is too slow) has to be so for MASTER_MUST_MS. */
+struct master_mover {
+    const struct master_planner *planner;
+    /* Whether all of the model is on that node's disk. NULL: nobody has it. */
+    bool (*has_weights)(void *self, const char *node, const char *model);
+    void *self;
+    uint64_t max_nodes; /* of the search; 0: no limit */
+    uint32_t n;
+    struct master_mover_memory *list[LIMIT_CLUSTER_INSTANCES];
+};
+void master_mover_clear(struct master_mover *mover); /* forgets all instances */
+enum error_code master_replan(void *mover, const struct master_view *view, const Cluster__Instance *instance,
+                              const bool *allowed, struct master_placement *out, char why[static 64],
+                              struct error *err);
+/* Whether it is a placement of the problem while `stays` is loaded (NULL: nothing). */
+enum error_code master_check_beside(const struct placement_problem *problem, const struct master_device *names,
+                                    const Cluster__Placement *stays, const struct master_placement *placement,
+                                    struct error *err);

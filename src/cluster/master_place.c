@@ -1,7 +1,71 @@
 #include "cluster/master.h"
 
+#include "base/mem.h"
 #include "placement/as_run.h"
 #include "placement/check.h"
+#include "placement/cost.h"
+
+#include <string.h>
+
+/* ---- what the current placement leaves ---- */
+
+/* The problem without what the instance's current placement takes, in a copy of its devices. */
+struct rest {
+    struct placement_problem problem;
+    struct placement_device *devices;
+};
+
+static uint32_t find(const struct placement_problem *problem, const struct master_device *names, const char *node,
+                     const char *device)
+{
+    uint32_t i = 0;
+    while (i < problem->n_devices && (strcmp(names[i].node, node) != 0 || strcmp(names[i].device, device) != 0))
+        i++;
+    return i;
+}
+
+static uint64_t take(uint64_t *from, uint64_t bytes)
+{
+    const uint64_t taken = *from < bytes ? *from : bytes;
+    *from -= taken;
+    return bytes - taken;
+}
+
+/* A problem has shared memory divided among the devices that live in it: what a device's part does not cover was taken
+ * from its neighbours'. */
+static void take_stage(struct rest *rest, const struct master_device *names, const Cluster__Stage *stage)
+{
+    const uint32_t device = find(&rest->problem, names, stage->node, stage->device);
+    if (device == rest->problem.n_devices)
+        return;
+    const struct placement_stage of = {device, stage->first_layer, stage->n_layers};
+    uint64_t left = take(&rest->devices[device].memory_free_bytes, placement_stage_bytes(&rest->problem, &of));
+    for (uint32_t i = 0; i < rest->problem.n_devices && left; i++) {
+        if (strcmp(names[i].node, stage->node) == 0)
+            take(&rest->devices[i].memory_free_bytes, left);
+    }
+    for (uint32_t i = 0; i < rest->problem.n_devices; i++) {
+        struct placement_device *of_rest = &rest->devices[i];
+        if (of_rest->reserve_bytes > of_rest->memory_free_bytes)
+            of_rest->reserve_bytes = of_rest->memory_free_bytes;
+    }
+}
+
+static enum error_code rest_of(const struct placement_problem *problem, const struct master_device *names,
+                               const Cluster__Placement *current, struct rest *out, struct error *err)
+{
+    *out = (struct rest){.problem = *problem};
+    out->devices = mem_new_array(problem->n_devices, sizeof *out->devices);
+    if (!out->devices)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %u devices", problem->n_devices);
+    memcpy(out->devices, problem->devices, problem->n_devices * sizeof *out->devices);
+    out->problem.devices = out->devices;
+    for (size_t i = 0; current && i < current->n_stages; i++)
+        take_stage(out, names, current->stages[i]);
+    return ERROR_NONE;
+}
+
+/* ---- placing ---- */
 
 static enum error_code solve(const struct master_planner *planner, const struct placement_problem *problem,
                              struct placement_solution *out, struct error *err)
@@ -12,30 +76,100 @@ static enum error_code solve(const struct master_planner *planner, const struct 
     return placement_solve_as_run(&as_run, &options, out, err);
 }
 
-enum error_code master_plan(void *self, const struct master_view *view, const Cluster__Instance *instance,
-                            const bool *allowed, struct master_placement *out, struct error *err)
-{
-    const struct master_planner *planner = self;
+struct question {
+    const struct master_planner *planner;
     const struct placement_problem *problem;
     const struct master_device *devices;
+    const Cluster__Placement *current; /* that stays loaded; NULL: none does */
+};
+
+static enum error_code ask(const struct question *q, struct placement *out, struct error *err)
+{
     struct placement_solution solution;
+    struct rest rest;
+    enum error_code code = rest_of(q->problem, q->devices, q->current, &rest, err);
+    if (!code)
+        code = placement_problem_check(&rest.problem, err);
+    if (!code)
+        code = solve(q->planner, &rest.problem, &solution, err);
+    if (!code)
+        code = placement_check(&rest.problem, &solution.placement, err);
+    if (!code)
+        *out = solution.placement;
+    mem_free(rest.devices);
+    return code;
+}
+
+enum error_code master_plan(void *self, const struct master_view *view, const Cluster__Instance *instance,
+                            const bool *allowed, bool beside, struct master_placement *out, struct error *err)
+{
+    const struct master_planner *planner = self;
+    struct question q = {.planner = planner, .current = beside ? instance->current : NULL};
+    struct placement placement;
     *out = (struct master_placement){0};
-    enum error_code code = planner->problem(planner->self, view, instance, allowed, &problem, &devices, err);
-    if (!code)
-        code = placement_problem_check(problem, err);
-    if (!code)
-        code = solve(planner, problem, &solution, err);
-    if (code == ERROR_NOT_FOUND && planner->call_in && planner->call_in(planner->self))
-        code = solve(planner, problem, &solution, err);
-    if (!code)
-        code = placement_check(problem, &solution.placement, err);
+    enum error_code code = planner->problem(planner->self, view, instance, allowed, &q.problem, &q.devices, err);
     if (code)
         return code;
-    out->n_stages = solution.placement.n_stages;
+    code = ask(&q, &placement, err);
+    if (code == ERROR_NOT_FOUND && planner->call_in && planner->call_in(planner->self))
+        code = ask(&q, &placement, err);
+    if (code)
+        return code;
+    out->n_stages = placement.n_stages;
     for (uint32_t i = 0; i < out->n_stages; i++) {
-        const struct placement_stage *stage = &solution.placement.stages[i];
-        out->stages[i] = (struct master_stage){devices[stage->device].node, devices[stage->device].device,
+        const struct placement_stage *stage = &placement.stages[i];
+        out->stages[i] = (struct master_stage){q.devices[stage->device].node, q.devices[stage->device].device,
                                                stage->first_layer, stage->n_layers};
     }
+    return ERROR_NONE;
+}
+
+/* ---- checking ---- */
+
+static enum error_code check(const struct question *q, const struct master_placement *said, struct error *err)
+{
+    struct placement placement = {.n_stages = said->n_stages};
+    struct rest rest;
+    for (uint32_t i = 0; i < said->n_stages; i++) {
+        const struct master_stage *stage = &said->stages[i];
+        const uint32_t device = find(q->problem, q->devices, stage->node, stage->device);
+        if (device == q->problem->n_devices)
+            return error_set(err, ERROR_NOT_FOUND, "stage %u: its device %.64s is not there, or may not be used", i,
+                             stage->device);
+        placement.stages[i] = (struct placement_stage){device, stage->first_layer, stage->n_layers};
+    }
+    enum error_code code = rest_of(q->problem, q->devices, q->current, &rest, err);
+    if (!code)
+        code = placement_check(&rest.problem, &placement, err);
+    mem_free(rest.devices);
+    return code;
+}
+
+enum error_code master_check_beside(const struct placement_problem *problem, const struct master_device *names,
+                                    const Cluster__Placement *stays, const struct master_placement *placement,
+                                    struct error *err)
+{
+    const struct question q = {.problem = problem, .devices = names, .current = stays};
+    return check(&q, placement, err);
+}
+
+enum error_code master_check(const struct master_planner *planner, const struct master_view *view,
+                             const Cluster__Instance *instance, const bool *allowed,
+                             const struct master_placement *placement, bool *beside, struct error *err)
+{
+    struct question q = {.planner = planner};
+    *beside = false;
+    enum error_code code = planner->problem(planner->self, view, instance, allowed, &q.problem, &q.devices, err);
+    if (!code)
+        code = placement_problem_check(q.problem, err);
+    if (code)
+        return code;
+    if (planner->call_in) /* what stands by may be asked for by name */
+        planner->call_in(planner->self);
+    code = check(&q, placement, err);
+    if (code)
+        return code;
+    q.current = instance->current;
+    *beside = check(&q, placement, NULL) == ERROR_NONE;
     return ERROR_NONE;
 }

@@ -108,6 +108,13 @@ enum error_code members_check_step(const struct members *from, const struct memb
     }
     if (changed > 1)
         return error_set(err, ERROR_INVALID, "members: %u voters change at once, one is possible", changed);
+    /* libraft keeps what it knows of each member's log by the place in the list, and makes that anew only when the
+     * number of members has changed (client.c, clientChangeConfiguration): one that takes another's place would be
+     * taken to have the other's entries. */
+    for (uint32_t i = 0; i < from->n && from->n == to->n; i++) {
+        if (from->list[i].id != to->list[i].id)
+            return error_set(err, ERROR_INVALID, "members: a member takes another's place in one step");
+    }
     if (!votes(to, leader))
         return error_set(err, ERROR_INVALID, "members: the leader cannot take its own vote");
     return ERROR_NONE;
@@ -166,9 +173,11 @@ static bool remove_member(struct members *members, uint64_t id)
     return false;
 }
 
-/* Members without a vote come and go freely. Voters that nobody wants any more go one at a time. */
+/* Members without a vote come and go freely, but not in one step (members_check_step). Voters that nobody wants any
+ * more go one at a time. */
 static bool follow_views(struct members *next, const struct member_view *views, uint32_t n, uint64_t leader)
 {
+    const uint32_t before = next->n;
     bool changed = false, voter_gone = false;
     for (uint32_t i = next->n; i-- > 0;) {
         const struct member member = next->list[i];
@@ -177,13 +186,11 @@ static bool follow_views(struct members *next, const struct member_view *views, 
         voter_gone |= member.votes;
         changed |= remove_member(next, member.id);
     }
-    for (uint32_t i = 0; i < n && next->n < LIMIT_CLUSTER_NODES; i++) {
-        if (members_find(next, views[i].id))
-            continue;
-        next->list[next->n++] = (struct member){.id = views[i].id};
-        changed = true;
+    for (uint32_t i = 0; i < n && next->n < LIMIT_CLUSTER_NODES && !changed; i++) {
+        if (!members_find(next, views[i].id))
+            next->list[next->n++] = (struct member){.id = views[i].id};
     }
-    return changed;
+    return changed || next->n != before;
 }
 
 static uint32_t alive_voters(const struct members *members, const struct member_view *views, uint32_t n)

@@ -35,7 +35,8 @@ uint32_t members_voters(const struct members *members);
 uint32_t members_voters_wanted(uint32_t nodes); /* 1, 3 or 5; 0 of none */
 
 /* Whether a leader may go from one to the other in one step: the voters differ in one member at most, the leader
- * stays a voter, nobody is there twice. ERROR_INVALID. */
+ * stays a voter, nobody is there twice; and with as many members as before they are the same in the same order
+ * (libraft's memory of how far each is goes by the place). ERROR_INVALID. */
 enum error_code members_check_step(const struct members *from, const struct members *to, uint64_t leader,
                                    struct error *err);
 

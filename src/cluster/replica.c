@@ -9,8 +9,8 @@
 /* Elections: a leader is missed after 0.8 to 1.6 s. Two small messages and two answers a follower and heartbeat. */
 struct replica_options replica_options_default(void)
 {
-    return (struct replica_options){.election_ms = 800,
-                                    .heartbeat_ms = 200,
+    return (struct replica_options){.election_ms = 1000,
+                                    .heartbeat_ms = 300,
                                     .snapshot_after = 512,
                                     .trailing = 128,
                                     .status_ms = 1000,

@@ -320,6 +320,23 @@ const char *state_setting(const struct state *state, const char *key)
     return NULL;
 }
 
+bool state_is_drained(const struct state *state, const char *node)
+{
+    const size_t n = strlen(STATE_DRAIN);
+    for (size_t i = 0; state->root && i < state->root->n_settings; i++) {
+        const char *key = state->root->settings[i]->key;
+        if (strncmp(key, STATE_DRAIN, n) == 0 && strcmp(key + n, node) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool state_moves(const struct state *state)
+{
+    const char *moves = state_setting(state, "moves");
+    return !moves || strcmp(moves, "off") != 0;
+}
+
 uint32_t state_level(const struct state *state)
 {
     uint32_t level = UINT32_MAX;

@@ -51,6 +51,11 @@ const Cluster__Device *state_device(const Cluster__NodeRecord *node, const char 
 const Cluster__Model *state_model(const struct state *state, const char *name);
 const Cluster__Instance *state_instance(const struct state *state, const char *id);
 const char *state_setting(const struct state *state, const char *key);
+/* Nothing is to be placed on the node, and what is there moves away: the setting STATE_DRAIN "id" has a value. */
+#define STATE_DRAIN "drain/"
+bool state_is_drained(const struct state *state, const char *node);
+/* Whether instances may be moved for gain: the setting "moves" is not "off". */
+bool state_moves(const struct state *state);
 uint32_t state_level(const struct state *state); /* the lowest of all admitted nodes; 0 of none */
 struct lineage state_lineage(const struct state *state);
 /* The newest epoch of an instance; 0: it was never placed, or is not loaded. */

@@ -80,6 +80,11 @@ const char *apply_node_removed(Cluster__State *s, Cluster__Event *e)
         if (same_text(s->links[i]->from, id) || same_text(s->links[i]->to, id))
             list_remove(&s->links, &s->n_links, i);
     }
+    for (size_t i = s->n_settings; i-- > 0;) {
+        const char *key = s->settings[i]->key;
+        if (strncmp(key, STATE_DRAIN, strlen(STATE_DRAIN)) == 0 && strcmp(key + strlen(STATE_DRAIN), id) == 0)
+            list_remove(&s->settings, &s->n_settings, i);
+    }
     list_remove(&s->nodes, &s->n_nodes, at);
     fail_lost_stages(s);
     return NULL;

@@ -103,6 +103,8 @@ static const struct worker_stage *find(const struct step *s, const struct wanted
 /* The same layers on the same device, loaded for an older epoch of the instance. */
 static const struct worker_stage *find_older(const struct step *s, const struct wanted *want)
 {
+    if (!want->placement->replaces)
+        return NULL; /* the old one serves until the new one is ready */
     for (uint32_t i = 0; i < s->view->n_stages; i++) {
         const struct worker_stage *have = &s->view->stages[i];
         if (have->epoch < want->placement->epoch && same(have->instance, want->instance->id) &&
@@ -176,6 +178,12 @@ static bool device_is_clearing(const struct step *s, const char *device)
     return false;
 }
 
+static const char *why_without_weights(const struct worker_view *view, const Cluster__Model *model)
+{
+    const char *why = model && view->weights_problem ? view->weights_problem(view->self, model) : NULL;
+    return why ? why : "its weights cannot be had";
+}
+
 static void begin(struct step *s, const struct wanted *want)
 {
     const Cluster__Model *model = state_model(s->view->state, want->instance->model);
@@ -199,7 +207,7 @@ static void begin(struct step *s, const struct wanted *want)
     case WORKER_FETCHES:
         break;
     case WORKER_CANNOT_FETCH:
-        report(s, want, CLUSTER__STAGE_STATE__FAILED, "its weights cannot be had");
+        report(s, want, CLUSTER__STAGE_STATE__FAILED, why_without_weights(s->view, model));
         break;
     }
 }

@@ -2,10 +2,11 @@
  * far it is.
  *
  * The comparison is made anew in every step, so no order is ever lost: a node that restarts has nothing loaded, sees
- * what it should have, and goes on. A stage belongs to an epoch. A new placement that wants the same layers of the same
- * model on the same device shares what the old one has loaded (ADOPT), without loading it again: one load, two entries
- * of the view; unloading one leaves the other. Where the new placement replaces one that is of no use any more
- * (Placement.replaces), what cannot be taken over is unloaded at once: the new stages need its memory.
+ * what it should have, and goes on. A stage belongs to an epoch. A new placement is loaded beside the old one, which
+ * serves until all of the new one is ready. Where it replaces one that is of no use any more, or that has to make room
+ * (Placement.replaces), a stage of the same layers of the same model on the same device takes over what the old one has
+ * loaded (ADOPT): one load, two entries of the view; unloading one leaves the other. What cannot be taken over is
+ * unloaded at once then: the new stages need its memory.
  *
  * Of one device, what nobody wants any more is unloaded before something new is loaded. What failed stays failed
  * until a new epoch. Reports are events for the log, made only where the state differs from what is.
@@ -37,6 +38,8 @@ struct worker_view {
     uint32_t n_stages;
     /* Whether the weights of these layers are on this node's disk. */
     enum worker_weights (*weights)(void *self, const Cluster__Model *model, uint32_t first_layer, uint32_t n_layers);
+    /* Why they cannot be fetched, for people; NULL, or NULL answered: not known. */
+    const char *(*weights_problem)(void *self, const Cluster__Model *model);
     void *self;
 };
 

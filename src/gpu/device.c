@@ -294,6 +294,11 @@ void device_set_duty(struct device *device, uint32_t permille)
     queue_set_duty(&device->queue, permille);
 }
 
+uint32_t device_duty(const struct device *device)
+{
+    return 1000 - atomic_load_explicit(&device->queue.rest_permille, memory_order_relaxed);
+}
+
 struct device_memory device_memory(const struct device *device)
 {
     return device->impl->memory(device->self);

@@ -64,6 +64,7 @@ struct gpu_options {
     const char *backend;    /* --backend / MEDLEY_BACKEND: only this backend (the CPU always stays); NULL: all */
     uint32_t n_cpu_threads; /* threads of the CPU device; 0: one per core that this process may use */
     bool skip_other;        /* load the CPU backend alone: the fastest start */
+    const char *only;       /* the id of the one device to open, beside the CPU; NULL: all */
 
     const char *registry;     /* the file that remembers devices, see gpu_registry_path(); NULL or "": none */
     const char *prober;       /* a program whose main() begins with gpu_prober_main(): "/proc/self/exe" where that is
@@ -202,6 +203,7 @@ void device_submit(struct device *device, struct device_job *job);
  * at once, also for a thread that rests. Whoever waits for a job of a paused device waits until then, so set 1000
  * before closing what still has jobs to run; gpu_close() itself ignores duty. Any thread. */
 void device_set_duty(struct device *device, uint32_t permille);
+uint32_t device_duty(const struct device *device); /* as it was set last; any thread */
 
 /* Readings of now; validity says whether the device can tell. Any thread. */
 struct device_memory {

@@ -41,6 +41,12 @@ static const struct device_info *find_twin(const struct gpu *gpu, const struct d
     return NULL;
 }
 
+/* gpu_options.only: whether the device is not the one. Every device computes on the CPU what it cannot do itself. */
+static bool is_other(const struct device_info *info, const struct gpu_options *options)
+{
+    return options->only && strcmp(info->id, options->only) != 0 && strcmp(info->id, "cpu") != 0;
+}
+
 static uint32_t verify_limit_ms(const struct gpu_options *options)
 {
     return options->verify_limit_ms ? options->verify_limit_ms : LIMIT_VERIFY_MS;
@@ -161,6 +167,8 @@ static void list_backend(struct gpu *gpu, const struct backend *backend, const s
     for (uint32_t i = 0; i < count; i++) {
         struct device_info info;
         device_impl_ggml.get(backend, i, &info);
+        if (is_other(&info, options))
+            continue;
         if (*n_found == LIMIT_DEVICES) {
             reject(gpu, &info, "more devices than Medley takes");
             continue;
@@ -186,6 +194,8 @@ enum error_code gpu_find_simulated(struct gpu *gpu, const struct gpu_options *op
         device_impl_sim.get(gpu->simulated, i, &info);
         struct error refusal;
         struct device *device;
+        if (is_other(&info, options))
+            continue;
         if (gpu->n_devices == LIMIT_DEVICES)
             reject(gpu, &info, "more devices than Medley takes");
         else if (device_open(&device_impl_sim, gpu->simulated, i, options, verify_limit_ms(options), &info, &device,

@@ -37,7 +37,8 @@ struct link_events {
     void (*frame)(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
                   const uint8_t *payload);
     void (*drained)(void *self, struct link *link, uint32_t channel);
-    /* Nothing was heard for silence_ms (mesh.h): a hint. Raised once until the peer is heard again. */
+    /* Nothing was heard for silence_ms (mesh.h), or link_watch() suspects the peer: a hint. Raised once until it is
+     * heard again. */
     void (*silent)(void *self, struct link *link);
     void *self;
 };
@@ -93,6 +94,9 @@ void link_addresses(const struct link *link, struct stream_addresses *addresses)
 
 /* What has been measured from here to there: unknown where nothing was (probe.h). from and to are 0. */
 struct topology_link link_measured(const struct link *link);
+/* Much depends on the peer: it is pinged every watch_ms (mesh.h), and `silent` is raised as soon as that is suspicious
+ * (pulse.h), under a second on a LAN. Where both ends do, 1.3 kB/s in each direction, whatever the link carries. */
+void link_watch(struct link *link, bool closely);
 void link_measure_soon(struct link *link); /* bandwidth, as soon as its one per cent allows */
 
 struct link_counts {

@@ -8,6 +8,7 @@
 
 static void ping(struct link *link, uint64_t now_ns)
 {
+    link->pinged_ns = now_ns;
     uint8_t bytes[PING_BYTES];
     ping_write(&(struct ping){.number = link->ping_number++, .sent_ns = now_ns}, bytes);
     struct error err;
@@ -46,13 +47,18 @@ static void check_frames(struct link *link, uint64_t now_ns)
     }
 }
 
+static bool is_suspected(struct link *link, uint64_t now_ns)
+{
+    return link->watched && link->phase == LINK_UP && pulse_suspects(&link->pulse, link->heard_ns, now_ns);
+}
+
 static void check_silence(struct link *link, uint64_t now_ns)
 {
     const struct mesh_options *options = &link->mesh->options;
     const uint64_t silent_ms = now_ns > link->heard_ns ? (now_ns - link->heard_ns) / MS_NS : 0;
     if (silent_ms >= options->dead_ms) {
         link_failf(link, ERROR_IO, "nothing was heard for %llu ms", (unsigned long long)silent_ms);
-    } else if (silent_ms < options->silence_ms) {
+    } else if (silent_ms < options->silence_ms && !is_suspected(link, now_ns)) {
         link->silent_told = false;
     } else if (!link->silent_told) {
         link->silent_told = true;
@@ -97,6 +103,14 @@ static void check_closing(struct link *link, uint64_t now_ns)
         link_failf(link, ERROR_CANCELLED, "closed; not all of it was sent in time");
 }
 
+/* A link that is watched is looked at twice a ping; ticks are not exact. */
+static bool is_ping_due(const struct link *link, uint64_t now_ns)
+{
+    const struct mesh_options *options = &link->mesh->options;
+    const uint64_t every_ns = options->watch_ms * MS_NS;
+    return !link->watched || now_ns - link->pinged_ns > every_ns - every_ns / 4;
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     struct link *link = timer->data;
@@ -106,7 +120,8 @@ static void on_tick(uv_timer_t *timer)
         link_failf(link, ERROR_IO, "its channels were not complete in time");
         break;
     case LINK_UP:
-        ping(link, now_ns);
+        if (is_ping_due(link, now_ns))
+            ping(link, now_ns);
         check_silence(link, now_ns);
         check_doubt(link, now_ns);
         check_frames(link, now_ns);
@@ -134,6 +149,29 @@ void link_alive_start(struct link *link)
         uv_timer_start(&link->timer, on_tick, 100, 100);
 }
 
+void link_watch(struct link *link, bool closely)
+{
+    const struct mesh_options *options = &link->mesh->options;
+    const uint32_t half_ms = options->watch_ms / 2 ? options->watch_ms / 2 : 1;
+    if (link->watched == closely || link->phase != LINK_UP)
+        return;
+    link->watched = closely;
+    link->pulse = (struct pulse){0};
+    uv_timer_start(&link->timer, on_tick, closely ? half_ms : options->ping_ms, closely ? half_ms : options->ping_ms);
+}
+
+/* The measurements are of pings as they are sent at rest, so that they mean the same whoever watches. */
+static void take_pong(struct link *link, const struct pong *answer, uint64_t now_ns)
+{
+    const uint64_t every_ns = link->mesh->options.ping_ms * MS_NS;
+    if (link->watched)
+        pulse_beat(&link->pulse, now_ns);
+    if (link->watched && now_ns - link->probed_ns < every_ns - every_ns / 8)
+        return;
+    link->probed_ns = now_ns;
+    link_probe_pong(&link->probe, answer, now_ns);
+}
+
 void link_doubt(struct link *link)
 {
     if (link->phase != LINK_UP || link->doubt_ns)
@@ -141,7 +179,8 @@ void link_doubt(struct link *link)
     const uint64_t now_ns = clock_now_ns();
     link->doubt_ns = now_ns + LIMIT_LINK_DOUBT_MS * MS_NS;
     ping(link, now_ns);
-    uv_timer_start(&link->timer, on_tick, LIMIT_LINK_DOUBT_MS, link->mesh->options.ping_ms);
+    if (!link->watched) /* else it is looked at often enough */
+        uv_timer_start(&link->timer, on_tick, LIMIT_LINK_DOUBT_MS, link->mesh->options.ping_ms);
 }
 
 /* ---- frames -------------------------------------------------------------------------------- */
@@ -164,7 +203,7 @@ void link_alive_frame(struct link *link, struct channel *channel, const struct f
     case FRAME_PONG:
         code = pong_read(payload, header->length, &answer, &err);
         if (!code && answer.number < link->ping_number)
-            link_probe_pong(&link->probe, &answer, now_ns);
+            take_pong(link, &answer, now_ns);
         break;
     case FRAME_BURST:
         code = link_bursts_frame(link, channel, payload, header->length, &err);

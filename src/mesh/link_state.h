@@ -5,6 +5,7 @@
 #include "mesh/mesh_state.h"
 #include "mesh/ping.h"
 #include "mesh/probe.h"
+#include "mesh/pulse.h"
 
 enum link_phase {
     LINK_OPENING, /* channels are being attached */
@@ -42,7 +43,9 @@ struct link {
     uint64_t doubt_ns;                      /* not 0: heard by then, or it is dead */
     uint64_t closing_ns;                    /* when it must be down, unless something still moves … */
     uint64_t closing_end_ns, closing_bytes; /* … then; and what had moved at the last look */
-    uint64_t ping_number;
+    uint64_t ping_number, pinged_ns, probed_ns;
+    bool watched;
+    struct pulse pulse; /* of the answers, while it is watched */
     struct link_probe probe;
     struct burst_watch watch;
     enum topology_class class;

@@ -73,6 +73,7 @@ static enum error_code take_options(struct mesh *mesh, const struct mesh_options
     *options = *given;
     set_default(&options->n_data_channels, 1);
     set_default(&options->ping_ms, 2000);
+    set_default(&options->watch_ms, 200);
     set_default(&options->silence_ms, 5000);
     set_default(&options->dead_ms, 10000);
     set_default(&options->greeting_ms, LIMIT_GREETING_MS);

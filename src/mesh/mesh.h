@@ -37,6 +37,7 @@ struct mesh_options {
     enum mesh_transport transport;
     uint32_t n_data_channels;              /* of links that this node dials; 0: one */
     uint32_t ping_ms, silence_ms, dead_ms; /* 0: 2000, 5000, 10000 */
+    uint32_t watch_ms;                     /* between pings of a link that is watched; 0: 200 */
     uint32_t greeting_ms, dial_wait_ms;    /* 0: LIMIT_GREETING_MS; 250, the first wait of a dial */
     uint64_t queue_bytes;                  /* 0: LIMIT_LINK_QUEUE_BYTES */
     bool measures_bandwidth;               /* bursts (probe.h) */

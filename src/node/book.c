@@ -87,7 +87,7 @@ void book_close(struct book *book)
 /* ---- changing it ------------------------------------------------------------------------ */
 
 /* Takes `content`, but keeps who was removed. */
-static bool replace(struct book *book, Node__Book *content)
+static void replace(struct book *book, Node__Book *content)
 {
     for (size_t i = 0; i < book->content->n_removed; i++) {
         char *id = book->content->removed[i];
@@ -106,9 +106,9 @@ static bool replace(struct book *book, Node__Book *content)
     message_free(&book->content->base);
     book->content = content;
     save(book);
-    return true;
 }
 
+/* But for their ages. */
 static bool is_same(const Node__Book *a, const Node__Book *b)
 {
     struct buffer one = {0}, other = {0};
@@ -133,8 +133,23 @@ static Cluster__Node short_of(const Cluster__Node *node)
     return out;
 }
 
-/* A message of these nodes that owns its memory: by way of its bytes. NULL: no memory. */
-static Node__Book *copy_of(Cluster__Node *shorts, size_t n, char **removed, size_t n_removed)
+static void set_age(Node__Book *content, struct lineage lineage, uint64_t index)
+{
+    content->has_generation = content->has_founder = content->has_index = true;
+    content->generation = lineage.generation;
+    content->founder = lineage.founder;
+    content->index = index;
+}
+
+static bool is_older(const Node__Book *content, struct lineage lineage, uint64_t index)
+{
+    const struct lineage own = {content->generation, content->founder};
+    const int order = lineage_compare(lineage, own);
+    return order < 0 || (order == 0 && index < content->index);
+}
+
+/* A message of these nodes that owns its memory: by way of its bytes; as old as `book`. NULL: no memory. */
+static Node__Book *copy_of(const Node__Book *book, Cluster__Node *shorts, size_t n, char **removed, size_t n_removed)
 {
     Node__Book view = NODE__BOOK__INIT, *out = NULL;
     struct buffer bytes = {0};
@@ -145,6 +160,7 @@ static Node__Book *copy_of(Cluster__Node *shorts, size_t n, char **removed, size
     view.nodes = list;
     view.n_removed = n_removed;
     view.removed = removed;
+    set_age(&view, (struct lineage){book->generation, book->founder}, book->index);
     if (list)
         message_encode(&view.base, &bytes);
     if (list && !bytes.failed)
@@ -154,24 +170,27 @@ static Node__Book *copy_of(Cluster__Node *shorts, size_t n, char **removed, size
     return out;
 }
 
-bool book_follow(struct book *book, const struct state *state)
+bool book_follow(struct book *book, const struct state *state, struct lineage lineage, uint64_t index)
 {
     const Cluster__State *root = state->root;
-    if (!root || !root->n_nodes)
+    if (!root || !root->n_nodes || is_older(book->content, lineage, index))
         return false;
+    set_age(book->content, lineage, index); /* on the disk when something else has changed, too */
     Cluster__Node *shorts = mem_new_array(root->n_nodes, sizeof *shorts);
     size_t n = 0;
     for (size_t i = 0; shorts && i < root->n_nodes; i++) {
         if (root->nodes[i]->admitted && !book_was_removed(book, root->nodes[i]->node->id))
             shorts[n++] = short_of(root->nodes[i]->node);
     }
-    Node__Book *content = shorts ? copy_of(shorts, n, book->content->removed, book->content->n_removed) : NULL;
+    Node__Book *content =
+        shorts ? copy_of(book->content, shorts, n, book->content->removed, book->content->n_removed) : NULL;
     mem_free(shorts);
     if (!content || is_same(content, book->content)) {
         message_free(content ? &content->base : NULL);
         return false;
     }
-    return replace(book, content);
+    replace(book, content);
+    return true;
 }
 
 enum error_code book_take(struct book *book, const void *bytes, size_t size, struct error *err)
@@ -196,7 +215,8 @@ void book_add(struct book *book, const char *id, const char *name)
         shorts[n].id = (char *)(uintptr_t)id;
         shorts[n].name = (char *)(uintptr_t)name;
     }
-    Node__Book *content = shorts ? copy_of(shorts, n + 1, book->content->removed, book->content->n_removed) : NULL;
+    Node__Book *content =
+        shorts ? copy_of(book->content, shorts, n + 1, book->content->removed, book->content->n_removed) : NULL;
     mem_free(shorts);
     if (content)
         replace(book, content);
@@ -221,7 +241,7 @@ void book_remove(struct book *book, const char *id)
         if (strcmp(content->nodes[i]->id, id) != 0)
             shorts[n++] = short_of(content->nodes[i]);
     }
-    Node__Book *next = shorts ? copy_of(shorts, n, removed, content->n_removed + 1) : NULL;
+    Node__Book *next = shorts ? copy_of(content, shorts, n, removed, content->n_removed + 1) : NULL;
     mem_free(shorts);
     mem_free(removed);
     if (!next)
@@ -248,6 +268,7 @@ void book_encode(const struct book *book, size_t size_max, struct buffer *out)
     Node__Book view = NODE__BOOK__INIT;
     view.nodes = book->content->nodes;
     view.n_nodes = book->content->n_nodes;
+    set_age(&view, (struct lineage){book->content->generation, book->content->founder}, book->content->index);
     while (view.n_nodes && node__book__get_packed_size(&view) > size_max)
         view.n_nodes--;
     message_encode(&view.base, out);
@@ -276,15 +297,6 @@ const Cluster__Node *book_find(const struct book *book, const char *id)
 {
     for (size_t i = 0; i < book->content->n_nodes; i++) {
         if (strcmp(book->content->nodes[i]->id, id) == 0)
-            return book->content->nodes[i];
-    }
-    return NULL;
-}
-
-const Cluster__Node *book_find_member(const struct book *book, uint64_t member)
-{
-    for (size_t i = 0; member && i < book->content->n_nodes; i++) {
-        if (book->content->nodes[i]->member == member)
             return book->content->nodes[i];
     }
     return NULL;

@@ -143,10 +143,17 @@ const char *control_text(yyjson_val *root, const char *key)
     return yyjson_get_str(yyjson_obj_get(root, key));
 }
 
-uint64_t control_number(yyjson_val *root, const char *key, uint64_t otherwise)
+bool control_number(struct conversation *conversation, yyjson_val *root, const char *key, uint64_t max,
+                    uint64_t otherwise, uint64_t *out)
 {
     yyjson_val *value = yyjson_obj_get(root, key);
-    return yyjson_is_uint(value) ? yyjson_get_uint(value) : otherwise;
+    struct error err;
+    *out = yyjson_is_uint(value) ? yyjson_get_uint(value) : otherwise;
+    if ((!value || yyjson_is_null(value) || yyjson_is_uint(value)) && *out <= max)
+        return true;
+    error_set(&err, ERROR_INVALID, "%s is to be a whole number, at most %llu", key, (unsigned long long)max);
+    control_fail(conversation, &err);
+    return false;
 }
 
 /* ---- hearing ---------------------------------------------------------------------------------------- */
@@ -186,18 +193,23 @@ static void take_input(struct conversation *conversation)
 {
     struct buffer *in = &conversation->in;
     char *end;
-    while (!conversation->closing && !conversation->calls.bytes && in->size &&
+    while (!conversation->closing && !conversation->ends_when_sent && !conversation->calls.bytes && in->size &&
            (end = memchr(in->data, '\n', in->size)) != NULL) {
         size_t size = (size_t)(end - in->data);
         take_line(conversation, in->data, size);
         buffer_drop_front(in, size + 1);
     }
-    if (!conversation->closing && conversation->calls.bytes && in->size) {
+    if (!conversation->closing && !conversation->ends_when_sent && conversation->calls.bytes && in->size) {
         conversation->calls.bytes(conversation, (const uint8_t *)in->data, in->size);
         buffer_clear(in);
     }
-    if (in->failed || in->size > LINE_MAX_BYTES)
-        hang_up(conversation);
+    if (conversation->ends_when_sent)
+        buffer_clear(in); /* nobody listens any more */
+    if (!in->failed && in->size <= LINE_MAX_BYTES)
+        return;
+    struct error err;
+    error_set(&err, ERROR_INVALID, "a request is a line of at most %d bytes", LINE_MAX_BYTES);
+    control_fail(conversation, &err);
 }
 
 static void on_memory(uv_handle_t *handle, size_t size, uv_buf_t *buffer)
@@ -231,9 +243,14 @@ static void on_connection(uv_stream_t *server, int status)
     conversation->next = control->conversations;
     control->conversations = conversation;
     control->n++;
-    if (uv_accept(server, (uv_stream_t *)&conversation->pipe) || control->n > CONVERSATIONS_MAX ||
-        uv_read_start((uv_stream_t *)&conversation->pipe, on_memory, on_read))
+    if (uv_accept(server, (uv_stream_t *)&conversation->pipe) || control->n > 2 * CONVERSATIONS_MAX ||
+        uv_read_start((uv_stream_t *)&conversation->pipe, on_memory, on_read)) {
         hang_up(conversation);
+    } else if (control->n > CONVERSATIONS_MAX) {
+        struct error err;
+        error_set(&err, ERROR_BUSY, "%d commands speak with this node already", CONVERSATIONS_MAX);
+        control_fail(conversation, &err);
+    }
 }
 
 /* ---- the others' news --------------------------------------------------------------------------------- */

@@ -59,9 +59,16 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
 /* `named` with the name of a model that the cluster knows; an absolute path is made known first. */
 void control_name_model(struct conversation *conversation, const char *text,
                         void (*named)(struct conversation *conversation, const char *model));
+bool control_require_member(struct conversation *conversation); /* false: it has been told so */
+const Cluster__Node *control_find_node(const struct daemon *daemon, const char *name, struct error *err); /* or id */
+/* A change of the cluster; when it is agreed on the answer is {key: name}. */
+void control_propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name);
 /* A text of the request; NULL: not there, null, or no text. */
 const char *control_text(yyjson_val *root, const char *key);
-uint64_t control_number(yyjson_val *root, const char *key, uint64_t otherwise);
+/* A whole number of the request, at most `max`; missing or null: `otherwise`. False: it is none, and the conversation
+ * has ended with an error. */
+bool control_number(struct conversation *conversation, yyjson_val *root, const char *key, uint64_t max,
+                    uint64_t otherwise, uint64_t *out);
 
 /* ---- requests, by file ---- */
 void control_status(struct conversation *conversation, yyjson_val *root); /* control_show.c */
@@ -75,7 +82,11 @@ void control_remove(struct conversation *conversation, yyjson_val *root);
 void control_leave(struct conversation *conversation, yyjson_val *root);
 void control_add(struct conversation *conversation, yyjson_val *root); /* control_models.c */
 void control_forget(struct conversation *conversation, yyjson_val *root);
+void control_where(struct conversation *conversation, yyjson_val *root);
 void control_place(struct conversation *conversation, yyjson_val *root);
 void control_unload(struct conversation *conversation, yyjson_val *root);
+void control_drain(struct conversation *conversation, yyjson_val *root); /* control_moves.c */
+void control_moves(struct conversation *conversation, yyjson_val *root);
+void control_move(struct conversation *conversation, yyjson_val *root);
 void control_events(struct conversation *conversation, yyjson_val *root);   /* control_events.c */
 void control_generate(struct conversation *conversation, yyjson_val *root); /* control_generate.c */

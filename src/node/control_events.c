@@ -80,7 +80,9 @@ static void follow(struct conversation *conversation, uint64_t index, const Clus
 void control_events(struct conversation *conversation, yyjson_val *request)
 {
     const struct events *events = conversation->daemon->events;
-    uint64_t last = control_number(request, "last", 50);
+    uint64_t last;
+    if (!control_number(conversation, request, "last", UINT64_MAX, 50, &last))
+        return;
     uint32_t n = events ? events->n : 0;
     uint32_t kept = n < EVENTS_KEPT ? n : EVENTS_KEPT;
     for (uint32_t i = n - (last < kept ? (uint32_t)last : kept); i < n; i++)

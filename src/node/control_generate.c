@@ -196,8 +196,11 @@ static void take_bytes(struct conversation *conversation, const uint8_t *bytes, 
     enum error_code code = ERROR_NONE;
     buffer_append(&talk->in, bytes, size);
     struct bytes_reader run = {(const unsigned char *)talk->in.data, talk->in.size, false};
-    while (!code && (code = request_next(&run, &message, &message_size, &err)) == ERROR_NONE && message)
+    while (!code && talk->conversation && (code = request_next(&run, &message, &message_size, &err)) == ERROR_NONE &&
+           message)
         code = take_message(talk, message, message_size, &err);
+    if (!talk->conversation) /* it was hung up meanwhile */
+        return;
     if (code || talk->in.failed) { /* nobody is there who could read a text now */
         log_line(LOG_WARN, "control", "a client breaks the rules: %s", code ? err.text : "no memory");
         control_end(conversation);
@@ -262,9 +265,9 @@ static void begin(struct conversation *conversation, const char *model)
     yyjson_mut_obj_add_uint(doc, root, "context", instance->demand->context_tokens);
     yyjson_mut_obj_add_strcpy(doc, root, "instance", instance->id);
     control_put_instance(conversation->daemon, doc, root, instance);
-    control_answer(conversation, doc);
     conversation->data = talk;
     conversation->calls = (struct conversation_calls){.bytes = take_bytes, .gone = gone};
+    control_answer(conversation, doc); /* may hang up */
 }
 
 void control_generate(struct conversation *conversation, yyjson_val *request)

@@ -2,6 +2,7 @@
 #include "node/control.h"
 
 #include "base/mem.h"
+#include "model/model.h"
 #include "placement/problem.h"
 
 #include <stdio.h>
@@ -77,6 +78,29 @@ void control_name_model(struct conversation *conversation, const char *text,
     daemon_add_file(daemon, text, on_named, naming);
 }
 
+/* ---- where: a file from which the model's vocabulary can be read, on this machine ------------------------- */
+
+static void where_gone(struct conversation *conversation)
+{
+    daemon_cancel_open(conversation->daemon, conversation);
+}
+
+static void on_where(void *arg, struct daemon_text *text, const struct error *err)
+{
+    struct conversation *conversation = arg;
+    conversation->calls = (struct conversation_calls){0};
+    if (err)
+        control_fail(conversation, err);
+    else
+        answer_text(conversation, "path", gguf_file_path(model_file(text->model)));
+}
+
+void control_where(struct conversation *conversation, yyjson_val *request)
+{
+    conversation->calls = (struct conversation_calls){.gone = where_gone};
+    daemon_open_model(conversation->daemon, control_text(request, "model"), on_where, conversation);
+}
+
 /* ---- add, forget ------------------------------------------------------------------------------------- */
 
 static void on_added(struct conversation *conversation, const char *model)
@@ -127,7 +151,7 @@ static void on_changed(void *arg, enum error_code code, const struct state_outco
     mem_free(change);
 }
 
-static void propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name)
+void control_propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name)
 {
     struct change *change = mem_new(sizeof *change);
     if (!change) {
@@ -162,7 +186,7 @@ void control_forget(struct conversation *conversation, yyjson_val *request)
     model.name = (char *)(uintptr_t)name;
     event.kind_case = CLUSTER__EVENT__KIND_MODEL_FORGOTTEN;
     event.model_forgotten = &model;
-    propose(conversation, &event, "forgotten", name);
+    control_propose(conversation, &event, "forgotten", name);
 }
 
 void control_unload(struct conversation *conversation, yyjson_val *request)
@@ -176,18 +200,22 @@ void control_unload(struct conversation *conversation, yyjson_val *request)
     name.id = (char *)(uintptr_t)id;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_STOPPED;
     event.instance_stopped = &name;
-    propose(conversation, &event, "unloaded", id);
+    control_propose(conversation, &event, "unloaded", id);
 }
 
 /* ---- place --------------------------------------------------------------------------------------------------- */
 
-enum { PLACE_PROBLEM_MS = 15000 }; /* a problem that has stood so long is the answer */
+enum {
+    PLACE_AGREE_MS = 12000,   /* for the cluster to take the wish: longer than a proposal lasts */
+    PLACE_PROBLEM_MS = 15000, /* a problem that has stood so long is the answer */
+    IDLE_S_MAX = 10 * 365 * 86400,
+};
 
 struct placing_wish {
     struct place_wish wish;
     char instance[LIMIT_CLUSTER_TEXT_BYTES + 1];
     char shown[64]; /* what was said last: state and epoch */
-    uint64_t problem_ms;
+    uint64_t wished_ms, problem_ms;
 };
 
 static void place_gone(struct conversation *conversation)
@@ -218,9 +246,14 @@ static void place_look(struct conversation *conversation)
     const char *problem = NULL;
     char now[64];
     struct error err;
-    if (!instance || instance->demand->context_tokens < placing->wish.context ||
-        (placing->wish.streams && instance->demand->streams != placing->wish.streams))
-        return; /* not agreed on yet */
+    if (!instance || !daemon_meets(instance, &placing->wish)) {
+        if (daemon_now_ms(daemon) - placing->wished_ms > PLACE_AGREE_MS) {
+            error_set(&err, ERROR_BUSY, "the cluster has not agreed to place %s; `medley events` may say why",
+                      placing->instance);
+            control_fail(conversation, &err);
+        }
+        return;
+    }
     enum instance_phase phase = daemon_phase(daemon, instance, &problem);
     if (phase == INSTANCE_READY) {
         say_progress(conversation, instance, true);
@@ -251,6 +284,7 @@ static void on_place_named(struct conversation *conversation, const char *model)
         return;
     }
     placing->wish = conversation->wish;
+    placing->wished_ms = daemon_now_ms(conversation->daemon);
     snprintf(placing->instance, sizeof placing->instance, "%s", model);
     conversation->data = placing;
     conversation->calls = (struct conversation_calls){.look = place_look, .gone = place_gone};
@@ -277,13 +311,13 @@ void control_place(struct conversation *conversation, yyjson_val *request)
 {
     struct error err;
     struct place_wish *wish = &conversation->wish;
-    *wish = (struct place_wish){.context = (uint32_t)control_number(request, "context", 0),
-                                .streams = (uint32_t)control_number(request, "streams", 0),
-                                .idle_ms = control_number(request, "idle_s", 0) * 1000};
-    if (control_number(request, "context", 0) > LIMIT_CONTEXT || wish->streams > LIMIT_SEQUENCES) {
-        error_set(&err, ERROR_INVALID, "at most %d tokens of context and %d streams", LIMIT_CONTEXT, LIMIT_SEQUENCES);
-        control_fail(conversation, &err);
-    } else if (!take_goal(request, wish, &err)) {
+    uint64_t context, streams, idle_s;
+    if (!control_number(conversation, request, "context", LIMIT_CONTEXT, 0, &context) ||
+        !control_number(conversation, request, "streams", LIMIT_SEQUENCES, 0, &streams) ||
+        !control_number(conversation, request, "idle_s", IDLE_S_MAX, 0, &idle_s))
+        return;
+    *wish = (struct place_wish){.context = (uint32_t)context, .streams = (uint32_t)streams, .idle_ms = idle_s * 1000};
+    if (!take_goal(request, wish, &err)) {
         control_fail(conversation, &err);
     } else {
         control_name_model(conversation, control_text(request, "model"), on_place_named);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool require_member(struct conversation *conversation)
+bool control_require_member(struct conversation *conversation)
 {
     struct error err;
     if (conversation->daemon->is_member)
@@ -31,11 +31,12 @@ void control_invite(struct conversation *conversation, yyjson_val *request)
 {
     struct daemon *daemon = conversation->daemon;
     char code[JOIN_CODE_TEXT];
-    uint64_t left_ms = 0;
+    uint64_t left_ms = 0, minutes;
     struct error err;
-    if (!require_member(conversation))
+    if (!control_require_member(conversation) ||
+        !control_number(conversation, request, "minutes", LIMIT_JOIN_CODE_MS_MAX / 60000, 0, &minutes))
         return;
-    if (admission_invite(daemon->admission, (uint32_t)control_number(request, "minutes", 0), code, &err)) {
+    if (admission_invite(daemon->admission, (uint32_t)minutes, code, &err)) {
         control_fail(conversation, &err);
         return;
     }
@@ -90,6 +91,7 @@ static void join_ended(void *self, const char *through, const struct error *why)
 
 static void join_line(struct conversation *conversation, yyjson_val *root)
 {
+    conversation->calls.line = NULL; /* the first answer counts */
     daemon_join_answer(conversation->daemon, yyjson_is_true(yyjson_obj_get(root, "agree")));
 }
 
@@ -106,6 +108,8 @@ void control_join(struct conversation *conversation, yyjson_val *request)
     yyjson_mut_val *root = control_object(&doc);
     yyjson_mut_obj_add_bool(doc, root, "searching", true);
     control_answer(conversation, doc);
+    if (conversation->closing)
+        return;
     conversation->calls = (struct conversation_calls){.line = join_line, .gone = join_gone};
     if (daemon_join(conversation->daemon, control_text(request, "code"), control_text(request, "host"), &events,
                     &err) == ERROR_NONE)
@@ -216,7 +220,7 @@ void control_admit(struct conversation *conversation, yyjson_val *request)
 {
     struct admission_waiting waiting;
     struct error err;
-    if (!require_member(conversation))
+    if (!control_require_member(conversation))
         return;
     if (find_waiting(conversation->daemon, control_text(request, "node"), &waiting, &err)) {
         control_fail(conversation, &err);
@@ -237,7 +241,7 @@ void control_admit(struct conversation *conversation, yyjson_val *request)
 
 /* ---- remove, leave ------------------------------------------------------------------------------------------ */
 
-static const Cluster__Node *find_node(const struct daemon *daemon, const char *name, struct error *err)
+const Cluster__Node *control_find_node(const struct daemon *daemon, const char *name, struct error *err)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     const Cluster__Node *found = NULL;
@@ -290,9 +294,9 @@ void control_remove(struct conversation *conversation, yyjson_val *request)
     Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
     struct error err;
-    if (!require_member(conversation))
+    if (!control_require_member(conversation))
         return;
-    const Cluster__Node *node = find_node(daemon, control_text(request, "node"), &err);
+    const Cluster__Node *node = control_find_node(daemon, control_text(request, "node"), &err);
     if (node && strcmp(node->id, daemon->id) == 0) {
         error_set(&err, ERROR_INVALID, "this is that machine; `medley leave` takes it out of the cluster");
         node = NULL;

@@ -62,8 +62,20 @@ void daemon_changed(struct daemon *daemon)
         return;
     hosting_step(daemon->hosting, daemon_state(daemon), daemon_now_ms(daemon), daemon_wall_ms());
     daemon_lead(daemon);
+    daemon_watch(daemon);
     relay_changed(daemon->relay);
     control_changed(daemon);
+}
+
+void daemon_over(struct daemon *daemon, const struct error *why)
+{
+    if (daemon->is_over || daemon->stopping)
+        return;
+    daemon->is_over = true;
+    if (daemon->options.over)
+        daemon->options.over(daemon->options.self, why);
+    else
+        log_line(LOG_ERROR, "node", "%s", why ? why->text : "the node is to end");
 }
 
 static void on_state_changed(void *self)
@@ -71,7 +83,8 @@ static void on_state_changed(void *self)
     struct daemon *daemon = self;
     if (!daemon->is_member || daemon->stopping)
         return;
-    if (book_follow(daemon->book, daemon_state(daemon))) {
+    const struct replica_status status = agreement_status(daemon->agreement);
+    if (book_follow(daemon->book, daemon_state(daemon), status.lineage, status.applied)) {
         daemon_sync_contacts(daemon);
         daemon_drop_strangers(daemon);
     }
@@ -85,13 +98,16 @@ static void on_applied(void *self, uint64_t index, const Cluster__Event *event, 
     if (outcome->applied && event->kind_case == CLUSTER__EVENT__KIND_NODE_REMOVED) {
         const char *id = event->node_removed->id;
         if (strcmp(id, daemon->id) == 0) {
-            daemon_say(daemon, "this machine was removed from the cluster; `medley leave` forgets it");
+            if (!daemon->is_leaving)
+                daemon_say(daemon, "this machine was removed from the cluster; `medley leave` forgets it");
         } else {
             book_remove(daemon->book, id);
             daemon_sync_contacts(daemon);
             daemon_drop_strangers(daemon);
         }
     }
+    if (outcome->applied && event->kind_case == CLUSTER__EVENT__KIND_INSTANCE_STOPPED)
+        daemon_lead_anew(daemon, event->instance_stopped->id);
     control_event(daemon, index, event, outcome->applied);
 }
 
@@ -112,7 +128,7 @@ static void found_after_all(struct daemon *daemon)
     if (wants_others || daemon_now_ms(daemon) - daemon->opened_ms < LISTEN_FIRST_MS)
         return;
     if (daemon_found_cluster(daemon, &err))
-        log_line(LOG_ERROR, "node", "%s", err.text);
+        daemon_over(daemon, &err);
 }
 
 static void wait_for_others(struct daemon *daemon)
@@ -153,7 +169,7 @@ static void on_tick(uv_timer_t *timer)
 {
     struct daemon *daemon = timer->data;
     const uint64_t now = daemon_now_ms(daemon);
-    if (daemon->stopping)
+    if (daemon->stopping || daemon->is_over)
         return;
     if (!daemon->is_member) {
         wait_for_others(daemon);
@@ -171,6 +187,11 @@ static void on_tick(uv_timer_t *timer)
 
 /* ---- opening ------------------------------------------------------------------------------------------ */
 
+static enum error_code runs_already(const char *path, struct error *err)
+{
+    return error_set(err, ERROR_BUSY, "a node runs here already (%s is locked); `medley status` tells more", path);
+}
+
 static enum error_code lock_folder(struct daemon *daemon, struct error *err)
 {
     char path[PATH_MAX];
@@ -182,18 +203,28 @@ static enum error_code lock_folder(struct daemon *daemon, struct error *err)
     daemon->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (daemon->lock < 0)
         return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
-    if (flock(daemon->lock, LOCK_EX | LOCK_NB))
-        return error_set(err, ERROR_BUSY, "a node runs here already (%s is locked); `medley status` tells more", path);
-    return ERROR_NONE;
+    return flock(daemon->lock, LOCK_EX | LOCK_NB) ? runs_already(path, err) : ERROR_NONE;
+}
+
+enum error_code daemon_check_folder(const char *folder, struct error *err)
+{
+    char path[PATH_MAX];
+    enum error_code code = plain_path(folder, "lock", "", path, err);
+    int lock = code ? -1 : open(path, O_RDWR | O_CLOEXEC);
+    if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB))
+        code = runs_already(path, err);
+    if (lock >= 0)
+        close(lock);
+    return code;
 }
 
 static enum error_code take_name(struct daemon *daemon, struct error *err)
 {
     char host[256] = "";
-    const char *name = daemon->options.name;
-    if (!name && gethostname(host, sizeof host - 1) == 0)
-        name = host;
-    if (!name || !*name)
+    const char *name = daemon->options.name ? daemon->options.name : host;
+    if (gethostname(host, sizeof host - 1))
+        host[0] = 0;
+    if (!daemon->options.name && !*name)
         name = "node";
     snprintf(daemon->name, sizeof daemon->name, "%s", name);
     if (!join_name_is_valid(daemon->name, strlen(daemon->name)) || strlen(name) >= sizeof daemon->name)
@@ -250,9 +281,24 @@ static enum error_code begin(struct daemon *daemon, struct error *err)
     return code;
 }
 
+static enum error_code check_options(const struct daemon_options *options, struct error *err)
+{
+    char host[HOST_TEXT], digits[JOIN_CODE_DIGITS];
+    uint16_t port;
+    for (uint32_t i = 0; i < options->n_peers; i++) {
+        if (host_port_parse(options->peers[i], DAEMON_PORT, host, &port, err))
+            return error_wrap(err, "--peer");
+    }
+    if (options->join_code && join_code_parse(options->join_code, digits, err))
+        return error_wrap(err, "--join");
+    return ERROR_NONE;
+}
+
 static enum error_code open_all(struct daemon *daemon, struct error *err)
 {
-    enum error_code code = lock_folder(daemon, err);
+    enum error_code code = check_options(&daemon->options, err);
+    if (!code)
+        code = lock_folder(daemon, err);
     if (!code)
         code = take_name(daemon, err);
     if (!code)
@@ -294,59 +340,67 @@ enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *option
     return code;
 }
 
-/* ---- closing, a step after the other --------------------------------------------------------------------- */
+/* ---- closing, a step after the other ---------------------------------------------------------------------
+ *
+ * A part stays at hand until it has closed: the mesh's events are passed on to it as long. */
 
 static void close_next(struct daemon *daemon);
 
-static void on_step_closed(void *arg)
-{
-    close_next(arg);
-}
+#define ON_CLOSED(part)                                                                                                \
+    static void on_##part##_closed(void *arg)                                                                          \
+    {                                                                                                                  \
+        struct daemon *daemon = arg;                                                                                   \
+        daemon->part = NULL;                                                                                           \
+        close_next(daemon);                                                                                            \
+    }
 
-static void on_control_closed(struct daemon *daemon)
-{
-    close_next(daemon);
-}
+ON_CLOSED(relay)
+ON_CLOSED(hosting)
+ON_CLOSED(weights)
+ON_CLOSED(admission)
+ON_CLOSED(mesh)
+ON_CLOSED(agreement)
+ON_CLOSED(discovery)
 
 static void on_tick_closed(uv_handle_t *handle)
 {
-    close_next(handle->data);
+    struct daemon *daemon = handle->data;
+    daemon->has_tick = false;
+    close_next(daemon);
 }
-
-#define CLOSE(part, function)                                                                                          \
-    if (daemon->part) {                                                                                                \
-        void *open = daemon->part;                                                                                     \
-        daemon->part = NULL;                                                                                           \
-        function(open, on_step_closed, daemon);                                                                        \
-        return;                                                                                                        \
-    }
 
 /* Requests end first, then stages, then what carries them, then what all of them speak through. */
 static void close_next(struct daemon *daemon)
 {
     if (daemon->control) {
-        control_close(daemon, on_control_closed);
-        return;
-    }
-    daemon_models_close(daemon);
-    CLOSE(relay, relay_close)
-    CLOSE(hosting, hosting_close)
-    if (daemon->carrier) {
-        carrier_close(daemon->carrier);
+        control_close(daemon, close_next);
+    } else if (daemon->catalogue) {
+        daemon_models_close(daemon, close_next);
+    } else if (daemon->relay) {
+        relay_close(daemon->relay, on_relay_closed, daemon);
+    } else if (daemon->hosting) {
+        hosting_close(daemon->hosting, on_hosting_closed, daemon);
+    } else if (daemon->weights) {
+        weights_close(daemon->weights, on_weights_closed, daemon);
+    } else if (daemon->admission) {
+        admission_close(daemon->admission, on_admission_closed, daemon);
+    } else if (daemon->knocks) {
+        daemon_knocks_close(daemon, close_next);
+    } else if (daemon->carrier) {
+        carrier_close(daemon->carrier); /* gone when the mesh is */
         daemon->carrier = NULL;
-    }
-    CLOSE(weights, weights_close)
-    CLOSE(admission, admission_close)
-    daemon_knocks_close(daemon);
-    CLOSE(mesh, mesh_close)
-    CLOSE(agreement, agreement_close)
-    daemon_find_close(daemon);
-    if (daemon->has_tick) {
-        daemon->has_tick = false;
+        close_next(daemon);
+    } else if (daemon->mesh) {
+        mesh_close(daemon->mesh, on_mesh_closed, daemon);
+    } else if (daemon->agreement) {
+        agreement_close(daemon->agreement, on_agreement_closed, daemon);
+    } else if (daemon->discovery) {
+        daemon_find_close(daemon, on_discovery_closed);
+    } else if (daemon->has_tick) {
         uv_close((uv_handle_t *)&daemon->tick, on_tick_closed);
-        return;
+    } else {
+        daemon->stopped(daemon->stopped_arg);
     }
-    daemon->stopped(daemon->stopped_arg);
 }
 
 void daemon_stop(struct daemon *daemon, void (*stopped)(void *arg), void *arg)
@@ -367,6 +421,7 @@ void daemon_free(struct daemon *daemon)
     daemon_free_peers(daemon);
     credentials_free(daemon->credentials);
     placing_deinit(&daemon->placing);
+    master_mover_clear(&daemon->mover);
     message_free(daemon->now ? &daemon->now->base : NULL);
     membership_deinit(&daemon->membership);
     identity_deinit(&daemon->identity);
@@ -376,7 +431,6 @@ void daemon_free(struct daemon *daemon)
     if (daemon->lock >= 0)
         close(daemon->lock);
     mem_free(daemon->events);
-    mem_free(daemon->knocks);
     mem_free(daemon);
 }
 

@@ -16,6 +16,7 @@
 
 #include <limits.h>
 
+struct children;
 struct daemon;
 struct gpu;
 struct heat;
@@ -38,13 +39,22 @@ struct daemon_options {
     const char *peers[DAEMON_PEERS_MAX]; /* HOST or HOST:PORT, dialled whatever discovery finds */
     uint32_t n_peers;
     const char *join_code;     /* NULL: none */
+    bool no_moves;             /* as leader it moves no instance for gain */
+    uint64_t patience_ms;      /* how long a request waits for its instance; 0: LIMIT_RELAY_PATIENCE_MS */
     uint64_t models_max_bytes; /* of fetched models; 0: no limit but the disk */
     struct gpu *gpu;           /* the devices to offer; outlives it */
     struct heat *heat;         /* NULL: not watched */
+    struct children *children; /* their processes; NULL: they compute in this one. Outlives it */
     /* A line for whoever sits at the terminal. */
     void (*say)(void *self, const char *line);
+    /* The node is to be stopped now: it has left its cluster (why NULL), or cannot go on. Once; from the loop. */
+    void (*over)(void *self, const struct error *why);
     void *self;
 };
+
+/* ERROR_BUSY: a node runs in that folder. For who wants to know before anything is opened; daemon_open() looks again.
+ */
+enum error_code daemon_check_folder(const char *folder, struct error *err);
 
 enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *options, struct daemon **out,
                             struct error *err);

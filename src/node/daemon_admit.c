@@ -17,7 +17,7 @@ static void refuse(struct letting_in *in, const char *why)
 {
     struct error err;
     log_line(LOG_WARN, "node", "%s was not let in: %s", in->name, why);
-    if (in->daemon->admission && admission_refuse(in->daemon->admission, in->channel, why, &err))
+    if (admission_refuse(in->daemon->admission, in->channel, why, &err))
         log_line(LOG_INFO, "node", "%s", err.text);
     mem_free(in);
 }
@@ -45,7 +45,7 @@ static void on_admitted(void *arg, enum error_code code, const struct state_outc
 {
     struct letting_in *in = arg;
     const Cluster__NodeRecord *record = code ? NULL : state_node(daemon_state(in->daemon), in->id);
-    if (code == ERROR_CANCELLED) { /* the node is ending */
+    if (code == ERROR_CANCELLED || in->daemon->stopping) {
         mem_free(in);
         return;
     }
@@ -60,7 +60,7 @@ static void on_joined(void *arg, enum error_code code, const struct state_outcom
     struct letting_in *in = arg;
     Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    if (code) {
+    if (code || in->daemon->stopping) {
         on_admitted(arg, code, outcome, err);
         return;
     }

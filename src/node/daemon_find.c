@@ -78,10 +78,10 @@ static void add_address_of(struct contact *contact, const char *host, uint16_t p
         if (contact->addresses[i].port == port && strcmp(contact->addresses[i].host, host) == 0)
             return;
     }
-    if (contact->n == CONTACT_ADDRESSES)
-        return;
-    snprintf(contact->addresses[contact->n].host, HOST_TEXT, "%s", host);
-    contact->addresses[contact->n++].port = port;
+    /* A full list loses the one that was tried longest ago. */
+    const uint32_t at = contact->n < CONTACT_ADDRESSES ? contact->n++ : (contact->at + 1) % CONTACT_ADDRESSES;
+    snprintf(contact->addresses[at].host, HOST_TEXT, "%s", host);
+    contact->addresses[at].port = port;
 }
 
 static void add_book_node(struct daemon *daemon, const Cluster__Node *node)
@@ -183,7 +183,7 @@ static void drop_unwanted(struct daemon *daemon)
 
 void daemon_sync_contacts(struct daemon *daemon)
 {
-    if (!daemon->mesh)
+    if (!daemon->mesh || daemon->stopping)
         return;
     for (struct contact *contact = daemon->contacts; contact; contact = contact->next)
         contact->is_wanted = false;
@@ -276,14 +276,15 @@ static void on_found(void *arg, const struct discovery_peer *peer)
 {
     struct daemon *daemon = arg;
     struct found *found = daemon->found;
+    uint32_t n = 0;
     char host[256];
     socklen_t size = peer->address.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     if (getnameinfo((const struct sockaddr *)&peer->address, size, host, sizeof host, NULL, 0, NI_NUMERICHOST))
         return;
-    while (found && (strcmp(found->record.id, peer->record.id) != 0 || strcmp(found->host, host) != 0))
+    for (; found && (strcmp(found->record.id, peer->record.id) != 0 || strcmp(found->host, host) != 0); n++)
         found = found->next;
     if (!found) {
-        found = mem_new(sizeof *found);
+        found = n < FOUND_MAX ? mem_new(sizeof *found) : NULL; /* anybody on the network may make up names */
         if (!found)
             return;
         found->next = daemon->found;
@@ -330,14 +331,14 @@ void daemon_find_announce(struct daemon *daemon)
         log_line(LOG_WARN, "node", "discovery: %s", err.text);
 }
 
-void daemon_find_close(struct daemon *daemon)
+void daemon_find_close(struct daemon *daemon, void (*closed)(void *arg))
 {
-    if (daemon->discovery)
-        discovery_close(daemon->discovery, NULL, NULL);
+    struct discovery *discovery = daemon->discovery;
     daemon->discovery = NULL;
     while (daemon->found) {
         struct found *found = daemon->found;
         daemon->found = found->next;
         mem_free(found);
     }
+    discovery_close(discovery, closed, daemon);
 }

@@ -25,16 +25,16 @@ struct knocks {
     struct daemon *daemon;
     struct knock list[KNOCKS_MAX];
     struct join_pace pace;
-    struct knock_events events; /* who asked for it, if anybody */
-    char code[JOIN_CODE_DIGITS + 32];
-    char last_code[JOIN_CODE_DIGITS + 32];
+    struct knock_events events;      /* who asked for it, if anybody */
+    char code[JOIN_CODE_DIGITS + 1]; /* the last one that was given */
     bool by_code, is_asked;
     char host[256]; /* there alone; "" wherever there is somebody */
     uint16_t port;
     uint64_t again_ms, asked_ms;
     char through[JOIN_NAME_TEXT];
     bool joined;
-    struct error last;
+    void (*closed)(struct daemon *daemon); /* NULL: it is not closing */
+    struct error wrong;                    /* what a member has said against the code; code ERROR_NONE: nothing */
 };
 
 static bool is_busy(const struct knocks *knocks)
@@ -46,7 +46,8 @@ static bool is_busy(const struct knocks *knocks)
     return false;
 }
 
-/* A code is tried once, for the member counts the attempts: then this node waits for a hand again, where it did before. */
+/* A code is tried once, for the member counts the attempts: then this node waits for a hand again, where it did before.
+ */
 static void drop_code(struct knocks *knocks)
 {
     const struct daemon_options *options = &knocks->daemon->options;
@@ -95,7 +96,9 @@ static bool on_joined(void *self, struct membership *membership, struct buffer *
     struct daemon *daemon = knock->knocks->daemon;
     char path[PATH_MAX];
     struct error err;
-    enum error_code code = knock->knocks->joined ? ERROR_BUSY : ERROR_NONE;
+    enum error_code code = ERROR_NONE;
+    if (knock->knocks->joined)
+        code = error_set(&err, ERROR_BUSY, "another member let it in at the same time");
     if (!code)
         code = book_take(daemon->book, payload->data ? payload->data : "", payload->size, &err);
     if (!code)
@@ -116,13 +119,25 @@ static bool on_joined(void *self, struct membership *membership, struct buffer *
     return true;
 }
 
+static void end_knocks(struct knocks *knocks)
+{
+    struct daemon *daemon = knocks->daemon;
+    void (*closed)(struct daemon *daemon) = knocks->closed;
+    if (!closed || is_busy(knocks))
+        return;
+    daemon->knocks = NULL;
+    mem_free(knocks);
+    closed(daemon);
+}
+
 static void on_closed(void *arg)
 {
     struct knock *knock = arg;
     struct knocks *knocks = knock->knocks;
     *knock = (struct knock){.knocks = knocks};
-    if (knocks->is_asked)
+    if (knocks->is_asked && !knocks->closed)
         daemon_knock(knocks->daemon);
+    end_knocks(knocks);
 }
 
 static void close_knock(struct knock *knock)
@@ -147,9 +162,9 @@ static void become_member(struct knocks *knocks)
     struct error err;
     if (daemon->is_member)
         return;
-    if (daemon_begin_membership(daemon, &err)) {
-        log_line(LOG_ERROR, "node", "%s", err.text);
+    if (daemon_begin_membership(daemon, &err)) { /* it is a member on the disk: the next start goes on from there */
         tell_end(knocks, &err);
+        daemon_over(daemon, &err);
         return;
     }
     daemon_say(daemon, "joined the cluster through %s", knocks->through);
@@ -165,28 +180,44 @@ static bool others_try(const struct knocks *knocks, const struct knock *but)
     return false;
 }
 
+static void set_again(struct knocks *knocks, const struct knock *knock)
+{
+    const uint64_t wait_ms = joining_again_ms(knock->joining);
+    knocks->again_ms =
+        daemon_now_ms(knocks->daemon) + (wait_ms > KNOCK_AGAIN_MS && wait_ms != UINT64_MAX ? wait_ms : KNOCK_AGAIN_MS);
+}
+
+/* Nobody of those that were found has let this node in. That the code is wrong tells more than what others said. */
+static void end_round(struct knocks *knocks, struct error why)
+{
+    knocks->wrong = (struct error){0};
+    if (knocks->is_asked) {
+        tell_end(knocks, &why);
+    } else if (knocks->by_code &&
+               (why.code == ERROR_INVALID || knocks->pace.n_shown >= LIMIT_JOIN_GUESSES)) { /* of the command line */
+        daemon_say(knocks->daemon, "--join: %s. Waiting for another code, or to be let in by hand", why.text);
+        drop_code(knocks);
+    }
+}
+
 static void on_ended(void *self, const struct error *why)
 {
     struct knock *knock = self;
     struct knocks *knocks = knock->knocks;
+    const struct error reason = *why; /* the attempt's, which is closed */
     knock->words[0] = 0;
-    knocks->again_ms = daemon_now_ms(knocks->daemon) + KNOCK_AGAIN_MS;
+    set_again(knocks, knock);
     close_knock(knock);
     if (knocks->joined) {
         close_others(knocks, knock);
         become_member(knocks);
         return;
     }
-    log_line(LOG_INFO, "node", "%s: %s", knock->host, why->text);
-    knocks->last = *why;
-    if (others_try(knocks, knock))
-        return;
-    if (knocks->is_asked) {
-        tell_end(knocks, why);
-    } else if (knocks->by_code && why->code == ERROR_INVALID) { /* of the command line */
-        daemon_say(knocks->daemon, "--join: %s", why->text);
-        drop_code(knocks);
-    }
+    log_line(LOG_INFO, "node", "%s: %s", knock->host, reason.text);
+    if (knocks->by_code && reason.code == ERROR_INVALID)
+        knocks->wrong = reason;
+    if (!others_try(knocks, knock))
+        end_round(knocks, knocks->wrong.code ? knocks->wrong : reason);
 }
 
 /* ---- knocking ---------------------------------------------------------------------------------- */
@@ -231,7 +262,7 @@ static void knock_at(struct knocks *knocks, const char *host, uint16_t port, con
     struct error err;
     if (joining_open(&options, &knock->joining, &err)) {
         *knock = (struct knock){.knocks = knocks};
-        knocks->last = err;
+        knocks->again_ms = daemon_now_ms(knocks->daemon) + KNOCK_AGAIN_MS;
         log_line(LOG_INFO, "node", "%s: %s", host, err.text);
         if (knocks->is_asked && !is_busy(knocks))
             tell_end(knocks, &err);
@@ -283,20 +314,32 @@ static enum error_code knocks_open(struct daemon *daemon, struct error *err)
     return ERROR_NONE;
 }
 
-static enum error_code take_code(struct knocks *knocks, const char *code, struct error *err)
+struct wish { /* to join, understood */
+    char digits[JOIN_CODE_DIGITS + 1];
+    char host[HOST_TEXT];
+    uint16_t port;
+};
+
+static enum error_code understand(const char *code, const char *host, struct wish *wish, struct error *err)
 {
-    char digits[JOIN_CODE_DIGITS];
-    knocks->by_code = code;
-    if (!code)
-        return ERROR_NONE;
-    enum error_code status = join_code_parse(code, digits, err);
-    if (status)
-        return status;
-    snprintf(knocks->code, sizeof knocks->code, "%s", code);
-    if (strcmp(knocks->code, knocks->last_code) != 0)
+    enum error_code status = ERROR_NONE;
+    *wish = (struct wish){0};
+    if (host)
+        status = host_port_parse(host, DAEMON_PORT, wish->host, &wish->port, err);
+    if (!status && code)
+        status = join_code_parse(code, wish->digits, err);
+    return status;
+}
+
+static void take_wish(struct knocks *knocks, const struct wish *wish, bool by_code)
+{
+    memcpy(knocks->host, wish->host, sizeof knocks->host);
+    knocks->port = wish->port;
+    knocks->by_code = by_code;
+    if (by_code && memcmp(knocks->code, wish->digits, sizeof knocks->code) != 0)
         knocks->pace.n_shown = 0;
-    memcpy(knocks->last_code, knocks->code, sizeof knocks->last_code);
-    return ERROR_NONE;
+    if (by_code)
+        memcpy(knocks->code, wish->digits, sizeof knocks->code);
 }
 
 /* By hand, and words are there already: at the host that is asked for, if one is. */
@@ -317,18 +360,16 @@ enum error_code daemon_join(struct daemon *daemon, const char *code, const char 
     if (daemon->is_member)
         return error_set(err, ERROR_INVALID,
                          "this machine is in a cluster already; `medley leave` takes it out, then it can join another");
-    enum error_code status = knocks_open(daemon, err);
-    struct knocks *knocks = daemon->knocks;
-    if (!status && knocks->is_asked)
-        status = error_set(err, ERROR_BUSY, "another `medley join` is under way here");
-    if (!status && host)
-        status = host_port_parse(host, DAEMON_PORT, knocks->host, &knocks->port, err);
+    struct wish wish;
+    enum error_code status = understand(code, host, &wish, err);
     if (!status)
-        status = take_code(knocks, code, err);
+        status = knocks_open(daemon, err);
+    struct knocks *knocks = daemon->knocks;
+    if (!status && (knocks->is_asked || knocks->joined))
+        status = error_set(err, ERROR_BUSY, "another `medley join` is under way here");
     if (status)
         return status;
-    if (!host)
-        knocks->host[0] = 0;
+    take_wish(knocks, &wish, code);
     if (events)
         knocks->events = *events, knocks->is_asked = true, knocks->asked_ms = daemon_now_ms(daemon);
     struct knock *waiting = code ? NULL : with_words(knocks);
@@ -338,6 +379,7 @@ enum error_code daemon_join(struct daemon *daemon, const char *code, const char 
     }
     if (code || host)
         close_others(knocks, NULL); /* what waits for a hand */
+    knocks->wrong = (struct error){0};
     knocks->again_ms = 0;
     daemon_knock(daemon);
     return ERROR_NONE;
@@ -367,11 +409,14 @@ void daemon_join_forget(struct daemon *daemon)
     if (daemon->knocks) {
         daemon->knocks->events = (struct knock_events){0};
         daemon->knocks->is_asked = false;
+        drop_code(daemon->knocks); /* what is under way goes on */
     }
 }
 
-void daemon_knocks_close(struct daemon *daemon)
+void daemon_knocks_close(struct daemon *daemon, void (*closed)(struct daemon *daemon))
 {
-    if (daemon->knocks)
-        close_others(daemon->knocks, NULL);
+    struct knocks *knocks = daemon->knocks;
+    knocks->closed = closed;
+    close_others(knocks, NULL);
+    end_knocks(knocks);
 }

@@ -8,16 +8,18 @@
 
 #include <string.h>
 
-enum { REPROPOSE_MS = 2000, STEADY_MS = 10000, PLAN_NODES_MAX = 20000 };
+enum { REPROPOSE_MS = 2000, STEADY_MS = 10000, PLAN_NODES_MAX = 20000, MOVE_NODES_MAX = 2000 };
+enum { MOST_TOKENS = 1000 * 1000 * 1000 }; /* that a node is believed to have taken of late */
 
 /* ---- the nodes' records ------------------------------------------------------------------- */
 
 static bool is_recorded(const struct daemon *daemon, const Cluster__Node *about)
 {
     const Cluster__NodeRecord *record = state_node(daemon_state(daemon), about->id);
+    const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), about->member);
     struct buffer one = {0}, other = {0};
-    if (!record)
-        return true; /* not let in: nothing to update */
+    if (!record || (owner && owner != record))
+        return true; /* not let in, or with another's member id: the state would not take it */
     message_encode(&about->base, &one);
     message_encode(&record->node->base, &other);
     bool same = one.size == other.size && memcmp(one.data, other.data, one.size) == 0;
@@ -40,8 +42,7 @@ static void record(struct daemon *daemon, Cluster__Node *about, uint64_t *propos
 
 static void record_all(struct daemon *daemon)
 {
-    static uint64_t own_ms;
-    record(daemon, daemon->self, &own_ms);
+    record(daemon, daemon->self, &daemon->self_proposed_ms);
     for (struct peer *peer = daemon->peers; peer; peer = peer->next)
         record(daemon, peer->link ? peer->about : NULL, &peer->proposed_ms);
 }
@@ -88,6 +89,7 @@ static uint32_t gather_nodes(struct daemon *daemon, struct master_node *nodes)
         if (!root->nodes[i]->admitted)
             continue;
         nodes[n].id = id;
+        nodes[n].suspected = peer && peer->link && peer->is_silent;
         nodes[n].heard_ms = strcmp(id, daemon->id) == 0 ? daemon_now_ms(daemon) : peer ? heard_ms(daemon, peer) : 0;
         n++;
     }
@@ -104,6 +106,8 @@ static void take_use(struct daemon *daemon, struct master_use *use, const Node__
         const uint64_t used = of->idle_ms < now_ms ? now_ms - of->idle_ms : 0;
         use->used_ms = used > use->used_ms ? used : use->used_ms;
         use->wanted |= of->wanted;
+        use->live += of->live < LIMIT_SEQUENCES ? of->live : LIMIT_SEQUENCES;
+        use->tokens += of->tokens < MOST_TOKENS ? (double)of->tokens : MOST_TOKENS;
     }
 }
 
@@ -116,6 +120,8 @@ static uint32_t gather_uses(struct daemon *daemon, struct master_use *uses)
         *use = (struct master_use){.instance = root->instances[i]->id};
         use->used_ms = relay_used_ms(daemon->relay, use->instance);
         use->wanted = relay_waits(daemon->relay, use->instance);
+        use->live = relay_live(daemon->relay, use->instance);
+        use->tokens = relay_recent_tokens(daemon->relay, use->instance);
         for (struct peer *peer = daemon->peers; peer; peer = peer->next)
             take_use(daemon, use, peer->link ? peer->now : NULL);
     }
@@ -147,20 +153,13 @@ static void propose_bytes(struct daemon *daemon, const struct buffer *bytes)
     event_free(event);
 }
 
-static void run_master(struct daemon *daemon, const struct replica_status *status)
+void daemon_master_view(struct daemon *daemon, struct master_view *out)
 {
     static struct master_node nodes[LIMIT_CLUSTER_NODES];
     static struct master_use uses[LIMIT_CLUSTER_INSTANCES];
-    static struct master_proposals proposals;
-    struct error err;
-    daemon_placing_view(daemon);
-    struct master_planner planner = {placing_problem, placing_call_in, &daemon->placing, PLAN_NODES_MAX};
-    struct master_options options = master_options_default();
-    options.place = master_plan;
-    options.self = &planner;
-    const struct master_view view = {
+    *out = (struct master_view){
         .state = daemon_state(daemon),
-        .lineage = status->lineage,
+        .lineage = agreement_status(daemon->agreement).lineage,
         .now_ms = daemon_now_ms(daemon),
         .wall_ms = daemon_wall_ms(),
         .leads_since_ms = daemon->leads_since_ms,
@@ -170,11 +169,57 @@ static void run_master(struct daemon *daemon, const struct replica_status *statu
         .n_uses = gather_uses(daemon, uses),
         .self = daemon->id,
     };
+    for (uint32_t i = 0; i < out->n_nodes; i++) { /* all of it is of one moment */
+        if (nodes[i].heard_ms > out->now_ms)
+            nodes[i].heard_ms = out->now_ms;
+    }
+}
+
+static bool has_weights(void *self, const char *node, const char *model)
+{
+    struct daemon *daemon = self;
+    const struct peer *peer = daemon_peer(daemon, node);
+    const Node__Now *now = peer ? peer->now : strcmp(node, daemon->id) == 0 ? daemon->now : NULL;
+    for (size_t i = 0; now && i < now->n_models; i++) {
+        if (strcmp(now->models[i], model) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void run_master(struct daemon *daemon)
+{
+    static struct master_proposals proposals;
+    struct master_view view;
+    struct error err;
+    daemon_placing_view(daemon);
+    struct master_planner planner = {placing_problem, placing_call_in, &daemon->placing, PLAN_NODES_MAX};
+    struct master_options options = master_options_default();
+    options.place = master_plan;
+    options.self = &planner;
+    options.consider = daemon->options.no_moves ? NULL : master_replan;
+    options.considers = &daemon->mover;
+    daemon->mover.planner = &planner;
+    daemon->mover.has_weights = has_weights;
+    daemon->mover.self = daemon;
+    daemon->mover.max_nodes = MOVE_NODES_MAX;
+    daemon_master_view(daemon, &view);
     if (master_step(&daemon->master, &options, &view, &proposals, &err))
         log_line(LOG_WARN, "master", "%s", err.text);
     for (uint32_t i = 0; i < proposals.n; i++)
         propose_bytes(daemon, &proposals.events[i]);
     master_proposals_clear(&proposals);
+}
+
+void daemon_lead_anew(struct daemon *daemon, const char *instance)
+{
+    for (uint32_t i = 0; i < daemon->master.n; i++) {
+        struct master_memory *memory = &daemon->master.memory[i];
+        if (strcmp(memory->instance, instance) != 0)
+            continue;
+        memory->wait_ms = memory->retry_ms = memory->proposed_ms = 0;
+        memory->problem[0] = 0;
+    }
 }
 
 void daemon_lead(struct daemon *daemon)
@@ -184,6 +229,7 @@ void daemon_lead(struct daemon *daemon)
     const struct replica_status status = agreement_status(daemon->agreement);
     if (status.leads && !daemon->leads) {
         daemon->master = (struct master){0};
+        master_mover_clear(&daemon->mover);
         daemon->leads_since_ms = daemon_now_ms(daemon);
         log_line(LOG_INFO, "node", "this node leads the cluster");
     }
@@ -192,19 +238,20 @@ void daemon_lead(struct daemon *daemon)
         return;
     record_all(daemon);
     set_members(daemon);
-    run_master(daemon, &status);
+    run_master(daemon);
 }
 
 const char *daemon_problem(const struct daemon *daemon, const char *instance)
 {
     if (daemon->leads)
         return master_problem(&daemon->master, instance);
-    for (const struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        for (size_t i = 0; peer->link && peer->now && i < peer->now->n_problems; i++) {
-            const Node__Problem *problem = peer->now->problems[i];
-            if (problem->instance && problem->text && strcmp(problem->instance, instance) == 0)
-                return problem->text;
-        }
+    const uint64_t leader = agreement_status(daemon->agreement).leader;
+    const Cluster__NodeRecord *record = state_node_of_member(daemon_state(daemon), leader);
+    const struct peer *peer = record ? daemon_peer(daemon, record->node->id) : NULL;
+    for (size_t i = 0; peer && peer->link && peer->now && i < peer->now->n_problems; i++) {
+        const Node__Problem *problem = peer->now->problems[i];
+        if (problem->instance && problem->text && strcmp(problem->instance, instance) == 0)
+            return problem->text;
     }
     return NULL;
 }

@@ -4,12 +4,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cluster/event.h"
+#include "node/claims.h"
 
 #include <string.h>
 
 /* ---- peers ------------------------------------------------------------------------------ */
 
-struct peer *daemon_peer(struct daemon *daemon, const char *id)
+struct peer *daemon_peer(const struct daemon *daemon, const char *id)
 {
     for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
         if (strcmp(peer->id, id) == 0)
@@ -35,14 +36,19 @@ static struct peer *peer_of(struct daemon *daemon, const struct link *link)
     return peer;
 }
 
+static void free_peer(struct peer *peer)
+{
+    message_free(peer->about ? &peer->about->base : NULL);
+    message_free(peer->now ? &peer->now->base : NULL);
+    mem_free(peer);
+}
+
 void daemon_free_peers(struct daemon *daemon)
 {
     while (daemon->peers) {
         struct peer *peer = daemon->peers;
         daemon->peers = peer->next;
-        message_free(peer->about ? &peer->about->base : NULL);
-        message_free(peer->now ? &peer->now->base : NULL);
-        mem_free(peer);
+        free_peer(peer);
     }
 }
 
@@ -50,7 +56,7 @@ bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES])
 {
     struct daemon *daemon = self;
     for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        if (peer->link && memcmp(peer->node_id, node_id, NODE_ID_BYTES) == 0)
+        if (peer->link && !peer->is_silent && memcmp(peer->node_id, node_id, NODE_ID_BYTES) == 0)
             return true;
     }
     return false;
@@ -60,12 +66,28 @@ void daemon_drop_strangers(struct daemon *daemon)
 {
     struct error why;
     error_set(&why, ERROR_CANCELLED, "it is no member of the cluster any more");
-    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        if (peer->link && !book_admits(daemon->book, peer->node_id)) {
+    for (struct peer **at = &daemon->peers; *at;) {
+        struct peer *peer = *at;
+        const bool is_stranger = !book_admits(daemon->book, peer->node_id);
+        if (is_stranger && !peer->n_links) {
+            *at = peer->next;
+            free_peer(peer);
+            continue;
+        }
+        if (is_stranger && peer->link) {
             log_line(LOG_INFO, "node", "%.8s is no member any more: its link is cut", peer->id);
             link_abort(peer->link, &why);
         }
+        at = &peer->next;
     }
+}
+
+/* Whose log it is: what the state says of the node, else what it says of itself, unless that is somebody else's. */
+static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
+{
+    uint64_t member = peer->about ? peer->about->member : 0;
+    const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), member);
+    return owner && strcmp(owner->node->id, peer->id) != 0 ? 0 : member;
 }
 
 /* ---- what is told ------------------------------------------------------------------------ */
@@ -76,19 +98,6 @@ static void post(struct link *link, uint16_t type, const void *bytes, size_t siz
     struct error err;
     if (link_post(link, LINK_CONTROL, &header, bytes, &err))
         log_line(LOG_DEBUG, "node", "a message of type %u was not sent: %s", type, err.text);
-}
-
-static void tell_all(struct daemon *daemon, uint16_t type, const struct buffer *bytes)
-{
-    for (struct peer *peer = daemon->peers; peer && !bytes->failed; peer = peer->next) {
-        if (peer->link)
-            post(peer->link, type, bytes->data ? bytes->data : "", bytes->size);
-    }
-}
-
-void daemon_tell_self(struct daemon *daemon)
-{
-    tell_all(daemon, FRAME_ABOUT, &daemon->self_bytes);
 }
 
 enum { USES_MAX = 64 };
@@ -107,11 +116,25 @@ static size_t gather_uses(struct daemon *daemon, Node__Use *uses, Node__Use **li
             continue;
         node__use__init(&uses[n]);
         uses[n].instance = (char *)(uintptr_t)id;
-        uses[n].has_idle_ms = uses[n].has_wanted = true;
+        uses[n].has_idle_ms = uses[n].has_wanted = uses[n].has_live = uses[n].has_tokens = true;
+        uses[n].live = relay_live(daemon->relay, id);
+        uses[n].tokens = (uint64_t)relay_recent_tokens(daemon->relay, id);
         uses[n].idle_ms = used_ms && now > used_ms ? now - used_ms : 0;
         uses[n].wanted = waits;
         list[n] = &uses[n];
         n++;
+    }
+    return n;
+}
+
+/* Models whose every layer is on this disk. */
+static size_t gather_models(struct daemon *daemon, char **list)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    size_t n = 0;
+    for (size_t i = 0; root && i < root->n_models && n < LIMIT_CLUSTER_MODELS; i++) {
+        if (daemon_has_model(daemon, root->models[i]))
+            list[n++] = root->models[i]->name;
     }
     return n;
 }
@@ -162,6 +185,19 @@ static void keep_own(struct daemon *daemon, const struct buffer *bytes)
     daemon->now = (Node__Now *)message;
 }
 
+/* The leader plans with it; others only show it. */
+static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct buffer *bytes)
+{
+    const uint64_t now = daemon_now_ms(daemon);
+    const uint64_t leader = agreement_status(daemon->agreement).leader;
+    for (struct peer *peer = daemon->peers; peer && !bytes->failed; peer = peer->next) {
+        if (!peer->link || (leader && member_of(daemon, peer) != leader && now - peer->told_ms < NOW_OTHERS_MS))
+            continue;
+        post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
+        peer->told_ms = now;
+    }
+}
+
 void daemon_tell_now(struct daemon *daemon)
 {
     static Node__Use uses[USES_MAX];
@@ -179,12 +215,16 @@ void daemon_tell_now(struct daemon *daemon)
     now.uses = use_list;
     now.n_problems = gather_problems(daemon, problems, problem_list);
     now.problems = problem_list;
+    static char *models[LIMIT_CLUSTER_MODELS];
+    now.n_models = gather_models(daemon, models);
+    now.models = models;
     message_encode(&now.base, &bytes);
-    now.n_uses = now.n_problems = 0;
+    now.n_uses = now.n_problems = now.n_models = 0;
+    now.models = NULL;
     now.uses = NULL;
     now.problems = NULL;
     placing_now_clear(&now);
-    tell_all(daemon, FRAME_NOW, &bytes);
+    tell_now_to_those_who_need_it(daemon, &bytes);
     keep_own(daemon, &bytes);
     buffer_deinit(&bytes);
     daemon->told_ms = daemon_now_ms(daemon);
@@ -198,13 +238,13 @@ static enum error_code take_about(struct peer *peer, const uint8_t *bytes, size_
     enum error_code code = message_decode(&cluster__node__descriptor, bytes, size, &message, err);
     if (code)
         return code;
-    Cluster__Node *about = (Cluster__Node *)message;
-    if (!about->id || strcmp(about->id, peer->id) != 0) {
+    code = claims_about((Cluster__Node *)message, size, peer->id, err);
+    if (code) {
         message_free(message);
-        return error_set(err, ERROR_INVALID, "a node says that it is another one");
+        return code;
     }
     message_free(peer->about ? &peer->about->base : NULL);
-    peer->about = about;
+    peer->about = (Cluster__Node *)message;
     return ERROR_NONE;
 }
 
@@ -214,23 +254,36 @@ static enum error_code take_now(struct peer *peer, const uint8_t *bytes, size_t 
     enum error_code code = message_decode(&node__now__descriptor, bytes, size, &message, err);
     if (code)
         return code;
+    code = claims_now((Node__Now *)message, err);
+    if (code) {
+        message_free(message);
+        return code;
+    }
     message_free(peer->now ? &peer->now->base : NULL);
     peer->now = (Node__Now *)message;
     return ERROR_NONE;
 }
 
-/* Whose log it is: what the state says of the node, else what it says of itself, unless that is somebody else's. */
-static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
+/* A node that led until now may forward what only a leader says; its successor finds out by itself. */
+static enum error_code take_proposal(struct daemon *daemon, struct peer *peer, const uint8_t *bytes, size_t size,
+                                     struct error *err)
 {
-    uint64_t member = peer->about ? peer->about->member : 0;
-    const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), member);
-    return owner && strcmp(owner->node->id, peer->id) != 0 ? 0 : member;
+    Cluster__Event *event = NULL;
+    enum error_code code = event_decode(bytes, size, &event, err);
+    if (code)
+        return code;
+    if (claims_event(event, peer->id))
+        agreement_receive_proposal(daemon->agreement, bytes, size);
+    else
+        log_line(LOG_WARN, "node", "%.8s proposes what is not its to say: dropped", peer->id);
+    event_free(event);
+    return ERROR_NONE;
 }
 
 static struct link *link_of_member(struct daemon *daemon, uint64_t member)
 {
     for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        if (peer->link && member_of(daemon, peer) == member)
+        if (member && peer->link && member_of(daemon, peer) == member)
             return peer->link;
     }
     return NULL;
@@ -266,8 +319,7 @@ static enum error_code take_control(struct daemon *daemon, struct peer *peer, co
         return code;
     }
     case FRAME_PROPOSE:
-        agreement_receive_proposal(daemon->agreement, payload, header->length);
-        return ERROR_NONE;
+        return take_proposal(daemon, peer, payload, header->length, err);
     case FRAME_NOW: {
         enum error_code code = take_now(peer, payload, header->length, err);
         daemon_lead(daemon);
@@ -284,16 +336,22 @@ static enum error_code take_control(struct daemon *daemon, struct peer *peer, co
 static void on_up(void *self, struct link *link)
 {
     struct daemon *daemon = self;
-    struct peer *peer = peer_of(daemon, link);
     struct error err;
+    if (!daemon->is_member || daemon->stopping) { /* without a peer, nothing of it is heard */
+        link_close(link);
+        return;
+    }
+    struct peer *peer = peer_of(daemon, link);
     if (!peer) {
         error_set(&err, ERROR_NO_MEMORY, "no memory for a peer");
         link_abort(link, &err);
         return;
     }
     peer->link = link;
+    peer->n_links++;
     peer->is_silent = false;
     peer->heard_ms = peer->up_ms = daemon_now_ms(daemon);
+    peer->told_ms = 0;
     link_set_data(link, peer);
     const Cluster__Node *known = book_find(daemon->book, peer->id);
     log_line(LOG_INFO, "node", "link to %s is up", known && known->name ? known->name : peer->id);
@@ -307,7 +365,10 @@ static void on_down(void *self, struct link *link, const struct error *why)
 {
     struct daemon *daemon = self;
     struct peer *peer = link_data(link);
-    if (peer && peer->link == link) {
+    if (!peer)
+        return;
+    peer->n_links--;
+    if (peer->link == link) {
         peer->link = NULL;
         log_line(LOG_INFO, "node", "link to %.8s is down: %s", peer->id, why->text);
     }
@@ -317,33 +378,37 @@ static void on_down(void *self, struct link *link, const struct error *why)
         weights_down(daemon->weights, link);
     if (daemon->relay)
         relay_down(daemon->relay, link);
-    if (!daemon->stopping && daemon->is_member)
-        daemon_changed(daemon);
+    daemon_drop_strangers(daemon);
+    daemon_changed(daemon);
 }
 
 static void *on_memory(void *self, struct link *link, uint32_t channel, const struct frame_header *header)
 {
     struct daemon *daemon = self;
-    return header->type == FRAME_WEIGHTS && daemon->weights ? weights_memory(daemon->weights, link, channel, header)
-                                                            : NULL;
+    const bool is_weights = header->type == FRAME_WEIGHTS && daemon->weights && link_data(link);
+    return is_weights ? weights_memory(daemon->weights, link, channel, header) : NULL;
 }
 
+/* While the node stops, its parts go one after another. */
 static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
                      const uint8_t *payload)
 {
     struct daemon *daemon = self;
     struct peer *peer = link_data(link);
     struct error err;
-    if (!peer || !daemon->hosting)
+    if (!peer)
         return;
     peer->heard_ms = daemon_now_ms(daemon);
     peer->is_silent = false;
     if (header->type == FRAME_PIPELINE) {
-        carrier_frame(daemon->carrier, link, header, payload);
+        if (daemon->carrier)
+            carrier_frame(daemon->carrier, link, header, payload);
     } else if (header->type == FRAME_REQUEST) {
-        relay_frame(daemon->relay, link, header, payload);
+        if (daemon->relay)
+            relay_frame(daemon->relay, link, header, payload);
     } else if (header->type == FRAME_WEIGHTS) {
-        weights_frame(daemon->weights, link, header, payload);
+        if (daemon->weights)
+            weights_frame(daemon->weights, link, header, payload);
     } else if (take_control(daemon, peer, header, payload, &err)) {
         log_line(LOG_WARN, "node", "%.8s breaks the rules: %s", peer->id, err.text);
         link_abort(link, &err);
@@ -359,9 +424,45 @@ static void on_drained(void *self, struct link *link, uint32_t channel)
 
 static void on_silent(void *self, struct link *link)
 {
+    struct daemon *daemon = self;
     struct peer *peer = link_data(link);
-    if (peer)
-        peer->is_silent = true;
+    if (!peer)
+        return;
+    peer->is_silent = true;
+    log_line(LOG_INFO, "node", "%.8s does not answer", peer->id);
+    if (!daemon->stopping && daemon->is_member)
+        daemon_changed(daemon);
+}
+
+/* ---- who is watched closely ------------------------------------------------------------------- */
+
+static bool has_stages(const Cluster__Placement *placement, const char *node)
+{
+    for (size_t i = 0; placement && i < placement->n_stages; i++) {
+        if (strcmp(placement->stages[i]->node, node) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool runs(const Cluster__Instance *instance, const char *node)
+{
+    return instance->active && (has_stages(instance->current, node) || has_stages(instance->next, node));
+}
+
+/* Nodes that run an instance together watch each other, and the leader, who would have to place anew, all of them. */
+void daemon_watch(struct daemon *daemon)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
+        bool closely = false;
+        for (size_t i = 0; peer->link && root && i < root->n_instances && !closely; i++) {
+            const Cluster__Instance *instance = root->instances[i];
+            closely = runs(instance, peer->id) && (daemon->leads || runs(instance, daemon->id));
+        }
+        if (peer->link)
+            link_watch(peer->link, closely);
+    }
 }
 
 struct link_events daemon_link_events(struct daemon *daemon)

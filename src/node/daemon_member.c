@@ -7,7 +7,6 @@
 #include "mesh/identity_files.h"
 #include "mesh/plain_files.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -80,7 +79,11 @@ static enum error_code listen_everywhere(struct daemon *daemon, struct error *er
 
 static void on_joiner(void *self, struct stream *stream)
 {
-    admission_stream(((struct daemon *)self)->admission, stream);
+    struct daemon *daemon = self;
+    if (daemon->admission)
+        admission_stream(daemon->admission, stream);
+    else
+        stream_close(stream, NULL, NULL); /* the node is stopping */
 }
 
 static enum error_code open_links(struct daemon *daemon, struct error *err)
@@ -106,7 +109,7 @@ static enum error_code open_links(struct daemon *daemon, struct error *err)
                ? mesh_listen(daemon->mesh, daemon->options.host, daemon->options.port, &daemon->port, err)
                : listen_everywhere(daemon, err);
     if (code)
-        error_wrap(err, "choose another port with --listen");
+        error_wrap(err, code == ERROR_INVALID ? "--listen" : "choose another address or port with --listen");
     return code;
 }
 
@@ -133,14 +136,14 @@ static enum error_code open_weights(struct daemon *daemon, struct error *err)
 static void on_carrier_lost(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struct error *why)
 {
     struct daemon *daemon = arg;
-    if (daemon->hosting)
+    if (daemon->hosting && !daemon->stopping)
         hosting_lost(daemon->hosting, node_id, why);
 }
 
 static void on_carrier_stray(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struct wire_route *route)
 {
     struct daemon *daemon = arg;
-    if (daemon->hosting)
+    if (daemon->hosting && !daemon->stopping)
         hosting_stray(daemon->hosting, node_id, route);
 }
 
@@ -194,12 +197,26 @@ static void propose_self(struct daemon *daemon)
     agreement_propose(daemon->agreement, &admitted, NULL, NULL);
 }
 
+static void say_how_to_join(struct daemon *daemon)
+{
+    char code[JOIN_CODE_TEXT];
+    struct error err;
+    if (admission_invite(daemon->admission, 0, code, &err))
+        log_line(LOG_WARN, "node", "%s", err.text);
+    else
+        daemon_say(daemon,
+                   "this is the first node of a new cluster. On the next machine: `medley up`, then `medley join %s`\n"
+                   "(good once, for ten minutes; `medley invite` here makes another code)",
+                   code);
+}
+
 /* First the log, then the certificate: a log without a certificate is dropped at the next start, a certificate without
  * a log would wait for others for ever. */
 enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err)
 {
     char folder[PATH_MAX];
     enum error_code code = identity_folder(daemon, folder, err);
+    book_forget(daemon->book); /* nobody of another cluster */
     if (!code)
         code = agreement_found(daemon->agreement, err);
     if (!code)
@@ -211,6 +228,7 @@ enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err)
     if (code)
         return code;
     propose_self(daemon);
+    say_how_to_join(daemon);
     return ERROR_NONE;
 }
 
@@ -227,15 +245,15 @@ static void on_forgotten(void *arg, enum error_code code, const struct error *er
         log_line(LOG_ERROR, "node", "%s", why.text);
     book_forget(daemon->book);
     daemon_say(daemon, "this machine has left its cluster; `medley up` starts it anew");
-    raise(SIGTERM);
+    daemon_over(daemon, NULL);
 }
 
 static void on_left(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
 {
     struct daemon *daemon = arg;
-    if (!daemon->is_leaving)
+    if (code == ERROR_CANCELLED || daemon->has_left) /* the node stops, and is a member still; or it came twice */
         return;
-    daemon->is_leaving = false;
+    daemon->has_left = true;
     if (code)
         log_line(LOG_WARN, "node", "the others were not told that this node leaves: %s", err->text);
     struct error why;
@@ -249,6 +267,8 @@ enum error_code daemon_leave(struct daemon *daemon, struct error *err)
     Cluster__Event event = CLUSTER__EVENT__INIT;
     if (!daemon->is_member)
         return error_set(err, ERROR_INVALID, "this machine is in no cluster");
+    if (daemon->is_leaving)
+        return error_set(err, ERROR_BUSY, "this machine is leaving its cluster already");
     name.id = daemon->id;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
     event.node_removed = &name;
@@ -267,6 +287,6 @@ void daemon_look_left(struct daemon *daemon)
         if (peer->link)
             return;
     }
-    if (daemon->is_leaving)
+    if (daemon->is_leaving && !daemon->has_left)
         on_left(daemon, ERROR_NONE, NULL, NULL);
 }

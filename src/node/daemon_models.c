@@ -7,6 +7,7 @@
 #include "model/chat_template.h"
 #include "model/model.h"
 #include "model/tokenizer.h"
+#include "node/control.h"
 #include "placement/problem.h"
 
 #include <stdio.h>
@@ -38,7 +39,7 @@ struct catalogue {
     struct daemon *daemon;
     struct entry *entries;
     uint32_t n_working;
-    bool closing;
+    void (*closed)(struct daemon *daemon); /* NULL: it is not closing */
 };
 
 const Cluster__Model *daemon_model_of_name(const struct daemon *daemon, const char *name)
@@ -82,9 +83,20 @@ static void free_entry(struct entry *entry)
         chat_template_close(entry->text.chat_template);
     if (entry->text.tokenizer)
         tokenizer_close(entry->text.tokenizer);
-    if (entry->text.model && entry->catalogue->daemon->weights)
+    if (entry->text.model)
         weights_release(entry->catalogue->daemon->weights, &entry->model);
     mem_free(entry);
+}
+
+/* A model must stay open while somebody reads in it. */
+static void end_catalogue(struct catalogue *catalogue)
+{
+    struct daemon *daemon = catalogue->daemon;
+    void (*closed)(struct daemon *daemon) = catalogue->closed;
+    if (catalogue->n_working)
+        return;
+    mem_free(catalogue);
+    closed(daemon);
 }
 
 static void work(uv_work_t *request)
@@ -113,10 +125,9 @@ static void after_work(uv_work_t *request, int status)
     struct daemon *daemon = catalogue->daemon;
     entry->is_working = false;
     catalogue->n_working--;
-    if (catalogue->closing) {
+    if (catalogue->closed) {
         free_entry(entry);
-        if (!catalogue->n_working)
-            mem_free(catalogue);
+        end_catalogue(catalogue);
         return;
     }
     if (!entry->code)
@@ -279,7 +290,7 @@ static enum error_code find_driver(void *self, const char *id, struct driver **d
         return error_set(err, ERROR_BUSY, "%s is being loaded", id);
     }
     const struct peer *peer = daemon_peer(daemon, first->node);
-    if (!peer || !peer->link || !id_parse(first->node, node_id, NODE_ID_BYTES))
+    if (!peer || !peer->link || peer->is_silent || !id_parse(first->node, node_id, NODE_ID_BYTES))
         return error_set(err, ERROR_BUSY, "the node that runs %s cannot be reached", id);
     return ERROR_NONE;
 }
@@ -289,6 +300,8 @@ static void on_wanted(void *self, const char *instance)
     struct daemon *daemon = self;
     const Cluster__Instance *known = state_instance(daemon_state(daemon), instance);
     struct error err;
+    if (daemon->stopping)
+        return;
     if (!known && daemon_want(daemon, instance, NULL, &err))
         log_line(LOG_INFO, "node", "%s", err.text);
     if (known && !known->active)
@@ -337,8 +350,8 @@ static void propose_stopped(struct daemon *daemon, const char *id)
     agreement_propose(daemon->agreement, &event, NULL, NULL);
 }
 
-/* Zeros of the wish are as the instance has it; more context than wished for is fine. */
-static bool meets(const Cluster__Instance *instance, const struct place_wish *wish)
+/* Zeros of the wish, and NULL, are as the instance has it; more context than wished for is fine. */
+bool daemon_meets(const Cluster__Instance *instance, const struct place_wish *wish)
 {
     return !wish || (wish->context <= instance->demand->context_tokens &&
                      (!wish->streams || wish->streams == instance->demand->streams) &&
@@ -351,7 +364,9 @@ enum error_code daemon_want(struct daemon *daemon, const char *name, const struc
     if (!model)
         return error_set(err, ERROR_NOT_FOUND, "the cluster has no model '%s'; `medley add FILE` gives it one", name);
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
-    if (instance && meets(instance, wish)) {
+    const char *problem = NULL;
+    bool anew = instance && wish && daemon_phase(daemon, instance, &problem) == INSTANCE_FAILED;
+    if (instance && daemon_meets(instance, wish) && !anew) {
         if (!instance->active)
             propose_active(daemon, instance->id);
         return ERROR_NONE;
@@ -362,12 +377,17 @@ enum error_code daemon_want(struct daemon *daemon, const char *name, const struc
     return ERROR_NONE;
 }
 
-static const char *failed_stage(const Cluster__Placement *placement)
+/* What has failed and where; good until it is asked again. */
+static const char *failed_stage(const struct daemon *daemon, const Cluster__Placement *placement)
 {
+    static char text[2 * LIMIT_CLUSTER_TEXT_BYTES];
     for (size_t i = 0; placement && i < placement->n_stages; i++) {
         const Cluster__Stage *stage = placement->stages[i];
-        if (stage->state == CLUSTER__STAGE_STATE__FAILED)
-            return stage->problem && stage->problem[0] ? stage->problem : "its device or node was lost";
+        if (stage->state != CLUSTER__STAGE_STATE__FAILED)
+            continue;
+        snprintf(text, sizeof text, "%s: %s", control_name_of(daemon, stage->node),
+                 stage->problem && stage->problem[0] ? stage->problem : "its device or node was lost");
+        return text;
     }
     return NULL;
 }
@@ -377,9 +397,9 @@ enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Ins
     *problem = NULL;
     if (!instance->active)
         return INSTANCE_IDLE;
-    if (!instance->current || failed_stage(instance->current)) {
+    if (!instance->current || failed_stage(daemon, instance->current)) {
         const char *unplaced = daemon_problem(daemon, instance->id);
-        *problem = unplaced ? unplaced : failed_stage(instance->current);
+        *problem = unplaced ? unplaced : failed_stage(daemon, instance->current);
         return unplaced ? INSTANCE_FAILED : instance->current ? INSTANCE_FAILED : INSTANCE_PLACING;
     }
     return all_ready(instance->current) ? INSTANCE_READY : INSTANCE_LOADING;
@@ -427,8 +447,10 @@ static void on_hashed(void *arg, const struct weights_facts *facts, const struct
     struct daemon *daemon = adding->daemon;
     Cluster__Model model = CLUSTER__MODEL__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    if (err) {
-        end_adding(adding, err);
+    if (err || daemon->stopping) {
+        struct error stopping;
+        error_set(&stopping, ERROR_CANCELLED, "the node is stopping");
+        end_adding(adding, err ? err : &stopping);
         return;
     }
     adding->facts = *facts;
@@ -498,6 +520,17 @@ static enum worker_weights have_weights(void *self, const Cluster__Model *model,
                                        : WORKER_CANNOT_FETCH;
 }
 
+static const char *problem_of_weights(void *self, const Cluster__Model *model)
+{
+    struct digest digest;
+    return manifest_of(model, &digest) ? weights_problem(((struct daemon *)self)->weights, &digest) : NULL;
+}
+
+bool daemon_has_model(struct daemon *daemon, const Cluster__Model *model)
+{
+    return have_weights(daemon, model, 0, model->n_layers) == WORKER_HAS_ALL;
+}
+
 static void fetch_weights(void *self, const Cluster__Model *model, uint32_t first, uint32_t n)
 {
     struct digest digest;
@@ -515,7 +548,7 @@ static void release_model(void *self, const Cluster__Model *model)
 {
     struct daemon *daemon = self;
     struct digest digest;
-    if (daemon->weights && manifest_of(model, &digest))
+    if (manifest_of(model, &digest))
         weights_release(daemon->weights, &digest);
 }
 
@@ -523,7 +556,7 @@ static void propose_bytes(void *self, const void *bytes, size_t size)
 {
     struct daemon *daemon = self;
     Cluster__Event *event = NULL;
-    if (!daemon->agreement || event_decode(bytes, size, &event, NULL))
+    if (event_decode(bytes, size, &event, NULL))
         return;
     agreement_propose(daemon->agreement, event, NULL, NULL);
     event_free(event);
@@ -538,11 +571,13 @@ static enum error_code open_hosting(struct daemon *daemon, struct error *err)
 {
     return hosting_open(&(struct hosting_options){.loop = daemon->loop,
                                                   .gpu = daemon->options.gpu,
+                                                  .children = daemon->options.children,
                                                   .node = daemon->id,
                                                   .carrier = daemon->carrier,
                                                   .wire = daemon->options.wire,
                                                   .weights = have_weights,
                                                   .fetch = fetch_weights,
+                                                  .weights_problem = problem_of_weights,
                                                   .model = take_model,
                                                   .release = release_model,
                                                   .propose = propose_bytes,
@@ -554,8 +589,12 @@ static enum error_code open_hosting(struct daemon *daemon, struct error *err)
 
 enum error_code daemon_models_open(struct daemon *daemon, struct error *err)
 {
-    const struct relay_options relay = {
-        .loop = daemon->loop, .mesh = daemon->mesh, .find = find_driver, .wanted = on_wanted, .self = daemon};
+    const struct relay_options relay = {.loop = daemon->loop,
+                                        .mesh = daemon->mesh,
+                                        .find = find_driver,
+                                        .wanted = on_wanted,
+                                        .patience_ms = daemon->options.patience_ms,
+                                        .self = daemon};
     daemon->catalogue = mem_new(sizeof *daemon->catalogue);
     if (!daemon->catalogue)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the list of models");
@@ -566,14 +605,12 @@ enum error_code daemon_models_open(struct daemon *daemon, struct error *err)
     return code;
 }
 
-void daemon_models_close(struct daemon *daemon)
+void daemon_models_close(struct daemon *daemon, void (*closed)(struct daemon *daemon))
 {
     struct catalogue *catalogue = daemon->catalogue;
     struct error err;
-    if (!catalogue)
-        return;
     daemon->catalogue = NULL;
-    catalogue->closing = true;
+    catalogue->closed = closed;
     error_set(&err, ERROR_CANCELLED, "the node is stopping");
     while (catalogue->entries) {
         struct entry *entry = catalogue->entries;
@@ -582,6 +619,5 @@ void daemon_models_close(struct daemon *daemon)
         if (!entry->is_working)
             free_entry(entry);
     }
-    if (!catalogue->n_working)
-        mem_free(catalogue);
+    end_catalogue(catalogue);
 }

@@ -22,7 +22,8 @@
 
 enum {
     TICK_MS = 500,
-    NOW_MS = 2000,          /* between two tellings of what changes all the time */
+    NOW_MS = 2000,          /* between two tellings of what changes all the time, to the leader … */
+    NOW_OTHERS_MS = 10000,  /* … and to others */
     NEW_LINK_MS = 2000,     /* between two events of a link whose bandwidth is not known yet … */
     MEASURE_MS = 60000,     /* … and of one where it is */
     LISTEN_FIRST_MS = 2500, /* a new node's wait for others, before it founds a cluster */
@@ -35,15 +36,17 @@ struct peer {
     uint8_t node_id[NODE_ID_BYTES];
     char id[NODE_ID_TEXT];
     struct link *link; /* NULL: none that is up */
+    uint32_t n_links;  /* up and not down yet: for a moment there may be two */
     bool is_silent;
     uint64_t heard_ms, up_ms;
     Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
     Node__Now *now;       /* the same */
     uint64_t proposed_ms; /* its record for the state, last */
+    uint64_t told_ms;     /* when it was told of what changes all the time, last */
     uint64_t measured_ms; /* when the link to it was last worth an event; 0: never */
 };
 
-enum { CONTACT_ADDRESSES = 16, ALONE_FAILURES = 5, ALONE_ROUNDS = 2 };
+enum { CONTACT_ADDRESSES = 16, FOUND_MAX = LIMIT_CLUSTER_NODES, ALONE_FAILURES = 5, ALONE_ROUNDS = 2 };
 
 /* A node to dial, or an address that was given and whose node is not known yet. */
 struct contact {
@@ -82,6 +85,8 @@ struct daemon {
     int lock;
     uv_timer_t tick;
     bool has_tick, stopping;
+    bool is_over;  /* options.over was called */
+    bool has_left; /* what is_leaving leads to */
     void (*stopped)(void *arg);
     void *stopped_arg;
 
@@ -123,8 +128,9 @@ struct daemon {
 
     /* while it leads */
     struct master master;
+    struct master_mover mover;
     bool leads;
-    uint64_t leads_since_ms;
+    uint64_t leads_since_ms, self_proposed_ms;
 
     struct control *control;
     struct events *events; /* the last of them */
@@ -136,11 +142,12 @@ void daemon_say(struct daemon *daemon, const char *format, ...) __attribute__((f
 const struct state *daemon_state(const struct daemon *daemon); /* empty while it is no member */
 /* Something has changed on which others wait: stages, requests, commands. */
 void daemon_changed(struct daemon *daemon);
+/* The node is to end: options.over. */
+void daemon_over(struct daemon *daemon, const struct error *why);
 
 /* ---- daemon_member.c: becoming a member, and ceasing to be one ---- */
 enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err);
 enum error_code daemon_begin_membership(struct daemon *daemon, struct error *err);
-void daemon_end_membership(struct daemon *daemon, void (*ended)(struct daemon *daemon));
 /* Leaves its cluster: forgets keys, log and book; a new node when it starts again. */
 enum error_code daemon_leave(struct daemon *daemon, struct error *err);
 void daemon_look_left(struct daemon *daemon); /* now and then */
@@ -148,7 +155,7 @@ void daemon_look_left(struct daemon *daemon); /* now and then */
 /* ---- daemon_find.c: discovery and what is dialled ---- */
 enum error_code daemon_find_open(struct daemon *daemon, struct error *err);
 void daemon_find_announce(struct daemon *daemon);
-void daemon_find_close(struct daemon *daemon);
+void daemon_find_close(struct daemon *daemon, void (*closed)(void *arg)); /* there is a discovery */
 void daemon_sync_contacts(struct daemon *daemon);
 void daemon_dial(struct daemon *daemon); /* now and then: another address of who does not answer */
 void daemon_free_contacts(struct daemon *daemon);
@@ -156,22 +163,33 @@ void daemon_find_addresses(struct daemon *daemon);
 
 /* ---- daemon_links.c: peers and their frames ---- */
 struct link_events daemon_link_events(struct daemon *daemon);
-struct peer *daemon_peer(struct daemon *daemon, const char *id); /* NULL: unknown */
-void daemon_tell_self(struct daemon *daemon);
+struct peer *daemon_peer(const struct daemon *daemon, const char *id); /* NULL: unknown */
 void daemon_tell_now(struct daemon *daemon);
+void daemon_watch(struct daemon *daemon); /* who is to be noticed soon when it goes */
 bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES]);
-void daemon_drop_strangers(struct daemon *daemon); /* links to nodes that are no members any more */
+void daemon_drop_strangers(struct daemon *daemon); /* nodes that are no members any more, and links to them */
 void daemon_free_peers(struct daemon *daemon);
 bool daemon_send_raft(void *self, uint64_t member, const void *bytes, size_t size);
 bool daemon_forward(void *self, uint64_t member, const void *event, size_t size);
 
 /* ---- daemon_lead.c: what the leader does ---- */
 void daemon_lead(struct daemon *daemon);
+void daemon_lead_anew(struct daemon *daemon, const char *instance); /* what it has failed in is forgotten */
 /* What placing knows, brought up to date. */
 const struct placing_view *daemon_placing_view(struct daemon *daemon);
+/* What the master sees, as this node does; the view's lists are good until the next call. */
+void daemon_master_view(struct daemon *daemon, struct master_view *out);
 void daemon_measure_links(struct daemon *daemon);
 /* Why an instance could not be placed, as the leader says; NULL. */
 const char *daemon_problem(const struct daemon *daemon, const char *instance);
+
+/* ---- daemon_moves.c: placements by hand ---- */
+/* master_check() of what this node sees. */
+enum error_code daemon_check_placement(struct daemon *daemon, const struct master_planner *planner,
+                                       const Cluster__Instance *instance, const struct master_placement *placement,
+                                       bool *beside, struct error *err);
+void daemon_propose_placement(struct daemon *daemon, const Cluster__Instance *instance,
+                              const struct master_placement *placement, uint64_t epoch, bool replaces);
 
 /* ---- daemon_admit.c: letting others in ---- */
 struct admission_events daemon_admission_events(struct daemon *daemon);
@@ -187,12 +205,12 @@ struct knock_events {
 enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host,
                             const struct knock_events *events, struct error *err);
 void daemon_join_answer(struct daemon *daemon, bool agree);
-void daemon_join_forget(struct daemon *daemon); /* who asked has gone */
-void daemon_knocks_close(struct daemon *daemon);
+void daemon_join_forget(struct daemon *daemon);                                         /* who asked has gone */
+void daemon_knocks_close(struct daemon *daemon, void (*closed)(struct daemon *daemon)); /* and frees them */
 
 /* ---- daemon_models.c: models and instances ---- */
 enum error_code daemon_models_open(struct daemon *daemon, struct error *err);
-void daemon_models_close(struct daemon *daemon);
+void daemon_models_close(struct daemon *daemon, void (*closed)(struct daemon *daemon));
 void daemon_models_changed(struct daemon *daemon);
 /* Makes the cluster know a model's file of this machine; `done` with its name. */
 void daemon_add_file(struct daemon *daemon, const char *path,
@@ -205,8 +223,10 @@ struct place_wish {
 };
 /* The instance of a model, wanted from now on. ERROR_NOT_FOUND: no such model. */
 enum error_code daemon_want(struct daemon *daemon, const char *model, const struct place_wish *wish, struct error *err);
+bool daemon_meets(const Cluster__Instance *instance, const struct place_wish *wish);
 enum instance_phase { INSTANCE_IDLE, INSTANCE_PLACING, INSTANCE_LOADING, INSTANCE_READY, INSTANCE_FAILED };
 enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Instance *instance, const char **problem);
+bool daemon_has_model(struct daemon *daemon, const Cluster__Model *model);      /* all of it, on this disk */
 const struct model *daemon_model_here(void *self, const Cluster__Model *model); /* not held; fetches its header */
 const Cluster__Model *daemon_model_of_name(const struct daemon *daemon, const char *name);
 

@@ -1,20 +1,22 @@
 #include "node/host_port.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static enum error_code read_port(const char *text, uint16_t *port, struct error *err)
 {
-    char *end;
-    unsigned long value = strtoul(text, &end, 10);
-    if (!*text || *end || value == 0 || value > 65535)
+    uint32_t value = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9' && value <= 65535; at++)
+        value = value * 10 + (uint32_t)(*at - '0');
+    if (*at || value == 0 || value > 65535)
         return error_set(err, ERROR_INVALID, "'%s' is no port (1 to 65535)", text);
     *port = (uint16_t)value;
     return ERROR_NONE;
 }
 
-enum error_code host_port_parse(const char *text, uint16_t standard, char host[256], uint16_t *port, struct error *err)
+enum error_code host_port_parse(const char *text, uint16_t standard, char host[HOST_TEXT], uint16_t *port,
+                                struct error *err)
 {
     const char *bracket = text[0] == '[' ? strchr(text, ']') : NULL, *colon = strchr(text, ':');
     const char *from = text, *end = text + strlen(text), *after = NULL;
@@ -27,8 +29,8 @@ enum error_code host_port_parse(const char *text, uint16_t standard, char host[2
     } else if (colon && !strchr(colon + 1, ':')) { /* more colons: an IPv6 address alone */
         end = colon, after = colon + 1;
     }
-    if (end == from || end - from > 255)
+    if (end == from || end - from >= HOST_TEXT)
         return error_set(err, ERROR_INVALID, "'%s' is no address; write HOST or HOST:PORT", text);
-    snprintf(host, 256, "%.*s", (int)(end - from), from);
+    snprintf(host, HOST_TEXT, "%.*s", (int)(end - from), from);
     return after ? read_port(after, port, err) : ERROR_NONE;
 }

@@ -60,6 +60,8 @@ static void on_wake(uv_async_t *wake)
     if (hosting->closing)
         drop_idle(hosting);
     hosting_sweep(hosting);
+    hosting_mind(hosting);
+    hosting_mend(hosting);
     if (is_changed)
         hosting->options.changed(hosting->options.self);
     hosting_jobs(hosting);

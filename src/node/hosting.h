@@ -27,6 +27,10 @@
  * uses it, which comes down the pipeline in order. Micro-batches of before that come back late have numbers which
  * the driver knows as old (far.numbers_after: by the wall clock) and drops.
  *
+ * A device's process that has died is lost in the same way: its driver is told, here or by a notice, and serves again
+ * when the process has been started anew and its layers are loaded. When that fails, or it dies again and again, the
+ * part is given back and FAILED, so that the master places it elsewhere.
+ *
  * Everything is on the loop's thread. Events are raised from the loop only, but for those of hosting_step(): weights,
  * fetch, model, release and propose are called from within it. */
 #pragma once
@@ -37,6 +41,7 @@
 
 #include <uv.h>
 
+struct children;
 struct gpu;
 struct hosting;
 struct model;
@@ -53,11 +58,14 @@ enum {
 struct hosting_options {
     uv_loop_t *loop;
     struct gpu *gpu;
-    const char *node; /* own id, in hexadecimal digits; must stay */
+    struct children *children; /* stages live in their devices' processes (pipeline/children.h); NULL: in this one */
+    const char *node;          /* own id, in hexadecimal digits; must stay */
     struct carrier *carrier;
     enum activation_type wire;
     enum worker_weights (*weights)(void *self, const Cluster__Model *model, uint32_t first_layer, uint32_t n_layers);
     void (*fetch)(void *self, const Cluster__Model *model, uint32_t first_layer, uint32_t n_layers);
+    /* Why the weights cannot be fetched; NULL: it is not known, or may be NULL itself. */
+    const char *(*weights_problem)(void *self, const Cluster__Model *model);
     /* The model of that manifest, held until release(); NULL: not here yet. release() may come long after the state has
      * forgotten the model. */
     const struct model *(*model)(void *self, const Cluster__Model *model);

@@ -11,14 +11,17 @@ static bool is_stage_of(const struct part_stage *stage, const uint8_t node_id[NO
     return !stage->here && memcmp(stage->node_id, node_id, NODE_ID_BYTES) == 0;
 }
 
-/* On a device's thread, or the driver's. Stages of this node never get here: their micro-batches go from device to
+/* On a device's thread, or the driver's. Stages of this process never get here: their micro-batches go from device to
  * device (pipeline/microbatch.h). */
 void part_send(void *arg, uint32_t stage, struct buffer *message)
 {
     const struct part *part = arg;
     const struct part_stage *to = &part->stages[stage < part->n_stages ? stage : 0];
-    assert(!to->here);
-    carrier_send(part->hosting->options.carrier, to->node_id, message);
+    assert(!to->here || to->lane);
+    if (to->here)
+        lane_send(to->lane, message->data, message->size);
+    else
+        carrier_send(part->hosting->options.carrier, to->node_id, message);
 }
 
 static void send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], uint64_t key, uint64_t epoch)
@@ -30,7 +33,7 @@ static void send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_B
     buffer_deinit(&message);
 }
 
-static void notify_driver(struct part *part)
+void part_notify_driver(struct part *part)
 {
     send_notice(part->hosting, part->stages[0].node_id, part->key, part->epoch);
 }
@@ -50,12 +53,13 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
     if (!part)
         return error_set(err, ERROR_NOT_FOUND, "no part of that placement is here");
     if (!wire_is_notice(&route)) {
-        code = part->driver ? driver_receive(part->driver, bytes, size, err)
-                            : runner_receive(part->runner, bytes, size, err);
+        code = part_has_lanes(part) ? part_pass_on(part, bytes, size, err)
+               : part->driver       ? driver_receive(part->driver, bytes, size, err)
+                                    : runner_receive(part->runner, bytes, size, err);
         if (code != ERROR_BUSY)
             return code;
         /* What a driver had under way before it was lost is still being computed here: it is to wait for longer. */
-        notify_driver(part);
+        part_notify_driver(part);
         return ERROR_NONE;
     }
     struct error why = {0};
@@ -63,7 +67,7 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
     if (part->driver)
         part_lose(part, &why);
     else
-        notify_driver(part);
+        part_notify_driver(part);
     return ERROR_NONE;
 }
 
@@ -132,7 +136,7 @@ static bool is_whole(const struct part *part)
         if (!stage->here && options->linked && !options->linked(options->self, stage->node_id))
             return false;
     }
-    return part->others_ready;
+    return part->others_ready && part_lanes_loaded(part);
 }
 
 void hosting_mend(struct hosting *hosting)
@@ -141,7 +145,7 @@ void hosting_mend(struct hosting *hosting)
     for (struct part *part = hosting->parts; part; part = part->next) {
         if (part->owes_notice) {
             part->owes_notice = false;
-            notify_driver(part);
+            part_notify_driver(part);
         }
         if (!part->lost || now_ms < part->retry_ms || !is_whole(part))
             continue;
@@ -166,7 +170,7 @@ static void runner_lost(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
 {
     if (!is_stage_of(&part->stages[0], node_id)) {
         if (sends_to(part, node_id))
-            notify_driver(part);
+            part_notify_driver(part);
     } else if (why->code == ERROR_BUSY || why->code == ERROR_NO_MEMORY) {
         part->owes_notice = true; /* the link is still up: the driver does not know */
         hosting_watch(part->hosting);

@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "node/hosting.h"
+#include "pipeline/children.h"
 #include "pipeline/runner.h"
 
 /* WAITING: some of its stages were not asked for yet, or its devices are not free; nothing is held.
@@ -15,6 +16,7 @@ struct part_stage {
     char *device;
     uint32_t first_layer, n_layers;
     uint64_t bytes;
+    struct lane *lane; /* here, in its device's process; the same for all stages of one device. NULL: in this one */
 };
 
 /* The stages of one placement on this node. */
@@ -93,6 +95,19 @@ bool part_drives(const struct part *part); /* stage 0 is here */
 void part_retire(struct part *part, uint64_t adopter);
 enum worker_stage_state part_worker_state(const struct part *part);
 
+/* It has failed for good: gives back what it holds, then is FAILED. */
+void part_give_up(struct part *part, const struct error *why);
+
+/* ---- hosting_children.c: stages in their devices' processes ---- */
+/* On a thread of the pool. */
+enum error_code part_open_lanes(struct part *part, struct error *err);
+void part_close_lanes(struct part *part);
+bool part_has_lanes(const struct part *part);
+bool part_lanes_loaded(const struct part *part);
+/* A message that came over a link. */
+enum error_code part_pass_on(struct part *part, const void *bytes, size_t size, struct error *err);
+void hosting_mind(struct hosting *hosting); /* what processes have died, and which were given up */
+
 /* ---- hosting_load.c ---- */
 void hosting_jobs(struct hosting *hosting); /* begins what can begin: closing first, then loading */
 
@@ -102,4 +117,5 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
 enum error_code part_attach(struct part *part, struct error *err);
 void part_detach(struct part *part);
 void part_lose(struct part *part, const struct error *why);
+void part_notify_driver(struct part *part); /* which is on another node: messages were lost */
 void hosting_mend(struct hosting *hosting); /* drivers that can serve again, notices that are owed */

@@ -12,15 +12,21 @@
 static void open_work(uv_work_t *work)
 {
     struct part *part = (struct part *)work;
+    const bool has_children = part->hosting->options.children;
+    part->code = has_children ? part_open_lanes(part, &part->problem) : ERROR_NONE;
+    if (part->code || (has_children && !part_drives(part)))
+        return; /* the runners are there */
     if (!part_drives(part))
         part->code = runner_open(part->model, part->plan, part->n_stages, &part->options, &part->far, &part->runner,
                                  &part->problem);
-    else if (part_is_far(part))
+    else if (has_children || part_is_far(part))
         part->code = driver_open_far(part->model, part->plan, part->n_stages, &part->options, &part->far, &part->driver,
                                      &part->problem);
     else
         part->code =
             driver_open(part->model, part->plan, part->n_stages, &part->options, &part->driver, &part->problem);
+    if (part->code)
+        part_close_lanes(part);
 }
 
 static void stop_work(uv_work_t *work)
@@ -31,6 +37,7 @@ static void stop_work(uv_work_t *work)
 static void close_work(uv_work_t *work)
 {
     struct part *part = (struct part *)work;
+    part_close_lanes(part); /* first: its threads give the driver what comes back */
     driver_close(part->driver);
     runner_close(part->runner);
 }
@@ -102,7 +109,11 @@ static void begin_closing(struct part *part)
 static void note_bytes(struct part *part)
 {
     for (uint32_t i = 0; i < part->n_stages; i++) {
-        const struct stage *stage = part->driver ? driver_stage(part->driver, i) : runner_stage(part->runner, i);
+        const struct stage *stage = part->driver   ? driver_stage(part->driver, i)
+                                    : part->runner ? runner_stage(part->runner, i)
+                                                   : NULL;
+        if (part->stages[i].lane)
+            part->stages[i].bytes = lane_stage_bytes(part->stages[i].lane, i);
         if (!stage)
             continue;
         const struct stage_memory memory = stage_memory(stage);
@@ -191,6 +202,8 @@ static enum error_code make_plan(struct part *part, struct error *err)
         part->plan[i].device = gpu_find(part->hosting->options.gpu, stage->device);
         if (!part->plan[i].device)
             return error_set(err, ERROR_NOT_FOUND, "stage %u: this node has no device %s (any more)", i, stage->device);
+        if (part->hosting->options.children)
+            part->plan[i].device = NULL; /* for the driver it is elsewhere */
     }
     return ERROR_NONE;
 }

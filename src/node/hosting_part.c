@@ -93,11 +93,11 @@ bool part_drives(const struct part *part)
     return part->stages[0].here;
 }
 
-static void leave(struct part *part)
+static void leave(struct part *part, const char *text)
 {
     struct error why = {0};
-    error_set(&why, ERROR_CANCELLED, "instance %s, epoch %llu: it is being unloaded", part->instance,
-              (unsigned long long)part->epoch);
+    error_set(&why, ERROR_CANCELLED, "instance %s, epoch %llu: %s", part->instance, (unsigned long long)part->epoch,
+              text);
     part_detach(part);
     if (part->driver)
         driver_lost(part->driver, &why); /* stages elsewhere are not waited for */
@@ -105,6 +105,13 @@ static void leave(struct part *part)
     part->told = false;
     part->lost = part->owes_notice = false;
     hosting_tell(part->hosting);
+}
+
+void part_give_up(struct part *part, const struct error *why)
+{
+    part->code = why->code;
+    part->problem = *why;
+    leave(part, why->text);
 }
 
 void part_retire(struct part *part, uint64_t adopter)
@@ -119,7 +126,7 @@ void part_retire(struct part *part, uint64_t adopter)
         part->unwanted = true;
         break;
     case PART_READY:
-        leave(part);
+        leave(part, "it is being unloaded");
         break;
     case PART_LEAVING:
     case PART_CLOSING:

@@ -44,6 +44,7 @@ struct worker_stage *hosting_view(const struct hosting *hosting, struct worker_v
         .node = hosting->options.node,
         .stages = stages,
         .weights = hosting->options.weights,
+        .weights_problem = hosting->options.weights_problem,
         .self = hosting->options.self,
     };
     for (const struct part *part = hosting->parts; part && stages; part = part->next) {

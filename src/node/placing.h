@@ -14,7 +14,7 @@
  *
  * A stage is loaded when the node's own list says so, which is of the same moment as its measurement (Now.held); of a
  * node that gives no list, when the log says that it is ready. A failed one takes nothing. A stage that a newer
- * placement takes over as it is counts once. Each counts for all devices that live in the same memory.
+ * placement that replaces takes over as it is counts once. Each counts for all devices that live in the same memory.
  *
  * In host memory that is not enough: weights that stay in their mapped file are measured as free, since the kernel
  * could drop them. So a device without memory of its own never has more than

@@ -108,7 +108,7 @@ static enum error_code count_own(struct counting *c, struct error *err)
             code = ADD(current->stages[i], given_back);
     }
     for (size_t i = 0; next && i < next->n_stages && !code; i++) {
-        if (is_held(c, next, i) && !has_held_twin(c, current, next->stages[i]))
+        if (is_held(c, next, i) && !(next->replaces && has_held_twin(c, current, next->stages[i])))
             code = ADD(next->stages[i], given_back);
     }
     return code;
@@ -138,9 +138,8 @@ static enum error_code count_others(struct counting *c, struct error *err)
             code = ADD(current->stages[i], given_back);
     }
     for (size_t i = 0; next && i < next->n_stages && !code; i++) {
-        const bool taken_over = has_held_twin(c, current, next->stages[i]);
-        if (!has_twin(current, next->stages[i]) || replaced)
-            code = count_wanted(c, next, i, taken_over || is_held(c, next, i), err);
+        const bool taken_over = replaced && has_held_twin(c, current, next->stages[i]);
+        code = count_wanted(c, next, i, taken_over || is_held(c, next, i), err);
     }
     return code;
 }

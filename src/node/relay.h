@@ -61,7 +61,11 @@ enum error_code relay_generator(struct relay *relay, const char *instance, uint3
 void relay_changed(struct relay *relay);
 
 uint64_t relay_used_ms(struct relay *relay, const char *instance); /* by clock_now_ns(); 0: never */
-bool relay_waits(struct relay *relay, const char *instance);       /* a request of this node, for a driver */
+/* Requests of this node that are in it or wait for it; and the tokens that were generated for such of late: each counts
+ * less as it gets older, by half in about 7 minutes. */
+uint32_t relay_live(struct relay *relay, const char *instance);
+double relay_recent_tokens(struct relay *relay, const char *instance);
+bool relay_waits(struct relay *relay, const char *instance); /* a request of this node, for a driver */
 
 /* ---- the mesh's events: FRAME_REQUEST, both directions ---- */
 void relay_frame(struct relay *relay, struct link *link, const struct frame_header *header, const uint8_t *payload);

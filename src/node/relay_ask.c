@@ -187,6 +187,7 @@ static void count_locked(struct instance *instance, const struct request_usage *
 {
     instance->n_live--;
     instance->used_ns = clock_now_ns();
+    instance_count_locked(instance, usage->generated_tokens, instance->used_ns);
     instance->stats.prompt_tokens_total += usage->prompt_tokens;
     instance->stats.cached_tokens_total += usage->cached_tokens;
     instance->stats.generated_tokens_total += usage->generated_tokens;

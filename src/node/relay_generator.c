@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "node/relay_state.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- instances ------------------------------------------------------------------------------ */
@@ -68,6 +69,35 @@ uint64_t relay_used_ms(struct relay *relay, const char *id)
     uint64_t used_ns = instance->n_live ? clock_now_ns() : instance->used_ns;
     pthread_mutex_unlock(&relay->lock);
     return used_ns / 1000000;
+}
+
+uint32_t relay_live(struct relay *relay, const char *id)
+{
+    uint32_t n = 0;
+    pthread_mutex_lock(&relay->lock);
+    for (struct ask *ask = relay->asks; ask; ask = ask->next)
+        n += strcmp(ask->instance->id, id) == 0;
+    pthread_mutex_unlock(&relay->lock);
+    return n;
+}
+
+void instance_count_locked(struct instance *instance, uint64_t n_tokens, uint64_t now_ns)
+{
+    const double age_s = now_ns > instance->recent_ns ? (double)(now_ns - instance->recent_ns) * 1e-9 : 0;
+    instance->recent_tokens = instance->recent_tokens * exp(-age_s / RELAY_RECENT_S) + (double)n_tokens;
+    instance->recent_ns = now_ns;
+}
+
+double relay_recent_tokens(struct relay *relay, const char *id)
+{
+    struct instance *instance = find_instance(relay, id);
+    if (!instance)
+        return 0;
+    pthread_mutex_lock(&relay->lock);
+    instance_count_locked(instance, 0, clock_now_ns());
+    const double tokens = instance->recent_tokens;
+    pthread_mutex_unlock(&relay->lock);
+    return tokens;
 }
 
 bool relay_waits(struct relay *relay, const char *id)

@@ -216,6 +216,14 @@ static void take_back(struct ask *ask)
     }
 }
 
+/* Another placement serves by now: who has it would say so, unless it does not answer any more. */
+static bool is_elsewhere(const struct ask *ask)
+{
+    struct place place;
+    struct error err = {0};
+    return !relay_find(ask->instance->relay, ask->instance->id, &place, &err) && !same_place(&place, &ask->place);
+}
+
 void ask_step(struct ask *ask, uint64_t now_ns)
 {
     if (is_unwanted(ask)) {
@@ -227,6 +235,10 @@ void ask_step(struct ask *ask, uint64_t now_ns)
     } else if (ask->state == ASK_WAITING) {
         if (!go_on(ask, now_ns) && is_impatient(ask, now_ns))
             give_up(ask);
+    } else if (ask->state == ASK_THERE && is_elsewhere(ask)) {
+        peer_send_cancel(ask->peer, ask->part_id);
+        error_set(&ask->error, ERROR_IO, "it runs elsewhere now");
+        ask_lost(ask);
     } else if (ask->state == ASK_THERE && !ask->accepted && is_impatient(ask, now_ns)) {
         peer_send_cancel(ask->peer, ask->part_id);
         give_up(ask);

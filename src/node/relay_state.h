@@ -10,8 +10,9 @@
 #include <stdatomic.h>
 
 enum {
-    RELAY_TICK_MS = 100,   /* how often what waits is looked at */
-    RELAY_STUCK_MS = 10,   /* the same, of a link that took nothing more */
+    RELAY_TICK_MS = 100, /* how often what waits is looked at */
+    RELAY_STUCK_MS = 10, /* the same, of a link that took nothing more */
+    RELAY_RECENT_S = 600,
     RELAY_AGAIN_MS = 1000, /* until a place that failed is tried again, where no other is known */
 };
 
@@ -24,6 +25,8 @@ struct instance {
     uint64_t wanted_ns; /* when its owner was told last; the loop's */
     /* under the lock */
     uint64_t used_ns;
+    double recent_tokens; /* relay_recent_tokens() at that time */
+    uint64_t recent_ns;
     uint32_t n_live;           /* requests of this node and others */
     struct driver_stats stats; /* of this node's */
 };
@@ -142,6 +145,8 @@ struct relay {
 
 /* ---- relay_generator.c ---- */
 struct instance *relay_instance(struct relay *relay, const char *id, struct error *err); /* made when it is new */
+
+void instance_count_locked(struct instance *instance, uint64_t n_tokens, uint64_t now_ns);
 
 /* ---- relay.c ---- */
 void relay_look_locked(struct relay *relay); /* the loop is to look at asks and served ones */

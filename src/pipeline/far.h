@@ -7,6 +7,7 @@
 struct far {
     uint64_t instance, epoch; /* of every message; others are refused */
     enum activation_type type;
+    const enum activation_type *types; /* by the stage that a message goes to; NULL: `type` for all */
     /* The driver's: the numbers of its micro-batches are higher. Above those of every driver of this epoch before it,
      * it knows what comes late for them and drops it. */
     uint64_t numbers_after;

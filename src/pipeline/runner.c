@@ -6,6 +6,7 @@
 #include "pipeline/settings.h"
 
 #include <pthread.h>
+#include <string.h>
 
 struct runner {
     struct far far;
@@ -80,6 +81,12 @@ enum error_code runner_receive(struct runner *runner, const void *bytes, size_t 
     microbatch->number = route.number;
     microbatch_go_on(microbatch);
     return ERROR_NONE;
+}
+
+void runner_forget(struct runner *runner)
+{
+    for (uint32_t i = 0; i < runner->pipeline.n_stages; i++)
+        memset(runner->pipeline.stages[i].poisoned, true, sizeof runner->pipeline.stages[i].poisoned);
 }
 
 const struct stage *runner_stage(const struct runner *runner, uint32_t index)

@@ -21,6 +21,10 @@ enum error_code runner_open(const struct model *model, const struct stage_plan *
                             const struct driver_options *options, const struct far *far, struct runner **out,
                             struct error *err);
 
+/* Before the first message: the driver believes that something is in the slots, which is gone. Rows are dropped (and
+ * computed anew by the driver, microbatch.h) until it has emptied their slot. */
+void runner_forget(struct runner *runner);
+
 /* Waits for the micro-batches that are under way here, then gives the memory back. NULL is fine. */
 void runner_close(struct runner *runner);
 

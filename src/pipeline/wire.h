@@ -44,6 +44,13 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
 /* The route alone, so that the right pipeline can be found. ERROR_INVALID: not a micro-batch. */
 enum error_code wire_read_route(const void *bytes, size_t size, struct wire_route *out, struct error *err);
 
+/* The same, with the stage it goes to and how many rows it has, for who only passes it on. */
+enum error_code wire_read_address(const void *bytes, size_t size, struct wire_route *out, uint32_t *at,
+                                  uint32_t *n_rows, struct error *err);
+
+/* The longest message that there can be. */
+uint64_t wire_bytes_max(const struct wire_shape *shape);
+
 /* A notice: a header alone, with the number 0, which no micro-batch has. It says to the driver that messages of its
  * pipeline may have been lost. */
 void wire_write_notice(const struct wire_route *route, struct buffer *out);

@@ -40,6 +40,20 @@ enum error_code wire_read_route(const void *bytes, size_t size, struct wire_rout
     return code;
 }
 
+enum error_code wire_read_address(const void *bytes, size_t size, struct wire_route *out, uint32_t *at,
+                                  uint32_t *n_rows, struct error *err)
+{
+    struct bytes_reader reader = {bytes, size, false};
+    struct wire_header header;
+    enum error_code code = read_header(&reader, &header, err);
+    if (code)
+        return code;
+    *out = header.route;
+    *at = header.at;
+    *n_rows = header.n_rows;
+    return ERROR_NONE;
+}
+
 static enum error_code check_header(const struct wire_header *header, const struct wire_shape *shape, struct error *err)
 {
     if (header->at > shape->n_stages)

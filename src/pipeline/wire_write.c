@@ -93,6 +93,21 @@ static void write_hidden(const struct microbatch *microbatch, enum activation_ty
         activation_encode(type, microbatch->hidden[(microbatch->at - 1) & 1], width, microbatch->n_rows, scratch, room);
 }
 
+enum { /* what write_setup(), write_share(), write_pick() and an operation take at most */
+       SETUP_BYTES = 57 + 8 * LIMIT_LOGIT_BIAS,
+       SHARE_BYTES = 25,
+       PICK_BYTES = 12 + 8 * LIMIT_TOP_LOGPROBS,
+       OPERATION_BYTES = 12,
+};
+
+uint64_t wire_bytes_max(const struct wire_shape *shape)
+{
+    const uint64_t hidden = (uint64_t)shape->rows * shape->n_embd, outputs = shape->output_floats;
+    return WIRE_HEADER_BYTES + (uint64_t)shape->n_slots * (SETUP_BYTES + SHARE_BYTES + PICK_BYTES) +
+           (uint64_t)shape->operations * OPERATION_BYTES + (uint64_t)shape->rows * 4 + ERROR_TEXT_MAX + 8 +
+           (hidden > outputs ? hidden : outputs) * sizeof(float);
+}
+
 void wire_write_notice(const struct wire_route *route, struct buffer *out)
 {
     const struct wire_route nothing = {route->instance, route->epoch, 0};

@@ -461,10 +461,6 @@ class World:
         if not again:
             self.mounts.append(node.state)
 
-    def disk_used(self, node):
-        found = os.statvfs(node.state)
-        return (found.f_blocks - found.f_bfree) * found.f_frsize
-
     def cluster(self, *names, **options):
         """Nodes that are one cluster: options[name] are those of `medley up`. All see each other when it returns."""
         nodes = [self.node(name) for name in names]
@@ -486,9 +482,9 @@ class World:
         return path
 
     def wire_bytes(self, node):
-        """What has gone over its cable, both ways."""
+        """What it has sent and heard on its cable, with all headers."""
         found = json.loads(ip("-s", "-j", "link", "show", node.network.port))[0]["stats64"]
-        return found["rx"]["bytes"] + found["tx"]["bytes"]
+        return found["rx"]["bytes"], found["tx"]["bytes"]  # of the switch's end
 
     def show_logs(self):
         for node in self.nodes:

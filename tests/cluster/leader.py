@@ -56,6 +56,7 @@ def scenario(world):
         check_equal(laptop.leader(), "laptop", "leader")
         ready = laptop.json("place", world.model, "--streams", "2", "-c", "512")["ready"]
         check_equal([stage["node"] for stage in ready["stages"]], ["tower"], "nodes of the stages")
+        wait("attic knows it", lambda: attic.status()["instances"])
     wanted = tower.chat(PROMPT, model=NAME, max_tokens=60)
 
     with world.step("the leader is killed: two others' streams go on without a gap"):

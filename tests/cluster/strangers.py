@@ -111,6 +111,7 @@ def scenario(world):
         options = {name: ["--sim", world.sim(name, memory="32MiB")] for name in ("laptop", "tower")}
         laptop, tower = world.cluster("laptop", "tower", **options)
         laptop.json("place", world.model, "--streams", "1", "-c", "256")
+        wait("tower knows it", lambda: tower.status()["instances"])
         wanted = tower.chat(PROMPT, model=NAME, max_tokens=20)
         stranger = Stranger(world, 99)
     garbage(world, stranger, laptop)

@@ -22,7 +22,7 @@ struct sequence {
 
 struct driver {
     struct driver_options options;
-    uint32_t token_us;
+    atomic_uint token_us;
     pthread_t thread;
     pthread_mutex_t lock;
     struct sequence *sequences; /* oldest first */
@@ -158,6 +158,11 @@ struct driver *fake_driver_open(struct fake_driver_options options)
     pthread_mutex_init(&driver->lock, NULL);
     pthread_create(&driver->thread, NULL, work, driver);
     return driver;
+}
+
+void fake_driver_slow(struct driver *driver, uint32_t token_us)
+{
+    driver->token_us = token_us;
 }
 
 void driver_close(struct driver *driver)

@@ -17,6 +17,7 @@ struct fake_driver_options {
 };
 
 struct driver *fake_driver_open(struct fake_driver_options options);
+void fake_driver_slow(struct driver *driver, uint32_t token_us); /* from now on */
 
 /* A model whose parts are all fakes. */
 struct fake_model {

@@ -233,6 +233,11 @@ void models_world_start(uint32_t waiting_ms)
     api_world_start_with(models, waiting_ms, &service);
 }
 
+void models_world_slow(uint32_t token_us)
+{
+    fake_driver_slow(world.entries[0].driver, token_us);
+}
+
 void models_world_stop(void)
 {
     if (!world.running)

@@ -17,5 +17,6 @@ void models_world_be_late(bool late);                /* whether those who ask ha
 void models_world_answer(enum error_code code);
 /* Waits until so many askers wait and so many models are held, counted by holder; fails after 5 s. */
 void models_world_wait(uint32_t n_waiting, uint32_t n_held);
-uint32_t models_world_cancelled(void); /* askers that have given up, so far */
-uint32_t models_world_forgotten(void); /* models that were gone when their last holder released them, so far */
+void models_world_slow(uint32_t token_us); /* "first" takes so long for a token from now on */
+uint32_t models_world_cancelled(void);     /* askers that have given up, so far */
+uint32_t models_world_forgotten(void);     /* models that were gone when their last holder released them, so far */

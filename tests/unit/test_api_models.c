@@ -264,6 +264,23 @@ static void test_a_stream_says_that_it_waits(void **state)
     close(fd);
 }
 
+/* Nothing comes from its driver for a while: a long prompt, or a lost machine. */
+static void test_a_stream_that_pauses_says_so(void **state)
+{
+    (void)state;
+    int fd = api_connect();
+    api_post(fd, "/v1/completions", ASK("first", ",\"stream\":true"));
+    models_world_wait(1, 0);
+    models_world_slow(4 * WAITING_MS * 1000);
+    models_world_answer(ERROR_NONE);
+    struct api_reply reply = api_receive(fd);
+    const char *sign = strstr(reply.body.data, ": the answer goes on\n\n");
+    assert_true(sign && strstr(sign, "\"text\":\"c\"") && strstr(sign, "data: [DONE]"));
+    models_world_slow(1000);
+    api_reply_clear(&reply);
+    close(fd);
+}
+
 static void test_a_model_that_cannot_be_opened(void **state)
 {
     (void)state;
@@ -421,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_a_model_that_goes_is_held_to_the_end),
         cmocka_unit_test_setup_teardown(test_a_model_that_opens_late, late_begin, late_end),
         cmocka_unit_test_setup_teardown(test_a_stream_says_that_it_waits, late_begin, late_end),
+        cmocka_unit_test_setup_teardown(test_a_stream_that_pauses_says_so, late_begin, late_end),
         cmocka_unit_test_setup_teardown(test_a_model_that_cannot_be_opened, late_begin, late_end),
         cmocka_unit_test_setup_teardown(test_a_stream_that_waits_in_vain, late_begin, late_end),
         cmocka_unit_test_setup_teardown(test_a_client_that_leaves_meanwhile, late_begin, late_end),

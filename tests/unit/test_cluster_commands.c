@@ -282,6 +282,31 @@ static void test_what_is_told_the_node(void **state)
     EXPECT(2, "unload", "which instance?");
 }
 
+static void test_moves(void **state)
+{
+    (void)state;
+    ANSWERS({"drain", {"{\"drained\":\"tower\"}\n"}}, {"move", {"{\"moved\":\"demo\",\"stages\":[]}\n"}},
+            {"moves", {"{\"moves\":\"off\"}\n"}});
+    EXPECT(0, "drain tower", "tower is used for nothing new");
+    EXPECT(0, "move demo --to tower/sim:card:20,pi/cpu:2", "demo runs where you said\n");
+    EXPECT(0, "move --off", "moves for gain are off\n");
+    expect_heard("{\"do\":\"drain\",\"node\":\"tower\",\"undo\":false}\n"
+                 "{\"do\":\"move\",\"instance\":\"demo\",\"to\":[{\"node\":\"tower\",\"device\":\"sim:card\","
+                 "\"n_layers\":20},{\"node\":\"pi\",\"device\":\"cpu\",\"n_layers\":2}]}\n"
+                 "{\"do\":\"moves\",\"instance\":null,\"on\":false}\n");
+    EXPECT(2, "drain", "which machine?");
+    EXPECT(2, "move --to a/b:1", "which instance?");
+    EXPECT(2, "move demo", "one of --to, --on and --off");
+    EXPECT(2, "move demo --off --on", "one of --to, --on and --off");
+    EXPECT(2, "move demo --to ''", "is no NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to a/b:0", "'a/b:0' is no NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to a/b:1,", "'' is no NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to a:1", "is no NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to /b:1", "is no NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to a/:1", "is no NODE/DEVICE:LAYERS");
+    EXPECT(2, "move demo --to a/b:1x", "is no NODE/DEVICE:LAYERS");
+}
+
 /* ---- models ----------------------------------------------------------------------------------- */
 
 static void test_add(void **state)
@@ -456,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_join_by_hand),
         cmocka_unit_test(test_admit),
         cmocka_unit_test(test_what_is_told_the_node),
+        cmocka_unit_test(test_moves),
         cmocka_unit_test(test_add),
         cmocka_unit_test(test_place),
         cmocka_unit_test(test_no_node),

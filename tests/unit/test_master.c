@@ -1,6 +1,7 @@
 /* Master and workers in a closed loop: what is wanted gets loaded, what is idle goes, what is lost is placed elsewhere,
  * what moves changes over when all of it is ready, and nothing flutters. Then the same with the real planner. */
 #include "base/limits.h"
+#include "base/random.h"
 #include "cluster/master.h"
 #include "cluster/members.h"
 #include "cluster/worker.h"
@@ -36,8 +37,16 @@ struct house {
     struct have have[NODES][HAVE_MAX];
     uint32_t n_have[NODES];
     uint32_t loads, adoptions, unloads, fetches, ignored, placed;
-    uint32_t max_stages; /* of the fake planner; 0: all nodes */
-    bool reverse;        /* it prefers the last nodes */
+    uint32_t max_stages;    /* of the fake planner; 0: all nodes */
+    bool reverse;           /* it prefers the last nodes */
+    uint64_t memory[NODES]; /* of the real planner's problem; a layer has 100 */
+    double speeds[NODES];
+    bool no_memory_beside, gains, by_hand, suspected[NODES];
+    uint32_t considered;
+    double tokens;
+    uint32_t noise; /* of the real planner's rates: per cent */
+    struct master_planner planner;
+    struct master_mover mover;
     struct lineage lineage;
 };
 
@@ -68,10 +77,12 @@ static void submit_bytes(struct house *h, const struct buffer *bytes)
 
 /* An even split over the first allowed nodes. */
 static enum error_code fake_place(void *self, const struct master_view *view, const Cluster__Instance *instance,
-                                  const bool *allowed, struct master_placement *out, struct error *e)
+                                  const bool *allowed, bool beside, struct master_placement *out, struct error *e)
 {
     const struct house *h = self;
     const uint32_t most = h->max_stages ? h->max_stages : NODES;
+    if (beside && h->no_memory_beside)
+        return error_set(e, ERROR_NOT_FOUND, "no memory");
     for (uint32_t k = 0; k < view->n_nodes && out->n_stages < most; k++) {
         const uint32_t i = h->reverse ? view->n_nodes - 1 - k : k;
         if (allowed[i])
@@ -95,6 +106,8 @@ static void make_house(struct house *h, uint64_t idle_ms)
     h->options.self = h;
     h->now_ms = h->leads_since_ms = 10000;
     for (uint32_t i = 0; i < NODES; i++) {
+        h->memory[i] = 450; /* four layers */
+        h->speeds[i] = 1000;
         Cluster__Device device = CLUSTER__DEVICE__INIT, *devices[] = {&device};
         Cluster__Node node = CLUSTER__NODE__INIT;
         Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
@@ -134,12 +147,12 @@ static void drop_house(struct house *h)
 static void master_turn(struct house *h)
 {
     struct master_node nodes[NODES];
-    const struct master_use use = {"i", h->used_ms, h->wanted};
+    const struct master_use use = {.instance = "i", .used_ms = h->used_ms, .wanted = h->wanted, .tokens = h->tokens};
     struct master_proposals proposals;
     for (uint32_t i = 0; i < NODES; i++) {
         if (h->up[i])
             h->heard_ms[i] = h->now_ms;
-        nodes[i] = (struct master_node){ids[i], h->heard_ms[i]};
+        nodes[i] = (struct master_node){ids[i], h->heard_ms[i], h->suspected[i]};
     }
     const struct master_view view = {.state = &h->state,
                                      .lineage = h->lineage,
@@ -402,8 +415,7 @@ static void nowhere_to_go(void **unused)
     drop_house(h);
 }
 
-/* A move by hand, as `medley move` will propose it: the old placement serves until the new one is ready; a stage that
- * is in both is not loaded twice. */
+/* A move by hand, as `medley move` proposes it: the old placement serves until the new one is ready. */
 static void propose_move(struct house *h, uint32_t from, uint32_t n)
 {
     Cluster__Stage stages[NODES], *list[NODES];
@@ -422,6 +434,7 @@ static void propose_move(struct house *h, uint32_t from, uint32_t n)
     placement.has_epoch = placed.has_after_epoch = true;
     placement.epoch = h->state.root->last_epoch + 1;
     placement.n_stages = n, placement.stages = list;
+    placement.has_by_hand = placement.by_hand = h->by_hand;
     placed.id = (char *)"i", placed.placement = &placement;
     placed.after_epoch = state_epoch(instance(h));
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_PLACED, event.instance_placed = &placed;
@@ -439,15 +452,17 @@ static void a_move_changes_over_when_ready(void **unused)
     assert_true(serves(h) && h->loads == 2); /* node0: 0–3, node1: 4–7 */
     const uint64_t old = instance(h)->current->epoch;
     h->reverse = true;
-    propose_move(h, 0, 2); /* the same once more: all is shared */
-    run(h, 300);
-    assert_true(serves(h) && !instance(h)->next && h->adoptions == 2 && h->loads == 2 && loaded(h) == 2);
+    propose_move(h, 0, 2); /* the same once more: nothing is taken from what serves */
+    run(h, 200);
+    assert_true(serves(h) && instance(h)->next && h->adoptions == 0 && h->n_have[0] == 2);
+    run(h, 500);
+    assert_true(serves(h) && !instance(h)->next && h->loads == 4 && loaded(h) == 2);
     propose_move(h, 2, 2);
     run(h, 200);
     assert_true(serves(h) && instance(h)->next && instance(h)->current->epoch == old + 1);
     run(h, 500);
     assert_true(serves(h) && !instance(h)->next && instance(h)->current->epoch == old + 2);
-    assert_true(h->loads == 4 && loaded(h) == 2 && h->n_have[2] == 1 && h->n_have[3] == 1);
+    assert_true(h->loads == 6 && loaded(h) == 2 && h->n_have[2] == 1 && h->n_have[3] == 1);
     drop_house(h);
 }
 
@@ -497,6 +512,158 @@ static void what_is_replaced_makes_room(void **unused)
     drop_house(h);
 }
 
+static void set(struct house *h, const char *key, const char *value)
+{
+    Cluster__Setting setting = {.key = (char *)(uintptr_t)key, .value = (char *)(uintptr_t)value};
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    const Cluster__Setting empty = CLUSTER__SETTING__INIT;
+    setting.base = empty.base;
+    event.kind_case = CLUSTER__EVENT__KIND_SETTING_CHANGED, event.setting_changed = &setting;
+    submit(h, &event);
+}
+
+/* What is on a drained node goes, while it goes on serving; and nothing comes back to it before that is undone. */
+static void a_drained_node_is_emptied(void **unused)
+{
+    struct house *h = malloc(sizeof *h);
+    make_house(h, 0);
+    h->max_stages = 2;
+    h->wanted = true;
+    run(h, 1000);
+    const uint64_t old = instance(h)->current->epoch;
+    set(h, "drain/node1", "yes");
+    for (int i = 0; i < 3; i++) { /* all of its own is loaded beside: no moment without */
+        run(h, 100);
+        assert_true(serves(h) && h->n_have[1] == 1 && instance(h)->next && !instance(h)->next->replaces);
+    }
+    run(h, 1000);
+    assert_true(serves(h) && h->n_have[1] == 0 && h->placed == 2 && instance(h)->current->epoch > old);
+    h->up[0] = false, h->n_have[0] = 0; /* not even for want of others … */
+    run(h, 3000);
+    assert_true(serves(h) && h->n_have[1] == 0 && h->placed == 3);
+    h->up[2] = h->up[3] = false, h->n_have[2] = h->n_have[3] = 0;
+    run(h, 3000);
+    assert_non_null(strstr(master_problem(&h->master, "i"), "no device is left"));
+    set(h, "drain/node1", NULL);
+    run(h, 40 * 1000);
+    assert_true(serves(h) && h->n_have[1] == 1);
+    drop_house(h);
+}
+
+/* Where a drained node's stages can go nowhere they stay, and serve. */
+static void a_drained_node_that_is_needed(void **unused)
+{
+    struct house *h = house_that_serves(0);
+    const uint64_t epoch = instance(h)->current->epoch;
+    for (uint32_t i = 0; i < NODES; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "drain/%s", ids[i]);
+        set(h, key, "yes");
+    }
+    run(h, 60 * 1000);
+    assert_true(serves(h) && instance(h)->current->epoch == epoch && h->placed == 1);
+    assert_non_null(strstr(master_problem(&h->master, "i"), "cannot leave the drained node"));
+    set(h, "drain/node2", NULL);
+    run(h, 320 * 1000);
+    assert_true(serves(h) && loaded(h) == 1 && h->n_have[2] == 1 && !master_problem(&h->master, "i"));
+    drop_house(h);
+}
+
+/* Where there is no memory for both, the old stages make room. */
+static void a_drain_without_memory_for_both(void **unused)
+{
+    struct house *h = malloc(sizeof *h);
+    make_house(h, 0);
+    h->max_stages = 2;
+    h->wanted = true;
+    run(h, 1000);
+    h->no_memory_beside = true;
+    set(h, "drain/node1", "yes");
+    run(h, 100);
+    assert_true(instance(h)->next && instance(h)->next->replaces);
+    run(h, 1000);
+    assert_true(serves(h) && h->n_have[1] == 0 && h->placed == 2);
+    drop_house(h);
+}
+
+static enum error_code fake_consider(void *self, const struct master_view *view, const Cluster__Instance *want,
+                                     const bool *allowed, struct master_placement *out, char why[static 64],
+                                     struct error *e)
+{
+    struct house *h = self;
+    h->considered++;
+    snprintf(why, 64, "for a test");
+    return h->gains ? fake_place(self, view, want, allowed, true, out, e) : ERROR_NONE;
+}
+
+static struct house *house_that_considers(void)
+{
+    struct house *h = malloc(sizeof *h);
+    make_house(h, 0);
+    h->options.consider = fake_consider;
+    h->options.considers = h;
+    h->max_stages = 2;
+    h->wanted = true;
+    run(h, 1000);
+    assert_true(serves(h) && h->placed == 1);
+    return h;
+}
+
+static void moves_for_gain(void **unused)
+{
+    struct house *h = house_that_considers();
+    run(h, 60 * 1000);
+    assert_true(h->considered >= 10 && h->considered <= 12 && h->placed == 1);
+    h->reverse = h->gains = true;
+    run(h, 60 * 1000);
+    assert_true(serves(h) && h->placed == 2 && h->n_have[2] == 1 && h->n_have[3] == 1 && loaded(h) == 2);
+    assert_string_equal(instance(h)->current->why, "for a test");
+    assert_false(instance(h)->current->replaces);
+    /* Somebody does not want that. */
+    set(h, "moves", "off");
+    h->reverse = false;
+    h->considered = 0;
+    run(h, 60 * 1000);
+    assert_true(serves(h) && h->placed == 2 && h->considered == 0);
+    set(h, "moves", NULL);
+    h->cannot_load[0] = true; /* a move that fails is not tried again and again */
+    run(h, 60 * 1000);
+    assert_true(serves(h) && h->placed >= 3 && h->placed <= 6 && h->n_have[2] == 1 && h->n_have[3] == 1);
+    h->cannot_load[0] = false;
+    run(h, 320 * 1000);
+    assert_true(serves(h) && h->n_have[0] == 1 && h->n_have[1] == 1 && loaded(h) == 2);
+    drop_house(h);
+}
+
+static void what_was_placed_by_hand_stays(void **unused)
+{
+    struct house *h = house_that_considers();
+    h->by_hand = true;
+    propose_move(h, 1, 2);
+    run(h, 1000);
+    h->considered = 0;
+    h->gains = true;
+    run(h, 60 * 1000);
+    assert_true(serves(h) && h->placed == 1 && h->considered == 0 && instance(h)->current->by_hand);
+    h->up[2] = false, h->n_have[2] = 0; /* until it has lost a device */
+    run(h, 3000);
+    assert_true(serves(h) && h->placed == 2 && !instance(h)->current->by_hand);
+    drop_house(h);
+}
+
+/* Whoever is suspected is lost at once, also for a leader that has just begun. */
+static void who_is_suspected_is_lost(void **unused)
+{
+    struct house *h = house_that_serves(0);
+    h->up[2] = false, h->n_have[2] = 0;
+    h->suspected[2] = true;
+    run(h, 100);
+    assert_true(instance(h)->next && h->placed == 2);
+    run(h, 1000);
+    assert_true(serves(h) && instance(h)->current->n_stages == 3);
+    drop_house(h);
+}
+
 static void a_new_lineage_is_told_first(void **unused)
 {
     struct house *h = malloc(sizeof *h);
@@ -520,6 +687,7 @@ static enum error_code problem_of(void *self, const struct master_view *view, co
     static struct placement_layer layers[LAYERS];
     static struct placement_link links[NODES * NODES];
     static struct master_device names[NODES];
+    const struct house *h = self;
     memset(&p, 0, sizeof p);
     memset(list, 0, sizeof list);
     for (uint32_t i = 0; i < view->n_nodes; i++) {
@@ -529,8 +697,9 @@ static enum error_code problem_of(void *self, const struct master_view *view, co
         names[p.n_devices++] = (struct master_device){view->nodes[i].id, "gpu"};
         snprintf(device->id, sizeof device->id, "gpu");
         snprintf(device->node, sizeof device->node, "%s", view->nodes[i].id);
-        device->memory_free_bytes = 450; /* four layers */
-        device->decode_bytes_per_s[0] = 1000;
+        const double noise = 1 + h->noise * 0.01 * (2 * random_unit_at(i, h->now_ms) - 1);
+        device->memory_free_bytes = h->memory[i];
+        device->decode_bytes_per_s[0] = h->speeds[i] * noise;
         device->share = device->thermal_headroom = 1;
     }
     for (uint32_t i = 0; i < LAYERS; i++)
@@ -550,10 +719,10 @@ static enum error_code problem_of(void *self, const struct master_view *view, co
 static void with_the_planner(void **unused)
 {
     struct house *h = malloc(sizeof *h);
-    struct master_planner planner = {.problem = problem_of};
     make_house(h, 0);
+    h->planner = (struct master_planner){.problem = problem_of, .self = h};
     h->options.place = master_plan;
-    h->options.self = &planner;
+    h->options.self = &h->planner;
     h->wanted = true;
     run(h, 1000);
     assert_true(serves(h) && instance(h)->current->n_stages == 2);
@@ -572,6 +741,103 @@ static void with_the_planner(void **unused)
     drop_house(h);
 }
 
+/* ---- moving for gain, with the real planner ---- */
+
+static struct house *house_that_replans(const double *speeds)
+{
+    struct house *h = malloc(sizeof *h);
+    make_house(h, 0);
+    h->planner = (struct master_planner){.problem = problem_of, .self = h};
+    h->mover = (struct master_mover){.planner = &h->planner};
+    h->options.place = master_plan;
+    h->options.self = &h->planner;
+    h->options.consider = master_replan;
+    h->options.considers = &h->mover;
+    memcpy(h->speeds, speeds, sizeof h->speeds);
+    h->wanted = true;
+    run(h, 1000);
+    assert_true(serves(h) && instance(h)->current->n_stages == 2 && h->placed == 1);
+    h->wanted = false;
+    return h;
+}
+
+static void drop_replanning(struct house *h)
+{
+    master_mover_clear(&h->mover);
+    drop_house(h);
+}
+
+static bool uses(const struct house *h, const char *node)
+{
+    const Cluster__Placement *current = instance(h)->current;
+    for (size_t i = 0; current && i < current->n_stages; i++) {
+        if (strcmp(current->stages[i]->node, node) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void faster_devices_are_moved_to(void **unused)
+{
+    static const double speeds[NODES] = {1000, 1000, 900, 900};
+    struct house *h = house_that_replans(speeds);
+    assert_true(uses(h, "node0") && uses(h, "node1"));
+    h->speeds[2] = h->speeds[3] = 4000;
+    run(h, 120 * 1000);
+    assert_true(serves(h) && h->placed == 1); /* nobody uses it: nothing is gained */
+    h->tokens = 1000;
+    for (int i = 0; i < 600; i++) { /* at no moment does it not serve */
+        run(h, 100);
+        assert_true(serves(h));
+    }
+    assert_true(h->placed == 2 && uses(h, "node2") && uses(h, "node3"));
+    assert_non_null(strstr(instance(h)->current->why, "tokens/s instead of"));
+    assert_false(instance(h)->current->replaces);
+    h->speeds[2] = 0.1; /* it got hot */
+    run(h, 4 * 60 * 1000);
+    assert_true(serves(h) && !uses(h, "node2") && uses(h, "node3") && h->placed == 3);
+    drop_replanning(h);
+}
+
+/* A cluster at rest, and one at work whose measurements are not quite the same each time: nothing moves. */
+static void noise_moves_nothing(void **unused)
+{
+    static const double speeds[NODES] = {1000, 1000, 1000, 1000};
+    struct house *h = house_that_replans(speeds);
+    const uint64_t epoch = instance(h)->current->epoch;
+    h->noise = 4;
+    for (int use = 0; use < 2; use++) {
+        h->tokens = use * 1e6;
+        run(h, 3600 * 1000);
+        assert_true(serves(h) && h->placed == 1 && instance(h)->current->epoch == epoch && h->ignored == 0);
+    }
+    drop_replanning(h);
+}
+
+/* Memory that somebody else takes: what works is left only when that lasts, and not again and again. */
+static void memory_that_others_take(void **unused)
+{
+    static const double speeds[NODES] = {1000, 1000, 900, 900};
+    struct house *h = house_that_replans(speeds);
+    h->memory[1] = 350;
+    run(h, 20 * 1000);
+    h->memory[1] = 450;
+    run(h, 20 * 1000);
+    h->memory[1] = 350;
+    run(h, 20 * 1000);
+    assert_true(serves(h) && h->placed == 1 && uses(h, "node1"));
+    run(h, 60 * 1000);
+    assert_true(serves(h) && h->placed == 2 && !uses(h, "node1"));
+    for (int i = 0; i < 60; i++) { /* an hour in which each in turn is short */
+        for (uint32_t k = 0; k < NODES; k++)
+            h->memory[k] = (uint32_t)i % NODES == k || (uint32_t)(i + 1) % NODES == k ? 350 : 450;
+        run(h, 60 * 1000);
+        assert_true(serves(h));
+    }
+    assert_true(h->placed <= 9);
+    drop_replanning(h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -586,8 +852,17 @@ int main(void)
         cmocka_unit_test(a_move_changes_over_when_ready),
         cmocka_unit_test(a_move_that_fails_is_given_up),
         cmocka_unit_test(what_is_replaced_makes_room),
+        cmocka_unit_test(a_drained_node_is_emptied),
+        cmocka_unit_test(a_drained_node_that_is_needed),
+        cmocka_unit_test(a_drain_without_memory_for_both),
+        cmocka_unit_test(moves_for_gain),
+        cmocka_unit_test(what_was_placed_by_hand_stays),
+        cmocka_unit_test(who_is_suspected_is_lost),
         cmocka_unit_test(a_new_lineage_is_told_first),
         cmocka_unit_test(with_the_planner),
+        cmocka_unit_test(faster_devices_are_moved_to),
+        cmocka_unit_test(noise_moves_nothing),
+        cmocka_unit_test(memory_that_others_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,6 +75,23 @@ static void a_leader_that_goes_hands_over(void **unused)
     assert_true(now.n == 2 && members_voters(&now) == 1 && members_find(&now, leader)->votes);
 }
 
+/* A node that lost its disk is another member: the old one goes in one step, the new one comes in the next. In one
+ * step libraft would take the new one to have the old one's entries, and never send it any. */
+static void nobody_takes_anothers_place(void **unused)
+{
+    static struct members now = {2, {{1, true}, {2, false}}}, next;
+    static const struct members swapped = {2, {{1, true}, {4, false}}};
+    const struct member_view views[] = {{1, true, true, true}, {4, true, false, false}};
+    uint64_t hand_over;
+    assert_int_equal(members_check_step(&now, &swapped, 1, &err), ERROR_INVALID);
+    assert_non_null(strstr(err.text, "place"));
+    assert_true(members_next(&now, views, 2, 1, &next, &hand_over));
+    assert_true(next.n == 1 && next.list[0].id == 1);
+    now = next;
+    assert_true(members_next(&now, views, 2, 1, &next, &hand_over));
+    assert_true(next.n == 2 && members_find(&next, 4));
+}
+
 static void wrong_steps_are_refused(void **unused)
 {
     static struct members from = {3, {{1, true}, {2, false}, {3, false}}};
@@ -117,6 +134,7 @@ int main(void)
         cmocka_unit_test(one_three_five),
         cmocka_unit_test(every_way_leads_there),
         cmocka_unit_test(a_leader_that_goes_hands_over),
+        cmocka_unit_test(nobody_takes_anothers_place),
         cmocka_unit_test(wrong_steps_are_refused),
         cmocka_unit_test(foreign_lists),
     };

@@ -193,7 +193,7 @@ static void test_what_does_not_fit_is_refused_with_numbers(void **state)
     struct error err = {0};
     assert_int_equal(stage_open(device, model, &options, &stage, &err), ERROR_NO_MEMORY);
     expect_words(&err, "sim:one: layers 0-1 need");
-    expect_words(&err, "1.00 GiB is free");
+    expect_words(&err, "1.0 GiB is free");
     expect_words(&err, "would fit");
     struct device_buffer buffer;
     assert_int_equal(device_alloc(device, (1u << 30) + 1, &buffer, &err), ERROR_NO_MEMORY);

@@ -71,7 +71,7 @@ step 'Links are measured while they are used for other things'
 show mini links
 
 step 'The slowest of them asks'
-show pi run "$model" -p "$prompt" -n 120 --seed 7
+show pi run "Medley Stories" -p "$prompt" -n 120 --seed 7
 
 step 'Every node serves the same API'
 printf 'any$ curl http://127.0.0.1:8973/v1/models\n'

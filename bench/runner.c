@@ -1,0 +1,83 @@
+/* What it costs that a device computes in a process of its own: decoding of one stream, in this process and in a child,
+ * in turns; medians and their ratio.
+ *
+ *     runner MODEL [TOKENS [ROUNDS [THREADS [SPIN_US]]]] */
+#include "child_world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS_MAX = 101 };
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, by_size);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/* Microseconds a token. */
+static double measure(struct child_world *world, uint32_t n_tokens)
+{
+    static struct reply reply;
+    memset(&reply, 0, sizeof reply);
+    reply.n_prompt = 8;
+    reply.n_predict = n_tokens + 1; /* the first comes with the prompt */
+    for (uint32_t i = 0; i < reply.n_prompt; i++)
+        reply.tokens[i] = (int32_t)(i * 7 + 3);
+    if (!child_world_reply(world, &reply, 600000)) {
+        fprintf(stderr, "no reply: %s\n", reply.error.text);
+        exit(1);
+    }
+    return (double)reply.decode_ns / 1000 / n_tokens;
+}
+
+int main(int argc, char **argv)
+{
+    child_main(argc, argv);
+    struct error err = {0};
+    struct model *model = NULL;
+    struct child_world here = {.n_stages = 1, .devices = {"cpu"}}, there = {.n_stages = 1, .devices = {"cpu"}};
+    const uint32_t n_tokens = argc > 2 ? (uint32_t)atoi(argv[2]) : 100;
+    int n_rounds = argc > 3 ? atoi(argv[3]) : 7;
+    const uint32_t n_threads = argc > 4 ? (uint32_t)atoi(argv[4]) : 1;
+    const struct children_options options = {.n_cpu_threads = n_threads,
+                                             .spin_ns = argc > 5 ? (uint64_t)atoi(argv[5]) * 1000 : 0};
+    double in_process[ROUNDS_MAX], in_child[ROUNDS_MAX], ratio[ROUNDS_MAX];
+    if (argc < 2 || model_open(argv[1], &model, &err) ||
+        gpu_open(&(struct gpu_options){.n_cpu_threads = n_threads, .skip_other = true}, &here.gpu, &err) ||
+        children_open(&options, &there.children, &err)) {
+        fprintf(stderr, "runner MODEL [TOKENS [ROUNDS [THREADS [SPIN_US]]]]: %s\n", err.text);
+        return 2;
+    }
+    n_rounds = n_rounds < 1 ? 1 : n_rounds > ROUNDS_MAX ? ROUNDS_MAX : n_rounds;
+    here.model = there.model = model;
+    here.options.context = there.options.context = n_tokens + 64;
+    here.options.no_prefix_reuse = there.options.no_prefix_reuse = true;
+    child_world_open(&here);
+    child_world_open(&there);
+    measure(&here, n_tokens);
+    measure(&there, n_tokens);
+    for (int i = 0; i < n_rounds; i++) {
+        in_process[i] = measure(&here, n_tokens);
+        in_child[i] = measure(&there, n_tokens);
+        ratio[i] = in_child[i] / in_process[i];
+    }
+    const double a = median(in_process, n_rounds), b = median(in_child, n_rounds);
+    printf(
+        "%s: %u tokens, %d rounds, %u threads: in process %.1f us a token, in a child %.1f us: %+.1f us; ratio of the "
+        "medians %.4f, median of ratios %.4f\n",
+        argv[1], n_tokens, n_rounds, n_threads, a, b, b - a, b / a, median(ratio, n_rounds));
+    child_world_close(&here);
+    child_world_close(&there);
+    children_close(there.children);
+    gpu_close(here.gpu);
+    model_close(model);
+    return 0;
+}

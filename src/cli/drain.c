@@ -1,0 +1,65 @@
+/* medley drain: a machine is emptied of everything that runs on it, and goes on being a member. */
+#include "cli/answer.h"
+#include "cli/ask.h"
+#include "cli/commands.h"
+#include "cli/daemon.h"
+#include "cli/options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+
+static const char usage[] =
+    "Usage: medley drain NODE [--undo] [--json]\n"
+    "\n"
+    "Nothing is placed on a machine any more, and what runs there moves to the others while it goes on\n"
+    "answering: before maintenance, say. Where the others have no room it stays, and medley status says\n"
+    "so. NODE is its name or its id (medley nodes).\n"
+    "\n"
+    "  --undo           it may be used again\n"
+    "  --json           for programs\n";
+
+struct wish {
+    bool undo, json;
+    const char *node;
+};
+
+static bool parse(int argc, char **argv, struct wish *out)
+{
+    static const struct option options[] = {{"undo", no_argument, NULL, 'u'}, {"json", no_argument, NULL, 'j'}, {0}};
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (option == '?')
+            return option_unknown(&command_drain, argv);
+        *(option == 'u' ? &out->undo : &out->json) = true;
+    }
+    return option_rest(&command_drain, argc, argv, "which machine? medley nodes lists them", &out->node);
+}
+
+static int run(int argc, char **argv)
+{
+    struct wish wish = {0};
+    struct error err;
+    yyjson_doc *doc = NULL;
+    if (!parse(argc, argv, &wish))
+        return EXIT_USAGE;
+    const struct ask_about about = {
+        .done = wish.undo ? "undrained" : "drained",
+        .after = wish.undo ? " may be used again" : " is used for nothing new; what runs there moves away",
+    };
+    yyjson_mut_doc *question = daemon_question("drain");
+    daemon_question_text(question, "node", wish.node);
+    if (question)
+        yyjson_mut_obj_add_bool(question, yyjson_mut_doc_get_root(question), "undo", wish.undo);
+    enum error_code code = daemon_ask(question, &doc, &err);
+    if (!code)
+        code = wish.json ? answer_print_json(doc, false, &err) : ask_print_done(doc, &about, &err);
+    yyjson_doc_free(doc);
+    return code ? command_fail(&command_drain, &err) : EXIT_OK;
+}
+
+const struct command command_drain = {
+    .name = "drain",
+    .summary = "move everything off a machine, and place nothing on it",
+    .usage = usage,
+    .run = run,
+};

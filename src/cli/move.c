@@ -1,0 +1,145 @@
+/* medley move: an instance is placed by hand. */
+#include "base/limits.h"
+#include "cli/answer.h"
+#include "cli/commands.h"
+#include "cli/daemon.h"
+#include "cli/options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "Usage: medley move INSTANCE --to NODE/DEVICE:LAYERS[,NODE/DEVICE:LAYERS...] [--json]\n"
+    "       medley move --on | --off [--json]\n"
+    "\n"
+    "Places a model that runs (medley status lists them) as you say: its first LAYERS layers on the first\n"
+    "device, the next on the next, and so on; all of its layers. The new stages are loaded beside the old\n"
+    "ones, which answer until all is ready; requests under way go on. Where there is no memory for both,\n"
+    "the old ones make room, and it is silent while it loads. What was placed by hand is moved by nobody\n"
+    "else until it loses a machine. medley nodes lists machines and devices.\n"
+    "\n"
+    "  --to STAGES      where to, in order: --to tower/vulkan0:20,pi/cpu:12\n"
+    "  --off, --on      the cluster moves nothing for gain; it does again (the default)\n"
+    "  --json           for programs\n";
+
+struct wish {
+    bool json, on, off;
+    const char *to, *instance;
+};
+
+static bool parse(int argc, char **argv, struct wish *out)
+{
+    static const struct option options[] = {{"to", required_argument, NULL, 't'},
+                                            {"on", no_argument, NULL, '1'},
+                                            {"off", no_argument, NULL, '0'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {0}};
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (option == '?')
+            return option_unknown(&command_move, argv);
+        if (option == 't')
+            out->to = optarg;
+        else
+            *(option == '1' ? &out->on : option == '0' ? &out->off : &out->json) = true;
+    }
+    const bool whole = out->on || out->off;
+    if (out->on + out->off + (out->to != NULL) != 1) {
+        command_misused(&command_move, "it takes one of --to, --on and --off");
+        return false;
+    }
+    return option_rest(&command_move, argc, argv, whole ? NULL : "which instance? medley status lists them",
+                       &out->instance);
+}
+
+/* "tower/vulkan0:20" */
+static bool add_stage(yyjson_mut_doc *doc, yyjson_mut_val *list, const char *text, size_t size)
+{
+    char word[256], *end = NULL;
+    snprintf(word, sizeof word, "%.*s", size < sizeof word ? (int)size : 0, text);
+    char *colon = strrchr(word, ':'), *slash = colon ? strrchr(word, '/') : NULL;
+    const unsigned long n_layers = colon && colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : 0;
+    if (!slash || slash == word || slash + 1 >= colon || n_layers == 0 || n_layers > LIMIT_LAYERS || *end) {
+        command_misused(&command_move, "'%.*s' is no NODE/DEVICE:LAYERS", (int)size, text);
+        return false;
+    }
+    *colon = *slash = 0;
+    yyjson_mut_val *stage = yyjson_mut_arr_add_obj(doc, list);
+    yyjson_mut_obj_add_strcpy(doc, stage, "node", word);
+    yyjson_mut_obj_add_strcpy(doc, stage, "device", slash + 1);
+    yyjson_mut_obj_add_uint(doc, stage, "n_layers", n_layers);
+    return true;
+}
+
+static bool add_stages(yyjson_mut_doc *doc, const char *text)
+{
+    yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, yyjson_mut_doc_get_root(doc), "to");
+    for (;;) {
+        const size_t size = strcspn(text, ",");
+        if (!add_stage(doc, list, text, size))
+            return false;
+        if (!text[size])
+            return true;
+        text += size + 1;
+    }
+}
+
+static enum error_code print(yyjson_doc *doc, const struct wish *wish, struct error *err)
+{
+    struct answer answer = {0};
+    struct buffer name = {0};
+    answer_clean(&name, answer_text(&answer, yyjson_doc_get_root(doc), wish->instance ? "moved" : "moves"));
+    enum error_code code = answer_failed(&answer, err);
+    if (!code && wish->instance)
+        printf("%s runs where you said\n", name.data ? name.data : "");
+    else if (!code)
+        printf("moves for gain are %s\n", name.data ? name.data : "");
+    buffer_deinit(&name);
+    return code;
+}
+
+/* Loading takes as long as it takes: nobody is in a hurry. */
+static enum error_code ask(yyjson_mut_doc *question, yyjson_doc **doc, struct error *err)
+{
+    struct daemon_client *client = NULL;
+    enum error_code code = daemon_client_open(&client, err);
+    if (!code)
+        code = daemon_client_send(client, question, err);
+    else
+        yyjson_mut_doc_free(question);
+    if (!code)
+        code = daemon_client_receive(client, doc, err);
+    daemon_client_close(client);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct wish wish = {0};
+    struct error err;
+    yyjson_doc *doc = NULL;
+    if (!parse(argc, argv, &wish))
+        return EXIT_USAGE;
+    yyjson_mut_doc *question = daemon_question(wish.instance ? "move" : "moves");
+    daemon_question_text(question, "instance", wish.instance);
+    if (question && wish.instance && !add_stages(question, wish.to)) {
+        yyjson_mut_doc_free(question);
+        return EXIT_USAGE;
+    }
+    if (question && !wish.instance)
+        yyjson_mut_obj_add_bool(question, yyjson_mut_doc_get_root(question), "on", wish.on);
+    enum error_code code = ask(question, &doc, &err);
+    if (!code)
+        code = wish.json ? answer_print_json(doc, false, &err) : print(doc, &wish, &err);
+    yyjson_doc_free(doc);
+    return code ? command_fail(&command_move, &err) : EXIT_OK;
+}
+
+const struct command command_move = {
+    .name = "move",
+    .summary = "place a model that runs on other machines, while it answers",
+    .usage = usage,
+    .run = run,
+};

@@ -1,0 +1,248 @@
+/* `medley sim`: the cluster's own code under a made-up clock, network, disks and devices. */
+#include "sim/sim.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: medley sim [OPTION…] [FILE]\n"
+    "\n"
+    "Runs a cluster that is made up: the log, the state, the leader's, workers' and planner's code are real, the\n"
+    "clock, network, disks, devices and requests are simulated. FILE is a scenario (docs/simulator.md); without it\n"
+    "one is drawn from the seed: machines, instances, streams, and faults for a minute. After every step it is\n"
+    "checked what must be so. The exit status is 1 when something was not; then the seed and the command that\n"
+    "repeats it are printed.\n"
+    "\n"
+    "  --seed S      the first seed (default 1; of a FILE, its own)\n"
+    "  --seeds N     so many seeds, one after the other (default 1)\n"
+    "  --nodes N     machines (default: 3 to 7, drawn)\n"
+    "  --minutes M   of faults, in the cluster's time (default 1)\n"
+    "  --shrink      on a violation, print the smallest scenario found that still has one, as a file\n"
+    "  --write       print the scenario as a file, and run nothing\n"
+    "  -v            a line for every event\n";
+
+enum { OPTION_SEED = 256, OPTION_SEEDS, OPTION_NODES, OPTION_MINUTES, OPTION_SHRINK, OPTION_WRITE, SHRINK_RUNS = 400 };
+
+static const struct option long_options[] = {
+    {"seed", required_argument, NULL, OPTION_SEED},
+    {"seeds", required_argument, NULL, OPTION_SEEDS},
+    {"nodes", required_argument, NULL, OPTION_NODES},
+    {"minutes", required_argument, NULL, OPTION_MINUTES},
+    {"shrink", no_argument, NULL, OPTION_SHRINK},
+    {"write", no_argument, NULL, OPTION_WRITE},
+    {0},
+};
+
+static const struct command *const self = &command_sim;
+
+struct wishes {
+    uint64_t seed;
+    uint32_t seeds, nodes, minutes;
+    bool has_seed, shrink, write, verbose;
+    const char *file;
+};
+
+struct sums {
+    uint64_t violated, events, entries, elections, foundings, placements, failovers, requests, answered, failed, tokens,
+        replays, pause_ms, converged_ms, cluster_ms;
+};
+
+static bool take_option(struct wishes *wishes, int option, const char *value)
+{
+    switch (option) {
+    case OPTION_SEED:
+        wishes->has_seed = true;
+        return option_u64(self, "--seed", value, &wishes->seed);
+    case OPTION_SEEDS:
+        return option_u32(self, "--seeds", value, 1, 100000000, &wishes->seeds);
+    case OPTION_NODES:
+        return option_u32(self, "--nodes", value, 1, SCENARIO_NODES, &wishes->nodes);
+    case OPTION_MINUTES:
+        return option_u32(self, "--minutes", value, 1, 24 * 60, &wishes->minutes);
+    case OPTION_SHRINK:
+        return wishes->shrink = true;
+    case OPTION_WRITE:
+        return wishes->write = true;
+    case 'v':
+        return wishes->verbose = true;
+    default:
+        return false;
+    }
+}
+
+static bool parse(int argc, char **argv, struct wishes *wishes)
+{
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "v", long_options, NULL)) != -1;) {
+        if (option == '?')
+            return option_unknown(self, argv);
+        if (!take_option(wishes, option, optarg))
+            return false;
+    }
+    if (optind + 1 < argc) {
+        command_misused(self, "'%s' is one word too many", argv[optind + 1]);
+        return false;
+    }
+    wishes->file = argv[optind];
+    if (wishes->file && (wishes->nodes || wishes->minutes)) {
+        command_misused(self, "--nodes and --minutes are for a scenario without a file");
+        return false;
+    }
+    return true;
+}
+
+static enum error_code read_file(const char *path, struct scenario *out, struct error *err)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return error_set(err, ERROR_NOT_FOUND, "%s: %s", path, strerror(errno));
+    enum error_code code = ERROR_NO_MEMORY;
+    char *text = mem_new(SCENARIO_FILE_BYTES + 2);
+    if (!text)
+        error_set(err, code, "no memory");
+    else
+        code = scenario_parse(text, fread(text, 1, SCENARIO_FILE_BYTES + 1, file), out, err);
+    mem_free(text);
+    fclose(file);
+    return code && text ? error_wrap(err, "%s", path) : code;
+}
+
+static enum error_code get_scenario(const struct wishes *wishes, uint64_t seed, struct scenario *out, struct error *err)
+{
+    if (!wishes->file)
+        return scenario_random(&(struct scenario_wish){seed, wishes->nodes, wishes->minutes * UINT64_C(60000)}, out,
+                               err);
+    const enum error_code code = read_file(wishes->file, out, err);
+    if (!code && wishes->has_seed)
+        out->seed = seed;
+    return code;
+}
+
+static void say(void *unused, uint64_t now_ms, const char *text)
+{
+    (void)unused;
+    printf("%6" PRIu64 ".%03" PRIu64 " s  %s\n", now_ms / 1000, now_ms % 1000, text);
+}
+
+static void add(struct sums *sums, const struct sim_result *r)
+{
+    sums->violated += r->violated;
+    sums->events += r->events;
+    sums->entries += r->entries;
+    sums->elections += r->elections;
+    sums->foundings += r->generations ? r->generations - 1 : 0;
+    sums->placements += r->placements;
+    sums->failovers += r->failovers;
+    sums->requests += r->requests;
+    sums->answered += r->answered;
+    sums->failed += r->failed;
+    sums->tokens += r->tokens;
+    sums->replays += r->replays;
+    sums->cluster_ms += r->at_ms;
+    sums->pause_ms = r->longest_pause_ms > sums->pause_ms ? r->longest_pause_ms : sums->pause_ms;
+    sums->converged_ms = r->converged_ms > sums->converged_ms ? r->converged_ms : sums->converged_ms;
+}
+
+static void print_file(const struct scenario *scenario)
+{
+    struct buffer text = {0};
+    scenario_write(scenario, &text);
+    if (!text.failed)
+        fputs(text.data ? text.data : "", stdout);
+    buffer_deinit(&text);
+}
+
+static enum error_code print_violation(const struct wishes *wishes, struct scenario *scenario, uint64_t seed,
+                                       const char *why, struct error *err)
+{
+    struct sim_result result;
+    printf("seed %" PRIu64 ": %s\n", seed, why);
+    printf("  again: medley sim --seed %" PRIu64, seed);
+    if (wishes->nodes)
+        printf(" --nodes %u", wishes->nodes);
+    if (wishes->minutes)
+        printf(" --minutes %u", wishes->minutes);
+    printf(" -v%s%s\n", wishes->file ? " " : "", wishes->file ? wishes->file : "");
+    if (!wishes->shrink)
+        return ERROR_NONE;
+    const enum error_code code = sim_shrink(scenario, SHRINK_RUNS, &result, err);
+    if (!code) {
+        printf("# %s\n", result.what);
+        print_file(scenario);
+    }
+    return code;
+}
+
+static void print_sums(const struct wishes *wishes, const struct sums *s, double seconds)
+{
+    printf("%u seeds, %" PRIu64
+           " with violations; %.1f minutes of cluster time in %.2f s (%.0f seeds a minute, %.2f million "
+           "steps a second)\n",
+           wishes->seeds, s->violated, (double)s->cluster_ms / 60000, seconds, wishes->seeds * 60 / seconds,
+           (double)s->events / seconds / 1e6);
+    printf("log: %" PRIu64 " entries, %" PRIu64 " elections, %" PRIu64 " foundings anew\n", s->entries, s->elections,
+           s->foundings);
+    printf("placements: %" PRIu64 "; drivers lost: %" PRIu64 "\n", s->placements, s->failovers);
+    printf("requests: %" PRIu64 ", %" PRIu64 " answered, %" PRIu64
+           " ended with the node that was asked or for lack of patience; %" PRIu64 " tokens, %" PRIu64
+           " replays, longest pause %.1f s\n",
+           s->requests, s->answered, s->failed, s->tokens, s->replays, (double)s->pause_ms / 1000);
+    printf("all as it should be at most %.1f s after the last fault\n", (double)s->converged_ms / 1000);
+}
+
+static enum error_code run_seed(const struct wishes *wishes, uint64_t seed, struct sums *sums, struct error *err)
+{
+    const struct sim_options options = {wishes->verbose ? say : NULL, NULL};
+    struct scenario scenario;
+    struct sim_result result;
+    char why[ERROR_TEXT_MAX];
+    enum error_code code = get_scenario(wishes, seed, &scenario, err);
+    if (code)
+        return code;
+    if (wishes->write) {
+        print_file(&scenario);
+    } else {
+        code = sim_run(&scenario, &options, &result, err);
+        if (!code) {
+            const bool good = sim_as_expected(&scenario, &result, why, sizeof why);
+            add(sums, &result);
+            sums->violated += !good && !result.violated;
+            if (!good)
+                code = print_violation(wishes, &scenario, scenario.seed, why, err);
+        }
+    }
+    scenario_deinit(&scenario);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct wishes wishes = {.seed = 1, .seeds = 1};
+    struct sums sums = {0};
+    struct error err;
+    enum error_code code = ERROR_NONE;
+    if (!parse(argc, argv, &wishes))
+        return EXIT_USAGE;
+    const uint64_t began_ns = clock_now_ns();
+    for (uint32_t i = 0; i < wishes.seeds && !code; i++)
+        code = run_seed(&wishes, wishes.seed + i, &sums, &err);
+    if (code)
+        return command_fail(self, &err);
+    if (!wishes.write)
+        print_sums(&wishes, &sums, (double)(clock_now_ns() - began_ns) * 1e-9);
+    return sums.violated ? EXIT_FAILED : EXIT_OK;
+}
+
+const struct command command_sim = {
+    .name = "sim",
+    .summary = "runs a made-up cluster, with all that can go wrong, and checks what must be so",
+    .usage = usage,
+    .run = run,
+};

@@ -1,0 +1,232 @@
+/* Moves for gain: asks placement/replan.h about an instance as it is and what is known now. */
+#include "base/mem.h"
+#include "cluster/master.h"
+#include "placement/check.h"
+#include "placement/replan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What is remembered of an instance; nothing of it is needed by another leader. */
+struct master_mover_memory {
+    char instance[LIMIT_CLUSTER_ID_BYTES + 1];
+    struct replan_state state;
+    uint64_t must_since_ms;      /* its layout is not valid since; 0: it is */
+    uint64_t must_ms, forced_ms; /* not before; how long that was put off */
+};
+
+void master_mover_clear(struct master_mover *mover)
+{
+    for (uint32_t i = 0; i < mover->n; i++)
+        mem_free(mover->list[i]);
+    mover->n = 0;
+}
+
+static struct master_mover_memory *recall(struct master_mover *mover, const struct master_view *view, const char *id)
+{
+    struct master_mover_memory *memory = NULL;
+    for (uint32_t i = mover->n; i-- > 0;) {
+        if (strcmp(mover->list[i]->instance, id) == 0) {
+            memory = mover->list[i];
+        } else if (!state_instance(view->state, mover->list[i]->instance)) {
+            mem_free(mover->list[i]);
+            mover->list[i] = mover->list[--mover->n];
+        }
+    }
+    if (memory || mover->n == LIMIT_CLUSTER_INSTANCES || strlen(id) > LIMIT_CLUSTER_ID_BYTES)
+        return memory;
+    memory = mem_new(sizeof *memory);
+    if (!memory)
+        return NULL;
+    snprintf(memory->instance, sizeof memory->instance, "%s", id);
+    mover->list[mover->n++] = memory;
+    return memory;
+}
+
+/* ---- the question ---------------------------------------------------------------------------------- */
+
+struct asking {
+    const struct master_mover *mover;
+    const struct master_view *view;
+    const Cluster__Instance *instance;
+    const struct placement_problem *given;
+    const struct master_device *names;
+    struct placement_problem problem;
+    struct placement_device *devices; /* problem's */
+    struct replan_device *disks;
+    struct replan_layout layout;
+};
+
+static uint32_t find(const struct asking *a, const Cluster__Stage *stage)
+{
+    uint32_t i = 0;
+    while (i < a->given->n_devices &&
+           (strcmp(a->names[i].node, stage->node) != 0 || strcmp(a->names[i].device, stage->device) != 0))
+        i++;
+    return i;
+}
+
+/* The layout as it is. What is in use does not stand by; and a device in use is short of memory only when half of its
+ * reserve has gone, so that the noise of measuring moves nothing. */
+static bool take_layout(struct asking *a)
+{
+    const Cluster__Placement *current = a->instance->current;
+    struct placement placement = {0};
+    for (size_t i = 0; i < current->n_stages && i < LIMIT_STAGES; i++) {
+        const uint32_t device = find(a, current->stages[i]);
+        if (device == a->given->n_devices)
+            return false;
+        a->devices[device].excluded = false;
+        a->devices[device].reserve_bytes /= 2;
+        placement.stages[placement.n_stages++] =
+            (struct placement_stage){device, current->stages[i]->first_layer, current->stages[i]->n_layers};
+    }
+    a->layout = replan_layout_of(&a->problem, &placement);
+    return true;
+}
+
+static enum error_code prepare(struct asking *a, struct error *err)
+{
+    const struct master_mover *mover = a->mover;
+    const uint32_t n = a->given->n_devices;
+    a->problem = *a->given;
+    a->devices = mem_new_array(n, sizeof *a->devices);
+    a->disks = mem_new_array(n, sizeof *a->disks);
+    if (!a->devices || !a->disks)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %u devices", n);
+    memcpy(a->devices, a->given->devices, n * sizeof *a->devices);
+    a->problem.devices = a->devices;
+    a->problem.demand.micro_batches = (uint32_t)a->instance->current->n_stages; /* as it runs */
+    for (uint32_t i = 0; i < n; i++)
+        a->disks[i].disk_bytes_per_s =
+            mover->has_weights && mover->has_weights(mover->self, a->names[i].node, a->instance->model)
+                ? MASTER_DISK_BYTES_PER_S
+                : 0;
+    if (!take_layout(a))
+        return error_set(err, ERROR_NOT_FOUND, "a device of the placement is not there");
+    return placement_problem_check(&a->problem, err);
+}
+
+static struct master_use use_of(const struct master_view *view, const char *instance)
+{
+    for (uint32_t i = 0; i < view->n_uses; i++) {
+        if (strcmp(view->uses[i].instance, instance) == 0)
+            return view->uses[i];
+    }
+    return (struct master_use){0};
+}
+
+/* What is still to come is taken to be what came of late; the caches of requests under way to be half full. */
+static enum error_code ask(const struct asking *a, struct master_mover_memory *memory, struct replan_decision *out,
+                           struct error *err)
+{
+    const struct master_use use = use_of(a->view, a->instance->id);
+    const struct replan_input input = {
+        .problem = &a->problem,
+        .devices = a->disks,
+        .current = &a->layout,
+        .tokens = use.tokens,
+        .kv_tokens = (uint64_t)use.live * (a->instance->demand->context_tokens / 2),
+        .now_s = (double)a->view->now_ms / 1000,
+    };
+    struct replan_options options = replan_options_default();
+    options.solve.max_nodes = a->mover->max_nodes;
+    return replan(&input, &options, &memory->state, &memory->state, out, err);
+}
+
+/* ---- the answer ------------------------------------------------------------------------------------ */
+
+/* A layout that is not valid any more, and works nevertheless, has to be so for a while before it is left; then it is
+ * left alone ever longer. */
+static bool must_wait(struct master_mover_memory *memory, uint64_t now_ms)
+{
+    if (!memory->must_since_ms)
+        memory->must_since_ms = now_ms;
+    if (now_ms - memory->must_since_ms < MASTER_MUST_MS || now_ms < memory->must_ms)
+        return true;
+    memory->forced_ms = memory->forced_ms ? 2 * memory->forced_ms : 2 * MASTER_MUST_MS;
+    if (memory->forced_ms > MASTER_FORCED_MAX_MS)
+        memory->forced_ms = MASTER_FORCED_MAX_MS;
+    memory->must_ms = now_ms + memory->forced_ms;
+    memory->must_since_ms = 0;
+    return false;
+}
+
+static bool is_wanted(const struct replan_decision *decision, struct master_mover_memory *memory, uint64_t now_ms,
+                      char why[static 64])
+{
+    switch (decision->verdict) {
+    case REPLAN_MUST:
+        snprintf(why, 64, "%.60s", decision->why);
+        return !must_wait(memory, now_ms);
+    case REPLAN_MOVE:
+        snprintf(why, 64, "%.1f tokens/s instead of %.1f", decision->plan.decode_tokens_per_s,
+                 decision->current_tokens_per_s);
+        memory->must_since_ms = 0;
+        return true;
+    case REPLAN_STAY:
+    case REPLAN_WAIT:
+        memory->must_since_ms = 0;
+        return false;
+    case REPLAN_NOWHERE:
+        break;
+    }
+    return false;
+}
+
+static void fill(const struct asking *a, const struct placement *target, struct master_placement *out)
+{
+    out->n_stages = target->n_stages;
+    for (uint32_t i = 0; i < target->n_stages; i++) {
+        const struct placement_stage *stage = &target->stages[i];
+        out->stages[i] = (struct master_stage){a->names[stage->device].node, a->names[stage->device].device,
+                                               stage->first_layer, stage->n_layers};
+    }
+}
+
+/* Also when nothing is decoded while it loads. */
+static bool pays_alone(const struct replan_decision *decision)
+{
+    const struct replan_plan *plan = &decision->plan;
+    const double silent_s = plan->load_s + plan->pause_s, lost_s = plan->beside ? plan->load_s : 0;
+    return decision->verdict == REPLAN_MUST || decision->gain_s - lost_s > replan_options_default().worth * silent_s;
+}
+
+static enum error_code consider(struct asking *a, struct master_mover_memory *memory, struct master_placement *out,
+                                char why[static 64], struct error *err)
+{
+    struct replan_decision *decision = mem_new(sizeof *decision);
+    if (!decision)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a decision");
+    enum error_code code = prepare(a, err);
+    if (!code)
+        code = ask(a, memory, decision, err);
+    if (!code && is_wanted(decision, memory, a->view->now_ms, why)) {
+        struct master_placement target = {0};
+        fill(a, &decision->plan.target, &target);
+        code = master_check_beside(a->given, a->names, NULL, &target, err); /* with whole reserves */
+        target.replaces = master_check_beside(a->given, a->names, a->instance->current, &target, NULL);
+        if (!code && (!target.replaces || pays_alone(decision)))
+            *out = target;
+    }
+    mem_free(decision);
+    return code;
+}
+
+enum error_code master_replan(void *self, const struct master_view *view, const Cluster__Instance *instance,
+                              const bool *allowed, struct master_placement *out, char why[static 64], struct error *err)
+{
+    struct master_mover *mover = self;
+    struct asking a = {.mover = mover, .view = view, .instance = instance};
+    struct master_mover_memory *memory = recall(mover, view, instance->id);
+    *out = (struct master_placement){0};
+    if (!memory)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for an instance");
+    enum error_code code =
+        mover->planner->problem(mover->planner->self, view, instance, allowed, &a.given, &a.names, err);
+    if (!code)
+        code = consider(&a, memory, out, why, err);
+    mem_free(a.devices);
+    mem_free(a.disks);
+    return code;
+}

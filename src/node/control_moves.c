@@ -1,0 +1,201 @@
+/* Requests that move stages: a node is emptied, an instance is placed by hand. */
+#include "node/control.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- drain ----------------------------------------------------------------------------------------- */
+
+void control_drain(struct conversation *conversation, yyjson_val *request)
+{
+    struct daemon *daemon = conversation->daemon;
+    const bool undo = yyjson_get_bool(yyjson_obj_get(request, "undo"));
+    char key[sizeof STATE_DRAIN + NODE_ID_TEXT];
+    Cluster__Setting setting = CLUSTER__SETTING__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    struct error err;
+    if (!control_require_member(conversation))
+        return;
+    const Cluster__Node *node = control_find_node(daemon, control_text(request, "node"), &err);
+    if (node && state_is_drained(daemon_state(daemon), node->id) != undo) {
+        error_set(&err, ERROR_INVALID, undo ? "%s is not drained" : "%s is drained already", node->name);
+        node = NULL;
+    }
+    if (!node) {
+        control_fail(conversation, &err);
+        return;
+    }
+    snprintf(key, sizeof key, STATE_DRAIN "%s", node->id);
+    setting.key = key;
+    setting.value = (char *)(uintptr_t)(undo ? "" : "yes");
+    event.kind_case = CLUSTER__EVENT__KIND_SETTING_CHANGED;
+    event.setting_changed = &setting;
+    control_propose(conversation, &event, undo ? "undrained" : "drained", node->name);
+}
+
+/* ---- moves, on or off -------------------------------------------------------------------------------- */
+
+void control_moves(struct conversation *conversation, yyjson_val *request)
+{
+    const bool on = yyjson_get_bool(yyjson_obj_get(request, "on"));
+    Cluster__Setting setting = CLUSTER__SETTING__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    struct error err;
+    if (!control_require_member(conversation))
+        return;
+    if (!yyjson_is_bool(yyjson_obj_get(request, "on")) || state_moves(daemon_state(conversation->daemon)) == on) {
+        error_set(&err, ERROR_INVALID, "that is so already, or it is not said whether moves are to be on");
+        control_fail(conversation, &err);
+        return;
+    }
+    setting.key = (char *)(uintptr_t)"moves";
+    setting.value = (char *)(uintptr_t)(on ? "" : "off");
+    event.kind_case = CLUSTER__EVENT__KIND_SETTING_CHANGED;
+    event.setting_changed = &setting;
+    control_propose(conversation, &event, "moves", on ? "on" : "off");
+}
+
+/* ---- move -------------------------------------------------------------------------------------------- */
+
+struct moving {
+    char instance[LIMIT_CLUSTER_TEXT_BYTES + 1];
+    uint64_t epoch, from; /* of the new placement, and of the one that served */
+    bool is_seen;
+    uint64_t proposed_ms;
+};
+
+enum { MOVE_PROPOSAL_MS = 11000 }; /* agreement gives a proposal up after 10 s */
+
+static void move_gone(struct conversation *conversation)
+{
+    mem_free(conversation->data);
+    conversation->data = NULL;
+}
+
+static void fail_move(struct conversation *conversation, const char *why)
+{
+    struct error err;
+    error_set(&err, ERROR_BUSY, "%s", why);
+    control_fail(conversation, &err);
+}
+
+static bool is_ready(const Cluster__Placement *placement)
+{
+    for (size_t i = 0; i < placement->n_stages; i++) {
+        if (placement->stages[i]->state != CLUSTER__STAGE_STATE__READY)
+            return false;
+    }
+    return true;
+}
+
+static void move_look(struct conversation *conversation)
+{
+    struct moving *moving = conversation->data;
+    struct daemon *daemon = conversation->daemon;
+    const Cluster__Instance *instance = state_instance(daemon_state(daemon), moving->instance);
+    const Cluster__Placement *current = instance ? instance->current : NULL;
+    const Cluster__Placement *next = instance ? instance->next : NULL;
+    if (next && next->epoch == moving->epoch) {
+        moving->is_seen = true;
+    } else if (current && current->epoch == moving->epoch) {
+        if (!is_ready(current))
+            return;
+        yyjson_mut_doc *doc;
+        yyjson_mut_val *root = control_object(&doc);
+        yyjson_mut_obj_add_strcpy(doc, root, "moved", instance->id);
+        control_put_instance(daemon, doc, root, instance);
+        control_answer(conversation, doc);
+        control_end(conversation);
+    } else if (moving->is_seen) {
+        fail_move(conversation, "the move was given up; `medley events` says why");
+    } else if (daemon_now_ms(daemon) - moving->proposed_ms > MOVE_PROPOSAL_MS) {
+        fail_move(conversation, "the cluster did not agree: it has no leader now, or something else was placed first");
+    }
+}
+
+/* The stages of the request, on nodes and devices of the state. */
+static bool take_stages(const struct daemon *daemon, yyjson_val *list, struct master_placement *out, struct error *err)
+{
+    size_t i, n_all;
+    yyjson_val *item;
+    uint32_t layer = 0;
+    *out = (struct master_placement){0};
+    if (!yyjson_is_arr(list) || yyjson_arr_size(list) == 0 || yyjson_arr_size(list) > LIMIT_STAGES)
+        return !error_set(err, ERROR_INVALID, "`to` lists 1 to %d stages", LIMIT_STAGES);
+    yyjson_arr_foreach(list, i, n_all, item)
+    {
+        const Cluster__Node *node = control_find_node(daemon, control_text(item, "node"), err);
+        const char *name = control_text(item, "device");
+        const uint64_t n_layers = yyjson_get_uint(yyjson_obj_get(item, "n_layers")); /* 0: none */
+        if (!node)
+            return false;
+        const Cluster__Device *device = state_device(state_node(daemon_state(daemon), node->id), name);
+        if (!device)
+            return !error_set(err, ERROR_NOT_FOUND, "%s has no device '%s'; `medley nodes` lists them", node->name,
+                              name ? name : "");
+        if (n_layers == 0 || n_layers > LIMIT_LAYERS)
+            return !error_set(err, ERROR_INVALID, "a stage has 1 to %d layers", LIMIT_LAYERS);
+        out->stages[out->n_stages++] = (struct master_stage){node->id, device->id, layer, (uint32_t)n_layers};
+        layer += (uint32_t)n_layers;
+    }
+    return true;
+}
+
+/* ERROR_NONE: it could be so, as far as this node knows. */
+static enum error_code check_move(struct daemon *daemon, const Cluster__Instance *instance,
+                                  const struct master_placement *placement, bool *beside, struct error *err)
+{
+    struct placing placing = {.view = *daemon_placing_view(daemon)};
+    const struct master_planner planner = {.problem = placing_problem, .call_in = placing_call_in, .self = &placing};
+    enum error_code code = ERROR_NONE;
+    for (uint32_t i = 0; i < placement->n_stages && !code; i++) {
+        const char *node = placement->stages[i].node;
+        if (state_is_drained(daemon_state(daemon), node))
+            code = error_set(err, ERROR_INVALID, "%s is drained", control_name_of(daemon, node));
+    }
+    if (!code)
+        code = daemon_check_placement(daemon, &planner, instance, placement, beside, err);
+    placing_deinit(&placing);
+    return code;
+}
+
+static void propose_move(struct conversation *conversation, const Cluster__Instance *instance,
+                         const struct master_placement *placement, bool beside)
+{
+    struct moving *moving = mem_new(sizeof *moving);
+    struct daemon *daemon = conversation->daemon;
+    if (!moving) {
+        control_end(conversation);
+        return;
+    }
+    snprintf(moving->instance, sizeof moving->instance, "%s", instance->id);
+    moving->epoch = daemon_state(daemon)->root->last_epoch + 1;
+    moving->proposed_ms = daemon_now_ms(daemon);
+    conversation->data = moving;
+    conversation->calls = (struct conversation_calls){.look = move_look, .gone = move_gone};
+    daemon_propose_placement(daemon, instance, placement, moving->epoch, !beside);
+}
+
+void control_move(struct conversation *conversation, yyjson_val *request)
+{
+    struct daemon *daemon = conversation->daemon;
+    const char *id = control_text(request, "instance");
+    struct master_placement placement;
+    struct error err;
+    bool beside = false;
+    if (!control_require_member(conversation))
+        return;
+    const Cluster__Instance *instance = id ? state_instance(daemon_state(daemon), id) : NULL;
+    if (!instance)
+        error_set(&err, ERROR_NOT_FOUND, "the cluster has no instance '%s'; `medley status` lists them", id ? id : "");
+    else if (!instance->active)
+        error_set(&err, ERROR_INVALID, "%s is not loaded; `medley place` loads it", id);
+    else if (take_stages(daemon, yyjson_obj_get(request, "to"), &placement, &err) &&
+             !check_move(daemon, instance, &placement, &beside, &err)) {
+        propose_move(conversation, instance, &placement, beside);
+        return;
+    }
+    control_fail(conversation, &err);
+}

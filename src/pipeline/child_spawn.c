@@ -1,0 +1,208 @@
+/* Starting and ending a device's process, and the socket to it. */
+#include "pipeline/children_impl.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { REAP_MS = 5000 };
+
+/* ---- starting --------------------------------------------------------------------------- */
+
+static int set_descriptors(posix_spawn_file_actions_t *actions, int socket)
+{
+    int failure = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
+    if (!failure)
+        failure = posix_spawn_file_actions_addopen(actions, 1, "/dev/null", O_WRONLY, 0);
+    if (!failure)
+        failure = posix_spawn_file_actions_adddup2(actions, socket, CHILD_DESCRIPTOR);
+#ifdef __GLIBC__
+    if (!failure)
+        failure = posix_spawn_file_actions_addclosefrom_np(actions, CHILD_DESCRIPTOR + 1);
+#endif
+    return failure;
+}
+
+/* The parent's mask is not the child's; a Ctrl-C is for the parent's group alone. */
+static int set_signals(posix_spawnattr_t *attributes)
+{
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int failure = posix_spawnattr_setsigmask(attributes, &none);
+    if (!failure)
+        failure = posix_spawnattr_setsigdefault(attributes, &all);
+    if (!failure)
+        failure = posix_spawnattr_setpgroup(attributes, 0);
+    if (!failure)
+        failure = posix_spawnattr_setflags(attributes,
+                                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    return failure;
+}
+
+static char *text_of(const char *text)
+{
+    return (char *)(uintptr_t)(text ? text : "");
+}
+
+static int spawn(const struct child *child, int socket, pid_t *pid)
+{
+    const struct children_options *options = &child->children->options;
+    char parent[16], threads[16];
+    snprintf(parent, sizeof parent, "%ld", (long)getpid());
+    snprintf(threads, sizeof threads, "%u", options->n_cpu_threads);
+    char *const arguments[CHILD_ARGUMENTS + 1] = {
+        text_of(options->program), text_of(CHILD_ARGUMENT),    text_of(child->device),     parent, threads,
+        text_of(options->backend), text_of(options->sim_file), text_of(options->registry), NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int failure = posix_spawn_file_actions_init(&actions);
+    if (failure)
+        return failure;
+    failure = posix_spawnattr_init(&attributes);
+    if (!failure) {
+        failure = set_descriptors(&actions, socket);
+        if (!failure)
+            failure = set_signals(&attributes);
+        if (!failure)
+            failure = posix_spawn(pid, options->program, &actions, &attributes, arguments, environ);
+        posix_spawnattr_destroy(&attributes);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return failure;
+}
+
+enum error_code child_spawn(const struct child *child, pid_t *pid, int *out, struct error *err)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        return error_set(err, ERROR_IO, "no socket for the process of %s: %s", child->device, strerror(errno));
+    /* Above the number that it gets in the child, which must not be overwritten before it is used. */
+    const int theirs = fcntl(ends[1], F_DUPFD_CLOEXEC, CHILD_DESCRIPTOR + 1);
+    int failure = theirs < 0 ? errno : spawn(child, theirs, pid);
+    close(ends[1]);
+    if (theirs >= 0)
+        close(theirs);
+    if (failure) {
+        close(ends[0]);
+        return error_set(err, ERROR_IO, "the process of %s could not be started: %s", child->device, strerror(failure));
+    }
+    *out = ends[0];
+    return ERROR_NONE;
+}
+
+/* ---- ending ----------------------------------------------------------------------------- */
+
+bool child_reap(pid_t pid, char *text, size_t size)
+{
+    const uint64_t begin_ns = clock_now_ns();
+    int status = 0;
+    pid_t ended;
+    kill(pid, SIGKILL); /* a process that ended by itself keeps its own status */
+    while ((ended = waitpid(pid, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+        if (clock_now_ns() - begin_ns > (uint64_t)REAP_MS * 1000000) {
+            snprintf(text, size, "cannot be killed");
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    if (ended < 0)
+        snprintf(text, size, "has ended");
+    else if (WIFSIGNALED(status))
+        snprintf(text, size, "was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        snprintf(text, size, "ended by itself (status %d)", WEXITSTATUS(status));
+    return true;
+}
+
+/* ---- words ------------------------------------------------------------------------------ */
+
+enum error_code child_say(int socket, const struct child_word *word, int descriptor, struct error *err)
+{
+    struct buffer bytes = {0};
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    child_word_write(word, &bytes);
+    if (bytes.failed) {
+        buffer_deinit(&bytes);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a word to a device's process");
+    }
+    struct iovec piece = {bytes.data, bytes.size};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    if (descriptor >= 0) {
+        message.msg_control = control.room;
+        message.msg_controllen = sizeof control.room;
+        control.head = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.head), &descriptor, sizeof descriptor);
+    }
+    ssize_t sent;
+    do
+        sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    const bool ok = sent == (ssize_t)bytes.size;
+    buffer_deinit(&bytes);
+    return ok ? ERROR_NONE : error_set(err, ERROR_IO, "its process takes no words: %s", strerror(errno));
+}
+
+/* The descriptor that came along; more than one, or anything else, is not taken. */
+static int take_descriptor(struct msghdr *message)
+{
+    int taken = -1;
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t at = 0; at + sizeof(int) <= head->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+            int one;
+            memcpy(&one, CMSG_DATA(head) + at, sizeof one);
+            if (taken < 0)
+                taken = one;
+            else
+                close(one);
+        }
+    }
+    return taken;
+}
+
+int child_hear(int socket, bool waits, struct child_word *word, int *descriptor, struct error *err)
+{
+    unsigned char bytes[LIMIT_CHILD_WORD_BYTES];
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec piece = {bytes, sizeof bytes};
+    struct msghdr message = {
+        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+    ssize_t got;
+    do
+        got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (waits ? 0 : MSG_DONTWAIT));
+    while (got < 0 && (errno == EINTR || errno == ECONNRESET)); /* the latter once: its last words come after it */
+    *descriptor = -1;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return 0;
+    if (got <= 0) {
+        error_set(err, ERROR_IO, "the other end is gone");
+        return -1;
+    }
+    *descriptor = take_descriptor(&message);
+    if (!(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && !child_word_read(bytes, (size_t)got, word, err))
+        return 1;
+    error_set(err, ERROR_DEVICE, "its process said what was not understood");
+    if (*descriptor >= 0)
+        close(*descriptor);
+    *descriptor = -1;
+    return -1;
+}

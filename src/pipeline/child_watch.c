@@ -1,0 +1,450 @@
+/* The thread that watches a device's child: starts it, asks it, kills it, starts it again. */
+#include "pipeline/children_impl.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BEAT_MS = 250, MS = 1000000 };
+
+void child_wake(struct child *child)
+{
+    const uint64_t one = 1;
+    if (write(child->wake_fd, &one, sizeof one) < 0)
+        return; /* it is full of wake-ups already */
+}
+
+void child_suspect(struct child *child, const struct error *why)
+{
+    pthread_mutex_lock(&child->lock);
+    if (!child->suspicion.code)
+        child->suspicion = *why;
+    pthread_mutex_unlock(&child->lock);
+    child_wake(child);
+}
+
+/* Channels may be enlisted meanwhile, and none leaves the list before its owner has seen CLOSED, or has not closed it:
+ * who is told may look at the lane, not close it. */
+static void tell_all(struct child *child)
+{
+    struct {
+        void (*changed)(void *arg);
+        void *arg;
+    } told[LIMIT_CHILD_LANES];
+    uint32_t n = 0;
+    pthread_mutex_lock(&child->lock);
+    for (struct lane *lane = child->lanes; lane && n < LIMIT_CHILD_LANES; lane = lane->next) {
+        if (!lane->was_ready || lane->state == LANE_CLOSING || lane->state == LANE_CLOSED)
+            continue;
+        told[n].changed = lane->options.changed;
+        told[n++].arg = lane->options.arg;
+    }
+    pthread_cond_broadcast(&child->moved);
+    pthread_mutex_unlock(&child->lock);
+    for (uint32_t i = 0; i < n; i++)
+        told[i].changed(told[i].arg);
+}
+
+/* ---- its death --------------------------------------------------------------------------- */
+
+static void remember_death(struct child *child, uint64_t now_ns)
+{
+    memmove(child->deaths_ns + 1, child->deaths_ns, (LIMIT_CHILD_DEATHS - 1) * sizeof *child->deaths_ns);
+    child->deaths_ns[0] = now_ns;
+}
+
+static uint32_t recent_deaths(const struct child *child, uint64_t now_ns)
+{
+    uint32_t n = 0;
+    while (n < LIMIT_CHILD_DEATHS && child->deaths_ns[n] &&
+           now_ns - child->deaths_ns[n] < (uint64_t)LIMIT_CHILD_DEATHS_MS * MS)
+        n++;
+    return n;
+}
+
+/* With the lock. */
+static void mourn(struct lane *lane, const struct error *why, const struct error *given_up)
+{
+    switch (lane->state) {
+    case LANE_CLOSING:
+        lane->state = LANE_CLOSED;
+        return;
+    case LANE_FAILED:
+    case LANE_CLOSED:
+        return;
+    case LANE_WANTED:
+    case LANE_OPENING:
+    case LANE_READY:
+        break;
+    }
+    if (lane->was_ready) {
+        lane->is_lost = true;
+        lane->loss = *why;
+    }
+    lane->state = given_up ? LANE_FAILED : LANE_WANTED;
+    if (given_up)
+        lane->problem = *given_up;
+}
+
+/* The rings first: nobody reads or writes them while the states change. Only this thread takes lanes up or down, and
+ * a lane that is not closed yet stays in the list. */
+static void take_down(struct child *child)
+{
+    pthread_mutex_lock(&child->lock);
+    struct lane *lane = child->lanes;
+    while (lane) {
+        if (lane->state != LANE_CLOSED) {
+            pthread_mutex_unlock(&child->lock);
+            lane_down(lane);
+            pthread_mutex_lock(&child->lock);
+        }
+        lane = lane->next;
+    }
+    pthread_mutex_unlock(&child->lock);
+    child_work_clear(child);
+}
+
+static void after_death(struct child *child, const struct error *why)
+{
+    const uint64_t now_ns = clock_now_ns();
+    struct error given_up = {0};
+    remember_death(child, now_ns);
+    const uint32_t n_deaths = recent_deaths(child, now_ns);
+    if (n_deaths >= LIMIT_CHILD_DEATHS)
+        error_set(&given_up, ERROR_DEVICE, "its process ended %u times within a minute; the last time: %s", n_deaths,
+                  why->text);
+    uint64_t pause_ms = (uint64_t)child->children->options.pause_ms << (n_deaths - 1);
+    if (pause_ms > LIMIT_CHILD_PAUSE_MS)
+        pause_ms = LIMIT_CHILD_PAUSE_MS;
+    child->start_at_ns = now_ns + pause_ms * MS;
+    take_down(child);
+    pthread_mutex_lock(&child->lock);
+    child->pid = 0;
+    child->suspicion = (struct error){0};
+    child->has_readings = false;
+    child->last_death = *why;
+    for (struct lane *lane = child->lanes; lane; lane = lane->next)
+        mourn(lane, why, given_up.code ? &given_up : NULL);
+    pthread_mutex_unlock(&child->lock);
+    tell_all(child);
+}
+
+/* `what`: why it is killed; NULL: it has ended. */
+static void bury(struct child *child, const char *what)
+{
+    struct error why = {0};
+    char end[128];
+    const bool reaped = child_reap(child->pid, end, sizeof end);
+    close(child->socket);
+    child->socket = -1;
+    error_set(&why, ERROR_IO, "device %s: its process %s", child->device, what ? what : end);
+    if (!reaped)
+        error_set(&why, ERROR_IO, "device %s: its process hangs in the kernel: %s", child->device, what ? what : "");
+    log_line(LOG_WARN, "children", "%s", why.text);
+    after_death(child, &why);
+}
+
+/* ---- its life ---------------------------------------------------------------------------- */
+
+static void start(struct child *child)
+{
+    struct error err = {0};
+    pid_t pid;
+    if (child_spawn(child, &pid, &child->socket, &err)) {
+        log_line(LOG_WARN, "children", "%s", err.text);
+        after_death(child, &err);
+        return;
+    }
+    child->said_hello = false;
+    child->started_ns = child->heard_ns = clock_now_ns();
+    child->beat_ns = 0;
+    pthread_mutex_lock(&child->lock);
+    child->pid = pid;
+    child->suspicion = (struct error){0};
+    pthread_mutex_unlock(&child->lock);
+    log_line(LOG_INFO, "children", "device %s: process %ld", child->device, (long)pid);
+}
+
+static void fill_open(const struct lane *lane, struct child_word *word)
+{
+    word->kind = CHILD_OPEN;
+    word->lane = lane->id;
+    word->ring_bytes = lane->ring_bytes;
+    word->again = lane->was_ready;
+    word->instance = lane->options.instance;
+    word->epoch = lane->options.epoch;
+    word->type = lane->options.type;
+    word->options = lane->driver_options;
+    snprintf(word->path, sizeof word->path, "%s", lane->path);
+    word->n_stages = lane->options.n_stages;
+    memcpy(word->stages, lane->stages, word->n_stages * sizeof *word->stages);
+}
+
+static void set_state(struct lane *lane, enum lane_state from, enum lane_state to, const struct error *err)
+{
+    struct child *child = lane->child;
+    pthread_mutex_lock(&child->lock);
+    if (lane->state == from)
+        lane->state = to;
+    if (err)
+        lane->problem = *err;
+    pthread_cond_broadcast(&child->moved);
+    pthread_mutex_unlock(&child->lock);
+}
+
+static void ask_open(struct lane *lane)
+{
+    static _Thread_local struct child_word word;
+    struct error err = {0};
+    memset(&word, 0, sizeof word);
+    fill_open(lane, &word);
+    set_state(lane, LANE_WANTED, LANE_OPENING, NULL);
+    if (lane_up(lane, &err)) {
+        error_wrap(&err, "device %s", lane->child->device);
+        set_state(lane, LANE_OPENING, LANE_FAILED, &err);
+    } else if (child_say(lane->child->socket, &word, lane->memory_fd, &err)) {
+        child_suspect(lane->child, &err);
+    }
+}
+
+static void ask_close(struct lane *lane)
+{
+    static _Thread_local struct child_word word;
+    struct error err = {0};
+    memset(&word, 0, sizeof word);
+    word.kind = CHILD_CLOSE;
+    word.lane = lane->id;
+    if (child_say(lane->child->socket, &word, -1, &err))
+        child_suspect(lane->child, &err);
+}
+
+/* The next lane that something has to be done for; the list may only grow at its head meanwhile. */
+static struct lane *next_to_do(struct child *child, bool *closes)
+{
+    struct lane *found = NULL;
+    pthread_mutex_lock(&child->lock);
+    for (struct lane *lane = child->lanes; lane && !found; lane = lane->next) {
+        const bool is_closing = lane->state == LANE_CLOSING;
+        if (is_closing && (!child->pid || !lane->is_up)) {
+            lane->state = LANE_CLOSED; /* nothing of it is there */
+            pthread_cond_broadcast(&child->moved);
+        } else if (child->pid && child->said_hello && lane->state == LANE_WANTED) {
+            found = lane;
+            *closes = false;
+        } else if (is_closing && child->said_hello && !lane->close_sent) {
+            found = lane;
+            *closes = lane->close_sent = true;
+        }
+    }
+    pthread_mutex_unlock(&child->lock);
+    return found;
+}
+
+/* Whether the child has something to do, or would have. */
+static bool is_needed(struct child *child)
+{
+    pthread_mutex_lock(&child->lock);
+    bool needed = false;
+    for (const struct lane *lane = child->lanes; lane; lane = lane->next)
+        needed |= child->pid ? lane->state != LANE_FAILED && lane->state != LANE_CLOSED : lane->state == LANE_WANTED;
+    pthread_mutex_unlock(&child->lock);
+    return needed;
+}
+
+static void beat(struct child *child, uint64_t now_ns)
+{
+    static _Thread_local struct child_word word;
+    struct error err = {0};
+    memset(&word, 0, sizeof word);
+    word.kind = CHILD_BEAT;
+    word.duty_permille = child->local ? device_duty(child->local) : 1000;
+    child->beat_ns = now_ns;
+    child_say(child->socket, &word, -1, &err); /* a full socket: the silence says it */
+}
+
+/* Why it has to be killed; NULL: it has not. */
+static const char *fault(struct child *child, uint64_t now_ns, char *text, size_t size)
+{
+    const struct children_options *options = &child->children->options;
+    uint32_t rows = 0;
+    const uint64_t hangs_ms = child_work_hangs_ms(child, now_ns, &rows);
+    pthread_mutex_lock(&child->lock);
+    const struct error suspicion = child->suspicion;
+    pthread_mutex_unlock(&child->lock);
+    if (suspicion.code)
+        snprintf(text, size, "cannot be trusted: %.300s", suspicion.text);
+    else if (!child->said_hello && now_ns - child->started_ns > (uint64_t)options->start_ms * MS)
+        snprintf(text, size, "did not open it within %.1f s", (double)options->start_ms / 1000);
+    else if (child->said_hello && now_ns - child->heard_ns > (uint64_t)options->silence_ms * MS)
+        snprintf(text, size, "hangs: it has not answered for %.1f s", (double)options->silence_ms / 1000);
+    else if (hangs_ms)
+        snprintf(text, size, "hangs: a micro-batch (at most %u rows) has made no progress for %.1f s", rows,
+                 (double)hangs_ms / 1000);
+    else
+        return NULL;
+    return text;
+}
+
+/* ---- what it says ------------------------------------------------------------------------ */
+
+static void take_opened(struct child *child, const struct child_word *word)
+{
+    pthread_mutex_lock(&child->lock);
+    struct lane *lane = child->lanes;
+    while (lane && lane->id != word->lane)
+        lane = lane->next;
+    if (lane && lane->state == LANE_OPENING && word->code) {
+        error_set(&lane->problem, word->code, "%s", word->text);
+        lane->state = LANE_FAILED;
+    } else if (lane && lane->state == LANE_OPENING && word->n_stages == lane->options.n_stages) {
+        for (uint32_t i = 0; i < word->n_stages; i++)
+            lane->stages[i].bytes = word->stages[i].bytes;
+        lane->state = LANE_READY;
+    }
+    pthread_mutex_unlock(&child->lock);
+    tell_all(child);
+    pthread_mutex_lock(&child->lock);
+    if (lane && lane->state == LANE_READY)
+        lane->was_ready = true; /* its owner hears of it by lane_open(), the first time */
+    pthread_mutex_unlock(&child->lock);
+}
+
+static void take_closed(struct child *child, uint32_t id)
+{
+    pthread_mutex_lock(&child->lock);
+    struct lane *lane = child->lanes;
+    while (lane && (lane->id != id || lane->state != LANE_CLOSING))
+        lane = lane->next;
+    pthread_mutex_unlock(&child->lock);
+    if (!lane)
+        return;
+    lane_down(lane);
+    set_state(lane, LANE_CLOSING, LANE_CLOSED, NULL);
+}
+
+/* False: it is to be buried for `text`. */
+static bool take_word(struct child *child, const struct child_word *word, char *text, size_t size)
+{
+    child->heard_ns = clock_now_ns();
+    switch (word->kind) {
+    case CHILD_HELLO:
+        child->said_hello = !word->code;
+        if (word->code)
+            snprintf(text, size, "cannot open it: %.300s", word->text);
+        return child->said_hello;
+    case CHILD_OPENED:
+        take_opened(child, word);
+        return true;
+    case CHILD_CLOSED:
+        take_closed(child, word->lane);
+        return true;
+    case CHILD_ALIVE:
+        pthread_mutex_lock(&child->lock);
+        child->readings = word->readings;
+        child->has_readings = true;
+        pthread_mutex_unlock(&child->lock);
+        return true;
+    case CHILD_OPEN:
+    case CHILD_CLOSE:
+    case CHILD_BEAT:
+        break;
+    }
+    snprintf(text, size, "cannot be trusted: it says what only its node says");
+    return false;
+}
+
+static void hear(struct child *child)
+{
+    static _Thread_local struct child_word word;
+    struct error err = {0};
+    int descriptor, got;
+    char text[400];
+    while ((got = child_hear(child->socket, false, &word, &descriptor, &err)) > 0) {
+        if (descriptor >= 0)
+            close(descriptor);
+        if (!take_word(child, &word, text, sizeof text)) {
+            bury(child, text);
+            return;
+        }
+    }
+    if (got < 0)
+        bury(child, err.code == ERROR_IO ? NULL : err.text);
+}
+
+/* ---- the thread -------------------------------------------------------------------------- */
+
+/* Done with it: no lane is left. */
+static void dismiss(struct child *child)
+{
+    char end[128];
+    child_reap(child->pid, end, sizeof end);
+    close(child->socket);
+    child->socket = -1;
+    take_down(child);
+    pthread_mutex_lock(&child->lock);
+    child->pid = 0;
+    child->has_readings = false;
+    pthread_mutex_unlock(&child->lock);
+}
+
+static void step(struct child *child)
+{
+    uint64_t now_ns = clock_now_ns();
+    const bool needed = is_needed(child);
+    char text[400];
+    struct lane *lane;
+    bool closes;
+    if (child->pid && !needed)
+        dismiss(child);
+    if (!child->pid && needed && now_ns >= child->start_at_ns)
+        start(child);
+    while ((lane = next_to_do(child, &closes)) != NULL) {
+        if (closes)
+            ask_close(lane);
+        else
+            ask_open(lane);
+    }
+    if (!child->pid)
+        return;
+    now_ns = clock_now_ns(); /* after what it is compared with */
+    if (now_ns - child->beat_ns >= (uint64_t)BEAT_MS * MS)
+        beat(child, now_ns);
+    if (fault(child, now_ns, text, sizeof text))
+        bury(child, text);
+}
+
+static void wait(struct child *child)
+{
+    struct pollfd fds[2] = {{.fd = child->wake_fd, .events = POLLIN}, {.fd = child->socket, .events = POLLIN}};
+    const bool idle = !child->pid && !is_needed(child);
+    poll(fds, child->pid ? 2 : 1, idle ? -1 : child->pid ? BEAT_MS : 10);
+    uint64_t count;
+    if (fds[0].revents && read(child->wake_fd, &count, sizeof count) < 0)
+        return; /* somebody was faster: there is but this thread */
+    if (child->pid && fds[1].revents)
+        hear(child);
+}
+
+static bool leaves(struct child *child)
+{
+    pthread_mutex_lock(&child->lock);
+    const bool leaving = child->leaving;
+    pthread_mutex_unlock(&child->lock);
+    return leaving;
+}
+
+void *child_watch(void *arg)
+{
+    struct child *child = arg;
+    while (!leaves(child)) {
+        step(child);
+        wait(child);
+    }
+    if (child->pid)
+        dismiss(child);
+    return NULL;
+}

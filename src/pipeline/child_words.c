@@ -1,0 +1,218 @@
+#include "pipeline/child_words.h"
+
+#include "base/bytes.h"
+
+enum { MAGIC = 0x3143444d }; /* "MDC1" */
+
+/* ---- writing ---------------------------------------------------------------------------- */
+
+static void put_text(const char *text, struct buffer *out)
+{
+    const size_t size = strlen(text);
+    bytes_put(out, size, 2);
+    buffer_append(out, text, size);
+}
+
+static void put_options(const struct driver_options *options, struct buffer *out)
+{
+    bytes_put(out, options->n_slots, 4);
+    bytes_put(out, options->context, 4);
+    bytes_put(out, options->batch_rows, 4);
+    bytes_put(out, options->queue_max, 4);
+    bytes_put(out, options->kv_type, 1);
+    bytes_put(out, options->flash, 1);
+    bytes_put(out, options->no_repack, 1);
+    bytes_put(out, options->no_prefix_reuse, 1);
+}
+
+static void put_stages(const struct child_word *word, struct buffer *out)
+{
+    bytes_put(out, word->n_stages, 4);
+    for (uint32_t i = 0; i < word->n_stages; i++) {
+        bytes_put(out, word->stages[i].here, 1);
+        bytes_put(out, word->stages[i].type, 1);
+        bytes_put(out, word->stages[i].n_layers, 4);
+        bytes_put(out, word->stages[i].bytes, 8);
+    }
+}
+
+static void put_open(const struct child_word *word, struct buffer *out)
+{
+    bytes_put(out, word->ring_bytes, 8);
+    bytes_put(out, word->again, 1);
+    bytes_put(out, word->instance, 8);
+    bytes_put(out, word->epoch, 8);
+    bytes_put(out, word->type, 1);
+    put_options(&word->options, out);
+    put_text(word->path, out);
+    put_stages(word, out);
+}
+
+static void put_reading(const struct reading_u64 *reading, struct buffer *out)
+{
+    bytes_put(out, reading->valid, 1);
+    bytes_put(out, reading->value, 8);
+}
+
+static void put_readings(const struct child_readings *readings, struct buffer *out)
+{
+    bytes_put(out, readings->memory.free_bytes, 8);
+    bytes_put(out, readings->memory.total_bytes, 8);
+    put_reading(&readings->temperature_mc, out);
+    put_reading(&readings->power_mw, out);
+    put_reading(&readings->clock_mhz, out);
+}
+
+static void put_outcome(const struct child_word *word, struct buffer *out)
+{
+    bytes_put(out, word->code, 2);
+    put_text(word->text, out);
+}
+
+void child_word_write(const struct child_word *word, struct buffer *out)
+{
+    bytes_put(out, MAGIC, 4);
+    bytes_put(out, word->kind, 4);
+    bytes_put(out, word->lane, 4);
+    switch (word->kind) {
+    case CHILD_OPEN:
+        put_open(word, out);
+        break;
+    case CHILD_BEAT:
+        bytes_put(out, word->duty_permille, 4);
+        break;
+    case CHILD_HELLO:
+        put_outcome(word, out);
+        break;
+    case CHILD_OPENED:
+        put_outcome(word, out);
+        put_stages(word, out);
+        break;
+    case CHILD_ALIVE:
+        put_readings(&word->readings, out);
+        break;
+    case CHILD_CLOSE:
+    case CHILD_CLOSED:
+        break;
+    }
+}
+
+/* ---- reading ---------------------------------------------------------------------------- */
+
+static void get_text(struct bytes_reader *reader, char *text, size_t room)
+{
+    const size_t size = (size_t)bytes_get(reader, 2);
+    const char *from = bytes_take(reader, size);
+    text[0] = 0;
+    if (!from || size >= room || memchr(from, 0, size)) {
+        reader->short_ = true;
+        return;
+    }
+    memcpy(text, from, size);
+    text[size] = 0;
+}
+
+/* A number that must be at most `max`. */
+static uint32_t get_below(struct bytes_reader *reader, unsigned n_bytes, uint32_t max)
+{
+    const uint64_t value = bytes_get(reader, n_bytes);
+    if (value <= max)
+        return (uint32_t)value;
+    reader->short_ = true;
+    return 0;
+}
+
+static void get_options(struct bytes_reader *reader, struct driver_options *options)
+{
+    options->n_slots = bytes_get_u32(reader);
+    options->context = bytes_get_u32(reader);
+    options->batch_rows = bytes_get_u32(reader);
+    options->queue_max = bytes_get_u32(reader);
+    options->kv_type = (enum kv_type)get_below(reader, 1, KV_Q8_0);
+    options->flash = (enum flash_mode)get_below(reader, 1, FLASH_OFF);
+    options->no_repack = get_below(reader, 1, 1);
+    options->no_prefix_reuse = get_below(reader, 1, 1);
+}
+
+static void get_stages(struct bytes_reader *reader, struct child_word *word)
+{
+    word->n_stages = get_below(reader, 4, LIMIT_STAGES);
+    for (uint32_t i = 0; i < word->n_stages; i++) {
+        word->stages[i].here = get_below(reader, 1, 1);
+        word->stages[i].type = (enum activation_type)get_below(reader, 1, ACTIVATION_Q8);
+        word->stages[i].n_layers = bytes_get_u32(reader);
+        word->stages[i].bytes = bytes_get(reader, 8);
+    }
+}
+
+static void get_open(struct bytes_reader *reader, struct child_word *word)
+{
+    word->ring_bytes = bytes_get(reader, 8);
+    word->again = get_below(reader, 1, 1);
+    word->instance = bytes_get(reader, 8);
+    word->epoch = bytes_get(reader, 8);
+    word->type = (enum activation_type)get_below(reader, 1, ACTIVATION_Q8);
+    get_options(reader, &word->options);
+    get_text(reader, word->path, sizeof word->path);
+    get_stages(reader, word);
+}
+
+static struct reading_u64 get_reading(struct bytes_reader *reader)
+{
+    struct reading_u64 reading = {.valid = get_below(reader, 1, 1)};
+    reading.value = bytes_get(reader, 8);
+    return reading;
+}
+
+static void get_readings(struct bytes_reader *reader, struct child_readings *readings)
+{
+    readings->memory.free_bytes = bytes_get(reader, 8);
+    readings->memory.total_bytes = bytes_get(reader, 8);
+    readings->temperature_mc = get_reading(reader);
+    readings->power_mw = get_reading(reader);
+    readings->clock_mhz = get_reading(reader);
+}
+
+static void get_outcome(struct bytes_reader *reader, struct child_word *word)
+{
+    word->code = (enum error_code)get_below(reader, 2, ERROR_INTERNAL);
+    get_text(reader, word->text, sizeof word->text);
+}
+
+static bool get_rest(struct bytes_reader *reader, struct child_word *word)
+{
+    switch (word->kind) {
+    case CHILD_OPEN:
+        get_open(reader, word);
+        return true;
+    case CHILD_BEAT:
+        word->duty_permille = get_below(reader, 4, 1000);
+        return true;
+    case CHILD_HELLO:
+        get_outcome(reader, word);
+        return true;
+    case CHILD_OPENED:
+        get_outcome(reader, word);
+        get_stages(reader, word);
+        return true;
+    case CHILD_ALIVE:
+        get_readings(reader, &word->readings);
+        return true;
+    case CHILD_CLOSE:
+    case CHILD_CLOSED:
+        return true;
+    }
+    return false;
+}
+
+enum error_code child_word_read(const void *bytes, size_t size, struct child_word *out, struct error *err)
+{
+    struct bytes_reader reader = {bytes, size, false};
+    memset(out, 0, sizeof *out);
+    const uint32_t magic = bytes_get_u32(&reader);
+    out->kind = (enum child_word_kind)bytes_get_u32(&reader);
+    out->lane = bytes_get_u32(&reader);
+    if (magic != MAGIC || !get_rest(&reader, out) || reader.short_ || reader.left)
+        return error_set(err, ERROR_INVALID, "what a device's process and its node say was not understood");
+    return ERROR_NONE;
+}

@@ -1,0 +1,59 @@
+/* What a node and a device's process say to each other beside the rings (children.h): one message is one packet of a
+ * SOCK_SEQPACKET socket, little-endian, at most LIMIT_CHILD_WORD_BYTES. Micro-batches do not come this way.
+ *
+ * The reader trusts nothing: counts, types and lengths are checked before they are used. Pure. */
+#pragma once
+
+#include "base/buffer.h"
+#include "base/limits.h"
+#include "engine/activation.h"
+#include "gpu/gpu.h"
+#include "pipeline/driver.h"
+
+enum child_word_kind {
+    /* to the process */
+    CHILD_OPEN = 1, /* load stages; the rings' memory comes with it */
+    CHILD_CLOSE,
+    CHILD_BEAT, /* are you there? and the duty to keep */
+    /* from it */
+    CHILD_HELLO,  /* its device is open, or could not be */
+    CHILD_OPENED, /* or could not be */
+    CHILD_CLOSED,
+    CHILD_ALIVE, /* the answer to a beat, with what the device reads */
+};
+
+struct child_stage {
+    bool here;
+    enum activation_type type; /* of messages to it */
+    uint32_t n_layers;
+    uint64_t bytes; /* OPENED: what it takes */
+};
+
+struct child_readings {
+    struct device_memory memory;
+    struct reading_u64 temperature_mc, power_mw, clock_mhz;
+};
+
+struct child_word {
+    enum child_word_kind kind;
+    uint32_t lane; /* OPEN, CLOSE, OPENED, CLOSED */
+
+    uint64_t ring_bytes; /* OPEN: of each direction: first to the process, then from it */
+    bool again;          /* what its slots held is lost */
+    uint64_t instance, epoch;
+    enum activation_type type;
+    struct driver_options options;
+    char path[4096];   /* the model's file */
+    uint32_t n_stages; /* OPEN, OPENED */
+    struct child_stage stages[LIMIT_STAGES];
+
+    uint32_t duty_permille;         /* BEAT */
+    struct child_readings readings; /* ALIVE */
+    enum error_code code;           /* HELLO, OPENED … */
+    char text[ERROR_TEXT_MAX];      /* … with why not */
+};
+
+/* Appends to `out`, which is empty. */
+void child_word_write(const struct child_word *word, struct buffer *out);
+/* ERROR_INVALID: not such a message, or more or less than one. */
+enum error_code child_word_read(const void *bytes, size_t size, struct child_word *out, struct error *err);

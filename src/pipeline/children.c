@@ -1,0 +1,295 @@
+#include "pipeline/children_impl.h"
+
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* ---- the devices' children --------------------------------------------------------------- */
+
+static void free_child(struct child *child)
+{
+    if (child->wake_fd >= 0)
+        close(child->wake_fd);
+    pthread_cond_destroy(&child->moved);
+    pthread_mutex_destroy(&child->work.lock);
+    pthread_mutex_destroy(&child->lock);
+    mem_free(child);
+}
+
+static struct child *new_child(struct children *children, const char *device, struct error *err)
+{
+    struct child *child = strlen(device) < sizeof child->device ? mem_new(sizeof *child) : NULL;
+    if (!child) {
+        error_set(err, ERROR_NO_MEMORY, "no memory for the process of device %.40s", device);
+        return NULL;
+    }
+    child->children = children;
+    child->socket = -1;
+    snprintf(child->device, sizeof child->device, "%s", device);
+    child->local = children->options.gpu ? gpu_find(children->options.gpu, device) : NULL;
+    pthread_mutex_init(&child->lock, NULL);
+    pthread_mutex_init(&child->work.lock, NULL);
+    pthread_cond_init(&child->moved, NULL);
+    child->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (child->wake_fd >= 0 && !pthread_create(&child->watcher, NULL, child_watch, child))
+        return child;
+    error_set(err, ERROR_IO, "the system refused what watches the process of device %s", device);
+    free_child(child);
+    return NULL;
+}
+
+/* They stay as long as `children`, and with them what is known of their deaths. */
+static struct child *child_of(struct children *children, const char *device, bool makes, struct error *err)
+{
+    pthread_mutex_lock(&children->lock);
+    struct child *child = children->list;
+    while (child && strcmp(child->device, device) != 0)
+        child = child->next;
+    if (!child && makes && (child = new_child(children, device, err)) != NULL) {
+        child->next = children->list;
+        children->list = child;
+    }
+    pthread_mutex_unlock(&children->lock);
+    return child;
+}
+
+static void set_defaults(struct children_options *options)
+{
+    if (!options->program)
+        options->program = "/proc/self/exe";
+    if (!options->start_ms)
+        options->start_ms = LIMIT_CHILD_START_MS;
+    if (!options->silence_ms)
+        options->silence_ms = LIMIT_CHILD_SILENCE_MS;
+    if (!options->work_ms)
+        options->work_ms = LIMIT_CHILD_WORK_MS;
+    if (!options->row_ms)
+        options->row_ms = LIMIT_CHILD_ROW_MS;
+    if (!options->pause_ms)
+        options->pause_ms = 100;
+}
+
+static bool copy_text(const char **text)
+{
+    if (*text)
+        *text = mem_copy_text(*text, strlen(*text));
+    return *text;
+}
+
+static void free_children(struct children *children)
+{
+    const struct children_options *options = &children->options;
+    mem_free((char *)(uintptr_t)options->program);
+    mem_free((char *)(uintptr_t)options->backend);
+    mem_free((char *)(uintptr_t)options->sim_file);
+    mem_free((char *)(uintptr_t)options->registry);
+    pthread_mutex_destroy(&children->lock);
+    mem_free(children);
+}
+
+enum error_code children_open(const struct children_options *given, struct children **out, struct error *err)
+{
+    struct children *children = mem_new(sizeof *children);
+    if (!children)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the devices' processes");
+    pthread_mutex_init(&children->lock, NULL);
+    struct children_options *options = &children->options;
+    *options = *given;
+    set_defaults(options);
+    const bool has_backend = options->backend, has_sim = options->sim_file, has_registry = options->registry;
+    const bool ok = copy_text(&options->program) & (copy_text(&options->backend) == has_backend) &
+                    (copy_text(&options->sim_file) == has_sim) & (copy_text(&options->registry) == has_registry);
+    if (!ok) {
+        free_children(children);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the devices' processes");
+    }
+    *out = children;
+    return ERROR_NONE;
+}
+
+void children_close(struct children *children)
+{
+    if (!children)
+        return;
+    while (children->list) {
+        struct child *child = children->list;
+        children->list = child->next;
+        pthread_mutex_lock(&child->lock);
+        assert(!child->lanes);
+        child->leaving = true;
+        pthread_mutex_unlock(&child->lock);
+        child_wake(child);
+        pthread_join(child->watcher, NULL);
+        free_child(child);
+    }
+    free_children(children);
+}
+
+bool children_readings(struct children *children, const char *device, struct child_readings *out)
+{
+    struct child *child = child_of(children, device, false, NULL);
+    if (!child)
+        return false;
+    pthread_mutex_lock(&child->lock);
+    const bool has = child->has_readings;
+    *out = child->readings;
+    pthread_mutex_unlock(&child->lock);
+    return has;
+}
+
+pid_t children_pid(struct children *children, const char *device)
+{
+    struct child *child = child_of(children, device, false, NULL);
+    if (!child)
+        return 0;
+    pthread_mutex_lock(&child->lock);
+    const pid_t pid = child->pid;
+    pthread_mutex_unlock(&child->lock);
+    return pid;
+}
+
+/* ---- lanes ---------------------------------------------------------------------------- */
+
+static void free_lane(struct lane *lane)
+{
+    buffer_deinit(&lane->message);
+    pthread_mutex_destroy(&lane->write_lock);
+    mem_free(lane->path);
+    mem_free(lane);
+}
+
+static struct lane *new_lane(struct child *child, const struct lane_options *options, struct error *err)
+{
+    const uint64_t ring_bytes = ring_bytes_for(wire_bytes_max(options->shape));
+    if (!ring_bytes) {
+        error_set(err, ERROR_INVALID, "micro-batches of %llu bytes are more than two processes can share",
+                  (unsigned long long)wire_bytes_max(options->shape));
+        return NULL;
+    }
+    struct lane *lane = mem_new(sizeof *lane);
+    char *path = lane ? mem_copy_text(options->path, strlen(options->path)) : NULL;
+    if (!path) {
+        mem_free(lane);
+        error_set(err, ERROR_NO_MEMORY, "no memory for stages on device %s", child->device);
+        return NULL;
+    }
+    pthread_mutex_init(&lane->write_lock, NULL);
+    lane->child = child;
+    lane->options = *options;
+    lane->path = path;
+    lane->driver_options = *options->options;
+    lane->ring_bytes = ring_bytes;
+    lane->memory_fd = -1;
+    memcpy(lane->stages, options->stages, options->n_stages * sizeof *options->stages);
+    return lane;
+}
+
+static enum error_code enlist(struct lane *lane, struct error *err)
+{
+    struct child *child = lane->child;
+    uint32_t n = 0;
+    pthread_mutex_lock(&child->lock);
+    for (const struct lane *other = child->lanes; other; other = other->next)
+        n++;
+    if (n < LIMIT_CHILD_LANES) {
+        lane->id = ++child->last_id;
+        lane->next = child->lanes;
+        child->lanes = lane;
+    }
+    pthread_mutex_unlock(&child->lock);
+    if (n >= LIMIT_CHILD_LANES)
+        return error_set(err, ERROR_BUSY, "device %s has stages of %u pipelines already", child->device, n);
+    child_wake(child);
+    return ERROR_NONE;
+}
+
+static enum error_code wait_loaded(struct lane *lane, struct error *err)
+{
+    struct child *child = lane->child;
+    enum error_code code = ERROR_NONE;
+    pthread_mutex_lock(&child->lock);
+    while (lane->state != LANE_READY && lane->state != LANE_FAILED)
+        pthread_cond_wait(&child->moved, &child->lock);
+    if (lane->state == LANE_FAILED)
+        code = error_set(err, lane->problem.code, "%s", lane->problem.text);
+    pthread_mutex_unlock(&child->lock);
+    return code;
+}
+
+enum error_code lane_open(struct children *children, const struct lane_options *options, struct lane **out,
+                          struct error *err)
+{
+    struct child *child = child_of(children, options->device, true, err);
+    struct lane *lane = child ? new_lane(child, options, err) : NULL;
+    if (!lane)
+        return ERROR_NO_MEMORY;
+    enum error_code code = enlist(lane, err);
+    if (code) {
+        free_lane(lane);
+        return code;
+    }
+    code = wait_loaded(lane, err);
+    if (code)
+        lane_close(lane);
+    else
+        *out = lane;
+    return code;
+}
+
+void lane_close(struct lane *lane)
+{
+    if (!lane)
+        return;
+    struct child *child = lane->child;
+    pthread_mutex_lock(&child->lock);
+    lane->state = LANE_CLOSING;
+    child_wake(child);
+    while (lane->state != LANE_CLOSED)
+        pthread_cond_wait(&child->moved, &child->lock);
+    struct lane **at = &child->lanes;
+    while (*at != lane)
+        at = &(*at)->next;
+    *at = lane->next;
+    pthread_mutex_unlock(&child->lock);
+    child_wake(child);
+    free_lane(lane);
+}
+
+bool lane_take_loss(struct lane *lane, struct error *why)
+{
+    pthread_mutex_lock(&lane->child->lock);
+    const bool is_lost = lane->is_lost;
+    if (is_lost)
+        *why = lane->loss;
+    lane->is_lost = false;
+    pthread_mutex_unlock(&lane->child->lock);
+    return is_lost;
+}
+
+enum lane_look lane_look(struct lane *lane, struct error *why)
+{
+    enum lane_look look = LANE_RELOADING;
+    pthread_mutex_lock(&lane->child->lock);
+    if (lane->state == LANE_READY)
+        look = LANE_LOADED;
+    else if (lane->state == LANE_FAILED)
+        look = LANE_GIVEN_UP;
+    if (look == LANE_GIVEN_UP)
+        *why = lane->problem;
+    else if (look == LANE_RELOADING)
+        *why = lane->child->last_death;
+    pthread_mutex_unlock(&lane->child->lock);
+    return look;
+}
+
+uint64_t lane_stage_bytes(struct lane *lane, uint32_t stage)
+{
+    pthread_mutex_lock(&lane->child->lock);
+    const uint64_t bytes = stage < lane->options.n_stages ? lane->stages[stage].bytes : 0;
+    pthread_mutex_unlock(&lane->child->lock);
+    return bytes;
+}

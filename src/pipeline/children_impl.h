@@ -1,0 +1,119 @@
+/* What the files of children.h share: a device's child, and its lanes. */
+#pragma once
+
+#include "pipeline/children.h"
+#include "pipeline/ring.h"
+
+#include "base/limits.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define CHILD_ARGUMENT "--compute-on-one-device-for-the-node"
+enum { CHILD_DESCRIPTOR = 3 };
+enum { CHILD_ARGUMENTS = 8 }; /* program, CHILD_ARGUMENT, device, parent's pid, threads, backend, sim file, registry */
+
+/* Kinds of a ring's records. REFUSED: a code (2 bytes) and a text, in the place of a message that came back. */
+enum { RECORD_MESSAGE = 1, RECORD_REFUSED = 2 };
+
+enum lane_state {
+    LANE_WANTED, /* to be opened when the child is there */
+    LANE_OPENING,
+    LANE_READY,
+    LANE_FAILED,
+    LANE_CLOSING,
+    LANE_CLOSED,
+};
+
+struct lane {
+    struct lane *next;
+    struct child *child;
+    uint32_t id;
+    struct lane_options options; /* its pointers are the caller's and the lane's own copies */
+    char *path;
+    struct driver_options driver_options;
+    struct child_stage stages[LIMIT_STAGES];
+
+    /* under the child's lock */
+    enum lane_state state;
+    bool was_ready;
+    bool close_sent;
+    bool is_lost;
+    struct error loss, problem;
+
+    /* the rings: while is_up */
+    pthread_mutex_t write_lock;
+    bool is_up; /* under write_lock */
+    int memory_fd;
+    void *memory;
+    uint64_t ring_bytes;
+    struct ring out, in;
+    pthread_t reader;
+    _Atomic bool stops;
+    struct buffer message; /* the reader's */
+};
+
+/* Micro-batches under way in the child. */
+struct child_work {
+    pthread_mutex_t lock;
+    uint32_t n_under_way;
+    uint32_t rows;        /* of the largest since there were none */
+    uint64_t progress_ns; /* when one came back, or the first was sent */
+    uint64_t row_ns;      /* what a row took lately, the slow ones counting more; 0: none was measured */
+};
+
+struct child {
+    struct children *children;
+    struct child *next;
+    char device[32];
+    struct device *local; /* the same device in this process; NULL: none */
+    pthread_t watcher;
+    int wake_fd;
+
+    /* under the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t moved; /* a lane's state */
+    struct lane *lanes;
+    uint32_t last_id;
+    bool leaving;
+    struct error suspicion; /* of a reader or writer: the child is to be killed. code 0: none */
+    pid_t pid;              /* 0: not running. Changed by the watcher alone */
+    struct child_readings readings;
+    bool has_readings;
+
+    struct child_work work;
+
+    /* the watcher's */
+    int socket;
+    bool said_hello;
+    uint64_t started_ns, heard_ns, beat_ns, start_at_ns;
+    uint64_t deaths_ns[LIMIT_CHILD_DEATHS]; /* the last ones, newest first */
+    struct error last_death;
+};
+
+struct children {
+    struct children_options options; /* its texts are copies */
+    pthread_mutex_t lock;
+    struct child *list;
+};
+
+/* ---- child_watch.c ---- */
+void *child_watch(void *child); /* the watching thread */
+void child_wake(struct child *child);
+void child_suspect(struct child *child, const struct error *why); /* any thread */
+
+/* ---- child_spawn.c ---- */
+/* `socket`: this end. */
+enum error_code child_spawn(const struct child *child, pid_t *pid, int *socket, struct error *err);
+/* False: it does not end. `text` says how it ended. */
+bool child_reap(pid_t pid, char *text, size_t size);
+enum error_code child_say(int socket, const struct child_word *word, int descriptor, struct error *err);
+/* 1: a word; 0: none now; -1: the other end is gone, or said what cannot be. `descriptor`: -1, or what came with it. */
+int child_hear(int socket, bool waits, struct child_word *word, int *descriptor, struct error *err);
+
+/* ---- child_lane.c ---- */
+enum error_code lane_up(struct lane *lane, struct error *err); /* makes the rings and starts the reader */
+void lane_down(struct lane *lane);                             /* nothing is sent or received any more */
+void child_work_clear(struct child *child);
+/* How long the micro-batches under way have made no progress beyond what may be, in ms; 0: all is well. */
+uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *rows);

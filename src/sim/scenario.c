@@ -1,0 +1,77 @@
+#include "sim/scenario.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+static const char *const fault_names[FAULT_TYPES] = {"kill",      "power",     "pause",     "cut",    "cut_one",
+                                                     "isolate",   "split",     "loss",      "double", "slow",
+                                                     "slow_disk", "full_disk", "lost_disk", "device", "runner"};
+
+const char *scenario_fault_name(enum scenario_fault_type type)
+{
+    return fault_names[type];
+}
+
+void scenario_deinit(struct scenario *s)
+{
+    if (!s)
+        return;
+    mem_free(s->nodes);
+    mem_free(s->instances);
+    mem_free(s->streams);
+    mem_free(s->faults);
+    *s = (struct scenario){0};
+}
+
+static bool copy_array(const void *from, uint32_t n, size_t size, void *out)
+{
+    void *to = mem_new_array((size_t)n + 1, size);
+    if (to && n)
+        memcpy(to, from, n * size);
+    memcpy(out, &to, sizeof to);
+    return to != NULL;
+}
+
+enum error_code scenario_copy(struct scenario *to, const struct scenario *from, struct error *err)
+{
+    *to = *from;
+    to->nodes = NULL, to->instances = NULL, to->streams = NULL, to->faults = NULL;
+    if (copy_array(from->nodes, from->n_nodes, sizeof *from->nodes, &to->nodes) &&
+        copy_array(from->instances, from->n_instances, sizeof *from->instances, &to->instances) &&
+        copy_array(from->streams, from->n_streams, sizeof *from->streams, &to->streams) &&
+        copy_array(from->faults, from->n_faults, sizeof *from->faults, &to->faults))
+        return ERROR_NONE;
+    scenario_deinit(to);
+    return error_set(err, ERROR_NO_MEMORY, "no memory for a scenario");
+}
+
+static enum error_code check_fault(const struct scenario *s, uint32_t i, struct error *err)
+{
+    const struct scenario_fault *fault = &s->faults[i];
+    const bool device = fault->kind == FAULT_DEVICE || fault->kind == FAULT_RUNNER;
+    if (fault->node >= s->n_nodes || fault->other >= s->n_nodes)
+        return error_set(err, ERROR_INVALID, "fault %u: there is no such node", i);
+    if ((fault->kind == FAULT_CUT || fault->kind == FAULT_CUT_ONE) && fault->node == fault->other)
+        return error_set(err, ERROR_INVALID, "fault %u: a node has no link to itself", i);
+    if (device && fault->amount >= s->nodes[fault->node].devices)
+        return error_set(err, ERROR_INVALID, "fault %u: there is no such device", i);
+    if (fault->at_ms > s->chaos_ms)
+        return error_set(err, ERROR_INVALID, "fault %u: it begins after the faults' end", i);
+    return ERROR_NONE;
+}
+
+enum error_code scenario_check(const struct scenario *s, struct error *err)
+{
+    if (!s->n_nodes || !s->n_instances)
+        return error_set(err, ERROR_INVALID, "a scenario needs a node and an instance");
+    for (uint32_t i = 0; i < s->n_streams; i++) {
+        if (s->streams[i].node >= s->n_nodes || s->streams[i].instance >= s->n_instances)
+            return error_set(err, ERROR_INVALID, "stream %u: there is no such node or instance", i);
+    }
+    for (uint32_t i = 0; i < s->n_faults; i++) {
+        if (check_fault(s, i, err))
+            return err ? err->code : ERROR_INVALID;
+    }
+    return ERROR_NONE;
+}

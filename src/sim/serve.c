@@ -1,0 +1,355 @@
+/* Drivers, and the stages that compute for them. A token is a function of all tokens before it and of its position;
+ * every stage keeps a hash of what it has seen of a sequence, as it would its KV cache, and what comes out is right
+ * only if all of them have seen the same. By the rules of pipeline/driver.h and node/hosting.h: what is lost on the way
+ * loses the driver, which gives its sequences back to who asked. */
+#include "sim/world.h"
+
+#include "base/mem.h"
+#include "base/random.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CACHED_MAX = 512 };
+
+/* ---- the reference ---- */
+
+uint64_t reference_fold(uint64_t hash, uint64_t token)
+{
+    return random_mix(hash ^ token);
+}
+
+uint64_t reference_token(uint64_t hash, uint64_t position)
+{
+    return random_mix(hash ^ random_mix(~position));
+}
+
+/* ---- who is where ---- */
+
+static const Cluster__Placement *placement_of(const struct node *node, uint32_t instance, uint64_t epoch)
+{
+    const char id[] = {'i', (char)('0' + instance), 0};
+    const Cluster__Instance *is = state_instance(node_state(node), id);
+    if (is && is->current && is->current->epoch == epoch)
+        return is->current;
+    return is && is->next && is->next->epoch == epoch ? is->next : NULL;
+}
+
+static bool can_serve(struct world *w, const struct node *node, const Cluster__Placement *placement)
+{
+    for (size_t i = 0; i < placement->n_stages; i++) {
+        const Cluster__Stage *stage = placement->stages[i];
+        if (stage->state != CLUSTER__STAGE_STATE__READY || !net_link(w, node->index, world_node(w, stage->node)->index))
+            return false;
+    }
+    return true;
+}
+
+struct hosted *serve_driver(struct world *w, struct node *node, uint32_t instance)
+{
+    const char id[] = {'i', (char)('0' + instance), 0};
+    const Cluster__Instance *is = state_instance(node_state(node), id);
+    if (!is || !is->current || world_node(w, is->current->stages[0]->node) != node || !can_serve(w, node, is->current))
+        return NULL;
+    struct hosted *h = host_find(node, instance, is->current->epoch, 0);
+    return h && h->state == WORKER_READY && !h->lost ? h : NULL;
+}
+
+/* ---- sequences ---- */
+
+static void free_sequence(struct sequence **link)
+{
+    struct sequence *s = *link;
+    *link = s->next;
+    mem_free(s->tokens);
+    mem_free(s);
+}
+
+void serve_drop_all(struct node *node)
+{
+    while (node->sequences)
+        free_sequence(&node->sequences);
+}
+
+static void give_back(struct world *w, struct node *node, uint32_t origin, uint64_t link, uint64_t part)
+{
+    if (net_link(w, node->index, origin) != link)
+        return;
+    struct message *message = message_new(MESSAGE_RETURNED, node, origin);
+    if (message)
+        message->part = part;
+    net_send_link(w, message);
+}
+
+static void lose(struct world *w, struct node *node, struct hosted *driver)
+{
+    if (!driver->lost)
+        world_say(w, "%s: the driver of i%u, epoch %llu, is lost", node->id, driver->instance,
+                  (unsigned long long)driver->epoch);
+    w->result->failovers += !driver->lost;
+    driver->lost = true;
+    driver->mend_ms = w->now_ms + MEND_MS;
+    for (struct sequence **link = &node->sequences; *link;) {
+        struct sequence *s = *link;
+        if (s->instance != driver->instance || s->epoch != driver->epoch) {
+            link = &s->next;
+            continue;
+        }
+        give_back(w, node, s->origin, s->link, s->part);
+        free_sequence(link);
+    }
+}
+
+static void notice(struct world *w, struct node *node, const Cluster__Placement *placement, const struct message *m)
+{
+    struct message *message = message_new(MESSAGE_NOTICE, node, world_node(w, placement->stages[0]->node)->index);
+    if (message) {
+        message->instance = m->instance;
+        message->epoch = m->epoch;
+    }
+    net_send_link(w, message);
+}
+
+static void feed(struct world *w, struct node *node, struct sequence *s)
+{
+    struct message *m = message_new(MESSAGE_STEP, node, node->index);
+    if (m) {
+        m->n_tokens = s->n_tokens - s->n_fed;
+        m->tokens = mem_new_array(m->n_tokens + 1, sizeof *m->tokens);
+        m->instance = s->instance;
+        m->epoch = s->epoch;
+        m->part = s->part;
+        m->position = s->n_fed;
+        m->round = s->round = ++w->n_keys;
+    }
+    if (!m || !m->tokens) {
+        w->out_of_memory = true;
+        message_free_one(m);
+        return;
+    }
+    memcpy(m->tokens, s->tokens + s->n_fed, m->n_tokens * sizeof *m->tokens);
+    net_send_link(w, m);
+}
+
+static void begin(struct world *w, struct node *node, const struct message *m)
+{
+    const struct hosted *driver = serve_driver(w, node, m->instance);
+    struct sequence *s = driver ? mem_new(sizeof *s) : NULL;
+    if (!s) {
+        give_back(w, node, m->from, net_link(w, node->index, m->from), m->part);
+        return;
+    }
+    s->capacity = m->n_tokens + (uint32_t)m->value;
+    s->tokens = mem_new_array(s->capacity, sizeof *s->tokens);
+    if (!s->tokens) {
+        w->out_of_memory = true;
+        mem_free(s);
+        return;
+    }
+    memcpy(s->tokens, m->tokens, m->n_tokens * sizeof *s->tokens);
+    s->n_tokens = m->n_tokens;
+    s->left = (uint32_t)m->value;
+    s->part = m->part;
+    s->request = m->request;
+    s->instance = m->instance;
+    s->epoch = driver->epoch;
+    s->origin = m->from;
+    s->link = net_link(w, node->index, m->from);
+    s->next = node->sequences;
+    node->sequences = s;
+    feed(w, node, s);
+}
+
+static void on_result(struct world *w, struct node *node, const struct message *m)
+{
+    struct sequence **link = &node->sequences;
+    while (*link && ((*link)->part != m->part || (*link)->round != m->round))
+        link = &(*link)->next;
+    struct sequence *s = *link;
+    if (!s)
+        return;
+    s->n_fed = s->n_tokens;
+    const uint64_t token = reference_token(m->value, s->n_tokens);
+    struct message *answer = message_new(MESSAGE_TOKEN, node, s->origin);
+    if (answer) {
+        answer->part = s->part;
+        answer->position = s->n_tokens;
+        answer->value = token;
+    }
+    s->tokens[s->n_tokens++] = token;
+    s->left--;
+    const bool sent = net_link(w, node->index, s->origin) == s->link && net_send_link(w, answer);
+    if (!sent || !s->left)
+        free_sequence(link);
+    else
+        feed(w, node, s);
+}
+
+/* ---- a stage ---- */
+
+static struct cached *cached_of(struct world *w, struct hosted *h, const struct message *m)
+{
+    for (uint32_t i = 0; i < h->n_cached; i++) {
+        if (h->cached[i].part == m->part)
+            return h->cached[i].tokens == m->position ? &h->cached[i] : NULL;
+    }
+    if (m->position)
+        return NULL;
+    if (!h->cached)
+        h->cached = mem_new_array(CACHED_MAX, sizeof *h->cached);
+    if (!h->cached) {
+        w->out_of_memory = true;
+        return NULL;
+    }
+    if (h->n_cached == CACHED_MAX)
+        memmove(h->cached, h->cached + 1, --h->n_cached * sizeof *h->cached);
+    h->cached[h->n_cached] = (struct cached){.part = m->part};
+    return &h->cached[h->n_cached++];
+}
+
+static uint64_t work_ms(const struct world *w, const struct node *node, const struct hosted *h, uint32_t n_tokens)
+{
+    const uint64_t ms = (h->bytes >> 20) / w->scenario->nodes[node->index].gb_per_s;
+    return 1 + ms + n_tokens / 64;
+}
+
+/* The stage has computed; on to the next. */
+static void pass_on(struct world *w, struct node *node, const struct message *m)
+{
+    const Cluster__Placement *placement = placement_of(node, m->instance, m->epoch);
+    if (!placement)
+        return;
+    const bool last = m->stage + 1 == placement->n_stages;
+    const uint32_t to = world_node(w, placement->stages[last ? 0 : m->stage + 1]->node)->index;
+    struct message *next = message_new(last ? MESSAGE_RESULT : MESSAGE_STEP, node, to);
+    if (next) {
+        const uint32_t from = next->from;
+        *next = *m;
+        next->kind = last ? MESSAGE_RESULT : MESSAGE_STEP;
+        next->from = from;
+        next->to = to;
+        next->stage = m->stage + 1;
+        next->bytes = NULL;
+        next->tokens = mem_new_array(m->n_tokens + 1, sizeof *next->tokens);
+        if (next->tokens)
+            memcpy(next->tokens, m->tokens, m->n_tokens * sizeof *m->tokens);
+        w->out_of_memory |= !next->tokens;
+    }
+    if (!net_send_link(w, next))
+        notice(w, node, placement, m);
+}
+
+static void on_step(struct world *w, struct node *node, const struct message *m)
+{
+    const Cluster__Placement *placement = placement_of(node, m->instance, m->epoch);
+    struct hosted *h = host_find(node, m->instance, m->epoch, m->stage);
+    if (!placement)
+        return; /* it is over: its driver will see that, too */
+    struct cached *cached = h && h->state == WORKER_READY ? cached_of(w, h, m) : NULL;
+    if (!cached) {
+        notice(w, node, placement, m);
+        return;
+    }
+    for (uint32_t i = 0; i < m->n_tokens; i++)
+        cached->hash = reference_fold(cached->hash, m->tokens[i]);
+    cached->tokens += m->n_tokens;
+    struct message *done = message_new(MESSAGE_STEP, node, node->index);
+    if (!done) {
+        w->out_of_memory = true;
+        return;
+    }
+    *done = *m;
+    done->bytes = NULL;
+    done->tokens = mem_new_array(m->n_tokens + 1, sizeof *done->tokens);
+    if (done->tokens)
+        memcpy(done->tokens, m->tokens, m->n_tokens * sizeof *m->tokens);
+    w->out_of_memory |= !done->tokens;
+    done->value = m->stage == 0 || m->value == cached->hash ? cached->hash : random_mix(m->value ^ cached->hash);
+    world_push(w, (struct event){.at_ms = w->now_ms + work_ms(w, node, h, m->n_tokens),
+                                 .type = EVENT_STEP,
+                                 .node = node->index,
+                                 .a = h->key,
+                                 .message = done});
+}
+
+/* What was lost meanwhile computes nothing. */
+void serve_event(struct world *w, struct node *node, const struct event *event)
+{
+    const struct message *m = event->message;
+    const struct hosted *h = host_find(node, m->instance, m->epoch, m->stage);
+    if (h && h->key == event->a && h->state == WORKER_READY)
+        pass_on(w, node, m);
+}
+
+void serve_receive(struct world *w, struct node *node, const struct message *m)
+{
+    struct hosted *driver;
+    switch (m->kind) {
+    case MESSAGE_REQUEST:
+        begin(w, node, m);
+        break;
+    case MESSAGE_STEP:
+        on_step(w, node, m);
+        break;
+    case MESSAGE_RESULT:
+        on_result(w, node, m);
+        break;
+    case MESSAGE_NOTICE:
+        driver = host_find(node, m->instance, m->epoch, 0);
+        if (driver)
+            lose(w, node, driver);
+        break;
+    case MESSAGE_RAFT:
+    case MESSAGE_PROPOSE:
+    case MESSAGE_PULSE:
+    case MESSAGE_TOKEN:
+    case MESSAGE_RETURNED:
+        break;
+    }
+}
+
+/* ---- what is lost ---- */
+
+void serve_stage_gone(struct world *w, struct node *node, const struct hosted *stage)
+{
+    struct hosted *driver = host_find(node, stage->instance, stage->epoch, 0);
+    if (driver && driver->state == WORKER_READY)
+        lose(w, node, driver);
+}
+
+void serve_link_down(struct world *w, struct node *node, uint32_t other)
+{
+    for (struct hosted *h = node->hosted; h; h = h->next) {
+        const Cluster__Placement *placement = placement_of(node, h->instance, h->epoch);
+        bool there = false, follows = false;
+        for (size_t i = 0; placement && i < placement->n_stages; i++) {
+            const bool is = world_node(w, placement->stages[i]->node)->index == other;
+            there |= is;
+            follows |= is && i == h->stage + 1;
+        }
+        if (h->stage == 0 && h->state == WORKER_READY && there)
+            lose(w, node, h);
+        else if (h->stage && follows)
+            notice(w, node, placement, &(struct message){.instance = h->instance, .epoch = h->epoch});
+    }
+    for (struct sequence **link = &node->sequences; *link;) {
+        if ((*link)->origin == other)
+            free_sequence(link);
+        else
+            link = &(*link)->next;
+    }
+}
+
+void serve_turn(struct world *w, struct node *node)
+{
+    for (struct hosted *h = node->hosted; h; h = h->next) {
+        if (h->stage || h->state != WORKER_READY)
+            continue;
+        const Cluster__Placement *placement = placement_of(node, h->instance, h->epoch);
+        const bool good = placement && can_serve(w, node, placement);
+        if (!good && !h->lost)
+            lose(w, node, h);
+        else if (good && h->lost && w->now_ms >= h->mend_ms)
+            h->lost = false;
+    }
+}

@@ -1,0 +1,301 @@
+/* The inside of a run, for src/sim alone. Files: world.c the clock, the events and the faults; net.c messages and
+ * links; log.c a node's replica, disk and proposals; lead.c what a leader does; host.c stages and devices; serve.c
+ * drivers; ask.c requests; check.c what must be so.
+ *
+ * An event concerns one node. When it has been handled, world_turn() carries out what the node wants, and sets its
+ * timer. */
+#pragma once
+
+#include "cluster/master.h"
+#include "cluster/replica.h"
+#include "cluster/worker.h"
+#include "node/nonces.h"
+#include "sim/sim.h"
+
+enum {
+    TICK_MS = 250,
+    SILENCE_MS = 1000, /* then a link counts as lost */
+    LEAD_MS = 100,     /* at least, between two steps of the leader */
+    PROPOSAL_AGAIN_MS = 1000,
+    PROPOSAL_MS = 10000,
+    MEND_MS = 250, /* between attempts to use a driver again */
+    ID_MAX = 16,
+};
+
+enum message_kind {
+    /* lossy */
+    MESSAGE_RAFT = 1,
+    MESSAGE_PROPOSE,
+    MESSAGE_PULSE,
+    /* of a link: in order, once, while it is up */
+    MESSAGE_REQUEST, /* a part of an ask: its tokens so far */
+    MESSAGE_TOKEN,
+    MESSAGE_RETURNED, /* the driver cannot, or not any more */
+    MESSAGE_STEP,     /* tokens on their way through the stages */
+    MESSAGE_RESULT,
+    MESSAGE_NOTICE, /* to the driver: a round is lost */
+};
+
+struct message {
+    enum message_kind kind;
+    uint32_t from, to;
+    uint64_t link, number; /* of the link; 0: lossy */
+    uint64_t member;       /* RAFT: the sender's, and the receiver's in `a` */
+    uint32_t instance, stage;
+    uint64_t epoch, request, part, round, position, value, a;
+    uint64_t *tokens;
+    uint32_t n_tokens;
+    uint8_t *bytes;
+    size_t size;
+};
+
+enum event_type {
+    EVENT_MESSAGE = 1,
+    EVENT_WAKE,
+    EVENT_DISK,
+    EVENT_STAGE,
+    EVENT_FAULT,
+    EVENT_HEAL,
+    EVENT_STREAM,
+    EVENT_LINK,
+    EVENT_SILENCE,
+    EVENT_STEP,
+    EVENT_CHECK,
+    EVENT_JOIN
+};
+
+struct event {
+    uint64_t at_ms, order;
+    enum event_type type;
+    uint32_t node, other;
+    uint64_t a, b;
+    struct message *message;
+};
+
+/* A state that nodes with the same log share: the chain says which log. */
+struct view {
+    struct state state;
+    uint32_t refs;
+    uint64_t chain;
+    struct buffer encoded; /* as a snapshot, once one was taken */
+    struct view *next;
+};
+
+struct queued_write {
+    struct queued_write *next;
+    struct log_write write;
+};
+
+struct proposal {
+    struct proposal *next;
+    uint64_t nonce, key, deadline_ms, again_ms;
+    bool client; /* somebody is told when it was applied */
+    struct buffer event;
+};
+
+struct foreign {
+    struct foreign *next;
+    struct buffer event;
+};
+
+struct cached { /* what a stage has of a sequence */
+    uint64_t request, part, tokens, hash;
+};
+
+struct hosted {
+    struct hosted *next;
+    uint64_t key; /* of this load: another one after each */
+    uint32_t instance, device, stage;
+    uint64_t epoch, bytes;
+    uint32_t first_layer, n_layers;
+    enum worker_stage_state state;
+    bool waits, holds; /* for the device's memory; has it */
+    const char *problem;
+    uint32_t n_cached;
+    struct cached *cached;
+    /* stage 0 of a placement is where its driver is */
+    bool lost;
+    uint64_t mend_ms;
+};
+
+struct sequence { /* at a driver */
+    struct sequence *next;
+    uint64_t request, part, epoch, round, link;
+    uint32_t instance, origin;
+    uint64_t *tokens;
+    uint32_t n_tokens, n_fed, capacity;
+    uint32_t left;
+};
+
+enum ask_state { ASK_WAITING, ASK_THERE };
+struct ask { /* at the node that was asked */
+    struct ask *next;
+    uint64_t request, part, link;
+    uint32_t stream, instance, n_prompt, n_tokens, got;
+    enum ask_state state;
+    uint32_t where;
+    uint64_t *tokens;
+    uint64_t reference; /* hash of the tokens so far */
+    uint64_t since_ms, heard_ms;
+};
+
+struct node {
+    uint32_t index;
+    char id[ID_MAX];
+    uint64_t member;
+    bool joined, up, powered;
+    uint64_t paused_until_ms, up_ms, boots, life, full_until_ms, slow_until_ms, slow_ms;
+    uint64_t wake_ms, tick_ms, lead_ms;
+    bool devices_gone[SCENARIO_DEVICES];
+    bool has_weights[SCENARIO_INSTANCES], fetches[SCENARIO_INSTANCES];
+    uint64_t used_ms[SCENARIO_INSTANCES];
+
+    struct replica *replica;
+    struct log_saved disk;
+    struct queued_write *writes, **last_write;
+    bool disk_busy;
+    uint32_t batch; /* of the writes, on their way together */
+    uint64_t reopen_ms;
+    struct view *view, *kept;
+    bool keeps, changed;
+    uint64_t kept_until, applied, last_epoch;
+    struct lineage epoch_lineage;
+
+    struct proposal *proposals;
+    struct foreign *foreign;
+    struct nonces nonces;
+    bool leads, ready;
+    uint64_t term, lead_from, ready_by_ms, leads_since_ms, members_ms;
+
+    struct master *master;
+    uint64_t *heard_ms, *steady_ms, *recorded_ms; /* [n_nodes], while it leads */
+    uint32_t *wanted;                             /* the same: of which instances requests wait there */
+    uint64_t *used;                               /* [n_instances] */
+
+    struct hosted *hosted;
+    struct sequence *sequences;
+    struct ask *asks;
+};
+
+struct end {       /* of a link */
+    uint64_t link; /* 0: down */
+    uint64_t sent, received;
+};
+
+struct facts;
+
+struct world {
+    const struct scenario *scenario;
+    const struct sim_options *options;
+    struct sim_result *result;
+    uint64_t seed, draws, now_ms, order;
+    bool over, out_of_memory;
+    uint32_t n;
+    struct node *nodes;
+    struct end *ends; /* [at * n + to] */
+    uint16_t *cuts;   /* [from * n + to]: how many faults cut it */
+    uint64_t loss_ppm, double_ppm, slow_ms;
+    uint64_t n_links, n_keys, n_requests;
+    struct event *heap;
+    size_t n_events, capacity;
+    bool shares; /* one state for all nodes with one log */
+    struct view *views[4096];
+    struct facts *facts;
+    uint32_t open_asks;
+    uint64_t *stream_left;
+    bool healed;
+    uint64_t healed_ms, acked;
+    struct world_planner *planner;
+};
+
+/* ---- world.c ---- */
+uint64_t world_draw(struct world *w, uint64_t below);
+bool world_chance_ppm(struct world *w, uint64_t ppm);
+void world_say(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void world_violated(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void world_push(struct world *w, struct event event);
+void world_turn(struct world *w, struct node *node);
+bool node_runs(const struct world *w, const struct node *node);
+static inline struct node *world_node(struct world *w, const char *id)
+{
+    uint32_t index = 0;
+    for (const char *at = id + 1; *at; at++)
+        index = 10 * index + (uint32_t)(*at - '0');
+    return &w->nodes[index];
+}
+static inline uint32_t instance_index(const char *id)
+{
+    return (uint32_t)(id[1] - '0');
+}
+
+/* ---- net.c ---- */
+struct message *message_new(enum message_kind kind, const struct node *from, uint32_t to);
+void message_free_one(struct message *message);
+void net_send(struct world *w, struct message *message);      /* lossy */
+bool net_send_link(struct world *w, struct message *message); /* false: it is down; the message is freed */
+void net_deliver(struct world *w, struct event *event);
+uint64_t net_link(const struct world *w, uint32_t at, uint32_t to); /* 0: down; a node has one to itself */
+bool net_reaches(const struct world *w, uint32_t from, uint32_t to);
+void net_try_link(struct world *w, uint32_t a, uint32_t b);
+void net_links_soon(struct world *w, uint32_t node);
+void net_node_gone(struct world *w, uint32_t node, bool told);
+void net_silence(struct world *w, const struct event *event);
+void net_watch(struct world *w, uint32_t at, uint32_t to); /* looks after SILENCE_MS whether it is still there */
+void net_cut(struct world *w, uint32_t from, uint32_t to, int by);
+
+/* ---- log.c ---- */
+bool log_start(struct world *w, struct node *node);
+void log_stop(struct world *w, struct node *node, bool lost);
+void log_receive(struct world *w, struct node *node, const struct message *message);
+void log_disk(struct world *w, struct node *node);
+void log_turn(struct world *w, struct node *node);
+uint64_t log_timer(const struct world *w, const struct node *node);
+void log_propose(struct world *w, struct node *node, Cluster__Event *event, uint64_t key, bool client);
+void log_receive_proposal(struct world *w, struct node *node, const struct message *message);
+const struct state *node_state(const struct node *node);
+
+/* ---- lead.c ---- */
+void lead_turn(struct world *w, struct node *node);
+void lead_lost(struct node *node);
+bool lead_open(struct world *w, struct node *node);
+enum error_code planner_init(struct world *w);
+void planner_deinit(struct world *w);
+
+/* ---- host.c ---- */
+void host_turn(struct world *w, struct node *node);
+void host_event(struct world *w, struct node *node, const struct event *event);
+void host_drop_all(struct node *node);
+void host_device_gone(struct world *w, struct node *node, uint32_t device, const char *why);
+struct hosted *host_find(struct node *node, uint32_t instance, uint64_t epoch, uint32_t stage);
+void host_check(struct world *w, struct node *node);
+
+/* ---- serve.c ---- */
+struct hosted *serve_driver(struct world *w, struct node *node, uint32_t instance);
+void serve_receive(struct world *w, struct node *node, const struct message *message);
+void serve_begin(struct world *w, struct node *node, uint32_t origin, const struct message *request);
+void serve_event(struct world *w, struct node *node, const struct event *event);
+void serve_link_down(struct world *w, struct node *node, uint32_t other);
+void serve_turn(struct world *w, struct node *node);
+void serve_stage_gone(struct world *w, struct node *node, const struct hosted *stage);
+void serve_drop_all(struct node *node);
+
+/* ---- ask.c ---- */
+void ask_begin(struct world *w, struct node *node, uint32_t stream);
+void ask_turn(struct world *w, struct node *node);
+void ask_receive(struct world *w, struct node *node, const struct message *message);
+void ask_link_down(struct world *w, struct node *node, uint32_t other);
+void ask_drop_all(struct world *w, struct node *node);
+uint32_t ask_wanted(const struct node *node);
+uint64_t reference_fold(uint64_t hash, uint64_t token);
+uint64_t reference_token(uint64_t hash, uint64_t position);
+
+/* ---- check.c ---- */
+bool check_init(struct world *w);
+void check_deinit(struct world *w);
+void check_leader(struct world *w, const struct node *node, const struct replica_status *status);
+void check_applied(struct world *w, struct node *node, const struct replica_effect *effect);
+void check_state(struct world *w, struct node *node, struct lineage lineage, uint64_t index);
+void check_placed(struct world *w, struct node *node, const Cluster__InstancePlaced *placed);
+void check_acknowledged(struct world *w, struct node *node, uint64_t index);
+bool check_converged(struct world *w, char *why, size_t size);
+uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size);

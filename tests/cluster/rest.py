@@ -1,0 +1,42 @@
+"""The control plane of three nodes at rest: what it costs. The figures are printed; the bounds are generous."""
+import time
+
+from harness import PATIENCE, check, run, wait
+
+SECONDS = 20
+
+
+def bare_bytes(world):
+    """The memory of a node that is in no cluster."""
+    idle = world.node("bare")
+    idle.start("--no-discovery", "--join", "0000-0000", "--sim", world.sim("bare", memory="4MiB"))
+    wait("it is up", idle.status)
+    found = idle.memory_bytes()
+    idle.end()
+    return found
+
+
+def scenario(world):
+    with world.step("three nodes without work"):
+        names = ["laptop", "tower", "attic"]
+        options = {name: ["--sim", world.sim(name, memory="4MiB")] for name in names}
+        nodes = world.cluster(*names, **options)
+        wait("three vote", lambda: nodes[0].status()["cluster"]["voters"] == 3)
+        bare = bare_bytes(world)
+        time.sleep(8)  # the links have been measured
+    with world.step(f"{SECONDS} seconds at rest"):
+        before = [(node.cpu_seconds(), world.wire_bytes(node)) for node in nodes]
+        time.sleep(SECONDS)
+        after = [(node.cpu_seconds(), world.wire_bytes(node)) for node in nodes]
+        for node, (cpu, wire), (cpu_after, wire_after) in zip(nodes, before, after):
+            share = (cpu_after - cpu) / SECONDS
+            sent, heard = ((then - now) / SECONDS for now, then in zip(wire, wire_after))
+            beyond = node.memory_bytes() - bare
+            world.say(f"{node.name}: {100 * share:.2f} % of a core, sends {sent / 1000:.2f} kB/s, hears {heard / 1000:.2f}, "
+                      f"{node.memory_bytes() / 1e6:.1f} MB, {beyond / 1e6:.1f} MB beyond a node without cluster")
+            check(share < 0.1 * PATIENCE, f"{node.name} takes {share} of a core")
+            check(sent < 20e3, f"{node.name} sends {sent} bytes a second")
+            check(beyond < 80e6 * PATIENCE, f"{node.name} has {beyond} bytes more than a bare one")
+
+
+run(scenario)
