@@ -431,7 +431,6 @@ static void test_a_restarted_peer_replaces_its_link(void **state)
     link_world_deinit(world);
 }
 
-/* A node of another cluster: a certificate like ours, signed by somebody else. */
 struct two_dials {
     struct dial *there, *back;
 };
@@ -442,6 +441,7 @@ static bool both_have_failed(void *arg)
     return dial_status(dials->there).n_failures && dial_status(dials->back).n_failures;
 }
 
+/* A node of another cluster: a certificate like ours, signed by somebody else. */
 static void test_another_clusters_node(void **state)
 {
     struct link_world *world = link_world_init(MESH_TCP);
