@@ -200,6 +200,13 @@ static void end_round(struct knocks *knocks, struct error why)
     }
 }
 
+/* By hand, a member that is busy with somebody else is knocked at again by itself. */
+static bool is_worth_waiting(const struct knocks *knocks, const struct error *why)
+{
+    return !knocks->by_code && why->code == ERROR_BUSY &&
+           daemon_now_ms(knocks->daemon) - knocks->asked_ms < SEARCH_MS;
+}
+
 static void on_ended(void *self, const struct error *why)
 {
     struct knock *knock = self;
@@ -216,7 +223,7 @@ static void on_ended(void *self, const struct error *why)
     log_line(LOG_INFO, "node", "%s: %s", knock->host, reason.text);
     if (knocks->by_code && reason.code == ERROR_INVALID)
         knocks->wrong = reason;
-    if (!others_try(knocks, knock))
+    if (!others_try(knocks, knock) && !is_worth_waiting(knocks, &reason))
         end_round(knocks, knocks->wrong.code ? knocks->wrong : reason);
 }
 
