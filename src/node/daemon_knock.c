@@ -203,8 +203,7 @@ static void end_round(struct knocks *knocks, struct error why)
 /* By hand, a member that is busy with somebody else is knocked at again by itself. */
 static bool is_worth_waiting(const struct knocks *knocks, const struct error *why)
 {
-    return !knocks->by_code && why->code == ERROR_BUSY &&
-           daemon_now_ms(knocks->daemon) - knocks->asked_ms < SEARCH_MS;
+    return !knocks->by_code && why->code == ERROR_BUSY && daemon_now_ms(knocks->daemon) - knocks->asked_ms < SEARCH_MS;
 }
 
 static void on_ended(void *self, const struct error *why)
