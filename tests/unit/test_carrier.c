@@ -130,6 +130,7 @@ static void open_net(struct net *net, const char *split)
 
 static void close_net(struct net *net)
 {
+    carrier_attach(net->machines[0].carrier, 5, NULL, NULL, NULL); /* what comes late is for nobody */
     driver_close(net->machines[0].driver);
     for (int i = 0; i < WORLD_NODES; i++)
         runner_close(net->machines[i].runner);
