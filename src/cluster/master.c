@@ -1,6 +1,7 @@
 #include "cluster/master.h"
 
 #include "base/mem.h"
+#include "cluster/placed.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -184,32 +185,9 @@ static bool same_stages(const struct master_placement *new, const Cluster__Place
 static void propose_placement(struct step *s, const Cluster__Instance *instance,
                               const struct master_placement *placement, bool replaces, const char *why)
 {
-    Cluster__Stage stages[LIMIT_STAGES], *list[LIMIT_STAGES];
-    Cluster__Placement message = CLUSTER__PLACEMENT__INIT;
-    Cluster__InstancePlaced placed = CLUSTER__INSTANCE_PLACED__INIT;
-    Cluster__Event event = CLUSTER__EVENT__INIT;
-    for (uint32_t i = 0; i < placement->n_stages; i++) {
-        const struct master_stage *from = &placement->stages[i];
-        cluster__stage__init(&stages[i]);
-        stages[i].node = (char *)(uintptr_t)from->node;
-        stages[i].device = (char *)(uintptr_t)from->device;
-        stages[i].has_first_layer = stages[i].has_n_layers = true;
-        stages[i].first_layer = from->first_layer;
-        stages[i].n_layers = from->n_layers;
-        list[i] = &stages[i];
-    }
-    message.has_epoch = placed.has_after_epoch = true;
-    message.epoch = ++s->last_epoch;
-    message.n_stages = placement->n_stages;
-    message.stages = list;
-    message.why = (char *)(uintptr_t)why;
-    message.has_replaces = message.replaces = replaces;
-    placed.id = instance->id;
-    placed.after_epoch = state_epoch(instance);
-    placed.placement = &message;
-    event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_PLACED;
-    event.instance_placed = &placed;
-    propose(s, &event);
+    struct placed_event event;
+    placed_event_init(&event, instance, placement, ++s->last_epoch, replaces, why);
+    propose(s, &event.event);
 }
 
 static void note_proposal(struct step *s, const Cluster__Instance *instance, struct master_memory *memory)

@@ -284,6 +284,15 @@ const Cluster__NodeRecord *state_node_of_member(const struct state *state, uint6
     return NULL;
 }
 
+bool state_is_ready(const Cluster__Placement *placement)
+{
+    for (size_t i = 0; placement && i < placement->n_stages; i++) {
+        if (placement->stages[i]->state != CLUSTER__STAGE_STATE__READY)
+            return false;
+    }
+    return placement && placement->n_stages;
+}
+
 const Cluster__Device *state_device(const Cluster__NodeRecord *node, const char *id)
 {
     for (size_t i = 0; node && i < node->node->n_devices; i++) {

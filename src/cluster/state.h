@@ -58,5 +58,7 @@ bool state_is_drained(const struct state *state, const char *node);
 bool state_moves(const struct state *state);
 uint32_t state_level(const struct state *state); /* the lowest of all admitted nodes; 0 of none */
 struct lineage state_lineage(const struct state *state);
+/* All of its stages are ready; NULL has none. */
+bool state_is_ready(const Cluster__Placement *placement);
 /* The newest epoch of an instance; 0: it was never placed, or is not loaded. */
 uint64_t state_epoch(const Cluster__Instance *instance);

@@ -108,15 +108,6 @@ static const char *check_stages(const Cluster__State *s, const Cluster__Placemen
     return layer == n_layers ? NULL : "a placement of other layers than the model's";
 }
 
-static bool all_ready(const Cluster__Placement *placement)
-{
-    for (size_t i = 0; i < placement->n_stages; i++) {
-        if (placement->stages[i]->state != CLUSTER__STAGE_STATE__READY)
-            return false;
-    }
-    return true;
-}
-
 /* What serves, or loads, stays until `next` is ready; what has lost a stage is of no use any more, but its other stages
  * may still hold what the new ones can take over, so it stays as well. */
 const char *apply_instance_placed(Cluster__State *s, Cluster__Event *e)
@@ -181,7 +172,7 @@ const char *apply_stage_reported(Cluster__State *s, Cluster__Event *e)
     char *old = stage->problem;
     stage->problem = report->problem;
     report->problem = old;
-    if (placement == instance->next && all_ready(placement)) {
+    if (placement == instance->next && state_is_ready(placement)) {
         drop_placement(&instance->current);
         instance->current = placement;
         instance->next = NULL;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/spawn.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -10,13 +11,10 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 enum {
     POLL_MS = 100,   /* a child may be gone while a helper of its driver keeps the pipe open: look at both */
@@ -64,38 +62,6 @@ static bool read_answer(struct probe *probe)
 
 /* ---- starting -------------------------------------------------------------------------- */
 
-/* Everything but the answer's descriptor is closed or /dev/null. */
-static int set_descriptors(posix_spawn_file_actions_t *actions, int answer)
-{
-    int failure = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
-    for (int fd = 1; !failure && fd <= 2; fd++)
-        failure = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_WRONLY, 0);
-    if (!failure)
-        failure = posix_spawn_file_actions_adddup2(actions, answer, PROBE_DESCRIPTOR);
-#ifdef __GLIBC__
-    if (!failure)
-        failure = posix_spawn_file_actions_addclosefrom_np(actions, PROBE_DESCRIPTOR + 1);
-#endif
-    return failure;
-}
-
-/* The parent's mask and ignored signals are not the child's; a Ctrl-C is for the parent's group alone. */
-static int set_signals(posix_spawnattr_t *attributes)
-{
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    int failure = posix_spawnattr_setsigmask(attributes, &none);
-    if (!failure)
-        failure = posix_spawnattr_setsigdefault(attributes, &all);
-    if (!failure)
-        failure = posix_spawnattr_setpgroup(attributes, 0);
-    if (!failure)
-        failure = posix_spawnattr_setflags(attributes,
-                                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    return failure;
-}
-
 static int spawn(struct probe *probe, const char *program, int answer, uint64_t limit_ms)
 {
     char index[16], parent[16], limit_s[16];
@@ -110,22 +76,7 @@ static int spawn(struct probe *probe, const char *program, int answer, uint64_t 
                                parent,
                                limit_s,
                                NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    int failure = posix_spawn_file_actions_init(&actions);
-    if (failure)
-        return failure;
-    failure = posix_spawnattr_init(&attributes);
-    if (!failure) {
-        failure = set_descriptors(&actions, answer);
-        if (!failure)
-            failure = set_signals(&attributes);
-        if (!failure)
-            failure = posix_spawn(&probe->pid, program, &actions, &attributes, arguments, environ);
-        posix_spawnattr_destroy(&attributes);
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    return failure;
+    return spawn_child(program, arguments, answer, PROBE_DESCRIPTOR, false, &probe->pid);
 }
 
 static void start(struct probe *probe, const char *program, uint64_t limit_ms)

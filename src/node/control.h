@@ -50,6 +50,8 @@ void control_send(struct conversation *conversation, const void *bytes, size_t s
 void control_answer(struct conversation *conversation, yyjson_mut_doc *doc);
 void control_fail(struct conversation *conversation, const struct error *err); /* and ends it */
 void control_end(struct conversation *conversation);                           /* when all is sent */
+void control_answer_text(struct conversation *conversation, const char *key,
+                         const char *text);           /* {key: text}, the end */
 yyjson_mut_val *control_object(yyjson_mut_doc **doc); /* a new document with an object as its root */
 
 /* ---- what several requests say ---- */

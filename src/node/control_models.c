@@ -8,15 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void answer_text(struct conversation *conversation, const char *key, const char *text)
-{
-    yyjson_mut_doc *doc;
-    yyjson_mut_val *root = control_object(&doc);
-    yyjson_mut_obj_add_strcpy(doc, root, key, text);
-    control_answer(conversation, doc);
-    control_end(conversation);
-}
-
 /* ---- a model's name, or a file that becomes one ---------------------------------------------------- */
 
 /* What a request waits for, also when who asked has gone meanwhile. */
@@ -92,7 +83,7 @@ static void on_where(void *arg, struct daemon_text *text, const struct error *er
     if (err)
         control_fail(conversation, err);
     else
-        answer_text(conversation, "path", gguf_file_path(model_file(text->model)));
+        control_answer_text(conversation, "path", gguf_file_path(model_file(text->model)));
 }
 
 void control_where(struct conversation *conversation, yyjson_val *request)
@@ -105,7 +96,7 @@ void control_where(struct conversation *conversation, yyjson_val *request)
 
 static void on_added(struct conversation *conversation, const char *model)
 {
-    answer_text(conversation, "model", model);
+    control_answer_text(conversation, "model", model);
 }
 
 void control_add(struct conversation *conversation, yyjson_val *request)
@@ -118,52 +109,6 @@ void control_add(struct conversation *conversation, yyjson_val *request)
     }
     error_set(&err, ERROR_INVALID, "an absolute path is wanted");
     control_fail(conversation, &err);
-}
-
-/* A change of the cluster that a conversation waits for. */
-struct change {
-    struct conversation *conversation; /* NULL: it has gone */
-    const char *key;
-    char name[LIMIT_CLUSTER_TEXT_BYTES + 1];
-};
-
-static void change_gone(struct conversation *conversation)
-{
-    ((struct change *)conversation->data)->conversation = NULL;
-    conversation->data = NULL;
-}
-
-static void on_changed(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
-{
-    struct change *change = arg;
-    struct conversation *conversation = change->conversation;
-    struct error why;
-    if (conversation)
-        conversation->calls = (struct conversation_calls){0};
-    if (conversation && code) {
-        control_fail(conversation, err);
-    } else if (conversation && !outcome->applied) {
-        error_set(&why, ERROR_INVALID, "%s: %s", change->name, outcome->reason);
-        control_fail(conversation, &why);
-    } else if (conversation) {
-        answer_text(conversation, change->key, change->name);
-    }
-    mem_free(change);
-}
-
-void control_propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name)
-{
-    struct change *change = mem_new(sizeof *change);
-    if (!change) {
-        control_end(conversation);
-        return;
-    }
-    change->conversation = conversation;
-    change->key = key;
-    snprintf(change->name, sizeof change->name, "%s", name);
-    conversation->data = change;
-    conversation->calls = (struct conversation_calls){.gone = change_gone};
-    agreement_propose(conversation->daemon->agreement, event, on_changed, change);
 }
 
 static bool refuse_without(struct conversation *conversation, const void *found, const char *what, const char *name)

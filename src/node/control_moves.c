@@ -81,15 +81,6 @@ static void fail_move(struct conversation *conversation, const char *why)
     control_fail(conversation, &err);
 }
 
-static bool is_ready(const Cluster__Placement *placement)
-{
-    for (size_t i = 0; i < placement->n_stages; i++) {
-        if (placement->stages[i]->state != CLUSTER__STAGE_STATE__READY)
-            return false;
-    }
-    return true;
-}
-
 static void move_look(struct conversation *conversation)
 {
     struct moving *moving = conversation->data;
@@ -100,7 +91,7 @@ static void move_look(struct conversation *conversation)
     if (next && next->epoch == moving->epoch) {
         moving->is_seen = true;
     } else if (current && current->epoch == moving->epoch) {
-        if (!is_ready(current))
+        if (!state_is_ready(current))
             return;
         yyjson_mut_doc *doc;
         yyjson_mut_val *root = control_object(&doc);

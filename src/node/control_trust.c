@@ -16,15 +16,6 @@ bool control_require_member(struct conversation *conversation)
     return false;
 }
 
-static void answer_text(struct conversation *conversation, const char *key, const char *text)
-{
-    yyjson_mut_doc *doc;
-    yyjson_mut_val *root = control_object(&doc);
-    yyjson_mut_obj_add_strcpy(doc, root, key, text);
-    control_answer(conversation, doc);
-    control_end(conversation);
-}
-
 /* ---- invite --------------------------------------------------------------------------------------- */
 
 void control_invite(struct conversation *conversation, yyjson_val *request)
@@ -158,7 +149,7 @@ static void admit_look(struct conversation *conversation)
     if (!admitting->agreed || !daemon->admission)
         return;
     if (record && record->admitted) {
-        answer_text(conversation, "admitted", admitting->name);
+        control_answer_text(conversation, "admitted", admitting->name);
         return;
     }
     if (still_waits(daemon, admitting->id))
@@ -260,34 +251,6 @@ const Cluster__Node *control_find_node(const struct daemon *daemon, const char *
     return found;
 }
 
-struct removing {
-    struct conversation *conversation; /* NULL: it has gone */
-    char name[LIMIT_CLUSTER_TEXT_BYTES + 1];
-};
-
-static void remove_gone(struct conversation *conversation)
-{
-    ((struct removing *)conversation->data)->conversation = NULL;
-}
-
-static void on_removed(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
-{
-    struct removing *removing = arg;
-    struct conversation *conversation = removing->conversation;
-    struct error why;
-    if (conversation)
-        conversation->calls = (struct conversation_calls){0};
-    if (conversation && code) {
-        control_fail(conversation, err);
-    } else if (conversation && !outcome->applied) {
-        error_set(&why, ERROR_INVALID, "%s was not removed: %s", removing->name, outcome->reason);
-        control_fail(conversation, &why);
-    } else if (conversation) {
-        answer_text(conversation, "removed", removing->name);
-    }
-    mem_free(removing);
-}
-
 void control_remove(struct conversation *conversation, yyjson_val *request)
 {
     struct daemon *daemon = conversation->daemon;
@@ -301,21 +264,14 @@ void control_remove(struct conversation *conversation, yyjson_val *request)
         error_set(&err, ERROR_INVALID, "this is that machine; `medley leave` takes it out of the cluster");
         node = NULL;
     }
-    struct removing *removing = node ? mem_new(sizeof *removing) : NULL;
-    if (!removing) {
-        if (node)
-            error_set(&err, ERROR_NO_MEMORY, "out of memory");
+    if (!node) {
         control_fail(conversation, &err);
         return;
     }
-    removing->conversation = conversation;
-    snprintf(removing->name, sizeof removing->name, "%s", node->name);
-    conversation->data = removing;
-    conversation->calls = (struct conversation_calls){.gone = remove_gone};
     name.id = node->id;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_REMOVED;
     event.node_removed = &name;
-    agreement_propose(daemon->agreement, &event, on_removed, removing);
+    control_propose(conversation, &event, "removed", node->name);
 }
 
 void control_leave(struct conversation *conversation, yyjson_val *request)
@@ -324,5 +280,5 @@ void control_leave(struct conversation *conversation, yyjson_val *request)
     if (daemon_leave(conversation->daemon, &err))
         control_fail(conversation, &err);
     else
-        answer_text(conversation, "left", conversation->daemon->name);
+        control_answer_text(conversation, "left", conversation->daemon->name);
 }

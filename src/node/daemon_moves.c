@@ -2,6 +2,7 @@
 #include "node/daemon_state.h"
 
 #include "base/mem.h"
+#include "cluster/placed.h"
 
 enum error_code daemon_check_placement(struct daemon *daemon, const struct master_planner *planner,
                                        const Cluster__Instance *instance, const struct master_placement *placement,
@@ -22,31 +23,8 @@ enum error_code daemon_check_placement(struct daemon *daemon, const struct maste
 void daemon_propose_placement(struct daemon *daemon, const Cluster__Instance *instance,
                               const struct master_placement *placement, uint64_t epoch, bool replaces)
 {
-    Cluster__Stage stages[LIMIT_STAGES], *list[LIMIT_STAGES];
-    Cluster__Placement message = CLUSTER__PLACEMENT__INIT;
-    Cluster__InstancePlaced placed = CLUSTER__INSTANCE_PLACED__INIT;
-    Cluster__Event event = CLUSTER__EVENT__INIT;
-    for (uint32_t i = 0; i < placement->n_stages; i++) {
-        const struct master_stage *from = &placement->stages[i];
-        cluster__stage__init(&stages[i]);
-        stages[i].node = (char *)(uintptr_t)from->node;
-        stages[i].device = (char *)(uintptr_t)from->device;
-        stages[i].has_first_layer = stages[i].has_n_layers = true;
-        stages[i].first_layer = from->first_layer;
-        stages[i].n_layers = from->n_layers;
-        list[i] = &stages[i];
-    }
-    message.has_epoch = message.has_by_hand = message.has_replaces = placed.has_after_epoch = true;
-    message.epoch = epoch;
-    message.n_stages = placement->n_stages;
-    message.stages = list;
-    message.why = (char *)(uintptr_t)"by hand";
-    message.by_hand = true;
-    message.replaces = replaces;
-    placed.id = instance->id;
-    placed.after_epoch = state_epoch(instance);
-    placed.placement = &message;
-    event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_PLACED;
-    event.instance_placed = &placed;
-    agreement_propose(daemon->agreement, &event, NULL, NULL);
+    struct placed_event event;
+    placed_event_init(&event, instance, placement, epoch, replaces, "by hand");
+    event.placement.has_by_hand = event.placement.by_hand = true;
+    agreement_propose(daemon->agreement, &event.event, NULL, NULL);
 }

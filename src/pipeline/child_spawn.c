@@ -2,11 +2,11 @@
 #include "pipeline/children_impl.h"
 
 #include "base/clock.h"
+#include "base/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,42 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-extern char **environ;
-
 enum { REAP_MS = 5000 };
 
 /* ---- starting --------------------------------------------------------------------------- */
-
-static int set_descriptors(posix_spawn_file_actions_t *actions, int socket)
-{
-    int failure = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
-    if (!failure)
-        failure = posix_spawn_file_actions_addopen(actions, 1, "/dev/null", O_WRONLY, 0);
-    if (!failure)
-        failure = posix_spawn_file_actions_adddup2(actions, socket, CHILD_DESCRIPTOR);
-#ifdef __GLIBC__
-    if (!failure)
-        failure = posix_spawn_file_actions_addclosefrom_np(actions, CHILD_DESCRIPTOR + 1);
-#endif
-    return failure;
-}
-
-/* The parent's mask is not the child's; a Ctrl-C is for the parent's group alone. */
-static int set_signals(posix_spawnattr_t *attributes)
-{
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    int failure = posix_spawnattr_setsigmask(attributes, &none);
-    if (!failure)
-        failure = posix_spawnattr_setsigdefault(attributes, &all);
-    if (!failure)
-        failure = posix_spawnattr_setpgroup(attributes, 0);
-    if (!failure)
-        failure = posix_spawnattr_setflags(attributes,
-                                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    return failure;
-}
 
 static char *text_of(const char *text)
 {
@@ -65,22 +32,7 @@ static int spawn(const struct child *child, int socket, pid_t *pid)
     char *const arguments[CHILD_ARGUMENTS + 1] = {
         text_of(options->program), text_of(CHILD_ARGUMENT),    text_of(child->device),     parent, threads,
         text_of(options->backend), text_of(options->sim_file), text_of(options->registry), NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    int failure = posix_spawn_file_actions_init(&actions);
-    if (failure)
-        return failure;
-    failure = posix_spawnattr_init(&attributes);
-    if (!failure) {
-        failure = set_descriptors(&actions, socket);
-        if (!failure)
-            failure = set_signals(&attributes);
-        if (!failure)
-            failure = posix_spawn(pid, options->program, &actions, &attributes, arguments, environ);
-        posix_spawnattr_destroy(&attributes);
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    return failure;
+    return spawn_child(options->program, arguments, socket, CHILD_DESCRIPTOR, true, pid);
 }
 
 enum error_code child_spawn(const struct child *child, pid_t *pid, int *out, struct error *err)

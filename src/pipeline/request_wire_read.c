@@ -1,5 +1,6 @@
 #include "base/mem.h"
 #include "pipeline/request_wire_format.h"
+#include "pipeline/sampler_bytes.h"
 
 #include <string.h>
 
@@ -76,20 +77,6 @@ static enum error_code ends_early(struct error *err)
     return error_set(err, ERROR_INVALID, "it ends too early");
 }
 
-static void get_sampler(struct bytes_reader *reader, struct sampler_params *params)
-{
-    params->temperature = bytes_get_float(reader);
-    params->top_k = bytes_get_u32(reader);
-    params->top_p = bytes_get_float(reader);
-    params->min_p = bytes_get_float(reader);
-    params->typical_p = bytes_get_float(reader);
-    params->repeat_penalty = bytes_get_float(reader);
-    params->frequency_penalty = bytes_get_float(reader);
-    params->presence_penalty = bytes_get_float(reader);
-    params->penalty_last_n = bytes_get_u32(reader);
-    params->seed = bytes_get(reader, 8);
-}
-
 static void get_tokens(struct bytes_reader *reader, int32_t *tokens, uint32_t n)
 {
     const unsigned char *bytes = bytes_take(reader, (size_t)n * 4);
@@ -108,10 +95,7 @@ static enum error_code get_arrays(struct bytes_reader *reader, struct request_me
         return error_set(err, ERROR_NO_MEMORY, "no memory for a prompt of %u tokens", request->n_prompt);
     struct logit_bias *biases = (struct logit_bias *)(void *)memory;
     int32_t *tokens = (int32_t *)(void *)(memory + n_biases * sizeof *biases);
-    for (uint32_t i = 0; i < n_biases; i++) {
-        biases[i].token = (int32_t)bytes_get_u32(reader);
-        biases[i].bias = bytes_get_float(reader);
-    }
+    biases_get(reader, biases, n_biases);
     get_tokens(reader, tokens, request->n_stop_tokens);
     get_tokens(reader, tokens + request->n_stop_tokens, request->n_prompt);
     out->memory = memory;
@@ -149,7 +133,7 @@ static enum error_code read_submit(struct bytes_reader *reader, struct request_m
     request->sampler.n_biases = bytes_get_u32(reader);
     request->n_stop_tokens = bytes_get_u32(reader);
     request->n_prompt = bytes_get_u32(reader);
-    get_sampler(reader, &request->sampler);
+    sampler_get(reader, &request->sampler);
     enum error_code code = get_instance(reader, out->submit.instance, err);
     if (!code)
         code = check_counts(request, err);

@@ -1,4 +1,5 @@
 #include "pipeline/request_wire_format.h"
+#include "pipeline/sampler_bytes.h"
 
 #include <assert.h>
 #include <string.h>
@@ -31,20 +32,6 @@ static void put_error(const struct error *why, struct buffer *run)
         buffer_append(run, why->text, size);
 }
 
-static void put_sampler(const struct sampler_params *params, struct buffer *run)
-{
-    bytes_put_float(run, params->temperature);
-    bytes_put(run, params->top_k, 4);
-    bytes_put_float(run, params->top_p);
-    bytes_put_float(run, params->min_p);
-    bytes_put_float(run, params->typical_p);
-    bytes_put_float(run, params->repeat_penalty);
-    bytes_put_float(run, params->frequency_penalty);
-    bytes_put_float(run, params->presence_penalty);
-    bytes_put(run, params->penalty_last_n, 4);
-    bytes_put(run, params->seed, 8);
-}
-
 static void put_tokens(const int32_t *tokens, uint32_t n, struct buffer *run)
 {
     unsigned char *room = buffer_extend(run, (size_t)n * 4);
@@ -67,13 +54,10 @@ void request_write_submit(uint64_t id, const char *instance, const struct reques
     bytes_put(run, sampler->n_biases, 4);
     bytes_put(run, request->n_stop_tokens, 4);
     bytes_put(run, request->n_prompt, 4);
-    put_sampler(sampler, run);
+    sampler_put(sampler, run);
     bytes_put(run, name_bytes, 1);
     buffer_append(run, instance, name_bytes);
-    for (uint32_t i = 0; i < sampler->n_biases; i++) {
-        bytes_put(run, (uint32_t)sampler->biases[i].token, 4);
-        bytes_put_float(run, sampler->biases[i].bias);
-    }
+    biases_put(sampler->biases, sampler->n_biases, run);
     put_tokens(request->stop_tokens, request->n_stop_tokens, run);
     put_tokens(request->prompt, request->n_prompt, run);
     end(at, run);

@@ -1,4 +1,5 @@
 #include "base/bytes.h"
+#include "pipeline/sampler_bytes.h"
 #include "pipeline/wire_format.h"
 
 struct wire_header {
@@ -78,26 +79,14 @@ static enum error_code read_setup(struct bytes_reader *reader, const struct wire
     setup->slot = bytes_get_u32(reader);
     setup->n_top = bytes_get_u32(reader);
     setup->logprobs = bytes_get(reader, 1) != 0;
-    params->temperature = bytes_get_float(reader);
-    params->top_k = bytes_get_u32(reader);
-    params->top_p = bytes_get_float(reader);
-    params->min_p = bytes_get_float(reader);
-    params->typical_p = bytes_get_float(reader);
-    params->repeat_penalty = bytes_get_float(reader);
-    params->frequency_penalty = bytes_get_float(reader);
-    params->presence_penalty = bytes_get_float(reader);
-    params->penalty_last_n = bytes_get_u32(reader);
-    params->seed = bytes_get(reader, 8);
+    sampler_get(reader, params);
     params->n_biases = bytes_get_u32(reader);
     params->biases = setup->biases;
     if (setup->slot >= shape->n_slots || setup->n_top > LIMIT_TOP_LOGPROBS || setup->n_top > shape->n_vocab ||
         params->n_biases > LIMIT_LOGIT_BIAS)
         return error_set(err, ERROR_INVALID, "slot %u of %u, %u most probable tokens, %u biases", setup->slot,
                          shape->n_slots, setup->n_top, params->n_biases);
-    for (uint32_t i = 0; i < params->n_biases; i++) {
-        setup->biases[i].token = (int32_t)bytes_get_u32(reader);
-        setup->biases[i].bias = bytes_get_float(reader);
-    }
+    biases_get(reader, setup->biases, params->n_biases);
     return sampler_check(params, shape->n_vocab, err);
 }
 

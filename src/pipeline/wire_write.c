@@ -1,4 +1,5 @@
 #include "base/bytes.h"
+#include "pipeline/sampler_bytes.h"
 #include "pipeline/wire_format.h"
 
 static void write_header(const struct microbatch *microbatch, const struct wire_route *route, enum activation_type type,
@@ -26,21 +27,9 @@ static void write_setup(const struct pick_setup *setup, struct buffer *out)
     bytes_put(out, setup->slot, 4);
     bytes_put(out, setup->n_top, 4);
     bytes_put(out, setup->logprobs, 1);
-    bytes_put_float(out, params->temperature);
-    bytes_put(out, params->top_k, 4);
-    bytes_put_float(out, params->top_p);
-    bytes_put_float(out, params->min_p);
-    bytes_put_float(out, params->typical_p);
-    bytes_put_float(out, params->repeat_penalty);
-    bytes_put_float(out, params->frequency_penalty);
-    bytes_put_float(out, params->presence_penalty);
-    bytes_put(out, params->penalty_last_n, 4);
-    bytes_put(out, params->seed, 8);
+    sampler_put(params, out);
     bytes_put(out, params->n_biases, 4);
-    for (uint32_t i = 0; i < params->n_biases; i++) {
-        bytes_put(out, (uint32_t)setup->biases[i].token, 4);
-        bytes_put_float(out, setup->biases[i].bias);
-    }
+    biases_put(setup->biases, params->n_biases, out);
 }
 
 static void write_share(const struct share *share, struct buffer *out)

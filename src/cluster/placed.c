@@ -1,0 +1,35 @@
+#include "cluster/placed.h"
+
+static char *text(const char *of)
+{
+    return (char *)(uintptr_t)of;
+}
+
+void placed_event_init(struct placed_event *out, const Cluster__Instance *instance,
+                       const struct master_placement *placement, uint64_t epoch, bool replaces, const char *why)
+{
+    cluster__event__init(&out->event);
+    cluster__instance_placed__init(&out->placed);
+    cluster__placement__init(&out->placement);
+    for (uint32_t i = 0; i < placement->n_stages; i++) {
+        const struct master_stage *from = &placement->stages[i];
+        Cluster__Stage *stage = out->list[i] = &out->stages[i];
+        cluster__stage__init(stage);
+        stage->node = text(from->node);
+        stage->device = text(from->device);
+        stage->has_first_layer = stage->has_n_layers = true;
+        stage->first_layer = from->first_layer;
+        stage->n_layers = from->n_layers;
+    }
+    out->placement.has_epoch = out->placement.has_replaces = out->placed.has_after_epoch = true;
+    out->placement.epoch = epoch;
+    out->placement.replaces = replaces;
+    out->placement.n_stages = placement->n_stages;
+    out->placement.stages = out->list;
+    out->placement.why = text(why);
+    out->placed.id = instance->id;
+    out->placed.after_epoch = state_epoch(instance);
+    out->placed.placement = &out->placement;
+    out->event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_PLACED;
+    out->event.instance_placed = &out->placed;
+}

@@ -1,0 +1,61 @@
+/* Answers that several requests give: a text, and what became of a change of the cluster. */
+#include "node/control.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+
+void control_answer_text(struct conversation *conversation, const char *key, const char *text)
+{
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *root = control_object(&doc);
+    yyjson_mut_obj_add_strcpy(doc, root, key, text);
+    control_answer(conversation, doc);
+    control_end(conversation);
+}
+
+/* A change of the cluster that a conversation waits for. */
+struct change {
+    struct conversation *conversation; /* NULL: it has gone */
+    const char *key;
+    char name[LIMIT_CLUSTER_TEXT_BYTES + 1];
+};
+
+static void change_gone(struct conversation *conversation)
+{
+    ((struct change *)conversation->data)->conversation = NULL;
+    conversation->data = NULL;
+}
+
+static void on_changed(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+{
+    struct change *change = arg;
+    struct conversation *conversation = change->conversation;
+    struct error why;
+    if (conversation)
+        conversation->calls = (struct conversation_calls){0};
+    if (conversation && code) {
+        control_fail(conversation, err);
+    } else if (conversation && !outcome->applied) {
+        error_set(&why, ERROR_INVALID, "%s: %s", change->name, outcome->reason);
+        control_fail(conversation, &why);
+    } else if (conversation) {
+        control_answer_text(conversation, change->key, change->name);
+    }
+    mem_free(change);
+}
+
+void control_propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name)
+{
+    struct change *change = mem_new(sizeof *change);
+    if (!change) {
+        control_end(conversation);
+        return;
+    }
+    change->conversation = conversation;
+    change->key = key;
+    snprintf(change->name, sizeof change->name, "%s", name);
+    conversation->data = change;
+    conversation->calls = (struct conversation_calls){.gone = change_gone};
+    agreement_propose(conversation->daemon->agreement, event, on_changed, change);
+}
