@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RESTART_MS = 10000, RENAME_WITHIN_MS = 2000, SIGHTS_MAX = 4096 };
+enum { RESTART_MS = 10000, RENAME_MS = 250, RENAME_DOUBLINGS = 3, SIGHTS_MAX = 4096 };
 
 /* ---- what is seen --------------------------------------------------------------------- */
 
@@ -151,10 +151,13 @@ static void on_rename_host(uv_timer_t *timer)
 }
 
 /* Two machines of one name find it taken in the same instant, and both withdraw it (each may win by one record and lose
- * by another). They would meet again at the next name, and the next; so each waits a time of its own first. */
+ * by another). They would meet again at the next name, and the next; so each waits a time of its own first, drawn from
+ * more and more. */
 static void rename_soon(struct discovery *discovery, uv_timer_cb rename)
 {
-    uv_timer_start(&discovery->again, rename, randombytes_uniform(RENAME_WITHIN_MS), 0);
+    uv_timer_start(&discovery->again, rename, randombytes_uniform(RENAME_MS << discovery->n_doublings), 0);
+    if (discovery->n_doublings < RENAME_DOUBLINGS)
+        discovery->n_doublings++;
 }
 
 void discovery_on_state(struct discovery *discovery, enum discovery_state state, const char *reason)

@@ -31,7 +31,8 @@ struct discovery {
     AvahiSEntryGroup *group;
     AvahiSServiceBrowser *browser;
     struct discovery_sight *sights;
-    uv_timer_t again; /* the responder failed, or a name is taken: another try */
+    uv_timer_t again;     /* the responder failed, or a name is taken: another try */
+    uint32_t n_doublings; /* of the time within which another name is taken */
     void (*closed)(void *arg);
     void *closed_arg;
 };
