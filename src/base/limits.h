@@ -125,17 +125,19 @@ enum {
     LIMIT_CARRIER_ENDS = 64, /* instances of which one node has a part */
 
     /* devices' processes (pipeline/children.h) */
-    LIMIT_CHILD_WORD_BYTES = 16 * 1024, /* one message of control */
-    LIMIT_CHILD_LANES = 64,             /* pipelines that have stages on one device */
-    LIMIT_CHILD_START_MS = 120 * 1000,  /* until it has opened its device: a driver may compile first */
-    LIMIT_CHILD_SILENCE_MS = 15 * 1000, /* after that a process which answers nothing hangs */
-    LIMIT_CHILD_WORK_MS = 60 * 1000,    /* so long a micro-batch may take beyond what is expected, … */
-    LIMIT_CHILD_ROW_MS = 10 * 1000,     /* … which is this for a row as long as none was measured */
-    LIMIT_CHILD_DEATHS = 5,             /* … */
-    LIMIT_CHILD_DEATHS_MS = 60 * 1000,  /* … in such a time: then the device is given up */
-    LIMIT_CHILD_PAUSE_MS = 10 * 1000,   /* the longest before it is started again */
-    LIMIT_RING_BYTES = 1 << 30,         /* of one direction; touched only as far as it is used */
-    LIMIT_RING_WAIT_MS = 5000,          /* for its reader, when it is full */
+    LIMIT_CHILD_WORD_BYTES = 16 * 1024,              /* one message of control */
+    LIMIT_CHILD_LANES = 64,                          /* pipelines that have stages on one device */
+    LIMIT_CHILD_START_MS = 120 * 1000,               /* until it has opened its device: a driver may compile first */
+    LIMIT_CHILD_SILENCE_MS = 15 * 1000,              /* after that a process which answers nothing hangs */
+    LIMIT_CHILD_LOAD_MS = 120 * 1000,                /* until a pipeline's stages are loaded, … */
+    LIMIT_CHILD_LOAD_BYTES_PER_S = 10 * 1000 * 1000, /* … and so much longer as this rate takes for their weights */
+    LIMIT_CHILD_WORK_MS = 60 * 1000,                 /* so long a micro-batch may take beyond what is expected, … */
+    LIMIT_CHILD_ROW_MS = 10 * 1000,                  /* … which is this for a row as long as none was measured */
+    LIMIT_CHILD_DEATHS = 5,                          /* … */
+    LIMIT_CHILD_DEATHS_MS = 60 * 1000,               /* … in such a time: then the device is given up */
+    LIMIT_CHILD_PAUSE_MS = 10 * 1000,                /* the longest before it is started again */
+    LIMIT_RING_BYTES = 1 << 30,                      /* of one direction; touched only as far as it is used */
+    LIMIT_RING_WAIT_MS = 5000,                       /* for its reader, when it is full */
 
     /* requests on their way between nodes */
     LIMIT_REQUEST_BYTES = 80 << 20,       /* one message: holds a prompt that fills LIMIT_CONTEXT */

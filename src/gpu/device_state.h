@@ -21,6 +21,9 @@ struct device {
     struct handle_table buffers;
     struct on_demand *sensors; /* borrowed; NULL: the table alone tells readings */
     uint32_t sensors_index;
+    pthread_mutex_t mirror_lock; /* guards the two behind it */
+    bool is_mirror;              /* device_mirror() has given the readings to tell */
+    struct device_readings readings;
 };
 
 /* Frees every buffer that is left, and the lock and the table with it. */

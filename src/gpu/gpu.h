@@ -222,6 +222,15 @@ struct reading_u64 device_temperature_limit_mc(const struct device *device);
  * they come from the machine's sensors, and who samples steadily asks gpu/sensors/telemetry.h. */
 bool device_reads_itself(const struct device *device);
 
+/* A simulated device is a different one in every process that opens it. `readings`, which are copied, are those of the
+ * process that works it: this one tells them from then on, as a real device would tell what all processes do to it.
+ * NULL: it tells its own again. Nothing happens to a device that does not read itself. Any thread. */
+struct device_readings {
+    struct device_memory memory;
+    struct reading_u64 temperature_mc, power_mw, clock_mhz;
+};
+void device_mirror(struct device *device, const struct device_readings *readings);
+
 /* Buffers on the device. A handle carries its device and a generation: a stale, foreign or
  * double-freed one is ERROR_INVALID. Zero is no buffer. These block; call them from a job. */
 struct device_buffer {

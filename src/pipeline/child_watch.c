@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { BEAT_MS = 250, MS = 1000000 };
@@ -47,6 +48,12 @@ static void tell_all(struct child *child)
     pthread_mutex_unlock(&child->lock);
     for (uint32_t i = 0; i < n; i++)
         told[i].changed(told[i].arg);
+}
+
+static void mirror(struct child *child, const struct device_readings *readings)
+{
+    if (child->local)
+        device_mirror(child->local, readings);
 }
 
 /* ---- its death --------------------------------------------------------------------------- */
@@ -122,10 +129,10 @@ static void after_death(struct child *child, const struct error *why)
         pause_ms = LIMIT_CHILD_PAUSE_MS;
     child->start_at_ns = now_ns + pause_ms * MS;
     take_down(child);
+    mirror(child, NULL);
     pthread_mutex_lock(&child->lock);
     child->pid = 0;
     child->suspicion = (struct error){0};
-    child->has_readings = false;
     child->last_death = *why;
     for (struct lane *lane = child->lanes; lane; lane = lane->next)
         mourn(lane, why, given_up.code ? &given_up : NULL);
@@ -196,12 +203,28 @@ static void set_state(struct lane *lane, enum lane_state from, enum lane_state t
     pthread_mutex_unlock(&child->lock);
 }
 
+/* What the stages there may take to load, by the file's size and their part of its layers. */
+static uint64_t load_limit_ms(const struct lane *lane)
+{
+    struct stat file;
+    uint64_t n_here = 0, n_all = 0;
+    for (uint32_t i = 0; i < lane->options.n_stages; i++) {
+        n_all += lane->stages[i].n_layers;
+        n_here += lane->stages[i].here ? lane->stages[i].n_layers : 0;
+    }
+    if (stat(lane->path, &file) || file.st_size <= 0 || !n_all)
+        return lane->child->children->options.load_ms; /* opening it says why */
+    const double bytes = (double)file.st_size * (double)n_here / (double)n_all;
+    return lane->child->children->options.load_ms + (uint64_t)(bytes * 1000 / LIMIT_CHILD_LOAD_BYTES_PER_S);
+}
+
 static void ask_open(struct lane *lane)
 {
     static _Thread_local struct child_word word;
     struct error err = {0};
     memset(&word, 0, sizeof word);
     fill_open(lane, &word);
+    lane->load_end_ns = clock_now_ns() + load_limit_ms(lane) * MS;
     set_state(lane, LANE_WANTED, LANE_OPENING, NULL);
     if (lane_up(lane, &err)) {
         error_wrap(&err, "device %s", lane->child->device);
@@ -266,6 +289,16 @@ static void beat(struct child *child, uint64_t now_ns)
     child_say(child->socket, &word, -1, &err); /* a full socket: the silence says it */
 }
 
+static bool loads_too_long(struct child *child, uint64_t now_ns)
+{
+    bool too_long = false;
+    pthread_mutex_lock(&child->lock);
+    for (const struct lane *lane = child->lanes; lane; lane = lane->next)
+        too_long |= lane->state == LANE_OPENING && now_ns > lane->load_end_ns;
+    pthread_mutex_unlock(&child->lock);
+    return too_long;
+}
+
 /* Why it has to be killed; NULL: it has not. */
 static const char *fault(struct child *child, uint64_t now_ns, char *text, size_t size)
 {
@@ -281,6 +314,9 @@ static const char *fault(struct child *child, uint64_t now_ns, char *text, size_
         snprintf(text, size, "did not open it within %.1f s", (double)options->start_ms / 1000);
     else if (child->said_hello && now_ns - child->heard_ns > (uint64_t)options->silence_ms * MS)
         snprintf(text, size, "hangs: it has not answered for %.1f s", (double)options->silence_ms / 1000);
+    else if (loads_too_long(child, now_ns))
+        snprintf(text, size, "hangs: its part of a model is not loaded after %.1f s and more",
+                 (double)options->load_ms / 1000);
     else if (hangs_ms)
         snprintf(text, size, "hangs: a micro-batch (at most %u rows) has made no progress for %.1f s", rows,
                  (double)hangs_ms / 1000);
@@ -343,10 +379,7 @@ static bool take_word(struct child *child, const struct child_word *word, char *
         take_closed(child, word->lane);
         return true;
     case CHILD_ALIVE:
-        pthread_mutex_lock(&child->lock);
-        child->readings = word->readings;
-        child->has_readings = true;
-        pthread_mutex_unlock(&child->lock);
+        mirror(child, &word->readings);
         return true;
     case CHILD_OPEN:
     case CHILD_CLOSE:
@@ -385,9 +418,9 @@ static void dismiss(struct child *child)
     close(child->socket);
     child->socket = -1;
     take_down(child);
+    mirror(child, NULL);
     pthread_mutex_lock(&child->lock);
     child->pid = 0;
-    child->has_readings = false;
     pthread_mutex_unlock(&child->lock);
 }
 

@@ -54,7 +54,7 @@ static void put_reading(const struct reading_u64 *reading, struct buffer *out)
     bytes_put(out, reading->value, 8);
 }
 
-static void put_readings(const struct child_readings *readings, struct buffer *out)
+static void put_readings(const struct device_readings *readings, struct buffer *out)
 {
     bytes_put(out, readings->memory.free_bytes, 8);
     bytes_put(out, readings->memory.total_bytes, 8);
@@ -164,7 +164,7 @@ static struct reading_u64 get_reading(struct bytes_reader *reader)
     return reading;
 }
 
-static void get_readings(struct bytes_reader *reader, struct child_readings *readings)
+static void get_readings(struct bytes_reader *reader, struct device_readings *readings)
 {
     readings->memory.free_bytes = bytes_get(reader, 8);
     readings->memory.total_bytes = bytes_get(reader, 8);

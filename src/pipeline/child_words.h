@@ -29,11 +29,6 @@ struct child_stage {
     uint64_t bytes; /* OPENED: what it takes */
 };
 
-struct child_readings {
-    struct device_memory memory;
-    struct reading_u64 temperature_mc, power_mw, clock_mhz;
-};
-
 struct child_word {
     enum child_word_kind kind;
     uint32_t lane; /* OPEN, CLOSE, OPENED, CLOSED */
@@ -47,10 +42,10 @@ struct child_word {
     uint32_t n_stages; /* OPEN, OPENED */
     struct child_stage stages[LIMIT_STAGES];
 
-    uint32_t duty_permille;         /* BEAT */
-    struct child_readings readings; /* ALIVE */
-    enum error_code code;           /* HELLO, OPENED … */
-    char text[ERROR_TEXT_MAX];      /* … with why not */
+    uint32_t duty_permille;          /* BEAT */
+    struct device_readings readings; /* ALIVE */
+    enum error_code code;            /* HELLO, OPENED … */
+    char text[ERROR_TEXT_MAX];       /* … with why not */
 };
 
 /* Appends to `out`, which is empty. */

@@ -65,6 +65,8 @@ static void set_defaults(struct children_options *options)
         options->start_ms = LIMIT_CHILD_START_MS;
     if (!options->silence_ms)
         options->silence_ms = LIMIT_CHILD_SILENCE_MS;
+    if (!options->load_ms)
+        options->load_ms = LIMIT_CHILD_LOAD_MS;
     if (!options->work_ms)
         options->work_ms = LIMIT_CHILD_WORK_MS;
     if (!options->row_ms)
@@ -127,18 +129,6 @@ void children_close(struct children *children)
         free_child(child);
     }
     free_children(children);
-}
-
-bool children_readings(struct children *children, const char *device, struct child_readings *out)
-{
-    struct child *child = child_of(children, device, false, NULL);
-    if (!child)
-        return false;
-    pthread_mutex_lock(&child->lock);
-    const bool has = child->has_readings;
-    *out = child->readings;
-    pthread_mutex_unlock(&child->lock);
-    return has;
 }
 
 pid_t children_pid(struct children *children, const char *device)

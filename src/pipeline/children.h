@@ -9,11 +9,12 @@
  *
  * Each device has one thread here that watches its child: starts it with the first lane, ends it with the last, asks
  * it four times a second whether it is there (its main thread answers while the device computes), and minds how long
- * the micro-batches under way take. A child that has died, hangs, or writes what cannot be is killed and started again
- * after a pause that doubles; its lanes are loaded again, and what their slots held is lost. After
+ * loading and the micro-batches under way take. A child that has died, hangs, or writes what cannot be is killed and
+ * started again after a pause that doubles; its lanes are loaded again, and what their slots held is lost. After
  * LIMIT_CHILD_DEATHS in LIMIT_CHILD_DEATHS_MS its lanes have failed.
  *
- * The child keeps its device's duty as device_set_duty() says it here.
+ * The child keeps its device's duty as device_set_duty() says it here, and the device here tells what the child's reads
+ * (device_mirror()).
  *
  * Threading: any thread, but one at a time for each lane's open and close, which block. `receive` is called on a
  * lane's own thread, `changed` on the device's watching thread or that; neither may block or close a lane. */
@@ -28,12 +29,12 @@ struct lane;
 struct children;
 
 struct children_options {
-    struct gpu *gpu;                           /* the same devices, for their duty; NULL: full duty */
+    struct gpu *gpu;                           /* the same devices, for their duty and readings; NULL: full duty */
     const char *program;                       /* NULL: "/proc/self/exe" */
     const char *backend, *sim_file, *registry; /* as in gpu_options; texts are copied */
     uint32_t n_cpu_threads;
     /* For tests; 0: the limits of limits.h */
-    uint32_t start_ms, silence_ms, work_ms, pause_ms;
+    uint32_t start_ms, silence_ms, load_ms, work_ms, pause_ms;
     uint32_t row_ms;  /* what a row of a micro-batch may take before any has come back */
     uint64_t spin_ns; /* how long a lane's thread looks for an answer before it sleeps */
 };
@@ -72,8 +73,6 @@ enum lane_look { LANE_LOADED, LANE_RELOADING, LANE_GIVEN_UP };
 enum lane_look lane_look(struct lane *lane, struct error *why); /* `why`: unless it is loaded */
 uint64_t lane_stage_bytes(struct lane *lane, uint32_t stage);
 
-/* What the child's device read last; false: there is none, or nothing yet. */
-bool children_readings(struct children *children, const char *device, struct child_readings *out);
 pid_t children_pid(struct children *children, const char *device); /* for tests; 0: none */
 
 /* For the first line of a main(): when this process was started as a child, is that and never returns. */

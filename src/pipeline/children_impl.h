@@ -40,6 +40,7 @@ struct lane {
     bool close_sent;
     bool is_lost;
     struct error loss, problem;
+    uint64_t load_end_ns; /* OPENING: so long it may take */
 
     /* the rings: while is_up */
     pthread_mutex_t write_lock;
@@ -78,8 +79,6 @@ struct child {
     bool leaving;
     struct error suspicion; /* of a reader or writer: the child is to be killed. code 0: none */
     pid_t pid;              /* 0: not running. Changed by the watcher alone */
-    struct child_readings readings;
-    bool has_readings;
 
     struct child_work work;
 

@@ -113,6 +113,11 @@ struct device_memory device_memory(const struct device *device)
     return device->memory;
 }
 
+void device_mirror(struct device *device, const struct device_readings *readings)
+{
+    (void)device, (void)readings;
+}
+
 void device_submit(struct device *device, struct device_job *job)
 {
     pthread_mutex_lock(&device->lock);

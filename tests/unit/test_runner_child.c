@@ -156,6 +156,45 @@ static void two_devices_are_two_processes(void **state)
     remove(path);
 }
 
+static void wait_for_free(const struct device *device, bool all)
+{
+    const uint64_t until_ns = clock_now_ns() + (uint64_t)LIMIT_MS * MS;
+    struct device_memory memory = device_memory(device);
+    while ((memory.free_bytes == memory.total_bytes) != all && clock_now_ns() < until_ns) {
+        nanosleep(&(struct timespec){.tv_nsec = 10 * MS}, NULL);
+        memory = device_memory(device);
+    }
+    assert_int_equal(memory.total_bytes, 1 << 30);
+    assert_int_equal(memory.free_bytes == memory.total_bytes, all);
+}
+
+static void a_simulated_device_tells_what_its_process_does(void **state)
+{
+    (void)state;
+    char path[64];
+    struct gpu *gpu = NULL;
+    struct error err = {0};
+    struct child_world world = world_of(1);
+    sim_file("[a]\n" SIM, path, sizeof path);
+    if (gpu_open(&(struct gpu_options){.n_cpu_threads = 1, .sim_file = path}, &gpu, &err))
+        fail_msg("%s", err.text);
+    const struct device *device = gpu_find(gpu, "sim:a");
+    world.children = open_children((struct children_options){.gpu = gpu, .sim_file = path});
+    world.devices[0] = "sim:a";
+    wait_for_free(device, true);
+    child_world_open(&world);
+    wait_for_free(device, false);
+    kill(child_world_pid(&world, 0), SIGKILL);
+    struct reply reply = reply_of();
+    expect_reply(&world, &reply);
+    wait_for_free(device, false);
+    child_world_close(&world);
+    wait_for_free(device, true);
+    children_close(world.children);
+    gpu_close(gpu);
+    remove(path);
+}
+
 /* ---- it dies ----------------------------------------------------------------------------- */
 
 struct killer {
@@ -266,6 +305,26 @@ static void a_device_that_hangs(void **state)
     remove(path);
 }
 
+static void a_device_that_hangs_while_loading(void **state)
+{
+    (void)state;
+    char path[64];
+    struct error why = {0};
+    struct child_world first = world_of(1), second = world_of(1);
+    first.children = second.children = open_children((struct children_options){
+        .load_ms = 300, .sim_file = sim_file("[a]\n" SIM "fail = hangs at 2s\n", path, sizeof path)});
+    first.devices[0] = second.devices[0] = "sim:a";
+    child_world_open(&first);
+    nanosleep(&(struct timespec){.tv_sec = 2, .tv_nsec = 100 * MS}, NULL);
+    child_world_open(&second); /* by the second process */
+    assert_true(lane_take_loss(first.lanes[0], &why));
+    assert_non_null(strstr(why.text, "is not loaded after"));
+    child_world_close(&second);
+    child_world_close(&first);
+    children_close(first.children);
+    remove(path);
+}
+
 static void a_process_that_answers_nothing(void **state)
 {
     (void)state;
@@ -356,11 +415,13 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_are_the_reference),
         cmocka_unit_test(two_devices_are_two_processes),
+        cmocka_unit_test(a_simulated_device_tells_what_its_process_does),
         cmocka_unit_test(killed_in_mid_reply_the_text_goes_on),
         cmocka_unit_test(one_of_two_devices_dies),
         cmocka_unit_test(at_its_start_again_and_again),
         cmocka_unit_test(again_and_again),
         cmocka_unit_test(a_device_that_hangs),
+        cmocka_unit_test(a_device_that_hangs_while_loading),
         cmocka_unit_test(a_process_that_answers_nothing),
         cmocka_unit_test(rubbish_in_the_rings),
         cmocka_unit_test(the_parent_dies),
