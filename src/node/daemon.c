@@ -49,6 +49,22 @@ const struct state *daemon_state(const struct daemon *daemon)
     return daemon->agreement ? agreement_state(daemon->agreement) : &empty;
 }
 
+const char *daemon_name_of(const struct daemon *daemon, const char *id)
+{
+    const Cluster__NodeRecord *record = state_node(daemon_state(daemon), id);
+    return record ? record->node->name : id;
+}
+
+void daemon_propose_bytes(void *self, const void *bytes, size_t size)
+{
+    struct daemon *daemon = self;
+    Cluster__Event *event = NULL;
+    if (event_decode(bytes, size, &event, NULL))
+        return;
+    agreement_propose(daemon->agreement, event, NULL, NULL);
+    event_free(event);
+}
+
 void daemon_set_api(struct daemon *daemon, const char *url)
 {
     snprintf(daemon->api, sizeof daemon->api, "%s", url);
@@ -88,7 +104,7 @@ static void on_state_changed(void *self)
         daemon_sync_contacts(daemon);
         daemon_drop_strangers(daemon);
     }
-    daemon_models_changed(daemon);
+    daemon_catalogue_changed(daemon);
     daemon_changed(daemon);
 }
 
@@ -375,7 +391,7 @@ static void close_next(struct daemon *daemon)
     if (daemon->control) {
         control_close(daemon, close_next);
     } else if (daemon->catalogue) {
-        daemon_models_close(daemon, close_next);
+        daemon_catalogue_close(daemon, close_next);
     } else if (daemon->relay) {
         relay_close(daemon->relay, on_relay_closed, daemon);
     } else if (daemon->hosting) {

@@ -117,7 +117,7 @@ static enum error_code open_links(struct daemon *daemon, struct error *err)
 
 static void on_weights_changed(void *self)
 {
-    daemon_models_changed(self);
+    daemon_catalogue_changed(self);
     daemon_changed(self);
 }
 
