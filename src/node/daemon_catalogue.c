@@ -28,7 +28,7 @@ struct entry {
     struct daemon_text text; /* text.model NULL: not opened yet */
     struct opener *openers;
     bool is_working, is_open;
-    enum error_code code; /* of the work */
+    enum error_code code; /* of the work: why it will never open */
     struct error error;
 };
 
@@ -86,12 +86,19 @@ static void answer_all(struct entry *entry, const struct error *err)
     }
 }
 
-static void free_entry(struct entry *entry)
+static void close_text(struct entry *entry)
 {
     if (entry->text.chat_template)
         chat_template_close(entry->text.chat_template);
     if (entry->text.tokenizer)
         tokenizer_close(entry->text.tokenizer);
+    entry->text.chat_template = NULL;
+    entry->text.tokenizer = NULL;
+}
+
+static void free_entry(struct entry *entry)
+{
+    close_text(entry);
     if (entry->text.model)
         weights_release(entry->catalogue->daemon->weights, &entry->model);
     mem_free(entry);
@@ -117,11 +124,28 @@ static void work(uv_work_t *request)
         entry->code = chat_template_open_model(file, entry->text.tokenizer, &entry->text.chat_template, &entry->error);
 }
 
+/* The context is as long as the instance was placed with last. */
+static enum error_code refresh(struct entry *entry, struct error *err)
+{
+    struct daemon *daemon = entry->catalogue->daemon;
+    return relay_generator(daemon->relay, entry->name, daemon_context_of(daemon, entry->name), &entry->text.generator,
+                           err);
+}
+
+/* Want of memory or of room may be over when it is asked for again; a file that makes no sense stays so. */
+static void fail_entry(struct entry *entry)
+{
+    const struct error err = entry->error;
+    close_text(entry);
+    if (entry->code == ERROR_NO_MEMORY || entry->code == ERROR_BUSY)
+        entry->code = ERROR_NONE;
+    answer_all(entry, &err);
+}
+
 static void after_work(uv_work_t *request, int status)
 {
     struct entry *entry = request->data;
     struct catalogue *catalogue = entry->catalogue;
-    struct daemon *daemon = catalogue->daemon;
     entry->is_working = false;
     catalogue->n_working--;
     if (catalogue->closed) {
@@ -130,10 +154,12 @@ static void after_work(uv_work_t *request, int status)
         return;
     }
     if (!entry->code)
-        entry->code = relay_generator(daemon->relay, entry->name, daemon_context_of(daemon, entry->name),
-                                      &entry->text.generator, &entry->error);
+        entry->code = refresh(entry, &entry->error);
     entry->is_open = !entry->code;
-    answer_all(entry, entry->code ? &entry->error : NULL);
+    if (entry->is_open)
+        answer_all(entry, NULL);
+    else
+        fail_entry(entry);
 }
 
 /* The header must be here first; then the vocabulary and the template are read beside the loop. */
@@ -231,7 +257,9 @@ void daemon_open_model(struct daemon *daemon, const char *name,
     struct entry *entry = entry_of(daemon, model, &digest);
     struct opener *opener = entry && !entry->is_open ? mem_new(sizeof *opener) : NULL;
     if (entry && entry->is_open) {
-        opened(arg, &entry->text, NULL);
+        struct error err;
+        const enum error_code code = refresh(entry, &err);
+        opened(arg, code ? NULL : &entry->text, code ? &err : NULL);
     } else if (!opener) {
         fail_open(opened, arg, ERROR_NO_MEMORY, "no memory to open the model");
     } else {
