@@ -106,7 +106,7 @@ static void take_use(struct daemon *daemon, struct master_use *use, const Node__
         use->used_ms = used > use->used_ms ? used : use->used_ms;
         use->wanted |= of->wanted;
         use->live += of->live < LIMIT_SEQUENCES ? of->live : LIMIT_SEQUENCES;
-        use->tokens += of->tokens < MOST_TOKENS ? (double)of->tokens : MOST_TOKENS;
+        use->tokens += of->tokens < MOST_TOKENS ? (double)of->tokens : (double)MOST_TOKENS;
     }
 }
 
