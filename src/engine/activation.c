@@ -40,7 +40,7 @@ static uint64_t row_bytes(enum activation_type type, uint32_t width)
     case ACTIVATION_Q8:
         return ggml_row_size(GGML_TYPE_Q8_0, width);
     }
-    assert(!"an activation type");
+    assert(false && "an activation type");
     return 0;
 }
 

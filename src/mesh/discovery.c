@@ -155,7 +155,7 @@ static void on_rename_host(uv_timer_t *timer)
  * more and more. */
 static void rename_soon(struct discovery *discovery, uv_timer_cb rename)
 {
-    uv_timer_start(&discovery->again, rename, randombytes_uniform(RENAME_MS << discovery->n_doublings), 0);
+    uv_timer_start(&discovery->again, rename, randombytes_uniform((uint32_t)RENAME_MS << discovery->n_doublings), 0);
     if (discovery->n_doublings < RENAME_DOUBLINGS)
         discovery->n_doublings++;
 }

@@ -55,7 +55,7 @@ bool pulse_suspects(struct pulse *pulse, uint64_t heard_ns, uint64_t now_ns)
     pulse->looked_ns = now_ns;
     const uint64_t since_ns = heard_ns > pulse->awake_ns ? heard_ns : pulse->awake_ns;
     const double silent_ms = now_ns > since_ns ? (double)(now_ns - since_ns) / MS_NS : 0;
-    if (pulse->n < PULSE_LEAST || silent_ms <= PULSE_FLOOR_MS)
+    if (pulse->n < PULSE_LEAST || silent_ms <= (double)PULSE_FLOOR_MS)
         return false;
     const struct gaps gaps = look_at_gaps(pulse);
     return silent_ms > PULSE_MARGIN * gaps.longest_ms && phi_of(&gaps, silent_ms) > PULSE_PHI;

@@ -145,7 +145,7 @@ static void read_rope(struct reader *reader, const struct architecture *a, struc
         fail(reader, "rope.dimension_count", "must be even");
     read_positive_or(reader, "rope.freq_base", &h->rope_base, 10000.0f);
     read_positive_or(reader, "rope.freq_base_swa", &h->rope_base_window,
-                     a->window_rope_base ? a->window_rope_base : h->rope_base);
+                     a->window_rope_base != 0 ? a->window_rope_base : h->rope_base);
     h->rope_scaling = scaling_of(reader);
     read_positive_or(reader, has(reader, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear", &factor,
                      1.0f);

@@ -84,7 +84,7 @@ uint32_t relay_live(struct relay *relay, const char *id)
 void instance_count_locked(struct instance *instance, uint64_t n_tokens, uint64_t now_ns)
 {
     const double age_s = now_ns > instance->recent_ns ? (double)(now_ns - instance->recent_ns) * 1e-9 : 0;
-    instance->recent_tokens = instance->recent_tokens * exp(-age_s / RELAY_RECENT_S) + (double)n_tokens;
+    instance->recent_tokens = instance->recent_tokens * exp(-age_s / (double)RELAY_RECENT_S) + (double)n_tokens;
     instance->recent_ns = now_ns;
 }
 

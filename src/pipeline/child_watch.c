@@ -215,7 +215,7 @@ static uint64_t load_limit_ms(const struct lane *lane)
     if (stat(lane->path, &file) || file.st_size <= 0 || !n_all)
         return lane->child->children->options.load_ms; /* opening it says why */
     const double bytes = (double)file.st_size * (double)n_here / (double)n_all;
-    return lane->child->children->options.load_ms + (uint64_t)(bytes * 1000 / LIMIT_CHILD_LOAD_BYTES_PER_S);
+    return lane->child->children->options.load_ms + (uint64_t)(bytes * 1000 / (double)LIMIT_CHILD_LOAD_BYTES_PER_S);
 }
 
 static void ask_open(struct lane *lane)

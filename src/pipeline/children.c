@@ -103,8 +103,10 @@ enum error_code children_open(const struct children_options *given, struct child
     *options = *given;
     set_defaults(options);
     const bool has_backend = options->backend, has_sim = options->sim_file, has_registry = options->registry;
-    const bool ok = copy_text(&options->program) & (copy_text(&options->backend) == has_backend) &
-                    (copy_text(&options->sim_file) == has_sim) & (copy_text(&options->registry) == has_registry);
+    bool ok = copy_text(&options->program); /* all, for what is not copied is the caller's */
+    ok &= copy_text(&options->backend) == has_backend;
+    ok &= copy_text(&options->sim_file) == has_sim;
+    ok &= copy_text(&options->registry) == has_registry;
     if (!ok) {
         free_children(children);
         return error_set(err, ERROR_NO_MEMORY, "no memory for the devices' processes");

@@ -73,7 +73,7 @@ static struct tokenizer *make(struct gguf_bytes *bytes)
     struct gguf_file *file;
     struct tokenizer *tokenizer = NULL;
     if (gguf_file_open_memory(whole->data, whole->size, &file, NULL) || tokenizer_open(file, &tokenizer, NULL))
-        assert(!"the target's own vocabulary");
+        assert(false && "the target's own vocabulary");
     gguf_file_close(file);
     gguf_bytes_deinit(bytes);
     return tokenizer;
@@ -83,8 +83,8 @@ static struct tokenizer *make_bpe(void)
 {
     static const char *const merges[] = {"a b", "ab ab", "\xC4\xA0 a", "\xC3\x83 \xC2\xA9", "1 2"};
     static const char *const more[] = {"ab", "abab",
-                                       "\xC4\xA0"
-                                       "a",
+                                       ("\xC4\xA0"
+                                        "a"),
                                        "\xC3\x83\xC2\xA9"};
     char own[256][4] = {0};
     const char *texts[TOKENS];
@@ -110,8 +110,8 @@ static struct tokenizer *make_spm(void)
                                        "a",
                                        "b",
                                        "\xE2\x96\x81",
-                                       "\xE2\x96\x81"
-                                       "a",
+                                       ("\xE2\x96\x81"
+                                        "a"),
                                        "\xC3\xA9"};
     char own[256][8];
     const char *texts[TOKENS] = {"<unk>", "<s>", "</s>"};
@@ -145,7 +145,7 @@ static void prepare(void)
     for (size_t i = 0; pretokenizer_rule_at(i); i++) {
         assert(i < RULES_MAX);
         if (pretokenizer_open(pretokenizer_rule_at(i), &rules[i], NULL))
-            assert(!"a rule that does not compile");
+            assert(false && "a rule that does not compile");
     }
 }
 
@@ -155,7 +155,7 @@ static void fuzz_text(const char *text, size_t size)
     struct buffer pieces = {0};
     for (size_t i = 0; rules[i]; i++) {
         if (pretokenizer_split(rules[i], text, size, &scratch, NULL))
-            assert(!"a text that is refused");
+            assert(false && "a text that is refused");
         assert((scratch.n_words > 0) == (size > 0));
         for (size_t k = 1; k < scratch.n_words; k++)
             assert(scratch.ends[k] > scratch.ends[k - 1]);

@@ -15,7 +15,7 @@
 static char me[] = "me", other[] = "other";
 static struct error err;
 
-static Cluster__Event event_of(int kind)
+static Cluster__Event event_of(Cluster__Event__KindCase kind)
 {
     Cluster__Event event = CLUSTER__EVENT__INIT;
     event.by = me;
@@ -66,8 +66,8 @@ static void test_own(void **state)
 
 static void test_leaders(void **state)
 {
-    static const int kinds[] = {CLUSTER__EVENT__KIND_INSTANCE_PLACED, CLUSTER__EVENT__KIND_INSTANCE_ABANDONED,
-                                CLUSTER__EVENT__KIND_REFOUNDED};
+    static const Cluster__Event__KindCase kinds[] = {
+        CLUSTER__EVENT__KIND_INSTANCE_PLACED, CLUSTER__EVENT__KIND_INSTANCE_ABANDONED, CLUSTER__EVENT__KIND_REFOUNDED};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         Cluster__InstancePlaced placed = CLUSTER__INSTANCE_PLACED__INIT;
         Cluster__Placement placement = CLUSTER__PLACEMENT__INIT;

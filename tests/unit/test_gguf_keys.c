@@ -54,7 +54,7 @@ static int open_fixture(void **state)
     gguf_bytes_texts(b, "texts none", NULL, 0);
     const struct buffer *whole = gguf_bytes_finish(b);
     *state = &fixture;
-    return gguf_file_open_memory(whole->data, whole->size, &fixture.file, NULL);
+    return (int)gguf_file_open_memory(whole->data, whole->size, &fixture.file, NULL);
 }
 
 static int close_fixture(void **state)

@@ -67,7 +67,7 @@ static struct outcome run(struct line *line, double gone_ms)
     uint32_t first = 0, last = 0;
     uint64_t heard_ns = ns(0);
     bool suspects = false;
-    for (double now = 0; now < gone_ms + 5000; now += LOOK_MS) {
+    for (double now = 0; now < gone_ms + 5000; now += (double)LOOK_MS) {
         for (; first != last && pending[first % 4096] <= now; first++) {
             const double came = pending[first % 4096];
             if (came - line->trip_ms / 2 > gone_ms)
@@ -75,7 +75,7 @@ static struct outcome run(struct line *line, double gone_ms)
             heard_ns = ns(came);
             pulse_beat(&pulse, heard_ns);
         }
-        if (fmod(now, PING_MS) < LOOK_MS) {
+        if (fmod(now, (double)PING_MS) < (double)LOOK_MS) {
             const double came = answer_ms(line, now);
             if (came < INFINITY)
                 pending[last++ % 4096] = came;

@@ -58,7 +58,7 @@ static void check_draws(const float *logits, uint32_t n_vocab, const struct samp
     double statistic = 0, rest_expected = 0, classes = 0;
     uint32_t rest_seen = 0, inside = 0;
     for (size_t i = 0; i < n; i++) {
-        double expected = list[i].p * DRAWS;
+        double expected = list[i].p * (double)DRAWS;
         uint32_t got = seen[list[i].id];
         inside += got;
         if (expected < 5) {

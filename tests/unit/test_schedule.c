@@ -139,7 +139,7 @@ static void test_all_outputs_are_bounded_together(void **state)
 static void check_schedule(const struct schedule_item *items, uint32_t n, const struct schedule_limits *limits,
                            const struct schedule *schedule)
 {
-    uint32_t rows = 0, decode_rows = 0, all_rows = 0, waiting = 0;
+    uint32_t rows = 0, all_rows = 0, waiting = 0;
     bool seen[LIMIT_SEQUENCES] = {false};
     for (uint32_t i = 0; i < n; i++)
         waiting += items[i].waiting != 0;
@@ -152,7 +152,6 @@ static void check_schedule(const struct schedule_item *items, uint32_t n, const 
         assert_in_range(share->rows, 1, item->waiting);
         assert_int_equal(item->embeddings, schedule->embeddings);
         rows += share->rows;
-        decode_rows += item->decoding;
         all_rows += item->output_all && !item->decoding ? share->rows : 0;
     }
     assert_int_equal(rows, schedule->n_rows);
@@ -167,12 +166,11 @@ static uint64_t play(uint64_t seed, uint32_t *n_items, struct schedule_limits *l
 {
     uint64_t draw = 0;
     uint32_t n = *n_items = 1 + (uint32_t)(random_at(seed, draw++) % 24);
-    *limits = (struct schedule_limits){
-        .rows = 1u << random_at(seed, draw++) % 8,
-        .devices = 1 + (uint32_t)(random_at(seed, draw++) % 3),
-        .output_all_rows = 1 + (uint32_t)(random_at(seed, draw++) % 8),
-        .embedding_rows = 1 + (uint32_t)(random_at(seed, draw++) % 8),
-    };
+    *limits = (struct schedule_limits){0};
+    limits->rows = 1u << random_at(seed, draw++) % 8;
+    limits->devices = 1 + (uint32_t)(random_at(seed, draw++) % 3);
+    limits->output_all_rows = 1 + (uint32_t)(random_at(seed, draw++) % 8);
+    limits->embedding_rows = 1 + (uint32_t)(random_at(seed, draw++) % 8);
     limits->prefill_rows_mixed = 1 + limits->rows / 2;
     struct schedule_item items[24] = {0};
     uint32_t to_generate[24];

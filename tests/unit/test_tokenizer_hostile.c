@@ -318,8 +318,8 @@ static void test_scores_without_end(void **state)
                                         "ba",
                                         "aba",
                                         "\xE2\x96\x81",
-                                        "\xE2\x96\x81"
-                                        "a"};
+                                        ("\xE2\x96\x81"
+                                         "a")};
     const float scores[] = {0, -INFINITY, 0, INFINITY, -INFINITY, -0.0f, 1e30f};
     for (size_t i = 0; i < 7; i++)
         add(&draft, texts[i], NORMAL, scores[i]);
