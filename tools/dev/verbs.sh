@@ -8,7 +8,7 @@ usage: ./dev VERB [...]
   cluster-demo [ASK]       build, then four unlike (simulated) machines, as four real nodes, share the model
   test [NAME...]           build and run the tests; the last line is `N passed, N failed`
   medley ...               build what changed and run the medley binary
-  build                    build only, into build/release
+  build [clang]            build only, into build/release; or all of it with clang, into build/clang
   bench [CLAIM...]         compare with llama.cpp from Debian sid (minutes; `./dev bench --help`)
   fuzz [TARGET] [SECONDS]  run one fuzz target, or list them
   coverage                 run the tests and report which lines they reach
@@ -60,7 +60,13 @@ build_release() {
   build_in release
 }
 
-verb_build() { build_release; }
+verb_build() { # [clang]
+  case ${1:-} in
+    '') build_release ;;
+    clang) env_prepare && npm_prepare && build_in clang --native-file tools/dev/clang.ini ;;
+    *) die "./dev build [clang]: $1 is no compiler that is tried here" ;;
+  esac
+}
 
 # ---- running ----------------------------------------------------------------------------------
 
