@@ -238,3 +238,9 @@ bool members_next(const struct members *now, const struct member_view *views, ui
     }
     return false;
 }
+
+uint64_t members_pause_ms(const struct members *before, const struct members *after)
+{
+    enum { FEW = 64, EACH_MS = 10 };
+    return after->n <= FEW || after->n == before->n ? 0 : (uint64_t)after->n * EACH_MS;
+}

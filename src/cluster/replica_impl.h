@@ -71,6 +71,8 @@ int replica_step(struct replica *r, struct raft_event *event); /* raft_step() an
 void replica_settle(struct replica *r);                        /* applies what may be, sets the timer */
 bool replica_start_raft(struct replica *r, uint64_t term, uint64_t vote);
 bool replica_members_encode(struct replica *r, const struct members *members, uint8_t **bytes, size_t *size);
+/* A list that was accepted once, as libraft's. False: no memory. */
+bool replica_members_decode(struct replica *r, const uint8_t *bytes, size_t size, struct raft_configuration *out);
 bool raft_members(const struct raft_configuration *from, struct members *to);
 bool replica_leads(const struct replica *r);
 void replica_clock(struct replica *r, uint64_t now_ms);

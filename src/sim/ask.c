@@ -92,9 +92,23 @@ static void go_on(struct world *w, struct node *node, struct ask *ask)
     m->instance = ask->instance;
     m->part = ask->part = ++w->n_keys;
     ask->where = where;
+    ask->epoch = placement->epoch;
     ask->state = ASK_THERE;
     w->result->replays += ask->got > 0;
     net_send_link(w, m);
+}
+
+/* It has moved while it could be heard. */
+static bool runs_elsewhere(const struct node *node, const struct ask *ask)
+{
+    const Cluster__Placement *placement = ask->state == ASK_THERE ? ready(node, ask->instance) : NULL;
+    return placement && placement->epoch != ask->epoch;
+}
+
+static void wait_again(struct world *w, struct ask *ask)
+{
+    ask->state = ASK_WAITING;
+    ask->since_ms = w->now_ms;
 }
 
 void ask_turn(struct world *w, struct node *node)
@@ -106,16 +120,12 @@ void ask_turn(struct world *w, struct node *node)
             end(w, link, false);
             continue;
         }
+        if (runs_elsewhere(node, ask))
+            wait_again(w, ask);
         if (ask->state == ASK_WAITING)
             go_on(w, node, ask);
         link = &ask->next;
     }
-}
-
-static void wait_again(struct world *w, struct ask *ask)
-{
-    ask->state = ASK_WAITING;
-    ask->since_ms = w->now_ms;
 }
 
 static void take_token(struct world *w, struct node *node, struct ask **link, const struct message *m)
@@ -139,6 +149,8 @@ static void take_token(struct world *w, struct node *node, struct ask **link, co
     ask->tokens[ask->n_tokens++] = m->value;
     ask->reference = reference_fold(ask->reference, m->value);
     w->result->tokens++;
+    node->recent_tokens[ask->instance] = ask_recent(w, node, ask->instance) + 1;
+    node->recent_ms[ask->instance] = w->now_ms;
     if (++ask->got == w->scenario->streams[ask->stream].tokens)
         end(w, link, true);
 }
@@ -175,4 +187,22 @@ uint32_t ask_wanted(const struct node *node)
     for (const struct ask *ask = node->asks; ask; ask = ask->next)
         wanted |= (uint32_t)(ask->state == ASK_WAITING) << ask->instance;
     return wanted;
+}
+
+/* As relay_recent_tokens(), which lets them fade by an exponential. */
+uint64_t ask_recent(const struct world *w, const struct node *node, uint32_t instance)
+{
+    const uint64_t age_ms = w->now_ms - node->recent_ms[instance], span_ms = MASTER_RECENT_S * UINT64_C(1000);
+    return age_ms < span_ms ? node->recent_tokens[instance] * (span_ms - age_ms) / span_ms : 0;
+}
+
+void ask_say(const struct world *w, const struct node *node, struct said *out)
+{
+    out->wanted = ask_wanted(node);
+    for (const struct ask *ask = node->asks; ask; ask = ask->next)
+        out->live[ask->instance]++;
+    for (uint32_t i = 0; i < w->scenario->n_instances; i++) {
+        out->used_ms[i] = node->used_ms[i];
+        out->tokens[i] = ask_recent(w, node, i);
+    }
 }

@@ -142,7 +142,7 @@ void log_propose(struct world *w, struct node *node, Cluster__Event *event, uint
                            .client = client};
     event->has_nonce = event->has_time_ms = true;
     event->nonce = p->nonce;
-    event->time_ms = w->now_ms;
+    event->time_ms = world_wall_ms(w, node);
     event->by = node->id;
     event_encode(event, &p->event);
     w->out_of_memory |= p->event.failed;
@@ -161,21 +161,20 @@ static bool submit(struct world *w, struct node *node, uint64_t nonce, const str
 
 static void forward(struct world *w, struct node *node, const struct proposal *p, uint64_t leader)
 {
-    for (uint32_t i = 0; i < w->n; i++) {
-        if (w->nodes[i].member != leader || i == node->index)
-            continue;
-        struct message *message = message_new(MESSAGE_PROPOSE, node, i);
-        if (message)
-            message->bytes = mem_new(p->event.size + 1);
-        if (!message || !message->bytes) {
-            w->out_of_memory = true;
-            mem_free(message);
-            return;
-        }
-        memcpy(message->bytes, p->event.data, p->event.size);
-        message->size = p->event.size;
-        net_send(w, message);
+    const struct node *to = world_member(w, leader);
+    if (!to || to == node)
+        return;
+    struct message *message = message_new(MESSAGE_PROPOSE, node, to->index);
+    if (message)
+        message->bytes = mem_new(p->event.size + 1);
+    if (!message || !message->bytes) {
+        w->out_of_memory = true;
+        mem_free(message);
+        return;
     }
+    memcpy(message->bytes, p->event.data, p->event.size);
+    message->size = p->event.size;
+    net_send(w, message);
 }
 
 void log_receive_proposal(struct world *w, struct node *node, const struct message *message)
@@ -244,12 +243,10 @@ static void proposal_applied(struct world *w, struct node *node, uint64_t nonce,
 
 static void send_raft(struct world *w, struct node *node, struct replica_effect *e)
 {
-    uint32_t to = 0;
-    while (to < w->n && w->nodes[to].member != e->to)
-        to++;
-    if (to == w->n || to == node->index)
+    const struct node *to = world_member(w, e->to);
+    if (!to || to == node)
         return;
-    struct message *message = message_new(MESSAGE_RAFT, node, to);
+    struct message *message = message_new(MESSAGE_RAFT, node, to->index);
     if (message) {
         message->member = node->member;
         message->a = e->to;
@@ -559,7 +556,7 @@ void log_stop(struct world *w, struct node *node, bool lost)
     node->keeps = false;
     if (lost) {
         log_saved_clear(&node->disk);
-        node->member = world_draw(w, UINT64_MAX - 1) + 1;
+        world_new_member(w, node);
     }
 }
 

@@ -265,7 +265,7 @@ static void on_step(struct world *w, struct node *node, const struct message *m)
         memcpy(done->tokens, m->tokens, m->n_tokens * sizeof *m->tokens);
     w->out_of_memory |= !done->tokens;
     done->value = m->stage == 0 || m->value == cached->hash ? cached->hash : random_mix(m->value ^ cached->hash);
-    world_push(w, (struct event){.at_ms = w->now_ms + work_ms(w, node, h, m->n_tokens),
+    world_push(w, (struct event){.at_ms = w->now_ms + heat_work_ms(node, h->device, work_ms(w, node, h, m->n_tokens)),
                                  .type = EVENT_STEP,
                                  .node = node->index,
                                  .a = h->key,
@@ -301,7 +301,7 @@ void serve_receive(struct world *w, struct node *node, const struct message *m)
         break;
     case MESSAGE_RAFT:
     case MESSAGE_PROPOSE:
-    case MESSAGE_PULSE:
+    case MESSAGE_NOW:
     case MESSAGE_TOKEN:
     case MESSAGE_RETURNED:
         break;

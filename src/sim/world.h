@@ -1,6 +1,8 @@
-/* The inside of a run, for src/sim alone. Files: world.c the clock, the events and the faults; net.c messages and
- * links; log.c a node's replica, disk and proposals; lead.c what a leader does; host.c stages and devices; serve.c
- * drivers; ask.c requests; check.c what must be so.
+/* The inside of a run, for src/sim alone. Files: world.c the clock and the events; faults.c; run.c the beginning and
+ * the end; net.c messages; links.c links, and how silence is found; log.c a node's replica, views.c its state, disk.c
+ * what it writes, propose.c events on their way into the log; lead.c what a leader does, planner.c the problems it
+ * solves; host.c stages and devices; heat.c how warm those are; serve.c drivers, stage.c what computes for them; ask.c
+ * requests; check.c what must be so, converged.c at the end.
  *
  * An event concerns one node. When it has been handled, world_turn() carries out what the node wants, and sets its
  * timer. */
@@ -9,24 +11,43 @@
 #include "cluster/master.h"
 #include "cluster/replica.h"
 #include "cluster/worker.h"
+#include "gpu/sim_plant.h"
+#include "mesh/pulse.h"
 #include "node/nonces.h"
 #include "sim/sim.h"
+#include "thermal/governor.h"
 
 enum {
     TICK_MS = 250,
-    SILENCE_MS = 1000, /* then a link counts as lost */
-    LEAD_MS = 100,     /* at least, between two steps of the leader */
+    TICK_OF_MANY_MS = 1000,
+    RETRANSMIT_MS = 200,
+    HEAT_MS = 500,
+    LEAD_MS = 100, /* at least, between two steps of the leader */
     PROPOSAL_AGAIN_MS = 1000,
     PROPOSAL_MS = 10000,
     MEND_MS = 250, /* between attempts to use a driver again */
     ID_MAX = 16,
+    WATCHES = 256,
+    WORLD_MEMBERS = 16384, /* more than twice the nodes and faults of a scenario */
+};
+
+#define WALL_BEGIN_MS INT64_C(1000000000000) /* so that clocks may be set back */
+
+/* What a node tells the leader all the time. */
+struct said {
+    uint32_t wanted; /* of which instances requests wait there */
+    uint32_t live[SCENARIO_INSTANCES];
+    uint64_t used_ms[SCENARIO_INSTANCES], tokens[SCENARIO_INSTANCES];
+    uint32_t duty_permille[SCENARIO_DEVICES]; /* 1000: all of its time */
+    double headroom[SCENARIO_DEVICES];
+    uint64_t others_bytes; /* of each device's memory, other programs' */
 };
 
 enum message_kind {
     /* lossy */
     MESSAGE_RAFT = 1,
     MESSAGE_PROPOSE,
-    MESSAGE_PULSE,
+    MESSAGE_NOW, /* a struct said */
     /* of a link: in order, once, while it is up */
     MESSAGE_REQUEST, /* a part of an ask: its tokens so far */
     MESSAGE_TOKEN,
@@ -59,6 +80,9 @@ enum event_type {
     EVENT_STREAM,
     EVENT_LINK,
     EVENT_SILENCE,
+    EVENT_LOOK,
+    EVENT_ANSWER,
+    EVENT_HEAT,
     EVENT_STEP,
     EVENT_CHECK,
     EVENT_JOIN
@@ -130,13 +154,21 @@ struct sequence { /* at a driver */
 enum ask_state { ASK_WAITING, ASK_THERE };
 struct ask { /* at the node that was asked */
     struct ask *next;
-    uint64_t request, part, link;
+    uint64_t request, part, epoch, link;
     uint32_t stream, instance, n_prompt, n_tokens, got;
     enum ask_state state;
     uint32_t where;
     uint64_t *tokens;
     uint64_t reference; /* hash of the tokens so far */
     uint64_t since_ms, heard_ms;
+};
+
+struct device {
+    struct plant_params plant;
+    struct plant body;
+    struct thermal_governor governor;
+    uint32_t duty_permille;
+    uint64_t busy_us; /* since the last sample */
 };
 
 struct node {
@@ -147,6 +179,13 @@ struct node {
     uint64_t paused_until_ms, up_ms, boots, life, full_until_ms, slow_until_ms, slow_ms;
     uint64_t wake_ms, tick_ms, lead_ms;
     bool devices_gone[SCENARIO_DEVICES];
+    struct device *devices; /* [devices]; NULL: it never gets warm */
+    uint64_t others_bytes;
+    int64_t wall_ms; /* how far its wall clock is off */
+    double air_k;    /* how much warmer the air is */
+    uint64_t recent_tokens[SCENARIO_INSTANCES], recent_ms[SCENARIO_INSTANCES];
+    uint32_t n_watches;
+    uint16_t watches[WATCHES];
     bool has_weights[SCENARIO_INSTANCES], fetches[SCENARIO_INSTANCES];
     uint64_t used_ms[SCENARIO_INSTANCES];
 
@@ -167,21 +206,30 @@ struct node {
     struct foreign *foreign;
     struct nonces nonces;
     bool leads, ready;
-    uint64_t term, lead_from, ready_by_ms, leads_since_ms, members_ms;
+    uint64_t term, lead_from, ready_by_ms, leads_since_ms, members_ms, members_pause_ms;
 
     struct master *master;
+    struct master_mover *mover;
     uint64_t *heard_ms, *steady_ms, *recorded_ms; /* [n_nodes], while it leads */
-    uint32_t *wanted;                             /* the same: of which instances requests wait there */
-    uint64_t *used;                               /* [n_instances] */
+    struct said *said;                            /* the same */
+    uint32_t moves[SCENARIO_INSTANCES];           /* for gain, and forced ones, while it leads */
 
     struct hosted *hosted;
     struct sequence *sequences;
     struct ask *asks;
 };
 
+struct watched {
+    struct pulse pulse;
+    uint64_t key, asked_ms, answer_ms;
+    uint64_t again_ms, timeout_ms; /* while nothing passes */
+};
+
 struct end {       /* of a link */
     uint64_t link; /* 0: down */
-    uint64_t sent, received;
+    uint64_t sent, received, heard_ms;
+    struct watched *watched; /* NULL: not closely */
+    bool silent;
 };
 
 struct facts;
@@ -194,8 +242,9 @@ struct world {
     bool over, out_of_memory;
     uint32_t n;
     struct node *nodes;
-    struct end *ends; /* [at * n + to] */
-    uint16_t *cuts;   /* [from * n + to]: how many faults cut it */
+    uint16_t *by_member; /* hashed, [WORLD_MEMBERS]: a node and 1; ids that are gone stay */
+    struct end *ends;    /* [at * n + to] */
+    uint16_t *cuts;      /* [from * n + to]: how many faults cut it */
     uint64_t loss_ppm, double_ppm, slow_ms;
     uint64_t n_links, n_keys, n_requests;
     struct event *heap;
@@ -208,7 +257,13 @@ struct world {
     bool healed;
     uint64_t healed_ms, acked;
     struct world_planner *planner;
+    struct leading *leading;
 };
+
+static inline uint64_t world_wall_ms(const struct world *w, const struct node *node)
+{
+    return (uint64_t)((int64_t)w->now_ms + WALL_BEGIN_MS + node->wall_ms);
+}
 
 /* ---- world.c ---- */
 uint64_t world_draw(struct world *w, uint64_t below);
@@ -217,7 +272,10 @@ void world_say(struct world *w, const char *format, ...) __attribute__((format(p
 void world_violated(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void world_push(struct world *w, struct event event);
 void world_turn(struct world *w, struct node *node);
+void world_step(struct world *w);
 bool node_runs(const struct world *w, const struct node *node);
+void world_new_member(struct world *w, struct node *node);
+struct node *world_member(const struct world *w, uint64_t member); /* NULL: nobody's */
 static inline struct node *world_node(struct world *w, const char *id)
 {
     uint32_t index = 0;
@@ -238,12 +296,36 @@ bool net_send_link(struct world *w, struct message *message); /* false: it is do
 void net_deliver(struct world *w, struct event *event);
 uint64_t net_link(const struct world *w, uint32_t at, uint32_t to); /* 0: down; a node has one to itself */
 bool net_reaches(const struct world *w, uint32_t from, uint32_t to);
+bool net_is_cut(const struct world *w, uint32_t from, uint32_t to);
+uint64_t net_way_ms(struct world *w); /* drawn: delay and losses of something on a link */
+
+/* ---- links.c ---- */
+struct end *net_end(const struct world *w, uint32_t at, uint32_t to);
 void net_try_link(struct world *w, uint32_t a, uint32_t b);
 void net_links_soon(struct world *w, uint32_t node);
 void net_node_gone(struct world *w, uint32_t node, bool told);
 void net_silence(struct world *w, const struct event *event);
-void net_watch(struct world *w, uint32_t at, uint32_t to); /* looks after SILENCE_MS whether it is still there */
+void net_watch(struct world *w, uint32_t at, uint32_t to); /* looks after a while whether it is still there */
 void net_cut(struct world *w, uint32_t from, uint32_t to, int by);
+void net_heard(struct world *w, struct node *node, uint32_t from);
+bool net_silent(const struct world *w, uint32_t at, uint32_t to);
+void net_watch_peers(struct world *w, struct node *node);
+void net_look(struct world *w, const struct event *event);
+void net_answer(struct world *w, const struct event *event);
+
+/* ---- faults.c ---- */
+void fault_begin(struct world *w, uint32_t index);
+void fault_end(struct world *w, uint32_t index);
+uint64_t fault_end_ms(const struct world *w, const struct scenario_fault *fault);
+void node_start(struct world *w, struct node *node);
+void node_stop(struct world *w, struct node *node, bool told, bool lost);
+
+/* ---- heat.c ---- */
+bool heat_init(struct world *w, struct node *node);
+void heat_sample(struct world *w, struct node *node);
+/* The device works for so long at full duty; when it has done that. */
+uint64_t heat_work_ms(struct node *node, uint32_t device, uint64_t ms);
+void heat_say(const struct world *w, const struct node *node, struct said *out);
 
 /* ---- log.c ---- */
 bool log_start(struct world *w, struct node *node);
@@ -260,8 +342,11 @@ const struct state *node_state(const struct node *node);
 void lead_turn(struct world *w, struct node *node);
 void lead_lost(struct node *node);
 bool lead_open(struct world *w, struct node *node);
+bool leading_init(struct world *w);
 enum error_code planner_init(struct world *w);
 void planner_deinit(struct world *w);
+struct master_planner planner_of(struct world *w, struct node *node);
+bool planner_has_weights(void *world, const char *node, const char *model);
 
 /* ---- host.c ---- */
 void host_turn(struct world *w, struct node *node);
@@ -288,6 +373,8 @@ void ask_receive(struct world *w, struct node *node, const struct message *messa
 void ask_link_down(struct world *w, struct node *node, uint32_t other);
 void ask_drop_all(struct world *w, struct node *node);
 uint32_t ask_wanted(const struct node *node);
+uint64_t ask_recent(const struct world *w, const struct node *node, uint32_t instance); /* tokens */
+void ask_say(const struct world *w, const struct node *node, struct said *out);
 uint64_t reference_fold(uint64_t hash, uint64_t token);
 uint64_t reference_token(uint64_t hash, uint64_t position);
 
