@@ -110,6 +110,7 @@ enum error_code replica_open(const struct replica_options *options, const struct
                              struct replica **out, struct error *err)
 {
     *out = NULL;
+    replica_set_heap();
     struct replica *r = mem_new(sizeof *r);
     if (!r)
         return error_set(err, ERROR_NO_MEMORY, "replica: no memory");

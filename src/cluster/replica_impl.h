@@ -56,6 +56,9 @@ struct replica {
     bool failed;
 };
 
+/* ---- replica_heap.c ---- */
+void replica_set_heap(void); /* of all replicas of the process; before the first call of libraft that allocates */
+
 /* ---- replica_effects.c ---- */
 void replica_fail(struct replica *r, enum error_code code, const char *what);
 /* `effect` and what it owns go to the queue; false: the replica has failed for want of memory. */

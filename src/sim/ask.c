@@ -128,6 +128,13 @@ void ask_turn(struct world *w, struct node *node)
     }
 }
 
+/* As relay_recent_tokens(), which lets them fade by an exponential. */
+static double recent(const struct world *w, const struct node *node, uint32_t instance)
+{
+    const double age_s = (double)(w->now_ms - node->recent_ms[instance]) / 1000;
+    return age_s < MASTER_RECENT_S ? node->recent_tokens[instance] * (1 - age_s / MASTER_RECENT_S) : 0;
+}
+
 static void take_token(struct world *w, struct node *node, struct ask **link, const struct message *m)
 {
     struct ask *ask = *link;
@@ -149,7 +156,7 @@ static void take_token(struct world *w, struct node *node, struct ask **link, co
     ask->tokens[ask->n_tokens++] = m->value;
     ask->reference = reference_fold(ask->reference, m->value);
     w->result->tokens++;
-    node->recent_tokens[ask->instance] = ask_recent(w, node, ask->instance) + 1;
+    node->recent_tokens[ask->instance] = recent(w, node, ask->instance) + 1;
     node->recent_ms[ask->instance] = w->now_ms;
     if (++ask->got == w->scenario->streams[ask->stream].tokens)
         end(w, link, true);
@@ -189,13 +196,6 @@ uint32_t ask_wanted(const struct node *node)
     return wanted;
 }
 
-/* As relay_recent_tokens(), which lets them fade by an exponential. */
-uint64_t ask_recent(const struct world *w, const struct node *node, uint32_t instance)
-{
-    const uint64_t age_ms = w->now_ms - node->recent_ms[instance], span_ms = MASTER_RECENT_S * UINT64_C(1000);
-    return age_ms < span_ms ? node->recent_tokens[instance] * (span_ms - age_ms) / span_ms : 0;
-}
-
 void ask_say(const struct world *w, const struct node *node, struct said *out)
 {
     out->wanted = ask_wanted(node);
@@ -203,6 +203,6 @@ void ask_say(const struct world *w, const struct node *node, struct said *out)
         out->live[ask->instance]++;
     for (uint32_t i = 0; i < w->scenario->n_instances; i++) {
         out->used_ms[i] = node->used_ms[i];
-        out->tokens[i] = ask_recent(w, node, i);
+        out->tokens[i] = recent(w, node, i);
     }
 }

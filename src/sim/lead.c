@@ -276,7 +276,7 @@ static void add_use(struct master_use *use, const struct said *said, uint32_t in
     use->used_ms = said->used_ms[instance] > use->used_ms ? said->used_ms[instance] : use->used_ms;
     use->wanted |= said->wanted >> instance & 1;
     use->live += said->live[instance];
-    use->tokens += (double)said->tokens[instance];
+    use->tokens += said->tokens[instance];
 }
 
 static uint32_t gather_uses(struct world *w, struct node *node, struct master_use *uses)

@@ -37,7 +37,8 @@ enum {
 struct said {
     uint32_t wanted; /* of which instances requests wait there */
     uint32_t live[SCENARIO_INSTANCES];
-    uint64_t used_ms[SCENARIO_INSTANCES], tokens[SCENARIO_INSTANCES];
+    uint64_t used_ms[SCENARIO_INSTANCES];
+    double tokens[SCENARIO_INSTANCES]; /* generated of late */
     uint32_t duty_permille[SCENARIO_DEVICES]; /* 1000: all of its time */
     double headroom[SCENARIO_DEVICES];
     uint64_t others_bytes; /* of each device's memory, other programs' */
@@ -183,7 +184,8 @@ struct node {
     uint64_t others_bytes;
     int64_t wall_ms; /* how far its wall clock is off */
     double air_k;    /* how much warmer the air is */
-    uint64_t recent_tokens[SCENARIO_INSTANCES], recent_ms[SCENARIO_INSTANCES];
+    double recent_tokens[SCENARIO_INSTANCES];
+    uint64_t recent_ms[SCENARIO_INSTANCES];
     uint32_t n_watches;
     uint16_t watches[WATCHES];
     bool has_weights[SCENARIO_INSTANCES], fetches[SCENARIO_INSTANCES];
@@ -373,7 +375,6 @@ void ask_receive(struct world *w, struct node *node, const struct message *messa
 void ask_link_down(struct world *w, struct node *node, uint32_t other);
 void ask_drop_all(struct world *w, struct node *node);
 uint32_t ask_wanted(const struct node *node);
-uint64_t ask_recent(const struct world *w, const struct node *node, uint32_t instance); /* tokens */
 void ask_say(const struct world *w, const struct node *node, struct said *out);
 uint64_t reference_fold(uint64_t hash, uint64_t token);
 uint64_t reference_token(uint64_t hash, uint64_t position);
