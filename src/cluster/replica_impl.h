@@ -53,6 +53,7 @@ struct replica {
     struct peer *peers;
     uint32_t n_peers, peers_capacity;
     struct members scratch, step_scratch;
+    bool rejects_term; /* entries or a snapshot of an older term are being rejected */
     bool failed;
 };
 

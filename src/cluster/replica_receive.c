@@ -97,7 +97,9 @@ static bool append_part(struct replica *r, uint64_t from, const struct wire_appe
     }
     void *batch = n ? args->entries[0].batch : NULL;
     const uint32_t writes = r->n_pending;
+    r->rejects_term = append->term < r->raft.current_term;
     const bool good = receive(r, from, &message) == 0;
+    r->rejects_term = false;
     /* With something to write the batch is ours again; else libraft has freed it. */
     if (n && good && r->n_pending > writes && r->pending[writes].type == PENDING_ENTRIES)
         raft_free(batch);
@@ -232,7 +234,9 @@ static void deliver_install(struct replica *r, uint64_t from, const struct wire_
         return;
     }
     memcpy(args->data.base, snapshot->state, snapshot->state_size);
+    r->rejects_term = install->term < r->raft.current_term;
     receive(r, from, &message);
+    r->rejects_term = false;
 }
 
 static void deliver_timeout_now(struct replica *r, uint64_t from, const struct wire_timeout_now *now)

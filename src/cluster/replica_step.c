@@ -194,8 +194,11 @@ static void send_message(struct replica *r, const struct raft_message *m)
         return;
     case RAFT_APPEND_ENTRIES_RESULT:
         wire.type = WIRE_APPEND_RESULT;
-        wire.append_result = (struct wire_append_result){
-            m->append_entries_result.term, m->append_entries_result.rejected, m->append_entries_result.last_log_index};
+        wire.append_result = (struct wire_append_result){.term = m->append_entries_result.term};
+        if (r->rejects_term)
+            break;
+        wire.append_result.rejected = m->append_entries_result.rejected;
+        wire.append_result.last_index = m->append_entries_result.last_log_index;
         break;
     case RAFT_REQUEST_VOTE:
         wire.type = WIRE_VOTE;
