@@ -51,7 +51,7 @@ struct wishes {
 
 struct sums {
     uint64_t violated, events, entries, elections, foundings, placements, failovers, requests, answered, failed, tokens,
-        replays, pause_ms, converged_ms, cluster_ms;
+        replays, pause_ms, converged_ms, cluster_ms, moves, suspicions, false_alarms, hottest_mc;
 };
 
 static bool take_option(struct wishes *wishes, int option, const char *value)
@@ -146,6 +146,10 @@ static void add(struct sums *sums, const struct sim_result *r)
     sums->tokens += r->tokens;
     sums->replays += r->replays;
     sums->cluster_ms += r->at_ms;
+    sums->moves += r->moves;
+    sums->suspicions += r->suspicions;
+    sums->false_alarms += r->false_alarms;
+    sums->hottest_mc = r->hottest_mc > sums->hottest_mc ? r->hottest_mc : sums->hottest_mc;
     sums->pause_ms = r->longest_pause_ms > sums->pause_ms ? r->longest_pause_ms : sums->pause_ms;
     sums->converged_ms = r->converged_ms > sums->converged_ms ? r->converged_ms : sums->converged_ms;
 }
@@ -189,7 +193,12 @@ static void print_sums(const struct wishes *wishes, const struct sums *s, double
            (double)s->events / seconds / 1e6);
     printf("log: %" PRIu64 " entries, %" PRIu64 " elections, %" PRIu64 " foundings anew\n", s->entries, s->elections,
            s->foundings);
-    printf("placements: %" PRIu64 "; drivers lost: %" PRIu64 "\n", s->placements, s->failovers);
+    printf("placements: %" PRIu64 ", %" PRIu64 " of them of what worked; drivers lost: %" PRIu64
+           "; nodes suspected: %" PRIu64 ", %" PRIu64 " of them wrongly",
+           s->placements, s->moves, s->failovers, s->suspicions, s->false_alarms);
+    if (s->hottest_mc)
+        printf("; hottest device: %.1f C", (double)s->hottest_mc / 1000);
+    printf("\n");
     printf("requests: %" PRIu64 ", %" PRIu64 " answered, %" PRIu64
            " ended with the node that was asked or for lack of patience; %" PRIu64 " tokens, %" PRIu64
            " replays, longest pause %.1f s\n",

@@ -155,8 +155,8 @@ enum error_code master_check(const struct master_planner *planner, const struct 
 enum {
     MASTER_DISK_BYTES_PER_S = 500 * 1000 * 1000, /* of which nobody knows better: a SATA SSD */
     MASTER_MUST_MS = 30 * 1000,                  /* so long a layout has to be invalid before it is left */
-    MASTER_STOPPED_MS = 4 * 1000,  /* the same where nothing is decoded on it: a device is paused, a link is down */
-    MASTER_FORCED_MAX_MS = 3600 * 1000,          /* between two such moves at most, doubled from 2 x MASTER_MUST_MS */
+    MASTER_STOPPED_MS = 4 * 1000, /* the same where nothing is decoded on it: a device is paused, a link is down */
+    MASTER_FORCED_MAX_MS = 3600 * 1000, /* between two such moves at most, doubled from 2 x MASTER_MUST_MS */
 };
 
 /* A master_consider whose `self` is a struct master_mover: placement/replan.h, with the instance's use of late taken as

@@ -1,8 +1,9 @@
-/* The inside of a run, for src/sim alone. Files: world.c the clock and the events; faults.c; run.c the beginning and
- * the end; net.c messages; links.c links, and how silence is found; log.c a node's replica, views.c its state, disk.c
- * what it writes, propose.c events on their way into the log; lead.c what a leader does, planner.c the problems it
- * solves; host.c stages and devices; heat.c how warm those are; serve.c drivers, stage.c what computes for them; ask.c
- * requests; check.c what must be so, converged.c at the end.
+/* The inside of a run, for src/sim alone. Files: chance.c chance and the heap of events; world.c what becomes of them;
+ * faults.c; run.c the beginning and the end; net.c messages; links.c how links come and end, watch.c how silence on
+ * them is found; log.c a node's replica, views.c its state, disk.c what it writes, propose.c events on their way into
+ * the log; lead.c what a leader does, records.c what it keeps true, planner.c the problems it solves; host.c stages and
+ * devices; heat.c how warm those are; serve.c drivers, stage.c what computes for them; ask.c requests; check.c what
+ * must be so.
  *
  * An event concerns one node. When it has been handled, world_turn() carries out what the node wants, and sets its
  * timer. */
@@ -21,6 +22,8 @@ enum {
     TICK_MS = 250,
     TICK_OF_MANY_MS = 1000,
     RETRANSMIT_MS = 200,
+    SILENT_MS = 5000, /* mesh_options: silence_ms, dead_ms */
+    DEAD_MS = 10000,
     HEAT_MS = 500,
     LEAD_MS = 100, /* at least, between two steps of the leader */
     PROPOSAL_AGAIN_MS = 1000,
@@ -38,7 +41,7 @@ struct said {
     uint32_t wanted; /* of which instances requests wait there */
     uint32_t live[SCENARIO_INSTANCES];
     uint64_t used_ms[SCENARIO_INSTANCES];
-    double tokens[SCENARIO_INSTANCES]; /* generated of late */
+    double tokens[SCENARIO_INSTANCES];        /* generated of late */
     uint32_t duty_permille[SCENARIO_DEVICES]; /* 1000: all of its time */
     double headroom[SCENARIO_DEVICES];
     uint64_t others_bytes; /* of each device's memory, other programs' */
@@ -267,12 +270,15 @@ static inline uint64_t world_wall_ms(const struct world *w, const struct node *n
     return (uint64_t)((int64_t)w->now_ms + WALL_BEGIN_MS + node->wall_ms);
 }
 
-/* ---- world.c ---- */
+/* ---- chance.c ---- */
 uint64_t world_draw(struct world *w, uint64_t below);
 bool world_chance_ppm(struct world *w, uint64_t ppm);
 void world_say(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void world_violated(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void world_push(struct world *w, struct event event);
+struct event world_pop(struct world *w);
+
+/* ---- world.c ---- */
 void world_turn(struct world *w, struct node *node);
 void world_step(struct world *w);
 bool node_runs(const struct world *w, const struct node *node);
@@ -309,6 +315,12 @@ void net_node_gone(struct world *w, uint32_t node, bool told);
 void net_silence(struct world *w, const struct event *event);
 void net_watch(struct world *w, uint32_t at, uint32_t to); /* looks after a while whether it is still there */
 void net_cut(struct world *w, uint32_t from, uint32_t to, int by);
+void net_push(struct world *w, enum event_type type, uint64_t after_ms, uint32_t at, uint32_t to, uint64_t b);
+void net_unwatch(struct end *end);
+void net_become_silent(struct world *w, uint32_t at, uint32_t to);
+void net_give_up(struct world *w, uint32_t at, uint32_t to); /* the end is closed; the other is told if it can be */
+
+/* ---- watch.c ---- */
 void net_heard(struct world *w, struct node *node, uint32_t from);
 bool net_silent(const struct world *w, uint32_t at, uint32_t to);
 void net_watch_peers(struct world *w, struct node *node);
@@ -340,11 +352,36 @@ void log_propose(struct world *w, struct node *node, Cluster__Event *event, uint
 void log_receive_proposal(struct world *w, struct node *node, const struct message *message);
 const struct state *node_state(const struct node *node);
 
+/* ---- views.c ---- */
+struct view *view_new(struct world *w, uint64_t chain);
+void view_drop(struct world *w, struct view *view); /* NULL is fine */
+uint64_t view_chain(const struct lineage *lineage, uint64_t index);
+bool view_share(struct world *w, struct node *node, uint64_t chain); /* true: it has that one now */
+bool view_own(struct world *w, struct node *node, uint64_t chain);   /* to be changed */
+void view_keep(struct world *w, struct node *node, uint64_t until);  /* shown until the new one has come so far */
+void view_advance(struct world *w, struct node *node, uint64_t index);
+
+/* ---- propose.c ---- */
+void proposal_free(struct proposal **link);
+void propose_foreign(struct world *w, struct node *node, bool use);
+void propose_step(struct world *w, struct node *node, const struct replica_status *status);
+void propose_applied(struct world *w, struct node *node, uint64_t nonce, uint64_t index);
+
+/* ---- disk.c ---- */
+void disk_queue(struct world *w, struct node *node, struct replica_effect *effect);
+bool disk_open_replica(struct world *w, struct node *node);
+
 /* ---- lead.c ---- */
 void lead_turn(struct world *w, struct node *node);
 void lead_lost(struct node *node);
 bool lead_open(struct world *w, struct node *node);
 bool leading_init(struct world *w);
+
+/* ---- records.c ---- */
+void record_all(struct world *w, struct node *node);
+void record_model(struct world *w, struct node *node, uint32_t instance);
+
+/* ---- planner.c ---- */
 enum error_code planner_init(struct world *w);
 void planner_deinit(struct world *w);
 struct master_planner planner_of(struct world *w, struct node *node);
@@ -367,6 +404,13 @@ void serve_link_down(struct world *w, struct node *node, uint32_t other);
 void serve_turn(struct world *w, struct node *node);
 void serve_stage_gone(struct world *w, struct node *node, const struct hosted *stage);
 void serve_drop_all(struct node *node);
+
+const Cluster__Placement *serve_placement(const struct node *node, uint32_t instance, uint64_t epoch);
+/* To the driver: what came for a stage here is lost. */
+void serve_notice(struct world *w, struct node *node, const Cluster__Placement *placement, const struct message *m);
+
+/* ---- stage.c ---- */
+void stage_step(struct world *w, struct node *node, const struct message *message);
 
 /* ---- ask.c ---- */
 void ask_begin(struct world *w, struct node *node, uint32_t stream);
