@@ -186,7 +186,8 @@ static void propose_placement(struct step *s, const Cluster__Instance *instance,
                               const struct master_placement *placement, bool replaces, const char *why)
 {
     struct placed_event event;
-    placed_event_init(&event, instance, placement, ++s->last_epoch, replaces, why);
+    s->last_epoch = placed_epoch(s->last_epoch, s->view->lineage, s->view->term, s->view->self);
+    placed_event_init(&event, instance, placement, s->last_epoch, replaces, why);
     propose(s, &event.event);
 }
 

@@ -41,7 +41,8 @@ enum { MASTER_RECENT_S = 600 };
 
 struct master_view {
     const struct state *state;
-    struct lineage lineage; /* the replica's */
+    struct lineage lineage; /* the replica's, with its term */
+    uint64_t term;
     uint64_t now_ms, wall_ms;
     uint64_t leads_since_ms;
     const struct master_node *nodes;

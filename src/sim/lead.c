@@ -201,6 +201,7 @@ static void run_master(struct world *w, struct node *node, const struct replica_
     node->mover->max_nodes = MOVE_NODES_MAX;
     const struct master_view view = {.state = node_state(node),
                                      .lineage = status->lineage,
+                                     .term = status->term,
                                      .now_ms = w->now_ms,
                                      .wall_ms = world_wall_ms(w, node),
                                      .leads_since_ms = node->leads_since_ms,
