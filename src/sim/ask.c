@@ -152,6 +152,7 @@ static void take_token(struct world *w, struct node *node, struct ask **link, co
     ask->tokens[ask->n_tokens++] = m->value;
     ask->reference = reference_fold(ask->reference, m->value);
     w->result->tokens++;
+    w->token_ms = w->now_ms;
     node->recent_tokens[ask->instance] = recent(w, node, ask->instance) + 1;
     node->recent_ms[ask->instance] = w->now_ms;
     if (++ask->got == w->scenario->streams[ask->stream].tokens)

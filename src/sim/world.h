@@ -261,6 +261,7 @@ struct world {
     uint64_t *stream_left;
     bool healed;
     uint64_t healed_ms, acked;
+    uint64_t token_ms; /* the last one, of any request */
     struct world_planner *planner;
     struct leading *leading;
 };
