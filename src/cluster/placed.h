@@ -11,9 +11,9 @@ struct placed_event {
     Cluster__Stage stages[LIMIT_STAGES], *list[LIMIT_STAGES];
 };
 
-/* The next epoch: above the last, and none that another would take after the same one. A proposal that was not agreed on
- * in one lineage may be in the next, which was founded from the log that holds it, while nodes have loaded what somebody
- * else had placed in the older one: so the low bits are a hash of who proposes, when and where. */
+/* The next epoch: above the last, and none that another would take after the same one. A proposal that was not agreed
+ * on in one lineage may be in the next, which was founded from the log that holds it, while nodes have loaded what
+ * somebody else had placed in the older one: so the low bits are a hash of who proposes, when and where. */
 enum { PLACED_TAG_BITS = 12 };
 uint64_t placed_epoch(uint64_t last_epoch, struct lineage lineage, uint64_t term, const char *by);
 

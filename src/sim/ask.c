@@ -128,7 +128,8 @@ void ask_turn(struct world *w, struct node *node)
 static double recent(const struct world *w, const struct node *node, uint32_t instance)
 {
     const double age_s = (double)(w->now_ms - node->recent_ms[instance]) / 1000;
-    return age_s < MASTER_RECENT_S ? node->recent_tokens[instance] * (1 - age_s / MASTER_RECENT_S) : 0;
+    const double span_s = (double)MASTER_RECENT_S;
+    return age_s < span_s ? node->recent_tokens[instance] * (1 - age_s / span_s) : 0;
 }
 
 static void take_token(struct world *w, struct node *node, struct ask **link, const struct message *m)

@@ -54,7 +54,7 @@ bool heat_init(struct world *w, struct node *node)
  * device one after the other. */
 static double pass(struct node *node, struct device *device)
 {
-    const double period_s = HEAT_MS * 1e-3;
+    const double period_s = (double)HEAT_MS * 1e-3;
     const double busy_s = fmin((double)device->busy_us * 1e-6, period_s * device->duty_permille * 1e-3);
     device->plant.ambient_c = AIR_C + node->air_k;
     plant_advance(&device->plant, &device->body, true, busy_s);

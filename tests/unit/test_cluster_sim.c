@@ -171,11 +171,12 @@ static void a_device_that_throttles_is_found(void **unused)
 /* Other programs take what an instance stands on: it goes elsewhere, and is not fetched back. */
 static void memory_that_others_take_is_left(void **unused)
 {
-    struct scenario scenario = parsed("[scenario]\nchaos_ms = 200000\n"
-                                      "[node]\ngb_per_s = 100\n[node]\n[node]\n"
-                                      "[instance]\nlayers = 16\nlayer_mib = 256\n"
-                                      "[stream]\nnode = 1\nrequests = 1000\n"
-                                      "[fault]\nkind = memory\nnode = 0\nat_ms = 40000\nfor_ms = 160000\namount = 6000\n");
+    struct scenario scenario =
+        parsed("[scenario]\nchaos_ms = 200000\n"
+               "[node]\ngb_per_s = 100\n[node]\n[node]\n"
+               "[instance]\nlayers = 16\nlayer_mib = 256\n"
+               "[stream]\nnode = 1\nrequests = 1000\n"
+               "[fault]\nkind = memory\nnode = 0\nat_ms = 40000\nfor_ms = 160000\namount = 6000\n");
     struct sim_result result;
     assert_int_equal(sim_run(&scenario, NULL, &result, &err), ERROR_NONE);
     assert_false(result.violated);

@@ -249,7 +249,8 @@ static void epochs_of_different_proposers_differ(void **unused)
     for (uint64_t last = 0; last < 20; last++) {
         const uint64_t epoch = placed_epoch(last, lineage, 6, "node0");
         assert_true(epoch > last && epoch == placed_epoch(last, lineage, 6, "node0"));
-        assert_true(epoch != placed_epoch(last, lineage, 7, "node0") && epoch != placed_epoch(last, lineage, 6, "node1"));
+        assert_true(epoch != placed_epoch(last, lineage, 7, "node0") &&
+                    epoch != placed_epoch(last, lineage, 6, "node1"));
         assert_true(epoch != placed_epoch(last, twin, 6, "node0") && epoch != placed_epoch(last, next, 6, "node0"));
         assert_true(placed_epoch(epoch, twin, 1, "") > epoch);
     }
