@@ -14,11 +14,11 @@
 static const char usage[] =
     "usage: medley sim [OPTION…] [FILE]\n"
     "\n"
-    "Runs a cluster that is made up: the log, the state, the leader's, workers' and planner's code are real, the\n"
-    "clock, network, disks, devices and requests are simulated. FILE is a scenario (docs/simulator.md); without it\n"
-    "one is drawn from the seed: machines, instances, streams, and faults for a minute. After every step it is\n"
-    "checked what must be so. The exit status is 1 when something was not; then the seed and the command that\n"
-    "repeats it are printed.\n"
+    "Runs a cluster that is made up: the log, the state, the leader's, workers' and planner's code, the failure\n"
+    "detector and the thermal governor are real, the clock, network, disks, devices and requests are simulated.\n"
+    "FILE is a scenario (docs/simulator.md); without it one is drawn from the seed: machines, instances, streams,\n"
+    "and faults for a minute. After every step it is checked what must be so. The exit status is 1 when something\n"
+    "was not; then the seed and the command that repeats it are printed.\n"
     "\n"
     "  --seed S      the first seed (default 1; of a FILE, its own)\n"
     "  --seeds N     so many seeds, one after the other (default 1)\n"
@@ -51,7 +51,7 @@ struct wishes {
 
 struct sums {
     uint64_t violated, events, entries, elections, foundings, placements, failovers, requests, answered, failed, tokens,
-        replays, pause_ms, converged_ms, cluster_ms;
+        replays, pause_ms, converged_ms, cluster_ms, moves, suspicions, false_alarms, hottest_mc;
 };
 
 static bool take_option(struct wishes *wishes, int option, const char *value)
@@ -146,6 +146,10 @@ static void add(struct sums *sums, const struct sim_result *r)
     sums->tokens += r->tokens;
     sums->replays += r->replays;
     sums->cluster_ms += r->at_ms;
+    sums->moves += r->moves;
+    sums->suspicions += r->suspicions;
+    sums->false_alarms += r->false_alarms;
+    sums->hottest_mc = r->hottest_mc > sums->hottest_mc ? r->hottest_mc : sums->hottest_mc;
     sums->pause_ms = r->longest_pause_ms > sums->pause_ms ? r->longest_pause_ms : sums->pause_ms;
     sums->converged_ms = r->converged_ms > sums->converged_ms ? r->converged_ms : sums->converged_ms;
 }
@@ -189,7 +193,12 @@ static void print_sums(const struct wishes *wishes, const struct sums *s, double
            (double)s->events / seconds / 1e6);
     printf("log: %" PRIu64 " entries, %" PRIu64 " elections, %" PRIu64 " foundings anew\n", s->entries, s->elections,
            s->foundings);
-    printf("placements: %" PRIu64 "; drivers lost: %" PRIu64 "\n", s->placements, s->failovers);
+    printf("placements: %" PRIu64 ", %" PRIu64 " of them of what worked; drivers lost: %" PRIu64
+           "; nodes suspected: %" PRIu64 ", %" PRIu64 " of them wrongly",
+           s->placements, s->moves, s->failovers, s->suspicions, s->false_alarms);
+    if (s->hottest_mc)
+        printf("; hottest device: %.1f C", (double)s->hottest_mc / 1000);
+    printf("\n");
     printf("requests: %" PRIu64 ", %" PRIu64 " answered, %" PRIu64
            " ended with the node that was asked or for lack of patience; %" PRIu64 " tokens, %" PRIu64
            " replays, longest pause %.1f s\n",

@@ -186,7 +186,8 @@ static void propose_placement(struct step *s, const Cluster__Instance *instance,
                               const struct master_placement *placement, bool replaces, const char *why)
 {
     struct placed_event event;
-    placed_event_init(&event, instance, placement, ++s->last_epoch, replaces, why);
+    s->last_epoch = placed_epoch(s->last_epoch, s->view->lineage, s->view->term, s->view->self);
+    placed_event_init(&event, instance, placement, s->last_epoch, replaces, why);
     propose(s, &event.event);
 }
 
@@ -359,6 +360,15 @@ static void found_again(struct step *s)
     propose(s, &event);
 }
 
+/* The view's nodes are mostly the state's, in its order. */
+static const Cluster__NodeRecord *record_of(const struct master_view *view, uint32_t i)
+{
+    const Cluster__State *root = view->state->root;
+    if (root && i < root->n_nodes && same(root->nodes[i]->node->id, view->nodes[i].id))
+        return root->nodes[i];
+    return state_node(view->state, view->nodes[i].id);
+}
+
 /* The lineage is told to the state before anything is placed: epochs depend on it. */
 enum error_code master_step(struct master *master, const struct master_options *options, const struct master_view *view,
                             struct master_proposals *out, struct error *err)
@@ -370,7 +380,7 @@ enum error_code master_step(struct master *master, const struct master_options *
     if (!s.allowed)
         return error_set(err, ERROR_NO_MEMORY, "master: no memory");
     for (uint32_t i = 0; i < view->n_nodes; i++) {
-        const Cluster__NodeRecord *record = state_node(view->state, view->nodes[i].id);
+        const Cluster__NodeRecord *record = record_of(view, i);
         s.allowed[i] = record && record->admitted && may_be_used(&s, &view->nodes[i]) &&
                        !state_is_drained(view->state, view->nodes[i].id);
     }

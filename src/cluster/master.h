@@ -41,7 +41,8 @@ enum { MASTER_RECENT_S = 600 };
 
 struct master_view {
     const struct state *state;
-    struct lineage lineage; /* the replica's */
+    struct lineage lineage; /* the replica's, with its term */
+    uint64_t term;
     uint64_t now_ms, wall_ms;
     uint64_t leads_since_ms;
     const struct master_node *nodes;
@@ -155,13 +156,15 @@ enum error_code master_check(const struct master_planner *planner, const struct 
 enum {
     MASTER_DISK_BYTES_PER_S = 500 * 1000 * 1000, /* of which nobody knows better: a SATA SSD */
     MASTER_MUST_MS = 30 * 1000,                  /* so long a layout has to be invalid before it is left */
-    MASTER_FORCED_MAX_MS = 3600 * 1000,          /* between two such moves at most, doubled from 2 x MASTER_MUST_MS */
+    MASTER_STOPPED_MS = 4 * 1000, /* the same where nothing is decoded on it: a device is paused, a link is down */
+    MASTER_FORCED_MAX_MS = 3600 * 1000, /* between two such moves at most, doubled from 2 x MASTER_MUST_MS */
 };
 
 /* A master_consider whose `self` is a struct master_mover: placement/replan.h, with the instance's use of late taken as
  * that to come. Answers only with what placement_check() accepts. A stage is loaded anew even where its device keeps
  * all of its layers, so there is often no memory for both; then the pause is as long as loading, and the gain has to be
- * worth that. What is a "must" for replan (memory is short, a link is too slow) has to be so for MASTER_MUST_MS. */
+ * worth that. What is a "must" for replan (memory is short, a link is too slow) has to be so for MASTER_MUST_MS, or
+ * for MASTER_STOPPED_MS. */
 struct master_mover {
     const struct master_planner *planner;
     /* Whether all of the model is on that node's disk. NULL: nobody has it. */

@@ -136,13 +136,13 @@ static enum error_code ask(const struct asking *a, struct master_mover_memory *m
 
 /* ---- the answer ------------------------------------------------------------------------------------ */
 
-/* A layout that is not valid any more, and works nevertheless, has to be so for a while before it is left; then it is
- * left alone ever longer. */
-static bool must_wait(struct master_mover_memory *memory, uint64_t now_ms)
+/* A layout that is not valid any more, and works nevertheless, has to be so for a while before it is left; less so
+ * one that does not work either. Then it is left alone ever longer. */
+static bool must_wait(struct master_mover_memory *memory, bool running, uint64_t now_ms)
 {
     if (!memory->must_since_ms)
         memory->must_since_ms = now_ms;
-    if (now_ms - memory->must_since_ms < MASTER_MUST_MS || now_ms < memory->must_ms)
+    if (now_ms - memory->must_since_ms < (running ? MASTER_MUST_MS : MASTER_STOPPED_MS) || now_ms < memory->must_ms)
         return true;
     memory->forced_ms = memory->forced_ms ? 2 * memory->forced_ms : 2 * MASTER_MUST_MS;
     if (memory->forced_ms > MASTER_FORCED_MAX_MS)
@@ -158,7 +158,7 @@ static bool is_wanted(const struct replan_decision *decision, struct master_move
     switch (decision->verdict) {
     case REPLAN_MUST:
         snprintf(why, 64, "%.60s", decision->why);
-        return !must_wait(memory, now_ms);
+        return !must_wait(memory, decision->running, now_ms);
     case REPLAN_MOVE:
         snprintf(why, 64, "%.1f tokens/s instead of %.1f", decision->plan.decode_tokens_per_s,
                  decision->current_tokens_per_s);

@@ -40,6 +40,23 @@ static bool address_is_id(const uint8_t *bytes, uint64_t id)
     return strcmp((const char *)bytes, digits + n) == 0;
 }
 
+/* Ids seen so far, hashed; zeroed: none. */
+struct seen {
+    uint64_t ids[2 * LIMIT_CLUSTER_NODES];
+};
+
+static bool seen_before(struct seen *seen, uint64_t id)
+{
+    enum { SLOTS = sizeof seen->ids / sizeof *seen->ids };
+    size_t at = (size_t)((id * 0x9e3779b97f4a7c15u) >> 40) % SLOTS;
+    for (; seen->ids[at]; at = (at + 1) % SLOTS) {
+        if (seen->ids[at] == id)
+            return true;
+    }
+    seen->ids[at] = id;
+    return false;
+}
+
 enum error_code members_decode(const uint8_t *bytes, size_t size, struct members *out, struct error *err)
 {
     out->n = 0;
@@ -50,10 +67,11 @@ enum error_code members_decode(const uint8_t *bytes, size_t size, struct members
         return error_set(err, ERROR_INVALID, "members: %llu of them, 1 to %d are possible", (unsigned long long)n,
                          LIMIT_CLUSTER_NODES);
     size_t at = 9;
+    struct seen seen = {0};
     for (uint32_t i = 0; i < n; i++) {
         struct member member;
         const size_t used = decode_member(bytes + at, size - at, &member);
-        if (!used || !address_is_id(bytes + at + 8, member.id) || members_find(out, member.id)) {
+        if (!used || !address_is_id(bytes + at + 8, member.id) || seen_before(&seen, member.id)) {
             out->n = 0;
             return error_set(err, ERROR_INVALID, "members: number %u is cut off, twice there or none", i);
         }
@@ -237,4 +255,10 @@ bool members_next(const struct members *now, const struct member_view *views, ui
             *hand_over = view->id;
     }
     return false;
+}
+
+uint64_t members_pause_ms(const struct members *before, const struct members *after)
+{
+    enum { FEW = 64, EACH_MS = 10 };
+    return after->n <= FEW || after->n == before->n ? 0 : (uint64_t)after->n * EACH_MS;
 }

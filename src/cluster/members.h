@@ -54,3 +54,8 @@ struct member_view {
  * that should lead before the leader, which has no view any more, can be removed; 0: none. */
 bool members_next(const struct members *now, const struct member_view *views, uint32_t n_views, uint64_t leader,
                   struct members *next, uint64_t *hand_over);
+
+/* So long a leader waits after a step by which somebody came or went. A list is 30 bytes a member, and each member
+ * gets, keeps and reads all of it (libraft compares each address with all others), so that among hundreds those who
+ * come together go into one list. 0 among few. */
+uint64_t members_pause_ms(const struct members *before, const struct members *after);

@@ -1,5 +1,7 @@
 #include "cluster/placed.h"
 
+#include "base/random.h"
+
 static char *text(const char *of)
 {
     return (char *)(uintptr_t)of;
@@ -32,4 +34,12 @@ void placed_event_init(struct placed_event *out, const Cluster__Instance *instan
     out->placed.placement = &out->placement;
     out->event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_PLACED;
     out->event.instance_placed = &out->placed;
+}
+
+uint64_t placed_epoch(uint64_t last_epoch, struct lineage lineage, uint64_t term, const char *by)
+{
+    uint64_t hash = random_mix(lineage.generation ^ random_mix(lineage.founder ^ random_mix(term)));
+    for (; *by; by++)
+        hash = random_mix(hash ^ (uint8_t)*by);
+    return ((last_epoch >> PLACED_TAG_BITS) + 1) << PLACED_TAG_BITS | (hash & ((1 << PLACED_TAG_BITS) - 1));
 }

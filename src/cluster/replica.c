@@ -110,6 +110,7 @@ enum error_code replica_open(const struct replica_options *options, const struct
                              struct replica **out, struct error *err)
 {
     *out = NULL;
+    replica_set_heap();
     struct replica *r = mem_new(sizeof *r);
     if (!r)
         return error_set(err, ERROR_NO_MEMORY, "replica: no memory");
@@ -216,18 +217,17 @@ static void entries_written(struct replica *r, uint64_t last)
         replica_fail(r, ERROR_NO_MEMORY, "no memory after a write");
 }
 
-static bool metadata_of(const struct log_snapshot *snapshot, struct raft_snapshot_metadata *out)
+static bool metadata_of(struct replica *r, const struct log_snapshot *snapshot, struct raft_snapshot_metadata *out)
 {
-    const struct raft_buffer members = {snapshot->members, snapshot->members_size};
     *out = (struct raft_snapshot_metadata){
         .index = snapshot->index, .term = snapshot->term, .configuration_index = snapshot->members_index};
-    return raft_configuration_decode(&members, &out->configuration) == 0;
+    return replica_members_decode(r, snapshot->members, snapshot->members_size, &out->configuration);
 }
 
 static void install_written(struct replica *r)
 {
     struct raft_event event = {.type = RAFT_PERSISTED_SNAPSHOT, .persisted_snapshot = {.last = true}};
-    if (!metadata_of(&r->installing, &event.persisted_snapshot.metadata)) {
+    if (!metadata_of(r, &r->installing, &event.persisted_snapshot.metadata)) {
         replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
         return;
     }
@@ -257,7 +257,7 @@ static void taken_written(struct replica *r)
     }
     log_snapshot_clear(&r->snapshot);
     r->snapshot = taken;
-    if (!metadata_of(&taken, &event.snapshot.metadata) || replica_step(r, &event)) {
+    if (!metadata_of(r, &taken, &event.snapshot.metadata) || replica_step(r, &event)) {
         replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
         return;
     }

@@ -35,6 +35,8 @@
  *    have entries that the voter lost with its last write.
  *  - A leader changes who votes only after an entry of its own term is committed (raft-dev, "bug in single-server
  *    membership changes", 2015).
+ *  - An answer to entries or a snapshot of an older term says the term alone: libraft leaves its indices unset, and
+ *    whatever was in memory would go out.
  *  - The commit index never falls (a late message makes libraft's fall). Only what is durable here is applied.
  *
  * Membership: everybody else replicates without a vote; see members.h for who votes. A new node has no

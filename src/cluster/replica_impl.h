@@ -53,8 +53,12 @@ struct replica {
     struct peer *peers;
     uint32_t n_peers, peers_capacity;
     struct members scratch, step_scratch;
+    bool rejects_term; /* entries or a snapshot of an older term are being rejected */
     bool failed;
 };
+
+/* ---- replica_heap.c ---- */
+void replica_set_heap(void); /* of all replicas of the process; before the first call of libraft that allocates */
 
 /* ---- replica_effects.c ---- */
 void replica_fail(struct replica *r, enum error_code code, const char *what);
@@ -71,6 +75,8 @@ int replica_step(struct replica *r, struct raft_event *event); /* raft_step() an
 void replica_settle(struct replica *r);                        /* applies what may be, sets the timer */
 bool replica_start_raft(struct replica *r, uint64_t term, uint64_t vote);
 bool replica_members_encode(struct replica *r, const struct members *members, uint8_t **bytes, size_t *size);
+/* A list that was accepted once, as libraft's. False: no memory. */
+bool replica_members_decode(struct replica *r, const uint8_t *bytes, size_t size, struct raft_configuration *out);
 bool raft_members(const struct raft_configuration *from, struct members *to);
 bool replica_leads(const struct replica *r);
 void replica_clock(struct replica *r, uint64_t now_ms);

@@ -43,8 +43,7 @@ static void commit_older_members(struct replica *r, uint64_t index, uint64_t pre
     struct raft_event event = {.type = RAFT_CONFIGURATION, .configuration = {.index = older}};
     if (!entry)
         return;
-    const struct raft_buffer bytes = {entry->bytes, entry->size};
-    if (raft_configuration_decode(&bytes, &event.configuration.conf))
+    if (!replica_members_decode(r, entry->bytes, entry->size, &event.configuration.conf))
         replica_fail(r, ERROR_NO_MEMORY, "no memory for the members");
     else
         replica_step(r, &event);
@@ -98,7 +97,9 @@ static bool append_part(struct replica *r, uint64_t from, const struct wire_appe
     }
     void *batch = n ? args->entries[0].batch : NULL;
     const uint32_t writes = r->n_pending;
+    r->rejects_term = append->term < r->raft.current_term;
     const bool good = receive(r, from, &message) == 0;
+    r->rejects_term = false;
     /* With something to write the batch is ours again; else libraft has freed it. */
     if (n && good && r->n_pending > writes && r->pending[writes].type == PENDING_ENTRIES)
         raft_free(batch);
@@ -225,16 +226,17 @@ static void deliver_install(struct replica *r, uint64_t from, const struct wire_
     args->last_index = snapshot->index;
     args->last_term = snapshot->term;
     args->conf_index = snapshot->members_index;
-    const struct raft_buffer members = {snapshot->members, snapshot->members_size};
     args->data.base = raft_malloc(snapshot->state_size + 1);
     args->data.len = snapshot->state_size;
-    if (!args->data.base || raft_configuration_decode(&members, &args->conf)) {
+    if (!args->data.base || !replica_members_decode(r, snapshot->members, snapshot->members_size, &args->conf)) {
         raft_free(args->data.base);
         replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
         return;
     }
     memcpy(args->data.base, snapshot->state, snapshot->state_size);
+    r->rejects_term = install->term < r->raft.current_term;
     receive(r, from, &message);
+    r->rejects_term = false;
 }
 
 static void deliver_timeout_now(struct replica *r, uint64_t from, const struct wire_timeout_now *now)

@@ -29,23 +29,43 @@ bool raft_members(const struct raft_configuration *from, struct members *to)
     return to->n > 0;
 }
 
+/* Without raft_configuration_add()'s comparison of each with all: the members are checked. False: no memory. */
+static bool configuration_of(const struct members *members, struct raft_configuration *out)
+{
+    enum { ADDRESS_BYTES = 24 };
+    raft_configuration_init(out);
+    out->servers = raft_calloc(members->n, sizeof *out->servers);
+    for (; out->servers && out->n < members->n; out->n++) {
+        const struct member *member = &members->list[out->n];
+        struct raft_server *server = &out->servers[out->n];
+        server->id = member->id;
+        server->role = member->votes ? RAFT_VOTER : RAFT_STANDBY;
+        server->address = raft_malloc(ADDRESS_BYTES);
+        if (!server->address)
+            break;
+        snprintf(server->address, ADDRESS_BYTES, "%llu", (unsigned long long)member->id);
+    }
+    if (out->servers && out->n == members->n)
+        return true;
+    raft_configuration_close(out);
+    raft_configuration_init(out);
+    return false;
+}
+
+bool replica_members_decode(struct replica *r, const uint8_t *bytes, size_t size, struct raft_configuration *out)
+{
+    return !members_decode(bytes, size, &r->step_scratch, NULL) && configuration_of(&r->step_scratch, out);
+}
+
 /* The bytes are mem_*'s. */
 bool replica_members_encode(struct replica *r, const struct members *members, uint8_t **bytes, size_t *size)
 {
     struct raft_configuration configuration;
     struct raft_buffer encoded = {0};
-    raft_configuration_init(&configuration);
-    int failed = 0;
-    for (uint32_t i = 0; i < members->n && !failed; i++) {
-        char address[24];
-        snprintf(address, sizeof address, "%llu", (unsigned long long)members->list[i].id);
-        failed = raft_configuration_add(&configuration, members->list[i].id, address,
-                                        members->list[i].votes ? RAFT_VOTER : RAFT_STANDBY);
-    }
-    if (!failed)
-        failed = raft_configuration_encode(&configuration, &encoded);
+    const bool good =
+        configuration_of(members, &configuration) && raft_configuration_encode(&configuration, &encoded) == 0;
     raft_configuration_close(&configuration);
-    *bytes = failed ? NULL : mem_new(encoded.len);
+    *bytes = good ? mem_new(encoded.len) : NULL;
     *size = encoded.len;
     if (*bytes)
         memcpy(*bytes, encoded.base, encoded.len);
@@ -174,8 +194,11 @@ static void send_message(struct replica *r, const struct raft_message *m)
         return;
     case RAFT_APPEND_ENTRIES_RESULT:
         wire.type = WIRE_APPEND_RESULT;
-        wire.append_result = (struct wire_append_result){
-            m->append_entries_result.term, m->append_entries_result.rejected, m->append_entries_result.last_log_index};
+        wire.append_result = (struct wire_append_result){.term = m->append_entries_result.term};
+        if (r->rejects_term)
+            break;
+        wire.append_result.rejected = m->append_entries_result.rejected;
+        wire.append_result.last_index = m->append_entries_result.last_log_index;
         break;
     case RAFT_REQUEST_VOTE:
         wire.type = WIRE_VOTE;
@@ -208,8 +231,7 @@ static void see_members(struct replica *r)
         if (!entry || entry->type != LOG_MEMBERS)
             continue;
         struct raft_event event = {.type = RAFT_CONFIGURATION, .configuration = {.index = index}};
-        const struct raft_buffer bytes = {entry->bytes, entry->size};
-        if (raft_configuration_decode(&bytes, &event.configuration.conf)) {
+        if (!replica_members_decode(r, entry->bytes, entry->size, &event.configuration.conf)) {
             replica_fail(r, ERROR_NO_MEMORY, "no memory for the members");
             return;
         }
@@ -352,8 +374,7 @@ bool replica_start_raft(struct replica *r, uint64_t term, uint64_t vote)
     struct raft_event event = {.type = RAFT_START};
     int failed = init_raft(r);
     if (!failed && r->snapshot.index) {
-        const struct raft_buffer members = {r->snapshot.members, r->snapshot.members_size};
-        failed = raft_configuration_decode(&members, &metadata.configuration);
+        failed = !replica_members_decode(r, r->snapshot.members, r->snapshot.members_size, &metadata.configuration);
         metadata.index = r->snapshot.index;
         metadata.term = r->snapshot.term;
         metadata.configuration_index = r->snapshot.members_index;

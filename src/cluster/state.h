@@ -6,7 +6,8 @@
  * encoded again it is the same bytes, with what a newer version has added.
  *
  * Epochs. Every placement has one, higher than any before it in the whole state; so no two live placements ever share
- * one. Founding anew lifts them to generation << 32, so that the lost voters' last placements cannot meet them either.
+ * one. Founding anew lifts them to generation << 32, so that the lost voters' last placements cannot meet them either;
+ * nor do those that two have proposed after the same one (placed.h).
  * A new placement of an instance that runs becomes `next`, and takes the place of `current` in the event that
  * makes the last of its stages ready: until then the old one serves.
  *

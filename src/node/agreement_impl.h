@@ -99,7 +99,7 @@ struct agreement {
     struct member_view *views;
     uint32_t n_views;
     bool members_due;
-    uint64_t members_ms;
+    uint64_t members_ms, members_pause_ms; /* not before */
 };
 
 /* ---- agreement.c ---- */

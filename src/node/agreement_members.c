@@ -37,9 +37,10 @@ static void take_step(struct agreement *a)
     uint64_t heir;
     enum error_code code = ERROR_NONE;
     replica_members(a->replica, &a->members);
-    if (members_next(&a->members, a->views, a->n_views, a->member, &a->members_wanted, &heir))
+    if (members_next(&a->members, a->views, a->n_views, a->member, &a->members_wanted, &heir)) {
         code = replica_change_members(a->replica, agreement_now_ms(), &a->members_wanted, &err);
-    else if (heir)
+        a->members_pause_ms = agreement_now_ms() + (code ? 0 : members_pause_ms(&a->members, &a->members_wanted));
+    } else if (heir)
         code = replica_hand_over(a->replica, agreement_now_ms(), heir, &err);
     if (code)
         log_line(LOG_DEBUG, "cluster", "members: %s", err.text);
@@ -48,7 +49,7 @@ static void take_step(struct agreement *a)
 void agreement_step_members(struct agreement *a)
 {
     const uint64_t now_ms = agreement_now_ms();
-    if (!a->replica || !a->n_views || (!a->members_due && now_ms < a->members_ms))
+    if (!a->replica || !a->n_views || (!a->members_due && now_ms < a->members_ms) || now_ms < a->members_pause_ms)
         return;
     const struct replica_status status = replica_status(a->replica);
     if (!status.leads)
@@ -63,5 +64,6 @@ void agreement_step_members(struct agreement *a)
 
 uint64_t agreement_members_timer(const struct agreement *a)
 {
-    return a->replica && a->n_views && a->last.leads ? a->members_ms : UINT64_MAX;
+    const uint64_t due = a->members_ms > a->members_pause_ms ? a->members_ms : a->members_pause_ms;
+    return a->replica && a->n_views && a->last.leads ? due : UINT64_MAX;
 }

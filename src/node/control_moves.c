@@ -2,6 +2,7 @@
 #include "node/control.h"
 
 #include "base/mem.h"
+#include "cluster/placed.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -162,7 +163,8 @@ static void propose_move(struct conversation *conversation, const Cluster__Insta
         return;
     }
     snprintf(moving->instance, sizeof moving->instance, "%s", instance->id);
-    moving->epoch = daemon_state(daemon)->root->last_epoch + 1;
+    const struct replica_status status = agreement_status(daemon->agreement);
+    moving->epoch = placed_epoch(daemon_state(daemon)->root->last_epoch, status.lineage, status.term, daemon->id);
     moving->proposed_ms = daemon_now_ms(daemon);
     conversation->data = moving;
     conversation->calls = (struct conversation_calls){.look = move_look, .gone = move_gone};

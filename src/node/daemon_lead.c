@@ -150,6 +150,7 @@ void daemon_master_view(struct daemon *daemon, struct master_view *out)
     *out = (struct master_view){
         .state = daemon_state(daemon),
         .lineage = agreement_status(daemon->agreement).lineage,
+        .term = agreement_status(daemon->agreement).term,
         .now_ms = daemon_now_ms(daemon),
         .wall_ms = daemon_wall_ms(),
         .leads_since_ms = daemon->leads_since_ms,

@@ -3,9 +3,15 @@
 #include <assert.h>
 #include <stddef.h>
 
+/* A nonce is random already. */
+static uint16_t *count_of(struct nonces *nonces, uint64_t value)
+{
+    return &nonces->counts[value % NONCE_BUCKETS];
+}
+
 static struct nonce *find(struct nonces *nonces, uint64_t value)
 {
-    for (uint32_t i = 0; i < LIMIT_PROPOSAL_NONCES; i++) {
+    for (uint32_t i = 0; i < LIMIT_PROPOSAL_NONCES && *count_of(nonces, value); i++) {
         if (nonces->ring[i].value == value)
             return &nonces->ring[i];
     }
@@ -30,7 +36,10 @@ static void put(struct nonces *nonces, struct nonce nonce)
         slot = &nonces->ring[nonces->next];
         nonces->next = (nonces->next + 1) % LIMIT_PROPOSAL_NONCES;
     } while (slot->value && !slot->applied);
+    if (slot->value)
+        --*count_of(nonces, slot->value);
     *slot = nonce;
+    ++*count_of(nonces, nonce.value);
 }
 
 void nonces_submitted(struct nonces *nonces, uint64_t value)
@@ -56,8 +65,11 @@ void nonces_applied(struct nonces *nonces, uint64_t value)
 void nonces_lost(struct nonces *nonces)
 {
     for (uint32_t i = 0; i < LIMIT_PROPOSAL_NONCES; i++) {
-        if (!nonces->ring[i].applied)
-            nonces->ring[i] = (struct nonce){0};
+        struct nonce *nonce = &nonces->ring[i];
+        if (nonce->applied || !nonce->value)
+            continue;
+        --*count_of(nonces, nonce->value);
+        *nonce = (struct nonce){0};
     }
     nonces->n_open = 0;
 }

@@ -17,8 +17,11 @@ struct nonce {
     bool applied;
 };
 
+enum { NONCE_BUCKETS = 2 * LIMIT_PROPOSAL_NONCES };
+
 struct nonces {
     struct nonce ring[LIMIT_PROPOSAL_NONCES];
+    uint16_t counts[NONCE_BUCKETS]; /* of the ring's values, by a hash: most that are asked for are not there */
     uint32_t next;
     uint32_t n_open; /* submitted, not applied */
 };

@@ -88,9 +88,23 @@ static void go_on(struct world *w, struct node *node, struct ask *ask)
     m->instance = ask->instance;
     m->part = ask->part = ++w->n_keys;
     ask->where = where;
+    ask->epoch = placement->epoch;
     ask->state = ASK_THERE;
     w->result->replays += ask->got > 0;
     net_send_link(w, m);
+}
+
+/* It has moved while it could be heard. */
+static bool runs_elsewhere(const struct node *node, const struct ask *ask)
+{
+    const Cluster__Placement *placement = ask->state == ASK_THERE ? ready(node, ask->instance) : NULL;
+    return placement && placement->epoch != ask->epoch;
+}
+
+static void wait_again(struct world *w, struct ask *ask)
+{
+    ask->state = ASK_WAITING;
+    ask->since_ms = w->now_ms;
 }
 
 void ask_turn(struct world *w, struct node *node)
@@ -102,16 +116,20 @@ void ask_turn(struct world *w, struct node *node)
             end(w, link, false);
             continue;
         }
+        if (runs_elsewhere(node, ask))
+            wait_again(w, ask);
         if (ask->state == ASK_WAITING)
             go_on(w, node, ask);
         link = &ask->next;
     }
 }
 
-static void wait_again(struct world *w, struct ask *ask)
+/* As relay_recent_tokens(), which lets them fade by an exponential. */
+static double recent(const struct world *w, const struct node *node, uint32_t instance)
 {
-    ask->state = ASK_WAITING;
-    ask->since_ms = w->now_ms;
+    const double age_s = (double)(w->now_ms - node->recent_ms[instance]) / 1000;
+    const double span_s = (double)MASTER_RECENT_S;
+    return age_s < span_s ? node->recent_tokens[instance] * (1 - age_s / span_s) : 0;
 }
 
 static void take_token(struct world *w, struct node *node, struct ask **link, const struct message *m)
@@ -135,6 +153,9 @@ static void take_token(struct world *w, struct node *node, struct ask **link, co
     ask->tokens[ask->n_tokens++] = m->value;
     ask->reference = reference_fold(ask->reference, m->value);
     w->result->tokens++;
+    w->token_ms = w->now_ms;
+    node->recent_tokens[ask->instance] = recent(w, node, ask->instance) + 1;
+    node->recent_ms[ask->instance] = w->now_ms;
     if (++ask->got == w->scenario->streams[ask->stream].tokens)
         end(w, link, true);
 }
@@ -171,4 +192,15 @@ uint32_t ask_wanted(const struct node *node)
     for (const struct ask *ask = node->asks; ask; ask = ask->next)
         wanted |= (uint32_t)(ask->state == ASK_WAITING) << ask->instance;
     return wanted;
+}
+
+void ask_say(const struct world *w, const struct node *node, struct said *out)
+{
+    out->wanted = ask_wanted(node);
+    for (const struct ask *ask = node->asks; ask; ask = ask->next)
+        out->live[ask->instance]++;
+    for (uint32_t i = 0; i < w->scenario->n_instances; i++) {
+        out->used_ms[i] = node->used_ms[i];
+        out->tokens[i] = recent(w, node, i);
+    }
 }

@@ -101,7 +101,7 @@ static void begin_load(struct world *w, struct node *node, struct hosted *h)
         fail(w, node, h, "the device is gone");
         return;
     }
-    if (held(node, h->device) + h->bytes > is->memory_mib << 20) {
+    if (held(node, h->device) + h->bytes + node->others_bytes > is->memory_mib << 20) {
         w->result->refused_loads++;
         fail(w, node, h, "out of memory");
         return;
@@ -216,7 +216,7 @@ void host_turn(struct world *w, struct node *node)
     const struct worker_view view = {.state = node_state(node),
                                      .node = node->id,
                                      .now_ms = w->now_ms,
-                                     .wall_ms = w->now_ms,
+                                     .wall_ms = world_wall_ms(w, node),
                                      .stages = stages,
                                      .n_stages = n,
                                      .weights = weights,

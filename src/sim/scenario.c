@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-static const char *const fault_names[FAULT_TYPES] = {"kill",      "power",     "pause",     "cut",    "cut_one",
-                                                     "isolate",   "split",     "loss",      "double", "slow",
-                                                     "slow_disk", "full_disk", "lost_disk", "device", "runner"};
+static const char *const fault_names[FAULT_TYPES] = {"kill",      "power",  "pause",  "cut",  "cut_one",   "isolate",
+                                                     "split",     "loss",   "double", "slow", "slow_disk", "full_disk",
+                                                     "lost_disk", "device", "runner", "heat", "memory",    "clock"};
 
 const char *scenario_fault_name(enum scenario_fault_type type)
 {

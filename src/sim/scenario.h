@@ -36,6 +36,9 @@ enum scenario_fault_type {
     FAULT_LOST_DISK, /* the node is lost with its disk; at the end it comes back as another member */
     FAULT_DEVICE,    /* device `amount` of the node is gone */
     FAULT_RUNNER,    /* what is loaded on device `amount` of the node fails, once */
+    FAULT_HEAT,      /* the air around the node is `amount` K warmer */
+    FAULT_MEMORY,    /* other programs take `amount` MiB of each of its devices */
+    FAULT_CLOCK,     /* its wall clock leaps `amount` ms ahead, and back at the end */
     FAULT_TYPES
 };
 const char *scenario_fault_name(enum scenario_fault_type type);
@@ -48,6 +51,9 @@ struct scenario_node {
     uint64_t disk_ms;        /* a durable write takes 1 ms to so much */
     uint64_t joins_ms;       /* when it asks to be let in; the first node founds the cluster */
     uint64_t has_weights;
+    /* Its devices at full load in air of 25 degrees settle at load_c, half-way in 0.7 tau_s, and throttle themselves at
+     * limit_c. load_c 0: they do not get warm. */
+    uint64_t load_c, limit_c, tau_s;
 };
 
 struct scenario_instance {
@@ -66,7 +72,10 @@ struct scenario_fault {
 
 struct scenario_expect { /* zeroed: no violation */
     uint64_t violation;
-    uint64_t answered_min, failed_max, pause_ms_max; /* 0: not asked for; failed_max one more than is allowed */
+    uint64_t answered_min, pause_ms_max;           /* 0: not asked for */
+    uint64_t failed_max, elections_max, moves_max; /* the same; one more than is allowed */
+    uint64_t suspicions_max;
+    uint64_t moves_min, hottest_c_min;
 };
 
 struct scenario {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEYS_MAX = 9 };
+enum { KEYS_MAX = 12 };
 
 struct key {
     const char *name;
@@ -43,7 +43,10 @@ static const struct section sections[] = {
      0,
      0,
      {KEY(scenario, expect.violation, 0, 1, 0), KEY(scenario, expect.answered_min, 0, UINT64_MAX, 0),
-      KEY(scenario, expect.failed_max, 0, UINT64_MAX, 0), KEY(scenario, expect.pause_ms_max, 0, HOURS, 0)}},
+      KEY(scenario, expect.failed_max, 0, UINT64_MAX, 0), KEY(scenario, expect.pause_ms_max, 0, HOURS, 0),
+      KEY(scenario, expect.elections_max, 0, UINT64_MAX, 0), KEY(scenario, expect.moves_min, 0, UINT64_MAX, 0),
+      KEY(scenario, expect.moves_max, 0, UINT64_MAX, 0), KEY(scenario, expect.suspicions_max, 0, UINT64_MAX, 0),
+      KEY(scenario, expect.hottest_c_min, 0, 1000, 0)}},
     {"node",
      sizeof(struct scenario_node),
      SCENARIO_NODES,
@@ -51,7 +54,8 @@ static const struct section sections[] = {
      {KEY(scenario_node, devices, 1, SCENARIO_DEVICES, 1), KEY(scenario_node, memory_mib, 1, 1 << 24, 8192),
       KEY(scenario_node, gb_per_s, 1, 100000, 50), KEY(scenario_node, load_mib_per_s, 1, 1 << 20, 1000),
       KEY(scenario_node, disk_ms, 1, 60000, 5), KEY(scenario_node, joins_ms, 0, HOURS, 0),
-      KEY(scenario_node, has_weights, 0, 1, 1)}},
+      KEY(scenario_node, has_weights, 0, 1, 1), KEY(scenario_node, load_c, 0, 500, 0),
+      KEY(scenario_node, limit_c, 30, 130, 90), KEY(scenario_node, tau_s, 10, 10000, 60)}},
     {"instance",
      sizeof(struct scenario_instance),
      SCENARIO_INSTANCES,

@@ -26,6 +26,15 @@ static void draw_nodes(struct dice *d, struct scenario *s)
                                              .has_weights = i == 0 || draw(d, 0, 2) > 0};
     }
     s->nodes[0].joins_ms = 0;
+    for (uint32_t i = 0; i < s->n_nodes; i++) {
+        struct scenario_node *node = &s->nodes[i];
+        node->limit_c = 90, node->tau_s = 60;
+        if (draw(d, 0, 1) == 0)
+            continue;
+        node->load_c = draw(d, 50, 130);
+        node->limit_c = draw(d, 80, 105);
+        node->tau_s = draw(d, 20, 300);
+    }
 }
 
 static void draw_instances(struct dice *d, struct scenario *s)
@@ -82,6 +91,15 @@ static void draw_fault(struct dice *d, const struct scenario *s, struct scenario
         break;
     case FAULT_SPLIT:
         fault->amount = draw(d, 0, 1000000);
+        break;
+    case FAULT_HEAT:
+        fault->amount = draw(d, 5, 40);
+        break;
+    case FAULT_MEMORY:
+        fault->amount = draw(d, 0, s->nodes[fault->node].memory_mib);
+        break;
+    case FAULT_CLOCK:
+        fault->amount = draw(d, 1, draw(d, 0, 1) ? 10000 : 100000000);
         break;
     case FAULT_CUT:
     case FAULT_CUT_ONE:

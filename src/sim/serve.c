@@ -1,4 +1,4 @@
-/* Drivers, and the stages that compute for them. A token is a function of all tokens before it and of its position;
+/* Drivers. A token is a function of all tokens before it and of its position;
  * every stage keeps a hash of what it has seen of a sequence, as it would its KV cache, and what comes out is right
  * only if all of them have seen the same. By the rules of pipeline/driver.h and node/hosting.h: what is lost on the way
  * loses the driver, which gives its sequences back to who asked. */
@@ -9,8 +9,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-enum { CACHED_MAX = 512 };
 
 /* ---- the reference ---- */
 
@@ -26,7 +24,7 @@ uint64_t reference_token(uint64_t hash, uint64_t position)
 
 /* ---- who is where ---- */
 
-static const Cluster__Placement *placement_of(const struct node *node, uint32_t instance, uint64_t epoch)
+const Cluster__Placement *serve_placement(const struct node *node, uint32_t instance, uint64_t epoch)
 {
     const char id[] = {'i', (char)('0' + instance), 0};
     const Cluster__Instance *is = state_instance(node_state(node), id);
@@ -100,7 +98,7 @@ static void lose(struct world *w, struct node *node, struct hosted *driver)
     }
 }
 
-static void notice(struct world *w, struct node *node, const Cluster__Placement *placement, const struct message *m)
+void serve_notice(struct world *w, struct node *node, const Cluster__Placement *placement, const struct message *m)
 {
     struct message *message = message_new(MESSAGE_NOTICE, node, world_node(w, placement->stages[0]->node)->index);
     if (message) {
@@ -185,102 +183,6 @@ static void on_result(struct world *w, struct node *node, const struct message *
         feed(w, node, s);
 }
 
-/* ---- a stage ---- */
-
-static struct cached *cached_of(struct world *w, struct hosted *h, const struct message *m)
-{
-    for (uint32_t i = 0; i < h->n_cached; i++) {
-        if (h->cached[i].part == m->part)
-            return h->cached[i].tokens == m->position ? &h->cached[i] : NULL;
-    }
-    if (m->position)
-        return NULL;
-    if (!h->cached)
-        h->cached = mem_new_array(CACHED_MAX, sizeof *h->cached);
-    if (!h->cached) {
-        w->out_of_memory = true;
-        return NULL;
-    }
-    if (h->n_cached == CACHED_MAX)
-        memmove(h->cached, h->cached + 1, --h->n_cached * sizeof *h->cached);
-    h->cached[h->n_cached] = (struct cached){.part = m->part};
-    return &h->cached[h->n_cached++];
-}
-
-static uint64_t work_ms(const struct world *w, const struct node *node, const struct hosted *h, uint32_t n_tokens)
-{
-    const uint64_t ms = (h->bytes >> 20) / w->scenario->nodes[node->index].gb_per_s;
-    return 1 + ms + n_tokens / 64;
-}
-
-/* The stage has computed; on to the next. */
-static void pass_on(struct world *w, struct node *node, const struct message *m)
-{
-    const Cluster__Placement *placement = placement_of(node, m->instance, m->epoch);
-    if (!placement)
-        return;
-    const bool last = m->stage + 1 == placement->n_stages;
-    const uint32_t to = world_node(w, placement->stages[last ? 0 : m->stage + 1]->node)->index;
-    struct message *next = message_new(last ? MESSAGE_RESULT : MESSAGE_STEP, node, to);
-    if (next) {
-        const uint32_t from = next->from;
-        *next = *m;
-        next->kind = last ? MESSAGE_RESULT : MESSAGE_STEP;
-        next->from = from;
-        next->to = to;
-        next->stage = m->stage + 1;
-        next->bytes = NULL;
-        next->tokens = mem_new_array(m->n_tokens + 1, sizeof *next->tokens);
-        if (next->tokens)
-            memcpy(next->tokens, m->tokens, m->n_tokens * sizeof *m->tokens);
-        w->out_of_memory |= !next->tokens;
-    }
-    if (!net_send_link(w, next))
-        notice(w, node, placement, m);
-}
-
-static void on_step(struct world *w, struct node *node, const struct message *m)
-{
-    const Cluster__Placement *placement = placement_of(node, m->instance, m->epoch);
-    struct hosted *h = host_find(node, m->instance, m->epoch, m->stage);
-    if (!placement)
-        return; /* it is over: its driver will see that, too */
-    struct cached *cached = h && h->state == WORKER_READY ? cached_of(w, h, m) : NULL;
-    if (!cached) {
-        notice(w, node, placement, m);
-        return;
-    }
-    for (uint32_t i = 0; i < m->n_tokens; i++)
-        cached->hash = reference_fold(cached->hash, m->tokens[i]);
-    cached->tokens += m->n_tokens;
-    struct message *done = message_new(MESSAGE_STEP, node, node->index);
-    if (!done) {
-        w->out_of_memory = true;
-        return;
-    }
-    *done = *m;
-    done->bytes = NULL;
-    done->tokens = mem_new_array(m->n_tokens + 1, sizeof *done->tokens);
-    if (done->tokens)
-        memcpy(done->tokens, m->tokens, m->n_tokens * sizeof *m->tokens);
-    w->out_of_memory |= !done->tokens;
-    done->value = m->stage == 0 || m->value == cached->hash ? cached->hash : random_mix(m->value ^ cached->hash);
-    world_push(w, (struct event){.at_ms = w->now_ms + work_ms(w, node, h, m->n_tokens),
-                                 .type = EVENT_STEP,
-                                 .node = node->index,
-                                 .a = h->key,
-                                 .message = done});
-}
-
-/* What was lost meanwhile computes nothing. */
-void serve_event(struct world *w, struct node *node, const struct event *event)
-{
-    const struct message *m = event->message;
-    const struct hosted *h = host_find(node, m->instance, m->epoch, m->stage);
-    if (h && h->key == event->a && h->state == WORKER_READY)
-        pass_on(w, node, m);
-}
-
 void serve_receive(struct world *w, struct node *node, const struct message *m)
 {
     struct hosted *driver;
@@ -289,7 +191,7 @@ void serve_receive(struct world *w, struct node *node, const struct message *m)
         begin(w, node, m);
         break;
     case MESSAGE_STEP:
-        on_step(w, node, m);
+        stage_step(w, node, m);
         break;
     case MESSAGE_RESULT:
         on_result(w, node, m);
@@ -301,7 +203,7 @@ void serve_receive(struct world *w, struct node *node, const struct message *m)
         break;
     case MESSAGE_RAFT:
     case MESSAGE_PROPOSE:
-    case MESSAGE_PULSE:
+    case MESSAGE_NOW:
     case MESSAGE_TOKEN:
     case MESSAGE_RETURNED:
         break;
@@ -320,7 +222,7 @@ void serve_stage_gone(struct world *w, struct node *node, const struct hosted *s
 void serve_link_down(struct world *w, struct node *node, uint32_t other)
 {
     for (struct hosted *h = node->hosted; h; h = h->next) {
-        const Cluster__Placement *placement = placement_of(node, h->instance, h->epoch);
+        const Cluster__Placement *placement = serve_placement(node, h->instance, h->epoch);
         bool there = false, follows = false;
         for (size_t i = 0; placement && i < placement->n_stages; i++) {
             const bool is = world_node(w, placement->stages[i]->node)->index == other;
@@ -330,7 +232,7 @@ void serve_link_down(struct world *w, struct node *node, uint32_t other)
         if (h->stage == 0 && h->state == WORKER_READY && there)
             lose(w, node, h);
         else if (h->stage && follows)
-            notice(w, node, placement, &(struct message){.instance = h->instance, .epoch = h->epoch});
+            serve_notice(w, node, placement, &(struct message){.instance = h->instance, .epoch = h->epoch});
     }
     for (struct sequence **link = &node->sequences; *link;) {
         if ((*link)->origin == other)
@@ -345,7 +247,7 @@ void serve_turn(struct world *w, struct node *node)
     for (struct hosted *h = node->hosted; h; h = h->next) {
         if (h->stage || h->state != WORKER_READY)
             continue;
-        const Cluster__Placement *placement = placement_of(node, h->instance, h->epoch);
+        const Cluster__Placement *placement = serve_placement(node, h->instance, h->epoch);
         const bool good = placement && can_serve(w, node, placement);
         if (!good && !h->lost)
             lose(w, node, h);

@@ -28,7 +28,7 @@ struct house {
     bool reverse;           /* it prefers the last nodes */
     uint64_t memory[NODES]; /* of the real planner's problem; a layer has 100 */
     double speeds[NODES];
-    bool no_memory_beside, gains, by_hand, suspected[NODES];
+    bool no_memory_beside, gains, by_hand, suspected[NODES], paused[NODES];
     uint32_t considered;
     double tokens;
     uint32_t noise; /* of the real planner's rates: per cent */

@@ -50,6 +50,8 @@ static void seeds_are_clean(void **unused)
         sums.snapshots += result.snapshots;
         sums.generations += result.generations - 1;
         sums.refused_loads += result.refused_loads;
+        sums.moves += result.moves;
+        sums.suspicions += result.suspicions;
         scenario_deinit(&scenario);
     }
     print_message(
@@ -59,6 +61,7 @@ static void seeds_are_clean(void **unused)
     if (n_seeds >= 200) { /* they were not idle */
         assert_true(sums.answered > 10 * n_seeds && sums.replays > n_seeds / 2 && sums.elections > n_seeds);
         assert_true(sums.failovers > n_seeds / 4 && sums.snapshots > 0 && sums.generations > 0);
+        assert_true(sums.moves > 0 && sums.suspicions > n_seeds);
     }
 }
 
@@ -118,6 +121,69 @@ static void wrong_files_are_refused(void **unused)
     }
 }
 
+/* Clocks on walls are for people: with leaps of some, the run is the same step for step. */
+static void nothing_depends_on_wall_clocks(void **unused)
+{
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        struct sim_result results[2] = {0};
+        for (int i = 0; i < 2; i++) {
+            struct scenario scenario = drawn(seed, 5);
+            for (uint32_t k = 0; k < scenario.n_faults; k++) {
+                if (scenario.faults[k].kind == FAULT_CLOCK)
+                    scenario.faults[k].amount = 0;
+            }
+            for (uint32_t k = 0; k < 2; k++) { /* the same number of steps in both */
+                struct scenario_fault *leap = &scenario.faults[scenario.n_faults - 1 - k % scenario.n_faults];
+                *leap = (struct scenario_fault){.at_ms = 20000 + 9000 * k, .for_ms = 15000, .kind = FAULT_CLOCK};
+                leap->node = seed % 5;
+                leap->amount = i ? UINT64_C(40000000) << k : 0;
+            }
+            assert_int_equal(sim_run(&scenario, NULL, &results[i], &err), ERROR_NONE);
+            results[i].state_bytes = 0; /* the state has times in it */
+            scenario_deinit(&scenario);
+        }
+        assert_memory_equal(&results[0], &results[1], sizeof results[0]);
+    }
+}
+
+/* The node's governor cannot see this one coming: from cold to its limit within two samples. */
+static void a_device_that_throttles_is_found(void **unused)
+{
+    static const char text[] = "[scenario]\nchaos_ms = 30000\n"
+                               "[node]\nload_c = %s\nlimit_c = 60\ntau_s = 10\n"
+                               "[instance]\nlayer_mib = 100\n"
+                               "[stream]\nrequests = 1000\npause_ms = 0\n";
+    for (int i = 0; i < 2; i++) {
+        char filled[sizeof text + 8];
+        snprintf(filled, sizeof filled, text, i ? "500" : "100");
+        struct scenario scenario = parsed(filled);
+        struct sim_result result;
+        assert_int_equal(sim_run(&scenario, NULL, &result, &err), ERROR_NONE);
+        print_message("# %.1f C, %llu tokens\n", (double)result.hottest_mc / 1000, (unsigned long long)result.tokens);
+        assert_true(result.hottest_mc > 45000 && (i == 1 || result.tokens > 100));
+        if (result.violated != (i == 1))
+            fail_msg("%s", result.what);
+        assert_true(!i || strstr(result.what, "d0 reached its limit of 60 C"));
+        scenario_deinit(&scenario);
+    }
+}
+
+/* Other programs take what an instance stands on: it goes elsewhere, and is not fetched back. */
+static void memory_that_others_take_is_left(void **unused)
+{
+    struct scenario scenario =
+        parsed("[scenario]\nchaos_ms = 200000\n"
+               "[node]\ngb_per_s = 100\n[node]\n[node]\n"
+               "[instance]\nlayers = 16\nlayer_mib = 256\n"
+               "[stream]\nnode = 1\nrequests = 1000\n"
+               "[fault]\nkind = memory\nnode = 0\nat_ms = 40000\nfor_ms = 160000\namount = 6000\n");
+    struct sim_result result;
+    assert_int_equal(sim_run(&scenario, NULL, &result, &err), ERROR_NONE);
+    assert_false(result.violated);
+    assert_true(result.moves == 1 && result.placements == 2 && result.failed == 0);
+    scenario_deinit(&scenario);
+}
+
 /* A model that fits nowhere, of which the scenario claims that it does, among faults that do not matter. */
 static void violations_are_found_and_made_small(void **unused)
 {
@@ -152,6 +218,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_seed_draws_all),
         cmocka_unit_test(files_say_all),
         cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(nothing_depends_on_wall_clocks),
+        cmocka_unit_test(a_device_that_throttles_is_found),
+        cmocka_unit_test(memory_that_others_take_is_left),
         cmocka_unit_test(violations_are_found_and_made_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

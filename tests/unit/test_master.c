@@ -1,5 +1,6 @@
 /* Master and workers in a closed loop: what is wanted gets loaded, what is idle goes, what is lost or drained is placed
  * elsewhere, and nothing flutters. */
+#include "cluster/placed.h"
 #include "master_world.h"
 
 #include <setjmp.h>
@@ -241,6 +242,20 @@ static void a_new_lineage_is_told_first(void **unused)
     house_drop(h);
 }
 
+/* Above the last one; and two who propose after the same one, or one who does in two terms, take different ones. */
+static void epochs_of_different_proposers_differ(void **unused)
+{
+    const struct lineage lineage = {4, 99}, twin = {4, 98}, next = {5, 99};
+    for (uint64_t last = 0; last < 20; last++) {
+        const uint64_t epoch = placed_epoch(last, lineage, 6, "node0");
+        assert_true(epoch > last && epoch == placed_epoch(last, lineage, 6, "node0"));
+        assert_true(epoch != placed_epoch(last, lineage, 7, "node0") &&
+                    epoch != placed_epoch(last, lineage, 6, "node1"));
+        assert_true(epoch != placed_epoch(last, twin, 6, "node0") && epoch != placed_epoch(last, next, 6, "node0"));
+        assert_true(placed_epoch(epoch, twin, 1, "") > epoch);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +273,7 @@ int main(void)
         cmocka_unit_test(a_drain_without_memory_for_both),
         cmocka_unit_test(who_is_suspected_is_lost),
         cmocka_unit_test(a_new_lineage_is_told_first),
+        cmocka_unit_test(epochs_of_different_proposers_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,7 +147,8 @@ static enum error_code problem_of(void *self, const struct master_view *view, co
         const double noise = 1 + h->noise * 0.01 * (2 * random_unit_at(i, h->now_ms) - 1);
         device->memory_free_bytes = h->memory[i];
         device->decode_bytes_per_s[0] = h->speeds[i] * noise;
-        device->share = device->thermal_headroom = 1;
+        device->thermal_headroom = 1;
+        device->share = h->paused[i] ? 0 : 1;
     }
     for (uint32_t i = 0; i < LAYERS; i++)
         layers[i] = (struct placement_layer){.bytes = {100}, .bytes_per_token = {100}};
@@ -259,6 +260,23 @@ static void noise_moves_nothing(void **unused)
     drop_replanning(h);
 }
 
+/* One that is too hot to compute decodes nothing: sooner than where a placement works that is not valid any more. */
+static void a_paused_device_is_left_soon(void **unused)
+{
+    static const double speeds[NODES] = {1000, 1000, 900, 900};
+    struct house *h = house_that_replans(speeds);
+    assert_true(uses(h, "node0") && MASTER_STOPPED_MS < MASTER_MUST_MS / 2);
+    h->paused[0] = true;
+    house_run(h, MASTER_STOPPED_MS / 2);
+    assert_true(h->placed == 1); /* it may be for a moment */
+    house_run(h, MASTER_STOPPED_MS + 12 * 1000);
+    assert_true(h->placed == 2 && house_serves(h) && !uses(h, "node0"));
+    h->paused[0] = false;
+    house_run(h, 120 * 1000);
+    assert_true(h->placed == 2); /* nobody uses it */
+    drop_replanning(h);
+}
+
 /* Memory that somebody else takes: what works is left only when that lasts, and not again and again. */
 static void memory_that_others_take(void **unused)
 {
@@ -293,6 +311,7 @@ int main(void)
         cmocka_unit_test(with_the_planner),
         cmocka_unit_test(faster_devices_are_moved_to),
         cmocka_unit_test(noise_moves_nothing),
+        cmocka_unit_test(a_paused_device_is_left_soon),
         cmocka_unit_test(memory_that_others_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

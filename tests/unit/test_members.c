@@ -128,6 +128,20 @@ static void foreign_lists(void **unused)
     log_write_clear(&first);
 }
 
+/* Few never wait, nor does a vote. */
+static void many_come_in_few_lists(void **unused)
+{
+    static struct members before, after;
+    before.n = after.n = 1000;
+    assert_true(members_pause_ms(&before, &after) == 0);
+    before.n = 1;
+    assert_true(members_pause_ms(&before, &after) == 10000);
+    after.n = 64;
+    assert_true(members_pause_ms(&before, &after) == 0);
+    after.n = 65;
+    assert_true(members_pause_ms(&before, &after) == 650);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +150,7 @@ int main(void)
         cmocka_unit_test(a_leader_that_goes_hands_over),
         cmocka_unit_test(nobody_takes_anothers_place),
         cmocka_unit_test(wrong_steps_are_refused),
+        cmocka_unit_test(many_come_in_few_lists),
         cmocka_unit_test(foreign_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -306,6 +306,35 @@ static void entries_from_before_the_snapshot(void **unused)
     drop_stage(&s);
 }
 
+/* Of an older term nothing is answered but the term: libraft leaves the rest of that answer unset. */
+static void an_older_term_is_answered_with_the_term_alone(void **unused)
+{
+    struct stage s;
+    uint8_t bytes[64];
+    struct log_entry entries[] = {members_entry(1, 1, bytes), event_entry(1)};
+    const struct log_snapshot snapshot = {.index = 9,
+                                          .term = 1,
+                                          .members_index = 1,
+                                          .members = entries[0].bytes,
+                                          .members_size = entries[0].size,
+                                          .state = (uint8_t *)(uintptr_t)"s",
+                                          .state_size = 1};
+    new_stage(&s);
+    append(&s, 3, 0, 0, 2, entries, 2);
+    for (int i = 0; i < 2; i++) {
+        s.n_sent = 0;
+        if (i)
+            hear(&s, LEADER, (struct wire_message){.type = WIRE_INSTALL, .install = {2, snapshot}});
+        else
+            append(&s, 2, 1, 1, 1, entries + 1, 1);
+        const struct wire_append_result *result = &last_sent(&s, WIRE_APPEND_RESULT)->append_result;
+        assert_true(result->term == 3 && result->rejected == 0 && result->last_index == 0);
+    }
+    append(&s, 3, 2, 1, 2, NULL, 0);
+    assert_true(last_sent(&s, WIRE_APPEND_RESULT)->append_result.last_index == 2);
+    drop_stage(&s);
+}
+
 /* A node whose own list gives it no vote still votes: the candidate's list may be the newer one. */
 static void votes_without_knowing_that_it_may(void **unused)
 {
@@ -486,6 +515,7 @@ int main(void)
         cmocka_unit_test(the_commit_index_never_falls),
         cmocka_unit_test(replaced_entries_are_not_acknowledged),
         cmocka_unit_test(entries_from_before_the_snapshot),
+        cmocka_unit_test(an_older_term_is_answered_with_the_term_alone),
         cmocka_unit_test(votes_without_knowing_that_it_may),
         cmocka_unit_test(a_sole_voter_takes_a_new_term_with_every_start),
         cmocka_unit_test(refuses_what_cannot_be),

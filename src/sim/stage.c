@@ -1,0 +1,104 @@
+/* Stages that compute for a driver: each has a hash of what it has seen of a sequence, as it would have its KV cache.
+ */
+#include "sim/world.h"
+
+#include "base/mem.h"
+#include "base/random.h"
+
+#include <string.h>
+
+enum { CACHED_MAX = 512 };
+
+static struct cached *cached_of(struct world *w, struct hosted *h, const struct message *m)
+{
+    for (uint32_t i = 0; i < h->n_cached; i++) {
+        if (h->cached[i].part == m->part)
+            return h->cached[i].tokens == m->position ? &h->cached[i] : NULL;
+    }
+    if (m->position)
+        return NULL;
+    if (!h->cached)
+        h->cached = mem_new_array(CACHED_MAX, sizeof *h->cached);
+    if (!h->cached) {
+        w->out_of_memory = true;
+        return NULL;
+    }
+    if (h->n_cached == CACHED_MAX)
+        memmove(h->cached, h->cached + 1, --h->n_cached * sizeof *h->cached);
+    h->cached[h->n_cached] = (struct cached){.part = m->part};
+    return &h->cached[h->n_cached++];
+}
+
+static uint64_t work_ms(const struct world *w, const struct node *node, const struct hosted *h, uint32_t n_tokens)
+{
+    const uint64_t ms = (h->bytes >> 20) / w->scenario->nodes[node->index].gb_per_s;
+    return 1 + ms + n_tokens / 64;
+}
+
+/* The stage has computed; on to the next. */
+static void pass_on(struct world *w, struct node *node, const struct message *m)
+{
+    const Cluster__Placement *placement = serve_placement(node, m->instance, m->epoch);
+    if (!placement)
+        return;
+    const bool last = m->stage + 1 == placement->n_stages;
+    const uint32_t to = world_node(w, placement->stages[last ? 0 : m->stage + 1]->node)->index;
+    struct message *next = message_new(last ? MESSAGE_RESULT : MESSAGE_STEP, node, to);
+    if (next) {
+        const uint32_t from = next->from;
+        *next = *m;
+        next->kind = last ? MESSAGE_RESULT : MESSAGE_STEP;
+        next->from = from;
+        next->to = to;
+        next->stage = m->stage + 1;
+        next->bytes = NULL;
+        next->tokens = mem_new_array(m->n_tokens + 1, sizeof *next->tokens);
+        if (next->tokens)
+            memcpy(next->tokens, m->tokens, m->n_tokens * sizeof *m->tokens);
+        w->out_of_memory |= !next->tokens;
+    }
+    if (!net_send_link(w, next))
+        serve_notice(w, node, placement, m);
+}
+
+void stage_step(struct world *w, struct node *node, const struct message *m)
+{
+    const Cluster__Placement *placement = serve_placement(node, m->instance, m->epoch);
+    struct hosted *h = host_find(node, m->instance, m->epoch, m->stage);
+    if (!placement)
+        return; /* it is over: its driver will see that, too */
+    struct cached *cached = h && h->state == WORKER_READY ? cached_of(w, h, m) : NULL;
+    if (!cached) {
+        serve_notice(w, node, placement, m);
+        return;
+    }
+    for (uint32_t i = 0; i < m->n_tokens; i++)
+        cached->hash = reference_fold(cached->hash, m->tokens[i]);
+    cached->tokens += m->n_tokens;
+    struct message *done = message_new(MESSAGE_STEP, node, node->index);
+    if (!done) {
+        w->out_of_memory = true;
+        return;
+    }
+    *done = *m;
+    done->bytes = NULL;
+    done->tokens = mem_new_array(m->n_tokens + 1, sizeof *done->tokens);
+    if (done->tokens)
+        memcpy(done->tokens, m->tokens, m->n_tokens * sizeof *m->tokens);
+    w->out_of_memory |= !done->tokens;
+    done->value = m->stage == 0 || m->value == cached->hash ? cached->hash : random_mix(m->value ^ cached->hash);
+    world_push(w, (struct event){.at_ms = w->now_ms + heat_work_ms(node, h->device, work_ms(w, node, h, m->n_tokens)),
+                                 .type = EVENT_STEP,
+                                 .node = node->index,
+                                 .a = h->key,
+                                 .message = done});
+}
+
+/* What was lost meanwhile computes nothing. */
+void serve_event(struct world *w, struct node *node, const struct event *event)
+{
+    const struct message *m = event->message;
+    const struct hosted *h = host_find(node, m->instance, m->epoch, m->stage);
+    if (h && h->key == event->a && h->state == WORKER_READY)
+        pass_on(w, node, m);
+}

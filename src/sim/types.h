@@ -1,0 +1,260 @@
+/* What a run is made of, for src/sim alone (world.h). A struct node is a machine with its process; what is in it is of
+ * the process, but for the disk, the devices and the clock. */
+#pragma once
+
+#include "cluster/master.h"
+#include "cluster/replica.h"
+#include "cluster/worker.h"
+#include "gpu/sim_plant.h"
+#include "mesh/pulse.h"
+#include "node/nonces.h"
+#include "sim/sim.h"
+#include "thermal/governor.h"
+
+enum {
+    TICK_MS = 250,
+    TICK_OF_MANY_MS = 1000,
+    RETRANSMIT_MS = 200,
+    SILENT_MS = 5000, /* mesh_options: silence_ms, dead_ms */
+    DEAD_MS = 10000,
+    HEAT_MS = 500,
+    LEAD_MS = 100, /* at least, between two steps of the leader */
+    PROPOSAL_AGAIN_MS = 1000,
+    PROPOSAL_MS = 10000,
+    MEND_MS = 250, /* between attempts to use a driver again */
+    ID_MAX = 16,
+    WATCHES = 256,
+    WORLD_MEMBERS = 16384, /* more than twice the nodes and faults of a scenario */
+};
+
+#define WALL_BEGIN_MS INT64_C(1000000000000) /* so that clocks may be set back */
+
+/* What a node tells the leader all the time. */
+struct said {
+    uint32_t wanted; /* of which instances requests wait there */
+    uint32_t live[SCENARIO_INSTANCES];
+    uint64_t used_ms[SCENARIO_INSTANCES];
+    double tokens[SCENARIO_INSTANCES];        /* generated of late */
+    uint32_t duty_permille[SCENARIO_DEVICES]; /* 1000: all of its time */
+    double headroom[SCENARIO_DEVICES];
+    uint64_t others_bytes; /* of each device's memory, other programs' */
+};
+
+enum message_kind {
+    /* lossy */
+    MESSAGE_RAFT = 1,
+    MESSAGE_PROPOSE,
+    MESSAGE_NOW, /* a struct said */
+    /* of a link: in order, once, while it is up */
+    MESSAGE_REQUEST, /* a part of an ask: its tokens so far */
+    MESSAGE_TOKEN,
+    MESSAGE_RETURNED, /* the driver cannot, or not any more */
+    MESSAGE_STEP,     /* tokens on their way through the stages */
+    MESSAGE_RESULT,
+    MESSAGE_NOTICE, /* to the driver: a round is lost */
+};
+
+struct message {
+    enum message_kind kind;
+    uint32_t from, to;
+    uint64_t link, number; /* of the link; 0: lossy */
+    uint64_t member;       /* RAFT: the sender's, and the receiver's in `a` */
+    uint32_t instance, stage;
+    uint64_t epoch, request, part, round, position, value, a;
+    uint64_t *tokens;
+    uint32_t n_tokens;
+    uint8_t *bytes;
+    size_t size;
+};
+
+enum event_type {
+    EVENT_MESSAGE = 1,
+    EVENT_WAKE,
+    EVENT_DISK,
+    EVENT_STAGE,
+    EVENT_FAULT,
+    EVENT_HEAL,
+    EVENT_STREAM,
+    EVENT_LINK,
+    EVENT_SILENCE,
+    EVENT_LOOK,
+    EVENT_ANSWER,
+    EVENT_HEAT,
+    EVENT_STEP,
+    EVENT_CHECK,
+    EVENT_JOIN
+};
+
+struct event {
+    uint64_t at_ms, order;
+    enum event_type type;
+    uint32_t node, other;
+    uint64_t a, b;
+    struct message *message;
+};
+
+/* A state that nodes with the same log share: the chain says which log. */
+struct view {
+    struct state state;
+    uint32_t refs;
+    uint64_t chain;
+    struct buffer encoded; /* as a snapshot, once one was taken */
+    struct view *next;
+};
+
+struct queued_write {
+    struct queued_write *next;
+    struct log_write write;
+};
+
+struct proposal {
+    struct proposal *next;
+    uint64_t nonce, key, deadline_ms, again_ms;
+    bool client; /* somebody is told when it was applied */
+    struct buffer event;
+};
+
+struct foreign {
+    struct foreign *next;
+    struct buffer event;
+};
+
+struct cached { /* what a stage has of a sequence */
+    uint64_t request, part, tokens, hash;
+};
+
+struct hosted {
+    struct hosted *next;
+    uint64_t key; /* of this load: another one after each */
+    uint32_t instance, device, stage;
+    uint64_t epoch, bytes;
+    uint32_t first_layer, n_layers;
+    enum worker_stage_state state;
+    bool waits, holds; /* for the device's memory; has it */
+    const char *problem;
+    uint32_t n_cached;
+    struct cached *cached;
+    /* stage 0 of a placement is where its driver is */
+    bool lost;
+    uint64_t mend_ms;
+};
+
+struct sequence { /* at a driver */
+    struct sequence *next;
+    uint64_t request, part, epoch, round, link;
+    uint32_t instance, origin;
+    uint64_t *tokens;
+    uint32_t n_tokens, n_fed, capacity;
+    uint32_t left;
+};
+
+enum ask_state { ASK_WAITING, ASK_THERE };
+struct ask { /* at the node that was asked */
+    struct ask *next;
+    uint64_t request, part, epoch, link;
+    uint32_t stream, instance, n_prompt, n_tokens, got;
+    enum ask_state state;
+    uint32_t where;
+    uint64_t *tokens;
+    uint64_t reference; /* hash of the tokens so far */
+    uint64_t since_ms, heard_ms;
+};
+
+struct device {
+    struct plant_params plant;
+    struct plant body;
+    struct thermal_governor governor;
+    uint32_t duty_permille;
+    uint64_t busy_us; /* since the last sample */
+};
+
+struct node {
+    uint32_t index;
+    char id[ID_MAX];
+    uint64_t member;
+    bool joined, up, powered;
+    uint64_t paused_until_ms, up_ms, boots, life, full_until_ms, slow_until_ms, slow_ms;
+    uint64_t wake_ms, tick_ms, lead_ms;
+    bool devices_gone[SCENARIO_DEVICES];
+    struct device *devices; /* [devices]; NULL: it never gets warm */
+    uint64_t others_bytes;
+    int64_t wall_ms; /* how far its wall clock is off */
+    double air_k;    /* how much warmer the air is */
+    double recent_tokens[SCENARIO_INSTANCES];
+    uint64_t recent_ms[SCENARIO_INSTANCES];
+    uint32_t n_watches;
+    uint16_t watches[WATCHES];
+    bool has_weights[SCENARIO_INSTANCES], fetches[SCENARIO_INSTANCES];
+    uint64_t used_ms[SCENARIO_INSTANCES];
+
+    struct replica *replica;
+    struct log_saved disk;
+    struct queued_write *writes, **last_write;
+    bool disk_busy;
+    uint32_t batch; /* of the writes, on their way together */
+    uint64_t reopen_ms;
+    struct view *view, *kept;
+    bool keeps, changed;
+    uint64_t kept_until, applied, last_epoch;
+    struct replica_effect *unapplied; /* committed, in this turn: where nodes share states */
+    uint32_t n_unapplied, unapplied_capacity;
+    struct lineage epoch_lineage;
+
+    struct proposal *proposals;
+    struct foreign *foreign;
+    struct nonces nonces;
+    bool leads, ready;
+    uint64_t term, lead_from, ready_by_ms, leads_since_ms, members_ms, members_pause_ms;
+
+    struct master *master;
+    struct master_mover *mover;
+    uint64_t *heard_ms, *steady_ms, *recorded_ms; /* [n_nodes], while it leads */
+    struct said *said;                            /* the same */
+    uint32_t moves[SCENARIO_INSTANCES];           /* for gain, and forced ones, while it leads */
+
+    struct hosted *hosted;
+    struct sequence *sequences;
+    struct ask *asks;
+};
+
+struct watched {
+    struct pulse pulse;
+    uint64_t key, asked_ms, answer_ms;
+    uint64_t again_ms, timeout_ms; /* while nothing passes */
+};
+
+struct end {       /* of a link */
+    uint64_t link; /* 0: down */
+    uint64_t sent, received, heard_ms;
+    struct watched *watched; /* NULL: not closely */
+    bool silent;
+};
+
+struct facts;
+
+struct world {
+    const struct scenario *scenario;
+    const struct sim_options *options;
+    struct sim_result *result;
+    uint64_t seed, draws, now_ms, order;
+    bool over, out_of_memory;
+    uint32_t n;
+    struct node *nodes;
+    uint16_t *by_member; /* hashed, [WORLD_MEMBERS]: a node and 1; ids that are gone stay */
+    struct end *ends;    /* [at * n + to] */
+    uint16_t *cuts;      /* [from * n + to]: how many faults cut it */
+    uint64_t loss_ppm, double_ppm, slow_ms;
+    uint64_t n_links, n_keys, n_requests;
+    struct event *heap;
+    size_t n_events, capacity;
+    bool shares; /* one state for all nodes with one log */
+    struct view *views[4096];
+    struct facts *facts;
+    uint32_t open_asks;
+    uint64_t *stream_left;
+    bool healed;
+    uint64_t healed_ms, acked;
+    uint64_t token_ms; /* the last one, of any request */
+    struct world_planner *planner;
+    struct leading *leading;
+};
