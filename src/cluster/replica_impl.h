@@ -45,6 +45,7 @@ struct replica {
     bool founding;                  /* re-founding is under way: nothing else counts */
     uint64_t now_ms, timer_ms;
     uint64_t commit, applied, members_seen;
+    uint64_t commit_told; /* the leader's: to those who have the entries */
     uint64_t leader_heard_ms, status_due_ms;
     uint64_t last_sequence, hold_sequence, written_sequence;
     struct pending *pending;

@@ -277,6 +277,27 @@ static void ask_snapshot(struct replica *r)
     replica_emit(r, &r->effects, &effect);
 }
 
+/* libraft's leader tells of what is committed with the next entries, or heartbeat: a follower would know it up to 300
+ * ms late. Who has the entries is told at once, by an append without any. */
+static void tell_commit(struct replica *r)
+{
+    const struct raft_configuration *members = &r->raft.configuration;
+    for (unsigned i = 0; i < members->n && !r->failed; i++) {
+        const uint64_t match = replica_match(r, members->servers[i].id);
+        const struct log_entry *entry = log_at(&r->log, match);
+        if (members->servers[i].id == r->raft.id || !match || match < r->commit || !entry)
+            continue;
+        struct wire_message wire = {.type = WIRE_APPEND,
+                                    .append = {.term = r->raft.current_term,
+                                               .prev_index = match,
+                                               .prev_term = entry->term,
+                                               .commit = r->commit,
+                                               .entries = {.first = match + 1}}};
+        replica_send(r, members->servers[i].id, &wire);
+    }
+    r->commit_told = r->commit;
+}
+
 /* The end of every input. A timer in the past is due in a millisecond: time goes on between two ticks. */
 void replica_settle(struct replica *r)
 {
@@ -284,8 +305,11 @@ void replica_settle(struct replica *r)
         return;
     apply(r);
     ask_snapshot(r);
-    if (replica_leads(r))
+    if (replica_leads(r)) {
         r->leader_heard_ms = r->now_ms;
+        if (r->commit > r->commit_told)
+            tell_commit(r);
+    }
     const uint64_t due = raft_timeout(&r->raft);
     r->timer_ms = due < r->status_due_ms ? due : r->status_due_ms;
     if (r->timer_ms <= r->now_ms)

@@ -116,6 +116,45 @@ enum error_code stage_kv_import(struct stage *stage, uint32_t slot, uint32_t len
     return ERROR_NONE;
 }
 
+uint64_t stage_kv_row_bytes(const struct stage *stage)
+{
+    return stage->kv.k[0]->nb[1] + stage->kv.v[0]->nb[1];
+}
+
+static enum error_code check_run(const struct stage *stage, const struct kv_run *run, uint32_t length,
+                                 struct error *err)
+{
+    const struct stage_options *options = &stage->options;
+    if (run->layer < options->first_layer || run->layer - options->first_layer >= options->n_layers ||
+        run->slot >= options->n_slots || run->first > length || run->n_rows > length - run->first)
+        return error_set(err, ERROR_INVALID, "layer %u, slot %u has no cells %u to %u", run->layer, run->slot,
+                         run->first, run->first + run->n_rows);
+    return ERROR_NONE;
+}
+
+enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *run, void *out, struct error *err)
+{
+    const uint32_t length = run->slot < stage->options.n_slots ? stage->kv.lengths[run->slot] : 0;
+    enum error_code code = check_run(stage, run, length, err);
+    if (!code)
+        kv_cache_read(&stage->kv, run->layer - stage->options.first_layer, run, out);
+    return code;
+}
+
+enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in, struct error *err)
+{
+    enum error_code code = check_run(stage, run, stage->options.context, err);
+    if (!code)
+        kv_cache_write(&stage->kv, run->layer - stage->options.first_layer, run, in);
+    return code;
+}
+
+void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length)
+{
+    if (slot < stage->options.n_slots && length <= stage->options.context)
+        stage->kv.lengths[slot] = length;
+}
+
 /* ---- facts ---- */
 
 struct stage_memory stage_memory(const struct stage *stage)

@@ -52,14 +52,24 @@ void daemon_free_peers(struct daemon *daemon)
     }
 }
 
+static const struct peer *linked_peer(const struct daemon *daemon, const uint8_t node_id[NODE_ID_BYTES])
+{
+    const struct peer *peer = daemon->peers;
+    while (peer && (!peer->link || peer->is_silent || memcmp(peer->node_id, node_id, NODE_ID_BYTES) != 0))
+        peer = peer->next;
+    return peer;
+}
+
 bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES])
 {
-    struct daemon *daemon = self;
-    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        if (peer->link && !peer->is_silent && memcmp(peer->node_id, node_id, NODE_ID_BYTES) == 0)
-            return true;
-    }
-    return false;
+    return linked_peer(self, node_id) != NULL;
+}
+
+uint64_t daemon_link_bytes_per_s(void *self, const uint8_t node_id[NODE_ID_BYTES])
+{
+    const struct peer *peer = linked_peer(self, node_id);
+    const struct topology_link measured = peer ? link_measured(peer->link) : (struct topology_link){0};
+    return measured.bandwidth_bytes_per_s.valid ? (uint64_t)measured.bandwidth_bytes_per_s.value : 0;
 }
 
 void daemon_drop_strangers(struct daemon *daemon)
@@ -400,7 +410,7 @@ static void on_frame(void *self, struct link *link, uint32_t channel, const stru
         return;
     peer->heard_ms = daemon_now_ms(daemon);
     peer->is_silent = false;
-    if (header->type == FRAME_PIPELINE) {
+    if (header->type == FRAME_PIPELINE || header->type == FRAME_CACHE) {
         if (daemon->carrier)
             carrier_frame(daemon->carrier, link, header, payload);
     } else if (header->type == FRAME_REQUEST) {

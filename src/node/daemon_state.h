@@ -167,6 +167,7 @@ struct peer *daemon_peer(const struct daemon *daemon, const char *id); /* NULL: 
 void daemon_tell_now(struct daemon *daemon);
 void daemon_watch(struct daemon *daemon); /* who is to be noticed soon when it goes */
 bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES]);
+uint64_t daemon_link_bytes_per_s(void *self, const uint8_t node_id[NODE_ID_BYTES]); /* 0: not measured */
 void daemon_drop_strangers(struct daemon *daemon); /* nodes that are no members any more, and links to them */
 void daemon_free_peers(struct daemon *daemon);
 bool daemon_send_raft(void *self, uint64_t member, const void *bytes, size_t size);

@@ -76,6 +76,8 @@ struct hosting_options {
     void (*changed)(void *self);
     /* Whether there is a link to that node now. NULL: there always is. */
     bool (*linked)(void *self, const uint8_t node_id[NODE_ID_BYTES]);
+    /* What the link from here to that node carries, as measured; 0: not known. NULL: of none. */
+    uint64_t (*link_bytes_per_s)(void *self, const uint8_t node_id[NODE_ID_BYTES]);
     void *self;
 };
 
@@ -99,6 +101,9 @@ struct driver *hosting_driver(struct hosting *hosting, const char *instance, uin
 /* ---- the carrier's events ---- */
 void hosting_lost(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct error *why);
 void hosting_stray(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct wire_route *route);
+
+enum error_code hosting_cache(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const void *bytes,
+                              size_t size, struct error *err);
 
 /* ---- for people ---- */
 struct hosting_stage {

@@ -32,6 +32,7 @@ struct fake_faults {
     bool strangers;         /* rows and copies that do not fit the cache are refused, as a real stage does: for tests
                                where a stage was opened anew under a driver. Else they are a fault of the driver's */
     uint32_t open_fails_at; /* the layer, from 1 on, whose stage cannot be opened; 0: none */
+    bool read_fails;        /* caches cannot be read */
     uint64_t seed;
 };
 void fake_set_faults(struct fake_faults faults);

@@ -350,6 +350,52 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
     return ERROR_NONE;
 }
 
+uint64_t stage_kv_row_bytes(const struct stage *stage)
+{
+    (void)stage;
+    return sizeof(uint64_t);
+}
+
+static enum error_code check_run(const struct stage *stage, const struct kv_run *run, uint32_t length,
+                                 struct error *err)
+{
+    const struct stage_options *o = &stage->options;
+    if (run->layer < o->first_layer || run->layer - o->first_layer >= o->n_layers || run->slot >= o->n_slots ||
+        run->first > length || run->n_rows > length - run->first)
+        return error_set(err, ERROR_INVALID, "the toy has no such rows");
+    return ERROR_NONE;
+}
+
+enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *run, void *out, struct error *err)
+{
+    assert(fake_device_current() == stage->device);
+    struct stage *from = (struct stage *)(uintptr_t)stage;
+    enum error_code code =
+        check_run(stage, run, run->slot < stage->options.n_slots ? stage->lengths[run->slot] : 0, err);
+    if (!code && faults_now().read_fails)
+        code = error_set(err, ERROR_DEVICE, "the toy cannot remember");
+    if (!code)
+        memcpy(out, state_at(from, run->layer - stage->options.first_layer, run->slot, run->first),
+               run->n_rows * sizeof(uint64_t));
+    return code;
+}
+
+enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in, struct error *err)
+{
+    assert(fake_device_current() == stage->device);
+    enum error_code code = check_run(stage, run, stage->options.context, err);
+    if (!code)
+        memcpy(state_at(stage, run->layer - stage->options.first_layer, run->slot, run->first), in,
+               run->n_rows * sizeof(uint64_t));
+    return code;
+}
+
+void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length)
+{
+    assert(fake_device_current() == stage->device && slot < stage->options.n_slots);
+    stage->lengths[slot] = length;
+}
+
 const struct gguf_file *model_file(const struct model *model)
 {
     (void)model;

@@ -268,6 +268,13 @@ static void on_stray(void *arg, const uint8_t node_id[NODE_ID_BYTES], const stru
         hosting_stray(node->hosting, node_id, route);
 }
 
+static enum error_code on_cache(void *arg, const uint8_t node_id[NODE_ID_BYTES], const void *bytes, size_t size,
+                                struct error *err)
+{
+    struct house_node *node = arg;
+    return node->hosting ? hosting_cache(node->hosting, node_id, bytes, size, err) : ERROR_NONE;
+}
+
 static struct link *link_of(struct house *house, int from, int to)
 {
     return mesh_find(house->links->nodes[from].mesh, house->links->nodes[to].identity.node_id);
@@ -366,7 +373,7 @@ static void open_node(struct house *house, int index)
 {
     struct house_node *node = &house->nodes[index];
     struct link_world_node *world = &house->links->nodes[index];
-    const struct carrier_handlers handlers = {.lost = on_lost, .arg = node, .stray = on_stray};
+    const struct carrier_handlers handlers = {.lost = on_lost, .arg = node, .stray = on_stray, .cache = on_cache};
     node->house = house;
     node->index = index;
     id_text(world->identity.node_id, NODE_ID_BYTES, node->id);
