@@ -1,6 +1,7 @@
 #include "engine/stage.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "engine/stage_inputs.h"
 #include "engine/stage_state.h"
 #include "gpu/gpu.h"
@@ -153,6 +154,39 @@ void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length)
 {
     if (slot < stage->options.n_slots && length <= stage->options.context)
         stage->kv.lengths[slot] = length;
+}
+
+/* ---- weights that stay ---- */
+
+struct stage_hold {
+    uint32_t n;
+    struct weight_unit *units[];
+};
+
+static bool is_held(const struct weight_unit *unit, uint32_t first_layer, uint32_t n_layers, uint32_t n_all)
+{
+    if (unit->layer < LIMIT_LAYERS)
+        return unit->layer >= first_layer && unit->layer - first_layer < n_layers;
+    return unit->layer == WEIGHT_UNIT_ROPE || (unit->layer == WEIGHT_UNIT_FIRST && first_layer == 0) ||
+           (unit->layer == WEIGHT_UNIT_LAST && first_layer + n_layers == n_all);
+}
+
+struct stage_hold *stage_hold(const struct stage *stage, uint32_t first_layer, uint32_t n_layers)
+{
+    const struct weights *weights = &stage->weights;
+    struct stage_hold *hold = mem_new(sizeof *hold + weights->n_units * sizeof *hold->units);
+    for (uint32_t i = 0; hold && i < weights->n_units; i++) {
+        if (is_held(weights->units[i], first_layer, n_layers, stage->h->n_layers))
+            hold->units[hold->n++] = weight_unit_again(weights->units[i]);
+    }
+    return hold;
+}
+
+void stage_hold_drop(struct stage_hold *hold)
+{
+    for (uint32_t i = 0; hold && i < hold->n; i++)
+        weight_unit_drop(hold->units[i]);
+    mem_free(hold);
 }
 
 /* ---- facts ---- */

@@ -135,6 +135,11 @@ static const Cluster__Placement *placement_of(const Cluster__Instance *instance,
     return instance && instance->next && instance->next->epoch == epoch ? instance->next : NULL;
 }
 
+const Cluster__Placement *hosting_placement(const struct state *state, const char *instance, uint64_t epoch)
+{
+    return placement_of(state_instance(state, instance), epoch);
+}
+
 static void load(struct hosting *hosting, const struct state *state, const struct worker_action *action)
 {
     const Cluster__Instance *instance = state_instance(state, action->instance);
@@ -153,11 +158,22 @@ static void load(struct hosting *hosting, const struct state *state, const struc
         part->adopts = action->from_epoch;
 }
 
+/* What the new part takes over is closed before it is loaded (hosting_load.c): the weights stay. */
+static void hold_older(struct hosting *hosting, const struct state *state, const struct worker_action *action)
+{
+    const Cluster__Placement *next = hosting_placement(state, action->instance, action->epoch);
+    struct part *older = hosting_find(hosting, action->instance, action->from_epoch);
+    if (next && older)
+        part_hold_for(older, next);
+}
+
 static void unload(struct hosting *hosting, const struct state *state, const struct worker_action *action)
 {
     const Cluster__Instance *instance = state_instance(state, action->instance);
     struct part *part = hosting_find(hosting, action->instance, action->epoch);
     const bool has_heir = part && instance && instance->active && instance->current;
+    if (has_heir)
+        part_hold_for(part, instance->next ? instance->next : instance->current);
     if (part && !(has_heir && part_hand_over(part, instance->current)))
         part_retire(part, 0);
 }
@@ -199,6 +215,8 @@ static void act(struct hosting *hosting, const struct state *state, const struct
     case WORKER_LOAD:
     case WORKER_ADOPT:
         load(hosting, state, action);
+        if (action->type == WORKER_ADOPT)
+            hold_older(hosting, state, action);
         break;
     case WORKER_UNLOAD:
         unload(hosting, state, action);
@@ -257,6 +275,7 @@ static void step_once(struct hosting *hosting, const struct state *state, uint64
     mem_free(stages);
     hosting_sweep(hosting);
     hosting_jobs(hosting);
+    hosting_drop_holds(hosting, state);
     hosting_mend(hosting);
     look_at_caches(hosting);
     hosting_watch(hosting);
@@ -307,6 +326,7 @@ void hosting_close(struct hosting *hosting, void (*closed)(void *arg), void *arg
     hosting->closing = true;
     for (struct part *part = hosting->parts; part; part = part->next)
         part_retire(part, 0);
+    hosting_drop_holds(hosting, NULL);
     hosting_watch(hosting);
     hosting_tell(hosting);
 }

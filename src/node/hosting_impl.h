@@ -112,6 +112,17 @@ struct part {
     struct part_stage stages[LIMIT_STAGES]; /* all of the placement */
 };
 
+/* Weights of an old part that stay for a new one on the same device. */
+struct hold {
+    struct hold *next;
+    const struct model *model; /* held, too: the weights may lie in its file */
+    Cluster__Model *model_record;
+    char *instance;
+    uint64_t epoch; /* of the new one */
+    uint32_t n;
+    struct stage_hold *stages[LIMIT_STAGES * 2];
+};
+
 struct said { /* the last report of a stage */
     uint64_t key, at_ms;
     uint32_t state;
@@ -126,6 +137,7 @@ struct hosting {
     uint32_t n_handles;
     struct hosting_options options;
     struct part *parts;
+    struct hold *holds;
     uint32_t n_jobs;
     bool closing, handles_closing, stepping, again, is_changed;
     uint64_t wall_ms;
@@ -141,6 +153,8 @@ void hosting_tell(struct hosting *hosting);  /* raises `changed` in the loop's n
 void hosting_sweep(struct hosting *hosting); /* frees the parts of which nothing is left */
 void hosting_watch(struct hosting *hosting); /* the timer runs while something is lost */
 
+const Cluster__Placement *hosting_placement(const struct state *state, const char *instance, uint64_t epoch);
+
 /* ---- hosting_view.c ---- */
 /* Fills what it knows of the view; returns the stages, to be freed. NULL: no memory. */
 struct worker_stage *hosting_view(const struct hosting *hosting, struct worker_view *out);
@@ -149,7 +163,8 @@ struct worker_stage *hosting_view(const struct hosting *hosting, struct worker_v
 uint64_t part_key(const char *instance); /* its number on the wire */
 struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance, const Cluster__Placement *placement,
                       const Cluster__Model *model);
-void part_free(struct part *part); /* holds nothing any more */
+Cluster__Model *part_copy_model(const Cluster__Model *model); /* NULL: no memory */
+void part_free(struct part *part);                            /* holds nothing any more */
 bool part_is_far(const struct part *part);
 bool part_drives(const struct part *part); /* stage 0 is here */
 /* It should go: begins that, in whatever state it is. */
@@ -168,6 +183,11 @@ bool part_lanes_loaded(const struct part *part);
 /* A message that came over a link. */
 enum error_code part_pass_on(struct part *part, const void *bytes, size_t size, struct error *err);
 void hosting_mind(struct hosting *hosting); /* what processes have died, and which were given up */
+
+/* ---- hosting_hold.c: weights that stay where they are ---- */
+void part_hold_for(struct part *part, const Cluster__Placement *next);       /* before it is retired */
+void hosting_drop_holds(struct hosting *hosting, const struct state *state); /* those whose part has come, or will not;
+                                                                                 state NULL: all */
 
 /* ---- hosting_give.c: what goes hands its caches over ---- */
 void give_prepare(struct part *part, const Cluster__Placement *next);   /* that follows it perhaps */

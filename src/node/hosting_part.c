@@ -16,7 +16,7 @@ uint64_t part_key(const char *instance)
     return random_mix(hash);
 }
 
-static Cluster__Model *copy_model(const Cluster__Model *model)
+Cluster__Model *part_copy_model(const Cluster__Model *model)
 {
     struct buffer bytes = {0};
     ProtobufCMessage *copy = NULL;
@@ -57,7 +57,7 @@ struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance
     part->options.context = instance->demand->context_tokens;
     part->pause_ms = HOSTING_PAUSE_MS;
     part->instance = mem_copy_text(instance->id, strlen(instance->id));
-    part->model_record = copy_model(model);
+    part->model_record = part_copy_model(model);
     bool ok = part->instance && part->model_record;
     for (uint32_t i = 0; i < placement->n_stages && ok; i++)
         ok = fill_stage(part, &part->stages[part->n_stages++], placement->stages[i]);

@@ -28,7 +28,7 @@ static struct fake_faults faults;
 static struct fake_trace trace;
 static int64_t fail_layer = -1;
 static bool is_blocked;
-static atomic_uint stages_open;
+static atomic_uint stages_open, holds_open;
 
 /* ---- control -------------------------------------------------------------------------- */
 
@@ -348,6 +348,28 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
     trace.copies += stage_is_first(stage);
     pthread_mutex_unlock(&lock);
     return ERROR_NONE;
+}
+
+struct stage_hold *stage_hold(const struct stage *stage, uint32_t first_layer, uint32_t n_layers)
+{
+    assert(first_layer >= stage->options.first_layer && n_layers &&
+           first_layer + n_layers <= stage->options.first_layer + stage->options.n_layers);
+    void *hold = mem_new(1);
+    if (hold)
+        atomic_fetch_add(&holds_open, 1);
+    return hold;
+}
+
+void stage_hold_drop(struct stage_hold *hold)
+{
+    if (hold)
+        atomic_fetch_sub(&holds_open, 1);
+    mem_free(hold);
+}
+
+uint32_t fake_holds_open(void)
+{
+    return atomic_load(&holds_open);
 }
 
 uint64_t stage_kv_row_bytes(const struct stage *stage)

@@ -99,6 +99,7 @@ uint64_t house_place(struct house *house, const char *text)
     placement.has_epoch = placed.has_after_epoch = true;
     placement.epoch = house->state.root->last_epoch + 1;
     placement.n_stages = n, placement.stages = list;
+    placement.has_replaces = placement.replaces = house->replaces;
     placed.id = (char *)"i", placed.placement = &placement;
     placed.after_epoch = state_epoch(state_instance(&house->state, "i"));
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_PLACED, event.instance_placed = &placed;

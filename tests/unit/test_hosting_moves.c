@@ -166,6 +166,37 @@ static void test_nothing_to_take_over(void **state)
     house_close(house);
 }
 
+static bool holds(void *arg)
+{
+    (void)arg;
+    return fake_holds_open() > 0;
+}
+
+/* No memory for both: what the device keeps stays loaded while the old part makes room, and no longer. */
+static void test_weights_that_stay(void **state)
+{
+    (void)state;
+    static const char *const places[] = {"0a0b1a", "0a0b", "0b0a", "0b", "1a"};
+    struct house *house = house_open();
+    house_place(house, "0a1a");
+    house_driver(house, 0);
+    house->replaces = true;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const int node = places[i][0] - '0';
+        struct serving serving = {house, node, house_place(house, places[i])};
+        if (node == 0 && i != 2) /* 0b0a: the other half each */
+            assert_true(house_run(house, holds, NULL, 2000));
+        assert_true(house_run(house, serves, &serving, 5000));
+        house_pass(house, 100);
+        assert_int_equal(fake_holds_open(), 0);
+    }
+    house_place(house, "0a1a"); /* given up before it is loaded */
+    house_abandon_next(house);
+    house_pass(house, 300);
+    house_close(house);
+    assert_int_equal(fake_holds_open(), 0);
+}
+
 /* ---- messages that are wrong, or too late -------------------------------------------------- */
 
 static void post(struct house *house, int to, int from, struct buffer *message, enum error_code wanted)
@@ -242,11 +273,9 @@ int main(int argc, char **argv)
 {
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_caches_go_along),
-        cmocka_unit_test(test_caches_that_cannot_be_read),
-        cmocka_unit_test(test_caches_that_do_not_come),
-        cmocka_unit_test(test_nothing_to_take_over),
-        cmocka_unit_test(test_messages_that_are_too_late),
+        cmocka_unit_test(test_caches_go_along),         cmocka_unit_test(test_caches_that_cannot_be_read),
+        cmocka_unit_test(test_caches_that_do_not_come), cmocka_unit_test(test_nothing_to_take_over),
+        cmocka_unit_test(test_weights_that_stay),       cmocka_unit_test(test_messages_that_are_too_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
