@@ -361,7 +361,7 @@ static void on_up(void *self, struct link *link)
     peer->n_links++;
     peer->is_silent = false;
     peer->heard_ms = peer->up_ms = daemon_now_ms(daemon);
-    peer->told_ms = 0;
+    peer->told_ms = peer->down_ms = 0;
     link_set_data(link, peer);
     const Cluster__Node *known = book_find(daemon->book, peer->id);
     log_line(LOG_INFO, "node", "link to %s is up", known && known->name ? known->name : peer->id);
@@ -381,6 +381,10 @@ static void on_down(void *self, struct link *link, const struct error *why)
     if (peer->link == link) {
         peer->link = NULL;
         log_line(LOG_INFO, "node", "link to %.8s is down: %s", peer->id, why->text);
+    }
+    if (!peer->n_links) {
+        peer->down_ms = daemon_now_ms(daemon);
+        daemon_tick_within(daemon, GONE_MS + 20);
     }
     if (daemon->carrier)
         carrier_down(daemon->carrier, link, why);

@@ -22,6 +22,7 @@
 
 enum {
     TICK_MS = 500,
+    GONE_MS = 400, /* a link that broke is back after 100 to 200 ms, or its node is taken to be lost */
     NOW_MS = 2000,          /* between two tellings of what changes all the time, to the leader … */
     NOW_OTHERS_MS = 10000,  /* … and to others */
     NEW_LINK_MS = 2000,     /* between two events of a link whose bandwidth is not known yet … */
@@ -39,6 +40,7 @@ struct peer {
     uint32_t n_links;  /* up and not down yet: for a moment there may be two */
     bool is_silent;
     uint64_t heard_ms, up_ms;
+    uint64_t down_ms;     /* its last link ended then, and no other came; 0: there is one, or never was */
     Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
     Node__Now *now;       /* the same */
     uint64_t proposed_ms; /* its record for the state, last */
@@ -142,6 +144,7 @@ void daemon_say(struct daemon *daemon, const char *format, ...) __attribute__((f
 const struct state *daemon_state(const struct daemon *daemon); /* empty while it is no member */
 /* Something has changed on which others wait: stages, requests, commands. */
 void daemon_changed(struct daemon *daemon);
+void daemon_tick_within(struct daemon *daemon, uint64_t ms); /* looks at everything then, at the latest */
 /* The node is to end: options.over. */
 void daemon_over(struct daemon *daemon, const struct error *why);
 
