@@ -284,8 +284,8 @@ static bool is_told(struct replica *r, unsigned place, uint64_t id)
     return id == r->raft.id || r->told[place].commit >= r->commit;
 }
 
-/* libraft's leader tells of what is committed with the next entries, or heartbeat: a follower would know it up to 300 ms
- * late. Who has the entries is told at once, by an append without any. */
+/* libraft's leader tells of what is committed with the next entries, or heartbeat: a follower would know it up to 300
+ * ms late. Who has the entries is told at once, by an append without any. */
 static void tell_commit(struct replica *r)
 {
     const struct raft_configuration *members = &r->raft.configuration;

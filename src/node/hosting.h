@@ -3,10 +3,10 @@
  * hosting_step() shows worker_step() (cluster/worker.h) what is here and carries out what it answers. All stages that
  * one placement has on this node are one *part*, opened and closed together on libuv's thread pool, at most
  * HOSTING_JOBS at a time: a driver where stage 0 is here, else a runner. A part is opened when all of its stages have
- * their weights and what has to leave their devices has gone. Where a new placement has to take the place of an old one and wants the very
- * layers that are loaded (ADOPT), the old part is closed first and the new one loaded, so the instance is silent
- * meanwhile; its old stages count as ready until the new part goes. The weights of layers that stay on their device stay
- * loaded (hosting_hold.c).
+ * their weights and what has to leave their devices has gone. Where a new placement has to take the place of an old one
+ * and wants the very layers that are loaded (ADOPT), the old part is closed first and the new one loaded, so the
+ * instance is silent meanwhile; its old stages count as ready until the new part goes. The weights of layers that stay
+ * on their device stay loaded (hosting_hold.c).
  *
  * A placement that takes over from one that serves takes over its KV caches as well, at a token's boundary
  * (hosting_give.c, hosting_take.c, pipeline/cache_wire.h): its driver is not shown before they are there, or are given
