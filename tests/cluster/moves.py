@@ -62,10 +62,10 @@ def taken_over(nodes):
 
 def move(world, nodes, wanted, name, *command):
     """Moves while two nodes read a stream each: nothing is computed again."""
-    readers, before, began = read_all(nodes), taken_over(nodes), time.monotonic()
+    readers, before, began = read_all(nodes), taken_over(world.nodes), time.monotonic()
     nodes[0].medley(*command)
     pauses(world, readers, wanted, name, began)
-    check_equal(taken_over(nodes) - before, 1, "drivers that have taken over both caches")
+    check_equal(taken_over(world.nodes) - before, 1, "drivers that have taken over both caches")
 
 
 def kill(world, nodes, wanted):
