@@ -167,7 +167,7 @@ static void take_offers(struct part *from, struct part *to, const uint8_t node_i
 {
     if (to && is_giver(to, node_id))
         take_offer(to, offered_new(offer));
-    if (from && !from->driver && memcmp(from->stages[0].node_id, node_id, NODE_ID_BYTES) == 0)
+    if (from && !part_drives(from) && memcmp(from->stages[0].node_id, node_id, NODE_ID_BYTES) == 0)
         give_offer(from, offered_new(offer));
 }
 

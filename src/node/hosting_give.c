@@ -68,7 +68,7 @@ bool part_hand_over(struct part *part, const Cluster__Placement *next)
     if (part->hosting->options.children || next->epoch <= part->epoch || !read_heirs(give, next))
         return false;
     if (part->state != PART_READY || part->lost || !part->has_served || !state_is_ready(next) || give->is_over) {
-        if (part->driver)
+        if (part_drives(part))
             decline(part);
         return false;
     }

@@ -129,8 +129,8 @@ void take_look(struct part *part)
 {
     struct takeover *take = &part->take;
     const uint64_t now_ms = uv_now(part->hosting->options.loop);
-    if (!is_open(take) || !part->driver || part->state != PART_READY || !part->is_current)
-        return;
+    if (!is_open(take) || part->state != PART_READY || !part->driver || !part->is_current)
+        return; /* the state first: while it loads, the rest is another thread's */
     if (!take->until_ms) {
         take->until_ms = now_ms + LIMIT_CACHE_OFFER_MS;
         hosting_watch(part->hosting);
@@ -167,7 +167,7 @@ static void fail(struct part *part, const char *why)
 
 void take_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], bool has_all)
 {
-    if (!part->driver || !is_open(&part->take))
+    if (part->state != PART_READY || !part->driver || !is_open(&part->take))
         return;
     for (uint32_t i = 0; i < part->n_stages; i++)
         part->take.done[i] |= has_all && memcmp(part->stages[i].node_id, node_id, NODE_ID_BYTES) == 0;
