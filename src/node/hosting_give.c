@@ -128,9 +128,9 @@ static void choose(struct part *part, struct cache_offer *out)
     }
     const double replay_s = (double)n_tokens * (double)driver_prompt_row_ns(part->driver) / 1e9;
     const double wire_s = n_tokens ? copy_s(part, n_tokens) : 0;
-    const double patience_ms = GIVE_PATIENCE_MS + 2000 * (wire_s > replay_s ? wire_s : replay_s);
-    out->patience_ms =
-        patience_ms < LIMIT_CACHE_PATIENCE_MS ? (uint32_t)patience_ms : (uint32_t)LIMIT_CACHE_PATIENCE_MS;
+    const double patience_ms = (double)GIVE_PATIENCE_MS + 2000 * (wire_s > replay_s ? wire_s : replay_s);
+    const double most_ms = (double)LIMIT_CACHE_PATIENCE_MS;
+    out->patience_ms = (uint32_t)(patience_ms < most_ms ? patience_ms : most_ms);
     if (replay_s > 0 && wire_s > replay_s)
         out->n_slots = 0;
     log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: %u of %u caches, %llu tokens, go to epoch %llu%s",
