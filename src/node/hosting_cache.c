@@ -175,7 +175,7 @@ static void send_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], c
 {
     struct buffer message = {0};
     cache_write_done(route, false, &message);
-    cache_tell(part, node_id, route, &message);
+    cache_tell(part, node_id, &message);
     buffer_deinit(&message);
 }
 
@@ -220,12 +220,10 @@ enum error_code hosting_cache(struct hosting *hosting, const uint8_t node_id[NOD
     return code;
 }
 
-void cache_tell(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct cache_route *route,
-                struct buffer *buffer)
+void cache_tell(struct part *part, const uint8_t node_id[NODE_ID_BYTES], struct buffer *buffer)
 {
     struct hosting *hosting = part->hosting;
     struct cache_message message;
-    (void)route;
     if (buffer->failed)
         return; /* who waits for it gives up in time */
     if (!is_own(hosting, node_id))

@@ -56,7 +56,7 @@ static void decline(struct part *part)
     const struct cache_route route = route_of(part);
     struct buffer message = {0};
     cache_write_done(&route, false, &message);
-    cache_tell(part, part->give.heirs[0].node_id, &route, &message);
+    cache_tell(part, part->give.heirs[0].node_id, &message);
     buffer_deinit(&message);
 }
 
@@ -160,7 +160,7 @@ static void tell_all(struct part *part, const struct cache_offer *offer)
         if (!is_new(part, node_id, i))
             continue;
         cache_write_offer(&route, offer, &message);
-        cache_tell(part, node_id, &route, &message);
+        cache_tell(part, node_id, &message);
         buffer_deinit(&message);
     }
 }
@@ -293,13 +293,12 @@ void give_go_on(struct part *part)
 
 void give_read(struct part *part, struct cache_job *job)
 {
-    const struct cache_route route = route_of(part);
     if (!gives(part))
         return;
     if (job->code)
         fail(part, job->error.text);
     else
-        cache_tell(part, job->node_id, &route, &job->message);
+        cache_tell(part, job->node_id, &job->message);
 }
 
 void give_taken(struct part *part)

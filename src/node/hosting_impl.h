@@ -230,8 +230,7 @@ struct cache_job *cache_job_new(struct part *part, enum cache_step step, uint32_
 void cache_job_submit(struct cache_job *job);
 struct offered *offered_new(const struct cache_offer *offer); /* NULL: no memory */
 /* To a node, also this one. */
-void cache_tell(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct cache_route *route,
-                struct buffer *message);
+void cache_tell(struct part *part, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message);
 void cache_open(struct hosting *hosting);
 bool is_own(const struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES]);
 

@@ -147,7 +147,7 @@ static void tell_done(struct part *part, bool has_all)
     const struct cache_route route = route_of(part);
     struct buffer message = {0};
     cache_write_done(&route, has_all, &message);
-    cache_tell(part, part->stages[0].node_id, &route, &message);
+    cache_tell(part, part->stages[0].node_id, &message);
     buffer_deinit(&message);
 }
 
@@ -355,7 +355,7 @@ static void answer(struct part *part, const struct cache_job *job)
     const struct cache_route route = route_of(part);
     struct buffer message = {0};
     cache_write_taken(&route, &message);
-    cache_tell(part, job->node_id, &route, &message);
+    cache_tell(part, job->node_id, &message);
     buffer_deinit(&message);
 }
 
