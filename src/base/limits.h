@@ -124,6 +124,12 @@ enum {
     LIMIT_QUEUED_REQUESTS = 1024,
     LIMIT_CARRIER_ENDS = 64, /* instances of which one node has a part */
 
+    /* KV caches on their way from one placement to the next (pipeline/cache_wire.h) */
+    LIMIT_CACHE_TOKENS = 1 << 20,        /* of all slots together; the others are computed anew */
+    LIMIT_CACHE_ROWS_BYTES = 256 << 10,  /* of one message, where a row is not more */
+    LIMIT_CACHE_OFFER_MS = 3000,         /* until the old driver has said what it has */
+    LIMIT_CACHE_PATIENCE_MS = 60 * 1000, /* until all of it is there, at most */
+
     /* devices' processes (pipeline/children.h) */
     LIMIT_CHILD_WORD_BYTES = 16 * 1024,              /* one message of control */
     LIMIT_CHILD_LANES = 64,                          /* pipelines that have stages on one device */

@@ -31,15 +31,47 @@ static uint64_t take(uint64_t *from, uint64_t bytes)
     return bytes - taken;
 }
 
+static uint64_t weights_of(const struct placement_problem *problem, const struct placement_layer *layer)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < problem->model.n_types; i++)
+        bytes += layer->bytes[i];
+    return bytes;
+}
+
+/* What the new stages on a device use of the weights that the old one has loaded there (engine/weight_unit.h). */
+static uint64_t shared_bytes(const struct placement_problem *problem, const Cluster__Stage *old,
+                             const struct master_placement *new)
+{
+    const struct placement_model *model = &problem->model;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; new && i < new->n_stages; i++) {
+        const struct master_stage *stage = &new->stages[i];
+        if (strcmp(stage->node, old->node) != 0 || strcmp(stage->device, old->device) != 0)
+            continue;
+        for (uint32_t layer = stage->first_layer; layer < stage->first_layer + stage->n_layers; layer++) {
+            if (layer < old->first_layer || layer - old->first_layer >= old->n_layers || layer >= model->n_layers)
+                continue;
+            bytes += weights_of(problem, &model->layers[layer]);
+            bytes += layer == 0 ? weights_of(problem, &model->input) : 0;
+            bytes += layer + 1 == model->n_layers ? weights_of(problem, &model->output) : 0;
+        }
+    }
+    return bytes;
+}
+
 /* A problem has shared memory divided among the devices that live in it: what a device's part does not cover was taken
  * from its neighbours'. */
-static void take_stage(struct rest *rest, const struct master_device *names, const Cluster__Stage *stage)
+static void take_stage(struct rest *rest, const struct master_device *names, const Cluster__Stage *stage,
+                       const struct master_placement *new)
 {
     const uint32_t device = find(&rest->problem, names, stage->node, stage->device);
     if (device == rest->problem.n_devices)
         return;
     const struct placement_stage of = {device, stage->first_layer, stage->n_layers};
-    uint64_t left = take(&rest->devices[device].memory_free_bytes, placement_stage_bytes(&rest->problem, &of));
+    const uint64_t whole = placement_stage_bytes(&rest->problem, &of),
+                   shared = shared_bytes(&rest->problem, stage, new);
+    uint64_t left = take(&rest->devices[device].memory_free_bytes, whole > shared ? whole - shared : 0);
     for (uint32_t i = 0; i < rest->problem.n_devices && left; i++) {
         if (strcmp(names[i].node, stage->node) == 0)
             take(&rest->devices[i].memory_free_bytes, left);
@@ -52,7 +84,8 @@ static void take_stage(struct rest *rest, const struct master_device *names, con
 }
 
 static enum error_code rest_of(const struct placement_problem *problem, const struct master_device *names,
-                               const Cluster__Placement *current, struct rest *out, struct error *err)
+                               const Cluster__Placement *current, const struct master_placement *new, struct rest *out,
+                               struct error *err)
 {
     *out = (struct rest){.problem = *problem};
     out->devices = mem_new_array(problem->n_devices, sizeof *out->devices);
@@ -61,7 +94,7 @@ static enum error_code rest_of(const struct placement_problem *problem, const st
     memcpy(out->devices, problem->devices, problem->n_devices * sizeof *out->devices);
     out->problem.devices = out->devices;
     for (size_t i = 0; current && i < current->n_stages; i++)
-        take_stage(out, names, current->stages[i]);
+        take_stage(out, names, current->stages[i], new);
     return ERROR_NONE;
 }
 
@@ -87,7 +120,7 @@ static enum error_code ask(const struct question *q, struct placement *out, stru
 {
     struct placement_solution solution;
     struct rest rest;
-    enum error_code code = rest_of(q->problem, q->devices, q->current, &rest, err);
+    enum error_code code = rest_of(q->problem, q->devices, q->current, NULL, &rest, err);
     if (!code)
         code = placement_problem_check(&rest.problem, err);
     if (!code)
@@ -98,30 +131,6 @@ static enum error_code ask(const struct question *q, struct placement *out, stru
         *out = solution.placement;
     mem_free(rest.devices);
     return code;
-}
-
-enum error_code master_plan(void *self, const struct master_view *view, const Cluster__Instance *instance,
-                            const bool *allowed, bool beside, struct master_placement *out, struct error *err)
-{
-    const struct master_planner *planner = self;
-    struct question q = {.planner = planner, .current = beside ? instance->current : NULL};
-    struct placement placement;
-    *out = (struct master_placement){0};
-    enum error_code code = planner->problem(planner->self, view, instance, allowed, &q.problem, &q.devices, err);
-    if (code)
-        return code;
-    code = ask(&q, &placement, err);
-    if (code == ERROR_NOT_FOUND && planner->call_in && planner->call_in(planner->self))
-        code = ask(&q, &placement, err);
-    if (code)
-        return code;
-    out->n_stages = placement.n_stages;
-    for (uint32_t i = 0; i < out->n_stages; i++) {
-        const struct placement_stage *stage = &placement.stages[i];
-        out->stages[i] = (struct master_stage){q.devices[stage->device].node, q.devices[stage->device].device,
-                                               stage->first_layer, stage->n_layers};
-    }
-    return ERROR_NONE;
 }
 
 /* ---- checking ---- */
@@ -138,10 +147,60 @@ static enum error_code check(const struct question *q, const struct master_place
                              stage->device);
         placement.stages[i] = (struct placement_stage){device, stage->first_layer, stage->n_layers};
     }
-    enum error_code code = rest_of(q->problem, q->devices, q->current, &rest, err);
+    enum error_code code = rest_of(q->problem, q->devices, q->current, said, &rest, err);
     if (!code)
         code = placement_check(&rest.problem, &placement, err);
     mem_free(rest.devices);
+    return code;
+}
+
+static void fill(const struct question *q, const struct placement *placement, struct master_placement *out)
+{
+    out->n_stages = placement->n_stages;
+    for (uint32_t i = 0; i < out->n_stages; i++) {
+        const struct placement_stage *stage = &placement->stages[i];
+        out->stages[i] = (struct master_stage){q->devices[stage->device].node, q->devices[stage->device].device,
+                                               stage->first_layer, stage->n_layers};
+    }
+}
+
+/* The best of all, if there is room for it beside what stays, with the weights that both use. The solver does not know
+ * of those. */
+static enum error_code ask_sharing(const struct question *q, struct master_placement *out, struct error *err)
+{
+    struct question alone = *q;
+    struct placement placement;
+    struct master_placement best = {0};
+    alone.current = NULL;
+    enum error_code code = ask(&alone, &placement, err);
+    if (code)
+        return code;
+    fill(q, &placement, &best);
+    code = check(q, &best, err);
+    if (!code)
+        *out = best;
+    return code;
+}
+
+/* ---- planning ---- */
+
+enum error_code master_plan(void *self, const struct master_view *view, const Cluster__Instance *instance,
+                            const bool *allowed, bool beside, struct master_placement *out, struct error *err)
+{
+    const struct master_planner *planner = self;
+    struct question q = {.planner = planner, .current = beside ? instance->current : NULL};
+    struct placement placement;
+    *out = (struct master_placement){0};
+    enum error_code code = planner->problem(planner->self, view, instance, allowed, &q.problem, &q.devices, err);
+    if (code)
+        return code;
+    code = ask(&q, &placement, err);
+    if (code == ERROR_NOT_FOUND && planner->call_in && planner->call_in(planner->self))
+        code = ask(&q, &placement, err);
+    if (code && beside)
+        return ask_sharing(&q, out, err);
+    if (!code)
+        fill(&q, &placement, out);
     return code;
 }
 

@@ -27,6 +27,8 @@ struct effect_queue {
     size_t first, n, capacity;
 };
 
+enum { TELL_MEMBERS_MAX = 32 }; /* in larger clusters the heartbeat tells what is committed */
+
 struct peer {
     uint64_t id, heard_ms;
     struct wire_status status;
@@ -45,6 +47,11 @@ struct replica {
     bool founding;                  /* re-founding is under way: nothing else counts */
     uint64_t now_ms, timer_ms;
     uint64_t commit, applied, members_seen;
+    /* the leader's: what members were told to be committed, by their place in the list */
+    struct {
+        uint64_t id, commit;
+    } told[TELL_MEMBERS_MAX];
+    uint64_t told_all; /* all of them */
     uint64_t leader_heard_ms, status_due_ms;
     uint64_t last_sequence, hold_sequence, written_sequence;
     struct pending *pending;

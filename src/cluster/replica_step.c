@@ -299,6 +299,40 @@ static void ask_snapshot(struct replica *r)
     replica_emit(r, &r->effects, &effect);
 }
 
+static bool is_told(struct replica *r, unsigned place, uint64_t id)
+{
+    if (r->told[place].id != id)
+        r->told[place].id = id, r->told[place].commit = 0;
+    return id == r->raft.id || r->told[place].commit >= r->commit;
+}
+
+/* libraft's leader tells of what is committed with the next entries, or heartbeat: a follower would know it up to 300
+ * ms late. Who has the entries is told at once, by an append without any. */
+static void tell_commit(struct replica *r)
+{
+    const struct raft_configuration *members = &r->raft.configuration;
+    bool all = true;
+    for (unsigned i = 0; i < members->n && members->n <= TELL_MEMBERS_MAX && !r->failed; i++) {
+        const uint64_t id = members->servers[i].id, match = replica_match(r, id);
+        const struct log_entry *entry = log_at(&r->log, match);
+        if (is_told(r, i, id))
+            continue;
+        all &= match >= r->commit;
+        if (match < r->commit || !entry)
+            continue;
+        struct wire_message wire = {.type = WIRE_APPEND,
+                                    .append = {.term = r->raft.current_term,
+                                               .prev_index = match,
+                                               .prev_term = entry->term,
+                                               .commit = r->commit,
+                                               .entries = {.first = match + 1}}};
+        replica_send(r, id, &wire);
+        r->told[i].commit = r->commit;
+    }
+    if (all)
+        r->told_all = r->commit;
+}
+
 /* The end of every input. A timer in the past is due in a millisecond: time goes on between two ticks. */
 void replica_settle(struct replica *r)
 {
@@ -306,8 +340,11 @@ void replica_settle(struct replica *r)
         return;
     apply(r);
     ask_snapshot(r);
-    if (replica_leads(r))
+    if (replica_leads(r)) {
         r->leader_heard_ms = r->now_ms;
+        if (r->commit > r->told_all)
+            tell_commit(r);
+    }
     const uint64_t due = raft_timeout(&r->raft);
     r->timer_ms = due < r->status_due_ms ? due : r->status_due_ms;
     if (r->timer_ms <= r->now_ms)

@@ -106,6 +106,22 @@ void kv_cache_import(struct kv_cache *kv, uint32_t slot, uint32_t length, const 
     }
 }
 
+void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out)
+{
+    const size_t k = kv->k[layer]->nb[1], v = kv->v[layer]->nb[1];
+    const size_t cell = (size_t)run->slot * kv->cells + run->first;
+    ggml_backend_tensor_get(kv->k[layer], out, cell * k, run->n_rows * k);
+    ggml_backend_tensor_get(kv->v[layer], (char *)out + run->n_rows * k, cell * v, run->n_rows * v);
+}
+
+void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in)
+{
+    const size_t k = kv->k[layer]->nb[1], v = kv->v[layer]->nb[1];
+    const size_t cell = (size_t)run->slot * kv->cells + run->first;
+    ggml_backend_tensor_set(kv->k[layer], in, cell * k, run->n_rows * k);
+    ggml_backend_tensor_set(kv->v[layer], (const char *)in + run->n_rows * k, cell * v, run->n_rows * v);
+}
+
 enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, uint32_t length, struct error *err)
 {
     uint64_t size = kv_cache_slot_bytes(kv, length);

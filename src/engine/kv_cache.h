@@ -37,4 +37,7 @@ void kv_cache_deinit(struct kv_cache *kv);
 uint64_t kv_cache_slot_bytes(const struct kv_cache *kv, uint32_t length);
 void kv_cache_export(const struct kv_cache *kv, uint32_t slot, uint32_t length, void *out);
 void kv_cache_import(struct kv_cache *kv, uint32_t slot, uint32_t length, const void *in);
+/* Cells of one layer, counted from this cache's first: K rows, then V rows. */
+void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out);
+void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in);
 enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, uint32_t length, struct error *err);

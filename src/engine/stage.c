@@ -1,6 +1,7 @@
 #include "engine/stage.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "engine/stage_inputs.h"
 #include "engine/stage_state.h"
 #include "gpu/gpu.h"
@@ -114,6 +115,78 @@ enum error_code stage_kv_import(struct stage *stage, uint32_t slot, uint32_t len
     kv_cache_import(&stage->kv, slot, length, in);
     stage->kv.lengths[slot] = length;
     return ERROR_NONE;
+}
+
+uint64_t stage_kv_row_bytes(const struct stage *stage)
+{
+    return stage->kv.k[0]->nb[1] + stage->kv.v[0]->nb[1];
+}
+
+static enum error_code check_run(const struct stage *stage, const struct kv_run *run, uint32_t length,
+                                 struct error *err)
+{
+    const struct stage_options *options = &stage->options;
+    if (run->layer < options->first_layer || run->layer - options->first_layer >= options->n_layers ||
+        run->slot >= options->n_slots || run->first > length || run->n_rows > length - run->first)
+        return error_set(err, ERROR_INVALID, "layer %u, slot %u has no cells %u to %u", run->layer, run->slot,
+                         run->first, run->first + run->n_rows);
+    return ERROR_NONE;
+}
+
+enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *run, void *out, struct error *err)
+{
+    const uint32_t length = run->slot < stage->options.n_slots ? stage->kv.lengths[run->slot] : 0;
+    enum error_code code = check_run(stage, run, length, err);
+    if (!code)
+        kv_cache_read(&stage->kv, run->layer - stage->options.first_layer, run, out);
+    return code;
+}
+
+enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in, struct error *err)
+{
+    enum error_code code = check_run(stage, run, stage->options.context, err);
+    if (!code)
+        kv_cache_write(&stage->kv, run->layer - stage->options.first_layer, run, in);
+    return code;
+}
+
+void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length)
+{
+    if (slot < stage->options.n_slots && length <= stage->options.context)
+        stage->kv.lengths[slot] = length;
+}
+
+/* ---- weights that stay ---- */
+
+struct stage_hold {
+    uint32_t n;
+    struct weight_unit *units[];
+};
+
+static bool is_held(const struct weight_unit *unit, uint32_t first_layer, uint32_t n_layers, uint32_t n_all)
+{
+    if (unit->layer < LIMIT_LAYERS)
+        return unit->layer >= first_layer && unit->layer - first_layer < n_layers;
+    return unit->layer == WEIGHT_UNIT_ROPE || (unit->layer == WEIGHT_UNIT_FIRST && first_layer == 0) ||
+           (unit->layer == WEIGHT_UNIT_LAST && first_layer + n_layers == n_all);
+}
+
+struct stage_hold *stage_hold(const struct stage *stage, uint32_t first_layer, uint32_t n_layers)
+{
+    const struct weights *weights = &stage->weights;
+    struct stage_hold *hold = mem_new(sizeof *hold + weights->n_units * sizeof *hold->units);
+    for (uint32_t i = 0; hold && i < weights->n_units; i++) {
+        if (is_held(weights->units[i], first_layer, n_layers, stage->h->n_layers))
+            hold->units[hold->n++] = weight_unit_again(weights->units[i]);
+    }
+    return hold;
+}
+
+void stage_hold_drop(struct stage_hold *hold)
+{
+    for (uint32_t i = 0; hold && i < hold->n; i++)
+        weight_unit_drop(hold->units[i]);
+    mem_free(hold);
 }
 
 /* ---- facts ---- */

@@ -56,6 +56,12 @@ enum error_code stage_open(struct device *device, const struct model *model, con
                            struct stage **out, struct error *err);
 void stage_close(struct stage *stage);
 
+/* The weights of some of its layers stay loaded when it is closed, for the next stage that uses them on this device,
+ * while its model is open. Any thread. NULL: no memory, or none of them are its own. */
+struct stage_hold;
+struct stage_hold *stage_hold(const struct stage *stage, uint32_t first_layer, uint32_t n_layers);
+void stage_hold_drop(struct stage_hold *hold); /* NULL is fine */
+
 struct stage_memory stage_memory(const struct stage *stage);
 struct device *stage_device(const struct stage *stage);
 bool stage_is_first(const struct stage *stage);
@@ -96,3 +102,14 @@ uint64_t stage_kv_export_size(const struct stage *stage, uint32_t length); /* by
 enum error_code stage_kv_export(struct stage *stage, uint32_t slot, uint32_t length, void *out, struct error *err);
 enum error_code stage_kv_import(struct stage *stage, uint32_t slot, uint32_t length, const void *in, uint64_t size,
                                 struct error *err);
+
+/* Cells of one layer of a slot, exactly as they are: K rows, then V rows. Writing leaves the slot's length as it is,
+ * which stage_kv_set_length() then sets for all layers at once. */
+struct kv_run {
+    uint32_t layer; /* of the model */
+    uint32_t slot, first, n_rows;
+};
+uint64_t stage_kv_row_bytes(const struct stage *stage); /* K and V of one cell of one layer */
+enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *run, void *out, struct error *err);
+enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in, struct error *err);
+void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length);

@@ -5,6 +5,7 @@
 #include "gpu/device_ggml.h"
 #include "model/model.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 enum { BACKENDS_MAX = 8 };
@@ -139,20 +140,41 @@ static void keep_largest(struct stage *stage, const size_t sizes[BACKENDS_MAX])
     stage->memory.host = host > stage->memory.host ? host : stage->memory.host;
 }
 
+struct placeholders { /* one for each buffer type */
+    ggml_backend_buffer_t list[WEIGHT_POOLS_MAX + 1];
+    uint32_t n;
+};
+
+static ggml_backend_buffer_t placeholder_of(struct placeholders *all, ggml_backend_buffer_type_t type, bool weights)
+{
+    for (uint32_t i = 0; i < all->n && weights; i++) {
+        if (ggml_backend_buffer_get_type(all->list[i]) == type)
+            return all->list[i];
+    }
+    assert(all->n <= WEIGHT_POOLS_MAX);
+    ggml_backend_buffer_t buffer = all->list[all->n++] = ggml_backend_buft_alloc_buffer(type, 0);
+    if (weights)
+        ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    return buffer;
+}
+
+/* What other stages have loaded has its buffers. */
+static void set_placeholders(struct stage *stage, struct placeholders *all, bool there)
+{
+    for (uint32_t i = 0; i < stage->weights.n_units; i++) {
+        const struct weight_unit *unit = stage->weights.units[i];
+        for (uint32_t k = 0; k < unit->n_pools && !unit->is_loaded; k++)
+            set_placeholder(unit->pools[k].context, there ? placeholder_of(all, unit->pools[k].type, true) : NULL);
+    }
+    set_placeholder(stage->kv.context, there ? placeholder_of(all, stage->kv.type, false) : NULL);
+}
+
 static enum error_code measure_compute(struct stage *stage, struct error *err)
 {
-    ggml_backend_buffer_t placeholders[WEIGHT_POOLS_MAX + 1];
-    uint32_t n_pools = stage->weights.n_pools;
-    for (uint32_t i = 0; i < n_pools; i++) {
-        placeholders[i] = ggml_backend_buft_alloc_buffer(stage->weights.pools[i].type, 0);
-        ggml_backend_buffer_set_usage(placeholders[i], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        set_placeholder(stage->weights.pools[i].context, placeholders[i]);
-    }
-    placeholders[n_pools] = ggml_backend_buft_alloc_buffer(stage->kv.type, 0);
-    set_placeholder(stage->kv.context, placeholders[n_pools]);
-
+    struct placeholders placeholders = {.n = 0};
     struct batch_shape shapes[2];
     enum error_code code = ERROR_NONE;
+    set_placeholders(stage, &placeholders, true);
     worst_shapes(stage, shapes);
     for (int i = 0; i < 2 && !code; i++) {
         struct graph graph;
@@ -165,11 +187,9 @@ static enum error_code measure_compute(struct stage *stage, struct error *err)
         graph_deinit(&graph);
         keep_largest(stage, sizes);
     }
-
-    for (uint32_t i = 0; i <= n_pools; i++) {
-        set_placeholder(i < n_pools ? stage->weights.pools[i].context : stage->kv.context, NULL);
-        ggml_backend_buffer_free(placeholders[i]);
-    }
+    set_placeholders(stage, &placeholders, false);
+    for (uint32_t i = 0; i < placeholders.n; i++)
+        ggml_backend_buffer_free(placeholders.list[i]);
     return code;
 }
 
@@ -177,7 +197,7 @@ static enum error_code measure(struct stage *stage, struct error *err)
 {
     uint64_t host;
     enum error_code code = measure_compute(stage, err);
-    weights_bytes(&stage->weights, &stage->memory.weights, &host);
+    weights_bytes(&stage->weights, false, &stage->memory.weights, &host);
     stage->memory.host += host;
     stage->memory.kv = kv_cache_bytes(&stage->kv);
     return code;
@@ -188,11 +208,13 @@ static enum error_code check_fits(const struct stage *stage, struct error *err)
 {
     const struct stage_memory *m = &stage->memory;
     struct device_memory now = device_memory(stage->device);
-    uint64_t needed = m->weights + m->kv + m->compute;
+    uint64_t weights, host;
+    weights_bytes(&stage->weights, true, &weights, &host);
+    uint64_t needed = weights + m->kv + m->compute;
     if (!now.total_bytes || needed <= now.free_bytes)
         return ERROR_NONE;
     char advice[160];
-    uint64_t fixed = m->weights + m->compute;
+    uint64_t fixed = weights + m->compute;
     uint64_t room = fixed < now.free_bytes ? now.free_bytes - fixed : 0;
     uint64_t context = room / (m->kv / stage->kv.cells) / KV_PADDING * KV_PADDING;
     if (context) {
@@ -207,7 +229,7 @@ static enum error_code check_fits(const struct stage *stage, struct error *err)
     return error_set(
         err, ERROR_NO_MEMORY, "%s: layers %u-%u need %s (weights %s, KV cache %s, compute %s), %s is free; %s",
         device_info(stage->device)->id, stage->options.first_layer,
-        stage->options.first_layer + stage->options.n_layers - 1, size_text(needed).text, size_text(m->weights).text,
+        stage->options.first_layer + stage->options.n_layers - 1, size_text(needed).text, size_text(weights).text,
         size_text(m->kv).text, size_text(m->compute).text, size_text(now.free_bytes).text, advice);
 }
 
@@ -232,11 +254,11 @@ static enum error_code reserve_compute(struct stage *stage, struct error *err)
 
 static enum error_code reserve(struct stage *stage, struct error *err)
 {
-    uint64_t needed = stage->memory.weights + stage->memory.kv + stage->memory.compute;
+    uint64_t needed = stage->memory.kv + stage->memory.compute;
     enum error_code code = device_reserve(stage->device, needed, err);
     if (!code)
         stage->reserved_bytes = needed;
-    return code;
+    return code ? code : weights_reserve(&stage->weights, err);
 }
 
 static enum error_code load(struct stage *stage, struct error *err)

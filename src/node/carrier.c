@@ -13,6 +13,7 @@ struct parcel { /* a message on its way out or in */
     struct parcel *next;
     struct carrier *carrier;
     uint8_t node_id[NODE_ID_BYTES];
+    uint16_t type;
     struct buffer message;
 };
 
@@ -101,7 +102,7 @@ static void send_parcel(struct carrier *carrier, struct parcel *parcel)
 {
     struct error err = {0};
     struct link *link = mesh_find(carrier->mesh, parcel->node_id);
-    parcel->send = (struct link_send){.type = FRAME_PIPELINE, .n_pieces = 1, .done = on_sent, .data = parcel};
+    parcel->send = (struct link_send){.type = parcel->type, .n_pieces = 1, .done = on_sent, .data = parcel};
     parcel->send.pieces[0] = (struct link_piece){parcel->message.data, parcel->message.size};
     enum error_code code =
         link ? link_send(link, LINK_DATA, &parcel->send, &err) : error_set(&err, ERROR_IO, "there is no link to it");
@@ -137,7 +138,8 @@ static void on_wake(uv_async_t *wake)
     }
 }
 
-void carrier_send(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message)
+static void queue_message(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES], uint16_t type,
+                          struct buffer *message)
 {
     struct parcel *parcel = take_parcel(carrier);
     if (!parcel) {
@@ -153,12 +155,23 @@ void carrier_send(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
     *message = empty;
     buffer_clear(message);
     memcpy(parcel->node_id, node_id, NODE_ID_BYTES);
+    parcel->type = type;
     parcel->next = NULL;
     pthread_mutex_lock(&carrier->lock);
     *carrier->last = parcel;
     carrier->last = &parcel->next;
     pthread_mutex_unlock(&carrier->lock);
     uv_async_send(&carrier->wake);
+}
+
+void carrier_send(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message)
+{
+    queue_message(carrier, node_id, FRAME_PIPELINE, message);
+}
+
+void carrier_send_cache(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message)
+{
+    queue_message(carrier, node_id, FRAME_CACHE, message);
 }
 
 /* ---- receiving ------------------------------------------------------------------------ */
@@ -187,11 +200,23 @@ enum error_code carrier_attach(struct carrier *carrier, uint64_t instance, carri
     return ERROR_NONE;
 }
 
+static void break_off(struct link *link, const struct error *why)
+{
+    log_line(LOG_WARN, "carrier", "a peer breaks the rules: %s", why->text);
+    link_abort(link, why);
+}
+
 void carrier_frame(struct carrier *carrier, struct link *link, const struct frame_header *header,
                    const uint8_t *payload)
 {
     struct wire_route route;
     struct error err = {0};
+    if (header->type == FRAME_CACHE) {
+        if (carrier->handlers.cache &&
+            carrier->handlers.cache(carrier->handlers.arg, link_peer(link), payload, header->length, &err))
+            break_off(link, &err);
+        return;
+    }
     enum error_code code = wire_read_route(payload, header->length, &route, &err);
     struct end *end = code ? NULL : find_end(carrier, route.instance);
     if (end)
@@ -204,8 +229,7 @@ void carrier_frame(struct carrier *carrier, struct link *link, const struct fram
         if (carrier->handlers.stray)
             carrier->handlers.stray(carrier->handlers.arg, link_peer(link), &route);
     } else if (code) {
-        log_line(LOG_WARN, "carrier", "a peer breaks the rules: %s", err.text);
-        link_abort(link, &err);
+        break_off(link, &err);
     }
 }
 

@@ -24,6 +24,10 @@ struct carrier_handlers {
     void *arg;
     /* Optional. A message came from there for a pipeline that is not here, or not any more, or not yet. */
     void (*stray)(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struct wire_route *route);
+    /* Optional. A message about KV caches (pipeline/cache_wire.h) came from there; good until this returns. An error:
+     * the sender broke the rules. */
+    enum error_code (*cache)(void *arg, const uint8_t node_id[NODE_ID_BYTES], const void *bytes, size_t size,
+                             struct error *err);
 };
 
 enum error_code carrier_open(uv_loop_t *loop, struct mesh *mesh, const struct carrier_handlers *handlers,
@@ -35,6 +39,9 @@ void carrier_close(struct carrier *carrier);
 /* Takes the message: the buffer is empty afterwards, or holds memory to be used again. Any thread. */
 void carrier_send(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message);
 
+/* The same for a message about KV caches. */
+void carrier_send_cache(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message);
+
 /* A message for an instance here. ERROR_NOT_FOUND: not for this placement of it. All else but ERROR_NONE means that the
  * sender broke the rules: its link is aborted. */
 typedef enum error_code (*carrier_receive_fn)(void *arg, const void *bytes, size_t size, struct error *err);
@@ -44,6 +51,7 @@ enum error_code carrier_attach(struct carrier *carrier, uint64_t instance, carri
                                struct error *err);
 
 /* ---- the mesh's events ---- */
+/* FRAME_PIPELINE and FRAME_CACHE. */
 void carrier_frame(struct carrier *carrier, struct link *link, const struct frame_header *header,
                    const uint8_t *payload);
 void carrier_down(struct carrier *carrier, struct link *link, const struct error *why);

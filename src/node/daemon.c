@@ -181,6 +181,14 @@ static void renew_certificate(struct daemon *daemon)
     log_line(code ? LOG_WARN : LOG_INFO, "node", "%s", code ? err.text : "this node's certificate was renewed");
 }
 
+static void on_tick(uv_timer_t *timer);
+
+void daemon_tick_within(struct daemon *daemon, uint64_t ms)
+{
+    if (!daemon->stopping && uv_timer_get_due_in(&daemon->tick) > ms)
+        uv_timer_start(&daemon->tick, on_tick, ms, TICK_MS);
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     struct daemon *daemon = timer->data;

@@ -52,14 +52,24 @@ void daemon_free_peers(struct daemon *daemon)
     }
 }
 
+static const struct peer *linked_peer(const struct daemon *daemon, const uint8_t node_id[NODE_ID_BYTES])
+{
+    const struct peer *peer = daemon->peers;
+    while (peer && (!peer->link || peer->is_silent || memcmp(peer->node_id, node_id, NODE_ID_BYTES) != 0))
+        peer = peer->next;
+    return peer;
+}
+
 bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES])
 {
-    struct daemon *daemon = self;
-    for (struct peer *peer = daemon->peers; peer; peer = peer->next) {
-        if (peer->link && !peer->is_silent && memcmp(peer->node_id, node_id, NODE_ID_BYTES) == 0)
-            return true;
-    }
-    return false;
+    return linked_peer(self, node_id) != NULL;
+}
+
+uint64_t daemon_link_bytes_per_s(void *self, const uint8_t node_id[NODE_ID_BYTES])
+{
+    const struct peer *peer = linked_peer(self, node_id);
+    const struct topology_link measured = peer ? link_measured(peer->link) : (struct topology_link){0};
+    return measured.bandwidth_bytes_per_s.valid ? (uint64_t)measured.bandwidth_bytes_per_s.value : 0;
 }
 
 void daemon_drop_strangers(struct daemon *daemon)
@@ -351,7 +361,7 @@ static void on_up(void *self, struct link *link)
     peer->n_links++;
     peer->is_silent = false;
     peer->heard_ms = peer->up_ms = daemon_now_ms(daemon);
-    peer->told_ms = 0;
+    peer->told_ms = peer->down_ms = 0;
     link_set_data(link, peer);
     const Cluster__Node *known = book_find(daemon->book, peer->id);
     log_line(LOG_INFO, "node", "link to %s is up", known && known->name ? known->name : peer->id);
@@ -371,6 +381,10 @@ static void on_down(void *self, struct link *link, const struct error *why)
     if (peer->link == link) {
         peer->link = NULL;
         log_line(LOG_INFO, "node", "link to %.8s is down: %s", peer->id, why->text);
+    }
+    if (!peer->n_links) {
+        peer->down_ms = daemon_now_ms(daemon);
+        daemon_tick_within(daemon, GONE_MS + 20);
     }
     if (daemon->carrier)
         carrier_down(daemon->carrier, link, why);
@@ -400,7 +414,7 @@ static void on_frame(void *self, struct link *link, uint32_t channel, const stru
         return;
     peer->heard_ms = daemon_now_ms(daemon);
     peer->is_silent = false;
-    if (header->type == FRAME_PIPELINE) {
+    if (header->type == FRAME_PIPELINE || header->type == FRAME_CACHE) {
         if (daemon->carrier)
             carrier_frame(daemon->carrier, link, header, payload);
     } else if (header->type == FRAME_REQUEST) {

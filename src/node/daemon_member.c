@@ -147,6 +147,14 @@ static void on_carrier_stray(void *arg, const uint8_t node_id[NODE_ID_BYTES], co
         hosting_stray(daemon->hosting, node_id, route);
 }
 
+static enum error_code on_carrier_cache(void *arg, const uint8_t node_id[NODE_ID_BYTES], const void *bytes, size_t size,
+                                        struct error *err)
+{
+    struct daemon *daemon = arg;
+    return daemon->hosting && !daemon->stopping ? hosting_cache(daemon->hosting, node_id, bytes, size, err)
+                                                : ERROR_NONE;
+}
+
 static enum error_code open_parts(struct daemon *daemon, struct error *err)
 {
     const struct admission_options admission = {.loop = daemon->loop,
@@ -154,7 +162,8 @@ static enum error_code open_parts(struct daemon *daemon, struct error *err)
                                                 .authority = &daemon->membership.authority,
                                                 .name = daemon->name,
                                                 .events = daemon_admission_events(daemon)};
-    const struct carrier_handlers carrier = {.lost = on_carrier_lost, .stray = on_carrier_stray, .arg = daemon};
+    const struct carrier_handlers carrier = {
+        .lost = on_carrier_lost, .stray = on_carrier_stray, .cache = on_carrier_cache, .arg = daemon};
     enum error_code code = admission_open(&admission, &daemon->admission, err);
     if (!code)
         code = carrier_open(daemon->loop, daemon->mesh, &carrier, &daemon->carrier, err);

@@ -211,6 +211,7 @@ static enum error_code open_hosting(struct daemon *daemon, struct error *err)
                                                   .propose = daemon_propose_bytes,
                                                   .changed = on_hosting_changed,
                                                   .linked = daemon_is_linked,
+                                                  .link_bytes_per_s = daemon_link_bytes_per_s,
                                                   .self = daemon},
                         &daemon->hosting, err);
 }

@@ -22,6 +22,7 @@
 
 enum {
     TICK_MS = 500,
+    GONE_MS = 400,          /* a link that broke is back after 100 to 200 ms, or its node is taken to be lost */
     NOW_MS = 2000,          /* between two tellings of what changes all the time, to the leader … */
     NOW_OTHERS_MS = 10000,  /* … and to others */
     NEW_LINK_MS = 2000,     /* between two events of a link whose bandwidth is not known yet … */
@@ -39,6 +40,7 @@ struct peer {
     uint32_t n_links;  /* up and not down yet: for a moment there may be two */
     bool is_silent;
     uint64_t heard_ms, up_ms;
+    uint64_t down_ms;     /* its last link ended then, and no other came; 0: there is one, or never was */
     Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
     Node__Now *now;       /* the same */
     uint64_t proposed_ms; /* its record for the state, last */
@@ -144,6 +146,7 @@ const char *daemon_name_of(const struct daemon *daemon, const char *id); /* a no
 void daemon_propose_bytes(void *self, const void *event, size_t size);   /* an encoded event */
 /* Something has changed on which others wait: stages, requests, commands. */
 void daemon_changed(struct daemon *daemon);
+void daemon_tick_within(struct daemon *daemon, uint64_t ms); /* looks at everything then, at the latest */
 /* The node is to end: options.over. */
 void daemon_over(struct daemon *daemon, const struct error *why);
 
@@ -169,6 +172,7 @@ struct peer *daemon_peer(const struct daemon *daemon, const char *id); /* NULL: 
 void daemon_tell_now(struct daemon *daemon);
 void daemon_watch(struct daemon *daemon); /* who is to be noticed soon when it goes */
 bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES]);
+uint64_t daemon_link_bytes_per_s(void *self, const uint8_t node_id[NODE_ID_BYTES]); /* 0: not measured */
 void daemon_drop_strangers(struct daemon *daemon); /* nodes that are no members any more, and links to them */
 void daemon_free_peers(struct daemon *daemon);
 bool daemon_send_raft(void *self, uint64_t member, const void *bytes, size_t size);

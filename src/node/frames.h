@@ -10,6 +10,7 @@ enum node_frame {
     /* data: the pipeline */
     FRAME_PIPELINE = 64, /* a micro-batch (pipeline/wire.h) */
     FRAME_REQUEST = 65,  /* a request to an instance's driver, its cancellation, and its tokens back */
+    FRAME_CACHE = 66,    /* KV caches that move (pipeline/cache_wire.h) */
     /* data: weights (mesh/fetch_message.h) */
     FRAME_WEIGHTS = 96,
 };

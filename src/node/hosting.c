@@ -34,6 +34,7 @@ static void on_handle_closed(uv_handle_t *handle)
     struct hosting *hosting = handle->data;
     if (--hosting->n_handles)
         return;
+    pthread_mutex_destroy(&hosting->cache_lock);
     void (*closed)(void *arg) = hosting->closed;
     void *arg = hosting->closed_arg;
     mem_free(hosting);
@@ -47,6 +48,16 @@ static void close_when_done(struct hosting *hosting)
     hosting->handles_closing = true;
     uv_close((uv_handle_t *)&hosting->wake, on_handle_closed);
     uv_close((uv_handle_t *)&hosting->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&hosting->cache_wake, on_handle_closed);
+}
+
+/* What waits for caches, or gives them. */
+static void look_at_caches(struct hosting *hosting)
+{
+    for (struct part *part = hosting->parts; part; part = part->next) {
+        give_go_on(part);
+        take_look(part);
+    }
 }
 
 /* A part that leaves has been told of once this has raised `changed`; only then is it closed. */
@@ -62,6 +73,7 @@ static void on_wake(uv_async_t *wake)
     hosting_sweep(hosting);
     hosting_mind(hosting);
     hosting_mend(hosting);
+    look_at_caches(hosting);
     if (is_changed)
         hosting->options.changed(hosting->options.self);
     hosting_jobs(hosting);
@@ -72,6 +84,7 @@ static void on_timer(uv_timer_t *timer)
 {
     struct hosting *hosting = timer->data;
     hosting_mend(hosting);
+    look_at_caches(hosting);
     hosting_watch(hosting);
 }
 
@@ -79,7 +92,8 @@ void hosting_watch(struct hosting *hosting)
 {
     bool waits = false;
     for (const struct part *part = hosting->parts; part; part = part->next)
-        waits |= part->lost || part->owes_notice;
+        waits |=
+            part->lost || part->owes_notice || part->state == PART_HANDING || part->give.offer || part->take.until_ms;
     if (hosting->closing || !waits)
         uv_timer_stop(&hosting->timer);
     else if (!uv_is_active((uv_handle_t *)&hosting->timer))
@@ -121,14 +135,22 @@ static const Cluster__Placement *placement_of(const Cluster__Instance *instance,
     return instance && instance->next && instance->next->epoch == epoch ? instance->next : NULL;
 }
 
+const Cluster__Placement *hosting_placement(const struct state *state, const char *instance, uint64_t epoch)
+{
+    return placement_of(state_instance(state, instance), epoch);
+}
+
 static void load(struct hosting *hosting, const struct state *state, const struct worker_action *action)
 {
     const Cluster__Instance *instance = state_instance(state, action->instance);
     const Cluster__Placement *placement = placement_of(instance, action->epoch);
     const Cluster__Model *model = state_model(state, action->model);
     struct part *part = hosting_find(hosting, action->instance, action->epoch);
-    if (!part && placement && model)
+    if (!part && placement && model) {
         part = part_new(hosting, instance, placement, model);
+        if (part && placement == instance->next && !placement->replaces && !hosting->options.children)
+            take_begin(part, instance->current);
+    }
     if (!part || part->state != PART_WAITING)
         return; /* no memory: the next step asks again */
     part->stages[action->stage].asked = true;
@@ -136,10 +158,23 @@ static void load(struct hosting *hosting, const struct state *state, const struc
         part->adopts = action->from_epoch;
 }
 
-static void unload(struct hosting *hosting, const struct worker_action *action)
+/* What the new part takes over is closed before it is loaded (hosting_load.c): the weights stay. */
+static void hold_older(struct hosting *hosting, const struct state *state, const struct worker_action *action)
 {
+    const Cluster__Placement *next = hosting_placement(state, action->instance, action->epoch);
+    struct part *older = hosting_find(hosting, action->instance, action->from_epoch);
+    if (next && older)
+        part_hold_for(older, next);
+}
+
+static void unload(struct hosting *hosting, const struct state *state, const struct worker_action *action)
+{
+    const Cluster__Instance *instance = state_instance(state, action->instance);
     struct part *part = hosting_find(hosting, action->instance, action->epoch);
-    if (part)
+    const bool has_heir = part && instance && instance->active && instance->current;
+    if (has_heir)
+        part_hold_for(part, instance->next ? instance->next : instance->current);
+    if (part && !(has_heir && part_hand_over(part, instance->current)))
         part_retire(part, 0);
 }
 
@@ -180,9 +215,11 @@ static void act(struct hosting *hosting, const struct state *state, const struct
     case WORKER_LOAD:
     case WORKER_ADOPT:
         load(hosting, state, action);
+        if (action->type == WORKER_ADOPT)
+            hold_older(hosting, state, action);
         break;
     case WORKER_UNLOAD:
-        unload(hosting, action);
+        unload(hosting, state, action);
         break;
     case WORKER_REPORT:
         if (!was_said(hosting, action, now_ms))
@@ -200,6 +237,9 @@ static void look_at_state(struct hosting *hosting, const struct state *state)
         const Cluster__Instance *instance = state_instance(state, part->instance);
         const Cluster__Placement *placement = placement_of(instance, part->epoch);
         part->is_current = placement && placement == instance->current;
+        part->has_served |= part->is_current;
+        if (part->is_current && instance->next)
+            give_prepare(part, instance->next);
         part->others_ready = placement != NULL;
         for (uint32_t i = 0; placement && i < placement->n_stages && i < part->n_stages; i++)
             part->others_ready &= part->stages[i].here || placement->stages[i]->state == CLUSTER__STAGE_STATE__READY;
@@ -235,7 +275,9 @@ static void step_once(struct hosting *hosting, const struct state *state, uint64
     mem_free(stages);
     hosting_sweep(hosting);
     hosting_jobs(hosting);
+    hosting_drop_holds(hosting, state);
     hosting_mend(hosting);
+    look_at_caches(hosting);
     hosting_watch(hosting);
 }
 
@@ -272,6 +314,7 @@ enum error_code hosting_open(const struct hosting_options *options, struct hosti
     hosting->wake.data = hosting->timer.data = hosting;
     hosting->n_handles = 2;
     hosting->options = *options;
+    cache_open(hosting);
     *out = hosting;
     return ERROR_NONE;
 }
@@ -283,6 +326,7 @@ void hosting_close(struct hosting *hosting, void (*closed)(void *arg), void *arg
     hosting->closing = true;
     for (struct part *part = hosting->parts; part; part = part->next)
         part_retire(part, 0);
+    hosting_drop_holds(hosting, NULL);
     hosting_watch(hosting);
     hosting_tell(hosting);
 }

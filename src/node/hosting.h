@@ -3,9 +3,14 @@
  * hosting_step() shows worker_step() (cluster/worker.h) what is here and carries out what it answers. All stages that
  * one placement has on this node are one *part*, opened and closed together on libuv's thread pool, at most
  * HOSTING_JOBS at a time: a driver where stage 0 is here, else a runner. A part is opened when all of its stages have
- * their weights and what has to leave their devices has gone. Where a new placement wants the very layers that an old
- * one has loaded (ADOPT), the old part is closed first and the new one loaded, so the instance is silent meanwhile; its
- * old stages count as ready until the new part goes, so that nothing loads them again.
+ * their weights and what has to leave their devices has gone. Where a new placement has to take the place of an old one
+ * and wants the very layers that are loaded (ADOPT), the old part is closed first and the new one loaded, so the
+ * instance is silent meanwhile; its old stages count as ready until the new part goes. The weights of layers that stay
+ * on their device stay loaded (hosting_hold.c).
+ *
+ * A placement that takes over from one that serves takes over its KV caches as well, at a token's boundary
+ * (hosting_give.c, hosting_take.c, pipeline/cache_wire.h): its driver is not shown before they are there, or are given
+ * up; then it begins with empty ones, and what was generated is computed anew.
  *
  * A part that cannot be opened, because its device is gone or memory lacks, is FAILED with the reason; it stays so
  * until a new epoch. A model whose file options.model() does not have yet is waited for.
@@ -76,6 +81,8 @@ struct hosting_options {
     void (*changed)(void *self);
     /* Whether there is a link to that node now. NULL: there always is. */
     bool (*linked)(void *self, const uint8_t node_id[NODE_ID_BYTES]);
+    /* What the link from here to that node carries, as measured; 0: not known. NULL: of none. */
+    uint64_t (*link_bytes_per_s)(void *self, const uint8_t node_id[NODE_ID_BYTES]);
     void *self;
 };
 
@@ -99,6 +106,9 @@ struct driver *hosting_driver(struct hosting *hosting, const char *instance, uin
 /* ---- the carrier's events ---- */
 void hosting_lost(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct error *why);
 void hosting_stray(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct wire_route *route);
+
+enum error_code hosting_cache(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const void *bytes,
+                              size_t size, struct error *err);
 
 /* ---- for people ---- */
 struct hosting_stage {

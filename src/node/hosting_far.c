@@ -53,6 +53,8 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
     if (!part)
         return error_set(err, ERROR_NOT_FOUND, "no part of that placement is here");
     if (!wire_is_notice(&route)) {
+        if (part->runner)
+            take_end(part, NULL); /* its driver has begun */
         code = part_has_lanes(part) ? part_pass_on(part, bytes, size, err)
                : part->driver       ? driver_receive(part->driver, bytes, size, err)
                                     : runner_receive(part->runner, bytes, size, err);
@@ -114,6 +116,10 @@ void part_lose(struct part *part, const struct error *why)
     struct error lost = *why;
     lost.code = ERROR_IO; /* whatever it was: the request may be tried again */
     driver_lost(part->driver, &lost);
+    if (part->state == PART_HANDING)
+        return; /* what it has under way is over, so that it will be held */
+    if (part->found_ms)
+        take_end(part, why->text);
     if (!part->lost) {
         if (part->found_ms && now_ms - part->found_ms < HOSTING_STEADY_MS)
             part->pause_ms = part->pause_ms * 2 < HOSTING_PAUSE_MAX_MS ? part->pause_ms * 2 : HOSTING_PAUSE_MAX_MS;

@@ -175,8 +175,8 @@ static bool shares_device(const struct part *a, const struct part *b)
 static bool devices_are_free(const struct part *part)
 {
     for (const struct part *other = part->hosting->parts; other; other = other->next) {
-        const bool goes = other->state == PART_LEAVING || other->state == PART_CLOSING ||
-                          (other->state == PART_LOADING && other->unwanted);
+        const bool goes = other->state == PART_HANDING || other->state == PART_LEAVING ||
+                          other->state == PART_CLOSING || (other->state == PART_LOADING && other->unwanted);
         if (goes && other != part && shares_device(part, other))
             return false;
     }
@@ -244,7 +244,7 @@ static void adopt(struct part *part)
 void hosting_jobs(struct hosting *hosting)
 {
     for (struct part *part = hosting->parts; part; part = part->next) {
-        if (part->state == PART_LEAVING && part->told && hosting->n_jobs < HOSTING_JOBS)
+        if (part->state == PART_LEAVING && part->told && !part->n_cache_jobs && hosting->n_jobs < HOSTING_JOBS)
             begin_closing(part);
     }
     for (struct part *part = hosting->parts; part && !hosting->closing; part = part->next) {

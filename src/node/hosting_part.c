@@ -16,7 +16,7 @@ uint64_t part_key(const char *instance)
     return random_mix(hash);
 }
 
-static Cluster__Model *copy_model(const Cluster__Model *model)
+Cluster__Model *part_copy_model(const Cluster__Model *model)
 {
     struct buffer bytes = {0};
     ProtobufCMessage *copy = NULL;
@@ -57,7 +57,7 @@ struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance
     part->options.context = instance->demand->context_tokens;
     part->pause_ms = HOSTING_PAUSE_MS;
     part->instance = mem_copy_text(instance->id, strlen(instance->id));
-    part->model_record = copy_model(model);
+    part->model_record = part_copy_model(model);
     bool ok = part->instance && part->model_record;
     for (uint32_t i = 0; i < placement->n_stages && ok; i++)
         ok = fill_stage(part, &part->stages[part->n_stages++], placement->stages[i]);
@@ -74,6 +74,8 @@ void part_free(struct part *part)
 {
     for (uint32_t i = 0; i < part->n_stages; i++)
         mem_free(part->stages[i].device);
+    mem_free(part->give.offer);
+    take_deinit(part);
     message_free(part->model_record ? &part->model_record->base : NULL);
     mem_free(part->instance);
     mem_free(part);
@@ -126,6 +128,7 @@ void part_retire(struct part *part, uint64_t adopter)
         part->unwanted = true;
         break;
     case PART_READY:
+    case PART_HANDING:
         leave(part, "it is being unloaded");
         break;
     case PART_LEAVING:
@@ -148,6 +151,7 @@ enum worker_stage_state part_worker_state(const struct part *part)
         return WORKER_READY;
     case PART_FAILED:
         return WORKER_FAILED;
+    case PART_HANDING:
     case PART_LEAVING:
     case PART_CLOSING:
     case PART_GONE:

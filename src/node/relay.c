@@ -45,14 +45,17 @@ static struct ask *todo(struct relay *relay, bool *looked)
     return first;
 }
 
-static bool something_waits(struct relay *relay)
+/* 0: nothing waits. */
+static uint64_t waits_ms(struct relay *relay, uint64_t now_ns)
 {
-    bool waits = false;
+    uint64_t least = 0;
     pthread_mutex_lock(&relay->lock);
-    for (struct ask *ask = relay->asks; ask && !waits; ask = ask->next)
-        waits = ask_waits(ask);
+    for (struct ask *ask = relay->asks; ask && least != RELAY_QUICK_MS; ask = ask->next) {
+        const uint64_t ms = ask_waits_ms(ask, now_ns);
+        least = ms && (!least || ms < least) ? ms : least;
+    }
     pthread_mutex_unlock(&relay->lock);
-    return waits;
+    return least;
 }
 
 static void on_handle_closed(uv_handle_t *handle)
@@ -103,10 +106,11 @@ static void on_wake(uv_async_t *wake)
     }
     serve_look(relay);
     peer_flush_all(relay);
+    const uint64_t wait_ms = looked ? waits_ms(relay, now_ns) : 0;
     if (peer_is_stuck(relay))
         uv_timer_start(&relay->timer, on_timer, RELAY_STUCK_MS, 0);
-    else if (looked && something_waits(relay))
-        uv_timer_start(&relay->timer, on_timer, RELAY_TICK_MS, 0);
+    else if (wait_ms)
+        uv_timer_start(&relay->timer, on_timer, wait_ms, 0);
     close_when_empty(relay);
 }
 

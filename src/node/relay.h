@@ -7,7 +7,8 @@
  *
  * Replay: when the driver is lost, prompt and generated so far are given to the next one, with so much less to
  * generate, and the text goes on where it was (driver.h, "Replay"). The asker sees a pause: indices, rows and usage go
- * on, no event comes twice. Lost means: the link to its node went down, it was closed, a machine of its pipeline was
+ * on, no event comes twice. After a planned move the next driver has what was computed in its caches, and computes one
+ * token (hosting.h). Lost means: the link to its node went down, it was closed, a machine of its pipeline was
  * lost (ERROR_IO), or find() knows of another one by now. Other errors are the request's, and end it.
  *
  * The same relay serves the requests that other nodes send to a driver here. They end when their link does.

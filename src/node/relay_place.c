@@ -49,6 +49,16 @@ static bool has_all(const struct ask *ask)
     return !wants_rows || ask->n_rows == request->n_prompt + ask->n_generated;
 }
 
+/* Ever longer, until it gets on. */
+static void put_off(struct ask *ask, uint64_t now_ns)
+{
+    const bool gets_on = ask->n_generated != ask->waiting_generated || ask->n_rows != ask->waiting_rows;
+    ask->again_ms = gets_on || !ask->again_ms ? RELAY_QUICK_MS : 2 * ask->again_ms;
+    if (ask->again_ms > RELAY_AGAIN_MS)
+        ask->again_ms = RELAY_AGAIN_MS;
+    ask->again_ns = now_ns + ask->again_ms * MS;
+}
+
 void ask_lost(struct ask *ask)
 {
     if (ask->n_parts == 1)
@@ -58,12 +68,13 @@ void ask_lost(struct ask *ask)
         return;
     }
     uint64_t now_ns = clock_now_ns();
+    put_off(ask, now_ns);
     if (ask->n_generated != ask->waiting_generated || ask->n_rows != ask->waiting_rows)
         ask->waiting_ns = now_ns;
     ask->waiting_generated = ask->n_generated;
     ask->waiting_rows = ask->n_rows;
-    ask->again_ns = now_ns + RELAY_AGAIN_MS * MS;
     ask->peer = NULL;
+    ask->elsewhere_ns = 0;
     log_line(LOG_INFO, "relay", "request %llu for %s lost its driver after %u tokens: %s", (unsigned long long)ask->id,
              ask->instance->id, ask->n_generated, ask->error.text);
     set_state(ask, ASK_WAITING);
@@ -191,9 +202,11 @@ static void give_up(struct ask *ask)
 
 /* ---- the step --------------------------------------------------------------------------------- */
 
-bool ask_waits(const struct ask *ask)
+uint64_t ask_waits_ms(const struct ask *ask, uint64_t now_ns)
 {
-    return ask->state == ASK_WAITING || (ask->state == ASK_THERE && !ask->accepted);
+    if (ask->state == ASK_WAITING)
+        return now_ns - ask->waiting_ns < RELAY_AGAIN_MS * MS ? RELAY_QUICK_MS : RELAY_TICK_MS;
+    return ask->state == ASK_THERE && (!ask->accepted || ask->elsewhere_ns) ? RELAY_TICK_MS : 0;
 }
 
 static bool is_unwanted(struct ask *ask)
@@ -216,12 +229,25 @@ static void take_back(struct ask *ask)
     }
 }
 
-/* Another placement serves by now: who has it would say so, unless it does not answer any more. */
+/* Another node's driver serves by now: who has it would say so, unless it does not answer any more. A node that has the
+ * next one, too, ends what is in the old one itself. */
 static bool is_elsewhere(const struct ask *ask)
 {
     struct place place;
     struct error err = {0};
-    return !relay_find(ask->instance->relay, ask->instance->id, &place, &err) && !same_place(&place, &ask->place);
+    return !relay_find(ask->instance->relay, ask->instance->id, &place, &err) &&
+           (place.driver || memcmp(place.node_id, ask->place.node_id, NODE_ID_BYTES) != 0);
+}
+
+/* It is elsewhere, and its old driver has had time to end it, which hands over what is in its caches. */
+static bool has_left(struct ask *ask, uint64_t now_ns)
+{
+    const bool elsewhere = is_elsewhere(ask);
+    if (elsewhere && !ask->elsewhere_ns)
+        ask->elsewhere_ns = now_ns;
+    else if (!elsewhere)
+        ask->elsewhere_ns = 0;
+    return elsewhere && now_ns - ask->elsewhere_ns >= RELAY_LINGER_MS * MS;
 }
 
 void ask_step(struct ask *ask, uint64_t now_ns)
@@ -235,7 +261,7 @@ void ask_step(struct ask *ask, uint64_t now_ns)
     } else if (ask->state == ASK_WAITING) {
         if (!go_on(ask, now_ns) && is_impatient(ask, now_ns))
             give_up(ask);
-    } else if (ask->state == ASK_THERE && is_elsewhere(ask)) {
+    } else if (ask->state == ASK_THERE && has_left(ask, now_ns)) {
         peer_send_cancel(ask->peer, ask->part_id);
         error_set(&ask->error, ERROR_IO, "it runs elsewhere now");
         ask_lost(ask);

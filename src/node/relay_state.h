@@ -13,7 +13,10 @@ enum {
     RELAY_TICK_MS = 100, /* how often what waits is looked at */
     RELAY_STUCK_MS = 10, /* the same, of a link that took nothing more */
     RELAY_RECENT_S = 600,
-    RELAY_AGAIN_MS = 1000, /* until a place that failed is tried again, where no other is known */
+    RELAY_QUICK_MS = 10, /* the same, in the first second of waiting: a move is over soon */
+    RELAY_AGAIN_MS =
+        1000, /* until a place that failed is tried again, where no other is known: from RELAY_QUICK_MS up */
+    RELAY_LINGER_MS = 2000, /* a driver that is not the current one any more may end its requests itself */
 };
 
 struct instance {
@@ -78,8 +81,9 @@ struct ask { /* a request of this node */
     /* WAITING */
     uint64_t waiting_ns; /* since; progress begins it anew */
     uint32_t waiting_generated, waiting_rows;
-    uint64_t again_ns;
+    uint64_t again_ns, again_ms; /* not before; what that was put off by */
     struct error waits_for;
+    uint64_t elsewhere_ns; /* THERE: another placement serves since; 0: none does */
 };
 
 struct served { /* a request of another node */
@@ -156,9 +160,9 @@ enum error_code relay_find(struct relay *relay, const char *instance, struct pla
 /* The driver at `place` ended a request with this: is it the driver that is lost? Loop's thread. */
 bool relay_is_lost(struct relay *relay, const char *instance, const struct place *place, enum finish_reason reason,
                    const struct error *why);
-void ask_step(struct ask *ask, uint64_t now_ns); /* by the loop: goes on, ends, or goes on waiting */
-void ask_lost(struct ask *ask);                  /* waits again */
-bool ask_waits(const struct ask *ask);           /* needs to be looked at again without being told */
+void ask_step(struct ask *ask, uint64_t now_ns);               /* by the loop: goes on, ends, or goes on waiting */
+void ask_lost(struct ask *ask);                                /* waits again */
+uint64_t ask_waits_ms(const struct ask *ask, uint64_t now_ns); /* needs to be looked at again by then; 0: when told */
 
 /* ---- relay_ask.c ---- */
 enum error_code ask_new(struct instance *instance, const struct request *request, struct ask **out, struct error *err);

@@ -6,11 +6,15 @@
 #include "pipeline/load.h"
 #include "pipeline/settings.h"
 
+#include <assert.h>
+#include <string.h>
+
 /* ---- the baton ------------------------------------------------------------------------ */
 
 static bool something_to_do(const struct driver *driver)
 {
-    return driver->incoming || driver->completed || driver->cancels || (driver->found && !driver->n_in_flight);
+    return driver->incoming || driver->completed || driver->cancels || driver->seeds ||
+           ((driver->found || (driver->holds && !driver->is_held)) && !driver->n_in_flight);
 }
 
 /* Runs the step until nothing is left to do. Called with the lock, which it gives up meanwhile. */
@@ -204,6 +208,96 @@ struct error driver_take_found(struct driver *driver)
     return why;
 }
 
+/* ---- from one driver to the next ------------------------------------------------------- */
+
+void driver_hold(struct driver *driver, void (*held)(void *arg), void *arg)
+{
+    pthread_mutex_lock(&driver->lock);
+    driver->on_held = held;
+    driver->held_arg = arg;
+    driver->holds = true;
+    if (!driver->active)
+        pthread_cond_signal(&driver->wake);
+    pthread_mutex_unlock(&driver->lock);
+}
+
+bool driver_holds(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->lock);
+    bool holds = driver->holds && !driver->is_held;
+    pthread_mutex_unlock(&driver->lock);
+    return holds;
+}
+
+void driver_be_held(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->lock);
+    driver->is_held = true;
+    pthread_mutex_unlock(&driver->lock);
+    driver->on_held(driver->held_arg);
+}
+
+bool driver_is_held(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->lock);
+    bool held = driver->is_held;
+    pthread_mutex_unlock(&driver->lock);
+    return held;
+}
+
+uint32_t driver_held_slots(struct driver *driver, struct held_slot *out)
+{
+    if (!driver_is_held(driver))
+        return 0;
+    memcpy(out, driver->held, driver->n_held * sizeof *out);
+    return driver->n_held;
+}
+
+uint64_t driver_prompt_row_ns(struct driver *driver)
+{
+    return driver_is_held(driver) ? driver->prompt_row_ns : 0;
+}
+
+enum error_code driver_seed(struct driver *driver, const struct held_slot *slots, uint32_t n, struct error *err)
+{
+    size_t n_tokens = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_tokens += slots[i].n_tokens;
+    struct driver_seeds *seeds = mem_new(sizeof *seeds + n_tokens * sizeof *seeds->tokens);
+    if (!seeds)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %zu tokens", n_tokens);
+    int32_t *tokens = seeds->tokens;
+    for (uint32_t i = 0; i < n; i++) {
+        assert(slots[i].slot < driver->options.n_slots && slots[i].n_tokens <= driver->options.context);
+        if (slots[i].n_tokens)
+            memcpy(tokens, slots[i].tokens, slots[i].n_tokens * sizeof *tokens);
+        seeds->slots[seeds->n++] = (struct held_slot){slots[i].slot, slots[i].n_tokens, tokens};
+        tokens += slots[i].n_tokens;
+    }
+    pthread_mutex_lock(&driver->lock);
+    struct driver_seeds *old = driver->seeds;
+    driver->seeds = seeds;
+    if (!driver->active)
+        pthread_cond_signal(&driver->wake);
+    pthread_mutex_unlock(&driver->lock);
+    mem_free(old);
+    return ERROR_NONE;
+}
+
+struct driver_seeds *driver_take_seeds(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->lock);
+    struct driver_seeds *seeds = driver->seeds;
+    driver->seeds = NULL;
+    pthread_mutex_unlock(&driver->lock);
+    return seeds;
+}
+
+struct pipeline *driver_pipeline(struct driver *driver)
+{
+    return &driver->pipeline;
+}
+
 /* ---- requests ------------------------------------------------------------------------- */
 
 static void accept_locked(struct driver *driver, struct sequence *sequence)
@@ -230,7 +324,7 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
     sequence->submitted_ns = clock_now_ns();
     pthread_mutex_lock(&driver->lock);
     uint32_t free_slots = driver->stats.slots_total - driver->stats.slots_busy;
-    if (driver->closing)
+    if (driver->closing || driver->holds)
         code = ERROR_CANCELLED;
     else if (driver->stats.queued >= driver->options.queue_max + free_slots)
         code = ERROR_BUSY;
@@ -358,6 +452,7 @@ static void dismantle(struct driver *driver)
     mem_free(driver->microbatches);
     mem_free(driver->operations);
     mem_free(driver->setups);
+    mem_free(driver->seeds);
     mem_free(driver->pipeline.stages);
     picker_free(driver->pipeline.picker);
     slot_table_deinit(&driver->slots);

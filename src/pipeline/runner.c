@@ -89,6 +89,11 @@ void runner_forget(struct runner *runner)
         memset(runner->pipeline.stages[i].poisoned, true, sizeof runner->pipeline.stages[i].poisoned);
 }
 
+struct pipeline *runner_pipeline(struct runner *runner)
+{
+    return &runner->pipeline;
+}
+
 const struct stage *runner_stage(const struct runner *runner, uint32_t index)
 {
     return index < runner->pipeline.n_stages ? runner->pipeline.stages[index].stage : NULL;

@@ -32,4 +32,5 @@ void runner_close(struct runner *runner);
  * micro-batches than the driver may have under way. */
 enum error_code runner_receive(struct runner *runner, const void *bytes, size_t size, struct error *err);
 
+struct pipeline *runner_pipeline(struct runner *runner); /* microbatch.h; its stages are their devices' threads' */
 const struct stage *runner_stage(const struct runner *runner, uint32_t index); /* NULL: elsewhere */

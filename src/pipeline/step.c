@@ -2,6 +2,7 @@
 #include "pipeline/driver_state.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "pipeline/settings.h"
 
 #include <assert.h>
@@ -239,6 +240,40 @@ static void begin_anew(struct driver *driver)
     }
 }
 
+/* For a successor: what is in the slots stays there, and all requests end. */
+static void hold(struct driver *driver)
+{
+    for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
+        struct slot *slot = &driver->slots.slots[i];
+        if (!slot->sequence)
+            continue;
+        if (!slot->broken && slot->n_placed)
+            driver->held[driver->n_held++] = (struct held_slot){i, slot->n_placed, slot->tokens};
+        finish(driver, slot->sequence, FINISH_CANCELLED, NULL);
+    }
+    while (driver->queue) {
+        struct sequence *sequence = driver->queue;
+        unqueue(driver, sequence);
+        finish(driver, sequence, FINISH_CANCELLED, NULL);
+    }
+    driver_be_held(driver);
+}
+
+static void take_seeds(struct driver *driver)
+{
+    struct driver_seeds *seeds = driver_take_seeds(driver);
+    for (uint32_t i = 0; seeds && i < seeds->n; i++) {
+        const struct held_slot *seed = &seeds->slots[i];
+        struct slot *slot = &driver->slots.slots[seed->slot];
+        assert(!slot->sequence);
+        memcpy(slot->tokens, seed->tokens, seed->n_tokens * sizeof *slot->tokens);
+        slot->n_known = slot->n_placed = seed->n_tokens;
+        slot->broken = seed->n_tokens == 0;
+        slot->epoch++;
+    }
+    mem_free(seeds);
+}
+
 void step_advance(struct driver *driver)
 {
     finish_cancelled(driver);
@@ -246,6 +281,12 @@ void step_advance(struct driver *driver)
         if (driver->n_in_flight)
             return; /* it ends soon, and this is called again */
         begin_anew(driver);
+    }
+    take_seeds(driver);
+    if (driver->is_held || driver_holds(driver)) {
+        if (!driver->is_held && !driver->n_in_flight)
+            hold(driver);
+        return;
     }
     admit(driver);
     while (driver->unused && form(driver, driver->unused)) {

@@ -32,12 +32,14 @@ struct fake_faults {
     bool strangers;         /* rows and copies that do not fit the cache are refused, as a real stage does: for tests
                                where a stage was opened anew under a driver. Else they are a fault of the driver's */
     uint32_t open_fails_at; /* the layer, from 1 on, whose stage cannot be opened; 0: none */
+    bool read_fails;        /* caches cannot be read */
     uint64_t seed;
 };
 void fake_set_faults(struct fake_faults faults);
 void fake_fail_next(uint32_t layer); /* the next forward of the stage with that layer fails, once */
 void fake_block(bool blocked);       /* forwards wait while it is set */
 uint32_t fake_stages_open(void);
+uint32_t fake_holds_open(void); /* stage_hold() that were not dropped */
 
 /* Every batch that the first layer's stage has computed. */
 struct fake_trace {

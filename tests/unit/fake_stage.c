@@ -28,7 +28,7 @@ static struct fake_faults faults;
 static struct fake_trace trace;
 static int64_t fail_layer = -1;
 static bool is_blocked;
-static atomic_uint stages_open;
+static atomic_uint stages_open, holds_open;
 
 /* ---- control -------------------------------------------------------------------------- */
 
@@ -348,6 +348,74 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
     trace.copies += stage_is_first(stage);
     pthread_mutex_unlock(&lock);
     return ERROR_NONE;
+}
+
+struct stage_hold *stage_hold(const struct stage *stage, uint32_t first_layer, uint32_t n_layers)
+{
+    assert(first_layer >= stage->options.first_layer && n_layers &&
+           first_layer + n_layers <= stage->options.first_layer + stage->options.n_layers);
+    void *hold = mem_new(1);
+    if (hold)
+        atomic_fetch_add(&holds_open, 1);
+    return hold;
+}
+
+void stage_hold_drop(struct stage_hold *hold)
+{
+    if (hold)
+        atomic_fetch_sub(&holds_open, 1);
+    mem_free(hold);
+}
+
+uint32_t fake_holds_open(void)
+{
+    return atomic_load(&holds_open);
+}
+
+uint64_t stage_kv_row_bytes(const struct stage *stage)
+{
+    (void)stage;
+    return sizeof(uint64_t);
+}
+
+static enum error_code check_run(const struct stage *stage, const struct kv_run *run, uint32_t length,
+                                 struct error *err)
+{
+    const struct stage_options *o = &stage->options;
+    if (run->layer < o->first_layer || run->layer - o->first_layer >= o->n_layers || run->slot >= o->n_slots ||
+        run->first > length || run->n_rows > length - run->first)
+        return error_set(err, ERROR_INVALID, "the toy has no such rows");
+    return ERROR_NONE;
+}
+
+enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *run, void *out, struct error *err)
+{
+    assert(fake_device_current() == stage->device);
+    struct stage *from = (struct stage *)(uintptr_t)stage;
+    enum error_code code =
+        check_run(stage, run, run->slot < stage->options.n_slots ? stage->lengths[run->slot] : 0, err);
+    if (!code && faults_now().read_fails)
+        code = error_set(err, ERROR_DEVICE, "the toy cannot remember");
+    if (!code)
+        memcpy(out, state_at(from, run->layer - stage->options.first_layer, run->slot, run->first),
+               run->n_rows * sizeof(uint64_t));
+    return code;
+}
+
+enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in, struct error *err)
+{
+    assert(fake_device_current() == stage->device);
+    enum error_code code = check_run(stage, run, stage->options.context, err);
+    if (!code)
+        memcpy(state_at(stage, run->layer - stage->options.first_layer, run->slot, run->first), in,
+               run->n_rows * sizeof(uint64_t));
+    return code;
+}
+
+void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length)
+{
+    assert(fake_device_current() == stage->device && slot < stage->options.n_slots);
+    stage->lengths[slot] = length;
 }
 
 const struct gguf_file *model_file(const struct model *model)

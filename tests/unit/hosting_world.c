@@ -99,6 +99,7 @@ uint64_t house_place(struct house *house, const char *text)
     placement.has_epoch = placed.has_after_epoch = true;
     placement.epoch = house->state.root->last_epoch + 1;
     placement.n_stages = n, placement.stages = list;
+    placement.has_replaces = placement.replaces = house->replaces;
     placed.id = (char *)"i", placed.placement = &placement;
     placed.after_epoch = state_epoch(state_instance(&house->state, "i"));
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_PLACED, event.instance_placed = &placed;
@@ -268,6 +269,13 @@ static void on_stray(void *arg, const uint8_t node_id[NODE_ID_BYTES], const stru
         hosting_stray(node->hosting, node_id, route);
 }
 
+static enum error_code on_cache(void *arg, const uint8_t node_id[NODE_ID_BYTES], const void *bytes, size_t size,
+                                struct error *err)
+{
+    struct house_node *node = arg;
+    return node->hosting ? hosting_cache(node->hosting, node_id, bytes, size, err) : ERROR_NONE;
+}
+
 static struct link *link_of(struct house *house, int from, int to)
 {
     return mesh_find(house->links->nodes[from].mesh, house->links->nodes[to].identity.node_id);
@@ -366,7 +374,7 @@ static void open_node(struct house *house, int index)
 {
     struct house_node *node = &house->nodes[index];
     struct link_world_node *world = &house->links->nodes[index];
-    const struct carrier_handlers handlers = {.lost = on_lost, .arg = node, .stray = on_stray};
+    const struct carrier_handlers handlers = {.lost = on_lost, .arg = node, .stray = on_stray, .cache = on_cache};
     node->house = house;
     node->index = index;
     id_text(world->identity.node_id, NODE_ID_BYTES, node->id);

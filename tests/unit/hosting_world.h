@@ -34,6 +34,7 @@ struct house {
     struct state state;
     uint64_t index;
     bool is_dirty;
+    bool replaces; /* placements from now on: what is there has to make room */
     struct buffer proposed[HOUSE_REPORTS];
     uint32_t n_proposed;
     uint32_t n_reports, n_ignored;

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "engine/batch_shape.h"
 #include "engine/stage.h"
+#include "engine/weight_unit.h"
 #include "gpu/gpu.h"
 #include "model/model.h"
 
@@ -253,6 +254,69 @@ static void test_failing_allocations_leak_nothing(void **state)
     stage_close(stage);
 }
 
+/* Row by row and layer by layer, into another slot of another stage. */
+static void test_rows_of_a_cache_go_over(void **state)
+{
+    (void)state;
+    const struct stage_options options = whole();
+    struct stage *from = open_stage(&options), *to = open_stage(&options);
+    float here[VOCAB], there[VOCAB];
+    feed(from, 1, 0, 50, here);
+    uint8_t *rows = malloc(30 * stage_kv_row_bytes(from));
+    assert_non_null(rows);
+    for (uint32_t layer = 0; layer < options.n_layers; layer++) {
+        for (uint32_t first = 0; first < 50; first += 30) {
+            const struct kv_run run = {layer, 1, first, first ? 20 : 30}, into = {layer, 3, first, first ? 20 : 30};
+            assert_int_equal(stage_kv_read(from, &run, rows, NULL), ERROR_NONE);
+            assert_int_equal(stage_kv_write(to, &into, rows, NULL), ERROR_NONE);
+        }
+    }
+    stage_kv_set_length(to, 3, 50);
+    feed(from, 1, 50, 1, here);
+    feed(to, 3, 50, 1, there);
+    assert_memory_equal(here, there, sizeof here);
+    const struct kv_run wrong[] = {{2, 1, 0, 1}, {0, 4, 0, 1}, {0, 1, 51, 1}, {0, 1, 0, 52}, {0, 1, UINT32_MAX, 2}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(stage_kv_read(from, &wrong[i], rows, NULL), ERROR_INVALID);
+    assert_int_equal(stage_kv_write(to, &(struct kv_run){0, 1, 290, 20}, rows, NULL), ERROR_INVALID);
+    free(rows);
+    stage_close(from);
+    stage_close(to);
+}
+
+/* What one stage has loaded serves the next one, whichever of them goes first. */
+static void test_stages_share_what_is_loaded(void **state)
+{
+    (void)state;
+    const struct stage_options both = whole();
+    struct stage_options half = whole();
+    half.n_layers = 1;
+    float alone[VOCAB], beside[VOCAB], after[VOCAB];
+    struct stage *first = open_stage(&both);
+    feed(first, 0, 0, 20, alone);
+    struct weight_unit *unit = weight_unit_take(cpu, model, 1, true);
+    assert_non_null(unit);
+    assert_true(unit->is_loaded && unit->n_users == 2);
+    struct stage *second = open_stage(&both);
+    struct stage *third = open_stage(&half);
+    assert_int_equal(unit->n_users, 3);
+    feed(second, 0, 0, 20, beside);
+    stage_close(first);
+    feed(second, 1, 0, 20, after);
+    assert_memory_equal(alone, beside, sizeof alone);
+    assert_memory_equal(alone, after, sizeof alone);
+    struct stage_hold *hold = stage_hold(second, 1, 1);
+    stage_close(second);
+    assert_int_equal(unit->n_users, 2);
+    stage_hold_drop(hold);
+    assert_int_equal(unit->n_users, 1);
+    weight_unit_drop(unit);
+    unit = weight_unit_take(cpu, model, 1, true);
+    assert_true(unit && !unit->is_loaded); /* gone with its last user */
+    weight_unit_drop(unit);
+    stage_close(third);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +326,8 @@ int main(void)
         cmocka_unit_test(test_copied_and_imported_slots_go_on_the_same),
         cmocka_unit_test(test_cells_beyond_the_padding_are_seen),
         cmocka_unit_test(test_measured_memory_is_what_it_takes),
+        cmocka_unit_test(test_stages_share_what_is_loaded),
+        cmocka_unit_test(test_rows_of_a_cache_go_over),
         cmocka_unit_test(test_too_much_is_refused_with_numbers),
         cmocka_unit_test(test_wrong_options_are_refused),
         cmocka_unit_test(test_foreign_token_is_refused_and_the_slot_stays),

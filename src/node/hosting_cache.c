@@ -1,0 +1,233 @@
+/* Caches on their way from one placement to the next: messages, and jobs on devices' threads. Who gives is in
+ * hosting_give.c, who takes in hosting_take.c; the two meet here, also where both are on this node. */
+#include "node/hosting_impl.h"
+
+#include "base/bytes.h"
+#include "base/mem.h"
+#include "pipeline/microbatch.h"
+
+#include <string.h>
+
+bool is_own(const struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES])
+{
+    uint8_t own[NODE_ID_BYTES];
+    return id_parse(hosting->options.node, own, NODE_ID_BYTES) && memcmp(own, node_id, NODE_ID_BYTES) == 0;
+}
+
+struct pipeline *part_pipeline(struct part *part)
+{
+    return part->driver ? driver_pipeline(part->driver) : part->runner ? runner_pipeline(part->runner) : NULL;
+}
+
+struct offered *offered_new(const struct cache_offer *offer)
+{
+    size_t n_tokens = 0;
+    for (uint32_t i = 0; i < offer->n_slots; i++)
+        n_tokens += offer->slots[i].n_tokens;
+    struct offered *offered = mem_new(sizeof *offered + n_tokens * sizeof *offered->tokens);
+    if (!offered)
+        return NULL;
+    int32_t *tokens = offered->tokens;
+    offered->patience_ms = offer->patience_ms;
+    for (uint32_t i = 0; i < offer->n_slots; i++) {
+        const uint32_t n = offer->slots[i].n_tokens;
+        for (uint32_t k = 0; k < n; k++)
+            tokens[k] = (int32_t)bytes_load(offer->slots[i].tokens + 4 * (size_t)k, 4);
+        offered->slots[offered->n_slots++] = (struct held_slot){offer->slots[i].slot, n, tokens};
+        tokens += n;
+    }
+    return offered;
+}
+
+/* ---- jobs ------------------------------------------------------------------------------- */
+
+static void read_rows(struct cache_job *job)
+{
+    const struct stage *stage = job->pipeline->stages[job->stage].stage;
+    void *room = buffer_extend(&job->message, job->run.n_rows * stage_kv_row_bytes(stage));
+    job->code = room ? stage_kv_read(stage, &job->run, room, &job->error)
+                     : error_set(&job->error, ERROR_NO_MEMORY, "no memory for %u rows", job->run.n_rows);
+}
+
+/* The lengths, all at once, and what the picker has to know of what stands before. */
+static void settle(struct cache_job *job)
+{
+    const struct offered *offer = job->part->take.offer;
+    struct pipeline *pipeline = job->pipeline;
+    struct pipeline_stage *stage = &pipeline->stages[job->stage];
+    const bool last = job->stage + 1 == pipeline->n_stages;
+    for (uint32_t i = 0; i < offer->n_slots; i++) {
+        const struct held_slot *slot = &offer->slots[i];
+        stage_kv_set_length(stage->stage, slot->slot, slot->n_tokens);
+        for (uint32_t k = 0; last && k < slot->n_tokens; k++)
+            picker_note(pipeline->picker, slot->slot, k, slot->tokens[k]);
+    }
+}
+
+static void run(struct device_job *device_job)
+{
+    struct cache_job *job = (struct cache_job *)device_job;
+    struct hosting *hosting = job->part->hosting;
+    if (job->step == CACHE_STEP_READ)
+        read_rows(job);
+    else if (job->step == CACHE_STEP_WRITE)
+        job->code = stage_kv_write(job->pipeline->stages[job->stage].stage, &job->run,
+                                   job->message.data + CACHE_ROWS_BYTES, &job->error);
+    else
+        settle(job);
+    pthread_mutex_lock(&hosting->cache_lock);
+    job->next = hosting->cache_done;
+    hosting->cache_done = job;
+    uv_async_send(&hosting->cache_wake); /* under the lock: the part goes once the job is taken */
+    pthread_mutex_unlock(&hosting->cache_lock);
+}
+
+struct cache_job *cache_job_new(struct part *part, enum cache_step step, uint32_t stage)
+{
+    struct cache_job *job = mem_new(sizeof *job);
+    if (!job)
+        return NULL;
+    job->part = part;
+    job->pipeline = part_pipeline(part);
+    job->step = step;
+    job->stage = stage;
+    return job;
+}
+
+void cache_job_submit(struct cache_job *job)
+{
+    job->part->n_cache_jobs++;
+    job->job.run = run;
+    device_submit(job->pipeline->stages[job->stage].device, &job->job);
+}
+
+static void on_cache_wake(uv_async_t *wake)
+{
+    struct hosting *hosting = wake->data;
+    pthread_mutex_lock(&hosting->cache_lock);
+    struct cache_job *job = hosting->cache_done, *first = NULL;
+    hosting->cache_done = NULL;
+    pthread_mutex_unlock(&hosting->cache_lock);
+    while (job) { /* in the order in which they ended */
+        struct cache_job *next = job->next;
+        job->next = first;
+        first = job;
+        job = next;
+    }
+    while ((job = first) != NULL) {
+        first = job->next;
+        job->part->n_cache_jobs--;
+        if (job->step == CACHE_STEP_READ)
+            give_read(job->part, job);
+        else
+            take_returned(job->part, job);
+        buffer_deinit(&job->message);
+        mem_free(job);
+    }
+    for (struct part *part = hosting->parts; part; part = part->next)
+        give_go_on(part);
+    hosting_jobs(hosting); /* what waited for its jobs can be closed */
+}
+
+void cache_open(struct hosting *hosting)
+{
+    if (uv_async_init(hosting->options.loop, &hosting->cache_wake, on_cache_wake) == 0)
+        hosting->n_handles++;
+    hosting->cache_wake.data = hosting;
+    pthread_mutex_init(&hosting->cache_lock, NULL);
+}
+
+/* ---- messages --------------------------------------------------------------------------- */
+
+static struct part *find(const struct hosting *hosting, const struct cache_route *route, uint64_t epoch)
+{
+    struct part *part = hosting->parts;
+    while (part && (part->key != route->instance || part->epoch != epoch))
+        part = part->next;
+    return part;
+}
+
+static bool has_stage(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+{
+    for (uint32_t i = 0; i < part->n_stages; i++) {
+        if (memcmp(part->stages[i].node_id, node_id, NODE_ID_BYTES) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_giver(const struct part *to, const uint8_t node_id[NODE_ID_BYTES])
+{
+    return memcmp(to->take.from_node, node_id, NODE_ID_BYTES) == 0;
+}
+
+/* Both ends of it may be here: each has its own copy. Who is not the old driver's node offers nothing. */
+static void take_offers(struct part *from, struct part *to, const uint8_t node_id[NODE_ID_BYTES],
+                        const struct cache_offer *offer)
+{
+    if (to && is_giver(to, node_id))
+        take_offer(to, offered_new(offer));
+    if (from && !part_drives(from) && memcmp(from->stages[0].node_id, node_id, NODE_ID_BYTES) == 0)
+        give_offer(from, offered_new(offer));
+}
+
+static void send_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct cache_route *route)
+{
+    struct buffer message = {0};
+    cache_write_done(route, false, &message);
+    cache_tell(part, node_id, &message);
+    buffer_deinit(&message);
+}
+
+/* To nobody, or from somebody who has no part of it: it came too late, and is dropped. */
+static void take(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct cache_message *message,
+                 struct buffer *own)
+{
+    struct part *from = find(hosting, &message->route, message->route.from_epoch);
+    struct part *to = find(hosting, &message->route, message->route.to_epoch);
+    if (to && to->take.from_epoch != message->route.from_epoch)
+        to = NULL;
+    switch (message->kind) {
+    case CACHE_OFFER:
+        take_offers(from, to, node_id, &message->offer);
+        break;
+    case CACHE_ROWS:
+        if ((!to || !take_rows(to, node_id, message, own)) && from && is_own(hosting, node_id))
+            give_stop(from);
+        else if ((!to || to->take.state == TAKE_OVER) && !is_own(hosting, node_id) && hosting->parts)
+            send_done(hosting->parts, node_id, &message->route);
+        break;
+    case CACHE_TAKEN:
+        if (from)
+            give_taken(from);
+        break;
+    case CACHE_DONE:
+        if (to && (has_stage(to, node_id) || is_giver(to, node_id)))
+            take_done(to, node_id, message->has_all);
+        if (from && !message->has_all)
+            give_stop(from);
+        break;
+    }
+}
+
+enum error_code hosting_cache(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const void *bytes,
+                              size_t size, struct error *err)
+{
+    struct cache_message message;
+    enum error_code code = cache_read(bytes, size, &message, err);
+    if (!code)
+        take(hosting, node_id, &message, NULL);
+    return code;
+}
+
+void cache_tell(struct part *part, const uint8_t node_id[NODE_ID_BYTES], struct buffer *buffer)
+{
+    struct hosting *hosting = part->hosting;
+    struct cache_message message;
+    if (buffer->failed)
+        return; /* who waits for it gives up in time */
+    if (!is_own(hosting, node_id))
+        carrier_send_cache(hosting->options.carrier, node_id, buffer);
+    else if (cache_read(buffer->data, buffer->size, &message, NULL) == ERROR_NONE)
+        take(hosting, node_id, &message, buffer);
+}

@@ -1,0 +1,107 @@
+/* Weights that stay loaded from one placement to the next where there is no memory for both (engine/stage.h,
+ * stage_hold): the old part is closed, and what its device still has of the layers of the new one is not loaded again.
+ */
+#include "node/hosting_impl.h"
+
+#include "base/mem.h"
+#include "pipeline/microbatch.h"
+
+#include <string.h>
+
+static void free_hold(struct hosting *hosting, struct hold *hold)
+{
+    for (uint32_t i = 0; i < hold->n; i++)
+        stage_hold_drop(hold->stages[i]);
+    if (hold->model)
+        hosting->options.release(hosting->options.self, hold->model_record);
+    message_free(hold->model_record ? &hold->model_record->base : NULL);
+    mem_free(hold->instance);
+    mem_free(hold);
+}
+
+static bool has_hold(const struct hosting *hosting, const struct part *part, uint64_t epoch)
+{
+    for (const struct hold *hold = hosting->holds; hold; hold = hold->next) {
+        if (hold->epoch == epoch && strcmp(hold->instance, part->instance) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The layers that both have on the device. */
+static void hold_stage(struct hold *hold, struct part *part, uint32_t index, const Cluster__Stage *next)
+{
+    const struct part_stage *old = &part->stages[index];
+    const struct stage *stage = part_pipeline(part)->stages[index].stage;
+    const uint32_t first = next->first_layer > old->first_layer ? next->first_layer : old->first_layer;
+    const uint32_t next_end = next->first_layer + next->n_layers, old_end = old->first_layer + old->n_layers;
+    const uint32_t end = next_end < old_end ? next_end : old_end;
+    struct stage_hold *held = stage && first < end ? stage_hold(stage, first, end - first) : NULL;
+    if (held && hold->n < sizeof hold->stages / sizeof *hold->stages)
+        hold->stages[hold->n++] = held;
+    else
+        stage_hold_drop(held);
+}
+
+static struct hold *new_hold(struct part *part, uint64_t epoch)
+{
+    const struct hosting_options *options = &part->hosting->options;
+    struct hold *hold = mem_new(sizeof *hold);
+    if (!hold)
+        return NULL;
+    hold->epoch = epoch;
+    hold->instance = mem_copy_text(part->instance, strlen(part->instance));
+    hold->model_record = part_copy_model(part->model_record);
+    if (hold->instance && hold->model_record)
+        hold->model = options->model(options->self, hold->model_record);
+    if (hold->model == part->model && hold->model)
+        return hold;
+    free_hold(part->hosting, hold); /* no memory, or the file is open another time by now */
+    return NULL;
+}
+
+void part_hold_for(struct part *part, const Cluster__Placement *next)
+{
+    struct hosting *hosting = part->hosting;
+    const struct part *heir = hosting_find(hosting, part->instance, next->epoch);
+    const bool is_there = heir && heir->state != PART_WAITING; /* it has, or loads, what it needs */
+    if (part->state != PART_READY || !part_pipeline(part) || hosting->options.children || is_there ||
+        next->epoch <= part->epoch || has_hold(hosting, part, next->epoch))
+        return;
+    struct hold *hold = new_hold(part, next->epoch);
+    for (uint32_t i = 0; hold && i < part->n_stages; i++) {
+        for (uint32_t k = 0; k < next->n_stages && part->stages[i].here; k++) {
+            const Cluster__Stage *stage = next->stages[k];
+            if (strcmp(stage->node, hosting->options.node) == 0 && strcmp(stage->device, part->stages[i].device) == 0)
+                hold_stage(hold, part, i, stage);
+        }
+    }
+    if (hold && hold->n) {
+        hold->next = hosting->holds;
+        hosting->holds = hold;
+    } else if (hold) {
+        free_hold(hosting, hold);
+    }
+}
+
+static bool is_needed(const struct hosting *hosting, const struct state *state, const struct hold *hold)
+{
+    const struct part *part = hosting_find(hosting, hold->instance, hold->epoch);
+    if (part)
+        return part->state == PART_WAITING || part->state == PART_LOADING;
+    const Cluster__Instance *instance = state_instance(state, hold->instance);
+    return instance && instance->active && hosting_placement(state, hold->instance, hold->epoch);
+}
+
+void hosting_drop_holds(struct hosting *hosting, const struct state *state)
+{
+    for (struct hold **at = &hosting->holds; *at;) {
+        struct hold *hold = *at;
+        if (state && is_needed(hosting, state, hold)) {
+            at = &hold->next;
+            continue;
+        }
+        *at = hold->next;
+        free_hold(hosting, hold);
+    }
+}
