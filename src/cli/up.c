@@ -2,6 +2,7 @@
 #include "api/listen.h"
 #include "api/server.h"
 #include "base/buffer.h"
+#include "base/heap.h"
 #include "base/state_folder.h"
 #include "cli/commands.h"
 #include "cli/notice.h"
@@ -406,6 +407,7 @@ static int run(int argc, char **argv)
     struct error err;
     if (!parse(argc, argv, &up))
         return EXIT_USAGE;
+    heap_return_large();
     enum error_code code = serve(&up, &err);
     children_close(up.children);
     heat_close(up.heat);
