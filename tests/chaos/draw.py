@@ -15,6 +15,8 @@ NAMES = ["laptop", "tower", "attic", "cellar", "shed"]
 KINDS = {"kill": 6, "stop": 4, "cut": 3, "cut one way": 3, "isolate": 3, "slow": 2, "lossy": 2, "full disk": 2, "memory": 1, "clock": 1,
          "end": 1, "power": 1, "runner": 3, "hang": 2}
 NEEDS_RUNNERS = {"runner", "hang"}
+OF_ONE_NODE = {"kill", "stop", "isolate", "slow", "end", "memory", "runner", "hang"}
+DEADLY = {"kill", "end", "memory"}
 
 
 def cluster_of(seed):
@@ -34,7 +36,7 @@ def _duration(rng):
 def _fault(rng, cluster, kinds, longest_s):
     kind = rng.choices(list(kinds), [KINDS[kind] for kind in kinds])[0]
     victims = list(range(cluster.nodes))
-    if kind in ("kill", "end", "memory"):
+    if kind in DEADLY:
         victims.remove(cluster.keeper)  # one process lives through it all, so that leaks have time to show
     node = rng.choice(victims)
     other = rng.choice([other for other in range(cluster.nodes) if other != node])

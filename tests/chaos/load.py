@@ -120,7 +120,9 @@ class Reader(threading.Thread):
             self.tokens += answer.tokens
 
     def refuse(self, problem):
-        """Right after its start a node may not know its model yet; who watches says when that has lasted too long."""
+        """Right after its start a node may not know its model yet, and says so; who watches says when that lasts too long."""
+        if str(problem).startswith("404"):
+            self.report("failed", f"{self.node.name} denies that there is the model: {problem}")
         self.refused_since = self.refused_since or time.monotonic()
         self.refusal = str(problem)
         time.sleep(REFUSED_S)

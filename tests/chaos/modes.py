@@ -33,8 +33,9 @@ class Kills(Soak):
             gaps = [end - start for start, end in reader.taken_gaps() if end > begin and start < begin + 60]
             self.longest.append(max(gaps, default=0))
             self.n_rounds += 1
-            self.world.tell(f"kill {len(self.longest)}: {victim.name} after {answer.killed_at} pieces; {'right' if reader.streams > streams else 'NOT RIGHT'}, "
-                            f"longest pause {self.longest[-1]:.2f} s; on {self.world.stages()}")
+            result = "right" if reader.streams > streams else "NOT RIGHT"
+            self.world.tell(f"kill {len(self.longest)}: {victim.name} after {answer.killed_at} pieces; {result}, longest pause "
+                            f"{self.longest[-1]:.2f} s; on {self.world.stages()}")
             victim.start()
             self.check_whole()
 

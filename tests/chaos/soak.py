@@ -10,6 +10,7 @@ from world import INFLICT, MODEL, found_cluster
 WHOLE_S = 90    # after the last fault of a round has healed
 STREAM_S = 30   # and then each reader hears something, unless its node has only just started
 VIOLATIONS_MAX = 10
+AIMED = 0.7     # of the faults, at nodes that compute for the model
 
 
 class Soak:
@@ -60,9 +61,20 @@ class Soak:
                 self.attempt(self.heal, fault, heal)
             else:
                 faults.remove(fault)
+                fault = self.aimed(fault)
                 if heal := self.attempt(self.inflict, fault):
-                    heals.append((at + fault.for_s, fault, heal))
+                    heals.append((time.monotonic() + fault.for_s, fault, heal))
         self.check_whole()
+
+    def aimed(self, fault):
+        """Most faults of one node strike where the model is."""
+        if fault.amount > AIMED or fault.kind not in draw.OF_ONE_NODE:
+            return fault
+        holders = sorted({name for name, _ in self.world.stages()})
+        found = [i for i, node in enumerate(self.nodes) if node.name in holders]
+        if fault.kind in draw.DEADLY:
+            found = [i for i in found if i != self.drawn.keeper]
+        return fault._replace(node=found[fault.node % len(found)]) if found else fault
 
     def name_of(self, fault):
         name = f"{fault.kind} {'all' if fault.kind in ('power', 'lossy') else self.nodes[fault.node].name}"
@@ -83,9 +95,13 @@ class Soak:
             return None  # another fault has it
         begin = time.monotonic()
         heal = INFLICT[fault.kind](self.world, node, fault)
-        self.pauses.fault(begin, fault.kind, node.name)
+        number = self.pauses.fault(begin, fault.kind, node.name)
         self.world.tell(f"{self.name_of(fault)}, for {fault.for_s} s ({fault.amount:.2f})")
-        return heal
+
+        def heal_and_note():
+            heal()
+            self.pauses.over(number, time.monotonic())
+        return heal_and_note
 
     def heal(self, fault, heal):
         self.world.tell(f"{self.name_of(fault)} is over")
@@ -140,7 +156,7 @@ class Soak:
     # ---- the report ----
 
     def report(self, command):
-        for problem in self.growth.problems():
+        for problem in self.growth.problems(bool(self.world.clock_library)):  # the address sanitizer keeps what is freed
             self.violation("growth", problem)
         say = self.world.tell
         say(f"{self.n_rounds} rounds in {time.monotonic() - self.world.begin:.0f} s; {sum(r.streams for r in self.readers)} streams "

@@ -29,9 +29,9 @@ class Growth:
         self.rss[node.name, node.life].append(node.memory_bytes())
         self.fds[node.name, node.life].append(node.descriptors())
 
-    def problems(self):
+    def problems(self, memory=True):
         for (name, life), samples in self.rss.items():
-            if growth(samples) > RSS_GROWTH_BYTES:
+            if memory and growth(samples) > RSS_GROWTH_BYTES:
                 yield f"memory of {name} (life {life}) grows: {[n >> 20 for n in samples]} MiB"
         for (name, life), samples in self.fds.items():
             if growth(samples) > FD_GROWTH:
@@ -49,22 +49,29 @@ class Pauses:
     """The longest pause that any reader saw for each fault, by kind."""
 
     def __init__(self):
-        self.begun = []  # [time, kind, victim's name, longest pause]
+        self.faults = []  # [begin, end, kind, victim's name, longest pause]
 
-    def fault(self, now, kind, victim):
-        self.begun.append([now, kind, victim, 0.0])
+    def fault(self, begin, kind, victim):
+        """Returns what over() is told when it has healed."""
+        self.faults.append([begin, float("inf"), kind, victim, 0.0])
+        return len(self.faults) - 1
+
+    def over(self, index, end):
+        self.faults[index][1] = end
 
     def gap(self, reader, begin, end):
-        """A pause belongs to the fault that began last before it ended; of readers at the victim it is counted apart."""
-        for entry in reversed(self.begun):
-            if entry[0] < end:
-                if entry[2] != reader or entry[1] == "power":
-                    entry[3] = max(entry[3], end - max(begin, entry[0] - 1))
+        """A pause belongs to the fault that began last before it ended, unless the reader's own node was struck meanwhile."""
+        struck = [fault for fault in self.faults if fault[0] < end and fault[1] > begin]
+        if any(victim == reader or kind == "power" for _, _, kind, victim, _ in struck):
+            return
+        for fault in reversed(self.faults):
+            if fault[0] < end:
+                fault[4] = max(fault[4], end - begin)
                 return
 
     def table(self):
         """[(kind, count, median, max)]"""
         kinds = collections.defaultdict(list)
-        for _, kind, _, longest in self.begun:
+        for _, _, kind, _, longest in self.faults:
             kinds[kind].append(longest)
         return [(kind, len(found), statistics.median(found), max(found)) for kind, found in sorted(kinds.items())]

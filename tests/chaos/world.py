@@ -8,7 +8,7 @@ import signal
 import struct
 import time
 
-from harness import Node, World, check, wait
+from harness import Node, World, check, check_equal, wait
 from network import Switch, Weather
 
 MODEL = "Medley Stories"
@@ -140,8 +140,16 @@ def kill(world, node, fault):
 
 
 def end(world, node, fault):
-    node.finish()
-    return node.start
+    """SIGTERM: it ends when the streams of its readers have."""
+    node.dead_on_purpose = True
+    process = node.process
+    process.terminate()
+
+    def heal():
+        if node.process is process:
+            check_equal(node.ended(30), 0, f"exit status of {node.name} after SIGTERM")
+            node.start()
+    return heal
 
 
 def power(world, node, fault):
