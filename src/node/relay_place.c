@@ -59,10 +59,13 @@ void ask_lost(struct ask *ask)
     }
     uint64_t now_ns = clock_now_ns();
     if (ask->n_generated != ask->waiting_generated || ask->n_rows != ask->waiting_rows)
-        ask->waiting_ns = now_ns;
+        ask->waiting_ns = now_ns, ask->again_ms = 0;
     ask->waiting_generated = ask->n_generated;
     ask->waiting_rows = ask->n_rows;
-    ask->again_ns = now_ns + RELAY_AGAIN_MS * MS;
+    ask->again_ms = ask->again_ms ? 2 * ask->again_ms : RELAY_TICK_MS;
+    if (ask->again_ms > RELAY_AGAIN_MS)
+        ask->again_ms = RELAY_AGAIN_MS;
+    ask->again_ns = now_ns + ask->again_ms * MS;
     ask->peer = NULL;
     log_line(LOG_INFO, "relay", "request %llu for %s lost its driver after %u tokens: %s", (unsigned long long)ask->id,
              ask->instance->id, ask->n_generated, ask->error.text);
@@ -137,6 +140,8 @@ static bool start(struct ask *ask, const struct place *place, uint64_t now_ns)
         ask->waits_for = ask->error;
         return false;
     }
+    if (!same_place(place, &ask->place))
+        ask->again_ms = 0;
     ask->place = *place;
     ask->place_failed = false;
     if (!place->driver)

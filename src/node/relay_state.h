@@ -13,7 +13,8 @@ enum {
     RELAY_TICK_MS = 100, /* how often what waits is looked at */
     RELAY_STUCK_MS = 10, /* the same, of a link that took nothing more */
     RELAY_RECENT_S = 600,
-    RELAY_AGAIN_MS = 1000, /* until a place that failed is tried again, where no other is known */
+    RELAY_AGAIN_MS = 1000, /* until a place that failed is tried again, where no other is known: RELAY_TICK_MS, and ever
+                              longer up to this. A place is known before all of its stages are loaded */
 };
 
 struct instance {
@@ -66,6 +67,7 @@ struct ask { /* a request of this node */
     /* the part that runs, or ran last: the request as one driver got it */
     struct place place;
     bool place_failed;
+    uint64_t again_ms;
     uint64_t part_id;    /* the driver's, or that on the wire */
     uint32_t part_first; /* tokens that it was given as generated */
     uint32_t part_rows;
