@@ -2,6 +2,7 @@
 #include "api/listen.h"
 #include "api/server.h"
 #include "base/buffer.h"
+#include "base/heap.h"
 #include "base/state_folder.h"
 #include "cli/commands.h"
 #include "cli/notice.h"
@@ -359,6 +360,7 @@ static enum error_code open_devices(struct up *up, struct error *err)
     gpu_registry_path(registry, sizeof registry);
     up->gpu_options.registry = registry;
     up->gpu_options.prober = "/proc/self/exe";
+    up->gpu_options.steady = true;
     up->gpu_options.skip_other = up->gpu_options.sim_file;
     notice_begin(&notice, "looking at the devices …");
     enum error_code code = gpu_open(&up->gpu_options, &up->gpu, err);
@@ -405,6 +407,7 @@ static int run(int argc, char **argv)
     struct error err;
     if (!parse(argc, argv, &up))
         return EXIT_USAGE;
+    heap_return_large();
     enum error_code code = serve(&up, &err);
     children_close(up.children);
     heat_close(up.heat);

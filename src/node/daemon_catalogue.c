@@ -241,6 +241,12 @@ static void fail_open(void (*opened)(void *, struct daemon_text *, const struct 
     opened(arg, NULL, &err);
 }
 
+/* After its start a node learns from a leader what of its log counts; until then it may lack what all others know. */
+static bool has_caught_up(const struct daemon *daemon)
+{
+    return agreement_status(daemon->agreement).leader && state_node(daemon_state(daemon), daemon->id);
+}
+
 void daemon_open_model(struct daemon *daemon, const char *name,
                        void (*opened)(void *arg, struct daemon_text *text, const struct error *err), void *arg)
 {
@@ -248,6 +254,10 @@ void daemon_open_model(struct daemon *daemon, const char *name,
     const Cluster__Model *model = daemon_model_of_name(daemon, name);
     if (!daemon->is_member || daemon->stopping) {
         fail_open(opened, arg, ERROR_BUSY, "this machine is in no cluster yet");
+        return;
+    }
+    if (!model && name && !has_caught_up(daemon)) {
+        fail_open(opened, arg, ERROR_BUSY, "this machine has not heard from its cluster's leader yet");
         return;
     }
     if (!model || !daemon_manifest_of(model, &digest)) {

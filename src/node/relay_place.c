@@ -148,6 +148,8 @@ static bool start(struct ask *ask, const struct place *place, uint64_t now_ns)
         ask->waits_for = ask->error;
         return false;
     }
+    if (!same_place(place, &ask->place))
+        ask->again_ms = 0;
     ask->place = *place;
     ask->place_failed = false;
     if (!place->driver)

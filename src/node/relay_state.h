@@ -69,6 +69,7 @@ struct ask { /* a request of this node */
     /* the part that runs, or ran last: the request as one driver got it */
     struct place place;
     bool place_failed;
+    uint64_t again_ms; /* what again_ns was put off by */
     uint64_t part_id;    /* the driver's, or that on the wire */
     uint32_t part_first; /* tokens that it was given as generated */
     uint32_t part_rows;
@@ -81,7 +82,7 @@ struct ask { /* a request of this node */
     /* WAITING */
     uint64_t waiting_ns; /* since; progress begins it anew */
     uint32_t waiting_generated, waiting_rows;
-    uint64_t again_ns, again_ms; /* not before; what that was put off by */
+    uint64_t again_ns; /* not before */
     struct error waits_for;
     uint64_t elsewhere_ns; /* THERE: another placement serves since; 0: none does */
 };

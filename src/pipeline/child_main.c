@@ -3,6 +3,7 @@
 #include "pipeline/children_impl.h"
 
 #include "base/bytes.h"
+#include "base/heap.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/model.h"
@@ -328,6 +329,7 @@ static enum error_code open_device(char **argv, struct error *err)
     const char *id = argv[2];
     const struct gpu_options options = {
         .n_cpu_threads = (uint32_t)strtoul(argv[4], NULL, 10),
+        .steady = true,
         .backend = given(argv[5]),
         .sim_file = given(argv[6]),
         .registry = given(argv[7]),
@@ -362,6 +364,7 @@ void child_main(int argc, char **argv)
     static struct child_word hello;
     struct error err = {0};
     bind_to_parent((pid_t)strtol(argv[3], NULL, 10));
+    heap_return_large();
     hello.kind = CHILD_HELLO;
     set_outcome(&hello, open_device(argv, &err), &err);
     say(&hello);

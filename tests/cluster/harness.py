@@ -114,28 +114,14 @@ def own_network():
 class Network:
     """A namespace: alive as long as this object."""
 
-    def __init__(self, switch, name, number):
-        self.switch, self.port, self.address = switch, f"port{number}", f"10.77.0.{number}"
+    def __init__(self, switch, number):
+        self.switch, self.address = switch, f"10.77.0.{number}"
         os.unshare(os.CLONE_NEWNET)
         self.fd = own_network()
         try:
             ip("link", "set", "lo", "up")
         finally:
             os.setns(switch, os.CLONE_NEWNET)
-        ip("link", "add", "name", self.port, "type", "veth", "peer", "name", "cable", "netns", self._hold())
-        self._holder.stdin.close()
-        self._holder.wait()
-        ip("link", "set", self.port, "master", "switch", "up")
-        with self.inside():
-            ip("address", "add", f"{self.address}/24", "dev", "cable")
-            ip("link", "set", "cable", "up")
-            ip("route", "add", "224.0.0.0/4", "dev", "cable")
-
-    def _hold(self):
-        """The id of a process in there: `ip` wants one."""
-        with self.inside():
-            self._holder = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
-        return str(self._holder.pid)
 
     @contextlib.contextmanager
     def inside(self):
@@ -145,6 +131,32 @@ class Network:
             yield
         finally:
             os.setns(self.switch, os.CLONE_NEWNET)
+
+    def begin(self, device):
+        """Gives its device its address."""
+        with self.inside():
+            ip("address", "add", f"{self.address}/24", "dev", device)
+            ip("link", "set", device, "up")
+            ip("route", "add", "224.0.0.0/4", "dev", device)
+
+
+class Cable(Network):
+    """One that hangs on the kernel's bridge `switch`."""
+
+    def __init__(self, switch, number):
+        super().__init__(switch, number)
+        self.port = f"port{number}"
+        ip("link", "add", "name", self.port, "type", "veth", "peer", "name", "cable", "netns", self._hold())
+        self._holder.stdin.close()
+        self._holder.wait()
+        ip("link", "set", self.port, "master", "switch", "up")
+        self.begin("cable")
+
+    def _hold(self):
+        """The id of a process in there: `ip` wants one."""
+        with self.inside():
+            self._holder = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+        return str(self._holder.pid)
 
     def plug(self, there):
         ip("link", "set", self.port, "up" if there else "down")
@@ -180,7 +192,7 @@ class Node:
         self.world, self.name, self.folder = world, name, pathlib.Path(folder)
         self.state = self.folder / "state"
         self.state.mkdir(parents=True)
-        self.network = Network(world.switch, name, number)
+        self.network = world.network(number)
         self.address = self.network.address
         self.options, self.process, self.said = [], None, None
         self.log = self.folder / "log"
@@ -326,6 +338,18 @@ class Node:
         with self.network.inside():
             return socket.create_connection((address, port), seconds * PATIENCE)
 
+    def ask(self, request, seconds=10):
+        """The last answer to a request on its control socket (docs/control.md), or None where none came."""
+        with socket.socket(socket.AF_UNIX) as control:
+            control.settimeout(seconds * PATIENCE)
+            try:
+                control.connect(str(self.state / "control.sock"))
+                control.sendall(json.dumps(request).encode() + b"\n")
+                lines = control.makefile().read().splitlines()
+                return json.loads(lines[-1]) if lines else None
+            except OSError:
+                return None
+
     def http(self, method, path, body=None, seconds=60):
         """(status, JSON) of one request to its API, from the same machine."""
         connection = http.client.HTTPConnection("127.0.0.1", API_PORT, timeout=seconds * PATIENCE)
@@ -423,8 +447,15 @@ class World:
         self.nodes, self.mounts, self.n_steps = [], [], 0
         self.switch = own_network()
         ip("link", "set", "lo", "up")
+        self.make_switch()
+
+    def make_switch(self):
         ip("link", "add", "name", "switch", "type", "bridge")
         ip("link", "set", "switch", "up")
+
+    def network(self, number):
+        """The one of node `number`, on the switch."""
+        return Cable(self.switch, number)
 
     def node(self, name):
         number = len(self.nodes) + 1
@@ -521,12 +552,12 @@ class World:
             self.say(f"kept: {self.folder}")
 
 
-def run(scenario):
+def run(scenario, kind=World):
     """The scenario's process."""
     print("TAP version 13", flush=True)
     try:
         enter_namespaces()
-        world = World()
+        world = kind()
     except (NotAllowed, OSError) as problem:
         print(f"1..0 # SKIP {problem}", flush=True)
         sys.exit(0)

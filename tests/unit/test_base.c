@@ -2,11 +2,13 @@
 #include "base/buffer.h"
 #include "base/durable_file.h"
 #include "base/error.h"
+#include "base/heap.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/size_text.h"
 #include "base/state_folder.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -123,6 +125,31 @@ static void test_state_folder(void **state)
     setenv("MEDLEY_STATE_DIR", "", 1);
 }
 
+/* What the system gave for one large block, the second of two of a size. */
+static size_t mapped_for_a_second_block(size_t size)
+{
+    for (int i = 0;; i++) {
+        const size_t before = mallinfo2().hblkhd;
+        void *block = mem_new(size);
+        assert_non_null(block);
+        const size_t mapped = mallinfo2().hblkhd - before;
+        mem_free(block);
+        if (i == 1)
+            return mapped;
+    }
+}
+
+static void test_large_blocks_are_given_back(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* another heap */
+#endif
+    assert_int_equal(mapped_for_a_second_block(4 << 20), 0); /* glibc's own way: from the heap, which keeps it */
+    heap_return_large();
+    assert_true(mapped_for_a_second_block(8 << 20) >= 8 << 20); /* more than the heap has kept by now */
+}
+
 /* ---- durable files ---- */
 
 static char place[64];
@@ -224,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_random_depends_on_seed_and_counter_only),
         cmocka_unit_test(test_amounts_are_short),
         cmocka_unit_test(test_state_folder),
+        cmocka_unit_test(test_large_blocks_are_given_back),
         cmocka_unit_test(test_durable_file),
         cmocka_unit_test(test_durable_paths),
         cmocka_unit_test(test_durable_lock),

@@ -76,3 +76,17 @@ verb_fuzz() {
     die "the input that failed is in $finds"
   say "no input failed; what reached new code is in $grown"
 }
+
+# ./dev chaos [MODE] [OPTION...]: tests/chaos/chaos.py on the release build, or with CHAOS_BUILD=asan on that one.
+verb_chaos() {
+  local build=build/${CHAOS_BUILD:-release} patience=1
+  [ "${CHAOS_BUILD:-release}" = release ] || patience=4
+  env_prepare
+  npm_prepare
+  build_targets=(src/cli/medley bench/delay tests/chaos/libchaosclock.so)
+  test_build "${CHAOS_BUILD:-release}" || return 1
+  inside env "${sanitizer_settings[@]}" PYTHONDONTWRITEBYTECODE=1 MEDLEY_PATIENCE=$patience MEDLEY="$build/src/cli/medley" \
+    MEDLEY_MODEL=models/demo.gguf CHAOS_SWITCH="$build/bench/delay" CHAOS_LOGS="$repo/build/chaos" \
+    CHAOS_CLOCK_LIBRARY="$([ $patience != 1 ] || echo "$repo/$build/tests/chaos/libchaosclock.so")" \
+    python3 tests/chaos/chaos.py "$@"
+}

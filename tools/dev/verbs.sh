@@ -10,6 +10,7 @@ usage: ./dev VERB [...]
   medley ...               build what changed and run the medley binary
   build [clang]            build only, into build/release; or all of it with clang, into build/clang
   bench [CLAIM...]         compare with llama.cpp from Debian sid (minutes; `./dev bench --help`)
+  chaos [MODE]             real nodes under faults that a seed draws, every stream compared (`./dev chaos --help`)
   fuzz [TARGET] [SECONDS]  run one fuzz target, or list them
   coverage                 run the tests and report which lines they reach
   format                   clang-format every C file
