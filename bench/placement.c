@@ -1,7 +1,7 @@
 /* How long placements take, and how near they are to the best: machines as people have them (house.h, seeds 1 …) and
  * the unit tests' problems (tests/unit/placement_world.h), all goals, five seconds at most.
  *
- *     build/release/bench/placement [problems per row]
+ *     build/release/bench/placement [problems per row [part of a row's name [devices]]]
  *
  * Times are of the processor, of one thread; "first" is greedy's answer, by itself. */
 #include "house.h"
@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -70,9 +71,14 @@ static void solve(struct row *row, const struct placement_problem *problem)
     row->proved += solution.proved;
 }
 
+static const char *wanted = "";
+static uint32_t wanted_devices;
+
 static void measure(struct kind kind, uint32_t problems)
 {
     static struct row row;
+    if (!strstr(kind.name, wanted) || (wanted_devices && kind.n_devices != wanted_devices))
+        return;
     row.n = row.proved = row.impossible = 0;
     for (uint64_t seed = 1; row.n < problems && seed < 4 * (uint64_t)problems; seed++) {
         struct house house = {0};
@@ -111,6 +117,8 @@ int main(int argc, char **argv)
 {
     const uint32_t given = argc > 1 ? (uint32_t)atoi(argv[1]) : 40;
     const uint32_t n = given < PROBLEMS_MAX ? given : PROBLEMS_MAX;
+    wanted = argc > 2 ? argv[2] : "";
+    wanted_devices = argc > 3 ? (uint32_t)atoi(argv[3]) : 0;
     printf("| problems | devices | layers | streams | how many | first, ms, median | worst | to the end, ms, median | "
            "worst | proved %% | gap %%, median | worst | better than greedy, %%, median |\n"
            "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");

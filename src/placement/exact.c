@@ -278,33 +278,26 @@ static void run(struct search *search)
 }
 
 /* The mix: all placements whose longest stage or link is in [low_s, high_s). One walk finds the least round with stages
- * below a limit; what is between low_s and the longest of it cannot be better than that round with low_s. */
+ * below a limit; nothing between what it would need as its longest stage to beat the best, and that limit, does. */
 static void run_front(struct search *search, double low_s, double high_s)
 {
-    const struct placement_tables *tables = search->tables;
-    const double m = tables->micro_batches, busy = tables->busy;
+    const double m = search->tables->micro_batches, busy = search->tables->busy;
     while (high_s > low_s && !search->stopped) {
-        const double best_s = search->best_s * (1 - PLACEMENT_EPSILON);
+        const double before_s = search->best_s * (1 - PLACEMENT_EPSILON);
         search->front_s = INFINITY;
-        search->target_s = fmin(m * best_s, m * (best_s - busy * low_s) / (1 - busy));
+        search->target_s = fmin(m * before_s, m * (before_s - busy * low_s) / (1 - busy));
         begin_walk(search, high_s);
-        if (!(search->front_s < INFINITY) || search->stopped)
+        if (!(search->front_s < INFINITY))
             return;
-        const double round_s = search->front_s;
-        high_s = search->front_longest_s * (1 - PLACEMENT_EPSILON);
-        if (high_s - low_s > 1e-2 * high_s) {
-            const double middle_s = (low_s + high_s) / 2;
-            run_front(search, low_s, middle_s);
-            low_s = middle_s;
-        }
-        if (tables_objective_s(tables, round_s, low_s) >= search->best_s * (1 - PLACEMENT_EPSILON))
-            return;
+        const double best_s = search->best_s * (1 - PLACEMENT_EPSILON);
+        high_s = fmin(search->front_longest_s * (1 - PLACEMENT_EPSILON),
+                      tables_longest_limit_s(search->tables, best_s, search->front_s));
     }
 }
 
 enum error_code exact_search(const struct placement_tables *tables, struct sequence_work *work,
-                             const struct exact_limits *limits, const bool *out, struct placement *best, double *best_s,
-                             struct exact_result *result, struct error *err)
+                             const struct exact_limits *limits, const bool *out, double longest_limit_s,
+                             struct placement *best, double *best_s, struct exact_result *result, struct error *err)
 {
     struct search search = {.tables = tables, .work = work, .limits = limits, .best = best, .best_s = *best_s};
     struct error own;
@@ -315,7 +308,8 @@ enum error_code exact_search(const struct placement_tables *tables, struct seque
         set_target(&search);
         try_single(&search);
         if (is_mix(&search))
-            run_front(&search, 0, tables_stage_limit_s(tables, search.best_s * (1 - PLACEMENT_EPSILON)));
+            run_front(&search, 0,
+                      fmin(longest_limit_s, tables_stage_limit_s(tables, search.best_s * (1 - PLACEMENT_EPSILON))));
         else
             run(&search);
         *best_s = search.best_s;

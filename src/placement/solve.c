@@ -63,15 +63,16 @@ static enum error_code prove(const struct placement_tables *tables, struct seque
                              const struct exact_limits *limits, struct placement_solution *solution, struct error *err)
 {
     struct exact_result result = {0};
-    double bound_s = 0;
+    double bound_s = 0, longest_limit_s = INFINITY;
     bool *out = mem_new(tables->n_devices);
     if (!out)
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices", tables->n_devices);
-    enum error_code code =
-        root_search(tables, work, limits, &solution->placement, &solution->period_s, &bound_s, out, err);
+    enum error_code code = root_search(tables, work, limits, &solution->placement, &solution->period_s, &bound_s,
+                                       &longest_limit_s, out, err);
     solution->proved = !code && bound_s >= solution->period_s * (1 - PLACEMENT_EPSILON);
     if (!code && !solution->proved) {
-        code = exact_search(tables, work, limits, out, &solution->placement, &solution->period_s, &result, err);
+        code = exact_search(tables, work, limits, out, longest_limit_s, &solution->placement, &solution->period_s,
+                            &result, err);
         solution->proved = result.proved;
         bound_s = fmax(bound_s, result.lower_bound_s);
     }

@@ -67,6 +67,12 @@ double tables_round_limit_s(const struct placement_tables *tables, double target
     return target_s * tables->micro_batches;
 }
 
+double tables_longest_limit_s(const struct placement_tables *tables, double target_s, double round_s)
+{
+    const double busy = tables->busy;
+    return busy > 0 ? (target_s - (1 - busy) * round_s / tables->micro_batches) / busy : 0;
+}
+
 void tables_windows(const struct placement_tables *tables, uint32_t device, double limit_s, uint16_t *low)
 {
     const double *time = tables_time(tables, device);

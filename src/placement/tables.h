@@ -42,6 +42,9 @@ static inline double tables_objective_s(const struct placement_tables *tables, d
 double tables_stage_limit_s(const struct placement_tables *tables, double target_s); /* INFINITY for one micro-batch */
 double tables_round_limit_s(const struct placement_tables *tables, double target_s);
 
+/* With such a round or a longer one, and a stage of that length or longer, no objective is below target_s. */
+double tables_longest_limit_s(const struct placement_tables *tables, double target_s, double round_s);
+
 static inline const double *tables_time(const struct placement_tables *tables, uint32_t device)
 {
     return tables->time + (uint64_t)device * (tables->n_layers + 1);
