@@ -216,6 +216,8 @@ static enum error_code search_init(struct search *search, const bool *out, struc
         return err ? err->code : ERROR_NO_MEMORY;
     const uint64_t n = search->bound.n, n_layers = search->tables->n_layers;
     search->levels = (uint32_t)(n < n_layers ? n : n_layers);
+    if (search->levels > search->tables->stages_max)
+        search->levels = search->tables->stages_max;
     const uint64_t slot_bytes = n_layers * sizeof(double) + sizeof(struct known);
     for (search->n_known = 1;
          2 * search->n_known * slot_bytes <= LIMIT_PLACEMENT_TABLE_BYTES && (n >= 16 || search->n_known < n * n << n);)

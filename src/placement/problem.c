@@ -170,3 +170,12 @@ uint32_t placement_chunk_tokens(const struct placement_problem *problem)
 {
     return problem->demand.chunk_tokens ? problem->demand.chunk_tokens : 512;
 }
+
+struct placement_problem placement_of_group(const struct placement_problem *problem,
+                                            const struct placement_group *group)
+{
+    struct placement_problem own = *problem;
+    own.demand.streams = group->streams;
+    own.demand.micro_batches = group->micro_batches;
+    return own;
+}

@@ -56,6 +56,8 @@ double sequence_round(const struct placement_tables *tables, struct sequence_wor
                       uint32_t n, double stage_limit_s, double round_limit_s, double *longest_s, struct placement *out)
 {
     const uint32_t width = tables->n_layers + 1;
+    if (n < tables->stages_min || n > tables->stages_max)
+        return INFINITY;
     for (uint32_t i = 0; i < n; i++) {
         double hop_s = 0;
         if (i) {
@@ -139,6 +141,8 @@ static void explore(struct cuts *cuts, double low_s, double high_s)
 double sequence_best(const struct placement_tables *tables, struct sequence_work *work, const uint32_t *devices,
                      uint32_t n, double target_s, struct placement *out)
 {
+    if (n < tables->stages_min || n > tables->stages_max)
+        return INFINITY;
     if (n == 1)
         return alone(tables, devices[0], target_s, out);
     struct cuts cuts = {tables, work, devices, n, out, INFINITY, target_s, 0};

@@ -96,7 +96,7 @@ static enum error_code search(const struct placement_problem *problem, const str
     if (!code) {
         placement_scores(problem, &options->weights, scores);
         code = greedy_search(tables, &work, scores, &solution->placement, &solution->period_s, err);
-        solution->greedy_s = solution->period_s;
+        solution->greedy_s = solution->placement.n_stages ? solution->period_s : INFINITY;
     }
     if (!code && !options->greedy_only) {
         const struct exact_limits limits = {options->go_on, options->self, options->max_nodes};
@@ -113,17 +113,20 @@ enum error_code placement_solve(const struct placement_problem *problem, const s
     struct placement_tables tables = {0};
     struct error own;
     err = err ? err : &own;
-    *solution = (struct placement_solution){.period_s = INFINITY, .greedy_s = INFINITY};
+    *solution = (struct placement_solution){.period_s = options->below_s > 0 ? options->below_s : INFINITY};
     enum error_code code = placement_problem_check(problem, err);
     if (!code)
         code = tables_init(&tables, problem, err);
+    tables.stages_min = options->stages_min;
+    if (options->stages_max > 0 && options->stages_max < LIMIT_STAGES)
+        tables.stages_max = options->stages_max;
     if (!code)
         code = search(problem, options, &tables, solution, err);
     tables_deinit(&tables);
     if (code)
         return code;
-    if (!(solution->period_s < INFINITY)) {
-        solution->placement.n_stages = 0;
+    if (solution->placement.n_stages == 0) {
+        solution->period_s = INFINITY;
         if (solution->proved)
             return say_missing(problem, err);
         return error_set(err, ERROR_BUSY, "the search was ended before it found a placement");

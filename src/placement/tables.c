@@ -32,7 +32,8 @@ enum error_code tables_init(struct placement_tables *tables, const struct placem
                                         .n_layers = problem->model.n_layers,
                                         .rows = placement_rows(problem),
                                         .micro_batches = placement_micro_batches(problem),
-                                        .busy = placement_busy(problem)};
+                                        .busy = placement_busy(problem),
+                                        .stages_max = LIMIT_STAGES};
     tables->memory = mem_new((times + width + 2 * n_devices) * 8 + times * 2);
     if (!tables->memory)
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices x %u layers", problem->n_devices,

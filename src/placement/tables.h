@@ -18,11 +18,12 @@ struct placement_tables {
     uint32_t rows;
     double micro_batches;
     double busy;
-    double *time;           /* [device * (n_layers + 1) + layers] */
-    double *launch;         /* [device] */
-    uint64_t *bytes;        /* [layers] */
-    int64_t *room;          /* [device]; negative: not even its compute buffers */
-    uint16_t *allowed_from; /* [device * (n_layers + 1) + layers] as `low`, by types alone */
+    uint32_t stages_min, stages_max; /* of a placement that counts; the caller may narrow them */
+    double *time;                    /* [device * (n_layers + 1) + layers] */
+    double *launch;                  /* [device] */
+    uint64_t *bytes;                 /* [layers] */
+    int64_t *room;                   /* [device]; negative: not even its compute buffers */
+    uint16_t *allowed_from;          /* [device * (n_layers + 1) + layers] as `low`, by types alone */
     void *memory;
 };
 
