@@ -355,6 +355,49 @@ static void micro_batches_as_the_driver_runs_them(void **state)
     assert_true(n_compared >= 1);
 }
 
+static void several_groups_are_told(void **state)
+{
+    static const char two[] = "{\"nodes\":[{\"name\":\"a\",\"devices\":[" MEASURED(
+        "cuda0", "100e9",
+        "") "]},{\"name\":\"b\",\"devices\":[" MEASURED("cuda0", "100e9",
+                                                        "") "]}],"
+                                                            "\"links\":[{\"from\":\"a\",\"to\":\"b\",\"latency_ms\":5,"
+                                                            "\"bandwidth\":\"1Gb/s\"}]}";
+    use(two);
+    ask.demand.streams = 4;
+    ask.demand.goal = PLACEMENT_THROUGHPUT;
+    struct report report = report_of();
+    assert_false(report.divided); /* not asked for */
+    report_deinit(&report);
+    ask.demand.replicas = true;
+    report = report_of();
+    assert_true(report.divided && report.replicas.proved && report.replicas.groups.n_groups == 2);
+    assert_true(report.replicas.rate > report.forecast.decode_tokens_per_s);
+    expect_part(&report, false, "As 2 groups, each with the whole model: ");
+    expect_part(&report, false, "times as fast; proved the best division\n group 0: 2 streams, ");
+    expect_part(&report, false, "(Medley runs one group, the one above this; several it only forecasts.)");
+    expect_part(&report, true, "Several groups: in bytes alone all memory holds the model 3 times; ");
+    struct buffer json = {0};
+    report_json(&report, &json);
+    yyjson_doc *doc = yyjson_read(json.data, json.size, 0);
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/groups/list")), 2);
+    assert_true(yyjson_is_true(yyjson_doc_ptr_get(doc, "/groups/faster")));
+    assert_true(yyjson_is_false(yyjson_doc_ptr_get(doc, "/groups/run")));
+    near(yyjson_get_real(yyjson_doc_ptr_get(doc, "/groups/list/0/decode_tokens_per_s")) +
+             yyjson_get_real(yyjson_doc_ptr_get(doc, "/groups/list/1/decode_tokens_per_s")),
+         report.replicas.rate);
+    yyjson_doc_free(doc);
+    buffer_deinit(&json);
+    report_deinit(&report);
+    model.layers = layers; /* twice as large: it fits once */
+    for (int i = 0; i < LAYERS; i++)
+        layers[i].bytes[1] = layers[i].bytes_per_token[1] = UINT64_C(2) << 30;
+    report = report_of();
+    assert_int_equal(report.replicas.groups.n_groups, 1);
+    expect_part(&report, true, "Several groups: all memory together does not hold the model twice.\n");
+    report_deinit(&report);
+}
+
 static double time_s;
 static double ticking(void *self)
 {
@@ -442,6 +485,7 @@ int main(void)
         cmocka_unit_test(without_one_of_two_in_one_memory),
         cmocka_unit_test(what_fits_nowhere),
         cmocka_unit_test(micro_batches_as_the_driver_runs_them),
+        cmocka_unit_test(several_groups_are_told),
         cmocka_unit_test(bottlenecks),
         cmocka_unit_test(no_memory),
     };
