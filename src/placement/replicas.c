@@ -51,27 +51,19 @@ static struct option *option_of(const struct search *search, uint32_t state, uin
     return &search->table[(uint64_t)state * (search->n_parts + 1) + parts];
 }
 
-static bool is_fixed(const struct search *search)
-{
-    return search->problem->demand.micro_batches > 0;
-}
-
 /* ---- one group -------------------------------------------------------------------------- */
 
-/* Marks the first copies of each unit; how many devices that are. */
-static uint32_t mark(const struct search *search, uint32_t state)
+/* Marks the first copies of each unit. */
+static void mark(const struct search *search, uint32_t state)
 {
     const struct replicas_units *units = &search->units;
-    uint32_t n = 0;
     memset(search->in, 0, search->problem->n_devices * sizeof *search->in);
     for (uint32_t i = 0; i < units->n_units; i++) {
         const struct replicas_unit *unit = &units->units[i];
         const uint32_t count = units->counts[state * units->n_units + i] * unit->size;
         for (uint32_t j = 0; j < count; j++)
             search->in[units->devices[unit->first + j]] = true;
-        n += count;
     }
-    return n;
 }
 
 static enum error_code note_found(struct search *search, struct option *option, const struct placement_group *group,
@@ -91,14 +83,18 @@ static enum error_code note_found(struct search *search, struct option *option, 
     return ERROR_NONE;
 }
 
-/* With a number of micro-batches given, no part of a set is faster than the set. */
+/* No part of a set is faster than the set; and with more streams no stream's token comes sooner, because each takes
+ * memory and time. */
 static void bound_parts_of(struct search *search, uint32_t state, uint32_t parts)
 {
-    const double upper = option_of(search, state, parts)->upper;
-    for (uint32_t part = 1; part < state && is_fixed(search); part++) {
-        struct option *option = option_of(search, part, parts);
-        if (option->upper > upper && replicas_contains(&search->units, state, part))
-            option->upper = upper;
+    const double each = option_of(search, state, parts)->upper / search->streams[parts - 1];
+    for (uint32_t part = 1; part <= state; part++) {
+        if (!replicas_contains(&search->units, state, part))
+            continue;
+        for (uint32_t more = parts; more <= search->n_parts; more++) {
+            struct option *option = option_of(search, part, more);
+            option->upper = fmin(option->upper, each * search->streams[more - 1] * (1 + 1e-12));
+        }
     }
 }
 
@@ -127,7 +123,7 @@ static enum error_code solve_group(struct search *search, uint32_t state, uint32
         return err->code;
     if (solution.proved)
         option->upper = option->rate;
-    else if (is_fixed(search) && solution.lower_bound_s > 0)
+    else if (solution.lower_bound_s > 0)
         option->upper = fmin(option->upper, group.streams / (micro_batches * solution.lower_bound_s));
     bound_parts_of(search, state, parts);
     return ERROR_NONE;
@@ -329,10 +325,12 @@ static enum error_code search_init(struct search *search, struct error *err)
     if (!search->table || !search->steps)
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for divisions of %u devices", n);
     for (uint32_t state = 1; state < search->units.n_states; state++) {
-        const uint32_t n_in = mark(search, state);
+        struct replicas_set set;
+        mark(search, state);
+        replicas_set_init(&set, problem, search->in);
         for (uint32_t parts = 1; parts <= search->n_parts; parts++)
             option_of(search, state, parts)->upper =
-                replicas_bound_rate(&search->bound, search->in, n_in, parts - 1, search->streams[parts - 1]);
+                replicas_bound_rate(&search->bound, &set, parts - 1, search->streams[parts - 1]);
     }
     return ERROR_NONE;
 }

@@ -1,6 +1,7 @@
 #include "placement/replicas_bound.h"
 
 #include "base/mem.h"
+#include "placement/cost.h"
 #include "placement/tables.h"
 
 #include <math.h>
@@ -225,22 +226,105 @@ static double least_longest(const struct replicas_bound *bound, const bool *in, 
     return low_s;
 }
 
-double replicas_bound_rate(const struct replicas_bound *bound, const bool *in, uint32_t n, uint32_t part,
+static int compare_numbers(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+void replicas_set_init(struct replicas_set *set, const struct placement_problem *problem, const bool *in)
+{
+    double least[LIMIT_STAGES], all_s = INFINITY;
+    uint32_t n_least = 0;
+    *set = (struct replicas_set){.in = in, .occupation_s = INFINITY, .back_s = INFINITY};
+    for (uint32_t to = 0; to < problem->n_devices; to++) {
+        double latency_s = INFINITY;
+        set->n += in[to];
+        for (uint32_t from = 0; in[to] && from < problem->n_devices; from++) {
+            if (from == to || !in[from] || !placement_linked(problem, from, to))
+                continue;
+            latency_s = fmin(latency_s, placement_link(problem, from, to)->latency_s);
+            set->occupation_s = fmin(set->occupation_s, placement_occupation_s(problem, from, to, 1));
+        }
+        if (!(latency_s < INFINITY))
+            continue;
+        all_s = fmin(all_s, latency_s);
+        if (n_least < LIMIT_STAGES)
+            least[n_least] = latency_s;
+        n_least++;
+    }
+    for (uint32_t i = 0; i < LIMIT_STAGES && n_least > LIMIT_STAGES; i++) /* too many to sort */
+        least[i] = all_s;
+    n_least = n_least < LIMIT_STAGES ? n_least : LIMIT_STAGES;
+    qsort(least, n_least, sizeof *least, compare_numbers);
+    for (uint32_t i = 1; i < LIMIT_STAGES; i++)
+        set->hops_s[i] = i <= n_least ? set->hops_s[i - 1] + least[i - 1] : INFINITY;
+    set->back_s = all_s;
+}
+
+/* The fewest devices that hold the model. */
+static uint32_t least_stages(const struct replicas_bound *bound, const bool *in, uint32_t part)
+{
+    const uint32_t n = bound->problem->n_devices;
+    double most = 0, sum = 0;
+    for (uint32_t d = 0; d < n; d++) {
+        most = in[d] ? fmax(most, bound->capacity[part * n + d]) : most;
+        sum += in[d] ? bound->capacity[part * n + d] : 0;
+    }
+    const double needed = bound->all * (1 - 1e-9);
+    return sum < needed ? 0 : most >= needed ? 1 : (uint32_t)fmax(2, ceil(needed / most * (1 - 1e-9)));
+}
+
+/* The model whole on the best of them. */
+static double least_alone(const struct replicas_bound *bound, const bool *in, uint32_t part, uint32_t rows)
+{
+    const uint32_t n = bound->problem->n_devices;
+    double least_s = INFINITY;
+    for (uint32_t d = 0; d < n; d++) {
+        if (in[d] && bound->capacity[part * n + d] >= bound->all * (1 - 1e-9))
+            least_s = fmin(least_s, bound->launch[rows * n + d] + bound->all * bound->rate[rows * n + d]);
+    }
+    return least_s;
+}
+
+static double least_objective(const struct replicas_bound *bound, const struct replicas_set *set, uint32_t part,
+                              uint32_t rows, uint32_t m, uint32_t n_stages)
+{
+    const double busy = placement_busy(bound->problem);
+    const uint32_t index = rows_index(rows);
+    double round_s = least_round(bound, set->in, part, index);
+    if (!(round_s < INFINITY))
+        return INFINITY;
+    const double longest_s = m == 1 ? 0 : least_longest(bound, set->in, part, index, round_s);
+    if (n_stages > 1)
+        round_s += set->hops_s[n_stages - 1] + (n_stages - 1) * rows * set->occupation_s + set->back_s;
+    const double alone_s = round_s / m;
+    return busy * fmax(longest_s, alone_s) + (1 - busy) * alone_s;
+}
+
+double replicas_bound_rate(const struct replicas_bound *bound, const struct replicas_set *set, uint32_t part,
                            uint32_t streams)
 {
-    const struct placement_demand *demand = &bound->problem->demand;
-    const uint32_t possible = n < streams ? n : streams;
-    const uint32_t fixed = demand->micro_batches < streams ? demand->micro_batches : streams;
-    const double busy = placement_busy(bound->problem);
+    const uint32_t fixed = bound->problem->demand.micro_batches, least = least_stages(bound, set->in, part);
+    const uint32_t possible = set->n < streams ? set->n : streams;
     double most = 0;
-    for (uint32_t m = fixed ? fixed : 1; m <= (fixed ? fixed : possible); m++) {
-        const uint32_t rows = rows_index((streams + m - 1) / m);
-        const double round_s = least_round(bound, in, part, rows), alone_s = round_s / m;
-        if (!(round_s < INFINITY))
-            return 0;
-        const double longest_s = m == 1 ? 0 : least_longest(bound, in, part, rows, round_s);
-        const double objective_s = busy * fmax(longest_s, alone_s) + (1 - busy) * alone_s;
-        most = fmax(most, objective_s > 0 ? streams / (m * objective_s) : INFINITY);
+    if (least == 0 || least > LIMIT_STAGES)
+        return 0;
+    if (fixed) {
+        const uint32_t m = fixed < streams ? fixed : streams;
+        const double objective_s = least_objective(bound, set, part, (streams + m - 1) / m, m, least);
+        return objective_s > 0 ? streams / (m * objective_s) * (1 + 1e-9) : INFINITY;
+    }
+    for (uint32_t m = 1; m <= possible && m <= LIMIT_STAGES; m++) {
+        const uint32_t rows = (streams + m - 1) / m;
+        const bool last = m == streams; /* more stages have as many micro-batches */
+        double objective_s = INFINITY;
+        if (m == 1)
+            objective_s = least_alone(bound, set->in, part, rows_index(rows));
+        if (m > 1 || last)
+            objective_s = fmin(objective_s, least_objective(bound, set, part, rows, m, m > least ? m : least));
+        if (m >= least || last)
+            most = fmax(most, objective_s > 0 ? streams / (m * objective_s) : INFINITY);
     }
     return most * (1 + 1e-9);
 }

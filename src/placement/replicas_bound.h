@@ -1,4 +1,5 @@
-/* How fast a set of devices can be at most as one group, whatever the links. Private to placement_replicate().
+/* How fast a set of devices can be at most as one group, with the least hops that there are.
+ * Private to placement_replicate().
  *
  * Work is measured as in exact.h: w, each layer's time on the device that is fastest for it, for one row. A device
  * takes at least rate(rows) for a unit, holds at most capacity(streams) of it, and is launched once. Then no round is
@@ -27,7 +28,17 @@ enum error_code replicas_bound_init(struct replicas_bound *bound, const struct p
                                     const uint32_t *streams, uint32_t parts, struct error *err);
 void replicas_bound_deinit(struct replicas_bound *bound);
 
-/* No group on in[n_devices] has a higher placement_group_rate() for streams[part]; 0: it does not fit. n: how many are
- * in. Without a number of micro-batches in the demand every number is in question that as many stages run. */
-double replicas_bound_rate(const struct replicas_bound *bound, const bool *in, uint32_t n, uint32_t part,
+/* A set of devices, with what is the same for all numbers of streams. */
+struct replicas_set {
+    const bool *in; /* [n_devices], the caller's */
+    uint32_t n;
+    double hops_s[LIMIT_STAGES]; /* least latencies of so many hops, one stage more: each to a device of its own */
+    double occupation_s;         /* of the fastest link, for a row */
+    double back_s;
+};
+void replicas_set_init(struct replicas_set *set, const struct placement_problem *problem, const bool *in);
+
+/* No group on the set has a higher placement_group_rate() for streams[part]; 0: it does not fit. Without a number of
+ * micro-batches in the demand it is the most over all numbers of stages, as they are run (as_run.h). */
+double replicas_bound_rate(const struct replicas_bound *bound, const struct replicas_set *set, uint32_t part,
                            uint32_t streams);

@@ -155,11 +155,13 @@ static void explain_groups(const struct report *report, struct buffer *out)
         return;
     }
     buffer_printf(out, "Several groups: in bytes alone all memory holds the model %u times; ", replicas->copies);
-    if (replicas->groups.n_groups > 1)
+    const uint32_t most = most_stages(&replicas->groups), now = report->solution.placement.n_stages;
+    if (replicas->groups.n_groups > 1 && most < now)
         buffer_printf(out,
-                      "a token goes through %u stage%s at most in stead of %u, and groups do not wait for each other. ",
-                      most_stages(&replicas->groups), most_stages(&replicas->groups) == 1 ? "" : "s",
-                      report->solution.placement.n_stages);
+                      "a token goes through %u stage%s at most instead of %u, and groups do not wait for each other. ",
+                      most, most == 1 ? "" : "s", now);
+    else if (replicas->groups.n_groups > 1)
+        buffer_text(out, "groups compute at the same time, and none waits for another. ");
     else
         buffer_text(out, "none that was looked at is faster than one. ");
     if (replicas->all)
