@@ -64,7 +64,8 @@ static enum error_code check_model(const struct placement_problem *problem, stru
         return error_set(err, ERROR_INVALID, "expert_share is from 0 to 1");
     if (model->activation_bytes_per_token > PLACEMENT_BYTES_MAX ||
         model->output_bytes_per_token > PLACEMENT_BYTES_MAX || model->compute_bytes > PLACEMENT_BYTES_MAX ||
-        model->compute_input_bytes > PLACEMENT_BYTES_MAX || model->compute_output_bytes > PLACEMENT_BYTES_MAX)
+        model->compute_bytes_per_context > PLACEMENT_BYTES_MAX || model->compute_input_bytes > PLACEMENT_BYTES_MAX ||
+        model->compute_output_bytes > PLACEMENT_BYTES_MAX)
         return error_set(err, ERROR_INVALID, "activations or compute buffers are beyond 2^50 bytes");
     uint64_t input = 0, output = 0;
     for (uint32_t type = 0; type < model->n_types; type++) {

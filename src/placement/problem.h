@@ -77,6 +77,7 @@ struct placement_model {
     uint64_t activation_bytes_per_token; /* a hidden state as it travels */
     uint64_t output_bytes_per_token;     /* what the last stage gives for a token (logits) */
     uint64_t compute_bytes;              /* a stage's compute buffers */
+    uint64_t compute_bytes_per_context;  /* of those, for each token of the context: what a shorter one saves */
     uint64_t compute_input_bytes;        /* more on the first stage */
     uint64_t compute_output_bytes;       /* more on the last (logits) */
 };

@@ -390,8 +390,10 @@ static enum error_code solve_one(const struct placement_problem *problem, const 
                                  struct placement_group *out, bool *proved, struct error *err)
 {
     struct placement_problem own = *problem;
+    struct placement_options bounded = *options;
     struct placement_solution solution = {0};
-    const enum error_code code = placement_solve_as_run(&own, options, &solution, err);
+    bounded.max_nodes = bounded.max_nodes ? bounded.max_nodes : PLACEMENT_WHATIF_NODES;
+    const enum error_code code = placement_solve_as_run(&own, &bounded, &solution, err);
     if (!code)
         *out = (struct placement_group){solution.placement, own.demand.streams, placement_micro_batches(&own)};
     *proved = solution.proved;

@@ -375,3 +375,21 @@ enum cluster_speed report_speed(const struct report *report)
     }
     return least;
 }
+
+void report_placement_text(const struct cluster *cluster, const struct cluster_problem *problem,
+                           const struct placement_solution *solution, struct buffer *out)
+{
+    struct report report = {
+        .ask = {.cluster = cluster, .model = &problem->problem.model, .demand = problem->problem.demand, .here = true},
+        .cluster_problem = *problem,
+        .solution = *solution,
+    };
+    const struct placement_options options = placement_options_default();
+    placement_forecast(&problem->problem, &solution->placement, &report.forecast);
+    report.bottleneck = find_bottleneck(&report);
+    if (ask_reasons(&report, &options, NULL))
+        out->failed = true;
+    else
+        report_text(&report, false, out);
+    mem_free(report.reasons);
+}

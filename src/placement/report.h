@@ -97,4 +97,8 @@ struct placement_problem report_group(const struct report *report, uint32_t grou
 
 /* On lack of memory out->failed. */
 void report_text(const struct report *report, bool explain, struct buffer *out);
+
+/* The same text of a placement of this machine that was found elsewhere: of this problem, made of that cluster. */
+void report_placement_text(const struct cluster *cluster, const struct cluster_problem *problem,
+                           const struct placement_solution *solution, struct buffer *out);
 void report_json(const struct report *report, struct buffer *out);

@@ -140,7 +140,7 @@ static void alike_devices_are_counted(void **state)
     world.problem.demand.micro_batches = 16;
     replicate(&world.problem);
     is_sound(&world.problem);
-    print_message("64 alike: %u groups, %.1f of at most %.1f, %u solved\n", replicas.groups.n_groups, replicas.rate,
+    print_message("# 64 alike: %u groups, %.1f of at most %.1f, %u solved\n", replicas.groups.n_groups, replicas.rate,
                   replicas.most_rate, replicas.solves);
     assert_true(replicas.all && replicas.copies == 16);
     near(replicas.rate, 16 / (0.4 + 4 * 0.02 + 3 * 1e-6 + 4e-9));
@@ -208,7 +208,7 @@ static void equals_brute_force(void **state)
     struct tally tally = {0};
     for (uint64_t seed = 1; seed <= 200; seed++)
         compare(seed, 2 + (uint32_t)seed % 3, 4, false, &tally);
-    print_message("%u possible, %u in several groups, %u groups solved\n", tally.n, tally.several, tally.solves);
+    print_message("# %u possible, %u in several groups, %u groups solved\n", tally.n, tally.several, tally.solves);
     assert_true(tally.n > 100 && tally.several > 30 && tally.several < tally.n - 10);
 }
 
@@ -217,7 +217,7 @@ static void equals_every_division_as_run(void **state)
     struct tally tally = {0};
     for (uint64_t seed = 1; seed <= 100; seed++)
         compare(seed, 3 + (uint32_t)seed % 3, 12, true, &tally);
-    print_message("%u possible, %u in several groups, %u groups solved\n", tally.n, tally.several, tally.solves);
+    print_message("# %u possible, %u in several groups, %u groups solved\n", tally.n, tally.several, tally.solves);
     assert_true(tally.n > 50 && tally.several > 10 && tally.several < tally.n - 5);
 }
 
@@ -248,7 +248,7 @@ static void as_run_equals_brute_force(void **state)
         several += solution.placement.n_stages > 1;
         n++;
     }
-    print_message("%u possible, %u in several stages\n", n, several);
+    print_message("# %u possible, %u in several stages\n", n, several);
     assert_true(n > 100 && several > 50);
 }
 

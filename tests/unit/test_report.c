@@ -285,6 +285,27 @@ static void extras_policies_and_without(void **state)
     assert_non_null(strstr(err.text, "there is no node 'nobody'"));
 }
 
+/* What `medley run` logs of its plan is what `medley plan` says. */
+static void a_placement_found_elsewhere(void **state)
+{
+    use("{\"nodes\":[{\"name\":\"here\",\"devices\":[" MEASURED("cuda0", "100e9", "") "," MEASURED("cuda1", "90e9",
+                                                                                                   "") "]}]}");
+    ask.here = true;
+    ask.model_name = NULL;
+    struct report report = report_of();
+    struct buffer all = {0}, text = {0};
+    report_text(&report, false, &all);
+    report_placement_text(&cluster, &report.cluster_problem, &report.solution, &text);
+    assert_false(text.failed);
+    assert_non_null(strstr(text.data, "Best: 1 device, "));
+    assert_non_null(strstr(text.data, "Bottleneck: cuda0's memory bandwidth"));
+    assert_non_null(strstr(text.data, "Left out: cuda1: would "));
+    assert_memory_equal(all.data, text.data, strcspn(text.data, "L")); /* up to "Left out" */
+    buffer_deinit(&all);
+    buffer_deinit(&text);
+    report_deinit(&report);
+}
+
 static void a_guess_says_so(void **state)
 {
     use("{\"nodes\":[{\"name\":\"here\",\"devices\":[{\"id\":\"cpu\",\"memory\":\"32GiB\"}]}]}");
@@ -481,6 +502,7 @@ int main(void)
         cmocka_unit_test(the_text),
         cmocka_unit_test(the_same_numbers_as_the_forecast),
         cmocka_unit_test(extras_policies_and_without),
+        cmocka_unit_test(a_placement_found_elsewhere),
         cmocka_unit_test(a_guess_says_so),
         cmocka_unit_test(without_one_of_two_in_one_memory),
         cmocka_unit_test(what_fits_nowhere),
