@@ -227,7 +227,7 @@ static void check_memory(const char *name, struct driver_options given)
                      stages[i].first_layer + stages[i].n_layers - 1, (unsigned long long)takes,
                      (unsigned long long)planned);
     }
-    /* What is promised of a shorter context is kept. */
+    /* What is promised of a shorter context is kept; in the smallest graphs other tensors are larger by some KiB. */
     struct driver_options less = options;
     less.context = options.context / 2;
     struct plan_model shorter = plan_of(model, &less, true);
@@ -235,7 +235,7 @@ static void check_memory(const char *name, struct driver_options given)
     assert_true(fewer > 0);
     n_promised += plan.model.compute_bytes_per_context > 0;
     assert_true(shorter.model.compute_bytes <=
-                plan.model.compute_bytes - plan.model.compute_bytes_per_context * fewer + 64 * UINT64_C(32));
+                plan.model.compute_bytes - plan.model.compute_bytes_per_context * fewer + 32 * UINT64_C(1024));
     plan_model_deinit(&shorter);
     plan_model_deinit(&plan);
     model_close(model);
