@@ -19,7 +19,7 @@ LIBRARIES = [
     (r"medley/.*\.h", {"public"}),
     (r"ggml.*\.h|gguf\.h", {"gpu", "model", "engine"}),
     (r"libwebsockets.*", {"api"}),
-    (r"yyjson\.h", {"gpu", "model", "placement", "api", "node", "cli"}),
+    (r"yyjson\.h", {"base", "gpu", "model", "placement", "api", "node", "cli"}),
     (r"quickjs.*|.*/quickjs.*\.h", {"model"}),
     (r"pcre2\.h", {"model"}),
     (r"utf8proc\.h", {"model"}),

@@ -1,31 +1,10 @@
 #include "api/json_in.h"
 
+#include "base/json_memory.h"
 #include "base/mem.h"
 
 #include <math.h>
 #include <string.h>
-
-/* yyjson's memory comes from base/mem.h, so that allocation failures can be tested. */
-static void *in_malloc(void *context, size_t size)
-{
-    (void)context;
-    return mem_resize(NULL, size, 1); /* yyjson needs no zeroes */
-}
-
-static void *in_realloc(void *context, void *old, size_t old_size, size_t size)
-{
-    (void)context;
-    (void)old_size;
-    return mem_resize(old, size, 1);
-}
-
-static void in_free(void *context, void *memory)
-{
-    (void)context;
-    mem_free(memory);
-}
-
-static const yyjson_alc allocator = {in_malloc, in_realloc, in_free, NULL};
 
 bool json_in_no_memory(struct json_in *in)
 {
@@ -70,7 +49,7 @@ bool json_in_object(struct json_in *in, const char *body, size_t size, const str
 {
     yyjson_read_err problem;
     /* Without the INSITU flag yyjson does not write to the body, though its parameter is not const. */
-    *doc = size ? yyjson_read_opts((char *)(uintptr_t)body, size, YYJSON_READ_NOFLAG, &allocator, &problem) : NULL;
+    *doc = size ? yyjson_read_opts((char *)(uintptr_t)body, size, YYJSON_READ_NOFLAG, &json_memory, &problem) : NULL;
     if (!size)
         return api_error_set(in->err, 400, "invalid_request_error", NULL,
                              "the body is empty; it must be a JSON object");

@@ -1,8 +1,8 @@
 /* medley add: makes a model's file known to the cluster. */
 #include "base/size_text.h"
 #include "cli/answer.h"
+#include "cli/ask.h"
 #include "cli/commands.h"
-#include "cli/daemon.h"
 #include "cli/model_word.h"
 #include "cli/options.h"
 
@@ -43,17 +43,23 @@ static enum error_code take(yyjson_doc *doc, bool json, bool *done, struct error
     return ERROR_NONE;
 }
 
-static enum error_code add(struct daemon_client *client, const char *path, bool json, struct error *err)
+struct wishes {
+    char path[PATH_MAX];
+    bool json;
+};
+
+static enum error_code converse(struct daemon_client *client, const void *arg, struct error *err)
 {
+    const struct wishes *wishes = arg;
     bool done = false;
     yyjson_mut_doc *question = daemon_question("add");
-    daemon_question_text(question, "path", path);
+    daemon_question_text(question, "path", wishes->path);
     enum error_code code = daemon_client_send(client, question, err);
     while (!code && !done) {
         yyjson_doc *doc = NULL;
         code = daemon_client_receive(client, &doc, err);
         if (!code)
-            code = take(doc, json, &done, err);
+            code = take(doc, wishes->json, &done, err);
         yyjson_doc_free(doc);
     }
     return code;
@@ -62,18 +68,14 @@ static enum error_code add(struct daemon_client *client, const char *path, bool 
 static int run(int argc, char **argv)
 {
     struct option_words words;
-    struct daemon_client *client = NULL;
+    struct wishes wishes;
     struct error err;
-    char path[PATH_MAX];
     if (!option_words(&command_add, argc, argv, "which model? give a .gguf file", &words))
         return EXIT_USAGE;
-    enum error_code code = model_word_file(words.word, path, &err);
-    if (!code)
-        code = daemon_client_open(&client, &err);
-    if (!code)
-        code = add(client, path, words.json, &err);
-    daemon_client_close(client);
-    return code ? command_fail(&command_add, &err) : EXIT_OK;
+    wishes.json = words.json;
+    if (model_word_file(words.word, wishes.path, &err))
+        return command_fail(&command_add, &err);
+    return ask_converse(&command_add, converse, &wishes);
 }
 
 const struct command command_add = {

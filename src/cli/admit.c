@@ -1,5 +1,6 @@
 /* medley admit: lets a machine into the cluster that waits for it, after its words were compared. */
 #include "cli/answer.h"
+#include "cli/ask.h"
 #include "cli/commands.h"
 #include "cli/compare.h"
 #include "cli/options.h"
@@ -58,20 +59,10 @@ static enum error_code decide(struct daemon_client *client, const struct wishes 
     return ERROR_CANCELLED;
 }
 
-static enum error_code print(yyjson_doc *doc, struct error *err)
+static enum error_code converse(struct daemon_client *client, const void *arg, struct error *err)
 {
-    struct answer answer = {0};
-    struct buffer name = {0};
-    answer_clean(&name, answer_text(&answer, yyjson_doc_get_root(doc), "admitted"));
-    enum error_code code = answer_failed(&answer, err);
-    if (!code)
-        printf("%s is in the cluster\n", name.data ? name.data : "");
-    buffer_deinit(&name);
-    return code;
-}
-
-static enum error_code admit(struct daemon_client *client, const struct wishes *wishes, struct error *err)
-{
+    static const struct ask_done done = {.key = "admitted", .after = " is in the cluster"};
+    const struct wishes *wishes = arg;
     struct answer answer = {0};
     yyjson_doc *doc = NULL;
     yyjson_mut_doc *question = daemon_question("admit");
@@ -90,7 +81,7 @@ static enum error_code admit(struct daemon_client *client, const struct wishes *
         code = daemon_client_receive(client, &doc, err);
     if (code)
         return code;
-    code = print(doc, err);
+    code = ask_print_done(doc, &done, err);
     yyjson_doc_free(doc);
     return code;
 }
@@ -98,15 +89,7 @@ static enum error_code admit(struct daemon_client *client, const struct wishes *
 static int run(int argc, char **argv)
 {
     struct wishes wishes = {0};
-    struct daemon_client *client = NULL;
-    struct error err;
-    if (!parse(argc, argv, &wishes))
-        return EXIT_USAGE;
-    enum error_code code = daemon_client_open(&client, &err);
-    if (!code)
-        code = admit(client, &wishes, &err);
-    daemon_client_close(client);
-    return code ? command_fail(&command_admit, &err) : EXIT_OK;
+    return parse(argc, argv, &wishes) ? ask_converse(&command_admit, converse, &wishes) : EXIT_USAGE;
 }
 
 const struct command command_admit = {

@@ -268,7 +268,7 @@ enum error_code daemon_client_receive(struct daemon_client *client, yyjson_doc *
     return code;
 }
 
-enum error_code daemon_ask(yyjson_mut_doc *question, yyjson_doc **out, struct error *err)
+enum error_code daemon_ask(yyjson_mut_doc *question, bool hurry, yyjson_doc **out, struct error *err)
 {
     struct daemon_client *client;
     enum error_code code = daemon_client_open(&client, err);
@@ -276,7 +276,8 @@ enum error_code daemon_ask(yyjson_mut_doc *question, yyjson_doc **out, struct er
         yyjson_mut_doc_free(question);
         return code;
     }
-    daemon_client_hurry(client);
+    if (hurry)
+        daemon_client_hurry(client);
     code = daemon_client_send(client, question, err);
     if (!code)
         code = daemon_client_receive(client, out, err);

@@ -42,8 +42,8 @@ enum error_code daemon_client_receive_or_end(struct daemon_client *client, yyjso
 /* From now on a node that is silent for LIMIT_CONTROL_ANSWER_MS is given up (ERROR_IO). */
 void daemon_client_hurry(struct daemon_client *client);
 
-/* Sends the question and receives its one answer, in a hurry, over a connection of its own. */
-enum error_code daemon_ask(yyjson_mut_doc *question, yyjson_doc **out, struct error *err);
+/* Sends the question and receives its one answer, over a connection of its own. */
+enum error_code daemon_ask(yyjson_mut_doc *question, bool hurry, yyjson_doc **out, struct error *err);
 
 /* Bytes as they are, for what follows the lines of {"do": "generate"}. daemon_client_read() waits for all of them;
  * ERROR_IO at the end. daemon_client_wait() waits until there is something to read, or the descriptor `wake` has

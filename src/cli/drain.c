@@ -1,8 +1,6 @@
 /* medley drain: a machine is emptied of everything that runs on it, and goes on being a member. */
-#include "cli/answer.h"
 #include "cli/ask.h"
 #include "cli/commands.h"
-#include "cli/daemon.h"
 #include "cli/options.h"
 
 #include <getopt.h>
@@ -37,24 +35,17 @@ static bool parse(int argc, char **argv, struct wish *out)
 
 static int run(int argc, char **argv)
 {
+    static const struct ask_done drained = {.key = "drained",
+                                            .after = " is used for nothing new; what runs there moves away"};
+    static const struct ask_done undrained = {.key = "undrained", .after = " may be used again"};
     struct wish wish = {0};
-    struct error err;
-    yyjson_doc *doc = NULL;
     if (!parse(argc, argv, &wish))
         return EXIT_USAGE;
-    const struct ask_about about = {
-        .done = wish.undo ? "undrained" : "drained",
-        .after = wish.undo ? " may be used again" : " is used for nothing new; what runs there moves away",
-    };
     yyjson_mut_doc *question = daemon_question("drain");
     daemon_question_text(question, "node", wish.node);
     if (question)
         yyjson_mut_obj_add_bool(question, yyjson_mut_doc_get_root(question), "undo", wish.undo);
-    enum error_code code = daemon_ask(question, &doc, &err);
-    if (!code)
-        code = wish.json ? answer_print_json(doc, false, &err) : ask_print_done(doc, &about, &err);
-    yyjson_doc_free(doc);
-    return code ? command_fail(&command_drain, &err) : EXIT_OK;
+    return ask_do(&command_drain, question, wish.json, wish.undo ? &undrained : &drained);
 }
 
 const struct command command_drain = {

@@ -1,8 +1,8 @@
 /* medley events: what happened in the cluster, from its log. */
 #include "base/limits.h"
 #include "cli/answer.h"
+#include "cli/ask.h"
 #include "cli/commands.h"
-#include "cli/daemon.h"
 #include "cli/options.h"
 
 #include <getopt.h>
@@ -78,8 +78,9 @@ static enum error_code print(yyjson_doc *doc, struct error *err)
     return code;
 }
 
-static enum error_code show(struct daemon_client *client, const struct wishes *wishes, struct error *err)
+static enum error_code converse(struct daemon_client *client, const void *arg, struct error *err)
 {
+    const struct wishes *wishes = arg;
     yyjson_mut_doc *question = daemon_question("events");
     yyjson_mut_obj_add_bool(question, yyjson_mut_doc_get_root(question), "follow", wishes->follow);
     daemon_question_count(question, "last", wishes->last);
@@ -105,15 +106,7 @@ static enum error_code show(struct daemon_client *client, const struct wishes *w
 static int run(int argc, char **argv)
 {
     struct wishes wishes = {.last = UINT32_MAX};
-    struct daemon_client *client = NULL;
-    struct error err;
-    if (!parse(argc, argv, &wishes))
-        return EXIT_USAGE;
-    enum error_code code = daemon_client_open(&client, &err);
-    if (!code)
-        code = show(client, &wishes, &err);
-    daemon_client_close(client);
-    return code ? command_fail(&command_events, &err) : EXIT_OK;
+    return parse(argc, argv, &wishes) ? ask_converse(&command_events, converse, &wishes) : EXIT_USAGE;
 }
 
 const struct command command_events = {

@@ -15,8 +15,7 @@ static int run(int argc, char **argv)
     static const struct ask_about about = {
         .missing = "which model? medley status lists them",
         .key = "model",
-        .done = "forgotten",
-        .after = " is forgotten",
+        .done = {.key = "forgotten", .after = " is forgotten"},
     };
     return ask_about(&command_forget, argc, argv, &about);
 }

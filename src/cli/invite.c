@@ -1,8 +1,8 @@
 /* medley invite: a code that lets one machine in. */
 #include "base/limits.h"
 #include "cli/answer.h"
+#include "cli/ask.h"
 #include "cli/commands.h"
-#include "cli/daemon.h"
 #include "cli/options.h"
 
 #include <getopt.h>
@@ -67,17 +67,11 @@ static int run(int argc, char **argv)
 {
     uint32_t minutes = LIMIT_JOIN_CODE_MS / MINUTE_MS;
     bool json = false;
-    struct error err;
-    yyjson_doc *doc = NULL;
     if (!parse(argc, argv, &minutes, &json))
         return EXIT_USAGE;
     yyjson_mut_doc *question = daemon_question("invite");
     daemon_question_count(question, "minutes", minutes);
-    enum error_code code = daemon_ask(question, &doc, &err);
-    if (!code)
-        code = json ? answer_print_json(doc, false, &err) : print(doc, &err);
-    yyjson_doc_free(doc);
-    return code ? command_fail(&command_invite, &err) : EXIT_OK;
+    return ask_show(&command_invite, question, json, print);
 }
 
 const struct command command_invite = {

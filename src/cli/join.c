@@ -1,5 +1,6 @@
 /* medley join: this machine's node becomes a member of a cluster, by code or by hand. */
 #include "cli/answer.h"
+#include "cli/ask.h"
 #include "cli/commands.h"
 #include "cli/compare.h"
 #include "cli/options.h"
@@ -101,8 +102,9 @@ static enum error_code take(struct daemon_client *client, yyjson_val *root, bool
     return done ? print_joined(done, err) : ERROR_NONE;
 }
 
-static enum error_code join(struct daemon_client *client, const struct wishes *wishes, struct error *err)
+static enum error_code converse(struct daemon_client *client, const void *arg, struct error *err)
 {
+    const struct wishes *wishes = arg;
     bool joined = false;
     yyjson_mut_doc *question = daemon_question("join");
     daemon_question_text(question, "code", wishes->code);
@@ -121,15 +123,7 @@ static enum error_code join(struct daemon_client *client, const struct wishes *w
 static int run(int argc, char **argv)
 {
     struct wishes wishes = {0};
-    struct daemon_client *client = NULL;
-    struct error err;
-    if (!parse(argc, argv, &wishes))
-        return EXIT_USAGE;
-    enum error_code code = daemon_client_open(&client, &err);
-    if (!code)
-        code = join(client, &wishes, &err);
-    daemon_client_close(client);
-    return code ? command_fail(&command_join, &err) : EXIT_OK;
+    return parse(argc, argv, &wishes) ? ask_converse(&command_join, converse, &wishes) : EXIT_USAGE;
 }
 
 const struct command command_join = {

@@ -1,8 +1,7 @@
 /* medley move: an instance is placed by hand. */
 #include "base/limits.h"
-#include "cli/answer.h"
+#include "cli/ask.h"
 #include "cli/commands.h"
-#include "cli/daemon.h"
 #include "cli/options.h"
 
 #include <getopt.h>
@@ -86,40 +85,12 @@ static bool add_stages(yyjson_mut_doc *doc, const char *text)
     }
 }
 
-static enum error_code print(yyjson_doc *doc, const struct wish *wish, struct error *err)
-{
-    struct answer answer = {0};
-    struct buffer name = {0};
-    answer_clean(&name, answer_text(&answer, yyjson_doc_get_root(doc), wish->instance ? "moved" : "moves"));
-    enum error_code code = answer_failed(&answer, err);
-    if (!code && wish->instance)
-        printf("%s runs where you said\n", name.data ? name.data : "");
-    else if (!code)
-        printf("moves for gain are %s\n", name.data ? name.data : "");
-    buffer_deinit(&name);
-    return code;
-}
-
-/* Loading takes as long as it takes: nobody is in a hurry. */
-static enum error_code ask(yyjson_mut_doc *question, yyjson_doc **doc, struct error *err)
-{
-    struct daemon_client *client = NULL;
-    enum error_code code = daemon_client_open(&client, err);
-    if (!code)
-        code = daemon_client_send(client, question, err);
-    else
-        yyjson_mut_doc_free(question);
-    if (!code)
-        code = daemon_client_receive(client, doc, err);
-    daemon_client_close(client);
-    return code;
-}
-
 static int run(int argc, char **argv)
 {
+    static const struct ask_done moved = {.key = "moved", .after = " runs where you said", .takes_long = true};
+    static const struct ask_done moves = {
+        .key = "moves", .before = "moves for gain are ", .after = "", .takes_long = true};
     struct wish wish = {0};
-    struct error err;
-    yyjson_doc *doc = NULL;
     if (!parse(argc, argv, &wish))
         return EXIT_USAGE;
     yyjson_mut_doc *question = daemon_question(wish.instance ? "move" : "moves");
@@ -130,11 +101,7 @@ static int run(int argc, char **argv)
     }
     if (question && !wish.instance)
         yyjson_mut_obj_add_bool(question, yyjson_mut_doc_get_root(question), "on", wish.on);
-    enum error_code code = ask(question, &doc, &err);
-    if (!code)
-        code = wish.json ? answer_print_json(doc, false, &err) : print(doc, &wish, &err);
-    yyjson_doc_free(doc);
-    return code ? command_fail(&command_move, &err) : EXIT_OK;
+    return ask_do(&command_move, question, wish.json, wish.instance ? &moved : &moves);
 }
 
 const struct command command_move = {

@@ -16,8 +16,7 @@ static int run(int argc, char **argv)
     static const struct ask_about about = {
         .missing = "which machine? medley nodes lists them",
         .key = "node",
-        .done = "removed",
-        .after = " is removed from the cluster",
+        .done = {.key = "removed", .after = " is removed from the cluster"},
     };
     return ask_about(&command_remove, argc, argv, &about);
 }

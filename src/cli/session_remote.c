@@ -43,7 +43,7 @@ static enum error_code find_file(const char *model, char out[PATH_MAX], struct e
     }
     yyjson_mut_doc *question = daemon_question("where");
     daemon_question_text(question, "model", model);
-    enum error_code code = daemon_ask(question, &answer, err);
+    enum error_code code = daemon_ask(question, true, &answer, err);
     if (code)
         return code;
     const char *path = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(answer), "path"));

@@ -15,8 +15,7 @@ static int run(int argc, char **argv)
     static const struct ask_about about = {
         .missing = "which instance? medley status lists them",
         .key = "instance",
-        .done = "unloaded",
-        .after = " is unloaded",
+        .done = {.key = "unloaded", .after = " is unloaded"},
     };
     return ask_about(&command_unload, argc, argv, &about);
 }

@@ -1,11 +1,11 @@
 #include "cluster/store.h"
 
+#include "base/durable_file.h"
 #include "base/limits.h"
 #include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -493,19 +493,6 @@ static enum error_code fill_new(sqlite3 *db, uint64_t member, struct error *err)
     return code ? code : execute(db, "COMMIT", "creating", err);
 }
 
-/* So that the new name survives a loss of power, too. */
-static int sync_folder(const char *path)
-{
-    char copy[PATH_MAX];
-    snprintf(copy, sizeof copy, "%s", path);
-    const int folder = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0)
-        return -1;
-    const int failed = fsync(folder);
-    close(folder);
-    return failed;
-}
-
 enum error_code store_create(const char *path, uint64_t member, struct error *err)
 {
     char made[PATH_MAX];
@@ -518,8 +505,12 @@ enum error_code store_create(const char *path, uint64_t member, struct error *er
     int opened = sqlite3_open_v2(made, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW, NULL);
     enum error_code code = opened ? sqlite_error(db, opened, "creating", err) : fill_new(db, member, err);
     sqlite3_close(db);
-    if (!code && (renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_NOREPLACE) || sync_folder(path)))
-        code = error_set(err, ERROR_IO, "store: creating: %s", strerror(errno));
+    if (!code) {
+        const bool renamed = renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
+        const int failure = renamed ? durable_sync_folder_of(path) : errno;
+        if (failure)
+            code = error_set(err, ERROR_IO, "store: creating: %s", strerror(failure));
+    }
     if (code) {
         unlink(made);
         error_wrap(err, "%s", path);

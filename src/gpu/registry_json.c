@@ -1,3 +1,4 @@
+#include "base/json_memory.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "gpu/calibration_json.h"
@@ -6,27 +7,6 @@
 #include <string.h>
 
 enum { VERSION = 1 };
-
-/* yyjson's memory is ours, so that a test can fail it. */
-static void *json_malloc(void *ctx, size_t size)
-{
-    (void)ctx;
-    return mem_new(size);
-}
-
-static void *json_realloc(void *ctx, void *old, size_t old_size, size_t size)
-{
-    (void)ctx, (void)old_size;
-    return mem_resize(old, size, 1);
-}
-
-static void json_free(void *ctx, void *memory)
-{
-    (void)ctx;
-    mem_free(memory);
-}
-
-static const yyjson_alc allocator = {json_malloc, json_realloc, json_free, NULL};
 
 static const char *const result_names[] = {"unknown", "passed", "failed", "crashed", "hung"};
 enum { RESULTS = sizeof result_names / sizeof *result_names };
@@ -95,7 +75,7 @@ enum error_code registry_parse(const char *json, size_t size, struct registry *o
 {
     *out = (struct registry){0};
     yyjson_read_err problem;
-    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)json, size, 0, &allocator, &problem);
+    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)json, size, 0, &json_memory, &problem);
     if (!doc)
         return error_set(err, problem.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION ? ERROR_NO_MEMORY : ERROR_INVALID,
                          "byte %zu: %s", problem.pos, problem.msg);
@@ -134,7 +114,7 @@ static bool add_entry(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct re
 enum error_code registry_write_json(const struct registry *registry, char **json, size_t *size, struct error *err)
 {
     *json = NULL;
-    yyjson_mut_doc *doc = yyjson_mut_doc_new(&allocator);
+    yyjson_mut_doc *doc = yyjson_mut_doc_new(&json_memory);
     if (!doc)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     yyjson_mut_val *root = yyjson_mut_obj(doc);
@@ -144,7 +124,7 @@ enum error_code registry_write_json(const struct registry *registry, char **json
     for (uint32_t i = 0; ok && i < registry->count; i++)
         ok = add_entry(doc, list, &registry->entries[i]);
     if (ok && list)
-        *json = yyjson_mut_write_opts(doc, YYJSON_WRITE_PRETTY | YYJSON_WRITE_NEWLINE_AT_END, &allocator, size, NULL);
+        *json = yyjson_mut_write_opts(doc, YYJSON_WRITE_PRETTY | YYJSON_WRITE_NEWLINE_AT_END, &json_memory, size, NULL);
     yyjson_mut_doc_free(doc);
     /* the texts are valid UTF-8 and the numbers finite, so that memory is all that can be missing */
     return *json ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");

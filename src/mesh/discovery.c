@@ -8,10 +8,11 @@
 #include <avahi-common/alternative.h>
 #include <avahi-common/error.h>
 #include <avahi-common/malloc.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { RESTART_MS = 10000, SIGHTS_MAX = 4096 };
+enum { RESTART_MS = 10000, RENAME_MS = 250, RENAME_DOUBLINGS = 3, SIGHTS_MAX = 4096 };
 
 /* ---- what is seen --------------------------------------------------------------------- */
 
@@ -103,15 +104,6 @@ static int publish(struct discovery *discovery)
     return problem;
 }
 
-static void take_another_name(struct discovery *discovery)
-{
-    char *other = avahi_alternative_service_name(discovery->name);
-    if (other && strlen(other) < DISCOVERY_NAME_MAX)
-        strcpy(discovery->name, other);
-    avahi_free(other);
-    log_line(LOG_INFO, "discovery", "another node is called %s: announced as %s", discovery->own.name, discovery->name);
-}
-
 static void stop(struct discovery *discovery)
 {
     while (discovery->sights)
@@ -128,7 +120,44 @@ static void on_restart(uv_timer_t *timer)
         return;
     log_line(LOG_WARN, "discovery", "other machines are not looked for (%s); next try in %d s", avahi_strerror(problem),
              RESTART_MS / 1000);
-    uv_timer_start(&discovery->restart, on_restart, RESTART_MS, 0);
+    uv_timer_start(&discovery->again, on_restart, RESTART_MS, 0);
+}
+
+static void not_announced(struct discovery *discovery, int problem)
+{
+    log_line(LOG_WARN, "discovery", "this node is not announced: %s", avahi_strerror(problem));
+    uv_timer_start(&discovery->again, on_restart, RESTART_MS, 0);
+}
+
+static void on_rename(uv_timer_t *timer)
+{
+    struct discovery *discovery = timer->data;
+    char *other = avahi_alternative_service_name(discovery->name);
+    if (other && strlen(other) < DISCOVERY_NAME_MAX)
+        strcpy(discovery->name, other);
+    avahi_free(other);
+    log_line(LOG_INFO, "discovery", "another node is called %s: announced as %s", discovery->own.name, discovery->name);
+    int problem = publish(discovery);
+    if (problem)
+        not_announced(discovery, problem);
+}
+
+static void on_rename_host(uv_timer_t *timer)
+{
+    struct discovery *discovery = timer->data;
+    int problem = responder_take_another_host_name(discovery);
+    if (problem)
+        not_announced(discovery, problem);
+}
+
+/* Two machines of one name find it taken in the same instant, and both withdraw it (each may win by one record and lose
+ * by another). They would meet again at the next name, and the next; so each waits a time of its own first, drawn from
+ * more and more. */
+static void rename_soon(struct discovery *discovery, uv_timer_cb rename)
+{
+    uv_timer_start(&discovery->again, rename, randombytes_uniform(RENAME_MS << discovery->n_doublings), 0);
+    if (discovery->n_doublings < RENAME_DOUBLINGS)
+        discovery->n_doublings++;
 }
 
 void discovery_on_state(struct discovery *discovery, enum discovery_state state, const char *reason)
@@ -136,8 +165,10 @@ void discovery_on_state(struct discovery *discovery, enum discovery_state state,
     int problem = 0;
     switch (state) {
     case DISCOVERY_NAME_TAKEN:
-        take_another_name(discovery);
-        problem = publish(discovery);
+        rename_soon(discovery, on_rename);
+        break;
+    case DISCOVERY_HOST_NAME_TAKEN:
+        rename_soon(discovery, on_rename_host);
         break;
     case DISCOVERY_READY:
         problem = publish(discovery);
@@ -146,13 +177,11 @@ void discovery_on_state(struct discovery *discovery, enum discovery_state state,
         break;
     case DISCOVERY_FAILED:
         log_line(LOG_WARN, "discovery", "the mDNS responder ended (%s): starting it anew", reason);
-        uv_timer_start(&discovery->restart, on_restart, 0, 0); /* not from inside its own callback */
-        return;
+        uv_timer_start(&discovery->again, on_restart, 0, 0); /* not from inside its own callback */
+        break;
     }
-    if (!problem)
-        return;
-    log_line(LOG_WARN, "discovery", "this node is not announced: %s", avahi_strerror(problem));
-    uv_timer_start(&discovery->restart, on_restart, RESTART_MS, 0);
+    if (problem)
+        not_announced(discovery, problem);
 }
 
 /* ---- opening and closing -------------------------------------------------------------- */
@@ -184,7 +213,7 @@ void discovery_close(struct discovery *discovery, void (*closed)(void *arg), voi
     discovery->closed = closed ? closed : ignore;
     discovery->closed_arg = arg;
     stop(discovery);
-    uv_close((uv_handle_t *)&discovery->restart, on_timer_closed);
+    uv_close((uv_handle_t *)&discovery->again, on_timer_closed);
 }
 
 static void set_own(struct discovery *discovery, const struct discovery_record *own)
@@ -204,8 +233,8 @@ enum error_code discovery_open(uv_loop_t *loop, const struct discovery_record *o
     avahi_loop_init(&discovery->avahi_loop, loop);
     set_own(discovery, own);
     discovery->handlers = *handlers;
-    uv_timer_init(loop, &discovery->restart);
-    discovery->restart.data = discovery;
+    uv_timer_init(loop, &discovery->again);
+    discovery->again.data = discovery;
     int problem = responder_start(discovery);
     if (problem) {
         error_set(err, ERROR_IO, "multicast DNS does not work here (%s)", avahi_strerror(problem));

@@ -7,12 +7,10 @@
 #include <avahi-common/malloc.h>
 #include <avahi-core/log.h>
 
-/* The machine's own name, as every responder on it takes it: what two of them say of the same addresses is then the
- * same, and they get on. Another machine may have it, too. */
-static int take_another_host_name(AvahiServer *server)
+int responder_take_another_host_name(struct discovery *discovery)
 {
-    char *other = avahi_alternative_host_name(avahi_server_get_host_name(server));
-    int problem = other ? avahi_server_set_host_name(server, other) : AVAHI_ERR_NO_MEMORY;
+    char *other = avahi_alternative_host_name(avahi_server_get_host_name(discovery->server));
+    int problem = other ? avahi_server_set_host_name(discovery->server, other) : AVAHI_ERR_NO_MEMORY;
     avahi_free(other);
     return problem < 0 ? problem : 0;
 }
@@ -26,8 +24,7 @@ static void on_server(AvahiServer *server, AvahiServerState state, void *userdat
         discovery_on_state(discovery, DISCOVERY_READY, NULL);
         break;
     case AVAHI_SERVER_COLLISION:
-        if (take_another_host_name(server))
-            discovery_on_state(discovery, DISCOVERY_FAILED, avahi_strerror(avahi_server_errno(server)));
+        discovery_on_state(discovery, DISCOVERY_HOST_NAME_TAKEN, NULL);
         break;
     case AVAHI_SERVER_FAILURE:
         discovery_on_state(discovery, DISCOVERY_FAILED, avahi_strerror(avahi_server_errno(server)));

@@ -31,13 +31,14 @@ struct discovery {
     AvahiSEntryGroup *group;
     AvahiSServiceBrowser *browser;
     struct discovery_sight *sights;
-    uv_timer_t restart; /* the responder failed: another try */
+    uv_timer_t again;     /* the responder failed, or a name is taken: another try */
+    uint32_t n_doublings; /* of the time within which another name is taken */
     void (*closed)(void *arg);
     void *closed_arg;
 };
 
 /* ---- discovery.c: what happened ---- */
-enum discovery_state { DISCOVERY_READY, DISCOVERY_NAME_TAKEN, DISCOVERY_FAILED };
+enum discovery_state { DISCOVERY_READY, DISCOVERY_NAME_TAKEN, DISCOVERY_HOST_NAME_TAKEN, DISCOVERY_FAILED };
 void discovery_on_state(struct discovery *discovery, enum discovery_state state, const char *reason);
 void discovery_on_browse(struct discovery *discovery, AvahiBrowserEvent event, AvahiIfIndex interface,
                          AvahiProtocol protocol, const char *name);
@@ -50,6 +51,9 @@ void discovery_on_resolved(struct discovery *discovery, AvahiIfIndex interface, 
 int responder_start(struct discovery *discovery);
 void responder_stop(struct discovery *discovery);                         /* frees what these functions made */
 int responder_publish(struct discovery *discovery, AvahiStringList *txt); /* replaces what there is */
+/* The machine's name is another machine's, too. Every responder on this one takes the same other name: what two of them
+ * say of the same addresses is then the same, and they get on. */
+int responder_take_another_host_name(struct discovery *discovery);
 int responder_browse(struct discovery *discovery);
 AvahiSServiceResolver *responder_resolve(struct discovery *discovery, AvahiIfIndex interface, AvahiProtocol protocol,
                                          const char *name);

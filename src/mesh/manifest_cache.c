@@ -1,9 +1,9 @@
 #include "mesh/manifest_cache.h"
 
 #include "base/bytes.h"
+#include "base/durable_file.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "mesh/plain_files.h"
 #include "model/gguf_file.h"
 
 #include <stdlib.h>
@@ -78,14 +78,14 @@ static enum error_code entry_path(const char *folder, const struct gguf_file *fi
     char text[DIGEST_TEXT];
     enum error_code code = digest_of(name, strlen(name), &digest, err);
     free(path);
-    return code ? code : plain_path(folder, digest_text(&digest, text), ".manifest", out, err);
+    return code ? code : durable_path(folder, digest_text(&digest, text), ".manifest", out, err);
 }
 
 static enum error_code load(const char *path, const struct file_identity *identity, struct manifest *out,
                             struct error *err)
 {
     struct buffer bytes = {0};
-    enum error_code code = plain_read(path, LIMIT_MANIFEST_BYTES + ENTRY_BYTES, &bytes, err);
+    enum error_code code = durable_read(path, LIMIT_MANIFEST_BYTES + ENTRY_BYTES, 0, &bytes, err);
     if (!code)
         code = manifest_entry_read(bytes.data, bytes.size, identity, out, err);
     buffer_deinit(&bytes);
@@ -99,9 +99,9 @@ static void keep(const char *folder, const char *path, const struct file_identit
     struct buffer bytes = {0};
     manifest_entry_write(identity, manifest, &bytes);
     enum error_code code =
-        bytes.failed ? error_set(&err, ERROR_NO_MEMORY, "out of memory") : plain_folder_make(folder, &err);
+        bytes.failed ? error_set(&err, ERROR_NO_MEMORY, "out of memory") : durable_make_folder(folder, &err);
     if (!code)
-        code = plain_replace(path, bytes.data, bytes.size, &err);
+        code = durable_replace(path, bytes.data, bytes.size, &err);
     if (code)
         log_line(LOG_WARN, "mesh", "the model's hashes are not kept and will be made again: %s", err.text);
     buffer_deinit(&bytes);

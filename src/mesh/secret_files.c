@@ -1,6 +1,6 @@
 #include "mesh/secret_files.h"
 
-#include "base/clock.h"
+#include "base/durable_file.h"
 #include "base/limits.h"
 #include "base/mem.h"
 
@@ -9,12 +9,8 @@
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-enum { LOCK_PAUSE_MS = 10, TEMPORARY_NAME = 64 };
 
 void secret_wipe(struct secret *secret)
 {
@@ -40,39 +36,9 @@ static enum error_code check_owner(const struct stat *file, const char *path, co
 
 /* ---- the folder -------------------------------------------------------------------------- */
 
-static enum error_code make_folders(const char *path, struct error *err)
-{
-    char part[PATH_MAX];
-    snprintf(part, sizeof part, "%s", path);
-    for (char *end = part + 1;; end++) {
-        if (*end && *end != '/')
-            continue;
-        char kept = *end;
-        *end = 0;
-        if (mkdir(part, 0700) != 0 && errno != EEXIST && access(part, F_OK) != 0)
-            return error_set(err, ERROR_IO, "making %s: %s", part, strerror(errno));
-        *end = kept;
-        if (!kept)
-            return ERROR_NONE;
-    }
-}
-
-static enum error_code lock_folder(int fd, struct error *err)
-{
-    uint64_t end_ns = clock_now_ns() + LIMIT_SECRET_LOCK_MS * 1000000ull;
-    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return error_set(err, ERROR_IO, "locking it: %s", strerror(errno));
-        if (clock_now_ns() >= end_ns)
-            return error_set(err, ERROR_BUSY, "another process holds it");
-        nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_MS * 1000000}, NULL);
-    }
-    return ERROR_NONE;
-}
-
 static enum error_code open_folder(struct secret_folder *folder, struct error *err)
 {
-    enum error_code code = make_folders(folder->path, err);
+    enum error_code code = durable_make_folder(folder->path, err);
     if (code)
         return code;
     folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -80,7 +46,7 @@ static enum error_code open_folder(struct secret_folder *folder, struct error *e
     if (folder->fd < 0 || fstat(folder->fd, &file) != 0)
         return error_set(err, ERROR_IO, "%s", strerror(errno));
     code = check_owner(&file, folder->path, "700", err);
-    return code ? code : lock_folder(folder->fd, err);
+    return code ? code : durable_lock(folder->fd, LIMIT_SECRET_LOCK_MS, err);
 }
 
 enum error_code secret_folder_open(const char *path, struct secret_folder *out, struct error *err)
@@ -112,7 +78,7 @@ static enum error_code check_file(const struct secret_folder *folder, const char
                                   struct error *err)
 {
     struct stat file;
-    char path[PATH_MAX + TEMPORARY_NAME];
+    char path[PATH_MAX + NAME_MAX];
     snprintf(path, sizeof path, "%s/%s", folder->path, name);
     if (fstat(fd, &file) != 0)
         return error_set(err, ERROR_IO, "%s", strerror(errno));
@@ -129,15 +95,9 @@ static enum error_code read_whole(int fd, size_t size, struct secret *out, struc
     out->bytes = mem_new(size + 1);
     if (!out->bytes)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
-    while (out->size < size) {
-        ssize_t got = read(fd, out->bytes + out->size, size - out->size);
-        if (got == 0)
-            return error_set(err, ERROR_INVALID, "it ends early");
-        if (got < 0 && errno != EINTR)
-            return error_set(err, ERROR_IO, "%s", strerror(errno));
-        out->size += got > 0 ? (size_t)got : 0;
-    }
-    return ERROR_NONE;
+    out->size = size;
+    int failure = pread_all(fd, out->bytes, size, 0);
+    return failure ? error_set(err, ERROR_IO, "%s", strerror(failure)) : ERROR_NONE;
 }
 
 enum error_code secret_read(const struct secret_folder *folder, const char *name, struct secret *out, struct error *err)
@@ -167,44 +127,12 @@ enum error_code secret_read(const struct secret_folder *folder, const char *name
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-static int write_all(int fd, const uint8_t *bytes, size_t size)
-{
-    for (size_t n = 0; n < size;) {
-        ssize_t written = write(fd, bytes + n, size - n);
-        if (written < 0 && errno != EINTR)
-            return errno;
-        n += written > 0 ? (size_t)written : 0;
-    }
-    return fsync(fd) == 0 ? 0 : errno;
-}
-
-/* The name beside is always the same, so that what a crash left behind is overwritten and not collected. */
-static int write_beside(int folder, const char *beside, const void *bytes, size_t size)
-{
-    if (unlinkat(folder, beside, 0) != 0 && errno != ENOENT)
-        return errno;
-    int fd = openat(folder, beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return errno;
-    int failure = fchmod(fd, 0600) == 0 ? write_all(fd, bytes, size) : errno; /* whatever the umask says */
-    if (close(fd) != 0 && !failure)
-        failure = errno;
-    return failure;
-}
-
 enum error_code secret_replace(const struct secret_folder *folder, const char *name, const void *bytes, size_t size,
                                struct error *err)
 {
-    char beside[TEMPORARY_NAME];
-    snprintf(beside, sizeof beside, ".%s.new", name);
-    int failure = write_beside(folder->fd, beside, bytes, size);
-    if (!failure && renameat(folder->fd, beside, folder->fd, name) != 0)
-        failure = errno;
-    if (failure) {
-        unlinkat(folder->fd, beside, 0);
+    int failure = durable_replace_at(folder->fd, name, bytes, size);
+    if (failure)
         return error_set(err, ERROR_IO, "writing %s/%s: %s", folder->path, name, strerror(failure));
-    }
-    fsync(folder->fd); /* makes the rename last; a file system that cannot has done what it can */
     return ERROR_NONE;
 }
 

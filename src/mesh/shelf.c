@@ -21,10 +21,10 @@ enum error_code shelf_paths_of(const struct shelf *shelf, const struct digest *i
 {
     char name[DIGEST_TEXT];
     digest_text(identity, name);
-    enum error_code code = plain_path(shelf->folder, name, ".gguf", out->data, err);
+    enum error_code code = durable_path(shelf->folder, name, ".gguf", out->data, err);
     if (!code)
-        code = plain_path(shelf->folder, name, ".manifest", out->manifest, err);
-    return code ? code : plain_path(shelf->folder, name, ".parts", out->record, err);
+        code = durable_path(shelf->folder, name, ".manifest", out->manifest, err);
+    return code ? code : durable_path(shelf->folder, name, ".parts", out->record, err);
 }
 
 /* Whether the descriptor is still what lies at the path: another process may have removed it in between. */
@@ -60,7 +60,7 @@ enum error_code shelf_record_lock(const char *path, bool make, int lock, int *ou
 void shelf_files_remove(const struct shelf_paths *paths)
 {
     unlink(paths->record); /* first: without it nothing of the model counts */
-    plain_sync_folder_of(paths->record);
+    durable_sync_folder_of(paths->record);
     unlink(paths->data);
     unlink(paths->manifest);
 }
@@ -242,7 +242,7 @@ enum error_code shelf_open(const char *folder, const struct shelf_options *optio
     struct shelf *shelf = mem_new(sizeof *shelf);
     if (!shelf)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
-    enum error_code code = plain_folder_make(folder, err); /* which checks its length, too */
+    enum error_code code = durable_make_folder(folder, err); /* which checks its length, too */
     if (code) {
         mem_free(shelf);
         return code;
@@ -270,7 +270,7 @@ enum error_code shelf_manifest(const struct shelf *shelf, const struct digest *i
     *out = (struct manifest){0};
     enum error_code code = shelf_paths_of(shelf, identity, &paths, err);
     if (!code)
-        code = plain_read(paths.manifest, LIMIT_MANIFEST_BYTES, &bytes, err);
+        code = durable_read(paths.manifest, LIMIT_MANIFEST_BYTES, 0, &bytes, err);
     if (!code)
         code = digest_of(bytes.data, bytes.size, &digest, err);
     if (!code && !digest_equal(&digest, identity))

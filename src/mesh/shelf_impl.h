@@ -1,7 +1,7 @@
 /* Private to shelf.c, shelf_files.c and shelf_model.c. */
 #pragma once
 
-#include "mesh/plain_files.h"
+#include "base/durable_file.h"
 #include "mesh/shelf.h"
 
 struct shelf {

@@ -29,7 +29,7 @@ static enum error_code keep_manifest(struct shelf_model *model, const struct man
     if (!code)
         code = shelf_record_lock(model->paths.record, true, LOCK_SH, &model->record, err);
     if (!code && shelf_manifest(model->shelf, &model->identity, &kept, NULL))
-        code = plain_replace(model->paths.manifest, bytes.data, bytes.size, err);
+        code = durable_replace(model->paths.manifest, bytes.data, bytes.size, err);
     else if (!code)
         manifest_deinit(&kept);
     buffer_deinit(&bytes);
@@ -61,7 +61,7 @@ static enum error_code write_record(struct shelf_model *model, const struct buff
 {
     if (entries->failed)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
-    int failure = plain_pwrite(model->record, entries->data, entries->size, model->record_size);
+    int failure = pwrite_all(model->record, entries->data, entries->size, model->record_size);
     if (!failure && fdatasync(model->record) != 0)
         failure = errno;
     if (failure) { /* what did not happen must not be read later */
@@ -83,7 +83,7 @@ static enum error_code begin_record(struct shelf_model *model, struct error *err
     shelf_record_begin(&model->identity, &head);
     enum error_code code = write_record(model, &head, err);
     buffer_deinit(&head);
-    plain_sync_folder_of(model->paths.record);
+    durable_sync_folder_of(model->paths.record);
     return code;
 }
 
@@ -94,7 +94,7 @@ static enum error_code open_record(struct shelf_model *model, bool was_whole, st
     struct buffer bytes = {0};
     enum error_code code = part_set_init(&model->has, model->manifest.n_parts, err);
     struct error why = {0};
-    if (!code && was_whole && !plain_read(model->paths.record, size_max, &bytes, &why))
+    if (!code && was_whole && !durable_read(model->paths.record, size_max, 0, &bytes, &why))
         model->record_size = shelf_record_read(bytes.data, bytes.size, &model->identity, &model->has);
     if (!code && !model->record_size) {
         if (bytes.size || why.code)
@@ -231,7 +231,7 @@ enum error_code shelf_model_write(struct shelf_model *model, uint32_t part, uint
         return error_set(err, ERROR_INVALID, "a range that is not inside part %u", part);
     if (part_set_has(&model->has, part))
         return error_set(err, ERROR_INVALID, "part %u is there and verified", part);
-    int failure = plain_pwrite(model->data, bytes, size, of->offset + offset);
+    int failure = pwrite_all(model->data, bytes, size, of->offset + offset);
     return failure ? io_error(model, "writing", failure, err) : ERROR_NONE;
 }
 

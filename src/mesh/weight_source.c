@@ -1,7 +1,7 @@
 #include "mesh/weight_source.h"
 
+#include "base/durable_file.h"
 #include "base/limits.h"
-#include "mesh/plain_files.h"
 #include "mesh/shelf.h"
 #include "model/gguf_file.h"
 
@@ -66,7 +66,7 @@ static void send_part(const struct weight_source *source, const struct fetch_mes
     fetch_message_write(&(struct fetch_message){.type = FETCH_MESSAGE_CHUNK, .id = request->id}, out);
     void *room = buffer_extend(out, request->request.size);
     /* looked at again after reading: what was read while it changed is not sent */
-    if (room && !plain_pread(source->fd, room, request->request.size, part->offset + request->request.offset) &&
+    if (room && !pread_all(source->fd, room, request->request.size, part->offset + request->request.offset) &&
         is_unchanged(source))
         return;
     if (room) {

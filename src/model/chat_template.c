@@ -1,5 +1,6 @@
 #include "model/chat_template.h"
 
+#include "base/json_memory.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "model/chat_template_jinja.h"
@@ -8,7 +9,6 @@
 
 #include <string.h>
 #include <utf8proc.h>
-#include <yyjson.h>
 
 struct chat_template {
     struct jinja *jinja; /* NULL: the fallback */
@@ -138,31 +138,11 @@ static enum error_code render_plain(yyjson_val *root, struct buffer *out, struct
 
 /* ---- the input ---- */
 
-static void *json_malloc(void *context, size_t size)
-{
-    (void)context;
-    return mem_new(size);
-}
-
-static void *json_realloc(void *context, void *old, size_t old_size, size_t size)
-{
-    (void)context;
-    (void)old_size;
-    return mem_resize(old, size, 1);
-}
-
-static void json_free(void *context, void *memory)
-{
-    (void)context;
-    mem_free(memory);
-}
-
 /* Stricter than QuickJS's own parser: UTF-8 and surrogate pairs must be whole, and an error has a place. */
 static enum error_code parse_input(char *text, size_t size, yyjson_doc **out, struct error *err)
 {
-    const yyjson_alc allocator = {json_malloc, json_realloc, json_free, NULL};
     yyjson_read_err why;
-    *out = yyjson_read_opts(text, size, YYJSON_READ_NOFLAG, &allocator, &why);
+    *out = yyjson_read_opts(text, size, YYJSON_READ_NOFLAG, &json_memory, &why);
     if (!*out && why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
         return error_set(err, ERROR_NO_MEMORY, "no memory for %zu bytes of messages", size);
     if (!*out)

@@ -1,10 +1,9 @@
 /* Byte pair encoding: in each word, merge the pair of neighbours whose merge was learned first
  * until none is left (Sennrich et al. 2016). Symbols are numbers of texts, so that a pair is one
- * integer; a queue of pairs keeps a word of n characters at O(n log n). */
+ * integer. */
 #include "base/mem.h"
 #include "base/random.h"
-#include "model/merge_heap.h"
-#include "model/symbol_list.h"
+#include "model/merging.h"
 #include "model/tokenizer_private.h"
 #include "model/unicode.h"
 #include "model/word_cache.h"
@@ -16,9 +15,8 @@ enum { CACHE_FROM_WORDS = 128 }; /* fewer words are not worth the cache's memory
 struct bpe_session {
     const struct tokenizer *tokenizer;
     struct pretokenizer_scratch split;
-    struct symbol_list list; /* values: numbers in tokenizer->texts; TEXT_NONE: a character that no text is */
-    struct merge_heap heap;
-    struct buffer spelled; /* a word in the byte alphabet */
+    struct merging merging; /* values: numbers in tokenizer->texts; TEXT_NONE: a character that no text is */
+    struct buffer spelled;  /* a word in the byte alphabet */
     struct buffer escaped;
     struct word_cache cache;
 };
@@ -39,8 +37,7 @@ void bpe_session_free(struct bpe_session *session)
     if (!session)
         return;
     pretokenizer_scratch_deinit(&session->split);
-    symbol_list_deinit(&session->list);
-    merge_heap_deinit(&session->heap);
+    merging_deinit(&session->merging);
     buffer_deinit(&session->spelled);
     buffer_deinit(&session->escaped);
     word_cache_deinit(&session->cache);
@@ -60,38 +57,22 @@ static const struct merge *find_merge(const struct merge_table *table, int32_t l
     return NULL;
 }
 
-static bool queue_pair(struct bpe_session *session, int32_t left, int32_t right)
+static bool pair(const void *self, const struct symbol *left, const struct symbol *right, struct merge_candidate *out)
 {
-    if (left < 0 || right < 0)
-        return true;
-    const struct symbol *a = &session->list.symbols[left], *b = &session->list.symbols[right];
-    const struct merge *merge = find_merge(&session->tokenizer->merges, a->value, b->value);
-    struct merge_candidate candidate = {.left = (uint32_t)left, .first = a->value, .second = b->value};
-    if (!merge)
-        return true;
-    candidate.rank = merge->rank;
-    candidate.result = merge->result;
-    return merge_heap_push(&session->heap, candidate);
+    const struct bpe_session *session = self;
+    const struct merge *merge = find_merge(&session->tokenizer->merges, left->value, right->value);
+    if (merge)
+        *out = (struct merge_candidate){
+            .rank = merge->rank, .first = left->value, .second = right->value, .result = merge->result};
+    return merge != NULL;
 }
 
-static bool merge_symbols(struct bpe_session *session)
+static bool is_same(const struct merge_candidate *queued, const struct symbol *left, const struct symbol *right)
 {
-    struct symbol *symbols = session->list.symbols;
-    for (size_t i = 1; i < session->list.count; i++) {
-        if (!queue_pair(session, (int32_t)i - 1, (int32_t)i))
-            return false;
-    }
-    for (struct merge_candidate best; merge_heap_pop(&session->heap, &best);) {
-        const struct symbol *left = &symbols[best.left];
-        if (!left->size || left->value != best.first || left->next < 0 || symbols[left->next].value != best.second)
-            continue;
-        symbol_list_join(&session->list, best.left, (int32_t)best.result);
-        if (!queue_pair(session, left->previous, (int32_t)best.left) ||
-            !queue_pair(session, (int32_t)best.left, left->next))
-            return false;
-    }
-    return true;
+    return left->value == queued->first && right->value == queued->second;
 }
+
+static const struct merging_rule rule = {pair, is_same};
 
 /* A character that ended up in no token: its bytes, as far as the vocabulary has tokens for them. */
 static enum error_code emit_bytes(const struct tokenizer *tokenizer, const char *word, const struct symbol *symbol,
@@ -116,13 +97,13 @@ static bool list_symbols(struct bpe_session *session, const char *word, size_t s
 {
     const struct tokenizer *tokenizer = session->tokenizer;
     bool raw = tokenizer->rule->flags & PRE_RAW_UTF8;
-    if (!symbol_list_reset(&session->list, size))
+    if (!symbol_list_reset(&session->merging.list, size))
         return false;
     for (size_t at = 0, length; at < size; at += length) {
         length = raw ? unicode_length(word[at]) : 1;
         if (length > size - at)
             length = size - at;
-        symbol_list_append(&session->list,
+        symbol_list_append(&session->merging.list,
                            raw ? text_table_find(&tokenizer->texts, word + at, length)
                                : tokenizer->byte_symbols[(uint8_t)word[at]],
                            length);
@@ -156,36 +137,22 @@ static enum error_code whole_word(struct bpe_session *session, const char *word,
     return ERROR_NONE;
 }
 
-static enum error_code encode_word(struct bpe_session *session, const char *word, size_t size, struct token_list *out,
-                                   struct error *err)
+static enum error_code encode_word(void *self, const char *word, size_t size, struct token_list *out, struct error *err)
 {
+    struct bpe_session *session = self;
     int32_t whole;
     enum error_code code = whole_word(session, word, size, &whole, err);
     if (code || whole != TOKEN_NONE)
         return code ? code : token_list_push(out, whole, err);
-    if (!list_symbols(session, word, size) || !merge_symbols(session))
+    if (!list_symbols(session, word, size) || !merging_run(&session->merging, &rule, session))
         return tokenizer_no_memory(err);
-    for (int32_t i = 0; i >= 0 && !code; i = session->list.symbols[i].next) {
-        const struct symbol *symbol = &session->list.symbols[i];
+    for (int32_t i = 0; i >= 0 && !code; i = session->merging.list.symbols[i].next) {
+        const struct symbol *symbol = &session->merging.list.symbols[i];
         if (symbol->value >= 0 && (uint32_t)symbol->value < session->tokenizer->n_tokens)
             code = token_list_push(out, symbol->value, err);
         else
             code = emit_bytes(session->tokenizer, word, symbol, out, err);
     }
-    return code;
-}
-
-static enum error_code encode_cached(struct bpe_session *session, const char *word, size_t size, struct token_list *out,
-                                     struct error *err)
-{
-    bool found;
-    size_t before = out->count;
-    enum error_code code = word_cache_get(&session->cache, word, size, &found, out, err);
-    if (code || found)
-        return code;
-    code = encode_word(session, word, size, out, err);
-    if (!code)
-        word_cache_put(&session->cache, word, size, out->ids + before, out->count - before);
     return code;
 }
 
@@ -207,7 +174,8 @@ enum error_code bpe_session_encode(struct bpe_session *session, const char *text
     for (size_t i = 0, start = 0; i < session->split.n_words && !code; start = session->split.ends[i++]) {
         size_t length = session->split.ends[i] - start;
         if (length)
-            code = encode_cached(session, session->split.text + start, length, out, err);
+            code =
+                word_cache_encode(&session->cache, session->split.text + start, length, encode_word, session, out, err);
     }
     return code;
 }

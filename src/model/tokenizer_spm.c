@@ -1,8 +1,7 @@
 /* sentencepiece BPE (Kudo and Richardson 2018): merge the two neighbours whose joint text is the
  * token with the highest score until no joint text is a token; what is no token becomes bytes. */
 #include "base/mem.h"
-#include "model/merge_heap.h"
-#include "model/symbol_list.h"
+#include "model/merging.h"
 #include "model/tokenizer_private.h"
 #include "model/unicode.h"
 #include "model/word_cache.h"
@@ -12,9 +11,8 @@
 struct spm_session {
     const struct tokenizer *tokenizer;
     struct buffer escaped;
-    const char *text;        /* being merged */
-    struct symbol_list list; /* values: tokens; TOKEN_NONE: none */
-    struct merge_heap heap;
+    const char *text;       /* being merged */
+    struct merging merging; /* values: tokens; TOKEN_NONE: none */
     struct word_cache cache;
 };
 
@@ -34,8 +32,7 @@ void spm_session_free(struct spm_session *session)
     if (!session)
         return;
     buffer_deinit(&session->escaped);
-    symbol_list_deinit(&session->list);
-    merge_heap_deinit(&session->heap);
+    merging_deinit(&session->merging);
     word_cache_deinit(&session->cache);
     mem_free(session);
 }
@@ -49,58 +46,41 @@ static uint32_t rank_of_score(float score)
     return bits & 0x80000000u ? bits : 0x7FFFFFFFu - bits;
 }
 
-static bool queue_pair(struct spm_session *session, int32_t left, int32_t right)
+static bool pair(const void *self, const struct symbol *left, const struct symbol *right, struct merge_candidate *out)
 {
-    if (left < 0 || right < 0)
-        return true;
-    const struct symbol *a = &session->list.symbols[left], *b = &session->list.symbols[right];
-    if ((size_t)a->size + b->size > session->tokenizer->longest_token)
-        return true;
-    int32_t token = tokenizer_find(session->tokenizer, session->text + a->start, a->size + b->size);
+    const struct spm_session *session = self;
+    if ((size_t)left->size + right->size > session->tokenizer->longest_token)
+        return false;
+    int32_t token = tokenizer_find(session->tokenizer, session->text + left->start, left->size + right->size);
     if (token == TOKEN_NONE)
-        return true;
-    /* Neighbours only ever grow, so their sizes tell whether they are still the ones queued. */
-    struct merge_candidate candidate = {
+        return false;
+    *out = (struct merge_candidate){
         .rank = rank_of_score(session->tokenizer->scores[token]),
-        .left = (uint32_t)left,
-        .first = (int32_t)a->size,
-        .second = (int32_t)b->size,
+        .first = (int32_t)left->size,
+        .second = (int32_t)right->size,
         .result = (uint32_t)token,
     };
-    return merge_heap_push(&session->heap, candidate);
-}
-
-static bool merge_symbols(struct spm_session *session)
-{
-    struct symbol *symbols = session->list.symbols;
-    for (size_t i = 1; i < session->list.count; i++) {
-        if (!queue_pair(session, (int32_t)i - 1, (int32_t)i))
-            return false;
-    }
-    for (struct merge_candidate best; merge_heap_pop(&session->heap, &best);) {
-        const struct symbol *left = &symbols[best.left];
-        if (!left->size || left->next < 0)
-            continue;
-        /* As libllama: only the sum counts. A pair whose sum is the same covers the same text. */
-        if (left->size + symbols[left->next].size != (uint32_t)best.first + (uint32_t)best.second)
-            continue;
-        symbol_list_join(&session->list, best.left, (int32_t)best.result);
-        if (!queue_pair(session, left->previous, (int32_t)best.left) ||
-            !queue_pair(session, (int32_t)best.left, left->next))
-            return false;
-    }
     return true;
 }
 
+/* Neighbours only ever grow, so their sizes tell whether they are still the ones queued. As libllama: only the sum
+ * counts. A pair whose sum is the same covers the same text. */
+static bool is_same(const struct merge_candidate *queued, const struct symbol *left, const struct symbol *right)
+{
+    return left->size + right->size == (uint32_t)queued->first + (uint32_t)queued->second;
+}
+
+static const struct merging_rule rule = {pair, is_same};
+
 static bool list_symbols(struct spm_session *session, const char *text, size_t size)
 {
-    if (!symbol_list_reset(&session->list, size))
+    if (!symbol_list_reset(&session->merging.list, size))
         return false;
     for (size_t at = 0, length; at < size; at += length) {
         length = unicode_length(text[at]);
         if (length > size - at)
             length = size - at;
-        symbol_list_append(&session->list, tokenizer_find(session->tokenizer, text + at, length), length);
+        symbol_list_append(&session->merging.list, tokenizer_find(session->tokenizer, text + at, length), length);
     }
     return true;
 }
@@ -122,15 +102,15 @@ static enum error_code emit(const struct spm_session *session, const struct symb
 }
 
 /* Merges one word, or a whole text. */
-static enum error_code encode_word(struct spm_session *session, const char *word, size_t size, struct token_list *out,
-                                   struct error *err)
+static enum error_code encode_word(void *self, const char *word, size_t size, struct token_list *out, struct error *err)
 {
+    struct spm_session *session = self;
     session->text = word;
-    if (!list_symbols(session, word, size) || !merge_symbols(session))
+    if (!list_symbols(session, word, size) || !merging_run(&session->merging, &rule, session))
         return tokenizer_no_memory(err);
     enum error_code code = ERROR_NONE;
-    for (int32_t i = 0; i >= 0 && !code; i = session->list.symbols[i].next)
-        code = emit(session, &session->list.symbols[i], out, err);
+    for (int32_t i = 0; i >= 0 && !code; i = session->merging.list.symbols[i].next)
+        code = emit(session, &session->merging.list.symbols[i], out, err);
     return code;
 }
 
@@ -168,20 +148,6 @@ bool spm_words_are_apart(const struct tokenizer *tokenizer)
     return true;
 }
 
-static enum error_code encode_cached(struct spm_session *session, const char *word, size_t size, struct token_list *out,
-                                     struct error *err)
-{
-    bool found;
-    size_t before = out->count;
-    enum error_code code = word_cache_get(&session->cache, word, size, &found, out, err);
-    if (code || found)
-        return code;
-    code = encode_word(session, word, size, out, err);
-    if (!code)
-        word_cache_put(&session->cache, word, size, out->ids + before, out->count - before);
-    return code;
-}
-
 enum error_code spm_session_encode(struct spm_session *session, const char *text, size_t size, bool space_before,
                                    struct token_list *out, struct error *err)
 {
@@ -198,7 +164,7 @@ enum error_code spm_session_encode(struct spm_session *session, const char *text
     enum error_code code = ERROR_NONE;
     for (size_t left = session->escaped.size, word; left && !code; rest += word, left -= word) {
         word = apart ? word_size(rest, left) : left;
-        code = encode_cached(session, rest, word, out, err);
+        code = word_cache_encode(&session->cache, rest, word, encode_word, session, out, err);
     }
     return code;
 }

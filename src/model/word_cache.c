@@ -32,23 +32,16 @@ static struct cached_word *place_of(const struct word_cache *cache, const char *
     return &cache->places[random_mix(halves[0] ^ random_mix(halves[1] + size)) % PLACES];
 }
 
-enum error_code word_cache_get(const struct word_cache *cache, const char *word, size_t size, bool *found,
-                               struct token_list *out, struct error *err)
+/* NULL: it is not kept. */
+static const struct cached_word *get(const struct word_cache *cache, const char *word, size_t size)
 {
-    *found = false;
     if (!cache->places || size > WORD_BYTES_MAX)
-        return ERROR_NONE;
+        return NULL;
     const struct cached_word *place = place_of(cache, word, size);
-    if (place->size != size || memcmp(place->word, word, size) != 0)
-        return ERROR_NONE;
-    *found = true;
-    enum error_code code = ERROR_NONE;
-    for (uint32_t i = 0; i < place->count && !code; i++)
-        code = token_list_push(out, place->tokens[i], err);
-    return code;
+    return place->size == size && memcmp(place->word, word, size) == 0 ? place : NULL;
 }
 
-void word_cache_put(struct word_cache *cache, const char *word, size_t size, const int32_t *tokens, size_t count)
+static void put(struct word_cache *cache, const char *word, size_t size, const int32_t *tokens, size_t count)
 {
     if (!cache->places || size > WORD_BYTES_MAX || count > TOKENS_MAX)
         return;
@@ -58,4 +51,20 @@ void word_cache_put(struct word_cache *cache, const char *word, size_t size, con
     memcpy(place->word, word, size);
     if (count)
         memcpy(place->tokens, tokens, count * sizeof *tokens);
+}
+
+enum error_code word_cache_encode(struct word_cache *cache, const char *word, size_t size, word_encode_fn *encode,
+                                  void *self, struct token_list *out, struct error *err)
+{
+    const struct cached_word *known = get(cache, word, size);
+    const size_t before = out->count;
+    enum error_code code = ERROR_NONE;
+    for (uint32_t i = 0; known && i < known->count && !code; i++)
+        code = token_list_push(out, known->tokens[i], err);
+    if (known)
+        return code;
+    code = encode(self, word, size, out, err);
+    if (!code)
+        put(cache, word, size, out->ids + before, out->count - before);
+    return code;
 }

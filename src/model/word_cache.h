@@ -12,7 +12,8 @@ struct word_cache {
 bool word_cache_init(struct word_cache *cache); /* false: out of memory */
 void word_cache_deinit(struct word_cache *cache);
 
-/* Appends the tokens of the word and sets *found, or leaves it false. */
-enum error_code word_cache_get(const struct word_cache *cache, const char *word, size_t size, bool *found,
-                               struct token_list *out, struct error *err);
-void word_cache_put(struct word_cache *cache, const char *word, size_t size, const int32_t *tokens, size_t count);
+/* Appends the tokens of the word: those that it had lately, else those that `encode` appends. */
+typedef enum error_code word_encode_fn(void *self, const char *word, size_t size, struct token_list *out,
+                                       struct error *err);
+enum error_code word_cache_encode(struct word_cache *cache, const char *word, size_t size, word_encode_fn *encode,
+                                  void *self, struct token_list *out, struct error *err);

@@ -1,8 +1,8 @@
 /* The disk: one job at a time on the thread pool. */
 #include "node/agreement_impl.h"
 
+#include "base/durable_file.h"
 #include "base/mem.h"
-#include "mesh/plain_files.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -84,7 +84,7 @@ static enum error_code move_away(const char *path, struct error *err)
     if (!code)
         code = move_file(wal, left_wal, err);
     if (!code)
-        plain_sync_folder_of(path);
+        durable_sync_folder_of(path);
     return code;
 }
 

@@ -1,10 +1,10 @@
 #include "node/book.h"
 
+#include "base/durable_file.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cluster/event.h"
-#include "mesh/plain_files.h"
 
 #include "node.pb-c.h"
 
@@ -24,7 +24,7 @@ static void save(const struct book *book)
     message_encode(&book->content->base, &bytes);
     if (bytes.failed)
         log_line(LOG_WARN, "book", "no memory to write %s", book->path);
-    else if (plain_replace(book->path, bytes.data ? bytes.data : "", bytes.size, &err))
+    else if (durable_replace(book->path, bytes.data ? bytes.data : "", bytes.size, &err))
         log_line(LOG_WARN, "book", "%s", err.text);
     buffer_deinit(&bytes);
 }
@@ -62,7 +62,7 @@ enum error_code book_open(const char *path, struct book **out, struct error *err
     if (!book)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the list of nodes");
     strncpy(book->path, path, sizeof book->path - 1);
-    enum error_code code = plain_read(path, LIMIT_CLUSTER_SNAPSHOT_BYTES, &bytes, err);
+    enum error_code code = durable_read(path, LIMIT_CLUSTER_SNAPSHOT_BYTES, 0, &bytes, err);
     if (code == ERROR_NOT_FOUND)
         code = ERROR_NONE;
     if (!code)

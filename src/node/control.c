@@ -1,8 +1,8 @@
 #include "node/control.h"
 
+#include "base/durable_file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "mesh/plain_files.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -281,7 +281,7 @@ void control_event(struct daemon *daemon, uint64_t index, const Cluster__Event *
 enum error_code control_open(struct daemon *daemon, struct error *err)
 {
     char path[PATH_MAX];
-    enum error_code code = plain_path(daemon->folder, "control", ".sock", path, err);
+    enum error_code code = durable_path(daemon->folder, "control", ".sock", path, err);
     if (code)
         return code;
     if (strlen(path) >= sizeof((struct sockaddr_un *)0)->sun_path)

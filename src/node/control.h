@@ -55,7 +55,6 @@ void control_answer_text(struct conversation *conversation, const char *key,
 yyjson_mut_val *control_object(yyjson_mut_doc **doc); /* a new document with an object as its root */
 
 /* ---- what several requests say ---- */
-const char *control_name_of(const struct daemon *daemon, const char *id); /* a node's name */
 void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
                           const Cluster__Instance *instance);
 /* `named` with the name of a model that the cluster knows; an absolute path is made known first. */

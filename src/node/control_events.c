@@ -45,7 +45,7 @@ static void describe(const struct daemon *daemon, const Cluster__Event *event, s
         char id[NODE_ID_TEXT];
         uint8_t node_id[NODE_ID_BYTES];
         snprintf(id, sizeof id, "%.*s", NODE_ID_TEXT - 1, from);
-        const char *name = id_parse(id, node_id, sizeof node_id) ? control_name_of(daemon, id) : NULL;
+        const char *name = id_parse(id, node_id, sizeof node_id) ? daemon_name_of(daemon, id) : NULL;
         if (name) {
             n += (size_t)snprintf(line->text + n, sizeof line->text - n, "%.64s", name);
             from += NODE_ID_TEXT - 1;
@@ -64,7 +64,7 @@ void control_note_event(struct daemon *daemon, uint64_t index, const Cluster__Ev
     struct event_line *line = &daemon->events->lines[daemon->events->n++ % EVENTS_KEPT];
     *line = (struct event_line){.index = index, .time_ms = event->time_ms, .applied = applied};
     if (event->by)
-        snprintf(line->by, sizeof line->by, "%s", control_name_of(daemon, event->by));
+        snprintf(line->by, sizeof line->by, "%s", daemon_name_of(daemon, event->by));
     describe(daemon, event, line);
     if (!applied)
         strncat(line->text, " (ignored)", sizeof line->text - strlen(line->text) - 1);

@@ -144,7 +144,7 @@ static enum error_code check_move(struct daemon *daemon, const Cluster__Instance
     for (uint32_t i = 0; i < placement->n_stages && !code; i++) {
         const char *node = placement->stages[i].node;
         if (state_is_drained(daemon_state(daemon), node))
-            code = error_set(err, ERROR_INVALID, "%s is drained", control_name_of(daemon, node));
+            code = error_set(err, ERROR_INVALID, "%s is drained", daemon_name_of(daemon, node));
     }
     if (!code)
         code = daemon_check_placement(daemon, &planner, instance, placement, beside, err);

@@ -10,12 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *control_name_of(const struct daemon *daemon, const char *id)
-{
-    const Cluster__NodeRecord *record = state_node(daemon_state(daemon), id);
-    return record ? record->node->name : id;
-}
-
 static void put_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, const char *text)
 {
     if (text && *text)
@@ -34,7 +28,7 @@ static void put_stages(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_va
     for (size_t i = 0; placement && i < placement->n_stages; i++) {
         const Cluster__Stage *stage = placement->stages[i];
         yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
-        put_text(doc, item, "node", control_name_of(daemon, stage->node));
+        put_text(doc, item, "node", daemon_name_of(daemon, stage->node));
         put_text(doc, item, "device", stage->device);
         yyjson_mut_obj_add_uint(doc, item, "first_layer", stage->first_layer);
         yyjson_mut_obj_add_uint(doc, item, "n_layers", stage->n_layers);
@@ -264,8 +258,8 @@ static void put_link(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
     const bool own = strcmp(link->from, daemon->id) == 0;
     const struct peer *peer = daemon_peer(daemon, own ? link->to : link->from);
     const struct topology_link now = own && peer && peer->link ? link_measured(peer->link) : (struct topology_link){0};
-    put_text(doc, item, "from", control_name_of(daemon, link->from));
-    put_text(doc, item, "to", control_name_of(daemon, link->to));
+    put_text(doc, item, "from", daemon_name_of(daemon, link->from));
+    put_text(doc, item, "to", daemon_name_of(daemon, link->to));
     yyjson_mut_obj_add_str(doc, item, "class", topology_class_name(own && now.up ? now.class : link->class_));
     yyjson_mut_obj_add_bool(doc, item, "up", own ? peer && peer->link : true);
     put_reading(doc, item, "latency_ns", now.latency_ns.valid || link->has_latency_ns,

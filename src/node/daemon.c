@@ -1,11 +1,11 @@
 #include "node/daemon_state.h"
 
 #include "base/clock.h"
+#include "base/durable_file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/identity_files.h"
 #include "mesh/join_message.h"
-#include "mesh/plain_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,6 +49,22 @@ const struct state *daemon_state(const struct daemon *daemon)
     return daemon->agreement ? agreement_state(daemon->agreement) : &empty;
 }
 
+const char *daemon_name_of(const struct daemon *daemon, const char *id)
+{
+    const Cluster__NodeRecord *record = state_node(daemon_state(daemon), id);
+    return record ? record->node->name : id;
+}
+
+void daemon_propose_bytes(void *self, const void *bytes, size_t size)
+{
+    struct daemon *daemon = self;
+    Cluster__Event *event = NULL;
+    if (event_decode(bytes, size, &event, NULL))
+        return;
+    agreement_propose(daemon->agreement, event, NULL, NULL);
+    event_free(event);
+}
+
 void daemon_set_api(struct daemon *daemon, const char *url)
 {
     snprintf(daemon->api, sizeof daemon->api, "%s", url);
@@ -88,7 +104,7 @@ static void on_state_changed(void *self)
         daemon_sync_contacts(daemon);
         daemon_drop_strangers(daemon);
     }
-    daemon_models_changed(daemon);
+    daemon_catalogue_changed(daemon);
     daemon_changed(daemon);
 }
 
@@ -159,7 +175,7 @@ static void renew_certificate(struct daemon *daemon)
     if (!code)
         code = credentials_renew(daemon->credentials, &daemon->membership, &err);
     if (!code)
-        code = plain_path(daemon->folder, "identity", "", folder, &err);
+        code = durable_path(daemon->folder, "identity", "", folder, &err);
     if (!code)
         code = membership_store(folder, &daemon->membership, &err);
     log_line(code ? LOG_WARN : LOG_INFO, "node", "%s", code ? err.text : "this node's certificate was renewed");
@@ -195,9 +211,9 @@ static enum error_code runs_already(const char *path, struct error *err)
 static enum error_code lock_folder(struct daemon *daemon, struct error *err)
 {
     char path[PATH_MAX];
-    enum error_code code = plain_folder_make(daemon->folder, err);
+    enum error_code code = durable_make_folder(daemon->folder, err);
     if (!code)
-        code = plain_path(daemon->folder, "lock", "", path, err);
+        code = durable_path(daemon->folder, "lock", "", path, err);
     if (code)
         return code;
     daemon->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -209,7 +225,7 @@ static enum error_code lock_folder(struct daemon *daemon, struct error *err)
 enum error_code daemon_check_folder(const char *folder, struct error *err)
 {
     char path[PATH_MAX];
-    enum error_code code = plain_path(folder, "lock", "", path, err);
+    enum error_code code = durable_path(folder, "lock", "", path, err);
     int lock = code ? -1 : open(path, O_RDWR | O_CLOEXEC);
     if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB))
         code = runs_already(path, err);
@@ -236,13 +252,13 @@ static enum error_code open_identity(struct daemon *daemon, struct error *err)
 {
     char path[PATH_MAX];
     bool made = false;
-    enum error_code code = plain_path(daemon->folder, "identity", "", path, err);
+    enum error_code code = durable_path(daemon->folder, "identity", "", path, err);
     if (!code)
         code = identity_open(path, &daemon->identity, &made, err);
     if (!code)
         code = membership_load(path, &daemon->identity, &daemon->membership, err);
     if (!code)
-        code = plain_path(daemon->folder, "nodes", "", path, err);
+        code = durable_path(daemon->folder, "nodes", "", path, err);
     if (!code)
         code = book_open(path, &daemon->book, err);
     if (!code)
@@ -259,7 +275,7 @@ static enum error_code open_agreement(struct daemon *daemon, struct error *err)
                                             .forward = daemon_forward,
                                             .failed = on_agreement_failed,
                                             .self = daemon};
-    enum error_code code = plain_path(daemon->folder, "cluster", ".db", path, err);
+    enum error_code code = durable_path(daemon->folder, "cluster", ".db", path, err);
     if (code)
         return code;
     return agreement_open(
@@ -375,7 +391,7 @@ static void close_next(struct daemon *daemon)
     if (daemon->control) {
         control_close(daemon, close_next);
     } else if (daemon->catalogue) {
-        daemon_models_close(daemon, close_next);
+        daemon_catalogue_close(daemon, close_next);
     } else if (daemon->relay) {
         relay_close(daemon->relay, on_relay_closed, daemon);
     } else if (daemon->hosting) {

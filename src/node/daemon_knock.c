@@ -1,10 +1,10 @@
 /* A node that is in no cluster: asks the members that it finds to let it in. */
 #include "node/daemon_state.h"
 
+#include "base/durable_file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/identity_files.h"
-#include "mesh/plain_files.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -102,7 +102,7 @@ static bool on_joined(void *self, struct membership *membership, struct buffer *
     if (!code)
         code = book_take(daemon->book, payload->data ? payload->data : "", payload->size, &err);
     if (!code)
-        code = plain_path(daemon->folder, "identity", "", path, &err);
+        code = durable_path(daemon->folder, "identity", "", path, &err);
     if (!code)
         code = membership_store(path, membership, &err);
     buffer_deinit(payload);

@@ -3,7 +3,6 @@
 #include "node/daemon_state.h"
 
 #include "base/log.h"
-#include "base/mem.h"
 #include "cluster/event.h"
 
 #include <string.h>
@@ -107,7 +106,7 @@ static void take_use(struct daemon *daemon, struct master_use *use, const Node__
         use->used_ms = used > use->used_ms ? used : use->used_ms;
         use->wanted |= of->wanted;
         use->live += of->live < LIMIT_SEQUENCES ? of->live : LIMIT_SEQUENCES;
-        use->tokens += of->tokens < MOST_TOKENS ? (double)of->tokens : MOST_TOKENS;
+        use->tokens += of->tokens < MOST_TOKENS ? (double)of->tokens : (double)MOST_TOKENS;
     }
 }
 
@@ -142,15 +141,6 @@ const struct placing_view *daemon_placing_view(struct daemon *daemon)
                                                  .self = daemon,
                                                  .wire = daemon->options.wire};
     return &daemon->placing.view;
-}
-
-static void propose_bytes(struct daemon *daemon, const struct buffer *bytes)
-{
-    Cluster__Event *event = NULL;
-    if (event_decode((const uint8_t *)bytes->data, bytes->size, &event, NULL))
-        return;
-    agreement_propose(daemon->agreement, event, NULL, NULL);
-    event_free(event);
 }
 
 void daemon_master_view(struct daemon *daemon, struct master_view *out)
@@ -207,7 +197,7 @@ static void run_master(struct daemon *daemon)
     if (master_step(&daemon->master, &options, &view, &proposals, &err))
         log_line(LOG_WARN, "master", "%s", err.text);
     for (uint32_t i = 0; i < proposals.n; i++)
-        propose_bytes(daemon, &proposals.events[i]);
+        daemon_propose_bytes(daemon, proposals.events[i].data, proposals.events[i].size);
     master_proposals_clear(&proposals);
 }
 

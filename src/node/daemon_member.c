@@ -1,11 +1,11 @@
 /* From a machine with keys to a member: founding a cluster, opening a member's parts, leaving. */
 #include "node/daemon_state.h"
 
+#include "base/durable_file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cluster/event.h"
 #include "mesh/identity_files.h"
-#include "mesh/plain_files.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ enum { EVENT_LEVEL = CLUSTER__EVENT__KIND_REFOUNDED }; /* the highest kind that 
 
 static enum error_code identity_folder(const struct daemon *daemon, char path[PATH_MAX], struct error *err)
 {
-    return plain_path(daemon->folder, "identity", "", path, err);
+    return durable_path(daemon->folder, "identity", "", path, err);
 }
 
 /* ---- what is told of this node ---------------------------------------------------------------- */
@@ -117,7 +117,7 @@ static enum error_code open_links(struct daemon *daemon, struct error *err)
 
 static void on_weights_changed(void *self)
 {
-    daemon_models_changed(self);
+    daemon_catalogue_changed(self);
     daemon_changed(self);
 }
 

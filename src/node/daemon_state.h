@@ -139,7 +139,9 @@ struct daemon {
 uint64_t daemon_now_ms(const struct daemon *daemon);
 uint64_t daemon_wall_ms(void);
 void daemon_say(struct daemon *daemon, const char *format, ...) __attribute__((format(printf, 2, 3)));
-const struct state *daemon_state(const struct daemon *daemon); /* empty while it is no member */
+const struct state *daemon_state(const struct daemon *daemon);           /* empty while it is no member */
+const char *daemon_name_of(const struct daemon *daemon, const char *id); /* a node's name, else its id */
+void daemon_propose_bytes(void *self, const void *event, size_t size);   /* an encoded event */
 /* Something has changed on which others wait: stages, requests, commands. */
 void daemon_changed(struct daemon *daemon);
 /* The node is to end: options.over. */
@@ -208,13 +210,22 @@ void daemon_join_answer(struct daemon *daemon, bool agree);
 void daemon_join_forget(struct daemon *daemon);                                         /* who asked has gone */
 void daemon_knocks_close(struct daemon *daemon, void (*closed)(struct daemon *daemon)); /* and frees them */
 
-/* ---- daemon_models.c: models and instances ---- */
-enum error_code daemon_models_open(struct daemon *daemon, struct error *err);
-void daemon_models_close(struct daemon *daemon, void (*closed)(struct daemon *daemon));
-void daemon_models_changed(struct daemon *daemon);
-/* Makes the cluster know a model's file of this machine; `done` with its name. */
+/* ---- daemon_catalogue.c: models, and their text parts ---- */
+enum error_code daemon_catalogue_open(struct daemon *daemon, struct error *err);
+void daemon_catalogue_close(struct daemon *daemon, void (*closed)(struct daemon *daemon));
+void daemon_catalogue_changed(struct daemon *daemon);
+const Cluster__Model *daemon_model_of_name(const struct daemon *daemon, const char *name);
+bool daemon_manifest_of(const Cluster__Model *model, struct digest *out);
+const struct model *daemon_model_here(void *self, const Cluster__Model *model); /* not held; fetches its header */
+uint32_t daemon_context_of(const struct daemon *daemon, const char *instance);  /* as it has, or as it would get */
+
+/* ---- daemon_files.c: files of this machine ---- */
+/* Makes the cluster know a model's file; `done` with its name. */
 void daemon_add_file(struct daemon *daemon, const char *path,
                      void (*done)(void *arg, const char *model, const struct error *err), void *arg);
+
+/* ---- daemon_models.c: instances ---- */
+enum error_code daemon_models_open(struct daemon *daemon, struct error *err); /* catalogue, hosting and relay */
 struct place_wish {
     uint32_t context, streams; /* 0: as usual */
     bool has_goal;             /* else as usual: throughput */
@@ -226,9 +237,7 @@ enum error_code daemon_want(struct daemon *daemon, const char *model, const stru
 bool daemon_meets(const Cluster__Instance *instance, const struct place_wish *wish);
 enum instance_phase { INSTANCE_IDLE, INSTANCE_PLACING, INSTANCE_LOADING, INSTANCE_READY, INSTANCE_FAILED };
 enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Instance *instance, const char **problem);
-bool daemon_has_model(struct daemon *daemon, const Cluster__Model *model);      /* all of it, on this disk */
-const struct model *daemon_model_here(void *self, const Cluster__Model *model); /* not held; fetches its header */
-const Cluster__Model *daemon_model_of_name(const struct daemon *daemon, const char *name);
+bool daemon_has_model(struct daemon *daemon, const Cluster__Model *model); /* all of it, on this disk */
 
 /* ---- control.h's server ---- */
 enum error_code control_open(struct daemon *daemon, struct error *err);

@@ -2,83 +2,44 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "node/relay_state.h"
+#include "pipeline/request_copy.h"
 
 #include <assert.h>
-#include <string.h>
 
 /* ---- making one --------------------------------------------------------------------------- */
 
-static enum error_code check(const struct instance *instance, const struct request *request, struct error *err)
-{
-    uint32_t context = atomic_load(&instance->context);
-    enum error_code code = request_check(request, err);
-    if (code)
-        return code;
-    if (!request->handlers.done)
-        return error_set(err, ERROR_INVALID, "a request needs a `done` handler");
-    if ((request->embeddings || request->want_all_logits) && !request->handlers.row)
-        return error_set(err, ERROR_INVALID, "a request for rows needs a `row` handler");
-    if (request->n_prompt > context)
-        return error_set(err, ERROR_INVALID, "the prompt has %u tokens, but the context holds %u", request->n_prompt,
-                         context);
-    if (request->n_predict && request->n_prompt == context)
-        return error_set(err, ERROR_INVALID,
-                         "the prompt has %u tokens, which leaves no room for an answer in the context of %u",
-                         request->n_prompt, context);
-    return ERROR_NONE;
-}
-
-static bool copy(const void *from, size_t count, size_t size, size_t room, void *out)
-{
-    void *to = mem_new_array(room ? room : 1, size);
-    if (!to)
-        return false;
-    if (count)
-        memcpy(to, from, count * size);
-    memcpy(out, &to, sizeof to);
-    return true;
-}
-
 enum error_code ask_new(struct instance *instance, const struct request *request, struct ask **out, struct error *err)
 {
-    enum error_code code = check(instance, request, err);
+    const uint32_t context = atomic_load(&instance->context); /* once: it changes when the instance is placed anew */
+    enum error_code code = request_check(request, err);
+    if (!code)
+        code = request_check_room(request, context, err);
     if (code)
         return code;
     struct ask *ask = mem_new(sizeof *ask);
     if (!ask)
-        goto no_memory;
-    uint32_t left = atomic_load(&instance->context) - request->n_prompt;
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a request of %u tokens", request->n_prompt);
+    const uint32_t left = context - request->n_prompt;
     ask->instance = instance;
     ask->n_predict = request->n_predict < left ? request->n_predict : left;
     ask->submitted_ns = ask->waiting_ns = clock_now_ns();
-    ask->request = *request;
-    ask->request.prompt = ask->request.stop_tokens = NULL;
-    ask->request.sampler.biases = NULL;
-    if (!copy(request->prompt, request->n_prompt, sizeof *ask->tokens, (size_t)request->n_prompt + ask->n_predict,
-              &ask->tokens) ||
-        !copy(request->stop_tokens, request->n_stop_tokens, sizeof *ask->tokens, request->n_stop_tokens,
-              &ask->request.stop_tokens) ||
-        !copy(request->sampler.biases, request->sampler.n_biases, sizeof *request->sampler.biases,
-              request->sampler.n_biases, &ask->request.sampler.biases))
-        goto no_memory;
+    code = request_copy(request, ask->n_predict, &ask->request, err);
+    if (code) {
+        mem_free(ask);
+        return code;
+    }
     if (!request->n_predict) /* nobody checked it, and nobody needs it */
         ask->request.sampler.n_biases = 0;
-    ask->request.prompt = ask->tokens;
+    ask->tokens = (int32_t *)ask->request.prompt;
     *out = ask;
     return ERROR_NONE;
-
-no_memory:
-    ask_free(ask);
-    return error_set(err, ERROR_NO_MEMORY, "no memory for a request of %u tokens", request->n_prompt);
 }
 
 void ask_free(struct ask *ask)
 {
     if (!ask)
         return;
-    mem_free(ask->tokens);
-    mem_free((void *)ask->request.stop_tokens);
-    mem_free((void *)ask->request.sampler.biases);
+    request_copy_deinit(&ask->request);
     mem_free(ask);
 }
 

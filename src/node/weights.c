@@ -1,8 +1,8 @@
 #include "node/weights_state.h"
 
 #include "base/clock.h"
+#include "base/durable_file.h"
 #include "base/log.h"
-#include "mesh/plain_files.h"
 #include "model/model.h"
 
 #include <stdio.h>
@@ -228,11 +228,11 @@ static enum error_code set_paths(struct weights *weights, const char *folder, st
 {
     char models[PATH_MAX];
     const struct shelf_options options = {weights->options.limit_bytes, weights->options.spare_bytes};
-    enum error_code code = plain_path(folder, "manifests", "", weights->manifests, err);
+    enum error_code code = durable_path(folder, "manifests", "", weights->manifests, err);
     if (!code)
-        code = plain_path(folder, "files", "", weights->files_path, err);
+        code = durable_path(folder, "files", "", weights->files_path, err);
     if (!code)
-        code = plain_path(folder, "models", "", models, err);
+        code = durable_path(folder, "models", "", models, err);
     return code ? code : shelf_open(models, &options, &weights->shelf, err);
 }
 

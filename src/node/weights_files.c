@@ -1,9 +1,9 @@
 /* The models' files of this machine, and STATE/files, which names them: a path a line. */
 #include "node/weights_state.h"
 
+#include "base/durable_file.h"
 #include "base/log.h"
 #include "mesh/manifest_cache.h"
-#include "mesh/plain_files.h"
 #include "model/model.h"
 
 #include <errno.h>
@@ -67,7 +67,7 @@ static enum error_code write_list(const struct weights *weights, struct error *e
             buffer_printf(&text, "%s\n", file->path);
     }
     enum error_code code = text.failed ? error_set(err, ERROR_NO_MEMORY, "out of memory")
-                                       : plain_replace(weights->files_path, text.data, text.size, err);
+                                       : durable_replace(weights->files_path, text.data, text.size, err);
     buffer_deinit(&text);
     return code;
 }
@@ -76,7 +76,7 @@ void weights_files_load(struct weights *weights)
 {
     struct buffer text = {0};
     struct error err = {0};
-    enum error_code code = plain_read(weights->files_path, (uint64_t)LIMIT_WEIGHTS_FILES * PATH_MAX, &text, &err);
+    enum error_code code = durable_read(weights->files_path, (uint64_t)LIMIT_WEIGHTS_FILES * PATH_MAX, 0, &text, &err);
     if (code && code != ERROR_NOT_FOUND)
         log_line(LOG_WARN, "weights", "the list of models' files cannot be read: %s", err.text);
     char *rest = NULL;

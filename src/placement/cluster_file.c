@@ -2,8 +2,8 @@
 #include "placement/cluster_file_parts.h"
 
 #include "base/buffer.h"
+#include "base/json_memory.h"
 #include "base/limits.h"
-#include "base/mem.h"
 #include "gpu/sim_presets.h"
 
 #include <errno.h>
@@ -142,28 +142,8 @@ static enum error_code read_root(yyjson_val *value, struct cluster *cluster, str
     return root.links ? cluster_read_links(cluster, root.links, &links, err) : ERROR_NONE;
 }
 
-/* yyjson's memory is ours, so that a test can fail it. */
-static void *json_malloc(void *ctx, size_t size)
-{
-    (void)ctx;
-    return mem_new(size);
-}
-
-static void *json_realloc(void *ctx, void *old, size_t old_size, size_t size)
-{
-    (void)ctx, (void)old_size;
-    return mem_resize(old, size, 1);
-}
-
-static void json_free(void *ctx, void *memory)
-{
-    (void)ctx;
-    mem_free(memory);
-}
-
 enum error_code cluster_parse(const char *text, size_t size, struct cluster *out, struct error *err)
 {
-    static const yyjson_alc allocator = {json_malloc, json_realloc, json_free, NULL};
     struct error own;
     yyjson_read_err problem;
     size_t line = 0, column = 0, character = 0;
@@ -171,7 +151,7 @@ enum error_code cluster_parse(const char *text, size_t size, struct cluster *out
     err = err ? err : &own;
     if (size > LIMIT_CLUSTER_FILE_BYTES)
         return error_set(err, ERROR_INVALID, "more than %d MiB", LIMIT_CLUSTER_FILE_BYTES >> 20);
-    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)text, size, 0, &allocator, &problem);
+    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)text, size, 0, &json_memory, &problem);
     if (!doc && problem.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the cluster file");
     if (!doc) {

@@ -63,11 +63,7 @@ static const Cluster__Placement *ready(const struct node *node, uint32_t instanc
 {
     const char id[] = {'i', (char)('0' + instance), 0};
     const Cluster__Instance *is = state_instance(node_state(node), id);
-    for (size_t i = 0; is && is->current && i < is->current->n_stages; i++) {
-        if (is->current->stages[i]->state != CLUSTER__STAGE_STATE__READY)
-            return NULL;
-    }
-    return is ? is->current : NULL;
+    return is && state_is_ready(is->current) ? is->current : NULL;
 }
 
 static void go_on(struct world *w, struct node *node, struct ask *ask)

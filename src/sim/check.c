@@ -193,10 +193,7 @@ static bool placed(const struct world *w, const struct node *node, char *why, si
         const Cluster__Instance *instance = root->instances[i];
         if (!instance->active)
             continue;
-        bool ready = instance->current && !instance->next;
-        for (size_t k = 0; ready && k < instance->current->n_stages; k++)
-            ready = instance->current->stages[k]->state == CLUSTER__STAGE_STATE__READY;
-        if (!ready) {
+        if (instance->next || !state_is_ready(instance->current)) {
             snprintf(why, size, "%s is not placed and ready (%s)", instance->id,
                      node->master && master_problem(node->master, instance->id)
                          ? master_problem(node->master, instance->id)

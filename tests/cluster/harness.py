@@ -21,6 +21,7 @@ MEDLEY_KEEP=1 keeps the folder with the nodes' state and logs.
 """
 import contextlib
 import ctypes
+import functools
 import http.client
 import json
 import os
@@ -164,9 +165,12 @@ def die_with_parent():
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def be_a_machine():
-    """Between fork and exec of a node: /sys shows the interfaces of its own network, where that is allowed."""
+def be_a_machine(name):
+    """Between fork and exec of a node: a host name of its own, and /sys shows the interfaces of its own network, where
+    that is allowed."""
     die_with_parent()
+    if libc.unshare(os.CLONE_NEWUTS) == 0:
+        socket.sethostname(name)
     if libc.unshare(os.CLONE_NEWNS) == 0:
         libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None)
 
@@ -198,7 +202,8 @@ class Node:
         self.started = time.monotonic()
         with self.log.open("ab") as log, self.network.inside():
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                                            env=self.environment(), preexec_fn=be_a_machine)
+                                            env=self.environment(),
+                                            preexec_fn=functools.partial(be_a_machine, self.name))
         return self
 
     def is_running(self):

@@ -3,6 +3,7 @@
 #include "base/limits.h"
 
 #include <setjmp.h>
+#include <sodium.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
@@ -81,4 +82,68 @@ void attempt_end(struct attempt *attempt)
     inviter_deinit(&attempt->inviter);
     buffer_deinit(&attempt->to_member);
     buffer_deinit(&attempt->to_joiner);
+}
+
+static const char payload[] = "whom else to talk to";
+const struct join_grant world_grant = {.with_key = true, .payload = payload, .payload_size = sizeof payload};
+
+void assert_says(const struct error *err, const char *part)
+{
+    if (!strstr(err->text, part))
+        fail_msg("\"%s\" does not say \"%s\"", err->text, part);
+}
+
+void attempt_grant(struct attempt *attempt, struct join_world *world)
+{
+    attempt->inviter_result = inviter_grant(&attempt->inviter, &world_grant, world->now_ms, WORLD_NOW,
+                                            &attempt->to_joiner, &attempt->inviter_error);
+    attempt_run(attempt, world);
+}
+
+void attempt_finish(struct attempt *attempt, struct join_world *world)
+{
+    struct membership membership;
+    struct buffer told;
+    assert_int_equal(attempt->inviter_result, JOIN_DECIDE);
+    assert_memory_equal(attempt->inviter.peer_id, world->newcomer.node_id, NODE_ID_BYTES);
+    assert_string_equal(attempt->inviter.peer_name, "tower");
+    attempt_grant(attempt, world);
+    if (attempt->joiner_result != JOIN_STORE)
+        fail_msg("%s", attempt->joiner_error.text);
+    assert_string_equal(attempt->joiner.peer_name, "laptop");
+    assert_memory_equal(attempt->joiner.peer_id, world->member.node_id, NODE_ID_BYTES);
+    joiner_take(&attempt->joiner, &membership, &told);
+    assert_int_equal(membership_check(&membership, &world->newcomer, NULL), ERROR_NONE);
+    assert_memory_equal(membership.authority.cluster_id, world->membership.authority.cluster_id, CLUSTER_ID_BYTES);
+    assert_non_null(membership.authority.key);
+    assert_int_equal(told.size, sizeof payload);
+    assert_memory_equal(told.data, payload, sizeof payload);
+    membership_deinit(&membership);
+    buffer_deinit(&told);
+    assert_int_equal(joiner_done(&attempt->joiner, &attempt->to_member), JOIN_OVER);
+    attempt_run(attempt, world);
+    assert_int_equal(attempt->inviter_result, JOIN_OVER);
+}
+
+void attempt_assert_failed(const struct attempt *attempt)
+{
+    assert_int_equal(attempt->joiner_result, JOIN_FAILED);
+    assert_int_equal(attempt->inviter_result, JOIN_FAILED);
+}
+
+void attempt_by_code(struct join_world *world, const char *code, struct attempt *attempt)
+{
+    attempt_start(attempt, world, JOIN_BY_CODE, code, world->binding);
+    attempt_run(attempt, world);
+}
+
+void join_world_wrong_code(const struct join_world *world, char code[JOIN_CODE_DIGITS])
+{
+    memcpy(code, world->code, JOIN_CODE_DIGITS);
+    code[3] = code[3] == 'A' ? 'B' : 'A';
+}
+
+int join_world_setup(void **state)
+{
+    return sodium_init() < 0;
 }

@@ -96,7 +96,7 @@ static bool all_linked(void *arg)
 
 void relay_world_link(struct relay_world *world)
 {
-    assert_true(link_world_run(world->links, all_linked, world, 5000));
+    assert_true(link_world_run(world->links, all_linked, world, 20000));
 }
 
 void relay_world_open(struct relay_world *world, const struct relay_options *options)

@@ -1,5 +1,6 @@
 /* base: errors, buffers, memory, randomness. */
 #include "base/buffer.h"
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/random.h"
@@ -13,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -120,6 +123,97 @@ static void test_state_folder(void **state)
     setenv("MEDLEY_STATE_DIR", "", 1);
 }
 
+/* ---- durable files ---- */
+
+static char place[64];
+
+static void in_place(const char *command)
+{
+    char line[256];
+    snprintf(line, sizeof line, "cd %s && %s", place, command);
+    assert_int_equal(system(line), 0);
+}
+
+static void assert_read(const char *path, mode_t forbidden, enum error_code expected, const char *says)
+{
+    struct buffer bytes = {0};
+    struct error err = {0};
+    assert_int_equal(durable_read(path, 8, forbidden, &bytes, &err), expected);
+    assert_non_null(strstr(expected ? err.text : bytes.data, says));
+    buffer_deinit(&bytes);
+}
+
+static void test_durable_file(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    struct stat file;
+    struct error err;
+    strcpy(place, "/tmp/medley-base-XXXXXX");
+    assert_non_null(mkdtemp(place));
+    assert_int_equal(durable_path(place, "a/b/file", "", path, &err), ERROR_NONE);
+    assert_read(path, 0, ERROR_NOT_FOUND, path);
+    assert_int_equal(durable_replace(path, "old", 3, &err), ERROR_IO); /* its folder is not there */
+    assert_int_equal(durable_make_folder_of(path, &err), ERROR_NONE);
+    assert_int_equal(durable_replace(path, "old", 3, &err), ERROR_NONE);
+    in_place("printf 'half' > a/b/.file.new; chmod 666 a/b/.file.new; ln -f a/b/.file.new witness");
+    const mode_t mask = umask(0777);
+    assert_int_equal(durable_replace(path, "new", 3, &err), ERROR_NONE);
+    umask(mask);
+    in_place("test half = $(cat witness) && test 1 = $(ls -A a/b | wc -l)"); /* what a crash left is not written to */
+    assert_int_equal(stat(path, &file), 0);
+    assert_int_equal(file.st_mode & 0777, 0600);
+    assert_read(path, S_IWOTH, ERROR_NONE, "new");
+    in_place("chmod 602 a/b/file");
+    assert_read(path, 0, ERROR_NONE, "new");
+    assert_read(path, S_IWOTH, ERROR_INVALID, "others may change it");
+    in_place("printf 123456789 > a/b/file");
+    assert_read(path, 0, ERROR_INVALID, "limit of 8 bytes");
+    in_place("mv a/b/file a/b/real && ln -s real a/b/file");
+    assert_read(path, 0, ERROR_IO, "it is a link");
+    assert_int_equal(durable_replace(path, "new", 3, &err), ERROR_NONE); /* the link, not what it means */
+    in_place("test 9 = $(wc -c < a/b/real) && rm a/b/file && mkfifo a/b/file");
+    assert_read(path, 0, ERROR_INVALID, "not a regular file");
+    in_place("rm a/b/file && mkdir -p a/b/file/full");
+    assert_int_equal(durable_replace(path, "new", 3, &err), ERROR_IO);
+    in_place("test ! -e a/b/.file.new && rm -r ../$(basename $PWD)");
+}
+
+/* Without a slash, right below the root, and longer than there is. */
+static void test_durable_paths(void **state)
+{
+    (void)state;
+    static char endless[PATH_MAX + 1];
+    struct error err;
+    memset(endless, 'x', PATH_MAX);
+    assert_int_equal(durable_sync_folder_of("name"), 0);
+    assert_int_equal(durable_make_folder_of("/name", &err), ERROR_NONE);
+    assert_int_equal(durable_make_folder_of(endless, &err), ERROR_INVALID);
+    assert_int_equal(durable_replace(endless, "", 0, &err), ERROR_INVALID);
+    assert_int_equal(durable_make_folder("", &err), ERROR_INVALID);
+    endless[NAME_MAX + 1] = 0;
+    assert_int_equal(durable_replace(endless, "", 0, &err), ERROR_IO);
+    assert_int_equal(durable_path("", "a", "", endless, &err), ERROR_INVALID);
+}
+
+static void test_durable_lock(void **state)
+{
+    (void)state;
+    struct error err;
+    FILE *one = tmpfile();
+    char path[64];
+    assert_non_null(one);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(one));
+    FILE *other = fopen(path, "r");
+    assert_non_null(other);
+    assert_int_equal(durable_lock(fileno(one), 0, &err), ERROR_NONE);
+    assert_int_equal(durable_lock(fileno(other), 30, &err), ERROR_BUSY);
+    fclose(one);
+    assert_int_equal(durable_lock(fileno(other), 0, &err), ERROR_NONE);
+    fclose(other);
+    assert_int_equal(durable_lock(-1, 0, &err), ERROR_IO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +224,9 @@ int main(void)
         cmocka_unit_test(test_random_depends_on_seed_and_counter_only),
         cmocka_unit_test(test_amounts_are_short),
         cmocka_unit_test(test_state_folder),
+        cmocka_unit_test(test_durable_file),
+        cmocka_unit_test(test_durable_paths),
+        cmocka_unit_test(test_durable_lock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

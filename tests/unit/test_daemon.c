@@ -2,6 +2,8 @@
  * order whatever they were at. */
 #include "daemon_world.h"
 
+#include "base/mem.h"
+#include "pipeline/generator.h"
 #include "pipeline/request_wire.h"
 
 #include <setjmp.h>
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -95,20 +98,20 @@ static void start_cluster(int n)
 
 /* ---- a model ---- */
 
-static struct talk *begin_place(int node)
+static struct talk *begin_place(int node, uint32_t context)
 {
     char line[1024];
     struct talk *talk = talk_open(w, node);
     assert_non_null(getenv("MEDLEY_ROOT"));
-    snprintf(line, sizeof line, "{\"do\":\"place\",\"model\":\"%s/models/demo.gguf\",\"streams\":8}\n",
-             getenv("MEDLEY_ROOT"));
+    snprintf(line, sizeof line, "{\"do\":\"place\",\"model\":\"%s/models/demo.gguf\",\"streams\":8,\"context\":%u}\n",
+             getenv("MEDLEY_ROOT"), context);
     talk_say(w, talk, line, strlen(line));
     return talk;
 }
 
-static void place(int node)
+static void place(int node, uint32_t context) /* 0: as usual */
 {
-    struct talk *talk = begin_place(node);
+    struct talk *talk = begin_place(node, context);
     if (!talk_await(w, talk, "\"ready\":{", 20000))
         fail_msg("not placed: %s", talk->text);
     talk_close(talk);
@@ -192,7 +195,7 @@ static void test_life(void **state)
 {
     struct generation first, again;
     start_cluster(3);
-    place(0);
+    place(0, 0);
     generate(0, &first);
     generate(2, &again);
     assert_int_equal(first.n, again.n);
@@ -224,6 +227,68 @@ static void test_life(void **state)
     start(1, &(struct daemon_options){0});
     await_nodes(1, 1);
     assert_string_not_equal(w->nodes[1].daemon->id, id);
+}
+
+/* ---- a model's text parts ---- */
+
+struct opened {
+    bool is_over;
+    struct daemon_text *text;
+    enum error_code code;
+};
+
+static void on_opened(void *arg, struct daemon_text *text, const struct error *why)
+{
+    *(struct opened *)arg = (struct opened){true, text, why ? why->code : ERROR_NONE};
+}
+
+static bool is_opened(void *arg)
+{
+    return ((struct opened *)arg)->is_over;
+}
+
+static struct opened open_text(int node)
+{
+    struct opened opened = {0};
+    daemon_open_model(w->nodes[node].daemon, "Medley Stories", on_opened, &opened);
+    assert_true(daemon_world_run(w, is_opened, &opened, 15000));
+    return opened;
+}
+
+/* Who asks gets the context that the instance has now, however long its vocabulary has been open. */
+static void test_context_anew(void **state)
+{
+    start_cluster(1);
+    place(0, 256);
+    const struct opened first = open_text(0);
+    assert_non_null(first.text);
+    assert_int_equal(generator_context(first.text->generator), 256);
+    place(0, 512);
+    const struct opened again = open_text(0);
+    assert_ptr_equal(again.text, first.text);
+    assert_int_equal(generator_context(again.text->generator), 512);
+}
+
+/* What failed for want of memory is tried again, and leaks nothing. */
+static void test_open_again(void **state)
+{
+    uint32_t n_late = 0;
+    start_cluster(1);
+    place(0, 0);
+    for (unsigned nth = 1; nth <= 8; nth++) {
+        struct opened opened = {0};
+        mem_fail_nth(nth);
+        daemon_open_model(w->nodes[0].daemon, "Medley Stories", on_opened, &opened);
+        const bool is_late = !opened.is_over;
+        if (is_late)
+            usleep(100 * 1000); /* the loop stands still: it is the vocabulary's reader whose memory fails */
+        mem_fail_nth(0);
+        assert_true(daemon_world_run(w, is_opened, &opened, 15000));
+        assert_int_equal(opened.code, ERROR_NO_MEMORY);
+        n_late += is_late;
+    }
+    assert_true(n_late >= 4);
+    assert_non_null(open_text(0).text);
 }
 
 /* ---- joining ---- */
@@ -323,7 +388,7 @@ static void test_stop_loading(void **state)
 {
     start_cluster(2);
     for (uint32_t ms = 0; ms < 400; ms += 200) {
-        struct talk *talk = begin_place(1);
+        struct talk *talk = begin_place(1, 0);
         daemon_world_pass(w, ms);
         daemon_world_stop(w, 1);
         talk_close(talk);
@@ -336,7 +401,7 @@ static void test_stop_loading(void **state)
 static void test_stop_generating(void **state)
 {
     start_cluster(2);
-    place(0);
+    place(0, 0);
     for (int i = 0; i < 2; i++) {
         struct generation mine = {.talk = begin_generate(0, 200), .least = 3},
                           theirs = {.talk = begin_generate(1, 200), .least = 3};
@@ -359,6 +424,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_life, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_context_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_open_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wrong_code, setup, teardown),
         cmocka_unit_test_setup_teardown(test_by_hand, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cannot_listen, setup, teardown),

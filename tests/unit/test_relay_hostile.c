@@ -31,26 +31,27 @@ static void post(struct relay_world *world, struct buffer *run)
     buffer_clear(run);
 }
 
-static uint32_t links_ended(const struct relay_world *world)
+static uint32_t links_ended(const struct relay_world *world, int node)
 {
-    return world->links->nodes[VICTIM].n_down;
+    return world->links->nodes[node].n_down;
 }
 
 struct ending {
     struct relay_world *world;
-    uint32_t n;
+    uint32_t n, n_theirs;
 };
 
+/* At both ends: what is posted on a link that has ended at the other is heard by nobody. */
 static bool has_ended(void *arg)
 {
     const struct ending *ending = arg;
-    return links_ended(ending->world) > ending->n;
+    return links_ended(ending->world, VICTIM) > ending->n && links_ended(ending->world, VILLAIN) > ending->n_theirs;
 }
 
 /* The run costs its sender the link; then it is linked again. */
 static void assert_ends_link(struct relay_world *world, struct buffer *run)
 {
-    struct ending ending = {world, links_ended(world)};
+    struct ending ending = {world, links_ended(world, VICTIM), links_ended(world, VILLAIN)};
     post(world, run);
     assert_true(link_world_run(world->links, has_ended, &ending, 5000));
     link_world_pass(world->links, 20);
@@ -59,10 +60,10 @@ static void assert_ends_link(struct relay_world *world, struct buffer *run)
 
 static void assert_ignored(struct relay_world *world, struct buffer *run)
 {
-    uint32_t n = links_ended(world);
+    uint32_t n = links_ended(world, VICTIM);
     post(world, run);
     link_world_pass(world->links, 100);
-    assert_int_equal(links_ended(world), n);
+    assert_int_equal(links_ended(world, VICTIM), n);
 }
 
 static struct request small_request(void)
@@ -133,7 +134,7 @@ static void test_mutated_requests(void **state)
     relay_world_open(&world, &DEFAULTS);
     relay_world_place(&world, VICTIM);
     world.nodes[VILLAIN].is_deaf = true;
-    for (uint32_t i = 0; i < 100 && links_ended(&world) < 7; i++) {
+    for (uint32_t i = 0; i < 100 && links_ended(&world, VICTIM) < 7; i++) {
         request_write_submit(1000 + i, "toy", &request, &run);
         request_write_cancel(1000 + i, &run);
         for (uint32_t k = 0; k < 2; k++)
@@ -180,6 +181,12 @@ static void test_too_many_requests(void **state)
 
 /* ---- to a node that asks ---------------------------------------------------------------------- */
 
+static bool is_asked(void *arg)
+{
+    const struct relay_world *world = arg;
+    return world->nodes[VILLAIN].n_frames > 0;
+}
+
 /* The villain has the driver, and the victim a request with it, whose id is 1: the first of its relay. */
 static void ask_villain(struct relay_world *world, struct client *client, uint32_t n_predict)
 {
@@ -188,6 +195,7 @@ static void ask_villain(struct relay_world *world, struct client *client, uint32
     world->nodes[VILLAIN].is_deaf = true;
     client_init(client, 1, 20, n_predict);
     assert_int_equal(relay_world_ask(world, VICTIM, client, NULL), ERROR_NONE);
+    assert_true(link_world_run(world->links, is_asked, world, 5000));
     link_world_pass(world->links, 50);
     assert_true(world->nodes[VILLAIN].n_frames == 1);
 }

@@ -1,0 +1,313 @@
+/* The models that can be asked for, and their text parts: opened where somebody asks for them, from the header, which
+ * any node can fetch. */
+#include "node/daemon_state.h"
+
+#include "base/mem.h"
+#include "model/chat_template.h"
+#include "model/model.h"
+#include "model/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CONTEXT_STANDARD = 4096 };
+
+struct opener {
+    struct opener *next;
+    void (*opened)(void *arg, struct daemon_text *text, const struct error *err);
+    void *arg;
+};
+
+/* A model whose tokenizer and template are open here, or about to be. */
+struct entry {
+    struct entry *next;
+    struct catalogue *catalogue;
+    uv_work_t work;
+    char name[LIMIT_CLUSTER_TEXT_BYTES + 1];
+    struct digest model;
+    struct daemon_text text; /* text.model NULL: not opened yet */
+    struct opener *openers;
+    bool is_working, is_open;
+    enum error_code code; /* of the work: why it will never open */
+    struct error error;
+};
+
+struct catalogue {
+    struct daemon *daemon;
+    struct entry *entries;
+    uint32_t n_working;
+    void (*closed)(struct daemon *daemon); /* NULL: it is not closing */
+};
+
+/* ---- what the cluster knows ---- */
+
+const Cluster__Model *daemon_model_of_name(const struct daemon *daemon, const char *name)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    if (!name && root && root->n_models == 1)
+        return root->models[0];
+    return name ? state_model(daemon_state(daemon), name) : NULL;
+}
+
+bool daemon_manifest_of(const Cluster__Model *model, struct digest *out)
+{
+    if (model->manifest.len != sizeof out->bytes)
+        return false;
+    memcpy(out->bytes, model->manifest.data, sizeof out->bytes);
+    return true;
+}
+
+void daemon_list_models(struct daemon *daemon, void (*each)(void *arg, const char *name), void *arg)
+{
+    const Cluster__State *root = daemon_state(daemon)->root;
+    for (size_t i = 0; root && i < root->n_models; i++)
+        each(arg, root->models[i]->name);
+}
+
+uint32_t daemon_context_of(const struct daemon *daemon, const char *name)
+{
+    const Cluster__Instance *instance = state_instance(daemon_state(daemon), name);
+    const Cluster__Model *model = state_model(daemon_state(daemon), name);
+    if (instance)
+        return instance->demand->context_tokens;
+    return model && model->context_tokens && model->context_tokens < CONTEXT_STANDARD ? model->context_tokens
+                                                                                      : CONTEXT_STANDARD;
+}
+
+/* ---- opening text parts ---- */
+
+static void answer_all(struct entry *entry, const struct error *err)
+{
+    while (entry->openers) {
+        struct opener *opener = entry->openers;
+        entry->openers = opener->next;
+        opener->opened(opener->arg, err ? NULL : &entry->text, err);
+        mem_free(opener);
+    }
+}
+
+static void close_text(struct entry *entry)
+{
+    if (entry->text.chat_template)
+        chat_template_close(entry->text.chat_template);
+    if (entry->text.tokenizer)
+        tokenizer_close(entry->text.tokenizer);
+    entry->text.chat_template = NULL;
+    entry->text.tokenizer = NULL;
+}
+
+static void free_entry(struct entry *entry)
+{
+    close_text(entry);
+    if (entry->text.model)
+        weights_release(entry->catalogue->daemon->weights, &entry->model);
+    mem_free(entry);
+}
+
+/* A model must stay open while somebody reads in it. */
+static void end_catalogue(struct catalogue *catalogue)
+{
+    struct daemon *daemon = catalogue->daemon;
+    void (*closed)(struct daemon *daemon) = catalogue->closed;
+    if (catalogue->n_working)
+        return;
+    mem_free(catalogue);
+    closed(daemon);
+}
+
+static void work(uv_work_t *request)
+{
+    struct entry *entry = request->data;
+    const struct gguf_file *file = model_file(entry->text.model);
+    entry->code = tokenizer_open(file, &entry->text.tokenizer, &entry->error);
+    if (!entry->code)
+        entry->code = chat_template_open_model(file, entry->text.tokenizer, &entry->text.chat_template, &entry->error);
+}
+
+/* The context is as long as the instance was placed with last. */
+static enum error_code refresh(struct entry *entry, struct error *err)
+{
+    struct daemon *daemon = entry->catalogue->daemon;
+    return relay_generator(daemon->relay, entry->name, daemon_context_of(daemon, entry->name), &entry->text.generator,
+                           err);
+}
+
+/* Want of memory or of room may be over when it is asked for again; a file that makes no sense stays so. */
+static void fail_entry(struct entry *entry)
+{
+    const struct error err = entry->error;
+    close_text(entry);
+    if (entry->code == ERROR_NO_MEMORY || entry->code == ERROR_BUSY)
+        entry->code = ERROR_NONE;
+    answer_all(entry, &err);
+}
+
+static void after_work(uv_work_t *request, int status)
+{
+    struct entry *entry = request->data;
+    struct catalogue *catalogue = entry->catalogue;
+    entry->is_working = false;
+    catalogue->n_working--;
+    if (catalogue->closed) {
+        free_entry(entry);
+        end_catalogue(catalogue);
+        return;
+    }
+    if (!entry->code)
+        entry->code = refresh(entry, &entry->error);
+    entry->is_open = !entry->code;
+    if (entry->is_open)
+        answer_all(entry, NULL);
+    else
+        fail_entry(entry);
+}
+
+/* The header must be here first; then the vocabulary and the template are read beside the loop. */
+static void advance(struct entry *entry)
+{
+    struct daemon *daemon = entry->catalogue->daemon;
+    if (entry->is_open || entry->is_working || !entry->openers)
+        return;
+    if (entry->code) { /* it failed the last time; it would again */
+        answer_all(entry, &entry->error);
+        return;
+    }
+    if (!entry->text.model)
+        entry->text.model = weights_model(daemon->weights, &entry->model);
+    if (entry->text.model) {
+        entry->is_working = true;
+        entry->catalogue->n_working++;
+        entry->work.data = entry;
+        uv_queue_work(daemon->loop, &entry->work, work, after_work);
+        return;
+    }
+    const enum worker_weights have = weights_have(daemon->weights, &entry->model, 0, 0);
+    if (have == WORKER_LACKS) {
+        weights_fetch(daemon->weights, &entry->model, 0, 0);
+    } else if (have == WORKER_CANNOT_FETCH) {
+        struct error err;
+        const char *why = weights_problem(daemon->weights, &entry->model);
+        error_set(&err, ERROR_BUSY, "model %s cannot be read now: %s", entry->name, why ? why : "no node has it");
+        answer_all(entry, &err);
+    }
+}
+
+void daemon_catalogue_changed(struct daemon *daemon)
+{
+    for (struct entry *entry = daemon->catalogue ? daemon->catalogue->entries : NULL; entry; entry = entry->next)
+        advance(entry);
+}
+
+static struct entry *entry_of(struct daemon *daemon, const Cluster__Model *model, const struct digest *digest)
+{
+    struct catalogue *catalogue = daemon->catalogue;
+    for (struct entry *entry = catalogue->entries; entry; entry = entry->next) {
+        if (strcmp(entry->name, model->name) == 0 && memcmp(&entry->model, digest, sizeof *digest) == 0)
+            return entry;
+    }
+    struct entry *entry = mem_new(sizeof *entry);
+    if (!entry)
+        return NULL;
+    entry->catalogue = catalogue;
+    entry->model = *digest;
+    snprintf(entry->name, sizeof entry->name, "%s", model->name);
+    entry->text.name = entry->name;
+    entry->next = catalogue->entries;
+    catalogue->entries = entry;
+    return entry;
+}
+
+/* Kept open from then on: placing looks at it in every step. */
+const struct model *daemon_model_here(void *self, const Cluster__Model *model)
+{
+    struct daemon *daemon = self;
+    struct digest digest;
+    struct entry *entry =
+        daemon->catalogue && daemon_manifest_of(model, &digest) ? entry_of(daemon, model, &digest) : NULL;
+    if (!entry)
+        return NULL;
+    if (!entry->text.model)
+        entry->text.model = weights_model(daemon->weights, &digest);
+    if (!entry->text.model && weights_have(daemon->weights, &digest, 0, 0) == WORKER_LACKS)
+        weights_fetch(daemon->weights, &digest, 0, 0);
+    return entry->text.model;
+}
+
+static void fail_open(void (*opened)(void *, struct daemon_text *, const struct error *), void *arg,
+                      enum error_code code, const char *text)
+{
+    struct error err;
+    error_set(&err, code, "%s", text);
+    opened(arg, NULL, &err);
+}
+
+void daemon_open_model(struct daemon *daemon, const char *name,
+                       void (*opened)(void *arg, struct daemon_text *text, const struct error *err), void *arg)
+{
+    struct digest digest;
+    const Cluster__Model *model = daemon_model_of_name(daemon, name);
+    if (!daemon->is_member || daemon->stopping) {
+        fail_open(opened, arg, ERROR_BUSY, "this machine is in no cluster yet");
+        return;
+    }
+    if (!model || !daemon_manifest_of(model, &digest)) {
+        fail_open(opened, arg, ERROR_NOT_FOUND, name ? "the cluster has no such model" : "say which model");
+        return;
+    }
+    struct entry *entry = entry_of(daemon, model, &digest);
+    struct opener *opener = entry && !entry->is_open ? mem_new(sizeof *opener) : NULL;
+    if (entry && entry->is_open) {
+        struct error err;
+        const enum error_code code = refresh(entry, &err);
+        opened(arg, code ? NULL : &entry->text, code ? &err : NULL);
+    } else if (!opener) {
+        fail_open(opened, arg, ERROR_NO_MEMORY, "no memory to open the model");
+    } else {
+        *opener = (struct opener){entry->openers, opened, arg};
+        entry->openers = opener;
+        advance(entry);
+    }
+}
+
+void daemon_cancel_open(struct daemon *daemon, void *arg)
+{
+    for (struct entry *entry = daemon->catalogue ? daemon->catalogue->entries : NULL; entry; entry = entry->next) {
+        for (struct opener **at = &entry->openers; *at;) {
+            struct opener *opener = *at;
+            if (opener->arg != arg) {
+                at = &opener->next;
+                continue;
+            }
+            *at = opener->next;
+            mem_free(opener);
+        }
+    }
+}
+
+/* ---- opening and closing ---- */
+
+enum error_code daemon_catalogue_open(struct daemon *daemon, struct error *err)
+{
+    daemon->catalogue = mem_new(sizeof *daemon->catalogue);
+    if (!daemon->catalogue)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the list of models");
+    daemon->catalogue->daemon = daemon;
+    return ERROR_NONE;
+}
+
+void daemon_catalogue_close(struct daemon *daemon, void (*closed)(struct daemon *daemon))
+{
+    struct catalogue *catalogue = daemon->catalogue;
+    struct error err;
+    daemon->catalogue = NULL;
+    catalogue->closed = closed;
+    error_set(&err, ERROR_CANCELLED, "the node is stopping");
+    while (catalogue->entries) {
+        struct entry *entry = catalogue->entries;
+        catalogue->entries = entry->next;
+        answer_all(entry, &err);
+        if (!entry->is_working)
+            free_entry(entry);
+    }
+    end_catalogue(catalogue);
+}

@@ -1,0 +1,110 @@
+/* Files of this machine that the cluster is to know: hashed, then registered. */
+#include "node/daemon_state.h"
+
+#include "base/mem.h"
+#include "model/model.h"
+
+#include <string.h>
+
+struct adding {
+    struct daemon *daemon;
+    struct weights_facts facts;
+    void (*done)(void *arg, const char *model, const struct error *err);
+    void *arg;
+};
+
+static void end_adding(struct adding *adding, const struct error *err)
+{
+    if (adding->done)
+        adding->done(adding->arg, err ? NULL : adding->facts.name, err);
+    mem_free(adding);
+}
+
+static bool is_registered(const struct daemon *daemon, const struct weights_facts *facts)
+{
+    struct digest digest;
+    const Cluster__Model *model = state_model(daemon_state(daemon), facts->name);
+    return model && daemon_manifest_of(model, &digest) && memcmp(&digest, &facts->model, sizeof digest) == 0;
+}
+
+static void on_registered(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+{
+    struct adding *adding = arg;
+    struct error why;
+    if (!code && !is_registered(adding->daemon, &adding->facts)) {
+        error_set(&why, ERROR_INVALID, "model %s was not taken: %s", adding->facts.name,
+                  outcome->reason ? outcome->reason : "the cluster did not agree");
+        err = &why;
+        code = why.code;
+    }
+    end_adding(adding, code ? err : NULL);
+}
+
+static void on_hashed(void *arg, const struct weights_facts *facts, const struct error *err)
+{
+    struct adding *adding = arg;
+    struct daemon *daemon = adding->daemon;
+    Cluster__Model model = CLUSTER__MODEL__INIT;
+    Cluster__Event event = CLUSTER__EVENT__INIT;
+    if (err || daemon->stopping) {
+        struct error stopping;
+        error_set(&stopping, ERROR_CANCELLED, "the node is stopping");
+        end_adding(adding, err ? err : &stopping);
+        return;
+    }
+    adding->facts = *facts;
+    if (is_registered(daemon, facts)) {
+        end_adding(adding, NULL);
+        return;
+    }
+    const struct model *opened = weights_model(daemon->weights, &facts->model);
+    model.has_context_tokens = opened != NULL;
+    if (opened) {
+        model.context_tokens = model_hyperparameters(opened)->n_context_train;
+        weights_release(daemon->weights, &facts->model);
+    }
+    model.name = adding->facts.name;
+    model.architecture = adding->facts.architecture;
+    model.has_manifest = model.has_bytes = model.has_n_layers = true;
+    model.manifest.data = adding->facts.model.bytes;
+    model.manifest.len = sizeof adding->facts.model.bytes;
+    model.bytes = facts->bytes;
+    model.n_layers = facts->n_layers;
+    event.kind_case = CLUSTER__EVENT__KIND_MODEL_REGISTERED;
+    event.model_registered = &model;
+    agreement_propose(daemon->agreement, &event, on_registered, adding);
+}
+
+void daemon_add_file(struct daemon *daemon, const char *path,
+                     void (*done)(void *arg, const char *model, const struct error *err), void *arg)
+{
+    struct error err;
+    struct adding *adding = mem_new(sizeof *adding);
+    if (!adding || !daemon->is_member) {
+        error_set(&err, adding ? ERROR_BUSY : ERROR_NO_MEMORY,
+                  adding ? "this machine is in no cluster yet" : "no memory for the model");
+        mem_free(adding);
+        if (done)
+            done(arg, NULL, &err);
+        return;
+    }
+    *adding = (struct adding){.daemon = daemon, .done = done, .arg = arg};
+    weights_add_file(daemon->weights, path, on_hashed, adding);
+}
+
+/* ---- `medley up --model` ---- */
+
+static void on_served(void *arg, const char *model, const struct error *err)
+{
+    struct daemon *daemon = arg;
+    struct error why;
+    if (err)
+        daemon_say(daemon, "%s", err->text);
+    else if (daemon_want(daemon, model, NULL, &why))
+        daemon_say(daemon, "%s", why.text);
+}
+
+void daemon_serve_file(struct daemon *daemon, const char *path)
+{
+    daemon_add_file(daemon, path, on_served, daemon);
+}
