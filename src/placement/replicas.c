@@ -316,7 +316,7 @@ static enum error_code search_init(struct search *search, struct error *err)
         search->in[d] = search->bound.capacity[d] > 0;
     if (!code)
         code = replicas_units_init(&search->units, problem, search->in,
-                                   2.0 * REPLICAS_STEPS / (search->n_parts * (search->n_parts + 1.0)), err);
+                                   2.0 * (double)REPLICAS_STEPS / (search->n_parts * (search->n_parts + 1.0)), err);
     if (code)
         return code;
     const uint64_t cells = (uint64_t)search->units.n_states * (search->n_parts + 1);

@@ -144,7 +144,7 @@ static bool count_alike(struct replicas_units *units, const struct placement_pro
                 unit->copies++;
             }
         }
-        if (steps_of(units) > max_steps || states_of(units) > REPLICAS_STATES || unit->copies > UINT8_MAX)
+        if (steps_of(units) > max_steps || states_of(units) > (double)REPLICAS_STATES || unit->copies > UINT8_MAX)
             return false;
     }
     return true;
@@ -179,7 +179,7 @@ static enum error_code make_blocks(struct replicas_units *units, const struct pl
         blocks.n += able[d];
     }
     uint32_t most = 1; /* blocks: 2^n sets, 3^n pairs */
-    while (pow(3, most + 1) <= max_steps && pow(2, most + 1) <= REPLICAS_STATES)
+    while (pow(3, most + 1) <= max_steps && pow(2, most + 1) <= (double)REPLICAS_STATES)
         most++;
     join_nodes(&blocks);
     while (blocks.n > most) {
