@@ -43,7 +43,8 @@ struct search {
     uint32_t n_known; /* slots, a power of two */
     uint32_t walk;
     uint32_t levels;
-    double open_s; /* the least bound of the first devices that were not finished */
+    double holds[LIMIT_STAGES + 1]; /* the most work that so many devices hold */
+    double open_s;                  /* the least bound of the first devices that were not finished */
     uint64_t nodes;
     bool stopped;
     bool again;
@@ -158,7 +159,10 @@ static bool grow(struct search *search, uint32_t depth, uint64_t used, const dou
     exact_bound_rest(bound, used | UINT64_C(1) << device, search->rest);
     child->device = device;
     child->bound_s = INFINITY;
+    const double holds = search->holds[search->levels - depth - 1] * (1 + 1e-9), all = bound->work[n_layers];
     for (uint32_t b = 0; b < n_layers; b++) {
+        if (all - bound->work[b] > holds)
+            vector[b] = INFINITY;
         const double round_s = vector[b] + search->rest[b] + search->least_back_s[first];
         if (round_s < search->target_s)
             child->bound_s = fmin(child->bound_s, round_s);
@@ -254,6 +258,24 @@ static void try_single(struct search *search)
     }
 }
 
+static int compare_falling(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x > y ? -1 : x < y;
+}
+
+/* With a few stages only, the rest must be held by a few devices. */
+static void sum_capacities(struct search *search)
+{
+    double capacities[LIMIT_PLACEMENT_EXACT_DEVICES];
+    const uint32_t n = search->bound.n;
+    for (uint32_t i = 0; i < n; i++)
+        capacities[i] = search->bound.devices[i].capacity;
+    qsort(capacities, n, sizeof *capacities, compare_falling);
+    for (uint32_t i = 0; i < LIMIT_STAGES; i++)
+        search->holds[i + 1] = search->holds[i] + (i < n ? capacities[i] : 0);
+}
+
 static void begin_walk(struct search *search, double stage_limit_s)
 {
     const uint32_t n = search->bound.n;
@@ -261,6 +283,7 @@ static void begin_walk(struct search *search, double stage_limit_s)
     search->walk++;
     search->stage_limit_s = stage_limit_s;
     exact_bound_limit(&search->bound, stage_limit_s);
+    sum_capacities(search);
     for (uint32_t i = 0; i < n; i++) {
         search->least_back_s[i] = n > 1 ? INFINITY : 0;
         for (uint32_t j = 0; j < n; j++) {

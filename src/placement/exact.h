@@ -10,7 +10,7 @@
  * launch and its cheapest incoming hop once. Filling the cheapest devices first, the fixed cost spread over the
  * capacity, solves the relaxed problem (fractional knapsack: Dantzig, Operations Research 5, 1957), so it is never too
  * high. Entries of the vector that cannot beat the best are struck out (forward checking: when the unused devices
- * cannot hold the rest, that is one); a vector without entries is a dead end.
+ * cannot hold the rest, or as many as there may still be stages, that is one); a vector without entries is a dead end.
  *  - mix: one walk finds the least round with stages below a limit; all stages that are so long that, with that round,
  * they are no better than the best need no look, and the next walk has the shorter ones.
  *  - throughput: stages are kept shorter than the best period found, which shrinks windows and capacities. Each better
