@@ -105,6 +105,7 @@ static enum error_code solve_group(struct search *search, uint32_t state, uint32
     struct placement_solution solution;
     struct option *option = option_of(search, state, parts);
     options.max_nodes = options.max_nodes ? options.max_nodes : PLACEMENT_WHATIF_NODES;
+    options.greedy_only = options.greedy_only || search->units.merged; /* nothing is proved then, so many are tried */
     mark(search, state);
     for (uint32_t d = 0; d < problem.n_devices; d++)
         search->devices[d].excluded = search->problem->devices[d].excluded || !search->in[d];

@@ -13,9 +13,9 @@
  *
  * Interchangeable devices (same numbers, same links) are counted, not told apart: 64 alike are 64 states, not 2^64.
  * Where the states are still too many (REPLICAS_STEPS), those that are near each other become blocks that are not
- * divided, the smallest first; and of more than REPLICAS_PARTS streams some always go together. Then it is the best of
- * fewer divisions, and no bound is known of the others. Up to 8 devices of any kind and 16 streams all divisions are
- * looked at. */
+ * divided, the smallest first, and groups are solved by greedy alone; and of more than REPLICAS_PARTS streams some
+ * always go together. Then it is the best of fewer divisions, and no bound is known of the others. Up to 8 devices of
+ * any kind and 16 streams all divisions are looked at. */
 #pragma once
 
 #include "placement/solve.h"
