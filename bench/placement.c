@@ -1,15 +1,18 @@
 /* How long placements take, and how near they are to the best: machines as people have them (house.h, seeds 1 …) and
  * the unit tests' problems (tests/unit/placement_world.h), all goals, five seconds at most.
  *
- *     build/release/bench/placement [problems per row]
+ *     build/release/bench/placement [problems per row [part of a row's name [devices]]]
  *
  * Times are of the processor, of one thread; "first" is greedy's answer, by itself. */
 #include "house.h"
+#include "placement/as_run.h"
+#include "placement/replicas.h"
 #include "placement/solve.h"
 #include "placement_world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -70,9 +73,14 @@ static void solve(struct row *row, const struct placement_problem *problem)
     row->proved += solution.proved;
 }
 
+static const char *wanted = "";
+static uint32_t wanted_devices;
+
 static void measure(struct kind kind, uint32_t problems)
 {
     static struct row row;
+    if (!strstr(kind.name, wanted) || (wanted_devices && kind.n_devices != wanted_devices))
+        return;
     row.n = row.proved = row.impossible = 0;
     for (uint64_t seed = 1; row.n < problems && seed < 4 * (uint64_t)problems; seed++) {
         struct house house = {0};
@@ -107,10 +115,60 @@ static void measure(struct kind kind, uint32_t problems)
     fflush(stdout);
 }
 
+/* The model whole on several groups: as the driver runs it, all 16 streams; five seconds more than for one. */
+static void measure_groups(struct kind kind, uint32_t problems)
+{
+    static struct row row;
+    uint32_t several = 0;
+    if (!strstr(kind.name, wanted) || (wanted_devices && kind.n_devices != wanted_devices))
+        return;
+    row.n = row.proved = 0;
+    for (uint64_t seed = 1; row.n < problems && seed < 4 * (uint64_t)problems; seed++) {
+        struct house house = {0};
+        struct placement_options options = placement_options_default();
+        struct placement_replicas replicas;
+        house_make(&house, seed, kind.n_devices, kind.n_layers);
+        house.problem.demand.goal = PLACEMENT_THROUGHPUT;
+        house.problem.demand.streams = kind.streams;
+        house.problem.demand.replicas = true;
+        struct placement_problem own = house.problem;
+        struct placement_solution solution;
+        options.go_on = before_deadline;
+        deadline_ms = now_ms() + 5000;
+        const bool found = !placement_solve_as_run(&own, &options, &solution, NULL);
+        const struct placement_group one = {solution.placement, kind.streams, placement_micro_batches(&own)};
+        const double start_ms = now_ms();
+        deadline_ms = start_ms + 5000;
+        if (found && !placement_replicate(&house.problem, &options, &one, solution.proved, &replicas, NULL)) {
+            row.times_ms[row.n] = now_ms() - start_ms;
+            row.gaps[row.n] = 100 * (replicas.most_rate / replicas.rate - 1);
+            row.firsts_ms[row.n] = replicas.solves;
+            row.improved[row.n++] = replicas.rate / replicas.one_rate;
+            row.proved += replicas.proved;
+            several += replicas.groups.n_groups > 1;
+        }
+        house_deinit(&house);
+    }
+    if (row.n == 0)
+        return;
+    qsort(row.times_ms, row.n, sizeof *row.times_ms, compare);
+    qsort(row.gaps, row.n, sizeof *row.gaps, compare);
+    qsort(row.firsts_ms, row.n, sizeof *row.firsts_ms, compare);
+    qsort(row.improved, row.n, sizeof *row.improved, compare);
+    const uint32_t last = row.n - 1, middle = row.n / 2;
+    printf("| %s | %u | %u | %u | %u | %.0f | %.2f | %.2f | %.0f | %.0f | %.0f | %.2f | %.2f |\n", kind.name,
+           kind.n_devices, kind.n_layers, kind.streams, row.n, 100.0 * several / row.n, row.improved[middle],
+           row.improved[last], row.firsts_ms[middle], row.times_ms[middle], row.times_ms[last],
+           100.0 * row.proved / row.n, row.gaps[last]);
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
     const uint32_t given = argc > 1 ? (uint32_t)atoi(argv[1]) : 40;
     const uint32_t n = given < PROBLEMS_MAX ? given : PROBLEMS_MAX;
+    wanted = argc > 2 ? argv[2] : "";
+    wanted_devices = argc > 3 ? (uint32_t)atoi(argv[3]) : 0;
     printf("| problems | devices | layers | streams | how many | first, ms, median | worst | to the end, ms, median | "
            "worst | proved %% | gap %%, median | worst | better than greedy, %%, median |\n"
            "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
@@ -125,6 +183,14 @@ int main(int argc, char **argv)
     }
     measure((struct kind){"house, mix", true, 8, 80, 16, 0.5}, n);
     measure((struct kind){"house, mix", true, 64, 126, 16, 0.5}, n / 10 + 1);
+    printf(
+        "\n| problems | devices | layers | streams | how many | in several groups %% | times as fast as one, median | "
+        "best | groups solved, median | ms, median | worst | proved %% | gap %%, worst |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+    measure_groups((struct kind){"groups", true, 4, 40, 16, 2}, n);
+    measure_groups((struct kind){"groups", true, 8, 40, 16, 2}, n);
+    measure_groups((struct kind){"groups", true, 8, 80, 16, 2}, n);
+    measure_groups((struct kind){"groups", true, 16, 80, 16, 2}, n / 2 + 1);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf("\npeak memory of this program: %.0f MiB\n", (double)usage.ru_maxrss / 1024);

@@ -271,6 +271,7 @@ static double seconds_now(void *unused)
 static void fill_demand(const struct wishes *wishes, const struct driver_options *options, struct placement_demand *out)
 {
     *out = plan_demand(options);
+    out->replicas = true;
     out->prompt_tokens = wishes->prompt;
     if (wishes->has_goal)
         out->goal = wishes->goal;

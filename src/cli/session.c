@@ -11,7 +11,7 @@
 #include "model/model.h"
 #include "node/heat.h"
 #include "pipeline/selection.h"
-#include "placement/forecast.h"
+#include "placement/report.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -133,7 +133,9 @@ static void log_plan(const struct plan *plan, uint64_t took_ns)
     struct buffer text = {0};
     if (log_level() < LOG_INFO)
         return;
-    placement_explain(&plan->problem, &plan->solution, &text);
+    struct cluster_problem posed = plan->posed;
+    posed.problem = plan->problem;
+    report_placement_text(&plan->cluster, &posed, &plan->solution, &text);
     if (text.size && !text.failed)
         text.data[text.size - 1] = '\0'; /* the last newline: log_line() adds one */
     log_line(LOG_INFO, "plan", "%.1f ms: %s%s", (double)took_ns * 1e-6, plan->is_given ? "as asked for: " : "",

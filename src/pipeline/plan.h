@@ -39,7 +39,7 @@ struct plan { /* a zeroed one is empty */
     uint32_t n_stages;
     bool is_given; /* by a split: nothing was searched */
     bool proved;   /* no other placement of these devices generates faster, by their figures */
-    /* What was solved, with device i = request.devices[i]; for placement_explain() and plan_forecast(). Stages that
+    /* What was solved, with device i = request.devices[i]; for report_placement_text() and plan_forecast(). Stages that
      * follow each other on one device are one stage of the placement. */
     struct placement_problem problem;
     struct placement_solution solution;

@@ -123,6 +123,24 @@ enum error_code plan_compute_measure_all(struct device *const *devices, uint32_t
 
 /* ---- estimated ------------------------------------------------------------------------ */
 
+static uint64_t masks_per_cell(const struct model *model, const struct driver_options *options)
+{
+    return 2 * (uint64_t)options->batch_rows * (model_hyperparameters(model)->window ? 2u : 1u);
+}
+
+uint64_t plan_compute_per_cell(const struct plan_compute *compute, const struct model *model,
+                               const struct driver_options *options)
+{
+    struct driver_options none = *options;
+    struct plan_compute least;
+    const uint64_t cells = kv_cells(options->context), masks = masks_per_cell(model, options);
+    none.flash = FLASH_AUTO;
+    plan_compute_estimate(model, &none, &least);
+    least.stage -= masks * cells;
+    const uint64_t most = compute->stage > least.stage && cells ? (compute->stage - least.stage) / cells : 0;
+    return most < masks ? most : masks;
+}
+
 void plan_compute_estimate(const struct model *model, const struct driver_options *options, struct plan_compute *out)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
@@ -131,8 +149,8 @@ void plan_compute_estimate(const struct model *model, const struct driver_option
     const uint64_t kv = (uint64_t)h->n_head_kv * (h->n_head_dim_k + h->n_head_dim_v);
     const uint64_t experts = (uint64_t)h->n_experts_used * h->n_ff_expert + 2 * (uint64_t)h->n_experts;
     const uint64_t ffn = 3 * larger(h->n_ff, h->n_experts ? experts : 0), attention = 3 * q + 2 * kv;
-    const uint64_t masks = h->window ? 2 : 1;
-    out->stage = rows * (4 * (uint64_t)h->n_embd + larger(ffn, attention)) * sizeof(float) + masks * 2 * rows * cells;
+    out->stage = rows * (4 * (uint64_t)h->n_embd + larger(ffn, attention)) * sizeof(float) +
+                 masks_per_cell(model, options) * cells;
     if (options->flash == FLASH_OFF)
         out->stage += (2 * rows * h->n_head + (uint64_t)h->n_head_kv * h->n_head_dim_v) * cells * sizeof(float);
     out->input = 0;

@@ -26,6 +26,12 @@ enum error_code plan_compute_measure_all(struct device *const *devices, uint32_t
 /* The greatest of each, so that one figure holds for several devices. */
 void plan_compute_max(struct plan_compute *compute, const struct plan_compute *other);
 
+/* What a stage's buffers are smaller by, at least, for each cell that the context is shorter by: the masks, which are
+ * there all the time, but nothing below what the estimate has for no context, because a part that does not depend on
+ * it may then be the largest. */
+uint64_t plan_compute_per_cell(const struct plan_compute *compute, const struct model *model,
+                               const struct driver_options *options);
+
 /* What lives at the same time in the largest graph of r rows (engine/graph*.c), as F32, and the F16 masks:
  *
  *     layer   r (4 n_embd + max(3 n_ff, 3 q + 2 (k + v)))     n_ff of a mixture: of all experts of a token, and 2

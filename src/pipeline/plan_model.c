@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "engine/batch_shape.h"
 #include "model/model.h"
+#include "pipeline/plan_compute.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -143,6 +144,7 @@ enum error_code plan_model_init(struct plan_model *out, const struct model *mode
     cost->activation_bytes_per_token = h->n_embd * sizeof(float);
     cost->output_bytes_per_token = h->n_vocab * sizeof(float);
     cost->compute_bytes = compute->stage + common_bytes(model);
+    cost->compute_bytes_per_context = plan_compute_per_cell(compute, model, options);
     cost->compute_input_bytes = compute->input;
     cost->compute_output_bytes = compute->output;
     return ERROR_NONE;

@@ -73,3 +73,47 @@ enum error_code placement_check(const struct placement_problem *problem, const s
     }
     return ERROR_NONE;
 }
+
+/* ---- several groups --------------------------------------------------------------------- */
+
+static enum error_code check_apart(const struct placement_problem *problem, const struct placement_groups *groups,
+                                   uint32_t a, uint32_t b, struct error *err)
+{
+    const struct placement *one = &groups->groups[a].placement, *other = &groups->groups[b].placement;
+    for (uint32_t i = 0; i < one->n_stages; i++) {
+        for (uint32_t j = 0; j < other->n_stages; j++) {
+            if (one->stages[i].device == other->stages[j].device)
+                return error_set(err, ERROR_INVALID, "groups %u and %u are both on %s", b, a,
+                                 problem->devices[one->stages[i].device].id);
+        }
+    }
+    return ERROR_NONE;
+}
+
+enum error_code placement_check_groups(const struct placement_problem *problem, const struct placement_groups *groups,
+                                       struct error *err)
+{
+    struct error own;
+    err = err ? err : &own;
+    uint64_t streams = 0;
+    if (groups->n_groups == 0 || groups->n_groups > PLACEMENT_GROUPS_MAX)
+        return error_set(err, ERROR_INVALID, "%u groups; 1 to %d are possible", groups->n_groups, PLACEMENT_GROUPS_MAX);
+    for (uint32_t i = 0; i < groups->n_groups; i++) {
+        const struct placement_group *group = &groups->groups[i];
+        const struct placement_problem problem_of = placement_of_group(problem, group);
+        if (group->streams == 0 || group->streams > problem->demand.streams)
+            return error_set(err, ERROR_INVALID, "group %u has %u of %u streams", i, group->streams,
+                             problem->demand.streams);
+        if (placement_check(&problem_of, &group->placement, err))
+            return error_wrap(err, "group %u", i);
+        for (uint32_t j = 0; j < i; j++) {
+            if (check_apart(problem, groups, i, j, err))
+                return err->code;
+        }
+        streams += group->streams;
+    }
+    if (streams != problem->demand.streams)
+        return error_set(err, ERROR_INVALID, "the groups have %llu streams of %u", (unsigned long long)streams,
+                         problem->demand.streams);
+    return ERROR_NONE;
+}

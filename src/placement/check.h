@@ -9,3 +9,7 @@
  * cannot use; two stages, or the last and the first, without a link. */
 enum error_code placement_check(const struct placement_problem *problem, const struct placement *placement,
                                 struct error *err);
+
+/* Several groups: each as above for its own streams; no device in two; all streams of the demand, each once. */
+enum error_code placement_check_groups(const struct placement_problem *problem, const struct placement_groups *groups,
+                                       struct error *err);

@@ -265,6 +265,21 @@ double placement_decode_tokens_per_s(const struct placement_problem *problem, co
     return problem->demand.streams / (placement_micro_batches(problem) * cost->period_s);
 }
 
+double placement_group_rate(const struct placement_problem *problem, const struct placement_group *group)
+{
+    const struct placement_problem own = placement_of_group(problem, group);
+    const double objective_s = placement_decode_cost(&own, &group->placement).objective_s;
+    return objective_s > 0 ? group->streams / (placement_micro_batches(&own) * objective_s) : 0;
+}
+
+double placement_groups_rate(const struct placement_problem *problem, const struct placement_groups *groups)
+{
+    double rate = 0;
+    for (uint32_t i = 0; i < groups->n_groups; i++)
+        rate += placement_group_rate(problem, &groups->groups[i]);
+    return rate;
+}
+
 static bool prefill_known(const struct placement_problem *problem, const struct placement_stage *stage)
 {
     const struct placement_device *device = &problem->devices[stage->device];

@@ -34,6 +34,9 @@
  * it is alone (its micro-batch is then computed without the others); m objective is the mean, for `busy` of the time
  * with all of them. Throughput is busy = 1, latency m = 1, where busy says nothing: one solver minimises them all.
  *
+ * Several groups, each a pipeline of its own with s of the streams: a group's streams have s / (m objective) tokens a
+ * second together, with throughput what it decodes; and what groups have is added up.
+ *
  * Prefill of n chunks through a pipeline: the first passes all of it, then one leaves every longest step
  *
  *     t_prefill = sum t_stage + sum t_hop + (n - 1) max(t_stage, occupation)       r = rows of a chunk, c = half the
@@ -89,5 +92,8 @@ struct placement_cost {
 /* Of a placement that placement_check() accepted. */
 struct placement_cost placement_decode_cost(const struct placement_problem *problem, const struct placement *placement);
 double placement_decode_tokens_per_s(const struct placement_problem *problem, const struct placement_cost *cost);
+/* s / (m objective) of one group, and the sum of several, which placement_check_groups() accepted. */
+double placement_group_rate(const struct placement_problem *problem, const struct placement_group *group);
+double placement_groups_rate(const struct placement_problem *problem, const struct placement_groups *groups);
 /* 0: unknown, because a device's prefill was not measured for a type that it has. */
 double placement_prefill_tokens_per_s(const struct placement_problem *problem, const struct placement *placement);

@@ -43,7 +43,8 @@ struct search {
     uint32_t n_known; /* slots, a power of two */
     uint32_t walk;
     uint32_t levels;
-    double open_s; /* the least bound of the first devices that were not finished */
+    double holds[LIMIT_STAGES + 1]; /* the most work that so many devices hold */
+    double open_s;                  /* the least bound of the first devices that were not finished */
     uint64_t nodes;
     bool stopped;
     bool again;
@@ -158,7 +159,10 @@ static bool grow(struct search *search, uint32_t depth, uint64_t used, const dou
     exact_bound_rest(bound, used | UINT64_C(1) << device, search->rest);
     child->device = device;
     child->bound_s = INFINITY;
+    const double holds = search->holds[search->levels - depth - 1] * (1 + 1e-9), all = bound->work[n_layers];
     for (uint32_t b = 0; b < n_layers; b++) {
+        if (all - bound->work[b] > holds)
+            vector[b] = INFINITY;
         const double round_s = vector[b] + search->rest[b] + search->least_back_s[first];
         if (round_s < search->target_s)
             child->bound_s = fmin(child->bound_s, round_s);
@@ -216,6 +220,8 @@ static enum error_code search_init(struct search *search, const bool *out, struc
         return err ? err->code : ERROR_NO_MEMORY;
     const uint64_t n = search->bound.n, n_layers = search->tables->n_layers;
     search->levels = (uint32_t)(n < n_layers ? n : n_layers);
+    if (search->levels > search->tables->stages_max)
+        search->levels = search->tables->stages_max;
     const uint64_t slot_bytes = n_layers * sizeof(double) + sizeof(struct known);
     for (search->n_known = 1;
          2 * search->n_known * slot_bytes <= LIMIT_PLACEMENT_TABLE_BYTES && (n >= 16 || search->n_known < n * n << n);)
@@ -252,6 +258,24 @@ static void try_single(struct search *search)
     }
 }
 
+static int compare_falling(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x > y ? -1 : x < y;
+}
+
+/* With a few stages only, the rest must be held by a few devices. */
+static void sum_capacities(struct search *search)
+{
+    double capacities[LIMIT_PLACEMENT_EXACT_DEVICES];
+    const uint32_t n = search->bound.n;
+    for (uint32_t i = 0; i < n; i++)
+        capacities[i] = search->bound.devices[i].capacity;
+    qsort(capacities, n, sizeof *capacities, compare_falling);
+    for (uint32_t i = 0; i < LIMIT_STAGES; i++)
+        search->holds[i + 1] = search->holds[i] + (i < n ? capacities[i] : 0);
+}
+
 static void begin_walk(struct search *search, double stage_limit_s)
 {
     const uint32_t n = search->bound.n;
@@ -259,6 +283,7 @@ static void begin_walk(struct search *search, double stage_limit_s)
     search->walk++;
     search->stage_limit_s = stage_limit_s;
     exact_bound_limit(&search->bound, stage_limit_s);
+    sum_capacities(search);
     for (uint32_t i = 0; i < n; i++) {
         search->least_back_s[i] = n > 1 ? INFINITY : 0;
         for (uint32_t j = 0; j < n; j++) {
@@ -278,33 +303,26 @@ static void run(struct search *search)
 }
 
 /* The mix: all placements whose longest stage or link is in [low_s, high_s). One walk finds the least round with stages
- * below a limit; what is between low_s and the longest of it cannot be better than that round with low_s. */
+ * below a limit; nothing between what it would need as its longest stage to beat the best, and that limit, does. */
 static void run_front(struct search *search, double low_s, double high_s)
 {
-    const struct placement_tables *tables = search->tables;
-    const double m = tables->micro_batches, busy = tables->busy;
+    const double m = search->tables->micro_batches, busy = search->tables->busy;
     while (high_s > low_s && !search->stopped) {
-        const double best_s = search->best_s * (1 - PLACEMENT_EPSILON);
+        const double before_s = search->best_s * (1 - PLACEMENT_EPSILON);
         search->front_s = INFINITY;
-        search->target_s = fmin(m * best_s, m * (best_s - busy * low_s) / (1 - busy));
+        search->target_s = fmin(m * before_s, m * (before_s - busy * low_s) / (1 - busy));
         begin_walk(search, high_s);
-        if (!(search->front_s < INFINITY) || search->stopped)
+        if (!(search->front_s < INFINITY))
             return;
-        const double round_s = search->front_s;
-        high_s = search->front_longest_s * (1 - PLACEMENT_EPSILON);
-        if (high_s - low_s > 1e-2 * high_s) {
-            const double middle_s = (low_s + high_s) / 2;
-            run_front(search, low_s, middle_s);
-            low_s = middle_s;
-        }
-        if (tables_objective_s(tables, round_s, low_s) >= search->best_s * (1 - PLACEMENT_EPSILON))
-            return;
+        const double best_s = search->best_s * (1 - PLACEMENT_EPSILON);
+        high_s = fmin(search->front_longest_s * (1 - PLACEMENT_EPSILON),
+                      tables_longest_limit_s(search->tables, best_s, search->front_s));
     }
 }
 
 enum error_code exact_search(const struct placement_tables *tables, struct sequence_work *work,
-                             const struct exact_limits *limits, const bool *out, struct placement *best, double *best_s,
-                             struct exact_result *result, struct error *err)
+                             const struct exact_limits *limits, const bool *out, double longest_limit_s,
+                             struct placement *best, double *best_s, struct exact_result *result, struct error *err)
 {
     struct search search = {.tables = tables, .work = work, .limits = limits, .best = best, .best_s = *best_s};
     struct error own;
@@ -315,7 +333,8 @@ enum error_code exact_search(const struct placement_tables *tables, struct seque
         set_target(&search);
         try_single(&search);
         if (is_mix(&search))
-            run_front(&search, 0, tables_stage_limit_s(tables, search.best_s * (1 - PLACEMENT_EPSILON)));
+            run_front(&search, 0,
+                      fmin(longest_limit_s, tables_stage_limit_s(tables, search.best_s * (1 - PLACEMENT_EPSILON))));
         else
             run(&search);
         *best_s = search.best_s;

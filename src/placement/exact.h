@@ -10,8 +10,9 @@
  * launch and its cheapest incoming hop once. Filling the cheapest devices first, the fixed cost spread over the
  * capacity, solves the relaxed problem (fractional knapsack: Dantzig, Operations Research 5, 1957), so it is never too
  * high. Entries of the vector that cannot beat the best are struck out (forward checking: when the unused devices
- * cannot hold the rest, that is one); a vector without entries is a dead end.
- *  - mix: one walk finds the least round with stages below a limit; run_front() says which limits are asked for.
+ * cannot hold the rest, or as many as there may still be stages, that is one); a vector without entries is a dead end.
+ *  - mix: one walk finds the least round with stages below a limit; all stages that are so long that, with that round,
+ * they are no better than the best need no look, and the next walk has the shorter ones.
  *  - throughput: stages are kept shorter than the best period found, which shrinks windows and capacities. Each better
  *    answer begins the walk anew with smaller ones.
  *  - dominance: two sequences of the same devices with the same last and the same first (or ones with the same links)
@@ -40,7 +41,8 @@ struct exact_result {
 };
 
 /* *best and *best_s are what is known (INFINITY: nothing) and come back as good or better. out[n_devices]: devices that
- * are not tried, because nothing better has them; NULL: none. ERROR_NO_MEMORY alone. */
+ * are not tried, because nothing better has them; NULL: none. longest_limit_s: of the mix, nothing better has a stage
+ * of that length or longer; INFINITY: not known. ERROR_NO_MEMORY alone. */
 enum error_code exact_search(const struct placement_tables *tables, struct sequence_work *work,
-                             const struct exact_limits *limits, const bool *out, struct placement *best, double *best_s,
-                             struct exact_result *result, struct error *err);
+                             const struct exact_limits *limits, const bool *out, double longest_limit_s,
+                             struct placement *best, double *best_s, struct exact_result *result, struct error *err);

@@ -5,7 +5,6 @@
  * yet. */
 #pragma once
 
-#include "base/buffer.h"
 #include "placement/cost.h"
 #include "placement/solve.h"
 
@@ -49,7 +48,3 @@ struct placement_reason {
 /* Why a device is not in a placement. ERROR_NO_MEMORY alone. */
 enum error_code placement_why_left_out(const struct placement_problem *problem, const struct placement *placement,
                                        uint32_t device, struct placement_reason *out, struct error *err);
-
-/* A text for people: the forecast, the stages, the bottleneck, the devices left out. On lack of memory out->failed. */
-void placement_explain(const struct placement_problem *problem, const struct placement_solution *solution,
-                       struct buffer *out);

@@ -64,7 +64,8 @@ static enum error_code check_model(const struct placement_problem *problem, stru
         return error_set(err, ERROR_INVALID, "expert_share is from 0 to 1");
     if (model->activation_bytes_per_token > PLACEMENT_BYTES_MAX ||
         model->output_bytes_per_token > PLACEMENT_BYTES_MAX || model->compute_bytes > PLACEMENT_BYTES_MAX ||
-        model->compute_input_bytes > PLACEMENT_BYTES_MAX || model->compute_output_bytes > PLACEMENT_BYTES_MAX)
+        model->compute_bytes_per_context > PLACEMENT_BYTES_MAX || model->compute_input_bytes > PLACEMENT_BYTES_MAX ||
+        model->compute_output_bytes > PLACEMENT_BYTES_MAX)
         return error_set(err, ERROR_INVALID, "activations or compute buffers are beyond 2^50 bytes");
     uint64_t input = 0, output = 0;
     for (uint32_t type = 0; type < model->n_types; type++) {
@@ -169,4 +170,13 @@ uint32_t placement_prompt_tokens(const struct placement_problem *problem)
 uint32_t placement_chunk_tokens(const struct placement_problem *problem)
 {
     return problem->demand.chunk_tokens ? problem->demand.chunk_tokens : 512;
+}
+
+struct placement_problem placement_of_group(const struct placement_problem *problem,
+                                            const struct placement_group *group)
+{
+    struct placement_problem own = *problem;
+    own.demand.streams = group->streams;
+    own.demand.micro_batches = group->micro_batches;
+    return own;
 }

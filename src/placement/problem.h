@@ -9,8 +9,11 @@
  * is what its comment says of 0. placement_problem_check() refuses numbers that no machine can have (NaN,
  * negative, beyond the limits below) and names the field; nothing else of this room takes an unchecked problem.
  *
+ * The whole model may be placed several times, on groups of devices that have none in common, with the streams divided
+ * between them (replicas.h); a placement is one of them.
+ *
  * Not in it: two devices that share one memory (give one of them, or divide the memory), two hops that share one
- * cable, replication of the whole model. */
+ * cable. */
 #pragma once
 
 #include "base/error.h"
@@ -74,6 +77,7 @@ struct placement_model {
     uint64_t activation_bytes_per_token; /* a hidden state as it travels */
     uint64_t output_bytes_per_token;     /* what the last stage gives for a token (logits) */
     uint64_t compute_bytes;              /* a stage's compute buffers */
+    uint64_t compute_bytes_per_context;  /* of those, for each token of the context: what a shorter one saves */
     uint64_t compute_input_bytes;        /* more on the first stage */
     uint64_t compute_output_bytes;       /* more on the last (logits) */
 };
@@ -94,6 +98,7 @@ struct placement_demand {
     double busy;             /* of the mix: 0 … 1, the part of the time that all streams are busy; else one is */
     uint32_t prompt_tokens;  /* of the prefill forecast; 0: half the context */
     uint32_t chunk_tokens;   /* rows of one prefill chunk; 0: 512 */
+    bool replicas;           /* whoever runs it can run several groups; placement_replicate() does nothing else */
 };
 
 struct placement_problem {
@@ -115,6 +120,20 @@ struct placement {
     struct placement_stage stages[LIMIT_STAGES];
 };
 
+enum { PLACEMENT_GROUPS_MAX = 16 };
+
+/* A whole placement of its own, for a part of the streams. */
+struct placement_group {
+    struct placement placement;
+    uint32_t streams;
+    uint32_t micro_batches; /* in flight */
+};
+
+struct placement_groups {
+    uint32_t n_groups; /* 0: none */
+    struct placement_group groups[PLACEMENT_GROUPS_MAX];
+};
+
 /* ERROR_INVALID names the first field that is wrong. */
 enum error_code placement_problem_check(const struct placement_problem *problem, struct error *err);
 
@@ -124,6 +143,10 @@ double placement_busy(const struct placement_problem *problem);            /* 1 
 uint32_t placement_rows(const struct placement_problem *problem);          /* of one micro-batch when decoding */
 uint32_t placement_prompt_tokens(const struct placement_problem *problem);
 uint32_t placement_chunk_tokens(const struct placement_problem *problem);
+
+/* The problem that one group solves: with its streams and micro-batches. */
+struct placement_problem placement_of_group(const struct placement_problem *problem,
+                                            const struct placement_group *group);
 
 static inline const struct placement_link *placement_link(const struct placement_problem *problem, uint32_t from,
                                                           uint32_t to)

@@ -163,6 +163,12 @@ static void turn_context(struct trial *trial, uint64_t steps)
     demand->context_tokens = (uint32_t)steps * placement_context_step(trial->problem->demand.context_tokens);
     if (demand->prompt_tokens > demand->context_tokens)
         demand->prompt_tokens = demand->context_tokens;
+    const struct placement_model *was = &trial->problem->model;
+    const uint32_t asked = trial->problem->demand.context_tokens;
+    const uint64_t fewer = asked > demand->context_tokens ? asked - demand->context_tokens : 0;
+    const uint64_t most = fewer ? was->compute_bytes / fewer : 0; /* all of the buffer: the product cannot overflow */
+    const uint64_t each = was->compute_bytes_per_context < most ? was->compute_bytes_per_context : most;
+    trial->changed.problem.model.compute_bytes = was->compute_bytes - each * fewer;
 }
 
 static void turn_memory(struct trial *trial, uint64_t units)

@@ -13,8 +13,8 @@
  *
  * "Least" and "most" are found by halving (changing less never makes room where changing more does not); a remedy says
  * whether the next smaller change was proved not to be enough
- * (`least`), or whether the search gave up there (PLACEMENT_REMEDY_NODES each). Buffers for computing (compute_bytes)
- * stay as they are.
+ * (`least`), or whether the search gave up there (PLACEMENT_REMEDY_NODES each). Buffers for computing shrink with the
+ * context by compute_bytes_per_context, which is what is sure to go, and else stay as they are.
  *
  * Pure; any thread. The problem must have passed placement_problem_check(). */
 #pragma once

@@ -252,6 +252,7 @@ static enum error_code walk_init(struct replan_walk *walk, struct error *err)
         code = sequence_work_init(&walk->work, problem->model.n_layers, err);
     if (code)
         return code;
+    walk->tables.busy = 1; /* of a mix, too: a move is weighed by the tokens of all streams, so cuts are by period */
     walk->weighed = walk->tables;
     walk->weighed.time = mem_new_array(n * width, sizeof(double));
     walk->weighed.launch = mem_new_array(n, sizeof(double));

@@ -258,10 +258,27 @@ static enum error_code ask_reasons(struct report *report, const struct placement
     return code;
 }
 
+/* Whether several groups are faster, of the demand as it was before a number of micro-batches was chosen. */
+static enum error_code ask_groups(struct report *report, struct error *err)
+{
+    struct placement_problem problem = report->cluster_problem.problem;
+    struct deadline deadline;
+    const struct placement_options options = options_until(&deadline, &report->ask);
+    const struct placement_group one = {report->solution.placement, problem.demand.streams,
+                                        placement_micro_batches(&problem)};
+    problem.demand.micro_batches = report->ask.demand.micro_batches;
+    report->divided = problem.demand.replicas && problem.demand.goal != PLACEMENT_LATENCY && one.streams > 1;
+    return report->divided
+               ? placement_replicate(&problem, &options, &one, report->solution.proved, &report->replicas, err)
+               : ERROR_NONE;
+}
+
 /* Everything beside the placement itself. */
 static enum error_code ask_rest(struct report *report, struct error *err)
 {
     const struct placement_problem *problem = &report->cluster_problem.problem;
+    if (!report->outcome && ask_groups(report, err))
+        return err->code;
     struct deadline deadline;
     const struct placement_options options = options_until(&deadline, &report->ask);
     if (report->outcome == ERROR_NOT_FOUND) {
@@ -326,6 +343,14 @@ void report_deinit(struct report *report)
     *report = (struct report){0};
 }
 
+struct placement_problem report_group(const struct report *report, uint32_t group, struct placement_forecast *out)
+{
+    const struct placement_group *of = &report->replicas.groups.groups[group];
+    const struct placement_problem problem = placement_of_group(&report->cluster_problem.problem, of);
+    placement_forecast(&problem, &of->placement, out);
+    return problem;
+}
+
 struct report_name report_device_name(const struct report *report, uint32_t device)
 {
     struct report_name name;
@@ -349,4 +374,22 @@ enum cluster_speed report_speed(const struct report *report)
             least = CLUSTER_DATASHEET;
     }
     return least;
+}
+
+void report_placement_text(const struct cluster *cluster, const struct cluster_problem *problem,
+                           const struct placement_solution *solution, struct buffer *out)
+{
+    struct report report = {
+        .ask = {.cluster = cluster, .model = &problem->problem.model, .demand = problem->problem.demand, .here = true},
+        .cluster_problem = *problem,
+        .solution = *solution,
+    };
+    const struct placement_options options = placement_options_default();
+    placement_forecast(&problem->problem, &solution->placement, &report.forecast);
+    report.bottleneck = find_bottleneck(&report);
+    if (ask_reasons(&report, &options, NULL))
+        out->failed = true;
+    else
+        report_text(&report, false, out);
+    mem_free(report.reasons);
 }

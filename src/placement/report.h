@@ -10,6 +10,7 @@
 #include "placement/forecast.h"
 #include "placement/policy.h"
 #include "placement/remedy.h"
+#include "placement/replicas.h"
 
 enum { REPORT_POLICIES = PLACEMENT_BY_SCORE + 1, REPORT_EXTRAS_MAX = 8, REPORT_WITHOUT_MAX = 16 };
 
@@ -32,8 +33,8 @@ struct report_ask {
     const char *without[REPORT_WITHOUT_MAX]; /* nodes that are not to be used */
     struct report_extra extras[REPORT_EXTRAS_MAX];
     bool policies[REPORT_POLICIES]; /* by enum placement_policy */
-    double limit_s;                 /* of the search; all other questions together have as much again; 0: none */
-    double (*now_s)(void *self);    /* NULL: no limit, and no time is said */
+    double limit_s; /* of the search; several groups, and all other questions, have as much again; 0: none */
+    double (*now_s)(void *self); /* NULL: no limit, and no time is said */
     void *self;
 };
 
@@ -68,6 +69,8 @@ struct report {
     double solve_s; /* with a clock */
     struct placement_forecast forecast;
     struct report_bottleneck bottleneck;
+    bool divided; /* it was asked whether several groups are faster (ask.demand.replicas) */
+    struct placement_replicas replicas;
     struct placement_reason *reasons; /* [n_devices], the first n_reasons were asked */
     uint32_t n_reasons;
     struct placement_whatifs whatifs;                 /* without each node and device in use */
@@ -89,6 +92,13 @@ struct report_name report_device_name(const struct report *report, uint32_t devi
 /* The least certain speed of a stage in use; an estimate, too, where the types were not measured that the model has. */
 enum cluster_speed report_speed(const struct report *report);
 
+/* The problem and the forecast of one of several groups. */
+struct placement_problem report_group(const struct report *report, uint32_t group, struct placement_forecast *out);
+
 /* On lack of memory out->failed. */
 void report_text(const struct report *report, bool explain, struct buffer *out);
+
+/* The same text of a placement of this machine that was found elsewhere: of this problem, made of that cluster. */
+void report_placement_text(const struct cluster *cluster, const struct cluster_problem *problem,
+                           const struct placement_solution *solution, struct buffer *out);
 void report_json(const struct report *report, struct buffer *out);

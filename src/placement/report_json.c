@@ -90,6 +90,41 @@ static void add_best(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct rep
     add_bottleneck(doc, best, report);
 }
 
+/* ---- several groups --------------------------------------------------------------------------------------------- */
+
+static void add_group(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct report *report, uint32_t index)
+{
+    const struct placement_group *group = &report->replicas.groups.groups[index];
+    struct placement_forecast forecast;
+    yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
+    const struct placement_problem problem = report_group(report, index, &forecast);
+    yyjson_mut_obj_add_uint(doc, item, "streams", group->streams);
+    yyjson_mut_obj_add_uint(doc, item, "micro_batches", placement_micro_batches(&problem));
+    add_forecast(doc, item, report, &group->placement, &forecast);
+}
+
+static void add_groups(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct report *report)
+{
+    const struct placement_replicas *replicas = &report->replicas;
+    if (!report->divided) {
+        yyjson_mut_obj_add_null(doc, root, "groups");
+        return;
+    }
+    const bool several = replicas->groups.n_groups > 1;
+    yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, root, "groups");
+    yyjson_mut_obj_add_bool(doc, object, "faster", several);
+    yyjson_mut_obj_add_bool(doc, object, "run", false);
+    add_known(doc, object, "times_as_fast", replicas->rate / replicas->one_rate, replicas->one_rate > 0);
+    yyjson_mut_obj_add_bool(doc, object, "proved_optimal", replicas->proved);
+    yyjson_mut_obj_add_bool(doc, object, "every_division", replicas->all);
+    add_known(doc, object, "gap", replicas->most_rate / replicas->rate - 1, replicas->rate > 0);
+    yyjson_mut_obj_add_uint(doc, object, "memory_holds", replicas->copies);
+    yyjson_mut_obj_add_uint(doc, object, "solved", replicas->solves);
+    yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, object, "list");
+    for (uint32_t i = 0; several && i < replicas->groups.n_groups; i++)
+        add_group(doc, list, report, i);
+}
+
 /* ---- devices ---------------------------------------------------------------------------------------------------- */
 
 static void add_device(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct report *report, uint32_t index)
@@ -245,6 +280,8 @@ void report_json(const struct report *report, struct buffer *out)
     add_ask(doc, root, report);
     if (!report->outcome)
         add_best(doc, root, report);
+    if (!report->outcome)
+        add_groups(doc, root, report);
     if (report->outcome == ERROR_NOT_FOUND)
         add_remedies(doc, root, report);
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, root, "devices");

@@ -110,6 +110,71 @@ static void say_bottleneck(const struct report *report, struct buffer *out)
         buffer_printf(out, " (busy %.0f %% of the time)\n", 100 * bottleneck->part);
 }
 
+/* ---- several groups ----------------------------------------------------------------------------------------- */
+
+static void say_groups(const struct report *report, struct buffer *out)
+{
+    const struct placement_replicas *replicas = &report->replicas;
+    const uint32_t n = replicas->groups.n_groups;
+    struct placement_forecast forecast;
+    double rate = 0;
+    if (n < 2)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        report_group(report, i, &forecast);
+        rate += forecast.decode_tokens_per_s;
+    }
+    buffer_printf(out, "As %u groups, each with the whole model: %s decode together, %.2f times as fast; %s\n", n,
+                  report_rate_words(rate).text, replicas->rate / replicas->one_rate,
+                  replicas->proved ? "proved the best division" : "the best division that was found");
+    for (uint32_t i = 0; i < n; i++) {
+        const struct placement_group *group = &replicas->groups.groups[i];
+        report_group(report, i, &forecast);
+        buffer_printf(out, " group %u: %u stream%s, %s\n", i, group->streams, group->streams == 1 ? "" : "s",
+                      report_rate_words(forecast.decode_tokens_per_s).text);
+        say_stages(report, &group->placement, &forecast, out);
+    }
+    buffer_text(out, " (Medley runs one group, the one above this; several it only forecasts.)\n");
+}
+
+static uint32_t most_stages(const struct placement_groups *groups)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < groups->n_groups; i++)
+        most = groups->groups[i].placement.n_stages > most ? groups->groups[i].placement.n_stages : most;
+    return most;
+}
+
+static void explain_groups(const struct report *report, struct buffer *out)
+{
+    const struct placement_replicas *replicas = &report->replicas;
+    if (!report->divided)
+        return;
+    if (replicas->copies < 2) {
+        buffer_text(out, "Several groups: all memory together does not hold the model twice.\n");
+        return;
+    }
+    buffer_printf(out, "Several groups: in bytes alone all memory holds the model %u times; ", replicas->copies);
+    const uint32_t most = most_stages(&replicas->groups), now = report->solution.placement.n_stages;
+    if (replicas->groups.n_groups > 1 && most < now)
+        buffer_printf(out,
+                      "a token goes through %u stage%s at most instead of %u, and groups do not wait for each other. ",
+                      most, most == 1 ? "" : "s", now);
+    else if (replicas->groups.n_groups > 1)
+        buffer_text(out, "groups compute at the same time, and none waits for another. ");
+    else
+        buffer_text(out, "none that was looked at is faster than one. ");
+    if (replicas->all)
+        buffer_text(out, "Every division of devices and streams was in question");
+    else
+        buffer_text(out, "Devices near each other were kept together, or streams, so not every division was looked at");
+    if (replicas->proved)
+        buffer_text(out, ": this is proved the best of them");
+    else if (replicas->most_rate < INFINITY)
+        buffer_printf(out, "; none is more than %.1f %% faster", 100 * (replicas->most_rate / replicas->rate - 1));
+    buffer_printf(out, " (%u groups solved).\n", replicas->solves);
+}
+
 /* ---- left out --------------------------------------------------------------------------------------------------- */
 
 static bool is_left_out(const struct report *report, uint32_t device)
@@ -322,12 +387,14 @@ void report_text(const struct report *report, bool explain, struct buffer *out)
     }
     say_best(report, out);
     say_bottleneck(report, out);
+    say_groups(report, out);
     say_left_out(report, explain, out);
     say_extras(report, out);
     say_whatifs(report, explain, out);
     say_policies(report, out);
     if (explain) {
         explain_demand(report, out);
+        explain_groups(report, out);
         explain_devices(report, out);
         if (!report->ask.here) {
             buffer_text(out, "Links:\n");

@@ -18,6 +18,7 @@ enum {
 /* How finely the limits of stages are divided for the bound, relative. */
 #define LIMIT_STEP 3e-4
 #define COARSE_STEP 5e-3 /* for more than FIX_DEVICES */
+#define ROUGH_STEP 3e-2  /* for FEW_DEVICES */
 
 struct root {
     const struct placement_tables *tables;
@@ -112,6 +113,13 @@ static void try_devices(struct root *root)
 
 /* ---- the bound -------------------------------------------------------------------------- */
 
+static double step_of(const struct root *root)
+{
+    if (root->relax->n <= FEW_DEVICES)
+        return ROUGH_STEP;
+    return root->relax->n > FIX_DEVICES ? COARSE_STEP : LIMIT_STEP;
+}
+
 /* No placement whose longest stage is in [low_s, high_s) has a shorter objective. known_s: a bound of its round. */
 static double explore(struct root *root, double low_s, double high_s, double known_s)
 {
@@ -123,7 +131,7 @@ static double explore(struct root *root, double low_s, double high_s, double kno
         return INFINITY;
     try_devices(root);
     const double bound_s = tables_objective_s(tables, round_s, low_s);
-    const double step = root->relax->n > FIX_DEVICES ? COARSE_STEP : LIMIT_STEP;
+    const double step = step_of(root);
     if (bound_s >= target_of(root) || high_s - low_s <= step * high_s || tables->micro_batches <= 1)
         return bound_s;
     if (!(high_s < INFINITY)) /* a first placement is known now, or there may be none at all */
@@ -171,6 +179,21 @@ static void leave_out(struct root *root, bool *out)
     }
 }
 
+/* Of several micro-batches: stages so long that nothing better has one, because of what a round then takes. */
+static double longest_limit(struct root *root)
+{
+    const struct placement_tables *tables = root->tables;
+    double limit_s = tables_stage_limit_s(tables, target_of(root));
+    if (tables->micro_batches <= 1 || tables->busy >= 1 || root->relax->n > FIX_DEVICES)
+        return limit_s;
+    for (double before_s = INFINITY; limit_s < 0.99 * before_s && go_on(root);) {
+        before_s = limit_s;
+        limit_s = fmin(
+            limit_s, tables_longest_limit_s(tables, target_of(root), relax_round(root->relax, limit_s) * (1 - 1e-12)));
+    }
+    return fmax(limit_s, 0);
+}
+
 /* The tree of moats that gives the higher bound. */
 static enum error_code choose_relax(struct root *root, struct relax *relax, struct error *err)
 {
@@ -194,7 +217,7 @@ static enum error_code choose_relax(struct root *root, struct relax *relax, stru
 
 enum error_code root_search(const struct placement_tables *tables, struct sequence_work *work,
                             const struct exact_limits *limits, struct placement *best, double *best_s,
-                            double *lower_bound_s, bool *out, struct error *err)
+                            double *lower_bound_s, double *longest_limit_s, bool *out, struct error *err)
 {
     struct root root = {.tables = tables, .work = work, .limits = limits, .best = best, .best_s = *best_s};
     struct relax relax;
@@ -213,6 +236,7 @@ enum error_code root_search(const struct placement_tables *tables, struct sequen
     }
     if (!code && !root.stopped && !is_met(&root, bound_s))
         leave_out(&root, out);
+    *longest_limit_s = code ? INFINITY : longest_limit(&root);
     *best_s = root.best_s;
     *lower_bound_s = root.best_s < INFINITY ? fmin(bound_s, root.best_s) : bound_s;
     relax_deinit(&relax);

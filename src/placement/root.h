@@ -6,7 +6,8 @@
 #include "placement/exact.h"
 
 /* *best and *best_s as exact_search(). *lower_bound_s: no placement has a shorter objective; 0 where it was
- * stopped before it knew. out[n_devices] becomes true for devices that no better placement uses. */
+ * stopped before it knew. out[n_devices] becomes true for devices that no better placement uses; *longest_limit_s is
+ * a length that all its stages are shorter than. */
 enum error_code root_search(const struct placement_tables *tables, struct sequence_work *work,
                             const struct exact_limits *limits, struct placement *best, double *best_s,
-                            double *lower_bound_s, bool *out, struct error *err);
+                            double *lower_bound_s, double *longest_limit_s, bool *out, struct error *err);

@@ -56,6 +56,8 @@ double sequence_round(const struct placement_tables *tables, struct sequence_wor
                       uint32_t n, double stage_limit_s, double round_limit_s, double *longest_s, struct placement *out)
 {
     const uint32_t width = tables->n_layers + 1;
+    if (n < tables->stages_min || n > tables->stages_max)
+        return INFINITY;
     for (uint32_t i = 0; i < n; i++) {
         double hop_s = 0;
         if (i) {
@@ -96,9 +98,18 @@ struct cuts {
     struct placement *out;
     double best_s;   /* of *out, or what it must be below */
     double target_s; /* an objective must be below */
+    double hops_s;
 };
 
-/* All cuts whose longest stage or link is in [low_s, high_s). */
+static double hops_of(const struct cuts *cuts)
+{
+    double seconds = tables_back_s(cuts->tables, cuts->devices[cuts->n - 1], cuts->devices[0]);
+    for (uint32_t i = 1; i < cuts->n; i++)
+        seconds += tables_hop_s(cuts->tables, cuts->devices[i - 1], cuts->devices[i]);
+    return seconds;
+}
+
+/* All cuts whose longest stage or link is in [low_s, high_s). A longest stage is no shorter than the mean one. */
 static void explore(struct cuts *cuts, double low_s, double high_s)
 {
     const struct placement_tables *tables = cuts->tables;
@@ -115,7 +126,8 @@ static void explore(struct cuts *cuts, double low_s, double high_s)
             cuts->target_s = objective_s * (1 - PLACEMENT_EPSILON);
             *cuts->out = found;
         }
-        high_s = longest_s * (1 - PLACEMENT_EPSILON);
+        low_s = fmax(low_s, (round_s - cuts->hops_s) / cuts->n * (1 - PLACEMENT_EPSILON));
+        high_s = fmin(longest_s * (1 - PLACEMENT_EPSILON), tables_longest_limit_s(tables, cuts->target_s, round_s));
         if (high_s - low_s > 1e-3 * high_s && tables_objective_s(tables, round_s, low_s) < cuts->target_s) {
             const double middle_s = (low_s + high_s) / 2;
             explore(cuts, low_s, middle_s);
@@ -129,9 +141,12 @@ static void explore(struct cuts *cuts, double low_s, double high_s)
 double sequence_best(const struct placement_tables *tables, struct sequence_work *work, const uint32_t *devices,
                      uint32_t n, double target_s, struct placement *out)
 {
+    if (n < tables->stages_min || n > tables->stages_max)
+        return INFINITY;
     if (n == 1)
         return alone(tables, devices[0], target_s, out);
-    struct cuts cuts = {tables, work, devices, n, out, INFINITY, target_s};
+    struct cuts cuts = {tables, work, devices, n, out, INFINITY, target_s, 0};
+    cuts.hops_s = hops_of(&cuts);
     explore(&cuts, 0, tables_stage_limit_s(tables, target_s));
     return cuts.best_s;
 }

@@ -63,15 +63,16 @@ static enum error_code prove(const struct placement_tables *tables, struct seque
                              const struct exact_limits *limits, struct placement_solution *solution, struct error *err)
 {
     struct exact_result result = {0};
-    double bound_s = 0;
+    double bound_s = 0, longest_limit_s = INFINITY;
     bool *out = mem_new(tables->n_devices);
     if (!out)
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices", tables->n_devices);
-    enum error_code code =
-        root_search(tables, work, limits, &solution->placement, &solution->period_s, &bound_s, out, err);
+    enum error_code code = root_search(tables, work, limits, &solution->placement, &solution->period_s, &bound_s,
+                                       &longest_limit_s, out, err);
     solution->proved = !code && bound_s >= solution->period_s * (1 - PLACEMENT_EPSILON);
     if (!code && !solution->proved) {
-        code = exact_search(tables, work, limits, out, &solution->placement, &solution->period_s, &result, err);
+        code = exact_search(tables, work, limits, out, longest_limit_s, &solution->placement, &solution->period_s,
+                            &result, err);
         solution->proved = result.proved;
         bound_s = fmax(bound_s, result.lower_bound_s);
     }
@@ -95,7 +96,7 @@ static enum error_code search(const struct placement_problem *problem, const str
     if (!code) {
         placement_scores(problem, &options->weights, scores);
         code = greedy_search(tables, &work, scores, &solution->placement, &solution->period_s, err);
-        solution->greedy_s = solution->period_s;
+        solution->greedy_s = solution->placement.n_stages ? solution->period_s : INFINITY;
     }
     if (!code && !options->greedy_only) {
         const struct exact_limits limits = {options->go_on, options->self, options->max_nodes};
@@ -112,17 +113,20 @@ enum error_code placement_solve(const struct placement_problem *problem, const s
     struct placement_tables tables = {0};
     struct error own;
     err = err ? err : &own;
-    *solution = (struct placement_solution){.period_s = INFINITY, .greedy_s = INFINITY};
+    *solution = (struct placement_solution){.period_s = options->below_s > 0 ? options->below_s : INFINITY};
     enum error_code code = placement_problem_check(problem, err);
     if (!code)
         code = tables_init(&tables, problem, err);
+    tables.stages_min = options->stages_min;
+    if (options->stages_max > 0 && options->stages_max < LIMIT_STAGES)
+        tables.stages_max = options->stages_max;
     if (!code)
         code = search(problem, options, &tables, solution, err);
     tables_deinit(&tables);
     if (code)
         return code;
-    if (!(solution->period_s < INFINITY)) {
-        solution->placement.n_stages = 0;
+    if (solution->placement.n_stages == 0) {
+        solution->period_s = INFINITY;
         if (solution->proved)
             return say_missing(problem, err);
         return error_set(err, ERROR_BUSY, "the search was ended before it found a placement");

@@ -19,6 +19,8 @@ struct placement_options {
     void *self;
     uint64_t max_nodes; /* of the search; 0: no limit */
     bool greedy_only;
+    uint32_t stages_min, stages_max; /* how many the placement has; 0: any number */
+    double below_s;                  /* its objective must be, else it is ERROR_NOT_FOUND; 0: any */
 };
 struct placement_options placement_options_default(void);
 

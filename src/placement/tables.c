@@ -32,7 +32,8 @@ enum error_code tables_init(struct placement_tables *tables, const struct placem
                                         .n_layers = problem->model.n_layers,
                                         .rows = placement_rows(problem),
                                         .micro_batches = placement_micro_batches(problem),
-                                        .busy = placement_busy(problem)};
+                                        .busy = placement_busy(problem),
+                                        .stages_max = LIMIT_STAGES};
     tables->memory = mem_new((times + width + 2 * n_devices) * 8 + times * 2);
     if (!tables->memory)
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices x %u layers", problem->n_devices,
@@ -65,6 +66,12 @@ double tables_stage_limit_s(const struct placement_tables *tables, double target
 double tables_round_limit_s(const struct placement_tables *tables, double target_s)
 {
     return target_s * tables->micro_batches;
+}
+
+double tables_longest_limit_s(const struct placement_tables *tables, double target_s, double round_s)
+{
+    const double busy = tables->busy;
+    return busy > 0 ? (target_s - (1 - busy) * round_s / tables->micro_batches) / busy : 0;
 }
 
 void tables_windows(const struct placement_tables *tables, uint32_t device, double limit_s, uint16_t *low)

@@ -18,11 +18,12 @@ struct placement_tables {
     uint32_t rows;
     double micro_batches;
     double busy;
-    double *time;           /* [device * (n_layers + 1) + layers] */
-    double *launch;         /* [device] */
-    uint64_t *bytes;        /* [layers] */
-    int64_t *room;          /* [device]; negative: not even its compute buffers */
-    uint16_t *allowed_from; /* [device * (n_layers + 1) + layers] as `low`, by types alone */
+    uint32_t stages_min, stages_max; /* of a placement that counts; the caller may narrow them */
+    double *time;                    /* [device * (n_layers + 1) + layers] */
+    double *launch;                  /* [device] */
+    uint64_t *bytes;                 /* [layers] */
+    int64_t *room;                   /* [device]; negative: not even its compute buffers */
+    uint16_t *allowed_from;          /* [device * (n_layers + 1) + layers] as `low`, by types alone */
     void *memory;
 };
 
@@ -41,6 +42,9 @@ static inline double tables_objective_s(const struct placement_tables *tables, d
 /* A stage or link of that length or longer, or such a round, has no objective below target_s. */
 double tables_stage_limit_s(const struct placement_tables *tables, double target_s); /* INFINITY for one micro-batch */
 double tables_round_limit_s(const struct placement_tables *tables, double target_s);
+
+/* With such a round or a longer one, and a stage of that length or longer, no objective is below target_s. */
+double tables_longest_limit_s(const struct placement_tables *tables, double target_s, double round_s);
 
 static inline const double *tables_time(const struct placement_tables *tables, uint32_t device)
 {

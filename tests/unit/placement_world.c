@@ -127,6 +127,7 @@ struct force {
     const struct placement_problem *problem;
     struct placement placement;
     double best_s;
+    bool as_run;
 };
 
 static void place_rest(struct force *force, uint32_t first_layer)
@@ -134,8 +135,12 @@ static void place_rest(struct force *force, uint32_t first_layer)
     const struct placement_problem *problem = force->problem;
     struct placement *placement = &force->placement;
     if (first_layer == problem->model.n_layers) {
+        struct placement_problem own = *problem;
+        if (force->as_run)
+            own.demand.micro_batches = placement->n_stages;
         if (placement_check(problem, placement, NULL) == ERROR_NONE)
-            force->best_s = fmin(force->best_s, placement_decode_cost(problem, placement).objective_s);
+            force->best_s = fmin(force->best_s, placement_decode_cost(&own, placement).objective_s *
+                                                    (force->as_run ? placement_micro_batches(&own) : 1));
         return;
     }
     for (uint32_t d = 0; d < problem->n_devices; d++) {
@@ -155,4 +160,65 @@ double world_brute_force(const struct placement_problem *problem)
     struct force force = {.problem = problem, .best_s = INFINITY};
     place_rest(&force, 0);
     return force.best_s;
+}
+
+double world_brute_force_as_run(const struct placement_problem *problem)
+{
+    struct force force = {.problem = problem, .best_s = INFINITY, .as_run = true};
+    place_rest(&force, 0);
+    return force.best_s;
+}
+
+/* ---- groups --------------------------------------------------------------------------- */
+
+enum { DIVIDED_DEVICES = 6, DIVIDED_STREAMS = 8 };
+
+struct division {
+    struct placement_problem problem;
+    struct placement_device devices[DIVIDED_DEVICES];
+    double (*rate)(const struct placement_problem *);
+    double known[1 << DIVIDED_DEVICES][DIVIDED_STREAMS + 1]; /* -1: not yet */
+};
+
+static double rate_of(struct division *division, const struct placement_problem *problem, uint32_t set,
+                      uint32_t streams)
+{
+    double *known = &division->known[set][streams];
+    if (*known < 0) {
+        for (uint32_t d = 0; d < problem->n_devices; d++)
+            division->devices[d].excluded = problem->devices[d].excluded || !(set >> d & 1);
+        division->problem.demand.streams = streams;
+        *known = division->rate(&division->problem);
+    }
+    return *known > 0 ? *known : -INFINITY;
+}
+
+static double divide(struct division *division, const struct placement_problem *problem, uint32_t set, uint32_t streams)
+{
+    const uint32_t lowest = set & -set;
+    if (streams == 0 || set == 0)
+        return streams ? -INFINITY : 0;
+    double best = divide(division, problem, set ^ lowest, streams); /* not used */
+    for (uint32_t group = set; group; group = (group - 1) & set) {
+        for (uint32_t own = 1; group & lowest && own <= streams; own++)
+            best = fmax(best,
+                        rate_of(division, problem, group, own) + divide(division, problem, set ^ group, streams - own));
+    }
+    return best;
+}
+
+double world_all_divisions(const struct placement_problem *problem, double (*rate)(const struct placement_problem *))
+{
+    static struct division division;
+    division.problem = *problem;
+    division.problem.devices = division.devices;
+    division.rate = rate;
+    if (problem->n_devices > DIVIDED_DEVICES || problem->demand.streams > DIVIDED_STREAMS)
+        return NAN;
+    memcpy(division.devices, problem->devices, problem->n_devices * sizeof *division.devices);
+    for (uint32_t set = 0; set < 1 << DIVIDED_DEVICES; set++) {
+        for (uint32_t streams = 0; streams <= DIVIDED_STREAMS; streams++)
+            division.known[set][streams] = -1;
+    }
+    return divide(&division, problem, (UINT32_C(1) << problem->n_devices) - 1, problem->demand.streams);
 }

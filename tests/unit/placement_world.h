@@ -36,3 +36,10 @@ void world_make_any(struct world *world, uint64_t seed, struct world_range range
 /* The least objective over all sequences and all cuts, by the public cost functions and placement_check() alone;
  * INFINITY: no placement. Small problems only. */
 double world_brute_force(const struct placement_problem *problem);
+
+/* The same of a stream's mean time for a token, with a micro-batch for each stage (as_run.h). */
+double world_brute_force_as_run(const struct placement_problem *problem);
+
+/* The highest sum of rates over all divisions of devices and streams into groups, each rated by rate(): the problem
+ * with the other devices excluded and the group's streams (0: impossible). Few devices and streams only. */
+double world_all_divisions(const struct placement_problem *problem, double (*rate)(const struct placement_problem *));

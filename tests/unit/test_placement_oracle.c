@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "placement/check.h"
 #include "placement/cost.h"
-#include "placement/solve.h"
+#include "placement/replicas.h"
 #include "placement_oracle.h"
 #include "placement_world.h"
 
@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-enum { INSTANCES = 30, MANY_INSTANCES = 16 };
+enum { INSTANCES = 30, MANY_INSTANCES = 16, GROUPS_INSTANCES = 24 };
 
 static struct world world;
 
@@ -96,8 +96,53 @@ static void many_devices_equal_highs(void **state)
     assert_true(tally.several > MANY_INSTANCES / 8);
 }
 
+static double highs_rate(const struct placement_problem *problem)
+{
+    const struct placement_options options = placement_options_default();
+    struct placement_solution solution;
+    struct placement placement;
+    const enum error_code code = placement_solve(problem, &options, &solution, NULL);
+    const double objective_s = placement_oracle(problem, code ? INFINITY : solution.period_s, &placement);
+    assert_true((code == ERROR_NONE) == (objective_s < INFINITY));
+    return code ? 0 : problem->demand.streams / (placement_micro_batches(problem) * objective_s);
+}
+
+/* The model on several groups: every division of four devices and three streams, each group by HiGHS. */
+static void groups_equal_highs(void **state)
+{
+    const struct placement_options options = placement_options_default();
+    static struct placement_replicas replicas;
+    uint32_t several = 0, possible = 0;
+    for (uint64_t seed = 1; seed <= GROUPS_INSTANCES; seed++) {
+        struct placement_demand *demand = &world.problem.demand;
+        struct error err;
+        world_make(&world, seed,
+                   (struct world_shape){.n_devices = 4,
+                                        .n_layers = 4 + (uint32_t)seed % 4,
+                                        .tightness = 2 + 5 * (double)(seed % 5) / 5,
+                                        .twins = seed % 2 ? 0 : 0.5});
+        demand->goal = seed % 3 ? PLACEMENT_THROUGHPUT : PLACEMENT_MIX;
+        demand->busy = 0.5;
+        demand->streams = 3;
+        demand->micro_batches = 1 + (uint32_t)seed % 3;
+        demand->replicas = true;
+        const double expected = world_all_divisions(&world.problem, highs_rate);
+        const enum error_code code = placement_replicate(&world.problem, &options, NULL, false, &replicas, &err);
+        if (code)
+            continue;
+        if (!replicas.proved || !(fabs(replicas.rate - expected) <= 1e-6 * expected))
+            fail_msg("instance %llu: %.12g in %u groups, HiGHS %.12g", (unsigned long long)seed, replicas.rate,
+                     replicas.groups.n_groups, expected);
+        several += replicas.groups.n_groups > 1;
+        possible++;
+    }
+    print_message("# %u of %d were possible, %u with several groups\n", possible, GROUPS_INSTANCES, several);
+    assert_true(several > GROUPS_INSTANCES / 8 && several < possible);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_highs), cmocka_unit_test(many_devices_equal_highs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_highs), cmocka_unit_test(many_devices_equal_highs),
+                                       cmocka_unit_test(groups_equal_highs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -300,6 +300,15 @@ static void context_and_streams_by_hand(void **state)
     remedies = remedies_of(&KV);
     assert_string_equal(remedies.list[0].kv_type, "q8_0");
     assert_null(remedy_of(&(struct placement_remedies){0}, PLACEMENT_REMEDY_KV_TYPE));
+    /* 40 MB of buffers, of which a token takes 10000: 512 tokens have 4.2 MB of them and 5.1 MB of KV cache. */
+    make_tight(4096, 1);
+    world.problem.model.compute_bytes = 40 * (uint64_t)MB;
+    remedies = remedies_of(&NO_KV);
+    assert_null(remedy_of(&remedies, PLACEMENT_REMEDY_CONTEXT));
+    world.problem.model.compute_bytes_per_context = 10000;
+    remedies = remedies_of(&NO_KV);
+    context = remedy_of(&remedies, PLACEMENT_REMEDY_CONTEXT);
+    assert_true(context && context->least && context->context_tokens == 512);
     make_tight(300, 8); /* 2400 tokens; three streams are 900 */
     remedies = remedies_of(&NO_KV);
     const struct placement_remedy *streams = remedy_of(&remedies, PLACEMENT_REMEDY_STREAMS);

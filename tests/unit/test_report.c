@@ -285,6 +285,27 @@ static void extras_policies_and_without(void **state)
     assert_non_null(strstr(err.text, "there is no node 'nobody'"));
 }
 
+/* What `medley run` logs of its plan is what `medley plan` says. */
+static void a_placement_found_elsewhere(void **state)
+{
+    use("{\"nodes\":[{\"name\":\"here\",\"devices\":[" MEASURED("cuda0", "100e9", "") "," MEASURED("cuda1", "90e9",
+                                                                                                   "") "]}]}");
+    ask.here = true;
+    ask.model_name = NULL;
+    struct report report = report_of();
+    struct buffer all = {0}, text = {0};
+    report_text(&report, false, &all);
+    report_placement_text(&cluster, &report.cluster_problem, &report.solution, &text);
+    assert_false(text.failed);
+    assert_non_null(strstr(text.data, "Best: 1 device, "));
+    assert_non_null(strstr(text.data, "Bottleneck: cuda0's memory bandwidth"));
+    assert_non_null(strstr(text.data, "Left out: cuda1: would "));
+    assert_memory_equal(all.data, text.data, strcspn(text.data, "L")); /* up to "Left out" */
+    buffer_deinit(&all);
+    buffer_deinit(&text);
+    report_deinit(&report);
+}
+
 static void a_guess_says_so(void **state)
 {
     use("{\"nodes\":[{\"name\":\"here\",\"devices\":[{\"id\":\"cpu\",\"memory\":\"32GiB\"}]}]}");
@@ -353,6 +374,49 @@ static void micro_batches_as_the_driver_runs_them(void **state)
         report_deinit(&report);
     }
     assert_true(n_compared >= 1);
+}
+
+static void several_groups_are_told(void **state)
+{
+    static const char two[] = "{\"nodes\":[{\"name\":\"a\",\"devices\":[" MEASURED(
+        "cuda0", "100e9",
+        "") "]},{\"name\":\"b\",\"devices\":[" MEASURED("cuda0", "100e9",
+                                                        "") "]}],"
+                                                            "\"links\":[{\"from\":\"a\",\"to\":\"b\",\"latency_ms\":5,"
+                                                            "\"bandwidth\":\"1Gb/s\"}]}";
+    use(two);
+    ask.demand.streams = 4;
+    ask.demand.goal = PLACEMENT_THROUGHPUT;
+    struct report report = report_of();
+    assert_false(report.divided); /* not asked for */
+    report_deinit(&report);
+    ask.demand.replicas = true;
+    report = report_of();
+    assert_true(report.divided && report.replicas.proved && report.replicas.groups.n_groups == 2);
+    assert_true(report.replicas.rate > report.forecast.decode_tokens_per_s);
+    expect_part(&report, false, "As 2 groups, each with the whole model: ");
+    expect_part(&report, false, "times as fast; proved the best division\n group 0: 2 streams, ");
+    expect_part(&report, false, "(Medley runs one group, the one above this; several it only forecasts.)");
+    expect_part(&report, true, "Several groups: in bytes alone all memory holds the model 3 times; ");
+    struct buffer json = {0};
+    report_json(&report, &json);
+    yyjson_doc *doc = yyjson_read(json.data, json.size, 0);
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/groups/list")), 2);
+    assert_true(yyjson_is_true(yyjson_doc_ptr_get(doc, "/groups/faster")));
+    assert_true(yyjson_is_false(yyjson_doc_ptr_get(doc, "/groups/run")));
+    near(yyjson_get_real(yyjson_doc_ptr_get(doc, "/groups/list/0/decode_tokens_per_s")) +
+             yyjson_get_real(yyjson_doc_ptr_get(doc, "/groups/list/1/decode_tokens_per_s")),
+         report.replicas.rate);
+    yyjson_doc_free(doc);
+    buffer_deinit(&json);
+    report_deinit(&report);
+    model.layers = layers; /* twice as large: it fits once */
+    for (int i = 0; i < LAYERS; i++)
+        layers[i].bytes[1] = layers[i].bytes_per_token[1] = UINT64_C(2) << 30;
+    report = report_of();
+    assert_int_equal(report.replicas.groups.n_groups, 1);
+    expect_part(&report, true, "Several groups: all memory together does not hold the model twice.\n");
+    report_deinit(&report);
 }
 
 static double time_s;
@@ -438,10 +502,12 @@ int main(void)
         cmocka_unit_test(the_text),
         cmocka_unit_test(the_same_numbers_as_the_forecast),
         cmocka_unit_test(extras_policies_and_without),
+        cmocka_unit_test(a_placement_found_elsewhere),
         cmocka_unit_test(a_guess_says_so),
         cmocka_unit_test(without_one_of_two_in_one_memory),
         cmocka_unit_test(what_fits_nowhere),
         cmocka_unit_test(micro_batches_as_the_driver_runs_them),
+        cmocka_unit_test(several_groups_are_told),
         cmocka_unit_test(bottlenecks),
         cmocka_unit_test(no_memory),
     };
