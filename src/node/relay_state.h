@@ -69,7 +69,7 @@ struct ask { /* a request of this node */
     /* the part that runs, or ran last: the request as one driver got it */
     struct place place;
     bool place_failed;
-    uint64_t again_ms; /* what again_ns was put off by */
+    uint64_t again_ms;   /* what again_ns was put off by */
     uint64_t part_id;    /* the driver's, or that on the wire */
     uint32_t part_first; /* tokens that it was given as generated */
     uint32_t part_rows;
