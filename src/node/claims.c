@@ -95,7 +95,7 @@ static bool are_problems(const Node__Now *now)
 enum error_code claims_now(const Node__Now *now, struct error *err)
 {
     if (now->n_devices <= LIMIT_DEVICES && now->n_uses <= LIMIT_CLUSTER_INSTANCES && now->n_held <= HELD_MAX &&
-        are_problems(now))
+        now->n_unreached <= LIMIT_CLUSTER_NODES && are_problems(now))
         return ERROR_NONE;
     return error_set(err, ERROR_INVALID, "a node tells more at a time than a node can have");
 }

@@ -78,7 +78,7 @@ static uint64_t heard_ms(const struct daemon *daemon, const struct peer *peer)
     return peer->link && !peer->is_silent ? daemon_now_ms(daemon) : peer->heard_ms;
 }
 
-static bool is_gone(const struct daemon *daemon, const struct peer *peer)
+bool daemon_is_gone(const struct daemon *daemon, const struct peer *peer)
 {
     return peer->down_ms && daemon_now_ms(daemon) - peer->down_ms >= GONE_MS;
 }
@@ -93,7 +93,7 @@ static uint32_t gather_nodes(struct daemon *daemon, struct master_node *nodes)
         if (!root->nodes[i]->admitted)
             continue;
         nodes[n].id = id;
-        nodes[n].suspected = peer && (peer->link ? peer->is_silent : is_gone(daemon, peer));
+        nodes[n].suspected = peer && (peer->link ? peer->is_silent : daemon_is_gone(daemon, peer));
         nodes[n].heard_ms = strcmp(id, daemon->id) == 0 ? daemon_now_ms(daemon) : peer ? heard_ms(daemon, peer) : 0;
         n++;
     }

@@ -208,6 +208,18 @@ static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct bu
     }
 }
 
+/* Members that were linked and are not, or do not answer. */
+static size_t gather_unreached(struct daemon *daemon, char **list)
+{
+    size_t n = 0;
+    for (struct peer *peer = daemon->peers; peer && n < LIMIT_CLUSTER_NODES; peer = peer->next) {
+        const Cluster__NodeRecord *record = state_node(daemon_state(daemon), peer->id);
+        if (record && record->admitted && (peer->link ? peer->is_silent : daemon_is_gone(daemon, peer)))
+            list[n++] = peer->id;
+    }
+    return n;
+}
+
 void daemon_tell_now(struct daemon *daemon)
 {
     static Node__Use uses[USES_MAX];
@@ -228,9 +240,12 @@ void daemon_tell_now(struct daemon *daemon)
     static char *models[LIMIT_CLUSTER_MODELS];
     now.n_models = gather_models(daemon, models);
     now.models = models;
+    static char *unreached[LIMIT_CLUSTER_NODES];
+    now.n_unreached = gather_unreached(daemon, unreached);
+    now.unreached = unreached;
     message_encode(&now.base, &bytes);
-    now.n_uses = now.n_problems = now.n_models = 0;
-    now.models = NULL;
+    now.n_uses = now.n_problems = now.n_models = now.n_unreached = 0;
+    now.models = now.unreached = NULL;
     now.uses = NULL;
     now.problems = NULL;
     placing_now_clear(&now);

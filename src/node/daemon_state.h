@@ -186,6 +186,8 @@ const struct placing_view *daemon_placing_view(struct daemon *daemon);
 /* What the master sees, as this node does; the view's lists are good until the next call. */
 void daemon_master_view(struct daemon *daemon, struct master_view *out);
 void daemon_measure_links(struct daemon *daemon);
+/* Its last link broke, and has had the time to come back. */
+bool daemon_is_gone(const struct daemon *daemon, const struct peer *peer);
 /* Why an instance could not be placed, as the leader says; NULL. */
 const char *daemon_problem(const struct daemon *daemon, const char *instance);
 

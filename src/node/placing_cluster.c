@@ -149,6 +149,22 @@ static bool is_alive(const struct placing_node *node)
     return node->seen && node->seen->alive;
 }
 
+static bool misses(const struct placing_node *node, const struct placing_node *other)
+{
+    const Node__Now *now = node->seen ? node->seen->now : NULL;
+    for (size_t i = 0; now && i < now->n_unreached; i++) {
+        if (strcmp(now->unreached[i], other->node->id) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The leader may hear both, and they not each other. */
+static bool is_up(const struct placing_node *from, const struct placing_node *to)
+{
+    return is_alive(from) && is_alive(to) && !misses(from, to) && !misses(to, from);
+}
+
 static bool add_links(const struct placing_view *view, struct placing_gathered *g)
 {
     const Cluster__State *root = view->state->root;
@@ -165,7 +181,7 @@ static bool add_links(const struct placing_view *view, struct placing_gathered *
         *added = link;
         added->from = from->index;
         added->to = to->index;
-        added->up = is_alive(from) && is_alive(to);
+        added->up = is_up(from, to);
     }
     return true;
 }

@@ -5,7 +5,7 @@ import socket
 import ssl
 import time
 
-from harness import NODE_PORT, Network, check, check_equal, run, wait
+from harness import NODE_PORT, check, check_equal, run, wait
 
 NAME = "Medley Stories"
 PROMPT = "Tell me a story about a cat."
@@ -16,7 +16,7 @@ class Stranger:
     """A machine on the switch that is no node."""
 
     def __init__(self, world, number):
-        self.network = Network(world.switch, "stranger", number)
+        self.network = world.network(number)
 
     def connect(self, node):
         with self.network.inside():

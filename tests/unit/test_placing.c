@@ -395,6 +395,33 @@ static void links_as_they_become_known(void **state)
     world_close(&w);
 }
 
+/* The leader, on a third machine or one of them, hears both. */
+static void two_that_do_not_hear_each_other(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "46MiB", "100MB/s", "1TFLOP/s"),
+                                           DEVICE("b", "46MiB", "300MB/s", "1TFLOP/s"),
+                                           DEVICE("c", "46MiB", "200MB/s", "1TFLOP/s")};
+    char *missed[] = {(char *)"node1", (char *)"nobody"};
+    (void)state;
+    world_open(&w, gemma, machines, 3);
+    world_links(&w, 100000, 1000000000);
+    world_instance(&w, "i", CONTEXT, 1);
+    for (uint32_t i = 0; i < 3; i += 2) { /* all but itself */
+        world_hear(&w, i);
+        w.now[i].unreached = missed, w.now[i].n_unreached = 2;
+    }
+    world_step(&w, "i");
+    assert_non_null(strstr(world_stages(&w, "i"), "node0/sim:a"));
+    assert_non_null(strstr(world_stages(&w, "i"), "node2/sim:c"));
+    uint32_t n_down = 0;
+    for (uint32_t i = 0; i < w.placing.cluster.n_links; i++)
+        n_down += !w.placing.cluster.links[i].up;
+    assert_int_equal(n_down, 4); /* both ways */
+    for (uint32_t i = 0; i < 3; i += 2)
+        w.now[i].unreached = NULL, w.now[i].n_unreached = 0;
+    world_close(&w);
+}
+
 static void which_changes_are_events(void **state)
 {
     static const char *const machines[] = {DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s"),
@@ -588,6 +615,7 @@ int main(void)
         cmocka_unit_test(a_node_that_is_down),
         cmocka_unit_test(too_large),
         cmocka_unit_test(links_as_they_become_known),
+        cmocka_unit_test(two_that_do_not_hear_each_other),
         cmocka_unit_test(which_changes_are_events),
         cmocka_unit_test(spare_devices_are_called_in),
         cmocka_unit_test(nodes_that_lie),

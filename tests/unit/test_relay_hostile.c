@@ -261,9 +261,9 @@ static void test_hostile_rows_and_ends(void **state)
     assert_ends_link(&world, &run);
     link_world_pass(world.links, 300);
     const struct error here = {ERROR_NOT_FOUND, "its driver is not here"};
-    request_write_refused(3, &here, &run); /* asked again in a second */
+    request_write_refused(3, &here, &run); /* asked again, soon */
+    world.nodes[VILLAIN].is_deaf = false;
     assert_ignored(&world, &run);
-    assert_true(relay_waits(world.nodes[VICTIM].relay, "toy"));
     buffer_deinit(&run);
     finish_honestly(&world, &client);
 }
