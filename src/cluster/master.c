@@ -106,13 +106,31 @@ static const struct master_node *node_of(const struct step *s, const char *id)
     return NULL;
 }
 
+static bool misses(const struct master_node *node, const char *other)
+{
+    for (size_t i = 0; node && i < node->n_missed; i++) {
+        if (same(node->missed[i], other))
+            return true;
+    }
+    return false;
+}
+
+/* The stage before it, in the ring of stages and driver, is on a node that it is cut off from. */
+static bool is_cut_off(const struct step *s, const Cluster__Placement *placement, size_t i)
+{
+    const char *node = placement->stages[i]->node;
+    const char *before = placement->stages[(i ? i : placement->n_stages) - 1]->node;
+    return misses(node_of(s, node), before) || misses(node_of(s, before), node);
+}
+
 static bool broken(const struct step *s, const Cluster__Placement *placement)
 {
     for (size_t i = 0; i < placement->n_stages; i++) {
         const Cluster__Stage *stage = placement->stages[i];
         const struct master_node *node = node_of(s, stage->node);
         const struct master_node never = {.id = stage->node};
-        if (stage->state == CLUSTER__STAGE_STATE__FAILED || !alive(s, node ? node : &never))
+        if (stage->state == CLUSTER__STAGE_STATE__FAILED || !alive(s, node ? node : &never) ||
+            is_cut_off(s, placement, i))
             return true;
     }
     return false;

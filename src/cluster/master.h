@@ -26,8 +26,10 @@
 
 struct master_node {
     const char *id;
-    uint64_t heard_ms; /* when it was last heard of; 0: never */
-    bool suspected;    /* it does not answer: nobody waits for lost_ms any more */
+    uint64_t heard_ms;   /* when it was last heard of; 0: never */
+    bool suspected;      /* it does not answer: nobody waits for lost_ms any more */
+    char *const *missed; /* ids of nodes that it does not hear, though this one may */
+    size_t n_missed;
 };
 
 struct master_use {

@@ -90,9 +90,12 @@ static uint32_t gather_nodes(struct daemon *daemon, struct master_node *nodes)
     for (size_t i = 0; root && i < root->n_nodes && n < LIMIT_CLUSTER_NODES; i++) {
         const char *id = root->nodes[i]->node->id;
         const struct peer *peer = daemon_peer(daemon, id);
+        const Node__Now *now = peer ? peer->now : strcmp(id, daemon->id) == 0 ? daemon->now : NULL;
         if (!root->nodes[i]->admitted)
             continue;
         nodes[n].id = id;
+        nodes[n].missed = now ? now->unreached : NULL;
+        nodes[n].n_missed = now ? now->n_unreached : 0;
         nodes[n].suspected = peer && (peer->link ? peer->is_silent : daemon_is_gone(daemon, peer));
         nodes[n].heard_ms = strcmp(id, daemon->id) == 0 ? daemon_now_ms(daemon) : peer ? heard_ms(daemon, peer) : 0;
         n++;

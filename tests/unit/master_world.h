@@ -29,6 +29,7 @@ struct house {
     uint64_t memory[NODES]; /* of the real planner's problem; a layer has 100 */
     double speeds[NODES];
     bool no_memory_beside, gains, by_hand, suspected[NODES], paused[NODES];
+    char *misses[NODES]; /* a node that it does not hear, though the leader may */
     uint32_t considered;
     double tokens;
     uint32_t noise; /* of the real planner's rates: per cent */

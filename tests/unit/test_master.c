@@ -217,6 +217,29 @@ static void a_drain_without_memory_for_both(void **unused)
     house_drop(h);
 }
 
+/* The leader hears both ends of a way that is cut. */
+static void stages_that_do_not_hear_each_other(void **unused)
+{
+    (void)unused;
+    struct house *h = house_that_serves(0);
+    const uint32_t placed = h->placed;
+    h->misses[3] = (char *)(uintptr_t)house_ids[1]; /* nothing passes between these two */
+    house_run(h, 5000);
+    assert_int_equal(h->placed, placed);
+    h->max_stages = 2;
+    h->misses[2] = (char *)(uintptr_t)house_ids[1];
+    house_run(h, 5000);
+    assert_int_equal(h->placed, placed + 1);
+    assert_int_equal(house_instance(h)->current->n_stages, 2);
+    assert_true(house_serves(h));
+    h->misses[0] = (char *)(uintptr_t)house_ids[1]; /* driver and last stage, too */
+    h->max_stages = 1;
+    house_run(h, 5000);
+    assert_int_equal(h->placed, placed + 2);
+    assert_true(house_serves(h));
+    house_drop(h);
+}
+
 /* Whoever is suspected is lost at once, also for a leader that has just begun. */
 static void who_is_suspected_is_lost(void **unused)
 {
@@ -271,6 +294,7 @@ int main(void)
         cmocka_unit_test(a_drained_node_is_emptied),
         cmocka_unit_test(a_drained_node_that_is_needed),
         cmocka_unit_test(a_drain_without_memory_for_both),
+        cmocka_unit_test(stages_that_do_not_hear_each_other),
         cmocka_unit_test(who_is_suspected_is_lost),
         cmocka_unit_test(a_new_lineage_is_told_first),
         cmocka_unit_test(epochs_of_different_proposers_differ),
