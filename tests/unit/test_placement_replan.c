@@ -587,7 +587,7 @@ static void wild_input_moves_seldom(void **unused)
             most = in_window > most ? in_window : most;
         }
     }
-    print_message("at most %u optional moves in an hour; %u forced ones\n", most, forced);
+    print_message("# at most %u optional moves in an hour; %u forced ones\n", most, forced);
     assert_true(most >= 4 && forced > 10);
 }
 
