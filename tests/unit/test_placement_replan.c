@@ -420,7 +420,7 @@ static struct least find_least(bool mix)
         out.moved += !forced;
         out.n++;
     }
-    print_message("the least of all: %u of %u, the worst is %.3f of it\n", out.best, out.n, out.worst);
+    print_message("# the least of all: %u of %u, the worst is %.3f of it\n", out.best, out.n, out.worst);
     return out;
 }
 
@@ -544,14 +544,14 @@ static void noise_moves_nothing_back(void **unused)
     n_returns = n_moves = 0;
     for (uint64_t seed = 1; seed <= 25; seed++)
         noisy(seed, 0.045, true);
-    print_message("with hysteresis %u moves, %u returns\n", n_moves, n_returns);
+    print_message("# with hysteresis %u moves, %u returns\n", n_moves, n_returns);
     assert_int_equal(n_returns, 0);
     assert_true(n_moves > 5 && n_moves < 50);
     /* Without margin, settling and hold the same noise makes it flap: the test can fail. */
     n_returns = n_moves = 0;
     for (uint64_t seed = 1; seed <= 5; seed++)
         noisy(seed, 0.045, false);
-    print_message("without %u moves, %u returns\n", n_moves, n_returns);
+    print_message("# without %u moves, %u returns\n", n_moves, n_returns);
     assert_true(n_returns > 10);
 }
 
