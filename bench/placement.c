@@ -73,6 +73,14 @@ static void solve(struct row *row, const struct placement_problem *problem)
     row->proved += solution.proved;
 }
 
+static void sort(struct row *row)
+{
+    qsort(row->firsts_ms, row->n, sizeof *row->firsts_ms, compare);
+    qsort(row->times_ms, row->n, sizeof *row->times_ms, compare);
+    qsort(row->gaps, row->n, sizeof *row->gaps, compare);
+    qsort(row->improved, row->n, sizeof *row->improved, compare);
+}
+
 static const char *wanted = "";
 static uint32_t wanted_devices;
 
@@ -103,10 +111,7 @@ static void measure(struct kind kind, uint32_t problems)
     }
     if (row.n == 0)
         return;
-    qsort(row.firsts_ms, row.n, sizeof *row.firsts_ms, compare);
-    qsort(row.times_ms, row.n, sizeof *row.times_ms, compare);
-    qsort(row.gaps, row.n, sizeof *row.gaps, compare);
-    qsort(row.improved, row.n, sizeof *row.improved, compare);
+    sort(&row);
     const uint32_t last = row.n - 1, middle = row.n / 2;
     printf("| %s | %u | %u | %u | %u | %.2f | %.2f | %.2f | %.1f | %.0f | %.2f | %.2f | %.1f |\n", kind.name,
            kind.n_devices, kind.n_layers, kind.streams, row.n, row.firsts_ms[middle], row.firsts_ms[last],
@@ -151,10 +156,7 @@ static void measure_groups(struct kind kind, uint32_t problems)
     }
     if (row.n == 0)
         return;
-    qsort(row.times_ms, row.n, sizeof *row.times_ms, compare);
-    qsort(row.gaps, row.n, sizeof *row.gaps, compare);
-    qsort(row.firsts_ms, row.n, sizeof *row.firsts_ms, compare);
-    qsort(row.improved, row.n, sizeof *row.improved, compare);
+    sort(&row);
     const uint32_t last = row.n - 1, middle = row.n / 2;
     printf("| %s | %u | %u | %u | %u | %.0f | %.2f | %.2f | %.0f | %.0f | %.0f | %.2f | %.2f |\n", kind.name,
            kind.n_devices, kind.n_layers, kind.streams, row.n, 100.0 * several / row.n, row.improved[middle],

@@ -123,6 +123,7 @@ const char *master_problem(const struct master *master, const char *instance);
 
 /* ---- placing with the planner ---- */
 
+struct placement;
 struct placement_problem;
 
 /* Makes the problem whose device i is `devices[i]`, of allowed nodes only; it stays the builder's until the next call.
@@ -142,6 +143,9 @@ struct master_planner {
     void *self;
     uint64_t max_nodes; /* of the planner's search; 0: no limit */
 };
+/* The solver's answer in the words of the log; `names` as the problem's builder gave them. */
+void master_placement_of(const struct placement *placement, const struct master_device *names,
+                         struct master_placement *out);
 /* A master_place whose `self` is a struct master_planner: builds, solves as it will run (placement/as_run.h), checks.
  */
 enum error_code master_plan(void *planner, const struct master_view *view, const Cluster__Instance *instance,

@@ -154,12 +154,13 @@ static enum error_code check(const struct question *q, const struct master_place
     return code;
 }
 
-static void fill(const struct question *q, const struct placement *placement, struct master_placement *out)
+void master_placement_of(const struct placement *placement, const struct master_device *names,
+                         struct master_placement *out)
 {
     out->n_stages = placement->n_stages;
     for (uint32_t i = 0; i < out->n_stages; i++) {
         const struct placement_stage *stage = &placement->stages[i];
-        out->stages[i] = (struct master_stage){q->devices[stage->device].node, q->devices[stage->device].device,
+        out->stages[i] = (struct master_stage){names[stage->device].node, names[stage->device].device,
                                                stage->first_layer, stage->n_layers};
     }
 }
@@ -175,7 +176,7 @@ static enum error_code ask_sharing(const struct question *q, struct master_place
     enum error_code code = ask(&alone, &placement, err);
     if (code)
         return code;
-    fill(q, &placement, &best);
+    master_placement_of(&placement, q->devices, &best);
     code = check(q, &best, err);
     if (!code)
         *out = best;
@@ -200,7 +201,7 @@ enum error_code master_plan(void *self, const struct master_view *view, const Cl
     if (code && beside)
         return ask_sharing(&q, out, err);
     if (!code)
-        fill(&q, &placement, out);
+        master_placement_of(&placement, q.devices, out);
     return code;
 }
 

@@ -174,16 +174,6 @@ static bool is_wanted(const struct replan_decision *decision, struct master_move
     return false;
 }
 
-static void fill(const struct asking *a, const struct placement *target, struct master_placement *out)
-{
-    out->n_stages = target->n_stages;
-    for (uint32_t i = 0; i < target->n_stages; i++) {
-        const struct placement_stage *stage = &target->stages[i];
-        out->stages[i] = (struct master_stage){a->names[stage->device].node, a->names[stage->device].device,
-                                               stage->first_layer, stage->n_layers};
-    }
-}
-
 /* Also when nothing is decoded while it loads. */
 static bool pays_alone(const struct replan_decision *decision)
 {
@@ -203,7 +193,7 @@ static enum error_code consider(struct asking *a, struct master_mover_memory *me
         code = ask(a, memory, decision, err);
     if (!code && is_wanted(decision, memory, a->view->now_ms, why)) {
         struct master_placement target = {0};
-        fill(a, &decision->plan.target, &target);
+        master_placement_of(&decision->plan.target, a->names, &target);
         code = master_check_beside(a->given, a->names, NULL, &target, err); /* with whole reserves */
         target.replaces = master_check_beside(a->given, a->names, a->instance->current, &target, NULL);
         if (!code && (!target.replaces || pays_alone(decision)))

@@ -254,6 +254,16 @@ struct house *house_that_serves(uint64_t idle_ms)
     return h;
 }
 
+struct house *house_on_two_nodes(void)
+{
+    struct house *h = malloc(sizeof *h);
+    house_make(h, 0);
+    h->max_stages = 2;
+    h->wanted = true;
+    house_run(h, 1000);
+    return h;
+}
+
 uint32_t house_loaded(const struct house *h)
 {
     uint32_t n = 0;

@@ -42,6 +42,7 @@ extern const char *const house_ids[NODES];
 
 void house_make(struct house *h, uint64_t idle_ms);
 struct house *house_that_serves(uint64_t idle_ms); /* over all nodes; used just now */
+struct house *house_on_two_nodes(void);            /* asked for, over the first two */
 void house_drop(struct house *h);
 void house_run(struct house *h, uint64_t ms);
 const Cluster__Instance *house_instance(const struct house *h);

@@ -200,3 +200,18 @@ void world_disconnect(struct world_link *link)
     SSL_free(link->server);
     *link = (struct world_link){0};
 }
+
+void assert_peer(const SSL *ssl, const struct world_node *node)
+{
+    uint8_t id[NODE_ID_BYTES];
+    struct error err = {0};
+    if (credentials_peer(ssl, id, &err))
+        fail_msg("%s", err.text);
+    assert_memory_equal(id, node->identity.node_id, sizeof id);
+}
+
+void assert_text_says(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" does not say \"%s\"", text, part);
+}

@@ -62,3 +62,6 @@ struct world_link {
  * False when either end failed. */
 bool world_connect(SSL_CTX *client, SSL_CTX *server, struct world_link *link);
 void world_disconnect(struct world_link *link);
+
+void assert_peer(const SSL *ssl, const struct world_node *node); /* it is at the other end */
+void assert_text_says(const char *text, const char *part);

@@ -130,11 +130,7 @@ static void nowhere_to_go(void **unused)
  * ones take over; and none of them is loaded again meanwhile. */
 static void what_is_replaced_makes_room(void **unused)
 {
-    struct house *h = malloc(sizeof *h);
-    house_make(h, 0);
-    h->max_stages = 2;
-    h->wanted = true;
-    house_run(h, 1000);
+    struct house *h = house_on_two_nodes();
     assert_true(house_serves(h) && h->loads == 2); /* node0: 0–3, node1: 4–7 */
     h->up[1] = false;
     h->n_have[1] = 0;
@@ -155,11 +151,7 @@ static void what_is_replaced_makes_room(void **unused)
 /* What is on a drained node goes, while it goes on serving; and nothing comes back to it before that is undone. */
 static void a_drained_node_is_emptied(void **unused)
 {
-    struct house *h = malloc(sizeof *h);
-    house_make(h, 0);
-    h->max_stages = 2;
-    h->wanted = true;
-    house_run(h, 1000);
+    struct house *h = house_on_two_nodes();
     const uint64_t old = house_instance(h)->current->epoch;
     house_set(h, "drain/node1", "yes");
     for (int i = 0; i < 3; i++) { /* all of its own is loaded beside: no moment without */
@@ -203,11 +195,7 @@ static void a_drained_node_that_is_needed(void **unused)
 /* Where there is no memory for both, the old stages make room. */
 static void a_drain_without_memory_for_both(void **unused)
 {
-    struct house *h = malloc(sizeof *h);
-    house_make(h, 0);
-    h->max_stages = 2;
-    h->wanted = true;
-    house_run(h, 1000);
+    struct house *h = house_on_two_nodes();
     h->no_memory_beside = true;
     house_set(h, "drain/node1", "yes");
     house_run(h, 100);

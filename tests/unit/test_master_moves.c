@@ -16,11 +16,7 @@
 
 static void a_move_changes_over_when_ready(void **unused)
 {
-    struct house *h = malloc(sizeof *h);
-    house_make(h, 0);
-    h->max_stages = 2;
-    h->wanted = true;
-    house_run(h, 1000);
+    struct house *h = house_on_two_nodes();
     h->wanted = false;
     assert_true(house_serves(h) && h->loads == 2); /* node0: 0–3, node1: 4–7 */
     const uint64_t old = house_instance(h)->current->epoch;
@@ -41,11 +37,7 @@ static void a_move_changes_over_when_ready(void **unused)
 
 static void a_move_that_fails_is_given_up(void **unused)
 {
-    struct house *h = malloc(sizeof *h);
-    house_make(h, 0);
-    h->max_stages = 2;
-    h->wanted = true;
-    house_run(h, 1000);
+    struct house *h = house_on_two_nodes();
     const uint64_t old = house_instance(h)->current->epoch;
     h->cannot_load[3] = true;
     house_propose_move(h, 2, 2);

@@ -1,4 +1,4 @@
-/* mesh: whom a node believes, over TLS in memory and QUIC on the loopback. */
+/* mesh: whom a node believes, over TLS in memory. */
 #include "base/mem.h"
 #include "mesh_world.h"
 
@@ -28,35 +28,20 @@ static bool connect_nodes(struct world *world, int client, int server, struct wo
                          tcp(world->nodes[server].credentials, CREDENTIALS_SERVER), link);
 }
 
-static void assert_peer(const SSL *ssl, const struct world_node *node)
-{
-    uint8_t id[NODE_ID_BYTES];
-    struct error err = {0};
-    if (credentials_peer(ssl, id, &err))
-        fail_msg("%s", err.text);
-    assert_memory_equal(id, node->identity.node_id, sizeof id);
-}
-
-static void assert_says(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("\"%s\" does not say \"%s\"", text, part);
-}
-
 /* Node 0 as client and as server refuses what node 1 shows; both ends say so. */
 static void assert_refused(struct world *world, const char *here, const char *there)
 {
     struct world_link link;
     uint8_t id[NODE_ID_BYTES];
     assert_false(connect_nodes(world, 0, 1, &link));
-    assert_says(link.client_why, here);
-    assert_says(link.server_why, there);
+    assert_text_says(link.client_why, here);
+    assert_text_says(link.server_why, there);
     assert_int_equal(credentials_peer(link.client, id, NULL), ERROR_INVALID);
     assert_int_equal(credentials_purpose(link.client), CREDENTIALS_NOTHING);
     world_disconnect(&link);
     assert_false(connect_nodes(world, 1, 0, &link));
-    assert_says(link.server_why, here);
-    assert_says(link.client_why, there);
+    assert_text_says(link.server_why, here);
+    assert_text_says(link.client_why, there);
     assert_int_equal(credentials_peer(link.server, id, NULL), ERROR_INVALID);
     world_disconnect(&link);
 }
@@ -181,7 +166,7 @@ static void test_clocks_that_are_behind(void **state)
     }
     world.nodes[0].view.now_unix_s = WORLD_NOW + (AUTHORITY_NODE_DAYS + 1) * 86400ull;
     assert_false(connect_nodes(&world, 0, 1, &link));
-    assert_says(link.client_why, "expired");
+    assert_text_says(link.client_why, "expired");
     world_disconnect(&link);
     world_deinit(&world);
 }
@@ -325,7 +310,7 @@ static void test_strangers(void **state)
     for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
         SSL_CTX *context = stranger(tries[i].protocol, tries[i].version);
         assert_false(world_connect(context, tcp(world.nodes[0].credentials, CREDENTIALS_SERVER), &link));
-        assert_says(link.client_why, tries[i].why);
+        assert_text_says(link.client_why, tries[i].why);
         uint8_t id[NODE_ID_BYTES];
         assert_int_equal(credentials_peer(link.server, id, NULL), ERROR_INVALID);
         world_disconnect(&link);
@@ -349,7 +334,7 @@ static void test_no_protocol(void **state)
     uint8_t id[NODE_ID_BYTES];
     struct error err;
     assert_int_equal(credentials_peer(link.server, id, &err), ERROR_INVALID);
-    assert_says(err.text, "does not speak");
+    assert_text_says(err.text, "does not speak");
     world_disconnect(&link);
     SSL_CTX_free(context);
     world_deinit(&world);
@@ -445,7 +430,7 @@ static void test_credentials_that_do_not_fit(void **state)
     struct credentials_members members = {.admitted = world_is_member, .self = &nodes[0].view};
     assert_int_equal(credentials_new(&nodes[0].identity, &nodes[1].membership, &members, &credentials, &err),
                      ERROR_INVALID);
-    assert_says(err.text, "of another node");
+    assert_text_says(err.text, "of another node");
     assert_null(credentials);
     mem_fail_nth(1);
     assert_int_equal(credentials_new(&nodes[0].identity, &nodes[0].membership, &members, &credentials, &err),
@@ -485,7 +470,7 @@ static void test_words_for_other_failures(void **state)
     assert_int_equal(BIO_write(there, "GET / HTTP/1.1\r\n\r\n", 18), 18);
     assert_true(SSL_do_handshake(ssl) <= 0);
     credentials_failure(ssl, ERR_peek_error(), why, sizeof why);
-    assert_says(why, "TLS: ");
+    assert_text_says(why, "TLS: ");
     credentials_failure(ssl, 0, why, sizeof why);
     assert_string_equal(why, "it ended the TLS handshake");
     uint8_t binding[CHANNEL_BINDING_BYTES];
@@ -498,160 +483,11 @@ static void test_words_for_other_failures(void **state)
                   {SSL_AD_INTERNAL_ERROR, "ended the TLS handshake: "}};
     for (size_t i = 0; i < sizeof alerts / sizeof alerts[0]; i++) {
         credentials_failure(ssl, ERR_PACK(ERR_LIB_SSL, 0, SSL_AD_REASON_OFFSET + alerts[i].alert), why, sizeof why);
-        assert_says(why, alerts[i].says);
+        assert_text_says(why, alerts[i].says);
     }
     ERR_clear_error();
     SSL_free(ssl);
     BIO_free(there);
-    world_deinit(&world);
-}
-
-/* ---- QUIC ------------------------------------------------------------------------------------- */
-
-struct quic_pair {
-    SSL *listener, *client, *server;
-    int sockets[2];
-};
-
-static int udp_socket(struct sockaddr_in *address)
-{
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    socklen_t size = sizeof *address;
-    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)address, size) == 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)address, &size), 0);
-    return fd;
-}
-
-static void quic_open(SSL_CTX *client, SSL_CTX *server, struct quic_pair *pair)
-{
-    struct sockaddr_in there, here;
-    *pair = (struct quic_pair){.listener = SSL_new_listener(server, 0), .client = SSL_new(client)};
-    assert_true(pair->listener && pair->client);
-    pair->sockets[0] = udp_socket(&there);
-    pair->sockets[1] = udp_socket(&here);
-    BIO_ADDR *address = BIO_ADDR_new();
-    BIO_ADDR_rawmake(address, AF_INET, &there.sin_addr, sizeof there.sin_addr, there.sin_port);
-    SSL_set_fd(pair->listener, pair->sockets[0]);
-    SSL_set_fd(pair->client, pair->sockets[1]);
-    SSL_set_blocking_mode(pair->listener, 0);
-    SSL_set_blocking_mode(pair->client, 0);
-    assert_int_equal(SSL_listen(pair->listener), 1);
-    assert_int_equal(SSL_set1_initial_peer_addr(pair->client, address), 1);
-    BIO_ADDR_free(address);
-}
-
-static void quic_close(struct quic_pair *pair)
-{
-    SSL_free(pair->client);
-    SSL_free(pair->server);
-    SSL_free(pair->listener);
-    close(pair->sockets[0]);
-    close(pair->sockets[1]);
-}
-
-static bool quic_failed(SSL *ssl, int result)
-{
-    int why = SSL_get_error(ssl, result);
-    return result != 1 && why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE;
-}
-
-/* Until the client has read the server's first byte. False: it failed, and `why` is what credentials_failure() says
- * at the end that looked. */
-static bool quic_connect(struct quic_pair *pair, char *why, size_t size)
-{
-    bool said = false;
-    for (int i = 0; i < 2000; i++) {
-        ERR_clear_error();
-        int result = SSL_connect(pair->client);
-        if (quic_failed(pair->client, result)) {
-            credentials_failure(pair->client, ERR_peek_error(), why, size);
-            ERR_clear_error();
-            return false;
-        }
-        char byte = 'm';
-        size_t n;
-        if (result == 1 && SSL_read_ex(pair->client, &byte, 1, &n) == 1)
-            return true;
-        if (result == 1 && quic_failed(pair->client, 0)) {
-            credentials_failure(pair->client, ERR_peek_error(), why, size);
-            ERR_clear_error();
-            return false;
-        }
-        SSL_handle_events(pair->listener);
-        if (!pair->server)
-            pair->server = SSL_accept_connection(pair->listener, SSL_ACCEPT_CONNECTION_NO_BLOCK);
-        if (pair->server && !said)
-            said = SSL_is_init_finished(pair->server) && SSL_write_ex(pair->server, &byte, 1, &n) == 1;
-        if (pair->server)
-            SSL_handle_events(pair->server);
-        poll(&(struct pollfd){.fd = pair->sockets[i % 2], .events = POLLIN}, 1, 1);
-    }
-    snprintf(why, size, "nothing happened");
-    ERR_clear_error();
-    return false;
-}
-
-static SSL_CTX *quic(struct credentials *credentials, enum credentials_role role)
-{
-    return credentials_context(credentials, CREDENTIALS_QUIC, role);
-}
-
-static void test_quic_members(void **state)
-{
-    (void)state;
-    struct world world;
-    struct quic_pair pair;
-    char why[200] = "";
-    world_init(&world);
-    quic_open(quic(world.nodes[0].credentials, CREDENTIALS_CLIENT),
-              quic(world.nodes[1].credentials, CREDENTIALS_SERVER), &pair);
-    if (!quic_connect(&pair, why, sizeof why))
-        fail_msg("%s", why);
-    assert_peer(pair.client, &world.nodes[1]);
-    assert_peer(pair.server, &world.nodes[0]);
-    uint8_t here[CHANNEL_BINDING_BYTES], there[CHANNEL_BINDING_BYTES];
-    assert_int_equal(credentials_channel_binding(pair.client, here, NULL), ERROR_NONE);
-    assert_int_equal(credentials_channel_binding(pair.server, there, NULL), ERROR_NONE);
-    assert_memory_equal(here, there, sizeof here);
-    quic_close(&pair);
-    world_deinit(&world);
-}
-
-static void test_quic_refuses(void **state)
-{
-    (void)state;
-    struct world world;
-    char why[200] = "";
-    world_init(&world);
-    world_remove(&world, 0, 1);
-    for (int role = 0; role < 2; role++) {
-        struct quic_pair pair;
-        quic_open(quic(world.nodes[role].credentials, CREDENTIALS_CLIENT),
-                  quic(world.nodes[1 - role].credentials, CREDENTIALS_SERVER), &pair);
-        assert_false(quic_connect(&pair, why, sizeof why));
-        assert_says(why, "or was removed");
-        quic_close(&pair);
-    }
-    world_deinit(&world);
-}
-
-static void test_quic_join(void **state)
-{
-    (void)state;
-    struct world world;
-    struct quic_pair pair;
-    char why[200] = "";
-    world_init(&world);
-    SSL_CTX *context = credentials_join_context(CREDENTIALS_QUIC, NULL);
-    quic_open(context, quic(world.nodes[1].credentials, CREDENTIALS_SERVER), &pair);
-    if (!quic_connect(&pair, why, sizeof why))
-        fail_msg("%s", why);
-    assert_int_equal(credentials_purpose(pair.client), CREDENTIALS_JOIN);
-    assert_int_equal(credentials_purpose(pair.server), CREDENTIALS_JOIN);
-    assert_int_equal(credentials_peer(pair.server, (uint8_t[NODE_ID_BYTES]){0}, NULL), ERROR_INVALID);
-    quic_close(&pair);
-    SSL_CTX_free(context);
     world_deinit(&world);
 }
 
@@ -676,9 +512,6 @@ int main(void)
         cmocka_unit_test(test_renewal),
         cmocka_unit_test(test_credentials_that_do_not_fit),
         cmocka_unit_test(test_words_for_other_failures),
-        cmocka_unit_test(test_quic_members),
-        cmocka_unit_test(test_quic_refuses),
-        cmocka_unit_test(test_quic_join),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
