@@ -19,6 +19,12 @@ struct pipeline *part_pipeline(struct part *part)
     return part->driver ? driver_pipeline(part->driver) : part->runner ? runner_pipeline(part->runner) : NULL;
 }
 
+uint64_t part_row_bytes(struct part *part, uint32_t stage)
+{
+    struct lane *lane = part->stages[stage].lane;
+    return lane ? lane_row_bytes(lane, stage) : stage_kv_row_bytes(part_pipeline(part)->stages[stage].stage);
+}
+
 struct offered *offered_new(const struct cache_offer *offer)
 {
     size_t n_tokens = 0;
@@ -64,10 +70,19 @@ static void settle(struct cache_job *job)
     }
 }
 
+static void give_back(struct cache_job *job)
+{
+    struct hosting *hosting = job->part->hosting;
+    pthread_mutex_lock(&hosting->cache_lock);
+    job->next = hosting->cache_done;
+    hosting->cache_done = job;
+    uv_async_send(&hosting->cache_wake); /* under the lock: the part goes once the job is taken */
+    pthread_mutex_unlock(&hosting->cache_lock);
+}
+
 static void run(struct device_job *device_job)
 {
     struct cache_job *job = (struct cache_job *)device_job;
-    struct hosting *hosting = job->part->hosting;
     if (job->step == CACHE_STEP_READ)
         read_rows(job);
     else if (job->step == CACHE_STEP_WRITE)
@@ -75,11 +90,48 @@ static void run(struct device_job *device_job)
                                    job->message.data + CACHE_ROWS_BYTES, &job->error);
     else
         settle(job);
-    pthread_mutex_lock(&hosting->cache_lock);
-    job->next = hosting->cache_done;
-    hosting->cache_done = job;
-    uv_async_send(&hosting->cache_wake); /* under the lock: the part goes once the job is taken */
-    pthread_mutex_unlock(&hosting->cache_lock);
+    give_back(job);
+}
+
+/* On a lane's thread. */
+static void after_lane(void *arg, const void *rows, size_t size, const struct error *why)
+{
+    struct cache_job *job = arg;
+    if (why)
+        job->code = error_set(&job->error, why->code, "%s", why->text);
+    else if (job->step == CACHE_STEP_READ)
+        buffer_append(&job->message, rows, size);
+    give_back(job);
+}
+
+static void write_offer(const struct offered *from, struct buffer *out)
+{
+    struct cache_offer *offer = mem_new(sizeof *offer);
+    out->failed = !offer;
+    for (uint32_t i = 0; offer && i < from->n_slots; i++) {
+        offer->slots[i].slot = from->slots[i].slot;
+        offer->slots[i].n_tokens = from->slots[i].n_tokens;
+        offer->slots[i].tokens = (const unsigned char *)from->slots[i].tokens; /* little-endian, as all we run on */
+        offer->n_slots++;
+    }
+    if (offer)
+        cache_write_offer(&(struct cache_route){0}, offer, out);
+    mem_free(offer);
+}
+
+static void submit_to_lane(struct cache_job *job)
+{
+    job->lane_job = (struct lane_job){.done = after_lane, .arg = job};
+    if (job->step == CACHE_STEP_READ) {
+        lane_read(job->lane, &job->lane_job, job->stage, &job->run);
+    } else if (job->step == CACHE_STEP_WRITE) {
+        lane_write(job->lane, &job->lane_job, job->stage, &job->message);
+    } else {
+        struct buffer offer = {0};
+        write_offer(job->part->take.offer, &offer);
+        lane_settle(job->lane, &job->lane_job, job->stage, &offer);
+        buffer_deinit(&offer);
+    }
 }
 
 struct cache_job *cache_job_new(struct part *part, enum cache_step step, uint32_t stage)
@@ -89,6 +141,7 @@ struct cache_job *cache_job_new(struct part *part, enum cache_step step, uint32_
         return NULL;
     job->part = part;
     job->pipeline = part_pipeline(part);
+    job->lane = part->stages[stage].lane;
     job->step = step;
     job->stage = stage;
     return job;
@@ -98,7 +151,10 @@ void cache_job_submit(struct cache_job *job)
 {
     job->part->n_cache_jobs++;
     job->job.run = run;
-    device_submit(job->pipeline->stages[job->stage].device, &job->job);
+    if (job->lane)
+        submit_to_lane(job);
+    else
+        device_submit(job->pipeline->stages[job->stage].device, &job->job);
 }
 
 static void on_cache_wake(uv_async_t *wake)

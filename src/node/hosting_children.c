@@ -57,7 +57,6 @@ struct opening {
     bool has_thread;
     struct part *part;
     const char *device;
-    const char *path;
     const struct driver_options *options;
     const struct wire_shape *shape;
     enum error_code code;
@@ -77,7 +76,7 @@ static void *open_one(void *arg)
         };
     const struct lane_options options = {
         .device = opening->device,
-        .path = opening->path,
+        .model = part->model,
         .instance = part->far.instance,
         .epoch = part->far.epoch,
         .options = opening->options,
@@ -145,7 +144,6 @@ enum error_code part_open_lanes(struct part *part, struct error *err)
         return error_set(err, ERROR_NO_MEMORY, "no memory to open %u stages", part->n_stages);
     const struct opening like = {
         .part = part,
-        .path = gguf_file_path(model_file(part->model)),
         .options = &options,
         .shape = &settings.shape,
     };
@@ -191,6 +189,14 @@ bool part_lanes_loaded(const struct part *part)
     return true;
 }
 
+/* One that hands over its caches has lost them. */
+static void mind_handing(struct part *part, struct lane *lane)
+{
+    struct error why = {0};
+    if (lane_take_loss(lane, &why) || lane_look(lane, &why) != LANE_LOADED)
+        give_fail(part, why.text);
+}
+
 static void mind(struct part *part, struct lane *lane)
 {
     struct error why = {0};
@@ -199,6 +205,8 @@ static void mind(struct part *part, struct lane *lane)
             part_notify_driver(part);
         part_give_up(part, &why);
     } else if (lane_take_loss(lane, &why)) {
+        give_fail(part, why.text);
+        take_fail(part, why.text);
         if (part->driver)
             part_lose(part, &why);
         else
@@ -209,9 +217,11 @@ static void mind(struct part *part, struct lane *lane)
 void hosting_mind(struct hosting *hosting)
 {
     for (struct part *part = hosting->parts; part; part = part->next) {
-        for (uint32_t i = 0; i < part->n_stages && part->state == PART_READY; i++) {
-            if (part->stages[i].lane)
+        for (uint32_t i = 0; i < part->n_stages; i++) { /* the state first: while it loads, lanes are another thread's */
+            if (part->state == PART_READY && part->stages[i].lane)
                 mind(part, part->stages[i].lane);
+            else if (part->state == PART_HANDING && part->stages[i].lane)
+                mind_handing(part, part->stages[i].lane);
         }
     }
 }

@@ -65,7 +65,7 @@ bool part_hand_over(struct part *part, const Cluster__Placement *next)
     struct handover *give = &part->give;
     if (part->state == PART_HANDING && give->to_epoch == next->epoch)
         return true;
-    if (part->hosting->options.children || next->epoch <= part->epoch || !read_heirs(give, next))
+    if (next->epoch <= part->epoch || !read_heirs(give, next))
         return false;
     if (part->state != PART_READY || part->lost || !part->has_served || !state_is_ready(next) || give->is_over) {
         if (part_drives(part))
@@ -96,7 +96,7 @@ static const uint8_t *heir_of(const struct part *part, uint32_t layer)
 static double copy_s(struct part *part, uint64_t n_tokens)
 {
     const struct hosting_options *options = &part->hosting->options;
-    const uint64_t row_bytes = stage_kv_row_bytes(part_pipeline(part)->stages[0].stage);
+    const uint64_t row_bytes = part_row_bytes(part, 0);
     uint64_t slowest = 0, n_rows = 0;
     for (uint32_t i = 0; i < part->n_stages; i++) {
         for (uint32_t k = 0; k < part->stages[i].n_layers; k++) {
@@ -226,7 +226,7 @@ static bool send_next(struct part *part, struct kv_run run)
     struct cache_job *job = heir ? cache_job_new(part, CACHE_STEP_READ, give->stage) : NULL;
     if (!job)
         return false;
-    const uint64_t row_bytes = stage_kv_row_bytes(job->pipeline->stages[give->stage].stage);
+    const uint64_t row_bytes = part_row_bytes(part, give->stage);
     const uint64_t n_most = LIMIT_CACHE_ROWS_BYTES / row_bytes ? LIMIT_CACHE_ROWS_BYTES / row_bytes : 1;
     run.n_rows = run.n_rows < n_most ? run.n_rows : (uint32_t)n_most;
     job->run = run;
@@ -259,8 +259,10 @@ void give_stop(struct part *part)
         be_over(part);
 }
 
-static void fail(struct part *part, const char *why)
+void give_fail(struct part *part, const char *why)
 {
+    if (!gives(part))
+        return;
     log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: its caches are not handed over: %s", part->instance,
              (unsigned long long)part->epoch, why);
     decline(part);
@@ -278,12 +280,12 @@ void give_go_on(struct part *part)
         return;
     }
     if (uv_now(part->hosting->options.loop) >= give->until_ms) {
-        fail(part, give->offer ? "it takes too long" : "its driver does not come to an end");
+        give_fail(part, give->offer ? "it takes too long" : "its driver does not come to an end");
         return;
     }
     while (give->offer && give->n_under_way < CACHE_WINDOW && find_next(part, &run)) {
         if (!send_next(part, run)) {
-            fail(part, "no memory, or a layer that nobody has");
+            give_fail(part, "no memory, or a layer that nobody has");
             return;
         }
     }
@@ -296,7 +298,7 @@ void give_read(struct part *part, struct cache_job *job)
     if (!gives(part))
         return;
     if (job->code)
-        fail(part, job->error.text);
+        give_fail(part, job->error.text);
     else
         cache_tell(part, job->node_id, &job->message);
 }

@@ -119,8 +119,9 @@ struct hold {
     Cluster__Model *model_record;
     char *instance;
     uint64_t epoch; /* of the new one */
-    uint32_t n;
+    uint32_t n, n_lanes;
     struct stage_hold *stages[LIMIT_STAGES * 2];
+    struct lane_hold *lanes[LIMIT_STAGES]; /* in devices' processes */
 };
 
 struct said { /* the last report of a stage */
@@ -195,6 +196,7 @@ bool part_hand_over(struct part *part, const Cluster__Placement *next); /* false
 void give_offer(struct part *part, struct offered *offer);              /* takes it */
 void give_taken(struct part *part);
 void give_stop(struct part *part);  /* nobody wants it any more */
+void give_fail(struct part *part, const char *why);
 void give_go_on(struct part *part); /* whatever has happened: sends what can be sent, and ends it where it is over */
 void give_read(struct part *part, struct cache_job *job); /* its rows have been read, or not */
 
@@ -205,6 +207,7 @@ void take_offer(struct part *part, struct offered *offer); /* takes it */
 bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct cache_message *message,
                struct buffer *own);
 void take_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], bool has_all);
+void take_fail(struct part *part, const char *why); /* the others are told, too */
 void take_end(struct part *part, const char *why); /* without what is not here; NULL: nothing is wrong */
 void take_look(struct part *part);                 /* by and by: is it over? */
 void take_returned(struct part *part, struct cache_job *job);
@@ -214,9 +217,11 @@ void take_deinit(struct part *part);
 enum cache_step { CACHE_STEP_READ, CACHE_STEP_WRITE, CACHE_STEP_SETTLE };
 struct cache_job {
     struct device_job job; /* first */
+    struct lane_job lane_job;
     struct cache_job *next;
     struct part *part;
-    struct pipeline *pipeline;
+    struct pipeline *pipeline; /* where the stage is in this process */
+    struct lane *lane;         /* where it is not */
     enum cache_step step;
     uint32_t stage, heir;
     struct kv_run run;
@@ -226,6 +231,7 @@ struct cache_job {
     struct error error;
 };
 struct pipeline *part_pipeline(struct part *part);
+uint64_t part_row_bytes(struct part *part, uint32_t stage); /* of its KV cache; the stage is here */
 struct cache_job *cache_job_new(struct part *part, enum cache_step step, uint32_t stage); /* NULL: no memory */
 void cache_job_submit(struct cache_job *job);
 struct offered *offered_new(const struct cache_offer *offer); /* NULL: no memory */

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "model/model.h"
 #include "pipeline/microbatch.h"
 
 #include <assert.h>
@@ -151,7 +152,7 @@ static void tell_done(struct part *part, bool has_all)
     buffer_deinit(&message);
 }
 
-static void fail(struct part *part, const char *why)
+void take_fail(struct part *part, const char *why)
 {
     if (!is_open(&part->take))
         return;
@@ -209,7 +210,7 @@ static void settle(struct part *part)
         if (!part->stages[i].here)
             continue;
         if (!job) {
-            fail(part, "no memory");
+            take_fail(part, "no memory");
             return;
         }
         take->n_settling++;
@@ -231,7 +232,7 @@ static bool fits(struct part *part, const struct cache_message *message, uint32_
     uint32_t *got = &take->got[(size_t)layer * take->offer->n_slots + slot];
     const uint32_t left = take->offer->slots[slot].n_tokens - *got;
     if (run->first != *got || run->n_rows > left ||
-        message->rows.row_bytes != stage_kv_row_bytes(part_pipeline(part)->stages[*stage].stage))
+        message->rows.row_bytes != part_row_bytes(part, *stage))
         return false;
     *got += run->n_rows;
     return true;
@@ -242,12 +243,12 @@ static void write_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], 
 {
     uint32_t stage;
     if (!fits(part, message, &stage)) {
-        fail(part, "rows that are not those of its layers");
+        take_fail(part, "rows that are not those of its layers");
         return;
     }
     struct cache_job *job = cache_job_new(part, CACHE_STEP_WRITE, stage);
     if (!job) {
-        fail(part, "no memory");
+        take_fail(part, "no memory");
         return;
     }
     job->run = message->rows.run;
@@ -265,7 +266,7 @@ static void write_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], 
     }
     buffer_deinit(&job->message);
     mem_free(job);
-    fail(part, "no memory");
+    take_fail(part, "no memory");
 }
 
 /* Who has a link of its own may be quicker than who offers. */
@@ -279,7 +280,7 @@ static void keep(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const 
         if (early)
             buffer_deinit(&early->message);
         mem_free(early);
-        fail(part, "too many rows before the offer");
+        take_fail(part, "too many rows before the offer");
         return;
     }
     memcpy(early->node_id, node_id, NODE_ID_BYTES);
@@ -301,10 +302,23 @@ bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const st
     return true;
 }
 
+static bool are_tokens(const struct part *part, const struct held_slot *slot)
+{
+    const uint32_t n_vocab = model_hyperparameters(part->model)->n_vocab;
+    uint32_t i = 0;
+    while (i < slot->n_tokens && slot->tokens[i] >= 0 && (uint32_t)slot->tokens[i] < n_vocab)
+        i++;
+    return i == slot->n_tokens;
+}
+
 static bool can_take(struct part *part, const struct offered *offer)
 {
+    for (uint32_t i = 0; i < offer->n_slots; i++) {
+        if (!are_tokens(part, &offer->slots[i]))
+            return false;
+    }
     if (!part->driver)
-        return true; /* its stages check */
+        return true; /* its stages check slots and lengths */
     const struct driver_options *options = driver_options(part->driver);
     for (uint32_t i = 0; i < offer->n_slots; i++) {
         if (offer->slots[i].slot >= options->n_slots || offer->slots[i].n_tokens > options->context)
@@ -339,7 +353,7 @@ void take_offer(struct part *part, struct offered *offer)
     take->until_ms = part->driver && offer ? uv_now(part->hosting->options.loop) + offer->patience_ms : 0;
     take->got = offer ? mem_new_array((size_t)count_layers(part) * offer->n_slots + 1, sizeof *take->got) : NULL;
     if (!take->got || !can_take(part, offer)) {
-        fail(part, "an offer that cannot be taken");
+        take_fail(part, "an offer that cannot be taken");
         return;
     }
     for (uint32_t i = 0; i < offer->n_slots; i++)
@@ -363,7 +377,7 @@ void take_returned(struct part *part, struct cache_job *job)
 {
     struct takeover *take = &part->take;
     if (job->code) {
-        fail(part, job->error.text);
+        take_fail(part, job->error.text);
     } else if (job->step == CACHE_STEP_SETTLE) {
         if (--take->n_settling == 0 && take->state == TAKE_OFFERED) {
             take->state = TAKE_FULL;

@@ -19,7 +19,7 @@ enum {
 
 /* ---- how long it takes ------------------------------------------------------------------- */
 
-static void work_begins(struct child *child, uint32_t rows)
+void work_begins(struct child *child, uint32_t rows)
 {
     struct child_work *work = &child->work;
     pthread_mutex_lock(&work->lock);
@@ -32,12 +32,12 @@ static void work_begins(struct child *child, uint32_t rows)
     pthread_mutex_unlock(&work->lock);
 }
 
-static void work_ends(struct child *child, uint32_t rows)
+void work_ends(struct child *child, uint32_t rows)
 {
     struct child_work *work = &child->work;
     const uint64_t now_ns = clock_now_ns();
     pthread_mutex_lock(&work->lock);
-    const uint64_t row_ns = (now_ns - work->progress_ns) / (rows ? rows : 1);
+    const uint64_t row_ns = rows ? (now_ns - work->progress_ns) / rows : work->row_ns;
     if (row_ns > work->row_ns)
         work->row_ns = row_ns;
     else
@@ -141,6 +141,8 @@ static enum error_code receive_one(struct lane *lane, bool *is_empty, struct err
         return take_message(lane, err);
     if (kind == RECORD_REFUSED)
         return take_refusal(lane);
+    if (kind == RECORD_ANSWER)
+        return lane_take_answer(lane, err);
     return error_set(err, ERROR_INVALID, "a record of kind %u", kind);
 }
 
@@ -222,5 +224,6 @@ void lane_down(struct lane *lane)
     atomic_store(&lane->stops, true);
     ring_wake(&lane->in);
     pthread_join(lane->reader, NULL);
+    lane_fail_jobs(lane);
     drop_memory(lane);
 }

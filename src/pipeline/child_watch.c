@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "model/model.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -136,6 +137,7 @@ static void after_death(struct child *child, const struct error *why)
     child->last_death = *why;
     for (struct lane *lane = child->lanes; lane; lane = lane->next)
         mourn(lane, why, given_up.code ? &given_up : NULL);
+    holds_be_over(child);
     pthread_mutex_unlock(&child->lock);
     tell_all(child);
 }
@@ -176,6 +178,24 @@ static void start(struct child *child)
     log_line(LOG_INFO, "children", "device %s: process %ld", child->device, (long)pid);
 }
 
+static const char *path_of(const struct lane *lane)
+{
+    return gguf_file_path(model_file(lane->options.model));
+}
+
+/* A process that is started again weeks later must not load what has the same name by then. */
+static void fill_file(const struct lane *lane, struct child_word *word)
+{
+    const int descriptor = gguf_file_descriptor(model_file(lane->options.model));
+    struct stat file;
+    snprintf(word->path, sizeof word->path, "%s", path_of(lane));
+    word->model = (uintptr_t)lane->options.model;
+    if (descriptor < 0 || fstat(descriptor, &file))
+        return;
+    word->file_device = file.st_dev;
+    word->file_inode = file.st_ino;
+}
+
 static void fill_open(const struct lane *lane, struct child_word *word)
 {
     word->kind = CHILD_OPEN;
@@ -186,7 +206,7 @@ static void fill_open(const struct lane *lane, struct child_word *word)
     word->epoch = lane->options.epoch;
     word->type = lane->options.type;
     word->options = lane->driver_options;
-    snprintf(word->path, sizeof word->path, "%s", lane->path);
+    fill_file(lane, word);
     word->n_stages = lane->options.n_stages;
     memcpy(word->stages, lane->stages, word->n_stages * sizeof *word->stages);
 }
@@ -212,7 +232,7 @@ static uint64_t load_limit_ms(const struct lane *lane)
         n_all += lane->stages[i].n_layers;
         n_here += lane->stages[i].here ? lane->stages[i].n_layers : 0;
     }
-    if (stat(lane->path, &file) || file.st_size <= 0 || !n_all)
+    if (stat(path_of(lane), &file) || file.st_size <= 0 || !n_all)
         return lane->child->children->options.load_ms; /* opening it says why */
     const double bytes = (double)file.st_size * (double)n_here / (double)n_all;
     return lane->child->children->options.load_ms + (uint64_t)(bytes * 1000 / (double)LIMIT_CHILD_LOAD_BYTES_PER_S);
@@ -245,33 +265,75 @@ static void ask_close(struct lane *lane)
         child_suspect(lane->child, &err);
 }
 
-/* The next lane that something has to be done for; the list may only grow at its head meanwhile. */
-static struct lane *next_to_do(struct child *child, bool *closes)
+enum todo { TODO_NOTHING, TODO_SAY, TODO_OPEN, TODO_CLOSE };
+
+/* With the lock: of weights that stay. */
+static bool fill_hold(struct child *child, struct child_word *word)
 {
-    struct lane *found = NULL;
-    pthread_mutex_lock(&child->lock);
-    for (struct lane *lane = child->lanes; lane && !found; lane = lane->next) {
+    struct lane_hold *hold = child->pid && child->said_hello ? hold_next(child) : NULL;
+    if (!hold)
+        return false;
+    memset(word, 0, sizeof *word);
+    word->kind = hold->dropped ? CHILD_DROP : CHILD_HOLD;
+    word->lane = hold->lane;
+    word->hold = hold->id;
+    word->n_ranges = hold->n_ranges;
+    memcpy(word->ranges, hold->ranges, hold->n_ranges * sizeof *hold->ranges);
+    hold->state = HOLD_SAID;
+    if (hold->dropped)
+        hold_forget(hold);
+    return true;
+}
+
+/* With the lock: the next lane that something has to be done for; the list may only grow at its head meanwhile. */
+static enum todo look_at_lanes(struct child *child, struct lane **out)
+{
+    for (struct lane *lane = child->lanes; lane; lane = lane->next) {
         const bool is_closing = lane->state == LANE_CLOSING;
+        *out = lane;
         if (is_closing && (!child->pid || !lane->is_up)) {
             lane->state = LANE_CLOSED; /* nothing of it is there */
             pthread_cond_broadcast(&child->moved);
         } else if (child->pid && child->said_hello && lane->state == LANE_WANTED) {
-            found = lane;
-            *closes = false;
+            return TODO_OPEN;
         } else if (is_closing && child->said_hello && !lane->close_sent) {
-            found = lane;
-            *closes = lane->close_sent = true;
+            lane->close_sent = true;
+            return TODO_CLOSE;
         }
     }
+    return TODO_NOTHING;
+}
+
+/* What stays first: then its lane may be closed. */
+static enum todo next_to_do(struct child *child, struct lane **lane, struct child_word *word)
+{
+    pthread_mutex_lock(&child->lock);
+    const enum todo todo = fill_hold(child, word) ? TODO_SAY : look_at_lanes(child, lane);
     pthread_mutex_unlock(&child->lock);
-    return found;
+    return todo;
+}
+
+static void do_all(struct child *child)
+{
+    static _Thread_local struct child_word word;
+    struct error err = {0};
+    struct lane *lane;
+    enum todo todo;
+    while ((todo = next_to_do(child, &lane, &word)) != TODO_NOTHING) {
+        if (todo == TODO_OPEN)
+            ask_open(lane);
+        else if (todo == TODO_CLOSE)
+            ask_close(lane);
+        else if (child_say(child->socket, &word, -1, &err))
+            child_suspect(child, &err);
+    }
 }
 
 /* Whether the child has something to do, or would have. */
 static bool is_needed(struct child *child)
 {
     pthread_mutex_lock(&child->lock);
-    bool needed = false;
+    bool needed = child->pid && holds_need(child);
     for (const struct lane *lane = child->lanes; lane; lane = lane->next)
         needed |= child->pid ? lane->state != LANE_FAILED && lane->state != LANE_CLOSED : lane->state == LANE_WANTED;
     pthread_mutex_unlock(&child->lock);
@@ -327,6 +389,20 @@ static const char *fault(struct child *child, uint64_t now_ns, char *text, size_
 
 /* ---- what it says ------------------------------------------------------------------------ */
 
+/* False: it cannot be. */
+static bool note_stages(struct lane *lane, const struct child_word *word)
+{
+    if (word->n_stages != lane->options.n_stages)
+        return false;
+    for (uint32_t i = 0; i < word->n_stages; i++) {
+        if (lane->stages[i].here && (!word->stages[i].row_bytes || word->stages[i].row_bytes > LIMIT_FRAME_DATA_BYTES))
+            return false;
+        lane->stages[i].bytes = word->stages[i].bytes;
+        lane->stages[i].row_bytes = word->stages[i].row_bytes;
+    }
+    return true;
+}
+
 static void take_opened(struct child *child, const struct child_word *word)
 {
     pthread_mutex_lock(&child->lock);
@@ -336,9 +412,7 @@ static void take_opened(struct child *child, const struct child_word *word)
     if (lane && lane->state == LANE_OPENING && word->code) {
         error_set(&lane->problem, word->code, "%s", word->text);
         lane->state = LANE_FAILED;
-    } else if (lane && lane->state == LANE_OPENING && word->n_stages == lane->options.n_stages) {
-        for (uint32_t i = 0; i < word->n_stages; i++)
-            lane->stages[i].bytes = word->stages[i].bytes;
+    } else if (lane && lane->state == LANE_OPENING && note_stages(lane, word)) {
         lane->state = LANE_READY;
     }
     pthread_mutex_unlock(&child->lock);
@@ -384,6 +458,8 @@ static bool take_word(struct child *child, const struct child_word *word, char *
     case CHILD_OPEN:
     case CHILD_CLOSE:
     case CHILD_BEAT:
+    case CHILD_HOLD:
+    case CHILD_DROP:
         break;
     }
     snprintf(text, size, "cannot be trusted: it says what only its node says");
@@ -421,6 +497,7 @@ static void dismiss(struct child *child)
     mirror(child, NULL);
     pthread_mutex_lock(&child->lock);
     child->pid = 0;
+    holds_be_over(child);
     pthread_mutex_unlock(&child->lock);
 }
 
@@ -429,18 +506,11 @@ static void step(struct child *child)
     uint64_t now_ns = clock_now_ns();
     const bool needed = is_needed(child);
     char text[400];
-    struct lane *lane;
-    bool closes;
     if (child->pid && !needed)
         dismiss(child);
     if (!child->pid && needed && now_ns >= child->start_at_ns)
         start(child);
-    while ((lane = next_to_do(child, &closes)) != NULL) {
-        if (closes)
-            ask_close(lane);
-        else
-            ask_open(lane);
-    }
+    do_all(child);
     if (!child->pid)
         return;
     now_ns = clock_now_ns(); /* after what it is compared with */

@@ -12,6 +12,8 @@
 
 static void free_child(struct child *child)
 {
+    while (child->holds)
+        hold_forget(child->holds);
     if (child->wake_fd >= 0)
         close(child->wake_fd);
     pthread_cond_destroy(&child->moved);
@@ -149,30 +151,29 @@ pid_t children_pid(struct children *children, const char *device)
 static void free_lane(struct lane *lane)
 {
     buffer_deinit(&lane->message);
+    pthread_mutex_destroy(&lane->jobs_lock);
     pthread_mutex_destroy(&lane->write_lock);
-    mem_free(lane->path);
     mem_free(lane);
 }
 
 static struct lane *new_lane(struct child *child, const struct lane_options *options, struct error *err)
 {
-    const uint64_t ring_bytes = ring_bytes_for(wire_bytes_max(options->shape));
+    const uint64_t batch = wire_bytes_max(options->shape), cache = lane_cache_bytes_max(options->options);
+    const uint64_t ring_bytes = ring_bytes_for(batch > cache ? batch : cache);
     if (!ring_bytes) {
         error_set(err, ERROR_INVALID, "micro-batches of %llu bytes are more than two processes can share",
-                  (unsigned long long)wire_bytes_max(options->shape));
+                  (unsigned long long)batch);
         return NULL;
     }
     struct lane *lane = mem_new(sizeof *lane);
-    char *path = lane ? mem_copy_text(options->path, strlen(options->path)) : NULL;
-    if (!path) {
-        mem_free(lane);
+    if (!lane) {
         error_set(err, ERROR_NO_MEMORY, "no memory for stages on device %s", child->device);
         return NULL;
     }
     pthread_mutex_init(&lane->write_lock, NULL);
+    pthread_mutex_init(&lane->jobs_lock, NULL);
     lane->child = child;
     lane->options = *options;
-    lane->path = path;
     lane->driver_options = *options->options;
     lane->ring_bytes = ring_bytes;
     lane->memory_fd = -1;

@@ -14,8 +14,9 @@ enum { CHILD_DESCRIPTOR = 3 };
 /* program, CHILD_ARGUMENT, device, parent's pid, threads, backend, sim file, registry, steady or nothing */
 enum { CHILD_ARGUMENTS = 9 };
 
-/* Kinds of a ring's records. REFUSED: a code (2 bytes) and a text, in the place of a message that came back. */
-enum { RECORD_MESSAGE = 1, RECORD_REFUSED = 2 };
+/* Kinds of a ring's records. REFUSED: a code (2 bytes) and a text, in the place of a message that came back. CACHE and
+ * its ANSWER: child_cache.h. */
+enum { RECORD_MESSAGE = 1, RECORD_REFUSED, RECORD_CACHE, RECORD_ANSWER };
 
 enum lane_state {
     LANE_WANTED, /* to be opened when the child is there */
@@ -31,7 +32,6 @@ struct lane {
     struct child *child;
     uint32_t id;
     struct lane_options options; /* its pointers are the caller's and the lane's own copies */
-    char *path;
     struct driver_options driver_options;
     struct child_stage stages[LIMIT_STAGES];
 
@@ -53,6 +53,22 @@ struct lane {
     pthread_t reader;
     _Atomic bool stops;
     struct buffer message; /* the reader's */
+
+    pthread_mutex_t jobs_lock; /* a job is added with the write_lock, too, while is_up */
+    struct lane_job *jobs;     /* that were not answered yet */
+    uint64_t last_number;
+};
+
+enum hold_state { HOLD_WANTED, HOLD_SAID, HOLD_OVER }; /* OVER: the process that had them has ended */
+
+struct lane_hold { /* under the child's lock */
+    struct lane_hold *next;
+    struct child *child;
+    uint32_t id, lane;
+    enum hold_state state;
+    bool dropped;
+    uint32_t n_ranges;
+    struct child_range ranges[];
 };
 
 /* Micro-batches under way in the child. */
@@ -76,7 +92,8 @@ struct child {
     pthread_mutex_t lock;
     pthread_cond_t moved; /* a lane's state */
     struct lane *lanes;
-    uint32_t last_id;
+    struct lane_hold *holds;
+    uint32_t last_id; /* of lanes and holds */
     bool leaving;
     struct error suspicion; /* of a reader or writer: the child is to be killed. code 0: none */
     pid_t pid;              /* 0: not running. Changed by the watcher alone */
@@ -115,5 +132,20 @@ int child_hear(int socket, bool waits, struct child_word *word, int *descriptor,
 enum error_code lane_up(struct lane *lane, struct error *err); /* makes the rings and starts the reader */
 void lane_down(struct lane *lane);                             /* nothing is sent or received any more */
 void child_work_clear(struct child *child);
+void work_begins(struct child *child, uint32_t rows);
+void work_ends(struct child *child, uint32_t rows); /* 0: it tells nothing of how long a row takes */
 /* How long the micro-batches under way have made no progress beyond what may be, in ms; 0: all is well. */
 uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *rows);
+
+/* ---- child_lane_cache.c ---- */
+/* Room for what is asked of caches, and for some of it at a time. */
+uint64_t lane_cache_bytes_max(const struct driver_options *options);
+enum error_code lane_take_answer(struct lane *lane, struct error *err); /* the reader's: that is in `message` */
+void lane_fail_jobs(struct lane *lane);                                 /* once it is down */
+
+/* ---- child_hold.c ---- */
+/* All with the child's lock. */
+struct lane_hold *hold_next(struct child *child); /* of which something is to be said. NULL: none */
+void hold_forget(struct lane_hold *hold);         /* out of the list, and freed */
+void holds_be_over(struct child *child);          /* its process has ended */
+bool holds_need(const struct child *child);
