@@ -148,7 +148,7 @@ static void load(struct hosting *hosting, const struct state *state, const struc
     struct part *part = hosting_find(hosting, action->instance, action->epoch);
     if (!part && placement && model) {
         part = part_new(hosting, instance, placement, model);
-        if (part && placement == instance->next && !placement->replaces && !hosting->options.children)
+        if (part && placement == instance->next && !placement->replaces)
             take_begin(part, instance->current);
     }
     if (!part || part->state != PART_WAITING)

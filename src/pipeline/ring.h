@@ -32,6 +32,8 @@ uint64_t ring_bytes_for(uint64_t record);
 
 /* ERROR_BUSY: no room, also after the reader has had LIMIT_RING_WAIT_MS. */
 enum error_code ring_write(struct ring *ring, uint32_t kind, const void *bytes, size_t size, struct error *err);
+/* False: ring_write() would wait for its reader now. */
+bool ring_has_room(const struct ring *ring, size_t size);
 
 /* The next record into `out` (cleared first), if there is one: *kind is 0 when there is none. */
 enum error_code ring_read(struct ring *ring, uint32_t *kind, struct buffer *out, struct error *err);
