@@ -107,6 +107,10 @@ struct part {
     uint64_t pause_ms, retry_ms, found_ms;
     bool owes_notice; /* the runner could not send to the driver */
 
+    _Atomic bool cancels;         /* its lanes need not be loaded any more */
+    pthread_rwlock_t lanes_lock;  /* lanes' threads read it while they use the part … */
+    bool lanes_serve;             /* … which is open */
+
     uint32_t n_stages;
     struct stage_plan plan[LIMIT_STAGES];
     struct part_stage stages[LIMIT_STAGES]; /* all of the placement */
@@ -178,6 +182,7 @@ void part_give_up(struct part *part, const struct error *why);
 /* ---- hosting_children.c: stages in their devices' processes ---- */
 /* On a thread of the pool. */
 enum error_code part_open_lanes(struct part *part, struct error *err);
+void part_serve_lanes(struct part *part); /* when the part is open: what comes from lanes is passed on */
 void part_close_lanes(struct part *part);
 bool part_has_lanes(const struct part *part);
 bool part_lanes_loaded(const struct part *part);

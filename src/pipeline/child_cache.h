@@ -12,7 +12,7 @@
 
 #include "pipeline/cache_wire.h"
 
-enum { CHILD_CACHE_HEAD_BYTES = 16 };
+enum { CHILD_CACHE_HEAD_BYTES = 16, CHILD_CACHE_NUMBER_AT = 8 };
 
 enum child_cache_kind { CHILD_CACHE_READ = 1, CHILD_CACHE_WRITE, CHILD_CACHE_SETTLE };
 

@@ -38,8 +38,35 @@ static uint64_t enlist(struct lane *lane, struct lane_job *job)
     return number;
 }
 
-/* The number goes into the record's head, whose last 8 bytes it is, once the job has one. From then on the job may be
- * over at any time. */
+static struct lane_job *take_job(struct lane *lane, uint64_t number)
+{
+    pthread_mutex_lock(&lane->jobs_lock);
+    struct lane_job **at = &lane->jobs, *job;
+    while (*at && (*at)->number != number)
+        at = &(*at)->next;
+    job = *at;
+    if (job)
+        *at = job->next;
+    pthread_mutex_unlock(&lane->jobs_lock);
+    return job;
+}
+
+/* From then on the job may be over at any time. */
+static enum error_code put(struct lane *lane, struct lane_job *job, struct buffer *record, struct error *err)
+{
+    const char *device = lane->child->device;
+    if (!lane->is_up)
+        return error_set(err, ERROR_IO, "device %s: its process is not there", device);
+    const uint64_t number = enlist(lane, job);
+    bytes_store((unsigned char *)record->data + CHILD_CACHE_NUMBER_AT, 8, number);
+    if (!lane_put(lane, RECORD_CACHE, record->data, record->size)) {
+        take_job(lane, number);
+        return error_set(err, ERROR_BUSY, "device %s: more messages than it takes", device);
+    }
+    work_begins(lane, 0);
+    return ERROR_NONE;
+}
+
 static void submit(struct lane *lane, struct lane_job *job, enum child_cache_kind kind, uint32_t stage,
                    const struct buffer *body)
 {
@@ -48,22 +75,12 @@ static void submit(struct lane *lane, struct lane_job *job, enum child_cache_kin
     child_cache_write_head(kind, stage, 0, &record);
     buffer_append(&record, body->data, body->size);
     if (body->failed || record.failed)
-        error_set(&err, ERROR_NO_MEMORY, "device %s: no memory for %zu bytes of a cache", lane->child->device,
-                  body->size);
+        error_set(&err, ERROR_NO_MEMORY, "device %s: no memory for a piece of a cache", lane->child->device);
     else if (record.size > lane->ring_bytes / 2 - RING_RECORD_BYTES)
         error_set(&err, ERROR_UNSUPPORTED, "device %s: %zu bytes of a cache at once", lane->child->device, record.size);
     pthread_mutex_lock(&lane->write_lock);
-    if (!err.code && !lane->is_up)
-        error_set(&err, ERROR_IO, "device %s: its process is not there", lane->child->device);
-    if (!err.code) {
-        struct error why = {0};
-        bytes_store((unsigned char *)record.data + 8, 8, enlist(lane, job));
-        work_begins(lane->child, 0);
-        if (ring_write(&lane->out, RECORD_CACHE, record.data, record.size, &why)) {
-            error_wrap(&why, "the ring to it");
-            child_suspect(lane->child, &why); /* the job ends with the process */
-        }
-    }
+    if (!err.code)
+        put(lane, job, &record, &err);
     pthread_mutex_unlock(&lane->write_lock);
     buffer_deinit(&record);
     if (err.code)
@@ -93,19 +110,6 @@ void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage, const 
 
 /* ---- answers ----------------------------------------------------------------------------- */
 
-static struct lane_job *take_job(struct lane *lane, uint64_t number)
-{
-    pthread_mutex_lock(&lane->jobs_lock);
-    struct lane_job **at = &lane->jobs, *job;
-    while (*at && (*at)->number != number)
-        at = &(*at)->next;
-    job = *at;
-    if (job)
-        *at = job->next;
-    pthread_mutex_unlock(&lane->jobs_lock);
-    return job;
-}
-
 static void end_badly(const struct lane *lane, struct lane_job *job, const struct child_answer *answer)
 {
     struct error why = {0};
@@ -123,7 +127,7 @@ enum error_code lane_take_answer(struct lane *lane, struct error *err)
         return code;
     if (!job)
         return error_set(err, ERROR_INVALID, "an answer that nobody waits for");
-    work_ends(lane->child, 0);
+    work_ends(lane, 0);
     if (answer.code) {
         end_badly(lane, job, &answer);
     } else if (answer.size != job->n_bytes) {

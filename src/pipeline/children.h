@@ -11,7 +11,8 @@
  * it four times a second whether it is there (its main thread answers while the device computes), and minds how long
  * loading and the micro-batches under way take. A child that has died, hangs, or writes what cannot be is killed and
  * started again after a pause that doubles; its lanes are loaded again, and what their slots held is lost. After
- * LIMIT_CHILD_DEATHS in LIMIT_CHILD_DEATHS_MS its lanes have failed.
+ * LIMIT_CHILD_DEATHS in LIMIT_CHILD_DEATHS_MS, or as many in a row before a lane is loaded, its lanes have failed; after
+ * fewer where it hangs, which takes long to notice.
  *
  * The child keeps its device's duty as device_set_duty() says it here, and the device here tells what the child's reads
  * (device_mirror()).
@@ -61,6 +62,7 @@ struct lane_options {
     enum error_code (*receive)(void *arg, uint32_t at, struct buffer *message, struct error *err);
     void (*changed)(void *arg); /* ask lane_take_loss() and lane_look() */
     void *arg;
+    const _Atomic bool *unwanted; /* optional: once it is set lane_open() gives up, and ends with ERROR_CANCELLED */
 };
 
 /* Waits until the stages are loaded. Fails as runner_open() does, or when the child dies again and again. */
@@ -68,8 +70,9 @@ enum error_code lane_open(struct children *children, const struct lane_options *
                           struct error *err);
 void lane_close(struct lane *lane);
 
-/* To the stages there. What cannot be sent is lost, and that is said. */
-void lane_send(struct lane *lane, const void *bytes, size_t size);
+/* To the stages there; does not wait. What cannot be sent (ERROR_BUSY) is lost, and that is said. ERROR_INVALID: it is
+ * no message, or longer than any. */
+enum error_code lane_send(struct lane *lane, const void *bytes, size_t size);
 
 /* Whether messages, and what the slots held, were lost since this was last asked. */
 bool lane_take_loss(struct lane *lane, struct error *why);

@@ -38,10 +38,12 @@ struct lane {
     /* under the child's lock */
     enum lane_state state;
     bool was_ready;
+    bool hurries; /* CLOSING: it was not even loaded */
     bool close_sent;
     bool is_lost;
     struct error loss, problem;
-    uint64_t load_end_ns; /* OPENING: so long it may take */
+    uint32_t n_deaths, n_hangs; /* of its process, since it was READY, that of then included */
+    uint64_t end_ns;            /* OPENING, CLOSING: so long it may take; the watcher's */
 
     /* the rings: while is_up */
     pthread_mutex_t write_lock;
@@ -50,9 +52,13 @@ struct lane {
     void *memory;
     uint64_t ring_bytes;
     struct ring out, in;
+    struct parcel *pending, **pending_end; /* there was no room for in the ring; the reader writes them */
+    uint32_t n_pending;
+    uint64_t stuck_ns; /* when the first of them began to wait */
     pthread_t reader;
     _Atomic bool stops;
     struct buffer message; /* the reader's */
+    uint32_t n_under_way;  /* under the lock of the child's work */
 
     pthread_mutex_t jobs_lock; /* a job is added with the write_lock, too, while is_up */
     struct lane_job *jobs;     /* that were not answered yet */
@@ -105,6 +111,7 @@ struct child {
     bool said_hello;
     uint64_t started_ns, heard_ns, beat_ns, start_at_ns;
     uint64_t deaths_ns[LIMIT_CHILD_DEATHS]; /* the last ones, newest first */
+    uint64_t hangs_ns[LIMIT_CHILD_HANGS];   /* the same */
     struct error last_death;
 };
 
@@ -131,9 +138,10 @@ int child_hear(int socket, bool waits, struct child_word *word, int *descriptor,
 /* ---- child_lane.c ---- */
 enum error_code lane_up(struct lane *lane, struct error *err); /* makes the rings and starts the reader */
 void lane_down(struct lane *lane);                             /* nothing is sent or received any more */
-void child_work_clear(struct child *child);
-void work_begins(struct child *child, uint32_t rows);
-void work_ends(struct child *child, uint32_t rows); /* 0: it tells nothing of how long a row takes */
+/* With the write_lock, while it is_up: into the ring, or into what waits for room there. False: too much waits. */
+bool lane_put(struct lane *lane, uint32_t kind, const void *bytes, size_t size);
+void work_begins(struct lane *lane, uint32_t rows);
+void work_ends(struct lane *lane, uint32_t rows); /* 0: it tells nothing of how long a row takes */
 /* How long the micro-batches under way have made no progress beyond what may be, in ms; 0: all is well. */
 uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *rows);
 

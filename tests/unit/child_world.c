@@ -65,6 +65,7 @@ static enum error_code open_lane(struct child_world *world, uint32_t stage, cons
         .receive = on_message,
         .changed = on_changed,
         .arg = world,
+        .unwanted = world->unwanted,
     };
     enum error_code code = lane_open(world->children, &options, &lane, err);
     for (uint32_t i = 0; i < world->n_stages; i++) {

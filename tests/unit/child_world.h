@@ -16,6 +16,8 @@ struct child_world {
     const char *devices[CHILD_WORLD_STAGES]; /* of the stages, which have equally many layers */
     uint32_t n_stages;
 
+    const _Atomic bool *unwanted; /* as in lane_options */
+
     struct driver *driver;
     struct far far;
     struct lane *lanes[CHILD_WORLD_STAGES]; /* by stage */
