@@ -43,7 +43,7 @@ static void on_handle_closed(uv_handle_t *handle)
 
 static void close_when_done(struct hosting *hosting)
 {
-    if (!hosting->closing || hosting->parts || hosting->handles_closing)
+    if (!hosting->closing || hosting->parts || hosting->n_leaving_holds || hosting->handles_closing)
         return;
     hosting->handles_closing = true;
     uv_close((uv_handle_t *)&hosting->wake, on_handle_closed);

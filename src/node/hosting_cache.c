@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "pipeline/microbatch.h"
 
+#include <assert.h>
 #include <string.h>
 
 bool is_own(const struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES])
@@ -25,8 +26,9 @@ uint64_t part_row_bytes(struct part *part, uint32_t stage)
     return lane ? lane_row_bytes(lane, stage) : stage_kv_row_bytes(part_pipeline(part)->stages[stage].stage);
 }
 
-struct offered *offered_new(const struct cache_offer *offer)
+struct offered *offered_new(const struct cache_message *message)
 {
+    const struct cache_offer *offer = &message->offer;
     size_t n_tokens = 0;
     for (uint32_t i = 0; i < offer->n_slots; i++)
         n_tokens += offer->slots[i].n_tokens;
@@ -34,7 +36,9 @@ struct offered *offered_new(const struct cache_offer *offer)
     if (!offered)
         return NULL;
     int32_t *tokens = offered->tokens;
-    offered->patience_ms = offer->patience_ms;
+    offered->to_epoch = message->route.to_epoch;
+    offered->patience_ms =
+        offer->patience_ms < LIMIT_CACHE_PATIENCE_MS ? offer->patience_ms : LIMIT_CACHE_PATIENCE_MS;
     for (uint32_t i = 0; i < offer->n_slots; i++) {
         const uint32_t n = offer->slots[i].n_tokens;
         for (uint32_t k = 0; k < n; k++)
@@ -187,8 +191,10 @@ static void on_cache_wake(uv_async_t *wake)
 
 void cache_open(struct hosting *hosting)
 {
-    if (uv_async_init(hosting->options.loop, &hosting->cache_wake, on_cache_wake) == 0)
-        hosting->n_handles++;
+    const int problem = uv_async_init(hosting->options.loop, &hosting->cache_wake, on_cache_wake);
+    assert(problem == 0); /* only a loop's first can fail */
+    (void)problem;
+    hosting->n_handles++;
     hosting->cache_wake.data = hosting;
     pthread_mutex_init(&hosting->cache_lock, NULL);
 }
@@ -212,27 +218,37 @@ static bool has_stage(const struct part *part, const uint8_t node_id[NODE_ID_BYT
     return false;
 }
 
-static bool is_giver(const struct part *to, const uint8_t node_id[NODE_ID_BYTES])
-{
-    return memcmp(to->take.from_node, node_id, NODE_ID_BYTES) == 0;
-}
-
 /* Both ends of it may be here: each has its own copy. Who is not the old driver's node offers nothing. */
 static void take_offers(struct part *from, struct part *to, const uint8_t node_id[NODE_ID_BYTES],
-                        const struct cache_offer *offer)
+                        const struct cache_message *message)
 {
-    if (to && is_giver(to, node_id))
-        take_offer(to, offered_new(offer));
+    if (to && take_is_from_driver(to, node_id))
+        take_offer(to, offered_new(message));
     if (from && !part_drives(from) && memcmp(from->stages[0].node_id, node_id, NODE_ID_BYTES) == 0)
-        give_offer(from, offered_new(offer));
+        give_offer(from, offered_new(message));
 }
 
-static void send_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct cache_route *route)
+static void send_done(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct cache_route *route)
 {
     struct buffer message = {0};
     cache_write_done(route, false, &message);
-    cache_tell(part, node_id, &message);
+    cache_tell(hosting, node_id, &message);
     buffer_deinit(&message);
+}
+
+/* From who has no such rows, nothing is taken, and nothing answered. */
+static void take_in(struct hosting *hosting, struct part *from, struct part *to, const uint8_t node_id[NODE_ID_BYTES],
+                    const struct cache_message *message, struct buffer *own)
+{
+    const bool is_taken = to && take_is_from(to, node_id) && take_rows(to, node_id, message, own);
+    if (is_taken)
+        return;
+    if (!is_own(hosting, node_id)) {
+        if (!to || to->take.state == TAKE_OVER)
+            send_done(hosting, node_id, &message->route);
+    } else if (from) {
+        give_stop(from);
+    }
 }
 
 /* To nobody, or from somebody who has no part of it: it came too late, and is dropped. */
@@ -243,24 +259,24 @@ static void take(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], 
     struct part *to = find(hosting, &message->route, message->route.to_epoch);
     if (to && to->take.from_epoch != message->route.from_epoch)
         to = NULL;
+    if (from && from->give.to_epoch && from->give.to_epoch != message->route.to_epoch)
+        from = NULL;
+    const bool is_heir = from && give_is_to(from, node_id);
     switch (message->kind) {
     case CACHE_OFFER:
-        take_offers(from, to, node_id, &message->offer);
+        take_offers(from, to, node_id, message);
         break;
     case CACHE_ROWS:
-        if ((!to || !take_rows(to, node_id, message, own)) && from && is_own(hosting, node_id))
-            give_stop(from);
-        else if ((!to || to->take.state == TAKE_OVER) && !is_own(hosting, node_id) && hosting->parts)
-            send_done(hosting->parts, node_id, &message->route);
+        take_in(hosting, from, to, node_id, message, own);
         break;
     case CACHE_TAKEN:
-        if (from)
+        if (is_heir)
             give_taken(from);
         break;
     case CACHE_DONE:
-        if (to && (has_stage(to, node_id) || is_giver(to, node_id)))
+        if (to && (has_stage(to, node_id) || (!message->has_all && take_is_from(to, node_id))))
             take_done(to, node_id, message->has_all);
-        if (from && !message->has_all)
+        if (is_heir && !message->has_all)
             give_stop(from);
         break;
     }
@@ -276,9 +292,8 @@ enum error_code hosting_cache(struct hosting *hosting, const uint8_t node_id[NOD
     return code;
 }
 
-void cache_tell(struct part *part, const uint8_t node_id[NODE_ID_BYTES], struct buffer *buffer)
+void cache_tell(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], struct buffer *buffer)
 {
-    struct hosting *hosting = part->hosting;
     struct cache_message message;
     if (buffer->failed)
         return; /* who waits for it gives up in time */

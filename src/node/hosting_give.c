@@ -34,6 +34,12 @@ static bool read_heirs(struct handover *give, const Cluster__Placement *next)
         return give->n_heirs;
     give->to_epoch = next->epoch;
     give->n_heirs = 0;
+    if (give->offer && give->offer->to_epoch != next->epoch) { /* of a placement that was given up */
+        mem_free(give->offer);
+        give->offer = NULL;
+        give->stage = give->layer = give->slot = give->row = give->n_under_way = 0;
+        give->is_over = false;
+    }
     for (uint32_t i = 0; i < next->n_stages && i < LIMIT_STAGES; i++) {
         if (!id_parse(next->stages[i]->node, give->heirs[i].node_id, NODE_ID_BYTES))
             return false;
@@ -46,8 +52,17 @@ static bool read_heirs(struct handover *give, const Cluster__Placement *next)
 
 void give_prepare(struct part *part, const Cluster__Placement *next)
 {
-    if (!part->give.offer)
+    if (!part->give.n_under_way)
         read_heirs(&part->give, next);
+}
+
+bool give_is_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+{
+    for (uint32_t i = 0; i < part->give.n_heirs; i++) {
+        if (memcmp(part->give.heirs[i].node_id, node_id, NODE_ID_BYTES) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* So that the new driver does not wait. */
@@ -56,7 +71,7 @@ static void decline(struct part *part)
     const struct cache_route route = route_of(part);
     struct buffer message = {0};
     cache_write_done(&route, false, &message);
-    cache_tell(part, part->give.heirs[0].node_id, &message);
+    cache_tell(part->hosting, part->give.heirs[0].node_id, &message);
     buffer_deinit(&message);
 }
 
@@ -68,8 +83,7 @@ bool part_hand_over(struct part *part, const Cluster__Placement *next)
     if (next->epoch <= part->epoch || !read_heirs(give, next))
         return false;
     if (part->state != PART_READY || part->lost || !part->has_served || !state_is_ready(next) || give->is_over) {
-        if (part_drives(part))
-            decline(part);
+        decline(part);
         return false;
     }
     part->state = PART_HANDING;
@@ -160,33 +174,34 @@ static void tell_all(struct part *part, const struct cache_offer *offer)
         if (!is_new(part, node_id, i))
             continue;
         cache_write_offer(&route, offer, &message);
-        cache_tell(part, node_id, &message);
+        cache_tell(part->hosting, node_id, &message);
         buffer_deinit(&message);
     }
 }
 
 static void make_offer(struct part *part)
 {
-    struct cache_offer *offer = mem_new(sizeof *offer);
+    struct cache_message *message = mem_new(sizeof *message);
     struct offered *own = NULL;
-    if (offer) {
-        choose(part, offer);
-        own = offered_new(offer);
+    if (message) {
+        message->route = route_of(part);
+        choose(part, &message->offer);
+        own = offered_new(message);
     }
     if (own) {
-        tell_all(part, offer);
+        tell_all(part, &message->offer);
         give_offer(part, own);
     } else {
-        part_retire(part, 0);
+        give_fail(part, "no memory");
     }
-    mem_free(offer);
+    mem_free(message);
 }
 
 void give_offer(struct part *part, struct offered *offer)
 {
     struct handover *give = &part->give;
     const bool may = part->state == PART_HANDING || part->state == PART_READY;
-    if (!offer || give->offer || !may) {
+    if (!offer || give->offer || !may || (give->to_epoch && give->to_epoch != offer->to_epoch)) {
         mem_free(offer);
         return;
     }
@@ -246,9 +261,11 @@ static bool gives(const struct part *part)
     return !part->give.is_over && (part->state == PART_HANDING || early);
 }
 
-static void be_over(struct part *part)
+static void be_over(struct part *part, bool declines)
 {
     part->give.is_over = true;
+    if (declines)
+        decline(part);
     if (part->state == PART_HANDING)
         part_retire(part, 0);
 }
@@ -256,7 +273,7 @@ static void be_over(struct part *part)
 void give_stop(struct part *part)
 {
     if (gives(part))
-        be_over(part);
+        be_over(part, true);
 }
 
 void give_fail(struct part *part, const char *why)
@@ -265,8 +282,7 @@ void give_fail(struct part *part, const char *why)
         return;
     log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: its caches are not handed over: %s", part->instance,
              (unsigned long long)part->epoch, why);
-    decline(part);
-    be_over(part);
+    be_over(part, true);
 }
 
 void give_go_on(struct part *part)
@@ -290,7 +306,7 @@ void give_go_on(struct part *part)
         }
     }
     if (give->offer && !give->n_under_way)
-        be_over(part);
+        be_over(part, false);
 }
 
 void give_read(struct part *part, struct cache_job *job)
@@ -300,7 +316,7 @@ void give_read(struct part *part, struct cache_job *job)
     if (job->code)
         give_fail(part, job->error.text);
     else
-        cache_tell(part, job->node_id, &job->message);
+        cache_tell(part->hosting, job->node_id, &job->message);
 }
 
 void give_taken(struct part *part)

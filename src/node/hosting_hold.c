@@ -6,19 +6,45 @@
 #include "base/mem.h"
 #include "pipeline/microbatch.h"
 
+#include <assert.h>
 #include <string.h>
 
-static void free_hold(struct hosting *hosting, struct hold *hold)
+/* On a thread of the pool: the system may take long to take gigabytes back. */
+static void drop(uv_work_t *work)
 {
+    const struct hold *hold = (struct hold *)work;
     for (uint32_t i = 0; i < hold->n; i++)
         stage_hold_drop(hold->stages[i]);
     for (uint32_t i = 0; i < hold->n_lanes; i++)
         lane_hold_drop(hold->lanes[i]);
+}
+
+static void free_hold(struct hold *hold)
+{
+    const struct hosting_options *options = &hold->hosting->options;
     if (hold->model)
-        hosting->options.release(hosting->options.self, hold->model_record);
+        options->release(options->self, hold->model_record);
     message_free(hold->model_record ? &hold->model_record->base : NULL);
     mem_free(hold->instance);
     mem_free(hold);
+}
+
+static void after_drop(uv_work_t *work, int status)
+{
+    struct hold *hold = (struct hold *)work;
+    struct hosting *hosting = hold->hosting;
+    assert(status == 0);
+    hosting->n_leaving_holds--;
+    free_hold(hold);
+    hosting_tell(hosting);
+}
+
+static void let_go(struct hold *hold)
+{
+    hold->hosting->n_leaving_holds++;
+    const int failure = uv_queue_work(hold->hosting->options.loop, &hold->work, drop, after_drop);
+    assert(failure == 0); /* it fails only without a function */
+    (void)failure;
 }
 
 static bool has_hold(const struct hosting *hosting, const struct part *part, uint64_t epoch)
@@ -79,6 +105,7 @@ static struct hold *new_hold(struct part *part, uint64_t epoch)
     struct hold *hold = mem_new(sizeof *hold);
     if (!hold)
         return NULL;
+    hold->hosting = part->hosting;
     hold->epoch = epoch;
     hold->instance = mem_copy_text(part->instance, strlen(part->instance));
     hold->model_record = part_copy_model(part->model_record);
@@ -86,7 +113,7 @@ static struct hold *new_hold(struct part *part, uint64_t epoch)
         hold->model = options->model(options->self, hold->model_record);
     if (hold->model == part->model && hold->model)
         return hold;
-    free_hold(part->hosting, hold); /* no memory, or the file is open another time by now */
+    free_hold(hold); /* no memory, or the file is open another time by now */
     return NULL;
 }
 
@@ -113,7 +140,7 @@ void part_hold_for(struct part *part, const Cluster__Placement *next)
         hold->next = hosting->holds;
         hosting->holds = hold;
     } else if (hold) {
-        free_hold(hosting, hold);
+        free_hold(hold);
     }
 }
 
@@ -135,6 +162,6 @@ void hosting_drop_holds(struct hosting *hosting, const struct state *state)
             continue;
         }
         *at = hold->next;
-        free_hold(hosting, hold);
+        let_go(hold);
     }
 }

@@ -27,11 +27,42 @@ static struct cache_route route_of(const struct part *part)
 void take_begin(struct part *part, const Cluster__Placement *current)
 {
     struct takeover *take = &part->take;
-    if (!current || !current->n_stages || !state_is_ready(current) ||
-        !id_parse(current->stages[0]->node, take->from_node, NODE_ID_BYTES))
+    if (!current || !current->n_stages || current->n_stages > LIMIT_STAGES || !state_is_ready(current))
         return;
+    for (uint32_t i = 0; i < current->n_stages; i++) {
+        if (!id_parse(current->stages[i]->node, take->givers[i].node_id, NODE_ID_BYTES))
+            return;
+        take->givers[i].first_layer = current->stages[i]->first_layer;
+        take->givers[i].n_layers = current->stages[i]->n_layers;
+    }
+    take->n_givers = (uint32_t)current->n_stages;
     take->state = TAKE_OPEN;
     take->from_epoch = current->epoch;
+}
+
+bool take_is_from(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+{
+    for (uint32_t i = 0; i < part->take.n_givers; i++) {
+        if (memcmp(part->take.givers[i].node_id, node_id, NODE_ID_BYTES) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool take_is_from_driver(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+{
+    return part->take.n_givers && memcmp(part->take.givers[0].node_id, node_id, NODE_ID_BYTES) == 0;
+}
+
+/* Its rows of a layer are those of who had it. */
+static bool had_layer(const struct part *part, const uint8_t node_id[NODE_ID_BYTES], uint32_t layer)
+{
+    for (uint32_t i = 0; i < part->take.n_givers; i++) {
+        if (layer >= part->take.givers[i].first_layer &&
+            layer - part->take.givers[i].first_layer < part->take.givers[i].n_layers)
+            return memcmp(part->take.givers[i].node_id, node_id, NODE_ID_BYTES) == 0;
+    }
+    return false;
 }
 
 static void free_early(struct takeover *take)
@@ -121,8 +152,8 @@ static const char *why_not(struct part *part, uint64_t now_ms)
     const struct hosting_options *options = &part->hosting->options;
     if (now_ms >= take->until_ms)
         return take->state == TAKE_OPEN ? "nothing was offered" : "it takes too long";
-    const bool linked =
-        is_own(part->hosting, take->from_node) || !options->linked || options->linked(options->self, take->from_node);
+    const uint8_t *driver = take->givers[0].node_id;
+    const bool linked = is_own(part->hosting, driver) || !options->linked || options->linked(options->self, driver);
     return take->state == TAKE_OPEN && !linked ? "there is no link to who had them" : NULL;
 }
 
@@ -148,7 +179,7 @@ static void tell_done(struct part *part, bool has_all)
     const struct cache_route route = route_of(part);
     struct buffer message = {0};
     cache_write_done(&route, has_all, &message);
-    cache_tell(part, part->stages[0].node_id, &message);
+    cache_tell(part->hosting, part->stages[0].node_id, &message);
     buffer_deinit(&message);
 }
 
@@ -242,7 +273,7 @@ static void write_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], 
                        struct buffer *own)
 {
     uint32_t stage;
-    if (!fits(part, message, &stage)) {
+    if (!had_layer(part, node_id, message->rows.run.layer) || !fits(part, message, &stage)) {
         take_fail(part, "rows that are not those of its layers");
         return;
     }
@@ -369,7 +400,7 @@ static void answer(struct part *part, const struct cache_job *job)
     const struct cache_route route = route_of(part);
     struct buffer message = {0};
     cache_write_taken(&route, &message);
-    cache_tell(part, job->node_id, &message);
+    cache_tell(part->hosting, job->node_id, &message);
     buffer_deinit(&message);
 }
 
