@@ -37,8 +37,7 @@ struct offered *offered_new(const struct cache_message *message)
         return NULL;
     int32_t *tokens = offered->tokens;
     offered->to_epoch = message->route.to_epoch;
-    offered->patience_ms =
-        offer->patience_ms < LIMIT_CACHE_PATIENCE_MS ? offer->patience_ms : LIMIT_CACHE_PATIENCE_MS;
+    offered->patience_ms = offer->patience_ms < LIMIT_CACHE_PATIENCE_MS ? offer->patience_ms : LIMIT_CACHE_PATIENCE_MS;
     for (uint32_t i = 0; i < offer->n_slots; i++) {
         const uint32_t n = offer->slots[i].n_tokens;
         for (uint32_t k = 0; k < n; k++)

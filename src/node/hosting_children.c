@@ -238,7 +238,8 @@ static void mind(struct part *part, struct lane *lane)
 void hosting_mind(struct hosting *hosting)
 {
     for (struct part *part = hosting->parts; part; part = part->next) {
-        for (uint32_t i = 0; i < part->n_stages; i++) { /* the state first: while it loads, lanes are another thread's */
+        for (uint32_t i = 0; i < part->n_stages;
+             i++) { /* the state first: while it loads, lanes are another thread's */
             if (part->state == PART_READY && part->stages[i].lane)
                 mind(part, part->stages[i].lane);
             else if (part->state == PART_HANDING && part->stages[i].lane)

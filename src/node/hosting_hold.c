@@ -122,8 +122,7 @@ void part_hold_for(struct part *part, const Cluster__Placement *next)
     struct hosting *hosting = part->hosting;
     const struct part *heir = hosting_find(hosting, part->instance, next->epoch);
     const bool is_there = heir && heir->state != PART_WAITING; /* it has, or loads, what it needs */
-    if (part->state != PART_READY || is_there ||
-        next->epoch <= part->epoch || has_hold(hosting, part, next->epoch))
+    if (part->state != PART_READY || is_there || next->epoch <= part->epoch || has_hold(hosting, part, next->epoch))
         return;
     struct hold *hold = new_hold(part, next->epoch);
     struct child_range ranges[CHILD_RANGES_MAX];

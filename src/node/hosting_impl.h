@@ -67,7 +67,7 @@ struct takeover {
         uint8_t node_id[NODE_ID_BYTES];
         uint32_t first_layer, n_layers;
     } givers[LIMIT_STAGES];
-    uint64_t until_ms;                /* a driver waits so long; 0: it does not yet */
+    uint64_t until_ms; /* a driver waits so long; 0: it does not yet */
     struct offered *offer;
     uint32_t *got; /* rows, by own layer and offered slot */
     uint64_t n_left;
@@ -112,9 +112,9 @@ struct part {
     uint64_t pause_ms, retry_ms, found_ms;
     bool owes_notice; /* the runner could not send to the driver */
 
-    _Atomic bool cancels;         /* its lanes need not be loaded any more */
-    pthread_rwlock_t lanes_lock;  /* lanes' threads read it while they use the part … */
-    bool lanes_serve;             /* … which is open */
+    _Atomic bool cancels;        /* its lanes need not be loaded any more */
+    pthread_rwlock_t lanes_lock; /* lanes' threads read it while they use the part … */
+    bool lanes_serve;            /* … which is open */
 
     uint32_t n_stages;
     struct stage_plan plan[LIMIT_STAGES];
@@ -207,7 +207,7 @@ void give_prepare(struct part *part, const Cluster__Placement *next);   /* that 
 bool part_hand_over(struct part *part, const Cluster__Placement *next); /* false: it has nothing to give; retire it */
 void give_offer(struct part *part, struct offered *offer);              /* takes it */
 void give_taken(struct part *part);
-void give_stop(struct part *part);  /* somebody wants it no more: the new driver hears of it */
+void give_stop(struct part *part); /* somebody wants it no more: the new driver hears of it */
 bool give_is_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]); /* it is an heir */
 void give_fail(struct part *part, const char *why);
 void give_go_on(struct part *part); /* whatever has happened: sends what can be sent, and ends it where it is over */
@@ -223,8 +223,8 @@ bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const st
                struct buffer *own);
 void take_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], bool has_all);
 void take_fail(struct part *part, const char *why); /* the others are told, too */
-void take_end(struct part *part, const char *why); /* without what is not here; NULL: nothing is wrong */
-void take_look(struct part *part);                 /* by and by: is it over? */
+void take_end(struct part *part, const char *why);  /* without what is not here; NULL: nothing is wrong */
+void take_look(struct part *part);                  /* by and by: is it over? */
 void take_returned(struct part *part, struct cache_job *job);
 void take_deinit(struct part *part);
 

@@ -262,8 +262,7 @@ static bool fits(struct part *part, const struct cache_message *message, uint32_
         return false;
     uint32_t *got = &take->got[(size_t)layer * take->offer->n_slots + slot];
     const uint32_t left = take->offer->slots[slot].n_tokens - *got;
-    if (run->first != *got || run->n_rows > left ||
-        message->rows.row_bytes != part_row_bytes(part, *stage))
+    if (run->first != *got || run->n_rows > left || message->rows.row_bytes != part_row_bytes(part, *stage))
         return false;
     *got += run->n_rows;
     return true;

@@ -19,7 +19,7 @@ enum child_cache_kind { CHILD_CACHE_READ = 1, CHILD_CACHE_WRITE, CHILD_CACHE_SET
 struct child_cache {
     enum child_cache_kind kind;
     uint32_t stage;
-    uint64_t number; /* that its answer has, too */
+    uint64_t number;              /* that its answer has, too */
     struct kv_run run;            /* READ */
     struct cache_message message; /* WRITE, SETTLE */
 };

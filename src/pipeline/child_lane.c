@@ -14,7 +14,7 @@
 
 enum {
     IDLE_MS = 1000,
-    PENDING_MS = 1, /* until it is looked again whether there is room */
+    PENDING_MS = 1,      /* until it is looked again whether there is room */
     EXPECTED_TIMES = 20, /* so much slower than before a micro-batch may be */
 };
 
@@ -143,7 +143,8 @@ static uint32_t put_pending(struct lane *lane)
         drop_first(lane);
         lane->stuck_ns = now_ns;
     }
-    const bool waits = lane->pending, is_stuck = waits && now_ns - lane->stuck_ns > LIMIT_RING_WAIT_MS * UINT64_C(1000000);
+    const bool waits = lane->pending,
+               is_stuck = waits && now_ns - lane->stuck_ns > LIMIT_RING_WAIT_MS * UINT64_C(1000000);
     pthread_mutex_unlock(&lane->write_lock);
     if (is_stuck) {
         struct error err = {0};

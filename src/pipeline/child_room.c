@@ -206,4 +206,3 @@ void *room_run(void *arg)
     atomic_store(&room->ended, true);
     return NULL;
 }
-

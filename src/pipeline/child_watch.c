@@ -362,8 +362,7 @@ static void do_all(struct child *child)
 /* What closes before it was loaded is not waited for. */
 static bool is_there(const struct lane *lane)
 {
-    return lane->state != LANE_FAILED && lane->state != LANE_CLOSED &&
-           !(lane->state == LANE_CLOSING && lane->hurries);
+    return lane->state != LANE_FAILED && lane->state != LANE_CLOSED && !(lane->state == LANE_CLOSING && lane->hurries);
 }
 
 /* Whether the child has something to do, or would have. */
@@ -393,8 +392,8 @@ static bool loads_too_long(struct child *child, uint64_t now_ns)
     bool too_long = false;
     pthread_mutex_lock(&child->lock);
     for (const struct lane *lane = child->lanes; lane; lane = lane->next)
-        too_long |= (lane->state == LANE_OPENING || (lane->state == LANE_CLOSING && lane->close_sent)) &&
-                    now_ns > lane->end_ns;
+        too_long |=
+            (lane->state == LANE_OPENING || (lane->state == LANE_CLOSING && lane->close_sent)) && now_ns > lane->end_ns;
     pthread_mutex_unlock(&child->lock);
     return too_long;
 }

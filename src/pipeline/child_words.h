@@ -46,10 +46,10 @@ struct child_word {
     uint64_t instance, epoch;
     enum activation_type type;
     struct driver_options options;
-    char path[4096];   /* the model's file */
-    uint64_t model;    /* the same number: the same file, which is opened once … */
+    char path[4096];                  /* the model's file */
+    uint64_t model;                   /* the same number: the same file, which is opened once … */
     uint64_t file_device, file_inode; /* … and is this one; 0, 0: not known */
-    uint32_t n_stages; /* OPEN, OPENED */
+    uint32_t n_stages;                /* OPEN, OPENED */
     struct child_stage stages[LIMIT_STAGES];
 
     uint32_t hold; /* HOLD, DROP: its number */

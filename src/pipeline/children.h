@@ -11,8 +11,8 @@
  * it four times a second whether it is there (its main thread answers while the device computes), and minds how long
  * loading and the micro-batches under way take. A child that has died, hangs, or writes what cannot be is killed and
  * started again after a pause that doubles; its lanes are loaded again, and what their slots held is lost. After
- * LIMIT_CHILD_DEATHS in LIMIT_CHILD_DEATHS_MS, or as many in a row before a lane is loaded, its lanes have failed; after
- * fewer where it hangs, which takes long to notice.
+ * LIMIT_CHILD_DEATHS in LIMIT_CHILD_DEATHS_MS, or as many in a row before a lane is loaded, its lanes have failed;
+ * after fewer where it hangs, which takes long to notice.
  *
  * The child keeps its device's duty as device_set_duty() says it here, and the device here tells what the child's reads
  * (device_mirror()).

@@ -27,7 +27,8 @@ struct ring { /* one end */
 };
 
 void ring_init(struct ring *ring, void *memory, uint64_t bytes);
-/* A record of at most bytes / 2 - RING_RECORD_BYTES can be written. Room for two of `record` bytes at a time; 0: that is more than LIMIT_RING_BYTES. */
+/* A record of at most bytes / 2 - RING_RECORD_BYTES can be written. Room for two of `record` bytes at a time; 0: that
+ * is more than LIMIT_RING_BYTES. */
 uint64_t ring_bytes_for(uint64_t record);
 
 /* ERROR_BUSY: no room, also after the reader has had LIMIT_RING_WAIT_MS. */

@@ -195,9 +195,9 @@ static void copy_slot(struct child_world *from, struct child_world *to, uint32_t
             lane_read(from->lanes[source], &asked.job, source, &run);
             assert_int_equal(end(&asked), ERROR_NONE);
             assert_int_equal(asked.rows.size, run.n_rows * lane_row_bytes(from->lanes[source], source));
-            assert_int_equal(write_some(to->lanes[target], target, run, lane_row_bytes(to->lanes[target], target),
-                                        asked.rows.data),
-                             ERROR_NONE);
+            assert_int_equal(
+                write_some(to->lanes[target], target, run, lane_row_bytes(to->lanes[target], target), asked.rows.data),
+                ERROR_NONE);
             buffer_deinit(&asked.rows);
         }
     }
