@@ -52,10 +52,6 @@ class ChaosNode(Node):
         if self.process:
             self.end()
 
-    def children(self):
-        path = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(word) for word in path.read_text().split()]
-
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 

@@ -373,6 +373,56 @@ static void answers_that_are_wrong(void **state)
     children_close(children);
 }
 
+/* ---- what is under way --------------------------------------------------------------------- */
+
+/* Nobody waits for a process that takes nothing: there is room for so much, and what is beyond is lost, and said. */
+static void sending_does_not_wait(void **state)
+{
+    (void)state;
+    struct children *children = open_children(NULL);
+    struct child_world world;
+    struct buffer message = {0};
+    uint32_t n_taken = 0;
+    open_world(&world, children, "a");
+    struct lane *lane = world.lanes[0];
+    wire_write_notice(&(struct wire_route){.instance = 7, .epoch = 1}, &message);
+    assert_non_null(buffer_extend(&message, 1 << 16));
+    memset(message.data + WIRE_HEADER_BYTES, 0, 1 << 16);
+    stop(child_world_pid(&world, 0));
+    while (lane_send(lane, message.data, message.size) == ERROR_NONE)
+        n_taken++;
+    assert_in_range(n_taken, LIMIT_LANE_PENDING, LIMIT_LANE_PENDING + lane->ring_bytes / message.size);
+    kill(child_world_pid(&world, 0), SIGKILL);
+    go_on(&world, n_prompt, n_prompt + n_greedy);
+    assert_true(world.n_losses > 0);
+    assert_int_equal(lane_send(lane, "rubbish", 7), ERROR_INVALID);
+    assert_non_null(buffer_extend(&message, lane->ring_bytes));
+    assert_int_equal(lane_send(lane, message.data, message.size), ERROR_INVALID); /* and its process stays */
+    go_on(&world, n_prompt, n_prompt + n_greedy);
+    buffer_deinit(&message);
+    child_world_close(&world);
+    children_close(children);
+}
+
+static void what_a_closed_lane_had_under_way(void **state)
+{
+    (void)state;
+    struct children *children = NULL;
+    const struct children_options options = {.sim_file = sim_path, .n_cpu_threads = 1, .work_ms = 50, .row_ms = 1};
+    struct child_world first, second;
+    assert_int_equal(children_open(&options, &children, NULL), ERROR_NONE);
+    open_world(&first, children, "a");
+    open_world(&second, children, "a");
+    const pid_t pid = child_world_pid(&first, 0);
+    work_begins(first.lanes[0], 1); /* its answer is not taken any more */
+    child_world_close(&first);
+    nanosleep(&(struct timespec){.tv_nsec = 600 * MS}, NULL);
+    go_on(&second, n_prompt, n_prompt + n_greedy);
+    assert_int_equal(child_world_pid(&second, 0), pid);
+    child_world_close(&second);
+    children_close(children);
+}
+
 /* ---- weights ------------------------------------------------------------------------------ */
 
 static struct gpu *open_gpu(void)
@@ -491,6 +541,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_process_dies_meanwhile),
         cmocka_unit_test(what_it_held_is_lost_with_it),
         cmocka_unit_test(answers_that_are_wrong),
+        cmocka_unit_test(sending_does_not_wait),
+        cmocka_unit_test(what_a_closed_lane_had_under_way),
         cmocka_unit_test(lanes_of_one_model_share_weights),
         cmocka_unit_test(weights_stay_from_one_lane_to_the_next),
         cmocka_unit_test(weights_that_nobody_takes),
