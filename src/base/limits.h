@@ -139,7 +139,7 @@ enum {
     LIMIT_CHILD_LOAD_BYTES_PER_S = 10 * 1000 * 1000, /* … and so much longer as this rate takes for their weights */
     LIMIT_CHILD_WORK_MS = 60 * 1000,                 /* so long a micro-batch may take beyond what is expected, … */
     LIMIT_CHILD_ROW_MS = 10 * 1000,                  /* … which is this for a row as long as none was measured */
-    LIMIT_CHILD_DEATHS = 5,                          /* … */
+    LIMIT_CHILD_DEATHS = 5,                          /* so many deaths of a child … */
     LIMIT_CHILD_DEATHS_MS = 60 * 1000,               /* … in such a time: then the device is given up */
     LIMIT_CHILD_HANGS = 3,                           /* a process that hangs is noticed late: so many … */
     LIMIT_CHILD_HANGS_MS = 15 * 60 * 1000, /* … in such a time, or one in starting and another in the next try */
