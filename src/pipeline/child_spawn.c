@@ -37,7 +37,6 @@ static int spawn(const struct child *child, int socket, pid_t *pid)
                                                   text_of(options->backend),
                                                   text_of(options->sim_file),
                                                   text_of(options->registry),
-                                                  text_of(options->steady ? "steady" : NULL),
                                                   NULL};
     return spawn_child(options->program, arguments, socket, CHILD_DESCRIPTOR, true, pid);
 }
