@@ -64,7 +64,7 @@ struct gpu_options {
     const char *backend;    /* --backend / MEDLEY_BACKEND: only this backend (the CPU always stays); NULL: all */
     uint32_t n_cpu_threads; /* threads of the CPU device; 0: one per core that this process may use */
     bool skip_other;        /* load the CPU backend alone: the fastest start */
-    const char *only; /* the id of the one device to open, beside the CPU; NULL: all */
+    const char *only;       /* the id of the one device to open, beside the CPU; NULL: all */
 
     const char *registry;     /* the file that remembers devices, see gpu_registry_path(); NULL or "": none */
     const char *prober;       /* a program whose main() begins with gpu_prober_main(): "/proc/self/exe" where that is

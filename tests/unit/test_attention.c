@@ -159,9 +159,12 @@ struct example {
 static const struct example examples[] = {
     {{.n_head = 4, .n_head_kv = 2, .dim_k = 64, .dim_v = 64, .scale = 0.125f, .type = ATTENTION_F16}, false},
     {{.n_head = 3, .n_head_kv = 3, .dim_k = 20, .dim_v = 37, .scale = 0.2f, .type = ATTENTION_F32}, true},
-    {{.n_head = 2, .n_head_kv = 1, .dim_k = 96, .dim_v = 32, .scale = 0.1f, .softcap = 3, .type = ATTENTION_Q8_0}, false},
-    {{.n_head = 71, .n_head_kv = 1, .dim_k = 16, .dim_v = 16, .window = 100, .scale = 0.3f, .type = ATTENTION_F16}, true},
-    {{.n_head = 8, .n_head_kv = 1, .dim_k = 256, .dim_v = 256, .window = 600, .scale = 0.06f, .type = ATTENTION_F16}, false},
+    {{.n_head = 2, .n_head_kv = 1, .dim_k = 96, .dim_v = 32, .scale = 0.1f, .softcap = 3, .type = ATTENTION_Q8_0},
+     false},
+    {{.n_head = 71, .n_head_kv = 1, .dim_k = 16, .dim_v = 16, .window = 100, .scale = 0.3f, .type = ATTENTION_F16},
+     true},
+    {{.n_head = 8, .n_head_kv = 1, .dim_k = 256, .dim_v = 256, .window = 600, .scale = 0.06f, .type = ATTENTION_F16},
+     false},
 };
 enum { EXAMPLES = sizeof examples / sizeof examples[0] };
 
@@ -300,9 +303,17 @@ static void test_every_half_is_converted_exactly(void **state)
         v[i] = (uint16_t)i;
     for (uint32_t k = 0; (kernel = attention_kernel_at(k)); k++) {
         for (cell = 0; cell < N; cell++) {
-            const struct attention_batch batch = {.q = q, .q_row = DIM, .q_head = DIM, .k = v, .v = v,
-                                                  .k_cell = 0, /* all zeros */ .v_cell = 2 * DIM, .cells = &cell,
-                                                  .positions = &position, .out = out, .n_rows = 1};
+            const struct attention_batch batch = {.q = q,
+                                                  .q_row = DIM,
+                                                  .q_head = DIM,
+                                                  .k = v,
+                                                  .v = v,
+                                                  .k_cell = 0,
+                                                  /* all zeros */ .v_cell = 2 * DIM,
+                                                  .cells = &cell,
+                                                  .positions = &position,
+                                                  .out = out,
+                                                  .n_rows = 1};
             attention_compute(kernel, &form, &batch, scratch, 0, 1);
             for (uint32_t d = 0; d < DIM; d++) {
                 const float want = ggml_fp16_to_fp32(v[cell * DIM + d]);
