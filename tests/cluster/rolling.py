@@ -12,7 +12,7 @@ PROMPT = "Tell me a story about a fox."
 DEVICE = {"memory": "5.7MiB", "decode": "100MB/s", "flops": "4GFLOP/s"}  # two hold the model, one does not
 OPTIONS = ["--wire", "f32", "--exact"]
 TOKENS = 40
-NEW_KIND = bytes([31 << 3 & 0x7f | 0x82, 31 >> 4])  # an event's field 31
+NEW_KIND = b"\xfa\x01\x00"  # an event's field 31, of no bytes: the event ends so
 
 
 class Reader(threading.Thread):
@@ -79,10 +79,6 @@ def same_on_all(world):
         wait(f"{node.name} agrees with {first.name}", lambda node=node: agreed(node) == agreed(first))
 
 
-def uses_new_kind(node):
-    return node.log_text().count("does not know") or any(NEW_KIND in event for event in entries(node).values())
-
-
 def entries(node):
     """The log of a node, which may run: its file and write-ahead log are copied."""
     copy = node.folder / "copy.db"
@@ -90,17 +86,57 @@ def entries(node):
         source = node.state / f"cluster.db{ending}"
         (node.folder / f"copy.db{ending}").write_bytes(source.read_bytes() if source.exists() else b"")
     with sqlite3.connect(copy) as db:
-        return dict(db.execute("SELECT idx, term || ':' || type || ':' || hex(bytes) FROM entry"))
+        return {index: rest for index, *rest in db.execute("SELECT idx, term, type, bytes FROM entry")}
 
 
-def same_logs(world):
-    """Entries that two nodes have are the same."""
+def n_new_events(world):
+    """How many events of the new kind there are, once all logs were found to be the same where they overlap."""
     logs = [entries(node) for node in world.nodes]
     common = set(logs[0]).intersection(*logs[1:])
     check(len(common) > 10, f"{len(common)} entries are on all nodes")
     for index in common:
-        check_equal({log[index] for log in logs}, {logs[0][index]}, f"entry {index}")
-    return logs
+        for log in logs:
+            check_equal(log[index], logs[0][index], f"entry {index}")
+    return sum(logs[0][index][2].endswith(NEW_KIND) for index in common)
+
+
+def goes_back_too_late(world, node, others, wanted):
+    """The log has what this version does not know: the node says so, and the others go on."""
+    node.end()
+    node.binary = NOW
+    node.start()
+    problem = wait(f"{node.name} says what to do",
+                   lambda: (status := node.status()) and status["cluster"] and status["cluster"]["problem"])
+    check("update the medley here" in problem, problem)
+    check("update the medley here" in node.medley("status").out, "medley status does not say it")
+    for other in others:
+        check_equal(other.chat(PROMPT, model=NAME, max_tokens=TOKENS), wanted, f"text of {other.name}")
+    node.end()
+    node.binary = NEXT
+    node.start()
+    for other in world.nodes:
+        other.wait_until({each.name: "up" for each in world.nodes}, 20)
+
+
+def is_too_new(world, node, others):
+    """Two minor versions above the others: no link, and words on both sides."""
+    node.end()
+    node.more = {"MEDLEY_NEXT_MINORS": "3"}
+    begin = {each.name: len(each.log_text()) for each in world.nodes}
+    node.start()
+
+    def says(each, words):
+        return words in each.log_text()[begin[each.name]:]
+
+    wait(f"{node.name} is told", lambda: says(node, "update the medley of the lower one") or
+         says(node, "update the medley there"))
+    wait("the others are told", lambda: any(says(other, "update the medley") for other in others))
+    check_equal(others[0].nodes()[node.name], "down", f"state of {node.name}")
+    node.end()
+    node.more = {}
+    node.start()
+    for other in world.nodes:
+        other.wait_until({each.name: "up" for each in world.nodes}, 20)
 
 
 def scenario(world):
@@ -113,6 +149,21 @@ def scenario(world):
         with world.step(f"{node.name} is updated"):
             restart(world, node, NEXT, wanted)
             same_on_all(world)
+    with world.step("laptop goes back, and is updated again"):
+        restart(world, laptop, NOW, wanted)
+        same_on_all(world)
+        restart(world, laptop, NEXT, wanted)
+        check_equal(n_new_events(world), 0, "events that tower does not know")
+    with world.step("tower is updated, too: now the new kind is used"):
+        restart(world, tower, NEXT, wanted)
+        same_on_all(world)
+        wait("it is in all logs", lambda: n_new_events(world) > 0)
+    with world.step("who goes back now takes no part, and says why"):
+        goes_back_too_late(world, attic, [laptop, tower], wanted)
+    with world.step("two versions apart: refused, with words"):
+        is_too_new(world, attic, [laptop, tower])
+        check_equal(laptop.chat(PROMPT, model=NAME, max_tokens=TOKENS), wanted, "text")
+        same_on_all(world)
 
 
 run(scenario)
