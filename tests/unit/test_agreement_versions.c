@@ -1,5 +1,5 @@
-/* Agreements of unlike versions: kinds of events that not every node knows are not proposed, not taken up by a leader, and,
- * where a log has one after all, not passed over in silence. */
+/* Agreements of unlike versions: kinds of events that not every node knows are not proposed, not taken up by a leader,
+ * and, where a log has one after all, not passed over in silence. */
 #include "agreement_world.h"
 
 #include "cluster/store.h"
@@ -35,7 +35,7 @@ static Cluster__Event an_event(ProtobufCMessageUnknownField *field, uint32_t kin
 {
     Cluster__Event event = CLUSTER__EVENT__INIT;
     *field = (ProtobufCMessageUnknownField){
-        .tag = kind, .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED, .len = 1, .data = (uint8_t *)(uintptr_t) ""};
+        .tag = kind, .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED, .len = 1, .data = (uint8_t *)(uintptr_t)""};
     event.base.n_unknown_fields = 1;
     event.base.unknown_fields = field;
     return event;
