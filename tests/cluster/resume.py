@@ -4,6 +4,7 @@ is given, and the text is drawn: it depends on the request's id."""
 import http.client
 import json
 import os
+import subprocess
 
 from harness import API_PORT, PATIENCE, check, check_equal, run, wait
 
@@ -87,6 +88,20 @@ def kill_and_go_on(world, entry, other, n_events):
     world.say(f"{len(begun.ids)} events of {entry.name}, {len(rest.ids)} of {other.name}; {n_tokens} tokens: {text!r}")
 
 
+def run_through_a_restart(node):
+    words = ["run", NAME, "-p", BODY["messages"][0]["content"], "-n", "60", "--seed", "3"]
+    wanted = node.medley(*words).out
+    command = node.popen(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    begun = command.stdout.read(1)
+    while len(begun) < 40:
+        begun += command.stdout.read(1)
+    node.kill()
+    node.start()
+    rest, said = command.communicate(timeout=60 * PATIENCE)
+    check_equal((command.returncode, (begun + rest).decode()), (0, wanted), f"what the command wrote; it said {said!r}")
+    check(b"goes on when it is back" in said, f"it said {said!r}")
+
+
 def scenario(world):
     with world.step("three nodes, the model on two of them"):
         options = {name: ["--sim", world.sim(name, **DEVICE)] for name in ("laptop", "tower", "attic")}
@@ -96,7 +111,8 @@ def scenario(world):
             node.medley("add", world.model)
             wait(f"{node.name} knows it", lambda node=node: node.status()["instances"])
         laptop.medley("move", "--off")
-        laptop.medley("move", NAME, "--to", "tower/sim:tower:3,attic/sim:attic:2")
+        move = ["move", NAME, "--to", "tower/sim:tower:3,attic/sim:attic:2"]
+        wait("it is moved, once their link is measured", lambda: laptop.medley(*move, ok=None).code == 0)
     with world.step("two ids give two texts, one id one text"):
         texts = [plain(node, name)[0] for node, name in ((laptop, "one"), (attic, "one"), (tower, "two"))]
         check_equal(texts[0], texts[1], "text of another node")
@@ -104,7 +120,9 @@ def scenario(world):
     with world.step("the entry is killed; neither driver nor layers are on it"):
         kill_and_go_on(world, laptop, attic, 20)
         laptop.start()
-        wait("laptop is back", lambda: attic.nodes().get("laptop") == "up", 20)
+        wait("laptop is back", lambda: attic.nodes().get("laptop") == "up" and laptop.leader(), 20)
+    with world.step("a node is killed under `medley run`, and started again"):
+        run_through_a_restart(laptop)
     with world.step("the entry is killed, and with it the driver and half of the layers"):
         kill_and_go_on(world, tower, laptop, 30)
 
