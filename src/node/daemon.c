@@ -201,6 +201,7 @@ static void on_tick(uv_timer_t *timer)
     }
     if (now - daemon->told_ms >= NOW_MS) {
         daemon_tell_now(daemon);
+        daemon_look_at_network(daemon);
         renew_certificate(daemon);
     }
     daemon_dial(daemon);

@@ -103,6 +103,7 @@ struct daemon {
     uint16_t port;
     char addresses[ADDRESSES_MAX][64];
     uint32_t n_addresses;
+    uint64_t network; /* what the machine's addresses were; 0: not looked at yet */
 
     /* before it is a member */
     uint64_t opened_ms;
@@ -165,6 +166,7 @@ void daemon_sync_contacts(struct daemon *daemon);
 void daemon_dial(struct daemon *daemon); /* now and then: another address of who does not answer */
 void daemon_free_contacts(struct daemon *daemon);
 void daemon_find_addresses(struct daemon *daemon);
+void daemon_look_at_network(struct daemon *daemon);
 
 /* ---- daemon_links.c: peers and their frames ---- */
 struct link_events daemon_link_events(struct daemon *daemon);
