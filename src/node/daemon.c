@@ -80,6 +80,7 @@ void daemon_changed(struct daemon *daemon)
     daemon_lead(daemon);
     daemon_watch(daemon);
     relay_changed(daemon->relay);
+    daemon_tell_held(daemon);
     control_changed(daemon);
 }
 
