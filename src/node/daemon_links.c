@@ -486,6 +486,7 @@ static void on_silent(void *self, struct link *link)
     if (!peer)
         return;
     peer->is_silent = true;
+    peer->silent_ms = daemon_now_ms(daemon);
     log_line(LOG_INFO, "node", "%.8s does not answer", peer->id);
     if (!daemon->stopping && daemon->is_member)
         daemon_changed(daemon);
@@ -515,7 +516,8 @@ void daemon_watch(struct daemon *daemon)
         bool closely = false;
         for (size_t i = 0; peer->link && root && i < root->n_instances && !closely; i++) {
             const Cluster__Instance *instance = root->instances[i];
-            closely = runs(instance, peer->id) && (daemon->leads || runs(instance, daemon->id));
+            closely = runs(instance, peer->id) &&
+                      (daemon->leads || runs(instance, daemon->id) || relay_live(daemon->relay, instance->id));
         }
         if (peer->link)
             link_watch(peer->link, closely);

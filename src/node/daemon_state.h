@@ -25,6 +25,7 @@ enum {
     GONE_MS = 400,          /* a link that broke is back after 100 to 200 ms, or its node is taken to be lost */
     NOW_MS = 2000,          /* between two tellings of what changes all the time, to the leader … */
     NOW_OTHERS_MS = 10000,  /* … and to others */
+    THROUGH_MS = 1000,      /* that a node is missed before others are asked to hand on to it */
     HELD_MS = 50,           /* the same where stages have come or gone */
     NEW_LINK_MS = 2000,     /* between two events of a link whose bandwidth is not known yet … */
     MEASURE_MS = 60000,     /* … and of one where it is */
@@ -41,6 +42,7 @@ struct peer {
     uint32_t n_links;  /* up and not down yet: for a moment there may be two */
     bool is_silent;
     uint64_t heard_ms, up_ms;
+    uint64_t silent_ms;   /* when it was found to be silent, last */
     uint64_t down_ms;     /* its last link ended then, and no other came; 0: there is one, or never was */
     Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
     Node__Now *now;       /* the same */
@@ -104,8 +106,9 @@ struct daemon {
     uint16_t port;
     char addresses[ADDRESSES_MAX][64];
     uint32_t n_addresses;
-    uint64_t held;    /* the stages that were told last */
-    uint64_t network; /* what the machine's addresses were; 0: not looked at yet */
+    uint32_t n_through; /* daemon_through()'s questions */
+    uint64_t held;      /* the stages that were told last */
+    uint64_t network;   /* what the machine's addresses were; 0: not looked at yet */
 
     /* before it is a member */
     uint64_t opened_ms;
@@ -169,6 +172,10 @@ void daemon_dial(struct daemon *daemon); /* now and then: another address of who
 void daemon_free_contacts(struct daemon *daemon);
 void daemon_find_addresses(struct daemon *daemon);
 void daemon_look_at_network(struct daemon *daemon);
+
+/* ---- daemon_way.c: for the relay (relay.h) ---- */
+bool daemon_reaches(void *self, const uint8_t node_id[NODE_ID_BYTES]);
+bool daemon_through(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *out); /* NULL: is there one? */
 
 /* ---- daemon_links.c: peers and their frames ---- */
 struct link_events daemon_link_events(struct daemon *daemon);
