@@ -164,7 +164,8 @@ static void propose_move(struct conversation *conversation, const Cluster__Insta
     }
     snprintf(moving->instance, sizeof moving->instance, "%s", instance->id);
     const struct replica_status status = agreement_status(daemon->agreement);
-    moving->epoch = placed_epoch(daemon_state(daemon)->root->last_epoch, status.lineage, status.term, daemon->id);
+    moving->epoch =
+        placed_epoch(daemon_state(daemon)->root->last_epoch, status.lineage, status.term, daemon->id, placement);
     moving->proposed_ms = daemon_now_ms(daemon);
     conversation->data = moving;
     conversation->calls = (struct conversation_calls){.look = move_look, .gone = move_gone};

@@ -30,15 +30,30 @@ static uint64_t held(const struct node *node, uint32_t device)
     return bytes;
 }
 
+bool host_computes(const struct node *node, uint32_t device)
+{
+    const struct hosted *h = node->hosted;
+    while (h && (h->device != device || h->state != WORKER_READY))
+        h = h->next;
+    return h;
+}
+
 static void later(struct world *w, const struct node *node, uint64_t ms, uint64_t a, uint64_t b)
 {
     world_push(w, (struct event){.at_ms = w->now_ms + ms, .type = EVENT_STAGE, .node = node->index, .a = a, .b = b});
+}
+
+void host_look_later(struct world *w, const struct node *node, const struct hosted *h, uint64_t ms)
+{
+    later(w, node, ms, h->key, 0);
 }
 
 static void free_hosted(struct hosted **link)
 {
     struct hosted *h = *link;
     *link = h->next;
+    kept_free(h);
+    mem_free(h->route);
     mem_free(h->cached);
     mem_free(h);
 }
@@ -111,6 +126,16 @@ static void begin_load(struct world *w, struct node *node, struct hosted *h)
     later(w, node, LOAD_MS + (h->bytes >> 20) * 1000 / is->load_mib_per_s, h->key, 0);
 }
 
+static bool take_route(struct world *w, struct node *node, struct hosted *h)
+{
+    const Cluster__Placement *placement = serve_placement(node, h->instance, h->epoch);
+    h->n_route = placement ? (uint32_t)placement->n_stages : 0;
+    h->route = mem_new_array((size_t)h->n_route + 1, sizeof *h->route);
+    for (uint32_t i = 0; h->route && i < h->n_route; i++)
+        h->route[i] = world_node(w, placement->stages[i]->node)->index;
+    return h->route;
+}
+
 static void load(struct world *w, struct node *node, const struct worker_action *action)
 {
     const uint32_t instance = instance_index(action->instance);
@@ -138,6 +163,11 @@ static void load(struct world *w, struct node *node, const struct worker_action 
                          .state = WORKER_LOADING,
                          .waits = true};
     node->hosted = h;
+    if (!take_route(w, node, h)) {
+        w->out_of_memory = true;
+        return;
+    }
+    kept_open(w, node, h);
     begin_load(w, node, h);
 }
 
@@ -174,7 +204,7 @@ static void act(struct world *w, struct node *node, const struct worker_action *
         break;
     case WORKER_UNLOAD:
         h = host_find(node, instance_index(action->instance), action->epoch, action->stage);
-        if (h)
+        if (h && !kept_hand_over(w, node, h))
             begin_unload(w, node, h);
         break;
     case WORKER_REPORT:

@@ -28,6 +28,7 @@ struct house {
     bool reverse;           /* it prefers the last nodes */
     uint64_t memory[NODES]; /* of the real planner's problem; a layer has 100 */
     double speeds[NODES];
+    double sustained[NODES], full_s[NODES], doubt[NODES]; /* of its devices; sustained 0: for good */
     bool no_memory_beside, gains, by_hand, suspected[NODES], paused[NODES];
     char *misses[NODES]; /* a node that it does not hear, though the leader may */
     uint32_t considered;

@@ -253,17 +253,24 @@ static void a_new_lineage_is_told_first(void **unused)
     house_drop(h);
 }
 
-/* Above the last one; and two who propose after the same one, or one who does in two terms, take different ones. */
-static void epochs_of_different_proposers_differ(void **unused)
+/* Above the last one; and two who propose after the same one, or one who does in two terms, take different ones; so
+ * does whoever places something else. */
+static void epochs_of_different_proposers_and_placements_differ(void **unused)
 {
+    const struct master_placement here = {.n_stages = 1, .stages = {{"node0", "gpu0", 0, 8}}};
+    const struct master_placement there = {.n_stages = 1, .stages = {{"node1", "gpu0", 0, 8}}};
+    const struct master_placement both = {.n_stages = 2, .stages = {{"node0", "gpu0", 0, 7}, {"node1", "gpu0", 7, 1}}};
     const struct lineage lineage = {4, 99}, twin = {4, 98}, next = {5, 99};
     for (uint64_t last = 0; last < 20; last++) {
-        const uint64_t epoch = placed_epoch(last, lineage, 6, "node0");
-        assert_true(epoch > last && epoch == placed_epoch(last, lineage, 6, "node0"));
-        assert_true(epoch != placed_epoch(last, lineage, 7, "node0") &&
-                    epoch != placed_epoch(last, lineage, 6, "node1"));
-        assert_true(epoch != placed_epoch(last, twin, 6, "node0") && epoch != placed_epoch(last, next, 6, "node0"));
-        assert_true(placed_epoch(epoch, twin, 1, "") > epoch);
+        const uint64_t epoch = placed_epoch(last, lineage, 6, "node0", &here);
+        assert_true(epoch > last && epoch == placed_epoch(last, lineage, 6, "node0", &here));
+        assert_true(epoch != placed_epoch(last, lineage, 7, "node0", &here) &&
+                    epoch != placed_epoch(last, lineage, 6, "node1", &here));
+        assert_true(epoch != placed_epoch(last, twin, 6, "node0", &here) &&
+                    epoch != placed_epoch(last, next, 6, "node0", &here));
+        assert_true(epoch != placed_epoch(last, lineage, 6, "node0", &there) &&
+                    epoch != placed_epoch(last, lineage, 6, "node0", &both));
+        assert_true(placed_epoch(epoch, twin, 1, "", &here) > epoch);
     }
 }
 
@@ -285,7 +292,7 @@ int main(void)
         cmocka_unit_test(stages_that_do_not_hear_each_other),
         cmocka_unit_test(who_is_suspected_is_lost),
         cmocka_unit_test(a_new_lineage_is_told_first),
-        cmocka_unit_test(epochs_of_different_proposers_differ),
+        cmocka_unit_test(epochs_of_different_proposers_and_placements_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
