@@ -278,7 +278,7 @@ void kept_open(struct world *w, struct node *node, struct hosted *h)
 {
     const char id[] = {'i', (char)('0' + h->instance), 0};
     const Cluster__Instance *is = state_instance(node_state(node), id);
-    if (!is || !is->current || is->current->epoch >= h->epoch || !state_is_ready(is->current))
+    if (!is || !is->next || is->next->epoch != h->epoch || is->next->replaces || !state_is_ready(is->current))
         return;
     h->take = mem_new(sizeof *h->take);
     w->out_of_memory |= !h->take;

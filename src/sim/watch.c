@@ -52,6 +52,8 @@ static void watch(struct world *w, struct node *node, uint32_t to)
         w->out_of_memory = true;
         return;
     }
+    if (net_reaches(w, to, node->index)) /* its rare questions were answered until now */
+        end->heard_ms = w->now_ms;
     end->watched->key = ++w->n_keys;
     node->watches[node->n_watches++] = (uint16_t)to;
     net_push(w, EVENT_LOOK, 1 + world_draw(w, LOOK_MS), node->index, to, end->watched->key);
