@@ -162,9 +162,8 @@ static void load(struct world *w, struct node *node, const struct worker_action 
     const uint32_t instance = instance_index(action->instance);
     if (host_find(node, instance, action->epoch, action->stage))
         return;
-    struct hosted *old = action->type == WORKER_ADOPT
-                             ? host_find(node, instance, action->from_epoch, action->from_stage)
-                             : NULL;
+    struct hosted *old =
+        action->type == WORKER_ADOPT ? host_find(node, instance, action->from_epoch, action->from_stage) : NULL;
     const bool adopts = old && old->holds;
     if (old)
         begin_unload(w, node, old);

@@ -52,8 +52,10 @@ struct thermal_prospect thermal_outlook_ask(const struct thermal_outlook *outloo
         !thermal_fit_steady(fit, now->load.power_w, &steady))
         return prospect;
     const double steady_c = steady.temperature_c + resistance * (outlook->heavy_w - now->load.power_w);
-    const double error_k = hypot(steady.error_k, outlook->error_k);
-    const double span_k = resistance * (outlook->heavy_w - now->load.idle_w);
+    const double busy_w = outlook->heavy_w - now->load.idle_w;
+    const double further = between(0, (outlook->heavy_w - now->load.power_w) / busy_w, 1);
+    const double error_k = hypot(steady.error_k, outlook->error_k * further);
+    const double span_k = resistance * busy_w;
     if (!(error_k <= span_k * THERMAL_OUTLOOK_ERROR_MAX))
         return prospect;
     prospect.share.valid = true;

@@ -9,9 +9,9 @@
  *                                                 is off about R_fit; R as it was fitted while it worked
  *     share    = 1 - (T_steady - T_hold) / (R (L - I))            within 0 … 1; power is idle + duty x (L - idle), so
  *                                                                 that is (P_hold - I) / (L - I) (model.h)
- *     error    = sqrt(error_fit(P)^2 + error_work^2) / (R (L - I))     one standard deviation; thermal_fit_steady(),
- *                                                                 now, and at L when it last worked
- *     full_s   = tau ln((T_late - T) / (T_late - T_line)) - reach_s    until its duty has to fall, at the earliest:
+ *     error    = sqrt(error_fit(P)^2 + (error_work (L - P) / (L - I))^2) / (R (L - I))     one standard deviation;
+ *                                                                 thermal_fit_steady() now, and at L when it last
+ * worked full_s   = tau ln((T_late - T) / (T_late - T_line)) - reach_s    until its duty has to fall, at the earliest:
  *                                                                 T_late is T_steady and its error; line and reach
  *                                                                 are those of the governor's law in force (duty.h)
  *
