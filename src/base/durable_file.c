@@ -183,6 +183,12 @@ static int write_beside(int folder, const char *beside, const void *bytes, size_
     return failure;
 }
 
+/* Makes a rename last. A file system that cannot sync folders has done what it can. */
+static int sync_names(int folder)
+{
+    return fsync(folder) == 0 || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS ? 0 : errno;
+}
+
 int durable_replace_at(int folder, const char *name, const void *bytes, size_t size)
 {
     char beside[NAME_MAX + 1];
@@ -194,7 +200,7 @@ int durable_replace_at(int folder, const char *name, const void *bytes, size_t s
     if (failure)
         unlinkat(folder, beside, 0);
     else
-        fsync(folder); /* makes the rename last; a file system that cannot has done what it can */
+        failure = sync_names(folder);
     return failure;
 }
 

@@ -50,6 +50,7 @@ enum {
     LIMIT_GREETINGS_OF_HOST = 32, /* the same, from one address */
     LIMIT_DIAL_TARGETS = 1024,
     LIMIT_DIAL_WAIT_MS = 30 * 1000, /* between attempts */
+    LIMIT_DIAL_HURRY_MS = 1000,     /* between two times that one is hurried */
     LIMIT_LINK_CLOSE_MS = 5000,     /* to send what is queued when a link is closed */
     LIMIT_LINK_DOUBT_MS = 1000,     /* to answer, when the peer says that it has no link */
     LIMIT_BURST_BYTES = 512 * 1024, /* one measurement of bandwidth */
@@ -182,6 +183,7 @@ enum {
     /* the control socket, by which commands ask this machine's node */
     LIMIT_CONTROL_LINE_BYTES = 17 * 1024 * 1024, /* one answer; holds a cluster file */
     LIMIT_CONTROL_ANSWER_MS = 30 * 1000,         /* to a question that the node answers by itself */
+    LIMIT_CONTROL_BACK_MS = 30 * 1000,           /* that a command waits for its node to come back, in mid-answer */
 
     /* one request of the API */
     LIMIT_BODY_BYTES = 32 * 1024 * 1024,
@@ -190,4 +192,6 @@ enum {
     LIMIT_STOP_BYTES = 512,
     LIMIT_LOGIT_BIAS = 1024,
     LIMIT_TOP_LOGPROBS = 20,
+    LIMIT_REQUEST_ID_BYTES = 128,     /* of an x-request-id */
+    LIMIT_LAST_EVENT_ID_BYTES = 8192, /* positions of all choices */
 };

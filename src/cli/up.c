@@ -53,9 +53,6 @@ static const char usage[] =
     "  -t, --threads N    threads of the CPU\n"
     "  --in-process       devices compute in the node's process, not in one of their own each: a driver that\n"
     "                     crashes or hangs then takes the node along, not its device for a moment\n"
-    "  --exact            on CPUs, an answer that goes on after a machine was lost is to the letter what it\n"
-    "                     would have been, on all nodes that have it. Without, another word may follow\n"
-    "                     where two are about as likely; with it long prompts take longer\n"
     "  --no-governor      do not slow a device down before it gets too hot\n"
     "\n"
     "What the node knows and keeps lies in MEDLEY_STATE_DIR, else XDG_STATE_HOME/medley, else\n"
@@ -79,7 +76,6 @@ enum {
     OPTION_NO_MOVES,
     OPTION_PATIENCE,
     OPTION_IN_PROCESS,
-    OPTION_EXACT,
 };
 
 static const struct option long_options[] = {
@@ -102,7 +98,6 @@ static const struct option long_options[] = {
     {"no-moves", no_argument, NULL, OPTION_NO_MOVES},
     {"patience", required_argument, NULL, OPTION_PATIENCE},
     {"in-process", no_argument, NULL, OPTION_IN_PROCESS},
-    {"exact", no_argument, NULL, OPTION_EXACT},
     {0},
 };
 
@@ -232,8 +227,6 @@ static bool take_option(struct up *up, int option, const char *value)
         return up->no_governor = true;
     case OPTION_IN_PROCESS:
         return up->in_process = true;
-    case OPTION_EXACT:
-        return up->gpu_options.steady = true;
     case 't':
         return option_u32(&command_up, "--threads", value, 1, 1024, &up->gpu_options.n_cpu_threads);
     default:
@@ -356,7 +349,6 @@ static enum error_code open_children(struct up *up, const char *registry, struct
         .sim_file = up->gpu_options.sim_file,
         .registry = registry,
         .n_cpu_threads = up->gpu_options.n_cpu_threads,
-        .steady = up->gpu_options.steady,
     };
     return children_open(&options, &up->children, err);
 }

@@ -127,7 +127,6 @@ static enum error_code open_device(char **argv, struct error *err)
     const char *id = argv[2];
     const struct gpu_options options = {
         .n_cpu_threads = (uint32_t)strtoul(argv[4], NULL, 10),
-        .steady = argv[8][0] != 0,
         .backend = given(argv[5]),
         .sim_file = given(argv[6]),
         .registry = given(argv[7]),

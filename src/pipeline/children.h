@@ -36,7 +36,6 @@ struct children_options {
     const char *program;                       /* NULL: "/proc/self/exe" */
     const char *backend, *sim_file, *registry; /* as in gpu_options; texts are copied */
     uint32_t n_cpu_threads;
-    bool steady; /* as in gpu_options, too */
     /* For tests; 0: the limits of limits.h */
     uint32_t start_ms, silence_ms, load_ms, work_ms, pause_ms;
     uint32_t row_ms;  /* what a row of a micro-batch may take before any has come back */

@@ -11,8 +11,8 @@
 
 #define CHILD_ARGUMENT "--compute-on-one-device-for-the-node"
 enum { CHILD_DESCRIPTOR = 3 };
-/* program, CHILD_ARGUMENT, device, parent's pid, threads, backend, sim file, registry, steady or nothing */
-enum { CHILD_ARGUMENTS = 9 };
+/* program, CHILD_ARGUMENT, device, parent's pid, threads, backend, sim file, registry */
+enum { CHILD_ARGUMENTS = 8 };
 
 /* Kinds of a ring's records. REFUSED: a code (2 bytes) and a text, in the place of a message that came back. CACHE and
  * its ANSWER: child_cache.h. */

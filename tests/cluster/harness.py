@@ -194,6 +194,7 @@ class Node:
         self.state.mkdir(parents=True)
         self.network = world.network(number)
         self.address = self.network.address
+        self.binary, self.more = world.binary, {}  # of `medley up`, with what is in its environment
         self.options, self.process, self.said = [], None, None
         self.log = self.folder / "log"
 
@@ -210,11 +211,11 @@ class Node:
         """`medley up`; without options with those of the last time."""
         check(not self.process, f"{self.name} runs already")
         self.options = [str(word) for word in options] or self.options
-        words = [self.world.binary, "up", "--name", self.name, "-t", "1", "--no-governor", *self.options]
+        words = [self.binary, "up", "--name", self.name, "-t", "1", "--no-governor", *self.options]
         self.started = time.monotonic()
         with self.log.open("ab") as log, self.network.inside():
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                                            env=self.environment(),
+                                            env=self.environment() | self.more,
                                             preexec_fn=functools.partial(be_a_machine, self.name))
         return self
 
