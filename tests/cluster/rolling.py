@@ -10,7 +10,7 @@ NOW, NEXT = os.path.abspath(os.environ["MEDLEY"]), os.path.abspath(os.environ["M
 NAME = "Medley Stories"
 PROMPT = "Tell me a story about a fox."
 DEVICE = {"memory": "12MiB", "decode": "100MB/s", "flops": "4GFLOP/s"}  # two hold the model, one does not
-OPTIONS = ["--wire", "f32", "--exact"]
+OPTIONS = []
 TOKENS = 40
 NEW_KIND = b"\xfa\x01\x00"  # an event's field 31, of no bytes: the event ends so
 
