@@ -139,11 +139,16 @@ static enum error_code read_open(int fd, uint64_t bytes_max, mode_t forbidden, s
     if ((uint64_t)file.st_size > bytes_max)
         return error_set(err, ERROR_INVALID, "it is larger than the limit of %llu bytes",
                          (unsigned long long)bytes_max);
+    const size_t before = out->size;
     void *room = buffer_extend(out, (size_t)file.st_size);
     if (!room)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     int failure = pread_all(fd, room, (size_t)file.st_size, 0);
-    return failure ? error_set(err, ERROR_IO, "%s", strerror(failure)) : ERROR_NONE;
+    if (!failure)
+        return ERROR_NONE;
+    out->size = before; /* nothing that was not read */
+    out->data[before] = '\0';
+    return error_set(err, ERROR_IO, "%s", strerror(failure));
 }
 
 enum error_code durable_read(const char *path, uint64_t bytes_max, mode_t forbidden, struct buffer *out,

@@ -19,7 +19,7 @@ enum error_code durable_path(const char *folder, const char *name, const char *e
 
 /* ERROR_NOT_FOUND: no such file. ERROR_INVALID: larger than bytes_max, not a regular file, of another user (who could
  * make us believe anything), or with one of the bits of `forbidden` in its mode. ERROR_IO: a link, too. out is appended
- * to. */
+ * to; after an error it has what it had. */
 enum error_code durable_read(const char *path, uint64_t bytes_max, mode_t forbidden, struct buffer *out,
                              struct error *err);
 

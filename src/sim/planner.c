@@ -106,7 +106,7 @@ static uint32_t fill_devices(struct world_planner *p, const struct master_view *
         for (size_t k = 0; record && k < record->node->n_devices && n < p->capacity; k++) {
             const Cluster__Device *from = record->node->devices[k];
             fill_device(p, view, instance, record, from, &p->devices[n]);
-            p->names[n++] = (struct master_device){record->node->id, from->id};
+            p->names[n++] = (struct master_device){record->node->id, from->id, true};
         }
     }
     return n;

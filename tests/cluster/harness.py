@@ -222,6 +222,11 @@ class Node:
     def is_running(self):
         return self.process is not None and self.process.poll() is None
 
+    def children(self):
+        """Its devices' processes: the system lists them by the thread that has started them."""
+        lists = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(word) for path in lists for word in path.read_text().split()]
+
     def end(self, number=signal.SIGTERM, seconds=15):
         """Sends a signal and waits; SIGTERM must end it in order."""
         process, self.process = self.process, None
