@@ -7,6 +7,13 @@ bool placement_device_usable(const struct placement_device *device)
     return !device->excluded && device->share > 0;
 }
 
+double placement_share_over(const struct placement_device *device, double seconds)
+{
+    if (device->full_s <= 0)
+        return device->share;
+    return seconds <= device->full_s ? 1 : seconds / (device->full_s + (seconds - device->full_s) / device->share);
+}
+
 static bool types_allowed(const struct placement_problem *problem, const struct placement_device *device,
                           const struct placement_layer *layer)
 {

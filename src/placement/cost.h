@@ -51,6 +51,11 @@
 bool placement_device_usable(const struct placement_device *device);
 bool placement_layer_allowed(const struct placement_problem *problem, uint32_t device, uint32_t layer);
 
+/* The mean share of its time that a device has for work of so many seconds at all of its time:
+ *
+ *     seconds / (full_s + (seconds - full_s) / share)        1 where full_s is enough for it */
+double placement_share_over(const struct placement_device *device, double seconds);
+
 /* Seconds; `decode` picks the first line alone for one row. Layers from 0; those allowed only. */
 struct placement_load {
     uint32_t rows;
