@@ -428,6 +428,14 @@ static enum error_code prepare_all(struct store *s, struct error *err)
     return ERROR_NONE;
 }
 
+/* The write-ahead log's name must last. SQLite sees to that when it has made the file, but a process that was killed
+ * may have made it, and got no further. */
+static enum error_code sync_folder(const char *path, struct error *err)
+{
+    const int failure = durable_sync_folder_of(path);
+    return failure ? error_set(err, ERROR_IO, "store: opening: its folder: %s", strerror(failure)) : ERROR_NONE;
+}
+
 static enum error_code open_file(struct store *s, const char *path, struct error *err)
 {
     const int code =
@@ -448,7 +456,7 @@ static enum error_code open_file(struct store *s, const char *path, struct error
         result = read_state(s, err);
     if (!result)
         result = execute(s->db, "PRAGMA wal_checkpoint(TRUNCATE)", "opening", err);
-    return result;
+    return result ? result : sync_folder(path, err);
 }
 
 enum error_code store_open(const char *path, struct store **out, struct error *err)
