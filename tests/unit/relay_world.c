@@ -54,7 +54,7 @@ static bool through(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *o
     const struct relay_node *node = self;
     const struct relay_world *world = node->world;
     const int to = index_of(world, node_id);
-    for (int i = 0; i < WORLD_NODES; i++) {
+    for (int i = 0; world->has_detours && i < WORLD_NODES; i++) {
         if (i == node->index || i == to || world->blind[node->index][i] || (world->blind[i][to] && !world->is_misled))
             continue;
         memcpy(out, world->links->nodes[i].identity.node_id, NODE_ID_BYTES);

@@ -27,8 +27,9 @@ struct relay_world {
     enum error_code find_fails; /* what find() answers instead */
     struct world driver;
     struct far_world far;
-    bool is_far; /* the driver is far's */
+    bool is_far;                          /* the driver is far's */
     bool blind[WORLD_NODES][WORLD_NODES]; /* the first does not hear the second, as its relay is told */
+    bool has_detours;                     /* relays are told of thirds at all */
     bool is_misled;                       /* the third is named though it does not hear it either */
 };
 

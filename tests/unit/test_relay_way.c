@@ -43,6 +43,7 @@ static void test_through_the_third(void **state)
     static struct client clients[3];
     struct relay_world world;
     relay_world_open(&world, &DEFAULTS);
+    world.has_detours = true;
     world.blind[1][0] = true;
     relay_world_place(&world, 0);
     for (uint32_t i = 0; i < 3; i++)
@@ -64,6 +65,7 @@ static void test_in_the_middle(void **state)
     static struct client clients[3];
     struct relay_world world;
     relay_world_open(&world, &DEFAULTS);
+    world.has_detours = true;
     relay_world_place(&world, 0);
     slow_down();
     for (uint32_t i = 0; i < 3; i++)
@@ -94,7 +96,7 @@ static void test_no_way(void **state)
     struct relay_world world;
     const struct relay_options impatient = {.patience_ms = 700};
     relay_world_open(&world, &impatient);
-    world.is_misled = true;
+    world.has_detours = world.is_misled = true;
     world.blind[1][0] = world.blind[2][0] = true;
     relay_world_place(&world, 0);
     ask(&world, &client, 1, 20);
@@ -112,6 +114,7 @@ static void test_cancelled_and_closed(void **state)
     static struct client clients[2];
     struct relay_world world;
     relay_world_open(&world, &DEFAULTS);
+    world.has_detours = true;
     world.blind[1][0] = true;
     relay_world_place(&world, 0);
     slow_down();
