@@ -140,11 +140,14 @@ enum {
     LIMIT_CHILD_LOAD_BYTES_PER_S = 10 * 1000 * 1000, /* … and so much longer as this rate takes for their weights */
     LIMIT_CHILD_WORK_MS = 60 * 1000,                 /* so long a micro-batch may take beyond what is expected, … */
     LIMIT_CHILD_ROW_MS = 10 * 1000,                  /* … which is this for a row as long as none was measured */
-    LIMIT_CHILD_DEATHS = 5,                          /* … */
+    LIMIT_CHILD_DEATHS = 5,                          /* so many deaths of a child … */
     LIMIT_CHILD_DEATHS_MS = 60 * 1000,               /* … in such a time: then the device is given up */
-    LIMIT_CHILD_PAUSE_MS = 10 * 1000,                /* the longest before it is started again */
-    LIMIT_RING_BYTES = 1 << 30,                      /* of one direction; touched only as far as it is used */
-    LIMIT_RING_WAIT_MS = 5000,                       /* for its reader, when it is full */
+    LIMIT_CHILD_HANGS = 3,                           /* a process that hangs is noticed late: so many … */
+    LIMIT_CHILD_HANGS_MS = 15 * 60 * 1000, /* … in such a time, or one in starting and another in the next try */
+    LIMIT_CHILD_PAUSE_MS = 10 * 1000,      /* the longest before it is started again */
+    LIMIT_RING_BYTES = 1 << 30,            /* of one direction; touched only as far as it is used */
+    LIMIT_LANE_PENDING = 256,              /* messages that wait for room in a ring */
+    LIMIT_RING_WAIT_MS = 5000,             /* for its reader, when it is full */
 
     /* requests on their way between nodes */
     LIMIT_REQUEST_BYTES = 80 << 20,       /* one message: holds a prompt that fills LIMIT_CONTEXT */

@@ -51,7 +51,8 @@ struct wishes {
 
 struct sums {
     uint64_t violated, events, entries, elections, foundings, placements, failovers, requests, answered, failed, tokens,
-        replays, pause_ms, converged_ms, cluster_ms, moves, suspicions, false_alarms, hottest_mc;
+        replays, pause_ms, converged_ms, cluster_ms, moves, suspicions, false_alarms, hottest_mc, throttled_ms,
+        handed_over;
 };
 
 static bool take_option(struct wishes *wishes, int option, const char *value)
@@ -149,6 +150,8 @@ static void add(struct sums *sums, const struct sim_result *r)
     sums->moves += r->moves;
     sums->suspicions += r->suspicions;
     sums->false_alarms += r->false_alarms;
+    sums->handed_over += r->handed_over;
+    sums->throttled_ms += r->throttled_ms;
     sums->hottest_mc = r->hottest_mc > sums->hottest_mc ? r->hottest_mc : sums->hottest_mc;
     sums->pause_ms = r->longest_pause_ms > sums->pause_ms ? r->longest_pause_ms : sums->pause_ms;
     sums->converged_ms = r->converged_ms > sums->converged_ms ? r->converged_ms : sums->converged_ms;
@@ -197,12 +200,13 @@ static void print_sums(const struct wishes *wishes, const struct sums *s, double
            "; nodes suspected: %" PRIu64 ", %" PRIu64 " of them wrongly",
            s->placements, s->moves, s->failovers, s->suspicions, s->false_alarms);
     if (s->hottest_mc)
-        printf("; hottest device: %.1f C", (double)s->hottest_mc / 1000);
+        printf("; hottest device: %.1f C, %.1f s at less than full duty", (double)s->hottest_mc / 1000,
+               (double)s->throttled_ms / 1000);
     printf("\n");
     printf("requests: %" PRIu64 ", %" PRIu64 " answered, %" PRIu64
            " ended with the node that was asked or for lack of patience; %" PRIu64 " tokens, %" PRIu64
-           " replays, longest pause %.1f s\n",
-           s->requests, s->answered, s->failed, s->tokens, s->replays, (double)s->pause_ms / 1000);
+           " replays, %" PRIu64 " with caches that went along, longest pause %.1f s\n",
+           s->requests, s->answered, s->failed, s->tokens, s->replays, s->handed_over, (double)s->pause_ms / 1000);
     printf("all as it should be at most %.1f s after the last fault\n", (double)s->converged_ms / 1000);
 }
 

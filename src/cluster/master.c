@@ -19,6 +19,8 @@ void master_proposals_clear(struct master_proposals *proposals)
     proposals->n = 0;
 }
 
+enum { CUT_TRIES = 8 }; /* nodes that are left out since another does not hear them */
+
 /* ---- one step ---- */
 
 struct step {
@@ -115,12 +117,18 @@ static bool misses(const struct master_node *node, const char *other)
     return false;
 }
 
-/* The stage before it, in the ring of stages and driver, is on a node that it is cut off from. */
+static bool are_cut(const struct step *s, const char *node, const char *other)
+{
+    return misses(node_of(s, node), other) || misses(node_of(s, other), node);
+}
+
+/* The stage before it, in the ring of stages and driver, is on a node that it is cut off from; or the driver is, which
+ * hears from each stage what is lost there (node/hosting.h). */
 static bool is_cut_off(const struct step *s, const Cluster__Placement *placement, size_t i)
 {
     const char *node = placement->stages[i]->node;
-    const char *before = placement->stages[(i ? i : placement->n_stages) - 1]->node;
-    return misses(node_of(s, node), before) || misses(node_of(s, before), node);
+    return are_cut(s, node, placement->stages[(i ? i : placement->n_stages) - 1]->node) ||
+           are_cut(s, node, placement->stages[0]->node);
 }
 
 static bool broken(const struct step *s, const Cluster__Placement *placement)
@@ -204,7 +212,7 @@ static void propose_placement(struct step *s, const Cluster__Instance *instance,
                               const struct master_placement *placement, bool replaces, const char *why)
 {
     struct placed_event event;
-    s->last_epoch = placed_epoch(s->last_epoch, s->view->lineage, s->view->term, s->view->self);
+    s->last_epoch = placed_epoch(s->last_epoch, s->view->lineage, s->view->term, s->view->self, placement);
     placed_event_init(&event, instance, placement, s->last_epoch, replaces, why);
     propose(s, &event.event);
 }
@@ -232,14 +240,57 @@ static void wait_longer(struct step *s, struct master_memory *memory)
     memory->retry_ms = s->view->now_ms + memory->wait_ms;
 }
 
+/* The first stage that its driver is cut off from; n_stages: none. */
+static uint32_t find_cut(const struct step *s, const struct master_placement *placement)
+{
+    uint32_t i = 0;
+    while (i < placement->n_stages && !are_cut(s, placement->stages[i].node, placement->stages[0].node))
+        i++;
+    return i;
+}
+
+static void leave_out(const struct step *s, const char *node, bool *allowed)
+{
+    for (uint32_t i = 0; i < s->view->n_nodes; i++)
+        allowed[i] = allowed[i] && !same(s->view->nodes[i].id, node);
+}
+
+/* The planner knows which neighbours have a way to each other, not that a driver has to have one to all: where two do
+ * not, one of them is left out; first those that the driver does not hear, then, if that is no placement, drivers. */
+static enum error_code place_within_reach(struct step *s, const Cluster__Instance *instance, bool beside,
+                                          struct master_placement *out, struct error *err)
+{
+    const uint32_t n = s->view->n_nodes;
+    bool *allowed = mem_new_array((size_t)n + 1, sizeof *allowed);
+    enum error_code code = allowed ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "no memory for %u nodes", n);
+    bool cuts = true;
+    for (int drivers = 0; drivers < 2 && allowed && cuts; drivers++) {
+        memcpy(allowed, s->allowed, n * sizeof *allowed);
+        cuts = false;
+        for (int tries = 0; tries < CUT_TRIES; tries++) {
+            code = s->options->place(s->options->self, s->view, instance, allowed, beside, out, err);
+            const uint32_t cut = code ? 0 : find_cut(s, out);
+            if (code || cut == out->n_stages)
+                break;
+            cuts = true;
+            leave_out(s, out->stages[drivers ? 0 : cut].node, allowed);
+            *out = (struct master_placement){0};
+            code = error_set(err, ERROR_NOT_FOUND, "too many nodes do not reach each other");
+        }
+        if (code != ERROR_NOT_FOUND)
+            break;
+    }
+    mem_free(allowed);
+    return code;
+}
+
 static void place(struct step *s, const Cluster__Instance *instance, struct master_memory *memory, const char *why)
 {
     struct master_placement placement = {0};
     struct error err = {0};
     if (s->view->now_ms < memory->retry_ms || has_proposed(s, instance, memory))
         return;
-    const enum error_code code =
-        s->options->place(s->options->self, s->view, instance, s->allowed, false, &placement, &err);
+    const enum error_code code = place_within_reach(s, instance, false, &placement, &err);
     /* What has just failed is not tried again at once, only after a while: the reason may have gone. */
     const bool again = !code && (same_stages(&placement, instance->next) ||
                                  (!instance->next && same_stages(&placement, instance->current)));
@@ -281,15 +332,14 @@ static void put_off_moves(struct step *s, struct master_memory *memory)
 /* Off a drained node; beside what serves where that is possible. */
 static void move_away(struct step *s, const Cluster__Instance *instance, struct master_memory *memory)
 {
-    const struct master_options *options = s->options;
     struct master_placement placement = {0};
     struct error err = {0};
     bool beside = true;
-    enum error_code code = options->place(options->self, s->view, instance, s->allowed, true, &placement, &err);
+    enum error_code code = place_within_reach(s, instance, true, &placement, &err);
     if (code && code != ERROR_BUSY) {
         beside = false;
         placement = (struct master_placement){0};
-        code = options->place(options->self, s->view, instance, s->allowed, false, &placement, &err);
+        code = place_within_reach(s, instance, false, &placement, &err);
     }
     if (code) {
         snprintf(memory->problem, sizeof memory->problem, "it cannot leave the drained node: %.200s", err.text);
@@ -313,7 +363,8 @@ static void consider(struct step *s, const Cluster__Instance *instance, struct m
         return;
     memory->considered_ms = now_ms;
     if (options->consider(options->considers, s->view, instance, s->allowed, &placement, why, &err) ||
-        placement.n_stages == 0 || same_stages(&placement, instance->current))
+        placement.n_stages == 0 || same_stages(&placement, instance->current) ||
+        find_cut(s, &placement) < placement.n_stages)
         return;
     propose_placement(s, instance, &placement, placement.replaces, why);
     note_proposal(s, instance, memory);

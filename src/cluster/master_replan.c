@@ -2,10 +2,14 @@
 #include "base/mem.h"
 #include "cluster/master.h"
 #include "placement/check.h"
+#include "placement/cost.h"
 #include "placement/replan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#define SHARE_MIN 0.01 /* however hot it is predicted to get, it is the governor that pauses it */
 
 /* What is remembered of an instance; nothing of it is needed by another leader. */
 struct master_mover_memory {
@@ -85,6 +89,83 @@ static bool take_layout(struct asking *a)
     return true;
 }
 
+/* ---- heat ------------------------------------------------------------------------------------------- */
+
+static struct master_use use_of(const struct master_view *view, const char *instance)
+{
+    for (uint32_t i = 0; i < view->n_uses; i++) {
+        if (strcmp(view->uses[i].instance, instance) == 0)
+            return view->uses[i];
+    }
+    return (struct master_use){0};
+}
+
+static bool covers(const struct placement *placement, const struct placement_model *model)
+{
+    uint32_t n_layers = 0;
+    for (uint32_t i = 0; i < placement->n_stages; i++) {
+        const struct placement_stage *stage = &placement->stages[i];
+        if (stage->device == REPLAN_GONE || stage->first_layer != n_layers ||
+            stage->n_layers > model->n_layers - n_layers)
+            return false;
+        n_layers += stage->n_layers;
+    }
+    return n_layers == model->n_layers;
+}
+
+/* What the use to come would take if every device could compute all of its time while it is cool. */
+static enum error_code full_s_of_use(const struct asking *a, const struct placement *current, double *out,
+                                     struct error *err)
+{
+    const uint32_t n = a->problem.n_devices;
+    struct placement_problem problem = a->problem;
+    struct placement_device *full = mem_new_array(n, sizeof *full);
+    *out = 0;
+    if (!full)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %u devices", n);
+    memcpy(full, a->devices, n * sizeof *full);
+    for (uint32_t i = 0; i < n; i++)
+        full[i].share = full[i].full_s > 0 ? 1 : full[i].share;
+    problem.devices = full;
+    if (covers(current, &problem.model)) {
+        const struct placement_cost cost = placement_decode_cost(&problem, current);
+        const double rate = placement_decode_tokens_per_s(&problem, &cost);
+        *out = rate > 0 && isfinite(rate) ? use_of(a->view, a->instance->id).tokens / rate : 0;
+    }
+    mem_free(full);
+    return ERROR_NONE;
+}
+
+static uint32_t layers_on(const struct placement *placement, uint32_t device)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < placement->n_stages; i++)
+        n += placement->stages[i].device == device ? placement->stages[i].n_layers : 0;
+    return n;
+}
+
+/* A prediction is doubted: a device that is in use has to be surely too hot before it is left, and one that is not has
+ * to be surely cool enough. Then each has one share for the use to come: a device that will be hot soon has less, one
+ * that stays cool for as long as it is needed has all. One that is not in use gets nothing for being cool at first: it
+ * would be left again. */
+static enum error_code foresee(struct asking *a, struct error *err)
+{
+    const struct placement current = replan_find(&a->problem, &a->layout);
+    double seconds;
+    const enum error_code code = full_s_of_use(a, &current, &seconds, err);
+    for (uint32_t i = 0; i < a->problem.n_devices && !code; i++) {
+        struct placement_device *device = &a->devices[i];
+        if (device->full_s <= 0 || device->share <= 0)
+            continue;
+        const bool used = layers_on(&current, i) > 0;
+        const double doubted = device->share + (used ? device->share_error : -device->share_error);
+        device->share = fmin(fmax(doubted, SHARE_MIN), 1);
+        if (used || seconds <= device->full_s)
+            device->share = placement_share_over(device, seconds);
+    }
+    return code;
+}
+
 static enum error_code prepare(struct asking *a, struct error *err)
 {
     const struct master_mover *mover = a->mover;
@@ -104,16 +185,8 @@ static enum error_code prepare(struct asking *a, struct error *err)
                 : 0;
     if (!take_layout(a))
         return error_set(err, ERROR_NOT_FOUND, "a device of the placement is not there");
-    return placement_problem_check(&a->problem, err);
-}
-
-static struct master_use use_of(const struct master_view *view, const char *instance)
-{
-    for (uint32_t i = 0; i < view->n_uses; i++) {
-        if (strcmp(view->uses[i].instance, instance) == 0)
-            return view->uses[i];
-    }
-    return (struct master_use){0};
+    const enum error_code code = placement_problem_check(&a->problem, err);
+    return code ? code : foresee(a, err);
 }
 
 /* What is still to come is taken to be what came of late; the caches of requests under way to be half full. */
@@ -137,31 +210,63 @@ static enum error_code ask(const struct asking *a, struct master_mover_memory *m
 /* ---- the answer ------------------------------------------------------------------------------------ */
 
 /* A layout that is not valid any more, and works nevertheless, has to be so for a while before it is left; less so
- * one that does not work either. Then it is left alone ever longer. */
+ * one that does not work either. */
 static bool must_wait(struct master_mover_memory *memory, bool running, uint64_t now_ms)
 {
     if (!memory->must_since_ms)
         memory->must_since_ms = now_ms;
-    if (now_ms - memory->must_since_ms < (running ? MASTER_MUST_MS : MASTER_STOPPED_MS) || now_ms < memory->must_ms)
-        return true;
+    return now_ms - memory->must_since_ms < (running ? MASTER_MUST_MS : MASTER_STOPPED_MS) || now_ms < memory->must_ms;
+}
+
+/* It is left: the next one is left alone for longer. */
+static void note_forced(struct master_mover_memory *memory, uint64_t now_ms)
+{
     memory->forced_ms = memory->forced_ms ? 2 * memory->forced_ms : 2 * MASTER_MUST_MS;
     if (memory->forced_ms > MASTER_FORCED_MAX_MS)
         memory->forced_ms = MASTER_FORCED_MAX_MS;
     memory->must_ms = now_ms + memory->forced_ms;
     memory->must_since_ms = 0;
-    return false;
 }
 
-static bool is_wanted(const struct replan_decision *decision, struct master_mover_memory *memory, uint64_t now_ms,
-                      char why[static 64])
+/* The device that loses layers because it is, or will be, hot; n_devices: none. */
+static uint32_t hot_device(const struct asking *a, const struct placement *target)
 {
+    const struct placement current = replan_find(&a->problem, &a->layout);
+    uint32_t hot = a->problem.n_devices;
+    for (uint32_t i = 0; i < current.n_stages; i++) {
+        const uint32_t device = current.stages[i].device;
+        if (device != REPLAN_GONE && a->devices[device].share < 1 &&
+            layers_on(&current, device) > layers_on(target, device) &&
+            (hot == a->problem.n_devices || a->devices[device].share < a->devices[hot].share))
+            hot = device;
+    }
+    return hot;
+}
+
+static void say_why(const struct asking *a, const struct replan_decision *decision, char why[static 64])
+{
+    const uint32_t hot = hot_device(a, &decision->plan.target);
+    const struct placement_device *device = hot < a->problem.n_devices ? &a->devices[hot] : NULL;
+    if (device && device->full_s > 0)
+        snprintf(why, 64, "hot: %.12s/%.11s predicted to throttle in %.0f s", device->node, device->id,
+                 fmin(device->full_s, 9999));
+    else if (device)
+        snprintf(why, 64, "%.16s/%.12s computes %.0f %% of its time", device->node, device->id, device->share * 100);
+    else
+        snprintf(why, 64, "%.1f tokens/s instead of %.1f", decision->plan.decode_tokens_per_s,
+                 decision->current_tokens_per_s);
+}
+
+static bool is_wanted(const struct asking *a, const struct replan_decision *decision,
+                      struct master_mover_memory *memory, char why[static 64])
+{
+    const uint64_t now_ms = a->view->now_ms;
     switch (decision->verdict) {
     case REPLAN_MUST:
         snprintf(why, 64, "%.60s", decision->why);
         return !must_wait(memory, decision->running, now_ms);
     case REPLAN_MOVE:
-        snprintf(why, 64, "%.1f tokens/s instead of %.1f", decision->plan.decode_tokens_per_s,
-                 decision->current_tokens_per_s);
+        say_why(a, decision, why);
         memory->must_since_ms = 0;
         return true;
     case REPLAN_STAY:
@@ -191,13 +296,16 @@ static enum error_code consider(struct asking *a, struct master_mover_memory *me
     enum error_code code = prepare(a, err);
     if (!code)
         code = ask(a, memory, decision, err);
-    if (!code && is_wanted(decision, memory, a->view->now_ms, why)) {
+    if (!code && is_wanted(a, decision, memory, why)) {
         struct master_placement target = {0};
         master_placement_of(&decision->plan.target, a->names, &target);
         code = master_check_beside(a->given, a->names, NULL, &target, err); /* with whole reserves */
         target.replaces = master_check_beside(a->given, a->names, a->instance->current, &target, NULL);
-        if (!code && (!target.replaces || pays_alone(decision)))
+        if (!code && (!target.replaces || pays_alone(decision))) {
             *out = target;
+            if (decision->verdict == REPLAN_MUST)
+                note_forced(memory, a->view->now_ms);
+        }
     }
     mem_free(decision);
     return code;

@@ -36,10 +36,23 @@ void placed_event_init(struct placed_event *out, const Cluster__Instance *instan
     out->event.instance_placed = &out->placed;
 }
 
-uint64_t placed_epoch(uint64_t last_epoch, struct lineage lineage, uint64_t term, const char *by)
+static uint64_t hash_text(uint64_t hash, const char *of)
+{
+    do
+        hash = random_mix(hash ^ (uint8_t)*of);
+    while (*of++);
+    return hash;
+}
+
+uint64_t placed_epoch(uint64_t last_epoch, struct lineage lineage, uint64_t term, const char *by,
+                      const struct master_placement *placement)
 {
     uint64_t hash = random_mix(lineage.generation ^ random_mix(lineage.founder ^ random_mix(term)));
-    for (; *by; by++)
-        hash = random_mix(hash ^ (uint8_t)*by);
+    hash = hash_text(hash, by);
+    for (uint32_t i = 0; i < placement->n_stages; i++) {
+        const struct master_stage *stage = &placement->stages[i];
+        hash = hash_text(hash_text(hash, stage->node), stage->device);
+        hash = random_mix(hash ^ ((uint64_t)stage->first_layer << 32 | stage->n_layers));
+    }
     return ((last_epoch >> PLACED_TAG_BITS) + 1) << PLACED_TAG_BITS | (hash & ((1 << PLACED_TAG_BITS) - 1));
 }

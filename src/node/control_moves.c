@@ -166,7 +166,8 @@ static void propose_move(struct moving *moving, struct daemon *daemon, const Clu
                          const struct master_placement *placement, bool beside)
 {
     const struct replica_status status = agreement_status(daemon->agreement);
-    moving->epoch = placed_epoch(daemon_state(daemon)->root->last_epoch, status.lineage, status.term, daemon->id);
+    moving->epoch =
+        placed_epoch(daemon_state(daemon)->root->last_epoch, status.lineage, status.term, daemon->id, placement);
     moving->proposed_ms = daemon_now_ms(daemon);
     daemon_propose_placement(daemon, instance, placement, moving->epoch, !beside);
 }

@@ -221,14 +221,22 @@ static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct bu
     }
 }
 
-/* Members that were linked and are not, or do not answer. */
+/* Not linked (any more), or it does not answer. */
+static bool is_missed(const struct daemon *daemon, const char *id)
+{
+    const struct peer *peer = daemon_peer(daemon, id);
+    if (!peer)
+        return strcmp(id, daemon->id) != 0 && daemon_now_ms(daemon) - daemon->opened_ms >= FIRST_LINK_MS;
+    return peer->link ? peer->is_silent : daemon_is_gone(daemon, peer);
+}
+
 static size_t gather_unreached(struct daemon *daemon, char **list)
 {
+    const Cluster__State *root = daemon_state(daemon)->root;
     size_t n = 0;
-    for (struct peer *peer = daemon->peers; peer && n < LIMIT_CLUSTER_NODES; peer = peer->next) {
-        const Cluster__NodeRecord *record = state_node(daemon_state(daemon), peer->id);
-        if (record && record->admitted && (peer->link ? peer->is_silent : daemon_is_gone(daemon, peer)))
-            list[n++] = peer->id;
+    for (size_t i = 0; root && i < root->n_nodes && n < LIMIT_CLUSTER_NODES; i++) {
+        if (root->nodes[i]->admitted && is_missed(daemon, root->nodes[i]->node->id))
+            list[n++] = root->nodes[i]->node->id;
     }
     return n;
 }

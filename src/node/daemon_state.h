@@ -23,6 +23,7 @@
 enum {
     TICK_MS = 500,
     GONE_MS = 400,          /* a link that broke is back after 100 to 200 ms, or its node is taken to be lost */
+    FIRST_LINK_MS = 5000,   /* a member that was not met so long after this node began is missed */
     NOW_MS = 2000,          /* between two tellings of what changes all the time, to the leader … */
     NOW_OTHERS_MS = 10000,  /* … and to others */
     THROUGH_MS = 1000,      /* that a node is missed before others are asked to hand on to it */

@@ -73,7 +73,7 @@ static bool is_linked(const struct cluster_problem *posed, uint32_t from, uint32
 
 /* What a cluster's problem has of its own beside that of a file: no way through others, hidden states as they travel,
  * and devices that are warm already. */
-static void adapt(const struct cluster *cluster, const double *headroom, enum activation_type wire,
+static void adapt(const struct cluster *cluster, const struct placing_heat *heat, enum activation_type wire,
                   struct cluster_problem *posed)
 {
     const uint32_t n = cluster->n_devices;
@@ -82,7 +82,9 @@ static void adapt(const struct cluster *cluster, const double *headroom, enum ac
     const enum activation_type type = activation_type_fits(wire, width) ? wire : ACTIVATION_F32;
     const double packed = (double)plain / (double)activation_bytes(type, width, 1);
     for (uint32_t i = 0; i < n; i++) {
-        posed->devices[i].thermal_headroom = headroom[i];
+        posed->devices[i].thermal_headroom = heat[i].headroom;
+        posed->devices[i].full_s = heat[i].full_s;
+        posed->devices[i].share_error = heat[i].share_error;
         for (uint32_t j = 0; j < n; j++) {
             const uint32_t from = cluster->devices[i].node, to = cluster->devices[j].node;
             struct placement_link *link = &posed->links[(size_t)i * n + j];
@@ -98,7 +100,7 @@ static enum error_code pose(struct placing *p, struct error *err)
     cluster_problem_deinit(&p->posed);
     const enum error_code code = cluster_problem_init(&p->posed, &p->cluster, &p->model.model, &p->demand, err);
     if (!code)
-        adapt(&p->cluster, p->headroom, p->view.wire, &p->posed);
+        adapt(&p->cluster, p->heat, p->view.wire, &p->posed);
     return code;
 }
 
@@ -108,7 +110,7 @@ static void clear(struct placing *p)
     plan_model_deinit(&p->model);
     cluster_deinit(&p->cluster);
     mem_free(p->names);
-    mem_free(p->headroom);
+    mem_free(p->heat);
     *p = (struct placing){.view = p->view};
 }
 
@@ -138,10 +140,10 @@ static enum error_code build(struct placing *p, const struct placing_view *view,
     }
     p->cluster = gathered.cluster;
     p->names = gathered.names;
-    p->headroom = gathered.headroom;
+    p->heat = gathered.heat;
     gathered.cluster = (struct cluster){0};
     gathered.names = NULL;
-    gathered.headroom = NULL;
+    gathered.heat = NULL;
     placing_gathered_deinit(&gathered);
     p->model = cost.model;
     p->demand = cost.demand;

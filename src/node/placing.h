@@ -24,6 +24,9 @@
  * What a stage takes is said by the same formulas as for placing it (placement_stage_bytes()). No device has more than
  * all of its memory, whatever its node says.
  *
+ * Time. A device's share is the part of its time that it may compute now, and no more than what its fitted thermal
+ * model says that it can keep up; where it is cool yet, the seconds until then go along (full_s), and the error.
+ *
  * Links. Those of the state, whose ends are both there. One that lacks its latency or its bandwidth is assumed by its
  * class, as in a cluster file; one of which nothing is known is no way. Messages are not passed on: where there is no
  * link of its own, there is no way. Hidden states travel as `wire` says, which the links' bandwidths are scaled by.
@@ -99,12 +102,15 @@ enum error_code placing_cluster(const struct placing_view *view, const char *ins
  *     … placing_deinit(&placing);
  *
  * Of the view here, the state and who is alive come from the master's view; `seen` gives what nodes say now. */
+struct placing_heat { /* as in placement/problem.h */
+    double headroom, full_s, share_error;
+};
 struct placing {
     struct placing_view view; /* the caller's: seen, model, wire; to be kept up to date */
     /* of the last problem */
     struct cluster cluster;
     struct master_device *names; /* by device */
-    double *headroom;            /* by device: 0 … 1 */
+    struct placing_heat *heat;   /* by device */
     struct plan_model model;
     struct placement_demand demand;
     struct cluster_problem posed;

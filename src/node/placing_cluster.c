@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "placement/cluster_file.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,19 +75,31 @@ static void name_node(const struct cluster *cluster, uint32_t index, const Clust
     }
 }
 
-/* What it says of itself now; a share beyond all of its time is none. */
-static void take_now(const struct placing_node *node, struct cluster_device *device, double *headroom)
+/* A share beyond all of its time is none. */
+static double part_of(bool known, uint32_t ppm)
+{
+    return known && ppm < 1000000 ? ppm * 1e-6 : 1;
+}
+
+/* What it says of itself now. Where it computes all of its time and is predicted not to go on so, the share is the
+ * predicted one, from some time on; where its time is cut already, the less of both. */
+static void take_now(const struct placing_node *node, struct cluster_device *device, struct placing_heat *heat)
 {
     const Node__DeviceNow *now = placing_device_now(node, device->id);
-    *headroom = 1;
+    *heat = (struct placing_heat){.headroom = 1};
     if (!node->seen || !node->seen->alive)
         device->share = 0;
     if (!now)
         return;
-    if (now->has_share_ppm && now->share_ppm < 1000000)
-        device->share *= now->share_ppm * 1e-6;
-    if (now->has_headroom_ppm && now->headroom_ppm < 1000000)
-        *headroom = now->headroom_ppm * 1e-6;
+    const double duty = part_of(now->has_share_ppm, now->share_ppm);
+    const double sustained = part_of(now->has_sustained_ppm, now->sustained_ppm);
+    device->share *= fmin(duty, sustained);
+    heat->headroom = part_of(now->has_headroom_ppm, now->headroom_ppm);
+    if (duty < 1 || !now->has_sustained_ppm)
+        return;
+    heat->share_error = now->has_sustained_error_ppm ? part_of(true, now->sustained_error_ppm) : 0;
+    heat->full_s = now->has_throttles_in_ms ? fmin((double)now->throttles_in_ms / 1000, PLACEMENT_SECONDS_MAX)
+                                            : PLACEMENT_SECONDS_MAX;
 }
 
 static bool add_devices(struct placing_gathered *g, const struct placing_node *node)
@@ -101,8 +114,8 @@ static bool add_devices(struct placing_gathered *g, const struct placing_node *n
             return false;
         const uint32_t index = g->cluster.n_devices - 1;
         device.node = node->index;
-        take_now(node, &device, &g->headroom[index]);
-        g->names[index] = (struct master_device){node->node->id, said->id};
+        take_now(node, &device, &g->heat[index]);
+        g->names[index] = (struct master_device){node->node->id, said->id, device.own_memory};
         *added = device;
     }
     return true;
@@ -206,8 +219,8 @@ enum error_code placing_gather(const struct placing_view *view, struct placing_g
     out->nodes = mem_new_array(n_nodes + 1, sizeof *out->nodes);
     out->by_id = mem_new_array(n_nodes + 1, sizeof *out->by_id);
     out->names = mem_new_array(n_devices + 1, sizeof *out->names);
-    out->headroom = mem_new_array(n_devices + 1, sizeof *out->headroom);
-    if (out->nodes && out->by_id && out->names && out->headroom && add_nodes(view, out) && add_links(view, out))
+    out->heat = mem_new_array(n_devices + 1, sizeof *out->heat);
+    if (out->nodes && out->by_id && out->names && out->heat && add_nodes(view, out) && add_links(view, out))
         return ERROR_NONE;
     placing_gathered_deinit(out);
     return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %zu nodes", n_nodes);
@@ -219,7 +232,7 @@ void placing_gathered_deinit(struct placing_gathered *gathered)
     mem_free(gathered->nodes);
     mem_free(gathered->by_id);
     mem_free(gathered->names);
-    mem_free(gathered->headroom);
+    mem_free(gathered->heat);
     *gathered = (struct placing_gathered){0};
 }
 

@@ -152,6 +152,17 @@ static void say_headroom(const struct thermal_state *thermal, Node__DeviceNow *o
     out->headroom_ppm = (uint32_t)whole(fmin(fmax(left, 0), 1) * 1e6);
 }
 
+static void say_prospect(const struct thermal_prospect *prospect, Node__DeviceNow *out)
+{
+    if (!prospect->share.valid)
+        return;
+    out->has_sustained_ppm = out->has_sustained_error_ppm = true;
+    out->sustained_ppm = (uint32_t)whole(prospect->share.value * 1e6);
+    out->sustained_error_ppm = (uint32_t)whole(prospect->share_error * 1e6);
+    out->has_throttles_in_ms = prospect->full_s < PLACEMENT_SECONDS_MAX;
+    out->throttles_in_ms = out->has_throttles_in_ms ? (uint64_t)(prospect->full_s * 1000) : 0;
+}
+
 static Node__DeviceNow *device_now(const struct device *device, const struct heat_snapshot *heat)
 {
     const struct device_memory memory = device_memory(device);
@@ -169,6 +180,7 @@ static Node__DeviceNow *device_now(const struct device *device, const struct hea
             continue;
         out->share_ppm = heat->devices[i].thermal.action.duty_permille * 1000;
         say_headroom(&heat->devices[i].thermal, out);
+        say_prospect(&heat->devices[i].thermal.action.prospect, out);
     }
     if (out->id)
         return out;

@@ -27,6 +27,8 @@ static enum error_code check_device(const struct placement_problem *problem, uin
         return error_set(err, ERROR_INVALID, "copy_bytes_per_s is not a rate");
     if (!number_in(device->launch_s, PLACEMENT_SECONDS_MAX))
         return error_set(err, ERROR_INVALID, "launch_s is not a time");
+    if (!number_in(device->full_s, PLACEMENT_SECONDS_MAX) || !number_in(device->share_error, 1))
+        return error_set(err, ERROR_INVALID, "full_s or share_error is out of range");
     if (!number_in(device->share, 1) || !number_in(device->thermal_headroom, 1) || !number_in(device->spread, 1))
         return error_set(err, ERROR_INVALID, "share, thermal_headroom and spread are from 0 to 1");
     return ERROR_NONE;

@@ -43,6 +43,10 @@ struct placement_device {
     double launch_s;         /* from a graph's call to its return, whatever it computes */
     double copy_bytes_per_s; /* a stage's inputs and results, to and from the host; 0: costs nothing */
     double share; /* of its time that it may compute (heat, power, battery), above 0 to 1; 0: none, it is out */
+    /* Its metal is cool yet: it may compute all of its time for so long, and `share` from then on; 0: from now on.
+     * placement_share_over() makes one share of both; whoever plans for good takes the share. */
+    double full_s;
+    double share_error;      /* of share where that is a prediction, one standard deviation; 0: it is so now */
     double thermal_headroom; /* 0 … 1 for the score: 1 cold, 0 at its limit */
     double spread;           /* of its measured rates, relative, one standard deviation; 0: not known */
     bool measured;           /* false: the rates are an estimate, and the forecast says so */

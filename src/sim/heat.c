@@ -56,7 +56,7 @@ static double pass(struct node *node, struct device *device)
 {
     const double period_s = (double)HEAT_MS * 1e-3;
     const double busy_s = fmin((double)device->busy_us * 1e-6, period_s * device->duty_permille * 1e-3);
-    device->plant.ambient_c = AIR_C + node->air_k;
+    device->plant.ambient_c = AIR_C + node->air_now_k;
     plant_advance(&device->plant, &device->body, true, busy_s);
     plant_advance(&device->plant, &device->body, false, period_s - busy_s);
     device->busy_us -= (uint64_t)(busy_s * 1e6);
@@ -80,6 +80,8 @@ static void look(struct world *w, struct node *node, uint32_t index)
     if (before / 100 != device->duty_permille / 100)
         world_say(w, "%s: d%u has %.1f C, its duty is %u %%", node->id, index, device->body.temperature_c,
                   device->duty_permille / 10);
+    if (device->duty_permille < 1000 && host_computes(node, index))
+        w->result->throttled_ms += HEAT_MS;
     if (mc > w->result->hottest_mc)
         w->result->hottest_mc = mc;
     if (device->body.throttled)
@@ -89,6 +91,8 @@ static void look(struct world *w, struct node *node, uint32_t index)
 /* Metal does not care whether its node runs; the governor does, but then nothing computes. */
 void heat_sample(struct world *w, struct node *node)
 {
+    const double air_s = (double)w->scenario->air_s, left = air_s > 0 ? exp(-(double)HEAT_MS * 1e-3 / air_s) : 0;
+    node->air_now_k = node->air_k + (node->air_now_k - node->air_k) * left;
     for (uint64_t i = 0; i < w->scenario->nodes[node->index].devices; i++)
         look(w, node, (uint32_t)i);
     next(w, node, HEAT_MS);
@@ -115,5 +119,6 @@ void heat_say(const struct world *w, const struct node *node, struct said *out)
         const double stop_c = node->devices[i].governor.lines.stop_c;
         const double left = (stop_c - node->devices[i].body.temperature_c) / (stop_c - AIR_C);
         out->headroom[i] = fmin(fmax(left, 0), 1);
+        out->prospects[i] = node->devices[i].governor.action.prospect;
     }
 }

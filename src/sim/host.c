@@ -22,12 +22,40 @@ struct hosted *host_find(struct node *node, uint32_t instance, uint64_t epoch, u
     return h;
 }
 
+/* A layer's weights are on a device once, however many stages use them (engine/weight_unit.h). */
+static bool shares(const struct hosted *of, const struct hosted *h, uint32_t layer)
+{
+    return of->instance == h->instance && of->device == h->device && of->holds && layer >= of->first_layer &&
+           layer - of->first_layer < of->n_layers;
+}
+
+/* Of what `h` uses, that no stage of `list` up to `end` has on the device. */
+static uint64_t bytes_beside(const struct hosted *list, const struct hosted *end, const struct hosted *h)
+{
+    uint32_t n = 0;
+    for (uint32_t layer = h->first_layer; layer < h->first_layer + h->n_layers; layer++) {
+        const struct hosted *of = list;
+        while (of != end && !(of != h && shares(of, h, layer)))
+            of = of->next;
+        n += of == end;
+    }
+    return h->n_layers ? h->bytes / h->n_layers * n : 0;
+}
+
 static uint64_t held(const struct node *node, uint32_t device)
 {
     uint64_t bytes = 0;
     for (const struct hosted *h = node->hosted; h; h = h->next)
-        bytes += h->device == device && h->holds ? h->bytes : 0;
+        bytes += h->device == device && h->holds ? bytes_beside(node->hosted, h, h) : 0;
     return bytes;
+}
+
+bool host_computes(const struct node *node, uint32_t device)
+{
+    const struct hosted *h = node->hosted;
+    while (h && (h->device != device || h->state != WORKER_READY))
+        h = h->next;
+    return h;
 }
 
 static void later(struct world *w, const struct node *node, uint64_t ms, uint64_t a, uint64_t b)
@@ -35,10 +63,17 @@ static void later(struct world *w, const struct node *node, uint64_t ms, uint64_
     world_push(w, (struct event){.at_ms = w->now_ms + ms, .type = EVENT_STAGE, .node = node->index, .a = a, .b = b});
 }
 
+void host_look_later(struct world *w, const struct node *node, const struct hosted *h, uint64_t ms)
+{
+    later(w, node, ms, h->key, 0);
+}
+
 static void free_hosted(struct hosted **link)
 {
     struct hosted *h = *link;
     *link = h->next;
+    kept_free(h);
+    mem_free(h->route);
     mem_free(h->cached);
     mem_free(h);
 }
@@ -101,14 +136,25 @@ static void begin_load(struct world *w, struct node *node, struct hosted *h)
         fail(w, node, h, "the device is gone");
         return;
     }
-    if (held(node, h->device) + h->bytes + node->others_bytes > is->memory_mib << 20) {
+    const uint64_t bytes = bytes_beside(node->hosted, NULL, h);
+    if (held(node, h->device) + bytes + node->others_bytes > is->memory_mib << 20) {
         w->result->refused_loads++;
         fail(w, node, h, "out of memory");
         return;
     }
     h->holds = true;
     w->result->loads++;
-    later(w, node, LOAD_MS + (h->bytes >> 20) * 1000 / is->load_mib_per_s, h->key, 0);
+    later(w, node, LOAD_MS + (bytes >> 20) * 1000 / is->load_mib_per_s, h->key, 0);
+}
+
+static bool take_route(struct world *w, struct node *node, struct hosted *h)
+{
+    const Cluster__Placement *placement = serve_placement(node, h->instance, h->epoch);
+    h->n_route = placement ? (uint32_t)placement->n_stages : 0;
+    h->route = mem_new_array((size_t)h->n_route + 1, sizeof *h->route);
+    for (uint32_t i = 0; h->route && i < h->n_route; i++)
+        h->route[i] = world_node(w, placement->stages[i]->node)->index;
+    return h->route;
 }
 
 static void load(struct world *w, struct node *node, const struct worker_action *action)
@@ -116,11 +162,13 @@ static void load(struct world *w, struct node *node, const struct worker_action 
     const uint32_t instance = instance_index(action->instance);
     if (host_find(node, instance, action->epoch, action->stage))
         return;
-    if (action->type == WORKER_ADOPT) {
-        struct hosted *old = host_find(node, instance, action->from_epoch, action->from_stage);
-        if (old)
-            begin_unload(w, node, old);
-    }
+    struct hosted *old =
+        action->type == WORKER_ADOPT ? host_find(node, instance, action->from_epoch, action->from_stage) : NULL;
+    const bool adopts = old && old->holds;
+    if (old)
+        begin_unload(w, node, old);
+    if (adopts)
+        old->holds = false;
     struct hosted *h = mem_new(sizeof *h);
     if (!h) {
         w->out_of_memory = true;
@@ -138,6 +186,17 @@ static void load(struct world *w, struct node *node, const struct worker_action 
                          .state = WORKER_LOADING,
                          .waits = true};
     node->hosted = h;
+    if (!take_route(w, node, h)) {
+        w->out_of_memory = true;
+        return;
+    }
+    kept_open(w, node, h);
+    if (adopts) { /* the weights stay */
+        h->waits = false;
+        h->holds = true;
+        later(w, node, LOAD_MS, h->key, 0);
+        return;
+    }
     begin_load(w, node, h);
 }
 
@@ -174,7 +233,7 @@ static void act(struct world *w, struct node *node, const struct worker_action *
         break;
     case WORKER_UNLOAD:
         h = host_find(node, instance_index(action->instance), action->epoch, action->stage);
-        if (h)
+        if (h && !kept_hand_over(w, node, h))
             begin_unload(w, node, h);
         break;
     case WORKER_REPORT:

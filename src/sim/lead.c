@@ -14,6 +14,7 @@ struct leading {
     struct member_view views[LIMIT_CLUSTER_NODES];
     struct master_node nodes[LIMIT_CLUSTER_NODES];
     struct master_proposals proposals;
+    struct said own; /* whom it misses itself */
 };
 
 bool leading_init(struct world *w)
@@ -147,14 +148,20 @@ static uint32_t gather_nodes(struct world *w, struct node *node)
 {
     const Cluster__State *root = node_state(node)->root;
     uint32_t n = 0;
+    w->leading->own.n_missed = 0;
+    net_say(w, node, &w->leading->own);
     for (size_t i = 0; root && i < root->n_nodes; i++) {
         const uint32_t k = world_node(w, root->nodes[i]->node->id)->index;
         if (!root->nodes[i]->admitted)
             continue;
+        const struct said *said = k == node->index ? &w->leading->own : &node->said[k];
         if (k == node->index || is_heard(w, node, k))
             node->heard_ms[k] = w->now_ms;
-        w->leading->nodes[n++] = (struct master_node){
-            .id = root->nodes[i]->node->id, .heard_ms = node->heard_ms[k], .suspected = net_silent(w, node->index, k)};
+        w->leading->nodes[n++] = (struct master_node){.id = root->nodes[i]->node->id,
+                                                      .heard_ms = node->heard_ms[k],
+                                                      .suspected = net_misses(w, node->index, k),
+                                                      .missed = said->missed,
+                                                      .n_missed = said->n_missed};
     }
     return n;
 }

@@ -58,6 +58,7 @@ void net_try_link(struct world *w, uint32_t a, uint32_t b)
     one->sent = one->received = other->sent = other->received = 0;
     one->heard_ms = other->heard_ms = w->now_ms;
     one->silent = other->silent = false;
+    one->down_ms = other->down_ms = 0;
     w->nodes[a].changed = w->nodes[b].changed = true;
 }
 
@@ -80,6 +81,7 @@ void net_unwatch(struct end *end)
 static void end_down(struct world *w, uint32_t at, uint32_t to)
 {
     struct end *end = net_end(w, at, to);
+    end->down_ms = end->link ? w->now_ms : end->down_ms;
     end->link = 0;
     end->silent = false;
     net_unwatch(end);
@@ -156,7 +158,7 @@ void net_node_gone(struct world *w, uint32_t gone, bool told)
         struct end *own = net_end(w, gone, i);
         if (i == gone)
             continue;
-        own->link = 0;
+        own->link = own->down_ms = 0;
         own->silent = false;
         net_unwatch(own);
         if (!link)

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "placement/problem.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ struct world_planner {
     uint32_t capacity;
     struct placement_device *devices;
     struct master_device *names;
+    uint32_t *nodes; /* by device */
     struct placement_link *links;
     struct placement_layer layers[LIMIT_LAYERS];
     struct placement_problem problem;
@@ -32,8 +34,9 @@ enum error_code planner_init(struct world *w)
         p->capacity = LIMIT_PLACEMENT_DEVICES;
     p->devices = mem_new_array(p->capacity, sizeof *p->devices);
     p->names = mem_new_array(p->capacity, sizeof *p->names);
+    p->nodes = mem_new_array(p->capacity, sizeof *p->nodes);
     p->links = mem_new_array((size_t)p->capacity * p->capacity, sizeof *p->links);
-    return p->devices && p->names && p->links ? ERROR_NONE : ERROR_NO_MEMORY;
+    return p->devices && p->names && p->nodes && p->links ? ERROR_NONE : ERROR_NO_MEMORY;
 }
 
 void planner_deinit(struct world *w)
@@ -42,6 +45,7 @@ void planner_deinit(struct world *w)
         return;
     mem_free(w->planner->devices);
     mem_free(w->planner->names);
+    mem_free(w->planner->nodes);
     mem_free(w->planner->links);
     mem_free(w->planner);
 }
@@ -65,14 +69,32 @@ static uint64_t taken(const struct world *w, const struct state *state, const Cl
     return bytes;
 }
 
+/* What it says itself is no older than the leader's own step. */
+static bool misses(const struct world_planner *p, uint32_t at, uint32_t to)
+{
+    const struct said *said = &p->node->said[at];
+    if (at == p->node->index)
+        return net_misses(p->w, at, to);
+    for (uint32_t i = 0; i < said->n_missed; i++) {
+        if (said->missed[i] == p->w->nodes[to].id)
+            return true;
+    }
+    return false;
+}
+
+static struct placement_link link_of(const struct world_planner *p, uint32_t from, uint32_t to)
+{
+    if (from == to)
+        return (struct placement_link){1e-5, 1e10};
+    return misses(p, from, to) || misses(p, to, from) ? (struct placement_link){0}
+                                                      : (struct placement_link){3e-4, 1.1e8};
+}
+
 static void fill_links(struct world_planner *p, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t k = 0; k < n; k++) {
-            const bool here = p->names[i].node == p->names[k].node; /* the record's */
-            p->links[(size_t)i * n + k] =
-                here ? (struct placement_link){1e-5, 1e10} : (struct placement_link){3e-4, 1.1e8};
-        }
+        for (uint32_t k = 0; k < n; k++)
+            p->links[(size_t)i * n + k] = link_of(p, p->nodes[i], p->nodes[k]);
     }
 }
 
@@ -83,14 +105,29 @@ static struct said own_words(const struct world *w, const struct node *node)
     return said;
 }
 
+/* As node/placing_cluster.c. */
+static void fill_heat(const struct said *said, uint32_t k, struct placement_device *device)
+{
+    const struct thermal_prospect *prospect = &said->prospects[k];
+    device->share = said->duty_permille[k] / 1000.0;
+    device->thermal_headroom = said->headroom[k];
+    if (!prospect->share.valid)
+        return;
+    if (device->share >= 1) {
+        device->full_s = fmin(prospect->full_s, PLACEMENT_SECONDS_MAX);
+        device->share_error = prospect->share_error;
+    }
+    device->share = fmin(device->share, prospect->share.value);
+}
+
 static void fill_device(struct world_planner *p, const struct master_view *view, const Cluster__Instance *instance,
                         const Cluster__NodeRecord *record, const Cluster__Device *from, struct placement_device *device)
 {
     const uint32_t index = world_node(p->w, record->node->id)->index, k = (uint32_t)(from->id[1] - '0');
     const struct said said = index == p->node->index ? own_words(p->w, p->node) : p->node->said[index];
     const uint64_t used = taken(p->w, view->state, instance, record->node->id, from->id) + said.others_bytes;
-    *device = (struct placement_device){
-        .share = said.duty_permille[k] / 1000.0, .thermal_headroom = said.headroom[k], .measured = true};
+    *device = (struct placement_device){.measured = true};
+    fill_heat(&said, k, device);
     snprintf(device->id, sizeof device->id, "%s", from->id);
     snprintf(device->node, sizeof device->node, "%s", record->node->id);
     device->memory_free_bytes = from->memory_bytes > used ? from->memory_bytes - used : 0;
@@ -106,7 +143,8 @@ static uint32_t fill_devices(struct world_planner *p, const struct master_view *
         for (size_t k = 0; record && k < record->node->n_devices && n < p->capacity; k++) {
             const Cluster__Device *from = record->node->devices[k];
             fill_device(p, view, instance, record, from, &p->devices[n]);
-            p->names[n++] = (struct master_device){record->node->id, from->id};
+            p->nodes[n] = world_node(p->w, record->node->id)->index;
+            p->names[n++] = (struct master_device){record->node->id, from->id, true};
         }
     }
     return n;

@@ -131,6 +131,7 @@ static bool counts_as_expected(const struct scenario_expect *e, const struct sim
         {"moves", r->moves, e->moves_min, e->moves_max},
         {"suspicions", r->suspicions, 0, e->suspicions_max},
         {"thousandths of a degree", r->hottest_mc, e->hottest_c_min * 1000, 0},
+        {"ms at less than full duty", r->throttled_ms, 0, e->throttled_ms_max},
     };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         if (counts[i].is >= counts[i].least && (!counts[i].below || counts[i].is < counts[i].below))

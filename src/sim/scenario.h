@@ -15,6 +15,7 @@ enum {
     SCENARIO_INSTANCES = 8,
     SCENARIO_STREAMS = 256,
     SCENARIO_FAULTS = 4096,
+    SCENARIO_LOAD_C_MIN = 30, /* or 0 */
     SCENARIO_DEVICES = 4,
     SCENARIO_FILE_BYTES = 1024 * 1024
 };
@@ -76,6 +77,7 @@ struct scenario_expect { /* zeroed: no violation */
     uint64_t failed_max, elections_max, moves_max; /* the same; one more than is allowed */
     uint64_t suspicions_max;
     uint64_t moves_min, hottest_c_min;
+    uint64_t throttled_ms_max; /* as failed_max */
 };
 
 struct scenario {
@@ -84,7 +86,8 @@ struct scenario {
     uint64_t settle_ms; /* and so long after all is as it should be */
     uint64_t grace_ms;  /* before a log is founded anew; 0: never */
     uint64_t snapshot_after, delay_ms, patience_ms;
-    uint64_t fits; /* all nodes together hold all instances */
+    uint64_t air_s; /* the air warms and cools by and by, with this time constant; 0: at once */
+    uint64_t fits;  /* all nodes together hold all instances */
     uint32_t n_nodes, n_instances, n_streams, n_faults;
     struct scenario_node *nodes;
     struct scenario_instance *instances;

@@ -79,14 +79,8 @@ static void give_back(struct world *w, struct node *node, uint32_t origin, uint6
     net_send_link(w, message);
 }
 
-static void lose(struct world *w, struct node *node, struct hosted *driver)
+void serve_return_all(struct world *w, struct node *node, const struct hosted *driver)
 {
-    if (!driver->lost)
-        world_say(w, "%s: the driver of i%u, epoch %llu, is lost", node->id, driver->instance,
-                  (unsigned long long)driver->epoch);
-    w->result->failovers += !driver->lost;
-    driver->lost = true;
-    driver->mend_ms = w->now_ms + MEND_MS;
     for (struct sequence **link = &node->sequences; *link;) {
         struct sequence *s = *link;
         if (s->instance != driver->instance || s->epoch != driver->epoch) {
@@ -98,9 +92,21 @@ static void lose(struct world *w, struct node *node, struct hosted *driver)
     }
 }
 
-void serve_notice(struct world *w, struct node *node, const Cluster__Placement *placement, const struct message *m)
+static void lose(struct world *w, struct node *node, struct hosted *driver)
 {
-    struct message *message = message_new(MESSAGE_NOTICE, node, world_node(w, placement->stages[0]->node)->index);
+    if (!driver->lost)
+        world_say(w, "%s: the driver of i%u, epoch %llu, is lost", node->id, driver->instance,
+                  (unsigned long long)driver->epoch);
+    w->result->failovers += !driver->lost;
+    driver->lost = true;
+    driver->mend_ms = w->now_ms + MEND_MS;
+    kept_lost(driver);
+    serve_return_all(w, node, driver);
+}
+
+void serve_notice(struct world *w, struct node *node, uint32_t driver, const struct message *m)
+{
+    struct message *message = message_new(MESSAGE_NOTICE, node, driver);
     if (message) {
         message->instance = m->instance;
         message->epoch = m->epoch;
@@ -117,6 +123,7 @@ static void feed(struct world *w, struct node *node, struct sequence *s)
         m->instance = s->instance;
         m->epoch = s->epoch;
         m->part = s->part;
+        m->request = s->request;
         m->position = s->n_fed;
         m->round = s->round = ++w->n_keys;
     }
@@ -131,7 +138,7 @@ static void feed(struct world *w, struct node *node, struct sequence *s)
 
 static void begin(struct world *w, struct node *node, const struct message *m)
 {
-    const struct hosted *driver = serve_driver(w, node, m->instance);
+    struct hosted *driver = serve_driver(w, node, m->instance);
     struct sequence *s = driver ? mem_new(sizeof *s) : NULL;
     if (!s) {
         give_back(w, node, m->from, net_link(w, node->index, m->from), m->part);
@@ -155,6 +162,8 @@ static void begin(struct world *w, struct node *node, const struct message *m)
     s->link = net_link(w, node->index, m->from);
     s->next = node->sequences;
     node->sequences = s;
+    s->n_fed = kept_seed(driver, s->request, s->tokens, s->n_tokens);
+    w->result->handed_over += s->n_fed > 0;
     feed(w, node, s);
 }
 
@@ -166,7 +175,9 @@ static void on_result(struct world *w, struct node *node, const struct message *
     struct sequence *s = *link;
     if (!s)
         return;
+    s->n_before = s->n_fed;
     s->n_fed = s->n_tokens;
+    s->round = 0;
     const uint64_t token = reference_token(m->value, s->n_tokens);
     struct message *answer = message_new(MESSAGE_TOKEN, node, s->origin);
     if (answer) {
@@ -177,8 +188,11 @@ static void on_result(struct world *w, struct node *node, const struct message *
     s->tokens[s->n_tokens++] = token;
     s->left--;
     const bool sent = net_link(w, node->index, s->origin) == s->link && net_send_link(w, answer);
+    const struct hosted *driver = host_find(node, s->instance, s->epoch, 0);
     if (!sent || !s->left)
         free_sequence(link);
+    else if (driver && driver->give)
+        node->changed = true; /* it ends here */
     else
         feed(w, node, s);
 }
@@ -206,6 +220,9 @@ void serve_receive(struct world *w, struct node *node, const struct message *m)
     case MESSAGE_NOW:
     case MESSAGE_TOKEN:
     case MESSAGE_RETURNED:
+    case MESSAGE_CACHE_OFFER:
+    case MESSAGE_CACHE_ROWS:
+    case MESSAGE_CACHE_DONE:
         break;
     }
 }
@@ -222,17 +239,15 @@ void serve_stage_gone(struct world *w, struct node *node, const struct hosted *s
 void serve_link_down(struct world *w, struct node *node, uint32_t other)
 {
     for (struct hosted *h = node->hosted; h; h = h->next) {
-        const Cluster__Placement *placement = serve_placement(node, h->instance, h->epoch);
         bool there = false, follows = false;
-        for (size_t i = 0; placement && i < placement->n_stages; i++) {
-            const bool is = world_node(w, placement->stages[i]->node)->index == other;
-            there |= is;
-            follows |= is && i == h->stage + 1;
+        for (uint32_t i = 0; i < h->n_route; i++) {
+            there |= h->route[i] == other;
+            follows |= h->route[i] == other && i == h->stage + 1;
         }
         if (h->stage == 0 && h->state == WORKER_READY && there)
             lose(w, node, h);
         else if (h->stage && follows)
-            serve_notice(w, node, placement, &(struct message){.instance = h->instance, .epoch = h->epoch});
+            serve_notice(w, node, h->route[0], &(struct message){.instance = h->instance, .epoch = h->epoch});
     }
     for (struct sequence **link = &node->sequences; *link;) {
         if ((*link)->origin == other)
@@ -242,16 +257,23 @@ void serve_link_down(struct world *w, struct node *node, uint32_t other)
     }
 }
 
+static bool is_current(const struct node *node, const struct hosted *h)
+{
+    const char id[] = {'i', (char)('0' + h->instance), 0};
+    const Cluster__Instance *is = state_instance(node_state(node), id);
+    return is && is->current && is->current->epoch == h->epoch;
+}
+
 void serve_turn(struct world *w, struct node *node)
 {
     for (struct hosted *h = node->hosted; h; h = h->next) {
-        if (h->stage || h->state != WORKER_READY)
+        if (h->stage || h->state != WORKER_READY || h->give)
             continue;
         const Cluster__Placement *placement = serve_placement(node, h->instance, h->epoch);
         const bool good = placement && can_serve(w, node, placement);
         if (!good && !h->lost)
             lose(w, node, h);
-        else if (good && h->lost && w->now_ms >= h->mend_ms)
+        else if (good && h->lost && w->now_ms >= h->mend_ms && !(is_current(node, h) && kept_waits(w, node, h)))
             h->lost = false;
     }
 }

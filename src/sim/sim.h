@@ -27,9 +27,11 @@ struct sim_result {
     uint64_t elections, generations, snapshots;
     uint64_t placements, loads, refused_loads, failovers;
     uint64_t requests, answered, failed, tokens, replays;
+    uint64_t handed_over;              /* sequences that went on with the caches of the placement before */
     uint64_t moves;                    /* placements of what works: for gain, or since its memory is short */
     uint64_t suspicions, false_alarms; /* of nodes by nodes; of some that could be reached */
     uint64_t hottest_mc;               /* device; 0: none gets warm */
+    uint64_t throttled_ms;             /* of all devices: with less than full duty, while it had a stage */
     uint64_t longest_pause_ms;         /* between two tokens of one reply */
     uint64_t converged_ms;             /* after the last fault; */
     uint64_t state_bytes;

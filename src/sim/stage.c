@@ -15,7 +15,8 @@ static struct cached *cached_of(struct world *w, struct hosted *h, const struct 
         if (h->cached[i].part == m->part)
             return h->cached[i].tokens == m->position ? &h->cached[i] : NULL;
     }
-    if (m->position)
+    uint64_t hash = 0;
+    if (m->position && !kept_take(h, m->request, m->position, &hash))
         return NULL;
     if (!h->cached)
         h->cached = mem_new_array(CACHED_MAX, sizeof *h->cached);
@@ -25,7 +26,8 @@ static struct cached *cached_of(struct world *w, struct hosted *h, const struct 
     }
     if (h->n_cached == CACHED_MAX)
         memmove(h->cached, h->cached + 1, --h->n_cached * sizeof *h->cached);
-    h->cached[h->n_cached] = (struct cached){.part = m->part};
+    h->cached[h->n_cached] =
+        (struct cached){.request = m->request, .part = m->part, .tokens = m->position, .hash = hash};
     return &h->cached[h->n_cached++];
 }
 
@@ -36,13 +38,10 @@ static uint64_t work_ms(const struct world *w, const struct node *node, const st
 }
 
 /* The stage has computed; on to the next. */
-static void pass_on(struct world *w, struct node *node, const struct message *m)
+static void pass_on(struct world *w, struct node *node, const struct hosted *h, const struct message *m)
 {
-    const Cluster__Placement *placement = serve_placement(node, m->instance, m->epoch);
-    if (!placement)
-        return;
-    const bool last = m->stage + 1 == placement->n_stages;
-    const uint32_t to = world_node(w, placement->stages[last ? 0 : m->stage + 1]->node)->index;
+    const bool last = m->stage + 1 == h->n_route;
+    const uint32_t to = h->route[last ? 0 : m->stage + 1];
     struct message *next = message_new(last ? MESSAGE_RESULT : MESSAGE_STEP, node, to);
     if (next) {
         const uint32_t from = next->from;
@@ -58,20 +57,21 @@ static void pass_on(struct world *w, struct node *node, const struct message *m)
         w->out_of_memory |= !next->tokens;
     }
     if (!net_send_link(w, next))
-        serve_notice(w, node, placement, m);
+        serve_notice(w, node, h->route[0], m);
 }
 
 void stage_step(struct world *w, struct node *node, const struct message *m)
 {
     const Cluster__Placement *placement = serve_placement(node, m->instance, m->epoch);
     struct hosted *h = host_find(node, m->instance, m->epoch, m->stage);
-    if (!placement)
-        return; /* it is over: its driver will see that, too */
     struct cached *cached = h && h->state == WORKER_READY ? cached_of(w, h, m) : NULL;
     if (!cached) {
-        serve_notice(w, node, placement, m);
-        return;
+        if (h || placement)
+            serve_notice(w, node, h ? h->route[0] : world_node(w, placement->stages[0]->node)->index, m);
+        return; /* else it is over: its driver will see that, too */
     }
+    cached->before_tokens = cached->tokens;
+    cached->before_hash = cached->hash;
     for (uint32_t i = 0; i < m->n_tokens; i++)
         cached->hash = reference_fold(cached->hash, m->tokens[i]);
     cached->tokens += m->n_tokens;
@@ -100,5 +100,5 @@ void serve_event(struct world *w, struct node *node, const struct event *event)
     const struct message *m = event->message;
     const struct hosted *h = host_find(node, m->instance, m->epoch, m->stage);
     if (h && h->key == event->a && h->state == WORKER_READY)
-        pass_on(w, node, m);
+        pass_on(w, node, h, m);
 }

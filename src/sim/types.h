@@ -17,6 +17,7 @@ enum {
     RETRANSMIT_MS = 200,
     SILENT_MS = 5000, /* mesh_options: silence_ms, dead_ms */
     DEAD_MS = 10000,
+    GONE_MS = 400, /* node/daemon_state.h */
     HEAT_MS = 500,
     LEAD_MS = 100, /* at least, between two steps of the leader */
     PROPOSAL_AGAIN_MS = 1000,
@@ -24,6 +25,7 @@ enum {
     MEND_MS = 250, /* between attempts to use a driver again */
     ID_MAX = 16,
     WATCHES = 256,
+    MISSED_MAX = 16,       /* nodes that one tells the leader of; there are seldom more */
     WORLD_MEMBERS = 16384, /* more than twice the nodes and faults of a scenario */
 };
 
@@ -37,7 +39,10 @@ struct said {
     double tokens[SCENARIO_INSTANCES];        /* generated of late */
     uint32_t duty_permille[SCENARIO_DEVICES]; /* 1000: all of its time */
     double headroom[SCENARIO_DEVICES];
-    uint64_t others_bytes; /* of each device's memory, other programs' */
+    struct thermal_prospect prospects[SCENARIO_DEVICES]; /* with a share that is not valid: none is known */
+    uint64_t others_bytes;                               /* of each device's memory, other programs' */
+    uint32_t n_missed;
+    char *missed[MISSED_MAX]; /* ids of nodes that it was linked with, and does not hear */
 };
 
 enum message_kind {
@@ -52,6 +57,9 @@ enum message_kind {
     MESSAGE_STEP,     /* tokens on their way through the stages */
     MESSAGE_RESULT,
     MESSAGE_NOTICE, /* to the driver: a round is lost */
+    MESSAGE_CACHE_OFFER,
+    MESSAGE_CACHE_ROWS,
+    MESSAGE_CACHE_DONE,
 };
 
 struct message {
@@ -119,8 +127,12 @@ struct foreign {
     struct buffer event;
 };
 
+struct kept { /* what a cache has of a request, and what it had a step before */
+    uint64_t request, tokens, hash, before_tokens, before_hash;
+};
+
 struct cached { /* what a stage has of a sequence */
-    uint64_t request, part, tokens, hash;
+    uint64_t request, part, tokens, hash, before_tokens, before_hash;
 };
 
 struct hosted {
@@ -132,8 +144,11 @@ struct hosted {
     enum worker_stage_state state;
     bool waits, holds; /* for the device's memory; has it */
     const char *problem;
-    uint32_t n_cached;
+    uint32_t n_cached, n_route;
     struct cached *cached;
+    uint32_t *route; /* nodes of its placement's stages, as it was when this was loaded */
+    struct handover *give;
+    struct takeover *take;
     /* stage 0 of a placement is where its driver is */
     bool lost;
     uint64_t mend_ms;
@@ -144,7 +159,7 @@ struct sequence { /* at a driver */
     uint64_t request, part, epoch, round, link;
     uint32_t instance, origin;
     uint64_t *tokens;
-    uint32_t n_tokens, n_fed, capacity;
+    uint32_t n_tokens, n_fed, n_before, capacity; /* fed, and before the last round */
     uint32_t left;
 };
 
@@ -178,8 +193,9 @@ struct node {
     bool devices_gone[SCENARIO_DEVICES];
     struct device *devices; /* [devices]; NULL: it never gets warm */
     uint64_t others_bytes;
-    int64_t wall_ms; /* how far its wall clock is off */
-    double air_k;    /* how much warmer the air is */
+    int64_t wall_ms;  /* how far its wall clock is off */
+    double air_k;     /* how much warmer the air is to be; */
+    double air_now_k; /* is, since it warms by and by */
     double recent_tokens[SCENARIO_INSTANCES];
     uint64_t recent_ms[SCENARIO_INSTANCES];
     uint32_t n_watches;
@@ -226,6 +242,7 @@ struct watched {
 struct end {       /* of a link */
     uint64_t link; /* 0: down */
     uint64_t sent, received, heard_ms;
+    uint64_t down_ms;        /* it ended then, and no other came; 0: there is one, or never was */
     struct watched *watched; /* NULL: not closely */
     bool silent;
 };

@@ -28,6 +28,20 @@ bool net_silent(const struct world *w, uint32_t at, uint32_t to)
     return at != to && net_end(w, at, to)->silent;
 }
 
+bool net_misses(const struct world *w, uint32_t at, uint32_t to)
+{
+    const struct end *end = net_end(w, at, to);
+    return at != to && (end->link ? end->silent : end->down_ms && w->now_ms - end->down_ms >= GONE_MS);
+}
+
+void net_say(const struct world *w, const struct node *node, struct said *out)
+{
+    for (uint32_t i = 0; i < w->n && out->n_missed < MISSED_MAX; i++) {
+        if (net_misses(w, node->index, i))
+            out->missed[out->n_missed++] = w->nodes[i].id;
+    }
+}
+
 static void watch(struct world *w, struct node *node, uint32_t to)
 {
     struct end *end = net_end(w, node->index, to);
@@ -38,6 +52,8 @@ static void watch(struct world *w, struct node *node, uint32_t to)
         w->out_of_memory = true;
         return;
     }
+    if (net_reaches(w, to, node->index)) /* its rare questions were answered until now */
+        end->heard_ms = w->now_ms;
     end->watched->key = ++w->n_keys;
     node->watches[node->n_watches++] = (uint16_t)to;
     net_push(w, EVENT_LOOK, 1 + world_draw(w, LOOK_MS), node->index, to, end->watched->key);

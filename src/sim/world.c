@@ -24,6 +24,7 @@ static void tell(struct world *w, struct node *node)
     struct said said = {.others_bytes = node->others_bytes};
     ask_say(w, node, &said);
     heat_say(w, node, &said);
+    net_say(w, node, &said);
     struct message *message = message_new(MESSAGE_NOW, node, leader->index);
     if (message)
         message->bytes = mem_new(sizeof said);

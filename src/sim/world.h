@@ -2,8 +2,8 @@
  * faults.c; run.c the beginning and the end; net.c messages; links.c how links come and end, watch.c how silence on
  * them is found; log.c a node's replica, views.c its state, disk.c what it writes, propose.c events on their way into
  * the log; lead.c what a leader does, records.c what it keeps true, planner.c the problems it solves; host.c stages and
- * devices; heat.c how warm those are; serve.c drivers, stage.c what computes for them; ask.c requests; check.c what
- * must be so.
+ * devices; heat.c how warm those are; serve.c drivers, stage.c what computes for them, cache.c what they hand over;
+ * ask.c requests; check.c what must be so.
  *
  * An event concerns one node. When it has been handled, world_turn() carries out what the node wants, and sets its
  * timer. */
@@ -69,6 +69,8 @@ void net_give_up(struct world *w, uint32_t at, uint32_t to); /* the end is close
 /* ---- watch.c ---- */
 void net_heard(struct world *w, struct node *node, uint32_t from);
 bool net_silent(const struct world *w, uint32_t at, uint32_t to);
+bool net_misses(const struct world *w, uint32_t at, uint32_t to); /* silent, or gone for longer than a moment */
+void net_say(const struct world *w, const struct node *node, struct said *out);
 void net_watch_peers(struct world *w, struct node *node);
 void net_look(struct world *w, const struct event *event);
 void net_answer(struct world *w, const struct event *event);
@@ -139,6 +141,8 @@ void host_event(struct world *w, struct node *node, const struct event *event);
 void host_drop_all(struct node *node);
 void host_device_gone(struct world *w, struct node *node, uint32_t device, const char *why);
 struct hosted *host_find(struct node *node, uint32_t instance, uint64_t epoch, uint32_t stage);
+bool host_computes(const struct node *node, uint32_t device); /* it has a stage that is ready */
+void host_look_later(struct world *w, const struct node *node, const struct hosted *h, uint64_t ms);
 void host_check(struct world *w, struct node *node);
 
 /* ---- serve.c ---- */
@@ -153,7 +157,22 @@ void serve_drop_all(struct node *node);
 
 const Cluster__Placement *serve_placement(const struct node *node, uint32_t instance, uint64_t epoch);
 /* To the driver: what came for a stage here is lost. */
-void serve_notice(struct world *w, struct node *node, const Cluster__Placement *placement, const struct message *m);
+void serve_notice(struct world *w, struct node *node, uint32_t driver, const struct message *m);
+
+/* They go back to who asked: it begins them anew elsewhere. */
+void serve_return_all(struct world *w, struct node *node, const struct hosted *driver);
+
+/* ---- cache.c ---- */
+void kept_free(struct hosted *h);
+/* Of a stage that nobody wants any more; true: it is busy with handing its caches over, to be asked again. */
+bool kept_hand_over(struct world *w, struct node *node, struct hosted *h);
+void kept_open(struct world *w, struct node *node, struct hosted *h); /* of a stage that is new */
+bool kept_waits(struct world *w, const struct node *node, struct hosted *driver);
+void kept_lost(struct hosted *driver);
+void kept_receive(struct world *w, struct node *node, const struct message *message);
+/* How many of a request's tokens all stages of the driver have; they are given once. */
+uint32_t kept_seed(struct hosted *driver, uint64_t request, const uint64_t *tokens, uint32_t n_tokens);
+bool kept_take(struct hosted *h, uint64_t request, uint64_t position, uint64_t *hash);
 
 /* ---- stage.c ---- */
 void stage_step(struct world *w, struct node *node, const struct message *message);

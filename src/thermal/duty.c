@@ -16,6 +16,11 @@ double thermal_duty_proportional(double temperature_c, double stop_c)
     return between(0, (stop_c - temperature_c) / PROPORTIONAL_BAND_C, 1);
 }
 
+double thermal_duty_proportional_from_c(double stop_c)
+{
+    return stop_c - PROPORTIONAL_BAND_C;
+}
+
 double thermal_load_full_w(const struct thermal_load *load)
 {
     return load->idle_w + fmax(load->power_w - load->idle_w, 0) / between(DUTY_SEEN_MIN, load->duty, 1);
@@ -29,11 +34,16 @@ double thermal_duty_for_power(const struct thermal_load *load, double power_w)
     return between(0, allowed_w / busy_w, 1);
 }
 
+double thermal_duty_reach_s(const struct thermal_body *body)
+{
+    return between(REACH_S_MIN, thermal_time_constant_s(body) / 3, REACH_S_MAX);
+}
+
 double thermal_duty_model(const struct thermal_body *body, const struct thermal_load *load, double temperature_c,
                           double hold_c)
 {
-    const double reach_s = between(REACH_S_MIN, thermal_time_constant_s(body) / 3, REACH_S_MAX);
-    return thermal_duty_for_power(load, thermal_power_reaching_w(body, temperature_c, hold_c, reach_s));
+    const double power_w = thermal_power_reaching_w(body, temperature_c, hold_c, thermal_duty_reach_s(body));
+    return thermal_duty_for_power(load, power_w);
 }
 
 double thermal_duty_guard(double temperature_c, double hold_c, double stop_c)

@@ -242,6 +242,12 @@ bool thermal_fit_trusted(const struct thermal_fit *fit)
     return fit->trusted;
 }
 
+bool thermal_fit_is_known(const struct thermal_fit *fit)
+{
+    struct thermal_body body;
+    return fit->n_windows >= WINDOWS_MIN && error_k(fit) <= ERROR_K_MAX && thermal_fit_body(fit, &body);
+}
+
 bool thermal_fit_body(const struct thermal_fit *fit, struct thermal_body *body)
 {
     const double of_temperature = fit->coefficient[OF_TEMPERATURE], of_power = fit->coefficient[OF_POWER];
@@ -255,6 +261,24 @@ bool thermal_fit_body(const struct thermal_fit *fit, struct thermal_body *body)
     if (!thermal_body_is_physical(&found) || found.ambient_c < -60 || found.ambient_c > 120)
         return false;
     *body = found;
+    return true;
+}
+
+bool thermal_fit_steady(const struct thermal_fit *fit, double power_w, struct thermal_steady *out)
+{
+    struct thermal_body body;
+    if (!thermal_fit_body(fit, &body))
+        return false;
+    const double c = thermal_steady_c(&body, power_w), of_temperature = fit->coefficient[OF_TEMPERATURE];
+    const double slope[THERMAL_FIT_TERMS] = {[OF_TEMPERATURE] = -(c - fit->reference_c) / of_temperature,
+                                             [OF_POWER] = power_w / of_temperature,
+                                             [OF_ONE] = 1 / of_temperature};
+    double variance = 0;
+    for (int i = 0; i < THERMAL_FIT_TERMS; i++) {
+        for (int j = 0; j < THERMAL_FIT_TERMS; j++)
+            variance += slope[i] * fit->covariance[i][j] * slope[j];
+    }
+    *out = (struct thermal_steady){c, sqrt(fmax(variance, 0)) * error_k(fit)};
     return true;
 }
 

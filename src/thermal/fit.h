@@ -89,6 +89,10 @@ void thermal_fit_interrupt(struct thermal_fit *fit);
 bool thermal_fit_trusted(const struct thermal_fit *fit);
 #define THERMAL_FIT_ERROR_MAX 0.15
 
+/* Less than trusted: it has seen two minutes, is physical, and its predictions have been right; how far what is
+ * reckoned with it is off, thermal_fit_steady() says. */
+bool thermal_fit_is_known(const struct thermal_fit *fit);
+
 /* The body; false, and *body untouched, while the parameters are not physical. Ask thermal_fit_trusted() first. */
 bool thermal_fit_body(const struct thermal_fit *fit, struct thermal_body *body);
 
@@ -99,6 +103,18 @@ struct thermal_discrete {
     double c_c;
 };
 bool thermal_fit_discrete(const struct thermal_fit *fit, double step_s, struct thermal_discrete *out);
+
+/* Where a power leads, and one standard deviation of that. By the delta method (Casella and Berger, Statistical
+ * Inference, 2nd ed., 5.5.4): with coefficients x, T = T_reference + (x_power P + x_one) / x_temperature, and
+ *
+ *     error^2 = e^2 g' S g        g = dT/dx = (-(T - T_reference), P, 1) / x_temperature
+ *
+ * where S is `covariance` and e the prediction error, as thermal_fit_trusted() takes it. False while not physical. */
+struct thermal_steady {
+    double temperature_c;
+    double error_k;
+};
+bool thermal_fit_steady(const struct thermal_fit *fit, double power_w, struct thermal_steady *out);
 
 /* Root mean square, kelvin, of the recent one-step prediction errors: what the mean temperature of the next
  * THERMAL_FIT_STEP_S was, less what the coefficients found before had said. Unknown before the first windows. */

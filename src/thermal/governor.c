@@ -313,6 +313,23 @@ static enum thermal_reason decide(struct thermal_governor *governor, double step
 
 /* ---- predictions ----------------------------------------------------------------------------------- */
 
+static struct thermal_prospect look_ahead(struct thermal_governor *governor, double step_s)
+{
+    struct thermal_body body;
+    const bool by_model = model_of(governor, &body);
+    const struct thermal_situation now = {
+        .load = load_of(governor),
+        .temperature_c = governor->smooth_c,
+        .hold_c = governor->lines.hold_c,
+        .line_c = by_model ? governor->lines.hold_c : thermal_duty_proportional_from_c(governor->lines.stop_c),
+        .reach_s = by_model ? thermal_duty_reach_s(&body) : LEAD_S,
+    };
+    if (!knows_power(governor) || !governor->has_sensed || governor->lost)
+        return (struct thermal_prospect){.full_s = THERMAL_NEVER};
+    thermal_outlook_see(&governor->outlook, &now.load, &governor->fit, step_s);
+    return thermal_outlook_ask(&governor->outlook, &governor->fit, &now);
+}
+
 static void predict(struct thermal_governor *governor)
 {
     struct thermal_action *action = &governor->action;
@@ -394,6 +411,7 @@ struct thermal_action thermal_governor_step(struct thermal_governor *governor, c
         governor->quiet_s = 0;
     }
     set_duty(governor, input->on_battery, reason);
+    governor->action.prospect = look_ahead(governor, step_s);
     predict(governor);
     assert(governor->action.paused == (governor->action.duty_permille == 0));
     return governor->action;

@@ -51,6 +51,7 @@
 
 #include "thermal/fit.h"
 #include "thermal/history.h"
+#include "thermal/outlook.h"
 
 struct thermal_limits {
     int64_t limit_mc;           /* the device's own; outside 30 … 130 °C it is not believed: 85 °C */
@@ -85,6 +86,7 @@ struct thermal_action {
     struct thermal_number headroom_w;  /* the power that holds the hold line, less that of now; may be negative */
     struct thermal_number
         headroom_s; /* until the stop line at the power of now; THERMAL_NEVER when it is not reached */
+    struct thermal_prospect prospect; /* what it can keep up; of use to who places work */
 };
 #define THERMAL_AHEAD_S 10.0
 
@@ -104,6 +106,7 @@ struct thermal_governor {
     struct thermal_limits limits;
     struct thermal_fit fit;
     struct thermal_history history;
+    struct thermal_outlook outlook;
     struct thermal_action action; /* the last one */
     struct thermal_lines lines;   /* of the last step */
 

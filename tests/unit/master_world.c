@@ -51,7 +51,7 @@ enum error_code house_fake_place(void *self, const struct master_view *view, con
         if (allowed[i])
             out->stages[out->n_stages++] = (struct master_stage){.node = view->nodes[i].id, .device = "gpu"};
     }
-    if (!out->n_stages)
+    if (!out->n_stages || (h->needs_three && out->n_stages < 3))
         return error_set(e, ERROR_NOT_FOUND, "no device is left");
     for (uint32_t i = 0, layer = 0; i < out->n_stages; i++) {
         out->stages[i].first_layer = layer;

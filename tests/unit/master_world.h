@@ -26,8 +26,10 @@ struct house {
     uint32_t loads, adoptions, unloads, fetches, ignored, placed;
     uint32_t max_stages;    /* of the fake planner; 0: all nodes */
     bool reverse;           /* it prefers the last nodes */
+    bool needs_three;       /* fewer nodes are too few for it */
     uint64_t memory[NODES]; /* of the real planner's problem; a layer has 100 */
     double speeds[NODES];
+    double sustained[NODES], full_s[NODES], doubt[NODES]; /* of its devices; sustained 0: for good */
     bool no_memory_beside, gains, by_hand, suspected[NODES], paused[NODES];
     char *misses[NODES]; /* a node that it does not hear, though the leader may */
     uint32_t considered;

@@ -228,6 +228,35 @@ static void stages_that_do_not_hear_each_other(void **unused)
     house_drop(h);
 }
 
+/* The driver hears from every stage what is lost there, also from those that are not its neighbours. */
+static void a_driver_that_does_not_hear_a_stage(void **unused)
+{
+    (void)unused;
+    struct house *h = house_that_serves(0);
+    const uint32_t placed = h->placed;
+    h->misses[0] = (char *)(uintptr_t)house_ids[2];
+    house_run(h, 5000);
+    assert_int_equal(h->placed, placed + 1);
+    assert_true(house_serves(h) && house_instance(h)->current->n_stages == 3);
+    for (int i = 0; i < 3; i++) /* the stage goes, the driver stays */
+        assert_string_not_equal(house_instance(h)->current->stages[i]->node, house_ids[2]);
+    h->misses[0] = NULL;
+    for (int i = 1; i < NODES; i++) /* nobody hears the driver: it goes */
+        h->misses[i] = (char *)(uintptr_t)house_ids[0];
+    h->needs_three = true;
+    house_run(h, 5000);
+    assert_true(house_serves(h) && house_instance(h)->current->n_stages == 3);
+    for (int i = 0; i < 3; i++)
+        assert_string_not_equal(house_instance(h)->current->stages[i]->node, house_ids[0]);
+    h->misses[2] = (char *)(uintptr_t)house_ids[1]; /* of three no two hear the third */
+    h->misses[3] = (char *)(uintptr_t)house_ids[2];
+    h->up[0] = false, h->n_have[0] = 0;
+    house_run(h, 5000);
+    assert_false(house_serves(h) && house_instance(h)->current->n_stages == 3 && !master_problem(&h->master, "i"));
+    assert_non_null(master_problem(&h->master, "i"));
+    house_drop(h);
+}
+
 /* Whoever is suspected is lost at once, also for a leader that has just begun. */
 static void who_is_suspected_is_lost(void **unused)
 {
@@ -253,17 +282,24 @@ static void a_new_lineage_is_told_first(void **unused)
     house_drop(h);
 }
 
-/* Above the last one; and two who propose after the same one, or one who does in two terms, take different ones. */
-static void epochs_of_different_proposers_differ(void **unused)
+/* Above the last one; and two who propose after the same one, or one who does in two terms, take different ones; so
+ * does whoever places something else. */
+static void epochs_of_different_proposers_and_placements_differ(void **unused)
 {
+    const struct master_placement here = {.n_stages = 1, .stages = {{"node0", "gpu0", 0, 8}}};
+    const struct master_placement there = {.n_stages = 1, .stages = {{"node1", "gpu0", 0, 8}}};
+    const struct master_placement both = {.n_stages = 2, .stages = {{"node0", "gpu0", 0, 7}, {"node1", "gpu0", 7, 1}}};
     const struct lineage lineage = {4, 99}, twin = {4, 98}, next = {5, 99};
     for (uint64_t last = 0; last < 20; last++) {
-        const uint64_t epoch = placed_epoch(last, lineage, 6, "node0");
-        assert_true(epoch > last && epoch == placed_epoch(last, lineage, 6, "node0"));
-        assert_true(epoch != placed_epoch(last, lineage, 7, "node0") &&
-                    epoch != placed_epoch(last, lineage, 6, "node1"));
-        assert_true(epoch != placed_epoch(last, twin, 6, "node0") && epoch != placed_epoch(last, next, 6, "node0"));
-        assert_true(placed_epoch(epoch, twin, 1, "") > epoch);
+        const uint64_t epoch = placed_epoch(last, lineage, 6, "node0", &here);
+        assert_true(epoch > last && epoch == placed_epoch(last, lineage, 6, "node0", &here));
+        assert_true(epoch != placed_epoch(last, lineage, 7, "node0", &here) &&
+                    epoch != placed_epoch(last, lineage, 6, "node1", &here));
+        assert_true(epoch != placed_epoch(last, twin, 6, "node0", &here) &&
+                    epoch != placed_epoch(last, next, 6, "node0", &here));
+        assert_true(epoch != placed_epoch(last, lineage, 6, "node0", &there) &&
+                    epoch != placed_epoch(last, lineage, 6, "node0", &both));
+        assert_true(placed_epoch(epoch, twin, 1, "", &here) > epoch);
     }
 }
 
@@ -283,9 +319,10 @@ int main(void)
         cmocka_unit_test(a_drained_node_that_is_needed),
         cmocka_unit_test(a_drain_without_memory_for_both),
         cmocka_unit_test(stages_that_do_not_hear_each_other),
+        cmocka_unit_test(a_driver_that_does_not_hear_a_stage),
         cmocka_unit_test(who_is_suspected_is_lost),
         cmocka_unit_test(a_new_lineage_is_told_first),
-        cmocka_unit_test(epochs_of_different_proposers_differ),
+        cmocka_unit_test(epochs_of_different_proposers_and_placements_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

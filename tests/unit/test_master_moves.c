@@ -133,14 +133,16 @@ static enum error_code problem_of(void *self, const struct master_view *view, co
         if (!allowed[i])
             continue;
         struct placement_device *device = &list[p.n_devices];
-        names[p.n_devices++] = (struct master_device){view->nodes[i].id, "gpu"};
+        names[p.n_devices++] = (struct master_device){view->nodes[i].id, "gpu", true};
         snprintf(device->id, sizeof device->id, "gpu");
         snprintf(device->node, sizeof device->node, "%s", view->nodes[i].id);
         const double noise = 1 + h->noise * 0.01 * (2 * random_unit_at(i, h->now_ms) - 1);
         device->memory_free_bytes = h->memory[i];
         device->decode_bytes_per_s[0] = h->speeds[i] * noise;
         device->thermal_headroom = 1;
-        device->share = h->paused[i] ? 0 : 1;
+        device->share = h->paused[i] ? 0 : h->sustained[i] > 0 ? h->sustained[i] : 1;
+        device->full_s = h->full_s[i];
+        device->share_error = h->doubt[i];
     }
     for (uint32_t i = 0; i < LAYERS; i++)
         layers[i] = (struct placement_layer){.bytes = {100}, .bytes_per_token = {100}};
@@ -269,6 +271,37 @@ static void a_paused_device_is_left_soon(void **unused)
     drop_replanning(h);
 }
 
+/* A device that will throttle is left while it still computes all of its time; one that stays cool for as long as it is
+ * used, or of which nobody can say it for sure, is not; and when it can keep it up again, it may be used again. */
+static void a_device_that_will_be_hot_is_left(void **unused)
+{
+    static const double speeds[NODES] = {1000, 1000, 900, 900};
+    struct house *h = house_that_replans(speeds);
+    h->sustained[0] = 0.4, h->full_s[0] = 30, h->doubt[0] = 0.02;
+    h->tokens = 10; /* 8 s at full duty */
+    house_run(h, 120 * 1000);
+    assert_true(h->placed == 1 && uses(h, "node0"));
+    h->tokens = 500;
+    h->doubt[0] = 0.6;
+    house_run(h, 120 * 1000);
+    assert_true(h->placed == 1 && uses(h, "node0"));
+    h->doubt[0] = 0.02;
+    house_run(h, 25 * 1000);
+    assert_true(h->placed == 2 && !uses(h, "node0") && house_serves(h));
+    assert_string_equal(house_instance(h)->current->why, "hot: node0/gpu predicted to throttle in 30 s");
+    h->full_s[0] = 120; /* it has cooled, and would be hot again */
+    house_run(h, 600 * 1000);
+    assert_true(h->placed == 2);
+    h->sustained[0] = 1, h->full_s[0] = PLACEMENT_SECONDS_MAX;
+    h->doubt[0] = 0.02;
+    house_run(h, 600 * 1000);
+    assert_true(h->placed == 2); /* less than a tenth would be gained */
+    h->speeds[2] = 700;
+    house_run(h, 600 * 1000);
+    assert_true(h->placed == 3 && uses(h, "node0") && house_serves(h));
+    drop_replanning(h);
+}
+
 /* Memory that somebody else takes: what works is left only when that lasts, and not again and again. */
 static void memory_that_others_take(void **unused)
 {
@@ -304,6 +337,7 @@ int main(void)
         cmocka_unit_test(faster_devices_are_moved_to),
         cmocka_unit_test(noise_moves_nothing),
         cmocka_unit_test(a_paused_device_is_left_soon),
+        cmocka_unit_test(a_device_that_will_be_hot_is_left),
         cmocka_unit_test(memory_that_others_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -221,9 +221,15 @@ static void test_versions(void **state)
     assert_int_equal(version_agree((struct link_version){1, 3}, (struct link_version){1, 2}, &agreed, &err),
                      ERROR_NONE);
     assert_int_equal(agreed.minor, 2);
-    assert_int_equal(version_agree((struct link_version){1, 2}, (struct link_version){1, 9}, &agreed, &err),
+    assert_int_equal(version_agree((struct link_version){1, 2}, (struct link_version){1, 3}, &agreed, &err),
                      ERROR_NONE);
     assert_int_equal(agreed.minor, 2);
+    assert_int_equal(version_agree((struct link_version){1, 2}, (struct link_version){1, 4}, &agreed, &err),
+                     ERROR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "1.4 of the protocol, this node 1.2: update the medley here"));
+    assert_int_equal(version_agree((struct link_version){1, UINT32_MAX}, (struct link_version){1, 0}, &agreed, &err),
+                     ERROR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "update the medley there"));
     assert_int_equal(version_agree((struct link_version){1, 9}, (struct link_version){2, 0}, &agreed, &err),
                      ERROR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "update the medley here"));

@@ -280,6 +280,19 @@ static void refused(const char *words)
         (field) = kept;                                                                                                \
     } while (0)
 
+/* 100 s of work: 20 at once, the rest at a quarter of its time. */
+static void a_share_for_some_time(void **state)
+{
+    (void)state;
+    const struct placement_device cool = {.share = 0.25, .full_s = 20};
+    assert_double_equal(placement_share_over(&cool, 100), 100 / (20 + 80 / 0.25), 1e-12);
+    assert_double_equal(placement_share_over(&cool, 20), 1, 0);
+    assert_double_equal(placement_share_over(&cool, 0), 1, 0);
+    assert_double_equal(placement_share_over(&cool, 1e12), 0.25, 1e-9);
+    const struct placement_device hot = {.share = 0.25};
+    assert_double_equal(placement_share_over(&hot, 0), 0.25, 0);
+}
+
 static void hostile_numbers_are_refused(void **state)
 {
     world_make(&world, 1, (struct world_shape){.n_devices = 3, .n_layers = 8, .tightness = 3});
@@ -290,6 +303,8 @@ static void hostile_numbers_are_refused(void **state)
         REFUSE(world.devices[2].launch_s, bad[i], "launch_s");
         REFUSE(world.devices[2].share, bad[i], "share");
         REFUSE(world.devices[2].spread, bad[i], "spread");
+        REFUSE(world.devices[2].full_s, bad[i], "full_s");
+        REFUSE(world.devices[2].share_error, bad[i], "share_error");
         REFUSE(world.devices[0].kv_bytes_per_s, bad[i], "kv_bytes_per_s");
         REFUSE(world.links[1].latency_s, bad[i], "link from device 0 to 1");
         REFUSE(world.links[5].bytes_per_s, bad[i], "link from device 1 to 2");
@@ -369,6 +384,7 @@ int main(void)
         cmocka_unit_test(no_time_is_still_an_answer),
         cmocka_unit_test(says_what_is_missing),
         cmocka_unit_test(a_thousand_devices_are_placed),
+        cmocka_unit_test(a_share_for_some_time),
         cmocka_unit_test(hostile_numbers_are_refused),
         cmocka_unit_test(extreme_numbers_are_solved),
         cmocka_unit_test(without_memory_it_says_so),

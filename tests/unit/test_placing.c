@@ -395,6 +395,58 @@ static void links_as_they_become_known(void **state)
     world_close(&w);
 }
 
+/* What nodes say of their devices' heat comes to the planner as it is meant; nonsense is nothing. */
+static void heat_that_is_predicted(void **state)
+{
+    static const char *const machines[] = {DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s"),
+                                           DEVICE("b", "1GiB", "300MB/s", "1TFLOP/s")};
+    const struct {
+        uint32_t share_ppm, sustained_ppm, error_ppm;
+        uint64_t in_ms;
+        double share, error, full_s;
+    } cases[] = {
+        {1000000, 400000, 50000, 30000, 0.4, 0.05, 30}, /* it will be hot in 30 s */
+        {1000000, 1000000, 20000, 0, 1, 0.02, 1e6},     /* it never will */
+        {300000, 400000, 50000, 30000, 0.3, 0, 0},      /* it is, and more than it has to be */
+        {600000, 400000, 50000, 30000, 0.4, 0, 0},      /* its duty still falls */
+        {0, 400000, 50000, 30000, 0, 0, 0},             /* paused */
+        {1000000, 4000000000, 4000000000, UINT64_MAX, 1, 1, 1e6},
+    };
+    (void)state;
+    world_open(&w, gemma, machines, 2);
+    world_links(&w, 100000, 1000000000);
+    world_instance(&w, "i", CONTEXT, 1);
+    world_hear(&w, 1);
+    Node__DeviceNow *now = NULL;
+    for (size_t i = 0; i < w.now[1].n_devices; i++)
+        now = strcmp(w.now[1].devices[i]->id, "sim:b") ? now : w.now[1].devices[i];
+    assert_non_null(now);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct placement_problem *problem;
+        const struct master_device *devices;
+        struct error err = {0};
+        const bool allowed[2] = {true, true};
+        const struct master_node nodes[2] = {{"node0", 1}, {"node1", 1}};
+        const struct master_view view = {.state = &w.state, .nodes = nodes, .n_nodes = 2};
+        now->has_share_ppm = now->has_sustained_ppm = now->has_sustained_error_ppm = true;
+        now->share_ppm = cases[i].share_ppm;
+        now->sustained_ppm = cases[i].sustained_ppm;
+        now->sustained_error_ppm = cases[i].error_ppm;
+        now->has_throttles_in_ms = cases[i].in_ms > 0;
+        now->throttles_in_ms = cases[i].in_ms;
+        w.seen[0] = (struct placing_seen){world_ids[0], true, NULL};
+        w.seen[1] = (struct placing_seen){world_ids[1], true, &w.now[1]};
+        assert_int_equal(placing_problem(&w.placing, &view, world_find(&w, "i"), allowed, &problem, &devices, &err), 0);
+        assert_int_equal(placement_problem_check(problem, &err), 0);
+        const struct placement_device *device = &problem->devices[1];
+        assert_string_equal(device->id, "sim:b");
+        assert_double_equal(device->share, cases[i].share, 1e-9);
+        assert_double_equal(device->share_error, cases[i].error, 1e-9);
+        assert_double_equal(device->full_s, cases[i].full_s, 1e-9);
+    }
+    world_close(&w);
+}
+
 /* The leader, on a third machine or one of them, hears both. */
 static void two_that_do_not_hear_each_other(void **state)
 {
@@ -615,6 +667,7 @@ int main(void)
         cmocka_unit_test(a_node_that_is_down),
         cmocka_unit_test(too_large),
         cmocka_unit_test(links_as_they_become_known),
+        cmocka_unit_test(heat_that_is_predicted),
         cmocka_unit_test(two_that_do_not_hear_each_other),
         cmocka_unit_test(which_changes_are_events),
         cmocka_unit_test(spare_devices_are_called_in),

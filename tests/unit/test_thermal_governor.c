@@ -71,6 +71,58 @@ static void run(struct world *world, double load, uint32_t n_steps)
         step(world, load);
 }
 
+/* ---- what it can keep up --------------------------------------------------------------------- */
+
+/* Of a device of one node that is always busy at full clock. */
+static double sustained(const struct world *world)
+{
+    const struct plant_kind *kind = &world->plant.kind;
+    const double full_w = kind->idle_w + kind->fixed_w + kind->core_w;
+    const double hold_w = (world->governor.lines.hold_c - kind->body.ambient_c) / kind->body.resistance_k_per_w;
+    return fmin((hold_w - kind->idle_w) / (full_w - kind->idle_w), 1);
+}
+
+/* Work that comes and goes teaches the body; then it works all the time. What it can keep up is known before its duty
+ * falls, and when that will be; a rest forgets neither; and in cooler air it can keep up more. */
+static void test_what_it_can_keep_up(void **state)
+{
+    (void)state;
+    static const struct plant_kind kind = {"in a warm room", {400, 0.6, 50}, {0}, 10, 40, 50, 90, 20, 0.2, 1, 0.2, 1};
+    struct world world;
+    world_init(&world, &kind, 3);
+    assert_false(world.action.prospect.share.valid);
+    for (uint32_t i = 0; i < 12; i++) {
+        run(&world, 1, 80);
+        run(&world, 0, 400 + 100 * (i % 3));
+    }
+    assert_true(world.duty_low >= 1);
+    const double truth = sustained(&world);
+    assert_true(truth > 0.4 && truth < 0.6);
+    uint32_t known = 0, steps = 0;
+    double said_s = 0, said_at_s = 0;
+    for (; world.action.duty_permille == 1000 && steps < HOUR; steps++) {
+        step(&world, 1);
+        const struct thermal_prospect *prospect = &world.action.prospect;
+        if (!prospect->share.valid || prospect->share.value > 0.75)
+            continue;
+        if (!known++)
+            said_s = prospect->full_s, said_at_s = steps / 2.0;
+        assert_true(fabs(prospect->share.value - truth) < 2 * prospect->share_error + 0.05);
+    }
+    assert_true(known > 40 && steps < HOUR);            /* 20 s before */
+    assert_true(said_at_s + said_s < steps / 2.0 + 10); /* at the earliest */
+    assert_true(said_at_s + said_s > steps / 2.0 - 90);
+    run(&world, 0, HOUR);
+    assert_true(world.action.prospect.share.valid && fabs(world.action.prospect.share.value - truth) < 0.15);
+    assert_true(world.action.prospect.full_s > 60 && world.action.prospect.full_s < 600);
+    world.plant.kind.body.ambient_c = 20;
+    run(&world, 0, HOUR / 4);
+    assert_true(world.action.prospect.share.value > truth + 0.2 && world.action.prospect.share.value <= 1);
+    world.no_power = true;
+    run(&world, 1, 60);
+    assert_false(world.action.prospect.share.valid);
+}
+
 /* ---- never above the limit ------------------------------------------------------------------- */
 
 static void test_limit_holds_at_full_load(void **state)
@@ -466,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_one_wild_reading_changes_nothing),
         cmocka_unit_test(test_time_that_goes_back),
         cmocka_unit_test(test_random_input),
+        cmocka_unit_test(test_what_it_can_keep_up),
         cmocka_unit_test(test_more_tokens_than_throttling),
     };
     return cmocka_run_group_tests_name("thermal_governor", tests, NULL, NULL);
