@@ -434,6 +434,8 @@ bool kept_take(struct hosted *h, uint64_t request, uint64_t position, uint64_t *
         if (has.request != request || (has.tokens != position && has.before_tokens != position))
             continue;
         *hash = has.tokens == position ? has.hash : has.before_hash;
+        if (take->n_layers != h->n_layers) /* layers that have nothing are no cache of any text */
+            *hash = random_mix(*hash);
         take->kept[i] = take->kept[--take->n_kept];
         return true;
     }
