@@ -4,6 +4,8 @@
  *     runner MODEL [TOKENS [ROUNDS [THREADS [SPIN_US]]]] */
 #include "child_world.h"
 
+#include "gpu/cpu_runtime.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +43,7 @@ static double measure(struct child_world *world, uint32_t n_tokens)
 int main(int argc, char **argv)
 {
     child_main(argc, argv);
+    cpu_runtime_restart(argv); /* both sides with the same settings of libgomp */
     struct error err = {0};
     struct model *model = NULL;
     struct child_world here = {.n_stages = 1, .devices = {"cpu"}}, there = {.n_stages = 1, .devices = {"cpu"}};

@@ -8,18 +8,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/random.h>
 #include <time.h>
 
 static void choice_ready(struct inbox_item *item);
-
-static uint64_t random_u64(void)
-{
-    uint64_t value;
-    if (getrandom(&value, sizeof value, 0) != (ssize_t)sizeof value)
-        value = clock_now_ns(); /* only before the kernel has entropy */
-    return value;
-}
 
 static void completion_free(struct completion *completion)
 {
@@ -38,6 +29,7 @@ static void completion_free(struct completion *completion)
     token_batch_deinit(&completion->batch);
     buffer_deinit(&completion->out);
     buffer_deinit(&completion->json);
+    buffer_deinit(&completion->event_id);
     generation_request_deinit(&completion->request);
     mem_free(completion);
     server_job_end(server);
@@ -192,6 +184,18 @@ static void init_choice(struct completion *completion, uint32_t index)
     choice->text.logprobs = completion->request.logprobs;
 }
 
+enum { PURPOSE_SEED, PURPOSE_NAME, PURPOSE_NAME_TOO }; /* of a request id's numbers */
+
+/* All that is not the request's comes from its id, so that the same may be had again elsewhere. */
+static void use_request_id(struct completion *completion, const char *id)
+{
+    if (!completion->request.has_seed)
+        completion->request.sampler.seed = request_id_number(id, PURPOSE_SEED);
+    snprintf(completion->id, sizeof completion->id, "%s-%016" PRIx64 "%08" PRIx32,
+             completion->request.kind == GENERATION_CHAT ? "chatcmpl" : "cmpl", request_id_number(id, PURPOSE_NAME),
+             (uint32_t)request_id_number(id, PURPOSE_NAME_TOO));
+}
+
 /* Takes the request, also when there is no memory (NULL). */
 static struct completion *completion_new(struct api_server *server, struct generation_request *request)
 {
@@ -212,14 +216,32 @@ static struct completion *completion_new(struct api_server *server, struct gener
     }
     for (uint32_t i = 0; i < completion->n_choices; i++)
         init_choice(completion, i);
-    if (!request->has_seed)
-        completion->request.sampler.seed = random_u64();
-    snprintf(completion->id, sizeof completion->id, "%s-%016" PRIx64 "%08" PRIx32,
-             request->kind == GENERATION_CHAT ? "chatcmpl" : "cmpl", random_u64(), (uint32_t)random_u64());
     completion->created = (uint64_t)time(NULL);
     completion->job = (struct preparer_job){.item = {.inbox = &server->inbox, .ready = prepared, .owner = completion},
                                             .run = completion_prepare};
     return completion;
+}
+
+/* Where the client's stream broke off. */
+static bool read_positions(struct completion *completion, struct exchange *exchange, struct api_error *err)
+{
+    static const char name[] = "Last-Event-ID";
+    struct stream_position before[LIMIT_REQUEST_CHOICES] = {0};
+    const struct generation_request *request = &completion->request;
+    const struct text last = exchange_last_event_id(exchange);
+    bool has_id;
+    use_request_id(completion, exchange_request_id(exchange, &has_id));
+    if (!last.size)
+        return true;
+    if (!request->stream)
+        return api_error_field(err, name, "Last-Event-ID goes on with a stream, and this request asks for none");
+    if (!has_id && !request->has_seed)
+        return api_error_field(err, name, "Last-Event-ID needs the x-request-id of the stream that it goes on with");
+    if (!stream_positions_read(last.data, last.size, before, completion->n_choices, err))
+        return false;
+    for (uint32_t i = 0; i < completion->n_choices; i++)
+        completion->choices[i].before = before[i];
+    return true;
 }
 
 static void handle(struct exchange *exchange, enum generation_kind kind)
@@ -236,6 +258,11 @@ static void handle(struct exchange *exchange, enum generation_kind kind)
     if (!completion) {
         api_error_set(&err, 503, "server_error", "no_memory", "no memory for the request");
         exchange_fail(exchange, &err);
+        return;
+    }
+    if (!read_positions(completion, exchange, &err)) {
+        exchange_fail(exchange, &err);
+        completion_free(completion);
         return;
     }
     completion->exchange = exchange;

@@ -11,6 +11,7 @@
 #include "api/internal.h"
 #include "api/model_use.h"
 #include "api/preparer.h"
+#include "api/resume.h"
 
 struct completion_choice {
     struct inbox_item item; /* in the driver between submit and done */
@@ -21,6 +22,8 @@ struct completion_choice {
     struct choice text;
     struct buffer whole; /* of an answer that is not streamed */
     const char *finish_reason;
+    struct stream_position position; /* of a stream */
+    struct stream_position before;   /* what the client has had; no events: nothing */
     uint64_t last_token_ns;
 };
 
@@ -41,7 +44,7 @@ struct completion {
     struct completion_choice *choices;
     uint32_t n_choices, n_running;
     struct token_batch batch;
-    struct buffer out, json; /* scratch */
+    struct buffer out, json, event_id; /* scratch */
 };
 
 /* completion_prepare.c: the preparer's thread. */

@@ -47,6 +47,42 @@ void completion_fail(struct completion *completion, const struct api_error *err)
     exchange_fail(exchange, err); /* as an event if the stream has begun */
 }
 
+/* The client's position in all choices: where this answer is, or, while that is behind, where the one before was. */
+static void write_event_id(struct completion *completion)
+{
+    buffer_clear(&completion->event_id);
+    for (uint32_t i = 0; i < completion->n_choices; i++) {
+        const struct completion_choice *choice = &completion->choices[i];
+        const bool is_behind = choice->position.n_events < choice->before.n_events;
+        stream_position_write(is_behind ? &choice->before : &choice->position, &completion->event_id);
+    }
+}
+
+/* What the client went on from is not what was computed now: it must not be joined with what would follow. */
+static void refuse_position(struct completion_choice *choice, const char *what)
+{
+    struct api_error err;
+    api_error_set(&err, 409, "invalid_request_error", "answer_differs",
+                  "this answer %s (event %u of choice %u): the request, the model or the devices are not the same; ask "
+                  "again without Last-Event-ID",
+                  what, choice->before.n_events, choice->index);
+    completion_fail(choice->completion, &err);
+}
+
+/* The event in `json`, unless the client has had it. */
+static void send_event(struct completion_choice *choice, struct text text)
+{
+    struct completion *completion = choice->completion;
+    const struct stream_position *before = &choice->before;
+    stream_position_count(&choice->position, text);
+    if (choice->position.n_events == before->n_events && before->is_checked && choice->position.check != before->check)
+        refuse_position(choice, "is not the one that was begun");
+    if (choice->position.n_events <= before->n_events)
+        return;
+    write_event_id(completion);
+    exchange_stream_event(completion->exchange, &completion->event_id, &completion->json);
+}
+
 /* One event; without text, logprobs or a reason to finish there is nothing to say, except at first. */
 static void send_chunk(struct completion_choice *choice, struct text text, bool first)
 {
@@ -66,7 +102,7 @@ static void send_chunk(struct completion_choice *choice, struct text text, bool 
     if (completion->json.failed)
         out_of_memory(completion);
     else
-        exchange_stream_event(completion->exchange, &completion->json);
+        send_event(choice, text);
 }
 
 static void send_text(struct completion_choice *choice, const struct buffer *text)
@@ -226,7 +262,12 @@ void completion_end_answer(struct completion *completion)
         if (completion->json.failed)
             out_of_memory(completion);
         else
-            exchange_stream_event(completion->exchange, &completion->json);
+            send_event(&completion->choices[0], (struct text){"", 0});
+    }
+    for (uint32_t i = 0; i < completion->n_choices && completion->exchange; i++) {
+        struct completion_choice *choice = &completion->choices[i];
+        if (choice->position.n_events < choice->before.n_events)
+            refuse_position(choice, "ends before the one that was begun");
     }
     struct exchange *exchange = completion->exchange;
     completion->exchange = NULL;

@@ -29,6 +29,18 @@ uint64_t exchange_started_ns(const struct exchange *exchange)
     return exchange->started_ns;
 }
 
+const char *exchange_request_id(const struct exchange *exchange, bool *was_given)
+{
+    *was_given = exchange->has_request_id;
+    return exchange->request_id;
+}
+
+struct text exchange_last_event_id(const struct exchange *exchange)
+{
+    const char *id = exchange->last_event_id ? exchange->last_event_id : exchange->has_last_event_id ? "?" : "";
+    return (struct text){id, strlen(id)};
+}
+
 struct exchange *exchange_new(struct api_server *server, struct lws *wsi)
 {
     struct exchange *exchange = mem_new(sizeof *exchange);
@@ -74,7 +86,8 @@ void exchange_free(struct exchange *exchange)
     uint64_t ns = clock_now_ns() - exchange->started_ns;
     unsigned status = exchange->status ? exchange->status : 499; /* the client left before an answer */
     metrics_request(&server->metrics, exchange->route ? exchange->route->path : "other", status, ns);
-    log_line(LOG_INFO, "api", "%s %s %u %.1f ms", exchange->method_name, exchange->path, status, (double)ns * 1e-6);
+    log_line(LOG_INFO, "api", "%s %s %u %.1f ms, %s", exchange->method_name, exchange->path, status, (double)ns * 1e-6,
+             exchange->request_id);
     server->metrics.requests_active--;
     if (exchange->next)
         exchange->next->before = exchange->before;
@@ -83,6 +96,7 @@ void exchange_free(struct exchange *exchange)
     else
         server->exchanges = exchange->next;
     release_body(exchange);
+    mem_free(exchange->last_event_id);
     buffer_deinit(&exchange->head);
     buffer_deinit(&exchange->out);
     mem_free(exchange);
@@ -173,6 +187,7 @@ static void add_cors(struct exchange *exchange, struct head_writer *writer)
     if (!exchange->server->cors_origin)
         return;
     add_header(writer, "access-control-allow-origin:", exchange->server->cors_origin);
+    add_header(writer, "access-control-expose-headers:", "x-request-id");
     add_header(writer, "vary:", "origin");
     if (exchange->method != METHOD_OPTIONS)
         return;
@@ -203,6 +218,8 @@ static void write_head(struct exchange *exchange, const char *content_type, uint
         add_header(&writer, "retry-after:", "1");
     if (exchange->close_after)
         add_header(&writer, "connection:", "close");
+    if (exchange->request_id[0])
+        add_header(&writer, "x-request-id:", exchange->request_id);
     add_cors(exchange, &writer);
     writer.failed |= lws_finalize_http_header(exchange->wsi, &writer.at, end) != 0;
     buffer_append(&exchange->head, writer.bytes, (size_t)(writer.at - writer.bytes));
@@ -252,7 +269,7 @@ void exchange_fail(struct exchange *exchange, const struct api_error *err)
     api_error_write(err, &body);
     if (exchange->streaming) {
         exchange->gone = NULL;
-        if (exchange_stream_event(exchange, &body))
+        if (exchange_stream_event(exchange, NULL, &body))
             exchange_stream_end(exchange);
         buffer_deinit(&body);
         return;
@@ -279,11 +296,18 @@ void exchange_stream_begin(struct exchange *exchange)
 }
 
 /* RFC 9112, section 7.1. */
-static void append_chunk(struct exchange *exchange, const char *before, const char *data, size_t size)
+static void append_chunk(struct exchange *exchange, const struct buffer *id, const char *before, const char *data,
+                         size_t size)
 {
-    static const char after[] = "\n\n";
+    static const char id_before[] = "id: ", after[] = "\n\n";
+    const size_t id_size = id ? sizeof id_before - 1 + id->size + 1 : 0;
     if (!exchange->http_1_0)
-        buffer_printf(&exchange->out, "%zx\r\n", strlen(before) + size + sizeof after - 1);
+        buffer_printf(&exchange->out, "%zx\r\n", id_size + strlen(before) + size + sizeof after - 1);
+    if (id) {
+        buffer_text(&exchange->out, id_before);
+        buffer_append(&exchange->out, id->data, id->size);
+        buffer_text(&exchange->out, "\n");
+    }
     buffer_text(&exchange->out, before);
     buffer_append(&exchange->out, data, size);
     buffer_append(&exchange->out, after, sizeof after - 1);
@@ -291,16 +315,17 @@ static void append_chunk(struct exchange *exchange, const char *before, const ch
         buffer_text(&exchange->out, "\r\n");
 }
 
-bool exchange_stream_event(struct exchange *exchange, const struct buffer *data)
+bool exchange_stream_event(struct exchange *exchange, const struct buffer *id, const struct buffer *data)
 {
     if (exchange->dead)
         return false;
-    if (exchange->out.size - exchange->out_sent + data->size > EXCHANGE_STREAM_MAX || data->failed) {
+    if (exchange->out.size - exchange->out_sent + data->size > EXCHANGE_STREAM_MAX || data->failed ||
+        (id && id->failed)) {
         log_line(LOG_INFO, "api", "%s: the client reads too slowly; its request is cancelled", exchange->path);
         exchange_abort(exchange);
         return false;
     }
-    append_chunk(exchange, "data: ", data->data, data->size);
+    append_chunk(exchange, id, "data: ", data->data, data->size);
     push_out(exchange);
     exchange->spoke_ns = clock_now_ns();
     return !exchange->dead;
@@ -324,7 +349,7 @@ void exchange_tick(struct exchange *exchange)
     }
     if (!exchange->streaming)
         begin_stream(exchange);
-    append_chunk(exchange, ": ", exchange->waiting, strlen(exchange->waiting));
+    append_chunk(exchange, NULL, ": ", exchange->waiting, strlen(exchange->waiting));
     push_out(exchange);
     lws_set_timer_usecs(exchange->wsi, (lws_usec_t)every_ms * 1000);
 }
@@ -336,7 +361,7 @@ void exchange_stream_end(struct exchange *exchange)
     exchange->gone = NULL;
     end_waiting(exchange);
     exchange->state = EXCHANGE_ANSWERED;
-    append_chunk(exchange, "data: ", "[DONE]", 6);
+    append_chunk(exchange, NULL, "data: ", "[DONE]", 6);
     if (!exchange->http_1_0)
         buffer_text(&exchange->out, "0\r\n\r\n");
     push_out(exchange);

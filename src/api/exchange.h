@@ -25,6 +25,9 @@ struct api_server *exchange_server(const struct exchange *exchange);
 struct text exchange_path(const struct exchange *exchange); /* decoded, without the query */
 struct text exchange_body(const struct exchange *exchange);
 uint64_t exchange_started_ns(const struct exchange *exchange);
+/* The request's x-request-id where it is sane, else one that was drawn; every answer has it in a header. */
+const char *exchange_request_id(const struct exchange *exchange, bool *was_given);
+struct text exchange_last_event_id(const struct exchange *exchange); /* size 0: there is none */
 
 /* The body is no longer needed then, and is freed. */
 void exchange_set_owner(struct exchange *exchange, void (*gone)(void *owner), void *owner);
@@ -40,6 +43,7 @@ void exchange_fail(struct exchange *exchange, const struct api_error *err);
  * comes only where no event has for so long. `text` is a static one. */
 void exchange_stream_wait(struct exchange *exchange, const char *text);
 void exchange_stream_begin(struct exchange *exchange);
-/* "data: …" of one event. False: over the limit; the owner's `gone` has been called. */
-bool exchange_stream_event(struct exchange *exchange, const struct buffer *data);
+/* "id: …" and "data: …" of one event; id NULL: it has none. False: over the limit; the owner's `gone` has been called.
+ */
+bool exchange_stream_event(struct exchange *exchange, const struct buffer *id, const struct buffer *data);
 void exchange_stream_end(struct exchange *exchange); /* "data: [DONE]" and the end */

@@ -4,6 +4,7 @@
 #include "api/chunked.h"
 #include "api/exchange.h"
 #include "api/internal.h"
+#include "api/resume.h"
 #include "api/routes.h"
 
 enum {
@@ -31,6 +32,10 @@ struct exchange {
     enum http_method method;
     char method_name[8];
     char path[512];
+    char request_id[LIMIT_REQUEST_ID_BYTES + 1];
+    bool has_request_id; /* the client's own */
+    bool has_last_event_id;
+    char *last_event_id; /* NULL with has_last_event_id: nothing that could be read */
     uint64_t started_ns;
     bool http_1_0;
     uint64_t body_expected, body_seen;

@@ -2,6 +2,7 @@
 
 #include "api/exchange_impl.h"
 #include "base/log.h"
+#include "base/mem.h"
 
 #include <libwebsockets.h>
 
@@ -93,6 +94,35 @@ static bool check_encoding(struct exchange *exchange, bool length_given, bool bo
                                               "the body must come with a Content-Length, or else be chunked");
 }
 
+/* A header that libwebsockets has no token for, `name` with its colon; NULL: there is none, it is longer than that, or
+ * there is no memory. To be freed. */
+static char *copy_header(struct lws *wsi, const char *name, int size_max)
+{
+    const int name_size = (int)strlen(name);
+    const int size = lws_hdr_custom_length(wsi, name, name_size);
+    if (size <= 0 || size > size_max)
+        return NULL;
+    char *text = mem_new((size_t)size + 1);
+    if (text && lws_hdr_custom_copy(wsi, text, size + 1, name, name_size) != size)
+        text[0] = '\0';
+    return text;
+}
+
+/* Without a good id of the client's, one is drawn. */
+static void read_ids(struct exchange *exchange)
+{
+    static const char position[] = "last-event-id:";
+    char *id = copy_header(exchange->wsi, "x-request-id:", LIMIT_REQUEST_ID_BYTES);
+    exchange->has_request_id = id && request_id_is_sane(id, strlen(id));
+    if (exchange->has_request_id)
+        memcpy(exchange->request_id, id, strlen(id) + 1);
+    else
+        request_id_draw(exchange->request_id);
+    mem_free(id);
+    exchange->last_event_id = copy_header(exchange->wsi, position, LIMIT_LAST_EVENT_ID_BYTES);
+    exchange->has_last_event_id = lws_hdr_custom_length(exchange->wsi, position, sizeof position - 1) > 0;
+}
+
 /* What can be refused before a body is read. False: `err` is set. */
 static bool check_head(struct exchange *exchange, bool *length_given, bool body_assumed, struct api_error *err)
 {
@@ -174,6 +204,7 @@ static int on_request(struct api_server *server, struct lws *wsi, const char *pa
     lws_set_opaque_user_data(wsi, exchange);
     set_method(exchange, &body_assumed);
     set_version(exchange);
+    read_ids(exchange);
     if (size >= sizeof exchange->path)
         size = sizeof exchange->path - 1;
     memcpy(exchange->path, path, size);

@@ -139,11 +139,16 @@ static enum error_code read_open(int fd, uint64_t bytes_max, mode_t forbidden, s
     if ((uint64_t)file.st_size > bytes_max)
         return error_set(err, ERROR_INVALID, "it is larger than the limit of %llu bytes",
                          (unsigned long long)bytes_max);
+    const size_t before = out->size;
     void *room = buffer_extend(out, (size_t)file.st_size);
     if (!room)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     int failure = pread_all(fd, room, (size_t)file.st_size, 0);
-    return failure ? error_set(err, ERROR_IO, "%s", strerror(failure)) : ERROR_NONE;
+    if (!failure)
+        return ERROR_NONE;
+    out->size = before; /* nothing that was not read */
+    out->data[before] = '\0';
+    return error_set(err, ERROR_IO, "%s", strerror(failure));
 }
 
 enum error_code durable_read(const char *path, uint64_t bytes_max, mode_t forbidden, struct buffer *out,
@@ -178,6 +183,12 @@ static int write_beside(int folder, const char *beside, const void *bytes, size_
     return failure;
 }
 
+/* Makes a rename last. A file system that cannot sync folders has done what it can. */
+static int sync_names(int folder)
+{
+    return fsync(folder) == 0 || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS ? 0 : errno;
+}
+
 int durable_replace_at(int folder, const char *name, const void *bytes, size_t size)
 {
     char beside[NAME_MAX + 1];
@@ -189,7 +200,7 @@ int durable_replace_at(int folder, const char *name, const void *bytes, size_t s
     if (failure)
         unlinkat(folder, beside, 0);
     else
-        fsync(folder); /* makes the rename last; a file system that cannot has done what it can */
+        failure = sync_names(folder);
     return failure;
 }
 

@@ -19,10 +19,11 @@ enum error_code durable_path(const char *folder, const char *name, const char *e
 
 /* ERROR_NOT_FOUND: no such file. ERROR_INVALID: larger than bytes_max, not a regular file, of another user (who could
  * make us believe anything), or with one of the bits of `forbidden` in its mode. ERROR_IO: a link, too. out is appended
- * to. */
+ * to; after an error it has what it had. */
 enum error_code durable_read(const char *path, uint64_t bytes_max, mode_t forbidden, struct buffer *out,
                              struct error *err);
 
+/* ERROR_IO: the old one is there, or, if the folder could not be synced, the old or the new. */
 enum error_code durable_replace(const char *path, const void *bytes, size_t size, struct error *err);
 /* The same in a folder that is open. errno's value, 0: done. */
 int durable_replace_at(int folder, const char *name, const void *bytes, size_t size);

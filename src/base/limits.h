@@ -50,6 +50,7 @@ enum {
     LIMIT_GREETINGS_OF_HOST = 32, /* the same, from one address */
     LIMIT_DIAL_TARGETS = 1024,
     LIMIT_DIAL_WAIT_MS = 30 * 1000, /* between attempts */
+    LIMIT_DIAL_HURRY_MS = 1000,     /* between two times that one is hurried */
     LIMIT_LINK_CLOSE_MS = 5000,     /* to send what is queued when a link is closed */
     LIMIT_LINK_DOUBT_MS = 1000,     /* to answer, when the peer says that it has no link */
     LIMIT_BURST_BYTES = 512 * 1024, /* one measurement of bandwidth */
@@ -139,11 +140,14 @@ enum {
     LIMIT_CHILD_LOAD_BYTES_PER_S = 10 * 1000 * 1000, /* … and so much longer as this rate takes for their weights */
     LIMIT_CHILD_WORK_MS = 60 * 1000,                 /* so long a micro-batch may take beyond what is expected, … */
     LIMIT_CHILD_ROW_MS = 10 * 1000,                  /* … which is this for a row as long as none was measured */
-    LIMIT_CHILD_DEATHS = 5,                          /* … */
+    LIMIT_CHILD_DEATHS = 5,                          /* so many deaths of a child … */
     LIMIT_CHILD_DEATHS_MS = 60 * 1000,               /* … in such a time: then the device is given up */
-    LIMIT_CHILD_PAUSE_MS = 10 * 1000,                /* the longest before it is started again */
-    LIMIT_RING_BYTES = 1 << 30,                      /* of one direction; touched only as far as it is used */
-    LIMIT_RING_WAIT_MS = 5000,                       /* for its reader, when it is full */
+    LIMIT_CHILD_HANGS = 3,                           /* a process that hangs is noticed late: so many … */
+    LIMIT_CHILD_HANGS_MS = 15 * 60 * 1000, /* … in such a time, or one in starting and another in the next try */
+    LIMIT_CHILD_PAUSE_MS = 10 * 1000,      /* the longest before it is started again */
+    LIMIT_RING_BYTES = 1 << 30,            /* of one direction; touched only as far as it is used */
+    LIMIT_LANE_PENDING = 256,              /* messages that wait for room in a ring */
+    LIMIT_RING_WAIT_MS = 5000,             /* for its reader, when it is full */
 
     /* requests on their way between nodes */
     LIMIT_REQUEST_BYTES = 80 << 20,       /* one message: holds a prompt that fills LIMIT_CONTEXT */
@@ -179,6 +183,7 @@ enum {
     /* the control socket, by which commands ask this machine's node */
     LIMIT_CONTROL_LINE_BYTES = 17 * 1024 * 1024, /* one answer; holds a cluster file */
     LIMIT_CONTROL_ANSWER_MS = 30 * 1000,         /* to a question that the node answers by itself */
+    LIMIT_CONTROL_BACK_MS = 30 * 1000,           /* that a command waits for its node to come back, in mid-answer */
 
     /* one request of the API */
     LIMIT_BODY_BYTES = 32 * 1024 * 1024,
@@ -187,4 +192,6 @@ enum {
     LIMIT_STOP_BYTES = 512,
     LIMIT_LOGIT_BIAS = 1024,
     LIMIT_TOP_LOGPROBS = 20,
+    LIMIT_REQUEST_ID_BYTES = 128,     /* of an x-request-id */
+    LIMIT_LAST_EVENT_ID_BYTES = 8192, /* positions of all choices */
 };

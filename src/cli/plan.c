@@ -42,7 +42,8 @@ static const char usage[] =
     "                   (distributed-llama), score, or all; may be repeated\n"
     "  --explain        more: the rates it stands on, every device left out, the search\n"
     "  --json           for programs\n"
-    "  --time-limit S   of the search, in seconds (default 5); the answer so far is given then\n"
+    "  --time-limit S   of the search, in seconds (default 5), and as much again for all other questions;\n"
+    "                   the answer so far is given then\n"
     "\n"
     "The exit status is 1 when the model fits nowhere; what would make it fit is said then.\n";
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/stages.h"
+#include "pipeline/request_copy.h"
 #include "pipeline/request_wire.h"
 
 #include <string.h>
@@ -16,24 +17,36 @@ static struct remote *remote_of(const struct generator *generator)
 
 /* ---- the generator ---------------------------------------------------------------------------- */
 
-void remote_write(struct remote *remote, struct buffer *run)
+void remote_write_locked(struct remote *remote, struct buffer *run)
 {
     struct error err;
-    pthread_mutex_lock(&remote->writing);
     if (run->failed || daemon_client_write(remote->client, run->data, run->size, &err))
         daemon_client_hang_up(remote->client);
-    pthread_mutex_unlock(&remote->writing);
     buffer_deinit(run);
 }
 
-static enum error_code enlist(struct remote *remote, struct remote_request *request, struct error *err)
+void remote_write(struct remote *remote, struct buffer *run)
+{
+    pthread_mutex_lock(&remote->writing);
+    remote_write_locked(remote, run);
+    pthread_mutex_unlock(&remote->writing);
+}
+
+/* Tokens that may be generated: what is behind the prompt is for those. */
+static uint32_t remote_room(const struct remote *remote, const struct request *request)
+{
+    const uint32_t left = remote->context > request->n_prompt ? remote->context - request->n_prompt : 0;
+    return request->n_predict < left ? request->n_predict : left;
+}
+
+static enum error_code enlist(struct remote *remote, struct remote_request *request, uint64_t *id, struct error *err)
 {
     enum error_code code = ERROR_NONE;
     pthread_mutex_lock(&remote->lock);
     if (remote->is_lost) {
         code = error_set(err, remote->why_lost.code, "%s", remote->why_lost.text);
     } else {
-        request->id = ++remote->n_requests;
+        *id = request->id = ++remote->n_requests;
         request->next = remote->requests;
         remote->requests = request;
     }
@@ -46,27 +59,37 @@ static enum error_code submit(struct generator *generator, const struct request 
 {
     struct remote *remote = remote_of(generator);
     struct buffer run = {0};
+    uint64_t given = 0;
     enum error_code code = request_check(request, err);
     if (code)
         return code;
     struct remote_request *own = mem_new(sizeof *own);
     if (!own)
         return error_set(err, ERROR_NO_MEMORY, "no memory for a request");
-    own->handlers = request->handlers;
-    own->arg = request->arg;
-    own->submitted_ns = clock_now_ns();
-    own->usage.prompt_tokens = request->n_prompt;
-    code = enlist(remote, own, err);
+    code = request_copy(request, remote_room(remote, request), &own->request, err);
     if (code) {
         mem_free(own);
         return code;
     }
-    const uint64_t given = own->id; /* from here on it may be over at any moment */
-    if (id)
-        *id = given;
-    request_write_submit(given, remote->instance, request, &run);
-    remote_write(remote, &run);
-    return ERROR_NONE;
+    own->n_room = remote_room(remote, request);
+    own->handlers = request->handlers;
+    own->arg = request->arg;
+    own->submitted_ns = clock_now_ns();
+    own->usage.prompt_tokens = request->n_prompt;
+    pthread_mutex_lock(&remote->writing);
+    code = enlist(remote, own, &given, err);
+    if (!code) { /* from here on it may be over at any moment */
+        if (id)
+            *id = given;
+        request_write_submit(given, remote->instance, request, &run);
+        remote_write_locked(remote, &run);
+    }
+    pthread_mutex_unlock(&remote->writing);
+    if (code) {
+        request_copy_deinit(&own->request);
+        mem_free(own);
+    }
+    return code;
 }
 
 static void cancel(struct generator *generator, uint64_t id)
@@ -104,21 +127,33 @@ static struct driver_stats stats(const struct generator *generator)
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-static enum error_code read_answer(struct remote *remote, struct error *err)
+enum error_code remote_check(yyjson_doc *doc, struct remote_answer *out, struct error *err)
 {
     struct answer answer = {0};
-    yyjson_val *root = yyjson_doc_get_root(remote->answer);
+    yyjson_val *root = yyjson_doc_get_root(doc);
     const char *instance = answer_text(&answer, root, "instance");
     const uint64_t context_tokens = answer_count(&answer, root, "context");
-    stages_text(&answer, answer_list(&answer, root, "stages"), false, &remote->where);
     enum error_code code = answer_failed(&answer, err);
     if (code)
         return code;
     if (!context_tokens || context_tokens > LIMIT_CONTEXT || !instance[0] || strlen(instance) > LIMIT_CLUSTER_ID_BYTES)
         return error_set(err, ERROR_INTERNAL, "the node's answer is beyond a limit: instance or context");
-    memcpy(remote->instance, instance, strlen(instance) + 1);
-    remote->context = (uint32_t)context_tokens;
-    return remote->where.failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the answer") : ERROR_NONE;
+    *out = (struct remote_answer){instance, (uint32_t)context_tokens};
+    return ERROR_NONE;
+}
+
+static enum error_code read_answer(struct remote *remote, struct error *err)
+{
+    struct remote_answer found;
+    struct answer answer = {0};
+    enum error_code code = remote_check(remote->answer, &found, err);
+    if (code)
+        return code;
+    memcpy(remote->instance, found.instance, strlen(found.instance) + 1);
+    remote->context = found.context;
+    stages_text(&answer, answer_list(&answer, yyjson_doc_get_root(remote->answer), "stages"), false, &remote->where);
+    code = answer_failed(&answer, err);
+    return !code && remote->where.failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the answer") : code;
 }
 
 static enum error_code start_reading(struct remote *remote, struct error *err)
@@ -131,13 +166,20 @@ static enum error_code start_reading(struct remote *remote, struct error *err)
     return remote->is_reading ? ERROR_NONE : error_set(err, ERROR_IO, "no thread can be started");
 }
 
-static enum error_code begin(struct remote *remote, const char *model, struct error *err)
+enum error_code remote_begin(struct daemon_client *client, const char *model, yyjson_doc **answer, struct error *err)
 {
     yyjson_mut_doc *question = daemon_question("generate");
     daemon_question_text(question, "model", model);
-    enum error_code code = daemon_client_send(remote->client, question, err);
-    if (!code)
-        code = daemon_client_receive(remote->client, &remote->answer, err);
+    enum error_code code = daemon_client_send(client, question, err);
+    return code ? code : daemon_client_receive(client, answer, err);
+}
+
+static enum error_code begin(struct remote *remote, const char *model, struct error *err)
+{
+    remote->model = mem_copy_text(model, strlen(model));
+    if (!remote->model)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a connection to the node");
+    enum error_code code = remote_begin(remote->client, model, &remote->answer, err);
     if (!code)
         code = read_answer(remote, err);
     if (!code)
@@ -182,6 +224,7 @@ void remote_close(struct remote *remote)
     if (remote->wake >= 0)
         close(remote->wake);
     daemon_client_close(remote->client);
+    mem_free(remote->model);
     yyjson_doc_free(remote->answer);
     buffer_deinit(&remote->where);
     pthread_mutex_destroy(&remote->lock);

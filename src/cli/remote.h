@@ -3,7 +3,11 @@
  *
  * Semantics are driver.h's, but for two things: what the driver would refuse in submit comes as `done` with
  * FINISH_ERROR, and a request that is cancelled is over at once, with what is known here of its usage. Callbacks come
- * on a thread of the remote. When the node hangs up, all requests end with ERROR_IO. */
+ * on a thread of the remote.
+ *
+ * When the node hangs up in the middle of an answer, it may be started anew: for LIMIT_CONTROL_BACK_MS it is looked
+ * for, and is given prompt and tokens so far, so the answer goes on (driver.h, "Replay"). Not requests that ask for
+ * rows. Else all requests end with ERROR_IO. */
 #pragma once
 
 #include "base/error.h"

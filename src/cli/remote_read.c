@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "pipeline/request_copy.h"
 #include "pipeline/request_wire.h"
 
 #include <string.h>
@@ -32,6 +33,7 @@ static void finish(struct remote *remote, struct remote_request *request, enum f
     *link = request->next;
     pthread_mutex_unlock(&remote->lock);
     request->handlers.done(request->arg, reason, usage, reason == FINISH_ERROR ? why : NULL);
+    request_copy_deinit(&request->request);
     mem_free(request);
 }
 
@@ -55,8 +57,7 @@ static struct remote_request *first_cancelled(struct remote *remote)
     return request;
 }
 
-/* *is_over: the remote is being closed. */
-static void heed(struct remote *remote, bool *is_over)
+void remote_heed(struct remote *remote, bool *is_over)
 {
     eventfd_t n;
     eventfd_read(remote->wake, &n);
@@ -65,6 +66,15 @@ static void heed(struct remote *remote, bool *is_over)
     pthread_mutex_lock(&remote->lock);
     *is_over = remote->is_closing;
     pthread_mutex_unlock(&remote->lock);
+}
+
+void remote_end_whole(struct remote *remote)
+{
+    for (struct remote_request *request = remote->requests, *next; request; request = next) {
+        next = request->next; /* only this thread removes any */
+        if (request->n_room && request->usage.generated_tokens == request->n_room)
+            finish_early(remote, request, FINISH_LENGTH, NULL);
+    }
 }
 
 /* ---- messages --------------------------------------------------------------------------------- */
@@ -76,10 +86,11 @@ static enum error_code take_tokens(struct remote *remote, struct request_message
         struct token_logprob top[LIMIT_TOP_LOGPROBS];
         struct token_event event;
         request_next_token(message, &event, top);
-        if (request->usage.generated_tokens == remote->context)
-            return error_set(err, ERROR_INTERNAL, "the node sends more tokens than the context has");
+        if (request->usage.generated_tokens == request->n_room)
+            return error_set(err, ERROR_INTERNAL, "the node sends more tokens than were asked for");
         request->first_ns = request->first_ns ? request->first_ns : clock_now_ns();
-        request->usage.generated_tokens++;
+        event.index = request->usage.generated_tokens++;
+        ((int32_t *)request->request.prompt)[request->request.n_prompt + event.index] = event.token;
         if (!request->handlers.token || request->handlers.token(request->arg, &event))
             continue;
         struct buffer run = {0};
@@ -120,7 +131,9 @@ static enum error_code dispatch(struct remote *remote, struct request_message *m
     case REQUEST_ROW:
         return take_row(request, message, err);
     case REQUEST_DONE:
-        if (request)
+        if (request && request->first) /* the node knows of the last part only */
+            finish_early(remote, request, message->done.reason, &message->error);
+        else if (request)
             finish(remote, request, message->done.reason, &message->done.usage, &message->error);
         return ERROR_NONE;
     default: /* ACCEPTED, or a newer node's */
@@ -177,13 +190,17 @@ void *remote_read(void *arg)
     struct error err = {ERROR_CANCELLED, "the connection to the node is closed"};
     enum error_code code = ERROR_NONE;
     bool is_over = false;
-    while (!code && !is_over) {
+    while (!is_over) {
         bool woken;
         code = daemon_client_wait(remote->client, remote->wake, &woken, &err);
         if (!code && woken)
-            heed(remote, &is_over);
+            remote_heed(remote, &is_over);
         else if (!code)
             code = take_message(remote, &memory, &err);
+        if (code == ERROR_IO && remote_return(remote, &err))
+            code = ERROR_NONE;
+        if (code)
+            break;
     }
     end_all(remote, code ? FINISH_ERROR : FINISH_CANCELLED, &err);
     buffer_deinit(&memory);

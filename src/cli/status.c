@@ -40,7 +40,8 @@ static void say_cluster(struct answer *answer, yyjson_val *root, struct buffer *
 {
     struct buffer line = {0};
     yyjson_val *cluster = answer_object_if(answer, root, "cluster");
-    const char *leader = answer_text_if(answer, cluster, "leader");
+    const char *leader = answer_text_if(answer, cluster, "leader"),
+               *problem = answer_text_if(answer, cluster, "problem");
     if (answer_flag(answer, root, "waiting")) {
         say(out, "cluster", "none yet: waits to be let in. On a machine of the cluster, `medley nodes` lists this one");
         say(out, "", "and `medley admit` lets it in; with a code from `medley invite` there, here `medley join CODE`");
@@ -57,6 +58,8 @@ static void say_cluster(struct answer *answer, yyjson_val *root, struct buffer *
         buffer_printf(&line, " (generation %" PRIu64 ", term %" PRIu64 ")", answer_count(answer, cluster, "generation"),
                       answer_count(answer, cluster, "term"));
         say(out, "cluster", line.data ? line.data : "");
+        if (problem)
+            say(out, "", problem);
     }
     buffer_deinit(&line);
 }

@@ -51,11 +51,8 @@ static const char usage[] =
     "  --backend NAME     only this backend and the CPU\n"
     "  --sim FILE         simulated devices alone (docs/simulated-devices.md)\n"
     "  -t, --threads N    threads of the CPU\n"
-    "  --runners          each device computes in a process of its own, so that a driver that crashes or\n"
-    "                     hangs costs that device for a moment, and not the node\n"
-    "  --exact            on CPUs, an answer that goes on after a machine was lost is to the letter what it\n"
-    "                     would have been, on all nodes that have it. Without, another word may follow\n"
-    "                     where two are about as likely; with it long prompts take longer\n"
+    "  --in-process       devices compute in the node's process, not in one of their own each: a driver that\n"
+    "                     crashes or hangs then takes the node along, not its device for a moment\n"
     "  --no-governor      do not slow a device down before it gets too hot\n"
     "\n"
     "What the node knows and keeps lies in MEDLEY_STATE_DIR, else XDG_STATE_HOME/medley, else\n"
@@ -78,8 +75,7 @@ enum {
     OPTION_NO_GOVERNOR,
     OPTION_NO_MOVES,
     OPTION_PATIENCE,
-    OPTION_RUNNERS,
-    OPTION_EXACT,
+    OPTION_IN_PROCESS,
 };
 
 static const struct option long_options[] = {
@@ -101,8 +97,7 @@ static const struct option long_options[] = {
     {"no-governor", no_argument, NULL, OPTION_NO_GOVERNOR},
     {"no-moves", no_argument, NULL, OPTION_NO_MOVES},
     {"patience", required_argument, NULL, OPTION_PATIENCE},
-    {"runners", no_argument, NULL, OPTION_RUNNERS},
-    {"exact", no_argument, NULL, OPTION_EXACT},
+    {"in-process", no_argument, NULL, OPTION_IN_PROCESS},
     {0},
 };
 
@@ -112,7 +107,7 @@ struct up {
     struct api_options api_options;
     const char *model;
     char folder[PATH_MAX], listen_host[256];
-    bool no_governor, runners;
+    bool no_governor, in_process;
     struct gpu *gpu;
     struct heat *heat;
     struct children *children;
@@ -230,10 +225,8 @@ static bool take_option(struct up *up, int option, const char *value)
         return true;
     case OPTION_NO_GOVERNOR:
         return up->no_governor = true;
-    case OPTION_RUNNERS:
-        return up->runners = true;
-    case OPTION_EXACT:
-        return up->gpu_options.steady = true;
+    case OPTION_IN_PROCESS:
+        return up->in_process = true;
     case 't':
         return option_u32(&command_up, "--threads", value, 1, 1024, &up->gpu_options.n_cpu_threads);
     default:
@@ -356,7 +349,6 @@ static enum error_code open_children(struct up *up, const char *registry, struct
         .sim_file = up->gpu_options.sim_file,
         .registry = registry,
         .n_cpu_threads = up->gpu_options.n_cpu_threads,
-        .steady = up->gpu_options.steady,
     };
     return children_open(&options, &up->children, err);
 }
@@ -374,7 +366,7 @@ static enum error_code open_devices(struct up *up, struct error *err)
     if (!code && !up->no_governor)
         code = heat_open(up->gpu, NULL, &up->heat, err);
     notice_end(&notice);
-    if (!code && up->runners)
+    if (!code && !up->in_process)
         code = open_children(up, registry, err);
     up->node.gpu = up->gpu;
     up->node.heat = up->heat;

@@ -79,6 +79,24 @@ enum error_code event_decode(const uint8_t *bytes, size_t size, Cluster__Event *
     return code;
 }
 
+enum { FIRST_KIND = CLUSTER__EVENT__KIND_NODE_JOINED }; /* an event's fields from here on are kinds */
+
+uint32_t event_level(const Cluster__Event *event)
+{
+    uint32_t level = event->kind_case;
+    for (unsigned i = 0; i < event->base.n_unknown_fields; i++) {
+        const uint32_t tag = event->base.unknown_fields[i].tag;
+        if (tag >= FIRST_KIND && tag > level)
+            level = tag;
+    }
+    return level;
+}
+
+uint32_t event_level_known(void)
+{
+    return CLUSTER__EVENT__KIND_REFOUNDED;
+}
+
 void event_free(Cluster__Event *event)
 {
     message_free(event ? &event->base : NULL);

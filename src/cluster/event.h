@@ -21,6 +21,12 @@ void event_encode(const Cluster__Event *event, struct buffer *out);
 enum error_code event_decode(const uint8_t *bytes, size_t size, Cluster__Event **out, struct error *err);
 void event_free(Cluster__Event *event); /* NULL is fine */
 
+/* The number of its kind, which is its field's number in proto/cluster.proto, also where this version does not know it;
+ * 0: none. Versions know kinds up to a number each, so who knows a kind knows all with lower ones. */
+uint32_t event_level(const Cluster__Event *event);
+uint32_t event_level_known(void);                            /* the highest kind that this version knows */
+enum { EVENT_LEVEL_FIRST = CLUSTER__EVENT__KIND_REFOUNDED }; /* that every version knows */
+
 /* A line for people, without a line feed: "tower joined", "instance demo: placed on 2 stages, epoch 5". Foreign names
  * are made safe. */
 void event_describe(const Cluster__Event *event, struct buffer *out);

@@ -130,6 +130,7 @@ struct placement_problem;
  * How much memory is free, what a layer costs and how fast the links are is the builder's knowledge. */
 struct master_device {
     const char *node, *device;
+    bool own_memory; /* false: in its node's host memory, beside others */
 };
 typedef enum error_code (*master_problem_of)(void *self, const struct master_view *view,
                                              const Cluster__Instance *instance, const bool *allowed,
@@ -167,10 +168,9 @@ enum {
 };
 
 /* A master_consider whose `self` is a struct master_mover: placement/replan.h, with the instance's use of late taken as
- * that to come. Answers only with what placement_check() accepts. A stage is loaded anew even where its device keeps
- * all of its layers, so there is often no memory for both; then the pause is as long as loading, and the gain has to be
- * worth that. What is a "must" for replan (memory is short, a link is too slow) has to be so for MASTER_MUST_MS, or
- * for MASTER_STOPPED_MS. */
+ * that to come. Answers only with what placement_check() accepts. Where there is no memory for what is
+ * new beside what is there, the pause is as long as loading, and the gain has to be worth that. What is a "must" for
+ * replan (memory is short, a link is too slow) has to be so for MASTER_MUST_MS, or for MASTER_STOPPED_MS. */
 struct master_mover {
     const struct master_planner *planner;
     /* Whether all of the model is on that node's disk. NULL: nobody has it. */

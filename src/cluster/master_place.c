@@ -31,31 +31,17 @@ static uint64_t take(uint64_t *from, uint64_t bytes)
     return bytes - taken;
 }
 
-static uint64_t weights_of(const struct placement_problem *problem, const struct placement_layer *layer)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < problem->model.n_types; i++)
-        bytes += layer->bytes[i];
-    return bytes;
-}
-
-/* What the new stages on a device use of the weights that the old one has loaded there (engine/weight_unit.h). */
+/* What the new stages on a device use of the weights that the old one has loaded there. */
 static uint64_t shared_bytes(const struct placement_problem *problem, const Cluster__Stage *old,
                              const struct master_placement *new)
 {
-    const struct placement_model *model = &problem->model;
+    const struct placement_stage was = {.first_layer = old->first_layer, .n_layers = old->n_layers};
     uint64_t bytes = 0;
     for (uint32_t i = 0; new && i < new->n_stages; i++) {
         const struct master_stage *stage = &new->stages[i];
-        if (strcmp(stage->node, old->node) != 0 || strcmp(stage->device, old->device) != 0)
-            continue;
-        for (uint32_t layer = stage->first_layer; layer < stage->first_layer + stage->n_layers; layer++) {
-            if (layer < old->first_layer || layer - old->first_layer >= old->n_layers || layer >= model->n_layers)
-                continue;
-            bytes += weights_of(problem, &model->layers[layer]);
-            bytes += layer == 0 ? weights_of(problem, &model->input) : 0;
-            bytes += layer + 1 == model->n_layers ? weights_of(problem, &model->output) : 0;
-        }
+        const struct placement_stage is = {.first_layer = stage->first_layer, .n_layers = stage->n_layers};
+        if (strcmp(stage->node, old->node) == 0 && strcmp(stage->device, old->device) == 0)
+            bytes += placement_shared_bytes(problem, &was, &is);
     }
     return bytes;
 }
@@ -72,9 +58,9 @@ static void take_stage(struct rest *rest, const struct master_device *names, con
     const uint64_t whole = placement_stage_bytes(&rest->problem, &of),
                    shared = shared_bytes(&rest->problem, stage, new);
     uint64_t left = take(&rest->devices[device].memory_free_bytes, whole > shared ? whole - shared : 0);
-    for (uint32_t i = 0; i < rest->problem.n_devices && left; i++) {
-        if (strcmp(names[i].node, stage->node) == 0)
-            take(&rest->devices[i].memory_free_bytes, left);
+    for (uint32_t i = 0; i < rest->problem.n_devices && left && !names[device].own_memory; i++) {
+        if (!names[i].own_memory && strcmp(names[i].node, stage->node) == 0)
+            left = take(&rest->devices[i].memory_free_bytes, left);
     }
     for (uint32_t i = 0; i < rest->problem.n_devices; i++) {
         struct placement_device *of_rest = &rest->devices[i];

@@ -210,19 +210,22 @@ static enum error_code ask(const struct asking *a, struct master_mover_memory *m
 /* ---- the answer ------------------------------------------------------------------------------------ */
 
 /* A layout that is not valid any more, and works nevertheless, has to be so for a while before it is left; less so
- * one that does not work either. Then it is left alone ever longer. */
+ * one that does not work either. */
 static bool must_wait(struct master_mover_memory *memory, bool running, uint64_t now_ms)
 {
     if (!memory->must_since_ms)
         memory->must_since_ms = now_ms;
-    if (now_ms - memory->must_since_ms < (running ? MASTER_MUST_MS : MASTER_STOPPED_MS) || now_ms < memory->must_ms)
-        return true;
+    return now_ms - memory->must_since_ms < (running ? MASTER_MUST_MS : MASTER_STOPPED_MS) || now_ms < memory->must_ms;
+}
+
+/* It is left: the next one is left alone for longer. */
+static void note_forced(struct master_mover_memory *memory, uint64_t now_ms)
+{
     memory->forced_ms = memory->forced_ms ? 2 * memory->forced_ms : 2 * MASTER_MUST_MS;
     if (memory->forced_ms > MASTER_FORCED_MAX_MS)
         memory->forced_ms = MASTER_FORCED_MAX_MS;
     memory->must_ms = now_ms + memory->forced_ms;
     memory->must_since_ms = 0;
-    return false;
 }
 
 /* The device that loses layers because it is, or will be, hot; n_devices: none. */
@@ -298,8 +301,11 @@ static enum error_code consider(struct asking *a, struct master_mover_memory *me
         master_placement_of(&decision->plan.target, a->names, &target);
         code = master_check_beside(a->given, a->names, NULL, &target, err); /* with whole reserves */
         target.replaces = master_check_beside(a->given, a->names, a->instance->current, &target, NULL);
-        if (!code && (!target.replaces || pays_alone(decision)))
+        if (!code && (!target.replaces || pays_alone(decision))) {
             *out = target;
+            if (decision->verdict == REPLAN_MUST)
+                note_forced(memory, a->view->now_ms);
+        }
     }
     mem_free(decision);
     return code;

@@ -3,6 +3,7 @@
 #include "base/durable_file.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "cluster/store_sums.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { APPLICATION_ID = 0x4d44634c, FORMAT = 1 }; /* "MDcL" */
+enum { APPLICATION_ID = 0x4d44634c, FORMAT = 2 }; /* "MDcL" */
 
 enum statement {
     BEGIN,
@@ -25,6 +26,8 @@ enum statement {
     DROP_SNAPSHOT,
     GET_ENTRIES,
     PUT_ENTRY,
+    SUMS_FROM,
+    SUMS_BEFORE,
     DROP_FROM,
     DROP_BEFORE,
     GET_ENDS,
@@ -35,14 +38,18 @@ static const char *const sql[STATEMENTS] = {
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
     [ROLLBACK] = "ROLLBACK",
-    [GET_STATE] = "SELECT member, generation, founder, term, vote, checksum FROM state WHERE one = 1",
-    [PUT_STATE] =
-        "UPDATE state SET generation = ?2, founder = ?3, term = ?4, vote = ?5, checksum = ?6 WHERE member = ?1",
+    [GET_STATE] =
+        "SELECT member, generation, founder, term, vote, entries, snapshot, checksum FROM state WHERE one = 1",
+    [PUT_STATE] = "UPDATE state SET generation = ?2, founder = ?3, term = ?4, vote = ?5, entries = ?6, snapshot = ?7, "
+                  "checksum = ?8"
+                  " WHERE member = ?1",
     [GET_SNAPSHOT] = "SELECT idx, term, members_idx, members, state, checksum FROM snapshot WHERE one = 1",
     [PUT_SNAPSHOT] = "INSERT OR REPLACE INTO snapshot VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)",
     [DROP_SNAPSHOT] = "DELETE FROM snapshot",
     [GET_ENTRIES] = "SELECT idx, term, type, bytes, checksum FROM entry ORDER BY idx",
     [PUT_ENTRY] = "INSERT INTO entry VALUES (?1, ?2, ?3, ?4, ?5)",
+    [SUMS_FROM] = "SELECT checksum FROM entry WHERE idx >= ?1",
+    [SUMS_BEFORE] = "SELECT checksum FROM entry WHERE idx < ?1",
     [DROP_FROM] = "DELETE FROM entry WHERE idx >= ?1",
     [DROP_BEFORE] = "DELETE FROM entry WHERE idx < ?1",
     [GET_ENDS] = "SELECT min(idx), max(idx), (SELECT idx FROM snapshot) FROM entry",
@@ -50,7 +57,8 @@ static const char *const sql[STATEMENTS] = {
 
 static const char schema[] =
     "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), member INTEGER NOT NULL, generation INTEGER NOT NULL,"
-    " founder INTEGER NOT NULL, term INTEGER NOT NULL, vote INTEGER NOT NULL, checksum INTEGER NOT NULL);"
+    " founder INTEGER NOT NULL, term INTEGER NOT NULL, vote INTEGER NOT NULL, entries INTEGER NOT NULL,"
+    " snapshot INTEGER NOT NULL, checksum INTEGER NOT NULL);"
     "CREATE TABLE snapshot (one INTEGER PRIMARY KEY CHECK (one = 1), idx INTEGER NOT NULL, term INTEGER NOT NULL,"
     " members_idx INTEGER NOT NULL, members BLOB NOT NULL, state BLOB NOT NULL, checksum INTEGER NOT NULL);"
     "CREATE TABLE entry (idx INTEGER PRIMARY KEY, term INTEGER NOT NULL, type INTEGER NOT NULL, bytes BLOB NOT NULL,"
@@ -59,13 +67,11 @@ static const char schema[] =
 struct store {
     sqlite3 *db;
     sqlite3_stmt *statements[STATEMENTS];
-    uint64_t member;
-    struct lineage lineage;
-    uint64_t term, vote;
+    struct store_state state;
     bool broken;
 };
 
-/* ---- errors and checksums ---- */
+/* ---- errors ---- */
 
 static enum error_code sqlite_error(sqlite3 *db, int code, const char *doing, struct error *err)
 {
@@ -90,37 +96,6 @@ static enum error_code sqlite_error(sqlite3 *db, int code, const char *doing, st
 static enum error_code damaged(struct error *err, const char *what)
 {
     return error_set(err, ERROR_INVALID, "store: the file is damaged: %s", what);
-}
-
-/* FNV-1a (Fowler, Noll, Vo), 64 bits: against accidents. */
-static uint64_t checksum(uint64_t sum, const void *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        sum = (sum ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
-    return sum;
-}
-
-static uint64_t checksum_of(const uint64_t *numbers, size_t n)
-{
-    return checksum(UINT64_C(0xcbf29ce484222325), numbers, n * sizeof *numbers);
-}
-
-static uint64_t state_checksum(const struct store *s)
-{
-    return checksum_of((const uint64_t[]){s->member, s->lineage.generation, s->lineage.founder, s->term, s->vote}, 5);
-}
-
-static uint64_t entry_checksum(uint64_t index, const struct log_entry *entry)
-{
-    const uint64_t sum = checksum_of((const uint64_t[]){index, entry->term, entry->type, entry->size}, 4);
-    return checksum(sum, entry->bytes, entry->size);
-}
-
-static uint64_t snapshot_checksum(const struct log_snapshot *s)
-{
-    const uint64_t sum =
-        checksum_of((const uint64_t[]){s->index, s->term, s->members_index, s->members_size, s->state_size}, 5);
-    return checksum(checksum(sum, s->members, s->members_size), s->state, s->state_size);
 }
 
 /* ---- statements ---- */
@@ -181,11 +156,15 @@ static enum error_code read_state(struct store *s, struct error *err)
     enum error_code result = ERROR_NONE;
     const int code = sqlite3_step(statement);
     if (code == SQLITE_ROW) {
-        s->member = column_number(statement, 0);
-        s->lineage = (struct lineage){column_number(statement, 1), column_number(statement, 2)};
-        s->term = column_number(statement, 3);
-        s->vote = column_number(statement, 4);
-        if (column_number(statement, 5) != state_checksum(s) || !s->member)
+        s->state = (struct store_state){
+            .member = column_number(statement, 0),
+            .lineage = {column_number(statement, 1), column_number(statement, 2)},
+            .term = column_number(statement, 3),
+            .vote = column_number(statement, 4),
+            .entries = column_number(statement, 5),
+            .snapshot = column_number(statement, 6),
+        };
+        if (column_number(statement, 7) != store_sum_state(&s->state) || !s->state.member)
             result = damaged(err, "term and vote do not match their checksum");
     } else {
         result =
@@ -208,7 +187,7 @@ static enum error_code read_snapshot(struct store *s, struct log_snapshot *out, 
         result = read_bytes(statement, 3, max, &out->members, &out->members_size, err);
         if (!result)
             result = read_bytes(statement, 4, max, &out->state, &out->state_size, err);
-        if (!result && (column_number(statement, 5) != snapshot_checksum(out) || !out->index))
+        if (!result && (column_number(statement, 5) != store_sum_snapshot(out) || !out->index))
             result = damaged(err, "the snapshot does not match its checksum");
     } else if (code != SQLITE_DONE) {
         result = sqlite_error(s->db, code, "reading", err);
@@ -227,7 +206,7 @@ static enum error_code read_entry(sqlite3_stmt *statement, struct log *log, stru
         return damaged(err, "an entry is missing");
     entry.type = (enum log_type)type;
     enum error_code code = read_bytes(statement, 3, LIMIT_CLUSTER_ENTRY_BYTES, &entry.bytes, &entry.size, err);
-    if (!code && column_number(statement, 4) != entry_checksum(index, &entry))
+    if (!code && column_number(statement, 4) != store_sum_entry(index, &entry))
         code = damaged(err, "an entry does not match its checksum");
     if (!code)
         code = log_append(log, &entry, err);
@@ -248,6 +227,15 @@ static enum error_code read_entries(struct store *s, struct log *out, struct err
     return result;
 }
 
+static enum error_code check_seal(const struct store *s, const struct log_saved *saved, struct error *err)
+{
+    struct store_state found;
+    store_sum_saved(saved, &found);
+    return found.entries == s->state.entries && found.snapshot == s->state.snapshot
+               ? ERROR_NONE
+               : damaged(err, "its parts are of different moments");
+}
+
 enum error_code store_load(struct store *s, struct log_saved *out, struct error *err)
 {
     *out = (struct log_saved){0};
@@ -256,9 +244,11 @@ enum error_code store_load(struct store *s, struct log_saved *out, struct error 
         code = read_snapshot(s, &out->snapshot, err);
     if (!code)
         code = read_entries(s, &out->log, err);
-    out->lineage = s->lineage;
-    out->term = s->term;
-    out->vote = s->vote;
+    out->lineage = s->state.lineage;
+    out->term = s->state.term;
+    out->vote = s->state.vote;
+    if (!code)
+        code = check_seal(s, out, err);
     if (!code && log_saved_check(out, err))
         code = error_wrap(err, "store: the file is damaged");
     if (code)
@@ -268,19 +258,31 @@ enum error_code store_load(struct store *s, struct log_saved *out, struct error 
 
 /* ---- writing ---- */
 
+/* Entries that are dropped; their checksums go from the seal. */
+static int drop(struct store *s, enum statement sums, enum statement entries, uint64_t index)
+{
+    sqlite3_stmt *statement = s->statements[sums];
+    int code;
+    bind_numbers(statement, &index, 1);
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW)
+        s->state.entries ^= column_number(statement, 0);
+    sqlite3_reset(statement);
+    return code == SQLITE_DONE ? run_with(s, entries, &index, 1) : code;
+}
+
 static int put_snapshot(struct store *s, const struct log_write *write)
 {
     const struct log_snapshot *snapshot = &write->snapshot;
     sqlite3_stmt *statement = s->statements[PUT_SNAPSHOT];
+    s->state.snapshot = store_sum_snapshot(snapshot);
     bind_numbers(statement, (const uint64_t[]){snapshot->index, snapshot->term, snapshot->members_index}, 3);
     bind_bytes(statement, 4, snapshot->members, snapshot->members_size);
     bind_bytes(statement, 5, snapshot->state, snapshot->state_size);
-    sqlite3_bind_int64(statement, 6, (sqlite3_int64)snapshot_checksum(snapshot));
+    sqlite3_bind_int64(statement, 6, (sqlite3_int64)s->state.snapshot);
     const int code = run(s, PUT_SNAPSHOT);
     if (code)
         return code;
-    const uint64_t keep = write->keep_from, all = 0;
-    return write->clear_log ? run_with(s, DROP_FROM, &all, 1) : run_with(s, DROP_BEFORE, &keep, 1);
+    return write->clear_log ? drop(s, SUMS_FROM, DROP_FROM, 0) : drop(s, SUMS_BEFORE, DROP_BEFORE, write->keep_from);
 }
 
 /* Whether entries from `first` on leave no gap. */
@@ -302,46 +304,48 @@ static int put_entries(struct store *s, const struct log *log, bool *follows)
 {
     int code = check_follows(s, log->first, follows);
     if (!code && *follows)
-        code = run_with(s, DROP_FROM, &log->first, 1);
+        code = drop(s, SUMS_FROM, DROP_FROM, log->first);
     for (uint32_t i = 0; i < log->n && !code && *follows; i++) {
         const struct log_entry *entry = &log->entries[i];
         const uint64_t index = log->first + i;
         sqlite3_stmt *statement = s->statements[PUT_ENTRY];
         bind_numbers(statement, (const uint64_t[]){index, entry->term, entry->type}, 3);
         bind_bytes(statement, 4, entry->bytes, entry->size);
-        sqlite3_bind_int64(statement, 5, (sqlite3_int64)entry_checksum(index, entry));
+        const uint64_t sum = store_sum_entry(index, entry);
+        sqlite3_bind_int64(statement, 5, (sqlite3_int64)sum);
+        s->state.entries ^= sum;
         code = run(s, PUT_ENTRY);
     }
     return code;
 }
 
-static int put_state(struct store *s, const struct log_write *write)
+/* Last, since it seals what the others have put. */
+static int put_state(struct store *s)
 {
-    if (write->reset)
-        s->lineage = write->lineage, s->term = s->vote = 0;
-    if (write->has_term)
-        s->term = write->term, s->vote = write->vote;
-    const uint64_t numbers[] = {s->member, s->lineage.generation, s->lineage.founder, s->term,
-                                s->vote,   state_checksum(s)};
-    return run_with(s, PUT_STATE, numbers, 6);
+    const struct store_state *state = &s->state;
+    const uint64_t numbers[] = {
+        state->member,  state->lineage.generation, state->lineage.founder, state->term, state->vote,
+        state->entries, state->snapshot,           store_sum_state(state)};
+    return run_with(s, PUT_STATE, numbers, 8);
+}
+
+static int reset(struct store *s, const struct lineage lineage)
+{
+    const int code = run(s, DROP_SNAPSHOT);
+    s->state = (struct store_state){.member = s->state.member, .lineage = lineage, .entries = s->state.entries};
+    return code ? code : drop(s, SUMS_FROM, DROP_FROM, 0);
 }
 
 static int put_all(struct store *s, const struct log_write *write, bool *follows)
 {
-    int code = SQLITE_OK;
-    const uint64_t all = 0;
-    if (write->reset) {
-        code = run(s, DROP_SNAPSHOT);
-        if (!code)
-            code = run_with(s, DROP_FROM, &all, 1);
-    }
-    if (!code && (write->reset || write->has_term))
-        code = put_state(s, write);
+    int code = write->reset ? reset(s, write->lineage) : SQLITE_OK;
+    if (write->has_term)
+        s->state.term = write->term, s->state.vote = write->vote;
     if (!code && write->has_snapshot)
         code = put_snapshot(s, write);
     if (!code && write->log.n)
         code = put_entries(s, &write->log, follows);
-    return code;
+    return code ? code : put_state(s);
 }
 
 enum error_code store_write(struct store *s, const struct log_write *write, struct error *err)
@@ -431,6 +435,10 @@ static enum error_code open_file(struct store *s, const char *path, struct error
     if (code)
         return sqlite_error(s->db, code, "opening", err);
     sqlite3_extended_result_codes(s->db, 1);
+    /* What a power loss interrupts may take the rest of its sector with it, which may hold what was acknowledged. Else
+     * SQLite takes it for granted that it does not. */
+    int spares_neighbours = 0;
+    sqlite3_file_control(s->db, "main", SQLITE_FCNTL_POWERSAFE_OVERWRITE, &spares_neighbours);
     enum error_code result = execute(s->db, settings, "opening", err);
     if (!result)
         result = check_file(s->db, err);
@@ -473,18 +481,19 @@ void store_close(struct store *s)
 
 uint64_t store_member(const struct store *s)
 {
-    return s->member;
+    return s->state.member;
 }
 
 /* ---- creating ---- */
 
 static enum error_code fill_new(sqlite3 *db, uint64_t member, struct error *err)
 {
-    const struct store first = {.member = member};
+    const struct store_state first = {.member = member};
     char text[256];
-    snprintf(text, sizeof text,
-             "PRAGMA application_id=%d; PRAGMA user_version=%d; INSERT INTO state VALUES (1, %lld, 0, 0, 0, 0, %lld);",
-             APPLICATION_ID, FORMAT, (long long)member, (long long)state_checksum(&first));
+    snprintf(
+        text, sizeof text,
+        "PRAGMA application_id=%d; PRAGMA user_version=%d; INSERT INTO state VALUES (1, %lld, 0, 0, 0, 0, 0, 0, %lld);",
+        APPLICATION_ID, FORMAT, (long long)member, (long long)store_sum_state(&first));
     enum error_code code = execute(db, "PRAGMA synchronous=EXTRA; BEGIN", "creating", err);
     if (!code)
         code = execute(db, schema, "creating", err);

@@ -45,9 +45,13 @@ static void make_inputs(struct graph_build *b)
         graph->hidden = input(b, GGML_TYPE_F32, b->h->n_embd, t, "hidden_in");
     graph->positions = input(b, GGML_TYPE_I32, t, 1, "positions");
     graph->cells = input(b, GGML_TYPE_I64, t, 1, "cells");
-    if (any_layer(b, false))
+    const struct graph_attention *attention = b->source->attention;
+    if (attention)
+        graph->scratch = input(b, GGML_TYPE_I8, (int64_t)attention_scratch_bytes(&attention->form),
+                               attention->n_threads, "attention_scratch");
+    if (!attention && any_layer(b, false))
         graph->mask = input(b, GGML_TYPE_F16, shape->n_kv, t, "mask");
-    if (any_layer(b, true))
+    if (!attention && any_layer(b, true))
         graph->mask_window = input(b, GGML_TYPE_F16, shape->n_kv, t, "mask_window");
     if (b->source->last && shape->n_outputs && shape->n_outputs < shape->n_rows)
         graph->outputs = input(b, GGML_TYPE_I32, shape->n_outputs, 1, "outputs");

@@ -4,12 +4,20 @@
  * the batch, r = rows of one slot of a group, s = slots of a group, c = KV cells. */
 #pragma once
 
+#include "engine/attention.h"
 #include "engine/batch_shape.h"
 #include "engine/kv_cache.h"
 #include "engine/weights.h"
 #include "model/architecture.h"
 
 #include <ggml.h>
+
+/* Our own attention, which a graph on the CPU computes instead of ggml's; see attention.h. */
+struct graph_attention {
+    const struct attention_kernel *kernel;
+    uint32_t n_threads; /* that compute, at most */
+    struct attention_form form;
+};
 
 struct graph_source { /* what graphs are built from; constant for a stage */
     const struct architecture *architecture;
@@ -18,7 +26,8 @@ struct graph_source { /* what graphs are built from; constant for a stage */
     const struct kv_cache *kv;
     bool first, last;
     bool flash;
-    struct ggml_tensor *rope_factors; /* NULL: none */
+    const struct graph_attention *attention; /* [2]: of layers that see all, of windowed ones; NULL: ggml's */
+    struct ggml_tensor *rope_factors;        /* NULL: none */
 };
 
 struct graph {
@@ -26,12 +35,14 @@ struct graph {
     struct ggml_cgraph *cgraph;
     struct batch_shape shape;
     /* inputs */
-    struct ggml_tensor *tokens;      /* I32 [t]          the first stage */
-    struct ggml_tensor *hidden;      /* F32 [n_embd, t]  the others */
-    struct ggml_tensor *positions;   /* I32 [t] */
-    struct ggml_tensor *cells;       /* I64 [t]          where K and V go */
-    struct ggml_tensor *mask;        /* F16 [c, t]       0 or -inf; NULL when every layer is windowed */
-    struct ggml_tensor *mask_window; /* F16 [c, t]       for windowed layers; NULL when there are none */
+    struct ggml_tensor *tokens;    /* I32 [t]          the first stage */
+    struct ggml_tensor *hidden;    /* F32 [n_embd, t]  the others */
+    struct ggml_tensor *positions; /* I32 [t] */
+    struct ggml_tensor *cells;     /* I64 [t]          where K and V go */
+    struct ggml_tensor
+        *mask; /* F16 [c, t]       0 or -inf; NULL when every layer is windowed, or `attention` is ours */
+    struct ggml_tensor *mask_window; /* F16 [c, t]       for windowed layers; NULL likewise */
+    struct ggml_tensor *scratch;     /* I8               what our attention needs beside; else NULL */
     struct ggml_tensor *outputs; /* I32 [n_outputs]  rows that the last stage gives; NULL when it gives all or none */
     struct ggml_tensor *result;  /* F32 [n_embd or n_vocab, t or n_outputs]; NULL when nothing comes out */
 };

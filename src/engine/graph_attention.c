@@ -50,13 +50,15 @@ static struct ggml_tensor *rotate(struct graph_build *b, struct ggml_tensor *x, 
                          h->yarn_beta_slow);
 }
 
-/* Writes the batch's rows of K or V ([d, n_head_kv, t]) into the cache. */
-static void store(struct graph_build *b, struct ggml_tensor *cache, struct ggml_tensor *rows)
+/* Writes the batch's rows of K or V ([d, n_head_kv, t]) into the cache; the cache with them. */
+static struct ggml_tensor *store(struct graph_build *b, struct ggml_tensor *cache, struct ggml_tensor *rows)
 {
     if (!ggml_is_contiguous(rows))
         rows = ggml_cont(b->ctx, rows);
     rows = ggml_reshape_2d(b->ctx, rows, cache->ne[0], rows->ne[2]);
-    ggml_build_forward_expand(b->cgraph, ggml_set_rows(b->ctx, cache, rows, b->graph->cells));
+    struct ggml_tensor *stored = ggml_set_rows(b->ctx, cache, rows, b->graph->cells);
+    ggml_build_forward_expand(b->cgraph, stored);
+    return stored;
 }
 
 /* The first n_kv cells of the group's slots: [d, c, n_head_kv, s] */
@@ -119,11 +121,75 @@ static struct ggml_tensor *attend_plain(struct graph_build *b, struct ggml_tenso
     return ggml_cont(b->ctx, ggml_permute(b->ctx, o, 0, 2, 1, 3));
 }
 
+/* Groups of slots, each one operation of ggml's: [d_v * n_head, t] */
+static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tensor *q, uint32_t index, bool windowed)
+{
+    const struct kv_cache *kv = b->source->kv;
+    const struct batch_shape *shape = &b->graph->shape;
+    struct ggml_tensor *sinks = b->source->weights->layers[index][TENSOR_ATTENTION_SINKS], *all = NULL;
+    for (uint32_t i = 0; i < shape->n_groups; i++) {
+        const struct batch_group *group = &shape->groups[i];
+        struct ggml_tensor *mask = group_mask(b, windowed ? b->graph->mask_window : b->graph->mask, group);
+        struct ggml_tensor *rows = group_query(b, q, group);
+        struct ggml_tensor *k = cached(b, kv->k[index], group), *v = cached(b, kv->v[index], group);
+        struct ggml_tensor *o =
+            b->source->flash ? attend_flash(b, rows, k, v, mask, sinks) : attend_plain(b, rows, k, v, mask, sinks);
+        o = ggml_reshape_2d(b->ctx, o, o->ne[0] * o->ne[1], o->ne[2] * o->ne[3]);
+        all = all ? ggml_concat(b->ctx, all, o, 1) : o;
+    }
+    return all;
+}
+
+enum { SOURCE_Q, SOURCE_K, SOURCE_V, SOURCE_POSITIONS, SOURCE_CELLS, SOURCE_SCRATCH, SOURCE_SINKS, SOURCES };
+
+/* One thread's share of attend_all(), on ggml's threads. */
+static void attend_share(struct ggml_tensor *out, int ith, int nth, void *attention)
+{
+    const struct graph_attention *a = attention;
+    struct ggml_tensor *const *src = out->src;
+    const uint32_t n_threads = (uint32_t)nth < a->n_threads ? (uint32_t)nth : a->n_threads;
+    const struct attention_batch batch = {
+        .q = src[SOURCE_Q]->data,
+        .q_row = src[SOURCE_Q]->nb[2] / sizeof(float),
+        .q_head = src[SOURCE_Q]->nb[1] / sizeof(float),
+        .k = src[SOURCE_K]->data,
+        .v = src[SOURCE_V]->data,
+        .k_cell = src[SOURCE_K]->nb[1],
+        .v_cell = src[SOURCE_V]->nb[1],
+        .positions = src[SOURCE_POSITIONS]->data,
+        .cells = src[SOURCE_CELLS]->data,
+        .sinks = src[SOURCE_SINKS] ? src[SOURCE_SINKS]->data : NULL,
+        .out = out->data,
+        .n_rows = (uint32_t)out->ne[1],
+    };
+    if ((uint32_t)ith < n_threads)
+        attention_compute(a->kernel, &a->form, &batch,
+                          (char *)src[SOURCE_SCRATCH]->data + src[SOURCE_SCRATCH]->nb[1] * (size_t)ith, (uint32_t)ith,
+                          n_threads);
+}
+
+/* All rows, by our own attention: [d_v * n_head, t]. `k` and `v` are the whole caches. */
+static struct ggml_tensor *attend_all(struct graph_build *b, struct ggml_tensor *q, struct ggml_tensor *k,
+                                      struct ggml_tensor *v, struct ggml_tensor *sinks, bool windowed)
+{
+    struct ggml_tensor *sources[SOURCES] = {
+        [SOURCE_Q] = q,
+        [SOURCE_K] = k,
+        [SOURCE_V] = v,
+        [SOURCE_POSITIONS] = b->graph->positions,
+        [SOURCE_CELLS] = b->graph->cells,
+        [SOURCE_SCRATCH] = b->graph->scratch,
+        [SOURCE_SINKS] = sinks,
+    };
+    const struct graph_attention *attention = &b->source->attention[windowed];
+    return ggml_custom_4d(b->ctx, GGML_TYPE_F32, (int64_t)b->h->n_head_dim_v * b->h->n_head, q->ne[2], 1, 1, sources,
+                          sinks ? SOURCES : SOURCE_SINKS, attend_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)attention);
+}
+
 struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
 {
     struct ggml_tensor **w = b->source->weights->layers[index];
     const struct kv_cache *kv = b->source->kv;
-    const struct batch_shape *shape = &b->graph->shape;
     bool windowed = hyperparameters_layer_windowed(b->h, b->source->weights->first_layer + index);
     struct qkv p = project(b, w, x);
     if (!b->architecture->qk_norm_whole) {
@@ -133,19 +199,8 @@ struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struc
     p.q = rotate(b, p.q, windowed);
     p.k = rotate(b, p.k, windowed);
     ggml_build_forward_expand(b->cgraph, p.q);
-    store(b, kv->k[index], p.k);
-    store(b, kv->v[index], p.v);
-
-    struct ggml_tensor *all = NULL; /* [d_v * n_head, t] */
-    for (uint32_t i = 0; i < shape->n_groups; i++) {
-        const struct batch_group *group = &shape->groups[i];
-        struct ggml_tensor *mask = group_mask(b, windowed ? b->graph->mask_window : b->graph->mask, group);
-        struct ggml_tensor *q = group_query(b, p.q, group);
-        struct ggml_tensor *k = cached(b, kv->k[index], group), *v = cached(b, kv->v[index], group);
-        struct ggml_tensor *o = b->source->flash ? attend_flash(b, q, k, v, mask, w[TENSOR_ATTENTION_SINKS])
-                                                 : attend_plain(b, q, k, v, mask, w[TENSOR_ATTENTION_SINKS]);
-        o = ggml_reshape_2d(b->ctx, o, o->ne[0] * o->ne[1], o->ne[2] * o->ne[3]);
-        all = all ? ggml_concat(b->ctx, all, o, 1) : o;
-    }
+    struct ggml_tensor *k = store(b, kv->k[index], p.k), *v = store(b, kv->v[index], p.v);
+    struct ggml_tensor *all = b->source->attention ? attend_all(b, p.q, k, v, w[TENSOR_ATTENTION_SINKS], windowed)
+                                                   : attend_groups(b, p.q, index, windowed);
     return graph_linear(b, w[TENSOR_ATTENTION_OUT], w[TENSOR_ATTENTION_OUT_BIAS], all);
 }

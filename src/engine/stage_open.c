@@ -46,8 +46,51 @@ static bool has_flash(const struct stage *stage)
     return yes;
 }
 
+static bool is_cpu(const struct stage *stage)
+{
+    return device_ggml_backend(stage->device) == device_ggml_fallback(stage->device);
+}
+
+static enum attention_type attention_type_of(enum kv_type type)
+{
+    switch (type) {
+    case KV_F16:
+        return ATTENTION_F16;
+    case KV_F32:
+        return ATTENTION_F32;
+    case KV_Q8_0:
+        return ATTENTION_Q8_0;
+    }
+    return ATTENTION_F16;
+}
+
+static void set_attention(struct stage *stage)
+{
+    const struct hyperparameters *h = stage->h;
+    for (int windowed = 0; windowed < 2; windowed++) {
+        stage->attention[windowed] = (struct graph_attention){
+            .kernel = attention_kernel_best(),
+            .n_threads = device_threads(stage->device),
+            .form = {.n_head = h->n_head,
+                     .n_head_kv = h->n_head_kv,
+                     .dim_k = h->n_head_dim_k,
+                     .dim_v = h->n_head_dim_v,
+                     .window = windowed ? h->window : 0,
+                     .scale = h->attention_scale,
+                     .softcap = h->attention_softcap,
+                     .type = attention_type_of(stage->options.kv_type)},
+        };
+    }
+    stage->source.attention = stage->attention;
+}
+
 static enum error_code choose_flash(struct stage *stage, struct error *err)
 {
+    if (stage->options.flash != FLASH_OFF && is_cpu(stage)) {
+        set_attention(stage);
+        stage->source.flash = true;
+        return ERROR_NONE;
+    }
     bool has = stage->options.flash != FLASH_OFF && has_flash(stage);
     if (stage->options.flash == FLASH_ON && !has)
         return error_set(err, ERROR_UNSUPPORTED,
@@ -72,7 +115,7 @@ static uint32_t list_backends(const struct stage *stage, ggml_backend_t out[BACK
 {
     ggml_backend_t own = device_ggml_backend(stage->device), fallback = device_ggml_fallback(stage->device);
     uint32_t n = 0;
-    if (own != fallback)
+    if (!is_cpu(stage))
         out[n++] = own;
     else
         n = device_ggml_accelerators(stage->device, out, BACKENDS_MAX - 1);
@@ -132,9 +175,8 @@ static void set_placeholder(struct ggml_context *context, ggml_backend_buffer_t 
 /* `sizes`: compute memory by backend, in list_backends()'s order. All of a CPU's backends take host memory. */
 static void keep_largest(struct stage *stage, const size_t sizes[BACKENDS_MAX])
 {
-    bool is_cpu = device_ggml_backend(stage->device) == device_ggml_fallback(stage->device);
-    uint64_t compute = sizes[0], host = is_cpu ? 0 : sizes[1];
-    for (int i = 1; is_cpu && i < BACKENDS_MAX; i++)
+    uint64_t compute = sizes[0], host = is_cpu(stage) ? 0 : sizes[1];
+    for (int i = 1; is_cpu(stage) && i < BACKENDS_MAX; i++)
         compute += sizes[i];
     stage->memory.compute = compute > stage->memory.compute ? compute : stage->memory.compute;
     stage->memory.host = host > stage->memory.host ? host : stage->memory.host;

@@ -73,7 +73,6 @@ static struct bring_up *bring_up_new(struct device *device, const void *family, 
     up->family = family;
     up->index = index;
     up->options.n_cpu_threads = options->n_cpu_threads;
-    up->options.steady = options->steady;
     pthread_mutex_init(&up->lock, NULL);
     timed_wait_init(&up->finished);
     return up;

@@ -82,15 +82,6 @@ static void set_all_threads(struct ggml_device *self, uint32_t n_threads)
         self->n_threads = n_threads;
 }
 
-/* "Reference" to ggml is one way of attention for all shapes: its tiles and its split over threads are left out. */
-static void make_steady(ggml_backend_t cpu)
-{
-    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(cpu));
-    void *symbol = ggml_backend_reg_get_proc_address(reg, "ggml_backend_cpu_set_use_ref");
-    if (symbol)
-        ((void (*)(ggml_backend_t, bool))(uintptr_t)symbol)(cpu, true);
-}
-
 /* ---- initialise, shut down ------------------------------------------------------------- */
 
 static void open_accelerators(struct ggml_device *self)
@@ -148,8 +139,6 @@ static enum error_code impl_initialize(const void *family, uint32_t index, const
         return code;
     }
     set_all_threads(self, options->n_cpu_threads ? options->n_cpu_threads : host_thread_count());
-    if (options->steady)
-        make_steady(self->fallback);
     *out = self;
     return ERROR_NONE;
 }

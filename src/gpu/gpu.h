@@ -63,12 +63,8 @@ struct device_info {
 struct gpu_options {
     const char *backend;    /* --backend / MEDLEY_BACKEND: only this backend (the CPU always stays); NULL: all */
     uint32_t n_cpu_threads; /* threads of the CPU device; 0: one per core that this process may use */
-    /* The CPU's attention gives a row the same bits whatever is computed beside it, on any number of threads. Without
-     * it ggml takes other ways for 64 rows of a sequence and for a single one, a tenth of a logit apart; then a reply
-     * that is replayed from a prompt may go on with another word. Long prompts take longer with it. */
-    bool steady;
-    bool skip_other;  /* load the CPU backend alone: the fastest start */
-    const char *only; /* the id of the one device to open, beside the CPU; NULL: all */
+    bool skip_other;        /* load the CPU backend alone: the fastest start */
+    const char *only;       /* the id of the one device to open, beside the CPU; NULL: all */
 
     const char *registry;     /* the file that remembers devices, see gpu_registry_path(); NULL or "": none */
     const char *prober;       /* a program whose main() begins with gpu_prober_main(): "/proc/self/exe" where that is

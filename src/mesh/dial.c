@@ -12,20 +12,37 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MS_NS UINT64_C(1000000)
 #define STEADY_NS UINT64_C(10000000000) /* a link that lasted so long was no failure */
+#define LASTED_NS UINT64_C(1000000000)  /* and this long one that may well be had again */
 
 static void try_next_address(struct dial *dial);
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
+static uint32_t count_waiting(const struct mesh *mesh)
+{
+    uint32_t n = 0;
+    for (const struct dial *dial = mesh->dials; dial; dial = dial->next)
+        n += dial->phase != DIAL_LINKED && dial->phase != DIAL_CLOSED;
+    return n;
+}
+
+static uint64_t gone_ms(const struct dial *dial)
+{
+    return (clock_now_ns() - dial->lost_ns) / MS_NS;
+}
+
 static void wait_and_retry(struct dial *dial, const struct error *why)
 {
     struct mesh *mesh = dial->mesh;
+    const uint64_t first_ms = mesh->options.dial_wait_ms, seed = mesh_random(mesh);
     dial->phase = DIAL_WAITING;
     dial->greeting = NULL;
     dial->status.n_failures++;
     dial->status.last = *why;
-    const uint64_t wait_ms = backoff_ms(mesh->options.dial_wait_ms, dial->status.n_failures, mesh_random(mesh));
+    const uint64_t wait_ms = dial->lost_ns ? backoff_again_ms(first_ms, gone_ms(dial), count_waiting(mesh), seed)
+                                           : backoff_ms(first_ms, dial->status.n_failures, seed);
     log_line(LOG_INFO, "mesh", "dialling %s port %u again in %llu ms: %s", dial->host, dial->port,
              (unsigned long long)wait_ms, why->text);
     uv_timer_start(&dial->timer, dial->timer.timer_cb, wait_ms, 0);
@@ -40,6 +57,8 @@ static void failed(void *owner, enum refusal_reason reason, const struct error *
     if (dial->phase != DIAL_GREETING)
         return;
     dial->status.last = *err;
+    if (reason != REFUSAL_UNKNOWN)
+        dial->lost_ns = 0; /* it is there, and does not want this: that takes longer to change */
     /* A refusal comes from the right node: its other addresses would say the same. */
     if (reason == REFUSAL_UNKNOWN && dial->next_address < dial->n_addresses)
         try_next_address(dial);
@@ -163,6 +182,19 @@ static void try_next_address(struct dial *dial)
     greeting->failed = failed;
     greeting->owner = dial;
     dial->greeting = greeting;
+    if (dial->lost_ns)
+        uv_timer_start(&dial->timer, dial->timer.timer_cb, backoff_reach_ms(gone_ms(dial)), 0);
+}
+
+/* A connection that nobody answers: the network's own next attempt may be seconds away. */
+static void try_anew(struct dial *dial)
+{
+    struct error err;
+    if (!dial->greeting || stream_reached(dial->greeting->stream))
+        return;
+    greeting_abandon(dial->greeting);
+    error_set(&err, ERROR_IO, "nobody answers");
+    failed(dial, REFUSAL_UNKNOWN, &err);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -232,6 +264,8 @@ static void resolve_name(struct dial *dial)
 static void begin(uv_timer_t *timer)
 {
     struct dial *dial = timer->data;
+    if (dial->phase == DIAL_GREETING)
+        try_anew(dial);
     if (dial->phase != DIAL_WAITING)
         return;
     struct link *link = dial->status.has_node_id ? mesh_find_any(dial->mesh, dial->status.node_id) : NULL;
@@ -268,6 +302,7 @@ enum error_code mesh_dial(struct mesh *mesh, const struct mesh_target *target, s
     dial->port = target->port;
     dial->status.has_node_id = target->has_node_id;
     memcpy(dial->status.node_id, target->node_id, NODE_ID_BYTES);
+    dial->lost_ns = target->gone_ms ? clock_now_ns() - target->gone_ms * MS_NS : 0;
     dial->n_open = 1;
     uv_timer_init(mesh->options.loop, &dial->timer);
     dial->timer.data = dial;
@@ -306,6 +341,29 @@ void dials_close(struct mesh *mesh)
         mesh_forget(mesh, dial);
 }
 
+static bool is_for(const struct dial *dial, const uint8_t node_id[NODE_ID_BYTES])
+{
+    return dial->phase != DIAL_CLOSED && dial->status.has_node_id &&
+           memcmp(dial->status.node_id, node_id, NODE_ID_BYTES) == 0;
+}
+
+/* Each gets a time of its own, so that a thousand are not dialled at once. */
+void mesh_hurry(struct mesh *mesh, const uint8_t *node_id)
+{
+    const uint64_t now_ns = clock_now_ns();
+    const double spread_ms = (double)count_waiting(mesh) * BACKOFF_SPREAD_MS;
+    for (struct dial *dial = mesh->dials; dial; dial = dial->next) {
+        if (dial->phase != DIAL_WAITING || (node_id && !is_for(dial, node_id)) ||
+            now_ns - dial->hurried_ns < LIMIT_DIAL_HURRY_MS * MS_NS)
+            continue;
+        const uint64_t soon_ms = (uint64_t)(random_unit_at(mesh_random(mesh), 0) * spread_ms);
+        if (uv_timer_get_due_in(&dial->timer) <= soon_ms)
+            continue;
+        dial->hurried_ns = now_ns;
+        uv_timer_start(&dial->timer, begin, soon_ms, 0);
+    }
+}
+
 struct dial_status dial_status(const struct dial *dial)
 {
     struct dial_status status = dial->status;
@@ -314,12 +372,6 @@ struct dial_status dial_status(const struct dial *dial)
 }
 
 /* ---- what links tell -------------------------------------------------------------------------- */
-
-static bool is_for(const struct dial *dial, const uint8_t node_id[NODE_ID_BYTES])
-{
-    return dial->phase != DIAL_CLOSED && dial->status.has_node_id &&
-           memcmp(dial->status.node_id, node_id, NODE_ID_BYTES) == 0;
-}
 
 void dials_see_link(struct mesh *mesh, struct link *link)
 {
@@ -339,9 +391,12 @@ void dials_see_link(struct mesh *mesh, struct link *link)
 void dials_link_up(struct mesh *mesh, struct link *link)
 {
     for (struct dial *dial = mesh->dials; dial; dial = dial->next) {
-        if (is_for(dial, link->peer))
-            dial->status.last = (struct error){0};
+        if (!is_for(dial, link->peer))
+            continue;
+        dial->status.last = (struct error){0};
+        dial->lost_ns = 0;
     }
+    mesh_hurry(mesh, NULL);
 }
 
 void dials_link_down(struct mesh *mesh, struct link *link, const struct error *why)
@@ -350,8 +405,11 @@ void dials_link_down(struct mesh *mesh, struct link *link, const struct error *w
         if (dial->phase == DIAL_CLOSED || dial->link != link)
             continue;
         dial->link = NULL;
-        if (link->was_up && clock_now_ns() - link->up_ns > STEADY_NS)
+        const uint64_t now_ns = clock_now_ns(), lasted_ns = link->was_up ? now_ns - link->up_ns : 0;
+        if (lasted_ns > STEADY_NS)
             dial->status.n_failures = 0;
+        if (lasted_ns > LASTED_NS)
+            dial->lost_ns = now_ns;
         wait_and_retry(dial, why);
     }
 }

@@ -24,7 +24,9 @@ struct dial {
     struct sockaddr_storage addresses[DIAL_ADDRESSES_MAX];
     uint32_t n_addresses, next_address;
     struct greeting *greeting;
-    struct link *link; /* opening or up */
+    struct link *link;   /* opening or up */
+    uint64_t lost_ns;    /* when a link that had lasted ended, and none has come since; 0: none has */
+    uint64_t hurried_ns; /* mesh_hurry() */
     uv_timer_t timer;
     uv_getaddrinfo_t resolve;
     uint32_t n_open; /* the timer and a resolution, until the loop has given them back */

@@ -108,6 +108,7 @@ static void stop(struct discovery *discovery)
 {
     while (discovery->sights)
         forget(discovery, &discovery->sights);
+    discovery->name_taken = discovery->host_name_taken = false;
     responder_stop(discovery);
 }
 
@@ -129,23 +130,24 @@ static void not_announced(struct discovery *discovery, int problem)
     uv_timer_start(&discovery->again, on_restart, RESTART_MS, 0);
 }
 
-static void on_rename(uv_timer_t *timer)
+static void take_another_name(struct discovery *discovery)
 {
-    struct discovery *discovery = timer->data;
     char *other = avahi_alternative_service_name(discovery->name);
     if (other && strlen(other) < DISCOVERY_NAME_MAX)
         strcpy(discovery->name, other);
     avahi_free(other);
     log_line(LOG_INFO, "discovery", "another node is called %s: announced as %s", discovery->own.name, discovery->name);
-    int problem = publish(discovery);
-    if (problem)
-        not_announced(discovery, problem);
 }
 
-static void on_rename_host(uv_timer_t *timer)
+/* Under a new host name the node is announced when the responder is ready again. */
+static void on_rename(uv_timer_t *timer)
 {
     struct discovery *discovery = timer->data;
-    int problem = responder_take_another_host_name(discovery);
+    const bool host_too = discovery->host_name_taken;
+    if (discovery->name_taken)
+        take_another_name(discovery);
+    discovery->name_taken = discovery->host_name_taken = false;
+    int problem = host_too ? responder_take_another_host_name(discovery) : publish(discovery);
     if (problem)
         not_announced(discovery, problem);
 }
@@ -153,9 +155,10 @@ static void on_rename_host(uv_timer_t *timer)
 /* Two machines of one name find it taken in the same instant, and both withdraw it (each may win by one record and lose
  * by another). They would meet again at the next name, and the next; so each waits a time of its own first, drawn from
  * more and more. */
-static void rename_soon(struct discovery *discovery, uv_timer_cb rename)
+static void rename_soon(struct discovery *discovery, bool *taken)
 {
-    uv_timer_start(&discovery->again, rename, randombytes_uniform((uint32_t)RENAME_MS << discovery->n_doublings), 0);
+    *taken = true;
+    uv_timer_start(&discovery->again, on_rename, randombytes_uniform((uint32_t)RENAME_MS << discovery->n_doublings), 0);
     if (discovery->n_doublings < RENAME_DOUBLINGS)
         discovery->n_doublings++;
 }
@@ -165,10 +168,10 @@ void discovery_on_state(struct discovery *discovery, enum discovery_state state,
     int problem = 0;
     switch (state) {
     case DISCOVERY_NAME_TAKEN:
-        rename_soon(discovery, on_rename);
+        rename_soon(discovery, &discovery->name_taken);
         break;
     case DISCOVERY_HOST_NAME_TAKEN:
-        rename_soon(discovery, on_rename_host);
+        rename_soon(discovery, &discovery->host_name_taken);
         break;
     case DISCOVERY_READY:
         problem = publish(discovery);

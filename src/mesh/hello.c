@@ -115,9 +115,12 @@ enum error_code version_agree(struct link_version ours, struct link_version thei
                               struct error *err)
 {
     *agreed = (struct link_version){ours.major, ours.minor < theirs.minor ? ours.minor : theirs.minor};
-    if (ours.major == theirs.major)
+    const bool same = ours.major == theirs.major;
+    const bool theirs_is_older = same ? theirs.minor < ours.minor : theirs.major < ours.major;
+    const uint32_t apart = theirs_is_older ? ours.minor - theirs.minor : theirs.minor - ours.minor;
+    if (same && apart <= LINK_MINORS_APART)
         return ERROR_NONE;
     return error_set(err, ERROR_UNSUPPORTED,
                      "it speaks version %u.%u of the protocol, this node %u.%u: update the medley %s", theirs.major,
-                     theirs.minor, ours.major, ours.minor, theirs.major < ours.major ? "there" : "here");
+                     theirs.minor, ours.major, ours.minor, theirs_is_older ? "there" : "here");
 }

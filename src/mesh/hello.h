@@ -1,8 +1,8 @@
 /* The first message on each channel, both ways, and the refusal that may come instead. Pure.
  *
- * Versions: nodes of the same major version talk; the lower of the two minor versions says what they may use.
- * A field, a frame type or a flag more is a new minor version and is ignored by an older node; what an older node
- * cannot ignore is a new major version.
+ * Versions: nodes of the same major version whose minor ones are at most one apart talk; the lower of the two minor
+ * versions says what they may use. A field, a frame type or a flag more is a new minor version and is ignored by an
+ * older node; what an older node cannot ignore is a new major version.
  *
  * Texts from the wire are cut to their places, and what is not printable ASCII becomes '?'. Unknown fields are skipped.
  * ERROR_INVALID: the bytes are not such a message. */
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LINK_MAJOR = 1, LINK_MINOR = 0 };
+enum { LINK_MAJOR = 1, LINK_MINOR = 0, LINK_MINORS_APART = 1 };
 
 struct link_version {
     uint32_t major, minor;
@@ -54,6 +54,7 @@ enum error_code hello_read(const uint8_t *bytes, size_t size, struct hello *hell
 size_t refusal_write(const struct refusal *refusal, uint8_t bytes[static LIMIT_HELLO_BYTES]);
 enum error_code refusal_read(const uint8_t *bytes, size_t size, struct refusal *refusal, struct error *err);
 
-/* What both may use. ERROR_UNSUPPORTED: the majors differ; the text says which end to update. */
+/* What both may use. ERROR_UNSUPPORTED: the majors differ, or the minors by more than one; the text says which end to
+ * update. */
 enum error_code version_agree(struct link_version ours, struct link_version theirs, struct link_version *agreed,
                               struct error *err);

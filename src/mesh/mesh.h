@@ -8,6 +8,7 @@
  *
  * Dialling goes on until mesh_forget(): after a failure or the end of a link it waits 250 ms, twice as long each time
  * up to LIMIT_DIAL_WAIT_MS, and less by a random part, so that a cluster that comes back does not come all at once.
+ * After the end of a link that had lasted, it waits an eighth of the time since (backoff.h).
  * While there is a link to the node at the other end, whoever dialled it, nothing is dialled.
  *
  * When both ends dial at once, one of the two connections stays, and both ends choose the same: the one that the node
@@ -64,11 +65,16 @@ struct mesh_target {
     uint16_t port;
     bool has_node_id; /* only this node will do */
     uint8_t node_id[NODE_ID_BYTES];
+    uint64_t gone_ms; /* since the end of a link to it, over another dial; 0: there was none */
 };
 
 /* ERROR_BUSY: LIMIT_DIAL_TARGETS. The dial is the mesh's, until mesh_forget() or the end of mesh_close(). */
 enum error_code mesh_dial(struct mesh *mesh, const struct mesh_target *target, struct dial **out, struct error *err);
 void mesh_forget(struct mesh *mesh, struct dial *dial); /* a link that it made stays */
+
+/* The way to that node may be free again (NULL: to all): what waits to be dialled is dialled soon, one after another. A
+ * dial is hurried at most once in LIMIT_DIAL_HURRY_MS. A link that goes up does the same for all. */
+void mesh_hurry(struct mesh *mesh, const uint8_t *node_id);
 
 struct dial_status {
     struct link *link;   /* NULL: none now */

@@ -15,10 +15,20 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static bool is_kept(const struct shelf_model *model)
+{
+    struct manifest kept;
+    if (shelf_manifest(model->shelf, &model->identity, &kept, NULL))
+        return false;
+    manifest_deinit(&kept);
+    return true;
+}
+
+/* Another process may keep the same one in the same instant; then one of the two fails, and it is there all the same.
+ */
 static enum error_code keep_manifest(struct shelf_model *model, const struct manifest *manifest, struct error *err)
 {
     struct buffer bytes = {0};
-    struct manifest kept;
     manifest_write(manifest, &bytes);
     enum error_code code = bytes.failed ? error_set(err, ERROR_NO_MEMORY, "out of memory")
                                         : digest_of(bytes.data, bytes.size, &model->identity, err);
@@ -28,10 +38,10 @@ static enum error_code keep_manifest(struct shelf_model *model, const struct man
         code = shelf_paths_of(model->shelf, &model->identity, &model->paths, err);
     if (!code)
         code = shelf_record_lock(model->paths.record, true, LOCK_SH, &model->record, err);
-    if (!code && shelf_manifest(model->shelf, &model->identity, &kept, NULL))
+    if (!code && !is_kept(model)) {
         code = durable_replace(model->paths.manifest, bytes.data, bytes.size, err);
-    else if (!code)
-        manifest_deinit(&kept);
+        code = code && is_kept(model) ? ERROR_NONE : code;
+    }
     buffer_deinit(&bytes);
     return code;
 }

@@ -48,6 +48,7 @@ struct stream_impl {
     enum error_code (*sibling)(struct stream *stream, struct stream **out, struct error *err);
     void (*addresses)(const struct stream *stream, struct stream_addresses *addresses);
     void (*packets)(const struct stream *stream, struct stream_packets *packets); /* NULL: not known */
+    bool (*reached)(const struct stream *stream);
 };
 
 /* The part that all have, first in theirs. */
@@ -106,6 +107,12 @@ static inline enum error_code stream_sibling(struct stream *stream, struct strea
 static inline void stream_addresses(const struct stream *stream, struct stream_addresses *addresses)
 {
     stream->impl->addresses(stream, addresses);
+}
+
+/* Of one that this end began: something has come from the other end. */
+static inline bool stream_reached(const struct stream *stream)
+{
+    return stream->impl->reached(stream);
 }
 
 static inline void stream_packets(const struct stream *stream, struct stream_packets *packets)

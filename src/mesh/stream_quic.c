@@ -135,6 +135,13 @@ static void quic_addresses(const struct stream *stream, struct stream_addresses 
     *addresses = (struct stream_addresses){.local = socket->local, .peer = socket->peer};
 }
 
+/* The other end's half of the handshake has begun. */
+static bool quic_reached(const struct stream *stream)
+{
+    const OSSL_HANDSHAKE_STATE state = SSL_get_state(of_stream(stream)->connection->ssl);
+    return state != TLS_ST_BEFORE && state != TLS_ST_CW_CLNT_HELLO;
+}
+
 static const struct stream_impl quic_impl = {
     .handshake = quic_handshake,
     .read = quic_read,
@@ -145,6 +152,7 @@ static const struct stream_impl quic_impl = {
     .ssl = quic_ssl,
     .sibling = quic_sibling,
     .addresses = quic_addresses,
+    .reached = quic_reached,
 };
 
 /* ---- life ---------------------------------------------------------------------------------- */

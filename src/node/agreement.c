@@ -30,7 +30,7 @@ void agreement_note_failure(struct agreement *a, const struct error *why)
     a->failed = true;
     a->wrote = false;
     a->failure = *why;
-    a->may_reopen = why->code != ERROR_INVALID;
+    a->may_reopen = why->code != ERROR_INVALID && why->code != ERROR_UNSUPPORTED;
     a->reopen_at_ms = agreement_now_ms() + a->reopen_wait_ms;
     if (a->reopen_wait_ms < (uint64_t)REOPEN_SLOWER * a->options.reopen_ms)
         a->reopen_wait_ms *= 2;

@@ -20,7 +20,10 @@
  * Failing. A write that fails (disk full, I/O) or memory that runs out ends the replica: `failed` is raised and the
  * node takes no part; agreement_status().failed. Every 5 s, and less often if that fails, the store is opened again;
  * then the node goes on with all that it had promised. A damaged file is not tried again (agreement_forget() gives a
- * new one). */
+ * new one), nor is a log with an event of a kind that this version does not know.
+ *
+ * Versions. An event whose kind not all admitted nodes know (event_level(), state_level()) is not proposed, and a
+ * leader does not take it up from others. */
 #pragma once
 
 #include "cluster/replica.h"
@@ -88,7 +91,8 @@ void agreement_receive(struct agreement *agreement, uint64_t from_member, const 
  * are not set; the event stays the caller's, and may go when this returns. It is sent again every second and whenever
  * the leader changes, until it was applied: then `done` is called with ERROR_NONE and what became of it. Else `outcome`
  * is NULL: ERROR_BUSY: not within 10 s (which does not mean that it never will be), or LIMIT_PROPOSALS wait already;
- *   ERROR_INVALID: larger than LIMIT_CLUSTER_ENTRY_BYTES; ERROR_CANCELLED: closed or forgotten; ERROR_NO_MEMORY.
+ *   ERROR_INVALID: larger than LIMIT_CLUSTER_ENTRY_BYTES; ERROR_UNSUPPORTED: an admitted node does not know its kind;
+ *   ERROR_CANCELLED: closed or forgotten; ERROR_NO_MEMORY.
  * `done` may be NULL. Want of memory for the proposal itself alone is told before this returns. */
 typedef void (*agreement_done_fn)(void *arg, enum error_code code, const struct state_outcome *outcome,
                                   const struct error *err);

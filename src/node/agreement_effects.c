@@ -52,13 +52,26 @@ static void send_message(struct agreement *a, const struct replica_effect *effec
     }
 }
 
+/* Going on without it would be another state than the others'. */
+static enum error_code check_known(const Cluster__Event *event, struct error *err)
+{
+    const uint32_t level = event_level(event);
+    if (level <= event_level_known())
+        return ERROR_NONE;
+    return error_set(err, ERROR_UNSUPPORTED,
+                     "the log has changes of a kind (%u) that medley %s does not know: update the medley here", level,
+                     MEDLEY_VERSION);
+}
+
 static enum error_code apply_event(struct agreement *a, const struct replica_effect *effect, struct error *err)
 {
     Cluster__Event *event;
     struct state_outcome outcome;
     const bool seen = a->keeps && effect->index <= a->kept_until;
     enum error_code code = event_decode(effect->bytes, effect->size, &event, err);
-    if (code != ERROR_NO_MEMORY)
+    if (!code)
+        code = check_known(event, err);
+    if (code != ERROR_NO_MEMORY && code != ERROR_UNSUPPORTED)
         code = state_apply(&a->state, effect->index, effect->bytes, effect->size, &outcome, err);
     if (!code) {
         advance(a, effect->index);

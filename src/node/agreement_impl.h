@@ -20,6 +20,7 @@ struct proposal { /* of this node */
     struct proposal *next;
     uint64_t nonce, deadline_ms, again_ms;
     struct buffer event;
+    uint32_t level;       /* of the event */
     struct error refused; /* a code: what to say in the next turn */
     agreement_done_fn done;
     void *arg;
@@ -28,6 +29,7 @@ struct proposal { /* of this node */
 struct foreign { /* a proposal of another node, for a leader that has not caught up with its own log yet */
     struct foreign *next;
     uint64_t nonce;
+    uint32_t level;
     size_t size;
     uint8_t bytes[];
 };
@@ -123,6 +125,9 @@ void agreement_drop_state(struct agreement *a);
 /* ---- agreement_store.c ---- */
 enum error_code agreement_open_store(const char *path, struct store **store, struct log_saved *saved,
                                      struct error *err);
+/* What is there is kept as PATH.left; another member's takes its place. */
+enum error_code agreement_replace_store(const char *path, struct store **store, struct log_saved *saved,
+                                        struct error *err);
 void agreement_queue_write(struct agreement *a, struct log_write *write); /* takes it over */
 void agreement_drop_writes(struct agreement *a);
 void agreement_next_job(struct agreement *a); /* begins what is to be done, if nothing is under way */

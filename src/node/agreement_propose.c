@@ -34,6 +34,22 @@ static uint64_t new_nonce(struct agreement *a)
     return nonce;
 }
 
+/* The log has nothing in it that an admitted node, whether it is up or not, could not read. */
+static enum error_code check_level(const struct agreement *a, uint32_t level, struct error *err)
+{
+    const struct state *state = agreement_state(a);
+    if (level <= EVENT_LEVEL_FIRST || level <= state_level(state))
+        return ERROR_NONE;
+    for (size_t i = 0; state->root && i < state->root->n_nodes; i++) {
+        const Cluster__NodeRecord *record = state->root->nodes[i];
+        if (record->admitted && record->node->level < level)
+            return error_set(err, ERROR_UNSUPPORTED,
+                             "%.64s has an older medley (%.32s) that does not know this: update it", record->node->name,
+                             record->node->version ? record->node->version : "?");
+    }
+    return error_set(err, ERROR_UNSUPPORTED, "no node is known to know this");
+}
+
 static void encode(struct agreement *a, Cluster__Event *event, struct proposal *p)
 {
     char *const by = event->by;
@@ -50,6 +66,8 @@ static void encode(struct agreement *a, Cluster__Event *event, struct proposal *
     else if (p->event.size > LIMIT_CLUSTER_ENTRY_BYTES)
         error_set(&p->refused, ERROR_INVALID, "an event of %zu bytes, at most %d are possible", p->event.size,
                   LIMIT_CLUSTER_ENTRY_BYTES);
+    else
+        check_level(a, p->level = event_level(event), &p->refused);
 }
 
 void agreement_propose(struct agreement *a, Cluster__Event *event, agreement_done_fn done, void *arg)
@@ -125,7 +143,7 @@ static void submit(struct agreement *a, struct proposal *p)
 {
     uint64_t index;
     struct error err;
-    if (nonces_has(&a->nonces, p->nonce) || !nonces_has_room(&a->nonces))
+    if (nonces_has(&a->nonces, p->nonce) || !nonces_has_room(&a->nonces) || check_level(a, p->level, &p->refused))
         return;
     const enum error_code code =
         replica_submit(a->replica, agreement_now_ms(), (const uint8_t *)p->event.data, p->event.size, &index, &err);
@@ -149,7 +167,7 @@ static void send_on(struct agreement *a, struct proposal *p, uint64_t now_ms)
 
 /* ---- of others ---- */
 
-static bool take_nonce(const void *bytes, size_t size, uint64_t *nonce)
+static bool look_at(const void *bytes, size_t size, uint64_t *nonce, uint32_t *level)
 {
     Cluster__Event *event;
     struct error err;
@@ -158,6 +176,7 @@ static bool take_nonce(const void *bytes, size_t size, uint64_t *nonce)
         return false;
     }
     *nonce = event->nonce;
+    *level = event_level(event);
     event_free(event);
     if (!*nonce)
         log_line(LOG_WARN, "cluster", "a proposal without a nonce was dropped");
@@ -168,13 +187,14 @@ static bool take_nonce(const void *bytes, size_t size, uint64_t *nonce)
 void agreement_receive_proposal(struct agreement *a, const void *bytes, size_t size)
 {
     uint64_t nonce;
+    uint32_t level;
     if (!a->replica || !replica_status(a->replica).leads || a->n_foreign >= LIMIT_PROPOSALS ||
-        size > LIMIT_CLUSTER_MESSAGE_BYTES - a->foreign_bytes || !take_nonce(bytes, size, &nonce))
+        size > LIMIT_CLUSTER_MESSAGE_BYTES - a->foreign_bytes || !look_at(bytes, size, &nonce, &level))
         return;
     struct foreign *foreign = mem_new(sizeof *foreign + size);
     if (!foreign)
         return; /* it is sent again */
-    *foreign = (struct foreign){.nonce = nonce, .size = size};
+    *foreign = (struct foreign){.nonce = nonce, .level = level, .size = size};
     memcpy(foreign->bytes, bytes, size);
     *a->last_foreign = foreign;
     a->last_foreign = &foreign->next;
@@ -206,10 +226,14 @@ void agreement_drop_foreign(struct agreement *a)
 static void submit_foreign(struct agreement *a)
 {
     struct foreign *foreign;
+    struct error err;
     uint64_t index;
     while (a->replica && (foreign = take_foreign(a)) != NULL) {
-        if (!nonces_has(&a->nonces, foreign->nonce) && nonces_has_room(&a->nonces) &&
-            replica_submit(a->replica, agreement_now_ms(), foreign->bytes, foreign->size, &index, NULL) == ERROR_NONE)
+        if (check_level(a, foreign->level, &err))
+            log_line(LOG_WARN, "cluster", "an event was not taken up: %s", err.text);
+        else if (!nonces_has(&a->nonces, foreign->nonce) && nonces_has_room(&a->nonces) &&
+                 replica_submit(a->replica, agreement_now_ms(), foreign->bytes, foreign->size, &index, NULL) ==
+                     ERROR_NONE)
             nonces_submitted(&a->nonces, foreign->nonce);
         mem_free(foreign);
     }

@@ -44,6 +44,7 @@ static enum error_code create(const char *path, struct error *err)
     enum error_code code = beside(path, "-wal", wal, err);
     if (!code)
         code = remove_file(wal, err);
+    durable_sync_folder_of(path); /* before there is a file that it could be taken for the log of */
     while (!code && !member) {
         if (getrandom(&member, sizeof member, 0) != (ssize_t)sizeof member)
             code = error_set(err, ERROR_IO, "no random numbers: %s", strerror(errno));
@@ -81,11 +82,20 @@ static enum error_code move_away(const char *path, struct error *err)
         code = remove_file(left_wal, err);
     if (!code)
         code = move_file(path, left, err);
+    durable_sync_folder_of(path); /* never a file whose write-ahead log has gone already */
     if (!code)
         code = move_file(wal, left_wal, err);
     if (!code)
         durable_sync_folder_of(path);
     return code;
+}
+
+enum error_code agreement_replace_store(const char *path, struct store **store, struct log_saved *saved,
+                                        struct error *err)
+{
+    const enum error_code code = move_away(path, err);
+    *store = NULL;
+    return code ? code : agreement_open_store(path, store, saved, err);
 }
 
 /* ---- writes ---- */
@@ -159,9 +169,7 @@ static void forget(struct job *job)
 {
     store_close(job->store);
     job->store = NULL;
-    job->code = move_away(job->path, &job->err);
-    if (!job->code)
-        job->code = agreement_open_store(job->path, &job->store, &job->saved, &job->err);
+    job->code = agreement_replace_store(job->path, &job->store, &job->saved, &job->err);
 }
 
 static void run_job(uv_work_t *work)

@@ -62,16 +62,25 @@ void control_moves(struct conversation *conversation, yyjson_val *request)
 
 struct moving {
     char instance[LIMIT_CLUSTER_TEXT_BYTES + 1];
+    yyjson_doc *to; /* the wanted stages, until it is proposed */
+    uint64_t asked_ms, unsettled_ms;
     uint64_t epoch, from; /* of the new placement, and of the one that served */
     bool is_seen;
-    uint64_t proposed_ms;
+    uint64_t proposed_ms; /* 0: it is not yet */
 };
 
-enum { MOVE_PROPOSAL_MS = 11000 }; /* agreement gives a proposal up after 10 s */
+enum {
+    MOVE_PROPOSAL_MS = 11000, /* agreement gives a proposal up after 10 s */
+    MOVE_SETTLE_MS = 10000,   /* for memory that stages of before still hold */
+    MOVE_SETTLED_MS = 1000,   /* and after that, for figures to be of one moment */
+};
 
 static void move_gone(struct conversation *conversation)
 {
-    mem_free(conversation->data);
+    struct moving *moving = conversation->data;
+    if (moving)
+        yyjson_doc_free(moving->to);
+    mem_free(moving);
     conversation->data = NULL;
 }
 
@@ -82,7 +91,7 @@ static void fail_move(struct conversation *conversation, const char *why)
     control_fail(conversation, &err);
 }
 
-static void move_look(struct conversation *conversation)
+static void look_after(struct conversation *conversation)
 {
     struct moving *moving = conversation->data;
     struct daemon *daemon = conversation->daemon;
@@ -153,43 +162,86 @@ static enum error_code check_move(struct daemon *daemon, const Cluster__Instance
     return code;
 }
 
-static void propose_move(struct conversation *conversation, const Cluster__Instance *instance,
+static void propose_move(struct moving *moving, struct daemon *daemon, const Cluster__Instance *instance,
                          const struct master_placement *placement, bool beside)
 {
-    struct moving *moving = mem_new(sizeof *moving);
-    struct daemon *daemon = conversation->daemon;
-    if (!moving) {
-        control_end(conversation);
-        return;
-    }
-    snprintf(moving->instance, sizeof moving->instance, "%s", instance->id);
     const struct replica_status status = agreement_status(daemon->agreement);
     moving->epoch =
         placed_epoch(daemon_state(daemon)->root->last_epoch, status.lineage, status.term, daemon->id, placement);
     moving->proposed_ms = daemon_now_ms(daemon);
-    conversation->data = moving;
-    conversation->calls = (struct conversation_calls){.look = move_look, .gone = move_gone};
     daemon_propose_placement(daemon, instance, placement, moving->epoch, !beside);
+}
+
+/* A stage that was replaced a moment ago is closed soon, and then its memory is free: worth a wait. */
+static bool may_wait(struct moving *moving, struct daemon *daemon, struct error *err)
+{
+    const uint64_t now_ms = daemon_now_ms(daemon);
+    const char *unsettled = daemon_unsettled(daemon);
+    if (unsettled)
+        moving->unsettled_ms = now_ms;
+    if (!moving->unsettled_ms || now_ms - moving->unsettled_ms >= MOVE_SETTLED_MS)
+        return false;
+    if (now_ms - moving->asked_ms < MOVE_SETTLE_MS)
+        return true;
+    if (unsettled)
+        error_wrap(err, "waited %d s for %s to give back what it had before", MOVE_SETTLE_MS / 1000, unsettled);
+    return false;
+}
+
+static void try_move(struct conversation *conversation)
+{
+    struct moving *moving = conversation->data;
+    struct daemon *daemon = conversation->daemon;
+    const Cluster__Instance *instance = state_instance(daemon_state(daemon), moving->instance);
+    struct master_placement placement;
+    struct error err;
+    bool beside = false, is_known = false;
+    if (!instance)
+        error_set(&err, ERROR_NOT_FOUND, "the cluster has no instance '%s'; `medley status` lists them",
+                  moving->instance);
+    else if (!instance->active)
+        error_set(&err, ERROR_INVALID, "%s is not loaded; `medley place` loads it", moving->instance);
+    else
+        is_known = take_stages(daemon, yyjson_doc_get_root(moving->to), &placement, &err);
+    if (is_known && !check_move(daemon, instance, &placement, &beside, &err))
+        propose_move(moving, daemon, instance, &placement, beside);
+    else if (!is_known || !may_wait(moving, daemon, &err))
+        control_fail(conversation, &err);
+}
+
+static void move_look(struct conversation *conversation)
+{
+    const struct moving *moving = conversation->data;
+    if (moving->proposed_ms)
+        look_after(conversation);
+    else
+        try_move(conversation);
+}
+
+/* NULL: of nothing, or no memory. */
+static yyjson_doc *copy_of(yyjson_val *value)
+{
+    yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+    yyjson_mut_doc_set_root(doc, yyjson_val_mut_copy(doc, value));
+    yyjson_doc *copy = yyjson_mut_doc_imut_copy(doc, NULL);
+    yyjson_mut_doc_free(doc);
+    return copy;
 }
 
 void control_move(struct conversation *conversation, yyjson_val *request)
 {
-    struct daemon *daemon = conversation->daemon;
     const char *id = control_text(request, "instance");
-    struct master_placement placement;
-    struct error err;
-    bool beside = false;
     if (!control_require_member(conversation))
         return;
-    const Cluster__Instance *instance = id ? state_instance(daemon_state(daemon), id) : NULL;
-    if (!instance)
-        error_set(&err, ERROR_NOT_FOUND, "the cluster has no instance '%s'; `medley status` lists them", id ? id : "");
-    else if (!instance->active)
-        error_set(&err, ERROR_INVALID, "%s is not loaded; `medley place` loads it", id);
-    else if (take_stages(daemon, yyjson_obj_get(request, "to"), &placement, &err) &&
-             !check_move(daemon, instance, &placement, &beside, &err)) {
-        propose_move(conversation, instance, &placement, beside);
+    struct moving *moving = mem_new(sizeof *moving);
+    if (!moving) {
+        control_end(conversation);
         return;
     }
-    control_fail(conversation, &err);
+    snprintf(moving->instance, sizeof moving->instance, "%s", id ? id : "");
+    moving->to = copy_of(yyjson_obj_get(request, "to"));
+    moving->asked_ms = daemon_now_ms(conversation->daemon);
+    conversation->data = moving;
+    conversation->calls = (struct conversation_calls){.look = move_look, .gone = move_gone};
+    try_move(conversation);
 }

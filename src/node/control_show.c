@@ -77,6 +77,7 @@ static void put_cluster(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_v
 {
     const Cluster__State *state = daemon_state(daemon)->root;
     const struct replica_status status = agreement_status(daemon->agreement);
+    const struct error *failure = daemon->is_member ? agreement_failure(daemon->agreement) : NULL;
     char id[CLUSTER_ID_TEXT];
     if (!daemon->is_member) {
         yyjson_mut_obj_add_null(doc, root, "cluster");
@@ -90,6 +91,7 @@ static void put_cluster(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_v
     yyjson_mut_obj_add_strcpy(doc, object, "id", id);
     yyjson_mut_obj_add_uint(doc, object, "generation", status.lineage.generation);
     put_text(doc, object, "leader", leader_of(daemon, &status));
+    put_text(doc, object, "problem", failure ? failure->text : NULL);
     yyjson_mut_obj_add_uint(doc, object, "term", status.term);
     yyjson_mut_obj_add_uint(doc, object, "voters", voters);
     yyjson_mut_obj_add_uint(doc, object, "nodes", state ? state->n_nodes : 0);

@@ -80,6 +80,7 @@ void daemon_changed(struct daemon *daemon)
     daemon_lead(daemon);
     daemon_watch(daemon);
     relay_changed(daemon->relay);
+    daemon_tell_held(daemon);
     control_changed(daemon);
 }
 
@@ -201,6 +202,7 @@ static void on_tick(uv_timer_t *timer)
     }
     if (now - daemon->told_ms >= NOW_MS) {
         daemon_tell_now(daemon);
+        daemon_look_at_network(daemon);
         renew_certificate(daemon);
     }
     daemon_dial(daemon);

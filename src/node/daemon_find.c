@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/random.h"
 
 #include <netdb.h>
 #include <stdio.h>
@@ -46,6 +47,28 @@ void daemon_find_addresses(struct daemon *daemon)
             add_address(daemon, host);
     }
     uv_free_interface_addresses(interfaces, n);
+}
+
+/* Another cable or radio, a machine that woke up: nobody waits for the next dial. */
+void daemon_look_at_network(struct daemon *daemon)
+{
+    uv_interface_address_t *interfaces = NULL;
+    int n = 0;
+    uint64_t now = 1;
+    if (!daemon->mesh || uv_interface_addresses(&interfaces, &n))
+        return;
+    for (int i = 0; i < n; i++) {
+        char host[64] = "";
+        uv_ip_name((const struct sockaddr *)&interfaces[i].address, host, sizeof host);
+        for (const char *at = host; *at; at++)
+            now = random_mix(now ^ (unsigned char)*at);
+    }
+    uv_free_interface_addresses(interfaces, n);
+    if (daemon->network && daemon->network != now) {
+        log_line(LOG_INFO, "node", "this machine's addresses have changed");
+        mesh_hurry(daemon->mesh, NULL);
+    }
+    daemon->network = now;
 }
 
 /* ---- contacts -------------------------------------------------------------------------------
@@ -156,12 +179,22 @@ static void hang_up(struct daemon *daemon, struct contact *contact)
     contact->dial = NULL;
 }
 
+/* Since the last link to it ended; 0: none did. */
+static uint64_t gone_ms(const struct daemon *daemon, const struct contact *contact)
+{
+    char id[NODE_ID_TEXT];
+    id_text(contact->node_id, NODE_ID_BYTES, id);
+    const struct peer *peer = contact->has_node_id ? daemon_peer(daemon, id) : NULL;
+    return peer && peer->down_ms ? daemon_now_ms(daemon) - peer->down_ms + 1 : 0;
+}
+
 static void dial(struct daemon *daemon, struct contact *contact)
 {
     const struct contact_address *to = &contact->addresses[contact->at];
     struct mesh_target target = {.host = to->host, .port = to->port, .has_node_id = contact->has_node_id};
     struct error err;
     memcpy(target.node_id, contact->node_id, NODE_ID_BYTES);
+    target.gone_ms = gone_ms(daemon, contact);
     contact->since_ms = daemon_now_ms(daemon);
     if (mesh_dial(daemon->mesh, &target, &contact->dial, &err))
         log_line(LOG_WARN, "node", "%s port %u is not dialled: %s", to->host, to->port, err.text);
@@ -294,6 +327,9 @@ static void on_found(void *arg, const struct discovery_peer *peer)
     found->port = peer->record.port;
     snprintf(found->host, sizeof found->host, "%s", host);
     log_line(LOG_DEBUG, "node", "found %s at %s port %u", found->record.name, host, found->port);
+    uint8_t node_id[NODE_ID_BYTES];
+    if (daemon->mesh && id_parse(found->record.id, node_id, sizeof node_id))
+        mesh_hurry(daemon->mesh, node_id);
     if (daemon->is_member)
         daemon_sync_contacts(daemon);
     else

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/random.h"
 #include "cluster/event.h"
 #include "node/claims.h"
 
@@ -185,6 +186,18 @@ static uint32_t gather_stages(struct daemon *daemon, struct worker_stage *stages
     return n;
 }
 
+/* Which stages take memory: what the figures of free memory must be read with. */
+static uint64_t sign_stages(const struct worker_stage *stages, uint32_t n)
+{
+    uint64_t sign = n;
+    for (uint32_t i = 0; i < n; i++) {
+        const bool holds = stages[i].state == WORKER_READY || stages[i].state == WORKER_UNLOADING;
+        const uint64_t own = random_mix(stages[i].epoch) ^ random_mix(~(uint64_t)stages[i].stage);
+        sign += holds ? random_mix(own ^ (uint64_t)stages[i].device[0]) : 0;
+    }
+    return sign;
+}
+
 static void keep_own(struct daemon *daemon, const struct buffer *bytes)
 {
     ProtobufCMessage *message = NULL;
@@ -196,26 +209,34 @@ static void keep_own(struct daemon *daemon, const struct buffer *bytes)
 }
 
 /* The leader plans with it; others only show it. */
-static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct buffer *bytes)
+static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct buffer *bytes, bool all)
 {
     const uint64_t now = daemon_now_ms(daemon);
     const uint64_t leader = agreement_status(daemon->agreement).leader;
     for (struct peer *peer = daemon->peers; peer && !bytes->failed; peer = peer->next) {
-        if (!peer->link || (leader && member_of(daemon, peer) != leader && now - peer->told_ms < NOW_OTHERS_MS))
+        if (!peer->link || (!all && leader && member_of(daemon, peer) != leader && now - peer->told_ms < NOW_OTHERS_MS))
             continue;
         post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
         peer->told_ms = now;
     }
 }
 
-/* Members that were linked and are not, or do not answer. */
+/* Not linked (any more), or it does not answer. */
+static bool is_missed(const struct daemon *daemon, const char *id)
+{
+    const struct peer *peer = daemon_peer(daemon, id);
+    if (!peer)
+        return strcmp(id, daemon->id) != 0 && daemon_now_ms(daemon) - daemon->opened_ms >= FIRST_LINK_MS;
+    return peer->link ? peer->is_silent : daemon_is_gone(daemon, peer);
+}
+
 static size_t gather_unreached(struct daemon *daemon, char **list)
 {
+    const Cluster__State *root = daemon_state(daemon)->root;
     size_t n = 0;
-    for (struct peer *peer = daemon->peers; peer && n < LIMIT_CLUSTER_NODES; peer = peer->next) {
-        const Cluster__NodeRecord *record = state_node(daemon_state(daemon), peer->id);
-        if (record && record->admitted && (peer->link ? peer->is_silent : daemon_is_gone(daemon, peer)))
-            list[n++] = peer->id;
+    for (size_t i = 0; root && i < root->n_nodes && n < LIMIT_CLUSTER_NODES; i++) {
+        if (root->nodes[i]->admitted && is_missed(daemon, root->nodes[i]->node->id))
+            list[n++] = root->nodes[i]->node->id;
     }
     return n;
 }
@@ -231,6 +252,7 @@ void daemon_tell_now(struct daemon *daemon)
     struct buffer bytes = {0};
     struct error err;
     const uint32_t n_stages = gather_stages(daemon, stages);
+    const uint64_t held = sign_stages(stages, n_stages);
     if (placing_now(daemon->options.gpu, daemon->options.heat, stages, n_stages, &now, &err))
         log_line(LOG_WARN, "node", "this node's devices: %s", err.text);
     now.n_uses = gather_uses(daemon, uses, use_list);
@@ -249,10 +271,24 @@ void daemon_tell_now(struct daemon *daemon)
     now.uses = NULL;
     now.problems = NULL;
     placing_now_clear(&now);
-    tell_now_to_those_who_need_it(daemon, &bytes);
+    tell_now_to_those_who_need_it(daemon, &bytes, held != daemon->held);
+    daemon->held = held;
     keep_own(daemon, &bytes);
     buffer_deinit(&bytes);
     daemon->told_ms = daemon_now_ms(daemon);
+}
+
+void daemon_tell_held(struct daemon *daemon)
+{
+    static struct worker_stage stages[STAGES_MAX];
+    const uint64_t since_ms = daemon_now_ms(daemon) - daemon->told_ms;
+    const uint32_t n = gather_stages(daemon, stages);
+    if (sign_stages(stages, n) == daemon->held)
+        return;
+    if (since_ms < HELD_MS)
+        daemon_tick_within(daemon, HELD_MS - since_ms);
+    else
+        daemon_tell_now(daemon);
 }
 
 /* ---- what is heard ------------------------------------------------------------------------ */
@@ -458,6 +494,7 @@ static void on_silent(void *self, struct link *link)
     if (!peer)
         return;
     peer->is_silent = true;
+    peer->silent_ms = daemon_now_ms(daemon);
     log_line(LOG_INFO, "node", "%.8s does not answer", peer->id);
     if (!daemon->stopping && daemon->is_member)
         daemon_changed(daemon);
@@ -487,7 +524,8 @@ void daemon_watch(struct daemon *daemon)
         bool closely = false;
         for (size_t i = 0; peer->link && root && i < root->n_instances && !closely; i++) {
             const Cluster__Instance *instance = root->instances[i];
-            closely = runs(instance, peer->id) && (daemon->leads || runs(instance, daemon->id));
+            closely = runs(instance, peer->id) &&
+                      (daemon->leads || runs(instance, daemon->id) || relay_live(daemon->relay, instance->id));
         }
         if (peer->link)
             link_watch(peer->link, closely);

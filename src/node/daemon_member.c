@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { EVENT_LEVEL = CLUSTER__EVENT__KIND_REFOUNDED }; /* the highest kind that this version knows */
-
 static enum error_code identity_folder(const struct daemon *daemon, char path[PATH_MAX], struct error *err)
 {
     return durable_path(daemon->folder, "identity", "", path, err);
@@ -50,7 +48,7 @@ static enum error_code describe_self(struct daemon *daemon, struct error *err)
     node.name = daemon->name;
     node.has_member = node.has_level = true;
     node.member = agreement_member(daemon->agreement);
-    node.level = EVENT_LEVEL;
+    node.level = event_level_known();
     node.version = (char *)(uintptr_t)MEDLEY_VERSION;
     node.addresses = addresses;
     node.n_addresses = daemon->n_addresses;

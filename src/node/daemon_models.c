@@ -33,8 +33,8 @@ static enum error_code find_driver(void *self, const char *id, struct driver **d
         *driver = NULL;
         return error_set(err, ERROR_BUSY, "%s is being loaded", id);
     }
-    const struct peer *peer = daemon_peer(daemon, first->node);
-    if (!peer || !peer->link || peer->is_silent || !id_parse(first->node, node_id, NODE_ID_BYTES))
+    if (!id_parse(first->node, node_id, NODE_ID_BYTES) ||
+        !(daemon_reaches(daemon, node_id) || daemon_through(daemon, node_id, NULL)))
         return error_set(err, ERROR_BUSY, "the node that runs %s cannot be reached", id);
     return ERROR_NONE;
 }
@@ -221,6 +221,8 @@ enum error_code daemon_models_open(struct daemon *daemon, struct error *err)
     const struct relay_options relay = {.loop = daemon->loop,
                                         .mesh = daemon->mesh,
                                         .find = find_driver,
+                                        .reaches = daemon_reaches,
+                                        .through = daemon_through,
                                         .wanted = on_wanted,
                                         .patience_ms = daemon->options.patience_ms,
                                         .self = daemon};

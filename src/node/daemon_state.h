@@ -23,8 +23,11 @@
 enum {
     TICK_MS = 500,
     GONE_MS = 400,          /* a link that broke is back after 100 to 200 ms, or its node is taken to be lost */
+    FIRST_LINK_MS = 5000,   /* a member that was not met so long after this node began is missed */
     NOW_MS = 2000,          /* between two tellings of what changes all the time, to the leader … */
     NOW_OTHERS_MS = 10000,  /* … and to others */
+    THROUGH_MS = 1000,      /* that a node is missed before others are asked to hand on to it */
+    HELD_MS = 50,           /* the same where stages have come or gone */
     NEW_LINK_MS = 2000,     /* between two events of a link whose bandwidth is not known yet … */
     MEASURE_MS = 60000,     /* … and of one where it is */
     LISTEN_FIRST_MS = 2500, /* a new node's wait for others, before it founds a cluster */
@@ -40,6 +43,7 @@ struct peer {
     uint32_t n_links;  /* up and not down yet: for a moment there may be two */
     bool is_silent;
     uint64_t heard_ms, up_ms;
+    uint64_t silent_ms;   /* when it was found to be silent, last */
     uint64_t down_ms;     /* its last link ended then, and no other came; 0: there is one, or never was */
     Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
     Node__Now *now;       /* the same */
@@ -103,6 +107,9 @@ struct daemon {
     uint16_t port;
     char addresses[ADDRESSES_MAX][64];
     uint32_t n_addresses;
+    uint32_t n_through; /* daemon_through()'s questions */
+    uint64_t held;      /* the stages that were told last */
+    uint64_t network;   /* what the machine's addresses were; 0: not looked at yet */
 
     /* before it is a member */
     uint64_t opened_ms;
@@ -165,12 +172,18 @@ void daemon_sync_contacts(struct daemon *daemon);
 void daemon_dial(struct daemon *daemon); /* now and then: another address of who does not answer */
 void daemon_free_contacts(struct daemon *daemon);
 void daemon_find_addresses(struct daemon *daemon);
+void daemon_look_at_network(struct daemon *daemon);
+
+/* ---- daemon_way.c: for the relay (relay.h) ---- */
+bool daemon_reaches(void *self, const uint8_t node_id[NODE_ID_BYTES]);
+bool daemon_through(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *out); /* NULL: is there one? */
 
 /* ---- daemon_links.c: peers and their frames ---- */
 struct link_events daemon_link_events(struct daemon *daemon);
 struct peer *daemon_peer(const struct daemon *daemon, const char *id); /* NULL: unknown */
 void daemon_tell_now(struct daemon *daemon);
-void daemon_watch(struct daemon *daemon); /* who is to be noticed soon when it goes */
+void daemon_tell_held(struct daemon *daemon); /* soon, and to all, where this node has other stages than it told */
+void daemon_watch(struct daemon *daemon);     /* who is to be noticed soon when it goes */
 bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES]);
 uint64_t daemon_link_bytes_per_s(void *self, const uint8_t node_id[NODE_ID_BYTES]); /* 0: not measured */
 void daemon_drop_strangers(struct daemon *daemon); /* nodes that are no members any more, and links to them */
@@ -196,6 +209,9 @@ const char *daemon_problem(const struct daemon *daemon, const char *instance);
 enum error_code daemon_check_placement(struct daemon *daemon, const struct master_planner *planner,
                                        const Cluster__Instance *instance, const struct master_placement *placement,
                                        bool *beside, struct error *err);
+/* The name of a node whose figures are not of what the state says: it has stages that nobody wants any more, or has not
+ * told of those that it has by now. NULL: there is none. */
+const char *daemon_unsettled(struct daemon *daemon);
 void daemon_propose_placement(struct daemon *daemon, const Cluster__Instance *instance,
                               const struct master_placement *placement, uint64_t epoch, bool replaces);
 

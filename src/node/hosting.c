@@ -43,7 +43,7 @@ static void on_handle_closed(uv_handle_t *handle)
 
 static void close_when_done(struct hosting *hosting)
 {
-    if (!hosting->closing || hosting->parts || hosting->handles_closing)
+    if (!hosting->closing || hosting->parts || hosting->n_leaving_holds || hosting->handles_closing)
         return;
     hosting->handles_closing = true;
     uv_close((uv_handle_t *)&hosting->wake, on_handle_closed);
@@ -148,7 +148,7 @@ static void load(struct hosting *hosting, const struct state *state, const struc
     struct part *part = hosting_find(hosting, action->instance, action->epoch);
     if (!part && placement && model) {
         part = part_new(hosting, instance, placement, model);
-        if (part && placement == instance->next && !placement->replaces && !hosting->options.children)
+        if (part && placement == instance->next && !placement->replaces)
             take_begin(part, instance->current);
     }
     if (!part || part->state != PART_WAITING)

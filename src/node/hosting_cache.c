@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "pipeline/microbatch.h"
 
+#include <assert.h>
 #include <string.h>
 
 bool is_own(const struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES])
@@ -19,8 +20,15 @@ struct pipeline *part_pipeline(struct part *part)
     return part->driver ? driver_pipeline(part->driver) : part->runner ? runner_pipeline(part->runner) : NULL;
 }
 
-struct offered *offered_new(const struct cache_offer *offer)
+uint64_t part_row_bytes(struct part *part, uint32_t stage)
 {
+    struct lane *lane = part->stages[stage].lane;
+    return lane ? lane_row_bytes(lane, stage) : stage_kv_row_bytes(part_pipeline(part)->stages[stage].stage);
+}
+
+struct offered *offered_new(const struct cache_message *message)
+{
+    const struct cache_offer *offer = &message->offer;
     size_t n_tokens = 0;
     for (uint32_t i = 0; i < offer->n_slots; i++)
         n_tokens += offer->slots[i].n_tokens;
@@ -28,7 +36,8 @@ struct offered *offered_new(const struct cache_offer *offer)
     if (!offered)
         return NULL;
     int32_t *tokens = offered->tokens;
-    offered->patience_ms = offer->patience_ms;
+    offered->to_epoch = message->route.to_epoch;
+    offered->patience_ms = offer->patience_ms < LIMIT_CACHE_PATIENCE_MS ? offer->patience_ms : LIMIT_CACHE_PATIENCE_MS;
     for (uint32_t i = 0; i < offer->n_slots; i++) {
         const uint32_t n = offer->slots[i].n_tokens;
         for (uint32_t k = 0; k < n; k++)
@@ -64,10 +73,19 @@ static void settle(struct cache_job *job)
     }
 }
 
+static void give_back(struct cache_job *job)
+{
+    struct hosting *hosting = job->part->hosting;
+    pthread_mutex_lock(&hosting->cache_lock);
+    job->next = hosting->cache_done;
+    hosting->cache_done = job;
+    uv_async_send(&hosting->cache_wake); /* under the lock: the part goes once the job is taken */
+    pthread_mutex_unlock(&hosting->cache_lock);
+}
+
 static void run(struct device_job *device_job)
 {
     struct cache_job *job = (struct cache_job *)device_job;
-    struct hosting *hosting = job->part->hosting;
     if (job->step == CACHE_STEP_READ)
         read_rows(job);
     else if (job->step == CACHE_STEP_WRITE)
@@ -75,11 +93,48 @@ static void run(struct device_job *device_job)
                                    job->message.data + CACHE_ROWS_BYTES, &job->error);
     else
         settle(job);
-    pthread_mutex_lock(&hosting->cache_lock);
-    job->next = hosting->cache_done;
-    hosting->cache_done = job;
-    uv_async_send(&hosting->cache_wake); /* under the lock: the part goes once the job is taken */
-    pthread_mutex_unlock(&hosting->cache_lock);
+    give_back(job);
+}
+
+/* On a lane's thread. */
+static void after_lane(void *arg, const void *rows, size_t size, const struct error *why)
+{
+    struct cache_job *job = arg;
+    if (why)
+        job->code = error_set(&job->error, why->code, "%s", why->text);
+    else if (job->step == CACHE_STEP_READ)
+        buffer_append(&job->message, rows, size);
+    give_back(job);
+}
+
+static void write_offer(const struct offered *from, struct buffer *out)
+{
+    struct cache_offer *offer = mem_new(sizeof *offer);
+    out->failed = !offer;
+    for (uint32_t i = 0; offer && i < from->n_slots; i++) {
+        offer->slots[i].slot = from->slots[i].slot;
+        offer->slots[i].n_tokens = from->slots[i].n_tokens;
+        offer->slots[i].tokens = (const unsigned char *)from->slots[i].tokens; /* little-endian, as all we run on */
+        offer->n_slots++;
+    }
+    if (offer)
+        cache_write_offer(&(struct cache_route){0}, offer, out);
+    mem_free(offer);
+}
+
+static void submit_to_lane(struct cache_job *job)
+{
+    job->lane_job = (struct lane_job){.done = after_lane, .arg = job};
+    if (job->step == CACHE_STEP_READ) {
+        lane_read(job->lane, &job->lane_job, job->stage, &job->run);
+    } else if (job->step == CACHE_STEP_WRITE) {
+        lane_write(job->lane, &job->lane_job, job->stage, &job->message);
+    } else {
+        struct buffer offer = {0};
+        write_offer(job->part->take.offer, &offer);
+        lane_settle(job->lane, &job->lane_job, job->stage, &offer);
+        buffer_deinit(&offer);
+    }
 }
 
 struct cache_job *cache_job_new(struct part *part, enum cache_step step, uint32_t stage)
@@ -89,6 +144,7 @@ struct cache_job *cache_job_new(struct part *part, enum cache_step step, uint32_
         return NULL;
     job->part = part;
     job->pipeline = part_pipeline(part);
+    job->lane = part->stages[stage].lane;
     job->step = step;
     job->stage = stage;
     return job;
@@ -98,7 +154,10 @@ void cache_job_submit(struct cache_job *job)
 {
     job->part->n_cache_jobs++;
     job->job.run = run;
-    device_submit(job->pipeline->stages[job->stage].device, &job->job);
+    if (job->lane)
+        submit_to_lane(job);
+    else
+        device_submit(job->pipeline->stages[job->stage].device, &job->job);
 }
 
 static void on_cache_wake(uv_async_t *wake)
@@ -131,8 +190,10 @@ static void on_cache_wake(uv_async_t *wake)
 
 void cache_open(struct hosting *hosting)
 {
-    if (uv_async_init(hosting->options.loop, &hosting->cache_wake, on_cache_wake) == 0)
-        hosting->n_handles++;
+    const int problem = uv_async_init(hosting->options.loop, &hosting->cache_wake, on_cache_wake);
+    assert(problem == 0); /* only a loop's first can fail */
+    (void)problem;
+    hosting->n_handles++;
     hosting->cache_wake.data = hosting;
     pthread_mutex_init(&hosting->cache_lock, NULL);
 }
@@ -156,27 +217,37 @@ static bool has_stage(const struct part *part, const uint8_t node_id[NODE_ID_BYT
     return false;
 }
 
-static bool is_giver(const struct part *to, const uint8_t node_id[NODE_ID_BYTES])
-{
-    return memcmp(to->take.from_node, node_id, NODE_ID_BYTES) == 0;
-}
-
 /* Both ends of it may be here: each has its own copy. Who is not the old driver's node offers nothing. */
 static void take_offers(struct part *from, struct part *to, const uint8_t node_id[NODE_ID_BYTES],
-                        const struct cache_offer *offer)
+                        const struct cache_message *message)
 {
-    if (to && is_giver(to, node_id))
-        take_offer(to, offered_new(offer));
+    if (to && take_is_from_driver(to, node_id))
+        take_offer(to, offered_new(message));
     if (from && !part_drives(from) && memcmp(from->stages[0].node_id, node_id, NODE_ID_BYTES) == 0)
-        give_offer(from, offered_new(offer));
+        give_offer(from, offered_new(message));
 }
 
-static void send_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct cache_route *route)
+static void send_done(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct cache_route *route)
 {
     struct buffer message = {0};
     cache_write_done(route, false, &message);
-    cache_tell(part, node_id, &message);
+    cache_tell(hosting, node_id, &message);
     buffer_deinit(&message);
+}
+
+/* From who has no such rows, nothing is taken, and nothing answered. */
+static void take_in(struct hosting *hosting, struct part *from, struct part *to, const uint8_t node_id[NODE_ID_BYTES],
+                    const struct cache_message *message, struct buffer *own)
+{
+    const bool is_taken = to && take_is_from(to, node_id) && take_rows(to, node_id, message, own);
+    if (is_taken)
+        return;
+    if (!is_own(hosting, node_id)) {
+        if (!to || to->take.state == TAKE_OVER)
+            send_done(hosting, node_id, &message->route);
+    } else if (from) {
+        give_stop(from);
+    }
 }
 
 /* To nobody, or from somebody who has no part of it: it came too late, and is dropped. */
@@ -187,24 +258,24 @@ static void take(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], 
     struct part *to = find(hosting, &message->route, message->route.to_epoch);
     if (to && to->take.from_epoch != message->route.from_epoch)
         to = NULL;
+    if (from && from->give.to_epoch && from->give.to_epoch != message->route.to_epoch)
+        from = NULL;
+    const bool is_heir = from && give_is_to(from, node_id);
     switch (message->kind) {
     case CACHE_OFFER:
-        take_offers(from, to, node_id, &message->offer);
+        take_offers(from, to, node_id, message);
         break;
     case CACHE_ROWS:
-        if ((!to || !take_rows(to, node_id, message, own)) && from && is_own(hosting, node_id))
-            give_stop(from);
-        else if ((!to || to->take.state == TAKE_OVER) && !is_own(hosting, node_id) && hosting->parts)
-            send_done(hosting->parts, node_id, &message->route);
+        take_in(hosting, from, to, node_id, message, own);
         break;
     case CACHE_TAKEN:
-        if (from)
+        if (is_heir)
             give_taken(from);
         break;
     case CACHE_DONE:
-        if (to && (has_stage(to, node_id) || is_giver(to, node_id)))
+        if (to && (has_stage(to, node_id) || (!message->has_all && take_is_from(to, node_id))))
             take_done(to, node_id, message->has_all);
-        if (from && !message->has_all)
+        if (is_heir && !message->has_all)
             give_stop(from);
         break;
     }
@@ -220,9 +291,8 @@ enum error_code hosting_cache(struct hosting *hosting, const uint8_t node_id[NOD
     return code;
 }
 
-void cache_tell(struct part *part, const uint8_t node_id[NODE_ID_BYTES], struct buffer *buffer)
+void cache_tell(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], struct buffer *buffer)
 {
-    struct hosting *hosting = part->hosting;
     struct cache_message message;
     if (buffer->failed)
         return; /* who waits for it gives up in time */

@@ -9,14 +9,14 @@
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-/* On a lane's thread. */
-static enum error_code from_child(void *arg, uint32_t at, struct buffer *message, struct error *err)
+static enum error_code pass_from_child(struct part *part, uint32_t at, struct buffer *message, struct error *err)
 {
-    struct part *part = arg;
     const bool behind = at == part->n_stages;
     const struct part_stage *to = &part->stages[behind ? 0 : at];
+    if (!part->lanes_serve)
+        return error_set(err, ERROR_INVALID, "a micro-batch that nobody has sent");
     if (!behind && to->here)
-        lane_send(to->lane, message->data, message->size);
+        lane_send(to->lane, message->data, message->size); /* what is lost there is said there */
     else if (behind && part_drives(part))
         return driver_receive(part->driver, message->data, message->size, err);
     else
@@ -24,10 +24,31 @@ static enum error_code from_child(void *arg, uint32_t at, struct buffer *message
     return ERROR_NONE;
 }
 
+/* On a lane's thread. Its process may write whatever it likes, also while other lanes are opened and closed. */
+static enum error_code from_child(void *arg, uint32_t at, struct buffer *message, struct error *err)
+{
+    struct part *part = arg;
+    pthread_rwlock_rdlock(&part->lanes_lock);
+    const enum error_code code = pass_from_child(part, at, message, err);
+    pthread_rwlock_unlock(&part->lanes_lock);
+    return code;
+}
+
+static void set_serving(struct part *part, bool serve)
+{
+    pthread_rwlock_wrlock(&part->lanes_lock);
+    part->lanes_serve = serve;
+    pthread_rwlock_unlock(&part->lanes_lock);
+}
+
+void part_serve_lanes(struct part *part)
+{
+    set_serving(part, true);
+}
+
 enum error_code part_pass_on(struct part *part, const void *bytes, size_t size, struct error *err)
 {
     struct wire_route route;
-    struct error why = {0};
     uint32_t at, n_rows;
     enum error_code code = wire_read_address(bytes, size, &route, &at, &n_rows, err);
     if (code)
@@ -36,10 +57,8 @@ enum error_code part_pass_on(struct part *part, const void *bytes, size_t size, 
         return driver_receive(part->driver, bytes, size, err);
     if (at >= part->n_stages || !part->stages[at].here)
         return error_set(err, ERROR_INVALID, "a micro-batch for stage %u, which is not here", at);
-    if (lane_look(part->stages[at].lane, &why) != LANE_LOADED)
-        return ERROR_BUSY; /* its driver is told */
-    lane_send(part->stages[at].lane, bytes, size);
-    return ERROR_NONE;
+    code = lane_send(part->stages[at].lane, bytes, size); /* BUSY: its driver is told */
+    return code == ERROR_INVALID ? error_set(err, code, "a micro-batch of %zu bytes", size) : code;
 }
 
 /* On a thread of the children. */
@@ -57,7 +76,6 @@ struct opening {
     bool has_thread;
     struct part *part;
     const char *device;
-    const char *path;
     const struct driver_options *options;
     const struct wire_shape *shape;
     enum error_code code;
@@ -77,7 +95,7 @@ static void *open_one(void *arg)
         };
     const struct lane_options options = {
         .device = opening->device,
-        .path = opening->path,
+        .model = part->model,
         .instance = part->far.instance,
         .epoch = part->far.epoch,
         .options = opening->options,
@@ -88,6 +106,7 @@ static void *open_one(void *arg)
         .receive = from_child,
         .changed = on_changed,
         .arg = part,
+        .unwanted = &part->cancels,
     };
     struct lane *lane = NULL;
     opening->code = lane_open(part->hosting->options.children, &options, &lane, &opening->error);
@@ -145,7 +164,6 @@ enum error_code part_open_lanes(struct part *part, struct error *err)
         return error_set(err, ERROR_NO_MEMORY, "no memory to open %u stages", part->n_stages);
     const struct opening like = {
         .part = part,
-        .path = gguf_file_path(model_file(part->model)),
         .options = &options,
         .shape = &settings.shape,
     };
@@ -158,6 +176,7 @@ enum error_code part_open_lanes(struct part *part, struct error *err)
 
 void part_close_lanes(struct part *part)
 {
+    set_serving(part, false);
     for (uint32_t i = 0; i < part->n_stages; i++) {
         struct lane *lane = part->stages[i].lane;
         if (!lane)
@@ -191,6 +210,14 @@ bool part_lanes_loaded(const struct part *part)
     return true;
 }
 
+/* One that hands over its caches has lost them. */
+static void mind_handing(struct part *part, struct lane *lane)
+{
+    struct error why = {0};
+    if (lane_take_loss(lane, &why) || lane_look(lane, &why) != LANE_LOADED)
+        give_fail(part, why.text);
+}
+
 static void mind(struct part *part, struct lane *lane)
 {
     struct error why = {0};
@@ -199,6 +226,8 @@ static void mind(struct part *part, struct lane *lane)
             part_notify_driver(part);
         part_give_up(part, &why);
     } else if (lane_take_loss(lane, &why)) {
+        give_fail(part, why.text);
+        take_fail(part, why.text);
         if (part->driver)
             part_lose(part, &why);
         else
@@ -209,9 +238,12 @@ static void mind(struct part *part, struct lane *lane)
 void hosting_mind(struct hosting *hosting)
 {
     for (struct part *part = hosting->parts; part; part = part->next) {
-        for (uint32_t i = 0; i < part->n_stages && part->state == PART_READY; i++) {
-            if (part->stages[i].lane)
+        for (uint32_t i = 0; i < part->n_stages;
+             i++) { /* the state first: while it loads, lanes are another thread's */
+            if (part->state == PART_READY && part->stages[i].lane)
                 mind(part, part->stages[i].lane);
+            else if (part->state == PART_HANDING && part->stages[i].lane)
+                mind_handing(part, part->stages[i].lane);
         }
     }
 }

@@ -34,6 +34,12 @@ static bool read_heirs(struct handover *give, const Cluster__Placement *next)
         return give->n_heirs;
     give->to_epoch = next->epoch;
     give->n_heirs = 0;
+    if (give->offer && give->offer->to_epoch != next->epoch) { /* of a placement that was given up */
+        mem_free(give->offer);
+        give->offer = NULL;
+        give->stage = give->layer = give->slot = give->row = give->n_under_way = 0;
+        give->is_over = false;
+    }
     for (uint32_t i = 0; i < next->n_stages && i < LIMIT_STAGES; i++) {
         if (!id_parse(next->stages[i]->node, give->heirs[i].node_id, NODE_ID_BYTES))
             return false;
@@ -46,8 +52,17 @@ static bool read_heirs(struct handover *give, const Cluster__Placement *next)
 
 void give_prepare(struct part *part, const Cluster__Placement *next)
 {
-    if (!part->give.offer)
+    if (!part->give.n_under_way)
         read_heirs(&part->give, next);
+}
+
+bool give_is_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+{
+    for (uint32_t i = 0; i < part->give.n_heirs; i++) {
+        if (memcmp(part->give.heirs[i].node_id, node_id, NODE_ID_BYTES) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* So that the new driver does not wait. */
@@ -56,7 +71,7 @@ static void decline(struct part *part)
     const struct cache_route route = route_of(part);
     struct buffer message = {0};
     cache_write_done(&route, false, &message);
-    cache_tell(part, part->give.heirs[0].node_id, &message);
+    cache_tell(part->hosting, part->give.heirs[0].node_id, &message);
     buffer_deinit(&message);
 }
 
@@ -65,11 +80,10 @@ bool part_hand_over(struct part *part, const Cluster__Placement *next)
     struct handover *give = &part->give;
     if (part->state == PART_HANDING && give->to_epoch == next->epoch)
         return true;
-    if (part->hosting->options.children || next->epoch <= part->epoch || !read_heirs(give, next))
+    if (next->epoch <= part->epoch || !read_heirs(give, next))
         return false;
     if (part->state != PART_READY || part->lost || !part->has_served || !state_is_ready(next) || give->is_over) {
-        if (part_drives(part))
-            decline(part);
+        decline(part);
         return false;
     }
     part->state = PART_HANDING;
@@ -96,7 +110,7 @@ static const uint8_t *heir_of(const struct part *part, uint32_t layer)
 static double copy_s(struct part *part, uint64_t n_tokens)
 {
     const struct hosting_options *options = &part->hosting->options;
-    const uint64_t row_bytes = stage_kv_row_bytes(part_pipeline(part)->stages[0].stage);
+    const uint64_t row_bytes = part_row_bytes(part, 0);
     uint64_t slowest = 0, n_rows = 0;
     for (uint32_t i = 0; i < part->n_stages; i++) {
         for (uint32_t k = 0; k < part->stages[i].n_layers; k++) {
@@ -160,33 +174,34 @@ static void tell_all(struct part *part, const struct cache_offer *offer)
         if (!is_new(part, node_id, i))
             continue;
         cache_write_offer(&route, offer, &message);
-        cache_tell(part, node_id, &message);
+        cache_tell(part->hosting, node_id, &message);
         buffer_deinit(&message);
     }
 }
 
 static void make_offer(struct part *part)
 {
-    struct cache_offer *offer = mem_new(sizeof *offer);
+    struct cache_message *message = mem_new(sizeof *message);
     struct offered *own = NULL;
-    if (offer) {
-        choose(part, offer);
-        own = offered_new(offer);
+    if (message) {
+        message->route = route_of(part);
+        choose(part, &message->offer);
+        own = offered_new(message);
     }
     if (own) {
-        tell_all(part, offer);
+        tell_all(part, &message->offer);
         give_offer(part, own);
     } else {
-        part_retire(part, 0);
+        give_fail(part, "no memory");
     }
-    mem_free(offer);
+    mem_free(message);
 }
 
 void give_offer(struct part *part, struct offered *offer)
 {
     struct handover *give = &part->give;
     const bool may = part->state == PART_HANDING || part->state == PART_READY;
-    if (!offer || give->offer || !may) {
+    if (!offer || give->offer || !may || (give->to_epoch && give->to_epoch != offer->to_epoch)) {
         mem_free(offer);
         return;
     }
@@ -226,7 +241,7 @@ static bool send_next(struct part *part, struct kv_run run)
     struct cache_job *job = heir ? cache_job_new(part, CACHE_STEP_READ, give->stage) : NULL;
     if (!job)
         return false;
-    const uint64_t row_bytes = stage_kv_row_bytes(job->pipeline->stages[give->stage].stage);
+    const uint64_t row_bytes = part_row_bytes(part, give->stage);
     const uint64_t n_most = LIMIT_CACHE_ROWS_BYTES / row_bytes ? LIMIT_CACHE_ROWS_BYTES / row_bytes : 1;
     run.n_rows = run.n_rows < n_most ? run.n_rows : (uint32_t)n_most;
     job->run = run;
@@ -246,9 +261,11 @@ static bool gives(const struct part *part)
     return !part->give.is_over && (part->state == PART_HANDING || early);
 }
 
-static void be_over(struct part *part)
+static void be_over(struct part *part, bool declines)
 {
     part->give.is_over = true;
+    if (declines)
+        decline(part);
     if (part->state == PART_HANDING)
         part_retire(part, 0);
 }
@@ -256,15 +273,16 @@ static void be_over(struct part *part)
 void give_stop(struct part *part)
 {
     if (gives(part))
-        be_over(part);
+        be_over(part, true);
 }
 
-static void fail(struct part *part, const char *why)
+void give_fail(struct part *part, const char *why)
 {
+    if (!gives(part))
+        return;
     log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: its caches are not handed over: %s", part->instance,
              (unsigned long long)part->epoch, why);
-    decline(part);
-    be_over(part);
+    be_over(part, true);
 }
 
 void give_go_on(struct part *part)
@@ -278,17 +296,17 @@ void give_go_on(struct part *part)
         return;
     }
     if (uv_now(part->hosting->options.loop) >= give->until_ms) {
-        fail(part, give->offer ? "it takes too long" : "its driver does not come to an end");
+        give_fail(part, give->offer ? "it takes too long" : "its driver does not come to an end");
         return;
     }
     while (give->offer && give->n_under_way < CACHE_WINDOW && find_next(part, &run)) {
         if (!send_next(part, run)) {
-            fail(part, "no memory, or a layer that nobody has");
+            give_fail(part, "no memory, or a layer that nobody has");
             return;
         }
     }
     if (give->offer && !give->n_under_way)
-        be_over(part);
+        be_over(part, false);
 }
 
 void give_read(struct part *part, struct cache_job *job)
@@ -296,9 +314,9 @@ void give_read(struct part *part, struct cache_job *job)
     if (!gives(part))
         return;
     if (job->code)
-        fail(part, job->error.text);
+        give_fail(part, job->error.text);
     else
-        cache_tell(part, job->node_id, &job->message);
+        cache_tell(part->hosting, job->node_id, &job->message);
 }
 
 void give_taken(struct part *part)

@@ -34,6 +34,7 @@ struct part_stage {
 
 /* A copy of what an old driver offered (cache_wire.h). */
 struct offered {
+    uint64_t to_epoch;
     uint32_t patience_ms, n_slots;
     struct held_slot slots[LIMIT_SEQUENCES];
     int32_t tokens[]; /* theirs */
@@ -61,8 +62,12 @@ enum take_state { TAKE_NOTHING, TAKE_OPEN, TAKE_OFFERED, TAKE_FULL, TAKE_OVER };
 struct takeover {
     enum take_state state;
     uint64_t from_epoch;
-    uint8_t from_node[NODE_ID_BYTES]; /* of its driver */
-    uint64_t until_ms;                /* a driver waits so long; 0: it does not yet */
+    uint32_t n_givers;
+    struct { /* the old stages: the first has the driver */
+        uint8_t node_id[NODE_ID_BYTES];
+        uint32_t first_layer, n_layers;
+    } givers[LIMIT_STAGES];
+    uint64_t until_ms; /* a driver waits so long; 0: it does not yet */
     struct offered *offer;
     uint32_t *got; /* rows, by own layer and offered slot */
     uint64_t n_left;
@@ -107,20 +112,27 @@ struct part {
     uint64_t pause_ms, retry_ms, found_ms;
     bool owes_notice; /* the runner could not send to the driver */
 
+    _Atomic bool cancels;        /* its lanes need not be loaded any more */
+    pthread_rwlock_t lanes_lock; /* lanes' threads read it while they use the part … */
+    bool lanes_serve;            /* … which is open */
+
     uint32_t n_stages;
     struct stage_plan plan[LIMIT_STAGES];
     struct part_stage stages[LIMIT_STAGES]; /* all of the placement */
 };
 
-/* Weights of an old part that stay for a new one on the same device. */
+/* Weights of an old part that stay for a new one on the same device. They are given back on the pool. */
 struct hold {
+    uv_work_t work; /* first */
+    struct hosting *hosting;
     struct hold *next;
     const struct model *model; /* held, too: the weights may lie in its file */
     Cluster__Model *model_record;
     char *instance;
     uint64_t epoch; /* of the new one */
-    uint32_t n;
+    uint32_t n, n_lanes;
     struct stage_hold *stages[LIMIT_STAGES * 2];
+    struct lane_hold *lanes[LIMIT_STAGES]; /* in devices' processes */
 };
 
 struct said { /* the last report of a stage */
@@ -138,7 +150,7 @@ struct hosting {
     struct hosting_options options;
     struct part *parts;
     struct hold *holds;
-    uint32_t n_jobs;
+    uint32_t n_jobs, n_leaving_holds;
     bool closing, handles_closing, stepping, again, is_changed;
     uint64_t wall_ms;
     struct said said[256];
@@ -177,6 +189,7 @@ void part_give_up(struct part *part, const struct error *why);
 /* ---- hosting_children.c: stages in their devices' processes ---- */
 /* On a thread of the pool. */
 enum error_code part_open_lanes(struct part *part, struct error *err);
+void part_serve_lanes(struct part *part); /* when the part is open: what comes from lanes is passed on */
 void part_close_lanes(struct part *part);
 bool part_has_lanes(const struct part *part);
 bool part_lanes_loaded(const struct part *part);
@@ -194,19 +207,24 @@ void give_prepare(struct part *part, const Cluster__Placement *next);   /* that 
 bool part_hand_over(struct part *part, const Cluster__Placement *next); /* false: it has nothing to give; retire it */
 void give_offer(struct part *part, struct offered *offer);              /* takes it */
 void give_taken(struct part *part);
-void give_stop(struct part *part);  /* nobody wants it any more */
+void give_stop(struct part *part); /* somebody wants it no more: the new driver hears of it */
+bool give_is_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]); /* it is an heir */
+void give_fail(struct part *part, const char *why);
 void give_go_on(struct part *part); /* whatever has happened: sends what can be sent, and ends it where it is over */
 void give_read(struct part *part, struct cache_job *job); /* its rows have been read, or not */
 
 /* ---- hosting_take.c: what comes takes them over ---- */
 void take_begin(struct part *part, const Cluster__Placement *current);
 void take_offer(struct part *part, struct offered *offer); /* takes it */
+bool take_is_from(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]);
+bool take_is_from_driver(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]);
 /* False: it takes nothing any more. The message is copied, or taken where `own` holds it. */
 bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct cache_message *message,
                struct buffer *own);
 void take_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], bool has_all);
-void take_end(struct part *part, const char *why); /* without what is not here; NULL: nothing is wrong */
-void take_look(struct part *part);                 /* by and by: is it over? */
+void take_fail(struct part *part, const char *why); /* the others are told, too */
+void take_end(struct part *part, const char *why);  /* without what is not here; NULL: nothing is wrong */
+void take_look(struct part *part);                  /* by and by: is it over? */
 void take_returned(struct part *part, struct cache_job *job);
 void take_deinit(struct part *part);
 
@@ -214,9 +232,11 @@ void take_deinit(struct part *part);
 enum cache_step { CACHE_STEP_READ, CACHE_STEP_WRITE, CACHE_STEP_SETTLE };
 struct cache_job {
     struct device_job job; /* first */
+    struct lane_job lane_job;
     struct cache_job *next;
     struct part *part;
-    struct pipeline *pipeline;
+    struct pipeline *pipeline; /* where the stage is in this process */
+    struct lane *lane;         /* where it is not */
     enum cache_step step;
     uint32_t stage, heir;
     struct kv_run run;
@@ -226,11 +246,12 @@ struct cache_job {
     struct error error;
 };
 struct pipeline *part_pipeline(struct part *part);
+uint64_t part_row_bytes(struct part *part, uint32_t stage); /* of its KV cache; the stage is here */
 struct cache_job *cache_job_new(struct part *part, enum cache_step step, uint32_t stage); /* NULL: no memory */
 void cache_job_submit(struct cache_job *job);
-struct offered *offered_new(const struct cache_offer *offer); /* NULL: no memory */
+struct offered *offered_new(const struct cache_message *message); /* of an OFFER. NULL: no memory */
 /* To a node, also this one. */
-void cache_tell(struct part *part, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message);
+void cache_tell(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message);
 void cache_open(struct hosting *hosting);
 bool is_own(const struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES]);
 

@@ -9,24 +9,29 @@
 
 /* ---- on a thread of the pool ------------------------------------------------------------ */
 
+static enum error_code open_part(struct part *part, struct error *err)
+{
+    const bool has_children = part->hosting->options.children;
+    if (!part_drives(part) && has_children)
+        return ERROR_NONE; /* the runners are there */
+    if (!part_drives(part))
+        return runner_open(part->model, part->plan, part->n_stages, &part->options, &part->far, &part->runner, err);
+    if (has_children || part_is_far(part))
+        return driver_open_far(part->model, part->plan, part->n_stages, &part->options, &part->far, &part->driver, err);
+    return driver_open(part->model, part->plan, part->n_stages, &part->options, &part->driver, err);
+}
+
 static void open_work(uv_work_t *work)
 {
     struct part *part = (struct part *)work;
-    const bool has_children = part->hosting->options.children;
-    part->code = has_children ? part_open_lanes(part, &part->problem) : ERROR_NONE;
-    if (part->code || (has_children && !part_drives(part)))
-        return; /* the runners are there */
-    if (!part_drives(part))
-        part->code = runner_open(part->model, part->plan, part->n_stages, &part->options, &part->far, &part->runner,
-                                 &part->problem);
-    else if (has_children || part_is_far(part))
-        part->code = driver_open_far(part->model, part->plan, part->n_stages, &part->options, &part->far, &part->driver,
-                                     &part->problem);
-    else
-        part->code =
-            driver_open(part->model, part->plan, part->n_stages, &part->options, &part->driver, &part->problem);
+    part->code = part->hosting->options.children ? part_open_lanes(part, &part->problem) : ERROR_NONE;
+    if (part->code)
+        return;
+    part->code = open_part(part, &part->problem);
     if (part->code)
         part_close_lanes(part);
+    else
+        part_serve_lanes(part);
 }
 
 static void stop_work(uv_work_t *work)

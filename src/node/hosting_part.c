@@ -56,6 +56,7 @@ struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance
     part->options.n_slots = instance->demand->streams;
     part->options.context = instance->demand->context_tokens;
     part->pause_ms = HOSTING_PAUSE_MS;
+    pthread_rwlock_init(&part->lanes_lock, NULL);
     part->instance = mem_copy_text(instance->id, strlen(instance->id));
     part->model_record = part_copy_model(model);
     bool ok = part->instance && part->model_record;
@@ -76,6 +77,7 @@ void part_free(struct part *part)
         mem_free(part->stages[i].device);
     mem_free(part->give.offer);
     take_deinit(part);
+    pthread_rwlock_destroy(&part->lanes_lock);
     message_free(part->model_record ? &part->model_record->base : NULL);
     mem_free(part->instance);
     mem_free(part);
@@ -126,6 +128,7 @@ void part_retire(struct part *part, uint64_t adopter)
         break;
     case PART_LOADING:
         part->unwanted = true;
+        atomic_store(&part->cancels, true);
         break;
     case PART_READY:
     case PART_HANDING:

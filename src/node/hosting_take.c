@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "model/model.h"
 #include "pipeline/microbatch.h"
 
 #include <assert.h>
@@ -26,11 +27,42 @@ static struct cache_route route_of(const struct part *part)
 void take_begin(struct part *part, const Cluster__Placement *current)
 {
     struct takeover *take = &part->take;
-    if (!current || !current->n_stages || !state_is_ready(current) ||
-        !id_parse(current->stages[0]->node, take->from_node, NODE_ID_BYTES))
+    if (!current || !current->n_stages || current->n_stages > LIMIT_STAGES || !state_is_ready(current))
         return;
+    for (uint32_t i = 0; i < current->n_stages; i++) {
+        if (!id_parse(current->stages[i]->node, take->givers[i].node_id, NODE_ID_BYTES))
+            return;
+        take->givers[i].first_layer = current->stages[i]->first_layer;
+        take->givers[i].n_layers = current->stages[i]->n_layers;
+    }
+    take->n_givers = (uint32_t)current->n_stages;
     take->state = TAKE_OPEN;
     take->from_epoch = current->epoch;
+}
+
+bool take_is_from(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+{
+    for (uint32_t i = 0; i < part->take.n_givers; i++) {
+        if (memcmp(part->take.givers[i].node_id, node_id, NODE_ID_BYTES) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool take_is_from_driver(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+{
+    return part->take.n_givers && memcmp(part->take.givers[0].node_id, node_id, NODE_ID_BYTES) == 0;
+}
+
+/* Its rows of a layer are those of who had it. */
+static bool had_layer(const struct part *part, const uint8_t node_id[NODE_ID_BYTES], uint32_t layer)
+{
+    for (uint32_t i = 0; i < part->take.n_givers; i++) {
+        if (layer >= part->take.givers[i].first_layer &&
+            layer - part->take.givers[i].first_layer < part->take.givers[i].n_layers)
+            return memcmp(part->take.givers[i].node_id, node_id, NODE_ID_BYTES) == 0;
+    }
+    return false;
 }
 
 static void free_early(struct takeover *take)
@@ -120,8 +152,8 @@ static const char *why_not(struct part *part, uint64_t now_ms)
     const struct hosting_options *options = &part->hosting->options;
     if (now_ms >= take->until_ms)
         return take->state == TAKE_OPEN ? "nothing was offered" : "it takes too long";
-    const bool linked =
-        is_own(part->hosting, take->from_node) || !options->linked || options->linked(options->self, take->from_node);
+    const uint8_t *driver = take->givers[0].node_id;
+    const bool linked = is_own(part->hosting, driver) || !options->linked || options->linked(options->self, driver);
     return take->state == TAKE_OPEN && !linked ? "there is no link to who had them" : NULL;
 }
 
@@ -147,11 +179,11 @@ static void tell_done(struct part *part, bool has_all)
     const struct cache_route route = route_of(part);
     struct buffer message = {0};
     cache_write_done(&route, has_all, &message);
-    cache_tell(part, part->stages[0].node_id, &message);
+    cache_tell(part->hosting, part->stages[0].node_id, &message);
     buffer_deinit(&message);
 }
 
-static void fail(struct part *part, const char *why)
+void take_fail(struct part *part, const char *why)
 {
     if (!is_open(&part->take))
         return;
@@ -209,7 +241,7 @@ static void settle(struct part *part)
         if (!part->stages[i].here)
             continue;
         if (!job) {
-            fail(part, "no memory");
+            take_fail(part, "no memory");
             return;
         }
         take->n_settling++;
@@ -230,8 +262,7 @@ static bool fits(struct part *part, const struct cache_message *message, uint32_
         return false;
     uint32_t *got = &take->got[(size_t)layer * take->offer->n_slots + slot];
     const uint32_t left = take->offer->slots[slot].n_tokens - *got;
-    if (run->first != *got || run->n_rows > left ||
-        message->rows.row_bytes != stage_kv_row_bytes(part_pipeline(part)->stages[*stage].stage))
+    if (run->first != *got || run->n_rows > left || message->rows.row_bytes != part_row_bytes(part, *stage))
         return false;
     *got += run->n_rows;
     return true;
@@ -241,13 +272,13 @@ static void write_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], 
                        struct buffer *own)
 {
     uint32_t stage;
-    if (!fits(part, message, &stage)) {
-        fail(part, "rows that are not those of its layers");
+    if (!had_layer(part, node_id, message->rows.run.layer) || !fits(part, message, &stage)) {
+        take_fail(part, "rows that are not those of its layers");
         return;
     }
     struct cache_job *job = cache_job_new(part, CACHE_STEP_WRITE, stage);
     if (!job) {
-        fail(part, "no memory");
+        take_fail(part, "no memory");
         return;
     }
     job->run = message->rows.run;
@@ -265,7 +296,7 @@ static void write_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], 
     }
     buffer_deinit(&job->message);
     mem_free(job);
-    fail(part, "no memory");
+    take_fail(part, "no memory");
 }
 
 /* Who has a link of its own may be quicker than who offers. */
@@ -279,7 +310,7 @@ static void keep(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const 
         if (early)
             buffer_deinit(&early->message);
         mem_free(early);
-        fail(part, "too many rows before the offer");
+        take_fail(part, "too many rows before the offer");
         return;
     }
     memcpy(early->node_id, node_id, NODE_ID_BYTES);
@@ -301,10 +332,23 @@ bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const st
     return true;
 }
 
+static bool are_tokens(const struct part *part, const struct held_slot *slot)
+{
+    const uint32_t n_vocab = model_hyperparameters(part->model)->n_vocab;
+    uint32_t i = 0;
+    while (i < slot->n_tokens && slot->tokens[i] >= 0 && (uint32_t)slot->tokens[i] < n_vocab)
+        i++;
+    return i == slot->n_tokens;
+}
+
 static bool can_take(struct part *part, const struct offered *offer)
 {
+    for (uint32_t i = 0; i < offer->n_slots; i++) {
+        if (!are_tokens(part, &offer->slots[i]))
+            return false;
+    }
     if (!part->driver)
-        return true; /* its stages check */
+        return true; /* its stages check slots and lengths */
     const struct driver_options *options = driver_options(part->driver);
     for (uint32_t i = 0; i < offer->n_slots; i++) {
         if (offer->slots[i].slot >= options->n_slots || offer->slots[i].n_tokens > options->context)
@@ -339,7 +383,7 @@ void take_offer(struct part *part, struct offered *offer)
     take->until_ms = part->driver && offer ? uv_now(part->hosting->options.loop) + offer->patience_ms : 0;
     take->got = offer ? mem_new_array((size_t)count_layers(part) * offer->n_slots + 1, sizeof *take->got) : NULL;
     if (!take->got || !can_take(part, offer)) {
-        fail(part, "an offer that cannot be taken");
+        take_fail(part, "an offer that cannot be taken");
         return;
     }
     for (uint32_t i = 0; i < offer->n_slots; i++)
@@ -355,7 +399,7 @@ static void answer(struct part *part, const struct cache_job *job)
     const struct cache_route route = route_of(part);
     struct buffer message = {0};
     cache_write_taken(&route, &message);
-    cache_tell(part, job->node_id, &message);
+    cache_tell(part->hosting, job->node_id, &message);
     buffer_deinit(&message);
 }
 
@@ -363,7 +407,7 @@ void take_returned(struct part *part, struct cache_job *job)
 {
     struct takeover *take = &part->take;
     if (job->code) {
-        fail(part, job->error.text);
+        take_fail(part, job->error.text);
     } else if (job->step == CACHE_STEP_SETTLE) {
         if (--take->n_settling == 0 && take->state == TAKE_OFFERED) {
             take->state = TAKE_FULL;

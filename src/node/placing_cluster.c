@@ -115,7 +115,7 @@ static bool add_devices(struct placing_gathered *g, const struct placing_node *n
         const uint32_t index = g->cluster.n_devices - 1;
         device.node = node->index;
         take_now(node, &device, &g->heat[index]);
-        g->names[index] = (struct master_device){node->node->id, said->id};
+        g->names[index] = (struct master_device){node->node->id, said->id, device.own_memory};
         *added = device;
     }
     return true;

@@ -11,7 +11,9 @@
  * token (hosting.h). Lost means: the link to its node went down, it was closed, a machine of its pipeline was
  * lost (ERROR_IO), or find() knows of another one by now. Other errors are the request's, and end it.
  *
- * The same relay serves the requests that other nodes send to a driver here. They end when their link does.
+ * The same relay serves the requests that other nodes send to a driver here. They end when their link does. A request
+ * whose driver's node is not reached, but by others, goes to one of those, which asks in this one's stead: a guest
+ * there, which goes straight to its driver or ends, so that no request is handed on twice.
  *
  * What driver_submit() would refuse at once may be refused later here: `done` comes with FINISH_ERROR and the driver's
  * error. A generator's submit refuses what no driver would take.
@@ -39,6 +41,10 @@ struct relay_options {
      * Other errors end the requests that ask. */
     enum error_code (*find)(void *self, const char *instance, struct driver **driver, uint8_t node_id[NODE_ID_BYTES],
                             uint64_t *epoch, struct error *err);
+    /* Whether a node answers now; and, where it has not for a while, one that does and may reach it. NULL: every node
+     * is reached for as long as there is a link to it, and straight only. */
+    bool (*reaches)(void *self, const uint8_t node_id[NODE_ID_BYTES]);
+    bool (*through)(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *out);
     /* A request waits for it: load it. Called again every second while one does. NULL: nobody is told. */
     void (*wanted)(void *self, const char *instance);
     uint64_t patience_ms; /* how long a request waits for a driver; 0: LIMIT_RELAY_PATIENCE_MS */

@@ -8,9 +8,9 @@
 
 /* ---- making one --------------------------------------------------------------------------- */
 
-enum error_code ask_new(struct instance *instance, const struct request *request, struct ask **out, struct error *err)
+enum error_code ask_new(struct instance *instance, const struct request *request, uint32_t context, struct ask **out,
+                        struct error *err)
 {
-    const uint32_t context = atomic_load(&instance->context); /* once: it changes when the instance is placed anew */
     enum error_code code = request_check(request, err);
     if (!code)
         code = request_check_room(request, context, err);

@@ -131,15 +131,15 @@ static void add_locked(struct relay *relay, struct ask *ask)
     ask->instance->stats.requests_total++;
 }
 
-static enum error_code submit(struct generator *generator, const struct request *request, uint64_t *id,
-                              struct error *err)
+static enum error_code submit_ask(struct instance *instance, const struct request *request, uint32_t context,
+                                  bool is_guest, uint64_t *id, struct error *err)
 {
-    struct instance *instance = instance_of(generator);
     struct relay *relay = instance->relay;
     struct ask *ask = NULL;
-    enum error_code code = ask_new(instance, request, &ask, err);
+    enum error_code code = ask_new(instance, request, context, &ask, err);
     if (code)
         return code;
+    ask->is_guest = is_guest;
     pthread_mutex_lock(&relay->lock);
     if (relay->closing)
         code = ERROR_CANCELLED;
@@ -160,10 +160,25 @@ static enum error_code submit(struct generator *generator, const struct request 
     return error_set(err, code, "%d requests are waiting already, which is the limit", LIMIT_RELAY_REQUESTS);
 }
 
-static void cancel(struct generator *generator, uint64_t id)
+static enum error_code submit(struct generator *generator, const struct request *request, uint64_t *id,
+                              struct error *err)
 {
-    struct relay *relay = instance_of(generator)->relay;
-    pthread_mutex_lock(&relay->lock);
+    struct instance *instance = instance_of(generator);
+    const uint32_t context = atomic_load(&instance->context); /* once: it changes when the instance is placed anew */
+    return submit_ask(instance, request, context, false, id, err);
+}
+
+/* Its own node has bounded it by the context; here nobody may have asked for the instance yet. */
+enum error_code relay_submit_guest(struct instance *instance, const struct request *request, uint64_t *id,
+                                   struct error *err)
+{
+    const uint64_t wanted = (uint64_t)request->n_prompt + request->n_predict;
+    const uint32_t context = wanted < LIMIT_CONTEXT ? (uint32_t)wanted : LIMIT_CONTEXT;
+    return submit_ask(instance, request, context, true, id, err);
+}
+
+void relay_cancel_locked(struct relay *relay, uint64_t id)
+{
     struct ask *ask = relay->asks;
     while (ask && ask->id != id)
         ask = ask->next;
@@ -171,6 +186,13 @@ static void cancel(struct generator *generator, uint64_t id)
         ask->cancelled = true;
         relay_look_locked(relay);
     }
+}
+
+static void cancel(struct generator *generator, uint64_t id)
+{
+    struct relay *relay = instance_of(generator)->relay;
+    pthread_mutex_lock(&relay->lock);
+    relay_cancel_locked(relay, id);
     pthread_mutex_unlock(&relay->lock);
 }
 

@@ -59,6 +59,14 @@ static void put_off(struct ask *ask, uint64_t now_ns)
     ask->again_ns = now_ns + ask->again_ms * MS;
 }
 
+/* The node that it came from looks for another way: for that the driver is lost. */
+static void end_guest(struct ask *ask, const struct error *why)
+{
+    struct error err = {0};
+    error_set(&err, ERROR_IO, "handed on in vain: %s", why->text);
+    ask_finish(ask, FINISH_ERROR, &err);
+}
+
 void ask_lost(struct ask *ask)
 {
     if (ask->n_parts == 1)
@@ -78,7 +86,10 @@ void ask_lost(struct ask *ask)
     log_line(LOG_INFO, "relay", "request %llu for %s lost its driver after %u tokens: %s", (unsigned long long)ask->id,
              ask->instance->id, ask->n_generated, ask->error.text);
     set_state(ask, ASK_WAITING);
-    relay_changed(ask->instance->relay);
+    if (ask->is_guest)
+        end_guest(ask, &ask->error);
+    else
+        relay_changed(ask->instance->relay);
 }
 
 /* ---- going on ------------------------------------------------------------------------------- */
@@ -114,7 +125,8 @@ static bool start_here(struct ask *ask)
 static bool start_there(struct ask *ask, const char *node)
 {
     struct relay *relay = ask->instance->relay;
-    struct link *link = mesh_find(relay->options.mesh, ask->place.node_id);
+    bool onward;
+    struct link *link = relay_way(ask, &onward);
     struct peer *peer = link ? peer_make(relay, link) : NULL;
     struct request part;
     if (!peer) {
@@ -128,12 +140,14 @@ static bool start_there(struct ask *ask, const char *node)
     if (written) {
         ask_part(ask, &part);
         ask->part_id = ++relay->last_wire_id;
-        request_write_submit(ask->part_id, ask->instance->id, &part, &peer->run);
+        (onward ? request_write_submit_onward : request_write_submit)(ask->part_id, ask->instance->id, &part,
+                                                                      &peer->run);
         written = peer_wrote(peer, before, MESSAGE_ROW);
     }
     if (written) {
         ask->peer = peer;
         ask->state = ASK_THERE;
+        ask->deaf_ns = 0;
     }
     pthread_mutex_unlock(&relay->lock);
     error_set(&ask->waits_for, ERROR_BUSY, "node %.8s, which has it, %s", node,
@@ -261,8 +275,16 @@ void ask_step(struct ask *ask, uint64_t now_ns)
     } else if (ask->state == ASK_RETURNED) {
         take_back(ask); /* goes on in the next turn */
     } else if (ask->state == ASK_WAITING) {
-        if (!go_on(ask, now_ns) && is_impatient(ask, now_ns))
+        if (go_on(ask, now_ns))
+            return;
+        if (ask->is_guest)
+            end_guest(ask, &ask->waits_for);
+        else if (is_impatient(ask, now_ns))
             give_up(ask);
+    } else if (ask->state == ASK_THERE && relay_is_deaf(ask, now_ns)) {
+        peer_send_cancel(ask->peer, ask->part_id);
+        error_set(&ask->error, ERROR_IO, "its node is not heard any more");
+        ask_lost(ask);
     } else if (ask->state == ASK_THERE && has_left(ask, now_ns)) {
         peer_send_cancel(ask->peer, ask->part_id);
         error_set(&ask->error, ERROR_IO, "it runs elsewhere now");

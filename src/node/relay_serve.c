@@ -1,4 +1,5 @@
-/* Requests of other nodes, in a driver here. Their answers are written on the driver's threads and sent by the loop. */
+/* Requests of other nodes, in a driver here, or handed on to the node that has it. Their answers are written on the
+ * driver's threads, or on the loop's, and sent by the loop. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "node/relay_state.h"
@@ -42,6 +43,14 @@ static struct served *find_locked(struct peer *peer, uint64_t id)
     return served;
 }
 
+static void stop_locked(struct served *served)
+{
+    if (served->place.driver)
+        driver_cancel(served->place.driver, served->driver_id);
+    else
+        relay_cancel_locked(served->peer->relay, served->driver_id);
+}
+
 /* ---- on the driver's threads -------------------------------------------------------------- */
 
 static bool can_write_locked(struct served *served, enum message_weight weight)
@@ -82,7 +91,7 @@ static void on_row(void *arg, uint32_t position, const float *values, uint32_t n
         served->is_full = !can_write;
     }
     if (!can_write)
-        driver_cancel(served->place.driver, served->driver_id);
+        stop_locked(served);
     uv_async_send(&peer->relay->wake);
     pthread_mutex_unlock(&peer->relay->lock);
 }
@@ -157,28 +166,36 @@ void serve_look(struct relay *relay)
     }
 }
 
-static enum error_code find_driver(struct relay *relay, const char *id, struct place *place, struct error *err)
+/* Here, or, for one that may be handed on, at a node that is reached. */
+static enum error_code find_driver(struct relay *relay, const char *id, bool onward, struct place *place,
+                                   struct error *err)
 {
+    const struct relay_options *options = &relay->options;
     struct error why = {0};
     enum error_code code = relay_find(relay, id, place, &why);
     if (code)
         return error_set(err, ERROR_NOT_FOUND, "its driver is not here: %s", why.text);
-    if (!place->driver)
-        return error_set(err, ERROR_NOT_FOUND, "its driver is not here, but on another node");
-    return ERROR_NONE;
+    if (place->driver || (onward && options->reaches && options->reaches(options->self, place->node_id)))
+        return ERROR_NONE;
+    return error_set(err, ERROR_NOT_FOUND, "its driver is not here, but on another node");
 }
 
-/* Puts it into the driver. Accepting, or refusing, is written before any answer: the answers wait for the lock. */
+/* Puts it into the driver, or among this node's own, which the loop hands on later. Accepting, or refusing, is written
+ * before any answer: the answers wait for the lock. */
 static enum error_code submit(struct served *served, const struct request *asked, struct error *err)
 {
     struct peer *peer = served->peer;
     struct relay *relay = peer->relay;
     struct request request = *asked;
+    enum error_code code = ERROR_NONE;
     request.handlers = (struct request_handlers){on_token, on_row, on_done};
     request.arg = served;
+    if (!served->place.driver)
+        code = relay_submit_guest(served->instance, &request, &served->driver_id, err);
     pthread_mutex_lock(&relay->lock);
     size_t before = peer->run.size;
-    enum error_code code = driver_submit(served->place.driver, &request, &served->driver_id, err);
+    if (served->place.driver)
+        code = driver_submit(served->place.driver, &request, &served->driver_id, err);
     if (!code) {
         link_locked(served);
         if (peer_has_room(peer, MESSAGE_CONTROL)) {
@@ -195,7 +212,7 @@ static enum error_code serve(struct peer *peer, const struct request_message *me
     struct relay *relay = peer->relay;
     struct served *served = NULL;
     struct place place = {0};
-    enum error_code code = find_driver(relay, message->submit.instance, &place, err);
+    enum error_code code = find_driver(relay, message->submit.instance, message->submit.onward, &place, err);
     struct instance *instance = code ? NULL : relay_instance(relay, message->submit.instance, err);
     if (!code && !instance)
         code = ERROR_BUSY;
@@ -252,7 +269,7 @@ static void cancel_locked(struct served *served)
 {
     served->cancelled = true;
     if (!served->returned) /* so its driver waits for its end, and is there */
-        driver_cancel(served->place.driver, served->driver_id);
+        stop_locked(served);
 }
 
 void serve_cancel(struct peer *peer, uint64_t id)

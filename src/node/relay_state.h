@@ -1,6 +1,7 @@
 /* What the relay's files share. relay.c: the loop's step and the mesh's events; relay_generator.c: the doors for those
  * who ask; relay_ask.c: a request of this node and its events; relay_answer.c: what another node says to it;
- * relay_place.c: where it goes next; relay_peer.c: what goes out through a link; relay_serve.c: others' requests. */
+ * relay_place.c: where it goes next; relay_way.c: through which node; relay_peer.c: what goes out through a link;
+ * relay_serve.c: others' requests. */
 #pragma once
 
 #include "node/relay.h"
@@ -16,6 +17,7 @@ enum {
     RELAY_QUICK_MS = 10, /* the same, in the first second of waiting: a move is over soon */
     RELAY_AGAIN_MS =
         1000, /* until a place that failed is tried again, where no other is known: from RELAY_QUICK_MS up */
+    RELAY_DEAF_MS = 1000,   /* a node that has the request and is not heard, where another way leads there */
     RELAY_LINGER_MS = 2000, /* a driver that is not the current one any more may end its requests itself */
 };
 
@@ -57,6 +59,7 @@ struct ask { /* a request of this node */
     uint64_t id;
     enum ask_state state;
     bool cancelled, cancel_sent;
+    bool is_guest; /* another node's: straight to its driver, or over */
 
     struct request request; /* as it was given; its pointers are our copies */
     int32_t *tokens;        /* the prompt, then what was generated; room for all */
@@ -85,19 +88,20 @@ struct ask { /* a request of this node */
     uint64_t again_ns; /* not before */
     struct error waits_for;
     uint64_t elsewhere_ns; /* THERE: another placement serves since; 0: none does */
+    uint64_t deaf_ns;      /* THERE: its node is not heard since, though there is another way; 0: it is */
 };
 
 struct served { /* a request of another node */
     struct served *next, *previous;
     struct peer *peer;
     struct instance *instance;
-    uint64_t id; /* the asker's */
-    struct place place;
+    uint64_t id;        /* the asker's */
+    struct place place; /* driver NULL: at that node, as a guest of this one */
     /* under the lock */
-    uint64_t driver_id;
-    bool cancelled; /* by the asker, or it cannot be reached */
-    bool is_full;   /* its answers found no room */
-    bool returned;  /* the driver ended it for a reason that the loop has to look at */
+    uint64_t driver_id; /* or the guest's */
+    bool cancelled;     /* by the asker, or it cannot be reached */
+    bool is_full;       /* its answers found no room */
+    bool returned;      /* the driver ended it for a reason that the loop has to look at */
     enum finish_reason reason;
     struct request_usage usage;
     struct error error;
@@ -153,6 +157,10 @@ struct instance *relay_instance(struct relay *relay, const char *id, struct erro
 
 void instance_count_locked(struct instance *instance, uint64_t n_tokens, uint64_t now_ns);
 
+enum error_code relay_submit_guest(struct instance *instance, const struct request *request, uint64_t *id,
+                                   struct error *err);
+void relay_cancel_locked(struct relay *relay, uint64_t id);
+
 /* ---- relay.c ---- */
 void relay_look_locked(struct relay *relay); /* the loop is to look at asks and served ones */
 
@@ -165,8 +173,14 @@ void ask_step(struct ask *ask, uint64_t now_ns);               /* by the loop: g
 void ask_lost(struct ask *ask);                                /* waits again */
 uint64_t ask_waits_ms(const struct ask *ask, uint64_t now_ns); /* needs to be looked at again by then; 0: when told */
 
+/* ---- relay_way.c ---- */
+/* The link that leads to the node of ask->place, straight or, *onward, through another. NULL: none does. */
+struct link *relay_way(struct ask *ask, bool *onward);
+bool relay_is_deaf(struct ask *ask, uint64_t now_ns); /* THERE: its node is not heard, and there is another way */
+
 /* ---- relay_ask.c ---- */
-enum error_code ask_new(struct instance *instance, const struct request *request, struct ask **out, struct error *err);
+enum error_code ask_new(struct instance *instance, const struct request *request, uint32_t context, struct ask **out,
+                        struct error *err);
 void ask_free(struct ask *ask);
 uint32_t ask_left(const struct ask *ask);            /* tokens to generate */
 void ask_part(struct ask *ask, struct request *out); /* what is to be given to a driver now */

@@ -14,14 +14,15 @@
 
 enum {
     IDLE_MS = 1000,
+    PENDING_MS = 1,      /* until it is looked again whether there is room */
     EXPECTED_TIMES = 20, /* so much slower than before a micro-batch may be */
 };
 
 /* ---- how long it takes ------------------------------------------------------------------- */
 
-static void work_begins(struct child *child, uint32_t rows)
+void work_begins(struct lane *lane, uint32_t rows)
 {
-    struct child_work *work = &child->work;
+    struct child_work *work = &lane->child->work;
     pthread_mutex_lock(&work->lock);
     if (!work->n_under_way++) {
         work->progress_ns = clock_now_ns();
@@ -29,30 +30,35 @@ static void work_begins(struct child *child, uint32_t rows)
     }
     if (rows > work->rows)
         work->rows = rows;
+    lane->n_under_way++;
     pthread_mutex_unlock(&work->lock);
 }
 
-static void work_ends(struct child *child, uint32_t rows)
+void work_ends(struct lane *lane, uint32_t rows)
 {
-    struct child_work *work = &child->work;
+    struct child_work *work = &lane->child->work;
     const uint64_t now_ns = clock_now_ns();
     pthread_mutex_lock(&work->lock);
-    const uint64_t row_ns = (now_ns - work->progress_ns) / (rows ? rows : 1);
+    const uint64_t row_ns = rows ? (now_ns - work->progress_ns) / rows : work->row_ns;
     if (row_ns > work->row_ns)
         work->row_ns = row_ns;
     else
         work->row_ns -= (work->row_ns - row_ns) / 8;
-    if (work->n_under_way)
+    if (lane->n_under_way) {
+        lane->n_under_way--;
         work->n_under_way--;
+    }
     work->progress_ns = now_ns;
     pthread_mutex_unlock(&work->lock);
 }
 
-void child_work_clear(struct child *child)
+/* What it had under way will not come back. */
+static void work_is_over(struct lane *lane)
 {
-    pthread_mutex_lock(&child->work.lock);
-    child->work.n_under_way = 0;
-    pthread_mutex_unlock(&child->work.lock);
+    pthread_mutex_lock(&lane->child->work.lock);
+    lane->child->work.n_under_way -= lane->n_under_way;
+    lane->n_under_way = 0;
+    pthread_mutex_unlock(&lane->child->work.lock);
 }
 
 uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *rows)
@@ -77,25 +83,112 @@ uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *row
 
 /* ---- sending ----------------------------------------------------------------------------- */
 
-void lane_send(struct lane *lane, const void *bytes, size_t size)
+struct parcel { /* a record for which there was no room yet */
+    struct parcel *next;
+    uint32_t kind;
+    size_t size;
+    unsigned char bytes[];
+};
+
+static void write_now(struct lane *lane, uint32_t kind, const void *bytes, size_t size)
 {
     struct error err = {0};
+    if (ring_write(&lane->out, kind, bytes, size, &err)) {
+        error_wrap(&err, "the ring to it");
+        child_suspect(lane->child, &err);
+    }
+}
+
+static bool put_off(struct lane *lane, uint32_t kind, const void *bytes, size_t size)
+{
+    struct parcel *parcel = lane->n_pending < LIMIT_LANE_PENDING ? mem_new(sizeof *parcel + size) : NULL;
+    if (!parcel)
+        return false;
+    parcel->kind = kind;
+    parcel->size = size;
+    memcpy(parcel->bytes, bytes, size);
+    *lane->pending_end = parcel;
+    lane->pending_end = &parcel->next;
+    if (!lane->n_pending++)
+        lane->stuck_ns = clock_now_ns();
+    ring_wake(&lane->in); /* the reader looks after it */
+    return true;
+}
+
+bool lane_put(struct lane *lane, uint32_t kind, const void *bytes, size_t size)
+{
+    if (lane->pending || !ring_has_room(&lane->out, size))
+        return put_off(lane, kind, bytes, size);
+    write_now(lane, kind, bytes, size);
+    return true;
+}
+
+static void drop_first(struct lane *lane)
+{
+    struct parcel *parcel = lane->pending;
+    lane->pending = parcel->next;
+    if (!lane->pending)
+        lane->pending_end = &lane->pending;
+    lane->n_pending--;
+    mem_free(parcel);
+}
+
+/* The reader's. Returns for how long it may sleep. */
+static uint32_t put_pending(struct lane *lane)
+{
+    const uint64_t now_ns = clock_now_ns();
+    pthread_mutex_lock(&lane->write_lock);
+    while (lane->pending && ring_has_room(&lane->out, lane->pending->size)) {
+        write_now(lane, lane->pending->kind, lane->pending->bytes, lane->pending->size);
+        drop_first(lane);
+        lane->stuck_ns = now_ns;
+    }
+    const bool waits = lane->pending,
+               is_stuck = waits && now_ns - lane->stuck_ns > LIMIT_RING_WAIT_MS * UINT64_C(1000000);
+    pthread_mutex_unlock(&lane->write_lock);
+    if (is_stuck) {
+        struct error err = {0};
+        error_set(&err, ERROR_BUSY, "it takes nothing out of its ring");
+        child_suspect(lane->child, &err);
+    }
+    return waits ? PENDING_MS : IDLE_MS;
+}
+
+/* The child lives, but something that was to come to it, or from it, will not. */
+static void lose(struct lane *lane, const char *why)
+{
+    pthread_mutex_lock(&lane->child->lock);
+    lane->is_lost = true;
+    error_set(&lane->loss, ERROR_IO, "device %s: %s", lane->child->device, why);
+    pthread_mutex_unlock(&lane->child->lock);
+    lane->options.changed(lane->options.arg);
+}
+
+enum error_code lane_send(struct lane *lane, const void *bytes, size_t size)
+{
     struct wire_route route;
     uint32_t at, rows = 0;
-    if (wire_read_address(bytes, size, &route, &at, &rows, NULL))
-        return; /* it would be refused */
+    if (wire_read_address(bytes, size, &route, &at, &rows, NULL) || size > lane->ring_bytes / 2 - RING_RECORD_BYTES)
+        return ERROR_INVALID;
     pthread_mutex_lock(&lane->write_lock);
-    if (lane->is_up) { /* else what it carries was lost with the child, and is said to be */
-        work_begins(lane->child, rows);
-        if (ring_write(&lane->out, RECORD_MESSAGE, bytes, size, &err)) {
-            error_wrap(&err, "the ring to it");
-            child_suspect(lane->child, &err);
-        }
-    }
+    const bool is_up = lane->is_up; /* else what it carries was lost with the child, and is said to be */
+    const bool is_put = is_up && lane_put(lane, RECORD_MESSAGE, bytes, size);
+    if (is_put)
+        work_begins(lane, rows);
     pthread_mutex_unlock(&lane->write_lock);
+    if (is_up && !is_put)
+        lose(lane, "more messages than it takes");
+    return is_put ? ERROR_NONE : ERROR_BUSY;
 }
 
 /* ---- receiving --------------------------------------------------------------------------- */
+
+/* Behind a stage that is there; or it is over. */
+static bool comes_next(const struct lane *lane, uint32_t at)
+{
+    const uint32_t n_stages = lane->options.n_stages;
+    return at == n_stages || (at > 0 && at < n_stages && lane->stages[at - 1].here && !lane->stages[at].here);
+}
 
 static enum error_code take_message(struct lane *lane, struct error *err)
 {
@@ -105,28 +198,22 @@ static enum error_code take_message(struct lane *lane, struct error *err)
     enum error_code code = wire_read_address(message->data, message->size, &route, &at, &rows, err);
     if (code)
         return code;
-    if (route.instance != lane->options.instance || route.epoch != lane->options.epoch || at > lane->options.n_stages ||
-        wire_is_notice(&route) || (at < lane->options.n_stages && lane->stages[at].here))
+    if (route.instance != lane->options.instance || route.epoch != lane->options.epoch || wire_is_notice(&route) ||
+        !comes_next(lane, at))
         return error_set(err, ERROR_INVALID, "a micro-batch for stage %u of another pipeline", at);
-    work_ends(lane->child, rows);
+    work_ends(lane, rows);
     return lane->options.receive(lane->options.arg, at, message, err);
 }
 
-/* The child lives, but what it was sent is lost. */
 static enum error_code take_refusal(struct lane *lane)
 {
-    struct child *child = lane->child;
     struct bytes_reader reader = {(const unsigned char *)lane->message.data, lane->message.size, false};
     char text[ERROR_TEXT_MAX / 2] = "";
-    work_ends(child, 0);
+    work_ends(lane, 0);
     bytes_get(&reader, 2);
-    snprintf(text, sizeof text, "%.*s", (int)(reader.left < sizeof text ? reader.left : sizeof text - 1),
-             (const char *)reader.at);
-    pthread_mutex_lock(&child->lock);
-    lane->is_lost = true;
-    error_set(&lane->loss, ERROR_IO, "device %s: a micro-batch was refused: %s", child->device, text);
-    pthread_mutex_unlock(&child->lock);
-    lane->options.changed(lane->options.arg);
+    snprintf(text, sizeof text, "a micro-batch was refused: %.*s",
+             (int)(reader.left < sizeof text ? reader.left : sizeof text - 1), (const char *)reader.at);
+    lose(lane, text);
     return ERROR_NONE;
 }
 
@@ -141,6 +228,8 @@ static enum error_code receive_one(struct lane *lane, bool *is_empty, struct err
         return take_message(lane, err);
     if (kind == RECORD_REFUSED)
         return take_refusal(lane);
+    if (kind == RECORD_ANSWER)
+        return lane_take_answer(lane, err);
     return error_set(err, ERROR_INVALID, "a record of kind %u", kind);
 }
 
@@ -148,7 +237,7 @@ static void *read_on(void *arg)
 {
     struct lane *lane = arg;
     for (;;) {
-        const uint32_t bell = ring_bell(&lane->in);
+        const uint32_t bell = ring_bell(&lane->in), idle_ms = put_pending(lane);
         struct error err = {0};
         bool is_empty;
         if (atomic_load(&lane->stops))
@@ -159,7 +248,7 @@ static void *read_on(void *arg)
             return NULL;
         }
         if (is_empty)
-            ring_wait(&lane->in, bell, lane->child->children->options.spin_ns, IDLE_MS);
+            ring_wait(&lane->in, bell, lane->child->children->options.spin_ns, idle_ms);
     }
 }
 
@@ -222,5 +311,9 @@ void lane_down(struct lane *lane)
     atomic_store(&lane->stops, true);
     ring_wake(&lane->in);
     pthread_join(lane->reader, NULL);
+    while (lane->pending)
+        drop_first(lane);
+    lane_fail_jobs(lane);
+    work_is_over(lane);
     drop_memory(lane);
 }

@@ -29,16 +29,9 @@ static int spawn(const struct child *child, int socket, pid_t *pid)
     char parent[16], threads[16];
     snprintf(parent, sizeof parent, "%ld", (long)getpid());
     snprintf(threads, sizeof threads, "%u", options->n_cpu_threads);
-    char *const arguments[CHILD_ARGUMENTS + 1] = {text_of(options->program),
-                                                  text_of(CHILD_ARGUMENT),
-                                                  text_of(child->device),
-                                                  parent,
-                                                  threads,
-                                                  text_of(options->backend),
-                                                  text_of(options->sim_file),
-                                                  text_of(options->registry),
-                                                  text_of(options->steady ? "steady" : NULL),
-                                                  NULL};
+    char *const arguments[CHILD_ARGUMENTS + 1] = {
+        text_of(options->program), text_of(CHILD_ARGUMENT),    text_of(child->device),     parent, threads,
+        text_of(options->backend), text_of(options->sim_file), text_of(options->registry), NULL};
     return spawn_child(options->program, arguments, socket, CHILD_DESCRIPTOR, true, pid);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "model/model.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BEAT_MS = 250, MS = 1000000 };
+enum { BEAT_MS = 250, MS = 1000000, WORDS_A_TURN = 64 };
 
 void child_wake(struct child *child)
 {
@@ -58,24 +59,47 @@ static void mirror(struct child *child, const struct device_readings *readings)
 
 /* ---- its death --------------------------------------------------------------------------- */
 
-static void remember_death(struct child *child, uint64_t now_ns)
+static void remember(uint64_t *list_ns, uint32_t n, uint64_t now_ns)
 {
-    memmove(child->deaths_ns + 1, child->deaths_ns, (LIMIT_CHILD_DEATHS - 1) * sizeof *child->deaths_ns);
-    child->deaths_ns[0] = now_ns;
+    memmove(list_ns + 1, list_ns, (n - 1) * sizeof *list_ns);
+    list_ns[0] = now_ns;
 }
 
-static uint32_t recent_deaths(const struct child *child, uint64_t now_ns)
+static uint32_t count_recent(const uint64_t *list_ns, uint32_t n_max, uint64_t now_ns, uint64_t ms)
 {
     uint32_t n = 0;
-    while (n < LIMIT_CHILD_DEATHS && child->deaths_ns[n] &&
-           now_ns - child->deaths_ns[n] < (uint64_t)LIMIT_CHILD_DEATHS_MS * MS)
+    while (n < n_max && list_ns[n] && now_ns - list_ns[n] < ms * MS)
         n++;
     return n;
 }
 
-/* With the lock. */
-static void mourn(struct lane *lane, const struct error *why, const struct error *given_up)
+struct death {
+    const struct error *why;
+    bool hung;
+    uint32_t n_deaths, n_hangs; /* lately, this one included */
+};
+
+/* With the lock: whether the lane is to be given up, and what is said of that. */
+static bool gives_up(struct lane *lane, const struct death *death, struct error *out)
 {
+    const bool was_ready = lane->state == LANE_READY;
+    lane->n_deaths = was_ready ? 1 : lane->n_deaths + 1;
+    lane->n_hangs = was_ready ? death->hung : lane->n_hangs + death->hung;
+    if (death->n_deaths >= LIMIT_CHILD_DEATHS)
+        error_set(out, ERROR_DEVICE, "its process ended %u times within a minute; the last time: %s", death->n_deaths,
+                  death->why->text);
+    else if (lane->n_deaths >= LIMIT_CHILD_DEATHS)
+        error_set(out, ERROR_DEVICE, "its process ended %u times before it was loaded; the last time: %s",
+                  lane->n_deaths, death->why->text);
+    else if (death->n_hangs >= LIMIT_CHILD_HANGS || lane->n_hangs >= 2)
+        error_set(out, ERROR_DEVICE, "its process hangs again and again; the last time: %s", death->why->text);
+    return out->code;
+}
+
+/* With the lock. */
+static void mourn(struct lane *lane, const struct death *death)
+{
+    struct error given_up = {0};
     switch (lane->state) {
     case LANE_CLOSING:
         lane->state = LANE_CLOSED;
@@ -90,11 +114,12 @@ static void mourn(struct lane *lane, const struct error *why, const struct error
     }
     if (lane->was_ready) {
         lane->is_lost = true;
-        lane->loss = *why;
+        lane->loss = *death->why;
     }
-    lane->state = given_up ? LANE_FAILED : LANE_WANTED;
-    if (given_up)
-        lane->problem = *given_up;
+    const bool is_over = gives_up(lane, death, &given_up);
+    lane->state = is_over ? LANE_FAILED : LANE_WANTED;
+    if (is_over)
+        lane->problem = given_up;
 }
 
 /* The rings first: nobody reads or writes them while the states change. Only this thread takes lanes up or down, and
@@ -112,22 +137,25 @@ static void take_down(struct child *child)
         lane = lane->next;
     }
     pthread_mutex_unlock(&child->lock);
-    child_work_clear(child);
 }
 
-static void after_death(struct child *child, const struct error *why)
+static void note_death(struct child *child, struct death *death, uint64_t now_ns)
 {
-    const uint64_t now_ns = clock_now_ns();
-    struct error given_up = {0};
-    remember_death(child, now_ns);
-    const uint32_t n_deaths = recent_deaths(child, now_ns);
-    if (n_deaths >= LIMIT_CHILD_DEATHS)
-        error_set(&given_up, ERROR_DEVICE, "its process ended %u times within a minute; the last time: %s", n_deaths,
-                  why->text);
-    uint64_t pause_ms = (uint64_t)child->children->options.pause_ms << (n_deaths - 1);
+    remember(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns);
+    if (death->hung)
+        remember(child->hangs_ns, LIMIT_CHILD_HANGS, now_ns);
+    death->n_deaths = count_recent(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns, LIMIT_CHILD_DEATHS_MS);
+    death->n_hangs = count_recent(child->hangs_ns, LIMIT_CHILD_HANGS, now_ns, LIMIT_CHILD_HANGS_MS);
+    uint64_t pause_ms = (uint64_t)child->children->options.pause_ms << (death->n_deaths - 1);
     if (pause_ms > LIMIT_CHILD_PAUSE_MS)
         pause_ms = LIMIT_CHILD_PAUSE_MS;
     child->start_at_ns = now_ns + pause_ms * MS;
+}
+
+static void after_death(struct child *child, const struct error *why, bool hung)
+{
+    struct death death = {.why = why, .hung = hung};
+    note_death(child, &death, clock_now_ns());
     take_down(child);
     mirror(child, NULL);
     pthread_mutex_lock(&child->lock);
@@ -135,13 +163,14 @@ static void after_death(struct child *child, const struct error *why)
     child->suspicion = (struct error){0};
     child->last_death = *why;
     for (struct lane *lane = child->lanes; lane; lane = lane->next)
-        mourn(lane, why, given_up.code ? &given_up : NULL);
+        mourn(lane, &death);
+    holds_be_over(child);
     pthread_mutex_unlock(&child->lock);
     tell_all(child);
 }
 
 /* `what`: why it is killed; NULL: it has ended. */
-static void bury(struct child *child, const char *what)
+static void bury(struct child *child, const char *what, bool hung)
 {
     struct error why = {0};
     char end[128];
@@ -152,7 +181,7 @@ static void bury(struct child *child, const char *what)
     if (!reaped)
         error_set(&why, ERROR_IO, "device %s: its process hangs in the kernel: %s", child->device, what ? what : "");
     log_line(LOG_WARN, "children", "%s", why.text);
-    after_death(child, &why);
+    after_death(child, &why, hung);
 }
 
 /* ---- its life ---------------------------------------------------------------------------- */
@@ -163,7 +192,7 @@ static void start(struct child *child)
     pid_t pid;
     if (child_spawn(child, &pid, &child->socket, &err)) {
         log_line(LOG_WARN, "children", "%s", err.text);
-        after_death(child, &err);
+        after_death(child, &err, false);
         return;
     }
     child->said_hello = false;
@@ -176,6 +205,24 @@ static void start(struct child *child)
     log_line(LOG_INFO, "children", "device %s: process %ld", child->device, (long)pid);
 }
 
+static const char *path_of(const struct lane *lane)
+{
+    return gguf_file_path(model_file(lane->options.model));
+}
+
+/* A process that is started again weeks later must not load what has the same name by then. */
+static void fill_file(const struct lane *lane, struct child_word *word)
+{
+    const int descriptor = gguf_file_descriptor(model_file(lane->options.model));
+    struct stat file;
+    snprintf(word->path, sizeof word->path, "%s", path_of(lane));
+    word->model = (uintptr_t)lane->options.model;
+    if (descriptor < 0 || fstat(descriptor, &file))
+        return;
+    word->file_device = file.st_dev;
+    word->file_inode = file.st_ino;
+}
+
 static void fill_open(const struct lane *lane, struct child_word *word)
 {
     word->kind = CHILD_OPEN;
@@ -186,7 +233,7 @@ static void fill_open(const struct lane *lane, struct child_word *word)
     word->epoch = lane->options.epoch;
     word->type = lane->options.type;
     word->options = lane->driver_options;
-    snprintf(word->path, sizeof word->path, "%s", lane->path);
+    fill_file(lane, word);
     word->n_stages = lane->options.n_stages;
     memcpy(word->stages, lane->stages, word->n_stages * sizeof *word->stages);
 }
@@ -212,7 +259,7 @@ static uint64_t load_limit_ms(const struct lane *lane)
         n_all += lane->stages[i].n_layers;
         n_here += lane->stages[i].here ? lane->stages[i].n_layers : 0;
     }
-    if (stat(lane->path, &file) || file.st_size <= 0 || !n_all)
+    if (stat(path_of(lane), &file) || file.st_size <= 0 || !n_all)
         return lane->child->children->options.load_ms; /* opening it says why */
     const double bytes = (double)file.st_size * (double)n_here / (double)n_all;
     return lane->child->children->options.load_ms + (uint64_t)(bytes * 1000 / (double)LIMIT_CHILD_LOAD_BYTES_PER_S);
@@ -224,7 +271,7 @@ static void ask_open(struct lane *lane)
     struct error err = {0};
     memset(&word, 0, sizeof word);
     fill_open(lane, &word);
-    lane->load_end_ns = clock_now_ns() + load_limit_ms(lane) * MS;
+    lane->end_ns = clock_now_ns() + load_limit_ms(lane) * MS;
     set_state(lane, LANE_WANTED, LANE_OPENING, NULL);
     if (lane_up(lane, &err)) {
         error_wrap(&err, "device %s", lane->child->device);
@@ -241,39 +288,90 @@ static void ask_close(struct lane *lane)
     memset(&word, 0, sizeof word);
     word.kind = CHILD_CLOSE;
     word.lane = lane->id;
+    const uint64_t end_ns = clock_now_ns() + (uint64_t)lane->child->children->options.work_ms * MS;
+    if (!lane->hurries || lane->end_ns < end_ns)
+        lane->end_ns = end_ns;
     if (child_say(lane->child->socket, &word, -1, &err))
         child_suspect(lane->child, &err);
 }
 
-/* The next lane that something has to be done for; the list may only grow at its head meanwhile. */
-static struct lane *next_to_do(struct child *child, bool *closes)
+enum todo { TODO_NOTHING, TODO_SAY, TODO_OPEN, TODO_CLOSE };
+
+/* With the lock: of weights that stay. */
+static bool fill_hold(struct child *child, struct child_word *word)
 {
-    struct lane *found = NULL;
-    pthread_mutex_lock(&child->lock);
-    for (struct lane *lane = child->lanes; lane && !found; lane = lane->next) {
+    struct lane_hold *hold = child->pid && child->said_hello ? hold_next(child) : NULL;
+    if (!hold)
+        return false;
+    memset(word, 0, sizeof *word);
+    word->kind = hold->dropped ? CHILD_DROP : CHILD_HOLD;
+    word->lane = hold->lane;
+    word->hold = hold->id;
+    word->n_ranges = hold->n_ranges;
+    memcpy(word->ranges, hold->ranges, hold->n_ranges * sizeof *hold->ranges);
+    hold->state = HOLD_SAID;
+    if (hold->dropped)
+        hold_forget(hold);
+    return true;
+}
+
+/* With the lock: the next lane that something has to be done for; the list may only grow at its head meanwhile. */
+static enum todo look_at_lanes(struct child *child, struct lane **out)
+{
+    for (struct lane *lane = child->lanes; lane; lane = lane->next) {
         const bool is_closing = lane->state == LANE_CLOSING;
+        *out = lane;
         if (is_closing && (!child->pid || !lane->is_up)) {
             lane->state = LANE_CLOSED; /* nothing of it is there */
             pthread_cond_broadcast(&child->moved);
         } else if (child->pid && child->said_hello && lane->state == LANE_WANTED) {
-            found = lane;
-            *closes = false;
+            return TODO_OPEN;
         } else if (is_closing && child->said_hello && !lane->close_sent) {
-            found = lane;
-            *closes = lane->close_sent = true;
+            lane->close_sent = true;
+            return TODO_CLOSE;
         }
     }
+    return TODO_NOTHING;
+}
+
+/* What stays first: then its lane may be closed. */
+static enum todo next_to_do(struct child *child, struct lane **lane, struct child_word *word)
+{
+    pthread_mutex_lock(&child->lock);
+    const enum todo todo = fill_hold(child, word) ? TODO_SAY : look_at_lanes(child, lane);
     pthread_mutex_unlock(&child->lock);
-    return found;
+    return todo;
+}
+
+static void do_all(struct child *child)
+{
+    static _Thread_local struct child_word word;
+    struct error err = {0};
+    struct lane *lane;
+    enum todo todo;
+    while ((todo = next_to_do(child, &lane, &word)) != TODO_NOTHING) {
+        if (todo == TODO_OPEN)
+            ask_open(lane);
+        else if (todo == TODO_CLOSE)
+            ask_close(lane);
+        else if (child_say(child->socket, &word, -1, &err))
+            child_suspect(child, &err);
+    }
+}
+
+/* What closes before it was loaded is not waited for. */
+static bool is_there(const struct lane *lane)
+{
+    return lane->state != LANE_FAILED && lane->state != LANE_CLOSED && !(lane->state == LANE_CLOSING && lane->hurries);
 }
 
 /* Whether the child has something to do, or would have. */
 static bool is_needed(struct child *child)
 {
     pthread_mutex_lock(&child->lock);
-    bool needed = false;
+    bool needed = child->pid && holds_need(child);
     for (const struct lane *lane = child->lanes; lane; lane = lane->next)
-        needed |= child->pid ? lane->state != LANE_FAILED && lane->state != LANE_CLOSED : lane->state == LANE_WANTED;
+        needed |= child->pid ? is_there(lane) : lane->state == LANE_WANTED;
     pthread_mutex_unlock(&child->lock);
     return needed;
 }
@@ -294,13 +392,14 @@ static bool loads_too_long(struct child *child, uint64_t now_ns)
     bool too_long = false;
     pthread_mutex_lock(&child->lock);
     for (const struct lane *lane = child->lanes; lane; lane = lane->next)
-        too_long |= lane->state == LANE_OPENING && now_ns > lane->load_end_ns;
+        too_long |=
+            (lane->state == LANE_OPENING || (lane->state == LANE_CLOSING && lane->close_sent)) && now_ns > lane->end_ns;
     pthread_mutex_unlock(&child->lock);
     return too_long;
 }
 
 /* Why it has to be killed; NULL: it has not. */
-static const char *fault(struct child *child, uint64_t now_ns, char *text, size_t size)
+static const char *fault(struct child *child, uint64_t now_ns, char *text, size_t size, bool *hung)
 {
     const struct children_options *options = &child->children->options;
     uint32_t rows = 0;
@@ -308,6 +407,7 @@ static const char *fault(struct child *child, uint64_t now_ns, char *text, size_
     pthread_mutex_lock(&child->lock);
     const struct error suspicion = child->suspicion;
     pthread_mutex_unlock(&child->lock);
+    *hung = !suspicion.code || suspicion.code == ERROR_BUSY;
     if (suspicion.code)
         snprintf(text, size, "cannot be trusted: %.300s", suspicion.text);
     else if (!child->said_hello && now_ns - child->started_ns > (uint64_t)options->start_ms * MS)
@@ -315,7 +415,7 @@ static const char *fault(struct child *child, uint64_t now_ns, char *text, size_
     else if (child->said_hello && now_ns - child->heard_ns > (uint64_t)options->silence_ms * MS)
         snprintf(text, size, "hangs: it has not answered for %.1f s", (double)options->silence_ms / 1000);
     else if (loads_too_long(child, now_ns))
-        snprintf(text, size, "hangs: its part of a model is not loaded after %.1f s and more",
+        snprintf(text, size, "hangs: its part of a model is not loaded, or given back, after %.1f s and more",
                  (double)options->load_ms / 1000);
     else if (hangs_ms)
         snprintf(text, size, "hangs: a micro-batch (at most %u rows) has made no progress for %.1f s", rows,
@@ -327,8 +427,24 @@ static const char *fault(struct child *child, uint64_t now_ns, char *text, size_
 
 /* ---- what it says ------------------------------------------------------------------------ */
 
-static void take_opened(struct child *child, const struct child_word *word)
+/* False: it cannot be. */
+static bool note_stages(struct lane *lane, const struct child_word *word)
 {
+    if (word->n_stages != lane->options.n_stages)
+        return false;
+    for (uint32_t i = 0; i < word->n_stages; i++) {
+        if (lane->stages[i].here && (!word->stages[i].row_bytes || word->stages[i].row_bytes > LIMIT_FRAME_DATA_BYTES))
+            return false;
+        lane->stages[i].bytes = word->stages[i].bytes;
+        lane->stages[i].row_bytes = word->stages[i].row_bytes;
+    }
+    return true;
+}
+
+/* False: it cannot be trusted. */
+static bool take_opened(struct child *child, const struct child_word *word)
+{
+    bool can_be = true;
     pthread_mutex_lock(&child->lock);
     struct lane *lane = child->lanes;
     while (lane && lane->id != word->lane)
@@ -336,17 +452,14 @@ static void take_opened(struct child *child, const struct child_word *word)
     if (lane && lane->state == LANE_OPENING && word->code) {
         error_set(&lane->problem, word->code, "%s", word->text);
         lane->state = LANE_FAILED;
-    } else if (lane && lane->state == LANE_OPENING && word->n_stages == lane->options.n_stages) {
-        for (uint32_t i = 0; i < word->n_stages; i++)
-            lane->stages[i].bytes = word->stages[i].bytes;
-        lane->state = LANE_READY;
+    } else if (lane && lane->state == LANE_OPENING) {
+        can_be = note_stages(lane, word);
+        lane->state = can_be ? LANE_READY : LANE_OPENING;
+        lane->was_ready |= can_be;
     }
     pthread_mutex_unlock(&child->lock);
     tell_all(child);
-    pthread_mutex_lock(&child->lock);
-    if (lane && lane->state == LANE_READY)
-        lane->was_ready = true; /* its owner hears of it by lane_open(), the first time */
-    pthread_mutex_unlock(&child->lock);
+    return can_be;
 }
 
 static void take_closed(struct child *child, uint32_t id)
@@ -373,8 +486,10 @@ static bool take_word(struct child *child, const struct child_word *word, char *
             snprintf(text, size, "cannot open it: %.300s", word->text);
         return child->said_hello;
     case CHILD_OPENED:
-        take_opened(child, word);
-        return true;
+        if (take_opened(child, word))
+            return true;
+        snprintf(text, size, "cannot be trusted: it has loaded what cannot be");
+        return false;
     case CHILD_CLOSED:
         take_closed(child, word->lane);
         return true;
@@ -384,6 +499,8 @@ static bool take_word(struct child *child, const struct child_word *word, char *
     case CHILD_OPEN:
     case CHILD_CLOSE:
     case CHILD_BEAT:
+    case CHILD_HOLD:
+    case CHILD_DROP:
         break;
     }
     snprintf(text, size, "cannot be trusted: it says what only its node says");
@@ -394,18 +511,18 @@ static void hear(struct child *child)
 {
     static _Thread_local struct child_word word;
     struct error err = {0};
-    int descriptor, got;
+    int descriptor, got = 0;
     char text[400];
-    while ((got = child_hear(child->socket, false, &word, &descriptor, &err)) > 0) {
+    for (int n = 0; n < WORDS_A_TURN && (got = child_hear(child->socket, false, &word, &descriptor, &err)) > 0; n++) {
         if (descriptor >= 0)
             close(descriptor);
         if (!take_word(child, &word, text, sizeof text)) {
-            bury(child, text);
+            bury(child, text, false);
             return;
         }
     }
     if (got < 0)
-        bury(child, err.code == ERROR_IO ? NULL : err.text);
+        bury(child, err.code == ERROR_IO ? NULL : err.text, false);
 }
 
 /* ---- the thread -------------------------------------------------------------------------- */
@@ -421,6 +538,7 @@ static void dismiss(struct child *child)
     mirror(child, NULL);
     pthread_mutex_lock(&child->lock);
     child->pid = 0;
+    holds_be_over(child);
     pthread_mutex_unlock(&child->lock);
 }
 
@@ -429,25 +547,19 @@ static void step(struct child *child)
     uint64_t now_ns = clock_now_ns();
     const bool needed = is_needed(child);
     char text[400];
-    struct lane *lane;
-    bool closes;
     if (child->pid && !needed)
         dismiss(child);
     if (!child->pid && needed && now_ns >= child->start_at_ns)
         start(child);
-    while ((lane = next_to_do(child, &closes)) != NULL) {
-        if (closes)
-            ask_close(lane);
-        else
-            ask_open(lane);
-    }
+    do_all(child);
     if (!child->pid)
         return;
     now_ns = clock_now_ns(); /* after what it is compared with */
     if (now_ns - child->beat_ns >= (uint64_t)BEAT_MS * MS)
         beat(child, now_ns);
-    if (fault(child, now_ns, text, sizeof text))
-        bury(child, text);
+    bool hung;
+    if (fault(child, now_ns, text, sizeof text, &hung))
+        bury(child, text, hung);
 }
 
 static void wait(struct child *child)

@@ -33,6 +33,18 @@ static void put_stages(const struct child_word *word, struct buffer *out)
         bytes_put(out, word->stages[i].type, 1);
         bytes_put(out, word->stages[i].n_layers, 4);
         bytes_put(out, word->stages[i].bytes, 8);
+        bytes_put(out, word->stages[i].row_bytes, 8);
+    }
+}
+
+static void put_hold(const struct child_word *word, struct buffer *out)
+{
+    bytes_put(out, word->hold, 4);
+    bytes_put(out, word->n_ranges, 4);
+    for (uint32_t i = 0; i < word->n_ranges; i++) {
+        bytes_put(out, word->ranges[i].stage, 4);
+        bytes_put(out, word->ranges[i].first_layer, 4);
+        bytes_put(out, word->ranges[i].n_layers, 4);
     }
 }
 
@@ -45,6 +57,9 @@ static void put_open(const struct child_word *word, struct buffer *out)
     bytes_put(out, word->type, 1);
     put_options(&word->options, out);
     put_text(word->path, out);
+    bytes_put(out, word->model, 8);
+    bytes_put(out, word->file_device, 8);
+    bytes_put(out, word->file_inode, 8);
     put_stages(word, out);
 }
 
@@ -80,6 +95,12 @@ void child_word_write(const struct child_word *word, struct buffer *out)
         break;
     case CHILD_BEAT:
         bytes_put(out, word->duty_permille, 4);
+        break;
+    case CHILD_HOLD:
+        put_hold(word, out);
+        break;
+    case CHILD_DROP:
+        bytes_put(out, word->hold, 4);
         break;
     case CHILD_HELLO:
         put_outcome(word, out);
@@ -142,6 +163,18 @@ static void get_stages(struct bytes_reader *reader, struct child_word *word)
         word->stages[i].type = (enum activation_type)get_below(reader, 1, ACTIVATION_Q8);
         word->stages[i].n_layers = bytes_get_u32(reader);
         word->stages[i].bytes = bytes_get(reader, 8);
+        word->stages[i].row_bytes = bytes_get(reader, 8);
+    }
+}
+
+static void get_hold(struct bytes_reader *reader, struct child_word *word)
+{
+    word->hold = bytes_get_u32(reader);
+    word->n_ranges = get_below(reader, 4, CHILD_RANGES_MAX);
+    for (uint32_t i = 0; i < word->n_ranges; i++) {
+        word->ranges[i].stage = get_below(reader, 4, LIMIT_STAGES - 1);
+        word->ranges[i].first_layer = get_below(reader, 4, LIMIT_LAYERS);
+        word->ranges[i].n_layers = get_below(reader, 4, LIMIT_LAYERS);
     }
 }
 
@@ -154,6 +187,9 @@ static void get_open(struct bytes_reader *reader, struct child_word *word)
     word->type = (enum activation_type)get_below(reader, 1, ACTIVATION_Q8);
     get_options(reader, &word->options);
     get_text(reader, word->path, sizeof word->path);
+    word->model = bytes_get(reader, 8);
+    word->file_device = bytes_get(reader, 8);
+    word->file_inode = bytes_get(reader, 8);
     get_stages(reader, word);
 }
 
@@ -187,6 +223,12 @@ static bool get_rest(struct bytes_reader *reader, struct child_word *word)
         return true;
     case CHILD_BEAT:
         word->duty_permille = get_below(reader, 4, 1000);
+        return true;
+    case CHILD_HOLD:
+        get_hold(reader, word);
+        return true;
+    case CHILD_DROP:
+        word->hold = bytes_get_u32(reader);
         return true;
     case CHILD_HELLO:
         get_outcome(reader, word);

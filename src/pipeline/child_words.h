@@ -15,6 +15,8 @@ enum child_word_kind {
     CHILD_OPEN = 1, /* load stages; the rings' memory comes with it */
     CHILD_CLOSE,
     CHILD_BEAT, /* are you there? and the duty to keep */
+    CHILD_HOLD, /* weights of a lane are to stay loaded when it is closed … */
+    CHILD_DROP, /* … and need not any more */
     /* from it */
     CHILD_HELLO,  /* its device is open, or could not be */
     CHILD_OPENED, /* or could not be */
@@ -26,21 +28,33 @@ struct child_stage {
     bool here;
     enum activation_type type; /* of messages to it */
     uint32_t n_layers;
-    uint64_t bytes; /* OPENED: what it takes */
+    uint64_t bytes;     /* OPENED: what it takes */
+    uint64_t row_bytes; /* OPENED: stage_kv_row_bytes() */
 };
+
+struct child_range { /* layers of a stage, counted from the model's first */
+    uint32_t stage, first_layer, n_layers;
+};
+enum { CHILD_RANGES_MAX = 2 * LIMIT_STAGES };
 
 struct child_word {
     enum child_word_kind kind;
-    uint32_t lane; /* OPEN, CLOSE, OPENED, CLOSED */
+    uint32_t lane; /* OPEN, CLOSE, OPENED, CLOSED, HOLD */
 
     uint64_t ring_bytes; /* OPEN: of each direction: first to the process, then from it */
     bool again;          /* what its slots held is lost */
     uint64_t instance, epoch;
     enum activation_type type;
     struct driver_options options;
-    char path[4096];   /* the model's file */
-    uint32_t n_stages; /* OPEN, OPENED */
+    char path[4096];                  /* the model's file */
+    uint64_t model;                   /* the same number: the same file, which is opened once … */
+    uint64_t file_device, file_inode; /* … and is this one; 0, 0: not known */
+    uint32_t n_stages;                /* OPEN, OPENED */
     struct child_stage stages[LIMIT_STAGES];
+
+    uint32_t hold; /* HOLD, DROP: its number */
+    uint32_t n_ranges;
+    struct child_range ranges[CHILD_RANGES_MAX];
 
     uint32_t duty_permille;          /* BEAT */
     struct device_readings readings; /* ALIVE */

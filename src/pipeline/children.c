@@ -1,6 +1,8 @@
 #include "pipeline/children_impl.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/timed_wait.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -8,10 +10,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+enum { UNWANTED_NS = 50 * 1000 * 1000 }; /* how often it is asked whether a lane is still wanted */
+
 /* ---- the devices' children --------------------------------------------------------------- */
 
 static void free_child(struct child *child)
 {
+    while (child->holds)
+        hold_forget(child->holds);
     if (child->wake_fd >= 0)
         close(child->wake_fd);
     pthread_cond_destroy(&child->moved);
@@ -33,7 +39,7 @@ static struct child *new_child(struct children *children, const char *device, st
     child->local = children->options.gpu ? gpu_find(children->options.gpu, device) : NULL;
     pthread_mutex_init(&child->lock, NULL);
     pthread_mutex_init(&child->work.lock, NULL);
-    pthread_cond_init(&child->moved, NULL);
+    timed_wait_init(&child->moved);
     child->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (child->wake_fd >= 0 && !pthread_create(&child->watcher, NULL, child_watch, child))
         return child;
@@ -149,30 +155,34 @@ pid_t children_pid(struct children *children, const char *device)
 static void free_lane(struct lane *lane)
 {
     buffer_deinit(&lane->message);
+    pthread_mutex_destroy(&lane->jobs_lock);
     pthread_mutex_destroy(&lane->write_lock);
-    mem_free(lane->path);
     mem_free(lane);
 }
 
 static struct lane *new_lane(struct child *child, const struct lane_options *options, struct error *err)
 {
-    const uint64_t ring_bytes = ring_bytes_for(wire_bytes_max(options->shape));
+    const uint64_t batch = wire_bytes_max(options->shape), cache = lane_cache_bytes_max(options->options);
+    const uint64_t ring_bytes = ring_bytes_for(batch > cache ? batch : cache);
     if (!ring_bytes) {
         error_set(err, ERROR_INVALID, "micro-batches of %llu bytes are more than two processes can share",
-                  (unsigned long long)wire_bytes_max(options->shape));
+                  (unsigned long long)batch);
         return NULL;
     }
     struct lane *lane = mem_new(sizeof *lane);
-    char *path = lane ? mem_copy_text(options->path, strlen(options->path)) : NULL;
-    if (!path) {
-        mem_free(lane);
+    if (!lane) {
         error_set(err, ERROR_NO_MEMORY, "no memory for stages on device %s", child->device);
         return NULL;
     }
     pthread_mutex_init(&lane->write_lock, NULL);
+    pthread_mutex_init(&lane->jobs_lock, NULL);
     lane->child = child;
     lane->options = *options;
-    lane->path = path;
+    lane->options.device = NULL; /* what is the caller's for this call alone */
+    lane->options.options = NULL;
+    lane->options.stages = NULL;
+    lane->options.shape = NULL;
+    lane->pending_end = &lane->pending;
     lane->driver_options = *options->options;
     lane->ring_bytes = ring_bytes;
     lane->memory_fd = -1;
@@ -204,10 +214,14 @@ static enum error_code wait_loaded(struct lane *lane, struct error *err)
     struct child *child = lane->child;
     enum error_code code = ERROR_NONE;
     pthread_mutex_lock(&child->lock);
-    while (lane->state != LANE_READY && lane->state != LANE_FAILED)
-        pthread_cond_wait(&child->moved, &child->lock);
+    const _Atomic bool *unwanted = lane->options.unwanted;
+    while (lane->state != LANE_READY && lane->state != LANE_FAILED && !(unwanted && atomic_load(unwanted)))
+        timed_wait(&child->moved, &child->lock, clock_now_ns() + UNWANTED_NS);
+    lane->options.unwanted = NULL;
     if (lane->state == LANE_FAILED)
         code = error_set(err, lane->problem.code, "%s", lane->problem.text);
+    else if (lane->state != LANE_READY)
+        code = error_set(err, ERROR_CANCELLED, "device %s: it is not wanted any more", child->device);
     pthread_mutex_unlock(&child->lock);
     return code;
 }
@@ -215,10 +229,11 @@ static enum error_code wait_loaded(struct lane *lane, struct error *err)
 enum error_code lane_open(struct children *children, const struct lane_options *options, struct lane **out,
                           struct error *err)
 {
-    struct child *child = child_of(children, options->device, true, err);
-    struct lane *lane = child ? new_lane(child, options, err) : NULL;
+    struct error why = {0};
+    struct child *child = child_of(children, options->device, true, &why);
+    struct lane *lane = child ? new_lane(child, options, &why) : NULL;
     if (!lane)
-        return ERROR_NO_MEMORY;
+        return error_set(err, why.code, "%s", why.text);
     enum error_code code = enlist(lane, err);
     if (code) {
         free_lane(lane);
@@ -238,6 +253,7 @@ void lane_close(struct lane *lane)
         return;
     struct child *child = lane->child;
     pthread_mutex_lock(&child->lock);
+    lane->hurries = lane->state != LANE_READY;
     lane->state = LANE_CLOSING;
     child_wake(child);
     while (lane->state != LANE_CLOSED)

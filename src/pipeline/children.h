@@ -11,7 +11,8 @@
  * it four times a second whether it is there (its main thread answers while the device computes), and minds how long
  * loading and the micro-batches under way take. A child that has died, hangs, or writes what cannot be is killed and
  * started again after a pause that doubles; its lanes are loaded again, and what their slots held is lost. After
- * LIMIT_CHILD_DEATHS in LIMIT_CHILD_DEATHS_MS its lanes have failed.
+ * LIMIT_CHILD_DEATHS in LIMIT_CHILD_DEATHS_MS, or as many in a row before a lane is loaded, its lanes have failed;
+ * after fewer where it hangs, which takes long to notice.
  *
  * The child keeps its device's duty as device_set_duty() says it here, and the device here tells what the child's reads
  * (device_mirror()).
@@ -20,20 +21,21 @@
  * lane's own thread, `changed` on the device's watching thread or that; neither may block or close a lane. */
 #pragma once
 
+#include "pipeline/cache_wire.h"
 #include "pipeline/child_words.h"
 #include "pipeline/wire.h"
 
 #include <sys/types.h>
 
-struct lane;
 struct children;
+struct lane;
+struct model;
 
 struct children_options {
     struct gpu *gpu;                           /* the same devices, for their duty and readings; NULL: full duty */
     const char *program;                       /* NULL: "/proc/self/exe" */
     const char *backend, *sim_file, *registry; /* as in gpu_options; texts are copied */
     uint32_t n_cpu_threads;
-    bool steady; /* as in gpu_options, too */
     /* For tests; 0: the limits of limits.h */
     uint32_t start_ms, silence_ms, load_ms, work_ms, pause_ms;
     uint32_t row_ms;  /* what a row of a micro-batch may take before any has come back */
@@ -45,7 +47,9 @@ void children_close(struct children *children); /* when all lanes are closed. NU
 
 struct lane_options {
     const char *device; /* its id */
-    const char *path;   /* the model's file */
+    /* Is open until the lane is closed. The process opens its file; lanes of the same model share their weights there
+     * (engine/weight_unit.h). */
+    const struct model *model;
     uint64_t instance, epoch;
     const struct driver_options *options;
     enum activation_type type;        /* of messages to the driver: as far.type */
@@ -57,6 +61,7 @@ struct lane_options {
     enum error_code (*receive)(void *arg, uint32_t at, struct buffer *message, struct error *err);
     void (*changed)(void *arg); /* ask lane_take_loss() and lane_look() */
     void *arg;
+    const _Atomic bool *unwanted; /* optional: once it is set lane_open() gives up, and ends with ERROR_CANCELLED */
 };
 
 /* Waits until the stages are loaded. Fails as runner_open() does, or when the child dies again and again. */
@@ -64,8 +69,9 @@ enum error_code lane_open(struct children *children, const struct lane_options *
                           struct error *err);
 void lane_close(struct lane *lane);
 
-/* To the stages there. What cannot be sent is lost, and that is said. */
-void lane_send(struct lane *lane, const void *bytes, size_t size);
+/* To the stages there; does not wait. What cannot be sent (ERROR_BUSY) is lost, and that is said. ERROR_INVALID: it is
+ * no message, or longer than any. */
+enum error_code lane_send(struct lane *lane, const void *bytes, size_t size);
 
 /* Whether messages, and what the slots held, were lost since this was last asked. */
 bool lane_take_loss(struct lane *lane, struct error *why);
@@ -73,6 +79,34 @@ bool lane_take_loss(struct lane *lane, struct error *why);
 enum lane_look { LANE_LOADED, LANE_RELOADING, LANE_GIVEN_UP };
 enum lane_look lane_look(struct lane *lane, struct error *why); /* `why`: unless it is loaded */
 uint64_t lane_stage_bytes(struct lane *lane, uint32_t stage);
+
+/* ---- weights that stay ---- */
+
+/* Of layers that it has loaded, in its process, for the next lane of the same model there, when this one is closed;
+ * while the model is open. A process that ends takes them along. NULL: no memory. Any thread. */
+struct lane_hold *lane_hold(struct lane *lane, const struct child_range *ranges, uint32_t n);
+void lane_hold_drop(struct lane_hold *hold); /* NULL is fine */
+
+/* ---- what is in the caches ---- */
+
+/* Something that a lane's process is to do with a cache, behind the micro-batches that were sent before. In the
+ * caller's memory until `done`, which is called once, on a lane's or a watching thread, or at once where the process is
+ * not there; it must not block. `why` NULL: it was done; `rows`: of a READ, as many bytes as were to come. What a
+ * process that died had under way was not done. */
+struct lane_job {
+    void (*done)(void *arg, const void *rows, size_t size, const struct error *why);
+    void *arg;
+    /* the lane's */
+    struct lane_job *next;
+    uint64_t number;
+    size_t n_bytes; /* that are to come back */
+};
+uint64_t lane_row_bytes(struct lane *lane, uint32_t stage); /* stage_kv_row_bytes() */
+void lane_read(struct lane *lane, struct lane_job *job, uint32_t stage, const struct kv_run *run);
+/* `message`: ROWS of cache_wire.h. */
+void lane_write(struct lane *lane, struct lane_job *job, uint32_t stage, const struct buffer *message);
+/* `message`: an OFFER. Lengths and tokens of its slots, at once. */
+void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage, const struct buffer *message);
 
 pid_t children_pid(struct children *children, const char *device); /* for tests; 0: none */
 

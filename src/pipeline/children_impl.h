@@ -11,11 +11,12 @@
 
 #define CHILD_ARGUMENT "--compute-on-one-device-for-the-node"
 enum { CHILD_DESCRIPTOR = 3 };
-/* program, CHILD_ARGUMENT, device, parent's pid, threads, backend, sim file, registry, steady or nothing */
-enum { CHILD_ARGUMENTS = 9 };
+/* program, CHILD_ARGUMENT, device, parent's pid, threads, backend, sim file, registry */
+enum { CHILD_ARGUMENTS = 8 };
 
-/* Kinds of a ring's records. REFUSED: a code (2 bytes) and a text, in the place of a message that came back. */
-enum { RECORD_MESSAGE = 1, RECORD_REFUSED = 2 };
+/* Kinds of a ring's records. REFUSED: a code (2 bytes) and a text, in the place of a message that came back. CACHE and
+ * its ANSWER: child_cache.h. */
+enum { RECORD_MESSAGE = 1, RECORD_REFUSED, RECORD_CACHE, RECORD_ANSWER };
 
 enum lane_state {
     LANE_WANTED, /* to be opened when the child is there */
@@ -31,17 +32,18 @@ struct lane {
     struct child *child;
     uint32_t id;
     struct lane_options options; /* its pointers are the caller's and the lane's own copies */
-    char *path;
     struct driver_options driver_options;
     struct child_stage stages[LIMIT_STAGES];
 
     /* under the child's lock */
     enum lane_state state;
     bool was_ready;
+    bool hurries; /* CLOSING: it was not even loaded */
     bool close_sent;
     bool is_lost;
     struct error loss, problem;
-    uint64_t load_end_ns; /* OPENING: so long it may take */
+    uint32_t n_deaths, n_hangs; /* of its process, since it was READY, that of then included */
+    uint64_t end_ns;            /* OPENING, CLOSING: so long it may take; the watcher's */
 
     /* the rings: while is_up */
     pthread_mutex_t write_lock;
@@ -50,9 +52,29 @@ struct lane {
     void *memory;
     uint64_t ring_bytes;
     struct ring out, in;
+    struct parcel *pending, **pending_end; /* there was no room for in the ring; the reader writes them */
+    uint32_t n_pending;
+    uint64_t stuck_ns; /* when the first of them began to wait */
     pthread_t reader;
     _Atomic bool stops;
     struct buffer message; /* the reader's */
+    uint32_t n_under_way;  /* under the lock of the child's work */
+
+    pthread_mutex_t jobs_lock; /* a job is added with the write_lock, too, while is_up */
+    struct lane_job *jobs;     /* that were not answered yet */
+    uint64_t last_number;
+};
+
+enum hold_state { HOLD_WANTED, HOLD_SAID, HOLD_OVER }; /* OVER: the process that had them has ended */
+
+struct lane_hold { /* under the child's lock */
+    struct lane_hold *next;
+    struct child *child;
+    uint32_t id, lane;
+    enum hold_state state;
+    bool dropped;
+    uint32_t n_ranges;
+    struct child_range ranges[];
 };
 
 /* Micro-batches under way in the child. */
@@ -76,7 +98,8 @@ struct child {
     pthread_mutex_t lock;
     pthread_cond_t moved; /* a lane's state */
     struct lane *lanes;
-    uint32_t last_id;
+    struct lane_hold *holds;
+    uint32_t last_id; /* of lanes and holds */
     bool leaving;
     struct error suspicion; /* of a reader or writer: the child is to be killed. code 0: none */
     pid_t pid;              /* 0: not running. Changed by the watcher alone */
@@ -88,6 +111,7 @@ struct child {
     bool said_hello;
     uint64_t started_ns, heard_ns, beat_ns, start_at_ns;
     uint64_t deaths_ns[LIMIT_CHILD_DEATHS]; /* the last ones, newest first */
+    uint64_t hangs_ns[LIMIT_CHILD_HANGS];   /* the same */
     struct error last_death;
 };
 
@@ -114,6 +138,22 @@ int child_hear(int socket, bool waits, struct child_word *word, int *descriptor,
 /* ---- child_lane.c ---- */
 enum error_code lane_up(struct lane *lane, struct error *err); /* makes the rings and starts the reader */
 void lane_down(struct lane *lane);                             /* nothing is sent or received any more */
-void child_work_clear(struct child *child);
+/* With the write_lock, while it is_up: into the ring, or into what waits for room there. False: too much waits. */
+bool lane_put(struct lane *lane, uint32_t kind, const void *bytes, size_t size);
+void work_begins(struct lane *lane, uint32_t rows);
+void work_ends(struct lane *lane, uint32_t rows); /* 0: it tells nothing of how long a row takes */
 /* How long the micro-batches under way have made no progress beyond what may be, in ms; 0: all is well. */
 uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *rows);
+
+/* ---- child_lane_cache.c ---- */
+/* Room for what is asked of caches, and for some of it at a time. */
+uint64_t lane_cache_bytes_max(const struct driver_options *options);
+enum error_code lane_take_answer(struct lane *lane, struct error *err); /* the reader's: that is in `message` */
+void lane_fail_jobs(struct lane *lane);                                 /* once it is down */
+
+/* ---- child_hold.c ---- */
+/* All with the child's lock. */
+struct lane_hold *hold_next(struct child *child); /* of which something is to be said. NULL: none */
+void hold_forget(struct lane_hold *hold);         /* out of the list, and freed */
+void holds_be_over(struct child *child);          /* its process has ended */
+bool holds_need(const struct child *child);

@@ -43,6 +43,8 @@ enum { REQUEST_LENGTH_BYTES = 4 };
 
 /* The request must pass request_check(). Its handlers do not travel. */
 void request_write_submit(uint64_t id, const char *instance, const struct request *request, struct buffer *run);
+/* The same with the wish that who gets it hands it on to the driver's node, where that is another: once. */
+void request_write_submit_onward(uint64_t id, const char *instance, const struct request *request, struct buffer *run);
 void request_write_accepted(uint64_t id, struct buffer *run);
 void request_write_refused(uint64_t id, const struct error *why, struct buffer *run);
 void request_write_row(uint64_t id, uint32_t position, const float *values, uint32_t n_values, struct buffer *run);
@@ -72,6 +74,7 @@ struct request_message {
         struct {
             char instance[LIMIT_CLUSTER_ID_BYTES + 1];
             struct request request; /* points into `memory`; no handlers */
+            bool onward;
         } submit;
         struct {
             uint32_t count;

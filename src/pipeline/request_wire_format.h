@@ -3,7 +3,7 @@
 
 #include "pipeline/request_wire.h"
 
-enum { REQUEST_LOGPROBS = 1, REQUEST_ALL_LOGITS = 2, REQUEST_EMBEDDINGS = 4 };
+enum { REQUEST_LOGPROBS = 1, REQUEST_ALL_LOGITS = 2, REQUEST_EMBEDDINGS = 4, REQUEST_ONWARD = 8 };
 enum { REQUEST_DONE_LOST = 1 };
 enum { REQUEST_HEAD_BYTES = 9 };   /* kind and id */
 enum { REQUEST_TOKEN_BYTES = 16 }; /* without the likeliest others … */

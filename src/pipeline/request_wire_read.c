@@ -129,6 +129,7 @@ static enum error_code read_submit(struct bytes_reader *reader, struct request_m
     request->logprobs = flags & REQUEST_LOGPROBS;
     request->want_all_logits = flags & REQUEST_ALL_LOGITS;
     request->embeddings = flags & REQUEST_EMBEDDINGS;
+    out->submit.onward = flags & REQUEST_ONWARD;
     request->n_top_logprobs = bytes_get_u32(reader);
     request->sampler.n_biases = bytes_get_u32(reader);
     request->n_stop_tokens = bytes_get_u32(reader);

@@ -39,7 +39,8 @@ static void put_tokens(const int32_t *tokens, uint32_t n, struct buffer *run)
         bytes_store(room + (size_t)i * 4, 4, (uint32_t)tokens[i]);
 }
 
-void request_write_submit(uint64_t id, const char *instance, const struct request *request, struct buffer *run)
+static void write_submit(uint64_t id, const char *instance, const struct request *request, uint32_t flags,
+                         struct buffer *run)
 {
     const struct sampler_params *sampler = &request->sampler;
     size_t name_bytes = strlen(instance);
@@ -47,7 +48,8 @@ void request_write_submit(uint64_t id, const char *instance, const struct reques
     size_t at = begin(REQUEST_SUBMIT, id, run);
     bytes_put(run, request->n_predict, 4);
     bytes_put(run,
-              (request->logprobs ? REQUEST_LOGPROBS : 0U) | (request->want_all_logits ? REQUEST_ALL_LOGITS : 0U) |
+              flags | (request->logprobs ? REQUEST_LOGPROBS : 0U) |
+                  (request->want_all_logits ? REQUEST_ALL_LOGITS : 0U) |
                   (request->embeddings ? REQUEST_EMBEDDINGS : 0U),
               4);
     bytes_put(run, request->n_top_logprobs, 4);
@@ -61,6 +63,16 @@ void request_write_submit(uint64_t id, const char *instance, const struct reques
     put_tokens(request->stop_tokens, request->n_stop_tokens, run);
     put_tokens(request->prompt, request->n_prompt, run);
     end(at, run);
+}
+
+void request_write_submit(uint64_t id, const char *instance, const struct request *request, struct buffer *run)
+{
+    write_submit(id, instance, request, 0, run);
+}
+
+void request_write_submit_onward(uint64_t id, const char *instance, const struct request *request, struct buffer *run)
+{
+    write_submit(id, instance, request, REQUEST_ONWARD, run);
 }
 
 void request_write_accepted(uint64_t id, struct buffer *run)

@@ -94,6 +94,14 @@ static void put_record(struct ring *ring, uint32_t kind, const void *bytes, uint
         copy_in(ring, ring->position + sizeof record, bytes, (size_t)size);
     ring->position += length;
     atomic_store_explicit(&ring->shared->written, ring->position, memory_order_seq_cst);
+    if (atomic_load_explicit(&ring->shared->sleeps, memory_order_seq_cst))
+        ring_wake(ring);
+}
+
+bool ring_has_room(const struct ring *ring, size_t size)
+{
+    const uint64_t used = ring->position - atomic_load_explicit(&ring->shared->read, memory_order_acquire);
+    return used > ring->bytes || size > ring->bytes || ring->bytes - used >= record_bytes(size);
 }
 
 enum error_code ring_write(struct ring *ring, uint32_t kind, const void *bytes, size_t size, struct error *err)
@@ -108,7 +116,7 @@ enum error_code ring_write(struct ring *ring, uint32_t kind, const void *bytes, 
         return error_set(err, ERROR_INVALID, "a record of %zu bytes for a ring of %llu", size,
                          (unsigned long long)ring->bytes);
     const uint64_t at = ring->position & (ring->bytes - 1);
-    if (!used && at >= FAR_BYTES) {
+    if (!used && at >= FAR_BYTES && at >= length) { /* it has room there at once */
         const uint64_t rest = ring->bytes - at;
         put_record(ring, RECORD_SKIP, NULL, rest - RECORD_UNIT, rest);
     }
@@ -116,8 +124,6 @@ enum error_code ring_write(struct ring *ring, uint32_t kind, const void *bytes, 
     if (code)
         return code;
     put_record(ring, kind, bytes, size, length);
-    if (atomic_load_explicit(&ring->shared->sleeps, memory_order_seq_cst))
-        ring_wake(ring);
     return ERROR_NONE;
 }
 

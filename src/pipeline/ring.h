@@ -16,7 +16,7 @@
 
 #include <stdint.h>
 
-enum { RING_HEAD_BYTES = 4096, RING_BYTES_MIN = 1 << 20 };
+enum { RING_HEAD_BYTES = 4096, RING_BYTES_MIN = 1 << 20, RING_RECORD_BYTES = 32 };
 
 struct ring_shared;
 struct ring { /* one end */
@@ -27,11 +27,14 @@ struct ring { /* one end */
 };
 
 void ring_init(struct ring *ring, void *memory, uint64_t bytes);
-/* Room for two records of `record` bytes at a time; 0: that is more than LIMIT_RING_BYTES. */
+/* A record of at most bytes / 2 - RING_RECORD_BYTES can be written. Room for two of `record` bytes at a time; 0: that
+ * is more than LIMIT_RING_BYTES. */
 uint64_t ring_bytes_for(uint64_t record);
 
 /* ERROR_BUSY: no room, also after the reader has had LIMIT_RING_WAIT_MS. */
 enum error_code ring_write(struct ring *ring, uint32_t kind, const void *bytes, size_t size, struct error *err);
+/* False: ring_write() would wait for its reader now. */
+bool ring_has_room(const struct ring *ring, size_t size);
 
 /* The next record into `out` (cleared first), if there is one: *kind is 0 when there is none. */
 enum error_code ring_read(struct ring *ring, uint32_t *kind, struct buffer *out, struct error *err);

@@ -240,9 +240,10 @@ static void begin_anew(struct driver *driver)
     }
 }
 
-/* For a successor: what is in the slots stays there, and all requests end. */
+/* For a successor: what is in the slots stays there, and all requests end, those too that came a moment ago. */
 static void hold(struct driver *driver)
 {
+    finish_cancelled(driver); /* takes what came in */
     for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
         struct slot *slot = &driver->slots.slots[i];
         if (!slot->sequence)

@@ -190,12 +190,18 @@ double placement_back_s(const struct placement_problem *problem, uint32_t from, 
 
 /* ---- memory --------------------------------------------------------------------------- */
 
-static uint64_t stored_bytes(const struct placement_problem *problem, const struct placement_layer *layer)
+static uint64_t weight_bytes(const struct placement_problem *problem, const struct placement_layer *layer)
 {
     uint64_t bytes = 0;
     for (uint32_t type = 0; type < problem->model.n_types; type++)
         bytes += layer->bytes[type];
-    return bytes + layer->kv_bytes_per_token * problem->demand.context_tokens * problem->demand.streams;
+    return bytes;
+}
+
+static uint64_t stored_bytes(const struct placement_problem *problem, const struct placement_layer *layer)
+{
+    return weight_bytes(problem, layer) +
+           layer->kv_bytes_per_token * problem->demand.context_tokens * problem->demand.streams;
 }
 
 uint64_t placement_layer_bytes(const struct placement_problem *problem, uint32_t layer)
@@ -216,6 +222,21 @@ uint64_t placement_stage_bytes(const struct placement_problem *problem, const st
     for (uint32_t i = 0; i < stage->n_layers; i++)
         bytes += placement_layer_bytes(problem, stage->first_layer + i);
     return stage->n_layers == model->n_layers ? bytes - model->tied_bytes : bytes;
+}
+
+uint64_t placement_shared_bytes(const struct placement_problem *problem, const struct placement_stage *a,
+                                const struct placement_stage *b)
+{
+    const struct placement_model *model = &problem->model;
+    const uint32_t first = a->first_layer > b->first_layer ? a->first_layer : b->first_layer;
+    const uint32_t a_end = a->first_layer + a->n_layers, b_end = b->first_layer + b->n_layers;
+    uint64_t bytes = 0;
+    for (uint32_t layer = first; layer < a_end && layer < b_end && layer < model->n_layers; layer++) {
+        bytes += weight_bytes(problem, &model->layers[layer]);
+        bytes += layer == 0 ? weight_bytes(problem, &model->input) : 0;
+        bytes += layer + 1 == model->n_layers ? weight_bytes(problem, &model->output) : 0;
+    }
+    return bytes;
 }
 
 uint64_t placement_device_bytes(const struct placement_device *device)

@@ -82,6 +82,10 @@ double placement_back_s(const struct placement_problem *problem, uint32_t from, 
 /* Bytes of a layer (with embedding or head where it has them, without compute buffers), and of a stage. */
 uint64_t placement_layer_bytes(const struct placement_problem *problem, uint32_t layer);
 uint64_t placement_stage_bytes(const struct placement_problem *problem, const struct placement_stage *stage);
+/* Of those, the weights of the layers that both stages have: on one device they are loaded once
+ * (engine/weight_unit.h). */
+uint64_t placement_shared_bytes(const struct placement_problem *problem, const struct placement_stage *a,
+                                const struct placement_stage *b);
 /* What a device has for a placement: free - reserve, 0 where that is less. */
 uint64_t placement_device_bytes(const struct placement_device *device);
 

@@ -255,31 +255,31 @@ static void add_pause(const struct replan_context *context, struct replan_plan *
     }
 }
 
-static uint64_t shared_bytes(const struct placement_problem *problem, const struct placement_stage *a,
-                             const struct placement_stage *b)
+/* Of the target beside what a device has: what is there twice is loaded once. */
+static uint64_t both_bytes(const struct replan_context *context, const struct placement *target, uint32_t device)
 {
-    const uint32_t first = a->first_layer > b->first_layer ? a->first_layer : b->first_layer;
-    const uint32_t a_end = a->first_layer + a->n_layers, b_end = b->first_layer + b->n_layers;
-    uint64_t bytes = 0;
-    for (uint32_t layer = first; layer < (a_end < b_end ? a_end : b_end); layer++)
-        bytes += placement_layer_bytes(problem, layer);
-    return bytes;
+    const struct placement_problem *problem = context->input->problem;
+    uint64_t bytes = 0, shared = 0;
+    for (uint32_t i = 0; i < target->n_stages; i++)
+        bytes += target->stages[i].device == device ? placement_stage_bytes(problem, &target->stages[i]) : 0;
+    for (uint32_t j = 0; j < context->current.n_stages; j++) {
+        const struct placement_stage *old = &context->current.stages[j];
+        if (old->device != device)
+            continue;
+        bytes += placement_stage_bytes(problem, old);
+        for (uint32_t i = 0; i < target->n_stages; i++)
+            shared += target->stages[i].device == device ? placement_shared_bytes(problem, old, &target->stages[i]) : 0;
+    }
+    return bytes - shared;
 }
 
-/* Whether every device has memory for what it has and what it gets. */
 static bool both_fit(const struct replan_context *context, const struct placement *target)
 {
     const struct placement_problem *problem = context->input->problem;
     for (uint32_t i = 0; i < target->n_stages; i++) {
-        const struct placement_stage *new = &target->stages[i];
-        for (uint32_t j = 0; j < context->current.n_stages; j++) {
-            const struct placement_stage *old = &context->current.stages[j];
-            if (old->device == new->device && placement_stage_bytes(problem, old) +
-                                                      placement_stage_bytes(problem, new) -
-                                                      shared_bytes(problem, old, new) >
-                                                  placement_device_bytes(&problem->devices[new->device]))
-                return false;
-        }
+        const uint32_t device = target->stages[i].device;
+        if (both_bytes(context, target, device) > placement_device_bytes(&problem->devices[device]))
+            return false;
     }
     return true;
 }

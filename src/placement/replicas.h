@@ -29,7 +29,7 @@ enum {
 struct placement_replicas {
     struct placement_groups groups; /* one: nothing that was looked at is better */
     double rate;                    /* placement_groups_rate() */
-    double one_rate;                /* of one group; 0: it does not fit as one for all streams */
+    double one_rate;                /* of one group */
     double most_rate;               /* no division has more; INFINITY: not known */
     bool all;                       /* every division was in question: no blocks, no parts */
     bool proved;                    /* the best of them; a group as good as placement_solve_as_run() proves */

@@ -259,17 +259,15 @@ static enum error_code ask_reasons(struct report *report, const struct placement
 }
 
 /* Whether several groups are faster, of the demand as it was before a number of micro-batches was chosen. */
-static enum error_code ask_groups(struct report *report, struct error *err)
+static enum error_code ask_groups(struct report *report, const struct placement_options *options, struct error *err)
 {
     struct placement_problem problem = report->cluster_problem.problem;
-    struct deadline deadline;
-    const struct placement_options options = options_until(&deadline, &report->ask);
     const struct placement_group one = {report->solution.placement, problem.demand.streams,
                                         placement_micro_batches(&problem)};
     problem.demand.micro_batches = report->ask.demand.micro_batches;
     report->divided = problem.demand.replicas && problem.demand.goal != PLACEMENT_LATENCY && one.streams > 1;
     return report->divided
-               ? placement_replicate(&problem, &options, &one, report->solution.proved, &report->replicas, err)
+               ? placement_replicate(&problem, options, &one, report->solution.proved, &report->replicas, err)
                : ERROR_NONE;
 }
 
@@ -277,10 +275,10 @@ static enum error_code ask_groups(struct report *report, struct error *err)
 static enum error_code ask_rest(struct report *report, struct error *err)
 {
     const struct placement_problem *problem = &report->cluster_problem.problem;
-    if (!report->outcome && ask_groups(report, err))
-        return err->code;
     struct deadline deadline;
     const struct placement_options options = options_until(&deadline, &report->ask);
+    if (!report->outcome && ask_groups(report, &options, err))
+        return err->code;
     if (report->outcome == ERROR_NOT_FOUND) {
         enum error_code code = placement_remedies(problem, &report->ask.kv_types, &options, &report->remedies, err);
         return code ? code : ask_extras(report, &options, err);

@@ -114,7 +114,7 @@ static void add_groups(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct r
     yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, root, "groups");
     yyjson_mut_obj_add_bool(doc, object, "faster", several);
     yyjson_mut_obj_add_bool(doc, object, "run", false);
-    add_known(doc, object, "times_as_fast", replicas->rate / replicas->one_rate, replicas->one_rate > 0);
+    yyjson_mut_obj_add_real(doc, object, "times_as_fast", replicas->rate / replicas->one_rate);
     yyjson_mut_obj_add_bool(doc, object, "proved_optimal", replicas->proved);
     yyjson_mut_obj_add_bool(doc, object, "every_division", replicas->all);
     add_known(doc, object, "gap", replicas->most_rate / replicas->rate - 1, replicas->rate > 0);

@@ -144,7 +144,7 @@ static uint32_t fill_devices(struct world_planner *p, const struct master_view *
             const Cluster__Device *from = record->node->devices[k];
             fill_device(p, view, instance, record, from, &p->devices[n]);
             p->nodes[n] = world_node(p->w, record->node->id)->index;
-            p->names[n++] = (struct master_device){record->node->id, from->id};
+            p->names[n++] = (struct master_device){record->node->id, from->id, true};
         }
     }
     return n;

@@ -46,6 +46,15 @@ enum error_code scenario_copy(struct scenario *to, const struct scenario *from, 
     return error_set(err, ERROR_NO_MEMORY, "no memory for a scenario");
 }
 
+#define YEAR_MS (UINT64_C(366) * 24 * 3600 * 1000)
+
+/* Of `amount`; 0: whatever it is does no harm, or is looked at by itself. */
+static const uint64_t most_of[FAULT_TYPES] = {
+    [FAULT_LOSS] = 1000000,       [FAULT_DOUBLE] = 1000000, [FAULT_SLOW] = 3600000,
+    [FAULT_SLOW_DISK] = 3600000,  [FAULT_HEAT] = 1000,      [FAULT_MEMORY] = UINT64_C(1) << 24,
+    [FAULT_CLOCK] = 10 * YEAR_MS,
+};
+
 static enum error_code check_fault(const struct scenario *s, uint32_t i, struct error *err)
 {
     const struct scenario_fault *fault = &s->faults[i];
@@ -56,6 +65,10 @@ static enum error_code check_fault(const struct scenario *s, uint32_t i, struct 
         return error_set(err, ERROR_INVALID, "fault %u: a node has no link to itself", i);
     if (device && fault->amount >= s->nodes[fault->node].devices)
         return error_set(err, ERROR_INVALID, "fault %u: there is no such device", i);
+    if (most_of[fault->kind] && fault->amount > most_of[fault->kind])
+        return error_set(err, ERROR_INVALID, "fault %u: the amount of '%s' is %llu at most", i,
+                         scenario_fault_name((enum scenario_fault_type)fault->kind),
+                         (unsigned long long)most_of[fault->kind]);
     if (fault->at_ms > s->chaos_ms)
         return error_set(err, ERROR_INVALID, "fault %u: it begins after the faults' end", i);
     return ERROR_NONE;
@@ -65,6 +78,11 @@ enum error_code scenario_check(const struct scenario *s, struct error *err)
 {
     if (!s->n_nodes || !s->n_instances)
         return error_set(err, ERROR_INVALID, "a scenario needs a node and an instance");
+    for (uint32_t i = 0; i < s->n_nodes; i++) {
+        if (s->nodes[i].load_c && s->nodes[i].load_c < SCENARIO_LOAD_C_MIN)
+            return error_set(err, ERROR_INVALID, "node %u: load_c is 0 or at least %d, for the air has 25", i,
+                             SCENARIO_LOAD_C_MIN);
+    }
     for (uint32_t i = 0; i < s->n_streams; i++) {
         if (s->streams[i].node >= s->n_nodes || s->streams[i].instance >= s->n_instances)
             return error_set(err, ERROR_INVALID, "stream %u: there is no such node or instance", i);

@@ -25,7 +25,7 @@ def cluster_of(seed):
     rng = random.Random(f"cluster {seed}")
     nodes = rng.choice([3, 4, 4, 5])
     return Cluster(nodes=nodes, memory=rng.choice(["11", "10.4/6.9", "24"]), transport=rng.choice(["tcp", "tcp", "tcp", "quic"]),
-                   runners=rng.random() < 0.4, keeper=rng.randrange(nodes))
+                   runners=rng.random() < 0.7, keeper=rng.randrange(nodes))
 
 
 def _duration(rng):

@@ -52,10 +52,6 @@ class ChaosNode(Node):
         if self.process:
             self.end()
 
-    def children(self):
-        path = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(word) for word in path.read_text().split()]
-
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
@@ -265,7 +261,7 @@ INFLICT = {"kill": kill, "end": end, "power": power, "stop": stop, "cut": cut, "
 
 def found_cluster(world, drawn, names, more=()):
     """The nodes are one cluster, and the model is ready on several of them. Every node has a copy of the model's file."""
-    options = ["--exact", "--wire", "f32", "--transport", drawn.transport, *(["--runners"] if drawn.runners else []), *more]
+    options = ["--wire", "f32", "--transport", drawn.transport, *([] if drawn.runners else ["--in-process"]), *more]
     sizes = itertools.cycle(drawn.memory.split("/"))
     sims = {name: ["--sim", world.sim(name, memory=f"{size}MiB", decode="60MB/s", flops="2GFLOP/s")]
             for name, size in zip(names, sizes)}

@@ -194,6 +194,7 @@ class Node:
         self.state.mkdir(parents=True)
         self.network = world.network(number)
         self.address = self.network.address
+        self.binary, self.more = world.binary, {}  # of `medley up`, with what is in its environment
         self.options, self.process, self.said = [], None, None
         self.log = self.folder / "log"
 
@@ -210,18 +211,23 @@ class Node:
         """`medley up`; without options with those of the last time."""
         check(not self.process, f"{self.name} runs already")
         self.options = [str(word) for word in options] or self.options
-        words = [self.world.binary, "up", "--name", self.name, "-t", "1", *self.options]
+        words = [self.binary, "up", "--name", self.name, "-t", "1", *self.options]
         if not self.world.governed:
             words.append("--no-governor")
         self.started = time.monotonic()
         with self.log.open("ab") as log, self.network.inside():
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                                            env=self.environment(),
+                                            env=self.environment() | self.more,
                                             preexec_fn=functools.partial(be_a_machine, self.name))
         return self
 
     def is_running(self):
         return self.process is not None and self.process.poll() is None
+
+    def children(self):
+        """Its devices' processes: the system lists them by the thread that has started them."""
+        lists = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(word) for path in lists for word in path.read_text().split()]
 
     def end(self, number=signal.SIGTERM, seconds=15):
         """Sends a signal and waits; SIGTERM must end it in order."""

@@ -1,6 +1,8 @@
 """Layers move between nodes while texts are being generated: the texts stay what they were, nothing is computed again, and
-the readers see a short pause. MEDLEY_TRANSPORT: tcp or quic."""
+the readers see a short pause. MEDLEY_TRANSPORT: tcp or quic. MEDLEY_IN_PROCESS: a node whose devices compute in its own
+process; the others' have processes of their own."""
 import os
+import signal
 import threading
 import time
 
@@ -68,6 +70,18 @@ def move(world, nodes, wanted, name, *command):
     check_equal(taken_over(world.nodes) - before, 1, "drivers that have taken over both caches")
 
 
+def kill_device(world, nodes, wanted, to):
+    """The process that has the caches dies while they are handed over, or just before or after."""
+    readers, before = read_all(nodes), nodes[0].log_text().count(" caches, ")
+    child = nodes[0].children()
+    check_equal(len(child), 1, "processes of a node with one device")
+    nodes[0].medley("move", NAME, "--to", to)
+    wait("the caches are handed over", lambda: nodes[0].log_text().count(" caches, ") > before)
+    os.kill(child[0], signal.SIGKILL)
+    pauses(world, readers, wanted, "a device's process is killed", 0)
+    check(nodes[0].is_running(), "the node itself does not run any more")
+
+
 def kill(world, nodes, wanted):
     """The node with half of the layers: the others compute the texts anew up to where they were."""
     readers, began = read_all(nodes[:2]), time.time()
@@ -82,7 +96,9 @@ def kill(world, nodes, wanted):
 
 def scenario(world):
     with world.step("three nodes, the model on one of them"):
-        options = {name: ["--sim", world.sim(name, **DEVICE)] for name in ("laptop", "tower", "attic")}
+        in_process = os.environ.get("MEDLEY_IN_PROCESS")
+        options = {name: ["--sim", world.sim(name, **DEVICE), *(["--in-process"] if name == in_process else [])]
+                   for name in ("laptop", "tower", "attic")}
         laptop, tower, attic = nodes = world.cluster("laptop", "tower", "attic", all=OPTIONS, **options)
         laptop.medley("place", world.model, "--streams", "2", "-c", "512")
         for node in nodes:
@@ -97,6 +113,9 @@ def scenario(world):
     with world.step("a node is drained under load"):
         move(world, [laptop, tower], wanted, "drained", "drain", "laptop")
         laptop.medley("drain", "laptop", "--undo")
+    with world.step("layers move, and the process of the device that has them is killed"):
+        laptop.medley("move", NAME, "--to", "laptop/sim:laptop:5")
+        kill_device(world, [laptop, tower], wanted, "tower/sim:tower:2,laptop/sim:laptop:3")
     with world.step("half of the layers move, and the node that has them is killed"):
         laptop.medley("move", NAME, "--to", "laptop/sim:laptop:3,attic/sim:attic:2")
         kill(world, nodes, wanted)

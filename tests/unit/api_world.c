@@ -141,14 +141,19 @@ void api_send_text(int fd, const char *text)
     api_send(fd, text, strlen(text));
 }
 
-void api_post(int fd, const char *path, const char *json)
+void api_post_with(int fd, const char *path, const char *headers, const char *json)
 {
     struct buffer request = {0};
     buffer_printf(&request,
-                  "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-                  path, strlen(json), json);
+                  "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n%s\r\n%s",
+                  path, strlen(json), headers, json);
     api_send(fd, request.data, request.size);
     buffer_deinit(&request);
+}
+
+void api_post(int fd, const char *path, const char *json)
+{
+    api_post_with(fd, path, "", json);
 }
 
 /* More bytes into the buffer; false: closed. */

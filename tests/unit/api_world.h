@@ -18,6 +18,7 @@ void api_send(int fd, const void *bytes, size_t size);
 void api_send_text(int fd, const char *text);
 /* POST of a JSON body, with its headers. */
 void api_post(int fd, const char *path, const char *json);
+void api_post_with(int fd, const char *path, const char *headers, const char *json); /* more headers: "a: b\r\n" */
 
 struct api_reply {
     int status;         /* 0: the connection closed before a status line */

@@ -55,7 +55,7 @@ static enum error_code open_lane(struct child_world *world, uint32_t stage, cons
                                          .n_layers = layers_of(world, i)};
     const struct lane_options options = {
         .device = world->devices[stage],
-        .path = gguf_file_path(model_file(world->model)),
+        .model = world->model,
         .instance = 7,
         .epoch = 1,
         .options = &world->options,
@@ -65,6 +65,7 @@ static enum error_code open_lane(struct child_world *world, uint32_t stage, cons
         .receive = on_message,
         .changed = on_changed,
         .arg = world,
+        .unwanted = world->unwanted,
     };
     enum error_code code = lane_open(world->children, &options, &lane, err);
     for (uint32_t i = 0; i < world->n_stages; i++) {
@@ -173,6 +174,7 @@ static void on_done(void *arg, enum finish_reason reason, const struct request_u
     if (err)
         reply->error = *err;
     reply->decode_ns += usage->decode_ns;
+    reply->n_cached = usage->cached_tokens;
     atomic_store(&reply->ended, 1 + (int)reason);
 }
 

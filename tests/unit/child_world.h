@@ -16,6 +16,8 @@ struct child_world {
     const char *devices[CHILD_WORLD_STAGES]; /* of the stages, which have equally many layers */
     uint32_t n_stages;
 
+    const _Atomic bool *unwanted; /* as in lane_options */
+
     struct driver *driver;
     struct far far;
     struct lane *lanes[CHILD_WORLD_STAGES]; /* by stage */
@@ -37,6 +39,7 @@ struct reply {
     int32_t tokens[REPLY_TOKENS]; /* prompt, then what was generated */
     uint32_t n_prompt, n_tokens;
     uint32_t n_predict, n_replays;
+    uint32_t n_cached;                     /* of the last part's prompt */
     void (*on_token)(struct reply *reply); /* may be NULL */
     void *arg;
     _Atomic int ended; /* a part of it; 1 + its finish_reason */

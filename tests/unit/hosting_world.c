@@ -196,6 +196,7 @@ void house_open_hosting(struct house *house, int index)
     const struct hosting_options options = {
         .loop = &house->links->loop,
         .gpu = node->gpu,
+        .children = node->children,
         .node = node->id,
         .carrier = node->carrier,
         .wire = ACTIVATION_F16,
@@ -370,7 +371,7 @@ static bool all_linked(void *arg)
     return true;
 }
 
-static void open_node(struct house *house, int index)
+static void open_node(struct house *house, int index, bool has_children)
 {
     struct house_node *node = &house->nodes[index];
     struct link_world_node *world = &house->links->nodes[index];
@@ -384,6 +385,7 @@ static void open_node(struct house *house, int index)
         node->devices[i] = fake_device_open(id, 1000000, 0);
     }
     node->gpu = fake_gpu_new(node->devices, HOUSE_DEVICES);
+    node->children = has_children ? fake_children_new(node->gpu) : NULL;
     house->down[index] = world->options.events.down;
     world->data = node;
     world->options.events.frame = on_frame;
@@ -396,11 +398,16 @@ static void open_node(struct house *house, int index)
 
 struct house *house_open(void)
 {
+    return house_open_with("");
+}
+
+struct house *house_open_with(const char *children)
+{
     struct house *house = &the_house;
     memset(house, 0, sizeof *house);
     house->links = link_world_init(MESH_TCP);
     for (int i = 0; i < WORLD_NODES; i++)
-        open_node(house, i);
+        open_node(house, i, i < (int)strlen(children) && children[i] == 'c');
     for (int i = 0; i < WORLD_NODES; i++) {
         for (int k = i + 1; k < WORLD_NODES; k++)
             house_mend(house, i, k);
@@ -423,6 +430,7 @@ void house_close(struct house *house)
         link_world_close(house->links, i);
         for (int k = 0; k < HOUSE_DEVICES; k++)
             fake_device_close(house->nodes[i].devices[k]);
+        free(house->nodes[i].children);
         free(house->nodes[i].gpu);
     }
     link_world_deinit(house->links);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "driver_world.h"
+#include "fake_children.h"
 #include "link_world.h"
 #include "node/hosting.h"
 
@@ -16,6 +17,7 @@ struct house_node {
     char id[NODE_ID_TEXT];
     struct device *devices[HOUSE_DEVICES]; /* "toyNa", "toyNb" */
     struct gpu *gpu;
+    struct children *children; /* its devices' processes; NULL: they compute in the node's */
     struct carrier *carrier;
     struct hosting *hosting; /* NULL: closed */
     bool has_closed;
@@ -43,6 +45,7 @@ struct house {
 
 /* All nodes are linked and admitted, the model "toy" is registered, the instance "i" is wanted, and placed nowhere. */
 struct house *house_open(void);
+struct house *house_open_with(const char *children); /* a letter a node: 'c' has processes for its devices */
 void house_close(struct house *house);
 
 void house_open_hosting(struct house *house, int node);

@@ -150,6 +150,7 @@ static struct stream read_stream(const struct buffer *body)
     const char *from = body->data, *end;
     while (from && (end = strstr(from, "\n\n"))) {
         assert_false(stream.done);
+        from = strncmp(from, "id: ", 4) == 0 ? strchr(from, '\n') + 1 : from;
         assert_memory_equal(from, "data: ", 6);
         if (strncmp(from + 6, "[DONE]", 6) == 0)
             stream.done = true;

@@ -131,6 +131,33 @@ static void talk_well(int fd)
     buffer_deinit(&memory);
 }
 
+/* The first time it goes after two tokens; then it must be given these, too, and says the rest. */
+static void talk_comes_back(int fd)
+{
+    struct buffer memory = {0}, run = {0};
+    struct request_message message;
+    while (hear(fd, &memory, &message)) {
+        const uint64_t id = message.id;
+        const struct request *request = &message.submit.request;
+        const bool is_back = n_submits > 1;
+        n_wrong += is_back && (request->n_prompt != n_prompt + 2 || request->n_predict != TOKENS - 2 ||
+                               memcmp(request->prompt + n_prompt, tokens, 2 * sizeof *tokens) != 0);
+        request_message_deinit(&message);
+        if (!is_back) {
+            say_tokens(fd, id, 2);
+            break;
+        }
+        struct token_event rest = {.index = 0};
+        for (size_t last = SIZE_MAX; rest.index < TOKENS - 2; rest.index++) {
+            rest.token = tokens[rest.index + 2];
+            request_write_token(id, &rest, &last, &run);
+        }
+        say(fd, &run);
+        say_done(fd, id, FINISH_LENGTH, NULL);
+    }
+    buffer_deinit(&memory);
+}
+
 static void talk_once(int fd, void (*reply)(int fd, uint64_t id))
 {
     struct buffer memory = {0};
@@ -163,7 +190,7 @@ TALK(failure, {
     say_tokens(fd, id, 2);
     say_done(fd, id, FINISH_ERROR, &(struct error){ERROR_DEVICE, "tower burns"});
 })
-TALK(hang_up, { say_tokens(fd, id, 2); })
+TALK(hang_up, { say_tokens(fd, id, 1); })
 TALK(half_a_message, {
     (void)id;
     send(fd, "\x20\0\0\0\4", 5, MSG_NOSIGNAL);
@@ -235,6 +262,21 @@ static void test_run_through_the_node(void **state)
     expect(0, HELLO, "prompt 6 tokens (1 cached) 2500.0 tok/s, answer 5 tokens 100.0 tok/s; tower cuda0 layers 0-1\n");
 }
 
+static void test_run_goes_on_when_the_node_is_back(void **state)
+{
+    (void)state;
+    ANSWERS(PLACED, GENERATES(talk_comes_back));
+    assert_int_equal(medley(HELLO "--here -t 1 2>/dev/null"), 0);
+    char *own = strdup(out);
+    assert_int_equal(medley(HELLO "2>/dev/null"), 0);
+    assert_string_equal(out, own);
+    free(own);
+    assert_int_equal(n_submits, 2);
+    assert_int_equal(n_wrong, 0);
+    n_submits = 0;
+    expect(0, HELLO, "hung up in the middle of the answer, which goes on when it is back");
+}
+
 static void test_run_json(void **state)
 {
     (void)state;
@@ -289,7 +331,7 @@ static void test_run_ends_with_the_nodes_error(void **state)
         {talk_half_a_message, 1, "the node on this machine hung up"},
         {talk_endless_message, 1, "a message of the node is longer than the limit"},
         {talk_garbage, 1, "a message of the node breaks the rules"},
-        {talk_too_many_tokens, 1, "more tokens than the context has"},
+        {talk_too_many_tokens, 1, "more tokens than were asked for"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct fake_answer answers[] = {PLACED, GENERATES(cases[i].talk)};
@@ -406,6 +448,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run_through_the_node),
+        cmocka_unit_test(test_run_goes_on_when_the_node_is_back),
         cmocka_unit_test(test_run_json),
         cmocka_unit_test(test_conversation),
         cmocka_unit_test(test_flags_that_say_where),

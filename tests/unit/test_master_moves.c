@@ -133,7 +133,7 @@ static enum error_code problem_of(void *self, const struct master_view *view, co
         if (!allowed[i])
             continue;
         struct placement_device *device = &list[p.n_devices];
-        names[p.n_devices++] = (struct master_device){view->nodes[i].id, "gpu"};
+        names[p.n_devices++] = (struct master_device){view->nodes[i].id, "gpu", true};
         snprintf(device->id, sizeof device->id, "gpu");
         snprintf(device->node, sizeof device->node, "%s", view->nodes[i].id);
         const double noise = 1 + h->noise * 0.01 * (2 * random_unit_at(i, h->now_ms) - 1);

@@ -221,9 +221,15 @@ static void test_versions(void **state)
     assert_int_equal(version_agree((struct link_version){1, 3}, (struct link_version){1, 2}, &agreed, &err),
                      ERROR_NONE);
     assert_int_equal(agreed.minor, 2);
-    assert_int_equal(version_agree((struct link_version){1, 2}, (struct link_version){1, 9}, &agreed, &err),
+    assert_int_equal(version_agree((struct link_version){1, 2}, (struct link_version){1, 3}, &agreed, &err),
                      ERROR_NONE);
     assert_int_equal(agreed.minor, 2);
+    assert_int_equal(version_agree((struct link_version){1, 2}, (struct link_version){1, 4}, &agreed, &err),
+                     ERROR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "1.4 of the protocol, this node 1.2: update the medley here"));
+    assert_int_equal(version_agree((struct link_version){1, UINT32_MAX}, (struct link_version){1, 0}, &agreed, &err),
+                     ERROR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "update the medley there"));
     assert_int_equal(version_agree((struct link_version){1, 9}, (struct link_version){2, 0}, &agreed, &err),
                      ERROR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "update the medley here"));
@@ -291,6 +297,23 @@ static void test_waiting_grows_and_differs(void **state)
         sum += fifth;
     }
     assert_in_range(sum / 1000, 2900, 3100);
+}
+
+static void test_waiting_after_a_link(void **state)
+{
+    uint64_t at_ms = 0, n = 0;
+    for (uint64_t seed = 0; seed < 1000; seed++) {
+        assert_in_range(backoff_again_ms(250, 0, 1, seed), 62, 125);
+        assert_in_range(backoff_again_ms(250, 8000, 1, seed), 500, 1000);
+        assert_in_range(backoff_again_ms(250, 10 * LIMIT_DIAL_WAIT_MS, 1, seed), LIMIT_DIAL_WAIT_MS / 2,
+                        LIMIT_DIAL_WAIT_MS);
+        assert_in_range(backoff_again_ms(250, 100, 1000, seed), 2000, 4000); /* a thousand: 250 to 500 a second */
+    }
+    for (; at_ms < 3600 * 1000; n++)
+        at_ms += backoff_again_ms(250, at_ms, 1, n);
+    assert_in_range(n, 100, 400); /* of an hour */
+    assert_int_equal(backoff_reach_ms(0), 500);
+    assert_int_equal(backoff_reach_ms(16000), 2000);
 }
 
 /* ---- probes --------------------------------------------------------------------------------- */
@@ -457,6 +480,7 @@ int main(void)
         cmocka_unit_test(test_fixed_payloads),
         cmocka_unit_test(test_the_table_of_resolutions),
         cmocka_unit_test(test_waiting_grows_and_differs),
+        cmocka_unit_test(test_waiting_after_a_link),
         cmocka_unit_test(test_latency_is_half_the_round_trip),
         cmocka_unit_test(test_jitter_does_not_see_the_clocks),
         cmocka_unit_test(test_what_a_peer_makes_up_is_not_believed),

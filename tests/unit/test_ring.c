@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -90,6 +91,39 @@ static void sizes_have_limits(void **state)
     free(pair.memory);
 }
 
+static void *write_two(void *arg)
+{
+    static const unsigned char bytes[RING_BYTES_MIN / 2 - RING_RECORD_BYTES];
+    struct timespec pause = {.tv_nsec = 50000000}; /* until the reader sleeps */
+    nanosleep(&pause, NULL);
+    assert_int_equal(ring_write(arg, 1, bytes, 300000, NULL), ERROR_NONE);
+    nanosleep(&pause, NULL);
+    assert_int_equal(ring_write(arg, 2, bytes, sizeof bytes, NULL), ERROR_NONE);
+    return NULL;
+}
+
+/* A ring that is begun anew far from its start: neither end waits for the other. */
+static void a_reader_that_sleeps_is_woken(void **state)
+{
+    (void)state;
+    struct pair pair = pair_new();
+    struct buffer record = {0};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, write_two, &pair.writer), 0);
+    for (uint32_t kind = 0; kind < 2;) {
+        const uint32_t bell = ring_bell(&pair.reader);
+        uint32_t last = 0;
+        assert_int_equal(ring_read(&pair.reader, &last, &record, NULL), ERROR_NONE);
+        if (last)
+            assert_int_equal(last, ++kind);
+        else
+            ring_wait(&pair.reader, bell, 0, 4 * LIMIT_RING_WAIT_MS); /* longer than the writer waits for room */
+    }
+    pthread_join(thread, NULL);
+    buffer_deinit(&record);
+    free(pair.memory);
+}
+
 /* Whatever stands in the shared memory: records are whole or refused, and nothing outside is touched. */
 static void rubbish_is_refused_or_read(void **state)
 {
@@ -125,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_arrives_in_order),
         cmocka_unit_test(sizes_have_limits),
+        cmocka_unit_test(a_reader_that_sleeps_is_woken),
         cmocka_unit_test(rubbish_is_refused_or_read),
     };
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);

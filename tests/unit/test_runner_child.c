@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -318,10 +319,60 @@ static void a_device_that_hangs_while_loading(void **state)
     nanosleep(&(struct timespec){.tv_sec = 2, .tv_nsec = 100 * MS}, NULL);
     child_world_open(&second); /* by the second process */
     assert_true(lane_take_loss(first.lanes[0], &why));
-    assert_non_null(strstr(why.text, "is not loaded after"));
+    assert_non_null(strstr(why.text, "is not loaded"));
     child_world_close(&second);
     child_world_close(&first);
     children_close(first.children);
+    remove(path);
+}
+
+/* A program that does nothing: its first line is not said, however often it is started. */
+static const char *idle_program(char *path, size_t size)
+{
+    sim_file("#!/bin/sh\nexec sleep 1000\n", path, size);
+    assert_int_equal(chmod(path, 0700), 0);
+    return path;
+}
+
+static void a_process_that_hangs_at_its_start(void **state)
+{
+    (void)state;
+    char path[64];
+    struct error err = {0};
+    struct child_world world = world_of(1);
+    world.children =
+        open_children((struct children_options){.program = idle_program(path, sizeof path), .start_ms = 100});
+    assert_int_equal(child_world_try(&world, &err), ERROR_DEVICE);
+    assert_non_null(strstr(err.text, "hangs again and again"));
+    assert_non_null(strstr(err.text, "did not open it within"));
+    children_close(world.children);
+    remove(path);
+}
+
+static _Atomic bool unwanted;
+
+static void *stop_wanting(void *arg)
+{
+    (void)arg;
+    nanosleep(&(struct timespec){.tv_nsec = 100 * MS}, NULL);
+    atomic_store(&unwanted, true);
+    return NULL;
+}
+
+static void what_is_unwanted_is_not_waited_for(void **state)
+{
+    (void)state;
+    char path[64];
+    struct error err = {0};
+    struct child_world world = world_of(1);
+    pthread_t thread;
+    world.unwanted = &unwanted;
+    world.children = open_children((struct children_options){.program = idle_program(path, sizeof path)});
+    assert_int_equal(pthread_create(&thread, NULL, stop_wanting, NULL), 0);
+    assert_int_equal(child_world_try(&world, &err), ERROR_CANCELLED); /* it would hang for LIMIT_CHILD_START_MS */
+    pthread_join(thread, NULL);
+    assert_int_equal(children_pid(world.children, "cpu"), 0);
+    children_close(world.children);
     remove(path);
 }
 
@@ -422,6 +473,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(again_and_again),
         cmocka_unit_test(a_device_that_hangs),
         cmocka_unit_test(a_device_that_hangs_while_loading),
+        cmocka_unit_test(a_process_that_hangs_at_its_start),
+        cmocka_unit_test(what_is_unwanted_is_not_waited_for),
         cmocka_unit_test(a_process_that_answers_nothing),
         cmocka_unit_test(rubbish_in_the_rings),
         cmocka_unit_test(the_parent_dies),

@@ -26,7 +26,7 @@ static int open_all(void **state)
 {
     (void)state;
     struct error err = {0};
-    struct gpu_options options = {.n_cpu_threads = 2, .skip_other = true, .steady = true};
+    struct gpu_options options = {.n_cpu_threads = 2, .skip_other = true};
     char path[512];
     assert_non_null(getenv("MEDLEY_GOLDEN"));
     snprintf(path, sizeof path, "%s/models/qwen3.gguf", getenv("MEDLEY_GOLDEN"));

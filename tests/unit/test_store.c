@@ -1,8 +1,9 @@
 /* The store: the same as in memory whatever is written (log_saved_write() is the reference), killed writers, failing
  * writes, full disks, damaged files. */
+#include "store_writes.h"
+
 #include "base/limits.h"
 #include "base/mem.h"
-#include "base/random.h"
 #include "cluster/replica.h"
 #include "cluster/store.h"
 
@@ -25,12 +26,6 @@
 static char folder[64], path[128];
 static struct error err;
 
-static uint64_t draws;
-static uint64_t draw(uint64_t below)
-{
-    return random_at(4711, draws++) % below;
-}
-
 static int setup(void **state)
 {
     snprintf(folder, sizeof folder, "/tmp/medley-store-XXXXXX");
@@ -45,92 +40,6 @@ static int teardown(void **state)
     char command[128];
     snprintf(command, sizeof command, "rm -r %s", folder);
     return system(command);
-}
-
-/* ---- made-up writes ---- */
-
-static void fill(uint8_t *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        bytes[i] = (uint8_t)draw(256);
-}
-
-static void add_entries(struct log_write *write, uint64_t first, uint32_t n, uint64_t term)
-{
-    write->log.first = first;
-    for (uint32_t i = 0; i < n; i++) {
-        uint8_t bytes[512];
-        struct log_entry entry = {.term = term, .type = first + i == 1 ? LOG_MEMBERS : LOG_EVENT, .bytes = bytes};
-        entry.size = draw(sizeof bytes + 1);
-        fill(bytes, entry.size);
-        assert_int_equal(log_append(&write->log, &entry, &err), ERROR_NONE);
-    }
-}
-
-static void add_snapshot(struct log_write *write, uint64_t index, uint64_t term)
-{
-    uint8_t bytes[2000];
-    struct log_snapshot snapshot = {.index = index, .term = term, .members_index = 1 + draw(index)};
-    fill(bytes, sizeof bytes);
-    snapshot.members = snapshot.state = bytes;
-    snapshot.members_size = draw(300);
-    snapshot.state_size = draw(sizeof bytes);
-    assert_int_equal(log_snapshot_copy(&write->snapshot, &snapshot, &err), ERROR_NONE);
-    write->has_snapshot = true;
-}
-
-/* A write that a replica could make, given what is saved. */
-static struct log_write next_write(const struct log_saved *saved)
-{
-    struct log_write write = {0};
-    const uint64_t last = saved->log.n ? log_last(&saved->log) : saved->snapshot.index;
-    uint64_t term = saved->term;
-    if (saved->term == 0 || draw(40) == 0) {
-        write = (struct log_write){.reset = true, .lineage = {1 + draw(5), draw(UINT64_MAX)}, .has_term = true};
-        write.term = 1 + draw(3);
-        add_entries(&write, 1, 1, write.term);
-        return write;
-    }
-    if (draw(4) == 0)
-        write.has_term = true, write.term = term += 1 + draw(2), write.vote = draw(UINT64_MAX);
-    const uint64_t oldest = saved->snapshot.index + 1 > 2 ? saved->snapshot.index + 1 : 2;
-    const uint64_t what = draw(10);
-    if (what == 0) { /* from a leader */
-        add_snapshot(&write, last + 1 + draw(50), term);
-        write.clear_log = true;
-    } else if (what == 1 && last > saved->snapshot.index) { /* our own */
-        add_snapshot(&write, saved->snapshot.index + 1 + draw(last - saved->snapshot.index), term);
-        write.keep_from = write.snapshot.index > 3 ? write.snapshot.index - 3 : 1;
-    } else if (what < 4 && last > oldest) { /* others take the place of the last */
-        add_entries(&write, oldest + draw(last - oldest), 1 + (uint32_t)draw(4), term);
-    } else {
-        add_entries(&write, last + 1, 1 + (uint32_t)draw(4), term);
-    }
-    return write;
-}
-
-static bool same_log(const struct log *a, const struct log *b)
-{
-    if (a->n != b->n || (a->n && a->first != b->first))
-        return false;
-    for (uint32_t i = 0; i < a->n; i++) {
-        const struct log_entry *x = &a->entries[i], *y = &b->entries[i];
-        if (x->term != y->term || x->type != y->type || x->size != y->size || memcmp(x->bytes, y->bytes, x->size))
-            return false;
-    }
-    return true;
-}
-
-static bool same(const struct log_saved *a, const struct log_saved *b)
-{
-    const struct log_snapshot *x = &a->snapshot, *y = &b->snapshot;
-    if (lineage_compare(a->lineage, b->lineage) || a->term != b->term || a->vote != b->vote || x->index != y->index ||
-        x->term != y->term || x->members_index != y->members_index || x->members_size != y->members_size ||
-        x->state_size != y->state_size)
-        return false;
-    if (x->index && (memcmp(x->members, y->members, x->members_size) || memcmp(x->state, y->state, x->state_size)))
-        return false;
-    return same_log(&a->log, &b->log);
 }
 
 static struct store *opened(void)
@@ -153,7 +62,7 @@ static struct log_saved loaded(struct store *store)
 static void holds(struct store *store, const struct log_saved *expected)
 {
     struct log_saved found = loaded(store);
-    assert_true(same(&found, expected));
+    assert_true(store_writes_same(&found, expected));
     log_saved_clear(&found);
 }
 
@@ -175,16 +84,16 @@ static void is_what_memory_is(void **unused)
     struct log_saved reference = {0};
     struct store *store = opened();
     for (int i = 0; i < 400; i++) {
-        struct log_write write = next_write(&reference);
+        struct log_write write = store_writes_next(&reference);
         assert_int_equal(log_saved_write(&reference, &write, &err), ERROR_NONE);
         if (store_write(store, &write, &err))
             fail_msg("%s", err.text);
         log_write_clear(&write);
-        if (draw(10) == 0) {
+        if (store_writes_draw(10) == 0) {
             store_close(store);
             store = opened();
         }
-        if (draw(4) == 0)
+        if (store_writes_draw(4) == 0)
             holds(store, &reference);
     }
     holds(store, &reference);
@@ -196,11 +105,11 @@ static void a_gap_is_refused(void **unused)
 {
     struct store *store = opened();
     struct log_write write = {.reset = true, .lineage = {1, 77}, .has_term = true, .term = 1};
-    add_entries(&write, 1, 3, 1);
+    store_writes_entries(&write, 1, 3, 1);
     assert_int_equal(store_write(store, &write, &err), ERROR_NONE);
     struct log_saved before = loaded(store);
     struct log_write gap = {0};
-    add_entries(&gap, 5, 1, 1);
+    store_writes_entries(&gap, 5, 1, 1);
     assert_int_equal(store_write(store, &gap, &err), ERROR_INVALID);
     assert_int_equal(store_write(store, &write, &err), ERROR_IO); /* nothing more until it is opened again */
     store_close(store);
@@ -297,10 +206,10 @@ static void survives_kill(void **unused)
             write_for_ever(ends[1]);
         }
         close(ends[1]);
-        uint64_t index, wanted = 1 + draw(20), seen = 0;
+        uint64_t index, wanted = 1 + store_writes_draw(20), seen = 0;
         while (seen < wanted && read(ends[0], &index, sizeof index) == sizeof index)
             acknowledged = index, seen++;
-        usleep((useconds_t)draw(3000));
+        usleep((useconds_t)store_writes_draw(3000));
         kill(child, SIGKILL);
         while (read(ends[0], &index, sizeof index) == sizeof index)
             acknowledged = index, seen++;
@@ -400,7 +309,7 @@ static void fail_nth(int nth, int code, const struct log_saved *before)
 {
     struct log_saved after;
     assert_int_equal(log_saved_copy(&after, before, &err), ERROR_NONE);
-    struct log_write write = next_write(before);
+    struct log_write write = store_writes_next(before);
     assert_int_equal(log_saved_write(&after, &write, &err), ERROR_NONE);
     struct store *store = opened();
     calls_to_failure = nth;
@@ -419,7 +328,8 @@ static void fail_nth(int nth, int code, const struct log_saved *before)
     store_close(store);
     store = opened();
     struct log_saved found = loaded(store);
-    assert_true(failed ? same(&found, before) || same(&found, &after) : same(&found, &after));
+    assert_true(failed ? store_writes_same(&found, before) || store_writes_same(&found, &after)
+                       : store_writes_same(&found, &after));
     store_close(store);
     log_write_clear(&write);
     log_saved_clear(&found);
@@ -432,7 +342,7 @@ static void says_when_io_fails(void **unused)
     struct store *store = opened();
     struct log_saved saved = {0};
     for (int i = 0; i < 20; i++) {
-        struct log_write write = next_write(&saved);
+        struct log_write write = store_writes_next(&saved);
         assert_int_equal(log_saved_write(&saved, &write, &err), ERROR_NONE);
         assert_int_equal(store_write(store, &write, &err), ERROR_NONE);
         log_write_clear(&write);
@@ -466,7 +376,7 @@ static void says_when_damaged(void **unused)
     struct log_saved saved = {0};
     struct store *store = opened();
     for (int i = 0; i < 30; i++) {
-        struct log_write write = next_write(&saved);
+        struct log_write write = store_writes_next(&saved);
         assert_int_equal(log_saved_write(&saved, &write, &err), ERROR_NONE);
         assert_int_equal(store_write(store, &write, &err), ERROR_NONE);
         log_write_clear(&write);
@@ -476,15 +386,15 @@ static void says_when_damaged(void **unused)
     assert_int_equal(stat(path, &status), 0);
     uint32_t refused = 0;
     for (int i = 0; i < 400; i++) {
-        const long at = (long)draw((uint64_t)status.st_size);
-        const uint8_t with = (uint8_t)(1 + draw(255));
+        const long at = (long)store_writes_draw((uint64_t)status.st_size);
+        const uint8_t with = (uint8_t)(1 + store_writes_draw(255));
         struct log_saved found = {0};
         flip_byte(at, with);
         if (store_open(path, &store, &err) || store_load(store, &found, &err)) {
             assert_true(err.code == ERROR_INVALID || err.code == ERROR_IO);
             assert_non_null(strstr(err.text, "store: "));
             refused++;
-        } else if (!same(&found, &saved)) {
+        } else if (!store_writes_same(&found, &saved)) {
             fail_msg("a wrong byte at %ld changes what is read", at);
         }
         log_saved_clear(&found);
@@ -508,7 +418,7 @@ static void says_when_it_is_no_store(void **unused)
     }
     FILE *file = fopen(path, "wb");
     for (int i = 0; i < 20000; i++)
-        fputc((int)draw(256), file);
+        fputc((int)store_writes_draw(256), file);
     fclose(file);
     assert_int_equal(store_open(path, &store, &err), ERROR_INVALID);
     unlink(path);
@@ -525,10 +435,10 @@ static void says_when_it_is_newer(void **unused)
     sqlite3 *db;
     struct store *store;
     sqlite3_open(path, &db);
-    sqlite3_exec(db, "PRAGMA user_version=2", NULL, NULL, NULL);
+    sqlite3_exec(db, "PRAGMA user_version=3", NULL, NULL, NULL);
     sqlite3_close(db);
     assert_int_equal(store_open(path, &store, &err), ERROR_INVALID);
-    assert_non_null(strstr(err.text, "format 2"));
+    assert_non_null(strstr(err.text, "format 3"));
 }
 
 /* ---- a disk that is really full: a file system of a few hundred kB would need root; a limit does the same ---- */
@@ -537,7 +447,7 @@ static void says_when_the_disk_is_full(void **unused)
 {
     struct store *store = opened();
     struct log_saved saved = {0};
-    struct log_write write = next_write(&saved);
+    struct log_write write = store_writes_next(&saved);
     assert_int_equal(store_write(store, &write, &err), ERROR_NONE);
     log_write_clear(&write);
     store_close(store);

@@ -1,0 +1,145 @@
+/* What the lanes of a device's process share, and what stays between one and the next: models' files, which are opened
+ * once, so that their weights are loaded once; and weights that are held (children.h). */
+#include "pipeline/child_room.h"
+
+#include "base/mem.h"
+#include "model/model.h"
+#include "pipeline/runner.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+struct opened {
+    struct opened *next;
+    uint64_t number; /* the node's */
+    struct model *model;
+    uint32_t n_users;
+};
+
+struct held {
+    struct held *next;
+    uint32_t number;
+    const struct model *model; /* the weights may lie in its file */
+    uint32_t n;
+    struct stage_hold *stages[CHILD_RANGES_MAX];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct opened *opened; /* under the lock */
+static struct held *held;     /* the main thread's */
+
+/* ---- models ------------------------------------------------------------------------------ */
+
+static enum error_code check_file(const struct child_word *open, const struct model *model, struct error *err)
+{
+    const int descriptor = gguf_file_descriptor(model_file(model));
+    struct stat file;
+    if ((!open->file_device && !open->file_inode) || descriptor < 0 || fstat(descriptor, &file) ||
+        (file.st_dev == open->file_device && file.st_ino == open->file_inode))
+        return ERROR_NONE;
+    return error_set(err, ERROR_NOT_FOUND, "%s is another file than the one that its node has opened", open->path);
+}
+
+/* With the lock. */
+static enum error_code open_new(const struct child_word *open, struct opened **out, struct error *err)
+{
+    struct opened *one = mem_new(sizeof *one);
+    if (!one)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a model");
+    one->number = open->model;
+    enum error_code code = model_open(open->path, &one->model, err);
+    if (!code)
+        code = check_file(open, one->model, err);
+    if (code) {
+        model_close(one->model);
+        mem_free(one);
+        return code;
+    }
+    one->next = opened;
+    *out = opened = one;
+    return ERROR_NONE;
+}
+
+enum error_code child_model_open(const struct child_word *open, const struct model **out, struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    pthread_mutex_lock(&lock);
+    struct opened *one = opened;
+    while (one && one->number != open->model)
+        one = one->next;
+    if (!one)
+        code = open_new(open, &one, err);
+    if (!code) {
+        one->n_users++;
+        *out = one->model;
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static struct opened **find(const struct model *model)
+{
+    struct opened **at = &opened;
+    while ((*at)->model != model)
+        at = &(*at)->next;
+    return at;
+}
+
+static void use_again(const struct model *model)
+{
+    pthread_mutex_lock(&lock);
+    (*find(model))->n_users++;
+    pthread_mutex_unlock(&lock);
+}
+
+void child_model_close(const struct model *model)
+{
+    if (!model)
+        return;
+    pthread_mutex_lock(&lock);
+    struct opened **at = find(model), *one = *at;
+    const bool is_last = --one->n_users == 0;
+    if (is_last)
+        *at = one->next;
+    pthread_mutex_unlock(&lock);
+    if (!is_last)
+        return;
+    model_close(one->model);
+    mem_free(one);
+}
+
+/* ---- weights ----------------------------------------------------------------------------- */
+
+void child_hold(const struct room *room, const struct child_word *word)
+{
+    struct held *one = room && atomic_load(&room->is_open) ? mem_new(sizeof *one) : NULL;
+    if (!one)
+        return; /* they are loaded again */
+    one->number = word->hold;
+    one->model = room->model;
+    use_again(one->model);
+    for (uint32_t i = 0; i < word->n_ranges; i++) {
+        const struct stage *stage = runner_stage(room->runner, word->ranges[i].stage);
+        struct stage_hold *hold =
+            stage ? stage_hold(stage, word->ranges[i].first_layer, word->ranges[i].n_layers) : NULL;
+        if (hold)
+            one->stages[one->n++] = hold;
+    }
+    one->next = held;
+    held = one;
+}
+
+void child_drop(uint32_t number)
+{
+    struct held **at = &held;
+    while (*at && (*at)->number != number)
+        at = &(*at)->next;
+    struct held *one = *at;
+    if (!one)
+        return;
+    *at = one->next;
+    for (uint32_t i = 0; i < one->n; i++)
+        stage_hold_drop(one->stages[i]);
+    child_model_close(one->model);
+    mem_free(one);
+}

@@ -1,0 +1,154 @@
+/* A lane's caches, read and written in its device's process (children.h). */
+#include "pipeline/children_impl.h"
+
+#include "base/bytes.h"
+#include "pipeline/child_cache.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PIECES = 4 * CACHE_WINDOW }; /* of rows that may wait in a ring at the same time */
+
+uint64_t lane_cache_bytes_max(const struct driver_options *options)
+{
+    const uint64_t n_tokens = (uint64_t)options->n_slots * options->context;
+    const uint64_t rows = (uint64_t)PIECES / 2 * (LIMIT_CACHE_ROWS_BYTES + CACHE_ROWS_BYTES + CHILD_CACHE_HEAD_BYTES);
+    const uint64_t offer = 4 * (n_tokens < LIMIT_CACHE_TOKENS ? n_tokens : LIMIT_CACHE_TOKENS) +
+                           8 * (uint64_t)options->n_slots + CACHE_HEADER_BYTES + 8 + CHILD_CACHE_HEAD_BYTES;
+    return rows > offer ? rows : offer;
+}
+
+uint64_t lane_row_bytes(struct lane *lane, uint32_t stage)
+{
+    pthread_mutex_lock(&lane->child->lock);
+    const uint64_t bytes = stage < lane->options.n_stages ? lane->stages[stage].row_bytes : 0;
+    pthread_mutex_unlock(&lane->child->lock);
+    return bytes;
+}
+
+/* ---- asking ------------------------------------------------------------------------------ */
+
+static uint64_t enlist(struct lane *lane, struct lane_job *job)
+{
+    pthread_mutex_lock(&lane->jobs_lock);
+    const uint64_t number = job->number = ++lane->last_number;
+    job->next = lane->jobs;
+    lane->jobs = job;
+    pthread_mutex_unlock(&lane->jobs_lock);
+    return number;
+}
+
+static struct lane_job *take_job(struct lane *lane, uint64_t number)
+{
+    pthread_mutex_lock(&lane->jobs_lock);
+    struct lane_job **at = &lane->jobs, *job;
+    while (*at && (*at)->number != number)
+        at = &(*at)->next;
+    job = *at;
+    if (job)
+        *at = job->next;
+    pthread_mutex_unlock(&lane->jobs_lock);
+    return job;
+}
+
+/* From then on the job may be over at any time. */
+static enum error_code put(struct lane *lane, struct lane_job *job, struct buffer *record, struct error *err)
+{
+    const char *device = lane->child->device;
+    if (!lane->is_up)
+        return error_set(err, ERROR_IO, "device %s: its process is not there", device);
+    const uint64_t number = enlist(lane, job);
+    bytes_store((unsigned char *)record->data + CHILD_CACHE_NUMBER_AT, 8, number);
+    if (!lane_put(lane, RECORD_CACHE, record->data, record->size)) {
+        take_job(lane, number);
+        return error_set(err, ERROR_BUSY, "device %s: more messages than it takes", device);
+    }
+    work_begins(lane, 0);
+    return ERROR_NONE;
+}
+
+static void submit(struct lane *lane, struct lane_job *job, enum child_cache_kind kind, uint32_t stage,
+                   const struct buffer *body)
+{
+    struct error err = {0};
+    struct buffer record = {0};
+    child_cache_write_head(kind, stage, 0, &record);
+    buffer_append(&record, body->data, body->size);
+    if (body->failed || record.failed)
+        error_set(&err, ERROR_NO_MEMORY, "device %s: no memory for a piece of a cache", lane->child->device);
+    else if (record.size > lane->ring_bytes / 2 - RING_RECORD_BYTES)
+        error_set(&err, ERROR_UNSUPPORTED, "device %s: %zu bytes of a cache at once", lane->child->device, record.size);
+    pthread_mutex_lock(&lane->write_lock);
+    if (!err.code)
+        put(lane, job, &record, &err);
+    pthread_mutex_unlock(&lane->write_lock);
+    buffer_deinit(&record);
+    if (err.code)
+        job->done(job->arg, NULL, 0, &err);
+}
+
+void lane_read(struct lane *lane, struct lane_job *job, uint32_t stage, const struct kv_run *run)
+{
+    struct buffer body = {0};
+    child_cache_write_run(run, &body);
+    job->n_bytes = (size_t)(run->n_rows * lane_row_bytes(lane, stage));
+    submit(lane, job, CHILD_CACHE_READ, stage, &body);
+    buffer_deinit(&body);
+}
+
+void lane_write(struct lane *lane, struct lane_job *job, uint32_t stage, const struct buffer *message)
+{
+    job->n_bytes = 0;
+    submit(lane, job, CHILD_CACHE_WRITE, stage, message);
+}
+
+void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage, const struct buffer *message)
+{
+    job->n_bytes = 0;
+    submit(lane, job, CHILD_CACHE_SETTLE, stage, message);
+}
+
+/* ---- answers ----------------------------------------------------------------------------- */
+
+static void end_badly(const struct lane *lane, struct lane_job *job, const struct child_answer *answer)
+{
+    struct error why = {0};
+    const int size = answer->size < ERROR_TEXT_MAX / 2 ? (int)answer->size : ERROR_TEXT_MAX / 2;
+    error_set(&why, answer->code, "device %s: %.*s", lane->child->device, size, (const char *)answer->bytes);
+    job->done(job->arg, NULL, 0, &why);
+}
+
+enum error_code lane_take_answer(struct lane *lane, struct error *err)
+{
+    struct child_answer answer;
+    enum error_code code = child_answer_read(lane->message.data, lane->message.size, &answer, err);
+    struct lane_job *job = code ? NULL : take_job(lane, answer.number);
+    if (code)
+        return code;
+    if (!job)
+        return error_set(err, ERROR_INVALID, "an answer that nobody waits for");
+    work_ends(lane, 0);
+    if (answer.code) {
+        end_badly(lane, job, &answer);
+    } else if (answer.size != job->n_bytes) {
+        code = error_set(err, ERROR_INVALID, "%zu bytes of a cache, not %zu", answer.size, job->n_bytes);
+        job->done(job->arg, NULL, 0, err);
+    } else {
+        job->done(job->arg, answer.bytes, answer.size, NULL);
+    }
+    return code;
+}
+
+void lane_fail_jobs(struct lane *lane)
+{
+    struct error why = {0};
+    error_set(&why, ERROR_IO, "device %s: its process has ended", lane->child->device);
+    pthread_mutex_lock(&lane->jobs_lock);
+    struct lane_job *jobs = lane->jobs;
+    lane->jobs = NULL;
+    pthread_mutex_unlock(&lane->jobs_lock);
+    for (struct lane_job *next; jobs; jobs = next) {
+        next = jobs->next;
+        jobs->done(jobs->arg, NULL, 0, &why);
+    }
+}

@@ -1,0 +1,208 @@
+/* A lane's thread in a device's process: opens the runner, takes micro-batches from the ring, and closes it. */
+#include "pipeline/child_room.h"
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "pipeline/runner.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { IDLE_MS = 1000 };
+
+static pthread_mutex_t say_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void child_leave(const struct error *why)
+{
+    log_line(LOG_ERROR, "child", "%s", why->text);
+    _exit(1);
+}
+
+void child_tell(const struct child_word *word)
+{
+    struct error err = {0};
+    pthread_mutex_lock(&say_lock);
+    if (child_say(CHILD_DESCRIPTOR, word, -1, &err))
+        child_leave(&err);
+    pthread_mutex_unlock(&say_lock);
+}
+
+void child_tell_readings(struct device *device)
+{
+    struct child_word alive = {.kind = CHILD_ALIVE};
+    alive.readings.memory = device_memory(device);
+    if (device_reads_itself(device)) {
+        alive.readings.temperature_mc = device_temperature_mc(device);
+        alive.readings.power_mw = device_power_mw(device);
+        alive.readings.clock_mhz = device_clock_mhz(device);
+    }
+    child_tell(&alive);
+}
+
+void child_set_outcome(struct child_word *word, enum error_code code, const struct error *err)
+{
+    word->code = code;
+    snprintf(word->text, sizeof word->text, "%s", code ? err->text : "");
+}
+
+void room_write(struct room *room, uint32_t kind, const struct buffer *bytes)
+{
+    struct error err = {0};
+    pthread_mutex_lock(&room->write_lock);
+    if (ring_write(&room->out, kind, bytes->data, bytes->size, &err)) {
+        error_wrap(&err, "the ring to the node");
+        child_leave(&err);
+    }
+    pthread_mutex_unlock(&room->write_lock);
+}
+
+/* On the device's thread, or the lane's. Its node knows from the message where it goes. */
+static void send_out(void *arg, uint32_t stage, struct buffer *message)
+{
+    (void)stage;
+    room_write(arg, RECORD_MESSAGE, message);
+}
+
+static void refuse(struct room *room, enum error_code code, const struct error *why)
+{
+    struct buffer record = {0};
+    bytes_put(&record, code, 2);
+    buffer_text(&record, why->text);
+    if (record.failed)
+        child_leave(why);
+    room_write(room, RECORD_REFUSED, &record);
+    buffer_deinit(&record);
+}
+
+static enum error_code map_rings(struct room *room, struct error *err)
+{
+    const uint64_t bytes = room->open.ring_bytes + RING_HEAD_BYTES;
+    struct stat facts;
+    if (room->open.ring_bytes < RING_BYTES_MIN || room->open.ring_bytes > LIMIT_RING_BYTES ||
+        (room->open.ring_bytes & (room->open.ring_bytes - 1)) || fstat(room->memory_fd, &facts) ||
+        facts.st_size != (off_t)(2 * bytes))
+        return error_set(err, ERROR_INVALID, "no rings of %llu bytes came", (unsigned long long)room->open.ring_bytes);
+    room->memory = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_SHARED, room->memory_fd, 0);
+    if (room->memory == MAP_FAILED) {
+        room->memory = NULL;
+        return error_set(err, ERROR_NO_MEMORY, "no room for %llu bytes of shared memory",
+                         (unsigned long long)(2 * bytes));
+    }
+    ring_init(&room->in, room->memory, room->open.ring_bytes);
+    ring_init(&room->out, (char *)room->memory + bytes, room->open.ring_bytes);
+    atomic_store(&room->has_rings, true);
+    return ERROR_NONE;
+}
+
+static enum error_code open_runner(struct room *room, struct error *err)
+{
+    const struct child_word *open = &room->open;
+    struct stage_plan plan[LIMIT_STAGES] = {0};
+    for (uint32_t i = 0; i < open->n_stages; i++) {
+        plan[i] = (struct stage_plan){open->stages[i].here ? room->device : NULL, open->stages[i].n_layers};
+        room->types[i] = open->stages[i].type;
+    }
+    room->far = (struct far){.instance = open->instance,
+                             .epoch = open->epoch,
+                             .type = open->type,
+                             .types = room->types,
+                             .send = send_out,
+                             .arg = room};
+    enum error_code code = child_model_open(open, &room->model, err);
+    if (!code)
+        code = runner_open(room->model, plan, open->n_stages, &open->options, &room->far, &room->runner, err);
+    if (!code && open->again)
+        runner_forget(room->runner);
+    return code;
+}
+
+static void note_bytes(const struct room *room, struct child_word *word)
+{
+    word->n_stages = room->open.n_stages;
+    for (uint32_t i = 0; i < word->n_stages; i++) {
+        const struct stage *stage = room->runner ? runner_stage(room->runner, i) : NULL;
+        word->stages[i] = room->open.stages[i];
+        if (!stage)
+            continue;
+        const struct stage_memory memory = stage_memory(stage);
+        word->stages[i].bytes = memory.weights + memory.kv + memory.compute + memory.host;
+        word->stages[i].row_bytes = stage_kv_row_bytes(stage);
+    }
+}
+
+static void take_record(struct room *room, uint32_t kind)
+{
+    struct error err = {0};
+    if (kind == RECORD_CACHE) {
+        room_take_cache(room);
+        return;
+    }
+    enum error_code code = kind == RECORD_MESSAGE
+                               ? runner_receive(room->runner, room->message.data, room->message.size, &err)
+                               : error_set(&err, ERROR_INVALID, "a record of kind %u", kind);
+    if (code)
+        refuse(room, code, &err);
+}
+
+static void serve(struct room *room)
+{
+    for (;;) {
+        const uint32_t bell = ring_bell(&room->in);
+        struct error err = {0};
+        uint32_t kind;
+        if (atomic_load(&room->closes))
+            return;
+        if (ring_read(&room->in, &kind, &room->message, &err))
+            child_leave(&err);
+        if (kind)
+            take_record(room, kind);
+        else
+            ring_wait(&room->in, bell, 0, IDLE_MS);
+    }
+}
+
+/* The readings first: who hears that a lane is there, or has gone, knows what is free then. */
+void child_say_closed(struct device *device, uint32_t lane, struct child_word *word)
+{
+    memset(word, 0, sizeof *word);
+    word->kind = CHILD_CLOSED;
+    word->lane = lane;
+    child_tell_readings(device);
+    child_tell(word);
+}
+
+void *room_run(void *arg)
+{
+    struct room *room = arg;
+    struct child_word *word = mem_new(sizeof *word);
+    struct error err = {0};
+    if (!word) {
+        error_set(&err, ERROR_NO_MEMORY, "no memory to open stages");
+        child_leave(&err);
+    }
+    enum error_code code = map_rings(room, &err);
+    if (!code)
+        code = open_runner(room, &err);
+    word->kind = CHILD_OPENED;
+    word->lane = room->open.lane;
+    child_set_outcome(word, code, &err);
+    note_bytes(room, word);
+    atomic_store(&room->is_open, !code);
+    child_tell_readings(room->device);
+    child_tell(word);
+    if (!code)
+        serve(room);
+    runner_close(room->runner);
+    child_model_close(room->model);
+    if (!code) {
+        child_say_closed(room->device, room->open.lane, word);
+        room->said_closed = true;
+    }
+    mem_free(word);
+    atomic_store(&room->ended, true);
+    return NULL;
+}

@@ -1,0 +1,50 @@
+/* What the files of a device's process share (children.h): its rooms, one for each lane of the node. */
+#pragma once
+
+#include "pipeline/child_cache.h"
+#include "pipeline/children_impl.h"
+#include "pipeline/far.h"
+
+struct model;
+struct runner;
+
+struct room {
+    struct room *next; /* the main thread's */
+    struct child_word open;
+    struct device *device;
+    int memory_fd;
+    void *memory;
+    pthread_t thread;
+    _Atomic bool closes, ended, has_rings, is_open;
+    bool said_closed; /* its thread's, then the main thread's */
+    struct ring in, out;
+    pthread_mutex_t write_lock;
+    const struct model *model;
+    struct runner *runner;
+    struct far far;
+    enum activation_type types[LIMIT_STAGES];
+    struct buffer message;
+};
+
+/* ---- child_room.c ---- */
+void *room_run(void *room); /* its thread */
+/* To the ring. Any thread. */
+void room_write(struct room *room, uint32_t kind, const struct buffer *bytes);
+
+/* Without the exit handlers of drivers, which may hang. */
+_Noreturn void child_leave(const struct error *why);
+void child_tell(const struct child_word *word); /* to the node. Any thread */
+void child_set_outcome(struct child_word *word, enum error_code code, const struct error *err);
+void child_tell_readings(struct device *device); /* what it reads now */
+void child_say_closed(struct device *device, uint32_t lane, struct child_word *word);
+
+/* ---- child_room_cache.c: what the node asks of caches ---- */
+void room_take_cache(struct room *room); /* that is in `message` */
+
+/* ---- child_keep.c: what lanes share, and what stays between them ---- */
+/* The same file is opened once, whatever lanes are of it. Any thread. */
+enum error_code child_model_open(const struct child_word *open, const struct model **out, struct error *err);
+void child_model_close(const struct model *model); /* NULL is fine */
+/* The main thread's. */
+void child_hold(const struct room *room, const struct child_word *word); /* `room` NULL: it is not there */
+void child_drop(uint32_t hold);

@@ -1,0 +1,170 @@
+/* The engine on the CPU: a row's logits have the same bits however its sequence was cut into batches, whatever else was
+ * in them, and on any number of threads. A replayed reply relies on it. All golden models, every type of cache. */
+#include "engine/stage.h"
+#include "gpu/device_ggml.h"
+#include "gpu/gpu.h"
+#include "model/model.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MODELS_MAX = 64, LENGTH = 560, CROWD_ROWS = 3 };
+
+static struct gpu *gpu;
+static struct device *cpu;
+static char *names[MODELS_MAX];
+static uint32_t n_models;
+
+static const char *folder(void)
+{
+    return getenv("MEDLEY_GOLDEN");
+}
+
+static int open_all(void **state)
+{
+    (void)state;
+    struct error err = {0};
+    char path[512];
+    assert_non_null(folder());
+    if (gpu_open(&(struct gpu_options){.n_cpu_threads = 2, .skip_other = true}, &gpu, &err))
+        fail_msg("%s", err.text);
+    cpu = gpu_find(gpu, "cpu");
+    snprintf(path, sizeof path, "%s/models", folder());
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir)) && n_models < MODELS_MAX;) {
+        const char *end = strrchr(entry->d_name, '.');
+        if (end && strcmp(end, ".gguf") == 0)
+            names[n_models++] = strdup(entry->d_name);
+    }
+    closedir(dir);
+    assert_true(n_models >= 30);
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < n_models; i++)
+        free(names[i]);
+    gpu_close(gpu);
+    return 0;
+}
+
+/* How a sequence is fed: steps of so many rows in turn, the last again and again. */
+struct way {
+    uint32_t n_threads;
+    bool crowd; /* other sequences' rows before and behind, a row and CROWD_ROWS rows in each batch */
+    uint32_t steps[8];
+};
+
+static struct stage *open_stage(const struct model *model, enum kv_type kv, uint32_t n_threads)
+{
+    const struct stage_options options = {.n_layers = model_hyperparameters(model)->n_layers,
+                                          .n_slots = 3,
+                                          .context = LENGTH,
+                                          .rows_max = LENGTH + 1 + CROWD_ROWS,
+                                          .kv_type = kv};
+    struct stage *stage;
+    struct error err = {0};
+    device_set_threads(cpu, n_threads);
+    const enum error_code code = stage_open(cpu, model, &options, &stage, &err);
+    if (code == ERROR_UNSUPPORTED && kv == KV_Q8_0)
+        return NULL; /* heads that are no whole blocks */
+    if (code)
+        fail_msg("%s", err.text);
+    return stage;
+}
+
+static uint32_t add_rows(struct batch_row *rows, const struct stage *stage, uint32_t slot, uint32_t n, uint32_t n_vocab)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t position = stage_kv_length(stage, slot) + i;
+        rows[i] = (struct batch_row){.slot = slot,
+                                     .position = position,
+                                     .token = (int32_t)((position * 31 + 7 * slot) % n_vocab),
+                                     .output = slot == 1};
+    }
+    return n;
+}
+
+/* All logits of the sequence; NULL where the model cannot have this cache. */
+static float *run(const struct model *model, enum kv_type kv, const struct way *way)
+{
+    static struct batch_row rows[LENGTH + 1 + CROWD_ROWS];
+    const uint32_t n_vocab = model_hyperparameters(model)->n_vocab;
+    struct stage *stage = open_stage(model, kv, way->n_threads);
+    struct error err = {0};
+    if (!stage)
+        return NULL;
+    float *out = malloc(sizeof(float) * LENGTH * n_vocab);
+    assert_non_null(out);
+    for (uint32_t at = 0, step = 0, n; at < LENGTH; at += n) {
+        const bool crowd = way->crowd && at + CROWD_ROWS < LENGTH / CROWD_ROWS;
+        uint32_t n_rows = crowd ? add_rows(rows, stage, 0, 1, n_vocab) : 0;
+        n = LENGTH - at < way->steps[step] ? LENGTH - at : way->steps[step];
+        n_rows += add_rows(rows + n_rows, stage, 1, n, n_vocab);
+        n_rows += crowd ? add_rows(rows + n_rows, stage, 2, CROWD_ROWS, n_vocab) : 0;
+        if (stage_forward(stage, &(struct batch){.rows = rows, .n_rows = n_rows}, NULL, out + (size_t)at * n_vocab,
+                          &err))
+            fail_msg("%s", err.text);
+        step += way->steps[step + 1] != 0;
+    }
+    stage_close(stage);
+    return out;
+}
+
+static void check(const char *name, const struct model *model, enum kv_type kv)
+{
+    static const struct way whole = {.n_threads = 2, .steps = {LENGTH}};
+    static const struct way ways[] = {
+        {.n_threads = 1, .steps = {100}},
+        {.n_threads = 2, .steps = {64}},
+        {.n_threads = 3, .crowd = true, .steps = {7, 40, 1, 1, 63, 65, 31}},
+        {.n_threads = 3, .steps = {1, 1, 1, 506, 1}},
+    };
+    const uint32_t n_vocab = model_hyperparameters(model)->n_vocab;
+    float *want = run(model, kv, &whole);
+    for (size_t i = 0; want && i < sizeof ways / sizeof ways[0]; i++) {
+        float *got = run(model, kv, &ways[i]);
+        for (uint32_t row = 0; row < LENGTH; row++)
+            if (memcmp(got + (size_t)row * n_vocab, want + (size_t)row * n_vocab, n_vocab * sizeof *got) != 0)
+                fail_msg("%s, cache %d, way %zu: row %u has other bits than in one batch", name, (int)kv, i, row);
+        free(got);
+    }
+    free(want);
+}
+
+static void test_all_models(void **state)
+{
+    const enum kv_type *kv = *state;
+    for (uint32_t i = 0; i < n_models; i++) {
+        char path[1024];
+        struct model *model;
+        struct error err = {0};
+        snprintf(path, sizeof path, "%s/models/%s", folder(), names[i]);
+        if (model_open(path, &model, &err))
+            fail_msg("%s: %s", path, err.text);
+        check(names[i], model, *kv);
+        model_close(model);
+    }
+}
+
+int main(void)
+{
+    static enum kv_type types[] = {KV_F16, KV_F32, KV_Q8_0};
+    const struct CMUnitTest tests[] = {
+        {.name = "f16 cache", .test_func = test_all_models, .initial_state = &types[0]},
+        {.name = "f32 cache", .test_func = test_all_models, .initial_state = &types[1]},
+        {.name = "q8_0 cache", .test_func = test_all_models, .initial_state = &types[2]},
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
