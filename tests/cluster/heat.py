@@ -8,10 +8,10 @@ from harness import World, check, check_equal, run
 
 NAME = "Medley Stories"
 PROMPT = "Tell me a story about a cat and a dog."
-# 40 ms for a token; at full load it settles at 120 C, half-way in 140 s, and its limit is 90 C.
-HOT = {"memory": "64MiB", "decode": "60MB/s", "flops": "1GFLOP/s", "power_idle": "5W", "power_max": "105W",
+# 80 ms for a token; at full load it settles at 120 C, half-way in 140 s, and its limit is 90 C.
+HOT = {"memory": "64MiB", "decode": "30MB/s", "flops": "1GFLOP/s", "power_idle": "5W", "power_max": "105W",
        "thermal_mass": "222J/K", "thermal_resistance": "0.9K/W", "limit": "90C", "throttle": "30%"}
-COOL = {"memory": "64MiB", "decode": "52MB/s", "flops": "1GFLOP/s"}
+COOL = {"memory": "64MiB", "decode": "26MB/s", "flops": "1GFLOP/s"}
 
 
 class Governed(World):
@@ -21,7 +21,7 @@ class Governed(World):
 def generate(node, seconds):
     began = time.monotonic()
     while time.monotonic() - began < seconds:
-        node.chat(PROMPT, model=NAME, max_tokens=60)
+        node.chat(PROMPT, model=NAME, max_tokens=40)
 
 
 def temperature(node):
@@ -47,7 +47,7 @@ def scenario(world):
     with world.step("used all the time, it is left before any of its time is taken"):
         began = time.monotonic()
         while devices(laptop) == ["sim:tower"]:
-            check(time.monotonic() - began < 150, f"it keeps its layers: {temperature(tower)}")
+            check(time.monotonic() - began < 240, f"it keeps its layers: {temperature(tower)}")
             generate(laptop, 1)
         why = [line for line in laptop.medley("events").out.splitlines() if "hot: tower/sim:tower" in line]
         check(why, laptop.medley("events").out)
