@@ -96,7 +96,7 @@ static void tell_done(struct world *w, struct node *node, uint32_t to, const str
 
 /* ---- what goes ---- */
 
-static struct handover *kept_give(struct world *w, struct node *node, struct hosted *h, const Cluster__Placement *next)
+static struct handover *kept_give(struct world *w, struct hosted *h, const Cluster__Placement *next)
 {
     struct handover *give = h->give = mem_new(sizeof *give);
     if (!give) {
@@ -114,7 +114,6 @@ static struct handover *kept_give(struct world *w, struct node *node, struct hos
         if (first < end)
             give->heirs[give->n_heirs++] = (struct heir){world_node(w, stage->node)->index, i, end - first};
     }
-    (void)node;
     return give;
 }
 
@@ -264,7 +263,7 @@ bool kept_hand_over(struct world *w, struct node *node, struct hosted *h)
             decline(w, node, h, next);
         return false;
     }
-    if (!h->give && !kept_give(w, node, h, next))
+    if (!h->give && !kept_give(w, h, next))
         return false;
     if (h->give->to_epoch != next->epoch)
         return false;
@@ -324,7 +323,7 @@ static void on_offer(struct world *w, struct node *node, struct hosted *h, const
 {
     if (h->epoch == m->a && h->state == WORKER_READY && !(h->give && h->give->offered)) {
         const Cluster__Placement *next = serve_placement(node, m->instance, m->epoch);
-        if (!next || (!h->give && !kept_give(w, node, h, next)) || h->give->to_epoch != m->epoch)
+        if (!next || (!h->give && !kept_give(w, h, next)) || h->give->to_epoch != m->epoch)
             return;
         h->give->offer = read_list(w, m, &h->give->n_offered);
         h->give->offered = h->give->offer != NULL;
@@ -434,6 +433,8 @@ bool kept_take(struct hosted *h, uint64_t request, uint64_t position, uint64_t *
         if (has.request != request || (has.tokens != position && has.before_tokens != position))
             continue;
         *hash = has.tokens == position ? has.hash : has.before_hash;
+        if (take->n_layers != h->n_layers) /* layers that have nothing are no cache of any text */
+            *hash = random_mix(*hash);
         take->kept[i] = take->kept[--take->n_kept];
         return true;
     }

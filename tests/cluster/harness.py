@@ -211,7 +211,9 @@ class Node:
         """`medley up`; without options with those of the last time."""
         check(not self.process, f"{self.name} runs already")
         self.options = [str(word) for word in options] or self.options
-        words = [self.binary, "up", "--name", self.name, "-t", "1", "--no-governor", *self.options]
+        words = [self.binary, "up", "--name", self.name, "-t", "1", *self.options]
+        if not self.world.governed:
+            words.append("--no-governor")
         self.started = time.monotonic()
         with self.log.open("ab") as log, self.network.inside():
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
@@ -446,6 +448,8 @@ class Conversation:
 
 
 class World:
+    governed = False  # whether nodes keep their devices cool
+
     def __init__(self):
         self.binary = os.path.abspath(os.environ["MEDLEY"])
         self.model = os.path.abspath(os.environ["MEDLEY_MODEL"])
