@@ -303,7 +303,7 @@ HEADERS = 14 + 20 + 32  # Ethernet, IPv4, TCP with time stamps: of every packet,
 
 
 def wire(args):
-    """Both nodes' sent bytes over the hidden states that went from the first to the second (f16)."""
+    """Both nodes' sent bytes over the hidden states that went from the first to the second (f32)."""
     model, width = args.models / "synth-1b-q4_0.gguf", 2048
     world = make_world(args, 2, 250)
     nodes = make_nodes(args, world, [sim_file(args, f"d{i}", "450MiB") for i in range(2)], model)
@@ -325,7 +325,7 @@ def wire_of(world, name, width, claim, texts, tokens):
     requests = complete(world.machines[0], name, texts, tokens)
     after = [machine.traffic() for machine in world.machines]
     rows = sum(r.usage["prompt_tokens"] + r.usage["completion_tokens"] - 1 for r in requests)
-    states = 2 * width * rows
+    states = 4 * width * rows
     sent = sum(b["tx"] - a["tx"] for a, b in zip(before, after))
     packets = sum(b["tx_packets"] - a["tx_packets"] for a, b in zip(before, after))
     say(f"    {claim}: {rows} rows, {sent} bytes in {packets} packets over {states} of hidden states")

@@ -126,27 +126,39 @@ static void say_waiting(struct answer *answer, yyjson_val *node, struct buffer *
     buffer_deinit(&name);
 }
 
+static void say_problem(struct answer *answer, yyjson_val *node, struct buffer *out)
+{
+    const char *problem = answer_text_if(answer, node, "problem");
+    if (!problem)
+        return;
+    answer_clean(out, answer_text(answer, node, "name"));
+    buffer_text(out, ": ");
+    answer_clean(out, problem);
+    buffer_text(out, "\n");
+}
+
 static enum error_code print(yyjson_doc *doc, struct error *err)
 {
     static const char *const titles[] = {"NAME",      "STATE", "ROLE", "DEVICES", "MEMORY (FREE / TOTAL)",
                                          "ADDRESSES", NULL};
     struct answer answer = {0};
     struct table table = {titles};
-    struct buffer waiting = {0};
+    struct buffer below = {0};
     yyjson_val *node;
     size_t i, n;
     yyjson_arr_foreach(answer_list(&answer, yyjson_doc_get_root(doc), "nodes"), i, n, node)
     {
         add_row(&answer, node, &table);
-        say_waiting(&answer, node, &waiting);
+        say_waiting(&answer, node, &below);
+        say_problem(&answer, node, &below);
     }
     enum error_code code = answer_failed(&answer, err);
     if (!code)
         code = table_print(&table, err);
-    if (!code && waiting.size)
-        printf("\n%s", waiting.data);
+    if (!code && below.size)
+        printf("\n%s", below.data);
     table_deinit(&table);
-    buffer_deinit(&waiting);
+    buffer_deinit(&below);
     return code;
 }
 

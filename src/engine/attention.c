@@ -103,13 +103,36 @@ struct lots {
     uint32_t n_rows;   /* of a block, at most */
 };
 
-static struct lots lots_of(const struct attention_form *form)
+/* The rows from `row` on that are one block. */
+static uint32_t block_rows(const struct attention_batch *batch, uint32_t row, uint32_t n_max)
+{
+    uint32_t n = 1;
+    while (n < n_max && row + n < batch->n_rows && batch->cells[row + n] == batch->cells[row] + n &&
+           batch->positions[row + n] == batch->positions[row] + (int32_t)n)
+        n++;
+    return n;
+}
+
+static uint32_t block_count(const struct attention_batch *batch, uint32_t n_rows_max)
+{
+    uint32_t n = 0;
+    for (uint32_t row = 0; row < batch->n_rows; row += block_rows(batch, row, n_rows_max))
+        n++;
+    return n;
+}
+
+/* With few blocks and many threads, heads that share K and V are divided, though each part then converts them. */
+static struct lots lots_of(const struct attention_form *form, const struct attention_batch *batch, uint32_t nth)
 {
     struct lots lots = {.n_shared = form->n_head / form->n_head_kv};
-    lots.n_heads = lots.n_shared < ATTENTION_QUERIES ? lots.n_shared : ATTENTION_QUERIES;
-    lots.n_parts = (lots.n_shared + lots.n_heads - 1) / lots.n_heads;
-    lots.n_rows = ATTENTION_QUERIES / lots.n_heads;
-    return lots;
+    uint32_t n_heads = lots.n_shared < ATTENTION_QUERIES ? lots.n_shared : ATTENTION_QUERIES;
+    for (;; n_heads = (n_heads + 1) / 2) {
+        lots.n_heads = n_heads;
+        lots.n_parts = (lots.n_shared + n_heads - 1) / n_heads;
+        lots.n_rows = ATTENTION_QUERIES / n_heads;
+        if (n_heads == 1 || block_count(batch, lots.n_rows) * lots.n_parts * form->n_head_kv >= nth)
+            return lots;
+    }
 }
 
 static size_t head_bytes(enum attention_type type, uint32_t dim)
@@ -177,16 +200,6 @@ static void compute_block(const struct attention_kernel *kernel, const struct at
 
 /* ---- shares ---- */
 
-/* The rows from `row` on that are one block. */
-static uint32_t block_rows(const struct attention_batch *batch, uint32_t row, uint32_t n_max)
-{
-    uint32_t n = 1;
-    while (n < n_max && row + n < batch->n_rows && batch->cells[row + n] == batch->cells[row] + n &&
-           batch->positions[row + n] == batch->positions[row] + (int32_t)n)
-        n++;
-    return n;
-}
-
 /* What a block costs, in tiles of one row, about. */
 static uint64_t block_cost(const struct attention_form *form, const struct attention_batch *batch, uint32_t row,
                            uint32_t n_rows)
@@ -212,7 +225,7 @@ void attention_compute(const struct attention_kernel *kernel, const struct atten
                        const struct attention_batch *batch, void *scratch, uint32_t ith, uint32_t nth)
 {
     struct places places;
-    const struct lots lots = lots_of(form);
+    const struct lots lots = lots_of(form, batch, nth);
     const uint32_t n_lots = form->n_head_kv * lots.n_parts;
     const uint64_t each = lot_cost(form, batch, lots.n_rows), all = each * n_lots;
     const uint64_t from = all * ith / nth, to = all * (ith + 1) / nth;

@@ -57,7 +57,7 @@ enum error_code stage_open(struct device *device, const struct model *model, con
 void stage_close(struct stage *stage);
 
 /* The weights of some of its layers stay loaded when it is closed, for the next stage that uses them on this device,
- * while its model is open. Any thread. NULL: no memory, or none of them are its own. */
+ * while its model is open. Any thread. NULL: no memory. */
 struct stage_hold;
 struct stage_hold *stage_hold(const struct stage *stage, uint32_t first_layer, uint32_t n_layers);
 void stage_hold_drop(struct stage_hold *hold); /* NULL is fine */

@@ -201,6 +201,8 @@ static void put_node(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
         yyjson_mut_obj_add_uint(doc, item, "heard_ms", daemon_now_ms(daemon) - peer->heard_ms);
     else
         yyjson_mut_obj_add_null(doc, item, "heard_ms");
+    const struct error problem = up ? (struct error){0} : daemon_version_problem(daemon, node->id);
+    put_text(doc, item, "problem", problem.code ? problem.text : NULL);
     yyjson_mut_obj_add_null(doc, item, "words");
     put_devices(doc, item, node, self ? daemon->now : peer ? peer->now : NULL);
 }

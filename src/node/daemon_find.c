@@ -233,6 +233,20 @@ static bool is_at_hand(struct daemon *daemon, const uint8_t *node_id)
     return memcmp(node_id, daemon->identity.node_id, NODE_ID_BYTES) == 0 || book_admits(daemon->book, node_id);
 }
 
+struct error daemon_version_problem(const struct daemon *daemon, const char *id)
+{
+    char text[NODE_ID_TEXT];
+    for (const struct contact *contact = daemon->contacts; contact; contact = contact->next) {
+        if (!contact->has_node_id || !contact->dial)
+            continue;
+        const struct dial_status status = dial_status(contact->dial);
+        id_text(contact->node_id, NODE_ID_BYTES, text);
+        if (!status.link && status.last.code == ERROR_UNSUPPORTED && strcmp(text, id) == 0)
+            return status.last;
+    }
+    return (struct error){0};
+}
+
 /* Once, until a link is up again: a node that was removed while it was away hears it nowhere else. */
 static void tell_when_alone(struct daemon *daemon)
 {

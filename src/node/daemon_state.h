@@ -170,6 +170,8 @@ void daemon_find_announce(struct daemon *daemon);
 void daemon_find_close(struct daemon *daemon, void (*closed)(void *arg)); /* there is a discovery */
 void daemon_sync_contacts(struct daemon *daemon);
 void daemon_dial(struct daemon *daemon); /* now and then: another address of who does not answer */
+/* Why there is no link to a node though it answers: its version is too far from ours. ERROR_NONE: not for that. */
+struct error daemon_version_problem(const struct daemon *daemon, const char *id);
 void daemon_free_contacts(struct daemon *daemon);
 void daemon_find_addresses(struct daemon *daemon);
 void daemon_look_at_network(struct daemon *daemon);

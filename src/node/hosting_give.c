@@ -83,7 +83,9 @@ bool part_hand_over(struct part *part, const Cluster__Placement *next)
     if (next->epoch <= part->epoch || !read_heirs(give, next))
         return false;
     if (part->state != PART_READY || part->lost || !part->has_served || !state_is_ready(next) || give->is_over) {
-        decline(part);
+        if (!give->is_over) /* else all was given, or this was said */
+            decline(part);
+        give->is_over = true;
         return false;
     }
     part->state = PART_HANDING;

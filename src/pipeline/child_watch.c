@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BEAT_MS = 250, MS = 1000000, WORDS_A_TURN = 64 };
+enum { BEAT_MS = 250, LATE_MS = 4 * BEAT_MS, MS = 1000000, WORDS_A_TURN = 64 };
 
 void child_wake(struct child *child)
 {
@@ -29,161 +29,6 @@ void child_suspect(struct child *child, const struct error *why)
     child_wake(child);
 }
 
-/* Channels may be enlisted meanwhile, and none leaves the list before its owner has seen CLOSED, or has not closed it:
- * who is told may look at the lane, not close it. */
-static void tell_all(struct child *child)
-{
-    struct {
-        void (*changed)(void *arg);
-        void *arg;
-    } told[LIMIT_CHILD_LANES];
-    uint32_t n = 0;
-    pthread_mutex_lock(&child->lock);
-    for (struct lane *lane = child->lanes; lane && n < LIMIT_CHILD_LANES; lane = lane->next) {
-        if (!lane->was_ready || lane->state == LANE_CLOSING || lane->state == LANE_CLOSED)
-            continue;
-        told[n].changed = lane->options.changed;
-        told[n++].arg = lane->options.arg;
-    }
-    pthread_cond_broadcast(&child->moved);
-    pthread_mutex_unlock(&child->lock);
-    for (uint32_t i = 0; i < n; i++)
-        told[i].changed(told[i].arg);
-}
-
-static void mirror(struct child *child, const struct device_readings *readings)
-{
-    if (child->local)
-        device_mirror(child->local, readings);
-}
-
-/* ---- its death --------------------------------------------------------------------------- */
-
-static void remember(uint64_t *list_ns, uint32_t n, uint64_t now_ns)
-{
-    memmove(list_ns + 1, list_ns, (n - 1) * sizeof *list_ns);
-    list_ns[0] = now_ns;
-}
-
-static uint32_t count_recent(const uint64_t *list_ns, uint32_t n_max, uint64_t now_ns, uint64_t ms)
-{
-    uint32_t n = 0;
-    while (n < n_max && list_ns[n] && now_ns - list_ns[n] < ms * MS)
-        n++;
-    return n;
-}
-
-struct death {
-    const struct error *why;
-    bool hung;
-    uint32_t n_deaths, n_hangs; /* lately, this one included */
-};
-
-/* With the lock: whether the lane is to be given up, and what is said of that. */
-static bool gives_up(struct lane *lane, const struct death *death, struct error *out)
-{
-    const bool was_ready = lane->state == LANE_READY;
-    lane->n_deaths = was_ready ? 1 : lane->n_deaths + 1;
-    lane->n_hangs = was_ready ? death->hung : lane->n_hangs + death->hung;
-    if (death->n_deaths >= LIMIT_CHILD_DEATHS)
-        error_set(out, ERROR_DEVICE, "its process ended %u times within a minute; the last time: %s", death->n_deaths,
-                  death->why->text);
-    else if (lane->n_deaths >= LIMIT_CHILD_DEATHS)
-        error_set(out, ERROR_DEVICE, "its process ended %u times before it was loaded; the last time: %s",
-                  lane->n_deaths, death->why->text);
-    else if (death->n_hangs >= LIMIT_CHILD_HANGS || lane->n_hangs >= 2)
-        error_set(out, ERROR_DEVICE, "its process hangs again and again; the last time: %s", death->why->text);
-    return out->code;
-}
-
-/* With the lock. */
-static void mourn(struct lane *lane, const struct death *death)
-{
-    struct error given_up = {0};
-    switch (lane->state) {
-    case LANE_CLOSING:
-        lane->state = LANE_CLOSED;
-        return;
-    case LANE_FAILED:
-    case LANE_CLOSED:
-        return;
-    case LANE_WANTED:
-    case LANE_OPENING:
-    case LANE_READY:
-        break;
-    }
-    if (lane->was_ready) {
-        lane->is_lost = true;
-        lane->loss = *death->why;
-    }
-    const bool is_over = gives_up(lane, death, &given_up);
-    lane->state = is_over ? LANE_FAILED : LANE_WANTED;
-    if (is_over)
-        lane->problem = given_up;
-}
-
-/* The rings first: nobody reads or writes them while the states change. Only this thread takes lanes up or down, and
- * a lane that is not closed yet stays in the list. */
-static void take_down(struct child *child)
-{
-    pthread_mutex_lock(&child->lock);
-    struct lane *lane = child->lanes;
-    while (lane) {
-        if (lane->state != LANE_CLOSED) {
-            pthread_mutex_unlock(&child->lock);
-            lane_down(lane);
-            pthread_mutex_lock(&child->lock);
-        }
-        lane = lane->next;
-    }
-    pthread_mutex_unlock(&child->lock);
-}
-
-static void note_death(struct child *child, struct death *death, uint64_t now_ns)
-{
-    remember(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns);
-    if (death->hung)
-        remember(child->hangs_ns, LIMIT_CHILD_HANGS, now_ns);
-    death->n_deaths = count_recent(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns, LIMIT_CHILD_DEATHS_MS);
-    death->n_hangs = count_recent(child->hangs_ns, LIMIT_CHILD_HANGS, now_ns, LIMIT_CHILD_HANGS_MS);
-    uint64_t pause_ms = (uint64_t)child->children->options.pause_ms << (death->n_deaths - 1);
-    if (pause_ms > LIMIT_CHILD_PAUSE_MS)
-        pause_ms = LIMIT_CHILD_PAUSE_MS;
-    child->start_at_ns = now_ns + pause_ms * MS;
-}
-
-static void after_death(struct child *child, const struct error *why, bool hung)
-{
-    struct death death = {.why = why, .hung = hung};
-    note_death(child, &death, clock_now_ns());
-    take_down(child);
-    mirror(child, NULL);
-    pthread_mutex_lock(&child->lock);
-    child->pid = 0;
-    child->suspicion = (struct error){0};
-    child->last_death = *why;
-    for (struct lane *lane = child->lanes; lane; lane = lane->next)
-        mourn(lane, &death);
-    holds_be_over(child);
-    pthread_mutex_unlock(&child->lock);
-    tell_all(child);
-}
-
-/* `what`: why it is killed; NULL: it has ended. */
-static void bury(struct child *child, const char *what, bool hung)
-{
-    struct error why = {0};
-    char end[128];
-    const bool reaped = child_reap(child->pid, end, sizeof end);
-    close(child->socket);
-    child->socket = -1;
-    error_set(&why, ERROR_IO, "device %s: its process %s", child->device, what ? what : end);
-    if (!reaped)
-        error_set(&why, ERROR_IO, "device %s: its process hangs in the kernel: %s", child->device, what ? what : "");
-    log_line(LOG_WARN, "children", "%s", why.text);
-    after_death(child, &why, hung);
-}
-
 /* ---- its life ---------------------------------------------------------------------------- */
 
 static void start(struct child *child)
@@ -192,11 +37,11 @@ static void start(struct child *child)
     pid_t pid;
     if (child_spawn(child, &pid, &child->socket, &err)) {
         log_line(LOG_WARN, "children", "%s", err.text);
-        after_death(child, &err, false);
+        child_died(child, &err, false);
         return;
     }
     child->said_hello = false;
-    child->started_ns = child->heard_ns = clock_now_ns();
+    child->started_ns = child->heard_ns = child->stepped_ns = clock_now_ns();
     child->beat_ns = 0;
     pthread_mutex_lock(&child->lock);
     child->pid = pid;
@@ -458,7 +303,7 @@ static bool take_opened(struct child *child, const struct child_word *word)
         lane->was_ready |= can_be;
     }
     pthread_mutex_unlock(&child->lock);
-    tell_all(child);
+    child_tell_lanes(child);
     return can_be;
 }
 
@@ -494,7 +339,7 @@ static bool take_word(struct child *child, const struct child_word *word, char *
         take_closed(child, word->lane);
         return true;
     case CHILD_ALIVE:
-        mirror(child, &word->readings);
+        child_mirror(child, &word->readings);
         return true;
     case CHILD_OPEN:
     case CHILD_CLOSE:
@@ -517,12 +362,12 @@ static void hear(struct child *child)
         if (descriptor >= 0)
             close(descriptor);
         if (!take_word(child, &word, text, sizeof text)) {
-            bury(child, text, false);
+            child_bury(child, text, false);
             return;
         }
     }
     if (got < 0)
-        bury(child, err.code == ERROR_IO ? NULL : err.text, false);
+        child_bury(child, err.code == ERROR_IO ? NULL : err.text, false);
 }
 
 /* ---- the thread -------------------------------------------------------------------------- */
@@ -534,17 +379,38 @@ static void dismiss(struct child *child)
     child_reap(child->pid, end, sizeof end);
     close(child->socket);
     child->socket = -1;
-    take_down(child);
-    mirror(child, NULL);
+    child_take_down(child);
+    child_mirror(child, NULL);
     pthread_mutex_lock(&child->lock);
     child->pid = 0;
     holds_be_over(child);
     pthread_mutex_unlock(&child->lock);
 }
 
+/* This process itself stood still (SIGSTOP, a machine without time for it): what its child did not do meanwhile is not
+ * held against it. */
+static void forgive(struct child *child, uint64_t now_ns)
+{
+    const uint64_t gap_ns = child->stepped_ns ? now_ns - child->stepped_ns : 0;
+    child->stepped_ns = now_ns;
+    if (gap_ns < (uint64_t)LATE_MS * MS)
+        return;
+    child->heard_ns += gap_ns;
+    child->started_ns += gap_ns;
+    pthread_mutex_lock(&child->work.lock);
+    child->work.progress_ns += gap_ns;
+    pthread_mutex_unlock(&child->work.lock);
+    pthread_mutex_lock(&child->lock);
+    for (struct lane *lane = child->lanes; lane; lane = lane->next)
+        lane->end_ns += gap_ns;
+    pthread_mutex_unlock(&child->lock);
+}
+
 static void step(struct child *child)
 {
     uint64_t now_ns = clock_now_ns();
+    if (child->pid)
+        forgive(child, now_ns);
     const bool needed = is_needed(child);
     char text[400];
     if (child->pid && !needed)
@@ -559,7 +425,7 @@ static void step(struct child *child)
         beat(child, now_ns);
     bool hung;
     if (fault(child, now_ns, text, sizeof text, &hung))
-        bury(child, text, hung);
+        child_bury(child, text, hung);
 }
 
 static void wait(struct child *child)

@@ -109,7 +109,7 @@ struct child {
     /* the watcher's */
     int socket;
     bool said_hello;
-    uint64_t started_ns, heard_ns, beat_ns, start_at_ns;
+    uint64_t started_ns, heard_ns, beat_ns, start_at_ns, stepped_ns;
     uint64_t deaths_ns[LIMIT_CHILD_DEATHS]; /* the last ones, newest first */
     uint64_t hangs_ns[LIMIT_CHILD_HANGS];   /* the same */
     struct error last_death;
@@ -125,6 +125,15 @@ struct children {
 void *child_watch(void *child); /* the watching thread */
 void child_wake(struct child *child);
 void child_suspect(struct child *child, const struct error *why); /* any thread */
+
+/* ---- child_death.c: on that thread ---- */
+void child_tell_lanes(struct child *child); /* that something has changed */
+void child_mirror(struct child *child, const struct device_readings *readings);
+void child_take_down(struct child *child); /* all lanes: nothing is sent or received any more */
+/* It has ended, or could not be started. */
+void child_died(struct child *child, const struct error *why, bool hung);
+/* The same; it is killed if it has not ended. `what`: why; NULL: it has ended. */
+void child_bury(struct child *child, const char *what, bool hung);
 
 /* ---- child_spawn.c ---- */
 /* `socket`: this end. */

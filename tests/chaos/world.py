@@ -261,7 +261,7 @@ INFLICT = {"kill": kill, "end": end, "power": power, "stop": stop, "cut": cut, "
 
 def found_cluster(world, drawn, names, more=()):
     """The nodes are one cluster, and the model is ready on several of them. Every node has a copy of the model's file."""
-    options = ["--wire", "f32", "--transport", drawn.transport, *([] if drawn.runners else ["--in-process"]), *more]
+    options = ["--transport", drawn.transport, *([] if drawn.runners else ["--in-process"]), *more]
     sizes = itertools.cycle(drawn.memory.split("/"))
     sims = {name: ["--sim", world.sim(name, memory=f"{size}MiB", decode="60MB/s", flops="2GFLOP/s")]
             for name, size in zip(names, sizes)}

@@ -8,8 +8,7 @@ import time
 
 from harness import check, check_equal, run, wait
 
-# Hidden states as they are, so that it does not matter for the text how many of them travel.
-OPTIONS = ["--transport", os.environ.get("MEDLEY_TRANSPORT", "tcp"), "--wire", "f32"]
+OPTIONS = ["--transport", os.environ.get("MEDLEY_TRANSPORT", "tcp")]
 NAME = "Medley Stories"
 PROMPT = "Tell me a story about a cat and a dog. " + " ".join(f"There was a {animal} who liked to play with a red ball in the park."
                                              for animal in ("bear", "fox", "duck", "cat", "dog", "bird", "frog"))

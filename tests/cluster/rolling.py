@@ -10,7 +10,6 @@ NOW, NEXT = os.path.abspath(os.environ["MEDLEY"]), os.path.abspath(os.environ["M
 NAME = "Medley Stories"
 PROMPT = "Tell me a story about a fox."
 DEVICE = {"memory": "12MiB", "decode": "100MB/s", "flops": "4GFLOP/s"}  # two hold the model, one does not
-OPTIONS = ["--wire", "f32", "--exact"]
 TOKENS = 40
 NEW_KIND = b"\xfa\x01\x00"  # an event's field 31, of no bytes: the event ends so
 
@@ -139,6 +138,7 @@ def is_too_new(world, node, others):
          says(node, "update the medley there"))
     wait("the others are told", lambda: any(says(other, "update the medley") for other in others))
     check_equal(others[0].nodes()[node.name], "down", f"state of {node.name}")
+    wait("medley nodes says it", lambda: any("update the medley" in each.medley("nodes").out for each in world.nodes))
     node.end()
     node.more = {}
     node.start()
@@ -149,7 +149,7 @@ def is_too_new(world, node, others):
 def scenario(world):
     with world.step("three nodes of this version, a model on two of them"):
         options = {name: ["--sim", world.sim(name, **DEVICE)] for name in ("laptop", "tower", "attic")}
-        laptop, tower, attic = world.cluster("laptop", "tower", "attic", all=OPTIONS, **options)
+        laptop, tower, attic = world.cluster("laptop", "tower", "attic", **options)
         laptop.medley("place", world.model, "--streams", "2", "-c", "256")
         wanted = laptop.chat(PROMPT, model=NAME, max_tokens=TOKENS)
     for node in (attic, laptop):

@@ -86,6 +86,11 @@ bool power_failed(void)
     return disk.failed;
 }
 
+void power_off(void)
+{
+    disk.off = true;
+}
+
 bool power_is_off(void)
 {
     return disk.off;
@@ -116,7 +121,7 @@ static int step(void)
 /* After it: whether it was the last. */
 static int stepped(int failure)
 {
-    if (disk.steps == disk.lose_at)
+    if (disk.lose_at && disk.steps >= disk.lose_at)
         disk.off = true;
     return disk.off ? EIO : failure;
 }

@@ -33,8 +33,9 @@ void power_lose_at(uint64_t step);       /* from now; 0: never */
 void power_fail_at(uint64_t step, int failure);
 bool power_failed(void); /* since power_fail_at() */
 bool power_is_off(void);
+void power_off(void);
 void power_on(void);        /* also where nothing was lost yet: then it is lost now */
-void power_again(void);     /* it was not the power, the process was killed: what it wrote is in the cache */
+void power_again(void);     /* in its place: it was not the power, the process was killed, and the cache has all */
 uint64_t power_steps(void); /* since power_reset() */
 uint64_t power_lies(void);  /* syncs that did nothing, likewise */
 uint64_t power_draw(uint64_t below);

@@ -33,6 +33,36 @@ static enum error_code find(void *self, const char *instance, struct driver **dr
     return ERROR_NONE;
 }
 
+static int index_of(const struct relay_world *world, const uint8_t node_id[NODE_ID_BYTES])
+{
+    int i = 0;
+    while (memcmp(world->links->nodes[i].identity.node_id, node_id, NODE_ID_BYTES) != 0)
+        i++;
+    return i;
+}
+
+static bool reaches(void *self, const uint8_t node_id[NODE_ID_BYTES])
+{
+    const struct relay_node *node = self;
+    const struct relay_world *world = node->world;
+    return !world->blind[node->index][index_of(world, node_id)] &&
+           mesh_find(world->links->nodes[node->index].mesh, node_id) != NULL;
+}
+
+static bool through(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *out)
+{
+    const struct relay_node *node = self;
+    const struct relay_world *world = node->world;
+    const int to = index_of(world, node_id);
+    for (int i = 0; world->has_detours && i < WORLD_NODES; i++) {
+        if (i == node->index || i == to || world->blind[node->index][i] || (world->blind[i][to] && !world->is_misled))
+            continue;
+        memcpy(out, world->links->nodes[i].identity.node_id, NODE_ID_BYTES);
+        return true;
+    }
+    return false;
+}
+
 static void wanted(void *self, const char *instance)
 {
     struct relay_node *node = self;
@@ -76,6 +106,8 @@ static void open_node(struct relay_world *world, int index, const struct relay_o
     own.mesh = link_node->mesh;
     own.find = find;
     own.wanted = wanted;
+    own.reaches = reaches;
+    own.through = through;
     own.self = node;
     if (relay_open(&own, &node->relay, &err) ||
         relay_generator(node->relay, "toy", RELAY_CONTEXT, &node->generator, &err))
@@ -151,6 +183,14 @@ static void tell_relays(struct relay_world *world)
 {
     for (int i = 0; i < WORLD_NODES; i++)
         relay_changed(world->nodes[i].relay);
+}
+
+void relay_world_pass(struct relay_world *world, uint64_t ms)
+{
+    for (uint64_t at = 0; at < ms; at += 100) {
+        link_world_pass(world->links, 100);
+        tell_relays(world);
+    }
 }
 
 void relay_world_place(struct relay_world *world, int node)

@@ -27,7 +27,10 @@ struct relay_world {
     enum error_code find_fails; /* what find() answers instead */
     struct world driver;
     struct far_world far;
-    bool is_far; /* the driver is far's */
+    bool is_far;                          /* the driver is far's */
+    bool blind[WORLD_NODES][WORLD_NODES]; /* the first does not hear the second, as its relay is told */
+    bool has_detours;                     /* relays are told of thirds at all */
+    bool is_misled;                       /* the third is named though it does not hear it either */
 };
 
 /* Three nodes, all linked, no driver. `options`: patience and queue. */
@@ -40,6 +43,9 @@ void relay_world_place(struct relay_world *world, int node);
 void relay_world_place_far(struct relay_world *world, int node); /* one with a stage on another machine */
 void relay_world_unplace(struct relay_world *world);             /* closes it: what it runs it cancels */
 void relay_world_cut(struct relay_world *world); /* far: its machine is lost, find() says ERROR_BUSY from now on */
+
+/* The loop runs so long, with relays that look now and then, as a daemon has them. */
+void relay_world_pass(struct relay_world *world, uint64_t ms);
 
 void relay_world_link(struct relay_world *world); /* waits until all are linked */
 

@@ -175,7 +175,7 @@ static void test_is_the_formula(void **state)
     const struct attention_kernel *kernel;
     for (uint32_t e = 0; e < EXAMPLES; e++) {
         const struct attention_form *f = &examples[e].form;
-        const uint32_t n = 700, o_row = f->n_head * f->dim_v;
+        const uint32_t n = 560, o_row = f->n_head * f->dim_v;
         struct world w;
         world_init(&w, f, n, examples[e].sinks);
         float *out = malloc(sizeof(float) * n * o_row);
@@ -183,7 +183,7 @@ static void test_is_the_formula(void **state)
         assert_true(out && want);
         for (uint32_t k = 0; (kernel = attention_kernel_at(k)); k++) {
             compute(kernel, &w, (struct ask){.slot = 1, .n = n, .n_threads = 1}, out);
-            for (uint32_t position = 0; position < n; position += 1 + position / 5) {
+            for (uint32_t position = 0; position < n; position += 1 + position / 4) {
                 for (uint32_t head = 0; head < f->n_head; head += 7) {
                     reference(&w, 1, position, head, want);
                     for (uint32_t d = 0; d < f->dim_v; d++)
@@ -223,17 +223,17 @@ static void test_a_row_has_the_same_bits_whatever_is_beside_it(void **state)
     for (uint32_t e = 0; e < EXAMPLES; e++) {
         const struct attention_form *f = &examples[e].form;
         struct world w;
-        world_init(&w, f, 1100, examples[e].sinks);
+        world_init(&w, f, 640, examples[e].sinks);
         float *whole = malloc(sizeof(float) * w.n * f->n_head * f->dim_v);
         assert_non_null(whole);
         for (uint32_t k = 0; (kernel = attention_kernel_at(k)); k++) {
             compute(kernel, &w, (struct ask){.slot = 1, .n = w.n, .n_threads = 1}, whole);
             expect_same(kernel, &w, (struct ask){.slot = 1, .n_threads = 3}, w.n, 0, whole);
             expect_same(kernel, &w, (struct ask){.slot = 1, .n_threads = 2}, 100, 0, whole);
-            expect_same(kernel, &w, (struct ask){.slot = 1, .n_threads = 1}, 64, 500, whole);
-            expect_same(kernel, &w, (struct ask){.slot = 1, .others = 5, .n_threads = 3}, 7, 1000, whole);
-            expect_same(kernel, &w, (struct ask){.slot = 1, .others = 1, .n_threads = 1}, 1, 1060, whole);
-            expect_same(kernel, &w, (struct ask){.slot = 1, .n_threads = 2}, 1, 1060, whole);
+            expect_same(kernel, &w, (struct ask){.slot = 1, .n_threads = 1}, 64, 440, whole);
+            expect_same(kernel, &w, (struct ask){.slot = 1, .others = 5, .n_threads = 3}, 7, 590, whole);
+            expect_same(kernel, &w, (struct ask){.slot = 1, .others = 1, .n_threads = 1}, 1, 620, whole);
+            expect_same(kernel, &w, (struct ask){.slot = 1, .n_threads = 2}, 1, 620, whole);
         }
         free(whole);
         world_deinit(&w);
@@ -272,13 +272,13 @@ static void test_widths_agree(void **state)
         skip();
     for (uint32_t e = 0; e < EXAMPLES; e++) {
         const struct attention_form *f = &examples[e].form;
-        const size_t size = sizeof(float) * 600 * f->n_head * f->dim_v;
+        const size_t size = sizeof(float) * 530 * f->n_head * f->dim_v;
         struct world w;
-        world_init(&w, f, 600, examples[e].sinks);
+        world_init(&w, f, 530, examples[e].sinks);
         float *a = malloc(size), *b = malloc(size);
         assert_true(a && b);
-        compute(fused[0], &w, (struct ask){.slot = 1, .n = 600, .n_threads = 1}, a);
-        compute(fused[1], &w, (struct ask){.slot = 1, .n = 600, .n_threads = 1}, b);
+        compute(fused[0], &w, (struct ask){.slot = 1, .n = 530, .n_threads = 1}, a);
+        compute(fused[1], &w, (struct ask){.slot = 1, .n = 530, .n_threads = 1}, b);
         assert_memory_equal(a, b, size);
         free(a), free(b);
         world_deinit(&w);

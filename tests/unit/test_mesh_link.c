@@ -320,6 +320,63 @@ static void test_dialling_goes_on(void **state)
     link_world_deinit(world);
 }
 
+/* After a link that lasted, the other end is looked for often; after one that was never made, ever more rarely. */
+static void test_a_link_that_lasted_is_soon_back(void **state)
+{
+    struct link_world *world = link_world_init(transport);
+    uint32_t n_failures[2];
+    link_world_open(world, 0);
+    link_world_open(world, 1);
+    struct dial *dial = link_world_dial(world, 0, 1);
+    for (int lasted = 0; lasted < 2; lasted++) {
+        WAIT_FOR(world, 10000, .node = &world->nodes[0], .n_up = 1 + (uint32_t)lasted);
+        link_world_pass(world, lasted ? 1100 : 100);
+        link_world_close(world, 1);
+        WAIT_FOR(world, 5000, .node = &world->nodes[0], .n_down = 1 + (uint32_t)lasted);
+        const uint32_t before = dial_status(dial).n_failures;
+        link_world_pass(world, 1000);
+        n_failures[lasted] = dial_status(dial).n_failures - before;
+        link_world_open(world, 1);
+    }
+    WAIT_FOR(world, transport == MESH_TCP ? 500 : 2000, .node = &world->nodes[0], .n_up = 3);
+    if (transport == MESH_TCP) /* over QUIC each attempt takes its time */
+        assert_true(n_failures[0] <= 5 && n_failures[1] > 2 * n_failures[0]);
+    link_world_deinit(world);
+}
+
+static void test_hurried(void **state)
+{
+    struct link_world *world = link_world_init(transport);
+    world->nodes[0].options.dial_wait_ms = 8000;
+    if (transport == MESH_QUIC)
+        world->nodes[0].options.greeting_ms = 300;
+    link_world_open(world, 1); /* finds a free port */
+    link_world_close(world, 1);
+    link_world_open(world, 0);
+    struct mesh *mesh = world->nodes[0].mesh;
+    struct mesh_target target = {.host = "127.0.0.1", .port = world->nodes[1].port, .has_node_id = true};
+    memcpy(target.node_id, world->nodes[1].identity.node_id, NODE_ID_BYTES);
+    struct dial *dial;
+    assert_int_equal(mesh_dial(mesh, &target, &dial, NULL), ERROR_NONE);
+    link_world_pass(world, 500);
+    assert_int_equal(dial_status(dial).n_failures, 1);
+    mesh_hurry(mesh, world->nodes[2].identity.node_id); /* another's way */
+    link_world_pass(world, 500);
+    assert_int_equal(dial_status(dial).n_failures, 1);
+    mesh_hurry(mesh, world->nodes[1].identity.node_id);
+    link_world_pass(world, 400);
+    assert_int_equal(dial_status(dial).n_failures, 2);
+    for (int i = 0; i < 10; i++) /* at most once a second */
+        mesh_hurry(mesh, NULL);
+    link_world_pass(world, 400);
+    assert_int_equal(dial_status(dial).n_failures, 2);
+    link_world_pass(world, 300);
+    link_world_open(world, 1);
+    mesh_hurry(mesh, NULL);
+    WAIT_FOR(world, 3000, .node = &world->nodes[0], .n_up = 1);
+    link_world_deinit(world);
+}
+
 /* Whoever dials first, second, or both at once: one link, the same at both ends, and frames pass. */
 static void test_both_dial_at_once(void **state)
 {
@@ -513,6 +570,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_an_event_may_end_its_link),
         cmocka_unit_test(test_requests_are_given_back_when_the_link_goes),
         cmocka_unit_test(test_dialling_goes_on),
+        cmocka_unit_test(test_a_link_that_lasted_is_soon_back),
+        cmocka_unit_test(test_hurried),
         cmocka_unit_test(test_both_dial_at_once),
         cmocka_unit_test(test_only_the_node_that_was_meant),
         cmocka_unit_test(test_names_are_looked_up),

@@ -391,6 +391,29 @@ static void a_process_that_answers_nothing(void **state)
     children_close(world.children);
 }
 
+/* Stopped, then gone on with: the node could not hear its child, which is well. */
+static void the_node_itself_stands_still(void **state)
+{
+    (void)state;
+    char command[128], *const arguments[] = {"sh", "-c", command, NULL};
+    int status;
+    pid_t shell;
+    struct child_world world = world_of(1);
+    world.children = open_children((struct children_options){.silence_ms = 1000, .work_ms = 1000});
+    child_world_open(&world);
+    const pid_t child = child_world_pid(&world, 0);
+    snprintf(command, sizeof command, "kill -STOP %ld; sleep 2; kill -CONT %ld", (long)getpid(), (long)getpid());
+    assert_int_equal(posix_spawn(&shell, "/bin/sh", NULL, NULL, arguments, environ), 0);
+    assert_int_equal(waitpid(shell, &status, 0), shell);
+    nanosleep(&(struct timespec){.tv_nsec = 500 * MS}, NULL);
+    struct reply reply = reply_of();
+    expect_reply(&world, &reply);
+    assert_int_equal(world.n_losses, 0);
+    assert_int_equal(child_world_pid(&world, 0), child);
+    child_world_close(&world);
+    children_close(world.children);
+}
+
 /* ---- it writes rubbish ------------------------------------------------------------------- */
 
 static void rubbish_in_the_rings(void **state)
@@ -476,6 +499,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_process_that_hangs_at_its_start),
         cmocka_unit_test(what_is_unwanted_is_not_waited_for),
         cmocka_unit_test(a_process_that_answers_nothing),
+        cmocka_unit_test(the_node_itself_stands_still),
         cmocka_unit_test(rubbish_in_the_rings),
         cmocka_unit_test(the_parent_dies),
     };
