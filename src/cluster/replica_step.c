@@ -182,6 +182,15 @@ static void send_install(struct replica *r, const struct raft_message *message)
     replica_send(r, message->server_id, &wire);
 }
 
+/* libraft answers a pre-vote with the term that was asked for. Who asked for an older one than ours would never hear of
+ * ours, and ask for it again and again. */
+static struct wire_vote_result vote_result_of(const struct replica *r, const struct raft_request_vote_result *result)
+{
+    const bool older = result->pre_vote && !result->vote_granted && result->term < r->raft.current_term;
+    return (struct wire_vote_result){older ? r->raft.current_term : result->term, result->vote_granted,
+                                     result->pre_vote};
+}
+
 static void send_message(struct replica *r, const struct raft_message *m)
 {
     struct wire_message wire = {0};
@@ -208,8 +217,7 @@ static void send_message(struct replica *r, const struct raft_message *m)
         break;
     case RAFT_REQUEST_VOTE_RESULT:
         wire.type = WIRE_VOTE_RESULT;
-        wire.vote_result = (struct wire_vote_result){m->request_vote_result.term, m->request_vote_result.vote_granted,
-                                                     m->request_vote_result.pre_vote};
+        wire.vote_result = vote_result_of(r, &m->request_vote_result);
         break;
     case RAFT_TIMEOUT_NOW:
         wire.type = WIRE_TIMEOUT_NOW;
