@@ -1,6 +1,6 @@
 /* The engine on the CPU: a row's logits have the same bits however its sequence was cut into batches, whatever else was
- * in them, and on any number of threads. A replayed reply relies on it. All golden models but those below, every type of
- * cache. */
+ * in them, and on any number of threads. A replayed reply relies on it. All golden models but those below, every type
+ * of cache. */
 #include "engine/stage.h"
 #include "gpu/device_ggml.h"
 #include "gpu/gpu.h"
