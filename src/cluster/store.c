@@ -428,6 +428,20 @@ static enum error_code prepare_all(struct store *s, struct error *err)
     return ERROR_NONE;
 }
 
+/* All of the write-ahead log goes into the file, and none of it comes back: a write whose sync failed is in the one,
+ * and may not be in what was durable of the other, which would undo it. */
+static enum error_code empty_wal(sqlite3 *db, struct error *err)
+{
+    sqlite3_file *wal = NULL;
+    enum error_code result = execute(db, "PRAGMA wal_checkpoint(TRUNCATE)", "opening", err);
+    if (result)
+        return result;
+    int code = sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
+    if (!code && wal && wal->pMethods)
+        code = wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL);
+    return code ? sqlite_error(NULL, code, "opening", err) : ERROR_NONE;
+}
+
 /* The write-ahead log's name must last. SQLite sees to that when it has made the file, but a process that was killed
  * may have made it, and got no further. */
 static enum error_code sync_folder(const char *path, struct error *err)
@@ -455,7 +469,7 @@ static enum error_code open_file(struct store *s, const char *path, struct error
     if (!result)
         result = read_state(s, err);
     if (!result)
-        result = execute(s->db, "PRAGMA wal_checkpoint(TRUNCATE)", "opening", err);
+        result = empty_wal(s->db, err);
     return result ? result : sync_folder(path, err);
 }
 
