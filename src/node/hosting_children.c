@@ -214,8 +214,11 @@ bool part_lanes_loaded(const struct part *part)
 static void mind_handing(struct part *part, struct lane *lane)
 {
     struct error why = {0};
-    if (lane_take_loss(lane, &why) || lane_look(lane, &why) != LANE_LOADED)
-        give_fail(part, why.text);
+    if (!lane_take_loss(lane, &why) && lane_look(lane, &why) == LANE_LOADED)
+        return;
+    if (!part->driver)
+        part_notify_driver(part); /* which waits for what was under way here */
+    give_fail(part, why.text);
 }
 
 static void mind(struct part *part, struct lane *lane)
