@@ -95,7 +95,7 @@ static uint32_t move(struct house *house, int from, const char *to, uint64_t ms)
     assert_true(house_run(house, all_talk, before, 10000));
     struct serving serving = {house, to[0] - '0', house_place(house, to)};
     assert_true(house_run(house, serves, &serving, ms));
-    assert_true(house_run(house, all_done, before, 1000));
+    assert_true(house_run(house, all_done, before, 10000));
     uint32_t n_known, n_cached = go_on(house, house_driver(house, to[0] - '0'), &n_known);
     return 100 * (n_cached + CLIENTS) / n_known; /* the last token of each is always computed */
 }
@@ -238,7 +238,7 @@ static void test_processes_that_die(void **state)
         house_pass(house, 50);
         fake_children_start(node->children, device);
         assert_true(house_run(house, serves, &serving, 5000));
-        assert_true(house_run(house, all_done, before, 1000));
+        assert_true(house_run(house, all_done, before, 10000));
         uint32_t n_known;
         assert_in_range(go_on(house, house_driver(house, serving.node), &n_known), 0, n_known);
     }
