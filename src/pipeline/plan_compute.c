@@ -52,16 +52,18 @@ static uint64_t measure(struct measuring *self, uint32_t first_layer, uint32_t n
     return memory.compute;
 }
 
-/* As many layers as show every kind of layer and every kind of neighbours: enough, and quicker than all. */
+/* As many layers as show every kind of layer and every kind of neighbours: enough, and quicker than all. The last one
+ * alone may find less to reuse than several. */
 static void measure_ends(struct measuring *self)
 {
     const struct hyperparameters *h = model_hyperparameters(self->model);
     const uint32_t n = (h->window_period > 2 ? h->window_period : 2) + 1;
+    const uint64_t alone = measure(self, h->n_layers - 1, 1);
     if (n >= h->n_layers) {
-        self->result = (struct plan_compute){.stage = measure(self, 0, h->n_layers)};
+        self->result = (struct plan_compute){.stage = larger(measure(self, 0, h->n_layers), alone)};
         return;
     }
-    const uint64_t first = measure(self, 0, n), last = measure(self, h->n_layers - n, n);
+    const uint64_t first = measure(self, 0, n), last = larger(measure(self, h->n_layers - n, n), alone);
     uint64_t middle = first < last ? first : last;
     if (h->n_layers > n + 1)
         middle = measure(self, 1, n);

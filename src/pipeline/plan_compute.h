@@ -38,5 +38,6 @@ uint64_t plan_compute_per_cell(const struct plan_compute *compute, const struct 
  * n_experts masks   2 r c for each kind (windowed or not) of c cells scores  without flash attention: 2 r c n_head, and
  * c v output  r (n_vocab + n_embd)
  *
- * r = rows of a micro-batch, c = cells of the context; with FLASH_AUTO as if every device had flash attention. Pure. */
+ * r = rows of a micro-batch, c = cells of the context; with FLASH_AUTO as if every device had ggml's flash attention.
+ * The CPU's own attention needs no masks, but some 0.1 MB a thread, which is not in this. Pure. */
 void plan_compute_estimate(const struct model *model, const struct driver_options *options, struct plan_compute *out);

@@ -206,10 +206,10 @@ static void test_the_fastest_device_takes_all_that_fits(void **state)
     (void)state;
     expect_the_fastest(DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s") DEVICE("b", "1GiB", "300MB/s", "1TFLOP/s"), 1,
                        "sim:b 7");
-    expect_the_fastest(DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s") DEVICE("b", "13MiB", "300MB/s", "1TFLOP/s"), 1,
+    expect_the_fastest(DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s") DEVICE("b", "12MiB", "300MB/s", "1TFLOP/s"), 1,
                        "sim:a 2, sim:b 5");
-    expect_the_fastest(DEVICE("a", "9MiB", "100MB/s", "1TFLOP/s") DEVICE("b", "9MiB", "300MB/s", "1TFLOP/s")
-                           DEVICE("c", "9MiB", "200MB/s", "1TFLOP/s"),
+    expect_the_fastest(DEVICE("a", "8MiB", "100MB/s", "1TFLOP/s") DEVICE("b", "8MiB", "300MB/s", "1TFLOP/s")
+                           DEVICE("c", "8MiB", "200MB/s", "1TFLOP/s"),
                        1, "sim:c 3, sim:a 1, sim:b 3");
 }
 
