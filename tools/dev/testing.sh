@@ -1,7 +1,8 @@
 # Tests, sanitizers, fuzzing, coverage. Sourced by ./dev after verbs.sh.
 
-# Both builds run every test: `release` as users get it, `asan` with the address and undefined-behaviour
-# sanitizers (there without the style checks, which do not depend on the build).
+# Two builds run the tests: `release` as users get it, `asan` with the address and undefined-behaviour sanitizers; there
+# without the style checks, which do not depend on the build, and without the cluster's scenarios that are marked `once`,
+# since what they run is run by others as well.
 test_build() { # NAME -> builds it
   case $1 in
     release) build_in release ;;
@@ -19,7 +20,7 @@ run_meson_tests() { # NAME [TEST...]
   local name=$1
   shift
   local args=(-C "$repo/build/$name" --no-rebuild --print-errorlogs)
-  [ "$name" = release ] || args+=(--timeout-multiplier 4 --no-suite style)
+  [ "$name" = release ] || args+=(--timeout-multiplier 4 --no-suite style --no-suite once)
   say "testing build/$name"
   inside env "${sanitizer_settings[@]}" meson test "${args[@]}" "$@" </dev/null
 }
