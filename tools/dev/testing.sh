@@ -20,7 +20,8 @@ run_meson_tests() { # NAME [TEST...]
   local name=$1
   shift
   local args=(-C "$repo/build/$name" --no-rebuild --print-errorlogs)
-  [ "$name" = release ] || args+=(--timeout-multiplier 4 --no-suite style --no-suite once)
+  [ "$name" = release ] || args+=(--timeout-multiplier 4)
+  [ "$name" = release ] || [ $# -gt 0 ] || args+=(--no-suite style --no-suite once) # those named run in both
   say "testing build/$name"
   inside env "${sanitizer_settings[@]}" meson test "${args[@]}" "$@" </dev/null
 }
