@@ -399,10 +399,10 @@ static void the_node_itself_stands_still(void **state)
     int status;
     pid_t shell;
     struct child_world world = world_of(1);
-    world.children = open_children((struct children_options){.silence_ms = 1000, .work_ms = 1000});
+    world.children = open_children((struct children_options){.silence_ms = 2500, .work_ms = 2500});
     child_world_open(&world);
     const pid_t child = child_world_pid(&world, 0);
-    snprintf(command, sizeof command, "kill -STOP %ld; sleep 2; kill -CONT %ld", (long)getpid(), (long)getpid());
+    snprintf(command, sizeof command, "kill -STOP %ld; sleep 4; kill -CONT %ld", (long)getpid(), (long)getpid());
     assert_int_equal(posix_spawn(&shell, "/bin/sh", NULL, NULL, arguments, environ), 0);
     assert_int_equal(waitpid(shell, &status, 0), shell);
     nanosleep(&(struct timespec){.tv_nsec = 500 * MS}, NULL);
