@@ -1,6 +1,7 @@
 #include "api/resume.h"
 
 #include "base/clock.h"
+#include "base/fnv.h"
 #include "base/random.h"
 
 #include <inttypes.h>
@@ -32,13 +33,9 @@ void request_id_draw(char out[LIMIT_REQUEST_ID_BYTES + 1])
     snprintf(out, LIMIT_REQUEST_ID_BYTES + 1, "req-%016" PRIx64 "%016" PRIx64, words[0], words[1]);
 }
 
-/* FNV-1a (Fowler, Noll, Vo; draft-eastlake-fnv), mixed: an id's last byte changes all bits. */
 uint64_t request_id_number(const char *id, uint64_t purpose)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *id; id++)
-        hash = (hash ^ (unsigned char)*id) * 0x100000001b3u;
-    return random_at(hash, purpose);
+    return random_at(fnv_text(FNV_BASIS, id), purpose);
 }
 
 /* ---- positions ---------------------------------------------------------------------------------- */

@@ -1,16 +1,10 @@
 #include "cluster/store_sums.h"
 
-/* FNV-1a (Fowler, Noll, Vo), 64 bits. */
-static uint64_t checksum(uint64_t sum, const void *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        sum = (sum ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
-    return sum;
-}
+#include "base/fnv.h"
 
 static uint64_t checksum_of(const uint64_t *numbers, size_t n)
 {
-    return checksum(UINT64_C(0xcbf29ce484222325), numbers, n * sizeof *numbers);
+    return fnv(FNV_BASIS, numbers, n * sizeof *numbers);
 }
 
 uint64_t store_sum_state(const struct store_state *s)
@@ -23,14 +17,14 @@ uint64_t store_sum_state(const struct store_state *s)
 uint64_t store_sum_entry(uint64_t index, const struct log_entry *entry)
 {
     const uint64_t sum = checksum_of((const uint64_t[]){index, entry->term, entry->type, entry->size}, 4);
-    return checksum(sum, entry->bytes, entry->size);
+    return fnv(sum, entry->bytes, entry->size);
 }
 
 uint64_t store_sum_snapshot(const struct log_snapshot *s)
 {
     const uint64_t sum =
         checksum_of((const uint64_t[]){s->index, s->term, s->members_index, s->members_size, s->state_size}, 5);
-    return checksum(checksum(sum, s->members, s->members_size), s->state, s->state_size);
+    return fnv(fnv(sum, s->members, s->members_size), s->state, s->state_size);
 }
 
 void store_sum_saved(const struct log_saved *saved, struct store_state *out)

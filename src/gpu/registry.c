@@ -1,5 +1,6 @@
 #include "gpu/registry.h"
 
+#include "base/fnv.h"
 #include "base/limits.h"
 #include "base/mem.h"
 
@@ -14,20 +15,13 @@
 
 /* ---- keys ------------------------------------------------------------------------------ */
 
-static uint64_t hash_text(uint64_t hash, const char *text)
-{
-    for (; *text; text++)
-        hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
-    return hash;
-}
-
 /* A fingerprint of the files (names, sizes, times) that a package of Vulkan drivers replaces when it is upgraded, and
  * of the variables that choose others: ggml does not pass on what version the driver says it has. */
 static uint64_t vulkan_drivers_stamp(void)
 {
     static const char *const patterns[] = {"/usr/share/vulkan/icd.d/*.json", "/etc/vulkan/icd.d/*.json",
                                            "/usr/local/share/vulkan/icd.d/*.json"};
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, 64 bits */
+    uint64_t hash = FNV_BASIS;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         glob_t found;
         if (glob(patterns[i], 0, NULL, &found) != 0)
@@ -39,14 +33,14 @@ static uint64_t vulkan_drivers_stamp(void)
                 continue;
             snprintf(text, sizeof text, "%s %lld %lld", found.gl_pathv[k], (long long)file.st_size,
                      (long long)file.st_mtime);
-            hash = hash_text(hash, text);
+            hash = fnv_text(hash, text);
         }
         globfree(&found);
     }
     static const char *const overrides[] = {"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"};
     for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++) {
         const char *value = getenv(overrides[i]);
-        hash = value ? hash_text(hash, value) : hash;
+        hash = value ? fnv_text(hash, value) : hash;
     }
     return hash;
 }

@@ -1,19 +1,16 @@
 /* A part: the stages of one placement on this node. */
 #include "node/hosting_impl.h"
 
+#include "base/fnv.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/random.h"
 
 #include <string.h>
 
-/* FNV-1a, mixed. */
 uint64_t part_key(const char *instance)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (const char *at = instance; *at; at++)
-        hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
-    return random_mix(hash);
+    return random_mix(fnv_text(FNV_BASIS, instance));
 }
 
 Cluster__Model *part_copy_model(const Cluster__Model *model)

@@ -2,6 +2,7 @@
  * text goes on as if nothing had been, and what happens when caches do not come. */
 #include "hosting_world.h"
 
+#include "base/fnv.h"
 #include "base/random.h"
 #include "pipeline/cache_wire.h"
 
@@ -287,10 +288,7 @@ static void flood(struct house *house, const struct cache_route *route)
 
 static uint64_t key_of(const char *instance) /* part_key(): on every wire the same */
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (const char *at = instance; *at; at++)
-        hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
-    return random_mix(hash);
+    return random_mix(fnv_text(FNV_BASIS, instance));
 }
 
 static void test_messages_that_are_too_late(void **state)
