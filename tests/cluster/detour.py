@@ -63,6 +63,8 @@ def go_on_through_a_third(world, laptop, cut, mend):
     begin = time.monotonic()
     check_equal(laptop.chat(PROMPT, model=NAME, max_tokens=20), wanted_start(wanted, laptop), "text of a new request")
     world.say(f"longest pause {reader.longest_s():.2f} s; a new request took {time.monotonic() - begin:.2f} s")
+    tower = world.nodes[2]
+    wait("one misses the other", lambda: laptop.nodes().get("tower") != "up" or tower.nodes().get("laptop") != "up", 10)
     mend()
 
 

@@ -35,7 +35,7 @@ def devices(node):
 
 def scenario(world):
     with world.step("two nodes, the model on the faster one, which gets hot"):
-        laptop, tower = world.cluster("laptop", "tower", all=["--wire", "f32"], laptop=["--sim", world.sim("laptop", **COOL)],
+        laptop, tower = world.cluster("laptop", "tower", laptop=["--sim", world.sim("laptop", **COOL)],
                                       tower=["--sim", world.sim("tower", **HOT)])
         laptop.medley("place", world.model, "--streams", "1", "-c", "512")
         check_equal(devices(laptop), ["sim:tower"], "devices with layers")

@@ -8,7 +8,7 @@ import subprocess
 
 from harness import API_PORT, PATIENCE, check, check_equal, run, wait
 
-OPTIONS = ["--transport", os.environ.get("MEDLEY_TRANSPORT", "tcp"), "--wire", "f32"]
+OPTIONS = ["--transport", os.environ.get("MEDLEY_TRANSPORT", "tcp")]
 NAME = "Medley Stories"
 DEVICE = {"memory": "64MiB", "decode": "80MB/s", "flops": "4GFLOP/s"}  # 30 ms for a token: there is time to kill
 BODY = {"model": NAME, "messages": [{"role": "user", "content": "Tell me a story about a cat."}], "max_tokens": 50,

@@ -24,7 +24,7 @@ static struct agreement_world *w;
 static struct error err;
 static uint64_t seed_under_way;
 
-/* What was proposed: key n has the value n. */
+/* What was proposed: a key's value is its own text. */
 static struct {
     bool agreed[KEYS_MAX];
     uint32_t n, n_agreed, n_losses;
@@ -55,7 +55,8 @@ static bool has_all(void *arg)
     char key[16];
     for (uint32_t i = 0; i < said.n; i++) {
         key_text(i, key);
-        if (said.agreed[i] && !agreement_world_setting(w, node, key))
+        const char *value = agreement_world_setting(w, node, key);
+        if (said.agreed[i] && (!value || strcmp(value, key) != 0))
             return false;
     }
     return true;

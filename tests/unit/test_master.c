@@ -252,7 +252,6 @@ static void a_driver_that_does_not_hear_a_stage(void **unused)
     h->misses[3] = (char *)(uintptr_t)house_ids[2];
     h->up[0] = false, h->n_have[0] = 0;
     house_run(h, 5000);
-    assert_false(house_serves(h) && house_instance(h)->current->n_stages == 3 && !master_problem(&h->master, "i"));
     assert_non_null(master_problem(&h->master, "i"));
     house_drop(h);
 }
