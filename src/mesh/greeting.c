@@ -118,13 +118,12 @@ enum error_code greeting_accept(struct greeting *greeting, const struct hello *a
     return code;
 }
 
-void greeting_refuse(struct greeting *greeting, enum refusal_reason reason, const char *text)
+static void send_refusal(struct greeting *greeting, enum refusal_reason reason, const char *text)
 {
     struct refusal refusal = {.reason = reason, .version = greeting->mesh->options.version};
     snprintf(refusal.text, sizeof refusal.text, "%s", text);
     uint8_t bytes[LIMIT_HELLO_BYTES];
     struct error err = {0};
-    log_line(LOG_INFO, "mesh", "refused a connection: %s", text);
     if (say(greeting, FRAME_REFUSAL, bytes, refusal_write(&refusal, bytes), &err)) {
         end(greeting);
         return;
@@ -133,6 +132,12 @@ void greeting_refuse(struct greeting *greeting, enum refusal_reason reason, cons
     stream_finish(greeting->stream);
     greeting->phase = GREETING_LINGERING;
     uv_timer_start(&greeting->timer, greeting->timer.timer_cb, LINGER_MS, 0);
+}
+
+void greeting_refuse(struct greeting *greeting, enum refusal_reason reason, const char *text)
+{
+    log_line(LOG_INFO, "mesh", "refused a connection: %s", text);
+    send_refusal(greeting, reason, text);
 }
 
 /* ---- hearing ------------------------------------------------------------------------------- */
@@ -163,14 +168,10 @@ static void hear_hello(struct greeting *greeting)
     if (!code)
         code = version_agree(greeting->mesh->options.version, hello.version, &agreed, &err);
     if (code && greeting->is_server && code == ERROR_UNSUPPORTED) {
-        /* The other end reads this: what is "there" here is "here" there. */
-        char text[256];
-        const struct link_version ours = greeting->mesh->options.version;
-        snprintf(text, sizeof text,
-                 "this node speaks version %u.%u of the protocol, yours speaks %u.%u: update the "
-                 "medley of the lower one",
-                 ours.major, ours.minor, hello.version.major, hello.version.minor);
-        greeting_refuse(greeting, REFUSAL_VERSION, text);
+        struct error theirs; /* what is "there" here is "here" there */
+        version_agree(hello.version, greeting->mesh->options.version, &agreed, &theirs);
+        log_line(LOG_INFO, "mesh", "refused a connection: %s", err.text);
+        send_refusal(greeting, REFUSAL_VERSION, theirs.text);
         return;
     }
     if (code) {

@@ -135,7 +135,7 @@ def is_too_new(world, node, others):
         return words in each.log_text()[begin[each.name]:]
 
     wait(f"{node.name} is told", lambda: says(node, "update the medley there"))
-    wait("the others are told", lambda: any(says(other, "update the medley") for other in others))
+    wait("the others are told", lambda: all(says(other, "update the medley here") for other in others))
     check_equal(others[0].nodes()[node.name], "down", f"state of {node.name}")
     wait("medley nodes says it", lambda: any("update the medley" in each.medley("nodes").out for each in world.nodes))
     node.end()
