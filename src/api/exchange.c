@@ -319,8 +319,8 @@ bool exchange_stream_event(struct exchange *exchange, const struct buffer *id, c
 {
     if (exchange->dead)
         return false;
-    if (exchange->out.size - exchange->out_sent + data->size > EXCHANGE_STREAM_MAX || data->failed ||
-        (id && id->failed)) {
+    if (exchange->out.size - exchange->out_sent + data->size + (id ? id->size : 0) > EXCHANGE_STREAM_MAX ||
+        data->failed || (id && id->failed)) {
         log_line(LOG_INFO, "api", "%s: the client reads too slowly; its request is cancelled", exchange->path);
         exchange_abort(exchange);
         return false;

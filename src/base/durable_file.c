@@ -98,6 +98,12 @@ static int open_folder(const char *folder)
     return open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+/* Makes a rename last. A file system that cannot sync folders has done what it can. */
+static int sync_names(int folder)
+{
+    return fsync(folder) == 0 || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS ? 0 : errno;
+}
+
 int durable_sync_folder_of(const char *path)
 {
     char folder[PATH_MAX];
@@ -105,7 +111,7 @@ int durable_sync_folder_of(const char *path)
     int fd = open_folder(folder);
     if (fd < 0)
         return errno;
-    int failure = fsync(fd) == 0 ? 0 : errno;
+    int failure = sync_names(fd);
     close(fd);
     return failure;
 }
@@ -181,12 +187,6 @@ static int write_beside(int folder, const char *beside, const void *bytes, size_
     if (close(fd) != 0 && !failure)
         failure = errno;
     return failure;
-}
-
-/* Makes a rename last. A file system that cannot sync folders has done what it can. */
-static int sync_names(int folder)
-{
-    return fsync(folder) == 0 || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS ? 0 : errno;
 }
 
 int durable_replace_at(int folder, const char *name, const void *bytes, size_t size)

@@ -70,8 +70,11 @@ void remote_heed(struct remote *remote, bool *is_over)
 
 void remote_end_whole(struct remote *remote)
 {
-    for (struct remote_request *request = remote->requests, *next; request; request = next) {
-        next = request->next; /* only this thread removes any */
+    pthread_mutex_lock(&remote->lock);
+    struct remote_request *next = remote->requests;
+    pthread_mutex_unlock(&remote->lock);
+    for (struct remote_request *request; (request = next);) {
+        next = request->next; /* only this thread removes any, and new ones come before these */
         if (request->n_room && request->usage.generated_tokens == request->n_room)
             finish_early(remote, request, FINISH_LENGTH, NULL);
     }

@@ -38,8 +38,7 @@
  *  - An answer to entries or a snapshot of an older term says the term alone: libraft leaves its indices unset, and
  *    whatever was in memory would go out.
  *  - A pre-vote of an older term is denied with our own: libraft echoes the one that was asked for, so a node with the
- *    longest log and an older term never learned of the newer one, and no other could win without it: no leader, for
- * ever.
+ *    longest log and an older term never learned of the newer one, and no other could win without it.
  *  - The commit index never falls (a late message makes libraft's fall). Only what is durable here is applied.
  *
  * Membership: everybody else replicates without a vote; see members.h for who votes. A new node has no

@@ -178,8 +178,10 @@ static enum error_code read_snapshot(struct store *s, struct log_snapshot *out, 
 {
     sqlite3_stmt *statement = s->statements[GET_SNAPSHOT];
     enum error_code result = ERROR_NONE;
+    uint64_t sum = 0;
     const int code = sqlite3_step(statement);
     if (code == SQLITE_ROW) {
+        sum = column_number(statement, 5);
         out->index = column_number(statement, 0);
         out->term = column_number(statement, 1);
         out->members_index = column_number(statement, 2);
@@ -187,11 +189,13 @@ static enum error_code read_snapshot(struct store *s, struct log_snapshot *out, 
         result = read_bytes(statement, 3, max, &out->members, &out->members_size, err);
         if (!result)
             result = read_bytes(statement, 4, max, &out->state, &out->state_size, err);
-        if (!result && (column_number(statement, 5) != store_sum_snapshot(out) || !out->index))
+        if (!result && (sum != store_sum_snapshot(out) || !out->index))
             result = damaged(err, "the snapshot does not match its checksum");
     } else if (code != SQLITE_DONE) {
         result = sqlite_error(s->db, code, "reading", err);
     }
+    if (!result && sum != s->state.snapshot)
+        result = damaged(err, "state and snapshot are of different moments");
     sqlite3_reset(statement);
     return result;
 }
@@ -218,22 +222,18 @@ static enum error_code read_entries(struct store *s, struct log *out, struct err
 {
     sqlite3_stmt *statement = s->statements[GET_ENTRIES];
     enum error_code result = ERROR_NONE;
+    uint64_t sums = 0;
     int code;
-    while (!result && (code = sqlite3_step(statement)) == SQLITE_ROW)
+    while (!result && (code = sqlite3_step(statement)) == SQLITE_ROW) {
         result = read_entry(statement, out, err);
+        sums ^= column_number(statement, 4);
+    }
     if (!result && code != SQLITE_DONE)
         result = sqlite_error(s->db, code, "reading", err);
+    else if (!result && sums != s->state.entries)
+        result = damaged(err, "state and entries are of different moments");
     sqlite3_reset(statement);
     return result;
-}
-
-static enum error_code check_seal(const struct store *s, const struct log_saved *saved, struct error *err)
-{
-    struct store_state found;
-    store_sum_saved(saved, &found);
-    return found.entries == s->state.entries && found.snapshot == s->state.snapshot
-               ? ERROR_NONE
-               : damaged(err, "its parts are of different moments");
 }
 
 enum error_code store_load(struct store *s, struct log_saved *out, struct error *err)
@@ -247,8 +247,6 @@ enum error_code store_load(struct store *s, struct log_saved *out, struct error 
     out->lineage = s->state.lineage;
     out->term = s->state.term;
     out->vote = s->state.vote;
-    if (!code)
-        code = check_seal(s, out, err);
     if (!code && log_saved_check(out, err))
         code = error_wrap(err, "store: the file is damaged");
     if (code)

@@ -26,11 +26,3 @@ uint64_t store_sum_snapshot(const struct log_snapshot *s)
         checksum_of((const uint64_t[]){s->index, s->term, s->members_index, s->members_size, s->state_size}, 5);
     return fnv(fnv(sum, s->members, s->members_size), s->state, s->state_size);
 }
-
-void store_sum_saved(const struct log_saved *saved, struct store_state *out)
-{
-    out->snapshot = saved->snapshot.index ? store_sum_snapshot(&saved->snapshot) : 0;
-    out->entries = 0;
-    for (uint32_t i = 0; i < saved->log.n; i++)
-        out->entries ^= store_sum_entry(saved->log.first + i, &saved->log.entries[i]);
-}

@@ -16,5 +16,3 @@ struct store_state {
 uint64_t store_sum_state(const struct store_state *state);
 uint64_t store_sum_entry(uint64_t index, const struct log_entry *entry);
 uint64_t store_sum_snapshot(const struct log_snapshot *snapshot);
-/* `entries` and `snapshot` as they should be. */
-void store_sum_saved(const struct log_saved *saved, struct store_state *out);

@@ -235,7 +235,7 @@ void control_move(struct conversation *conversation, yyjson_val *request)
         return;
     struct moving *moving = mem_new(sizeof *moving);
     if (!moving) {
-        control_end(conversation);
+        control_fail(conversation, &(struct error){ERROR_NO_MEMORY, "no memory for a move"});
         return;
     }
     snprintf(moving->instance, sizeof moving->instance, "%s", id ? id : "");

@@ -34,7 +34,7 @@ static enum error_code find_driver(void *self, const char *id, struct driver **d
         return error_set(err, ERROR_BUSY, "%s is being loaded", id);
     }
     if (!id_parse(first->node, node_id, NODE_ID_BYTES) ||
-        !(daemon_reaches(daemon, node_id) || daemon_through(daemon, node_id, NULL)))
+        !(daemon_is_linked(daemon, node_id) || daemon_through(daemon, node_id, NULL)))
         return error_set(err, ERROR_BUSY, "the node that runs %s cannot be reached", id);
     return ERROR_NONE;
 }
@@ -221,7 +221,7 @@ enum error_code daemon_models_open(struct daemon *daemon, struct error *err)
     const struct relay_options relay = {.loop = daemon->loop,
                                         .mesh = daemon->mesh,
                                         .find = find_driver,
-                                        .reaches = daemon_reaches,
+                                        .reaches = daemon_is_linked,
                                         .through = daemon_through,
                                         .wanted = on_wanted,
                                         .patience_ms = daemon->options.patience_ms,

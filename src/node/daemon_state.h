@@ -177,7 +177,6 @@ void daemon_find_addresses(struct daemon *daemon);
 void daemon_look_at_network(struct daemon *daemon);
 
 /* ---- daemon_way.c: for the relay (relay.h) ---- */
-bool daemon_reaches(void *self, const uint8_t node_id[NODE_ID_BYTES]);
 bool daemon_through(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *out); /* NULL: is there one? */
 
 /* ---- daemon_links.c: peers and their frames ---- */

@@ -1,4 +1,4 @@
-/* Ways between nodes: whom this one hears, and who may reach a node that it does not hear. */
+/* Who may reach a node that this one does not hear. */
 #include "node/daemon_state.h"
 
 #include <string.h>
@@ -11,14 +11,8 @@ static const struct peer *find(const struct daemon *daemon, const uint8_t node_i
     return peer;
 }
 
-bool daemon_reaches(void *self, const uint8_t node_id[NODE_ID_BYTES])
-{
-    const struct peer *peer = find(self, node_id);
-    return peer && peer->link && !peer->is_silent;
-}
-
 /* A link that broke for a moment is back before another way is worth it. */
-static bool is_missed(const struct daemon *daemon, const struct peer *peer)
+static bool is_missed_for_long(const struct daemon *daemon, const struct peer *peer)
 {
     const uint64_t since_ms = !peer ? 0 : peer->link ? peer->silent_ms : peer->down_ms;
     return daemon_now_ms(daemon) - since_ms >= THROUGH_MS;
@@ -44,7 +38,7 @@ bool daemon_through(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *o
     char id[NODE_ID_TEXT];
     uint32_t n = 0, at = 0;
     id_text(node_id, NODE_ID_BYTES, id);
-    if (!is_missed(daemon, find(daemon, node_id)))
+    if (!is_missed_for_long(daemon, find(daemon, node_id)))
         return false;
     for (const struct peer *peer = daemon->peers; peer; peer = peer->next)
         n += may_reach(daemon, peer, id);

@@ -93,8 +93,8 @@ enum error_code placing_cluster(const struct placing_view *view, const char *ins
 
 /* ---- for the master ------------------------------------------------------------------------------- */
 
-/* The search runs where master_step() runs, and up to eight times (placement/as_run.h): on a loop give it max_nodes,
- * such as 20000.
+/* The search runs where master_step() runs, and up to eight times (placement/as_run.h), and anew without a node for
+ * each that a driver does not hear (master.c): on a loop give it max_nodes, such as 20000.
  *
  *     struct placing placing = {.view = …};
  *     struct master_planner planner = {placing_problem, placing_call_in, &placing, max_nodes};

@@ -10,7 +10,7 @@ static bool reaches(const struct relay *relay, const uint8_t node_id[NODE_ID_BYT
     return options->reaches ? options->reaches(options->self, node_id) : mesh_find(options->mesh, node_id) != NULL;
 }
 
-static bool finds_third(const struct relay *relay, const uint8_t node_id[NODE_ID_BYTES], uint8_t out[NODE_ID_BYTES])
+static bool finds_third(const struct relay *relay, const uint8_t node_id[NODE_ID_BYTES], uint8_t *out)
 {
     const struct relay_options *options = &relay->options;
     return options->through && options->through(options->self, node_id, out);
@@ -27,7 +27,6 @@ struct link *relay_way(struct ask *ask, bool *onward)
 bool relay_is_deaf(struct ask *ask, uint64_t now_ns)
 {
     const struct relay *relay = ask->instance->relay;
-    uint8_t third[NODE_ID_BYTES];
     const bool is_heard = reaches(relay, ask->peer->node_id);
     if (is_heard)
         ask->deaf_ns = 0;
@@ -35,5 +34,5 @@ bool relay_is_deaf(struct ask *ask, uint64_t now_ns)
         ask->deaf_ns = now_ns;
     if (is_heard || now_ns - ask->deaf_ns < RELAY_DEAF_MS * UINT64_C(1000000))
         return false;
-    return ask->is_guest || reaches(relay, ask->place.node_id) || finds_third(relay, ask->place.node_id, third);
+    return ask->is_guest || reaches(relay, ask->place.node_id) || finds_third(relay, ask->place.node_id, NULL);
 }

@@ -52,6 +52,17 @@ void work_ends(struct lane *lane, uint32_t rows)
     pthread_mutex_unlock(&work->lock);
 }
 
+/* It has not come about. */
+void work_is_undone(struct lane *lane)
+{
+    pthread_mutex_lock(&lane->child->work.lock);
+    if (lane->n_under_way) {
+        lane->n_under_way--;
+        lane->child->work.n_under_way--;
+    }
+    pthread_mutex_unlock(&lane->child->work.lock);
+}
+
 /* What it had under way will not come back. */
 static void work_is_over(struct lane *lane)
 {
@@ -172,9 +183,11 @@ enum error_code lane_send(struct lane *lane, const void *bytes, size_t size)
         return ERROR_INVALID;
     pthread_mutex_lock(&lane->write_lock);
     const bool is_up = lane->is_up; /* else what it carries was lost with the child, and is said to be */
+    if (is_up)
+        work_begins(lane, rows); /* before: its answer may be here at once */
     const bool is_put = is_up && lane_put(lane, RECORD_MESSAGE, bytes, size);
-    if (is_put)
-        work_begins(lane, rows);
+    if (is_up && !is_put)
+        work_is_undone(lane);
     pthread_mutex_unlock(&lane->write_lock);
     if (is_up && !is_put)
         lose(lane, "more messages than it takes");

@@ -59,11 +59,12 @@ static enum error_code put(struct lane *lane, struct lane_job *job, struct buffe
         return error_set(err, ERROR_IO, "device %s: its process is not there", device);
     const uint64_t number = enlist(lane, job);
     bytes_store((unsigned char *)record->data + CHILD_CACHE_NUMBER_AT, 8, number);
+    work_begins(lane, 0);
     if (!lane_put(lane, RECORD_CACHE, record->data, record->size)) {
+        work_is_undone(lane);
         take_job(lane, number);
         return error_set(err, ERROR_BUSY, "device %s: more messages than it takes", device);
     }
-    work_begins(lane, 0);
     return ERROR_NONE;
 }
 

@@ -387,6 +387,11 @@ static void dismiss(struct child *child)
     pthread_mutex_unlock(&child->lock);
 }
 
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* This process itself stood still (SIGSTOP, a machine without time for it): what its child did not do meanwhile is not
  * held against it. */
 static void forgive(struct child *child, uint64_t now_ns)
@@ -395,10 +400,10 @@ static void forgive(struct child *child, uint64_t now_ns)
     child->stepped_ns = now_ns;
     if (gap_ns < (uint64_t)LATE_MS * MS)
         return;
-    child->heard_ns += gap_ns;
-    child->started_ns += gap_ns;
+    child->heard_ns = earlier(child->heard_ns + gap_ns, now_ns); /* it may have been heard meanwhile */
+    child->started_ns = earlier(child->started_ns + gap_ns, now_ns);
     pthread_mutex_lock(&child->work.lock);
-    child->work.progress_ns += gap_ns;
+    child->work.progress_ns = earlier(child->work.progress_ns + gap_ns, now_ns);
     pthread_mutex_unlock(&child->work.lock);
     pthread_mutex_lock(&child->lock);
     for (struct lane *lane = child->lanes; lane; lane = lane->next)

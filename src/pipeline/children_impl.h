@@ -31,7 +31,7 @@ struct lane {
     struct lane *next;
     struct child *child;
     uint32_t id;
-    struct lane_options options; /* its pointers are the caller's and the lane's own copies */
+    struct lane_options options; /* without its pointers, but for the callbacks and their arg */
     struct driver_options driver_options;
     struct child_stage stages[LIMIT_STAGES];
 
@@ -151,6 +151,7 @@ void lane_down(struct lane *lane);                             /* nothing is sen
 bool lane_put(struct lane *lane, uint32_t kind, const void *bytes, size_t size);
 void work_begins(struct lane *lane, uint32_t rows);
 void work_ends(struct lane *lane, uint32_t rows); /* 0: it tells nothing of how long a row takes */
+void work_is_undone(struct lane *lane);
 /* How long the micro-batches under way have made no progress beyond what may be, in ms; 0: all is well. */
 uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *rows);
 

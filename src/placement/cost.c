@@ -236,7 +236,7 @@ uint64_t placement_shared_bytes(const struct placement_problem *problem, const s
         bytes += layer == 0 ? weight_bytes(problem, &model->input) : 0;
         bytes += layer + 1 == model->n_layers ? weight_bytes(problem, &model->output) : 0;
     }
-    return bytes;
+    return a->n_layers == model->n_layers && b->n_layers == model->n_layers ? bytes - model->tied_bytes : bytes;
 }
 
 uint64_t placement_device_bytes(const struct placement_device *device)

@@ -5,15 +5,19 @@
  * that has been left because of its heat does not look cool merely because it does nothing. With that power L, the
  * power of now P, idle power I, and the hold line of governor.h,
  *
- *     T_steady = T_fit(P) + R (L - P)             T_fit(P) = T_ambient + R_fit P: right at the power of now, whatever
- *                                                 is off about R_fit; R as it was fitted while it worked
- *     share    = 1 - (T_steady - T_hold) / (R (L - I))            within 0 … 1; power is idle + duty x (L - idle), so
- *                                                                 that is (P_hold - I) / (L - I) (model.h)
- *     error    = sqrt(error_fit(P)^2 + (error_work (L - P) / (L - I))^2) / (R (L - I))     one standard deviation;
- *                                                                 thermal_fit_steady() now, and at L when it last
- * worked full_s   = tau ln((T_late - T) / (T_late - T_line)) - reach_s    until its duty has to fall, at the earliest:
- *                                                                 T_late is T_steady and its error; line and reach
- *                                                                 are those of the governor's law in force (duty.h)
+ *     T_steady = T_fit(P) + R (L - P)
+ *
+ *     share = 1 - (T_steady - T_hold) / (R (L - I))
+ *
+ *     error = sqrt(error_fit(P)^2 + (error_work (L - P) / (L - I))^2) / (R (L - I))
+ *
+ *     full_s = tau ln((T_late - T) / (T_late - T_line)) - reach_s
+ *
+ * T_fit(P) = T_ambient + R_fit P is right at the power of now, whatever is off about R_fit; R is as it was fitted while
+ * the device worked. Power is idle + duty x (L - idle), so the share is (P_hold - I) / (L - I) (model.h), from
+ * THERMAL_OUTLOOK_SHARE_MIN to 1. The error is one standard deviation; error_fit is thermal_fit_steady()'s now,
+ * error_work that at L when it last worked. full_s is when its duty has to fall, at the earliest: T_late is T_steady
+ * and its error; line and reach are those of the governor's law in force (duty.h).
  *
  * The error of R (L - I) is left out: it matters only where the share is small. Air that changes is followed as the fit
  * follows it, in about two minutes.
