@@ -57,7 +57,8 @@ static bool through(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *o
     for (int i = 0; world->has_detours && i < WORLD_NODES; i++) {
         if (i == node->index || i == to || world->blind[node->index][i] || (world->blind[i][to] && !world->is_misled))
             continue;
-        memcpy(out, world->links->nodes[i].identity.node_id, NODE_ID_BYTES);
+        if (out)
+            memcpy(out, world->links->nodes[i].identity.node_id, NODE_ID_BYTES);
         return true;
     }
     return false;
