@@ -80,7 +80,7 @@ enum { /* values that getopt_long returns; a command's own start at SESSION_OPTI
     "  --slots N        sequences at once\n"                                                                           \
     "  --batch N        rows of one micro-batch (default 512)\n"                                                       \
     "  --no-governor    do not slow a device down before it gets too hot (bench and logits never do)\n"                \
-    "  --no-repack      keep the CPU's weights as they are stored: slower, bit for bit the reference\n"
+    "  --no-repack      keep the CPU's weights as they are stored: slower, for comparisons\n"
 
 enum session_flag_result { SESSION_FLAG_TAKEN, SESSION_FLAG_FOREIGN, SESSION_FLAG_WRONG };
 /* FOREIGN: not one of these flags. WRONG: the value is, and that has been said. */

@@ -1,15 +1,40 @@
 #include "engine/graph.h"
 
+#include "gpu/product_ggml.h"
+
 #include <math.h>
+
+static bool is_ours(const struct graph_build *b, const struct ggml_tensor *matrix)
+{
+    return b->source->products && product_is_of(matrix->type);
+}
+
+/* Several matrices in a row are multiplied with the same. */
+static struct ggml_tensor *rounded(struct graph_build *b, struct ggml_tensor *x)
+{
+    if (b->rounded_of != x) {
+        b->rounded = product_rounded(b->ctx, b->source->products, x);
+        b->rounded_of = x;
+    }
+    return b->rounded;
+}
 
 struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matrix, struct ggml_tensor *bias,
                                  struct ggml_tensor *x)
 {
-    struct ggml_tensor *y = ggml_mul_mat(b->ctx, matrix, x);
+    struct ggml_tensor *y = is_ours(b, matrix) ? product_mul_mat(b->ctx, b->source->products, matrix, rounded(b, x))
+                                               : ggml_mul_mat(b->ctx, matrix, x);
     /* GPUs otherwise add up F16 products in F16, which loses digits and can overflow */
     if (matrix->type == GGML_TYPE_F16)
         ggml_prec_set_acc(y, GGML_PREC_F32);
     return bias ? ggml_add(b->ctx, y, bias) : y;
+}
+
+struct ggml_tensor *graph_linear_of(struct graph_build *b, struct ggml_tensor *matrices, struct ggml_tensor *x,
+                                    struct ggml_tensor *chosen)
+{
+    return is_ours(b, matrices) ? product_mul_mat_id(b->ctx, b->source->products, matrices, rounded(b, x), chosen)
+                                : ggml_mul_mat_id(b->ctx, matrices, x, chosen);
 }
 
 struct ggml_tensor *graph_norm(struct graph_build *b, struct ggml_tensor *x, struct ggml_tensor *weight)
@@ -119,7 +144,7 @@ static struct ggml_tensor *head(struct graph_build *b, struct ggml_tensor *x)
 
 static size_t nodes_max(const struct graph_source *source, const struct batch_shape *shape)
 {
-    size_t per_layer = 64 + 16 * (size_t)shape->n_groups + 2 * (size_t)source->hyperparameters->n_experts_used;
+    size_t per_layer = 72 + 16 * (size_t)shape->n_groups + 2 * (size_t)source->hyperparameters->n_experts_used;
     return 64 + per_layer * source->weights->n_layers;
 }
 

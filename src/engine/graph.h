@@ -27,6 +27,7 @@ struct graph_source { /* what graphs are built from; constant for a stage */
     bool first, last;
     bool flash;
     const struct graph_attention *attention; /* [2]: of layers that see all, of windowed ones; NULL: ggml's */
+    const struct product_kernel *products;   /* of K-quants; NULL: ggml's */
     struct ggml_tensor *rope_factors;        /* NULL: none */
 };
 
@@ -60,11 +61,15 @@ struct graph_build {
     const struct architecture *architecture;
     const struct hyperparameters *h;
     struct graph *graph;
+    struct ggml_tensor *rounded, *rounded_of; /* the last that product_rounded() made, and of what */
 };
 
 /* y = matrix . x (+ bias); `bias` may be NULL. */
 struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matrix, struct ggml_tensor *bias,
                                  struct ggml_tensor *x);
+/* As ggml_mul_mat_id(); `chosen` I32 [n_used, t]. */
+struct ggml_tensor *graph_linear_of(struct graph_build *b, struct ggml_tensor *matrices, struct ggml_tensor *x,
+                                    struct ggml_tensor *chosen);
 /* RMS norm over the fastest dimension, times `weight`. */
 struct ggml_tensor *graph_norm(struct graph_build *b, struct ggml_tensor *x, struct ggml_tensor *weight);
 /* Attention and feed-forward of the stage's layer `index` (from 0); x and result [n_embd, t]. */

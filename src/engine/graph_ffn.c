@@ -60,7 +60,7 @@ static struct routing route(struct graph_build *b, struct ggml_tensor **w, struc
 static struct ggml_tensor *experts_linear(struct graph_build *b, struct ggml_tensor *matrices,
                                           struct ggml_tensor *biases, struct ggml_tensor *x, struct ggml_tensor *chosen)
 {
-    struct ggml_tensor *y = ggml_mul_mat_id(b->ctx, matrices, x, chosen);
+    struct ggml_tensor *y = graph_linear_of(b, matrices, x, chosen);
     return biases ? ggml_add_id(b->ctx, y, biases, chosen) : y;
 }
 

@@ -37,7 +37,7 @@ struct stage_options {
     uint32_t rows_max; /* rows of one batch */
     enum kv_type kv_type;
     enum flash_mode flash;
-    bool no_repack; /* keep the CPU's weights as stored: slower, and bit for bit the reference */
+    bool no_repack; /* keep the CPU's weights as stored: slower, for comparisons */
 };
 
 struct stage_memory { /* bytes on the device */

@@ -149,6 +149,7 @@ static enum error_code declare(struct stage *stage, struct error *err)
     stage->source.hyperparameters = h;
     stage->source.weights = &stage->weights;
     stage->source.kv = &stage->kv;
+    stage->source.products = device_ggml_products(stage->device);
     stage->source.first = stage->options.first_layer == 0;
     stage->source.last = stage->options.first_layer + stage->options.n_layers == h->n_layers;
     if (!code)

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "engine/weights_load.h"
 #include "gpu/device_ggml.h"
+#include "gpu/product_ggml.h"
 #include "model/model.h"
 
 #include <assert.h>
@@ -84,8 +85,9 @@ static ggml_backend_buffer_type_t choose_type(const struct weight_unit *unit, en
     /* the rows of a few tokens: looked up on the host, where the ids are */
     if (op == GGML_OP_GET_ROWS)
         return host_type(unit);
-    ggml_backend_buffer_type_t *extra = repack ? device_ggml_extra_buffer_types(unit->device) : NULL;
-    bool matrix = op == GGML_OP_MUL_MAT || op == GGML_OP_MUL_MAT_ID;
+    const bool matrix = op == GGML_OP_MUL_MAT || op == GGML_OP_MUL_MAT_ID;
+    const bool as_stored = product_is_of(weight->type) && device_ggml_products(unit->device);
+    ggml_backend_buffer_type_t *extra = repack && !as_stored ? device_ggml_extra_buffer_types(unit->device) : NULL;
     for (; extra && matrix && *extra; extra++) {
         if (supported(unit, op, weight, *extra))
             return *extra;

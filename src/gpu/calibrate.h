@@ -11,9 +11,10 @@
  *   launch   the smallest graph, from call to return.
  *
  * Weights lie where the engine would put them: on the CPU in the first extra (repacked, AMX) buffer type that
- * supports the product, else in the device's own. Types that a device does not support are left out. Accelerators
- * that ride with the CPU (BLAS) are not used. A software GPU driver, which compiles for seconds for every type and
- * computes slowly, is measured with q8_0 and q4_0 alone, and with two matrices.
+ * supports the product, else in the device's own; products of K-quants there are our own (product.h). Types that a
+ * device does not support are left out. Accelerators that ride with the CPU (BLAS) are not used. A software GPU driver,
+ * which compiles for seconds for every type and computes slowly, is measured with q8_0 and q4_0 alone, and with two
+ * matrices.
  *
  * Each figure is a median with its spread. A device that does not compute through ggml has its copies measured, no
  * more. */

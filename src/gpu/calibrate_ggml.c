@@ -6,6 +6,7 @@
 #include "gpu/calibration_statistics.h"
 #include "gpu/device_ggml.h"
 #include "gpu/device_ggml_impl.h"
+#include "gpu/product_ggml.h"
 
 #include <ggml-alloc.h>
 #include <stdio.h>
@@ -86,7 +87,12 @@ static bool supports(struct device *device, struct ggml_tensor *weight, struct g
     return yes;
 }
 
-/* Where the engine would put this matrix (engine/weights.c); NULL when it cannot be used on the device. */
+static bool is_ours(struct device *device, enum ggml_type type)
+{
+    return product_is_of(type) && device_ggml_products(device);
+}
+
+/* Where the engine would put this matrix (engine/weight_unit.c); NULL when it cannot be used on the device. */
 static ggml_backend_buffer_type_t weights_type(struct device *device, enum ggml_type type)
 {
     struct ggml_context *ctx =
@@ -97,7 +103,7 @@ static ggml_backend_buffer_type_t weights_type(struct device *device, enum ggml_
     struct ggml_tensor *rows = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDTH, COLUMNS); /* [width, columns] */
     struct ggml_tensor *result = ggml_mul_mat(ctx, weight, rows);                      /* [rows, columns] */
     ggml_backend_buffer_type_t found = NULL;
-    ggml_backend_buffer_type_t *extra = device_ggml_extra_buffer_types(device);
+    ggml_backend_buffer_type_t *extra = is_ours(device, type) ? NULL : device_ggml_extra_buffer_types(device);
     for (; extra && *extra && !found; extra++) {
         if (supports(device, weight, result, *extra))
             found = *extra;
@@ -152,15 +158,18 @@ static bool product_open(struct device *device, enum ggml_type type, uint32_t n,
     size_t overhead = ggml_tensor_overhead();
     product->weights_ctx = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * overhead, .no_alloc = true});
     product->ctx =
-        ggml_init((struct ggml_init_params){.mem_size = (n + 2) * overhead + ggml_graph_overhead(), .no_alloc = true});
+        ggml_init((struct ggml_init_params){.mem_size = (n + 3) * overhead + ggml_graph_overhead(), .no_alloc = true});
     bool ok = where && product->weights_ctx && product->ctx;
     struct ggml_tensor *input = NULL;
     if (ok) {
         input = ggml_new_tensor_2d(product->ctx, GGML_TYPE_F32, WIDTH, columns); /* [width, columns] */
         product->graph = ggml_new_graph(product->ctx);
+        const struct product_kernel *ours = is_ours(device, type) ? device_ggml_products(device) : NULL;
+        struct ggml_tensor *rounded = ours ? product_rounded(product->ctx, ours, input) : NULL;
         for (uint32_t i = 0; i < n; i++) {
             struct ggml_tensor *weight = ggml_new_tensor_2d(product->weights_ctx, type, WIDTH, rows);
-            struct ggml_tensor *result = ggml_mul_mat(product->ctx, weight, input); /* [rows, columns] */
+            struct ggml_tensor *result = /* [rows, columns] */
+                ours ? product_mul_mat(product->ctx, ours, weight, rounded) : ggml_mul_mat(product->ctx, weight, input);
             if (type == GGML_TYPE_F16)
                 ggml_prec_set_acc(result, GGML_PREC_F32); /* as the engine does */
             ggml_build_forward_expand(product->graph, result);

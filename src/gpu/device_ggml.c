@@ -417,6 +417,13 @@ ggml_backend_buffer_type_t *device_ggml_extra_buffer_types(struct device *device
     return types && types[0] ? types : NULL;
 }
 
+/* An accelerator multiplies many rows in its own way. */
+const struct product_kernel *device_ggml_products(struct device *device)
+{
+    const struct ggml_device *self = ggml_of(device);
+    return self->is_cpu && !self->n_accelerators ? product_kernel_best() : NULL;
+}
+
 void device_set_threads(struct device *device, uint32_t n_threads)
 {
     struct ggml_device *self = ggml_of(device);

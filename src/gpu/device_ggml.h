@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/gpu.h"
+#include "gpu/product.h"
 
 #include <ggml-backend.h>
 
@@ -14,6 +15,9 @@ ggml_backend_t device_ggml_fallback(struct device *device);
 
 /* The CPU's extra buffer types (repacked weights, AMX …), NULL-terminated; NULL when there are none. */
 ggml_backend_buffer_type_t *device_ggml_extra_buffer_types(struct device *device);
+
+/* What multiplies matrices of K-quants on this device, as they are stored, in ggml's place; NULL: ggml does. */
+const struct product_kernel *device_ggml_products(struct device *device);
 
 /* Accelerators that ride with the CPU device (BLAS …): at most `max` of them; the count. 0 elsewhere. */
 uint32_t device_ggml_accelerators(struct device *device, ggml_backend_t *out, uint32_t max);

@@ -41,9 +41,8 @@ struct relay_options {
      * Other errors end the requests that ask. */
     enum error_code (*find)(void *self, const char *instance, struct driver **driver, uint8_t node_id[NODE_ID_BYTES],
                             uint64_t *epoch, struct error *err);
-    /* Whether a node answers now; and, where it has not for a while, one that does and may reach it (`out` NULL: is there
-     * one?). NULL: every node
-     * is reached for as long as there is a link to it, and straight only. */
+    /* Whether a node answers now; and, where it has not for a while, one that does and may reach it (`out` NULL: is
+     * there one?). NULL: every node is reached for as long as there is a link to it, and straight only. */
     bool (*reaches)(void *self, const uint8_t node_id[NODE_ID_BYTES]);
     bool (*through)(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *out);
     /* A request waits for it: load it. Called again every second while one does. NULL: nobody is told. */

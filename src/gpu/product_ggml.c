@@ -1,0 +1,137 @@
+#include "gpu/product_ggml.h"
+
+#include <assert.h>
+
+bool product_is_of(enum ggml_type type)
+{
+    return type >= GGML_TYPE_Q2_K && type <= GGML_TYPE_Q6_K;
+}
+
+static struct product_matrix matrix_of(const struct ggml_tensor *tensor)
+{
+    static_assert(PRODUCT_Q6_K - PRODUCT_Q2_K == GGML_TYPE_Q6_K - GGML_TYPE_Q2_K, "types in ggml's order");
+    return (struct product_matrix){.rows = tensor->data,
+                                   .row_bytes = tensor->nb[1],
+                                   .n_blocks = (uint32_t)(tensor->ne[0] / PRODUCT_BLOCK),
+                                   .type = (enum product_type)(tensor->type - GGML_TYPE_Q2_K)};
+}
+
+/* Share `ith` of `nth` of n. */
+static void share_of(int64_t n, int ith, int nth, int64_t *first, int64_t *end)
+{
+    *first = n * ith / nth;
+    *end = n * (ith + 1) / nth;
+}
+
+static void *row_of(const struct ggml_tensor *tensor, int64_t i1, int64_t i2)
+{
+    return (char *)tensor->data + (size_t)i1 * tensor->nb[1] + (size_t)i2 * tensor->nb[2];
+}
+
+/* ---- rounding ---- */
+
+static void round_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
+{
+    const struct ggml_tensor *x = out->src[0];
+    const int64_t n_blocks = x->ne[0] / PRODUCT_BLOCK;
+    int64_t at, end;
+    for (share_of(n_blocks * x->ne[1] * x->ne[2], ith, nth, &at, &end); at < end;) {
+        const int64_t row = at / n_blocks, block = at % n_blocks;
+        const int64_t n = n_blocks - block < end - at ? n_blocks - block : end - at;
+        const float *from = row_of(x, row % x->ne[1], row / x->ne[1]);
+        product_round(kernel, from + block * PRODUCT_BLOCK, (uint32_t)n, (struct product_block *)out->data + at);
+        at += n;
+    }
+}
+
+struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct product_kernel *kernel,
+                                    struct ggml_tensor *x)
+{
+    assert(x->type == GGML_TYPE_F32 && x->nb[0] == sizeof(float) && x->ne[3] == 1);
+    assert(x->ne[0] % PRODUCT_BLOCK == 0);
+    const int64_t bytes = x->ne[0] / PRODUCT_BLOCK * (int64_t)sizeof(struct product_block);
+    return ggml_custom_4d(ctx, GGML_TYPE_I8, bytes, x->ne[1], x->ne[2], 1, &x, 1, round_share, GGML_N_TASKS_MAX,
+                          (void *)(uintptr_t)kernel);
+}
+
+/* ---- products ---- */
+
+struct tile { /* rows that are multiplied with the same matrix */
+    const struct product_block *x[PRODUCT_TILE];
+    float *y[PRODUCT_TILE];
+    uint32_t n;
+};
+
+static void add_to_tile(struct tile *tile, const struct product_block *x, float *y)
+{
+    tile->x[tile->n] = x;
+    tile->y[tile->n++] = y;
+}
+
+/* This thread's rows of the matrix, whole sheaves. */
+static void compute_tile(const struct product_kernel *kernel, const struct product_matrix *matrix, int64_t n_rows,
+                         int ith, int nth, struct tile *tile)
+{
+    int64_t first, end;
+    share_of((n_rows + PRODUCT_SHEAF_MAX - 1) / PRODUCT_SHEAF_MAX, ith, nth, &first, &end);
+    end = end * PRODUCT_SHEAF_MAX < n_rows ? end * PRODUCT_SHEAF_MAX : n_rows;
+    product_compute(kernel, matrix, tile->x, tile->y, tile->n, (uint32_t)first * PRODUCT_SHEAF_MAX, (uint32_t)end);
+    tile->n = 0;
+}
+
+static void multiply_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
+{
+    const struct product_matrix matrix = matrix_of(out->src[0]);
+    struct tile tile = {.n = 0};
+    for (int64_t t = 0; t < out->ne[1]; t++) {
+        add_to_tile(&tile, row_of(out->src[1], t, 0), row_of(out, t, 0));
+        if (tile.n == PRODUCT_TILE || t + 1 == out->ne[1])
+            compute_tile(kernel, &matrix, out->ne[0], ith, nth, &tile);
+    }
+}
+
+struct ggml_tensor *product_mul_mat(struct ggml_context *ctx, const struct product_kernel *kernel,
+                                    struct ggml_tensor *matrix, struct ggml_tensor *rounded)
+{
+    struct ggml_tensor *sources[] = {matrix, rounded};
+    assert(product_is_of(matrix->type) && rounded->ne[2] == 1);
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, matrix->ne[1], rounded->ne[1], 1, 1, sources, 2, multiply_share,
+                          GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
+}
+
+/* The rows that expert `expert` was chosen for. */
+static void multiply_expert(struct ggml_tensor *out, int64_t expert, int ith, int nth, const void *kernel)
+{
+    const struct ggml_tensor *matrices = out->src[0], *rounded = out->src[1], *chosen = out->src[2];
+    struct product_matrix matrix = matrix_of(matrices);
+    struct tile tile = {.n = 0};
+    matrix.rows = row_of(matrices, 0, expert);
+    for (int64_t t = 0; t < out->ne[2]; t++) {
+        const int32_t *row = row_of(chosen, t, 0);
+        for (int64_t u = 0; u < out->ne[1]; u++) {
+            if (row[u] != expert)
+                continue;
+            add_to_tile(&tile, row_of(rounded, rounded->ne[1] == 1 ? 0 : u, t), row_of(out, u, t));
+            if (tile.n == PRODUCT_TILE)
+                compute_tile(kernel, &matrix, out->ne[0], ith, nth, &tile);
+        }
+    }
+    if (tile.n)
+        compute_tile(kernel, &matrix, out->ne[0], ith, nth, &tile);
+}
+
+static void multiply_chosen_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
+{
+    for (int64_t expert = 0; expert < out->src[0]->ne[2]; expert++)
+        multiply_expert(out, expert, ith, nth, kernel);
+}
+
+struct ggml_tensor *product_mul_mat_id(struct ggml_context *ctx, const struct product_kernel *kernel,
+                                       struct ggml_tensor *matrices, struct ggml_tensor *rounded,
+                                       struct ggml_tensor *chosen)
+{
+    struct ggml_tensor *sources[] = {matrices, rounded, chosen};
+    assert(product_is_of(matrices->type) && chosen->type == GGML_TYPE_I32);
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, matrices->ne[1], chosen->ne[0], chosen->ne[1], 1, sources, 3,
+                          multiply_chosen_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
+}
