@@ -45,8 +45,9 @@ static void converse(struct house *house)
     submit(house_driver(house, 0), 20);
     assert_true(house_run(house, clients_done, NULL, 10000));
     for (int i = 0; i < CLIENTS; i++) {
+        if (clients[i].reason != FINISH_LENGTH)
+            fail_msg("client %d ended with %d: %s", i, (int)clients[i].reason, clients[i].error.text);
         client_check(&clients[i], HOUSE_CONTEXT);
-        assert_int_equal(clients[i].reason, FINISH_LENGTH);
     }
 }
 
