@@ -6,17 +6,11 @@
  *     vec larger(vec, vec), float largest(vec)
  *
  * Every product is added by `sum += a * b`, which compilers fuse where the processor can and nowhere else. */
+#include "base/unroll.h"
 #include "engine/attention_kernel.h"
 
 #include <math.h>
 #include <string.h>
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 64")
-#endif
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 enum { TILE_VECTORS = ATTENTION_TILE / LANES, LANE_VECTORS = ATTENTION_LANES / LANES, Q8_BLOCK = 32, Q8_BYTES = 34 };
 

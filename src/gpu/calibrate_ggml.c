@@ -87,9 +87,10 @@ static bool supports(struct device *device, struct ggml_tensor *weight, struct g
     return yes;
 }
 
-static bool is_ours(struct device *device, enum ggml_type type)
+/* What multiplies with matrices of this type in ggml's place; NULL: ggml does. */
+static const struct product_kernel *kernel_of(struct device *device, enum ggml_type type)
 {
-    return product_is_of(type) && device_ggml_products(device);
+    return product_is_of(type) ? device_ggml_products(device) : NULL;
 }
 
 /* Where the engine would put this matrix (engine/weight_unit.c); NULL when it cannot be used on the device. */
@@ -103,7 +104,7 @@ static ggml_backend_buffer_type_t weights_type(struct device *device, enum ggml_
     struct ggml_tensor *rows = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDTH, COLUMNS); /* [width, columns] */
     struct ggml_tensor *result = ggml_mul_mat(ctx, weight, rows);                      /* [rows, columns] */
     ggml_backend_buffer_type_t found = NULL;
-    ggml_backend_buffer_type_t *extra = is_ours(device, type) ? NULL : device_ggml_extra_buffer_types(device);
+    ggml_backend_buffer_type_t *extra = kernel_of(device, type) ? NULL : device_ggml_extra_buffer_types(device);
     for (; extra && *extra && !found; extra++) {
         if (supports(device, weight, result, *extra))
             found = *extra;
@@ -164,7 +165,7 @@ static bool product_open(struct device *device, enum ggml_type type, uint32_t n,
     if (ok) {
         input = ggml_new_tensor_2d(product->ctx, GGML_TYPE_F32, WIDTH, columns); /* [width, columns] */
         product->graph = ggml_new_graph(product->ctx);
-        const struct product_kernel *ours = is_ours(device, type) ? device_ggml_products(device) : NULL;
+        const struct product_kernel *ours = kernel_of(device, type);
         struct ggml_tensor *rounded = ours ? product_rounded(product->ctx, ours, input) : NULL;
         for (uint32_t i = 0; i < n; i++) {
             struct ggml_tensor *weight = ggml_new_tensor_2d(product->weights_ctx, type, WIDTH, rows);

@@ -38,8 +38,8 @@ static inline __m512i quad(const uint8_t w[16][4], const int8_t *q)
 }
 
 /* Four products of pairs of 5 bits by 7 fit 16 bits, two of 6 bits by 7. */
-static inline __attribute__((always_inline)) void add_group(const uint8_t w[4][16][4], const int8_t *q,
-                                                            const int16_t scale[16][2], bool is_wide, row_ints *to)
+ALWAYS_INLINE void add_group(const uint8_t w[4][16][4], const int8_t *q, const int16_t scale[16][2], bool is_wide,
+                             row_ints *to)
 {
     const __m512i scales = _mm512_loadu_si512(scale);
     __m512i first = _mm512_add_epi16(quad(w[0], q), quad(w[1], q + 4));

@@ -2,14 +2,8 @@
  * processor each. */
 #pragma once
 
+#include "base/unroll.h"
 #include "gpu/product.h"
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 64")
-#endif
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* A block of a row as the kernels multiply it. */
 struct unpacked {
