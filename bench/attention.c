@@ -1,11 +1,11 @@
-/* attention: our attention on the CPU (engine/attention.h) beside ggml's flash attention, both on ggml's threads.
+/* attention: our attention on the CPU (kernels/attention.h) beside ggml's flash attention, both on ggml's threads.
  *
  *   attention [--threads 2] [--rounds 7] [--heads 32] [--kv-heads 8] [--dim 64] [--layers 16]
  *
  * Both compute the same rows of the same caches (F16), a cache for each layer, as a model has them, so that what
  * decoding reads comes from memory. Medians of rounds in which they take turns; milliseconds for all layers, the ratio,
  * and how much further ours is from the limits that the rows set: bytes of K and V, and floating-point operations. */
-#include "engine/attention.h"
+#include "kernels/attention.h"
 #include "base/clock.h"
 #include "gpu/device_ggml.h"
 

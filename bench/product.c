@@ -1,4 +1,4 @@
-/* product: our products of K-quantised matrices on the CPU (gpu/product.h) beside ggml's, all on ggml's threads.
+/* product: our products of K-quantised matrices on the CPU (kernels/product.h) beside ggml's, all on ggml's threads.
  *
  *   product [--threads 2] [--rounds 7] [--width 2048] [--mib 256] [--rows N] [--type q4_K]
  *

@@ -9,7 +9,7 @@
 #include "../tests/unit/sensors_tree.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "gpu/sensors/telemetry.h"
+#include "sensors/telemetry.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

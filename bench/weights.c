@@ -6,12 +6,12 @@
  * The folder (default: TMPDIR, else /tmp) gets a copy of the model's size for a moment. Both nodes share this machine's
  * cores, so the processor time is printed, too. The anchor is what Ethernet of 1 Gbit/s carries: 118 MB/s of
  * TCP payload. Beside it, in the same run: hashing as a part is verified, writing and syncing as it is kept. */
-#include "node/weights.h"
+#include "weights/weights.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "link_world.h"
+#include "mesh/frames.h"
 #include "model/model.h"
-#include "node/frames.h"
 #include "weights_world.h"
 
 #include <fcntl.h>

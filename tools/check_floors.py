@@ -15,17 +15,18 @@ import tempfile
 
 # Which rooms may include a library's headers. tests/, tools/ and bench/ may include any.
 LIBRARIES = [
-    (r"uv\.h|uv/.*", {"mesh", "node", "api", "public"}),
+    (r"uv\.h|uv/.*", {"agreement", "api", "hosting", "join", "mesh", "node", "public"}),
     (r"medley/.*\.h", {"public"}),
-    (r"ggml.*\.h|gguf\.h", {"gpu", "model", "engine"}),
+    (r"ggml.*\.h|gguf\.h", {"engine", "gpu", "model"}),
     (r"libwebsockets.*", {"api"}),
-    (r"yyjson\.h", {"base", "gpu", "model", "placement", "api", "node", "cli"}),
+    (r"yyjson\.h", {"api", "base", "cli", "clusterfile", "gpu", "node", "report"}),
     (r"quickjs.*|.*/quickjs.*\.h", {"model"}),
     (r"pcre2\.h", {"model"}),
     (r"utf8proc\.h", {"model"}),
-    (r"openssl/.*|sodium.*|avahi-.*", {"mesh"}),
+    (r"openssl/.*", {"join", "mesh", "trust"}),
+    (r"sodium.*", {"join", "mesh"}),
+    (r"avahi-.*", {"mesh"}),
     (r"raft.*\.h|sqlite3\.h", {"cluster"}),
-    (r"protobuf-c/.*", {"mesh", "cluster"}),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

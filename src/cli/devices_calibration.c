@@ -1,7 +1,7 @@
 #include "cli/devices_calibration.h"
 
 #include "gpu/calibration_json.h"
-#include "gpu/sim_presets.h"
+#include "simdevices/sim_presets.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "gpu/device_sim.h"
-#include "gpu/sensors/pci.h"
+#include "sensors/pci.h"
 
 #include <string.h>
 #include <time.h>

@@ -3,7 +3,7 @@
 
 #include "gpu/aggregate.h"
 #include "gpu/gpu.h"
-#include "gpu/sensors/sensors.h"
+#include "sensors/sensors.h"
 
 enum { DEVICES_SOURCES_MAX = 16 };
 

@@ -4,7 +4,7 @@
 #include "cli/commands.h"
 #include "cli/compare.h"
 #include "cli/options.h"
-#include "mesh/join_invite.h"
+#include "join/join_invite.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -5,11 +5,11 @@
 #include "cli/options.h"
 #include "cli/plan_cluster.h"
 #include "cli/plan_here.h"
+#include "clusterfile/cluster_file.h"
 #include "model/model.h"
-#include "pipeline/plan_devices.h"
-#include "pipeline/plan_model.h"
-#include "placement/cluster_file.h"
-#include "placement/report.h"
+#include "plan/plan_devices.h"
+#include "plan/plan_model.h"
+#include "report/report.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -330,7 +330,7 @@ static enum error_code read_devices(struct wishes *wishes, const struct model *m
     return code;
 }
 
-/* Without the spare devices first, as pipeline/plan.h does. */
+/* Without the spare devices first, as plan/plan.h does. */
 static enum error_code report_sparing(const struct report_ask *ask, struct plan_here *devices, struct report *out,
                                       struct error *err)
 {

@@ -1,7 +1,7 @@
 #include "cli/plan_cluster.h"
 
 #include "cli/daemon.h"
-#include "placement/cluster_file.h"
+#include "clusterfile/cluster_file.h"
 
 #include <stdlib.h>
 

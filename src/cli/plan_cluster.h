@@ -1,7 +1,7 @@
 /* The cluster of this machine's node, for `medley plan` without a cluster file. */
 #pragma once
 
-#include "placement/cluster.h"
+#include "clusterfile/cluster.h"
 
 #include <stdbool.h>
 

@@ -2,8 +2,8 @@
 
 #include "cli/notice.h"
 #include "gpu/gpu.h"
-#include "pipeline/plan_devices.h"
-#include "pipeline/selection.h"
+#include "plan/plan_devices.h"
+#include "plan/selection.h"
 
 #include <limits.h>
 

@@ -2,14 +2,14 @@
  * would use, described as it describes them, with the compute buffers that their engine asks for. */
 #pragma once
 
-#include "pipeline/plan_compute.h"
-#include "placement/cluster.h"
+#include "clusterfile/cluster.h"
+#include "plan/plan_compute.h"
 
 struct gpu;
 
 struct plan_here {
     struct cluster cluster;
-    uint32_t n_spare; /* the last devices, for need (pipeline/plan_devices.h) */
+    uint32_t n_spare; /* the last devices, for need (plan/plan_devices.h) */
     struct plan_compute compute;
 };
 

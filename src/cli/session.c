@@ -7,11 +7,11 @@
 #include "cli/options.h"
 #include "cli/remote.h"
 #include "gpu/gpu.h"
+#include "heat/heat.h"
 #include "model/chat_template.h"
 #include "model/model.h"
-#include "node/heat.h"
-#include "pipeline/selection.h"
-#include "placement/report.h"
+#include "plan/selection.h"
+#include "report/report.h"
 
 #include <limits.h>
 #include <pthread.h>

@@ -14,7 +14,7 @@
 #include "cli/command.h"
 #include "model/tokenizer.h"
 #include "pipeline/generator.h"
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 
 #include "base/limits.h"
 
@@ -27,7 +27,7 @@ struct chat_template;
 
 struct session_flags {   /* all zero: every default */
     const char *devices; /* list of ids; NULL: the machine's best */
-    const char *split;   /* layers of each; NULL: as is fastest (pipeline/plan.h) */
+    const char *split;   /* layers of each; NULL: as is fastest (plan/plan.h) */
     const char *backend;
     const char *sim_file; /* simulated devices; NULL: none */
     uint32_t n_threads;
@@ -122,7 +122,7 @@ enum error_code session_chat_template(struct session *session, struct chat_templ
 enum error_code session_encode(const struct session *session, const char *text, size_t size, struct token_list *out,
                                struct error *err);
 
-/* What was to be expected of a request by the devices' figures, before it ran (pipeline/plan_forecast.h); in the
+/* What was to be expected of a request by the devices' figures, before it ran (plan/plan_forecast.h); in the
  * cluster nothing is known. */
 struct plan_forecast session_forecast(const struct session *session, const struct request_usage *usage);
 

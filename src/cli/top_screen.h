@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/buffer.h"
-#include "node/heat.h"
+#include "heat/heat.h"
 
 /* At most `height` lines (0: as many as there are) of at most `width` columns (at least 1), each ended by '\n'. What is
  * not known is "-". 80 columns show everything, of devices with short ids. */

@@ -9,9 +9,9 @@
 #include "cli/options.h"
 #include "cli/up_models.h"
 #include "gpu/gpu.h"
+#include "heat/heat.h"
+#include "mesh/host_port.h"
 #include "node/daemon.h"
-#include "node/heat.h"
-#include "node/host_port.h"
 #include "node/node.h"
 #include "pipeline/children.h"
 

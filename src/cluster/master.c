@@ -123,7 +123,7 @@ static bool are_cut(const struct step *s, const char *node, const char *other)
 }
 
 /* The stage before it, in the ring of stages and driver, is on a node that it is cut off from; or the driver is, which
- * hears from each stage what is lost there (node/hosting.h). */
+ * hears from each stage what is lost there (hosting/hosting.h). */
 static bool is_cut_off(const struct step *s, const Cluster__Placement *placement, size_t i)
 {
     const char *node = placement->stages[i]->node;

@@ -4,10 +4,10 @@
  * the batch, r = rows of one slot of a group, s = slots of a group, c = KV cells. */
 #pragma once
 
-#include "engine/attention.h"
 #include "engine/batch_shape.h"
 #include "engine/kv_cache.h"
 #include "engine/weights.h"
+#include "kernels/attention.h"
 #include "model/architecture.h"
 
 #include <ggml.h>

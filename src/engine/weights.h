@@ -2,9 +2,9 @@
  *
  * weights_declare() makes a ggml tensor for every tensor that the stage needs and picks the
  * buffer type of each: the device's own, or on the CPU the fastest extra one (repacked, AMX)
- * that supports the operation, if it is not our own (gpu/product.h). Nothing is allocated, so weights_bytes() can be
- * asked first. weights_load() leaves what the CPU uses as stored in the mapped file, and allocates and copies the rest,
- * on several threads where the buffer is host memory. What another stage of the same model has loaded on the same
+ * that supports the operation, if it is not our own (kernels/product.h). Nothing is allocated, so weights_bytes() can
+ * be asked first. weights_load() leaves what the CPU uses as stored in the mapped file, and allocates and copies the
+ * rest, on several threads where the buffer is host memory. What another stage of the same model has loaded on the same
  * device is shared with it (weight_unit.h). */
 #pragma once
 

@@ -75,7 +75,7 @@ struct aggregate_choice {
  *
  * It is the memory side of the roofline model (Williams, Waterman, Patterson, CACM 52(4), 2009), which binds where a
  * single sequence decodes: every weight is read once for each token and multiplied once. Links, launches and heat are
- * left out: two devices that come out alike may differ by them. (The planner of a running model is pipeline/plan.c;
+ * left out: two devices that come out alike may differ by them. (The planner of a running model is plan/plan.c;
  * this is advice on which devices to name.)
  *
  * Of a set of devices the fastest are filled first, as far as their free memory and that of the host they may share go.

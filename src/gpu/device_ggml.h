@@ -3,7 +3,7 @@
 #pragma once
 
 #include "gpu/gpu.h"
-#include "gpu/product.h"
+#include "kernels/product.h"
 
 #include <ggml-backend.h>
 

@@ -1,5 +1,5 @@
 /* Simulated devices: they compute for real, on the CPU through ggml, and then take as long, have as little
- * memory, get as hot and fail as their row of the file says (gpu/sim_file.h).
+ * memory, get as hot and fail as their row of the file says (simdevices/sim_file.h).
  *
  * The family is the `struct sim_file`; its devices copy what they need of it when they are initialised. A device's
  * clock (dies, hangs) starts there. What waits in a device ends when device_interrupt() is called: pacing

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "gpu/device_sim.h"
-#include "gpu/sim_file.h"
-#include "gpu/sim_pace.h"
+#include "simdevices/sim_file.h"
+#include "simdevices/sim_pace.h"
 
 #include <pthread.h>
 

@@ -5,7 +5,7 @@
 #include "gpu/handles.h"
 #include "gpu/queue.h"
 #include "gpu/registry.h"
-#include "gpu/sensors/on_demand.h"
+#include "sensors/on_demand.h"
 
 struct device {
     const struct device_impl *impl;

@@ -16,6 +16,7 @@
  * Lifetime: devices live until gpu_close(), which waits for their queues to drain. */
 #pragma once
 
+#include "base/device_info.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -24,41 +25,6 @@
 
 struct gpu;
 struct device;
-
-/* What computes in the end: a software Vulkan driver is DEVICE_CPU too (its backend says "vulkan"). */
-enum device_kind { DEVICE_CPU, DEVICE_GPU, DEVICE_INTEGRATED_GPU };
-
-enum precision { PRECISION_F32 = 1, PRECISION_F16 = 2, PRECISION_BF16 = 4, PRECISION_INT8 = 8, PRECISION_INT4 = 16 };
-
-enum support_level { SUPPORT_TESTED, SUPPORT_EXPECTED, SUPPORT_EXPERIMENTAL };
-
-/* A number that may be unknown. */
-struct reading_u64 {
-    uint64_t value;
-    bool valid;
-};
-
-/* The fifteen facts of a device. Text that is not known is "". */
-struct device_info {
-    char id[32];           /* what --devices takes: "cpu", "vulkan0", "cuda1", "sim:fast" */
-    char name[128];        /* as the driver says it */
-    char vendor[32];       /* "Intel", "NVIDIA", "AMD", "Apple", "Mesa" … */
-    char backend[16];      /* "cpu", "vulkan", "cuda", "hip", "metal", "opencl", "sycl", "sim" */
-    char architecture[64]; /* instruction set or compute capability */
-    char driver[64];       /* driver version */
-    char pci[24];          /* "0000:c1:00.0", else "" */
-    enum device_kind kind;
-    uint64_t memory_total_bytes;
-    uint64_t memory_free_bytes; /* when it was opened; device_memory() reads it now */
-    struct reading_u64 compute_units;
-    struct reading_u64 clock_mhz;
-    struct reading_u64 bandwidth_mb_per_s; /* measured, never a datasheet; of a simulated device its file's */
-    struct reading_u64 peak_mflops;        /* as above */
-    struct reading_u64 threads_per_block_max;
-    uint32_t precisions; /* bits of enum precision */
-    bool peer_to_peer;
-    enum support_level support;
-};
 
 struct gpu_options {
     const char *backend;    /* --backend / MEDLEY_BACKEND: only this backend (the CPU always stays); NULL: all */
@@ -72,7 +38,7 @@ struct gpu_options {
     bool verify;              /* verify every device anew, whatever the registry says */
     uint32_t verify_limit_ms; /* for one device; 0: LIMIT_VERIFY_MS */
 
-    const char *sim_file; /* --sim: simulated devices (gpu/sim_file.h), after the real ones; NULL: none */
+    const char *sim_file; /* --sim: simulated devices (simdevices/sim_file.h), after the real ones; NULL: none */
 };
 
 enum error_code gpu_open(const struct gpu_options *options, struct gpu **out, struct error *err);
@@ -219,7 +185,7 @@ struct reading_u64 device_clock_mhz(const struct device *device);
 /* Where the hardware begins to throttle, as far as it is known without the sensors. */
 struct reading_u64 device_temperature_limit_mc(const struct device *device);
 /* True: the device itself tells temperature, power and clock (simulated devices do), and asking costs nothing. False:
- * they come from the machine's sensors, and who samples steadily asks gpu/sensors/telemetry.h. */
+ * they come from the machine's sensors, and who samples steadily asks sensors/telemetry.h. */
 bool device_reads_itself(const struct device *device);
 
 /* A simulated device is a different one in every process that opens it. `readings`, which are copied, are those of the

@@ -3,8 +3,8 @@
 
 #include "base/limits.h"
 #include "gpu/gpu.h"
-#include "gpu/sensors/on_demand.h"
-#include "gpu/sim_file.h"
+#include "sensors/on_demand.h"
+#include "simdevices/sim_file.h"
 
 #include <limits.h>
 

@@ -1,6 +1,6 @@
 #include "gpu/host.h"
 
-#include "gpu/host_memory.h"
+#include "sensors/host_memory.h"
 
 #include <inttypes.h>
 #include <sched.h>

@@ -4,7 +4,7 @@
  * multiplied with. */
 #pragma once
 
-#include "gpu/product.h"
+#include "kernels/product.h"
 
 #include <ggml.h>
 #include <stdbool.h>

@@ -21,7 +21,7 @@
 #pragma once
 
 #include "mesh/link.h"
-#include "mesh/security.h"
+#include "trust/security.h"
 
 #include <uv.h>
 

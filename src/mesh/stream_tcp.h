@@ -3,8 +3,8 @@
  * The security must outlive the stream. The stream is stream_close()d also when its handshake failed. */
 #pragma once
 
-#include "mesh/security.h"
 #include "mesh/stream.h"
+#include "trust/security.h"
 
 #include <uv.h>
 

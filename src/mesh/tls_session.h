@@ -12,7 +12,7 @@
 #pragma once
 
 #include "base/buffer.h"
-#include "mesh/security.h"
+#include "trust/security.h"
 
 enum { TLS_IN_BYTES = 128 * 1024 };
 

@@ -2,8 +2,8 @@
 #include "node/control.h"
 
 #include "base/buffer.h"
+#include "clusterfile/cluster_write.h"
 #include "mesh/probe.h"
-#include "placement/cluster_write.h"
 #include "topology/link.h"
 
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include "base/durable_file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "mesh/identity_files.h"
-#include "mesh/join_message.h"
+#include "join/join_message.h"
+#include "trust/identity_files.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * A service of node.h. It owns what makes the node (identity, list of members, links, the replicated log, models,
  * stages, requests) and joins these parts, none of which knows another: an event of one becomes a call of the next.
  *
- *     STATE/identity/    keys (mesh/identity_files.h)         STATE/cluster.db   the log (cluster/store.h)
+ *     STATE/identity/    keys (trust/identity_files.h)         STATE/cluster.db   the log (cluster/store.h)
  *     STATE/nodes        the book of members (book.h)         STATE/models/ …    weights (weights.h)
  *     STATE/control.sock commands (control.h)                 STATE/lock         one node a folder
  *

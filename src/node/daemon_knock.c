@@ -4,7 +4,7 @@
 #include "base/durable_file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "mesh/identity_files.h"
+#include "trust/identity_files.h"
 
 #include <stdio.h>
 #include <string.h>

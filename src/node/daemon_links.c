@@ -1,11 +1,11 @@
 /* The members that this node has heard of, and the frames between them and the daemon's parts. */
 #include "node/daemon_state.h"
 
+#include "agreement/claims.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "cluster/event.h"
-#include "node/claims.h"
 
 #include <string.h>
 

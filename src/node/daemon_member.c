@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cluster/event.h"
-#include "mesh/identity_files.h"
+#include "trust/identity_files.h"
 
 #include <stdio.h>
 #include <string.h>

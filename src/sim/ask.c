@@ -1,4 +1,4 @@
-/* Requests, at the node that was asked: by the rules of node/relay.h one goes on with prompt and text so far where its
+/* Requests, at the node that was asked: by the rules of relay/relay.h one goes on with prompt and text so far where its
  * driver was lost. Every token is compared with the reference. */
 #include "sim/world.h"
 

@@ -1,4 +1,4 @@
-/* Caches that go along with a move: by the rules of node/hosting_give.c and node/hosting_take.c in small. The old
+/* Caches that go along with a move: by the rules of hosting/hosting_give.c and hosting/hosting_take.c in small. The old
  * driver ends between two tokens and offers what it has; who has a layer sends what it holds of it to who has it next;
  * when all have said that they have all, the new driver begins with it. Until then it is not used. Whatever goes wrong,
  * or takes too long, it begins with nothing, and requests are computed anew. What a cache holds is a hash of all tokens

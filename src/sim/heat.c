@@ -1,6 +1,6 @@
-/* How warm a node's devices are: gpu/sim_plant.h is the metal, and thermal/governor.h sees it through a sensor of whole
- * degrees every HEAT_MS and says for how much of its time a device may compute, as node/heat.c. Work takes so much
- * longer then. A device that is to pause computes for a hundredth of its time here: what is under way ends. */
+/* How warm a node's devices are: simdevices/sim_plant.h is the metal, and thermal/governor.h sees it through a sensor
+ * of whole degrees every HEAT_MS and says for how much of its time a device may compute, as heat/heat.c. Work takes so
+ * much longer then. A device that is to pause computes for a hundredth of its time here: what is under way ends. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -108,7 +108,7 @@ uint64_t heat_work_ms(struct node *node, uint32_t index, uint64_t ms)
     return ms * 1000 / duty;
 }
 
-/* As node/placing_describe.c. */
+/* As placing/placing_describe.c. */
 void heat_say(const struct world *w, const struct node *node, struct said *out)
 {
     for (uint64_t i = 0; i < w->scenario->nodes[node->index].devices; i++) {

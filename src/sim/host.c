@@ -1,5 +1,5 @@
 /* Stages on a node's devices: worker_step() says what to do; loading takes its time, memory is given back a moment
- * after, and a device refuses what it has no room for. As node/hosting.h. */
+ * after, and a device refuses what it has no room for. As hosting/hosting.h. */
 #include "sim/world.h"
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* A node's copy of the log: what its replica asks for is carried out, by the rules of node/agreement.h. */
+/* A node's copy of the log: what its replica asks for is carried out, by the rules of agreement/agreement.h. */
 #include "sim/world.h"
 
 #include "base/mem.h"

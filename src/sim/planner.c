@@ -1,4 +1,4 @@
-/* The problems that a leader's master has solved, from the agreed state and what nodes say; as node/placing.c. */
+/* The problems that a leader's master has solved, from the agreed state and what nodes say; as placing/placing.c. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -105,7 +105,7 @@ static struct said own_words(const struct world *w, const struct node *node)
     return said;
 }
 
-/* As node/placing_cluster.c. */
+/* As placing/placing_cluster.c. */
 static void fill_heat(const struct said *said, uint32_t k, struct placement_device *device)
 {
     const struct thermal_prospect *prospect = &said->prospects[k];

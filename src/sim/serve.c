@@ -1,7 +1,7 @@
 /* Drivers. A token is a function of all tokens before it and of its position;
  * every stage keeps a hash of what it has seen of a sequence, as it would its KV cache, and what comes out is right
- * only if all of them have seen the same. By the rules of pipeline/driver.h and node/hosting.h: what is lost on the way
- * loses the driver, which gives its sequences back to who asked. */
+ * only if all of them have seen the same. By the rules of pipeline/driver.h and hosting/hosting.h: what is lost on the
+ * way loses the driver, which gives its sequences back to who asked. */
 #include "sim/world.h"
 
 #include "base/mem.h"

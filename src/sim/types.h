@@ -2,13 +2,13 @@
  * the process, but for the disk, the devices and the clock. */
 #pragma once
 
+#include "agreement/nonces.h"
 #include "cluster/master.h"
 #include "cluster/replica.h"
 #include "cluster/worker.h"
-#include "gpu/sim_plant.h"
 #include "mesh/pulse.h"
-#include "node/nonces.h"
 #include "sim/sim.h"
+#include "simdevices/sim_plant.h"
 #include "thermal/governor.h"
 
 enum {

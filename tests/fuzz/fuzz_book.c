@@ -2,7 +2,7 @@
  * the same; all ids are ids; who was removed is not in it. */
 #include "fuzz.h"
 
-#include "node/book.h"
+#include "join/book.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  * names nothing twice, and makes a placement problem or says why not; written again it is read as just as much. */
 #include "fuzz.h"
 
-#include "placement/cluster_file.h"
-#include "placement/cluster_problem.h"
-#include "placement/cluster_write.h"
+#include "clusterfile/cluster_file.h"
+#include "clusterfile/cluster_problem.h"
+#include "clusterfile/cluster_write.h"
 
 #include <stdio.h>
 #include <stdlib.h>

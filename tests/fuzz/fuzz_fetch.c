@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "base/limits.h"
-#include "mesh/weight_source.h"
+#include "weights/weight_source.h"
 
 #include <stdio.h>
 #include <stdlib.h>

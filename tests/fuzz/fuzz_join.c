@@ -6,8 +6,8 @@
 #include "fuzz.h"
 
 #include "base/limits.h"
-#include "mesh/join.h"
-#include "mesh/join_message.h"
+#include "join/join.h"
+#include "join/join_message.h"
 
 #include <openssl/err.h>
 #include <openssl/x509.h>

@@ -1,4 +1,4 @@
-/* Fuzz target: the bytes of a channel on which somebody joins (node/join_channel.h), from a stream without a network.
+/* Fuzz target: the bytes of a channel on which somebody joins (join/join_channel.h), from a stream without a network.
  * The first byte says in how large pieces they come and are taken (0 to 15), and after how many messages the owner has
  * enough. Every message is sent back.
  * Holds: a message has 1 to LIMIT_JOIN_MESSAGE_BYTES, is whole, and comes in its turn; what is sent back is what came;
@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/limits.h"
-#include "node/join_channel.h"
+#include "join/join_channel.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "base/limits.h"
-#include "mesh/manifest.h"
+#include "weights/manifest.h"
 
 #include <stdio.h>
 #include <stdlib.h>

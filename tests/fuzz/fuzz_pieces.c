@@ -3,7 +3,7 @@
  * sender's frames alone; what is cut anew and joined is the same. */
 #include "fuzz.h"
 
-#include "node/pieces.h"
+#include "agreement/pieces.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include "fuzz.h"
 
 #include "base/clock.h"
-#include "gpu/sensors/sensor_impl.h"
+#include "sensors/sensor_impl.h"
 
 #include <ctype.h>
 #include <stdarg.h>

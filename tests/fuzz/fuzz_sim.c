@@ -2,7 +2,7 @@
  * taken is within the documented ranges, has distinct names, and makes sense to the model of heat. */
 #include "fuzz.h"
 
-#include "gpu/sim_file.h"
+#include "simdevices/sim_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "base/limits.h"
+#include "join/admission.h"
+#include "join/joining.h"
 #include "link_world.h"
-#include "node/admission.h"
-#include "node/joining.h"
 
 #include <openssl/types.h>
 

@@ -2,7 +2,7 @@
  * between them and it is not lost. Each has a store in a folder of its own. Time is real, elections are quick. */
 #pragma once
 
-#include "node/agreement.h"
+#include "agreement/agreement.h"
 
 #include <uv.h>
 

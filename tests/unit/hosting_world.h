@@ -4,8 +4,8 @@
 
 #include "driver_world.h"
 #include "fake_children.h"
+#include "hosting/hosting.h"
 #include "link_world.h"
-#include "node/hosting.h"
 
 enum { HOUSE_DEVICES = 2, HOUSE_CONTEXT = 300, HOUSE_REPORTS = 256 };
 

@@ -1,7 +1,7 @@
 /* A joiner and a member that carry each other's messages, for tests of join. */
 #pragma once
 
-#include "mesh/join.h"
+#include "join/join.h"
 #include "mesh_world.h"
 
 struct join_world {

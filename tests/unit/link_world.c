@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "mesh/identity.h"
+#include "trust/identity.h"
 
 #include <arpa/inet.h>
 #include <openssl/evp.h>

@@ -1,9 +1,9 @@
 /* Nodes with links between them, all in this process on one loop, over loopback: for tests of mesh. */
 #pragma once
 
-#include "mesh/authority.h"
-#include "mesh/credentials.h"
 #include "mesh/mesh.h"
+#include "trust/authority.h"
+#include "trust/credentials.h"
 
 #include <uv.h>
 

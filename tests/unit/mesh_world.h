@@ -1,8 +1,8 @@
 /* A cluster of nodes in memory, and TLS between any two of them, for tests of mesh. */
 #pragma once
 
-#include "mesh/authority.h"
-#include "mesh/credentials.h"
+#include "trust/authority.h"
+#include "trust/credentials.h"
 
 #include <openssl/ssl.h>
 

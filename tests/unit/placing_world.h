@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cluster/master.h"
-#include "node/placing.h"
+#include "placing/placing.h"
 
 enum { WORLD_NODES = 4, WORLD_INSTANCES = 4 };
 

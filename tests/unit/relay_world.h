@@ -4,7 +4,7 @@
 
 #include "far_world.h"
 #include "link_world.h"
-#include "node/relay.h"
+#include "relay/relay.h"
 
 enum { RELAY_CONTEXT = 300, NOWHERE = -1 };
 

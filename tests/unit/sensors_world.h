@@ -1,7 +1,7 @@
 /* What the tests of the sensors share: a tree, sensors over it, and assertions about readings. */
 #pragma once
 
-#include "gpu/sensors/sensors.h"
+#include "sensors/sensors.h"
 #include "sensors_tree.h"
 
 #include <setjmp.h>

@@ -1,9 +1,9 @@
 /* The pure parts of an agreement: messages in pieces, and the nonces of events. */
+#include "agreement/nonces.h"
+#include "agreement/pieces.h"
 #include "base/bytes.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "node/nonces.h"
-#include "node/pieces.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Our attention against its formula in double precision, and its promise: a row's bits depend on nothing beside it. */
 #include "base/random.h"
-#include "engine/attention.h"
+#include "kernels/attention.h"
 
 #include <ggml.h>
 #include <math.h>

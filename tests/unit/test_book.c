@@ -1,5 +1,5 @@
 /* The book of members: who is in it, how old it is, who never comes back; its file. */
-#include "node/book.h"
+#include "join/book.h"
 
 #include "base/buffer.h"
 #include "base/limits.h"

@@ -1,8 +1,8 @@
 /* A pipeline over real links: driver and runners on the toy machine (fake_pipeline.h), each behind a mesh of its own,
  * over loopback with TLS. */
 #include "driver_world.h"
+#include "hosting/carrier.h"
 #include "link_world.h"
-#include "node/carrier.h"
 #include "pipeline/runner.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* What a member may say, and in whose name. */
-#include "node/claims.h"
+#include "agreement/claims.h"
 
 #include "base/limits.h"
 

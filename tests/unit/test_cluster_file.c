@@ -1,7 +1,7 @@
 /* The cluster file: every case of tests/cluster/table.json, what is read from good ones, and lack of memory. */
 #include "base/limits.h"
 #include "base/mem.h"
-#include "placement/cluster_file.h"
+#include "clusterfile/cluster_file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

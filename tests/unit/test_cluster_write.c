@@ -1,8 +1,8 @@
 /* A cluster that is written as a cluster file is read as the same cluster: those of the table, the example, and random
  * ones of all that a reader can give. With the argument `print` it prints a list of those, for check_schema.py. */
 #include "base/mem.h"
-#include "placement/cluster_file.h"
-#include "placement/cluster_write.h"
+#include "clusterfile/cluster_file.h"
+#include "clusterfile/cluster_write.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,11 +2,11 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "mesh/fetch.h"
-#include "mesh/manifest_make.h"
-#include "mesh/shelf.h"
-#include "mesh/weight_source.h"
 #include "model/gguf_file.h"
+#include "weights/fetch.h"
+#include "weights/manifest_make.h"
+#include "weights/shelf.h"
+#include "weights/weight_source.h"
 #include "weights_world.h"
 
 #include <setjmp.h>

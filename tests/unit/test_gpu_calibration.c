@@ -8,7 +8,7 @@
 #include "gpu/registry.h"
 #include "gpu_fake.h"
 #include "model/model.h"
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <setjmp.h>

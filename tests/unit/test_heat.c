@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/top_screen.h"
-#include "node/heat.h"
+#include "heat/heat.h"
 #include "sim_world.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* Addresses as people write them. */
-#include "node/host_port.h"
+#include "mesh/host_port.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

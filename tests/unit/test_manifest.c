@@ -2,9 +2,9 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/mem.h"
-#include "mesh/manifest_cache.h"
-#include "mesh/manifest_layers.h"
 #include "model/model.h"
+#include "weights/manifest_cache.h"
+#include "weights/manifest_layers.h"
 #include "weights_world.h"
 
 #include <fcntl.h>

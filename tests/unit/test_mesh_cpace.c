@@ -1,9 +1,9 @@
 /* mesh: CPace against the test vectors of draft-irtf-cfrg-cpace ("CPace using group ristretto255 and hash
  * SHA-512"), the join code, and the words. */
 #include "base/limits.h"
-#include "mesh/cpace.h"
-#include "mesh/join_invite.h"
-#include "mesh/join_words.h"
+#include "join/cpace.h"
+#include "join/join_invite.h"
+#include "join/join_words.h"
 
 #include <setjmp.h>
 #include <sodium.h>

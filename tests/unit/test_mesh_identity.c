@@ -1,8 +1,8 @@
 /* mesh: key pairs and memberships, and the files they are kept in. */
 #include "base/limits.h"
-#include "mesh/identity_files.h"
-#include "mesh/secret_files.h"
 #include "mesh_world.h"
+#include "trust/identity_files.h"
+#include "trust/secret_files.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* mesh: joining by hand, where two people compare words. */
 #include "base/limits.h"
+#include "join/join_session.h"
 #include "join_world.h"
-#include "mesh/join_session.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* mesh: joining, and everybody who should not get in: in the middle, with false notes, with spoiled messages. */
 #include "base/limits.h"
+#include "join/join_session.h"
 #include "join_world.h"
-#include "mesh/join_session.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

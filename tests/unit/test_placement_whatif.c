@@ -2,8 +2,8 @@
 #include "base/mem.h"
 #include "placement/check.h"
 #include "placement/cost.h"
-#include "placement/remedy.h"
 #include "placement_world.h"
+#include "report/remedy.h"
 
 #include <math.h>
 #include <setjmp.h>

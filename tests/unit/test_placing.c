@@ -5,11 +5,11 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
-#include "node/heat.h"
-#include "pipeline/plan.h"
+#include "clusterfile/cluster_file.h"
+#include "clusterfile/cluster_write.h"
+#include "heat/heat.h"
 #include "placement/as_run.h"
-#include "placement/cluster_file.h"
-#include "placement/cluster_write.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <setjmp.h>

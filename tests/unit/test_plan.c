@@ -3,10 +3,10 @@
 #include "sim_world.h"
 
 #include "base/mem.h"
-#include "pipeline/plan.h"
 #include "placement/check.h"
 #include "placement/cost.h"
-#include "placement/report.h"
+#include "plan/plan.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <setjmp.h>

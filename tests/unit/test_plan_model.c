@@ -3,8 +3,8 @@
 #include "engine/batch_shape.h"
 #include "gpu/gpu.h"
 #include "model/model.h"
-#include "pipeline/plan_model.h"
 #include "placement/cost.h"
+#include "plan/plan_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

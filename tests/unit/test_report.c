@@ -1,8 +1,8 @@
 /* From a cluster to a placement problem, and the report's text and JSON on a fixed one. */
 #include "base/mem.h"
+#include "clusterfile/cluster_file.h"
 #include "placement/check.h"
-#include "placement/cluster_file.h"
-#include "placement/report.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <setjmp.h>

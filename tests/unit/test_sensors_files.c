@@ -1,4 +1,4 @@
-/* gpu/sensors: the kernel's files of CPU, memory and battery, and everything that can be wrong with them. */
+/* sensors: the kernel's files of CPU, memory and battery, and everything that can be wrong with them. */
 #include "sensors_world.h"
 
 #include "base/clock.h"

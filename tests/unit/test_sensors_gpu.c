@@ -1,12 +1,12 @@
-/* gpu/sensors: GPUs, through the kernel's files and through libraries that stand in for the drivers'. */
+/* sensors: GPUs, through the kernel's files and through libraries that stand in for the drivers'. */
 #include "gpu_fake.h"
 #include "sensors_world.h"
 #include "standin_nvml.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "gpu/sensors/on_demand.h"
-#include "gpu/sensors/sysfs.h"
+#include "sensors/on_demand.h"
+#include "sensors/sysfs.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

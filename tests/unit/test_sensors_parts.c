@@ -1,6 +1,6 @@
-/* gpu/sensors: what all its sources are made of: reading small files, PCI addresses, rates. */
-#include "gpu/sensors/pci.h"
-#include "gpu/sensors/rate.h"
+/* sensors: what all its sources are made of: reading small files, PCI addresses, rates. */
+#include "sensors/pci.h"
+#include "sensors/rate.h"
 #include "sensors_world.h"
 
 #include "base/clock.h"

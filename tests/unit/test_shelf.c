@@ -3,12 +3,12 @@
 #include "base/random.h"
 #include "engine/stage.h"
 #include "gpu/gpu.h"
-#include "mesh/manifest_layers.h"
-#include "mesh/manifest_make.h"
-#include "mesh/shelf.h"
-#include "mesh/shelf_policy.h"
-#include "mesh/shelf_record.h"
 #include "model/model.h"
+#include "weights/manifest_layers.h"
+#include "weights/manifest_make.h"
+#include "weights/shelf.h"
+#include "weights/shelf_policy.h"
+#include "weights/shelf_record.h"
 #include "weights_world.h"
 
 #include <setjmp.h>

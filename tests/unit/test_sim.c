@@ -3,8 +3,8 @@
 #include "base/mem.h"
 #include "engine/stage_work.h"
 #include "gpu/device_sim.h"
-#include "gpu/sim_file.h"
 #include "sim_world.h"
+#include "simdevices/sim_file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* The file of simulated devices: what is in it, and what is said when it is wrong. */
-#include "gpu/sim_file.h"
-#include "gpu/sim_presets.h"
+#include "simdevices/sim_file.h"
+#include "simdevices/sim_presets.h"
 
 #include "base/mem.h"
 

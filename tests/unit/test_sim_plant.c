@@ -1,6 +1,6 @@
 /* Heat and pace of simulated devices: hours in milliseconds, for both are pure. */
-#include "gpu/sim_pace.h"
-#include "gpu/sim_plant.h"
+#include "simdevices/sim_pace.h"
+#include "simdevices/sim_plant.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -8,8 +8,8 @@
 #include "power_vfs.h"
 #include "store_writes.h"
 
+#include "agreement/agreement_impl.h"
 #include "base/mem.h"
-#include "node/agreement_impl.h"
 
 #include <errno.h>
 #include <setjmp.h>

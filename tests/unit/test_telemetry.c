@@ -1,5 +1,5 @@
-/* gpu/sensors: the sampler on its own thread, and what a driver may do to it. */
-#include "gpu/sensors/telemetry.h"
+/* sensors: the sampler on its own thread, and what a driver may do to it. */
+#include "sensors/telemetry.h"
 #include "sensors_world.h"
 #include "standin_nvml.h"
 

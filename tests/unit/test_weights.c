@@ -2,12 +2,12 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "link_world.h"
-#include "mesh/fetch_message.h"
-#include "mesh/manifest_layers.h"
-#include "mesh/manifest_make.h"
+#include "mesh/frames.h"
 #include "model/model.h"
-#include "node/frames.h"
-#include "node/weights.h"
+#include "weights/fetch_message.h"
+#include "weights/manifest_layers.h"
+#include "weights/manifest_make.h"
+#include "weights/weights.h"
 #include "weights_world.h"
 
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* Folders and small models for the tests of weights that travel. */
 #pragma once
 
-#include "mesh/manifest.h"
-#include "mesh/part_set.h"
+#include "weights/manifest.h"
+#include "weights/part_set.h"
 
 #include <limits.h>
 

@@ -1,0 +1,101 @@
+#include "agreement/claims.h"
+
+#include "base/limits.h"
+#include "join/join_message.h"
+
+#include <string.h>
+
+enum { ABOUT_BYTES_MAX = LIMIT_CLUSTER_ENTRY_BYTES / 2, ADDRESSES_MAX = 64, HELD_MAX = 4096 };
+
+static bool is_sender(const char *id, const char *sender)
+{
+    return id && strcmp(id, sender) == 0;
+}
+
+static bool are_own(const Cluster__Links *links, const char *sender)
+{
+    for (size_t i = 0; i < links->n_links; i++) {
+        if (!is_sender(links->links[i]->from, sender))
+            return false;
+    }
+    return true;
+}
+
+bool claims_event(const Cluster__Event *event, const char *sender)
+{
+    if (!is_sender(event->by, sender))
+        return false;
+    switch (event->kind_case) {
+    case CLUSTER__EVENT__KIND_NODE_UPDATED:
+        return is_sender(event->node_updated->id, sender);
+    case CLUSTER__EVENT__KIND_LINKS_MEASURED:
+        return are_own(event->links_measured, sender);
+    case CLUSTER__EVENT__KIND_STAGE_REPORTED:
+        return is_sender(event->stage_reported->node, sender);
+    case CLUSTER__EVENT__KIND_INSTANCE_PLACED:
+        return event->instance_placed->placement && event->instance_placed->placement->by_hand;
+    case CLUSTER__EVENT__KIND_INSTANCE_ABANDONED:
+    case CLUSTER__EVENT__KIND_REFOUNDED:
+        return false;
+    case CLUSTER__EVENT__KIND_NODE_JOINED:
+    case CLUSTER__EVENT__KIND_NODE_ADMITTED:
+    case CLUSTER__EVENT__KIND_NODE_REMOVED:
+    case CLUSTER__EVENT__KIND_MODEL_REGISTERED:
+    case CLUSTER__EVENT__KIND_MODEL_FORGOTTEN:
+    case CLUSTER__EVENT__KIND_INSTANCE_DESIRED:
+    case CLUSTER__EVENT__KIND_INSTANCE_TARGET:
+    case CLUSTER__EVENT__KIND_INSTANCE_STOPPED:
+    case CLUSTER__EVENT__KIND_SETTING_CHANGED:
+    case CLUSTER__EVENT__KIND__NOT_SET: /* of a newer version */
+    case _CLUSTER__EVENT__KIND__CASE_IS_INT_SIZE:
+        break;
+    }
+    return true;
+}
+
+static bool are_devices(const Cluster__Node *about)
+{
+    if (about->n_devices > LIMIT_DEVICES)
+        return false;
+    for (size_t i = 0; i < about->n_devices; i++) {
+        const char *id = about->devices[i]->id;
+        if (!id || !*id || strlen(id) > LIMIT_CLUSTER_TEXT_BYTES)
+            return false;
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(id, about->devices[j]->id) == 0)
+                return false;
+        }
+    }
+    return true;
+}
+
+enum error_code claims_about(const Cluster__Node *about, size_t size, const char *sender, struct error *err)
+{
+    if (!is_sender(about->id, sender))
+        return error_set(err, ERROR_INVALID, "a node says that it is another one");
+    if (!about->name || !join_name_is_valid(about->name, strlen(about->name)) || !about->member)
+        return error_set(err, ERROR_INVALID, "a node says no name, or no member id, that can be its own");
+    if (size > ABOUT_BYTES_MAX || about->n_addresses > ADDRESSES_MAX || !are_devices(about))
+        return error_set(err, ERROR_INVALID,
+                         "a node says more of itself than a node can have, or has two devices of "
+                         "one id");
+    return ERROR_NONE;
+}
+
+static bool are_problems(const Node__Now *now)
+{
+    for (size_t i = 0; i < now->n_problems; i++) {
+        const char *text = now->problems[i]->text;
+        if (text && strlen(text) > LIMIT_CLUSTER_TEXT_BYTES)
+            return false;
+    }
+    return now->n_problems <= LIMIT_CLUSTER_INSTANCES;
+}
+
+enum error_code claims_now(const Node__Now *now, struct error *err)
+{
+    if (now->n_devices <= LIMIT_DEVICES && now->n_uses <= LIMIT_CLUSTER_INSTANCES && now->n_held <= HELD_MAX &&
+        now->n_unreached <= LIMIT_CLUSTER_NODES && are_problems(now))
+        return ERROR_NONE;
+    return error_set(err, ERROR_INVALID, "a node tells more at a time than a node can have");
+}

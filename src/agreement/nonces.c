@@ -1,0 +1,80 @@
+#include "agreement/nonces.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+/* A nonce is random already. */
+static uint16_t *count_of(struct nonces *nonces, uint64_t value)
+{
+    return &nonces->counts[value % NONCE_BUCKETS];
+}
+
+static struct nonce *find(struct nonces *nonces, uint64_t value)
+{
+    for (uint32_t i = 0; i < LIMIT_PROPOSAL_NONCES && *count_of(nonces, value); i++) {
+        if (nonces->ring[i].value == value)
+            return &nonces->ring[i];
+    }
+    return NULL;
+}
+
+bool nonces_has(const struct nonces *nonces, uint64_t value)
+{
+    return value && find((struct nonces *)(uintptr_t)nonces, value);
+}
+
+bool nonces_has_room(const struct nonces *nonces)
+{
+    return nonces->n_open < LIMIT_PROPOSAL_NONCES / 2;
+}
+
+/* The oldest makes room, but none that is still open: those are at most half of all. */
+static void put(struct nonces *nonces, struct nonce nonce)
+{
+    struct nonce *slot;
+    do {
+        slot = &nonces->ring[nonces->next];
+        nonces->next = (nonces->next + 1) % LIMIT_PROPOSAL_NONCES;
+    } while (slot->value && !slot->applied);
+    if (slot->value)
+        --*count_of(nonces, slot->value);
+    *slot = nonce;
+    ++*count_of(nonces, nonce.value);
+}
+
+void nonces_submitted(struct nonces *nonces, uint64_t value)
+{
+    assert(value && nonces_has_room(nonces));
+    put(nonces, (struct nonce){value, false});
+    nonces->n_open++;
+}
+
+void nonces_applied(struct nonces *nonces, uint64_t value)
+{
+    struct nonce *nonce = value ? find(nonces, value) : NULL;
+    if (!value)
+        return;
+    if (!nonce) {
+        put(nonces, (struct nonce){value, true});
+        return;
+    }
+    nonces->n_open -= !nonce->applied;
+    nonce->applied = true;
+}
+
+void nonces_lost(struct nonces *nonces)
+{
+    for (uint32_t i = 0; i < LIMIT_PROPOSAL_NONCES; i++) {
+        struct nonce *nonce = &nonces->ring[i];
+        if (nonce->applied || !nonce->value)
+            continue;
+        --*count_of(nonces, nonce->value);
+        *nonce = (struct nonce){0};
+    }
+    nonces->n_open = 0;
+}
+
+void nonces_clear(struct nonces *nonces)
+{
+    *nonces = (struct nonces){0};
+}

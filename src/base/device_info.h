@@ -1,0 +1,40 @@
+/* What is known of a device: its record. gpu/gpu.h finds the devices, sensors/ reads what they say of themselves. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What computes in the end: a software Vulkan driver is DEVICE_CPU too (its backend says "vulkan"). */
+enum device_kind { DEVICE_CPU, DEVICE_GPU, DEVICE_INTEGRATED_GPU };
+
+enum precision { PRECISION_F32 = 1, PRECISION_F16 = 2, PRECISION_BF16 = 4, PRECISION_INT8 = 8, PRECISION_INT4 = 16 };
+
+enum support_level { SUPPORT_TESTED, SUPPORT_EXPECTED, SUPPORT_EXPERIMENTAL };
+
+/* A number that may be unknown. */
+struct reading_u64 {
+    uint64_t value;
+    bool valid;
+};
+
+/* The fifteen facts of a device. Text that is not known is "". */
+struct device_info {
+    char id[32];           /* what --devices takes: "cpu", "vulkan0", "cuda1", "sim:fast" */
+    char name[128];        /* as the driver says it */
+    char vendor[32];       /* "Intel", "NVIDIA", "AMD", "Apple", "Mesa" … */
+    char backend[16];      /* "cpu", "vulkan", "cuda", "hip", "metal", "opencl", "sycl", "sim" */
+    char architecture[64]; /* instruction set or compute capability */
+    char driver[64];       /* driver version */
+    char pci[24];          /* "0000:c1:00.0", else "" */
+    enum device_kind kind;
+    uint64_t memory_total_bytes;
+    uint64_t memory_free_bytes; /* when it was opened; device_memory() reads it now */
+    struct reading_u64 compute_units;
+    struct reading_u64 clock_mhz;
+    struct reading_u64 bandwidth_mb_per_s; /* measured, never a datasheet; of a simulated device its file's */
+    struct reading_u64 peak_mflops;        /* as above */
+    struct reading_u64 threads_per_block_max;
+    uint32_t precisions; /* bits of enum precision */
+    bool peer_to_peer;
+    enum support_level support;
+};

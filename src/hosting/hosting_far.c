@@ -1,0 +1,199 @@
+/* Parts of one pipeline on several nodes: their messages, and what becomes of them when some are lost. */
+#include "hosting/hosting_impl.h"
+
+#include "base/log.h"
+
+#include <assert.h>
+#include <string.h>
+
+static bool is_stage_of(const struct part_stage *stage, const uint8_t node_id[NODE_ID_BYTES])
+{
+    return !stage->here && memcmp(stage->node_id, node_id, NODE_ID_BYTES) == 0;
+}
+
+/* On a device's thread, or the driver's. Stages of this process never get here: their micro-batches go from device to
+ * device (pipeline/microbatch.h). */
+void part_send(void *arg, uint32_t stage, struct buffer *message)
+{
+    const struct part *part = arg;
+    const struct part_stage *to = &part->stages[stage < part->n_stages ? stage : 0];
+    assert(!to->here || to->lane);
+    if (to->here)
+        lane_send(to->lane, message->data, message->size);
+    else
+        carrier_send(part->hosting->options.carrier, to->node_id, message);
+}
+
+static void send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], uint64_t key, uint64_t epoch)
+{
+    struct buffer message = {0};
+    wire_write_notice(&(struct wire_route){.instance = key, .epoch = epoch}, &message);
+    if (!message.failed) /* else its driver is told when the link ends, or never asked: memory for 64 bytes lacks */
+        carrier_send(hosting->options.carrier, node_id, &message);
+    buffer_deinit(&message);
+}
+
+void part_notify_driver(struct part *part)
+{
+    send_notice(part->hosting, part->stages[0].node_id, part->key, part->epoch);
+}
+
+/* ---- receiving ------------------------------------------------------------------------ */
+
+enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struct error *err)
+{
+    struct hosting *hosting = arg;
+    struct wire_route route;
+    enum error_code code = wire_read_route(bytes, size, &route, err);
+    struct part *part = code ? NULL : hosting->parts;
+    while (part && (part->key != route.instance || part->epoch != route.epoch || !part->attached))
+        part = part->next;
+    if (code)
+        return code;
+    if (!part)
+        return error_set(err, ERROR_NOT_FOUND, "no part of that placement is here");
+    if (!wire_is_notice(&route)) {
+        if (!part_drives(part))
+            take_end(part, NULL); /* its driver has begun */
+        code = part_has_lanes(part) ? part_pass_on(part, bytes, size, err)
+               : part->driver       ? driver_receive(part->driver, bytes, size, err)
+                                    : runner_receive(part->runner, bytes, size, err);
+        if (code != ERROR_BUSY)
+            return code;
+        /* What a driver had under way before it was lost is still being computed here: it is to wait for longer. */
+        part_notify_driver(part);
+        return ERROR_NONE;
+    }
+    struct error why = {0};
+    error_set(&why, ERROR_IO, "messages between other nodes were lost, or one has not loaded its stages");
+    if (part->driver)
+        part_lose(part, &why);
+    else
+        part_notify_driver(part);
+    return ERROR_NONE;
+}
+
+void hosting_stray(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct wire_route *route)
+{
+    if (!hosting->closing && !wire_is_notice(route)) /* a notice is never answered */
+        send_notice(hosting, node_id, route->instance, route->epoch);
+}
+
+/* An end of the carrier is an instance; it may have parts of two placements. */
+static struct part *other_attached(const struct part *part)
+{
+    struct part *other = part->hosting->parts;
+    while (other && (other == part || !other->attached || other->key != part->key))
+        other = other->next;
+    return other;
+}
+
+enum error_code part_attach(struct part *part, struct error *err)
+{
+    const struct part *other = other_attached(part);
+    if (other && strcmp(other->instance, part->instance) != 0)
+        return error_set(err, ERROR_INVALID, "instances %s and %s look alike on the wire: name one otherwise",
+                         part->instance, other->instance);
+    enum error_code code =
+        other ? ERROR_NONE
+              : carrier_attach(part->hosting->options.carrier, part->key, hosting_receive, part->hosting, err);
+    part->attached = !code;
+    return code;
+}
+
+void part_detach(struct part *part)
+{
+    if (part->attached && !other_attached(part))
+        carrier_attach(part->hosting->options.carrier, part->key, NULL, NULL, NULL);
+    part->attached = false;
+}
+
+/* ---- losing and finding --------------------------------------------------------------- */
+
+void part_lose(struct part *part, const struct error *why)
+{
+    const uint64_t now_ms = uv_now(part->hosting->options.loop);
+    struct error lost = *why;
+    lost.code = ERROR_IO; /* whatever it was: the request may be tried again */
+    driver_lost(part->driver, &lost);
+    if (part->state == PART_HANDING)
+        return; /* what it has under way is over, so that it will be held */
+    if (part->found_ms)
+        take_end(part, why->text);
+    if (!part->lost) {
+        if (part->found_ms && now_ms - part->found_ms < HOSTING_STEADY_MS)
+            part->pause_ms = part->pause_ms * 2 < HOSTING_PAUSE_MAX_MS ? part->pause_ms * 2 : HOSTING_PAUSE_MAX_MS;
+        else
+            part->pause_ms = HOSTING_PAUSE_MS;
+        log_line(LOG_INFO, "hosting", "instance %s waits for stages elsewhere: %s", part->instance, why->text);
+        hosting_tell(part->hosting);
+    }
+    part->lost = true;
+    part->problem = lost;
+    part->retry_ms = now_ms + part->pause_ms;
+    hosting_watch(part->hosting);
+}
+
+static bool is_whole(const struct part *part)
+{
+    const struct hosting_options *options = &part->hosting->options;
+    for (uint32_t i = 0; i < part->n_stages; i++) {
+        const struct part_stage *stage = &part->stages[i];
+        if (!stage->here && options->linked && !options->linked(options->self, stage->node_id))
+            return false;
+    }
+    return part->others_ready && part_lanes_loaded(part);
+}
+
+void hosting_mend(struct hosting *hosting)
+{
+    const uint64_t now_ms = uv_now(hosting->options.loop);
+    for (struct part *part = hosting->parts; part; part = part->next) {
+        if (part->owes_notice) {
+            part->owes_notice = false;
+            part_notify_driver(part);
+        }
+        if (!part->lost || now_ms < part->retry_ms || !is_whole(part))
+            continue;
+        driver_found(part->driver);
+        part->lost = false;
+        part->found_ms = now_ms;
+        hosting_tell(hosting);
+    }
+}
+
+/* A runner's: whether it sends to that node. */
+static bool sends_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+{
+    for (uint32_t i = 0; i + 1 < part->n_stages; i++) {
+        if (part->stages[i].here && is_stage_of(&part->stages[i + 1], node_id))
+            return true;
+    }
+    return false;
+}
+
+static void runner_lost(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct error *why)
+{
+    if (!is_stage_of(&part->stages[0], node_id)) {
+        if (sends_to(part, node_id))
+            part_notify_driver(part);
+    } else if (why->code == ERROR_BUSY || why->code == ERROR_NO_MEMORY) {
+        part->owes_notice = true; /* the link is still up: the driver does not know */
+        hosting_watch(part->hosting);
+    }
+}
+
+void hosting_lost(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct error *why)
+{
+    for (struct part *part = hosting->parts; part; part = part->next) {
+        bool concerned = false;
+        for (uint32_t i = 0; i < part->n_stages && part->attached; i++)
+            concerned |= is_stage_of(&part->stages[i], node_id);
+        if (!concerned)
+            continue;
+        if (part->driver)
+            part_lose(part, why);
+        else
+            runner_lost(part, node_id, why);
+    }
+}

@@ -1,0 +1,268 @@
+/* What hosting's files share (hosting.h). */
+#pragma once
+
+#include "base/limits.h"
+#include "hosting/hosting.h"
+#include "pipeline/cache_wire.h"
+#include "pipeline/children.h"
+#include "pipeline/runner.h"
+
+#include <pthread.h>
+
+/* WAITING: some of its stages were not asked for yet, or its devices are not free; nothing is held.
+ * HANDING: it serves no more; the next placement takes over what is in its caches. LEAVING: it serves no more, but who
+ * has its driver was not told yet. GONE: only shown as ready, for its successor. */
+enum part_state {
+    PART_WAITING,
+    PART_LOADING,
+    PART_READY,
+    PART_FAILED,
+    PART_HANDING,
+    PART_LEAVING,
+    PART_CLOSING,
+    PART_GONE
+};
+
+struct part_stage {
+    uint8_t node_id[NODE_ID_BYTES];
+    bool here, asked;
+    char *device;
+    uint32_t first_layer, n_layers;
+    uint64_t bytes;
+    struct lane *lane; /* here, in its device's process; the same for all stages of one device. NULL: in this one */
+};
+
+/* A copy of what an old driver offered (cache_wire.h). */
+struct offered {
+    uint64_t to_epoch;
+    uint32_t patience_ms, n_slots;
+    struct held_slot slots[LIMIT_SEQUENCES];
+    int32_t tokens[]; /* theirs */
+};
+
+/* What a part gives to the stages of the next placement, layer by layer and slot by slot. */
+struct handover {
+    uint64_t to_epoch;
+    uint64_t until_ms; /* it waits for something so long */
+    struct offered *offer;
+    uint32_t n_heirs;
+    struct {
+        uint8_t node_id[NODE_ID_BYTES];
+        uint32_t first_layer, n_layers;
+    } heirs[LIMIT_STAGES];
+    uint32_t stage, layer, slot, row; /* what is to be sent next */
+    uint32_t n_under_way;             /* ROWS that were not answered */
+    bool is_over;                     /* all was sent, or cannot be */
+};
+
+/* OPEN: what the part takes over was not said yet. FULL: all of its own is there. OVER: it takes nothing any more. */
+enum take_state { TAKE_NOTHING, TAKE_OPEN, TAKE_OFFERED, TAKE_FULL, TAKE_OVER };
+
+/* What a part takes over from the placement before. */
+struct takeover {
+    enum take_state state;
+    uint64_t from_epoch;
+    uint32_t n_givers;
+    struct { /* the old stages: the first has the driver */
+        uint8_t node_id[NODE_ID_BYTES];
+        uint32_t first_layer, n_layers;
+    } givers[LIMIT_STAGES];
+    uint64_t until_ms; /* a driver waits so long; 0: it does not yet */
+    struct offered *offer;
+    uint32_t *got; /* rows, by own layer and offered slot */
+    uint64_t n_left;
+    uint32_t n_settling;
+    struct early *early; /* rows that were here before the offer */
+    uint32_t n_early;
+    bool done[LIMIT_STAGES]; /* the driver's: by stage */
+};
+
+/* The stages of one placement on this node. */
+struct part {
+    uv_work_t work; /* first */
+    struct part *next;
+    struct hosting *hosting;
+    char *instance;
+    uint64_t key; /* the instance's, on the wire */
+    uint64_t epoch;
+    Cluster__Model *model_record; /* a copy */
+    struct driver_options options;
+    enum part_state state;
+    bool unwanted;                 /* to be closed as soon as it is loaded */
+    bool stopped;                  /* LEAVING: its driver's requests have ended */
+    bool told;                     /* LEAVING: `changed` has been raised since */
+    uint64_t adopts;               /* the epoch of which it takes over stages; 0: none */
+    uint64_t adopter;              /* the epoch that takes over from this; 0: none */
+    bool is_current, others_ready; /* as the state says */
+    bool attached;
+
+    const struct model *model; /* held while it is not NULL */
+    struct driver *driver;
+    struct runner *runner;
+    struct far far;
+    enum error_code code; /* of the job */
+    struct error problem; /* FAILED; or why it is lost */
+
+    bool has_served; /* it was the current placement once */
+    struct handover give;
+    struct takeover take;
+    uint32_t n_cache_jobs; /* on devices' threads: it is not closed meanwhile */
+
+    bool lost; /* the driver cannot serve */
+    uint64_t pause_ms, retry_ms, found_ms;
+    bool owes_notice; /* the runner could not send to the driver */
+
+    _Atomic bool cancels;        /* its lanes need not be loaded any more */
+    pthread_rwlock_t lanes_lock; /* lanes' threads read it while they use the part … */
+    bool lanes_serve;            /* … which is open */
+
+    uint32_t n_stages;
+    struct stage_plan plan[LIMIT_STAGES];
+    struct part_stage stages[LIMIT_STAGES]; /* all of the placement */
+};
+
+/* Weights of an old part that stay for a new one on the same device. They are given back on the pool. */
+struct hold {
+    uv_work_t work; /* first */
+    struct hosting *hosting;
+    struct hold *next;
+    const struct model *model; /* held, too: the weights may lie in its file */
+    Cluster__Model *model_record;
+    char *instance;
+    uint64_t epoch; /* of the new one */
+    uint32_t n, n_lanes;
+    struct stage_hold *stages[LIMIT_STAGES * 2];
+    struct lane_hold *lanes[LIMIT_STAGES]; /* in devices' processes */
+};
+
+struct said { /* the last report of a stage */
+    uint64_t key, at_ms;
+    uint32_t state;
+};
+
+struct hosting {
+    uv_async_t wake; /* first */
+    uv_timer_t timer;
+    uv_async_t cache_wake; /* a cache's rows were read or written, a driver is held */
+    pthread_mutex_t cache_lock;
+    struct cache_job *cache_done; /* under it */
+    uint32_t n_handles;
+    struct hosting_options options;
+    struct part *parts;
+    struct hold *holds;
+    uint32_t n_jobs, n_leaving_holds;
+    bool closing, handles_closing, stepping, again, is_changed;
+    uint64_t wall_ms;
+    struct said said[256];
+    uint32_t n_said;
+    void (*closed)(void *arg);
+    void *closed_arg;
+};
+
+/* ---- hosting.c ---- */
+struct part *hosting_find(const struct hosting *hosting, const char *instance, uint64_t epoch);
+void hosting_tell(struct hosting *hosting);  /* raises `changed` in the loop's next turn, then goes on with the jobs */
+void hosting_sweep(struct hosting *hosting); /* frees the parts of which nothing is left */
+void hosting_watch(struct hosting *hosting); /* the timer runs while something is lost */
+
+const Cluster__Placement *hosting_placement(const struct state *state, const char *instance, uint64_t epoch);
+
+/* ---- hosting_view.c ---- */
+/* Fills what it knows of the view; returns the stages, to be freed. NULL: no memory. */
+struct worker_stage *hosting_view(const struct hosting *hosting, struct worker_view *out);
+
+/* ---- hosting_part.c ---- */
+uint64_t part_key(const char *instance); /* its number on the wire */
+struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance, const Cluster__Placement *placement,
+                      const Cluster__Model *model);
+Cluster__Model *part_copy_model(const Cluster__Model *model); /* NULL: no memory */
+void part_free(struct part *part);                            /* holds nothing any more */
+bool part_is_far(const struct part *part);
+bool part_drives(const struct part *part); /* stage 0 is here */
+/* It should go: begins that, in whatever state it is. */
+void part_retire(struct part *part, uint64_t adopter);
+enum worker_stage_state part_worker_state(const struct part *part);
+
+/* It has failed for good: gives back what it holds, then is FAILED. */
+void part_give_up(struct part *part, const struct error *why);
+
+/* ---- hosting_children.c: stages in their devices' processes ---- */
+/* On a thread of the pool. */
+enum error_code part_open_lanes(struct part *part, struct error *err);
+void part_serve_lanes(struct part *part); /* when the part is open: what comes from lanes is passed on */
+void part_close_lanes(struct part *part);
+bool part_has_lanes(const struct part *part);
+bool part_lanes_loaded(const struct part *part);
+/* A message that came over a link. */
+enum error_code part_pass_on(struct part *part, const void *bytes, size_t size, struct error *err);
+void hosting_mind(struct hosting *hosting); /* what processes have died, and which were given up */
+
+/* ---- hosting_hold.c: weights that stay where they are ---- */
+void part_hold_for(struct part *part, const Cluster__Placement *next);       /* before it is retired */
+void hosting_drop_holds(struct hosting *hosting, const struct state *state); /* those whose part has come, or will not;
+                                                                                 state NULL: all */
+
+/* ---- hosting_give.c: what goes hands its caches over ---- */
+void give_prepare(struct part *part, const Cluster__Placement *next);   /* that follows it perhaps */
+bool part_hand_over(struct part *part, const Cluster__Placement *next); /* false: it has nothing to give; retire it */
+void give_offer(struct part *part, struct offered *offer);              /* takes it */
+void give_taken(struct part *part);
+void give_stop(struct part *part); /* somebody wants it no more: the new driver hears of it */
+bool give_is_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]); /* it is an heir */
+void give_fail(struct part *part, const char *why);
+void give_go_on(struct part *part); /* whatever has happened: sends what can be sent, and ends it where it is over */
+void give_read(struct part *part, struct cache_job *job); /* its rows have been read, or not */
+
+/* ---- hosting_take.c: what comes takes them over ---- */
+void take_begin(struct part *part, const Cluster__Placement *current);
+void take_offer(struct part *part, struct offered *offer); /* takes it */
+bool take_is_from(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]);
+bool take_is_from_driver(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]);
+/* False: it takes nothing any more. The message is copied, or taken where `own` holds it. */
+bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct cache_message *message,
+               struct buffer *own);
+void take_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], bool has_all);
+void take_fail(struct part *part, const char *why); /* the others are told, too */
+void take_end(struct part *part, const char *why);  /* without what is not here; NULL: nothing is wrong */
+void take_look(struct part *part);                  /* by and by: is it over? */
+void take_returned(struct part *part, struct cache_job *job);
+void take_deinit(struct part *part);
+
+/* ---- hosting_cache.c: both ends' messages and jobs ---- */
+enum cache_step { CACHE_STEP_READ, CACHE_STEP_WRITE, CACHE_STEP_SETTLE };
+struct cache_job {
+    struct device_job job; /* first */
+    struct lane_job lane_job;
+    struct cache_job *next;
+    struct part *part;
+    struct pipeline *pipeline; /* where the stage is in this process */
+    struct lane *lane;         /* where it is not */
+    enum cache_step step;
+    uint32_t stage, heir;
+    struct kv_run run;
+    uint8_t node_id[NODE_ID_BYTES]; /* whose rows these are; own: this node's */
+    struct buffer message;
+    enum error_code code;
+    struct error error;
+};
+struct pipeline *part_pipeline(struct part *part);
+uint64_t part_row_bytes(struct part *part, uint32_t stage); /* of its KV cache; the stage is here */
+struct cache_job *cache_job_new(struct part *part, enum cache_step step, uint32_t stage); /* NULL: no memory */
+void cache_job_submit(struct cache_job *job);
+struct offered *offered_new(const struct cache_message *message); /* of an OFFER. NULL: no memory */
+/* To a node, also this one. */
+void cache_tell(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message);
+void cache_open(struct hosting *hosting);
+bool is_own(const struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES]);
+
+/* ---- hosting_load.c ---- */
+void hosting_jobs(struct hosting *hosting); /* begins what can begin: closing first, then loading */
+
+/* ---- hosting_far.c ---- */
+void part_send(void *arg, uint32_t stage, struct buffer *message); /* far.send */
+enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struct error *err);
+enum error_code part_attach(struct part *part, struct error *err);
+void part_detach(struct part *part);
+void part_lose(struct part *part, const struct error *why);
+void part_notify_driver(struct part *part); /* which is on another node: messages were lost */
+void hosting_mend(struct hosting *hosting); /* drivers that can serve again, notices that are owed */

@@ -1,0 +1,246 @@
+#include "kernels/attention.h"
+
+#include "kernels/attention_kernel.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- kernels ---- */
+
+static const struct attention_kernel *const kernels[] = {
+#if defined(__x86_64__)
+    &attention_kernel_avx512,
+    &attention_kernel_avx2,
+#endif
+    &attention_kernel_plain,
+};
+
+const struct attention_kernel *attention_kernel_at(uint32_t index)
+{
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
+        if (kernels[i]->works() && index-- == 0)
+            return kernels[i];
+    }
+    return NULL;
+}
+
+const struct attention_kernel *attention_kernel_best(void)
+{
+    return attention_kernel_at(0);
+}
+
+const char *attention_kernel_name(const struct attention_kernel *kernel)
+{
+    return kernel->name;
+}
+
+/* ---- scratch ---- */
+
+static uint32_t width_of(uint32_t dim)
+{
+    return (dim + ATTENTION_LANES - 1) / ATTENTION_LANES * ATTENTION_LANES;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Places in a thread's scratch, from `base` on; with none they are counted only. */
+struct arena {
+    float *base;
+    size_t n;
+};
+
+static float *take(struct arena *arena, size_t n)
+{
+    float *taken = arena->base ? arena->base + arena->n : NULL;
+    arena->n += n;
+    return taken;
+}
+
+struct places {
+    struct attention_block block;
+    struct attention_sums total;
+};
+
+/* The floats that it takes. */
+static size_t lay_out(const struct attention_form *form, float *scratch, struct places *out)
+{
+    struct attention_block *b = &out->block;
+    struct arena arena = {.base = scratch};
+    const size_t n = ATTENTION_QUERIES;
+    *b = (struct attention_block){.form = form, .width_k = width_of(form->dim_k), .width_v = width_of(form->dim_v)};
+    b->q = take(&arena, n * b->width_k);
+    b->columns = take(&arena, (size_t)b->width_k * ATTENTION_TILE);
+    b->tile = take(&arena, (size_t)larger(b->width_k, b->width_v) * ATTENTION_TILE);
+    b->scores = take(&arena, n * ATTENTION_TILE);
+    b->lanes = take(&arena, n * ATTENTION_LANES);
+    b->chunk.value = take(&arena, n * b->width_v);
+    b->chunk.max = take(&arena, n);
+    b->chunk.weight = take(&arena, n);
+    out->total.value = take(&arena, n * b->width_v);
+    out->total.max = take(&arena, n);
+    out->total.weight = take(&arena, n);
+    return arena.n;
+}
+
+enum { ALIGNMENT = 64 };
+
+size_t attention_scratch_bytes(const struct attention_form *form)
+{
+    struct places places;
+    return lay_out(form, NULL, &places) * sizeof(float) + ALIGNMENT;
+}
+
+/* ---- a block ---- */
+
+/* A lot is some query heads that share a KV head; a block is a lot's heads for some rows. */
+struct lots {
+    uint32_t n_shared; /* query heads of one KV head */
+    uint32_t n_heads;  /* of a lot, at most */
+    uint32_t n_parts;  /* lots of one KV head */
+    uint32_t n_rows;   /* of a block, at most */
+};
+
+/* The rows from `row` on that are one block. */
+static uint32_t block_rows(const struct attention_batch *batch, uint32_t row, uint32_t n_max)
+{
+    uint32_t n = 1;
+    while (n < n_max && row + n < batch->n_rows && batch->cells[row + n] == batch->cells[row] + n &&
+           batch->positions[row + n] == batch->positions[row] + (int32_t)n)
+        n++;
+    return n;
+}
+
+static uint32_t block_count(const struct attention_batch *batch, uint32_t n_rows_max)
+{
+    uint32_t n = 0;
+    for (uint32_t row = 0; row < batch->n_rows; row += block_rows(batch, row, n_rows_max))
+        n++;
+    return n;
+}
+
+/* With few blocks and many threads, heads that share K and V are divided, though each part then converts them. */
+static struct lots lots_of(const struct attention_form *form, const struct attention_batch *batch, uint32_t nth)
+{
+    struct lots lots = {.n_shared = form->n_head / form->n_head_kv};
+    uint32_t n_heads = lots.n_shared < ATTENTION_QUERIES ? lots.n_shared : ATTENTION_QUERIES;
+    for (;; n_heads = (n_heads + 1) / 2) {
+        lots.n_heads = n_heads;
+        lots.n_parts = (lots.n_shared + n_heads - 1) / n_heads;
+        lots.n_rows = ATTENTION_QUERIES / n_heads;
+        if (n_heads == 1 || block_count(batch, lots.n_rows) * lots.n_parts * form->n_head_kv >= nth)
+            return lots;
+    }
+}
+
+static size_t head_bytes(enum attention_type type, uint32_t dim)
+{
+    switch (type) {
+    case ATTENTION_F16:
+        return dim * sizeof(uint16_t);
+    case ATTENTION_F32:
+        return dim * sizeof(float);
+    case ATTENTION_Q8_0:
+        return dim / 32 * 34;
+    }
+    return 0;
+}
+
+static void gather_queries(const struct attention_batch *batch, uint32_t row, uint32_t head, struct attention_block *b)
+{
+    const struct attention_form *form = b->form;
+    const float scale = form->softcap != 0 ? form->scale / form->softcap : form->scale;
+    float *to = b->q;
+    for (uint32_t r = 0; r < b->n_rows; r++) {
+        for (uint32_t h = 0; h < b->n_heads; h++, to += b->width_k) {
+            const float *from = batch->q + (row + r) * batch->q_row + (head + h) * batch->q_head;
+            for (uint32_t d = 0; d < form->dim_k; d++)
+                to[d] = from[d] * scale;
+        }
+    }
+}
+
+static uint32_t first_seen(const struct attention_form *form, uint32_t position)
+{
+    return form->window && position + 1 > form->window ? position + 1 - form->window : 0;
+}
+
+/* b->n_rows rows from `row` on, of lot `lot`. */
+static void compute_block(const struct attention_kernel *kernel, const struct attention_batch *batch,
+                          const struct lots *lots, uint32_t lot, uint32_t row, struct places *places)
+{
+    struct attention_block *b = &places->block;
+    const struct attention_form *form = b->form;
+    const uint32_t kv_head = lot / lots->n_parts, part = lot % lots->n_parts * lots->n_heads;
+    const uint32_t head = kv_head * lots->n_shared + part;
+    const int64_t cell = batch->cells[row] - batch->positions[row];
+    b->n_heads = lots->n_shared - part < lots->n_heads ? lots->n_shared - part : lots->n_heads;
+    b->position = (uint32_t)batch->positions[row];
+    b->k = (const char *)batch->k + (size_t)cell * batch->k_cell + kv_head * head_bytes(form->type, form->dim_k);
+    b->v = (const char *)batch->v + (size_t)cell * batch->v_cell + kv_head * head_bytes(form->type, form->dim_v);
+    gather_queries(batch, row, head, b);
+
+    const uint32_t n_queries = b->n_rows * b->n_heads, end = b->position + b->n_rows;
+    for (uint32_t i = 0; i < n_queries; i++)
+        places->total.max[i] = -INFINITY, places->total.weight[i] = 0;
+    memset(places->total.value, 0, (size_t)n_queries * b->width_v * sizeof(float));
+    uint32_t first = first_seen(form, b->position) / ATTENTION_CHUNK * ATTENTION_CHUNK;
+    for (; first < end; first += ATTENTION_CHUNK) {
+        kernel->chunk(b, first, end - first < ATTENTION_CHUNK ? end : first + ATTENTION_CHUNK);
+        kernel->add(&places->total, &b->chunk, n_queries, b->width_v);
+    }
+    for (uint32_t i = 0; i < n_queries; i++) {
+        const uint32_t h = head + i % b->n_heads;
+        kernel->finish(&places->total, i, b->width_v, form->dim_v, batch->sinks ? batch->sinks + h : NULL,
+                       batch->out + ((size_t)(row + i / b->n_heads) * form->n_head + h) * form->dim_v);
+    }
+}
+
+/* ---- shares ---- */
+
+/* What a block costs, in tiles of one row, about. */
+static uint64_t block_cost(const struct attention_form *form, const struct attention_batch *batch, uint32_t row,
+                           uint32_t n_rows)
+{
+    const uint32_t end = (uint32_t)batch->positions[row] + n_rows;
+    const uint32_t first = first_seen(form, (uint32_t)batch->positions[row]);
+    return (uint64_t)n_rows * ((end - first) / ATTENTION_TILE + 1);
+}
+
+static uint64_t lot_cost(const struct attention_form *form, const struct attention_batch *batch, uint32_t n_rows_max)
+{
+    uint64_t cost = 0;
+    for (uint32_t row = 0, n; row < batch->n_rows; row += n) {
+        n = block_rows(batch, row, n_rows_max);
+        cost += block_cost(form, batch, row, n);
+    }
+    return cost;
+}
+
+/* Blocks stand in order of lot, so that a thread goes through few heads' K and V; each has those that begin in its
+ * share of the cost. */
+void attention_compute(const struct attention_kernel *kernel, const struct attention_form *form,
+                       const struct attention_batch *batch, void *scratch, uint32_t ith, uint32_t nth)
+{
+    struct places places;
+    const struct lots lots = lots_of(form, batch, nth);
+    const uint32_t n_lots = form->n_head_kv * lots.n_parts;
+    const uint64_t each = lot_cost(form, batch, lots.n_rows), all = each * n_lots;
+    const uint64_t from = all * ith / nth, to = all * (ith + 1) / nth;
+    const uintptr_t at = ((uintptr_t)scratch + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    lay_out(form, (float *)at, &places);
+    for (uint32_t lot = 0; lot < n_lots; lot++) {
+        uint64_t before = lot * each;
+        if (before + each <= from || before >= to)
+            continue;
+        for (uint32_t row = 0; row < batch->n_rows; row += places.block.n_rows) {
+            const uint32_t n = places.block.n_rows = block_rows(batch, row, lots.n_rows);
+            places.block.k_cell = batch->k_cell, places.block.v_cell = batch->v_cell;
+            if (before >= from && before < to)
+                compute_block(kernel, batch, &lots, lot, row, &places);
+            before += block_cost(form, batch, row, n);
+        }
+    }
+}

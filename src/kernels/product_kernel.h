@@ -1,0 +1,30 @@
+/* Between product.c, which divides the work, and the kernels, which are product_kernel_body.h compiled for one kind of
+ * processor each. */
+#pragma once
+
+#include "kernels/product.h"
+#include "kernels/unroll.h"
+
+/* A block of a row as the kernels multiply it. */
+struct unpacked {
+    uint8_t weights[PRODUCT_BLOCK];
+    int16_t scales[PRODUCT_BLOCK / 2]; /* a group's stands for every two of its weights */
+    int16_t offsets[PRODUCT_GROUPS];
+};
+
+struct product_kernel {
+    const char *name;
+    int (*works)(void); /* on this processor */
+    void (*round)(const float *x, uint32_t n_blocks, struct product_block *out);
+    /* `row` times x. */
+    float (*row)(enum product_type type, const uint8_t *row, uint32_t n_blocks, const struct product_block *x);
+    /* y[i][c] = rows[c] times x[i], for the n_rows rows of a sheaf and n <= PRODUCT_TILE rows x. */
+    uint32_t n_rows;
+    void (*sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_blocks,
+                  const struct product_block *const *x, uint32_t n, float (*y)[PRODUCT_SHEAF_MAX]);
+};
+
+extern const struct product_kernel product_kernel_plain;
+#if defined(__x86_64__)
+extern const struct product_kernel product_kernel_avx2, product_kernel_avx512;
+#endif

@@ -1,0 +1,74 @@
+/* The kernel for any processor: a group at a time. What the others are compared with; see product_kernel_best(). */
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { STEP = 16, ROWS = 8 };
+
+typedef int32_t ints;
+typedef int32_t eight_ints __attribute__((vector_size(32)));
+typedef eight_ints row_ints;
+typedef float row_floats __attribute__((vector_size(32), aligned(4), may_alias));
+
+static inline ints none(void)
+{
+    return 0;
+}
+
+static inline ints dot(ints sum, const uint8_t *w, const int8_t *q, const int16_t *scale)
+{
+    int32_t products = 0;
+    for (uint32_t i = 0; i < STEP; i++)
+        products += w[i] * q[i];
+    return sum + scale[0] * products;
+}
+
+static inline ints dot_sums(const int16_t *m, const int16_t *sums)
+{
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < 16; i++)
+        sum += m[i] * sums[i];
+    return sum;
+}
+
+static inline void turn(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
+{
+    for (size_t i = 0; i < 8; i++) {
+        for (size_t c = 0; c < 8; c++)
+            memcpy(to + i * step + 4 * c, rows + c * row_step + 4 * i, 4);
+    }
+}
+
+static inline void add_group(const uint8_t w[4][8][4], const int8_t *q, const int16_t scale[8][2], bool is_wide,
+                             row_ints *to)
+{
+    for (uint32_t c = 0; c < 8; c++) {
+        int32_t products = 0;
+        for (uint32_t i = 0; i < 16; i++)
+            products += w[i / 4][c][i % 4] * q[i];
+        (*to)[c] += scale[c][0] * products;
+    }
+}
+
+static inline void add_pairs(const int16_t m[8][2], const int16_t sums[2], row_ints *to)
+{
+    for (uint32_t i = 0; i < 8; i++)
+        (*to)[i] += m[i][0] * sums[0] + m[i][1] * sums[1];
+}
+
+static inline void add_up(const ints sums[8], eight_ints *all)
+{
+    for (uint32_t i = 0; i < 8; i++)
+        (*all)[i] = sums[i];
+}
+
+#include "kernels/product_unpack.h"
+
+#include "kernels/product_kernel_body.h"
+
+static int works(void)
+{
+    return 1;
+}
+
+const struct product_kernel product_kernel_plain = {"plain", works, round_row, row, ROWS, sheaf};

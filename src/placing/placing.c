@@ -1,0 +1,247 @@
+#include "placing/placing_impl.h"
+
+#include "base/mem.h"
+#include "model/model.h"
+#include "placement/check.h"
+#include "plan/plan_devices.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- an instance ----------------------------------------------------------------------------------- */
+
+struct driver_options placing_driver_options(const Cluster__Demand *demand)
+{
+    return (struct driver_options){.n_slots = demand->streams, .context = demand->context_tokens};
+}
+
+static enum error_code demand_of(const Cluster__Demand *said, const struct driver_options *options,
+                                 struct placement_demand *out, struct error *err)
+{
+    *out = plan_demand(options);
+    if (!said->has_goal)
+        return ERROR_NONE;
+    if (said->goal > PLACEMENT_MIX)
+        return error_set(err, ERROR_UNSUPPORTED, "the goal %u is not known to this version", said->goal);
+    out->goal = (enum placement_goal)said->goal;
+    out->busy = out->goal == PLACEMENT_MIX ? 0.5 : 0;
+    return ERROR_NONE;
+}
+
+static enum error_code cost(const Cluster__Demand *demand, const struct model *model, bool embedding_counts,
+                            struct placing_cost *out, struct error *err)
+{
+    const struct driver_options given = placing_driver_options(demand);
+    struct driver_options options;
+    struct plan_compute compute;
+    enum error_code code = driver_options_fill(&given, model, &options, err);
+    if (!code)
+        code = demand_of(demand, &options, &out->demand, err);
+    if (code)
+        return code;
+    plan_compute_estimate(model, &options, &compute);
+    return plan_model_init(&out->model, model, &options, &compute, embedding_counts, err);
+}
+
+enum error_code placing_cost_of(const struct placing_view *view, const Cluster__Instance *instance,
+                                bool embedding_counts, struct placing_cost *out, struct error *err)
+{
+    const Cluster__Model *said = state_model(view->state, instance->model);
+    struct error why = {0};
+    *out = (struct placing_cost){0};
+    if (!said)
+        return error_set(err, ERROR_NOT_FOUND, "instance %.64s: there is no model '%.64s'", instance->id,
+                         instance->model);
+    const struct model *model = view->model(view->self, said);
+    if (!model)
+        return error_set(err, ERROR_BUSY, "the header of %.64s is still being fetched", instance->model);
+    const uint32_t n_layers = model_hyperparameters(model)->n_layers;
+    if (n_layers != said->n_layers)
+        return error_set(err, ERROR_INVALID, "%.64s has %u layers, not %u as it was registered with", instance->model,
+                         n_layers, said->n_layers);
+    const enum error_code code = cost(instance->demand, model, embedding_counts, out, &why);
+    return code ? error_set(err, code, "instance %.64s: %s", instance->id, why.text) : ERROR_NONE;
+}
+
+/* ---- the problem ----------------------------------------------------------------------------------- */
+
+static bool is_linked(const struct cluster_problem *posed, uint32_t from, uint32_t to)
+{
+    const struct topology_link *link = topology_link(&posed->topology, from, to);
+    return link && link->up;
+}
+
+/* What a cluster's problem has of its own beside that of a file: no way through others, hidden states as they travel,
+ * and devices that are warm already. */
+static void adapt(const struct cluster *cluster, const struct placing_heat *heat, enum activation_type wire,
+                  struct cluster_problem *posed)
+{
+    const uint32_t n = cluster->n_devices;
+    const uint64_t plain = posed->problem.model.activation_bytes_per_token;
+    const uint32_t width = (uint32_t)(plain / sizeof(float));
+    const enum activation_type type = activation_type_fits(wire, width) ? wire : ACTIVATION_F32;
+    const double packed = (double)plain / (double)activation_bytes(type, width, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        posed->devices[i].thermal_headroom = heat[i].headroom;
+        posed->devices[i].full_s = heat[i].full_s;
+        posed->devices[i].share_error = heat[i].share_error;
+        for (uint32_t j = 0; j < n; j++) {
+            const uint32_t from = cluster->devices[i].node, to = cluster->devices[j].node;
+            struct placement_link *link = &posed->links[(size_t)i * n + j];
+            if (from == to)
+                continue;
+            link->bytes_per_s = is_linked(posed, from, to) ? link->bytes_per_s * packed : 0;
+        }
+    }
+}
+
+static enum error_code pose(struct placing *p, struct error *err)
+{
+    cluster_problem_deinit(&p->posed);
+    const enum error_code code = cluster_problem_init(&p->posed, &p->cluster, &p->model.model, &p->demand, err);
+    if (!code)
+        adapt(&p->cluster, p->heat, p->view.wire, &p->posed);
+    return code;
+}
+
+static void clear(struct placing *p)
+{
+    cluster_problem_deinit(&p->posed);
+    plan_model_deinit(&p->model);
+    cluster_deinit(&p->cluster);
+    mem_free(p->names);
+    mem_free(p->heat);
+    *p = (struct placing){.view = p->view};
+}
+
+void placing_deinit(struct placing *placing)
+{
+    if (placing)
+        clear(placing);
+}
+
+static enum error_code build(struct placing *p, const struct placing_view *view, const Cluster__Instance *instance,
+                             struct error *err)
+{
+    struct placing_gathered gathered = {0};
+    struct placing_cost cost = {0};
+    clear(p);
+    enum error_code code = placing_gather(view, &gathered, err);
+    if (!code && !gathered.cluster.n_devices)
+        code = error_set(err, ERROR_NOT_FOUND, "no node of the cluster has a device");
+    if (!code)
+        code = placing_cost_of(view, instance, plan_devices_count_embedding(&gathered.cluster), &cost, err);
+    if (!code)
+        code = placing_count_memory(view, &gathered, instance->id, err);
+    if (code) {
+        plan_model_deinit(&cost.model);
+        placing_gathered_deinit(&gathered);
+        return code;
+    }
+    p->cluster = gathered.cluster;
+    p->names = gathered.names;
+    p->heat = gathered.heat;
+    gathered.cluster = (struct cluster){0};
+    gathered.names = NULL;
+    gathered.heat = NULL;
+    placing_gathered_deinit(&gathered);
+    p->model = cost.model;
+    p->demand = cost.demand;
+    p->stands_by = plan_devices_stand_by(&p->cluster, &p->model.model);
+    return pose(p, err);
+}
+
+/* ---- for the master -------------------------------------------------------------------------------- */
+
+static const Node__Now *now_of(const struct placing_view *view, const char *node)
+{
+    for (uint32_t i = 0; i < view->n_seen; i++) {
+        if (!strcmp(view->seen[i].node, node))
+            return view->seen[i].now;
+    }
+    return NULL;
+}
+
+enum error_code placing_problem(void *self, const struct master_view *view, const Cluster__Instance *instance,
+                                const bool *allowed, const struct placement_problem **problem,
+                                const struct master_device **devices, struct error *err)
+{
+    struct placing *p = self;
+    struct placing_seen *seen = mem_new_array((size_t)view->n_nodes + 1, sizeof *seen);
+    if (!seen)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u nodes", view->n_nodes);
+    struct placing_view own = p->view;
+    own.state = view->state;
+    own.seen = seen;
+    own.n_seen = view->n_nodes;
+    for (uint32_t i = 0; i < view->n_nodes; i++)
+        seen[i] = (struct placing_seen){view->nodes[i].id, allowed[i], now_of(&p->view, view->nodes[i].id)};
+    const enum error_code code = build(p, &own, instance, err);
+    mem_free(seen);
+    if (code)
+        return code;
+    *problem = &p->posed.problem;
+    *devices = p->names;
+    return ERROR_NONE;
+}
+
+bool placing_call_in(void *self)
+{
+    struct placing *p = self;
+    if (!p->stands_by)
+        return false;
+    p->stands_by = false;
+    plan_devices_call_in(&p->cluster);
+    return !pose(p, NULL);
+}
+
+/* ---- the forecast ---------------------------------------------------------------------------------- */
+
+static enum error_code take_stages(const struct placing *p, const Cluster__Placement *said, struct placement *out,
+                                   struct error *err)
+{
+    *out = (struct placement){0};
+    for (size_t i = 0; i < said->n_stages && i < LIMIT_STAGES; i++) {
+        const Cluster__Stage *stage = said->stages[i];
+        uint32_t device = 0;
+        while (device < p->cluster.n_devices &&
+               (strcmp(p->names[device].node, stage->node) != 0 || strcmp(p->names[device].device, stage->device) != 0))
+            device++;
+        if (device == p->cluster.n_devices)
+            return error_set(err, ERROR_NOT_FOUND, "stage %zu: its device is not there", i);
+        out->stages[out->n_stages++] = (struct placement_stage){device, stage->first_layer, stage->n_layers};
+    }
+    return ERROR_NONE;
+}
+
+/* What is loaded fits; and what stood by is in use where it is. */
+static void grant(struct placing *p)
+{
+    for (uint32_t i = 0; i < p->cluster.n_devices; i++) {
+        p->posed.devices[i].memory_free_bytes = PLACEMENT_BYTES_MAX;
+        p->posed.devices[i].reserve_bytes = 0;
+        p->posed.devices[i].excluded = false;
+    }
+}
+
+enum error_code placing_forecast(const struct placing_view *view, const Cluster__Instance *instance,
+                                 const Cluster__Placement *said, struct placement_forecast *out, struct error *err)
+{
+    struct placing placing = {.view = *view};
+    struct placement placement;
+    struct error why = {0};
+    enum error_code code = build(&placing, view, instance, err);
+    if (!code)
+        code = take_stages(&placing, said, &placement, err);
+    if (!code) {
+        grant(&placing);
+        struct placement_problem problem = placing.posed.problem;
+        problem.demand.micro_batches = placement.n_stages;
+        if (placement_check(&problem, &placement, &why))
+            code = error_set(err, ERROR_NOT_FOUND, "%s", why.text);
+        else
+            placement_forecast(&problem, &placement, out);
+    }
+    placing_deinit(&placing);
+    return code;
+}

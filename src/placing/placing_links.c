@@ -1,0 +1,60 @@
+#include "placing/placing.h"
+
+#include <string.h>
+
+static const Cluster__Link *find(const struct state *state, const char *from, const char *to)
+{
+    const Cluster__State *root = state->root;
+    for (size_t i = 0; root && i < root->n_links; i++) {
+        if (!strcmp(root->links[i]->from, from) && !strcmp(root->links[i]->to, to))
+            return root->links[i];
+    }
+    return NULL;
+}
+
+/* More than `percent` of what is known; the first reading always. */
+static bool moved(struct topology_reading reading, bool known, uint64_t old, uint64_t percent, uint64_t least)
+{
+    const uint64_t difference = reading.value > old ? reading.value - old : old - reading.value;
+    return reading.valid &&
+           (!known || (difference > least && (double)difference > (double)old * (double)percent / 100));
+}
+
+static bool worth_it(const Cluster__Link *old, const struct topology_link *new)
+{
+    const struct topology_reading bandwidth = topology_link_bandwidth(new);
+    if (!old)
+        return new->latency_ns.valid || bandwidth.valid || new->class != TOPOLOGY_UNKNOWN;
+    return moved(new->latency_ns, old->has_latency_ns, old->latency_ns, 25, 50000) ||
+           moved(bandwidth, old->has_bytes_per_s, old->bytes_per_s, 20, 0) ||
+           (new->jitter_ns.valid && !old->has_jitter_ns) || (new->loss_ppm.valid && !old->has_loss_ppm) ||
+           (new->class != TOPOLOGY_UNKNOWN && (uint32_t)new->class != old->class_);
+}
+
+/* The new reading, else the old. */
+#define TAKE(field, reading)                                                                                           \
+    do {                                                                                                               \
+        const struct topology_reading value = (reading);                                                               \
+        out->has_##field = value.valid || (old && old->has_##field);                                                   \
+        out->field = value.valid ? value.value : old ? old->field : 0;                                                 \
+    } while (0)
+
+bool placing_link_changed(const struct state *state, const char *from, const char *to,
+                          const struct topology_link *measured, Cluster__Link *out)
+{
+    const Cluster__Link *old = find(state, from, to);
+    const struct topology_link new = topology_link_clean(*measured);
+    cluster__link__init(out);
+    if (!worth_it(old, &new))
+        return false;
+    out->from = (char *)(uintptr_t)from;
+    out->to = (char *)(uintptr_t)to;
+    TAKE(latency_ns, new.latency_ns);
+    TAKE(jitter_ns, new.jitter_ns);
+    TAKE(bytes_per_s, topology_link_bandwidth(&new));
+    out->has_loss_ppm = new.loss_ppm.valid || (old && old->has_loss_ppm);
+    out->loss_ppm = new.loss_ppm.valid ? (uint32_t)new.loss_ppm.value : old ? old->loss_ppm : 0;
+    out->has_class_ = true;
+    out->class_ = new.class != TOPOLOGY_UNKNOWN || !old ? (uint32_t)new.class : old->class_;
+    return true;
+}

@@ -1,0 +1,198 @@
+#include "plan/plan.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "gpu/gpu.h"
+#include "model/model.h"
+#include "placement/as_run.h"
+#include "placement/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the problem ---------------------------------------------------------------------- */
+
+/* From the devices; anew after some of them were called in. */
+static enum error_code pose(struct plan *plan, const struct driver_options *options, struct error *err)
+{
+    const struct placement_demand demand = plan_demand(options);
+    cluster_problem_deinit(&plan->posed);
+    enum error_code code = cluster_problem_init(&plan->posed, &plan->cluster, &plan->model.model, &demand, err);
+    plan->problem = plan->posed.problem;
+    for (uint32_t i = 0; i < plan->problem.n_devices; i++)
+        plan->posed.devices[i].node[0] = '\0'; /* they are all of this one */
+    return code;
+}
+
+static enum error_code describe(struct plan *plan, const struct model *model, const struct plan_request *request,
+                                const struct driver_options *options, struct error *err)
+{
+    struct plan_compute compute;
+    enum error_code code =
+        plan_compute_measure_all(request->devices, request->n_devices, model, options, &compute, err);
+    if (!code)
+        code = plan_devices_init(&plan->cluster, request->devices, request->n_devices, err);
+    if (!code)
+        code =
+            plan_model_init(&plan->model, model, options, &compute, plan_devices_count_embedding(&plan->cluster), err);
+    return code;
+}
+
+/* ---- a split that was given ------------------------------------------------------------- */
+
+static void list_ids(const struct plan_request *request, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < request->n_devices && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", device_info(request->devices[i])->id);
+}
+
+static enum error_code take_split(struct plan *plan, const struct model *model, const struct plan_request *request,
+                                  struct error *err)
+{
+    uint32_t counts[LIMIT_STAGES], n_layers = model_hyperparameters(model)->n_layers;
+    enum error_code code = plan_split_read(request->split, n_layers, counts, &plan->n_stages, err);
+    if (code)
+        return code;
+    if (request->n_devices > 1 && plan->n_stages != request->n_devices) {
+        char ids[256];
+        list_ids(request, ids, sizeof ids);
+        return error_set(err, ERROR_INVALID, "split '%s' has %u part%s for %u devices (%s)", request->split,
+                         plan->n_stages, plan->n_stages == 1 ? "" : "s", request->n_devices, ids);
+    }
+    plan->is_given = true;
+    for (uint32_t i = 0; i < plan->n_stages; i++)
+        plan->stages[i] = (struct stage_plan){request->devices[request->n_devices > 1 ? i : 0], counts[i]};
+    return ERROR_NONE;
+}
+
+/* Who gives a split may use all that there is: nothing is kept free, and no device takes the memory of another. */
+static void free_memory(struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->problem.n_devices; i++) {
+        plan->posed.devices[i].memory_free_bytes = plan->cluster.devices[i].memory_bytes;
+        plan->posed.devices[i].reserve_bytes = 0;
+    }
+}
+
+/* The given stages as a placement, checked. */
+static enum error_code check_split(struct plan *plan, struct error *err)
+{
+    struct placement *placement = &plan->solution.placement;
+    uint32_t first_layer = 0;
+    const bool one_device = plan->problem.n_devices == 1;
+    free_memory(plan);
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        if (i && one_device)
+            placement->stages[0].n_layers += plan->stages[i].n_layers;
+        else
+            placement->stages[placement->n_stages++] =
+                (struct placement_stage){i, first_layer, plan->stages[i].n_layers};
+        first_layer += plan->stages[i].n_layers;
+    }
+    if (one_device) /* each of the stages has buffers of its own, and is launched */
+        plan->posed.devices[0].reserve_bytes += (plan->n_stages - 1) * plan->problem.model.compute_bytes;
+    if (one_device)
+        plan->posed.devices[0].launch_s *= plan->n_stages;
+    enum error_code code = placement_check(&plan->problem, placement, err);
+    return code ? error_wrap(err, "the split does not work") : ERROR_NONE;
+}
+
+/* ---- a split of our own ----------------------------------------------------------------- */
+
+enum { SOLVE_NS = 1000 * 1000 * 1000 }; /* greedy has answered long before */
+
+static bool before_deadline(void *deadline_ns)
+{
+    return clock_now_ns() < *(const uint64_t *)deadline_ns;
+}
+
+static enum error_code solve(struct plan *plan, struct error *err)
+{
+    const uint64_t deadline_ns = clock_now_ns() + SOLVE_NS;
+    struct placement_options options = placement_options_default();
+    options.go_on = before_deadline;
+    options.self = (void *)(uintptr_t)&deadline_ns;
+    enum error_code code = placement_solve_as_run(&plan->problem, &options, &plan->solution, err);
+    if (code)
+        return code;
+    plan->proved = plan->solution.proved;
+    plan->problem.demand.micro_batches = plan->solution.placement.n_stages;
+    return ERROR_NONE;
+}
+
+/* First without the spare devices, where nobody knows how fast they are. */
+static enum error_code solve_sparing(struct plan *plan, const struct plan_request *request,
+                                     const struct driver_options *options, struct error *err)
+{
+    const bool spared = plan_devices_spare(&plan->cluster, request->n_spare, &plan->model.model);
+    enum error_code code = pose(plan, options, err);
+    if (!code)
+        code = solve(plan, err);
+    if (code != ERROR_NOT_FOUND || !spared)
+        return code;
+    plan_devices_call_in(&plan->cluster);
+    code = pose(plan, options, err);
+    return code ? code : solve(plan, err);
+}
+
+static void take_solution(struct plan *plan, const struct plan_request *request)
+{
+    const struct placement *placement = &plan->solution.placement;
+    plan->n_stages = placement->n_stages;
+    for (uint32_t i = 0; i < placement->n_stages; i++)
+        plan->stages[i] =
+            (struct stage_plan){request->devices[placement->stages[i].device], placement->stages[i].n_layers};
+}
+
+static enum error_code make(struct plan *plan, const struct model *model, const struct plan_request *request,
+                            struct error *err)
+{
+    struct driver_options options;
+    enum error_code code = driver_options_fill(request->options, model, &options, err);
+    if (!code && request->split)
+        code = take_split(plan, model, request, err);
+    if (!code)
+        code = describe(plan, model, request, &options, err);
+    if (!code && request->split)
+        code = pose(plan, &options, err);
+    if (code)
+        return code;
+    if (request->split)
+        return check_split(plan, err);
+    struct error why = {0};
+    code = solve_sparing(plan, request, &options, &why);
+    if (code) {
+        error_set(err, code, "%s", why.text);
+        return code == ERROR_NOT_FOUND ? plan_refuse(&plan->problem, model, options.kv_type, err) : code;
+    }
+    code = placement_check(&plan->problem, &plan->solution.placement, err);
+    if (!code)
+        take_solution(plan, request);
+    return code;
+}
+
+enum error_code plan_make(struct plan *out, const struct model *model, const struct plan_request *request,
+                          struct error *err)
+{
+    struct error own;
+    *out = (struct plan){0};
+    err = err ? err : &own;
+    if (!request->n_devices || request->n_devices > LIMIT_STAGES)
+        return error_set(err, ERROR_INVALID, "%u devices; there can be 1 to %d", request->n_devices, LIMIT_STAGES);
+    enum error_code code = make(out, model, request, err);
+    if (code)
+        plan_deinit(out);
+    return code;
+}
+
+void plan_deinit(struct plan *plan)
+{
+    if (!plan)
+        return;
+    plan_model_deinit(&plan->model);
+    cluster_problem_deinit(&plan->posed);
+    cluster_deinit(&plan->cluster);
+    *plan = (struct plan){0};
+}

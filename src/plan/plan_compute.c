@@ -1,0 +1,160 @@
+#include "plan/plan_compute.h"
+
+#include "engine/batch_shape.h"
+#include "gpu/gpu.h"
+#include "model/model.h"
+
+#include <pthread.h>
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+void plan_compute_max(struct plan_compute *compute, const struct plan_compute *other)
+{
+    compute->stage = larger(compute->stage, other->stage);
+    compute->input = larger(compute->input, other->input);
+    compute->output = larger(compute->output, other->output);
+}
+
+/* ---- measured ------------------------------------------------------------------------- */
+
+struct measuring {
+    struct device_job job;
+    struct device *device;
+    const struct model *model;
+    const struct driver_options *options;
+    struct plan_compute result;
+    enum error_code code;
+    struct error error;
+
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    bool is_done;
+};
+
+static uint64_t measure(struct measuring *self, uint32_t first_layer, uint32_t n_layers)
+{
+    const struct stage_options options = {
+        .first_layer = first_layer,
+        .n_layers = n_layers,
+        .n_slots = self->options->n_slots,
+        .context = self->options->context,
+        .rows_max = self->options->batch_rows,
+        .kv_type = self->options->kv_type,
+        .flash = self->options->flash,
+        .no_repack = self->options->no_repack,
+    };
+    struct stage_memory memory = {0};
+    if (!self->code)
+        self->code = stage_measure(self->device, self->model, &options, &memory, &self->error);
+    return memory.compute;
+}
+
+/* As many layers as show every kind of layer and every kind of neighbours: enough, and quicker than all. The last one
+ * alone may find less to reuse than several. */
+static void measure_ends(struct measuring *self)
+{
+    const struct hyperparameters *h = model_hyperparameters(self->model);
+    const uint32_t n = (h->window_period > 2 ? h->window_period : 2) + 1;
+    const uint64_t alone = measure(self, h->n_layers - 1, 1);
+    if (n >= h->n_layers) {
+        self->result = (struct plan_compute){.stage = larger(measure(self, 0, h->n_layers), alone)};
+        return;
+    }
+    const uint64_t first = measure(self, 0, n), last = larger(measure(self, h->n_layers - n, n), alone);
+    uint64_t middle = first < last ? first : last;
+    if (h->n_layers > n + 1)
+        middle = measure(self, 1, n);
+    self->result = (struct plan_compute){
+        .stage = middle,
+        .input = first > middle ? first - middle : 0,
+        .output = last > middle ? last - middle : 0,
+    };
+}
+
+static void run(struct device_job *job)
+{
+    struct measuring *self = (struct measuring *)job; /* its first member */
+    measure_ends(self);
+    pthread_mutex_lock(&self->lock);
+    self->is_done = true;
+    pthread_cond_signal(&self->done);
+    pthread_mutex_unlock(&self->lock);
+}
+
+enum error_code plan_compute_measure(struct device *device, const struct model *model,
+                                     const struct driver_options *options, struct plan_compute *out, struct error *err)
+{
+    struct measuring self = {.job.run = run, .device = device, .model = model, .options = options};
+    pthread_mutex_init(&self.lock, NULL);
+    pthread_cond_init(&self.done, NULL);
+    device_submit(device, &self.job);
+    pthread_mutex_lock(&self.lock);
+    while (!self.is_done)
+        pthread_cond_wait(&self.done, &self.lock);
+    pthread_mutex_unlock(&self.lock);
+    pthread_cond_destroy(&self.done);
+    pthread_mutex_destroy(&self.lock);
+    *out = self.result;
+    return self.code ? error_set(err, self.code, "%s", self.error.text) : ERROR_NONE;
+}
+
+enum error_code plan_compute_measure_all(struct device *const *devices, uint32_t n_devices, const struct model *model,
+                                         const struct driver_options *options, struct plan_compute *out,
+                                         struct error *err)
+{
+    bool asked_simulated = false;
+    *out = (struct plan_compute){0};
+    for (uint32_t i = 0; i < n_devices; i++) {
+        struct device_speed speed;
+        struct plan_compute compute;
+        if (device_given_speed(devices[i], &speed)) {
+            if (asked_simulated)
+                continue;
+            asked_simulated = true;
+        }
+        enum error_code code = plan_compute_measure(devices[i], model, options, &compute, err);
+        if (code)
+            return code;
+        plan_compute_max(out, &compute);
+    }
+    return ERROR_NONE;
+}
+
+/* ---- estimated ------------------------------------------------------------------------ */
+
+static uint64_t masks_per_cell(const struct model *model, const struct driver_options *options)
+{
+    return 2 * (uint64_t)options->batch_rows * (model_hyperparameters(model)->window ? 2u : 1u);
+}
+
+uint64_t plan_compute_per_cell(const struct plan_compute *compute, const struct model *model,
+                               const struct driver_options *options)
+{
+    struct driver_options none = *options;
+    struct plan_compute least;
+    const uint64_t cells = kv_cells(options->context), masks = masks_per_cell(model, options);
+    none.flash = FLASH_AUTO;
+    plan_compute_estimate(model, &none, &least);
+    least.stage -= masks * cells;
+    const uint64_t most = compute->stage > least.stage && cells ? (compute->stage - least.stage) / cells : 0;
+    return most < masks ? most : masks;
+}
+
+void plan_compute_estimate(const struct model *model, const struct driver_options *options, struct plan_compute *out)
+{
+    const struct hyperparameters *h = model_hyperparameters(model);
+    const uint64_t rows = options->batch_rows, cells = kv_cells(options->context);
+    const uint64_t q = (uint64_t)h->n_head * larger(h->n_head_dim_k, h->n_head_dim_v);
+    const uint64_t kv = (uint64_t)h->n_head_kv * (h->n_head_dim_k + h->n_head_dim_v);
+    const uint64_t experts = (uint64_t)h->n_experts_used * h->n_ff_expert + 2 * (uint64_t)h->n_experts;
+    const uint64_t ffn = 3 * larger(h->n_ff, h->n_experts ? experts : 0), attention = 3 * q + 2 * kv;
+    out->stage = rows * (4 * (uint64_t)h->n_embd + larger(ffn, attention)) * sizeof(float) +
+                 masks_per_cell(model, options) * cells;
+    if (options->flash == FLASH_OFF)
+        out->stage += (2 * rows * h->n_head + (uint64_t)h->n_head_kv * h->n_head_dim_v) * cells * sizeof(float);
+    out->input = 0;
+    out->output = rows * ((uint64_t)h->n_vocab + h->n_embd) * sizeof(float);
+}

@@ -1,0 +1,169 @@
+#include "plan/plan_model.h"
+
+#include "base/mem.h"
+#include "engine/batch_shape.h"
+#include "model/model.h"
+#include "plan/plan_compute.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The index of a tensor's type, which it adds when it is new. */
+static enum error_code find_type(struct placement_model *out, const struct gguf_tensor *tensor, uint32_t *index,
+                                 struct error *err)
+{
+    const char *name = gguf_tensor_type_name(tensor);
+    for (*index = 0; *index < out->n_types; ++*index) {
+        if (strcmp(out->type_names[*index], name) == 0)
+            return ERROR_NONE;
+    }
+    if (out->n_types == PLACEMENT_TYPES_MAX)
+        return error_set(err, ERROR_UNSUPPORTED, "the model has more than %d types of tensors", PLACEMENT_TYPES_MAX);
+    snprintf(out->type_names[out->n_types++], sizeof out->type_names[0], "%s", name);
+    return ERROR_NONE;
+}
+
+/* `tensor` may be NULL: the model has none in that role. */
+static enum error_code add_tensor(struct placement_model *out, struct placement_layer *layer, const struct model *model,
+                                  const struct gguf_tensor *tensor, struct error *err)
+{
+    uint32_t type;
+    if (!tensor)
+        return ERROR_NONE;
+    enum error_code code = find_type(out, tensor, &type, err);
+    if (code)
+        return code;
+    const struct layer_cost cost = model_tensor_cost(model, tensor);
+    layer->bytes[type] += cost.bytes;
+    layer->bytes_per_token[type] += cost.bytes_per_token;
+    layer->flops_per_token[type] += (double)cost.flops_per_token;
+    return ERROR_NONE;
+}
+
+static enum error_code add_layer(struct placement_model *out, struct placement_layer *layer, const struct model *model,
+                                 uint32_t index, enum kv_type kv_type, struct error *err)
+{
+    enum error_code code = ERROR_NONE;
+    for (int role = 0; role < TENSOR_ROLE_COUNT && !code; role++) {
+        if (tensor_role_per_layer((enum tensor_role)role))
+            code = add_tensor(out, layer, model, model_tensor(model, (enum tensor_role)role, index), err);
+    }
+    const struct layer_cost cost = model_layer_cost(model, index);
+    layer->flops_per_token_per_context = (double)cost.flops_per_token_per_context;
+    layer->kv_bytes_per_token = kv_type_bytes(kv_type, cost.kv_elements_per_token);
+    return code;
+}
+
+static enum error_code add_ends(struct placement_model *out, const struct model *model, bool embedding_counts,
+                                struct error *err)
+{
+    const struct gguf_tensor *embedding = model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0);
+    const struct gguf_tensor *head = model_tensor(model, TENSOR_OUTPUT, 0);
+    enum error_code code = add_tensor(out, &out->output, model, model_tensor(model, TENSOR_OUTPUT_NORM, 0), err);
+    if (!code)
+        code = add_tensor(out, &out->output, model, head ? head : embedding, err);
+    if (code || !embedding_counts)
+        return code;
+    uint32_t type;
+    code = find_type(out, embedding, &type, err);
+    if (code)
+        return code;
+    const struct layer_cost cost = model_input_cost(model); /* a row of it for a token */
+    out->input.bytes[type] = cost.bytes;
+    out->input.bytes_per_token[type] = cost.bytes_per_token;
+    return ERROR_NONE;
+}
+
+/* Tensors that every stage has. */
+static uint64_t common_bytes(const struct model *model)
+{
+    static const enum tensor_role roles[] = {TENSOR_ROPE_FREQS, TENSOR_ROPE_FACTORS_LONG, TENSOR_ROPE_FACTORS_SHORT};
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        const struct gguf_tensor *tensor = model_tensor(model, roles[i], 0);
+        bytes += tensor ? tensor->size : 0;
+    }
+    return bytes;
+}
+
+/* ---- the KV cache ----------------------------------------------------------------------- */
+
+struct placement_kv_type plan_kv_type(enum kv_type type)
+{
+    static const struct placement_kv_type types[] = {
+        [KV_F16] = {"f16", 1, 2}, [KV_F32] = {"f32", 1, 4}, [KV_Q8_0] = {"q8_0", 32, 34}};
+    return types[type];
+}
+
+static bool heads_allow(const struct model *model, enum kv_type type)
+{
+    const struct hyperparameters *h = model_hyperparameters(model);
+    const uint32_t block = plan_kv_type(type).elements_per_block;
+    return h->n_head_dim_k % block == 0 && h->n_head_dim_v % block == 0;
+}
+
+struct placement_kv_types plan_kv_types(const struct model *model, enum kv_type kv_type)
+{
+    static const enum kv_type best_first[] = {KV_F32, KV_F16, KV_Q8_0};
+    struct placement_kv_types types = {.current = plan_kv_type(kv_type)};
+    for (size_t i = 0; i < sizeof best_first / sizeof *best_first; i++) {
+        if (heads_allow(model, best_first[i]))
+            types.others[types.n++] = plan_kv_type(best_first[i]);
+    }
+    return types;
+}
+
+/* ---- all of it -------------------------------------------------------------------------- */
+
+enum error_code plan_model_init(struct plan_model *out, const struct model *model, const struct driver_options *options,
+                                const struct plan_compute *compute, bool embedding_counts, struct error *err)
+{
+    const struct hyperparameters *h = model_hyperparameters(model);
+    *out = (struct plan_model){0};
+    if (!heads_allow(model, options->kv_type))
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "a %s KV cache needs heads of a multiple of %u values, and this model's have %u; use --kv f16",
+                         plan_kv_type(options->kv_type).name, plan_kv_type(options->kv_type).elements_per_block,
+                         h->n_head_dim_k);
+    *out = (struct plan_model){.layers = mem_new_array(h->n_layers, sizeof *out->layers)};
+    if (!out->layers)
+        return error_set(err, ERROR_NO_MEMORY, "no memory for the costs of %u layers", h->n_layers);
+    struct placement_model *cost = &out->model;
+    enum error_code code = ERROR_NONE;
+    for (uint32_t i = 0; i < h->n_layers && !code; i++)
+        code = add_layer(cost, &out->layers[i], model, i, options->kv_type, err);
+    if (!code)
+        code = add_ends(cost, model, embedding_counts, err);
+    if (code) {
+        plan_model_deinit(out);
+        return code;
+    }
+    cost->n_layers = h->n_layers;
+    cost->layers = out->layers;
+    cost->expert_share = h->n_experts ? (double)h->n_experts_used / h->n_experts : 0;
+    cost->activation_bytes_per_token = h->n_embd * sizeof(float);
+    cost->output_bytes_per_token = h->n_vocab * sizeof(float);
+    cost->compute_bytes = compute->stage + common_bytes(model);
+    cost->compute_bytes_per_context = plan_compute_per_cell(compute, model, options);
+    cost->compute_input_bytes = compute->input;
+    cost->compute_output_bytes = compute->output;
+    return ERROR_NONE;
+}
+
+void plan_model_deinit(struct plan_model *plan)
+{
+    if (!plan)
+        return;
+    mem_free(plan->layers);
+    *plan = (struct plan_model){0};
+}
+
+struct placement_demand plan_demand(const struct driver_options *options)
+{
+    return (struct placement_demand){
+        .goal = options->n_slots > 1 ? PLACEMENT_THROUGHPUT : PLACEMENT_LATENCY,
+        .context_tokens = kv_cells(options->context),
+        .streams = options->n_slots,
+        .chunk_tokens = options->batch_rows,
+    };
+}

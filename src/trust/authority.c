@@ -1,0 +1,157 @@
+/* Making and signing certificates: RFC 5280, RFC 8410. */
+#include "trust/authority.h"
+
+#include "trust/openssl_error.h"
+
+#include <assert.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+#include <openssl/x509v3.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { SERIAL_BITS = 126, DAY_S = 86400, NAME_TEXT = 192 };
+
+/* What a certificate says; NULL extensions end the list. */
+struct statement {
+    const char *subject, *issuer;
+    uint64_t from_unix_s, until_unix_s;
+    struct {
+        int nid;
+        const char *value;
+    } extensions[8];
+};
+
+static bool set_name(X509_NAME *name, const char *text)
+{
+    return X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)text, -1, -1, 0) == 1;
+}
+
+/* A random serial number is what keeps two certificates of one authority apart without a counter in a file. */
+static bool set_serial(X509 *certificate)
+{
+    BIGNUM *number = BN_new();
+    bool done = number && BN_rand(number, SERIAL_BITS, BN_RAND_TOP_ONE, BN_RAND_BOTTOM_ANY) == 1 &&
+                BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate));
+    BN_free(number);
+    return done;
+}
+
+static bool set_fields(X509 *certificate, const struct statement *what, EVP_PKEY *public_key)
+{
+    return X509_set_version(certificate, X509_VERSION_3) == 1 && set_serial(certificate) &&
+           set_name(X509_get_subject_name(certificate), what->subject) &&
+           set_name(X509_get_issuer_name(certificate), what->issuer) &&
+           ASN1_TIME_set(X509_getm_notBefore(certificate), (time_t)what->from_unix_s) &&
+           ASN1_TIME_set(X509_getm_notAfter(certificate), (time_t)what->until_unix_s) &&
+           X509_set_pubkey(certificate, public_key) == 1;
+}
+
+/* The issuer is needed for its key's identifier; a self-signed certificate is its own. */
+static bool add_extensions(X509 *certificate, const struct statement *what, X509 *issuer)
+{
+    X509V3_CTX context;
+    X509V3_set_ctx_nodb(&context);
+    X509V3_set_ctx(&context, issuer, certificate, NULL, NULL, 0);
+    for (int i = 0; what->extensions[i].value; i++) {
+        X509_EXTENSION *extension =
+            X509V3_EXT_conf_nid(NULL, &context, what->extensions[i].nid, what->extensions[i].value);
+        bool added = extension && X509_add_ext(certificate, extension, -1) == 1;
+        X509_EXTENSION_free(extension);
+        if (!added)
+            return false;
+    }
+    return true;
+}
+
+/* Ed25519 signs the message itself, so there is no digest to choose. */
+static X509 *make_certificate(const struct statement *what, EVP_PKEY *public_key, X509 *issuer, EVP_PKEY *signer)
+{
+    X509 *certificate = X509_new();
+    if (certificate && set_fields(certificate, what, public_key) &&
+        add_extensions(certificate, what, issuer ? issuer : certificate) && X509_sign(certificate, signer, NULL) > 0)
+        return certificate;
+    X509_free(certificate);
+    return NULL;
+}
+
+/* ---- the authority --------------------------------------------------------------------- */
+
+static void authority_name(const uint8_t cluster_id[CLUSTER_ID_BYTES], char name[NAME_TEXT])
+{
+    char digits[CLUSTER_ID_TEXT];
+    id_text(cluster_id, CLUSTER_ID_BYTES, digits);
+    snprintf(name, NAME_TEXT, "Medley cluster %s", digits);
+}
+
+enum error_code authority_make(struct authority *out, struct error *err)
+{
+    *out = (struct authority){0};
+    if (RAND_bytes(out->cluster_id, CLUSTER_ID_BYTES) != 1)
+        return openssl_error(err, "random numbers");
+    char name[NAME_TEXT], names[NAME_TEXT], digits[CLUSTER_ID_TEXT];
+    id_text(out->cluster_id, CLUSTER_ID_BYTES, digits);
+    authority_name(out->cluster_id, name);
+    snprintf(names, sizeof names, "URI:urn:medley:cluster:%s", digits);
+    struct statement what = {
+        .subject = name,
+        .issuer = name,
+        .from_unix_s = AUTHORITY_EPOCH_UNIX_S,
+        .until_unix_s = 253402300799, /* 9999-12-31 23:59:59: RFC 5280, 4.1.2.5 */
+        .extensions = {{NID_basic_constraints, "critical,CA:TRUE,pathlen:0"},
+                       {NID_key_usage, "critical,keyCertSign,cRLSign"},
+                       {NID_subject_key_identifier, "hash"},
+                       {NID_subject_alt_name, names}},
+    };
+    out->key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+    out->certificate = out->key ? make_certificate(&what, out->key, NULL, out->key) : NULL;
+    if (out->certificate)
+        return ERROR_NONE;
+    authority_deinit(out);
+    return openssl_error(err, "making the cluster's authority");
+}
+
+void authority_deinit(struct authority *authority)
+{
+    if (!authority)
+        return;
+    X509_free(authority->certificate);
+    EVP_PKEY_free(authority->key);
+    *authority = (struct authority){0};
+}
+
+enum error_code authority_sign(const struct authority *authority, const uint8_t public_key[PUBLIC_KEY_BYTES],
+                               uint64_t now_unix_s, X509 **out, struct error *err)
+{
+    *out = NULL;
+    assert(authority->certificate);
+    if (!authority->key)
+        return error_set(err, ERROR_UNSUPPORTED, "this node does not hold the authority's key");
+    uint8_t id[NODE_ID_BYTES];
+    char node[NODE_ID_TEXT], cluster[CLUSTER_ID_TEXT], name[NAME_TEXT], subject[NAME_TEXT], names[NAME_TEXT];
+    node_id_of(public_key, id);
+    id_text(id, sizeof id, node);
+    id_text(authority->cluster_id, CLUSTER_ID_BYTES, cluster);
+    authority_name(authority->cluster_id, name);
+    snprintf(subject, sizeof subject, "Medley node %.16s", node);
+    snprintf(names, sizeof names, "URI:urn:medley:node:%s,URI:urn:medley:cluster:%s", node, cluster);
+    if (now_unix_s < AUTHORITY_EPOCH_UNIX_S)
+        now_unix_s = AUTHORITY_EPOCH_UNIX_S;
+    struct statement what = {
+        .subject = subject,
+        .issuer = name,
+        .from_unix_s = now_unix_s - AUTHORITY_SKEW_S,
+        .until_unix_s = now_unix_s + AUTHORITY_NODE_DAYS * (uint64_t)DAY_S,
+        .extensions = {{NID_basic_constraints, "critical,CA:FALSE"},
+                       {NID_key_usage, "critical,digitalSignature"},
+                       {NID_ext_key_usage, "serverAuth,clientAuth"},
+                       {NID_subject_key_identifier, "hash"},
+                       {NID_authority_key_identifier, "keyid:always"},
+                       {NID_subject_alt_name, names}},
+    };
+    EVP_PKEY *key = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, public_key, PUBLIC_KEY_BYTES);
+    *out = key ? make_certificate(&what, key, authority->certificate, authority->key) : NULL;
+    EVP_PKEY_free(key);
+    return *out ? ERROR_NONE : openssl_error(err, "signing a certificate");
+}

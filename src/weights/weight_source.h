@@ -1,0 +1,34 @@
+/* What this node gives others of a model: ranges of parts that it has, whole and verified, and the manifest.
+ *
+ * Two kinds: a model's own file, with the manifest that was made from it, as long as it has not changed since; and a
+ * model on the shelf, of which only kept parts are given.
+ *
+ * Threads: one at a time; reading a range reads the disk. */
+#pragma once
+
+#include "weights/fetch_message.h"
+#include "weights/file_identity.h"
+#include "weights/manifest.h"
+
+struct shelf_model;
+struct gguf_file;
+
+struct weight_source { /* zeroed: gives nothing */
+    const struct manifest *manifest;
+    const struct part_set *has; /* of a shelf's model; NULL: the whole file */
+    int fd;
+    struct file_identity identity; /* of a whole file, when it was opened */
+    struct digest model;
+    struct buffer manifest_bytes;
+};
+
+/* Manifest and file, or the shelf's model, must outlive it. weight_source_deinit() it. */
+enum error_code weight_source_of_file(const struct manifest *manifest, const struct gguf_file *file,
+                                      struct weight_source *out, struct error *err);
+enum error_code weight_source_of_shelf(const struct shelf_model *model, struct weight_source *out, struct error *err);
+void weight_source_deinit(struct weight_source *source);
+
+/* Appends the answer to a REQUEST: CHUNK or REFUSE. Whatever is asked, nothing else than what is said above is sent. */
+void weight_source_answer(const struct weight_source *source, const struct fetch_message *request, struct buffer *out);
+/* Appends HAVE, the answer to ASK_HAVE. */
+void weight_source_have(const struct weight_source *source, struct buffer *out);
