@@ -1,10 +1,12 @@
-/* attention: our attention on the CPU (kernels/attention.h) beside ggml's flash attention, both on ggml's threads.
+/* attention: our attention on the CPU (kernels/attention.h) beside ggml's flash attention, both on
+ * ggml's threads.
  *
  *   attention [--threads 2] [--rounds 7] [--heads 32] [--kv-heads 8] [--dim 64] [--layers 16]
  *
- * Both compute the same rows of the same caches (F16), a cache for each layer, as a model has them, so that what
- * decoding reads comes from memory. Medians of rounds in which they take turns; milliseconds for all layers, the ratio,
- * and how much further ours is from the limits that the rows set: bytes of K and V, and floating-point operations. */
+ * Both compute the same rows of the same caches (F16), a cache for each layer, as a model has them,
+ * so that what decoding reads comes from memory. Medians of rounds in which they take turns;
+ * milliseconds for all layers, the ratio, and how much further ours is from the limits that the
+ * rows set: bytes of K and V, and floating-point operations. */
 #include "kernels/attention.h"
 #include "base/clock.h"
 #include "gpu/device_ggml.h"
@@ -52,16 +54,18 @@ static void share(struct ggml_tensor *out, int ith, int nth, void *pointer)
                                           .cells = src[4]->data,
                                           .out = out->data,
                                           .n_rows = (uint32_t)out->ne[1]};
-    attention_compute(bench->kernel, &bench->form, &batch, (char *)src[5]->data + src[5]->nb[1] * (size_t)ith,
-                      (uint32_t)ith, (uint32_t)nth);
+    attention_compute(bench->kernel, &bench->form, &batch,
+                      (char *)src[5]->data + src[5]->nb[1] * (size_t)ith, (uint32_t)ith,
+                      (uint32_t)nth);
 }
 
 static struct ggml_tensor *cached(struct world *w, struct ggml_tensor *cache, const struct bench *b,
                                   const struct load *load, uint32_t n_kv)
 {
     const size_t head = ggml_row_size(cache->type, b->dim);
-    struct ggml_tensor *view = ggml_view_4d(w->ctx, cache, b->dim, b->n_head_kv, n_kv, load->n_streams, head,
-                                            cache->nb[1], cache->nb[1] * n_kv, 0);
+    struct ggml_tensor *view =
+        ggml_view_4d(w->ctx, cache, b->dim, b->n_head_kv, n_kv, load->n_streams, head, cache->nb[1],
+                     cache->nb[1] * n_kv, 0);
     return ggml_permute(w->ctx, view, 0, 2, 1, 3);
 }
 
@@ -73,21 +77,28 @@ static void build(struct world *w, const struct bench *b, const struct load *loa
     w->mask = ggml_new_tensor_4d(w->ctx, GGML_TYPE_F16, n_kv, load->n_rows, 1, load->n_streams);
     w->positions = ggml_new_tensor_1d(w->ctx, GGML_TYPE_I32, t);
     w->cells = ggml_new_tensor_1d(w->ctx, GGML_TYPE_I64, t);
-    w->scratch = ggml_new_tensor_2d(w->ctx, GGML_TYPE_I8, (int64_t)attention_scratch_bytes(&b->form), b->n_threads);
+    w->scratch = ggml_new_tensor_2d(w->ctx, GGML_TYPE_I8,
+                                    (int64_t)attention_scratch_bytes(&b->form), b->n_threads);
     w->ours = ggml_new_graph_custom(w->ctx, 1024, false);
     w->theirs = ggml_new_graph_custom(w->ctx, 1024, false);
-    struct ggml_tensor *q = ggml_permute(w->ctx,
-                                         ggml_view_4d(w->ctx, w->q, b->dim, b->n_head, load->n_rows, load->n_streams,
-                                                      w->q->nb[1], w->q->nb[2], w->q->nb[2] * load->n_rows, 0),
-                                         0, 2, 1, 3);
+    struct ggml_tensor *q =
+        ggml_permute(w->ctx,
+                     ggml_view_4d(w->ctx, w->q, b->dim, b->n_head, load->n_rows, load->n_streams,
+                                  w->q->nb[1], w->q->nb[2], w->q->nb[2] * load->n_rows, 0),
+                     0, 2, 1, 3);
     for (uint32_t i = 0; i < b->n_layers; i++) {
-        w->k[i] = ggml_new_tensor_2d(w->ctx, GGML_TYPE_F16, (int64_t)b->dim * b->n_head_kv, n_kv * load->n_streams);
-        w->v[i] = ggml_new_tensor_2d(w->ctx, GGML_TYPE_F16, (int64_t)b->dim * b->n_head_kv, n_kv * load->n_streams);
-        struct ggml_tensor *sources[] = {w->q, w->k[i], w->v[i], w->positions, w->cells, w->scratch};
-        ggml_build_forward_expand(w->ours, ggml_custom_4d(w->ctx, GGML_TYPE_F32, (int64_t)b->dim * b->n_head, t, 1, 1,
-                                                          sources, 6, share, GGML_N_TASKS_MAX, (void *)(uintptr_t)b));
-        struct ggml_tensor *o = ggml_flash_attn_ext(w->ctx, q, cached(w, w->k[i], b, load, n_kv),
-                                                    cached(w, w->v[i], b, load, n_kv), w->mask, b->form.scale, 0, 0);
+        w->k[i] = ggml_new_tensor_2d(w->ctx, GGML_TYPE_F16, (int64_t)b->dim * b->n_head_kv,
+                                     n_kv * load->n_streams);
+        w->v[i] = ggml_new_tensor_2d(w->ctx, GGML_TYPE_F16, (int64_t)b->dim * b->n_head_kv,
+                                     n_kv * load->n_streams);
+        struct ggml_tensor *sources[] = {w->q,         w->k[i],  w->v[i],
+                                         w->positions, w->cells, w->scratch};
+        ggml_build_forward_expand(
+            w->ours, ggml_custom_4d(w->ctx, GGML_TYPE_F32, (int64_t)b->dim * b->n_head, t, 1, 1,
+                                    sources, 6, share, GGML_N_TASKS_MAX, (void *)(uintptr_t)b));
+        struct ggml_tensor *o =
+            ggml_flash_attn_ext(w->ctx, q, cached(w, w->k[i], b, load, n_kv),
+                                cached(w, w->v[i], b, load, n_kv), w->mask, b->form.scale, 0, 0);
         ggml_build_forward_expand(w->theirs, o);
     }
     w->buffer = ggml_backend_alloc_ctx_tensors(w->ctx, b->backend);
@@ -136,9 +147,11 @@ static int compare(const void *a, const void *b)
 static double largest_difference(const struct world *w)
 {
     double largest = 0;
-    const struct ggml_tensor *ours = ggml_graph_node(w->ours, -1), *theirs = ggml_graph_node(w->theirs, -1);
+    const struct ggml_tensor *ours = ggml_graph_node(w->ours, -1),
+                             *theirs = ggml_graph_node(w->theirs, -1);
     for (int64_t i = 0; i < ggml_nelements(ours); i++)
-        largest = fmax(largest, fabs((double)((float *)ours->data)[i] - (double)((float *)theirs->data)[i]));
+        largest = fmax(largest,
+                       fabs((double)((float *)ours->data)[i] - (double)((float *)theirs->data)[i]));
     return largest;
 }
 
@@ -156,11 +169,13 @@ static void measure(const struct bench *b, const struct load *load)
     qsort(theirs, b->n_rounds, sizeof *theirs, compare);
     for (uint32_t i = 0; i < load->n_rows; i++)
         seen += load->context - i;
-    const double ms = ours[b->n_rounds / 2], flops = seen * load->n_streams * 4 * b->dim * b->n_head * b->n_layers;
-    const double bytes = 4.0 * load->context * load->n_streams * b->dim * b->n_head_kv * b->n_layers;
-    printf("%-28s ours %8.3f ms   ggml %8.3f ms   %.2fx   %.1f GFLOP/s, %.1f GB/s   off by %.1e\n", load->name, ms,
-           theirs[b->n_rounds / 2], ms / theirs[b->n_rounds / 2], flops / ms / 1e6, bytes / ms / 1e6,
-           largest_difference(&w));
+    const double ms = ours[b->n_rounds / 2],
+                 flops = seen * load->n_streams * 4 * b->dim * b->n_head * b->n_layers;
+    const double bytes =
+        4.0 * load->context * load->n_streams * b->dim * b->n_head_kv * b->n_layers;
+    printf("%-28s ours %8.3f ms   ggml %8.3f ms   %.2fx   %.1f GFLOP/s, %.1f GB/s   off by %.1e\n",
+           load->name, ms, theirs[b->n_rounds / 2], ms / theirs[b->n_rounds / 2], flops / ms / 1e6,
+           bytes / ms / 1e6, largest_difference(&w));
     fflush(stdout);
     ggml_backend_buffer_free(w.buffer);
     ggml_free(w.ctx);
@@ -171,8 +186,9 @@ static void read_options(struct bench *b, int argc, char **argv)
     const struct {
         const char *name;
         uint32_t *value;
-    } options[] = {{"--threads", &b->n_threads},  {"--rounds", &b->n_rounds}, {"--heads", &b->n_head},
-                   {"--kv-heads", &b->n_head_kv}, {"--dim", &b->dim},         {"--layers", &b->n_layers}};
+    } options[] = {{"--threads", &b->n_threads}, {"--rounds", &b->n_rounds},
+                   {"--heads", &b->n_head},      {"--kv-heads", &b->n_head_kv},
+                   {"--dim", &b->dim},           {"--layers", &b->n_layers}};
     for (int i = 1; i + 1 < argc; i += 2) {
         for (size_t k = 0; k < sizeof options / sizeof options[0]; k++) {
             if (strcmp(argv[i], options[k].name) == 0)
@@ -186,21 +202,28 @@ static void read_options(struct bench *b, int argc, char **argv)
 int main(int argc, char **argv)
 {
     static const struct load loads[] = {
-        {"prompt of 512", 1, 512, 512},  {"512 more, behind 859", 1, 512, 1371}, {"decode at 64", 1, 1, 64},
-        {"decode at 500", 1, 1, 500},    {"decode at 2,000", 1, 1, 2000},        {"decode at 8,000", 1, 1, 8000},
-        {"8 streams at 200", 8, 1, 200}, {"8 streams at 2,000", 8, 1, 2000},     {"8 rows at 1,000", 1, 8, 1000},
+        {"prompt of 512", 1, 512, 512},  {"512 more, behind 859", 1, 512, 1371},
+        {"decode at 64", 1, 1, 64},      {"decode at 500", 1, 1, 500},
+        {"decode at 2,000", 1, 1, 2000}, {"decode at 8,000", 1, 1, 8000},
+        {"8 streams at 200", 8, 1, 200}, {"8 streams at 2,000", 8, 1, 2000},
+        {"8 rows at 1,000", 1, 8, 1000},
     };
-    struct bench b = {.n_threads = 2, .n_rounds = 7, .n_head = 32, .n_head_kv = 8, .dim = 64, .n_layers = 16};
+    struct bench b = {
+        .n_threads = 2, .n_rounds = 7, .n_head = 32, .n_head_kv = 8, .dim = 64, .n_layers = 16};
     struct error err = {0};
     struct gpu *gpu;
     read_options(&b, argc, argv);
-    if (gpu_open(&(struct gpu_options){.n_cpu_threads = b.n_threads, .skip_other = true}, &gpu, &err)) {
+    if (gpu_open(&(struct gpu_options){.n_cpu_threads = b.n_threads, .skip_other = true}, &gpu,
+                 &err)) {
         fprintf(stderr, "attention: %s\n", err.text);
         return 1;
     }
     b.backend = device_ggml_backend(gpu_find(gpu, "cpu"));
-    b.form = (struct attention_form){
-        .n_head = b.n_head, .n_head_kv = b.n_head_kv, .dim_k = b.dim, .dim_v = b.dim, .scale = 1 / sqrtf((float)b.dim)};
+    b.form = (struct attention_form){.n_head = b.n_head,
+                                     .n_head_kv = b.n_head_kv,
+                                     .dim_k = b.dim,
+                                     .dim_v = b.dim,
+                                     .scale = 1 / sqrtf((float)b.dim)};
     for (uint32_t i = 0; (b.kernel = attention_kernel_at(i)); i++) {
         printf("%s\n", attention_kernel_name(b.kernel));
         for (size_t k = 0; k < sizeof loads / sizeof loads[0]; k++)

@@ -1,21 +1,23 @@
-/* A network with a latency: a switch between TAP devices that passes every frame on after a fixed time. It stands in
- * for netem, which not every kernel has. Bandwidth is somebody else's (`tc … tbf` on each device).
+/* A network with a latency: a switch between TAP devices that passes every frame on after a fixed
+ * time. It stands in for netem, which not every kernel has. Bandwidth is somebody else's (`tc …
+ * tbf` on each device).
  *
  *     delay [--us N] [--offload] [--seed N] FD...
  *
- * Each FD is an open network namespace (/proc/PID/ns/net); in each a device `lan` is made, which lasts as long as this
- * process. N microseconds pass between a frame's coming in and its going out; what the process takes to be woken comes
- * on top, so measure with a ping. With --offload TCP's segments of up to 64 KiB pass in one piece, as through a network
- * card that cuts them itself: much cheaper for bulk, but then the interfaces' counters do not see each packet's
- * headers. "ready" is printed when all devices are there. It ends when its standard input does.
+ * Each FD is an open network namespace (/proc/PID/ns/net); in each a device `lan` is made, which
+ * lasts as long as this process. N microseconds pass between a frame's coming in and its going out;
+ * what the process takes to be woken comes on top, so measure with a ping. With --offload TCP's
+ * segments of up to 64 KiB pass in one piece, as through a network card that cuts them itself: much
+ * cheaper for bulk, but then the interfaces' counters do not see each packet's headers. "ready" is
+ * printed when all devices are there. It ends when its standard input does.
  *
  * A line of standard input changes the way from one device to another, and is answered with "ok":
  *
  *     FROM TO CUT US JITTER_US LOSS_PPM
  *
- * FROM and TO count the FDs from 1; 0 stands for all. CUT 1: nothing passes, what is under way is lost. Each frame
- * takes US and evenly drawn up to JITTER_US more, but none overtakes another. Of a million frames LOSS_PPM are lost,
- * each by itself; --seed draws which. */
+ * FROM and TO count the FDs from 1; 0 stands for all. CUT 1: nothing passes, what is under way is
+ * lost. Each frame takes US and evenly drawn up to JITTER_US more, but none overtakes another. Of a
+ * million frames LOSS_PPM are lost, each by itself; --seed draws which. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if.h>
@@ -92,7 +94,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* ---- devices -------------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 static int open_port(int namespace_fd, bool offload)
 {
@@ -108,7 +110,7 @@ static int open_port(int namespace_fd, bool offload)
     return fd;
 }
 
-/* ---- the switch ----------------------------------------------------------------------------------- */
+/* ---- the switch ------------------------------------------------------------------------------ */
 
 static struct host *host_of(const uint8_t *mac)
 {
@@ -217,14 +219,15 @@ static void send_due(void)
     while (network.n_frames && network.frames[0].due_ns <= now_ns()) {
         const struct frame frame = heap_pop();
         if (!network.paths[frame.from][frame.to].cut &&
-            write(network.ports[frame.to].fd, frame.bytes, frame.size) < 0 && errno != EIO && errno != EAGAIN)
+            write(network.ports[frame.to].fd, frame.bytes, frame.size) < 0 && errno != EIO &&
+            errno != EAGAIN)
             fail("write"); /* EIO: that device is down */
         network.n_bytes -= frame.size;
         free(frame.bytes);
     }
 }
 
-/* ---- commands ------------------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 static void set_paths(unsigned from, unsigned to, struct path wish)
 {
@@ -242,12 +245,13 @@ static void obey(const char *line)
 {
     unsigned from, to, cut, us, jitter_us, loss_ppm;
     const unsigned most = (unsigned)network.n_ports;
-    if (sscanf(line, "%u %u %u %u %u %u", &from, &to, &cut, &us, &jitter_us, &loss_ppm) != 6 || from > most ||
-        to > most || loss_ppm > MILLION) {
+    if (sscanf(line, "%u %u %u %u %u %u", &from, &to, &cut, &us, &jitter_us, &loss_ppm) != 6 ||
+        from > most || to > most || loss_ppm > MILLION) {
         fprintf(stderr, "delay: not understood: %s\n", line);
         exit(1);
     }
-    set_paths(from, to, (struct path){cut, us * UINT64_C(1000), jitter_us * UINT64_C(1000), loss_ppm, 0});
+    set_paths(from, to,
+              (struct path){cut, us * UINT64_C(1000), jitter_us * UINT64_C(1000), loss_ppm, 0});
     printf("ok\n");
     fflush(stdout);
 }
@@ -275,7 +279,8 @@ static void run(void)
         const uint64_t due = network.n_frames ? network.frames[0].due_ns : 0;
         const uint64_t wait = due > now ? due - now : 0;
         const struct timespec time = {(time_t)(wait / 1000000000), (long)(wait % 1000000000)};
-        const int n = ppoll(network.ports, (nfds_t)network.n_ports + 1, network.n_frames ? &time : NULL, NULL);
+        const int n = ppoll(network.ports, (nfds_t)network.n_ports + 1,
+                            network.n_frames ? &time : NULL, NULL);
         if (n < 0 && errno != EINTR)
             fail("ppoll");
         if (n > 0 && network.ports[network.n_ports].revents && !read_commands())
@@ -288,7 +293,7 @@ static void run(void)
     }
 }
 
-/* ---- the command ---------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static void be_prompt(void)
 {
@@ -320,7 +325,8 @@ int main(int argc, char **argv)
     }
     network.mac_at = offload ? sizeof(struct virtio_net_hdr) : 0;
     for (; i < argc; i++)
-        network.ports[network.n_ports++] = (struct pollfd){open_port(atoi(argv[i]), offload), POLLIN, 0};
+        network.ports[network.n_ports++] =
+            (struct pollfd){open_port(atoi(argv[i]), offload), POLLIN, 0};
     network.ports[network.n_ports] = (struct pollfd){STDIN_FILENO, POLLIN, 0};
     set_paths(0, 0, path);
     be_prompt();

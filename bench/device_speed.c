@@ -2,14 +2,16 @@
  *
  *   device_speed [--mib 64] [--rounds 15]
  *
- * copies    host -> device, device -> host and between devices, against memcpy() of as many bytes. Each transfer runs
- *           on one thread (the device's), so memcpy does too. Both take turns, round after round; all memory has
- *           been touched before. GB/s (10^9 bytes) are medians of the rounds, the ratio is that of the medians;
- *           "while it runs" leaves out what the request waits for threads to wake, which is long on a busy machine.
- * overhead  a write of 64 bytes to the CPU device: submitted, run on the device's thread and called back, one at a
- *           time ("alone") or with 256 in flight ("queued", time per operation), against ggml_backend_tensor_set()
- *           called directly. "hand-overs" is what no queue can be without when nobody spins: a bare thread is
- *           woken by a condition variable and wakes a bare libuv loop.
+ * copies    host -> device, device -> host and between devices, against memcpy() of as many bytes.
+ *           Each transfer runs on one thread (the device's), so memcpy does too. Both take turns,
+ *           round after round; all memory has been touched before. GB/s (10^9 bytes) are medians of
+ *           the rounds, the ratio is that of the medians; "while it runs" leaves out what the
+ *           request waits for threads to wake, which is long on a busy machine.
+ * overhead  a write of 64 bytes to the CPU device: submitted, run on the device's thread and called
+ *           back, one at a time ("alone") or with 256 in flight ("queued", time per operation),
+ *           against ggml_backend_tensor_set() called directly. "hand-overs" is what no queue can be
+ *           without when nobody spins: a bare thread is woken by a condition variable and wakes a
+ *           bare libuv loop.
  *
  * Only while nothing else runs do the numbers mean something. */
 #include <ggml-backend.h>
@@ -77,12 +79,14 @@ static uint64_t transfer_once(struct transfer *transfer)
     struct medley_device_request request = {0};
     uint64_t start_ns = uv_hrtime();
     if (transfer->direction == TO)
-        medley_device_write(transfer->a, &request, transfer->buffer_a, 0, transfer->host, transfer->size, NULL);
+        medley_device_write(transfer->a, &request, transfer->buffer_a, 0, transfer->host,
+                            transfer->size, NULL);
     else if (transfer->direction == FROM)
-        medley_device_read(transfer->a, &request, transfer->buffer_a, 0, transfer->host, transfer->size, NULL);
-    else
-        medley_device_copy(transfer->a, &request, transfer->buffer_a, 0, transfer->b, transfer->buffer_b, 0,
+        medley_device_read(transfer->a, &request, transfer->buffer_a, 0, transfer->host,
                            transfer->size, NULL);
+    else
+        medley_device_copy(transfer->a, &request, transfer->buffer_a, 0, transfer->b,
+                           transfer->buffer_b, 0, transfer->size, NULL);
     must(&request);
     transfer->path = request.path;
     transfer->run_ns = request.run_ns;
@@ -108,10 +112,13 @@ static void measure(const char *what, struct transfer *transfer)
         theirs[i] = (double)transfer->size / (double)memcpy_once(transfer);
     }
     double ours_median = median(ours, n_rounds), theirs_median = median(theirs, n_rounds);
-    static const char *const paths[] = {"", "same device", "same backend", "host-visible", "staged"};
-    printf("%-20s %5.2f GB/s (%.2f-%.2f)   memcpy %5.2f (%.2f-%.2f)   %.2fx, while it runs %.2fx   %s\n", what,
-           ours_median, ours[0], ours[n_rounds - 1], theirs_median, theirs[0], theirs[n_rounds - 1],
-           ours_median / theirs_median, median(running, n_rounds) / theirs_median, paths[transfer->path]);
+    static const char *const paths[] = {"", "same device", "same backend", "host-visible",
+                                        "staged"};
+    printf("%-20s %5.2f GB/s (%.2f-%.2f)   memcpy %5.2f (%.2f-%.2f)   %.2fx, while it runs %.2fx   "
+           "%s\n",
+           what, ours_median, ours[0], ours[n_rounds - 1], theirs_median, theirs[0],
+           theirs[n_rounds - 1], ours_median / theirs_median,
+           median(running, n_rounds) / theirs_median, paths[transfer->path]);
     fflush(stdout);
 }
 
@@ -158,17 +165,19 @@ struct direct {
 
 static struct direct direct_open(void)
 {
-    struct direct direct = {
-        .ctx = ggml_init((struct ggml_init_params){.mem_size = ggml_tensor_overhead(), .no_alloc = true})};
+    struct direct direct = {.ctx = ggml_init((struct ggml_init_params){
+                                .mem_size = ggml_tensor_overhead(), .no_alloc = true})};
     direct.tensor = ggml_new_tensor_1d(direct.ctx, GGML_TYPE_I8, SMALL); /* [SMALL] */
     direct.buffer = ggml_backend_alloc_ctx_tensors_from_buft(
-        direct.ctx, ggml_backend_dev_buffer_type(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)));
+        direct.ctx,
+        ggml_backend_dev_buffer_type(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)));
     if (!direct.buffer)
         exit(1);
     return direct;
 }
 
-static double alone_ns(struct medley_device *device, struct medley_device_buffer buffer, const char *bytes)
+static double alone_ns(struct medley_device *device, struct medley_device_buffer buffer,
+                       const char *bytes)
 {
     static double times[OPERATIONS];
     for (unsigned i = 0; i < OPERATIONS; i++) {
@@ -181,7 +190,8 @@ static double alone_ns(struct medley_device *device, struct medley_device_buffer
     return median(times, OPERATIONS);
 }
 
-static double queued_ns(struct medley_device *device, struct medley_device_buffer buffer, const char *bytes)
+static double queued_ns(struct medley_device *device, struct medley_device_buffer buffer,
+                        const char *bytes)
 {
     static struct medley_device_request requests[IN_FLIGHT];
     double times[OPERATIONS / IN_FLIGHT];
@@ -287,10 +297,12 @@ static void overhead(void)
     double alone_median = median(alone, n_rounds), queued_median = median(queued, n_rounds);
     printf("one operation, us:  ggml directly %.2f\n"
            "  queued  %6.2f (%.2f-%.2f)  overhead %.2f\n"
-           "  alone   %6.2f (%.2f-%.2f)  overhead %.2f, of which the two hand-overs between threads %.2f\n",
+           "  alone   %6.2f (%.2f-%.2f)  overhead %.2f, of which the two hand-overs between "
+           "threads %.2f\n",
            floor_ns / 1e3, queued_median / 1e3, queued[0] / 1e3, queued[n_rounds - 1] / 1e3,
-           (queued_median - floor_ns) / 1e3, alone_median / 1e3, alone[0] / 1e3, alone[n_rounds - 1] / 1e3,
-           (alone_median - floor_ns) / 1e3, median(handovers, n_rounds) / 1e3);
+           (queued_median - floor_ns) / 1e3, alone_median / 1e3, alone[0] / 1e3,
+           alone[n_rounds - 1] / 1e3, (alone_median - floor_ns) / 1e3,
+           median(handovers, n_rounds) / 1e3);
     ggml_backend_buffer_free(direct.buffer);
     ggml_free(direct.ctx);
     release(cpu, buffer);

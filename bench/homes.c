@@ -1,4 +1,5 @@
-/* What the best placement is worth beside what others do, on random homes (homes_world.h, seeds 1 …).
+/* What the best placement is worth beside what others do, on random homes (homes_world.h, seeds 1
+ * …).
  *
  * For each home the predicted decode tokens/s of our placement over those of
  *
@@ -6,13 +7,14 @@
  *     flops    in proportion to FLOP/s                       cake
  *     equal    as many for each                              distributed-llama
  *     score    in proportion to the weighted score           (ours, without a solver)
- *     careful  the fastest machine that can hold the model alone, its devices split as well as can be; by memory
- *              over all machines only where none can
+ *     careful  the fastest machine that can hold the model alone, its devices split as well as can
+ *              be; by memory over all machines only where none can
  *     chosen   by memory over the devices that our placement uses: what is left is order and cuts
  *
- * A policy gets one device a machine, as those programs take it: the graphics cards, the processor of a machine without
- * one. Where that leads to nothing, all devices. Each time in the home's order and from the largest share to the
- * smallest, and the faster answer counts. All are forecast by the same formulas (placement/cost.h).
+ * A policy gets one device a machine, as those programs take it: the graphics cards, the processor
+ * of a machine without one. Where that leads to nothing, all devices. Each time in the home's order
+ * and from the largest share to the smallest, and the faster answer counts. All are forecast by the
+ * same formulas (placement/cost.h).
  *
  *     build/release/bench/homes [-n HOMES] [--csv FILE] */
 #include "base/clock.h"
@@ -28,7 +30,8 @@
 
 enum { HOMES_MAX = 10000, CAREFUL = 4, CHOSEN = 5, SIDES = 6 };
 
-static const char *const side_names[SIDES] = {"memory", "flops", "equal", "score", "careful", "chosen"};
+static const char *const side_names[SIDES] = {"memory", "flops",   "equal",
+                                              "score",  "careful", "chosen"};
 
 struct result {
     bool needs_several, proved;
@@ -96,7 +99,8 @@ static double in_order(const struct listed *order, uint32_t n, enum placement_po
         for (uint32_t j = 0; j < n; j++)
             links[i * n + j] = *placement_link(&home.problem, order[i].device, order[j].device);
     }
-    return placement_by_policy(&problem, policy, &placement, NULL) ? 0 : rate_of(&problem, &placement);
+    return placement_by_policy(&problem, policy, &placement, NULL) ? 0
+                                                                   : rate_of(&problem, &placement);
 }
 
 static double by_policy(enum placement_policy policy, const bool *is_listed)
@@ -107,9 +111,10 @@ static double by_policy(enum placement_policy policy, const bool *is_listed)
     placement_scores(&home.problem, &PLACEMENT_WEIGHTS_DEFAULT, scores);
     for (uint32_t d = 0; d < home.problem.n_devices; d++) {
         const struct placement_device *device = &home.devices[d];
-        const double share = policy == PLACEMENT_BY_FLOPS   ? device->prefill_flops[0]
-                             : policy == PLACEMENT_BY_SCORE ? scores[d]
-                                                            : (double)placement_device_bytes(device);
+        const double share = policy == PLACEMENT_BY_FLOPS ? device->prefill_flops[0]
+                             : policy == PLACEMENT_BY_SCORE
+                                 ? scores[d]
+                                 : (double)placement_device_bytes(device);
         if (is_listed[d])
             order[n++] = (struct listed){d, share};
     }
@@ -127,7 +132,8 @@ static double alone(void)
         if (d && !strcmp(home.devices[d].node, home.devices[d - 1].node))
             continue;
         for (uint32_t other = 0; other < home.problem.n_devices; other++)
-            home.devices[other].excluded = strcmp(home.devices[other].node, home.devices[d].node) != 0;
+            home.devices[other].excluded =
+                strcmp(home.devices[other].node, home.devices[d].node) != 0;
         best = fmax(best, solve(&home.problem, &solution));
     }
     for (uint32_t d = 0; d < home.problem.n_devices; d++)
@@ -195,15 +201,16 @@ static void row(uint32_t n_results, enum which which, int side)
     if (n == 0)
         return;
     qsort(ratios, n, sizeof *ratios, compare);
-    printf("| %s | %s | %u | %.2f | %.2f | **%.2f** | %.2f | %.2f | %.0f %% | %.1f %% |\n", which_names[which],
-           side_names[side], n_homes, quantile(ratios, n, 0.1), quantile(ratios, n, 0.25), quantile(ratios, n, 0.5),
-           quantile(ratios, n, 0.75), quantile(ratios, n, 0.9), 100.0 * above / n, 100.0 * (n_homes - n) / n_homes);
+    printf("| %s | %s | %u | %.2f | %.2f | **%.2f** | %.2f | %.2f | %.0f %% | %.1f %% |\n",
+           which_names[which], side_names[side], n_homes, quantile(ratios, n, 0.1),
+           quantile(ratios, n, 0.25), quantile(ratios, n, 0.5), quantile(ratios, n, 0.75),
+           quantile(ratios, n, 0.9), 100.0 * above / n, 100.0 * (n_homes - n) / n_homes);
 }
 
 static void write_row(FILE *csv, uint64_t seed, const struct result *result)
 {
-    fprintf(csv, "%llu,%s,%s,%d,%u,%u,%.4f", (unsigned long long)seed, home.model, home.type, home.needs_several,
-            home.n_machines, home.problem.n_devices, result->best);
+    fprintf(csv, "%llu,%s,%s,%d,%u,%u,%.4f", (unsigned long long)seed, home.model, home.type,
+            home.needs_several, home.n_machines, home.problem.n_devices, result->best);
     for (int side = 0; side < SIDES; side++)
         fprintf(csv, ",%.4f", result->others[side]);
     fprintf(csv, "\n");
@@ -230,8 +237,9 @@ static bool run(uint32_t wanted, FILE *csv)
             proved += results[n++].proved;
         }
     }
-    printf("%u homes, %u proved optimal, %.0f s; left out: %u where no model fits, %u where no placement exists\n\n", n,
-           proved, (double)(clock_now_ns() - start_ns) / 1e9, no_model, nothing);
+    printf("%u homes, %u proved optimal, %.0f s; left out: %u where no model fits, %u where no "
+           "placement exists\n\n",
+           n, proved, (double)(clock_now_ns() - start_ns) / 1e9, no_model, nothing);
     printf("Our tokens/s over theirs:\n\n");
     printf("| homes | by | n | 10 %% | 25 %% | median | 75 %% | 90 %% | > 1.3 | finds nothing |\n");
     printf("|---|---|---|---|---|---|---|---|---|---|\n");

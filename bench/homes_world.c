@@ -21,13 +21,14 @@ static double between(struct home *home, double low, double high)
 
 enum kind { CARD, APPLE, UNIFIED, PROCESSOR, BOARD };
 
-/* Of the data sheet's bandwidth and FLOP/s, what decoding and prefill reach; and what one launch takes. A board's
- * memory controller reaches less than a PC's. */
+/* Of the data sheet's bandwidth and FLOP/s, what decoding and prefill reach; and what one launch
+ * takes. A board's memory controller reaches less than a PC's. */
 static const struct {
     double decode, prefill, launch_s;
 } REACHED[] = {
-    [CARD] = {0.70, 0.45, 150e-6},     [APPLE] = {0.75, 0.55, 200e-6}, [UNIFIED] = {0.65, 0.35, 200e-6},
-    [PROCESSOR] = {0.65, 0.50, 50e-6}, [BOARD] = {0.50, 0.50, 100e-6},
+    [CARD] = {0.70, 0.45, 150e-6},    [APPLE] = {0.75, 0.55, 200e-6},
+    [UNIFIED] = {0.65, 0.35, 200e-6}, [PROCESSOR] = {0.65, 0.50, 50e-6},
+    [BOARD] = {0.50, 0.50, 100e-6},
 };
 
 struct part {
@@ -70,7 +71,13 @@ static const struct machine MACHINES[] = {
     {"officepc", 8, {"cpu", 1, PROCESSOR, 42.6, 0.5, {8, 16, 32}}, NONE, 0, 0.2, {1}},
     {"laptop", 12, {"cpu", 1, PROCESSOR, 51.2, 0.6, {8, 16, 16}}, NONE, 0, 0.75, {1}},
     {"newlaptop", 10, {"cpu", 1, PROCESSOR, 102.4, 1.0, {16, 32}}, NONE, 0, 0.75, {1}},
-    {"gaminglaptop", 9, {"rtx4060m", 1, CARD, 256, 60, {8}}, {"cpu", 1, PROCESSOR, 76.8, 1.0, {16, 32}}, 0, 0.6, {1}},
+    {"gaminglaptop",
+     9,
+     {"rtx4060m", 1, CARD, 256, 60, {8}},
+     {"cpu", 1, PROCESSOR, 76.8, 1.0, {16, 32}},
+     0,
+     0.6,
+     {1}},
     {"macbookair", 9, {"metal", 1, APPLE, 84, 3.2, {8, 16, 16, 24}}, NONE, 0, 0.85, {1}},
     {"macbookpro", 6, {"metal", 1, APPLE, 185, 6.5, {16, 18, 32, 36}}, NONE, 0, 0.75, {1}},
     {"macbookmax", 3, {"metal", 1, APPLE, 405, 13.5, {32, 36, 64, 128}}, NONE, 0, 0.7, {1}},
@@ -98,8 +105,8 @@ static double one_of(struct home *home, const double *list, uint32_t n_max)
     return list[(uint32_t)(draw(home) * n)];
 }
 
-/* Free for a model, in GiB: beside the desktop (cards), what macOS lets a GPU have (three quarters, two thirds up to 36
- * GiB), or beside system and programs (processors). */
+/* Free for a model, in GiB: beside the desktop (cards), what macOS lets a GPU have (three quarters,
+ * two thirds up to 36 GiB), or beside system and programs (processors). */
 static double free_gib(struct home *home, enum kind kind, double gib)
 {
     switch (kind) {
@@ -117,8 +124,8 @@ static double free_gib(struct home *home, enum kind kind, double gib)
     return 0;
 }
 
-static void add_device(struct home *home, const struct machine *machine, const struct part *part, uint32_t index,
-                       bool is_main)
+static void add_device(struct home *home, const struct machine *machine, const struct part *part,
+                       uint32_t index, bool is_main)
 {
     struct placement_device *device = &home->devices[home->problem.n_devices];
     const double specimen = between(home, 0.9, 1.1), gib = one_of(home, part->gib, 4);
@@ -133,7 +140,8 @@ static void add_device(struct home *home, const struct machine *machine, const s
     device->decode_bytes_per_s[0] = part->gb_per_s * 1e9 * REACHED[part->kind].decode * specimen;
     device->prefill_flops[0] = part->tflops * 1e12 * REACHED[part->kind].prefill * specimen;
     snprintf(device->node, sizeof device->node, "%s%u", machine->name, home->n_machines);
-    snprintf(device->id, sizeof device->id, "%s%u.%s%u", machine->name, home->n_machines, part->name, index);
+    snprintf(device->id, sizeof device->id, "%s%u.%s%u", machine->name, home->n_machines,
+             part->name, index);
     home->is_main[home->problem.n_devices++] = is_main;
 }
 
@@ -158,11 +166,13 @@ struct attachment {
 
 static struct attachment add_machine(struct home *home, double switch_gbit)
 {
-    const struct machine *machine = &MACHINES[draw_weighted(home, &MACHINES->weight, sizeof *MACHINES, MACHINES_N)];
+    const struct machine *machine =
+        &MACHINES[draw_weighted(home, &MACHINES->weight, sizeof *MACHINES, MACHINES_N)];
     if (machine->main.name) {
         add_device(home, machine, &machine->main, 0, true);
     } else {
-        const struct part *card = &CARDS[draw_weighted(home, &CARDS->weight, sizeof *CARDS, CARDS_N)];
+        const struct part *card =
+            &CARDS[draw_weighted(home, &CARDS->weight, sizeof *CARDS, CARDS_N)];
         for (uint32_t i = 0; i < machine->n_cards; i++)
             add_device(home, machine, card, i, true);
     }
@@ -181,16 +191,19 @@ static void link_all(struct home *home, const struct attachment *attachments)
     const uint32_t n = home->problem.n_devices;
     uint32_t machine_of[HOME_DEVICES] = {0};
     for (uint32_t i = 1; i < n; i++)
-        machine_of[i] = machine_of[i - 1] + (strcmp(home->devices[i].node, home->devices[i - 1].node) != 0);
+        machine_of[i] =
+            machine_of[i - 1] + (strcmp(home->devices[i].node, home->devices[i - 1].node) != 0);
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t j = 0; j < n; j++) {
-            const struct attachment *a = &attachments[machine_of[i]], *b = &attachments[machine_of[j]];
+            const struct attachment *a = &attachments[machine_of[i]],
+                                    *b = &attachments[machine_of[j]];
             struct placement_link *link = &home->links[i * n + j];
             if (a == b)
                 *link = (struct placement_link){20e-6, 10e9};
             else
                 *link = (struct placement_link){a->latency_s + b->latency_s,
-                                                fmin(a->bytes_per_s, b->bytes_per_s) / (a->wifi && b->wifi ? 2 : 1)};
+                                                fmin(a->bytes_per_s, b->bytes_per_s) /
+                                                    (a->wifi && b->wifi ? 2 : 1)};
         }
     }
 }
@@ -237,18 +250,21 @@ static void use_model(struct home *home, const struct model *from, double bytes)
     const double attention = 2 * hidden * q + 2 * hidden * kv, expert = 3 * hidden * from->ff;
     const double all = attention + expert * (from->experts ? from->experts : 1);
     const double used = attention + expert * (from->experts ? from->used : 1);
-    struct placement_layer layer = {.flops_per_token_per_context = 4 * q, .kv_bytes_per_token = (uint64_t)(2 * kv * 2)};
+    struct placement_layer layer = {.flops_per_token_per_context = 4 * q,
+                                    .kv_bytes_per_token = (uint64_t)(2 * kv * 2)};
     set_weights(&layer, all, used, bytes);
     for (uint32_t i = 0; i < from->layers; i++)
         home->layers[i] = layer;
     *model = (struct placement_model){.n_types = 1,
                                       .n_layers = from->layers,
                                       .layers = home->layers,
-                                      .expert_share = from->experts ? (double)from->used / from->experts : 0,
+                                      .expert_share =
+                                          from->experts ? (double)from->used / from->experts : 0,
                                       .activation_bytes_per_token = 2 * from->hidden,
                                       .compute_bytes = 64u << 20,
                                       .compute_output_bytes = 512u * 4 * (uint64_t)from->vocab};
-    /* The embedding stays in the host's memory; where it is the head, too, the last stage has it. */
+    /* The embedding stays in the host's memory; where it is the head, too, the last stage has
+     * it. */
     set_weights(&model->output, hidden * from->vocab, hidden * from->vocab, bytes);
 }
 
@@ -256,7 +272,8 @@ static bool fits_one(const struct home *home)
 {
     const struct placement_stage whole = {0, 0, home->problem.model.n_layers};
     for (uint32_t d = 0; d < home->problem.n_devices; d++) {
-        if (placement_stage_bytes(&home->problem, &whole) <= placement_device_bytes(&home->devices[d]))
+        if (placement_stage_bytes(&home->problem, &whole) <=
+            placement_device_bytes(&home->devices[d]))
             return true;
     }
     return false;

@@ -23,11 +23,13 @@ static double between(struct house *house, double low, double high)
     return low + (high - low) * dice(house);
 }
 
-static void add_device(struct house *house, uint32_t machine, double gib, double gb_per_s, double flops_per_byte)
+static void add_device(struct house *house, uint32_t machine, double gib, double gb_per_s,
+                       double flops_per_byte)
 {
     struct placement_problem *problem = &house->problem;
     struct placement_device *device = &house->devices[problem->n_devices];
-    *device = (struct placement_device){.memory_free_bytes = (uint64_t)(gib * GIB * between(house, 0.8, 0.95)),
+    *device = (struct placement_device){.memory_free_bytes =
+                                            (uint64_t)(gib * GIB * between(house, 0.8, 0.95)),
                                         .reserve_bytes = 256 << 20,
                                         .launch_s = between(house, 2e-5, 2e-4),
                                         .share = dice(house) < 0.8 ? 1 : between(house, 0.5, 1),
@@ -48,7 +50,8 @@ static void add_machine(struct house *house, uint32_t machine, uint32_t n_device
     if (kind < 0.25) {
         const uint32_t n_cards = dice(house) < 0.2 ? 2 : 1;
         for (uint32_t i = 0; i < n_cards && house->problem.n_devices < n_devices; i++)
-            add_device(house, machine, cards[(int)(4 * dice(house))], between(house, 250, 1000), 200);
+            add_device(house, machine, cards[(int)(4 * dice(house))], between(house, 250, 1000),
+                       200);
         if (house->problem.n_devices < n_devices)
             add_device(house, machine, 32, between(house, 40, 80), 20);
     } else if (kind < 0.4) {
@@ -84,8 +87,9 @@ static void add_links(struct house *house, const struct network *networks, const
             if (machines[i] == machines[j])
                 *link = (struct placement_link){between(house, 1e-5, 3e-5), 1e10};
             else
-                *link = (struct placement_link){(a->latency_s + b->latency_s) * between(house, 1, 1.1),
-                                                fmin(a->bytes_per_s, b->bytes_per_s) * between(house, 0.9, 1)};
+                *link = (struct placement_link){
+                    (a->latency_s + b->latency_s) * between(house, 1, 1.1),
+                    fmin(a->bytes_per_s, b->bytes_per_s) * between(house, 0.9, 1)};
         }
     }
 }

@@ -1,11 +1,12 @@
-/* What a link costs over a bare TCP connection: two ends in one process on one loop, over loopback, with the same
- * messages, alternating, medians.
+/* What a link costs over a bare TCP connection: two ends in one process on one loop, over loopback,
+ * with the same messages, alternating, medians.
  *
  *     build/release/bench/link [rounds] [quic]
  *
- * Beside the time that passed it prints the processor time of the process, which says more where others compute, too.
- * Round trips: a message there and the same back, as a decode step's activations go; both ends' work is on one core.
- * Throughput: 16 MiB messages one way. Bytes: what the kernel was given over the activations' own. */
+ * Beside the time that passed it prints the processor time of the process, which says more where
+ * others compute, too. Round trips: a message there and the same back, as a decode step's
+ * activations go; both ends' work is on one core. Throughput: 16 MiB messages one way. Bytes: what
+ * the kernel was given over the activations' own. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "link_world.h"
@@ -21,7 +22,7 @@
 
 enum { TRIPS = 2000, ROUNDS_MAX = 51, BIG = 16 << 20, BIGS = 8, TYPE = 100 };
 
-/* ---- a bare TCP connection on the same loop -------------------------------------------------------- */
+/* ---- a bare TCP connection on the same loop -------------------------------------------------- */
 
 struct plain {
     uv_tcp_t listener, ends[2]; /* the first dials */
@@ -39,7 +40,8 @@ static struct plain plain;
 static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *room)
 {
     const int end = handle == (uv_handle_t *)&plain.ends[1];
-    *room = uv_buf_init((char *)plain.room[end] + plain.got[end], (unsigned)(plain.size - plain.got[end]));
+    *room = uv_buf_init((char *)plain.room[end] + plain.got[end],
+                        (unsigned)(plain.size - plain.got[end]));
 }
 
 static void plain_write(int end, const void *bytes)
@@ -128,7 +130,7 @@ static double plain_run(struct link_world *world, size_t size, uint32_t n, bool 
     return (double)(clock_now_ns() - begin_ns);
 }
 
-/* ---- the same over a link ---------------------------------------------------------------------------- */
+/* ---- the same over a link -------------------------------------------------------------------- */
 
 struct over_link {
     struct link_world *world;
@@ -149,17 +151,19 @@ static void send_next(void)
         link_post(link, LINK_DATA, &header, over.message, NULL);
         return;
     }
-    over.send = (struct link_send){.type = TYPE, .n_pieces = 1, .pieces = {{over.message, over.size}}};
+    over.send =
+        (struct link_send){.type = TYPE, .n_pieces = 1, .pieces = {{over.message, over.size}}};
     link_send(link, LINK_DATA, &over.send, NULL);
 }
 
-static void *give_room(void *self, struct link *link, uint32_t channel, const struct frame_header *header)
+static void *give_room(void *self, struct link *link, uint32_t channel,
+                       const struct frame_header *header)
 {
     return header->length == BIG ? over.room : NULL;
 }
 
-static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
-                     const uint8_t *payload)
+static void on_frame(void *self, struct link *link, uint32_t channel,
+                     const struct frame_header *header, const uint8_t *payload)
 {
     if (self == &over.world->nodes[1] && over.echoes)
         link_post(link, LINK_DATA, header, payload, NULL);
@@ -185,7 +189,7 @@ static double link_run(size_t size, uint32_t n, bool echoes)
     return (double)(clock_now_ns() - begin_ns);
 }
 
-/* ---- comparing ----------------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {
@@ -222,14 +226,15 @@ static void row(size_t size, uint32_t n, bool echoes, uint32_t rounds)
     const double a = median(bare, rounds), b = median(link, rounds);
     const double a_cpu = median(bare_cpu, rounds), b_cpu = median(link_cpu, rounds);
     if (echoes)
-        printf(
-            "%8zu B there and back: TCP %7.1f us, link %7.1f us: %.2fx, %+.1f us; processor %.1f, %.1f us: %+.1f us\n",
-            size, a / n / 1e3, b / n / 1e3, b / a, (b - a) / n / 1e3, a_cpu / n / 1e3, b_cpu / n / 1e3,
-            (b_cpu - a_cpu) / n / 1e3);
+        printf("%8zu B there and back: TCP %7.1f us, link %7.1f us: %.2fx, %+.1f us; processor "
+               "%.1f, %.1f us: %+.1f us\n",
+               size, a / n / 1e3, b / n / 1e3, b / a, (b - a) / n / 1e3, a_cpu / n / 1e3,
+               b_cpu / n / 1e3, (b_cpu - a_cpu) / n / 1e3);
     else
-        printf("%8zu B one way: TCP %.2f GB/s, link %.2f GB/s: %.2fx; by processor time %.2f, %.2f GB/s: %.2fx\n", size,
-               (double)size * n / a, (double)size * n / b, a / b, (double)size * n / a_cpu, (double)size * n / b_cpu,
-               a_cpu / b_cpu);
+        printf("%8zu B one way: TCP %.2f GB/s, link %.2f GB/s: %.2fx; by processor time %.2f, %.2f "
+               "GB/s: %.2fx\n",
+               size, (double)size * n / a, (double)size * n / b, a / b, (double)size * n / a_cpu,
+               (double)size * n / b_cpu, a_cpu / b_cpu);
     fflush(stdout);
 }
 

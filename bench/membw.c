@@ -2,9 +2,10 @@
  *
  *   membw [--threads 2] [--mib 512] [--seconds 1]
  *
- * Each thread reads a buffer of its own, far larger than the caches, in 64-byte vectors (AVX-512, AVX2 or
- * what the processor has), without and with software prefetches some distance ahead, the way a kernel can
- * ask for the next rows of weights. Prints GB/s (10^9 bytes) for each distance, then the best. */
+ * Each thread reads a buffer of its own, far larger than the caches, in 64-byte vectors (AVX-512,
+ * AVX2 or what the processor has), without and with software prefetches some distance ahead, the
+ * way a kernel can ask for the next rows of weights. Prints GB/s (10^9 bytes) for each distance,
+ * then the best. */
 #include "base/clock.h"
 
 #include <pthread.h>
@@ -16,7 +17,8 @@
 
 enum { MAX_THREADS = 256, VECTORS_A_BLOCK = 8 };
 
-typedef uint64_t vector __attribute__((vector_size(64))); /* the one typedef: gcc's vector types need it */
+typedef uint64_t vector
+    __attribute__((vector_size(64))); /* the one typedef: gcc's vector types need it */
 
 struct reader {
     pthread_t thread;
@@ -95,7 +97,8 @@ static double measure(struct reader *readers, unsigned threads, struct plan plan
 
 static char *buffer_of(size_t size, size_t slack)
 {
-    char *data = mmap(NULL, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *data =
+        mmap(NULL, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) {
         perror("membw");
         exit(1);
@@ -130,7 +133,8 @@ int main(int argc, char **argv)
 
     double best = 0;
     for (size_t i = 0; i < sizeof distances / sizeof *distances; i++) {
-        const struct plan plan = {.size = size, .distance = distances[i], .nanoseconds = seconds * 1000000000u};
+        const struct plan plan = {
+            .size = size, .distance = distances[i], .nanoseconds = seconds * 1000000000u};
         const double speed = measure(readers, threads, plan);
         printf("prefetch %5zu bytes ahead: %6.1f GB/s\n", distances[i], speed);
         best = speed > best ? speed : best;

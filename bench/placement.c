@@ -1,5 +1,6 @@
-/* How long placements take, and how near they are to the best: machines as people have them (house.h, seeds 1 …) and
- * the unit tests' problems (tests/unit/placement_world.h), all goals, five seconds at most.
+/* How long placements take, and how near they are to the best: machines as people have them
+ * (house.h, seeds 1 …) and the unit tests' problems (tests/unit/placement_world.h), all goals, five
+ * seconds at most.
  *
  *     build/release/bench/placement [problems per row [part of a row's name [devices]]]
  *
@@ -47,7 +48,8 @@ static int compare(const void *a, const void *b)
 }
 
 struct row {
-    double firsts_ms[PROBLEMS_MAX], times_ms[PROBLEMS_MAX], gaps[PROBLEMS_MAX], improved[PROBLEMS_MAX];
+    double firsts_ms[PROBLEMS_MAX], times_ms[PROBLEMS_MAX], gaps[PROBLEMS_MAX],
+        improved[PROBLEMS_MAX];
     uint32_t n, proved, impossible;
 };
 
@@ -113,14 +115,15 @@ static void measure(struct kind kind, uint32_t problems)
         return;
     sort(&row);
     const uint32_t last = row.n - 1, middle = row.n / 2;
-    printf("| %s | %u | %u | %u | %u | %.2f | %.2f | %.2f | %.1f | %.0f | %.2f | %.2f | %.1f |\n", kind.name,
-           kind.n_devices, kind.n_layers, kind.streams, row.n, row.firsts_ms[middle], row.firsts_ms[last],
-           row.times_ms[middle], row.times_ms[last], 100.0 * row.proved / row.n, row.gaps[middle], row.gaps[last],
-           row.improved[middle]);
+    printf("| %s | %u | %u | %u | %u | %.2f | %.2f | %.2f | %.1f | %.0f | %.2f | %.2f | %.1f |\n",
+           kind.name, kind.n_devices, kind.n_layers, kind.streams, row.n, row.firsts_ms[middle],
+           row.firsts_ms[last], row.times_ms[middle], row.times_ms[last],
+           100.0 * row.proved / row.n, row.gaps[middle], row.gaps[last], row.improved[middle]);
     fflush(stdout);
 }
 
-/* The model whole on several groups: as the driver runs it, all 16 streams; five seconds more than for one. */
+/* The model whole on several groups: as the driver runs it, all 16 streams; five seconds more than
+ * for one. */
 static void measure_groups(struct kind kind, uint32_t problems)
 {
     static struct row row;
@@ -141,10 +144,12 @@ static void measure_groups(struct kind kind, uint32_t problems)
         options.go_on = before_deadline;
         deadline_ms = now_ms() + 5000;
         const bool found = !placement_solve_as_run(&own, &options, &solution, NULL);
-        const struct placement_group one = {solution.placement, kind.streams, placement_micro_batches(&own)};
+        const struct placement_group one = {solution.placement, kind.streams,
+                                            placement_micro_batches(&own)};
         const double start_ms = now_ms();
         deadline_ms = start_ms + 5000;
-        if (found && !placement_replicate(&house.problem, &options, &one, solution.proved, &replicas, NULL)) {
+        if (found && !placement_replicate(&house.problem, &options, &one, solution.proved,
+                                          &replicas, NULL)) {
             row.times_ms[row.n] = now_ms() - start_ms;
             row.gaps[row.n] = 100 * (replicas.most_rate / replicas.rate - 1);
             row.firsts_ms[row.n] = replicas.solves;
@@ -158,10 +163,10 @@ static void measure_groups(struct kind kind, uint32_t problems)
         return;
     sort(&row);
     const uint32_t last = row.n - 1, middle = row.n / 2;
-    printf("| %s | %u | %u | %u | %u | %.0f | %.2f | %.2f | %.0f | %.0f | %.0f | %.2f | %.2f |\n", kind.name,
-           kind.n_devices, kind.n_layers, kind.streams, row.n, 100.0 * several / row.n, row.improved[middle],
-           row.improved[last], row.firsts_ms[middle], row.times_ms[middle], row.times_ms[last],
-           100.0 * row.proved / row.n, row.gaps[last]);
+    printf("| %s | %u | %u | %u | %u | %.0f | %.2f | %.2f | %.0f | %.0f | %.0f | %.2f | %.2f |\n",
+           kind.name, kind.n_devices, kind.n_layers, kind.streams, row.n, 100.0 * several / row.n,
+           row.improved[middle], row.improved[last], row.firsts_ms[middle], row.times_ms[middle],
+           row.times_ms[last], 100.0 * row.proved / row.n, row.gaps[last]);
     fflush(stdout);
 }
 
@@ -171,7 +176,8 @@ int main(int argc, char **argv)
     const uint32_t n = given < PROBLEMS_MAX ? given : PROBLEMS_MAX;
     wanted = argc > 2 ? argv[2] : "";
     wanted_devices = argc > 3 ? (uint32_t)atoi(argv[3]) : 0;
-    printf("| problems | devices | layers | streams | how many | first, ms, median | worst | to the end, ms, median | "
+    printf("| problems | devices | layers | streams | how many | first, ms, median | worst | to "
+           "the end, ms, median | "
            "worst | proved %% | gap %%, median | worst | better than greedy, %%, median |\n"
            "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint32_t streams = 1; streams <= 16; streams += 15) {
@@ -185,10 +191,10 @@ int main(int argc, char **argv)
     }
     measure((struct kind){"house, mix", true, 8, 80, 16, 0.5}, n);
     measure((struct kind){"house, mix", true, 64, 126, 16, 0.5}, n / 10 + 1);
-    printf(
-        "\n| problems | devices | layers | streams | how many | in several groups %% | times as fast as one, median | "
-        "best | groups solved, median | ms, median | worst | proved %% | gap %%, worst |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+    printf("\n| problems | devices | layers | streams | how many | in several groups %% | times as "
+           "fast as one, median | "
+           "best | groups solved, median | ms, median | worst | proved %% | gap %%, worst |\n"
+           "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     measure_groups((struct kind){"groups", true, 4, 40, 16, 2}, n);
     measure_groups((struct kind){"groups", true, 8, 40, 16, 2}, n);
     measure_groups((struct kind){"groups", true, 8, 80, 16, 2}, n);

@@ -1,10 +1,12 @@
-/* product: our products of K-quantised matrices on the CPU (kernels/product.h) beside ggml's, all on ggml's threads.
+/* product: our products of K-quantised matrices on the CPU (kernels/product.h) beside ggml's, all
+ * on ggml's threads.
  *
  *   product [--threads 2] [--rounds 7] [--width 2048] [--mib 256] [--rows N] [--type q4_K]
  *
- * Matrices of width x width, so many MiB of them that they come from memory, times 1, 8 and 512 rows. Medians of rounds
- * in which they take turns: milliseconds for all matrices with ours, with ggml's as stored and with ggml's repacked (or
- * "-": it has no repacked form), the ratio to the faster one, and what ours does in a second. */
+ * Matrices of width x width, so many MiB of them that they come from memory, times 1, 8 and 512
+ * rows. Medians of rounds in which they take turns: milliseconds for all matrices with ours, with
+ * ggml's as stored and with ggml's repacked (or "-": it has no repacked form), the ratio to the
+ * faster one, and what ours does in a second. */
 #include "base/clock.h"
 #include "gpu/device_ggml.h"
 #include "gpu/product_ggml.h"
@@ -57,10 +59,11 @@ static void fill(struct set *set, enum ggml_type type, uint32_t width)
 
 static bool can_repack(const struct bench *b, enum ggml_type type, ggml_backend_buffer_type_t where)
 {
-    struct ggml_context *ctx =
-        ggml_init((struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
+    struct ggml_context *ctx = ggml_init(
+        (struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
     struct ggml_tensor *weight = ggml_new_tensor_2d(ctx, type, b->width, b->width);
-    struct ggml_tensor *y = ggml_mul_mat(ctx, weight, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, b->width, 1));
+    struct ggml_tensor *y =
+        ggml_mul_mat(ctx, weight, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, b->width, 1));
     weight->buffer = ggml_backend_buft_alloc_buffer(where, 0);
     const bool yes = ggml_backend_dev_supports_op(device_ggml_dev(b->cpu), y);
     ggml_backend_buffer_free(weight->buffer);
@@ -74,16 +77,16 @@ static void build(struct set *set, const struct bench *b, enum ggml_type type, u
     uint32_t n = (uint32_t)(((uint64_t)b->mib << 20) / (ggml_row_size(type, b->width) * b->width));
     n = n < 1 ? 1 : n > MATRICES_MAX ? MATRICES_MAX : n;
     n = n_rows > 64 && n > 4 ? 4 : n;
-    set->weights_ctx =
-        ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
+    set->weights_ctx = ggml_init(
+        (struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
     set->ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 22, .no_alloc = true});
     set->graph = ggml_new_graph_custom(set->ctx, 2 * MATRICES_MAX + 2, false);
     set->x = ggml_new_tensor_2d(set->ctx, GGML_TYPE_F32, b->width, n_rows);
     for (uint32_t i = 0; i < n; i++) {
         struct ggml_tensor *weight = ggml_new_tensor_2d(set->weights_ctx, type, b->width, b->width);
-        struct ggml_tensor *y =
-            kernel ? product_mul_mat(set->ctx, kernel, weight, product_rounded(set->ctx, kernel, set->x))
-                   : ggml_mul_mat(set->ctx, weight, set->x);
+        struct ggml_tensor *y = kernel ? product_mul_mat(set->ctx, kernel, weight,
+                                                         product_rounded(set->ctx, kernel, set->x))
+                                       : ggml_mul_mat(set->ctx, weight, set->x);
         ggml_build_forward_expand(set->graph, y);
     }
     set->weights = ggml_backend_alloc_ctx_tensors_from_buft(set->weights_ctx, where);
@@ -114,12 +117,14 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void measure(const struct bench *b, enum ggml_type type, uint32_t n_rows, const struct product_kernel *kernel)
+static void measure(const struct bench *b, enum ggml_type type, uint32_t n_rows,
+                    const struct product_kernel *kernel)
 {
     enum { OURS, STORED, REPACKED };
     struct set sets[3];
     double ms[3][ROUNDS_MAX];
-    ggml_backend_buffer_type_t own = ggml_backend_get_default_buffer_type(b->backend), repacked = NULL;
+    ggml_backend_buffer_type_t own = ggml_backend_get_default_buffer_type(b->backend),
+                               repacked = NULL;
     ggml_backend_buffer_type_t *extra = device_ggml_extra_buffer_types(b->cpu);
     for (; extra && *extra && !repacked; extra++)
         repacked = can_repack(b, type, *extra) ? *extra : NULL;
@@ -137,17 +142,18 @@ static void measure(const struct bench *b, enum ggml_type type, uint32_t n_rows,
     for (int i = 0; i < n_sets; i++)
         qsort(ms[i], b->n_rounds, sizeof ms[i][0], compare);
     const uint32_t mid = b->n_rounds / 2;
-    const double ours = ms[OURS][mid], stored = ms[STORED][mid], other = repacked ? ms[REPACKED][mid] : stored;
+    const double ours = ms[OURS][mid], stored = ms[STORED][mid],
+                 other = repacked ? ms[REPACKED][mid] : stored;
     double bytes = 0;
     for (struct ggml_tensor *w = ggml_get_first_tensor(sets[OURS].weights_ctx); w;
          w = ggml_get_next_tensor(sets[OURS].weights_ctx, w))
         bytes += (double)ggml_nbytes(w);
     const double macs = bytes / (double)ggml_row_size(type, b->width) * b->width * n_rows;
-    printf("%-7s %-5s %4u rows   ours %8.2f ms   ggml %8.2f, repacked ", product_kernel_name(kernel),
-           ggml_type_name(type), n_rows, ours, stored);
+    printf("%-7s %-5s %4u rows   ours %8.2f ms   ggml %8.2f, repacked ",
+           product_kernel_name(kernel), ggml_type_name(type), n_rows, ours, stored);
     repacked ? printf("%8.2f", other) : printf("%8s", "-");
-    printf("   %.2fx   %5.1f GB/s, %6.1f GFLOP/s\n", ours / (other < stored ? other : stored), bytes / ours / 1e6,
-           2 * macs / ours / 1e6);
+    printf("   %.2fx   %5.1f GB/s, %6.1f GFLOP/s\n", ours / (other < stored ? other : stored),
+           bytes / ours / 1e6, 2 * macs / ours / 1e6);
     fflush(stdout);
     for (int i = 0; i < n_sets; i++)
         destroy(&sets[i]);
@@ -176,14 +182,15 @@ static void read_options(struct bench *b, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static const enum ggml_type types[] = {GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_Q5_K, GGML_TYPE_Q3_K,
-                                           GGML_TYPE_Q2_K};
+    static const enum ggml_type types[] = {GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_Q5_K,
+                                           GGML_TYPE_Q3_K, GGML_TYPE_Q2_K};
     static const uint32_t rows[] = {1, 8, 512};
     struct bench b = {.n_threads = 2, .n_rounds = 7, .width = 2048, .mib = 256};
     struct error err = {0};
     struct gpu *gpu;
     read_options(&b, argc, argv);
-    if (gpu_open(&(struct gpu_options){.n_cpu_threads = b.n_threads, .skip_other = true}, &gpu, &err)) {
+    if (gpu_open(&(struct gpu_options){.n_cpu_threads = b.n_threads, .skip_other = true}, &gpu,
+                 &err)) {
         fprintf(stderr, "product: %s\n", err.text);
         return 1;
     }

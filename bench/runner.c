@@ -1,5 +1,5 @@
-/* What it costs that a device computes in a process of its own: decoding of one stream, in this process and in a child,
- * in turns; medians and their ratio.
+/* What it costs that a device computes in a process of its own: decoding of one stream, in this
+ * process and in a child, in turns; medians and their ratio.
  *
  *     runner MODEL [TOKENS [ROUNDS [THREADS [SPIN_US]]]] */
 #include "child_world.h"
@@ -46,15 +46,17 @@ int main(int argc, char **argv)
     cpu_runtime_restart(argv); /* both sides with the same settings of libgomp */
     struct error err = {0};
     struct model *model = NULL;
-    struct child_world here = {.n_stages = 1, .devices = {"cpu"}}, there = {.n_stages = 1, .devices = {"cpu"}};
+    struct child_world here = {.n_stages = 1, .devices = {"cpu"}},
+                       there = {.n_stages = 1, .devices = {"cpu"}};
     const uint32_t n_tokens = argc > 2 ? (uint32_t)atoi(argv[2]) : 100;
     int n_rounds = argc > 3 ? atoi(argv[3]) : 7;
     const uint32_t n_threads = argc > 4 ? (uint32_t)atoi(argv[4]) : 1;
-    const struct children_options options = {.n_cpu_threads = n_threads,
-                                             .spin_ns = argc > 5 ? (uint64_t)atoi(argv[5]) * 1000 : 0};
+    const struct children_options options = {
+        .n_cpu_threads = n_threads, .spin_ns = argc > 5 ? (uint64_t)atoi(argv[5]) * 1000 : 0};
     double in_process[ROUNDS_MAX], in_child[ROUNDS_MAX], ratio[ROUNDS_MAX];
     if (argc < 2 || model_open(argv[1], &model, &err) ||
-        gpu_open(&(struct gpu_options){.n_cpu_threads = n_threads, .skip_other = true}, &here.gpu, &err) ||
+        gpu_open(&(struct gpu_options){.n_cpu_threads = n_threads, .skip_other = true}, &here.gpu,
+                 &err) ||
         children_open(&options, &there.children, &err)) {
         fprintf(stderr, "runner MODEL [TOKENS [ROUNDS [THREADS [SPIN_US]]]]: %s\n", err.text);
         return 2;
@@ -73,10 +75,10 @@ int main(int argc, char **argv)
         ratio[i] = in_child[i] / in_process[i];
     }
     const double a = median(in_process, n_rounds), b = median(in_child, n_rounds);
-    printf(
-        "%s: %u tokens, %d rounds, %u threads: in process %.1f us a token, in a child %.1f us: %+.1f us; ratio of the "
-        "medians %.4f, median of ratios %.4f\n",
-        argv[1], n_tokens, n_rounds, n_threads, a, b, b - a, b / a, median(ratio, n_rounds));
+    printf("%s: %u tokens, %d rounds, %u threads: in process %.1f us a token, in a child %.1f us: "
+           "%+.1f us; ratio of the "
+           "medians %.4f, median of ratios %.4f\n",
+           argv[1], n_tokens, n_rounds, n_threads, a, b, b - a, b / a, median(ratio, n_rounds));
     child_world_close(&here);
     child_world_close(&there);
     children_close(there.children);

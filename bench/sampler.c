@@ -1,10 +1,11 @@
-/* What sampling the sensors costs: CPU time as a share of one core, memory, and what a memory-bound load on every core
- * loses beside it.
+/* What sampling the sensors costs: CPU time as a share of one core, memory, and what a memory-bound
+ * load on every core loses beside it.
  *
  *     sampler [-s SECONDS] [-p PERIOD_MS] [-m] [-n NVML] [-z LEVEL_ZERO]
  *
- * -m: a made-up laptop with a Radeon and an Arc (tests/unit/sensors_tree.c) in the place of this machine, whose files
- * are cheaper to read than the kernel's: no driver is behind them. -n and -z: libraries such as the tests' stand-ins.
+ * -m: a made-up laptop with a Radeon and an Arc (tests/unit/sensors_tree.c) in the place of this
+ * machine, whose files are cheaper to read than the kernel's: no driver is behind them. -n and -z:
+ * libraries such as the tests' stand-ins.
  */
 #include "../tests/unit/sensors_tree.h"
 #include "base/clock.h"
@@ -106,8 +107,8 @@ static void measure_cost(const struct telemetry_options *options, double seconds
     uint64_t begin_ns = clock_now_ns();
     pause_s(seconds);
     double wall_s = 1e-9 * (double)(clock_now_ns() - begin_ns), used_s = cpu_s() - begin_s;
-    printf("sampling every %u ms for %.0f s: %.4f %% of one core, %.2f MiB resident\n", options->period_ms, wall_s,
-           100 * used_s / wall_s, resident_mib() - before_mib);
+    printf("sampling every %u ms for %.0f s: %.4f %% of one core, %.2f MiB resident\n",
+           options->period_ms, wall_s, 100 * used_s / wall_s, resident_mib() - before_mib);
     telemetry_close(telemetry);
 }
 
@@ -125,7 +126,8 @@ static void measure_sample(const struct sensors_options *options)
     }
     sensors_close(sensors);
     double middle = median(us, SAMPLES);
-    printf("one sample: %.0f us median, %.0f us the slowest of %d\n", middle, us[SAMPLES - 1], SAMPLES);
+    printf("one sample: %.0f us median, %.0f us the slowest of %d\n", middle, us[SAMPLES - 1],
+           SAMPLES);
 }
 
 /* ---- beside a load ------------------------------------------------------------------------- */
@@ -189,8 +191,9 @@ static void measure_beside_load(const struct telemetry_options *options)
     }
     mem_free(words);
     double a = median(with, ROUNDS), b = median(without, ROUNDS);
-    printf("reading memory with every core: %.2f GB/s (%.2f-%.2f) while sampling, %.2f (%.2f-%.2f) without: %.3fx\n", a,
-           with[0], with[ROUNDS - 1], b, without[0], without[ROUNDS - 1], a / b);
+    printf("reading memory with every core: %.2f GB/s (%.2f-%.2f) while sampling, %.2f (%.2f-%.2f) "
+           "without: %.3fx\n",
+           a, with[0], with[ROUNDS - 1], b, without[0], without[ROUNDS - 1], a / b);
 }
 
 int main(int argc, char **argv)
@@ -215,7 +218,8 @@ int main(int argc, char **argv)
         } else if (option == 'z') {
             options.sensors.level_zero_path = optarg;
         } else {
-            fprintf(stderr, "usage: sampler [-s SECONDS] [-p PERIOD_MS] [-m] [-n NVML] [-z LEVEL_ZERO]\n");
+            fprintf(stderr,
+                    "usage: sampler [-s SECONDS] [-p PERIOD_MS] [-m] [-n NVML] [-z LEVEL_ZERO]\n");
             return 2;
         }
     }

@@ -2,13 +2,15 @@
  *
  *   thermal [--hours 1] [--verbose]
  *
- * Sixteen devices (tests/unit/thermal_plant.c), each at full load for an hour of simulated time, under their governors;
- * then the same devices left to their vendors' throttling law: at the limit the clock halves, and again every second
- * that it stays there, until it is 10 °C cooler. Prints the seconds that the governors took (their share alone, and
- * with the simulation), how near any device came to its limit, and tokens per hour, governed : throttling, on the same
- * device from the same start. How that comes out hangs on the power that a halved clock still draws, so three laws are
- * shown: the voltage stays (hardware slowdown: half of the core's power), falls with the clock (an eighth), or in
- * between. Nothing answers the governor's wish for lower precision here, so the gain is the duty cycle's alone. */
+ * Sixteen devices (tests/unit/thermal_plant.c), each at full load for an hour of simulated time,
+ * under their governors; then the same devices left to their vendors' throttling law: at the limit
+ * the clock halves, and again every second that it stays there, until it is 10 °C cooler. Prints
+ * the seconds that the governors took (their share alone, and with the simulation), how near any
+ * device came to its limit, and tokens per hour, governed : throttling, on the same device from the
+ * same start. How that comes out hangs on the power that a halved clock still draws, so three laws
+ * are shown: the voltage stays (hardware slowdown: half of the core's power), falls with the clock
+ * (an eighth), or in between. Nothing answers the governor's wish for lower precision here, so the
+ * gain is the duty cycle's alone. */
 #include "base/clock.h"
 #include "thermal_plant.h"
 
@@ -27,8 +29,8 @@ struct outcome {
     double end_c;
 };
 
-static struct outcome drive(const struct plant_kind *kind, const struct plant_throttling *law, bool governed,
-                            double hours)
+static struct outcome drive(const struct plant_kind *kind, const struct plant_throttling *law,
+                            bool governed, double hours)
 {
     struct plant plant;
     struct thermal_governor governor;
@@ -44,7 +46,8 @@ static struct outcome drive(const struct plant_kind *kind, const struct plant_th
         outcome.mean_duty += duty / n_steps;
         if (!governed)
             continue;
-        const struct thermal_input input = {.sample = plant_sample(&plant, (uint64_t)(i + 1) * 500000000)};
+        const struct thermal_input input = {
+            .sample = plant_sample(&plant, (uint64_t)(i + 1) * 500000000)};
         const uint64_t before_ns = clock_now_ns();
         const struct thermal_action action = thermal_governor_step(&governor, &input);
         outcome.governor_s += (double)(clock_now_ns() - before_ns) * 1e-9;
@@ -72,8 +75,9 @@ static void compare(const char *words, double core_power, double hours)
     double low = ratio[0], high = ratio[0];
     for (int i = 0; i < PLANT_KINDS; i++)
         low = fmin(low, ratio[i]), high = fmax(high, ratio[i]);
-    printf("tokens per hour, governed : throttling, %s: %.2f (geometric mean of 16; %.2f to %.2f)\n", words,
-           exp(product), low, high);
+    printf(
+        "tokens per hour, governed : throttling, %s: %.2f (geometric mean of 16; %.2f to %.2f)\n",
+        words, exp(product), low, high);
 }
 
 int main(int argc, char **argv)
@@ -101,14 +105,17 @@ int main(int argc, char **argv)
         governor_s += outcome.governor_s;
         nearest_k = fmax(nearest_k, outcome.over_k);
         if (verbose)
-            printf("%-26s limit %3.0f °C, hottest %5.1f below it, at the end %4.1f °C, duty %.3f, %u pauses%s\n",
-                   plant_kinds[i].name, plant_kinds[i].limit_c, -outcome.over_k, outcome.end_c, outcome.mean_duty,
-                   outcome.n_pauses, outcome.trusted ? "" : ", model not trusted");
+            printf("%-26s limit %3.0f °C, hottest %5.1f below it, at the end %4.1f °C, duty %.3f, "
+                   "%u pauses%s\n",
+                   plant_kinds[i].name, plant_kinds[i].limit_c, -outcome.over_k, outcome.end_c,
+                   outcome.mean_duty, outcome.n_pauses,
+                   outcome.trusted ? "" : ", model not trusted");
     }
     const double share = governor_s / ((double)(clock_now_ns() - begin_ns) * 1e-9);
     const double all_s = (double)(clock() - begin_cpu) / CLOCKS_PER_SEC;
-    printf("16 devices x %g h, every 500 ms: %.3f s of one core with the simulation, governors %.3f s\n", hours, all_s,
-           all_s * share);
+    printf("16 devices x %g h, every 500 ms: %.3f s of one core with the simulation, governors "
+           "%.3f s\n",
+           hours, all_s, all_s * share);
     printf("hottest, relative to its limit: %+.2f K\n", nearest_k);
     compare("halved clock at full voltage", 0.5, hours);
     compare("halved clock at a somewhat lower voltage", 0.3, hours);

@@ -3,9 +3,10 @@
  *
  *     build/release/bench/weights MODEL.gguf [rounds] [folder]
  *
- * The folder (default: TMPDIR, else /tmp) gets a copy of the model's size for a moment. Both nodes share this machine's
- * cores, so the processor time is printed, too. The anchor is what Ethernet of 1 Gbit/s carries: 118 MB/s of
- * TCP payload. Beside it, in the same run: hashing as a part is verified, writing and syncing as it is kept. */
+ * The folder (default: TMPDIR, else /tmp) gets a copy of the model's size for a moment. Both nodes
+ * share this machine's cores, so the processor time is printed, too. The anchor is what Ethernet of
+ * 1 Gbit/s carries: 118 MB/s of TCP payload. Beside it, in the same run: hashing as a part is
+ * verified, writing and syncing as it is kept. */
 #include "weights/weights.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -28,7 +29,8 @@
 #include <cmocka.h>
 
 enum { ROUNDS_MAX = 21, PIECE = 4 << 20 };
-static const double GIGABIT = 118e6; /* bytes/s: 1500-byte packets with 52 of headers and 38 around them */
+static const double GIGABIT =
+    118e6; /* bytes/s: 1500-byte packets with 52 of headers and 38 around them */
 
 struct end {
     struct link_world *world;
@@ -38,7 +40,7 @@ struct end {
     bool is_added, is_failed, is_closed;
 };
 
-/* ---- a node -------------------------------------------------------------------------------------------- */
+/* ---- a node ---------------------------------------------------------------------------------- */
 
 static void on_up(void *self, struct link *link)
 {
@@ -51,13 +53,14 @@ static void on_down(void *self, struct link *link, const struct error *why)
         weights_down(((struct end *)self)->weights, link);
 }
 
-static void *on_memory(void *self, struct link *link, uint32_t channel, const struct frame_header *header)
+static void *on_memory(void *self, struct link *link, uint32_t channel,
+                       const struct frame_header *header)
 {
     return weights_memory(((struct end *)self)->weights, link, channel, header);
 }
 
-static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
-                     const uint8_t *payload)
+static void on_frame(void *self, struct link *link, uint32_t channel,
+                     const struct frame_header *header, const uint8_t *payload)
 {
     weights_frame(((struct end *)self)->weights, link, header, payload);
 }
@@ -73,20 +76,22 @@ static void end_open(struct end *end, struct link_world *world, int node)
     struct mesh_options *options = &world->nodes[node].options;
     end->world = world;
     weights_folder_make(end->folder);
-    options->events = (struct link_events){on_up, on_down, on_memory, on_frame, on_drained, NULL, end};
+    options->events =
+        (struct link_events){on_up, on_down, on_memory, on_frame, on_drained, NULL, end};
     options->n_data_channels = NODE_DATA_CHANNELS;
     options->ping_ms = 2000;
     options->silence_ms = 5000;
     options->dead_ms = 10000;
     link_world_open(world, node);
-    const struct weights_options own = {.loop = options->loop, .mesh = world->nodes[node].mesh, .folder = end->folder};
+    const struct weights_options own = {
+        .loop = options->loop, .mesh = world->nodes[node].mesh, .folder = end->folder};
     if (weights_open(&own, &end->weights, &err)) {
         fprintf(stderr, "%s\n", err.text);
         exit(1);
     }
 }
 
-/* ---- the holder ------------------------------------------------------------------------------------------ */
+/* ---- the holder ------------------------------------------------------------------------------ */
 
 static void on_added(void *arg, const struct weights_facts *facts, const struct error *err)
 {
@@ -135,7 +140,8 @@ static void *hold(void *arg)
     return NULL;
 }
 
-static void hold_open(struct holding *holding, struct link_world *world, const char *path, pthread_t *thread)
+static void hold_open(struct holding *holding, struct link_world *world, const char *path,
+                      pthread_t *thread)
 {
     uv_loop_init(&holding->loop);
     uv_timer_init(&holding->loop, &holding->look);
@@ -149,7 +155,7 @@ static void hold_open(struct holding *holding, struct link_world *world, const c
         usleep(20000);
 }
 
-/* ---- the one that fetches ---------------------------------------------------------------------------------- */
+/* ---- the one that fetches -------------------------------------------------------------------- */
 
 static bool is_here(void *arg)
 {
@@ -201,7 +207,7 @@ static double round_s(struct link_world *world, const struct weights_facts *fact
     return seconds;
 }
 
-/* ---- what it is made of --------------------------------------------------------------------------------------- */
+/* ---- what it is made of ---------------------------------------------------------------------- */
 
 static double thread_s(void)
 {
@@ -273,8 +279,9 @@ static void measure(struct link_world *world, const struct weights_facts *facts,
     const double own_s = cpu_s() - before_s;
     qsort(seconds, rounds, sizeof *seconds, compare);
     const double rate = (double)facts->bytes / seconds[rounds / 2];
-    printf("%.0f MB, %u rounds: median %.0f MB/s, %.2f of 1 Gbit/s (%.0f to %.0f MB/s)\n", gigabytes * 1e3, rounds,
-           rate / 1e6, rate / GIGABIT, gigabytes * 1e3 / seconds[rounds - 1], gigabytes * 1e3 / seconds[0]);
+    printf("%.0f MB, %u rounds: median %.0f MB/s, %.2f of 1 Gbit/s (%.0f to %.0f MB/s)\n",
+           gigabytes * 1e3, rounds, rate / 1e6, rate / GIGABIT,
+           gigabytes * 1e3 / seconds[rounds - 1], gigabytes * 1e3 / seconds[0]);
     printf("processor time of both ends for each GB: %.2f s\n", own_s / rounds / gigabytes);
 }
 

@@ -1,4 +1,5 @@
-/* The devices of this machine, without an event loop: writes a few bytes to each and reads them back.
+/* The devices of this machine, without an event loop: writes a few bytes to each and reads them
+ * back.
  *
  *   cc device_blocking.c $(pkg-config --cflags --libs medley) */
 #include <medley/gpu.h>
@@ -6,7 +7,8 @@
 #include <string.h>
 
 /* A submit whose answer is dropped is found by the wait. */
-static enum medley_error_code round_trip(struct medley_device *device, struct medley_device_request *request)
+static enum medley_error_code round_trip(struct medley_device *device,
+                                         struct medley_device_request *request)
 {
     char text[] = "there and back", back[sizeof text] = "";
     medley_device_alloc(device, request, sizeof text, NULL);
@@ -17,7 +19,8 @@ static enum medley_error_code round_trip(struct medley_device *device, struct me
     if (!medley_device_wait(request))
         medley_device_read(device, request, buffer, 0, back, sizeof back, NULL);
     if (!medley_device_wait(request))
-        printf("%-10s %-50s %s\n", medley_device_info(device)->id, medley_device_info(device)->name, back);
+        printf("%-10s %-50s %s\n", medley_device_info(device)->id, medley_device_info(device)->name,
+               back);
     struct medley_device_request freeing = {0};
     medley_device_free(device, &freeing, buffer, NULL);
     medley_device_wait(&freeing);

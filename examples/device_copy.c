@@ -3,9 +3,9 @@
  *   cc device_copy.c $(pkg-config --cflags --libs medley)
  *   device_copy [MIB]
  *
- * For each device and the next one: allocate on both, copy host -> first -> second -> host, compare.
- * Each step is submitted by the callback of the step before. A timer ticks meanwhile, to show that
- * nothing blocks the loop; the longest pause between two ticks is printed at the end. */
+ * For each device and the next one: allocate on both, copy host -> first -> second -> host,
+ * compare. Each step is submitted by the callback of the step before. A timer ticks meanwhile, to
+ * show that nothing blocks the loop; the longest pause between two ticks is printed at the end. */
 #include <medley/gpu.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,12 +69,14 @@ static enum medley_error_code submit(struct tour *tour)
     case ALLOC_SECOND:
         return medley_device_alloc(tour->second, request, tour->size, on_step);
     case WRITE:
-        return medley_device_write(tour->first, request, buffers[0], 0, tour->sent, tour->size, on_step);
+        return medley_device_write(tour->first, request, buffers[0], 0, tour->sent, tour->size,
+                                   on_step);
     case COPY:
-        return medley_device_copy(tour->first, request, buffers[0], 0, tour->second, buffers[1], 0, tour->size,
-                                  on_step);
+        return medley_device_copy(tour->first, request, buffers[0], 0, tour->second, buffers[1], 0,
+                                  tour->size, on_step);
     case READ:
-        return medley_device_read(tour->second, request, buffers[1], 0, tour->received, tour->size, on_step);
+        return medley_device_read(tour->second, request, buffers[1], 0, tour->received, tour->size,
+                                  on_step);
     case FREE_FIRST:
         return medley_device_free(tour->first, request, buffers[0], on_step);
     case FREE_SECOND:
@@ -107,9 +109,10 @@ static bool next_pair(struct tour *tour)
 static bool report(struct tour *tour)
 {
     bool same = memcmp(tour->sent, tour->received, tour->size) == 0;
-    printf("%s -> %s: %s; GB/s: to %.1f, between %.1f, from %.1f; %s\n", medley_device_info(tour->first)->id,
-           medley_device_info(tour->second)->id, path_name(tour->path), gb_per_s(tour, WRITE), gb_per_s(tour, COPY),
-           gb_per_s(tour, READ), same ? "every byte is right" : "BYTES DIFFER");
+    printf("%s -> %s: %s; GB/s: to %.1f, between %.1f, from %.1f; %s\n",
+           medley_device_info(tour->first)->id, medley_device_info(tour->second)->id,
+           path_name(tour->path), gb_per_s(tour, WRITE), gb_per_s(tour, COPY), gb_per_s(tour, READ),
+           same ? "every byte is right" : "BYTES DIFFER");
     return same;
 }
 
@@ -146,7 +149,8 @@ static void on_open(struct medley_device_request *request)
     for (uint32_t i = 0; i < medley_gpu_device_count(tour->gpu); i++) {
         const struct medley_device_info *info = medley_device_info(medley_gpu_device(tour->gpu, i));
         printf("%-10s %s, %s, %.1f of %.1f GiB free\n", info->id, info->name, info->backend,
-               (double)info->free_bytes.value / 1073741824.0, (double)info->total_bytes.value / 1073741824.0);
+               (double)info->free_bytes.value / 1073741824.0,
+               (double)info->total_bytes.value / 1073741824.0);
     }
     if (!next_pair(tour))
         stop(tour, "no device");
@@ -188,7 +192,8 @@ int main(int argc, char **argv)
     }
     uv_timer_start(&tour.timer, on_tick, 1, 1);
     uv_run(loop, UV_RUN_DEFAULT);
-    printf("the longest pause of the loop between two ticks of 1 ms was %.1f ms, comparing the bytes included\n",
+    printf("the longest pause of the loop between two ticks of 1 ms was %.1f ms, comparing the "
+           "bytes included\n",
            (double)tour.longest_pause_ns * 1e-6);
     uv_loop_close(loop);
     free(tour.sent);

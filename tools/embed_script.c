@@ -43,30 +43,34 @@ static void print_exception(JSContext *context, const char *path)
 
 static void write_array(FILE *source, const char *variable, const uint8_t *bytes, size_t size)
 {
-    fprintf(source, "const size_t %s_size = %zu;\nconst uint8_t %s[] = {", variable, size, variable);
+    fprintf(source, "const size_t %s_size = %zu;\nconst uint8_t %s[] = {", variable, size,
+            variable);
     for (size_t i = 0; i < size; i++)
         fprintf(source, "%s%u,", i % 32 == 0 ? "\n    " : "", bytes[i]);
     fputs("\n};\n\n", source);
 }
 
-static bool embed(JSContext *context, const char *variable, const char *module, const char *path, FILE *source,
-                  FILE *header)
+static bool embed(JSContext *context, const char *variable, const char *module, const char *path,
+                  FILE *source, FILE *header)
 {
     size_t size, bytecode_size;
     char *text = read_file(path, &size);
     if (!text)
         return false;
-    JSValue compiled = JS_Eval(context, text, size, module, JS_EVAL_TYPE_MODULE | JS_EVAL_FLAG_COMPILE_ONLY);
+    JSValue compiled =
+        JS_Eval(context, text, size, module, JS_EVAL_TYPE_MODULE | JS_EVAL_FLAG_COMPILE_ONLY);
     free(text);
-    uint8_t *bytecode =
-        JS_IsException(compiled) ? NULL : JS_WriteObject(context, &bytecode_size, compiled, JS_WRITE_OBJ_BYTECODE);
+    uint8_t *bytecode = JS_IsException(compiled) ? NULL
+                                                 : JS_WriteObject(context, &bytecode_size, compiled,
+                                                                  JS_WRITE_OBJ_BYTECODE);
     JS_FreeValue(context, compiled);
     if (!bytecode) {
         print_exception(context, path);
         return false;
     }
     write_array(source, variable, bytecode, bytecode_size);
-    fprintf(header, "extern const uint8_t %s[];\nextern const size_t %s_size;\n", variable, variable);
+    fprintf(header, "extern const uint8_t %s[];\nextern const size_t %s_size;\n", variable,
+            variable);
     js_free(context, bytecode);
     return true;
 }
@@ -77,7 +81,8 @@ static bool embed_all(char **words, int count, FILE *source, FILE *header)
     JSContext *context = runtime ? JS_NewContext(runtime) : NULL;
     bool good = context != NULL;
     if (good)
-        JS_SetStripInfo(runtime, JS_STRIP_SOURCE); /* line numbers stay, for a stack trace while debugging */
+        JS_SetStripInfo(runtime,
+                        JS_STRIP_SOURCE); /* line numbers stay, for a stack trace while debugging */
     for (int i = 0; good && i + 2 < count; i += 3)
         good = embed(context, words[i], words[i + 1], words[i + 2], source, header);
     if (context)
@@ -90,7 +95,9 @@ static bool embed_all(char **words, int count, FILE *source, FILE *header)
 int main(int argc, char **argv)
 {
     if (argc < 6 || argc % 3 != 0) {
-        fprintf(stderr, "usage: embed_script OUT.c OUT.h VARIABLE MODULE FILE [VARIABLE MODULE FILE ...]\n");
+        fprintf(
+            stderr,
+            "usage: embed_script OUT.c OUT.h VARIABLE MODULE FILE [VARIABLE MODULE FILE ...]\n");
         return 2;
     }
     FILE *source = fopen(argv[1], "w"), *header = fopen(argv[2], "w");

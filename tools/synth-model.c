@@ -3,13 +3,14 @@
  *   synth-model --type q4_0 [--layers 16 --embd 2048 --ff 8192 --heads 32 --kv-heads 8
  *               --vocab 32000 --context 4096 --seed 1] [--hollow] OUT.gguf
  *
- * With --hollow the weights are a hole in the file: it is as long as the model and takes no disk, for what reads
- * headers alone (`medley plan`, `medley inspect`).
+ * With --hollow the weights are a hole in the file: it is as long as the model and takes no disk,
+ * for what reads headers alone (`medley plan`, `medley inspect`).
  *
- * Every matrix has the one type (as `llama-quantize --pure` leaves it), norms are F32 ones, weights are
- * N(0, 1/fan_in). Speed does not depend on the weights' values, so a matrix is put together from chunks
- * of 256 weights that are drawn by chance out of a pool of 4,096 quantised ones: seconds instead of
- * minutes, and still no two rows of a matrix alike. The same flags give the same file, byte for byte. */
+ * Every matrix has the one type (as `llama-quantize --pure` leaves it), norms are F32 ones, weights
+ * are N(0, 1/fan_in). Speed does not depend on the weights' values, so a matrix is put together
+ * from chunks of 256 weights that are drawn by chance out of a pool of 4,096 quantised ones:
+ * seconds instead of minutes, and still no two rows of a matrix alike. The same flags give the same
+ * file, byte for byte. */
 #include "synth-vocab.h"
 
 #include "base/random.h"
@@ -54,7 +55,7 @@ static void die(const char *text)
     exit(1);
 }
 
-/* ---- what is in the file ---------------------------------------------------------------------- */
+/* ---- what is in the file --------------------------------------------------------------------- */
 
 static void set_u32(struct gguf_context *gguf, const char *key, uint32_t value)
 {
@@ -80,10 +81,11 @@ static void describe_model(struct gguf_context *gguf, const struct shape *shape)
     set_u32(gguf, "llama.vocab_size", shape->vocab);
 }
 
-static void add_tensor(struct writer *w, enum ggml_type type, const char *name, int64_t columns, int64_t rows)
+static void add_tensor(struct writer *w, enum ggml_type type, const char *name, int64_t columns,
+                       int64_t rows)
 {
-    struct ggml_tensor *tensor =
-        rows ? ggml_new_tensor_2d(w->tensors, type, columns, rows) : ggml_new_tensor_1d(w->tensors, type, columns);
+    struct ggml_tensor *tensor = rows ? ggml_new_tensor_2d(w->tensors, type, columns, rows)
+                                      : ggml_new_tensor_1d(w->tensors, type, columns);
     ggml_set_name(tensor, name);
     gguf_add_tensor(w->gguf, tensor);
 }
@@ -103,7 +105,8 @@ static void add_layer(struct writer *w, uint32_t layer)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char name[GGML_MAX_NAME];
         snprintf(name, sizeof name, "blk.%" PRIu32 ".%s.weight", layer, parts[i].name);
-        add_tensor(w, parts[i].rows ? s->type : GGML_TYPE_F32, name, parts[i].columns, parts[i].rows);
+        add_tensor(w, parts[i].rows ? s->type : GGML_TYPE_F32, name, parts[i].columns,
+                   parts[i].rows);
     }
 }
 
@@ -111,7 +114,8 @@ static void add_tensors(struct writer *w)
 {
     const struct shape *s = &w->shape;
     const size_t count = 3 + 9 * (size_t)s->layers;
-    w->tensors = ggml_init((struct ggml_init_params){.mem_size = count * ggml_tensor_overhead(), .no_alloc = true});
+    w->tensors = ggml_init(
+        (struct ggml_init_params){.mem_size = count * ggml_tensor_overhead(), .no_alloc = true});
     if (!w->tensors)
         die("out of memory");
     add_tensor(w, s->type, "token_embd.weight", s->embd, s->vocab);
@@ -121,11 +125,12 @@ static void add_tensors(struct writer *w)
     add_tensor(w, s->type, "output.weight", s->embd, s->vocab);
 }
 
-/* ---- weights ---------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static float normal_at(uint64_t seed, uint64_t counter) /* Box-Muller */
 {
-    const double u = 1.0 - random_unit_at(seed, 2 * counter), v = random_unit_at(seed, 2 * counter + 1);
+    const double u = 1.0 - random_unit_at(seed, 2 * counter),
+                 v = random_unit_at(seed, 2 * counter + 1);
     return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
 }
 
@@ -183,7 +188,8 @@ static void write_weights(struct writer *w)
     static const char zeros[64];
     const int64_t count = gguf_get_n_tensors(w->gguf);
     for (int64_t i = 0; i < count; i++) {
-        const struct ggml_tensor *tensor = ggml_get_tensor(w->tensors, gguf_get_tensor_name(w->gguf, i));
+        const struct ggml_tensor *tensor =
+            ggml_get_tensor(w->tensors, gguf_get_tensor_name(w->gguf, i));
         if (ggml_n_dims(tensor) == 1)
             write_norm(w, tensor->ne[0]);
         else
@@ -197,19 +203,21 @@ static void write_hole(struct writer *w)
     const size_t alignment = gguf_get_alignment(w->gguf);
     uint64_t size = (uint64_t)ftello(w->file);
     for (int64_t i = 0; i < gguf_get_n_tensors(w->gguf); i++) {
-        const size_t bytes = ggml_nbytes(ggml_get_tensor(w->tensors, gguf_get_tensor_name(w->gguf, i)));
+        const size_t bytes =
+            ggml_nbytes(ggml_get_tensor(w->tensors, gguf_get_tensor_name(w->gguf, i)));
         size += bytes + (alignment - bytes % alignment) % alignment;
     }
     if (fflush(w->file) || ftruncate(fileno(w->file), (off_t)size))
         die("could not make a hole in the file");
 }
 
-/* ---- the command line ------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 static enum ggml_type type_named(const char *name)
 {
-    static const enum ggml_type types[] = {GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16, GGML_TYPE_Q4_0,
-                                           GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
+    static const enum ggml_type types[] = {GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16,
+                                           GGML_TYPE_Q4_0, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K,
+                                           GGML_TYPE_Q5_K, GGML_TYPE_Q6_K};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (strcasecmp(name, ggml_type_name(types[i])) == 0)
             return types[i];

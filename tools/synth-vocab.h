@@ -1,8 +1,9 @@
 /* A made-up SentencePiece vocabulary for synthetic models.
  *
- * Unknown, begin and end of text; the 256 byte tokens; then pieces: every printable ASCII character, and
- * words of two-letter syllables ("ba", "▁ba", "bake", "▁bake", "▁bakelo"), each longer piece reachable by
- * merging two shorter ones. A piece's score falls with its index, as in a trained vocabulary. */
+ * Unknown, begin and end of text; the 256 byte tokens; then pieces: every printable ASCII
+ * character, and words of two-letter syllables ("ba", "▁ba", "bake", "▁bake", "▁bakelo"), each
+ * longer piece reachable by merging two shorter ones. A piece's score falls with its index, as in a
+ * trained vocabulary. */
 #pragma once
 
 #include <gguf.h>
@@ -13,5 +14,6 @@ enum {
     SYNTH_VOCAB_MAX = 1000000,
 };
 
-/* Sets the tokenizer's keys for a vocabulary of `size` tokens, SYNTH_VOCAB_MIN to SYNTH_VOCAB_MAX. */
+/* Sets the tokenizer's keys for a vocabulary of `size` tokens, SYNTH_VOCAB_MIN to
+ * SYNTH_VOCAB_MAX. */
 void synth_vocab_add(struct gguf_context *gguf, uint32_t size);

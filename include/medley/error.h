@@ -22,7 +22,8 @@ enum medley_error_code {
 
 enum { MEDLEY_ERROR_TEXT_MAX = 512 };
 
-/* Zero is "no error". The text is plain ASCII or UTF-8, without a newline, "" when the code is 0. */
+/* Zero is "no error". The text is plain ASCII or UTF-8, without a newline, "" when the code is
+ * 0. */
 struct medley_error {
     enum medley_error_code code;
     char text[MEDLEY_ERROR_TEXT_MAX];

@@ -57,8 +57,8 @@ static void notice_leader(struct agreement *a)
     const struct replica_status now = agreement_status(a), last = a->last;
     const bool began = now.leads && (!last.leads || now.term != last.term);
     a->last = now;
-    if (now.leads != last.leads || now.leader != last.leader || lineage_compare(now.lineage, last.lineage) ||
-        now.failed != last.failed) {
+    if (now.leads != last.leads || now.leader != last.leader ||
+        lineage_compare(now.lineage, last.lineage) || now.failed != last.failed) {
         a->changed = true;
         agreement_proposals_now(a);
     }
@@ -74,11 +74,12 @@ static void notice_leader(struct agreement *a)
     }
 }
 
-/* A new leader does not know yet which events the rest of its log has. They count soon; then it takes others. Should
- * they not, rather an event twice than none. */
+/* A new leader does not know yet which events the rest of its log has. They count soon; then it
+ * takes others. Should they not, rather an event twice than none. */
 static void notice_ready(struct agreement *a)
 {
-    if (a->ready || !a->last.leads || (a->last.applied < a->lead_from && agreement_now_ms() < a->ready_by_ms))
+    if (a->ready || !a->last.leads ||
+        (a->last.applied < a->lead_from && agreement_now_ms() < a->ready_by_ms))
         return;
     a->ready = true;
     agreement_proposals_now(a);
@@ -156,12 +157,13 @@ void agreement_receive(struct agreement *a, uint64_t from, const void *bytes, si
     struct error err;
     if (!a->replica || !from)
         return;
-    enum error_code code = pieces_take(&a->pieces, from, bytes, size, &message, &message_size, &err);
+    enum error_code code =
+        pieces_take(&a->pieces, from, bytes, size, &message, &message_size, &err);
     if (!code && message)
         code = replica_receive(a->replica, agreement_now_ms(), from, message, message_size, &err);
     if (code)
-        log_line(LOG_WARN, "cluster", "a message of member %016llx was dropped: %s", (unsigned long long)from,
-                 err.text);
+        log_line(LOG_WARN, "cluster", "a message of member %016llx was dropped: %s",
+                 (unsigned long long)from, err.text);
     if (message)
         agreement_wake(a);
 }

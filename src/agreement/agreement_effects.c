@@ -47,7 +47,8 @@ static void send_message(struct agreement *a, const struct replica_effect *effec
                              .bytes = effect->bytes,
                              .size = effect->size};
     while (a->replica && pieces_next(&cut, &a->frame)) {
-        if (!a->options.events.send(a->options.events.self, effect->to, a->frame.data, a->frame.size))
+        if (!a->options.events.send(a->options.events.self, effect->to, a->frame.data,
+                                    a->frame.size))
             return; /* messages may be lost */
     }
 }
@@ -58,12 +59,14 @@ static enum error_code check_known(const Cluster__Event *event, struct error *er
     const uint32_t level = event_level(event);
     if (level <= event_level_known())
         return ERROR_NONE;
-    return error_set(err, ERROR_UNSUPPORTED,
-                     "the log has changes of a kind (%u) that medley %s does not know: update the medley here", level,
-                     MEDLEY_VERSION);
+    return error_set(
+        err, ERROR_UNSUPPORTED,
+        "the log has changes of a kind (%u) that medley %s does not know: update the medley here",
+        level, MEDLEY_VERSION);
 }
 
-static enum error_code apply_event(struct agreement *a, const struct replica_effect *effect, struct error *err)
+static enum error_code apply_event(struct agreement *a, const struct replica_effect *effect,
+                                   struct error *err)
 {
     Cluster__Event *event;
     struct state_outcome outcome;
@@ -85,7 +88,8 @@ static enum error_code apply_event(struct agreement *a, const struct replica_eff
     return code;
 }
 
-static enum error_code apply_members(struct agreement *a, const struct replica_effect *effect, struct error *err)
+static enum error_code apply_members(struct agreement *a, const struct replica_effect *effect,
+                                     struct error *err)
 {
     struct state_outcome outcome;
     const enum error_code code =
@@ -96,7 +100,8 @@ static enum error_code apply_members(struct agreement *a, const struct replica_e
     return code;
 }
 
-static enum error_code restore(struct agreement *a, const struct replica_effect *effect, struct error *err)
+static enum error_code restore(struct agreement *a, const struct replica_effect *effect,
+                               struct error *err)
 {
     const enum error_code code = state_decode(&a->state, effect->bytes, effect->size, err);
     if (!code)
@@ -104,7 +109,8 @@ static enum error_code restore(struct agreement *a, const struct replica_effect 
     return code;
 }
 
-/* A snapshot that nobody could read again must not take the place of the log that it would cut off. */
+/* A snapshot that nobody could read again must not take the place of the log that it would cut
+ * off. */
 static enum error_code take_snapshot(struct agreement *a, uint64_t index, struct error *err)
 {
     struct buffer bytes = {0};
@@ -114,15 +120,17 @@ static enum error_code take_snapshot(struct agreement *a, uint64_t index, struct
         code = error_set(err, ERROR_NO_MEMORY, "no memory for a snapshot");
     else if (bytes.size > LIMIT_CLUSTER_SNAPSHOT_BYTES)
         log_line(LOG_ERROR, "cluster",
-                 "the state has become %zu bytes large, a snapshot may have %d: the log only grows", bytes.size,
-                 LIMIT_CLUSTER_SNAPSHOT_BYTES);
+                 "the state has become %zu bytes large, a snapshot may have %d: the log only grows",
+                 bytes.size, LIMIT_CLUSTER_SNAPSHOT_BYTES);
     else
-        replica_snapshot(a->replica, agreement_now_ms(), index, (const uint8_t *)bytes.data, bytes.size);
+        replica_snapshot(a->replica, agreement_now_ms(), index, (const uint8_t *)bytes.data,
+                         bytes.size);
     buffer_deinit(&bytes);
     return code;
 }
 
-static enum error_code carry_out(struct agreement *a, struct replica_effect *effect, struct error *err)
+static enum error_code carry_out(struct agreement *a, struct replica_effect *effect,
+                                 struct error *err)
 {
     switch (effect->type) {
     case REPLICA_SEND:
@@ -132,7 +140,8 @@ static enum error_code carry_out(struct agreement *a, struct replica_effect *eff
         agreement_queue_write(a, &effect->write);
         break;
     case REPLICA_APPLY:
-        return effect->entry == LOG_MEMBERS ? apply_members(a, effect, err) : apply_event(a, effect, err);
+        return effect->entry == LOG_MEMBERS ? apply_members(a, effect, err)
+                                            : apply_event(a, effect, err);
     case REPLICA_RESTORE:
         return restore(a, effect, err);
     case REPLICA_SNAPSHOT:

@@ -1,12 +1,14 @@
 /* The inside of an agreement, for agreement*.c alone.
  *
- * Whatever comes in (messages, proposals, members) goes to the replica or into a list, and wakes the turn; effects are
- * carried out, events raised and the timer set in agreement_turn() alone.
+ * Whatever comes in (messages, proposals, members) goes to the replica or into a list, and wakes
+ * the turn; effects are carried out, events raised and the timer set in agreement_turn() alone.
  *
  * Invariants, between two turns:
- *  1. One job runs at a time; it owns `store`, and what it was given, until it is back.
- *  2. `replica` is NULL while the agreement has failed, is forgetting or closing. Another one begins only when no
- *     job runs, so a write that is done is acknowledged to the replica that asked for it, or to none.
+ *  1. One job runs at a time; it owns `store`, and what it was given, until it is back. 2.
+ *  `replica` is NULL while the agreement has failed, is forgetting or closing. Another one begins
+ *  only when no
+ *     job runs, so a write that is done is acknowledged to the replica that asked for it, or to
+ *     none.
  *  3. While `keeps`, `kept` is shown, and `state` is behind it. */
 #pragma once
 
@@ -26,7 +28,8 @@ struct proposal { /* of this node */
     void *arg;
 };
 
-struct foreign { /* a proposal of another node, for a leader that has not caught up with its own log yet */
+struct foreign { /* a proposal of another node, for a leader that has not caught up with its own log
+                    yet */
     struct foreign *next;
     uint64_t nonce;
     uint32_t level;
@@ -110,12 +113,15 @@ void agreement_wake(struct agreement *a);
 void agreement_turn(struct agreement *a);
 /* The replica ends; the state stays. */
 void agreement_fail(struct agreement *a, const struct error *why);
-void agreement_note_failure(struct agreement *a, const struct error *why); /* the same without the event */
+void agreement_note_failure(struct agreement *a,
+                            const struct error *why); /* the same without the event */
 void agreement_end_replica(struct agreement *a);
 
 /* ---- agreement_open.c ---- */
-void agreement_end(struct agreement *a); /* closing: the handles, when nothing is under way any more */
-enum error_code agreement_begin_replica(struct agreement *a, const struct log_saved *saved, struct error *err);
+void agreement_end(
+    struct agreement *a); /* closing: the handles, when nothing is under way any more */
+enum error_code agreement_begin_replica(struct agreement *a, const struct log_saved *saved,
+                                        struct error *err);
 
 /* ---- agreement_effects.c ---- */
 void agreement_carry_out(struct agreement *a);
@@ -123,19 +129,21 @@ void agreement_keep_state(struct agreement *a, uint64_t until);
 void agreement_drop_state(struct agreement *a);
 
 /* ---- agreement_store.c ---- */
-enum error_code agreement_open_store(const char *path, struct store **store, struct log_saved *saved,
-                                     struct error *err);
+enum error_code agreement_open_store(const char *path, struct store **store,
+                                     struct log_saved *saved, struct error *err);
 /* What is there is kept as PATH.left; another member's takes its place. */
-enum error_code agreement_replace_store(const char *path, struct store **store, struct log_saved *saved,
-                                        struct error *err);
+enum error_code agreement_replace_store(const char *path, struct store **store,
+                                        struct log_saved *saved, struct error *err);
 void agreement_queue_write(struct agreement *a, struct log_write *write); /* takes it over */
 void agreement_drop_writes(struct agreement *a);
-void agreement_next_job(struct agreement *a); /* begins what is to be done, if nothing is under way */
+void agreement_next_job(
+    struct agreement *a); /* begins what is to be done, if nothing is under way */
 
 /* ---- agreement_propose.c ---- */
 void agreement_proposals(struct agreement *a); /* sends, submits and gives up what is due */
 void agreement_proposals_now(struct agreement *a);
-void agreement_proposal_applied(struct agreement *a, uint64_t nonce, const struct state_outcome *outcome);
+void agreement_proposal_applied(struct agreement *a, uint64_t nonce,
+                                const struct state_outcome *outcome);
 void agreement_proposals_end(struct agreement *a, enum error_code code, const char *why);
 void agreement_drop_foreign(struct agreement *a);
 uint64_t agreement_proposals_timer(const struct agreement *a);

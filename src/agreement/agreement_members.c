@@ -26,7 +26,8 @@ static void look_who_has_caught_up(struct agreement *a, const struct replica_sta
 {
     for (uint32_t i = 0; i < a->n_views; i++) {
         const uint64_t match = replica_match(a->replica, a->views[i].id);
-        a->views[i].caught_up = a->views[i].id == a->member || (match && match + LIMIT_CLUSTER_BATCH >= status->last);
+        a->views[i].caught_up =
+            a->views[i].id == a->member || (match && match + LIMIT_CLUSTER_BATCH >= status->last);
     }
 }
 
@@ -39,7 +40,8 @@ static void take_step(struct agreement *a)
     replica_members(a->replica, &a->members);
     if (members_next(&a->members, a->views, a->n_views, a->member, &a->members_wanted, &heir)) {
         code = replica_change_members(a->replica, agreement_now_ms(), &a->members_wanted, &err);
-        a->members_pause_ms = agreement_now_ms() + (code ? 0 : members_pause_ms(&a->members, &a->members_wanted));
+        a->members_pause_ms =
+            agreement_now_ms() + (code ? 0 : members_pause_ms(&a->members, &a->members_wanted));
     } else if (heir)
         code = replica_hand_over(a->replica, agreement_now_ms(), heir, &err);
     if (code)
@@ -49,7 +51,8 @@ static void take_step(struct agreement *a)
 void agreement_step_members(struct agreement *a)
 {
     const uint64_t now_ms = agreement_now_ms();
-    if (!a->replica || !a->n_views || (!a->members_due && now_ms < a->members_ms) || now_ms < a->members_pause_ms)
+    if (!a->replica || !a->n_views || (!a->members_due && now_ms < a->members_ms) ||
+        now_ms < a->members_pause_ms)
         return;
     const struct replica_status status = replica_status(a->replica);
     if (!status.leads)

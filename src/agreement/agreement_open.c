@@ -9,7 +9,8 @@
 
 enum { STEP_MS = 1000, REOPEN_MS = 5000 };
 
-enum error_code agreement_begin_replica(struct agreement *a, const struct log_saved *saved, struct error *err)
+enum error_code agreement_begin_replica(struct agreement *a, const struct log_saved *saved,
+                                        struct error *err)
 {
     struct replica_options options = a->options.replica;
     options.id = a->member = store_member(a->store);
@@ -40,7 +41,8 @@ static void set_replica_defaults(struct replica_options *o, uint64_t seed)
     o->seed = o->seed ? o->seed : seed;
 }
 
-static enum error_code take_options(struct agreement *a, const struct agreement_options *options, struct error *err)
+static enum error_code take_options(struct agreement *a, const struct agreement_options *options,
+                                    struct error *err)
 {
     uint64_t random[2];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
@@ -80,7 +82,8 @@ static enum error_code open_handles(struct agreement *a, struct error *err)
     return ERROR_NONE;
 }
 
-enum error_code agreement_open(const struct agreement_options *options, struct agreement **out, struct error *err)
+enum error_code agreement_open(const struct agreement_options *options, struct agreement **out,
+                               struct error *err)
 {
     struct log_saved saved = {0};
     struct agreement *a = mem_new(sizeof *a);
@@ -185,7 +188,8 @@ enum error_code agreement_found(struct agreement *a, struct error *err)
     return code ? error_set(err, code, "%s", why.text) : code;
 }
 
-enum error_code agreement_forget(struct agreement *a, agreement_forgotten_fn done, void *arg, struct error *err)
+enum error_code agreement_forget(struct agreement *a, agreement_forgotten_fn done, void *arg,
+                                 struct error *err)
 {
     if (a->closing || a->forgetting)
         return error_set(err, ERROR_BUSY, "this node is leaving its cluster already");

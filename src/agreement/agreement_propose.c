@@ -44,7 +44,8 @@ static enum error_code check_level(const struct agreement *a, uint32_t level, st
         const Cluster__NodeRecord *record = state->root->nodes[i];
         if (record->admitted && record->node->level < level)
             return error_set(err, ERROR_UNSUPPORTED,
-                             "%.64s has an older medley (%.32s) that does not know this: update it", record->node->name,
+                             "%.64s has an older medley (%.32s) that does not know this: update it",
+                             record->node->name,
                              record->node->version ? record->node->version : "?");
     }
     return error_set(err, ERROR_UNSUPPORTED, "no node is known to know this");
@@ -64,13 +65,14 @@ static void encode(struct agreement *a, Cluster__Event *event, struct proposal *
     if (p->event.failed)
         error_set(&p->refused, ERROR_NO_MEMORY, "no memory for an event");
     else if (p->event.size > LIMIT_CLUSTER_ENTRY_BYTES)
-        error_set(&p->refused, ERROR_INVALID, "an event of %zu bytes, at most %d are possible", p->event.size,
-                  LIMIT_CLUSTER_ENTRY_BYTES);
+        error_set(&p->refused, ERROR_INVALID, "an event of %zu bytes, at most %d are possible",
+                  p->event.size, LIMIT_CLUSTER_ENTRY_BYTES);
     else
         check_level(a, p->level = event_level(event), &p->refused);
 }
 
-void agreement_propose(struct agreement *a, Cluster__Event *event, agreement_done_fn done, void *arg)
+void agreement_propose(struct agreement *a, Cluster__Event *event, agreement_done_fn done,
+                       void *arg)
 {
     struct proposal *p = mem_new(sizeof *p), **end = &a->proposals;
     struct error err;
@@ -80,8 +82,10 @@ void agreement_propose(struct agreement *a, Cluster__Event *event, agreement_don
             done(arg, err.code, NULL, &err);
         return;
     }
-    *p = (struct proposal){
-        .nonce = new_nonce(a), .deadline_ms = agreement_now_ms() + a->options.proposal_ms, .done = done, .arg = arg};
+    *p = (struct proposal){.nonce = new_nonce(a),
+                           .deadline_ms = agreement_now_ms() + a->options.proposal_ms,
+                           .done = done,
+                           .arg = arg};
     event->has_nonce = true;
     event->nonce = p->nonce;
     if (a->closing)
@@ -116,7 +120,8 @@ static void take_out(struct agreement *a, struct proposal **link)
     a->n_proposals--;
 }
 
-void agreement_proposal_applied(struct agreement *a, uint64_t nonce, const struct state_outcome *outcome)
+void agreement_proposal_applied(struct agreement *a, uint64_t nonce,
+                                const struct state_outcome *outcome)
 {
     for (struct proposal **link = &a->proposals; *link && nonce; link = &(*link)->next) {
         struct proposal *p = *link;
@@ -132,21 +137,26 @@ void agreement_proposal_applied(struct agreement *a, uint64_t nonce, const struc
 static void late(const struct agreement *a, struct error *err)
 {
     if (a->failed)
-        error_set(err, ERROR_BUSY, "this node takes no part in the cluster now: %s", a->failure.text);
+        error_set(err, ERROR_BUSY, "this node takes no part in the cluster now: %s",
+                  a->failure.text);
     else if (!a->last.leader && !a->last.leads)
-        error_set(err, ERROR_BUSY, "the cluster has no leader now: too few of its voting nodes are reached");
+        error_set(err, ERROR_BUSY,
+                  "the cluster has no leader now: too few of its voting nodes are reached");
     else
-        error_set(err, ERROR_BUSY, "the cluster did not agree in time; the change may still come about");
+        error_set(err, ERROR_BUSY,
+                  "the cluster did not agree in time; the change may still come about");
 }
 
 static void submit(struct agreement *a, struct proposal *p)
 {
     uint64_t index;
     struct error err;
-    if (nonces_has(&a->nonces, p->nonce) || !nonces_has_room(&a->nonces) || check_level(a, p->level, &p->refused))
+    if (nonces_has(&a->nonces, p->nonce) || !nonces_has_room(&a->nonces) ||
+        check_level(a, p->level, &p->refused))
         return;
     const enum error_code code =
-        replica_submit(a->replica, agreement_now_ms(), (const uint8_t *)p->event.data, p->event.size, &index, &err);
+        replica_submit(a->replica, agreement_now_ms(), (const uint8_t *)p->event.data,
+                       p->event.size, &index, &err);
     if (!code)
         nonces_submitted(&a->nonces, p->nonce);
     else
@@ -189,7 +199,8 @@ void agreement_receive_proposal(struct agreement *a, const void *bytes, size_t s
     uint64_t nonce;
     uint32_t level;
     if (!a->replica || !replica_status(a->replica).leads || a->n_foreign >= LIMIT_PROPOSALS ||
-        size > LIMIT_CLUSTER_MESSAGE_BYTES - a->foreign_bytes || !look_at(bytes, size, &nonce, &level))
+        size > LIMIT_CLUSTER_MESSAGE_BYTES - a->foreign_bytes ||
+        !look_at(bytes, size, &nonce, &level))
         return;
     struct foreign *foreign = mem_new(sizeof *foreign + size);
     if (!foreign)
@@ -232,8 +243,8 @@ static void submit_foreign(struct agreement *a)
         if (check_level(a, foreign->level, &err))
             log_line(LOG_WARN, "cluster", "an event was not taken up: %s", err.text);
         else if (!nonces_has(&a->nonces, foreign->nonce) && nonces_has_room(&a->nonces) &&
-                 replica_submit(a->replica, agreement_now_ms(), foreign->bytes, foreign->size, &index, NULL) ==
-                     ERROR_NONE)
+                 replica_submit(a->replica, agreement_now_ms(), foreign->bytes, foreign->size,
+                                &index, NULL) == ERROR_NONE)
             nonces_submitted(&a->nonces, foreign->nonce);
         mem_free(foreign);
     }

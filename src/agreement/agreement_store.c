@@ -15,7 +15,8 @@ enum { WRITES_OF_A_JOB = 32 };
 
 /* ---- files ---- */
 
-static enum error_code beside(const char *path, const char *ending, char out[PATH_MAX], struct error *err)
+static enum error_code beside(const char *path, const char *ending, char out[PATH_MAX],
+                              struct error *err)
 {
     if (snprintf(out, PATH_MAX, "%s%s", path, ending) >= PATH_MAX)
         return error_set(err, ERROR_INVALID, "%s: the path is too long", path);
@@ -36,7 +37,8 @@ static enum error_code move_file(const char *from, const char *to, struct error 
     return ERROR_NONE;
 }
 
-/* A write-ahead log without its file is worth nothing, but SQLite would take it for that of a new file there. */
+/* A write-ahead log without its file is worth nothing, but SQLite would take it for that of a new
+ * file there. */
 static enum error_code create(const char *path, struct error *err)
 {
     char wal[PATH_MAX];
@@ -52,7 +54,8 @@ static enum error_code create(const char *path, struct error *err)
     return code ? code : store_create(path, member, err);
 }
 
-enum error_code agreement_open_store(const char *path, struct store **store, struct log_saved *saved, struct error *err)
+enum error_code agreement_open_store(const char *path, struct store **store,
+                                     struct log_saved *saved, struct error *err)
 {
     enum error_code code = store_open(path, store, err);
     if (code == ERROR_NOT_FOUND) {
@@ -90,8 +93,8 @@ static enum error_code move_away(const char *path, struct error *err)
     return code;
 }
 
-enum error_code agreement_replace_store(const char *path, struct store **store, struct log_saved *saved,
-                                        struct error *err)
+enum error_code agreement_replace_store(const char *path, struct store **store,
+                                        struct log_saved *saved, struct error *err)
 {
     const enum error_code code = move_away(path, err);
     *store = NULL;
@@ -126,7 +129,8 @@ static void free_writes(struct queued_write *writes)
     }
 }
 
-/* The first ones, in their order: what has come together while the disk was busy is acknowledged together. */
+/* The first ones, in their order: what has come together while the disk was busy is acknowledged
+ * together. */
 static void take_writes(struct agreement *a, struct job *job)
 {
     struct queued_write **end = &a->first_write;
@@ -152,7 +156,8 @@ void agreement_drop_writes(struct agreement *a)
 
 static void write_all(struct job *job)
 {
-    for (const struct queued_write *queued = job->writes; queued && !job->code; queued = queued->next)
+    for (const struct queued_write *queued = job->writes; queued && !job->code;
+         queued = queued->next)
         job->code = store_write(job->store, &queued->write, &job->err);
 }
 

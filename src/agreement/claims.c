@@ -69,12 +69,14 @@ static bool are_devices(const Cluster__Node *about)
     return true;
 }
 
-enum error_code claims_about(const Cluster__Node *about, size_t size, const char *sender, struct error *err)
+enum error_code claims_about(const Cluster__Node *about, size_t size, const char *sender,
+                             struct error *err)
 {
     if (!is_sender(about->id, sender))
         return error_set(err, ERROR_INVALID, "a node says that it is another one");
     if (!about->name || !join_name_is_valid(about->name, strlen(about->name)) || !about->member)
-        return error_set(err, ERROR_INVALID, "a node says no name, or no member id, that can be its own");
+        return error_set(err, ERROR_INVALID,
+                         "a node says no name, or no member id, that can be its own");
     if (size > ABOUT_BYTES_MAX || about->n_addresses > ADDRESSES_MAX || !are_devices(about))
         return error_set(err, ERROR_INVALID,
                          "a node says more of itself than a node can have, or has two devices of "
@@ -94,8 +96,8 @@ static bool are_problems(const Node__Now *now)
 
 enum error_code claims_now(const Node__Now *now, struct error *err)
 {
-    if (now->n_devices <= LIMIT_DEVICES && now->n_uses <= LIMIT_CLUSTER_INSTANCES && now->n_held <= HELD_MAX &&
-        now->n_unreached <= LIMIT_CLUSTER_NODES && are_problems(now))
+    if (now->n_devices <= LIMIT_DEVICES && now->n_uses <= LIMIT_CLUSTER_INSTANCES &&
+        now->n_held <= HELD_MAX && now->n_unreached <= LIMIT_CLUSTER_NODES && are_problems(now))
         return ERROR_NONE;
     return error_set(err, ERROR_INVALID, "a node tells more at a time than a node can have");
 }

@@ -48,7 +48,8 @@ static struct pieces_message *find(struct pieces *pieces, uint64_t from)
     return NULL;
 }
 
-/* A place for a sender's new message: its own, a free one, or that of the message that has waited longest. */
+/* A place for a sender's new message: its own, a free one, or that of the message that has waited
+ * longest. */
 static struct pieces_message *place(struct pieces *pieces, uint64_t from)
 {
     struct pieces_message *place = find(pieces, from);
@@ -68,7 +69,8 @@ static struct pieces_message *place(struct pieces *pieces, uint64_t from)
 static enum error_code take_piece(struct pieces *pieces, uint64_t from, struct bytes_reader reader,
                                   const uint8_t **message, size_t *message_size, struct error *err)
 {
-    const uint32_t number = bytes_get_u32(&reader), total = bytes_get_u32(&reader), offset = bytes_get_u32(&reader);
+    const uint32_t number = bytes_get_u32(&reader), total = bytes_get_u32(&reader),
+                   offset = bytes_get_u32(&reader);
     if (reader.short_ || !reader.left || total > LIMIT_CLUSTER_MESSAGE_BYTES || offset > total ||
         reader.left > total - offset)
         return error_set(err, ERROR_INVALID, "pieces: not a piece of a message");
@@ -85,7 +87,8 @@ static enum error_code take_piece(struct pieces *pieces, uint64_t from, struct b
     buffer_append(&joined->bytes, reader.at, reader.left);
     if (joined->bytes.failed) {
         drop(joined);
-        return error_set(err, ERROR_NO_MEMORY, "pieces: no memory for a message of %u bytes", total);
+        return error_set(err, ERROR_NO_MEMORY, "pieces: no memory for a message of %u bytes",
+                         total);
     }
     if (joined->bytes.size == total) {
         *message = (const uint8_t *)joined->bytes.data;

@@ -9,7 +9,8 @@ static enum error_code parse_port(const char *text, uint16_t *out, struct error 
 {
     unsigned port = 0;
     size_t length = strspn(text, "0123456789");
-    if (length == 0 || length > 5 || text[length] || (port = (unsigned)strtoul(text, NULL, 10)) > 65535)
+    if (length == 0 || length > 5 || text[length] ||
+        (port = (unsigned)strtoul(text, NULL, 10)) > 65535)
         return error_set(err, ERROR_INVALID, "'%s' is not a port (0 to 65535)", text);
     *out = (uint16_t)port;
     return ERROR_NONE;
@@ -21,7 +22,8 @@ enum error_code api_address_parse(const char *text, struct api_address *out, str
     const char *host = text;
     const char *colon = strrchr(text, ':');
     if (!colon)
-        return error_set(err, ERROR_INVALID, "'%s' has no port; give HOST:PORT, :PORT or [::1]:PORT", text);
+        return error_set(err, ERROR_INVALID,
+                         "'%s' has no port; give HOST:PORT, :PORT or [::1]:PORT", text);
     const char *end = colon;
     if (text[0] == '[') {
         if (colon == text || colon[-1] != ']')
@@ -29,7 +31,8 @@ enum error_code api_address_parse(const char *text, struct api_address *out, str
         host = text + 1;
         end = colon - 1;
     } else if (memchr(text, ':', (size_t)(colon - text))) {
-        return error_set(err, ERROR_INVALID, "'%s': put an IPv6 address in brackets, as in [::1]:8080", text);
+        return error_set(err, ERROR_INVALID,
+                         "'%s': put an IPv6 address in brackets, as in [::1]:8080", text);
     }
     if ((size_t)(end - host) >= sizeof out->host)
         return error_set(err, ERROR_INVALID, "the host name is too long");

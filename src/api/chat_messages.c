@@ -13,8 +13,10 @@ struct message {
 /* A developer's message is what newer clients call the system's; templates know the latter. */
 static bool read_role(struct json_in *in, const char *path, yyjson_val *value, const char **out)
 {
-    static const char *const roles[][2] = {
-        {"system", "system"}, {"developer", "system"}, {"user", "user"}, {"assistant", "assistant"}};
+    static const char *const roles[][2] = {{"system", "system"},
+                                           {"developer", "system"},
+                                           {"user", "user"},
+                                           {"assistant", "assistant"}};
     if (!yyjson_is_str(value))
         return api_error_field(in->err, path, "'%s' must be a string", path);
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
@@ -23,9 +25,10 @@ static bool read_role(struct json_in *in, const char *path, yyjson_val *value, c
             return true;
         }
     }
-    return api_error_field(in->err, path,
-                           "'%s' must be one of system, developer, user, assistant; '%s' is not supported", path,
-                           yyjson_get_str(value));
+    return api_error_field(
+        in->err, path,
+        "'%s' must be one of system, developer, user, assistant; '%s' is not supported", path,
+        yyjson_get_str(value));
 }
 
 /* A part of a content array: {"type":"text","text":…} and nothing else. */
@@ -37,8 +40,8 @@ static bool check_part(struct json_in *in, const char *path, yyjson_val *part)
     yyjson_val *type = yyjson_obj_get(part, "type");
     if (!yyjson_equals_str(type, "text")) {
         snprintf(field, sizeof field, "%s.type", path);
-        return api_error_field(in->err, field, "'%s' must be \"text\"; '%s' is not supported", field,
-                               yyjson_is_str(type) ? yyjson_get_str(type) : "(none)");
+        return api_error_field(in->err, field, "'%s' must be \"text\"; '%s' is not supported",
+                               field, yyjson_is_str(type) ? yyjson_get_str(type) : "(none)");
     }
     if (!yyjson_is_str(yyjson_obj_get(part, "text"))) {
         snprintf(field, sizeof field, "%s.text", path);
@@ -50,7 +53,8 @@ static bool check_part(struct json_in *in, const char *path, yyjson_val *part)
     {
         if (!yyjson_equals_str(key, "type") && !yyjson_equals_str(key, "text")) {
             snprintf(field, sizeof field, "%s.%s", path, yyjson_get_str(key));
-            return api_error_field(in->err, field, "Unrecognized request argument supplied: %s", field);
+            return api_error_field(in->err, field, "Unrecognized request argument supplied: %s",
+                                   field);
         }
     }
     return true;
@@ -61,7 +65,8 @@ static bool check_content(struct json_in *in, const char *path, yyjson_val *cont
     if (yyjson_is_str(content))
         return true;
     if (!yyjson_is_arr(content) || yyjson_arr_size(content) == 0)
-        return api_error_field(in->err, path, "'%s' must be a string or an array of text parts", path);
+        return api_error_field(in->err, path, "'%s' must be a string or an array of text parts",
+                               path);
     size_t index, max;
     yyjson_val *part;
     yyjson_arr_foreach(content, index, max, part)

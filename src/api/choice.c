@@ -19,11 +19,13 @@ static bool reserve(void **array, uint32_t *capacity, uint32_t needed, size_t si
     return true;
 }
 
-static void keep_logprob(struct choice *choice, const struct token_record *token, const struct token_logprob *tops,
-                         uint64_t offset)
+static void keep_logprob(struct choice *choice, const struct token_record *token,
+                         const struct token_logprob *tops, uint64_t offset)
 {
-    if (!reserve((void **)&choice->shown, &choice->shown_capacity, choice->n_shown + 1, sizeof *choice->shown) ||
-        !reserve((void **)&choice->tops, &choice->tops_capacity, choice->n_tops + token->n_top, sizeof *choice->tops)) {
+    if (!reserve((void **)&choice->shown, &choice->shown_capacity, choice->n_shown + 1,
+                 sizeof *choice->shown) ||
+        !reserve((void **)&choice->tops, &choice->tops_capacity, choice->n_tops + token->n_top,
+                 sizeof *choice->tops)) {
         choice->failed = true;
         return;
     }
@@ -42,8 +44,8 @@ static void note_failures(struct choice *choice, const struct buffer *out)
     choice->failed = choice->failed || out->failed || choice->piece.failed;
 }
 
-bool choice_push(struct choice *choice, const struct token_record *token, const struct token_logprob *tops,
-                 struct buffer *out)
+bool choice_push(struct choice *choice, const struct token_record *token,
+                 const struct token_logprob *tops, struct buffer *out)
 {
     size_t before = out->size;
     buffer_clear(&choice->piece);
@@ -63,7 +65,8 @@ void choice_begin_with(struct choice *choice, size_t n_bytes)
     choice->n_decoded = choice->n_released = n_bytes;
 }
 
-void choice_push_prompt(struct choice *choice, const struct token_record *token, const struct token_logprob *tops)
+void choice_push_prompt(struct choice *choice, const struct token_record *token,
+                        const struct token_logprob *tops)
 {
     buffer_clear(&choice->piece);
     tokenizer_piece(choice->tokenizer, token->token, false, &choice->piece);
@@ -86,19 +89,24 @@ bool choice_finish(struct choice *choice, struct buffer *out)
     return stopped;
 }
 
-/* A token counts as out when all its text is, or, once a stop string has cut the text, when some is. */
+/* A token counts as out when all its text is, or, once a stop string has cut the text, when some
+ * is. */
 struct logprob_list choice_logprobs(const struct choice *choice)
 {
     uint32_t n = 0;
     for (; n < choice->n_shown; n++) {
         uint64_t start = choice->shown[n].text_offset;
-        uint64_t end = n + 1 < choice->n_shown ? choice->shown[n + 1].text_offset : choice->n_decoded;
-        bool out = end <= choice->n_released || (choice->stop.stopped && start < choice->n_released);
+        uint64_t end =
+            n + 1 < choice->n_shown ? choice->shown[n + 1].text_offset : choice->n_decoded;
+        bool out =
+            end <= choice->n_released || (choice->stop.stopped && start < choice->n_released);
         if (!out)
             break;
     }
-    return (struct logprob_list){
-        .tokens = choice->shown, .n_tokens = n, .tops = choice->tops, .tokenizer = choice->tokenizer};
+    return (struct logprob_list){.tokens = choice->shown,
+                                 .n_tokens = n,
+                                 .tops = choice->tops,
+                                 .tokenizer = choice->tokenizer};
 }
 
 void choice_drop_logprobs(struct choice *choice, size_t n_tokens)

@@ -25,17 +25,20 @@ struct choice {
     uint32_t n_shown, n_tops, shown_capacity, tops_capacity;
 };
 
-/* Appends to `out` the text that this token makes certain. True: a stop string was met; push no more. */
-bool choice_push(struct choice *choice, const struct token_record *token, const struct token_logprob *tops,
-                 struct buffer *out);
+/* Appends to `out` the text that this token makes certain. True: a stop string was met; push no
+ * more. */
+bool choice_push(struct choice *choice, const struct token_record *token,
+                 const struct token_logprob *tops, struct buffer *out);
 /* The text begins with the prompt's, of that many bytes, which the caller has put out itself. */
 void choice_begin_with(struct choice *choice, size_t n_bytes);
 /* A token of that text, the first of all with a logprob of NaN: only its logprob is kept. */
-void choice_push_prompt(struct choice *choice, const struct token_record *token, const struct token_logprob *tops);
+void choice_push_prompt(struct choice *choice, const struct token_record *token,
+                        const struct token_logprob *tops);
 /* No token follows: appends the rest. True: a stop string was in it. */
 bool choice_finish(struct choice *choice, struct buffer *out);
 
-/* The logprobs of tokens whose text has come out and that were not dropped yet; valid until the next push. */
+/* The logprobs of tokens whose text has come out and that were not dropped yet; valid until the
+ * next push. */
 struct logprob_list choice_logprobs(const struct choice *choice);
 void choice_drop_logprobs(struct choice *choice, size_t n_tokens);
 void choice_deinit(struct choice *choice);

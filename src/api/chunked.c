@@ -54,8 +54,8 @@ static enum chunked_state step(struct chunked_decoder *decoder, char c)
     return CHUNKED_BAD;
 }
 
-size_t chunked_decode(struct chunked_decoder *decoder, const char *bytes, size_t size, const char **data,
-                      size_t *data_size)
+size_t chunked_decode(struct chunked_decoder *decoder, const char *bytes, size_t size,
+                      const char **data, size_t *data_size)
 {
     size_t used = 0;
     *data_size = 0;

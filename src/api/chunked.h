@@ -1,5 +1,5 @@
-/* Bodies with Transfer-Encoding: chunked (RFC 9112, section 7.1), as they come. Pure. Trailers and chunk
- * extensions are read over. A zeroed decoder is at the beginning. */
+/* Bodies with Transfer-Encoding: chunked (RFC 9112, section 7.1), as they come. Pure. Trailers and
+ * chunk extensions are read over. A zeroed decoder is at the beginning. */
 #pragma once
 
 #include <stddef.h>
@@ -26,8 +26,8 @@ struct chunked_decoder {
     uint32_t n_overhead; /* bytes of extensions and trailers so far */
 };
 
-/* Reads up to a piece of data, the end, or the end of the bytes: returns how many bytes it used, and sets
- * *data and *data_size to the piece (inside `bytes`; 0: none). Call again with the rest while state is
- * neither DONE nor BAD. */
-size_t chunked_decode(struct chunked_decoder *decoder, const char *bytes, size_t size, const char **data,
-                      size_t *data_size);
+/* Reads up to a piece of data, the end, or the end of the bytes: returns how many bytes it used,
+ * and sets *data and *data_size to the piece (inside `bytes`; 0: none). Call again with the rest
+ * while state is neither DONE nor BAD. */
+size_t chunked_decode(struct chunked_decoder *decoder, const char *bytes, size_t size,
+                      const char **data, size_t *data_size);

@@ -37,7 +37,8 @@ static void completion_free(struct completion *completion)
 
 static void free_when_over(struct completion *completion)
 {
-    if (!completion->exchange && !completion->preparing && !completion->n_running && !completion->busy)
+    if (!completion->exchange && !completion->preparing && !completion->n_running &&
+        !completion->busy)
         completion_free(completion);
 }
 
@@ -59,12 +60,14 @@ static void gone(void *owner)
 }
 
 /* With echo and logprobs the prompt's tokens have logprobs too. */
-static bool prepare_scoring(struct completion_choice *choice, const struct token_list *prompt, struct api_error *err)
+static bool prepare_scoring(struct completion_choice *choice, const struct token_list *prompt,
+                            struct api_error *err)
 {
     const struct completion *completion = choice->completion;
     struct inbox_item *item = &choice->item;
     struct error cause;
-    if (sampler_new(model_hyperparameters(completion->use.model->model)->n_vocab, &item->scorer, &cause) != ERROR_NONE)
+    if (sampler_new(model_hyperparameters(completion->use.model->model)->n_vocab, &item->scorer,
+                    &cause) != ERROR_NONE)
         return api_error_from(err, &cause);
     item->prompt = prompt->ids;
     item->n_prompt = (uint32_t)prompt->count;
@@ -80,7 +83,8 @@ static bool submit_choice(struct completion_choice *choice, struct api_error *er
     const struct token_list *prompt = &completion->prompts[choice->prompt];
     uint32_t context = generator_context(model->generator);
     uint32_t room = context > prompt->count ? context - (uint32_t)prompt->count : 1;
-    uint32_t standard = asked->kind == GENERATION_CHAT ? room : 16; /* what OpenAI's API does without max_tokens */
+    uint32_t standard =
+        asked->kind == GENERATION_CHAT ? room : 16; /* what OpenAI's API does without max_tokens */
     struct request request = {
         .prompt = prompt->ids,
         .n_prompt = (uint32_t)prompt->count,
@@ -161,7 +165,8 @@ static void opened(struct model_use *use)
     struct completion *completion = use->owner;
     struct api_error err = use->err;
     if (err.status ||
-        !generation_request_check(&completion->request, model_hyperparameters(use->model->model)->n_vocab, &err)) {
+        !generation_request_check(&completion->request,
+                                  model_hyperparameters(use->model->model)->n_vocab, &err)) {
         completion_fail(completion, &err);
         free_when_over(completion);
         return;
@@ -178,7 +183,8 @@ static void init_choice(struct completion *completion, uint32_t index)
     choice->completion = completion;
     choice->index = index;
     choice->prompt = index / completion->request.n;
-    choice->item = (struct inbox_item){.inbox = &completion->server->inbox, .ready = choice_ready, .owner = choice};
+    choice->item = (struct inbox_item){
+        .inbox = &completion->server->inbox, .ready = choice_ready, .owner = choice};
     choice->text.stop.strings = completion->request.stops;
     choice->text.stop.n_strings = completion->request.n_stops;
     choice->text.logprobs = completion->request.logprobs;
@@ -192,12 +198,14 @@ static void use_request_id(struct completion *completion, const char *id)
     if (!completion->request.has_seed)
         completion->request.sampler.seed = request_id_number(id, PURPOSE_SEED);
     snprintf(completion->id, sizeof completion->id, "%s-%016" PRIx64 "%08" PRIx32,
-             completion->request.kind == GENERATION_CHAT ? "chatcmpl" : "cmpl", request_id_number(id, PURPOSE_NAME),
+             completion->request.kind == GENERATION_CHAT ? "chatcmpl" : "cmpl",
+             request_id_number(id, PURPOSE_NAME),
              (uint32_t)request_id_number(id, PURPOSE_NAME_TOO));
 }
 
 /* Takes the request, also when there is no memory (NULL). */
-static struct completion *completion_new(struct api_server *server, struct generation_request *request)
+static struct completion *completion_new(struct api_server *server,
+                                         struct generation_request *request)
 {
     struct completion *completion = mem_new(sizeof *completion);
     if (!completion) {
@@ -217,13 +225,15 @@ static struct completion *completion_new(struct api_server *server, struct gener
     for (uint32_t i = 0; i < completion->n_choices; i++)
         init_choice(completion, i);
     completion->created = (uint64_t)time(NULL);
-    completion->job = (struct preparer_job){.item = {.inbox = &server->inbox, .ready = prepared, .owner = completion},
-                                            .run = completion_prepare};
+    completion->job = (struct preparer_job){
+        .item = {.inbox = &server->inbox, .ready = prepared, .owner = completion},
+        .run = completion_prepare};
     return completion;
 }
 
 /* Where the client's stream broke off. */
-static bool read_positions(struct completion *completion, struct exchange *exchange, struct api_error *err)
+static bool read_positions(struct completion *completion, struct exchange *exchange,
+                           struct api_error *err)
 {
     static const char name[] = "Last-Event-ID";
     struct stream_position before[LIMIT_REQUEST_CHOICES] = {0};
@@ -234,9 +244,11 @@ static bool read_positions(struct completion *completion, struct exchange *excha
     if (!last.size)
         return true;
     if (!request->stream)
-        return api_error_field(err, name, "Last-Event-ID goes on with a stream, and this request asks for none");
+        return api_error_field(
+            err, name, "Last-Event-ID goes on with a stream, and this request asks for none");
     if (!has_id && !request->has_seed)
-        return api_error_field(err, name, "Last-Event-ID needs the x-request-id of the stream that it goes on with");
+        return api_error_field(
+            err, name, "Last-Event-ID needs the x-request-id of the stream that it goes on with");
     if (!stream_positions_read(last.data, last.size, before, completion->n_choices, err))
         return false;
     for (uint32_t i = 0; i < completion->n_choices; i++)

@@ -1,7 +1,8 @@
 /* One request of /v1/completions or /v1/chat/completions, from its JSON to its answer.
  *
- * Steps: parse, ask for the model (loop) → render and tokenise (preparer's thread) → submit, one driver request for
- * each choice (loop) → tokens (driver's thread, through the inbox) → text, chunks, answer (loop).
+ * Steps: parse, ask for the model (loop) → render and tokenise (preparer's thread) → submit, one
+ * driver request for each choice (loop) → tokens (driver's thread, through the inbox) → text,
+ * chunks, answer (loop).
  *
  * It holds on to the exchange until the answer is complete or the client is gone, and lives until
  * the preparer and the driver have both let go of it. Private to the api room. */

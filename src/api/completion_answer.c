@@ -47,23 +47,27 @@ void completion_fail(struct completion *completion, const struct api_error *err)
     exchange_fail(exchange, err); /* as an event if the stream has begun */
 }
 
-/* The client's position in all choices: where this answer is, or, while that is behind, where the one before was. */
+/* The client's position in all choices: where this answer is, or, while that is behind, where the
+ * one before was. */
 static void write_event_id(struct completion *completion)
 {
     buffer_clear(&completion->event_id);
     for (uint32_t i = 0; i < completion->n_choices; i++) {
         const struct completion_choice *choice = &completion->choices[i];
         const bool is_behind = choice->position.n_events < choice->before.n_events;
-        stream_position_write(is_behind ? &choice->before : &choice->position, &completion->event_id);
+        stream_position_write(is_behind ? &choice->before : &choice->position,
+                              &completion->event_id);
     }
 }
 
-/* What the client went on from is not what was computed now: it must not be joined with what would follow. */
+/* What the client went on from is not what was computed now: it must not be joined with what would
+ * follow. */
 static void refuse_position(struct completion_choice *choice, const char *what)
 {
     struct api_error err;
     api_error_set(&err, 409, "invalid_request_error", "answer_differs",
-                  "this answer %s (event %u of choice %u): the request, the model or the devices are not the same; ask "
+                  "this answer %s (event %u of choice %u): the request, the model or the devices "
+                  "are not the same; ask "
                   "again without Last-Event-ID",
                   what, choice->before.n_events, choice->index);
     completion_fail(choice->completion, &err);
@@ -75,7 +79,8 @@ static void send_event(struct completion_choice *choice, struct text text)
     struct completion *completion = choice->completion;
     const struct stream_position *before = &choice->before;
     stream_position_count(&choice->position, text);
-    if (choice->position.n_events == before->n_events && before->is_checked && choice->position.check != before->check)
+    if (choice->position.n_events == before->n_events && before->is_checked &&
+        choice->position.check != before->check)
         refuse_position(choice, "is not the one that was begun");
     if (choice->position.n_events <= before->n_events)
         return;
@@ -83,7 +88,8 @@ static void send_event(struct completion_choice *choice, struct text text)
     exchange_stream_event(completion->exchange, &completion->event_id, &completion->json);
 }
 
-/* One event; without text, logprobs or a reason to finish there is nothing to say, except at first. */
+/* One event; without text, logprobs or a reason to finish there is nothing to say, except at
+ * first. */
 static void send_chunk(struct completion_choice *choice, struct text text, bool first)
 {
     struct completion *completion = choice->completion;
@@ -91,11 +97,12 @@ static void send_chunk(struct completion_choice *choice, struct text text, bool 
     struct logprob_list logprobs = choice_logprobs(&choice->text);
     if (!first && !text.size && !logprobs.n_tokens && !choice->finish_reason)
         return;
-    struct response_choice shown = {.index = choice->index,
-                                    .first = first,
-                                    .text = text,
-                                    .logprobs = completion->request.logprobs && logprobs.n_tokens ? &logprobs : NULL,
-                                    .finish_reason = choice->finish_reason};
+    struct response_choice shown = {
+        .index = choice->index,
+        .first = first,
+        .text = text,
+        .logprobs = completion->request.logprobs && logprobs.n_tokens ? &logprobs : NULL,
+        .finish_reason = choice->finish_reason};
     buffer_clear(&completion->json);
     response_chunk(&head, &shown, completion->request.include_usage, &completion->json);
     choice_drop_logprobs(&choice->text, logprobs.n_tokens);
@@ -120,13 +127,14 @@ static void echo_prompt(struct completion_choice *choice)
     const struct prompt_input *prompt = &completion->request.prompts[choice->prompt];
     buffer_clear(&completion->out);
     if (prompt->tokens)
-        tokenizer_decode(completion->use.model->tokenizer, prompt->tokens, prompt->n_tokens, false, true,
-                         &completion->out);
+        tokenizer_decode(completion->use.model->tokenizer, prompt->tokens, prompt->n_tokens, false,
+                         true, &completion->out);
     else
         buffer_append(&completion->out, prompt->text.data, prompt->text.size);
     send_text(choice, &completion->out);
     if (completion->request.logprobs) {
-        struct token_record first = {.token = completion->prompts[choice->prompt].ids[0], .logprob = NAN};
+        struct token_record first = {.token = completion->prompts[choice->prompt].ids[0],
+                                     .logprob = NAN};
         choice_begin_with(&choice->text, completion->out.size);
         choice_push_prompt(&choice->text, &first, NULL);
     }
@@ -186,8 +194,8 @@ void completion_take_tokens(struct completion_choice *choice, const struct token
     }
 }
 
-/* The choice has all its tokens, or has met a stop string. In the latter case the driver may not be done with
- * the item, so that it must not be read. */
+/* The choice has all its tokens, or has met a stop string. In the latter case the driver may not be
+ * done with the item, so that it must not be read. */
 void completion_end_choice(struct completion_choice *choice)
 {
     struct completion *completion = choice->completion;
@@ -223,10 +231,11 @@ static void answer_whole(struct completion *completion, const struct response_us
     for (uint32_t i = 0; i < completion->n_choices && !failed; i++) {
         struct completion_choice *choice = &completion->choices[i];
         logprobs[i] = choice_logprobs(&choice->text);
-        shown[i] = (struct response_choice){.index = i,
-                                            .text = {choice->whole.data, choice->whole.size},
-                                            .logprobs = completion->request.logprobs ? &logprobs[i] : NULL,
-                                            .finish_reason = choice->finish_reason};
+        shown[i] =
+            (struct response_choice){.index = i,
+                                     .text = {choice->whole.data, choice->whole.size},
+                                     .logprobs = completion->request.logprobs ? &logprobs[i] : NULL,
+                                     .finish_reason = choice->finish_reason};
         failed = choice->whole.failed;
     }
     struct buffer body = {0};

@@ -3,7 +3,8 @@
 
 #include "model/chat_template.h"
 
-static bool encode(struct completion *completion, const struct prompt_input *prompt, struct token_list *out)
+static bool encode(struct completion *completion, const struct prompt_input *prompt,
+                   struct token_list *out)
 {
     struct error cause;
     if (server_encode_prompt(completion->use.model, prompt, out, &cause) != ERROR_NONE)
@@ -19,11 +20,13 @@ static void render_and_encode(struct completion *completion)
     struct buffer text = {0};
     struct error cause;
     const struct buffer *input = &completion->request.chat_json;
-    if (chat_template_render(completion->use.model->chat_template, input->data, input->size, &text, &cause) !=
-        ERROR_NONE) {
+    if (chat_template_render(completion->use.model->chat_template, input->data, input->size, &text,
+                             &cause) != ERROR_NONE) {
         api_error_from(&completion->err, &cause);
-        if (cause.code == ERROR_INVALID || cause.code == ERROR_BUSY) /* the template refused, or ran into its limits */
-            api_error_field(&completion->err, "messages", "the model's chat template: %s", cause.text);
+        if (cause.code == ERROR_INVALID ||
+            cause.code == ERROR_BUSY) /* the template refused, or ran into its limits */
+            api_error_field(&completion->err, "messages", "the model's chat template: %s",
+                            cause.text);
     } else {
         struct prompt_input prompt = {.text = {text.data, text.size}};
         encode(completion, &prompt, &completion->prompts[0]);

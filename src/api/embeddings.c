@@ -85,7 +85,8 @@ static void prepare(struct preparer_job *preparation)
     struct embeddings_job *job = preparation->item.owner;
     for (uint32_t i = 0; i < job->request.n_inputs; i++) {
         struct error cause;
-        if (server_encode_prompt(job->use.model, &job->request.inputs[i], &job->prompts[i], &cause) != ERROR_NONE) {
+        if (server_encode_prompt(job->use.model, &job->request.inputs[i], &job->prompts[i],
+                                 &cause) != ERROR_NONE) {
             api_error_from(&job->err, &cause);
             return;
         }
@@ -127,7 +128,8 @@ static void answer(struct embeddings_job *job)
     }
     job->server->metrics.prompt_tokens += prompt_tokens;
     if (vectors)
-        response_embeddings(job->use.model->id, vectors, n, n_embd, job->request.base64, prompt_tokens, &body);
+        response_embeddings(job->use.model->id, vectors, n, n_embd, job->request.base64,
+                            prompt_tokens, &body);
     if (!vectors || body.failed) {
         api_error_set(&err, 503, "server_error", "no_memory", "no memory for the answer");
         fail(job, &err);
@@ -155,7 +157,8 @@ static void ready(struct inbox_item *item)
         else if (item->reason == FINISH_CANCELLED)
             api_error_set(&err, 503, "server_error", "cancelled", "the server is stopping");
         else if (item->sum_rows == 0)
-            api_error_set(&err, 400, "invalid_request_error", NULL, "this model gives no embeddings");
+            api_error_set(&err, 400, "invalid_request_error", NULL,
+                          "this model gives no embeddings");
         if (job->exchange && err.status)
             fail(job, &err);
         else if (job->exchange && !job->n_running)
@@ -166,7 +169,8 @@ static void ready(struct inbox_item *item)
     free_when_over(job);
 }
 
-static bool submit_one(struct embedding *embedding, const struct token_list *prompt, struct api_error *err)
+static bool submit_one(struct embedding *embedding, const struct token_list *prompt,
+                       struct api_error *err)
 {
     struct embeddings_job *job = embedding->job;
     struct error cause;
@@ -180,7 +184,8 @@ static bool submit_one(struct embedding *embedding, const struct token_list *pro
                               .embeddings = true,
                               .handlers = inbox_embedding_handlers,
                               .arg = &embedding->item};
-    if (generator_submit(job->use.model->generator, &request, &embedding->driver_id, &cause) != ERROR_NONE)
+    if (generator_submit(job->use.model->generator, &request, &embedding->driver_id, &cause) !=
+        ERROR_NONE)
         return api_error_from(err, &cause);
     embedding->running = true;
     job->n_running++;
@@ -205,8 +210,8 @@ static void opened(struct model_use *use)
 {
     struct embeddings_job *job = use->owner;
     struct api_error err = use->err;
-    if (err.status ||
-        !embeddings_request_check(&job->request, model_hyperparameters(use->model->model)->n_vocab, &err)) {
+    if (err.status || !embeddings_request_check(
+                          &job->request, model_hyperparameters(use->model->model)->n_vocab, &err)) {
         fail(job, &err);
         free_when_over(job);
         return;
@@ -234,10 +239,11 @@ static struct embeddings_job *job_new(struct api_server *server, struct embeddin
     for (uint32_t i = 0; i < request->n_inputs; i++) {
         struct embedding *embedding = &job->embeddings[i];
         embedding->job = job;
-        embedding->item = (struct inbox_item){.inbox = &server->inbox, .ready = ready, .owner = embedding};
+        embedding->item =
+            (struct inbox_item){.inbox = &server->inbox, .ready = ready, .owner = embedding};
     }
-    job->preparation =
-        (struct preparer_job){.item = {.inbox = &server->inbox, .ready = prepared, .owner = job}, .run = prepare};
+    job->preparation = (struct preparer_job){
+        .item = {.inbox = &server->inbox, .ready = prepared, .owner = job}, .run = prepare};
     return job;
 }
 

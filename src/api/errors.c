@@ -5,14 +5,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-__attribute__((format(printf, 5, 0))) static void fill(struct api_error *err, unsigned status, const char *type,
-                                                       const char *code, const char *format, va_list args)
+__attribute__((format(printf, 5, 0))) static void fill(struct api_error *err, unsigned status,
+                                                       const char *type, const char *code,
+                                                       const char *format, va_list args)
 {
     *err = (struct api_error){.status = status, .type = type, .code = code};
     vsnprintf(err->message, sizeof err->message, format, args);
 }
 
-bool api_error_set(struct api_error *err, unsigned status, const char *type, const char *code, const char *format, ...)
+bool api_error_set(struct api_error *err, unsigned status, const char *type, const char *code,
+                   const char *format, ...)
 {
     va_list args;
     va_start(args, format);

@@ -1,4 +1,5 @@
-/* Errors as the OpenAI API writes them: {"error":{"message","type","param","code"}} with an HTTP status.
+/* Errors as the OpenAI API writes them: {"error":{"message","type","param","code"}} with an HTTP
+ * status.
  *
  * An api_error is the caller's; a zeroed one (status 0) is no error. `type` and `code` are static
  * texts. The message may hold anything: the writer makes it valid UTF-8. */
@@ -18,8 +19,8 @@ struct api_error {
 };
 
 /* All return false, so that `return api_error_field(…)` reads well. */
-bool api_error_set(struct api_error *err, unsigned status, const char *type, const char *code, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+bool api_error_set(struct api_error *err, unsigned status, const char *type, const char *code,
+                   const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* 400 that names the field. */
 bool api_error_field(struct api_error *err, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -37,7 +37,9 @@ const char *exchange_request_id(const struct exchange *exchange, bool *was_given
 
 struct text exchange_last_event_id(const struct exchange *exchange)
 {
-    const char *id = exchange->last_event_id ? exchange->last_event_id : exchange->has_last_event_id ? "?" : "";
+    const char *id = exchange->last_event_id       ? exchange->last_event_id
+                     : exchange->has_last_event_id ? "?"
+                                                   : "";
     return (struct text){id, strlen(id)};
 }
 
@@ -84,10 +86,12 @@ void exchange_free(struct exchange *exchange)
     struct api_server *server = exchange->server;
     tell_owner(exchange);
     uint64_t ns = clock_now_ns() - exchange->started_ns;
-    unsigned status = exchange->status ? exchange->status : 499; /* the client left before an answer */
-    metrics_request(&server->metrics, exchange->route ? exchange->route->path : "other", status, ns);
-    log_line(LOG_INFO, "api", "%s %s %u %.1f ms, %s", exchange->method_name, exchange->path, status, (double)ns * 1e-6,
-             exchange->request_id);
+    unsigned status =
+        exchange->status ? exchange->status : 499; /* the client left before an answer */
+    metrics_request(&server->metrics, exchange->route ? exchange->route->path : "other", status,
+                    ns);
+    log_line(LOG_INFO, "api", "%s %s %u %.1f ms, %s", exchange->method_name, exchange->path, status,
+             (double)ns * 1e-6, exchange->request_id);
     server->metrics.requests_active--;
     if (exchange->next)
         exchange->next->before = exchange->before;
@@ -118,7 +122,8 @@ void exchange_receive(struct exchange *exchange, const char *bytes, size_t size)
         return;
     if (server->body_bytes + size > EXCHANGE_BODIES_MAX) {
         struct api_error err;
-        api_error_set(&err, 503, "server_error", "overloaded", "too many large requests at once; try again later");
+        api_error_set(&err, 503, "server_error", "overloaded",
+                      "too many large requests at once; try again later");
         exchange->close_after = exchange->linger = true;
         exchange_fail(exchange, &err);
         return;
@@ -133,11 +138,12 @@ static void refuse_route(struct exchange *exchange)
 {
     struct api_error err;
     if (!exchange->allow[0])
-        api_error_set(&err, 404, "invalid_request_error", "unknown_url", "Unknown request URL: %s %s",
-                      exchange->method_name, exchange->path);
+        api_error_set(&err, 404, "invalid_request_error", "unknown_url",
+                      "Unknown request URL: %s %s", exchange->method_name, exchange->path);
     else
-        api_error_set(&err, 405, "invalid_request_error", "method_not_allowed", "%s allows %s, not %s", exchange->path,
-                      exchange->allow, exchange->method_name);
+        api_error_set(&err, 405, "invalid_request_error", "method_not_allowed",
+                      "%s allows %s, not %s", exchange->path, exchange->allow,
+                      exchange->method_name);
     exchange_fail(exchange, &err);
 }
 
@@ -178,8 +184,9 @@ struct head_writer {
 static void add_header(struct head_writer *writer, const char *name, const char *value)
 {
     writer->failed |=
-        lws_add_http_header_by_name(writer->wsi, (const unsigned char *)name, (const unsigned char *)value,
-                                    (int)strlen(value), &writer->at, writer->bytes + sizeof writer->bytes) != 0;
+        lws_add_http_header_by_name(writer->wsi, (const unsigned char *)name,
+                                    (const unsigned char *)value, (int)strlen(value), &writer->at,
+                                    writer->bytes + sizeof writer->bytes) != 0;
 }
 
 static void add_cors(struct exchange *exchange, struct head_writer *writer)
@@ -203,11 +210,13 @@ static void write_head(struct exchange *exchange, const char *content_type, uint
     unsigned char *end = writer.bytes + sizeof writer.bytes;
     writer.at = writer.bytes;
     writer.failed =
-        lws_add_http_header_status(exchange->wsi, exchange->status | LWSAHH_FLAG_NO_SERVER_NAME, &writer.at, end) != 0;
+        lws_add_http_header_status(exchange->wsi, exchange->status | LWSAHH_FLAG_NO_SERVER_NAME,
+                                   &writer.at, end) != 0;
     if (content_type)
         add_header(&writer, "content-type:", content_type);
     if (length != UINT64_MAX && exchange->status != 204)
-        writer.failed |= lws_add_http_header_content_length(exchange->wsi, length, &writer.at, end) != 0;
+        writer.failed |=
+            lws_add_http_header_content_length(exchange->wsi, length, &writer.at, end) != 0;
     else if (length == UINT64_MAX && !exchange->http_1_0)
         add_header(&writer, "transfer-encoding:", "chunked");
     if (length == UINT64_MAX)
@@ -242,7 +251,8 @@ static void end_waiting(struct exchange *exchange)
     exchange->waiting = NULL;
 }
 
-void exchange_answer(struct exchange *exchange, unsigned status, const char *content_type, struct buffer *body)
+void exchange_answer(struct exchange *exchange, unsigned status, const char *content_type,
+                     struct buffer *body)
 {
     exchange->gone = NULL;
     end_waiting(exchange);
@@ -286,7 +296,8 @@ static void begin_stream(struct exchange *exchange)
     push_out(exchange);
 }
 
-/* From now on nothing may come for a while: a prompt is long, or a machine was lost and its part is placed anew. */
+/* From now on nothing may come for a while: a prompt is long, or a machine was lost and its part is
+ * placed anew. */
 void exchange_stream_begin(struct exchange *exchange)
 {
     if (!exchange->streaming)
@@ -296,13 +307,14 @@ void exchange_stream_begin(struct exchange *exchange)
 }
 
 /* RFC 9112, section 7.1. */
-static void append_chunk(struct exchange *exchange, const struct buffer *id, const char *before, const char *data,
-                         size_t size)
+static void append_chunk(struct exchange *exchange, const struct buffer *id, const char *before,
+                         const char *data, size_t size)
 {
     static const char id_before[] = "id: ", after[] = "\n\n";
     const size_t id_size = id ? sizeof id_before - 1 + id->size + 1 : 0;
     if (!exchange->http_1_0)
-        buffer_printf(&exchange->out, "%zx\r\n", id_size + strlen(before) + size + sizeof after - 1);
+        buffer_printf(&exchange->out, "%zx\r\n",
+                      id_size + strlen(before) + size + sizeof after - 1);
     if (id) {
         buffer_text(&exchange->out, id_before);
         buffer_append(&exchange->out, id->data, id->size);
@@ -315,13 +327,16 @@ static void append_chunk(struct exchange *exchange, const struct buffer *id, con
         buffer_text(&exchange->out, "\r\n");
 }
 
-bool exchange_stream_event(struct exchange *exchange, const struct buffer *id, const struct buffer *data)
+bool exchange_stream_event(struct exchange *exchange, const struct buffer *id,
+                           const struct buffer *data)
 {
     if (exchange->dead)
         return false;
-    if (exchange->out.size - exchange->out_sent + data->size + (id ? id->size : 0) > EXCHANGE_STREAM_MAX ||
+    if (exchange->out.size - exchange->out_sent + data->size + (id ? id->size : 0) >
+            EXCHANGE_STREAM_MAX ||
         data->failed || (id && id->failed)) {
-        log_line(LOG_INFO, "api", "%s: the client reads too slowly; its request is cancelled", exchange->path);
+        log_line(LOG_INFO, "api", "%s: the client reads too slowly; its request is cancelled",
+                 exchange->path);
         exchange_abort(exchange);
         return false;
     }
@@ -369,7 +384,8 @@ void exchange_stream_end(struct exchange *exchange)
 
 /* ---- writing ---- */
 
-/* One piece of `from`; what the socket does not take at once, libwebsockets keeps and sends first. */
+/* One piece of `from`; what the socket does not take at once, libwebsockets keeps and sends
+ * first. */
 static bool write_piece(struct exchange *exchange, const struct buffer *from, size_t *sent,
                         enum lws_write_protocol protocol)
 {
@@ -396,7 +412,8 @@ static void forget_sent(struct exchange *exchange)
     }
 }
 
-/* libwebsockets calls this only when all it kept has gone out. *over: the answer has been sent whole. */
+/* libwebsockets calls this only when all it kept has gone out. *over: the answer has been sent
+ * whole. */
 bool exchange_writable(struct exchange *exchange, bool *over)
 {
     *over = false;

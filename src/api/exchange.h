@@ -25,7 +25,8 @@ struct api_server *exchange_server(const struct exchange *exchange);
 struct text exchange_path(const struct exchange *exchange); /* decoded, without the query */
 struct text exchange_body(const struct exchange *exchange);
 uint64_t exchange_started_ns(const struct exchange *exchange);
-/* The request's x-request-id where it is sane, else one that was drawn; every answer has it in a header. */
+/* The request's x-request-id where it is sane, else one that was drawn; every answer has it in a
+ * header. */
 const char *exchange_request_id(const struct exchange *exchange, bool *was_given);
 struct text exchange_last_event_id(const struct exchange *exchange); /* size 0: there is none */
 
@@ -33,17 +34,21 @@ struct text exchange_last_event_id(const struct exchange *exchange); /* size 0: 
 void exchange_set_owner(struct exchange *exchange, void (*gone)(void *owner), void *owner);
 
 /* A whole answer; takes what is in *body. */
-void exchange_answer(struct exchange *exchange, unsigned status, const char *content_type, struct buffer *body);
+void exchange_answer(struct exchange *exchange, unsigned status, const char *content_type,
+                     struct buffer *body);
 void exchange_answer_json(struct exchange *exchange, struct buffer *body);
 void exchange_fail(struct exchange *exchange, const struct api_error *err);
 
 /* Server-sent events (HTML standard, section 9.2). */
-/* The first event may be a long time coming: begins the stream when that takes longer than the server's waiting_ms,
- * and says so, in comments that clients read over, until exchange_stream_begin() or an error. From then on a comment
- * comes only where no event has for so long. `text` is a static one. */
+/* The first event may be a long time coming: begins the stream when that takes longer than the
+ * server's waiting_ms, and says so, in comments that clients read over, until
+ * exchange_stream_begin() or an error. From then on a comment comes only where no event has for so
+ * long. `text` is a static one. */
 void exchange_stream_wait(struct exchange *exchange, const char *text);
 void exchange_stream_begin(struct exchange *exchange);
-/* "id: …" and "data: …" of one event; id NULL: it has none. False: over the limit; the owner's `gone` has been called.
+/* "id: …" and "data: …" of one event; id NULL: it has none. False: over the limit; the owner's
+ * `gone` has been called.
  */
-bool exchange_stream_event(struct exchange *exchange, const struct buffer *id, const struct buffer *data);
+bool exchange_stream_event(struct exchange *exchange, const struct buffer *id,
+                           const struct buffer *data);
 void exchange_stream_end(struct exchange *exchange); /* "data: [DONE]" and the end */

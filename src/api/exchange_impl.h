@@ -61,6 +61,7 @@ struct exchange *exchange_new(struct api_server *server, struct lws *wsi);
 void exchange_receive(struct exchange *exchange, const char *bytes, size_t size);
 void exchange_ready(struct exchange *exchange); /* the body is complete */
 bool exchange_writable(struct exchange *exchange, bool *over);
-void exchange_tick(struct exchange *exchange);  /* the timer of exchange_stream_wait() */
-void exchange_free(struct exchange *exchange);  /* tells the owner if there is one */
-void exchange_abort(struct exchange *exchange); /* the owner is told, the connection is closed soon */
+void exchange_tick(struct exchange *exchange); /* the timer of exchange_stream_wait() */
+void exchange_free(struct exchange *exchange); /* tells the owner if there is one */
+void exchange_abort(
+    struct exchange *exchange); /* the owner is told, the connection is closed soon */

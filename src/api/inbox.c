@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-enum error_code inbox_init(struct inbox *inbox, void (*wake)(void *arg), void *arg, struct error *err)
+enum error_code inbox_init(struct inbox *inbox, void (*wake)(void *arg), void *arg,
+                           struct error *err)
 {
     *inbox = (struct inbox){.wake = wake, .arg = arg};
     if (pthread_mutex_init(&inbox->lock, NULL) != 0)
@@ -36,8 +37,8 @@ static bool post(struct inbox_item *item)
     return was_empty;
 }
 
-/* The wake-up is within the lock, so that none is under way after inbox_silence(). The loop may free
- * the item as soon as the lock is let go: callers remember the inbox. */
+/* The wake-up is within the lock, so that none is under way after inbox_silence(). The loop may
+ * free the item as soon as the lock is let go: callers remember the inbox. */
 static void wake_and_unlock(struct inbox *inbox, bool wake)
 {
     if (wake && inbox->wake)
@@ -77,11 +78,15 @@ static bool grow(void **array, uint32_t *capacity, uint32_t needed, size_t size)
 
 static bool append(struct token_batch *batch, const struct token_event *event, bool of_prompt)
 {
-    if (!grow((void **)&batch->records, &batch->records_capacity, batch->n_records + 1, sizeof *batch->records) ||
-        !grow((void **)&batch->tops, &batch->tops_capacity, batch->n_tops + event->n_top, sizeof *batch->tops))
+    if (!grow((void **)&batch->records, &batch->records_capacity, batch->n_records + 1,
+              sizeof *batch->records) ||
+        !grow((void **)&batch->tops, &batch->tops_capacity, batch->n_tops + event->n_top,
+              sizeof *batch->tops))
         return false;
-    batch->records[batch->n_records++] = (struct token_record){
-        .token = event->token, .logprob = event->logprob, .n_top = event->n_top, .of_prompt = of_prompt};
+    batch->records[batch->n_records++] = (struct token_record){.token = event->token,
+                                                               .logprob = event->logprob,
+                                                               .n_top = event->n_top,
+                                                               .of_prompt = of_prompt};
     if (event->n_top)
         memcpy(batch->tops + batch->n_tops, event->top, event->n_top * sizeof *event->top);
     batch->n_tops += event->n_top;
@@ -111,7 +116,8 @@ static void on_logits(void *arg, uint32_t position, const float *logits, uint32_
     (void)n_vocab; /* the scorer's */
     if (position + 1 >= item->n_prompt)
         return;
-    struct token_event event = {.token = item->prompt[position + 1], .top = top, .n_top = item->n_top};
+    struct token_event event = {
+        .token = item->prompt[position + 1], .top = top, .n_top = item->n_top};
     event.logprob = sampler_logprobs(item->scorer, logits, event.token, top, item->n_top);
     deliver(item, &event, true);
 }
@@ -126,7 +132,8 @@ static void on_row(void *arg, uint32_t position, const float *values, uint32_t n
     item->sum_rows++;
 }
 
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage, const struct error *err)
+static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                    const struct error *err)
 {
     struct inbox_item *item = arg;
     struct inbox *inbox = item->inbox;
@@ -141,8 +148,10 @@ static void on_done(void *arg, enum finish_reason reason, const struct request_u
 }
 
 const struct request_handlers inbox_token_handlers = {.token = on_token, .done = on_done};
-const struct request_handlers inbox_scoring_handlers = {.token = on_token, .row = on_logits, .done = on_done};
-const struct request_handlers inbox_embedding_handlers = {.token = on_token, .row = on_row, .done = on_done};
+const struct request_handlers inbox_scoring_handlers = {
+    .token = on_token, .row = on_logits, .done = on_done};
+const struct request_handlers inbox_embedding_handlers = {
+    .token = on_token, .row = on_row, .done = on_done};
 
 struct inbox_item *inbox_take(struct inbox *inbox)
 {

@@ -1,7 +1,7 @@
 /* Where other threads leave what the API's loop shall handle.
  *
- * An item is one thing in progress elsewhere: a request in the driver, or a job of the preparer. The
- * other thread changes the item under the inbox's lock and posts it; the loop, woken, takes the
+ * An item is one thing in progress elsewhere: a request in the driver, or a job of the preparer.
+ * The other thread changes the item under the inbox's lock and posts it; the loop, woken, takes the
  * posted items one after the other. Each item is in the list at most once, and the loop is woken
  * only when the list was empty, so a burst of tokens costs one wake-up.
  *
@@ -49,7 +49,8 @@ struct inbox_item {
     enum finish_reason reason;
     struct request_usage usage;
     struct error err;
-    float *sum; /* of an embeddings request: the rows' sum, sum_size values, made before the request is submitted */
+    float *sum; /* of an embeddings request: the rows' sum, sum_size values, made before the request
+                   is submitted */
     uint32_t sum_size, sum_rows;
     /* of a request whose prompt is scored too; made before it is submitted */
     struct sampler *scorer;
@@ -57,19 +58,23 @@ struct inbox_item {
     uint32_t n_prompt, n_top;
 };
 
-enum error_code inbox_init(struct inbox *inbox, void (*wake)(void *arg), void *arg, struct error *err);
+enum error_code inbox_init(struct inbox *inbox, void (*wake)(void *arg), void *arg,
+                           struct error *err);
 void inbox_silence(struct inbox *inbox); /* no wake-up from now on, and none in progress */
 void inbox_deinit(struct inbox *inbox);
 
 /* Marks the item done and posts it; for jobs that are no driver's request. Any thread. */
 void inbox_post_done(struct inbox_item *item);
 /* The driver's callbacks; `arg` of the request is the inbox_item. */
-extern const struct request_handlers inbox_token_handlers, inbox_embedding_handlers, inbox_scoring_handlers;
+extern const struct request_handlers inbox_token_handlers, inbox_embedding_handlers,
+    inbox_scoring_handlers;
 
 /* On the loop: the next posted item, NULL: none. */
 struct inbox_item *inbox_take(struct inbox *inbox);
-/* On the loop: moves what has arrived into `batch` (emptied first); returns item->done as of then. */
+/* On the loop: moves what has arrived into `batch` (emptied first); returns item->done as of
+ * then. */
 bool inbox_collect(struct inbox_item *item, struct token_batch *batch);
-/* On the loop, when the item is done or was never given away: frees its memory and forgets that it was posted. */
+/* On the loop, when the item is done or was never given away: frees its memory and forgets that it
+ * was posted. */
 void inbox_item_deinit(struct inbox_item *item);
 void token_batch_deinit(struct token_batch *batch);

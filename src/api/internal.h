@@ -39,14 +39,16 @@ struct api_server {
 void server_job_begin(struct api_server *server);
 void server_job_end(struct api_server *server);
 bool server_is_named(const struct text *text, const char *name); /* name NULL: false */
-/* The error for a name that no model has, naming those that there are; name->data NULL: none was given. */
-void server_no_such_model(const struct api_server *server, const struct text *name, const struct error *cause,
-                          struct api_error *err);
+/* The error for a name that no model has, naming those that there are; name->data NULL: none was
+ * given. */
+void server_no_such_model(const struct api_server *server, const struct text *name,
+                          const struct error *cause, struct api_error *err);
 
-/* Tokens of a prompt: the text's, special tokens recognised, with the model's BOS in front if it wants one and the
- * text does not begin with it. Any thread. */
-enum error_code server_encode_prompt(const struct api_model *model, const struct prompt_input *prompt,
-                                     struct token_list *out, struct error *err);
+/* Tokens of a prompt: the text's, special tokens recognised, with the model's BOS in front if it
+ * wants one and the text does not begin with it. Any thread. */
+enum error_code server_encode_prompt(const struct api_model *model,
+                                     const struct prompt_input *prompt, struct token_list *out,
+                                     struct error *err);
 /* 400 with code context_length_exceeded when the prompt does not fit; false then. */
 bool server_check_length(const struct api_model *model, size_t n_prompt, struct api_error *err);
 

@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 void json_out_string(struct buffer *out, const char *bytes, size_t size); /* with its quotes */
-void json_out_text(struct buffer *out, const char *text);                 /* NUL-terminated; NULL: null */
-void json_out_number(struct buffer *out, double value);                   /* not finite: null */
-void json_out_float(struct buffer *out, float value);                     /* shortest text that reads back the same */
-void json_out_bytes(struct buffer *out, const char *bytes, size_t size);  /* [104,105] */
+void json_out_text(struct buffer *out, const char *text); /* NUL-terminated; NULL: null */
+void json_out_number(struct buffer *out, double value);   /* not finite: null */
+void json_out_float(struct buffer *out, float value); /* shortest text that reads back the same */
+void json_out_bytes(struct buffer *out, const char *bytes, size_t size); /* [104,105] */
 
-/* Length of the whole character at the start of bytes (1 to 4); 0: none. Then *bad is how many bytes
- * one U+FFFD stands for. `size` is at least 1. */
+/* Length of the whole character at the start of bytes (1 to 4); 0: none. Then *bad is how many
+ * bytes one U+FFFD stands for. `size` is at least 1. */
 size_t utf8_length(const char *bytes, size_t size, size_t *bad);

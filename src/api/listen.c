@@ -7,7 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static enum error_code try_bind(const struct addrinfo *found, const struct api_address *address, struct error *err)
+static enum error_code try_bind(const struct addrinfo *found, const struct api_address *address,
+                                struct error *err)
 {
     int yes = 1, problem = 0;
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -18,10 +19,11 @@ static enum error_code try_bind(const struct addrinfo *found, const struct api_a
         problem = errno;
     close(fd);
     if (problem == EADDRINUSE)
-        return error_set(err, ERROR_IO, "%s port %u is in use by another program", address->host, address->port);
+        return error_set(err, ERROR_IO, "%s port %u is in use by another program", address->host,
+                         address->port);
     if (problem)
-        return error_set(err, ERROR_IO, "cannot listen on %s port %u: %s", address->host, address->port,
-                         strerror(problem));
+        return error_set(err, ERROR_IO, "cannot listen on %s port %u: %s", address->host,
+                         address->port, strerror(problem));
     return ERROR_NONE;
 }
 
@@ -32,7 +34,8 @@ enum error_code listen_check(struct api_address *address, struct error *err)
     snprintf(port, sizeof port, "%u", address->port);
     int problem = getaddrinfo(address->host, port, &hints, &found);
     if (problem)
-        return error_set(err, ERROR_NOT_FOUND, "no address for '%s': %s", address->host, gai_strerror(problem));
+        return error_set(err, ERROR_NOT_FOUND, "no address for '%s': %s", address->host,
+                         gai_strerror(problem));
     const struct addrinfo *chosen = found; /* IPv4 first: what most clients of "localhost" try */
     for (const struct addrinfo *at = found; at; at = at->ai_next) {
         if (at->ai_family == AF_INET) {
@@ -42,7 +45,8 @@ enum error_code listen_check(struct api_address *address, struct error *err)
     }
     enum error_code code = try_bind(chosen, address, err);
     if (!code)
-        getnameinfo(chosen->ai_addr, chosen->ai_addrlen, address->host, sizeof address->host, NULL, 0, NI_NUMERICHOST);
+        getnameinfo(chosen->ai_addr, chosen->ai_addrlen, address->host, sizeof address->host, NULL,
+                    0, NI_NUMERICHOST);
     freeaddrinfo(found);
     return code;
 }

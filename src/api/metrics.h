@@ -30,5 +30,7 @@ struct metrics {
 
 void histogram_add(struct histogram *histogram, uint64_t ns);
 void metrics_request(struct metrics *metrics, const char *route, unsigned status, uint64_t ns);
-/* `driver` is the sum over all models: its counters fall when one goes, which Prometheus takes for a restart. */
-void metrics_write(const struct metrics *metrics, const struct driver_stats *driver, struct buffer *out);
+/* `driver` is the sum over all models: its counters fall when one goes, which Prometheus takes for
+ * a restart. */
+void metrics_write(const struct metrics *metrics, const struct driver_stats *driver,
+                   struct buffer *out);

@@ -27,10 +27,12 @@ static void explain(struct model_use *use, const struct error *cause)
     case ERROR_INTERNAL:
         break;
     }
-    api_error_set(err, 500, "server_error", NULL, "%s", cause->text); /* a wrong model is not the client's mistake */
+    api_error_set(err, 500, "server_error", NULL, "%s",
+                  cause->text); /* a wrong model is not the client's mistake */
 }
 
-/* Asked of the tokenizer once for each model, not for each request: there may be millions of tokens. */
+/* Asked of the tokenizer once for each model, not for each request: there may be millions of
+ * tokens. */
 static bool find_stop_tokens(struct api_model *model, struct api_error *err)
 {
     uint32_t n_vocab = model_hyperparameters(model->model)->n_vocab;
@@ -58,7 +60,8 @@ static void ready(struct inbox_item *item)
     go_on(item->owner);
 }
 
-/* May come from anywhere on the loop's thread; libwebsockets wants to be spoken to in its own turn. */
+/* May come from anywhere on the loop's thread; libwebsockets wants to be spoken to in its own
+ * turn. */
 static void on_opened(void *arg, struct api_model *model, const struct error *err)
 {
     struct model_use *use = arg;

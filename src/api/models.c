@@ -15,7 +15,8 @@ static bool is_called(const struct api_model *model, const char *name)
 }
 
 static void open_model(void *self, const char *name,
-                       void (*opened)(void *arg, struct api_model *model, const struct error *err), void *arg)
+                       void (*opened)(void *arg, struct api_model *model, const struct error *err),
+                       void *arg)
 {
     struct error err;
     if (!name || is_called(self, name)) {

@@ -47,7 +47,8 @@ static bool read_max_tokens(struct json_in *in, const char *name, yyjson_val *va
     if (!json_in_u32(in, name, value, least, INT32_MAX, &request->max_tokens))
         return false;
     if (again && before != request->max_tokens)
-        return api_error_field(in->err, name, "'max_tokens' and 'max_completion_tokens' are both given and differ");
+        return api_error_field(
+            in->err, name, "'max_tokens' and 'max_completion_tokens' are both given and differ");
     return true;
 }
 
@@ -99,7 +100,8 @@ static bool add_stop(struct json_in *in, yyjson_val *value)
     if (!json_in_text(in, "stop", value, stop))
         return false;
     if (stop->size == 0 || stop->size > LIMIT_STOP_BYTES)
-        return api_error_field(in->err, "stop", "a stop string must have 1 to %d bytes", LIMIT_STOP_BYTES);
+        return api_error_field(in->err, "stop", "a stop string must have 1 to %d bytes",
+                               LIMIT_STOP_BYTES);
     request->n_stops++;
     return true;
 }
@@ -111,7 +113,8 @@ static bool read_stop(struct json_in *in, const char *name, yyjson_val *value)
     if (!yyjson_is_arr(value))
         return api_error_field(in->err, name, "'stop' must be a string or an array of strings");
     if (yyjson_arr_size(value) > LIMIT_STOP_STRINGS)
-        return api_error_field(in->err, name, "'stop' has more than %d strings", LIMIT_STOP_STRINGS);
+        return api_error_field(in->err, name, "'stop' has more than %d strings",
+                               LIMIT_STOP_STRINGS);
     size_t index, max;
     yyjson_val *element;
     yyjson_arr_foreach(value, index, max, element)
@@ -159,9 +162,11 @@ static bool read_logit_bias(struct json_in *in, const char *name, yyjson_val *va
     struct generation_request *request = in->out;
     size_t n = yyjson_obj_size(value);
     if (!yyjson_is_obj(value))
-        return api_error_field(in->err, name, "'logit_bias' must be an object of token ids and numbers");
+        return api_error_field(in->err, name,
+                               "'logit_bias' must be an object of token ids and numbers");
     if (n > LIMIT_LOGIT_BIAS)
-        return api_error_field(in->err, name, "'logit_bias' has more than %d tokens", LIMIT_LOGIT_BIAS);
+        return api_error_field(in->err, name, "'logit_bias' has more than %d tokens",
+                               LIMIT_LOGIT_BIAS);
     request->biases = mem_new_array(n, sizeof *request->biases);
     if (!request->biases)
         return json_in_no_memory(in);
@@ -217,9 +222,11 @@ static bool read_top_k(struct json_in *in, const char *name, yyjson_val *value)
 
 static bool read_response_format(struct json_in *in, const char *name, yyjson_val *value)
 {
-    if (yyjson_is_obj(value) && yyjson_obj_size(value) == 1 && yyjson_equals_str(yyjson_obj_get(value, "type"), "text"))
+    if (yyjson_is_obj(value) && yyjson_obj_size(value) == 1 &&
+        yyjson_equals_str(yyjson_obj_get(value, "type"), "text"))
         return true;
-    return api_error_field(in->err, name, "'response_format' is not supported beyond {\"type\": \"text\"}");
+    return api_error_field(in->err, name,
+                           "'response_format' is not supported beyond {\"type\": \"text\"}");
 }
 
 static bool read_service_tier(struct json_in *in, const char *name, yyjson_val *value)
@@ -280,29 +287,33 @@ static const struct json_field generation_fields[] = {
     {"metadata", json_in_unsupported, false, CHAT},
     {0},
 };
-_Static_assert(sizeof generation_fields / sizeof *generation_fields <= 64, "json_in_object keeps a bit for each row");
+_Static_assert(sizeof generation_fields / sizeof *generation_fields <= 64,
+               "json_in_object keeps a bit for each row");
 
 /* What no single field can tell. */
 static bool check_together(struct generation_request *request, struct api_error *err)
 {
     if (request->include_usage && !request->stream)
-        return api_error_field(err, "stream_options", "'stream_options' is only allowed when 'stream' is true");
+        return api_error_field(err, "stream_options",
+                               "'stream_options' is only allowed when 'stream' is true");
     if (request->kind == GENERATION_CHAT && request->n_top_logprobs && !request->logprobs)
         return api_error_field(err, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
     if (request->n_prompts * request->n > LIMIT_REQUEST_CHOICES)
-        return api_error_field(err, "n", "%u prompts times n = %u are more than %d choices", request->n_prompts,
-                               request->n, LIMIT_REQUEST_CHOICES);
+        return api_error_field(err, "n", "%u prompts times n = %u are more than %d choices",
+                               request->n_prompts, request->n, LIMIT_REQUEST_CHOICES);
     return true;
 }
 
-bool generation_request_parse(enum generation_kind kind, const char *body, size_t size, struct generation_request *out,
-                              struct api_error *err)
+bool generation_request_parse(enum generation_kind kind, const char *body, size_t size,
+                              struct generation_request *out, struct api_error *err)
 {
     *out = (struct generation_request){.kind = kind, .n = 1};
     /* OpenAI's defaults: the model's own distribution, nothing cut. */
-    out->sampler = (struct sampler_params){.temperature = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1};
+    out->sampler =
+        (struct sampler_params){.temperature = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1};
     struct json_in in = {.err = err, .out = out};
-    if (json_in_object(&in, body, size, generation_fields, kind, &out->doc) && check_together(out, err))
+    if (json_in_object(&in, body, size, generation_fields, kind, &out->doc) &&
+        check_together(out, err))
         return true;
     generation_request_deinit(out);
     return false;

@@ -73,17 +73,24 @@ struct detokenize_request {
     struct yyjson_doc *doc;
 };
 
-/* Token ids are checked against LIMIT_VOCAB: no model is known yet. False: `err` is set, and *out needs no deinit. */
-bool generation_request_parse(enum generation_kind kind, const char *body, size_t size, struct generation_request *out,
+/* Token ids are checked against LIMIT_VOCAB: no model is known yet. False: `err` is set, and *out
+ * needs no deinit. */
+bool generation_request_parse(enum generation_kind kind, const char *body, size_t size,
+                              struct generation_request *out, struct api_error *err);
+bool embeddings_request_parse(const char *body, size_t size, struct embeddings_request *out,
                               struct api_error *err);
-bool embeddings_request_parse(const char *body, size_t size, struct embeddings_request *out, struct api_error *err);
-bool tokenize_request_parse(const char *body, size_t size, struct tokenize_request *out, struct api_error *err);
-bool detokenize_request_parse(const char *body, size_t size, struct detokenize_request *out, struct api_error *err);
+bool tokenize_request_parse(const char *body, size_t size, struct tokenize_request *out,
+                            struct api_error *err);
+bool detokenize_request_parse(const char *body, size_t size, struct detokenize_request *out,
+                              struct api_error *err);
 
 /* What only the model can tell: whether every token id is below its n_vocab. */
-bool generation_request_check(const struct generation_request *request, uint32_t n_vocab, struct api_error *err);
-bool embeddings_request_check(const struct embeddings_request *request, uint32_t n_vocab, struct api_error *err);
-bool detokenize_request_check(const struct detokenize_request *request, uint32_t n_vocab, struct api_error *err);
+bool generation_request_check(const struct generation_request *request, uint32_t n_vocab,
+                              struct api_error *err);
+bool embeddings_request_check(const struct embeddings_request *request, uint32_t n_vocab,
+                              struct api_error *err);
+bool detokenize_request_check(const struct detokenize_request *request, uint32_t n_vocab,
+                              struct api_error *err);
 
 void generation_request_deinit(struct generation_request *request);
 void embeddings_request_deinit(struct embeddings_request *request);

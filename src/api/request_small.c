@@ -29,7 +29,8 @@ static const struct json_field embeddings_fields[] = {
     {"dimensions", json_in_unsupported, false, 0},       {0},
 };
 
-bool embeddings_request_parse(const char *body, size_t size, struct embeddings_request *out, struct api_error *err)
+bool embeddings_request_parse(const char *body, size_t size, struct embeddings_request *out,
+                              struct api_error *err)
 {
     *out = (struct embeddings_request){0};
     struct json_in in = {.err = err, .out = out};
@@ -78,7 +79,8 @@ static const struct json_field tokenize_fields[] = {
     {0},
 };
 
-bool tokenize_request_parse(const char *body, size_t size, struct tokenize_request *out, struct api_error *err)
+bool tokenize_request_parse(const char *body, size_t size, struct tokenize_request *out,
+                            struct api_error *err)
 {
     *out = (struct tokenize_request){.parse_special = true};
     struct json_in in = {.err = err, .out = out};
@@ -112,7 +114,8 @@ static const struct json_field detokenize_fields[] = {
     {0},
 };
 
-bool detokenize_request_parse(const char *body, size_t size, struct detokenize_request *out, struct api_error *err)
+bool detokenize_request_parse(const char *body, size_t size, struct detokenize_request *out,
+                              struct api_error *err)
 {
     *out = (struct detokenize_request){0};
     struct json_in in = {.err = err, .out = out};

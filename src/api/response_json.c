@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Clients expect a number; OpenAI writes this one for "as good as impossible". NaN is a token that nothing
- * stands before, and is written as null. */
+/* Clients expect a number; OpenAI writes this one for "as good as impossible". NaN is a token that
+ * nothing stands before, and is written as null. */
 static float shown_logprob(float logprob)
 {
     return isfinite(logprob) || isnan(logprob) ? logprob : -9999.0f;
@@ -20,22 +20,24 @@ static void write_head(const struct response_head *head, struct buffer *out)
                                                              : "chat.completion";
     buffer_text(out, "{\"id\":");
     json_out_text(out, head->id);
-    buffer_printf(out, ",\"object\":\"%s\",\"created\":%" PRIu64 ",\"model\":", object, head->created);
+    buffer_printf(out, ",\"object\":\"%s\",\"created\":%" PRIu64 ",\"model\":", object,
+                  head->created);
     json_out_text(out, head->model);
 }
 
 static void write_usage(const struct response_usage *usage, struct buffer *out)
 {
     buffer_printf(out,
-                  "{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64
+                  "{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
+                  ",\"total_tokens\":%" PRIu64
                   ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64 "}}",
-                  usage->prompt_tokens, usage->completion_tokens, usage->prompt_tokens + usage->completion_tokens,
-                  usage->cached_tokens);
+                  usage->prompt_tokens, usage->completion_tokens,
+                  usage->prompt_tokens + usage->completion_tokens, usage->cached_tokens);
 }
 
 /* "token":…,"logprob":…,"bytes":[…] of one token. */
-static void write_token(const struct tokenizer *tokenizer, int32_t token, float logprob, struct buffer *piece,
-                        struct buffer *out)
+static void write_token(const struct tokenizer *tokenizer, int32_t token, float logprob,
+                        struct buffer *piece, struct buffer *out)
 {
     buffer_clear(piece);
     tokenizer_piece(tokenizer, token, true, piece);
@@ -68,7 +70,8 @@ static void write_chat_logprobs(const struct logprob_list *list, struct buffer *
     buffer_deinit(&piece);
 }
 
-static void write_piece(const struct tokenizer *tokenizer, int32_t token, struct buffer *piece, struct buffer *out)
+static void write_piece(const struct tokenizer *tokenizer, int32_t token, struct buffer *piece,
+                        struct buffer *out)
 {
     buffer_clear(piece);
     tokenizer_piece(tokenizer, token, true, piece);
@@ -76,8 +79,8 @@ static void write_piece(const struct tokenizer *tokenizer, int32_t token, struct
 }
 
 /* {"text":logprob} of the most probable tokens, and of the chosen one if it is not among them. */
-static void write_top_object(const struct logprob_list *list, const struct shown_token *shown, struct buffer *piece,
-                             struct buffer *out)
+static void write_top_object(const struct logprob_list *list, const struct shown_token *shown,
+                             struct buffer *piece, struct buffer *out)
 {
     bool chosen_is_there = false;
     if (isnan(shown->logprob)) {
@@ -127,7 +130,8 @@ static void write_text_logprobs(const struct logprob_list *list, struct buffer *
     buffer_deinit(&piece);
 }
 
-static void write_chat_text(const struct response_head *head, const struct response_choice *choice, struct buffer *out)
+static void write_chat_text(const struct response_head *head, const struct response_choice *choice,
+                            struct buffer *out)
 {
     if (!head->stream) {
         buffer_text(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
@@ -146,7 +150,8 @@ static void write_chat_text(const struct response_head *head, const struct respo
     buffer_text(out, "}");
 }
 
-static void write_choice(const struct response_head *head, const struct response_choice *choice, struct buffer *out)
+static void write_choice(const struct response_head *head, const struct response_choice *choice,
+                         struct buffer *out)
 {
     buffer_printf(out, "{\"index\":%u", choice->index);
     if (head->kind == GENERATION_CHAT) {
@@ -167,8 +172,8 @@ static void write_choice(const struct response_head *head, const struct response
     buffer_text(out, "}");
 }
 
-void response_chunk(const struct response_head *head, const struct response_choice *choice, bool usage_asked,
-                    struct buffer *out)
+void response_chunk(const struct response_head *head, const struct response_choice *choice,
+                    bool usage_asked, struct buffer *out)
 {
     write_head(head, out);
     buffer_text(out, ",\"choices\":[");
@@ -176,7 +181,8 @@ void response_chunk(const struct response_head *head, const struct response_choi
     buffer_text(out, usage_asked ? "],\"usage\":null}" : "]}");
 }
 
-void response_usage_chunk(const struct response_head *head, const struct response_usage *usage, struct buffer *out)
+void response_usage_chunk(const struct response_head *head, const struct response_usage *usage,
+                          struct buffer *out)
 {
     write_head(head, out);
     buffer_text(out, ",\"choices\":[],\"usage\":");
@@ -184,8 +190,8 @@ void response_usage_chunk(const struct response_head *head, const struct respons
     buffer_text(out, "}");
 }
 
-void response_whole(const struct response_head *head, const struct response_choice *choices, uint32_t n_choices,
-                    const struct response_usage *usage, struct buffer *out)
+void response_whole(const struct response_head *head, const struct response_choice *choices,
+                    uint32_t n_choices, const struct response_usage *usage, struct buffer *out)
 {
     write_head(head, out);
     buffer_text(out, ",\"choices\":[");
@@ -208,7 +214,8 @@ static void write_base64(const unsigned char *bytes, size_t size, struct buffer 
         uint32_t bits = (uint32_t)bytes[i] << 16;
         bits |= left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0;
         bits |= left > 2 ? (uint32_t)bytes[i + 2] : 0;
-        char quad[4] = {digits[bits >> 18], digits[bits >> 12 & 63], digits[bits >> 6 & 63], digits[bits & 63]};
+        char quad[4] = {digits[bits >> 18], digits[bits >> 12 & 63], digits[bits >> 6 & 63],
+                        digits[bits & 63]};
         for (size_t k = left + 1; k < 4; k++)
             quad[k] = '=';
         buffer_append(out, quad, 4);
@@ -216,13 +223,14 @@ static void write_base64(const unsigned char *bytes, size_t size, struct buffer 
     buffer_text(out, "\"");
 }
 
-void response_embeddings(const char *model, const float *vectors, uint32_t n, uint32_t n_values, bool base64,
-                         uint64_t prompt_tokens, struct buffer *out)
+void response_embeddings(const char *model, const float *vectors, uint32_t n, uint32_t n_values,
+                         bool base64, uint64_t prompt_tokens, struct buffer *out)
 {
     buffer_text(out, "{\"object\":\"list\",\"data\":[");
     for (uint32_t i = 0; i < n; i++) {
         const float *vector = vectors + (size_t)i * n_values;
-        buffer_printf(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":", i ? "," : "", i);
+        buffer_printf(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":", i ? "," : "",
+                      i);
         if (base64) { /* little-endian floats, as every machine that ggml runs on has them */
             write_base64((const unsigned char *)vector, n_values * sizeof *vector, out);
         } else {
@@ -236,15 +244,16 @@ void response_embeddings(const char *model, const float *vectors, uint32_t n, ui
     }
     buffer_text(out, "],\"model\":");
     json_out_text(out, model);
-    buffer_printf(out, ",\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64 "}}", prompt_tokens,
-                  prompt_tokens);
+    buffer_printf(out, ",\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64 "}}",
+                  prompt_tokens, prompt_tokens);
 }
 
 void response_model(const char *id, uint64_t created, struct buffer *out)
 {
     buffer_text(out, "{\"id\":");
     json_out_text(out, id);
-    buffer_printf(out, ",\"object\":\"model\",\"created\":%" PRIu64 ",\"owned_by\":\"medley\"}", created);
+    buffer_printf(out, ",\"object\":\"model\",\"created\":%" PRIu64 ",\"owned_by\":\"medley\"}",
+                  created);
 }
 
 void response_tokens(const int32_t *tokens, size_t count, struct buffer *out)

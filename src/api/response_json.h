@@ -1,5 +1,5 @@
-/* From what was generated to the API's JSON. Pure: each function appends one complete object to `out`
- * (whose `failed` tells that memory ran out), always valid JSON in valid UTF-8. */
+/* From what was generated to the API's JSON. Pure: each function appends one complete object to
+ * `out` (whose `failed` tells that memory ran out), always valid JSON in valid UTF-8. */
 #pragma once
 
 #include "api/request_json.h"
@@ -43,17 +43,19 @@ struct response_usage {
     uint64_t prompt_tokens, cached_tokens, completion_tokens;
 };
 
-/* One event of a stream. `usage_asked` writes "usage":null, as OpenAI does when usage comes at the end. */
-void response_chunk(const struct response_head *head, const struct response_choice *choice, bool usage_asked,
-                    struct buffer *out);
+/* One event of a stream. `usage_asked` writes "usage":null, as OpenAI does when usage comes at the
+ * end. */
+void response_chunk(const struct response_head *head, const struct response_choice *choice,
+                    bool usage_asked, struct buffer *out);
 /* The event with the usage, which has no choices. */
-void response_usage_chunk(const struct response_head *head, const struct response_usage *usage, struct buffer *out);
-void response_whole(const struct response_head *head, const struct response_choice *choices, uint32_t n_choices,
-                    const struct response_usage *usage, struct buffer *out);
+void response_usage_chunk(const struct response_head *head, const struct response_usage *usage,
+                          struct buffer *out);
+void response_whole(const struct response_head *head, const struct response_choice *choices,
+                    uint32_t n_choices, const struct response_usage *usage, struct buffer *out);
 
 /* Embeddings: `vectors` holds n times n_values floats. */
-void response_embeddings(const char *model, const float *vectors, uint32_t n, uint32_t n_values, bool base64,
-                         uint64_t prompt_tokens, struct buffer *out);
+void response_embeddings(const char *model, const float *vectors, uint32_t n, uint32_t n_values,
+                         bool base64, uint64_t prompt_tokens, struct buffer *out);
 
 void response_model(const char *id, uint64_t created, struct buffer *out);
 void response_tokens(const int32_t *tokens, size_t count, struct buffer *out);

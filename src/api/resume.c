@@ -9,11 +9,12 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* ---- request ids -------------------------------------------------------------------------------- */
+/* ---- request ids ----------------------------------------------------------------------------- */
 
 bool request_id_is_sane(const char *text, size_t size)
 {
-    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:+/=~@";
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:+/=~@";
     if (size == 0 || size > LIMIT_REQUEST_ID_BYTES)
         return false;
     for (size_t i = 0; i < size; i++) {
@@ -26,7 +27,8 @@ bool request_id_is_sane(const char *text, size_t size)
 void request_id_draw(char out[LIMIT_REQUEST_ID_BYTES + 1])
 {
     uint64_t words[2];
-    if (getrandom(words, sizeof words, 0) != (ssize_t)sizeof words) { /* only before the kernel has entropy */
+    if (getrandom(words, sizeof words, 0) !=
+        (ssize_t)sizeof words) { /* only before the kernel has entropy */
         words[0] = random_mix(clock_now_ns());
         words[1] = random_mix(words[0] ^ (uintptr_t)out);
     }
@@ -38,7 +40,7 @@ uint64_t request_id_number(const char *id, uint64_t purpose)
     return random_at(fnv_text(FNV_BASIS, id), purpose);
 }
 
-/* ---- positions ---------------------------------------------------------------------------------- */
+/* ---- positions ------------------------------------------------------------------------------- */
 
 /* What is still to be read. */
 struct cursor {
@@ -95,9 +97,10 @@ bool stream_positions_read(const char *text, size_t size, struct stream_position
         ok = (i == 0 || skip(&cursor, '.')) && read_position(&cursor, &out[i]);
     if (ok && cursor.at == cursor.end)
         return true;
-    return api_error_field(err, "Last-Event-ID",
-                           "Last-Event-ID is not the id of an event of this request's stream, which has %u choice%s", n,
-                           n == 1 ? "" : "s");
+    return api_error_field(
+        err, "Last-Event-ID",
+        "Last-Event-ID is not the id of an event of this request's stream, which has %u choice%s",
+        n, n == 1 ? "" : "s");
 }
 
 void stream_position_write(const struct stream_position *position, struct buffer *out)

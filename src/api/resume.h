@@ -1,14 +1,17 @@
-/* Answers that can be had again, and gone on with, at any node: request ids and positions in a stream. Pure.
+/* Answers that can be had again, and gone on with, at any node: request ids and positions in a
+ * stream. Pure.
  *
- * A text depends on the model, the prompt, the parameters and the seed alone. So that whoever repeats a request gets
- * the same text, also where another machine answers, the seed of a request without one comes from its id: what the
- * client sent as x-request-id, or what was drawn and said in the answer's header of that name.
+ * A text depends on the model, the prompt, the parameters and the seed alone. So that whoever
+ * repeats a request gets the same text, also where another machine answers, the seed of a request
+ * without one comes from its id: what the client sent as x-request-id, or what was drawn and said
+ * in the answer's header of that name.
  *
- * Each event of a stream has an id, its position: for each choice "EVENTS-CHECK", with dots between choices, as in
- * "17-9f3a02c1". EVENTS counts the choice's events up to here, CHECK is eight hexadecimal digits over their text. A
- * client whose stream broke off repeats its request, to whom it likes, with the same x-request-id (or a `seed`) and the
- * last id that it saw as Last-Event-ID (HTML standard, section 9.2.4). The text is computed anew; what the client has
- * is left out, and CHECK says whether it is the same: the other node's devices may not compute alike, or the request
+ * Each event of a stream has an id, its position: for each choice "EVENTS-CHECK", with dots between
+ * choices, as in "17-9f3a02c1". EVENTS counts the choice's events up to here, CHECK is eight
+ * hexadecimal digits over their text. A client whose stream broke off repeats its request, to whom
+ * it likes, with the same x-request-id (or a `seed`) and the last id that it saw as Last-Event-ID
+ * (HTML standard, section 9.2.4). The text is computed anew; what the client has is left out, and
+ * CHECK says whether it is the same: the other node's devices may not compute alike, or the request
  * may not be the same. The check may be left out: "17". */
 #pragma once
 
@@ -18,7 +21,8 @@
 
 #include <stdint.h>
 
-/* 1 to LIMIT_REQUEST_ID_BYTES letters, digits and -_.:+/=~@: what can stand in a header and a log as it is. */
+/* 1 to LIMIT_REQUEST_ID_BYTES letters, digits and -_.:+/=~@: what can stand in a header and a log
+ * as it is. */
 bool request_id_is_sane(const char *text, size_t size);
 void request_id_draw(char out[LIMIT_REQUEST_ID_BYTES + 1]);
 /* `purpose` tells numbers of one id apart. */

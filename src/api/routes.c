@@ -63,8 +63,8 @@ static struct driver_stats stats_of(const struct api_listed *model)
 
 static void write_stats(const struct driver_stats *stats, struct buffer *out)
 {
-    buffer_printf(out, "\"slots\":{\"total\":%u,\"busy\":%u},\"queued\":%u", stats->slots_total, stats->slots_busy,
-                  stats->queued);
+    buffer_printf(out, "\"slots\":{\"total\":%u,\"busy\":%u},\"queued\":%u", stats->slots_total,
+                  stats->slots_busy, stats->queued);
 }
 
 /* What all models together do, and each for itself. */
@@ -115,7 +115,8 @@ static void health_handle(struct exchange *exchange)
     struct figures figures = gather(exchange_server(exchange));
     const struct buffer *names = figures.n_models == 1 ? &figures.first : &figures.each;
     struct buffer body = {0};
-    buffer_text(&body, figures.n_models == 1 ? "{\"status\":\"ok\",\"model\":" : "{\"status\":\"ok\",\"models\":[");
+    buffer_text(&body, figures.n_models == 1 ? "{\"status\":\"ok\",\"model\":"
+                                             : "{\"status\":\"ok\",\"models\":[");
     buffer_append(&body, names->data, names->size);
     buffer_text(&body, figures.n_models == 1 ? "," : "],");
     write_stats(&figures.sum, &body);
@@ -163,7 +164,8 @@ const struct route *route_find(enum http_method method, const char *path, const 
         if (!matches(&routes[i], path))
             continue;
         *allow = routes[i].method == METHOD_GET ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
-        bool same = routes[i].method == method || (routes[i].method == METHOD_GET && method == METHOD_HEAD);
+        bool same =
+            routes[i].method == method || (routes[i].method == METHOD_GET && method == METHOD_HEAD);
         return same ? &routes[i] : NULL;
     }
     return NULL;

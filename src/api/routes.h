@@ -13,5 +13,6 @@ struct route {
     void (*handle)(struct exchange *exchange);
 };
 
-/* The route of a path and method; NULL: none. *allow is then the methods that the path has, "" for an unknown path. */
+/* The route of a path and method; NULL: none. *allow is then the methods that the path has, "" for
+ * an unknown path. */
 const struct route *route_find(enum http_method method, const char *path, const char **allow);

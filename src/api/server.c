@@ -116,14 +116,16 @@ static void server_free(struct api_server *server)
     mem_free(server);
 }
 
-static enum error_code init(struct api_server *server, const struct api_options *options, struct error *err)
+static enum error_code init(struct api_server *server, const struct api_options *options,
+                            struct error *err)
 {
     struct api_address address;
     enum error_code code = api_address_parse(options->address, &address, err);
     if (code || (code = listen_check(&address, err)))
         return error_wrap(err, "api");
     if (!api_address_is_loopback(address.host))
-        log_line(LOG_WARN, "api", "%s can be reached from other machines, and there is no authentication yet",
+        log_line(LOG_WARN, "api",
+                 "%s can be reached from other machines, and there is no authentication yet",
                  address.host);
     memcpy(server->host, address.host, sizeof server->host);
     server->port = address.port;
@@ -139,8 +141,8 @@ static enum error_code init(struct api_server *server, const struct api_options 
     return preparer_open(&server->preparer, err);
 }
 
-enum error_code api_server_open(void *uv_loop, const struct api_options *options, struct api_server **out,
-                                struct error *err)
+enum error_code api_server_open(void *uv_loop, const struct api_options *options,
+                                struct api_server **out, struct error *err)
 {
     struct api_server *server = mem_new(sizeof *server);
     if (!server)
@@ -183,7 +185,8 @@ void api_server_stop(struct api_server *server, void (*stopped)(void *arg), void
     server->stopped = stopped;
     server->stopped_arg = arg;
     watch_again(server);
-    lws_cancel_service(server->lws); /* a timer set outside of its callbacks is seen at the next event */
+    lws_cancel_service(
+        server->lws); /* a timer set outside of its callbacks is seen at the next event */
 }
 
 /* No job is left, so neither the driver nor the preparer has an item of ours; but one of them may
@@ -201,7 +204,8 @@ void api_server_free(struct api_server *server)
     if (!server)
         return;
     if (server->lws)
-        lws_context_destroy(server->lws); /* the second half, now that the loop has given back its handles */
+        lws_context_destroy(
+            server->lws); /* the second half, now that the loop has given back its handles */
     assert(!server->lws);
     inbox_deinit(&server->inbox);
     server_free(server);

@@ -1,13 +1,13 @@
 /* The OpenAI-compatible HTTP server: HTTP/1.1 on libwebsockets, on the caller's libuv loop.
  *
  * Everything runs on the loop's thread, except what the driver and the preparer do on theirs; those
- * only leave results in an inbox and wake the loop. Which models there are, and when, is their owner's
- * to say (models.h); it must outlive the server.
+ * only leave results in an inbox and wake the loop. Which models there are, and when, is their
+ * owner's to say (models.h); it must outlive the server.
  *
  * Lifetime: open; run the loop; api_server_stop(), after which new requests are refused and those
  * under way may end (until a second stop, or the grace period, cancels them); `stopped` is called
- * when none is left; then api_server_close(), run the loop until it is empty (libwebsockets gives its
- * handles back through it), and api_server_free(). */
+ * when none is left; then api_server_close(), run the loop until it is empty (libwebsockets gives
+ * its handles back through it), and api_server_free(). */
 #pragma once
 
 #include "api/models.h"
@@ -26,8 +26,8 @@ struct api_options {
 };
 
 /* ERROR_IO names the address and why it cannot be listened on, such as a port in use. */
-enum error_code api_server_open(void *uv_loop, const struct api_options *options, struct api_server **out,
-                                struct error *err);
+enum error_code api_server_open(void *uv_loop, const struct api_options *options,
+                                struct api_server **out, struct error *err);
 uint16_t api_server_port(const struct api_server *server);
 const char *api_server_host(const struct api_server *server);
 

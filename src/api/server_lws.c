@@ -51,21 +51,24 @@ static void set_version(struct exchange *exchange)
     exchange->close_after = exchange->http_1_0 || strcasecmp(text, "close") == 0;
 }
 
-/* A web page of another origin may make its visitor's browser send requests to this machine. It could not
- * read the answers, but it would have the work done. Programs send no Origin. */
+/* A web page of another origin may make its visitor's browser send requests to this machine. It
+ * could not read the answers, but it would have the work done. Programs send no Origin. */
 static bool check_origin(struct exchange *exchange, struct api_error *err)
 {
     char origin[256] = "", host[256] = "";
     const char *allowed = exchange->server->cors_origin, *authority;
-    if (!lws_hdr_total_length(exchange->wsi, WSI_TOKEN_ORIGIN) || (allowed && strcmp(allowed, "*") == 0))
+    if (!lws_hdr_total_length(exchange->wsi, WSI_TOKEN_ORIGIN) ||
+        (allowed && strcmp(allowed, "*") == 0))
         return true;
     lws_hdr_copy(exchange->wsi, origin, sizeof origin, WSI_TOKEN_ORIGIN);
     lws_hdr_copy(exchange->wsi, host, sizeof host, WSI_TOKEN_HOST);
     authority = strstr(origin, "://");
-    if ((authority && host[0] && strcasecmp(authority + 3, host) == 0) || (allowed && strcasecmp(allowed, origin) == 0))
+    if ((authority && host[0] && strcasecmp(authority + 3, host) == 0) ||
+        (allowed && strcasecmp(allowed, origin) == 0))
         return true;
     return api_error_set(err, 403, "invalid_request_error", "origin_not_allowed",
-                         "web pages of '%s' may not use this server; its option --cors allows it", origin);
+                         "web pages of '%s' may not use this server; its option --cors allows it",
+                         origin);
 }
 
 /* RFC 9110, section 8.6: digits only. False: it is not that. */
@@ -77,25 +80,28 @@ static bool read_length(struct exchange *exchange, bool *given, struct api_error
         return true;
     int length = lws_hdr_copy(exchange->wsi, text, sizeof text, WSI_TOKEN_HTTP_CONTENT_LENGTH);
     if (length <= 0 || length > 18 || strspn(text, "0123456789") != (size_t)length)
-        return api_error_set(err, 400, "invalid_request_error", NULL, "Content-Length is not a number");
+        return api_error_set(err, 400, "invalid_request_error", NULL,
+                             "Content-Length is not a number");
     exchange->body_expected = strtoull(text, NULL, 10);
     return true;
 }
 
 /* RFC 9112, section 6.3: both a length and an encoding is an attempt to confuse. */
-static bool check_encoding(struct exchange *exchange, bool length_given, bool body_assumed, struct api_error *err)
+static bool check_encoding(struct exchange *exchange, bool length_given, bool body_assumed,
+                           struct api_error *err)
 {
     char text[32] = "";
     if (!lws_hdr_total_length(exchange->wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING))
         return true;
     lws_hdr_copy(exchange->wsi, text, sizeof text, WSI_TOKEN_HTTP_TRANSFER_ENCODING);
     exchange->chunked = !length_given && body_assumed && strcasecmp(text, "chunked") == 0;
-    return exchange->chunked || api_error_set(err, 411, "invalid_request_error", NULL,
-                                              "the body must come with a Content-Length, or else be chunked");
+    return exchange->chunked ||
+           api_error_set(err, 411, "invalid_request_error", NULL,
+                         "the body must come with a Content-Length, or else be chunked");
 }
 
-/* A header that libwebsockets has no token for, `name` with its colon; NULL: there is none, it is longer than that, or
- * there is no memory. To be freed. */
+/* A header that libwebsockets has no token for, `name` with its colon; NULL: there is none, it is
+ * longer than that, or there is no memory. To be freed. */
 static char *copy_header(struct lws *wsi, const char *name, int size_max)
 {
     const int name_size = (int)strlen(name);
@@ -120,11 +126,13 @@ static void read_ids(struct exchange *exchange)
         request_id_draw(exchange->request_id);
     mem_free(id);
     exchange->last_event_id = copy_header(exchange->wsi, position, LIMIT_LAST_EVENT_ID_BYTES);
-    exchange->has_last_event_id = lws_hdr_custom_length(exchange->wsi, position, sizeof position - 1) > 0;
+    exchange->has_last_event_id =
+        lws_hdr_custom_length(exchange->wsi, position, sizeof position - 1) > 0;
 }
 
 /* What can be refused before a body is read. False: `err` is set. */
-static bool check_head(struct exchange *exchange, bool *length_given, bool body_assumed, struct api_error *err)
+static bool check_head(struct exchange *exchange, bool *length_given, bool body_assumed,
+                       struct api_error *err)
 {
     if (!read_length(exchange, length_given, err) || !check_origin(exchange, err))
         return false;
@@ -172,8 +180,9 @@ static int on_writable(struct exchange *exchange)
     return end_exchange(exchange);
 }
 
-/* Answered while libwebsockets is still in its request callback, and without a body: it only copes with
- * requests that follow in the same read (pipelining) when the answer ends within the callback. */
+/* Answered while libwebsockets is still in its request callback, and without a body: it only copes
+ * with requests that follow in the same read (pipelining) when the answer ends within the
+ * callback. */
 static int answer_now(struct exchange *exchange)
 {
     bool over = false;
@@ -249,7 +258,8 @@ static void on_chunks(struct exchange *exchange, const char *bytes, size_t size)
                           "the body has more than the %d bytes that are allowed", LIMIT_BODY_BYTES);
             refuse_body(exchange, &err);
         } else if (decoder->state == CHUNKED_BAD) {
-            api_error_set(&err, 400, "invalid_request_error", NULL, "the chunks of the body are malformed");
+            api_error_set(&err, 400, "invalid_request_error", NULL,
+                          "the chunks of the body are malformed");
             refuse_body(exchange, &err);
         } else {
             exchange_receive(exchange, data, data_size);
@@ -259,9 +269,10 @@ static void on_chunks(struct exchange *exchange, const char *bytes, size_t size)
     }
 }
 
-/* Bytes beyond the body are the next request, sent without waiting for this one's answer. libwebsockets
- * takes them for more of the body, so the connection ends after this answer, and the client must send
- * the rest again (RFC 9112, section 9.3.2; clients do not pipeline behind a POST, section 9.3.2 too). */
+/* Bytes beyond the body are the next request, sent without waiting for this one's answer.
+ * libwebsockets takes them for more of the body, so the connection ends after this answer, and the
+ * client must send the rest again (RFC 9112, section 9.3.2; clients do not pipeline behind a POST,
+ * section 9.3.2 too). */
 static int on_body(struct exchange *exchange, const char *bytes, size_t size)
 {
     uint64_t left = exchange->body_expected - exchange->body_seen;
@@ -288,7 +299,8 @@ static int on_timer(struct exchange *exchange)
     if (exchange->linger || exchange->state != EXCHANGE_BODY)
         return exchange->linger ? -1 : 0;
     struct api_error err;
-    api_error_set(&err, 408, "invalid_request_error", "timeout", "the body did not come within %d s", EXCHANGE_BODY_S);
+    api_error_set(&err, 408, "invalid_request_error", "timeout",
+                  "the body did not come within %d s", EXCHANGE_BODY_S);
     exchange->close_after = true;
     exchange_fail(exchange, &err);
     return 0;
@@ -301,7 +313,8 @@ static void drain_inbox(struct api_server *server)
         item->ready(item);
 }
 
-static int callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t size)
+static int callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
+                    size_t size)
 {
     struct api_server *server = lws_context_user(lws_get_context(wsi));
     struct exchange *exchange = wsi ? lws_get_opaque_user_data(wsi) : NULL;

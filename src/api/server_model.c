@@ -24,15 +24,16 @@ static void add_name(void *arg, const struct api_listed *model)
 {
     struct names *names = arg;
     size_t room = sizeof names->text - names->size;
-    size_t size = (size_t)snprintf(names->text + names->size, room, "%s'%s'", names->n_models ? ", " : "", model->id);
+    size_t size = (size_t)snprintf(names->text + names->size, room, "%s'%s'",
+                                   names->n_models ? ", " : "", model->id);
     names->size += size < room ? size : room - 1;
     names->n_models++;
-    names->is_there |=
-        names->asked->data && (server_is_named(names->asked, model->id) || server_is_named(names->asked, model->alias));
+    names->is_there |= names->asked->data && (server_is_named(names->asked, model->id) ||
+                                              server_is_named(names->asked, model->alias));
 }
 
-void server_no_such_model(const struct api_server *server, const struct text *name, const struct error *cause,
-                          struct api_error *err)
+void server_no_such_model(const struct api_server *server, const struct text *name,
+                          const struct error *cause, struct api_error *err)
 {
     static const char type[] = "invalid_request_error", code[] = "model_not_found";
     struct names names = {.asked = name};
@@ -45,15 +46,17 @@ void server_no_such_model(const struct api_server *server, const struct text *na
     else if (!name->data)
         api_error_set(err, 404, type, code, "there is no model");
     else if (names.n_models == 1)
-        api_error_set(err, 404, type, code, "The model '%.*s' does not exist; the one that is loaded is %s", shown,
+        api_error_set(err, 404, type, code,
+                      "The model '%.*s' does not exist; the one that is loaded is %s", shown,
                       name->data, names.text);
     else
-        api_error_set(err, 404, type, code, "The model '%.*s' does not exist; there %s%s", shown, name->data,
-                      names.n_models ? "are " : "is none", names.text);
+        api_error_set(err, 404, type, code, "The model '%.*s' does not exist; there %s%s", shown,
+                      name->data, names.n_models ? "are " : "is none", names.text);
     memcpy(err->param, "model", sizeof "model");
 }
 
-static enum error_code push_all(const int32_t *ids, uint32_t count, struct token_list *out, struct error *err)
+static enum error_code push_all(const int32_t *ids, uint32_t count, struct token_list *out,
+                                struct error *err)
 {
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < count && !code; i++)
@@ -63,16 +66,18 @@ static enum error_code push_all(const int32_t *ids, uint32_t count, struct token
 
 /* Not TOKENIZE_ADD_SPECIAL: it would also end the prompt with EOS where a model wants that for
  * training text, and it would double a BOS that a chat template has written. */
-enum error_code server_encode_prompt(const struct api_model *model, const struct prompt_input *prompt,
-                                     struct token_list *out, struct error *err)
+enum error_code server_encode_prompt(const struct api_model *model,
+                                     const struct prompt_input *prompt, struct token_list *out,
+                                     struct error *err)
 {
     const struct tokenizer *tokenizer = model->tokenizer;
     if (prompt->tokens)
         return push_all(prompt->tokens, prompt->n_tokens, out, err);
-    enum error_code code =
-        tokenizer_encode(tokenizer, prompt->text.data, prompt->text.size, TOKENIZE_PARSE_SPECIAL, out, err);
+    enum error_code code = tokenizer_encode(tokenizer, prompt->text.data, prompt->text.size,
+                                            TOKENIZE_PARSE_SPECIAL, out, err);
     int32_t bos = tokenizer_bos(tokenizer);
-    if (code || bos == TOKEN_NONE || !tokenizer_adds_bos(tokenizer) || (out->count && out->ids[0] == bos))
+    if (code || bos == TOKEN_NONE || !tokenizer_adds_bos(tokenizer) ||
+        (out->count && out->ids[0] == bos))
         return code;
     code = token_list_push(out, bos, err); /* at the end, then moved to the front */
     if (!code) {
@@ -88,5 +93,6 @@ bool server_check_length(const struct api_model *model, size_t n_prompt, struct 
     if (n_prompt <= context)
         return true;
     return api_error_set(err, 400, "invalid_request_error", "context_length_exceeded",
-                         "the prompt has %zu tokens; this model's context here is %u tokens", n_prompt, context);
+                         "the prompt has %zu tokens; this model's context here is %u tokens",
+                         n_prompt, context);
 }

@@ -29,9 +29,10 @@ struct stop_matcher {
     bool stopped;
 };
 
-/* Appends to `out` what may go out now. True: a stop string was met (and from then on nothing comes out). */
+/* Appends to `out` what may go out now. True: a stop string was met (and from then on nothing comes
+ * out). */
 bool stop_push(struct stop_matcher *matcher, const char *text, size_t size, struct buffer *out);
-/* The generation is over: appends what was held back. True: there was a stop string in it after all (a shorter
- * one inside the beginning of a longer one). */
+/* The generation is over: appends what was held back. True: there was a stop string in it after all
+ * (a shorter one inside the beginning of a longer one). */
 bool stop_finish(struct stop_matcher *matcher, struct buffer *out);
 void stop_deinit(struct stop_matcher *matcher);

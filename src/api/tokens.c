@@ -47,10 +47,10 @@ static void gone(void *owner)
 static void run(struct preparer_job *preparation)
 {
     struct tokens_job *job = preparation->item.owner;
-    unsigned flags =
-        (job->text.add_special ? TOKENIZE_ADD_SPECIAL : 0u) | (job->text.parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
-    job->failed = tokenizer_encode(job->use.model->tokenizer, job->text.content.data, job->text.content.size, flags,
-                                   &job->tokens, &job->err);
+    unsigned flags = (job->text.add_special ? TOKENIZE_ADD_SPECIAL : 0u) |
+                     (job->text.parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
+    job->failed = tokenizer_encode(job->use.model->tokenizer, job->text.content.data,
+                                   job->text.content.size, flags, &job->tokens, &job->err);
 }
 
 static void answer_tokens(struct exchange *exchange, const struct tokens_job *job)
@@ -92,7 +92,8 @@ static void tokenize(struct model_use *use)
 static void answer_text(struct exchange *exchange, const struct tokens_job *job)
 {
     struct buffer text = {0}, body = {0};
-    tokenizer_decode(job->use.model->tokenizer, job->ids.tokens, job->ids.n_tokens, false, true, &text);
+    tokenizer_decode(job->use.model->tokenizer, job->ids.tokens, job->ids.n_tokens, false, true,
+                     &text);
     buffer_text(&body, "{\"content\":");
     json_out_string(&body, text.data, text.size);
     buffer_text(&body, "}");
@@ -105,7 +106,8 @@ static void detokenize(struct model_use *use)
 {
     struct tokens_job *job = use->owner;
     struct api_error err = use->err;
-    if (err.status || !detokenize_request_check(&job->ids, model_hyperparameters(use->model->model)->n_vocab, &err))
+    if (err.status || !detokenize_request_check(
+                          &job->ids, model_hyperparameters(use->model->model)->n_vocab, &err))
         exchange_fail(job->exchange, &err);
     else
         answer_text(job->exchange, job);
@@ -130,8 +132,8 @@ static struct tokens_job *job_new(struct exchange *exchange, void (*opened)(stru
     job->exchange = exchange;
     job->use.owner = job;
     job->use.opened = opened;
-    job->preparation =
-        (struct preparer_job){.item = {.inbox = &server->inbox, .ready = prepared, .owner = job}, .run = run};
+    job->preparation = (struct preparer_job){
+        .item = {.inbox = &server->inbox, .ready = prepared, .owner = job}, .run = run};
     exchange_set_owner(exchange, gone, job);
     return job;
 }

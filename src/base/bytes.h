@@ -1,7 +1,7 @@
 /* Little-endian numbers to and from byte strings.
  *
- * A reader never goes beyond its end: what is not there reads as zero and sets `short_`, so that a caller may read
- * many fields and check once. */
+ * A reader never goes beyond its end: what is not there reads as zero and sets `short_`, so that a
+ * caller may read many fields and check once. */
 #pragma once
 
 #include "base/buffer.h"

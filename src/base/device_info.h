@@ -1,13 +1,21 @@
-/* What is known of a device: its record. gpu/gpu.h finds the devices, sensors/ reads what they say of themselves. */
+/* What is known of a device: its record. gpu/gpu.h finds the devices, sensors/ reads what they say
+ * of themselves. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What computes in the end: a software Vulkan driver is DEVICE_CPU too (its backend says "vulkan"). */
+/* What computes in the end: a software Vulkan driver is DEVICE_CPU too (its backend says
+ * "vulkan"). */
 enum device_kind { DEVICE_CPU, DEVICE_GPU, DEVICE_INTEGRATED_GPU };
 
-enum precision { PRECISION_F32 = 1, PRECISION_F16 = 2, PRECISION_BF16 = 4, PRECISION_INT8 = 8, PRECISION_INT4 = 16 };
+enum precision {
+    PRECISION_F32 = 1,
+    PRECISION_F16 = 2,
+    PRECISION_BF16 = 4,
+    PRECISION_INT8 = 8,
+    PRECISION_INT4 = 16
+};
 
 enum support_level { SUPPORT_TESTED, SUPPORT_EXPECTED, SUPPORT_EXPERIMENTAL };
 
@@ -31,8 +39,9 @@ struct device_info {
     uint64_t memory_free_bytes; /* when it was opened; device_memory() reads it now */
     struct reading_u64 compute_units;
     struct reading_u64 clock_mhz;
-    struct reading_u64 bandwidth_mb_per_s; /* measured, never a datasheet; of a simulated device its file's */
-    struct reading_u64 peak_mflops;        /* as above */
+    struct reading_u64
+        bandwidth_mb_per_s; /* measured, never a datasheet; of a simulated device its file's */
+    struct reading_u64 peak_mflops; /* as above */
     struct reading_u64 threads_per_block_max;
     uint32_t precisions; /* bits of enum precision */
     bool peer_to_peer;

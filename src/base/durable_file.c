@@ -13,7 +13,7 @@
 
 enum { LOCK_PAUSE_MS = 10 };
 
-/* ---- bytes ------------------------------------------------------------------------------------ */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 int pread_all(int fd, void *bytes, size_t size, uint64_t offset)
 {
@@ -37,7 +37,7 @@ int pwrite_all(int fd, const void *bytes, size_t size, uint64_t offset)
     return 0;
 }
 
-/* ---- folders ---------------------------------------------------------------------------------- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 static enum error_code check_path(const char *path, struct error *err)
 {
@@ -46,12 +46,13 @@ static enum error_code check_path(const char *path, struct error *err)
     return ERROR_NONE;
 }
 
-enum error_code durable_path(const char *folder, const char *name, const char *extension, char out[PATH_MAX],
-                             struct error *err)
+enum error_code durable_path(const char *folder, const char *name, const char *extension,
+                             char out[PATH_MAX], struct error *err)
 {
     int length = snprintf(out, PATH_MAX, "%s/%s%s", folder, name, extension);
     if (!folder[0] || length < 0 || length >= PATH_MAX)
-        return error_set(err, ERROR_INVALID, "the folder's path is %s", folder[0] ? "too long" : "empty");
+        return error_set(err, ERROR_INVALID, "the folder's path is %s",
+                         folder[0] ? "too long" : "empty");
     return ERROR_NONE;
 }
 
@@ -79,7 +80,8 @@ enum error_code durable_make_folder(const char *path, struct error *err)
 static const char *split(const char *path, char folder[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
-    snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
+    snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1,
+             slash ? path : ".");
     return slash ? slash + 1 : path;
 }
 
@@ -101,7 +103,8 @@ static int open_folder(const char *folder)
 /* Makes a rename last. A file system that cannot sync folders has done what it can. */
 static int sync_names(int folder)
 {
-    return fsync(folder) == 0 || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS ? 0 : errno;
+    return fsync(folder) == 0 || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS ? 0
+                                                                                           : errno;
 }
 
 int durable_sync_folder_of(const char *path)
@@ -129,9 +132,10 @@ enum error_code durable_lock(int fd, uint32_t ms, struct error *err)
     return ERROR_NONE;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-static enum error_code read_open(int fd, uint64_t bytes_max, mode_t forbidden, struct buffer *out, struct error *err)
+static enum error_code read_open(int fd, uint64_t bytes_max, mode_t forbidden, struct buffer *out,
+                                 struct error *err)
 {
     struct stat file;
     if (fstat(fd, &file) != 0)
@@ -141,7 +145,8 @@ static enum error_code read_open(int fd, uint64_t bytes_max, mode_t forbidden, s
     if (file.st_uid != geteuid())
         return error_set(err, ERROR_INVALID, "it belongs to another user");
     if (file.st_mode & forbidden)
-        return error_set(err, ERROR_INVALID, "others may change it (mode %04o)", (unsigned)(file.st_mode & 07777));
+        return error_set(err, ERROR_INVALID, "others may change it (mode %04o)",
+                         (unsigned)(file.st_mode & 07777));
     if ((uint64_t)file.st_size > bytes_max)
         return error_set(err, ERROR_INVALID, "it is larger than the limit of %llu bytes",
                          (unsigned long long)bytes_max);
@@ -157,22 +162,22 @@ static enum error_code read_open(int fd, uint64_t bytes_max, mode_t forbidden, s
     return error_set(err, ERROR_IO, "%s", strerror(failure));
 }
 
-enum error_code durable_read(const char *path, uint64_t bytes_max, mode_t forbidden, struct buffer *out,
-                             struct error *err)
+enum error_code durable_read(const char *path, uint64_t bytes_max, mode_t forbidden,
+                             struct buffer *out, struct error *err)
 {
     struct error local;
     err = err ? err : &local;
     /* no link (its owner's file is not meant), and no waiting for the other end of a pipe */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return error_set(err, errno == ENOENT || errno == ENOTDIR ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path,
-                         errno == ELOOP ? "it is a link" : strerror(errno));
+        return error_set(err, errno == ENOENT || errno == ENOTDIR ? ERROR_NOT_FOUND : ERROR_IO,
+                         "%s: %s", path, errno == ELOOP ? "it is a link" : strerror(errno));
     enum error_code code = read_open(fd, bytes_max, forbidden, out, err);
     close(fd);
     return code ? error_wrap(err, "%s", path) : ERROR_NONE;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int write_beside(int folder, const char *beside, const void *bytes, size_t size)
 {
@@ -215,5 +220,6 @@ enum error_code durable_replace(const char *path, const void *bytes, size_t size
     int failure = fd < 0 ? errno : durable_replace_at(fd, name, bytes, size);
     if (fd >= 0)
         close(fd);
-    return failure ? error_set(err, ERROR_IO, "writing %s: %s", path, strerror(failure)) : ERROR_NONE;
+    return failure ? error_set(err, ERROR_IO, "writing %s: %s", path, strerror(failure))
+                   : ERROR_NONE;
 }

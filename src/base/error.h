@@ -6,8 +6,9 @@
  * words in front with error_wrap(): "run: device vulkan0: out of memory (needs 5.2 GiB,
  * 3.9 GiB free)". Bugs are asserted, never returned.
  *
- * `err` may be NULL where the caller only wants the code. error_wrap() then knows none (its answer is
- * ERROR_INTERNAL), so who takes a NULL returns the code that he has and not what error_wrap() says. */
+ * `err` may be NULL where the caller only wants the code. error_wrap() then knows none (its answer
+ * is ERROR_INTERNAL), so who takes a NULL returns the code that he has and not what error_wrap()
+ * says. */
 #pragma once
 
 #include <stdarg.h>
@@ -38,7 +39,8 @@ enum error_code error_set(struct error *err, enum error_code code, const char *f
     __attribute__((format(printf, 3, 4)));
 
 /* Puts "words: " before the text and returns the code that is there. */
-enum error_code error_wrap(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+enum error_code error_wrap(struct error *err, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* A short name of the code: "invalid", "not found" … */
 const char *error_name(enum error_code code);

@@ -1,5 +1,6 @@
-/* FNV-1a of 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv): names a text or notices an accident. Not for tables that
- * strangers fill, nor against forgery. Begins with FNV_BASIS; goes on with what it gave. */
+/* FNV-1a of 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv): names a text or notices an accident.
+ * Not for tables that strangers fill, nor against forgery. Begins with FNV_BASIS; goes on with what
+ * it gave. */
 #pragma once
 
 #include <stddef.h>

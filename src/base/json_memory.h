@@ -1,5 +1,5 @@
-/* yyjson's memory is ours (mem.h), so that a test can fail it: for yyjson_read_opts() and its like. What was read or
- * written with it is freed with mem_free(), documents with yyjson's own calls. */
+/* yyjson's memory is ours (mem.h), so that a test can fail it: for yyjson_read_opts() and its like.
+ * What was read or written with it is freed with mem_free(), documents with yyjson's own calls. */
 #pragma once
 
 #include <yyjson.h>

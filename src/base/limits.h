@@ -40,9 +40,10 @@ enum {
     LIMIT_LINK_CHANNELS = 8,             /* control included */
     LIMIT_FRAME_CONTROL_BYTES = 4 << 20, /* payload of one frame */
     LIMIT_FRAME_DATA_BYTES = 256 << 20,  /* the same, on a data channel */
-    LIMIT_FRAME_GRACE_MS = 30 * 1000,    /* a frame may take this long, and a second more for each … */
+    LIMIT_FRAME_GRACE_MS = 30 * 1000, /* a frame may take this long, and a second more for each … */
     LIMIT_FRAME_BYTES_PER_S = 16 * 1024, /* … so many bytes */
-    LIMIT_LINK_QUEUE_BYTES = 16 << 20,   /* waiting to be sent on one channel: then its sender waits */
+    LIMIT_LINK_QUEUE_BYTES =
+        16 << 20, /* waiting to be sent on one channel: then its sender waits */
     LIMIT_HELLO_BYTES = 4096,
     LIMIT_GREETING_BYTES = 1024,  /* what the room above says in a hello */
     LIMIT_GREETING_MS = 5000,     /* from a connection to the end of its hellos */
@@ -70,29 +71,32 @@ enum {
     /* weights that travel between nodes */
     LIMIT_MANIFEST_BYTES = 8 * 1024 * 1024,
     LIMIT_MANIFEST_HEADER_BYTES = 256 * 1024 * 1024, /* of a model's file, before its tensors */
-    LIMIT_MANIFEST_RECENT_MS = 100,                  /* a file changed so shortly before may change unseen */
+    LIMIT_MANIFEST_RECENT_MS = 100, /* a file changed so shortly before may change unseen */
     LIMIT_SHELF_MODELS = 4096,
     LIMIT_FETCH_PEERS = 64,
     LIMIT_FETCH_CHUNK_BYTES = 4 * 1024 * 1024,
     LIMIT_FETCH_REQUESTS = 256,        /* under way, of one fetch */
     LIMIT_FETCH_REQUESTS_OF_PEER = 32, /* the same, at one peer */
     LIMIT_FETCH_BYTES = 128 * 1024 * 1024,
-    LIMIT_FETCH_PATIENCE_MS = 60 * 1000,            /* without any progress a fetch ends, where nobody says otherwise */
-    LIMIT_FETCH_TIMEOUTS = 4,                       /* in a row: the peer is asked no more */
-    LIMIT_WEIGHTS_FILES = 256,                      /* models' files of one machine that its node remembers */
-    LIMIT_WEIGHTS_MODELS = 1024,                    /* of which a node has parts or fetches some */
-    LIMIT_WEIGHTS_FLIGHT_BYTES = 64 * 1024 * 1024,  /* asked for by one fetch and not here yet … */
-    LIMIT_WEIGHTS_BACKLOG_BYTES = 64 * 1024 * 1024, /* … and here, but not on the disk: then nothing more is asked */
-    LIMIT_WEIGHTS_ASKED = 64,                       /* requests of one peer that wait here: more are "not now" … */
-    LIMIT_WEIGHTS_IN_HAND = 4,                      /* … of which so many are read and sent at a time … */
-    LIMIT_WEIGHTS_READ = 32,                        /* … and of all peers together */
-    LIMIT_WEIGHTS_OUTBOX_BYTES = 1024 * 1024,       /* messages that a peer does not take */
-    LIMIT_WEIGHTS_RETRY_MS = 5 * 1000,           /* after that a model that could not be fetched may be tried again */
-    LIMIT_WEIGHTS_IDLE_MS = 2000,                /* a model that nobody used for so long may go to make room */
-    LIMIT_WEIGHTS_KEEP_MS = 2000,                /* verified parts are recorded and told of after so long … */
+    LIMIT_FETCH_PATIENCE_MS =
+        60 * 1000,             /* without any progress a fetch ends, where nobody says otherwise */
+    LIMIT_FETCH_TIMEOUTS = 4,  /* in a row: the peer is asked no more */
+    LIMIT_WEIGHTS_FILES = 256, /* models' files of one machine that its node remembers */
+    LIMIT_WEIGHTS_MODELS = 1024,                   /* of which a node has parts or fetches some */
+    LIMIT_WEIGHTS_FLIGHT_BYTES = 64 * 1024 * 1024, /* asked for by one fetch and not here yet … */
+    LIMIT_WEIGHTS_BACKLOG_BYTES =
+        64 * 1024 * 1024,      /* … and here, but not on the disk: then nothing more is asked */
+    LIMIT_WEIGHTS_ASKED = 64,  /* requests of one peer that wait here: more are "not now" … */
+    LIMIT_WEIGHTS_IN_HAND = 4, /* … of which so many are read and sent at a time … */
+    LIMIT_WEIGHTS_READ = 32,   /* … and of all peers together */
+    LIMIT_WEIGHTS_OUTBOX_BYTES = 1024 * 1024, /* messages that a peer does not take */
+    LIMIT_WEIGHTS_RETRY_MS =
+        5 * 1000, /* after that a model that could not be fetched may be tried again */
+    LIMIT_WEIGHTS_IDLE_MS = 2000, /* a model that nobody used for so long may go to make room */
+    LIMIT_WEIGHTS_KEEP_MS = 2000, /* verified parts are recorded and told of after so long … */
     LIMIT_WEIGHTS_KEEP_BYTES = 64 * 1024 * 1024, /* … or when they are so many */
     LIMIT_WEIGHTS_VERIFY = 2,                    /* parts hashed at a time */
-    LIMIT_WEIGHTS_CLOSE_MS = 1000,               /* for what is under way on links when a node stops */
+    LIMIT_WEIGHTS_CLOSE_MS = 1000, /* for what is under way on links when a node stops */
 
     /* a placement: where the exact search ends, its memory, and what greedy still takes */
     LIMIT_PLACEMENT_DEVICES = 1024,
@@ -115,8 +119,9 @@ enum {
     LIMIT_CLUSTER_TEXT_BYTES = 1024, /* any name or text of an event */
     LIMIT_PIECES_SENDERS = 4,        /* members of which parts of a large message are kept */
     LIMIT_PROPOSAL_MS = 10 * 1000,   /* then an event that was not applied is given up */
-    LIMIT_PROPOSALS = 1024,          /* events of this node that wait to be applied; of others, at a leader */
-    LIMIT_PROPOSAL_NONCES = 4096,    /* that a leader remembers */
+    LIMIT_PROPOSALS =
+        1024, /* events of this node that wait to be applied; of others, at a leader */
+    LIMIT_PROPOSAL_NONCES = 4096, /* that a leader remembers */
 
     /* a running model */
     LIMIT_CONTEXT = 16 * 1024 * 1024, /* tokens of one sequence */
@@ -132,58 +137,69 @@ enum {
     LIMIT_CACHE_PATIENCE_MS = 60 * 1000, /* until all of it is there, at most */
 
     /* devices' processes (pipeline/children.h) */
-    LIMIT_CHILD_WORD_BYTES = 16 * 1024,              /* one message of control */
-    LIMIT_CHILD_LANES = 64,                          /* pipelines that have stages on one device */
-    LIMIT_CHILD_START_MS = 120 * 1000,               /* until it has opened its device: a driver may compile first */
-    LIMIT_CHILD_SILENCE_MS = 15 * 1000,              /* after that a process which answers nothing hangs */
-    LIMIT_CHILD_LOAD_MS = 120 * 1000,                /* until a pipeline's stages are loaded, … */
-    LIMIT_CHILD_LOAD_BYTES_PER_S = 10 * 1000 * 1000, /* … and so much longer as this rate takes for their weights */
-    LIMIT_CHILD_WORK_MS = 60 * 1000,                 /* so long a micro-batch may take beyond what is expected, … */
-    LIMIT_CHILD_ROW_MS = 10 * 1000,                  /* … which is this for a row as long as none was measured */
-    LIMIT_CHILD_DEATHS = 5,                          /* so many deaths of a child … */
-    LIMIT_CHILD_DEATHS_MS = 60 * 1000,               /* … in such a time: then the device is given up */
-    LIMIT_CHILD_HANGS = 3,                           /* a process that hangs is noticed late: so many … */
-    LIMIT_CHILD_HANGS_MS = 15 * 60 * 1000, /* … in such a time, or one in starting and another in the next try */
-    LIMIT_CHILD_PAUSE_MS = 10 * 1000,      /* the longest before it is started again */
-    LIMIT_RING_BYTES = 1 << 30,            /* of one direction; touched only as far as it is used */
-    LIMIT_LANE_PENDING = 256,              /* messages that wait for room in a ring */
-    LIMIT_RING_WAIT_MS = 5000,             /* for its reader, when it is full */
+    LIMIT_CHILD_WORD_BYTES = 16 * 1024, /* one message of control */
+    LIMIT_CHILD_LANES = 64,             /* pipelines that have stages on one device */
+    LIMIT_CHILD_START_MS =
+        120 * 1000, /* until it has opened its device: a driver may compile first */
+    LIMIT_CHILD_SILENCE_MS = 15 * 1000, /* after that a process which answers nothing hangs */
+    LIMIT_CHILD_LOAD_MS = 120 * 1000,   /* until a pipeline's stages are loaded, … */
+    LIMIT_CHILD_LOAD_BYTES_PER_S =
+        10 * 1000 * 1000,            /* … and so much longer as this rate takes for their weights */
+    LIMIT_CHILD_WORK_MS = 60 * 1000, /* so long a micro-batch may take beyond what is expected, … */
+    LIMIT_CHILD_ROW_MS = 10 * 1000,  /* … which is this for a row as long as none was measured */
+    LIMIT_CHILD_DEATHS = 5,          /* so many deaths of a child … */
+    LIMIT_CHILD_DEATHS_MS = 60 * 1000, /* … in such a time: then the device is given up */
+    LIMIT_CHILD_HANGS = 3,             /* a process that hangs is noticed late: so many … */
+    LIMIT_CHILD_HANGS_MS =
+        15 * 60 * 1000, /* … in such a time, or one in starting and another in the next try */
+    LIMIT_CHILD_PAUSE_MS = 10 * 1000, /* the longest before it is started again */
+    LIMIT_RING_BYTES = 1 << 30,       /* of one direction; touched only as far as it is used */
+    LIMIT_LANE_PENDING = 256,         /* messages that wait for room in a ring */
+    LIMIT_RING_WAIT_MS = 5000,        /* for its reader, when it is full */
 
     /* requests on their way between nodes */
-    LIMIT_REQUEST_BYTES = 80 << 20,       /* one message: holds a prompt that fills LIMIT_CONTEXT */
-    LIMIT_REQUEST_TOKENS = 4096,          /* of one message back */
-    LIMIT_STOP_TOKENS = 4096,             /* tokens that end a request's generation */
-    LIMIT_RELAY_REQUESTS = 4096,          /* of one node, to all instances */
-    LIMIT_RELAY_OF_PEER = 1024,           /* requests that a node serves one other */
-    LIMIT_RELAY_QUEUE_BYTES = 64 << 20,   /* waiting for one link: answers beyond end with an error */
-    LIMIT_RELAY_PATIENCE_MS = 600 * 1000, /* waiting for an instance's driver, where nobody says otherwise */
+    LIMIT_REQUEST_BYTES = 80 << 20,     /* one message: holds a prompt that fills LIMIT_CONTEXT */
+    LIMIT_REQUEST_TOKENS = 4096,        /* of one message back */
+    LIMIT_STOP_TOKENS = 4096,           /* tokens that end a request's generation */
+    LIMIT_RELAY_REQUESTS = 4096,        /* of one node, to all instances */
+    LIMIT_RELAY_OF_PEER = 1024,         /* requests that a node serves one other */
+    LIMIT_RELAY_QUEUE_BYTES = 64 << 20, /* waiting for one link: answers beyond end with an error */
+    LIMIT_RELAY_PATIENCE_MS =
+        600 * 1000, /* waiting for an instance's driver, where nobody says otherwise */
 
     /* trust between nodes */
     LIMIT_SECRET_BYTES = 64 * 1024, /* a file with keys or certificates */
     LIMIT_SECRET_LOCK_MS = 2000,    /* waiting for another process that has them open */
     LIMIT_JOIN_MESSAGE_BYTES = 56 * 1024,
-    LIMIT_JOIN_PAYLOAD_BYTES = 48 * 1024, /* what the cluster tells a new member in its first message */
-    LIMIT_JOIN_CODE_MS = 10 * 60 * 1000,  /* how long a join code is good, where nobody says otherwise */
+    LIMIT_JOIN_PAYLOAD_BYTES =
+        48 * 1024, /* what the cluster tells a new member in its first message */
+    LIMIT_JOIN_CODE_MS =
+        10 * 60 * 1000, /* how long a join code is good, where nobody says otherwise */
     LIMIT_JOIN_CODE_MS_MAX = 24 * 60 * 60 * 1000,
-    LIMIT_JOIN_WRONG = 3,                /* wrong attempts that void a join code */
-    LIMIT_JOIN_PAUSE_MS = 2000,          /* after a wrong attempt no other is looked at for so long */
-    LIMIT_JOIN_GUESSES = 8,              /* how many others a joiner shows one code's proof to */
-    LIMIT_JOIN_STEP_MS = 30 * 1000,      /* until the next message, where no person is asked */
+    LIMIT_JOIN_WRONG = 3,           /* wrong attempts that void a join code */
+    LIMIT_JOIN_PAUSE_MS = 2000,     /* after a wrong attempt no other is looked at for so long */
+    LIMIT_JOIN_GUESSES = 8,         /* how many others a joiner shows one code's proof to */
+    LIMIT_JOIN_STEP_MS = 30 * 1000, /* until the next message, where no person is asked */
     LIMIT_JOIN_WAIT_MS = 10 * 60 * 1000, /* the same, where one is */
     LIMIT_JOIN_CHANNELS = 16,            /* machines that are being let in by one member at once */
     LIMIT_JOIN_CHANNELS_OF_HOST = 4,     /* the same, from one address */
-    LIMIT_JOIN_CONNECT_MS = 5000,        /* to look a name up; then, for each address, to connect and shake hands */
-    LIMIT_JOIN_TURN_MS = 20 * 1000,      /* a joiner by hand waits so long for its pace, the connection being there */
-    LIMIT_JOIN_MESSAGE_MS = 10 * 1000,   /* from the first byte of a message to its last */
-    LIMIT_JOIN_DECIDE_MS = 20 * 1000,    /* for the cluster to take in a machine, less than the joiner waits for it */
-    LIMIT_JOIN_LINGER_MS = 1000,         /* to read why it was refused */
-    LIMIT_JOIN_CONFIRM_MS = 5000,        /* for the member to say that it knows that the joiner has kept all */
-    LIMIT_JOIN_DECLINED_MS = 60 * 1000,  /* until a machine asks again where a person said no */
+    LIMIT_JOIN_CONNECT_MS =
+        5000, /* to look a name up; then, for each address, to connect and shake hands */
+    LIMIT_JOIN_TURN_MS =
+        20 * 1000, /* a joiner by hand waits so long for its pace, the connection being there */
+    LIMIT_JOIN_MESSAGE_MS = 10 * 1000, /* from the first byte of a message to its last */
+    LIMIT_JOIN_DECIDE_MS =
+        20 * 1000, /* for the cluster to take in a machine, less than the joiner waits for it */
+    LIMIT_JOIN_LINGER_MS = 1000, /* to read why it was refused */
+    LIMIT_JOIN_CONFIRM_MS =
+        5000, /* for the member to say that it knows that the joiner has kept all */
+    LIMIT_JOIN_DECLINED_MS = 60 * 1000, /* until a machine asks again where a person said no */
 
     /* the control socket, by which commands ask this machine's node */
     LIMIT_CONTROL_LINE_BYTES = 17 * 1024 * 1024, /* one answer; holds a cluster file */
     LIMIT_CONTROL_ANSWER_MS = 30 * 1000,         /* to a question that the node answers by itself */
-    LIMIT_CONTROL_BACK_MS = 30 * 1000,           /* that a command waits for its node to come back, in mid-answer */
+    LIMIT_CONTROL_BACK_MS =
+        30 * 1000, /* that a command waits for its node to come back, in mid-answer */
 
     /* one request of the API */
     LIMIT_BODY_BYTES = 32 * 1024 * 1024,

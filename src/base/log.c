@@ -43,6 +43,6 @@ void log_line(enum log_level level, const char *room, const char *format, ...)
     clock_gettime(CLOCK_REALTIME, &now);
     struct tm utc;
     gmtime_r(&now.tv_sec, &utc);
-    fprintf(stderr, "%02d:%02d:%02d.%03ld %s %s: %s\n", utc.tm_hour, utc.tm_min, utc.tm_sec, now.tv_nsec / 1000000,
-            names[level], room, text);
+    fprintf(stderr, "%02d:%02d:%02d.%03ld %s %s: %s\n", utc.tm_hour, utc.tm_min, utc.tm_sec,
+            now.tv_nsec / 1000000, names[level], room, text);
 }

@@ -8,8 +8,9 @@
 
 void *mem_new(size_t size);                     /* NULL when there is none */
 void *mem_new_array(size_t count, size_t size); /* NULL also when the product overflows */
-void *mem_resize(void *old, size_t count,
-                 size_t size); /* like reallocarray: `old` stays valid on NULL; new bytes are not zeroed */
+void *mem_resize(
+    void *old, size_t count,
+    size_t size); /* like reallocarray: `old` stays valid on NULL; new bytes are not zeroed */
 char *mem_copy_text(const char *text, size_t length); /* length bytes and a NUL */
 void mem_free(void *memory);                          /* NULL is fine */
 

@@ -6,7 +6,8 @@
 
 extern char **environ;
 
-static int set_descriptors(posix_spawn_file_actions_t *actions, int given, int as, bool tells_errors)
+static int set_descriptors(posix_spawn_file_actions_t *actions, int given, int as,
+                           bool tells_errors)
 {
     int failure = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
     for (int fd = 1; !failure && fd <= (tells_errors ? 1 : 2); fd++)
@@ -31,12 +32,13 @@ static int set_signals(posix_spawnattr_t *attributes)
     if (!failure)
         failure = posix_spawnattr_setpgroup(attributes, 0);
     if (!failure)
-        failure = posix_spawnattr_setflags(attributes,
-                                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+        failure = posix_spawnattr_setflags(
+            attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     return failure;
 }
 
-int spawn_child(const char *program, char *const arguments[], int given, int as, bool tells_errors, pid_t *pid)
+int spawn_child(const char *program, char *const arguments[], int given, int as, bool tells_errors,
+                pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;

@@ -5,13 +5,16 @@
 
 bool state_folder_file(const char *name, char *path, size_t size)
 {
-    const char *own = getenv("MEDLEY_STATE_DIR"), *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    const char *own = getenv("MEDLEY_STATE_DIR"), *state = getenv("XDG_STATE_HOME"),
+               *home = getenv("HOME");
     const char *slash = name[0] ? "/" : "";
     int length = 0;
     path[0] = '\0';
     if (own)
         length = own[0] ? snprintf(path, size, "%s%s%s", own, slash, name) : 0;
-    else if (state && state[0] == '/') /* a relative one is to be ignored: XDG Base Directory Specification */
+    else if (state &&
+             state[0] ==
+                 '/') /* a relative one is to be ignored: XDG Base Directory Specification */
         length = snprintf(path, size, "%s/medley%s%s", state, slash, name);
     else if (home && home[0])
         length = snprintf(path, size, "%s/.local/state/medley%s%s", home, slash, name);

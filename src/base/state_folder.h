@@ -1,5 +1,6 @@
-/* The folder where Medley keeps what this machine must not forget: MEDLEY_STATE_DIR, else XDG_STATE_HOME/medley, else
- * ~/.local/state/medley. An empty MEDLEY_STATE_DIR means that nothing is kept. Nothing is made or opened here. */
+/* The folder where Medley keeps what this machine must not forget: MEDLEY_STATE_DIR, else
+ * XDG_STATE_HOME/medley, else ~/.local/state/medley. An empty MEDLEY_STATE_DIR means that nothing
+ * is kept. Nothing is made or opened here. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
-/* Waiting on a condition until a moment of clock_now_ns(), which no change of the wall clock moves. */
+/* Waiting on a condition until a moment of clock_now_ns(), which no change of the wall clock
+ * moves. */
 #pragma once
 
 #include <pthread.h>

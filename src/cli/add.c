@@ -9,14 +9,15 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "Usage: medley add MODEL.gguf [--json]\n"
-    "\n"
-    "Makes a model known to the cluster: every machine's API offers it, and it is loaded for the first\n"
-    "request. The file stays where it is; machines that compute a part of the model fetch that part from\n"
-    "this one. It is read once, to know what is in it.\n"
-    "\n"
-    "  --json           for programs\n";
+static const char usage[] = "Usage: medley add MODEL.gguf [--json]\n"
+                            "\n"
+                            "Makes a model known to the cluster: every machine's API offers it, "
+                            "and it is loaded for the first\n"
+                            "request. The file stays where it is; machines that compute a part of "
+                            "the model fetch that part from\n"
+                            "this one. It is read once, to know what is in it.\n"
+                            "\n"
+                            "  --json           for programs\n";
 
 /* One line of the node; *done with the last. */
 static enum error_code take(yyjson_doc *doc, bool json, bool *done, struct error *err)

@@ -1,4 +1,5 @@
-/* medley admit: lets a machine into the cluster that waits for it, after its words were compared. */
+/* medley admit: lets a machine into the cluster that waits for it, after its words were
+ * compared. */
 #include "cli/answer.h"
 #include "cli/ask.h"
 #include "cli/commands.h"
@@ -11,11 +12,14 @@
 static const char usage[] =
     "Usage: medley admit NODE [--yes-the-words-are WORDS]\n"
     "\n"
-    "Lets a machine in that waits for it (medley nodes). Both machines show four words: only when they are\n"
-    "the same on both is nobody between them, so look at them and then say yes. NODE is a name or an id.\n"
+    "Lets a machine in that waits for it (medley nodes). Both machines show four words: only when "
+    "they are\n"
+    "the same on both is nobody between them, so look at them and then say yes. NODE is a name or "
+    "an id.\n"
     "Where the other machine is not at hand, medley invite gives a code instead.\n"
     "\n"
-    "  --yes-the-words-are WORDS   the words that the other machine shows, for programs: it is let in\n"
+    "  --yes-the-words-are WORDS   the words that the other machine shows, for programs: it is let "
+    "in\n"
     "                              when they are the same here, without a question\n";
 
 struct wishes {
@@ -24,29 +28,34 @@ struct wishes {
 
 static bool parse(int argc, char **argv, struct wishes *wishes)
 {
-    static const struct option options[] = {{"yes-the-words-are", required_argument, NULL, 'w'}, {0}};
+    static const struct option options[] = {{"yes-the-words-are", required_argument, NULL, 'w'},
+                                            {0}};
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option != 'w')
             return option_unknown(&command_admit, argv);
         wishes->words = optarg;
     }
-    return option_rest(&command_admit, argc, argv, "which machine? medley nodes lists those that wait", &wishes->node);
+    return option_rest(&command_admit, argc, argv,
+                       "which machine? medley nodes lists those that wait", &wishes->node);
 }
 
-/* Where the words differ, or the answer is no, the node is told, too; what it says to that does not matter. */
-static enum error_code decide(struct daemon_client *client, const struct wishes *wishes, yyjson_val *compare,
-                              struct error *err)
+/* Where the words differ, or the answer is no, the node is told, too; what it says to that does not
+ * matter. */
+static enum error_code decide(struct daemon_client *client, const struct wishes *wishes,
+                              yyjson_val *compare, struct error *err)
 {
     struct answer answer = {0};
     struct error unheard;
     bool agree = false;
-    const char *words = answer_text(&answer, compare, "words"), *name = answer_text(&answer, compare, "name");
+    const char *words = answer_text(&answer, compare, "words"),
+               *name = answer_text(&answer, compare, "name");
     enum error_code code = answer_failed(&answer, err);
     if (!code && wishes->words)
         agree = compare_equal(words, wishes->words);
     else if (!code)
-        code = compare_ask(words, name, "medley admit NODE --yes-the-words-are \"WORDS\"", &agree, err);
+        code = compare_ask(words, name, "medley admit NODE --yes-the-words-are \"WORDS\"", &agree,
+                           err);
     if (code || !agree)
         compare_send(client, false, &unheard);
     if (code || agree)
@@ -54,7 +63,8 @@ static enum error_code decide(struct daemon_client *client, const struct wishes 
     struct buffer clean = {0};
     answer_clean(&clean, name);
     error_set(err, ERROR_CANCELLED, "%s is not let in%s", clean.data ? clean.data : "it",
-              wishes->words ? ": it shows other words here, so somebody may be between the two" : "");
+              wishes->words ? ": it shows other words here, so somebody may be between the two"
+                            : "");
     buffer_deinit(&clean);
     return ERROR_CANCELLED;
 }
@@ -89,7 +99,8 @@ static enum error_code converse(struct daemon_client *client, const void *arg, s
 static int run(int argc, char **argv)
 {
     struct wishes wishes = {0};
-    return parse(argc, argv, &wishes) ? ask_converse(&command_admit, converse, &wishes) : EXIT_USAGE;
+    return parse(argc, argv, &wishes) ? ask_converse(&command_admit, converse, &wishes)
+                                      : EXIT_USAGE;
 }
 
 const struct command command_admit = {

@@ -6,18 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- fields ----------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 static void fail(struct answer *answer, const char *key, const char *wanted)
 {
     if (!answer->failed)
-        error_set(&answer->error, ERROR_INTERNAL, "the node's answer cannot be understood: '%s' is %s", key, wanted);
+        error_set(&answer->error, ERROR_INTERNAL,
+                  "the node's answer cannot be understood: '%s' is %s", key, wanted);
     answer->failed = true;
 }
 
 enum error_code answer_failed(const struct answer *answer, struct error *err)
 {
-    return answer->failed ? error_set(err, answer->error.code, "%s", answer->error.text) : ERROR_NONE;
+    return answer->failed ? error_set(err, answer->error.code, "%s", answer->error.text)
+                          : ERROR_NONE;
 }
 
 static bool is_text(yyjson_val *value)
@@ -91,7 +93,7 @@ yyjson_val *answer_object_if(struct answer *answer, yyjson_val *object, const ch
     return is_absent(object, key) ? NULL : answer_object(answer, object, key);
 }
 
-/* ---- errors ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /* As the enumeration has it ("not_found") or as error_name() does ("not found"). */
 static enum error_code code_of(const char *name)
@@ -124,7 +126,7 @@ enum error_code answer_error(yyjson_val *root, struct error *err)
     return answer.failed ? answer.error.code : code_of(code);
 }
 
-/* ---- texts ------------------------------------------------------------------------------------ */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 void answer_clean(struct buffer *out, const char *text)
 {
@@ -133,9 +135,10 @@ void answer_clean(struct buffer *out, const char *text)
 
 enum error_code answer_print_json(yyjson_doc *doc, bool one_line, struct error *err)
 {
-    const yyjson_write_flag flags = YYJSON_WRITE_NEWLINE_AT_END | YYJSON_WRITE_ESCAPE_UNICODE |
-                                    /* control characters are not only below U+0020 */
-                                    (one_line ? YYJSON_WRITE_NOFLAG : YYJSON_WRITE_PRETTY_TWO_SPACES);
+    const yyjson_write_flag flags =
+        YYJSON_WRITE_NEWLINE_AT_END | YYJSON_WRITE_ESCAPE_UNICODE |
+        /* control characters are not only below U+0020 */
+        (one_line ? YYJSON_WRITE_NOFLAG : YYJSON_WRITE_PRETTY_TWO_SPACES);
     char *json = yyjson_write(doc, flags, NULL);
     if (!json)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the answer");

@@ -1,12 +1,14 @@
-/* Fields of the node's answers. Nothing is believed: a field that is missing or of another type is a failure, which is
- * remembered, so that a command may take many fields and ask once:
+/* Fields of the node's answers. Nothing is believed: a field that is missing or of another type is
+ * a failure, which is remembered, so that a command may take many fields and ask once:
  *
  *     struct answer answer = {0};
  *     const char *name = answer_text(&answer, node, "name");
  *     uint64_t bytes = answer_count(&answer, node, "bytes");
- *     if (answer_failed(&answer, &err)) … "the node's answer cannot be understood: 'bytes' is not a whole number"
+ *     if (answer_failed(&answer, &err)) … "the node's answer cannot be understood: 'bytes' is not a
+ *     whole number"
  *
- * A text is the document's. It may hold control characters: tables (table.h) and answer_clean() make them harmless. */
+ * A text is the document's. It may hold control characters: tables (table.h) and answer_clean()
+ * make them harmless. */
 #pragma once
 
 #include "base/buffer.h"
@@ -24,7 +26,8 @@ struct answer {
 /* Whether something was wrong; the first thing is in *err then, with its code. */
 enum error_code answer_failed(const struct answer *answer, struct error *err);
 
-/* They must be there and of the type. After a failure "", 0, false or NULL (which all of these take as an object). */
+/* They must be there and of the type. After a failure "", 0, false or NULL (which all of these take
+ * as an object). */
 const char *answer_text(struct answer *answer, yyjson_val *object, const char *key);
 uint64_t answer_count(struct answer *answer, yyjson_val *object, const char *key);
 bool answer_flag(struct answer *answer, yyjson_val *object, const char *key);

@@ -6,7 +6,8 @@
 #include <stdio.h>
 
 int ask_converse(const struct command *command,
-                 enum error_code (*converse)(struct daemon_client *client, const void *wishes, struct error *err),
+                 enum error_code (*converse)(struct daemon_client *client, const void *wishes,
+                                             struct error *err),
                  const void *wishes)
 {
     struct daemon_client *client = NULL;
@@ -20,7 +21,8 @@ int ask_converse(const struct command *command,
 
 /* Shown with `print`, or said with `done`. */
 static int ask(const struct command *command, yyjson_mut_doc *question, bool json,
-               enum error_code (*print)(yyjson_doc *answer, struct error *err), const struct ask_done *done)
+               enum error_code (*print)(yyjson_doc *answer, struct error *err),
+               const struct ask_done *done)
 {
     struct error err;
     yyjson_doc *doc = NULL;
@@ -55,12 +57,14 @@ enum error_code ask_print_done(yyjson_doc *doc, const struct ask_done *done, str
     answer_clean(&name, answer_text(&answer, yyjson_doc_get_root(doc), done->key));
     enum error_code code = answer_failed(&answer, err);
     if (!code)
-        printf("%s%s%s\n", done->before ? done->before : "", name.data ? name.data : "", done->after);
+        printf("%s%s%s\n", done->before ? done->before : "", name.data ? name.data : "",
+               done->after);
     buffer_deinit(&name);
     return code;
 }
 
-int ask_do(const struct command *command, yyjson_mut_doc *question, bool json, const struct ask_done *done)
+int ask_do(const struct command *command, yyjson_mut_doc *question, bool json,
+           const struct ask_done *done)
 {
     return ask(command, question, json, NULL, done);
 }

@@ -16,8 +16,10 @@
 static const char usage[] =
     "Usage: medley bench MODEL.gguf [-p N] [-n N] [-r N] [-s N] [--json] [options]\n"
     "\n"
-    "Measures tokens per second: ppN reads a prompt of N random tokens in micro-batches of --batch\n"
-    "rows, tgN writes N tokens from an empty context. The mean and the standard deviation over the\n"
+    "Measures tokens per second: ppN reads a prompt of N random tokens in micro-batches of "
+    "--batch\n"
+    "rows, tgN writes N tokens from an empty context. The mean and the standard deviation over "
+    "the\n"
     "repetitions are given; one run of each that is not counted goes before.\n"
     "\n"
     "  -p N             tokens of the prompt (default 512; 0: leave it out)\n"
@@ -76,24 +78,29 @@ static bool parse(int argc, char **argv, struct bench_flags *flags)
 {
     int option;
     opterr = 0;
-    while ((option = getopt_long(argc, argv, "p:n:r:s:" SESSION_SHORT_OPTIONS, long_options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "p:n:r:s:" SESSION_SHORT_OPTIONS, long_options,
+                                 NULL)) != -1) {
         if (option == '?') {
             command_misused(&command_bench, "unknown or incomplete option '%s'", argv[optind - 1]);
             return false;
         }
-        enum session_flag_result result = session_flag(&flags->session, &command_bench, option, optarg);
-        if (result == SESSION_FLAG_WRONG || (result == SESSION_FLAG_FOREIGN && !take_option(flags, option, optarg)))
+        enum session_flag_result result =
+            session_flag(&flags->session, &command_bench, option, optarg);
+        if (result == SESSION_FLAG_WRONG ||
+            (result == SESSION_FLAG_FOREIGN && !take_option(flags, option, optarg)))
             return false;
     }
     if (optind + 1 != argc) {
-        command_misused(&command_bench, optind == argc ? "a model is missing" : "there is one word too many");
+        command_misused(&command_bench,
+                        optind == argc ? "a model is missing" : "there is one word too many");
         return false;
     }
     flags->model = argv[optind];
     struct driver_options *driver = &flags->session.driver;
     uint32_t needed = (flags->n_prompt > flags->n_predict ? flags->n_prompt : flags->n_predict) + 1;
     if (driver->context && driver->context < needed) {
-        command_misused(&command_bench, "a context of %u tokens is too small; this needs %u", driver->context, needed);
+        command_misused(&command_bench, "a context of %u tokens is too small; this needs %u",
+                        driver->context, needed);
         return false;
     }
     if (!driver->context)
@@ -120,9 +127,11 @@ static enum error_code wait_all(struct generation *generations, uint32_t n, stru
     return code;
 }
 
-/* Runs `n_streams` requests at once, each with a prompt of random tokens, and returns the time they take together. */
-static enum error_code run_once(const struct session *session, uint32_t n_prompt, uint32_t n_predict,
-                                uint32_t n_streams, uint64_t seed, uint64_t *spent_ns, struct error *err)
+/* Runs `n_streams` requests at once, each with a prompt of random tokens, and returns the time they
+ * take together. */
+static enum error_code run_once(const struct session *session, uint32_t n_prompt,
+                                uint32_t n_predict, uint32_t n_streams, uint64_t seed,
+                                uint64_t *spent_ns, struct error *err)
 {
     uint32_t n_vocab = model_hyperparameters(session->model)->n_vocab;
     int32_t *prompt = mem_new_array(n_prompt, sizeof *prompt);
@@ -132,8 +141,10 @@ static enum error_code run_once(const struct session *session, uint32_t n_prompt
         code = error_set(err, ERROR_NO_MEMORY, "no memory for a prompt of %u tokens", n_prompt);
     for (uint32_t i = 0; i < n_prompt && !code; i++)
         prompt[i] = (int32_t)(random_at(seed, i) % n_vocab);
-    struct request request = {
-        .prompt = prompt, .n_prompt = n_prompt, .n_predict = n_predict, .sampler = sampler_defaults()};
+    struct request request = {.prompt = prompt,
+                              .n_prompt = n_prompt,
+                              .n_predict = n_predict,
+                              .sampler = sampler_defaults()};
     request.sampler.temperature = 0;
     uint64_t start_ns = clock_now_ns();
     uint32_t n_started = 0;
@@ -159,8 +170,8 @@ static void summarise(const double *speeds, uint32_t n, struct measurement *out)
     out->deviation = n > 1 ? sqrt(squares / (n - 1)) : 0;
 }
 
-static enum error_code measure(const struct session *session, const struct bench_flags *flags, bool prompt,
-                               struct measurement *out, struct error *err)
+static enum error_code measure(const struct session *session, const struct bench_flags *flags,
+                               bool prompt, struct measurement *out, struct error *err)
 {
     uint32_t n_prompt = prompt ? flags->n_prompt : 1, n_predict = prompt ? 1 : flags->n_predict;
     uint32_t n_streams = prompt ? 1 : flags->n_streams;
@@ -168,8 +179,8 @@ static enum error_code measure(const struct session *session, const struct bench
     double speeds[REPETITIONS_MAX];
     uint64_t spent_ns = 0;
     /* The first use of a device pays for pages, caches and compiled shaders. */
-    enum error_code code =
-        run_once(session, n_prompt, prompt || n_predict < 4 ? n_predict : 4, n_streams, 0, &spent_ns, err);
+    enum error_code code = run_once(session, n_prompt, prompt || n_predict < 4 ? n_predict : 4,
+                                    n_streams, 0, &spent_ns, err);
     for (uint32_t i = 0; i < flags->n_repetitions && !code; i++) {
         code = run_once(session, n_prompt, n_predict, n_streams, i + 1, &spent_ns, err);
         speeds[i] = (double)n_counted * 1e9 / (double)spent_ns;
@@ -180,7 +191,8 @@ static enum error_code measure(const struct session *session, const struct bench
     if (n_streams > 1)
         snprintf(out->test, sizeof out->test, "tg%u x%u", n_predict, n_streams);
     else
-        snprintf(out->test, sizeof out->test, "%s%u", prompt ? "pp" : "tg", prompt ? n_prompt : n_predict);
+        snprintf(out->test, sizeof out->test, "%s%u", prompt ? "pp" : "tg",
+                 prompt ? n_prompt : n_predict);
     return ERROR_NONE;
 }
 
@@ -190,8 +202,8 @@ static void print_json(const struct measurement *results, uint32_t n)
 {
     putchar('[');
     for (uint32_t i = 0; i < n; i++)
-        printf("%s{\"test\":\"%s\",\"tokens_per_s\":%.4f,\"stddev\":%.4f}", i ? "," : "", results[i].test,
-               results[i].mean, results[i].deviation);
+        printf("%s{\"test\":\"%s\",\"tokens_per_s\":%.4f,\"stddev\":%.4f}", i ? "," : "",
+               results[i].test, results[i].mean, results[i].deviation);
     puts("]");
 }
 
@@ -201,7 +213,8 @@ static void describe_backends(const struct session *session, char *out, size_t s
     out[0] = '\0';
     for (uint32_t i = 0; i < session->plan.n_stages && used + 1 < size; i++)
         used += (size_t)snprintf(out + used, size - used, "%s%s %u", i ? "+" : "",
-                                 device_info(session->plan.stages[i].device)->id, session->plan.stages[i].n_layers);
+                                 device_info(session->plan.stages[i].device)->id,
+                                 session->plan.stages[i].n_layers);
 }
 
 static uint32_t cpu_threads(const struct session *session)
@@ -214,31 +227,36 @@ static uint32_t cpu_threads(const struct session *session)
     return most;
 }
 
-static void print_table(const struct session *session, const struct measurement *results, uint32_t n)
+static void print_table(const struct session *session, const struct measurement *results,
+                        uint32_t n)
 {
     char model[128], backends[128];
-    snprintf(model, sizeof model, "%s %s", model_name(session->model), model_type_name(session->model));
+    snprintf(model, sizeof model, "%s %s", model_name(session->model),
+             model_type_name(session->model));
     if (session->plan.n_stages > 1)
         describe_backends(session, backends, sizeof backends);
     else
         snprintf(backends, sizeof backends, "%s", device_info(session->plan.stages[0].device)->id);
-    puts("| model                          |       size |     params | backend    | threads |            test |"
+    puts("| model                          |       size |     params | backend    | threads |      "
+         "      test |"
          "                  t/s |");
-    puts("| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: |"
+    puts("| ------------------------------ | ---------: | ---------: | ---------- | ------: | "
+         "--------------: |"
          " -------------------: |");
     for (uint32_t i = 0; i < n; i++) {
         char speed[64];
         snprintf(speed, sizeof speed, "%.2f ± %.2f", results[i].mean, results[i].deviation);
         printf("| %-30s | %6.2f MiB | %8.2f M | %-10s | %7u | %15s | %21s |\n", model,
                (double)model_weight_bytes(session->model) / (1024 * 1024),
-               (double)model_parameter_count(session->model) / 1e6, backends, cpu_threads(session), results[i].test,
-               speed);
+               (double)model_parameter_count(session->model) / 1e6, backends, cpu_threads(session),
+               results[i].test, speed);
     }
 }
 
 static int run(int argc, char **argv)
 {
-    struct bench_flags flags = {.n_prompt = 512, .n_predict = 128, .n_repetitions = 5, .n_streams = 1};
+    struct bench_flags flags = {
+        .n_prompt = 512, .n_predict = 128, .n_repetitions = 5, .n_streams = 1};
     if (!parse(argc, argv, &flags))
         return EXIT_USAGE;
     struct error err;

@@ -20,7 +20,8 @@ struct chat {
 
 /* ---- messages ------------------------------------------------------------------------- */
 
-enum error_code chat_open(struct session *session, const char *system, struct chat **out, struct error *err)
+enum error_code chat_open(struct session *session, const char *system, struct chat **out,
+                          struct error *err)
 {
     struct chat *chat = mem_new(sizeof *chat);
     if (!chat)
@@ -65,7 +66,8 @@ static bool is_utf8(const char *text, size_t size)
     return valid;
 }
 
-enum error_code chat_add(struct chat *chat, const char *role, const char *text, size_t size, struct error *err)
+enum error_code chat_add(struct chat *chat, const char *role, const char *text, size_t size,
+                         struct error *err)
 {
     if (!is_utf8(text, size))
         return error_set(err, ERROR_INVALID, "the message is not UTF-8 text");
@@ -124,7 +126,8 @@ static bool answer(const struct command *command, struct chat *chat, const char 
         putchar('\n');
         fflush(stdout);
         reply_report(chat->session, &reply);
-        code = chat_add(chat, "assistant", reply.text.data ? reply.text.data : "", reply.text.size, &err);
+        code = chat_add(chat, "assistant", reply.text.data ? reply.text.data : "", reply.text.size,
+                        &err);
     }
     if (code) {
         command_fail(command, &err);
@@ -164,7 +167,9 @@ int chat_run(const struct command *command, struct chat *chat, const struct repl
     size_t capacity = 0, size = 0;
     unsigned in_a_row = 0; /* Ctrl-C without a message between */
     if (terminal)
-        fputs("Ctrl-C stops an answer, twice leaves; /reset forgets the conversation, /exit leaves.\n", stderr);
+        fputs("Ctrl-C stops an answer, twice leaves; /reset forgets the conversation, /exit "
+              "leaves.\n",
+              stderr);
     interrupts_catch();
     while (in_a_row < 2) {
         interrupts_clear();

@@ -19,4 +19,5 @@ struct command {
 /* Prints "medley NAME: text" and returns EXIT_FAILED, or EXIT_USAGE for ERROR_INVALID. */
 int command_fail(const struct command *command, const struct error *err);
 /* For wrong words: the text, then where the help is. Returns EXIT_USAGE. */
-int command_misused(const struct command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int command_misused(const struct command *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));

@@ -18,12 +18,14 @@ static bool is_yes(const char *line)
     return strcmp(word, "y") == 0 || strcmp(word, "yes") == 0;
 }
 
-enum error_code compare_ask(const char *words, const char *name, const char *otherwise, bool *agree, struct error *err)
+enum error_code compare_ask(const char *words, const char *name, const char *otherwise, bool *agree,
+                            struct error *err)
 {
     struct buffer question = {0};
     *agree = false;
     if (!isatty(STDIN_FILENO))
-        return error_set(err, ERROR_UNSUPPORTED, "somebody must compare words, and there is no terminal to ask on: %s",
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "somebody must compare words, and there is no terminal to ask on: %s",
                          otherwise);
     answer_clean(&question, words);
     buffer_text(&question, "\nAre these the words on ");
@@ -52,7 +54,8 @@ static const char *next_letter(const char *text)
 
 bool compare_equal(const char *a, const char *b)
 {
-    for (a = next_letter(a), b = next_letter(b); *a && *b; a = next_letter(a + 1), b = next_letter(b + 1)) {
+    for (a = next_letter(a), b = next_letter(b); *a && *b;
+         a = next_letter(a + 1), b = next_letter(b + 1)) {
         if (tolower((unsigned char)*a) != tolower((unsigned char)*b))
             return false;
     }

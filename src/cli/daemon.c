@@ -23,10 +23,11 @@ struct daemon_client {
 
 static enum error_code no_node(struct error *err)
 {
-    return error_set(err, ERROR_NOT_FOUND, "no node runs on this machine: start one with `medley up`");
+    return error_set(err, ERROR_NOT_FOUND,
+                     "no node runs on this machine: start one with `medley up`");
 }
 
-/* ---- the connection --------------------------------------------------------------------------- */
+/* ---- the connection -------------------------------------------------------------------------- */
 
 static enum error_code find_socket(struct sockaddr_un *out, struct error *err)
 {
@@ -34,10 +35,12 @@ static enum error_code find_socket(struct sockaddr_un *out, struct error *err)
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (state_folder_file("control.sock", out->sun_path, sizeof out->sun_path))
         return ERROR_NONE;
-    if (!state_folder(folder, sizeof folder) && getenv("MEDLEY_STATE_DIR") && !getenv("MEDLEY_STATE_DIR")[0])
+    if (!state_folder(folder, sizeof folder) && getenv("MEDLEY_STATE_DIR") &&
+        !getenv("MEDLEY_STATE_DIR")[0])
         return no_node(err);
     return error_set(err, ERROR_NOT_FOUND,
-                     "no node runs on this machine: its folder (MEDLEY_STATE_DIR) has no path, or one of more than %zu "
+                     "no node runs on this machine: its folder (MEDLEY_STATE_DIR) has no path, or "
+                     "one of more than %zu "
                      "characters, which no socket can have",
                      sizeof out->sun_path - sizeof "/control.sock");
 }
@@ -54,9 +57,11 @@ static enum error_code dial(const struct sockaddr_un *address, int *fd, struct e
     if (!failure)
         return ERROR_NONE;
     close(*fd);
-    if (failure == ENOENT || failure == ENOTDIR || failure == ECONNREFUSED) /* none, or one that a dead node left */
+    if (failure == ENOENT || failure == ENOTDIR ||
+        failure == ECONNREFUSED) /* none, or one that a dead node left */
         return no_node(err);
-    return error_set(err, ERROR_IO, "the node's socket %s: %s", address->sun_path, strerror(failure));
+    return error_set(err, ERROR_IO, "the node's socket %s: %s", address->sun_path,
+                     strerror(failure));
 }
 
 enum error_code daemon_client_open(struct daemon_client **out, struct error *err)
@@ -99,19 +104,22 @@ void daemon_client_hang_up(struct daemon_client *client)
     shutdown(client->fd, SHUT_RDWR);
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------ */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 static enum error_code explain(int failure, struct error *err)
 {
     if (failure == EAGAIN || failure == EWOULDBLOCK)
-        return error_set(err, ERROR_IO, "the node on this machine does not answer: nothing for %d s",
+        return error_set(err, ERROR_IO,
+                         "the node on this machine does not answer: nothing for %d s",
                          LIMIT_CONTROL_ANSWER_MS / 1000);
     if (failure == EPIPE || failure == ECONNRESET)
         return error_set(err, ERROR_IO, "the node on this machine hung up");
-    return error_set(err, ERROR_IO, "the connection to the node on this machine: %s", strerror(failure));
+    return error_set(err, ERROR_IO, "the connection to the node on this machine: %s",
+                     strerror(failure));
 }
 
-enum error_code daemon_client_write(struct daemon_client *client, const void *bytes, size_t size, struct error *err)
+enum error_code daemon_client_write(struct daemon_client *client, const void *bytes, size_t size,
+                                    struct error *err)
 {
     for (size_t n = 0; n < size;) {
         const ssize_t sent = send(client->fd, (const char *)bytes + n, size - n, MSG_NOSIGNAL);
@@ -124,7 +132,8 @@ enum error_code daemon_client_write(struct daemon_client *client, const void *by
 }
 
 /* What there is, at most `size` bytes; *n is 0 at the end. */
-static enum error_code take_some(struct daemon_client *client, void *bytes, size_t size, size_t *n, struct error *err)
+static enum error_code take_some(struct daemon_client *client, void *bytes, size_t size, size_t *n,
+                                 struct error *err)
 {
     ssize_t got;
     do
@@ -134,7 +143,8 @@ static enum error_code take_some(struct daemon_client *client, void *bytes, size
     return got < 0 && errno != ECONNRESET ? explain(errno, err) : ERROR_NONE;
 }
 
-enum error_code daemon_client_read(struct daemon_client *client, void *bytes, size_t size, struct error *err)
+enum error_code daemon_client_read(struct daemon_client *client, void *bytes, size_t size,
+                                   struct error *err)
 {
     const size_t there = client->received.size < size ? client->received.size : size;
     if (there)
@@ -153,7 +163,8 @@ enum error_code daemon_client_read(struct daemon_client *client, void *bytes, si
     return ERROR_NONE;
 }
 
-enum error_code daemon_client_wait(struct daemon_client *client, int wake, bool *woken, struct error *err)
+enum error_code daemon_client_wait(struct daemon_client *client, int wake, bool *woken,
+                                   struct error *err)
 {
     struct pollfd fds[] = {{.fd = wake, .events = POLLIN}, {.fd = client->fd, .events = POLLIN}};
     int n;
@@ -164,7 +175,7 @@ enum error_code daemon_client_wait(struct daemon_client *client, int wake, bool 
     return n < 0 ? explain(errno, err) : ERROR_NONE;
 }
 
-/* ---- lines ------------------------------------------------------------------------------------ */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 yyjson_mut_doc *daemon_question(const char *name)
 {
@@ -184,15 +195,19 @@ void daemon_question_text(yyjson_mut_doc *question, const char *key, const char 
 
 void daemon_question_count(yyjson_mut_doc *question, const char *key, uint32_t count)
 {
-    yyjson_mut_val *value = count == UINT32_MAX ? yyjson_mut_null(question) : yyjson_mut_uint(question, count);
+    yyjson_mut_val *value =
+        count == UINT32_MAX ? yyjson_mut_null(question) : yyjson_mut_uint(question, count);
     yyjson_mut_obj_add_val(question, yyjson_mut_doc_get_root(question), key, value);
 }
 
-enum error_code daemon_client_send(struct daemon_client *client, yyjson_mut_doc *object, struct error *err)
+enum error_code daemon_client_send(struct daemon_client *client, yyjson_mut_doc *object,
+                                   struct error *err)
 {
     size_t size = 0;
     yyjson_write_err problem = {0};
-    char *line = object ? yyjson_mut_write_opts(object, YYJSON_WRITE_NEWLINE_AT_END, NULL, &size, &problem) : NULL;
+    char *line =
+        object ? yyjson_mut_write_opts(object, YYJSON_WRITE_NEWLINE_AT_END, NULL, &size, &problem)
+               : NULL;
     yyjson_mut_doc_free(object);
     if (!line && problem.code == YYJSON_WRITE_ERROR_INVALID_STRING)
         return error_set(err, ERROR_INVALID, "a word that is not UTF-8 text");
@@ -203,8 +218,10 @@ enum error_code daemon_client_send(struct daemon_client *client, yyjson_mut_doc 
     return code;
 }
 
-/* Reads until there is a line; its length without the line feed. *ended: there is none, and never will be. */
-static enum error_code read_line(struct daemon_client *client, size_t *length, bool *ended, struct error *err)
+/* Reads until there is a line; its length without the line feed. *ended: there is none, and never
+ * will be. */
+static enum error_code read_line(struct daemon_client *client, size_t *length, bool *ended,
+                                 struct error *err)
 {
     enum { PIECE = 64 * 1024 };
     struct buffer *received = &client->received;
@@ -219,7 +236,8 @@ static enum error_code read_line(struct daemon_client *client, size_t *length, b
         }
         client->searched = received->size;
         if (received->size > LIMIT_CONTROL_LINE_BYTES)
-            return error_set(err, ERROR_INTERNAL, "the node's answer is longer than the limit of %d bytes",
+            return error_set(err, ERROR_INTERNAL,
+                             "the node's answer is longer than the limit of %d bytes",
                              LIMIT_CONTROL_LINE_BYTES);
         char *room = buffer_extend(received, PIECE);
         if (!room)
@@ -231,7 +249,8 @@ static enum error_code read_line(struct daemon_client *client, size_t *length, b
         if (code)
             return code;
         if (!got && received->size)
-            return error_set(err, ERROR_IO, "the node on this machine hung up in the middle of its answer");
+            return error_set(err, ERROR_IO,
+                             "the node on this machine hung up in the middle of its answer");
         if (!got) {
             *ended = true;
             return ERROR_NONE;
@@ -239,7 +258,8 @@ static enum error_code read_line(struct daemon_client *client, size_t *length, b
     }
 }
 
-enum error_code daemon_client_receive_or_end(struct daemon_client *client, yyjson_doc **out, struct error *err)
+enum error_code daemon_client_receive_or_end(struct daemon_client *client, yyjson_doc **out,
+                                             struct error *err)
 {
     size_t length = 0;
     bool ended;
@@ -250,7 +270,8 @@ enum error_code daemon_client_receive_or_end(struct daemon_client *client, yyjso
     yyjson_doc *doc = yyjson_read(client->received.data, length, 0);
     buffer_drop_front(&client->received, length + 1);
     if (!yyjson_is_obj(yyjson_doc_get_root(doc)))
-        code = error_set(err, ERROR_INTERNAL, "the node's answer is not a JSON object: is it another version?");
+        code = error_set(err, ERROR_INTERNAL,
+                         "the node's answer is not a JSON object: is it another version?");
     else
         code = answer_error(yyjson_doc_get_root(doc), err);
     if (code)
@@ -260,7 +281,8 @@ enum error_code daemon_client_receive_or_end(struct daemon_client *client, yyjso
     return code;
 }
 
-enum error_code daemon_client_receive(struct daemon_client *client, yyjson_doc **out, struct error *err)
+enum error_code daemon_client_receive(struct daemon_client *client, yyjson_doc **out,
+                                      struct error *err)
 {
     enum error_code code = daemon_client_receive_or_end(client, out, err);
     if (!code && !*out)
@@ -268,7 +290,8 @@ enum error_code daemon_client_receive(struct daemon_client *client, yyjson_doc *
     return code;
 }
 
-enum error_code daemon_ask(yyjson_mut_doc *question, bool hurry, yyjson_doc **out, struct error *err)
+enum error_code daemon_ask(yyjson_mut_doc *question, bool hurry, yyjson_doc **out,
+                           struct error *err)
 {
     struct daemon_client *client;
     enum error_code code = daemon_client_open(&client, err);

@@ -31,7 +31,8 @@ static const char usage[] =
     "                   time, when its driver compiles) and remember it: layers are then\n"
     "                   shared out by speed\n"
     "\n"
-    "The ids are what `medley run --devices` takes, such as cpu,vulkan0. What was found out is kept\n"
+    "The ids are what `medley run --devices` takes, such as cpu,vulkan0. What was found out is "
+    "kept\n"
     "in devices.json in MEDLEY_STATE_DIR, else in XDG_STATE_HOME/medley, else in\n"
     "~/.local/state/medley; an empty MEDLEY_STATE_DIR keeps nothing.\n";
 
@@ -58,7 +59,8 @@ static int run(int argc, char **argv)
         else if (option == 's')
             wishes.sim_file = optarg;
         else
-            return command_misused(&command_devices, "unknown or incomplete option '%s'", argv[optind - 1]);
+            return command_misused(&command_devices, "unknown or incomplete option '%s'",
+                                   argv[optind - 1]);
     }
     if (optind < argc)
         return command_misused(&command_devices, "'%s' is one word too many", argv[optind]);
@@ -70,7 +72,8 @@ static int run(int argc, char **argv)
     notice_end(&notice);
     if (failure)
         return command_fail(&command_devices, &err);
-    failure = calibrate ? devices_calibrate(gpu, &err) : ERROR_NONE; /* what was measured is shown all the same */
+    failure = calibrate ? devices_calibrate(gpu, &err)
+                        : ERROR_NONE; /* what was measured is shown all the same */
     struct devices_view *view = devices_view_read(gpu, failure ? NULL : &err);
     bool shown = view && (!json || devices_print_json(view));
     if (view && !json)

@@ -8,7 +8,8 @@
 
 /* ---- running one ----------------------------------------------------------------------- */
 
-static void show_progress(void *user, const char *device_id, const char *what, uint32_t done, uint32_t total)
+static void show_progress(void *user, const char *device_id, const char *what, uint32_t done,
+                          uint32_t total)
 {
     enum { WIDTH = 24 };
     (void)user;
@@ -32,22 +33,26 @@ enum error_code devices_calibrate(struct gpu *gpu, struct error *err)
 
 /* ---- text ------------------------------------------------------------------------------ */
 
-static void print_rate(const char *title, struct device_measurement measurement, double divisor, const char *unit)
+static void print_rate(const char *title, struct device_measurement measurement, double divisor,
+                       const char *unit)
 {
     if (measurement.n_runs)
-        printf("  %-14s %9.2f %-8s ± %.0f %%\n", title, measurement.median / divisor, unit, measurement.spread * 100);
+        printf("  %-14s %9.2f %-8s ± %.0f %%\n", title, measurement.median / divisor, unit,
+               measurement.spread * 100);
 }
 
 static void print_type(const struct calibration_type *type)
 {
-    printf("  %-14s %9.2f GB/s     ± %.0f %% decoding", type->name, type->decode_bytes_per_s.median * 1e-9,
-           type->decode_bytes_per_s.spread * 100);
+    printf("  %-14s %9.2f GB/s     ± %.0f %% decoding", type->name,
+           type->decode_bytes_per_s.median * 1e-9, type->decode_bytes_per_s.spread * 100);
     if (type->prefill_flops.n_runs)
-        printf(", %.1f GFLOP/s ± %.0f %% prefill", type->prefill_flops.median * 1e-9, type->prefill_flops.spread * 100);
+        printf(", %.1f GFLOP/s ± %.0f %% prefill", type->prefill_flops.median * 1e-9,
+               type->prefill_flops.spread * 100);
     putchar('\n');
 }
 
-static void print_calibration(const struct device *device, const struct device_calibration *calibration)
+static void print_calibration(const struct device *device,
+                              const struct device_calibration *calibration)
 {
     printf("%s\n", device_info(device)->id);
     for (uint32_t i = 0; i < calibration->n_types; i++)
@@ -69,7 +74,8 @@ static void print_hints(const struct gpu *gpu)
         struct sim_published published;
         if (!device_calibration(device) && !device_speed_is_given(device) &&
             sim_preset_published(device_info(device)->name, &published))
-            printf("  hint: %s: %.0f GB/s, %.1f TFLOP/s (f32) are published of it; a plan takes a part of that until "
+            printf("  hint: %s: %.0f GB/s, %.1f TFLOP/s (f32) are published of it; a plan takes a "
+                   "part of that until "
                    "it is measured\n",
                    device_info(device)->id, published.bandwidth_gb_per_s, published.tflops);
     }
@@ -118,7 +124,8 @@ void devices_json_measured(yyjson_mut_doc *doc, yyjson_mut_val *object, const st
     else
         yyjson_mut_obj_add_null(doc, object, "calibration");
     struct sim_published published;
-    if (device_speed_is_given(device) || !sim_preset_published(device_info(device)->name, &published)) {
+    if (device_speed_is_given(device) ||
+        !sim_preset_published(device_info(device)->name, &published)) {
         yyjson_mut_obj_add_null(doc, object, "published_hint");
         return;
     }

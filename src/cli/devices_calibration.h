@@ -12,4 +12,5 @@ enum error_code devices_calibrate(struct gpu *gpu, struct error *err);
 void devices_print_calibrations(const struct gpu *gpu);
 
 /* "calibration": an object or null; "verified": how and when. */
-void devices_json_measured(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct device *device);
+void devices_json_measured(yyjson_mut_doc *doc, yyjson_mut_val *object,
+                           const struct device *device);

@@ -22,7 +22,8 @@ static const char *support_name(enum support_level support)
 }
 
 /* Unknown text is "" and becomes null. The strings outlive the document. */
-static void json_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, const char *text)
+static void json_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
+                      const char *text)
 {
     if (text[0])
         yyjson_mut_obj_add_str(doc, object, key, text);
@@ -30,7 +31,8 @@ static void json_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *k
         yyjson_mut_obj_add_null(doc, object, key);
 }
 
-static void json_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, struct reading_u64 reading)
+static void json_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
+                         struct reading_u64 reading)
 {
     if (reading.valid)
         yyjson_mut_obj_add_uint(doc, object, key, reading.value);
@@ -55,7 +57,8 @@ static void json_precisions(yyjson_mut_doc *doc, yyjson_mut_val *object, uint32_
     }
 }
 
-static yyjson_mut_val *json_info(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct device_info *info)
+static yyjson_mut_val *json_info(yyjson_mut_doc *doc, yyjson_mut_val *list,
+                                 const struct device_info *info)
 {
     yyjson_mut_val *object = yyjson_mut_arr_add_obj(doc, list);
     json_text(doc, object, "id", info->id);
@@ -67,8 +70,10 @@ static yyjson_mut_val *json_info(yyjson_mut_doc *doc, yyjson_mut_val *list, cons
     json_text(doc, object, "driver", info->driver);
     json_text(doc, object, "pci", info->pci);
     const bool has_memory = info->memory_total_bytes != 0;
-    json_reading(doc, object, "memory_total_bytes", (struct reading_u64){info->memory_total_bytes, has_memory});
-    json_reading(doc, object, "memory_free_bytes", (struct reading_u64){info->memory_free_bytes, has_memory});
+    json_reading(doc, object, "memory_total_bytes",
+                 (struct reading_u64){info->memory_total_bytes, has_memory});
+    json_reading(doc, object, "memory_free_bytes",
+                 (struct reading_u64){info->memory_free_bytes, has_memory});
     json_reading(doc, object, "compute_units", info->compute_units);
     json_reading(doc, object, "clock_mhz", info->clock_mhz);
     json_reading(doc, object, "bandwidth_mb_per_s", info->bandwidth_mb_per_s);
@@ -113,7 +118,8 @@ static const struct field node_fields[] = {
 static void json_time(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct devices_view *view,
                       const struct sensor_reading *reading)
 {
-    uint64_t now_ns = view->sample.time_ns > reading->time_ns ? view->sample.time_ns : reading->time_ns;
+    uint64_t now_ns =
+        view->sample.time_ns > reading->time_ns ? view->sample.time_ns : reading->time_ns;
     uint64_t age_ms = (now_ns - reading->time_ns) / 1000000;
     if (reading->time_ns && age_ms <= view->sample_unix_ms)
         yyjson_mut_obj_add_uint(doc, object, "unix_ms", view->sample_unix_ms - age_ms);
@@ -121,9 +127,11 @@ static void json_time(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct 
         yyjson_mut_obj_add_null(doc, object, "unix_ms");
 }
 
-/* "NAME": {"valid": …, "value": … or null, "unix_ms": …} for every reading of a struct of readings. */
-static void json_readings(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct devices_view *view,
-                          const void *readings, const struct field *fields, size_t n_fields)
+/* "NAME": {"valid": …, "value": … or null, "unix_ms": …} for every reading of a struct of
+ * readings. */
+static void json_readings(yyjson_mut_doc *doc, yyjson_mut_val *object,
+                          const struct devices_view *view, const void *readings,
+                          const struct field *fields, size_t n_fields)
 {
     for (size_t i = 0; i < n_fields; i++) {
         struct sensor_reading reading;
@@ -135,7 +143,8 @@ static void json_readings(yyjson_mut_doc *doc, yyjson_mut_val *object, const str
     }
 }
 
-static void json_battery_state(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct devices_view *view)
+static void json_battery_state(yyjson_mut_doc *doc, yyjson_mut_val *object,
+                               const struct devices_view *view)
 {
     static const char *const names[] = {
         [BATTERY_DISCHARGING] = "discharging",
@@ -158,11 +167,13 @@ static void json_devices(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct
     for (uint32_t i = 0; i < view->n_devices; i++) {
         const struct sensor_device *readings = &view->sample.devices[i];
         yyjson_mut_val *object = json_info(doc, list, &view->infos[i]);
-        json_reading(doc, object, "temperature_mc",
-                     (struct reading_u64){readings->temperature_mc.value, readings->temperature_mc.valid});
-        json_reading(doc, object, "power_mw", (struct reading_u64){readings->power_mw.value, readings->power_mw.valid});
-        json_readings(doc, yyjson_mut_obj_add_obj(doc, object, "readings"), view, readings, device_fields,
-                      sizeof device_fields / sizeof *device_fields);
+        json_reading(
+            doc, object, "temperature_mc",
+            (struct reading_u64){readings->temperature_mc.value, readings->temperature_mc.valid});
+        json_reading(doc, object, "power_mw",
+                     (struct reading_u64){readings->power_mw.value, readings->power_mw.valid});
+        json_readings(doc, yyjson_mut_obj_add_obj(doc, object, "readings"), view, readings,
+                      device_fields, sizeof device_fields / sizeof *device_fields);
         devices_json_measured(doc, object, gpu_device(view->gpu, i));
     }
     list = yyjson_mut_obj_add_arr(doc, root, "rejected");
@@ -172,8 +183,8 @@ static void json_devices(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct
     }
 }
 
-static void json_availability(yyjson_mut_doc *doc, yyjson_mut_val *list, const char *name, bool available,
-                              const char *reason)
+static void json_availability(yyjson_mut_doc *doc, yyjson_mut_val *list, const char *name,
+                              bool available, const char *reason)
 {
     yyjson_mut_val *object = yyjson_mut_arr_add_obj(doc, list);
     json_text(doc, object, "name", name);
@@ -194,7 +205,8 @@ static void json_sources(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct
         json_availability(doc, list, source->name, source->available, source->reason);
     }
     yyjson_mut_val *machine = yyjson_mut_obj_add_obj(doc, root, "machine");
-    json_readings(doc, machine, view, &view->sample.node, node_fields, sizeof node_fields / sizeof *node_fields);
+    json_readings(doc, machine, view, &view->sample.node, node_fields,
+                  sizeof node_fields / sizeof *node_fields);
     json_battery_state(doc, machine, view);
 }
 
@@ -210,8 +222,10 @@ static void json_summary(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct
     json_reading(doc, object, "bandwidth_mb_per_s_mean", aggregate->bandwidth_mb_per_s_mean);
     json_reading(doc, object, "bandwidth_mb_per_s_min", aggregate->bandwidth_mb_per_s_min);
     json_reading(doc, object, "bandwidth_mb_per_s_max", aggregate->bandwidth_mb_per_s_max);
-    json_text(doc, object, "slowest", aggregate->n_measured ? view->infos[aggregate->slowest].id : "");
-    json_text(doc, object, "fastest", aggregate->n_measured ? view->infos[aggregate->fastest].id : "");
+    json_text(doc, object, "slowest",
+              aggregate->n_measured ? view->infos[aggregate->slowest].id : "");
+    json_text(doc, object, "fastest",
+              aggregate->n_measured ? view->infos[aggregate->fastest].id : "");
     json_reading(doc, object, "heterogeneity_permille", aggregate->heterogeneity_permille);
     json_reading(doc, object, "mflops_total", aggregate->mflops_total);
     yyjson_mut_val *vendors = yyjson_mut_obj_add_arr(doc, object, "vendors");
@@ -235,7 +249,8 @@ bool devices_print_json(const struct devices_view *view)
     json_summary(doc, root, view);
     json_text(doc, root, "registry_problem", gpu_registry_problem(view->gpu));
     /* reasons may quote a folder's name, which may be anything */
-    char *text = yyjson_mut_write(doc, YYJSON_WRITE_PRETTY | YYJSON_WRITE_ALLOW_INVALID_UNICODE, NULL);
+    char *text =
+        yyjson_mut_write(doc, YYJSON_WRITE_PRETTY | YYJSON_WRITE_ALLOW_INVALID_UNICODE, NULL);
     if (text)
         puts(text);
     free(text);

@@ -28,10 +28,12 @@ struct row {
     char cell[COLUMNS][128];
 };
 
-static const struct row titles = {{"ID", "NAME", "VENDOR", "BACKEND", "KIND", "MEMORY (FREE / TOTAL)", "DECODE",
-                                   "TEMPERATURE", "POWER", "CLOCK", "STATUS"}};
+static const struct row titles = {{"ID", "NAME", "VENDOR", "BACKEND", "KIND",
+                                   "MEMORY (FREE / TOTAL)", "DECODE", "TEMPERATURE", "POWER",
+                                   "CLOCK", "STATUS"}};
 
-static void format_number(char cell[128], bool valid, uint64_t value, double divisor, int decimals, const char *unit)
+static void format_number(char cell[128], bool valid, uint64_t value, double divisor, int decimals,
+                          const char *unit)
 {
     if (valid)
         snprintf(cell, 128, "%.*f %s", decimals, (double)value / divisor, unit);
@@ -40,8 +42,8 @@ static void format_number(char cell[128], bool valid, uint64_t value, double div
 }
 
 /* `readings` may be NULL: the device was refused. */
-static void fill_row(struct row *row, const struct device_info *info, const struct sensor_device *readings,
-                     const char *status)
+static void fill_row(struct row *row, const struct device_info *info,
+                     const struct sensor_device *readings, const char *status)
 {
     static const struct sensor_device none;
     const size_t size = sizeof row->cell[0];
@@ -53,16 +55,18 @@ static void fill_row(struct row *row, const struct device_info *info, const stru
     snprintf(row->cell[COLUMN_BACKEND], size, "%s", info->backend);
     snprintf(row->cell[COLUMN_KIND], size, "%s", devices_kind_name(info->kind));
     if (info->memory_total_bytes) /* a device that was refused may not have said */
-        snprintf(row->cell[COLUMN_MEMORY], size, "%.1f / %.1f GiB", (double)info->memory_free_bytes / gib,
-                 (double)info->memory_total_bytes / gib);
+        snprintf(row->cell[COLUMN_MEMORY], size, "%.1f / %.1f GiB",
+                 (double)info->memory_free_bytes / gib, (double)info->memory_total_bytes / gib);
     else
         snprintf(row->cell[COLUMN_MEMORY], size, "-");
-    format_number(row->cell[COLUMN_DECODE], info->bandwidth_mb_per_s.valid, info->bandwidth_mb_per_s.value, 1000, 2,
-                  "GB/s");
-    format_number(row->cell[COLUMN_TEMPERATURE], readings->temperature_mc.valid, readings->temperature_mc.value, 1000,
-                  1, "C");
-    format_number(row->cell[COLUMN_POWER], readings->power_mw.valid, readings->power_mw.value, 1000, 1, "W");
-    format_number(row->cell[COLUMN_CLOCK], readings->clock_mhz.valid, readings->clock_mhz.value, 1, 0, "MHz");
+    format_number(row->cell[COLUMN_DECODE], info->bandwidth_mb_per_s.valid,
+                  info->bandwidth_mb_per_s.value, 1000, 2, "GB/s");
+    format_number(row->cell[COLUMN_TEMPERATURE], readings->temperature_mc.valid,
+                  readings->temperature_mc.value, 1000, 1, "C");
+    format_number(row->cell[COLUMN_POWER], readings->power_mw.valid, readings->power_mw.value, 1000,
+                  1, "W");
+    format_number(row->cell[COLUMN_CLOCK], readings->clock_mhz.valid, readings->clock_mhz.value, 1,
+                  0, "MHz");
     snprintf(row->cell[COLUMN_STATUS], size, "%s", status);
 }
 
@@ -158,7 +162,8 @@ static void print_missing_sensors(const struct devices_view *view)
 static void print_registry_problem(const struct gpu *gpu)
 {
     if (gpu_registry_problem(gpu)[0])
-        printf("\nNot remembered, and found out anew at every start: %s\n", gpu_registry_problem(gpu));
+        printf("\nNot remembered, and found out anew at every start: %s\n",
+               gpu_registry_problem(gpu));
 }
 
 void devices_print_text(const struct devices_view *view)

@@ -25,7 +25,8 @@ const char *devices_kind_name(enum device_kind kind)
 
 static struct sensor_reading reading_of(struct reading_u64 reading)
 {
-    return (struct sensor_reading){.value = reading.value, .time_ns = clock_now_ns(), .valid = reading.valid};
+    return (struct sensor_reading){
+        .value = reading.value, .time_ns = clock_now_ns(), .valid = reading.valid};
 }
 
 /* A simulated device has no sensor; its simulation says. */
@@ -63,7 +64,8 @@ static bool has_gpu_of(const struct devices_view *view, const struct vendor_sour
         return true;
     for (uint32_t i = 0; i < view->n_devices; i++) { /* of a vendor's own bus, such as a Jetson's */
         const struct device_info *info = &view->infos[i];
-        if (info->kind != DEVICE_CPU && !device_info_is_simulated(info) && strcmp(info->vendor, source->vendor) == 0)
+        if (info->kind != DEVICE_CPU && !device_info_is_simulated(info) &&
+            strcmp(info->vendor, source->vendor) == 0)
             return true;
     }
     return false;

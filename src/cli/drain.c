@@ -6,15 +6,16 @@
 #include <getopt.h>
 #include <stdio.h>
 
-static const char usage[] =
-    "Usage: medley drain NODE [--undo] [--json]\n"
-    "\n"
-    "Nothing is placed on a machine any more, and what runs there moves to the others while it goes on\n"
-    "answering: before maintenance, say. Where the others have no room it stays, and medley status says\n"
-    "so. NODE is its name or its id (medley nodes).\n"
-    "\n"
-    "  --undo           it may be used again\n"
-    "  --json           for programs\n";
+static const char usage[] = "Usage: medley drain NODE [--undo] [--json]\n"
+                            "\n"
+                            "Nothing is placed on a machine any more, and what runs there moves to "
+                            "the others while it goes on\n"
+                            "answering: before maintenance, say. Where the others have no room it "
+                            "stays, and medley status says\n"
+                            "so. NODE is its name or its id (medley nodes).\n"
+                            "\n"
+                            "  --undo           it may be used again\n"
+                            "  --json           for programs\n";
 
 struct wish {
     bool undo, json;
@@ -23,20 +24,22 @@ struct wish {
 
 static bool parse(int argc, char **argv, struct wish *out)
 {
-    static const struct option options[] = {{"undo", no_argument, NULL, 'u'}, {"json", no_argument, NULL, 'j'}, {0}};
+    static const struct option options[] = {
+        {"undo", no_argument, NULL, 'u'}, {"json", no_argument, NULL, 'j'}, {0}};
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == '?')
             return option_unknown(&command_drain, argv);
         *(option == 'u' ? &out->undo : &out->json) = true;
     }
-    return option_rest(&command_drain, argc, argv, "which machine? medley nodes lists them", &out->node);
+    return option_rest(&command_drain, argc, argv, "which machine? medley nodes lists them",
+                       &out->node);
 }
 
 static int run(int argc, char **argv)
 {
-    static const struct ask_done drained = {.key = "drained",
-                                            .after = " is used for nothing new; what runs there moves away"};
+    static const struct ask_done drained = {
+        .key = "drained", .after = " is used for nothing new; what runs there moves away"};
     static const struct ask_done undrained = {.key = "undrained", .after = " may be used again"};
     struct wish wish = {0};
     if (!parse(argc, argv, &wish))

@@ -13,7 +13,8 @@
 static const char usage[] =
     "Usage: medley events [--follow] [--last N] [--json]\n"
     "\n"
-    "Prints what happened in the cluster, in the order on which all machines agree: who came and went,\n"
+    "Prints what happened in the cluster, in the order on which all machines agree: who came and "
+    "went,\n"
     "what was placed where, what failed. Times are this machine's zone.\n"
     "\n"
     "  --follow         go on printing what happens, until Ctrl-C\n"
@@ -41,7 +42,8 @@ static bool parse(int argc, char **argv, struct wishes *wishes)
             wishes->json = true;
         else if (option != 'n')
             return option_unknown(command, argv);
-        else if (!option_u32(command, "--last", optarg, 0, LIMIT_CLUSTER_LOG_ENTRIES, &wishes->last))
+        else if (!option_u32(command, "--last", optarg, 0, LIMIT_CLUSTER_LOG_ENTRIES,
+                             &wishes->last))
             return false;
     }
     return option_rest(command, argc, argv, NULL, &none);
@@ -106,7 +108,8 @@ static enum error_code converse(struct daemon_client *client, const void *arg, s
 static int run(int argc, char **argv)
 {
     struct wishes wishes = {.last = UINT32_MAX};
-    return parse(argc, argv, &wishes) ? ask_converse(&command_events, converse, &wishes) : EXIT_USAGE;
+    return parse(argc, argv, &wishes) ? ask_converse(&command_events, converse, &wishes)
+                                      : EXIT_USAGE;
 }
 
 const struct command command_events = {

@@ -2,13 +2,13 @@
 #include "cli/ask.h"
 #include "cli/commands.h"
 
-static const char usage[] =
-    "Usage: medley forget MODEL [--json]\n"
-    "\n"
-    "Makes the cluster forget a model (medley status lists them): it is not served any more, and its\n"
-    "instances are unloaded. No file is deleted.\n"
-    "\n"
-    "  --json           for programs\n";
+static const char usage[] = "Usage: medley forget MODEL [--json]\n"
+                            "\n"
+                            "Makes the cluster forget a model (medley status lists them): it is "
+                            "not served any more, and its\n"
+                            "instances are unloaded. No file is deleted.\n"
+                            "\n"
+                            "  --json           for programs\n";
 
 static int run(int argc, char **argv)
 {

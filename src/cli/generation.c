@@ -14,7 +14,8 @@ static bool on_token(void *arg, const struct token_event *event)
     return true;
 }
 
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage, const struct error *err)
+static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                    const struct error *err)
 {
     struct generation *generation = arg;
     pthread_mutex_lock(&generation->lock);
@@ -70,7 +71,8 @@ void generation_finish(struct generation *generation)
     generation->tokens = NULL;
 }
 
-enum generation_result generation_next(struct generation *generation, uint32_t timeout_ms, int32_t *token)
+enum generation_result generation_next(struct generation *generation, uint32_t timeout_ms,
+                                       int32_t *token)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);

@@ -1,5 +1,5 @@
-/* One request, waited for: the generator's callbacks leave tokens here and the command's thread takes
- * them, so that a slow terminal never holds up a device. */
+/* One request, waited for: the generator's callbacks leave tokens here and the command's thread
+ * takes them, so that a slow terminal never holds up a device. */
 #pragma once
 
 #include "pipeline/generator.h"
@@ -21,12 +21,15 @@ struct generation {
     struct error error;
 };
 
-/* Submits the request; its handlers and `arg` are set here. On failure there is nothing to finish. */
+/* Submits the request; its handlers and `arg` are set here. On failure there is nothing to
+ * finish. */
 enum error_code generation_start(struct generation *generation, struct generator *generator,
                                  const struct request *request, struct error *err);
-void generation_finish(struct generation *generation); /* cancels what is left, waits for the end, frees */
+void generation_finish(
+    struct generation *generation); /* cancels what is left, waits for the end, frees */
 
 enum generation_result { GENERATION_TOKEN, GENERATION_END, GENERATION_TIMEOUT };
 /* The next token, waiting at most `timeout_ms` for it. */
-enum generation_result generation_next(struct generation *generation, uint32_t timeout_ms, int32_t *token);
+enum generation_result generation_next(struct generation *generation, uint32_t timeout_ms,
+                                       int32_t *token);
 void generation_wait(struct generation *generation); /* to its end */

@@ -10,21 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] = "Usage: medley inspect MODEL.gguf [--json] [--tensors] [--keys]\n"
-                            "\n"
-                            "Shows what is in a model file: architecture, sizes, what each layer costs in memory and\n"
-                            "arithmetic, tokenizer and chat template. Reads no weights and loads nothing.\n"
-                            "\n"
-                            "  --tensors   every tensor: name, type, shape, size and place in the file\n"
-                            "  --keys      every key and its value (long ones shortened)\n"
-                            "  --json      for programs\n"
-                            "\n"
-                            "A file that is sound but that Medley cannot run is shown too, with the reason; the exit\n"
-                            "status is then 1.\n"
-                            "\n"
-                            "Sizes are in KiB, MiB and GiB (1024). FLOP are multiplications and additions counted\n"
-                            "apart; a token that stands at place N of its context costs FLOP/TOKEN plus N times\n"
-                            "FLOP/CONTEXT. KV is what each token of context keeps in the cache, as F16.\n";
+static const char usage[] =
+    "Usage: medley inspect MODEL.gguf [--json] [--tensors] [--keys]\n"
+    "\n"
+    "Shows what is in a model file: architecture, sizes, what each layer costs in memory and\n"
+    "arithmetic, tokenizer and chat template. Reads no weights and loads nothing.\n"
+    "\n"
+    "  --tensors   every tensor: name, type, shape, size and place in the file\n"
+    "  --keys      every key and its value (long ones shortened)\n"
+    "  --json      for programs\n"
+    "\n"
+    "A file that is sound but that Medley cannot run is shown too, with the reason; the exit\n"
+    "status is then 1.\n"
+    "\n"
+    "Sizes are in KiB, MiB and GiB (1024). FLOP are multiplications and additions counted\n"
+    "apart; a token that stands at place N of its context costs FLOP/TOKEN plus N times\n"
+    "FLOP/CONTEXT. KV is what each token of context keeps in the cache, as F16.\n";
 
 static bool same_cost(const struct layer_cost *a, const struct layer_cost *b)
 {
@@ -43,7 +44,8 @@ struct inspect_layers inspect_layers_from(const struct model *model, uint32_t fi
                                  .windowed = hyperparameters_layer_windowed(h, first)};
     while (run.last + 1 < h->n_layers) {
         struct layer_cost next = model_layer_cost(model, run.last + 1);
-        if (!same_cost(&run.cost, &next) || hyperparameters_layer_windowed(h, run.last + 1) != run.windowed)
+        if (!same_cost(&run.cost, &next) ||
+            hyperparameters_layer_windowed(h, run.last + 1) != run.windowed)
             break;
         run.last++;
     }
@@ -70,7 +72,8 @@ struct layer_cost inspect_total_cost(const struct model *model)
 
 enum rope_scaling inspect_rope_scaling(const struct hyperparameters *hyperparameters)
 {
-    bool none = hyperparameters->rope_scaling == ROPE_SCALING_LINEAR && hyperparameters->rope_frequency_scale == 1;
+    bool none = hyperparameters->rope_scaling == ROPE_SCALING_LINEAR &&
+                hyperparameters->rope_frequency_scale == 1;
     return none ? ROPE_SCALING_NONE : hyperparameters->rope_scaling;
 }
 
@@ -98,7 +101,8 @@ const char *inspect_file_name(const struct gguf_file *file)
 const char *inspect_reason(const struct gguf_file *file, const struct error *err)
 {
     size_t length = strlen(gguf_file_path(file));
-    bool named = strncmp(err->text, gguf_file_path(file), length) == 0 && strncmp(err->text + length, ": ", 2) == 0;
+    bool named = strncmp(err->text, gguf_file_path(file), length) == 0 &&
+                 strncmp(err->text + length, ": ", 2) == 0;
     return err->text + (named ? length + 2 : 0);
 }
 
@@ -133,7 +137,8 @@ void inspect_clean_text(struct buffer *out, const char *text, size_t size, bool 
         size_t bad = 0, length = utf8_length(text + i, size - i, &bad);
         /* U+0080 to U+009F are control characters too; \xc2 leads them. */
         bool control = length == 1 ? (unsigned char)text[i] < ' ' || text[i] == 0x7f
-                                   : length == 2 && (unsigned char)text[i] == 0xc2 && (unsigned char)text[i + 1] < 0xa0;
+                                   : length == 2 && (unsigned char)text[i] == 0xc2 &&
+                                         (unsigned char)text[i + 1] < 0xa0;
         if (length == 0)
             buffer_text(out, replacement);
         else if (printable && control)
@@ -187,7 +192,8 @@ static int run(int argc, char **argv)
     struct error err = {0};
     if (gguf_file_open(wishes.path, &file, &err))
         return command_fail(&command_inspect, &err);
-    struct inspection inspection = {.file = file, .show_tensors = wishes.tensors, .show_keys = wishes.keys};
+    struct inspection inspection = {
+        .file = file, .show_tensors = wishes.tensors, .show_keys = wishes.keys};
     if (model_open(wishes.path, &model, &inspection.model_error) == ERROR_NONE)
         inspection.model = model;
     if (tokenizer_open(file, &tokenizer, &inspection.tokenizer_error) == ERROR_NONE)

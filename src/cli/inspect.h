@@ -1,4 +1,5 @@
-/* What `medley inspect` shows; shared by its text (inspect_text.c) and its JSON (inspect_json.c). */
+/* What `medley inspect` shows; shared by its text (inspect_text.c) and its JSON
+ * (inspect_json.c). */
 #pragma once
 
 #include "base/buffer.h"
@@ -28,7 +29,8 @@ struct inspect_layers {
 /* The run of equal layers that begins at `first`. */
 struct inspect_layers inspect_layers_from(const struct model *model, uint32_t first);
 
-/* Sums over the layers, the input and the output; bytes are those in the file (a tied embedding counts once). */
+/* Sums over the layers, the input and the output; bytes are those in the file (a tied embedding
+ * counts once). */
 struct layer_cost inspect_total_cost(const struct model *model);
 
 /* Linear scaling by 1 is none. */
@@ -48,8 +50,8 @@ enum { INSPECT_TYPES_MAX = 64, INSPECT_F16_BYTES = 2 };
 /* Fills `types`, largest first; returns how many. */
 uint32_t inspect_types(const struct gguf_file *file, struct inspect_type types[INSPECT_TYPES_MAX]);
 
-/* Appends foreign text as valid UTF-8 (U+FFFD for what is not); `printable` also turns control characters into '?',
- * so that a file cannot write to the terminal what it likes. */
+/* Appends foreign text as valid UTF-8 (U+FFFD for what is not); `printable` also turns control
+ * characters into '?', so that a file cannot write to the terminal what it likes. */
 void inspect_clean_text(struct buffer *out, const char *text, size_t size, bool printable);
 
 void inspect_print(const struct inspection *inspection);

@@ -11,17 +11,20 @@ static yyjson_mut_val *text_value(yyjson_mut_doc *doc, const char *text, size_t 
 {
     struct buffer clean = {0};
     inspect_clean_text(&clean, text, size, false);
-    yyjson_mut_val *value = clean.failed ? NULL : yyjson_mut_strncpy(doc, clean.data ? clean.data : "", clean.size);
+    yyjson_mut_val *value =
+        clean.failed ? NULL : yyjson_mut_strncpy(doc, clean.data ? clean.data : "", clean.size);
     buffer_deinit(&clean);
     return value;
 }
 
-static void add_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, const char *text, size_t size)
+static void add_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, const char *text,
+                     size_t size)
 {
     yyjson_mut_obj_add_val(doc, object, key, text_value(doc, text, size));
 }
 
-static void add_string(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, const char *text)
+static void add_string(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
+                       const char *text)
 {
     add_text(doc, object, key, text, strlen(text));
 }
@@ -31,8 +34,10 @@ static void add_cost(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct l
     yyjson_mut_obj_add_uint(doc, object, "bytes", cost->bytes);
     yyjson_mut_obj_add_uint(doc, object, "bytes_per_token", cost->bytes_per_token);
     yyjson_mut_obj_add_uint(doc, object, "flops_per_token", cost->flops_per_token);
-    yyjson_mut_obj_add_uint(doc, object, "flops_per_token_per_context", cost->flops_per_token_per_context);
-    yyjson_mut_obj_add_uint(doc, object, "kv_bytes_per_token_f16", cost->kv_elements_per_token * INSPECT_F16_BYTES);
+    yyjson_mut_obj_add_uint(doc, object, "flops_per_token_per_context",
+                            cost->flops_per_token_per_context);
+    yyjson_mut_obj_add_uint(doc, object, "kv_bytes_per_token_f16",
+                            cost->kv_elements_per_token * INSPECT_F16_BYTES);
 }
 
 static void add_costs(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct model *model)
@@ -59,13 +64,16 @@ static void add_rope(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct mod
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     yyjson_mut_val *rope = yyjson_mut_obj_add_obj(doc, root, "rope");
-    yyjson_mut_obj_add_str(doc, rope, "kind", model_architecture(model)->rope == ROPE_NEOX ? "neox" : "norm");
+    yyjson_mut_obj_add_str(doc, rope, "kind",
+                           model_architecture(model)->rope == ROPE_NEOX ? "neox" : "norm");
     yyjson_mut_obj_add_uint(doc, rope, "dimensions", h->n_rot);
     yyjson_mut_obj_add_real(doc, rope, "base", (double)h->rope_base);
-    yyjson_mut_obj_add_str(doc, rope, "scaling", inspect_rope_scaling_name(inspect_rope_scaling(h)));
+    yyjson_mut_obj_add_str(doc, rope, "scaling",
+                           inspect_rope_scaling_name(inspect_rope_scaling(h)));
     yyjson_mut_obj_add_real(doc, rope, "frequency_scale", (double)h->rope_frequency_scale);
     yyjson_mut_obj_add_uint(doc, rope, "context_original", h->n_context_original);
-    yyjson_mut_obj_add_bool(doc, rope, "factors", model_tensor(model, TENSOR_ROPE_FREQS, 0) != NULL);
+    yyjson_mut_obj_add_bool(doc, rope, "factors",
+                            model_tensor(model, TENSOR_ROPE_FREQS, 0) != NULL);
 }
 
 static void add_model(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct model *model)
@@ -104,12 +112,14 @@ static void add_token(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *k
         yyjson_mut_obj_add_int(doc, object, key, id);
 }
 
-static void add_tokenizer(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct inspection *inspection)
+static void add_tokenizer(yyjson_mut_doc *doc, yyjson_mut_val *root,
+                          const struct inspection *inspection)
 {
     const struct tokenizer *tokenizer = inspection->tokenizer;
     if (!tokenizer) {
         yyjson_mut_obj_add_null(doc, root, "tokenizer");
-        add_string(doc, root, "tokenizer_error", inspect_reason(inspection->file, &inspection->tokenizer_error));
+        add_string(doc, root, "tokenizer_error",
+                   inspect_reason(inspection->file, &inspection->tokenizer_error));
         return;
     }
     yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, root, "tokenizer");
@@ -168,7 +178,8 @@ static void add_keys(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct ggu
     for (uint64_t i = 0; i < gguf_file_key_count(file); i++) {
         char value[256];
         const char *key = gguf_file_key(file, i, value, sizeof value);
-        yyjson_mut_obj_add(object, text_value(doc, key, strlen(key)), yyjson_mut_strcpy(doc, value));
+        yyjson_mut_obj_add(object, text_value(doc, key, strlen(key)),
+                           yyjson_mut_strcpy(doc, value));
     }
 }
 
@@ -185,7 +196,8 @@ bool inspect_print_json(const struct inspection *inspection)
     else
         add_string(doc, root, "error", inspect_reason(inspection->file, &inspection->model_error));
     add_tokenizer(doc, root, inspection);
-    if (gguf_file_text(inspection->file, "tokenizer.chat_template", &source, &size, NULL) == ERROR_NONE)
+    if (gguf_file_text(inspection->file, "tokenizer.chat_template", &source, &size, NULL) ==
+        ERROR_NONE)
         add_text(doc, root, "chat_template", source, size);
     else
         yyjson_mut_obj_add_null(doc, root, "chat_template");

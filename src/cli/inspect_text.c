@@ -27,7 +27,11 @@ static struct quantity count_text(uint64_t count)
     if (unit == 0)
         snprintf(out.text, sizeof out.text, "%" PRIu64, count);
     else
-        snprintf(out.text, sizeof out.text, "%.*f %c", n < 10 ? 2 : n < 100 ? 1 : 0, n, units[unit]);
+        snprintf(out.text, sizeof out.text, "%.*f %c",
+                 n < 10    ? 2
+                 : n < 100 ? 1
+                           : 0,
+                 n, units[unit]);
     return out;
 }
 
@@ -36,7 +40,8 @@ static void print_clean(const char *text, size_t size, size_t most)
 {
     struct buffer clean = {0};
     bool cut = size > most;
-    while (cut && most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80) /* not within a character */
+    while (cut && most > 0 &&
+           ((unsigned char)text[most] & 0xc0) == 0x80) /* not within a character */
         most--;
     inspect_clean_text(&clean, text, cut ? most : size, true);
     printf("%s%s", clean.data ? clean.data : "", cut ? "..." : "");
@@ -59,8 +64,9 @@ static void print_file(const struct gguf_file *file)
     fputs("  file              ", stdout);
     print_clean(gguf_file_path(file), strlen(gguf_file_path(file)), 4096);
     printf("\n");
-    line("", "%s, GGUF version %u, %" PRIu64 " keys, %" PRIu64 " tensors", size_text(gguf_file_size(file)).text,
-         gguf_file_version(file), gguf_file_key_count(file), gguf_file_tensor_count(file));
+    line("", "%s, GGUF version %u, %" PRIu64 " keys, %" PRIu64 " tensors",
+         size_text(gguf_file_size(file)).text, gguf_file_version(file), gguf_file_key_count(file),
+         gguf_file_tensor_count(file));
 }
 
 static void print_weights(const struct inspection *inspection)
@@ -68,25 +74,28 @@ static void print_weights(const struct inspection *inspection)
     struct inspect_type types[INSPECT_TYPES_MAX];
     uint32_t n_types = inspect_types(inspection->file, types);
     for (uint32_t i = 0; i < n_types; i++)
-        line(i ? "" : "weights", "%-8s %10s in %" PRIu64 " tensor%s", types[i].name, size_text(types[i].bytes).text,
-             types[i].n_tensors, types[i].n_tensors == 1 ? "" : "s");
+        line(i ? "" : "weights", "%-8s %10s in %" PRIu64 " tensor%s", types[i].name,
+             size_text(types[i].bytes).text, types[i].n_tensors,
+             types[i].n_tensors == 1 ? "" : "s");
 }
 
 static void print_rope(const struct model *model)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     bool neox = model_architecture(model)->rope == ROPE_NEOX;
-    line("rope", "%s, %u of %u dimensions, base %g", neox ? "neox" : "norm", h->n_rot, h->n_head_dim_k,
-         (double)h->rope_base);
+    line("rope", "%s, %u of %u dimensions, base %g", neox ? "neox" : "norm", h->n_rot,
+         h->n_head_dim_k, (double)h->rope_base);
     switch (inspect_rope_scaling(h)) {
     case ROPE_SCALING_NONE:
-        line("rope scaling", "%s", model_tensor(model, TENSOR_ROPE_FREQS, 0) ? "factors, in rope_freqs" : "none");
+        line("rope scaling", "%s",
+             model_tensor(model, TENSOR_ROPE_FREQS, 0) ? "factors, in rope_freqs" : "none");
         break;
     case ROPE_SCALING_LINEAR:
         line("rope scaling", "linear, x%g", 1 / (double)h->rope_frequency_scale);
         break;
     case ROPE_SCALING_YARN:
-        line("rope scaling", "yarn, x%g, from %u tokens", 1 / (double)h->rope_frequency_scale, h->n_context_original);
+        line("rope scaling", "yarn, x%g, from %u tokens", 1 / (double)h->rope_frequency_scale,
+             h->n_context_original);
         break;
     case ROPE_SCALING_LONGROPE:
         line("rope scaling", "longrope, from %u tokens", h->n_context_original);
@@ -100,7 +109,8 @@ static void print_window(const struct hyperparameters *h)
     for (uint32_t i = 0; i < h->n_layers; i++)
         n_windowed += hyperparameters_layer_windowed(h, i);
     if (n_windowed)
-        line("sliding window", "%u tokens, in %u of the %u layers", h->window, n_windowed, h->n_layers);
+        line("sliding window", "%u tokens, in %u of the %u layers", h->window, n_windowed,
+             h->n_layers);
     else
         line("sliding window", "none");
 }
@@ -116,7 +126,8 @@ static void print_shape(const struct model *model)
     if (h->n_head_dim_k == h->n_head_dim_v)
         line("heads", "%u of %u, %u for KV", h->n_head, h->n_head_dim_k, h->n_head_kv);
     else
-        line("heads", "%u of %u (K) and %u (V), %u for KV", h->n_head, h->n_head_dim_k, h->n_head_dim_v, h->n_head_kv);
+        line("heads", "%u of %u (K) and %u (V), %u for KV", h->n_head, h->n_head_dim_k,
+             h->n_head_dim_v, h->n_head_kv);
     print_window(h);
     print_rope(model);
 }
@@ -128,16 +139,16 @@ static void cost_row(const char *what, const struct layer_cost *cost, const char
     uint64_t kv_bytes = cost->kv_elements_per_token * INSPECT_F16_BYTES;
     printf("  %-12s%12s%12s%13s%14s%12s%s%s\n", what, size_text(cost->bytes).text,
            size_text(cost->bytes_per_token).text, count_text(cost->flops_per_token).text,
-           count_text(cost->flops_per_token_per_context).text, size_text(kv_bytes).text, attention[0] ? "  " : "",
-           attention);
+           count_text(cost->flops_per_token_per_context).text, size_text(kv_bytes).text,
+           attention[0] ? "  " : "", attention);
 }
 
 static void print_cost(const struct model *model)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     bool tied = !model_tensor(model, TENSOR_OUTPUT, 0);
-    printf("\n  %-12s%12s%12s%13s%14s%12s  %s\n", "LAYER", "SIZE", "READ/TOKEN", "FLOP/TOKEN", "FLOP/CONTEXT",
-           "KV/TOKEN", "ATTENTION");
+    printf("\n  %-12s%12s%12s%13s%14s%12s  %s\n", "LAYER", "SIZE", "READ/TOKEN", "FLOP/TOKEN",
+           "FLOP/CONTEXT", "KV/TOKEN", "ATTENTION");
     struct layer_cost cost = model_input_cost(model);
     cost_row("input", &cost, "");
     for (uint32_t i = 0; i < h->n_layers;) {
@@ -179,7 +190,8 @@ static void print_tokenizer(const struct inspection *inspection)
     const struct tokenizer *tokenizer = inspection->tokenizer;
     if (!tokenizer) {
         fputs("  tokenizer         cannot be used: ", stdout);
-        print_clean(inspection->tokenizer_error.text, strlen(inspection->tokenizer_error.text), 1024);
+        print_clean(inspection->tokenizer_error.text, strlen(inspection->tokenizer_error.text),
+                    1024);
         putchar('\n');
         return;
     }
@@ -232,8 +244,9 @@ static void print_tensors(const struct gguf_file *file)
         inspect_clean_text(&name, tensor->name, strlen(tensor->name), true);
         for (uint32_t d = 0; d < tensor->n_dims; d++)
             buffer_printf(&shape, "%s%" PRId64, d ? " x " : "", tensor->ne[d]);
-        printf("  %-44s %-8s %-24s %12s %16" PRIu64 "\n", name.data ? name.data : "", gguf_tensor_type_name(tensor),
-               shape.data ? shape.data : "1", size_text(tensor->size).text, tensor->offset);
+        printf("  %-44s %-8s %-24s %12s %16" PRIu64 "\n", name.data ? name.data : "",
+               gguf_tensor_type_name(tensor), shape.data ? shape.data : "1",
+               size_text(tensor->size).text, tensor->offset);
         buffer_deinit(&name);
         buffer_deinit(&shape);
     }
@@ -260,9 +273,11 @@ void inspect_print(const struct inspection *inspection)
     putchar('\n');
     print_file(inspection->file);
     if (model) {
-        line("architecture", "%s: %s", model_architecture(model)->name, model_architecture(model)->description);
-        line("parameters", "%s (%" PRIu64 "), mostly %s", count_text(model_parameter_count(model)).text,
-             model_parameter_count(model), model_type_name(model));
+        line("architecture", "%s: %s", model_architecture(model)->name,
+             model_architecture(model)->description);
+        line("parameters", "%s (%" PRIu64 "), mostly %s",
+             count_text(model_parameter_count(model)).text, model_parameter_count(model),
+             model_type_name(model));
     } else {
         const char *reason = inspect_reason(inspection->file, &inspection->model_error);
         fputs("  model             cannot be run: ", stdout);

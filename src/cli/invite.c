@@ -9,21 +9,23 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char usage[] =
-    "Usage: medley invite [--minutes N] [--json]\n"
-    "\n"
-    "Prints a code that lets one machine into the cluster. There: medley join CODE. It is good once and\n"
-    "for some minutes; a new one takes the place of the last. Say it to nobody who should not be in.\n"
-    "\n"
-    "  --minutes N      how long it is good, 1 to 1440 (default 10)\n"
-    "  --json           for programs\n";
+static const char usage[] = "Usage: medley invite [--minutes N] [--json]\n"
+                            "\n"
+                            "Prints a code that lets one machine into the cluster. There: medley "
+                            "join CODE. It is good once and\n"
+                            "for some minutes; a new one takes the place of the last. Say it to "
+                            "nobody who should not be in.\n"
+                            "\n"
+                            "  --minutes N      how long it is good, 1 to 1440 (default 10)\n"
+                            "  --json           for programs\n";
 
 enum { MINUTE_MS = 60 * 1000, OPTION_MINUTES = 256, OPTION_JSON };
 
 static bool parse(int argc, char **argv, uint32_t *minutes, bool *json)
 {
-    static const struct option options[] = {
-        {"minutes", required_argument, NULL, OPTION_MINUTES}, {"json", no_argument, NULL, OPTION_JSON}, {0}};
+    static const struct option options[] = {{"minutes", required_argument, NULL, OPTION_MINUTES},
+                                            {"json", no_argument, NULL, OPTION_JSON},
+                                            {0}};
     const struct command *command = &command_invite;
     const char *none;
     opterr = 0;
@@ -32,7 +34,8 @@ static bool parse(int argc, char **argv, uint32_t *minutes, bool *json)
             *json = true;
         else if (option != OPTION_MINUTES)
             return option_unknown(command, argv);
-        else if (!option_u32(command, "--minutes", optarg, 1, LIMIT_JOIN_CODE_MS_MAX / MINUTE_MS, minutes))
+        else if (!option_u32(command, "--minutes", optarg, 1, LIMIT_JOIN_CODE_MS_MAX / MINUTE_MS,
+                             minutes))
             return false;
     }
     return option_rest(command, argc, argv, NULL, &none);
@@ -42,8 +45,8 @@ static void say_how_long(uint64_t seconds)
 {
     const bool is_long = seconds >= 60;
     const uint64_t n = is_long ? (seconds + 30) / 60 : seconds;
-    printf("It lets one machine in, within %" PRIu64 " %s%s. There: medley join ", n, is_long ? "minute" : "second",
-           n == 1 ? "" : "s");
+    printf("It lets one machine in, within %" PRIu64 " %s%s. There: medley join ", n,
+           is_long ? "minute" : "second", n == 1 ? "" : "s");
 }
 
 static enum error_code print(yyjson_doc *doc, struct error *err)

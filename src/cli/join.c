@@ -13,11 +13,14 @@
 static const char usage[] =
     "Usage: medley join [CODE] [HOST[:PORT]]\n"
     "\n"
-    "Makes this machine's node a member of a cluster. With a CODE, which medley invite prints on a member,\n"
-    "that is all. Without one both machines show four words: somebody compares them and says yes here, and\n"
+    "Makes this machine's node a member of a cluster. With a CODE, which medley invite prints on a "
+    "member,\n"
+    "that is all. Without one both machines show four words: somebody compares them and says yes "
+    "here, and\n"
     "on the member to medley admit. HOST is a member; without it the local network is searched.\n"
     "\n"
-    "A code is eight letters and digits (K7QM-4XZD); small letters and missing hyphens do not matter. A\n"
+    "A code is eight letters and digits (K7QM-4XZD); small letters and missing hyphens do not "
+    "matter. A\n"
     "host whose name looks like one is written with its port.\n";
 
 struct wishes {
@@ -61,15 +64,18 @@ static enum error_code compare(struct daemon_client *client, yyjson_val *object,
     struct answer answer = {0};
     struct error unheard;
     bool agree = false;
-    const char *words = answer_text(&answer, object, "words"), *with = answer_text(&answer, object, "with");
+    const char *words = answer_text(&answer, object, "words"),
+               *with = answer_text(&answer, object, "with");
     enum error_code code = answer_failed(&answer, err);
     if (!code)
-        code = compare_ask(words, with, "medley join CODE, with a code of medley invite", &agree, err);
+        code =
+            compare_ask(words, with, "medley join CODE, with a code of medley invite", &agree, err);
     if (code || !agree)
         compare_send(client, false, &unheard);
     if (code)
         return code;
-    return agree ? compare_send(client, true, err) : error_set(err, ERROR_CANCELLED, "the words differ: not joined");
+    return agree ? compare_send(client, true, err)
+                 : error_set(err, ERROR_CANCELLED, "the words differ: not joined");
 }
 
 static enum error_code print_joined(yyjson_val *object, struct error *err)
@@ -88,10 +94,12 @@ static enum error_code print_joined(yyjson_val *object, struct error *err)
 }
 
 /* One line of the node. Lines of a newer one, which are unknown here, are passed over. */
-static enum error_code take(struct daemon_client *client, yyjson_val *root, bool *joined, struct error *err)
+static enum error_code take(struct daemon_client *client, yyjson_val *root, bool *joined,
+                            struct error *err)
 {
     struct answer answer = {0};
-    yyjson_val *words = answer_object_if(&answer, root, "compare"), *done = answer_object_if(&answer, root, "joined");
+    yyjson_val *words = answer_object_if(&answer, root, "compare"),
+               *done = answer_object_if(&answer, root, "joined");
     if (answer_failed(&answer, err))
         return err->code;
     if (yyjson_obj_get(root, "searching"))

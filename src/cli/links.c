@@ -5,14 +5,15 @@
 #include "cli/commands.h"
 #include "cli/table.h"
 
-static const char usage[] =
-    "Usage: medley links [--json]\n"
-    "\n"
-    "Lists the links between the machines of the cluster, each direction for itself: its kind, the time\n"
-    "that a message takes, how much that varies, what is lost, and how much goes through. All of it is\n"
-    "measured, all the time; what was not measured yet is -.\n"
-    "\n"
-    "  --json           for programs; what is not known is null\n";
+static const char usage[] = "Usage: medley links [--json]\n"
+                            "\n"
+                            "Lists the links between the machines of the cluster, each direction "
+                            "for itself: its kind, the time\n"
+                            "that a message takes, how much that varies, what is lost, and how "
+                            "much goes through. All of it is\n"
+                            "measured, all the time; what was not measured yet is -.\n"
+                            "\n"
+                            "  --json           for programs; what is not known is null\n";
 
 static void show_time(struct answer *answer, yyjson_val *link, const char *key, struct table *table)
 {

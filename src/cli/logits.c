@@ -12,13 +12,16 @@
 static const char usage[] =
     "Usage: medley logits MODEL.gguf --tokens 1,5,9 [--out FILE] [--greedy N] [options]\n"
     "\n"
-    "Writes the logits that follow each token: a row of little-endian float32 for every position, one\n"
-    "number for every token of the vocabulary, no header. With --greedy N, N more tokens are chosen, each\n"
+    "Writes the logits that follow each token: a row of little-endian float32 for every position, "
+    "one\n"
+    "number for every token of the vocabulary, no header. With --greedy N, N more tokens are "
+    "chosen, each\n"
     "the likeliest, and their rows follow. Prints {\"greedy\":[ids]}.\n"
     "\n"
     "  --tokens LIST    ids, with commas\n"
     "  --out FILE       where the rows go\n"
-    "  --greedy N       tokens to generate and feed back (default 0); it goes on after an end of text\n"
+    "  --greedy N       tokens to generate and feed back (default 0); it goes on after an end of "
+    "text\n"
     "\n" SESSION_USAGE;
 
 struct logits_flags {
@@ -60,8 +63,10 @@ static bool parse(int argc, char **argv, struct logits_flags *flags)
             command_misused(&command_logits, "unknown or incomplete option '%s'", argv[optind - 1]);
             return false;
         }
-        enum session_flag_result result = session_flag(&flags->session, &command_logits, option, optarg);
-        if (result == SESSION_FLAG_WRONG || (result == SESSION_FLAG_FOREIGN && !take_option(flags, option, optarg)))
+        enum session_flag_result result =
+            session_flag(&flags->session, &command_logits, option, optarg);
+        if (result == SESSION_FLAG_WRONG ||
+            (result == SESSION_FLAG_FOREIGN && !take_option(flags, option, optarg)))
             return false;
     }
     const char *missing = optind == argc ? "a model" : !flags->tokens ? "--tokens" : NULL;
@@ -86,7 +91,8 @@ static bool parse_tokens(const char *text, struct token_list *out)
         errno = 0;
         long long value = strtoll(at, &end, 10);
         if (end == at || errno || value < 0 || value > INT32_MAX || (*end && *end != ',')) {
-            command_misused(&command_logits, "--tokens takes ids with commas, such as 1,5,9; there is '%.20s'", at);
+            command_misused(&command_logits,
+                            "--tokens takes ids with commas, such as 1,5,9; there is '%.20s'", at);
             return false;
         }
         struct error err;
@@ -120,8 +126,8 @@ static bool on_token(void *arg, const struct token_event *event)
     return !token_list_push(&dump->greedy, event->token, NULL);
 }
 
-/* Writes from the driver's thread: nobody else is waiting for it here. GGUF and the machines it runs on
- * are little-endian, so the floats are written as they are. */
+/* Writes from the driver's thread: nobody else is waiting for it here. GGUF and the machines it
+ * runs on are little-endian, so the floats are written as they are. */
 static void on_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
 {
     (void)position;
@@ -144,8 +150,8 @@ static void on_done(void *arg, enum finish_reason reason, const struct request_u
     pthread_mutex_unlock(&dump->lock);
 }
 
-static enum error_code compute(const struct session *session, const struct token_list *tokens, uint32_t n_greedy,
-                               struct dump *dump, struct error *err)
+static enum error_code compute(const struct session *session, const struct token_list *tokens,
+                               uint32_t n_greedy, struct dump *dump, struct error *err)
 {
     struct request request = {
         .prompt = tokens->ids,
@@ -167,12 +173,13 @@ static enum error_code compute(const struct session *session, const struct token
     if (dump->reason == FINISH_ERROR)
         return error_set(err, dump->error.code, "%s", dump->error.text);
     if (dump->greedy.count != n_greedy)
-        return error_set(err, ERROR_NO_MEMORY, "only %zu of %u tokens were generated", dump->greedy.count, n_greedy);
+        return error_set(err, ERROR_NO_MEMORY, "only %zu of %u tokens were generated",
+                         dump->greedy.count, n_greedy);
     return ERROR_NONE;
 }
 
-static enum error_code dump_all(const struct logits_flags *flags, const struct token_list *tokens, struct dump *dump,
-                                struct error *err)
+static enum error_code dump_all(const struct logits_flags *flags, const struct token_list *tokens,
+                                struct dump *dump, struct error *err)
 {
     struct session session;
     enum error_code code = session_open(flags->model, &flags->session, &session, err);

@@ -10,11 +10,35 @@
 
 /* In the order in which `medley help` lists them. */
 static const struct command *const commands[] = {
-    &command_run,      &command_plan,       &command_serve,  &command_up,      &command_nodes, &command_links,
-    &command_status,   &command_events,     &command_invite, &command_join,    &command_admit, &command_remove,
-    &command_leave,    &command_add,        &command_forget, &command_place,   &command_move,  &command_drain,
-    &command_unload,   &command_bench,      &command_logits, &command_devices, &command_top,   &command_inspect,
-    &command_tokenize, &command_detokenize, &command_render, &command_sim,     NULL,
+    &command_run,
+    &command_plan,
+    &command_serve,
+    &command_up,
+    &command_nodes,
+    &command_links,
+    &command_status,
+    &command_events,
+    &command_invite,
+    &command_join,
+    &command_admit,
+    &command_remove,
+    &command_leave,
+    &command_add,
+    &command_forget,
+    &command_place,
+    &command_move,
+    &command_drain,
+    &command_unload,
+    &command_bench,
+    &command_logits,
+    &command_devices,
+    &command_top,
+    &command_inspect,
+    &command_tokenize,
+    &command_detokenize,
+    &command_render,
+    &command_sim,
+    NULL,
 };
 
 int command_fail(const struct command *command, const struct error *err)
@@ -50,7 +74,8 @@ static int help(const char *name)
         fputs(command->usage, stdout);
         return EXIT_OK;
     }
-    printf("medley " MEDLEY_VERSION ": one computer for large language models, out of the machines you own\n\n");
+    printf("medley " MEDLEY_VERSION
+           ": one computer for large language models, out of the machines you own\n\n");
     for (size_t i = 0; commands[i]; i++)
         printf("  medley %-11s %s\n", commands[i]->name, commands[i]->summary);
     printf("\n`medley help COMMAND` tells more. MEDLEY_LOG=debug shows what it is doing.\n");
@@ -62,7 +87,8 @@ int main(int argc, char **argv)
     gpu_prober_main(argc, argv);
     cpu_runtime_restart(argv);
     child_main(argc, argv);
-    if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+    if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "-h") == 0)
         return help(argc > 2 ? argv[2] : NULL);
     if (strcmp(argv[1], "--version") == 0) {
         puts("medley " MEDLEY_VERSION);

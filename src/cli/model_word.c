@@ -10,9 +10,10 @@ enum error_code model_word_file(const char *word, char out[PATH_MAX], struct err
 {
     struct stat file;
     if (!realpath(word, out) || stat(out, &file) != 0)
-        return error_set(err, errno == ENOENT || errno == ENOTDIR ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", word,
-                         strerror(errno));
-    return S_ISREG(file.st_mode) ? ERROR_NONE : error_set(err, ERROR_INVALID, "%s is not a file", word);
+        return error_set(err, errno == ENOENT || errno == ENOTDIR ? ERROR_NOT_FOUND : ERROR_IO,
+                         "%s: %s", word, strerror(errno));
+    return S_ISREG(file.st_mode) ? ERROR_NONE
+                                 : error_set(err, ERROR_INVALID, "%s is not a file", word);
 }
 
 static bool is_path(const char *word)

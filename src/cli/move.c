@@ -13,11 +13,16 @@ static const char usage[] =
     "Usage: medley move INSTANCE --to NODE/DEVICE:LAYERS[,NODE/DEVICE:LAYERS...] [--json]\n"
     "       medley move --on | --off [--json]\n"
     "\n"
-    "Places a model that runs (medley status lists them) as you say: its first LAYERS layers on the first\n"
-    "device, the next on the next, and so on; all of its layers. The new stages are loaded beside the old\n"
-    "ones, which answer until all is ready; requests under way go on with what is in their caches. Where\n"
-    "there is no memory for both, the old ones make room, and it is silent while it loads. What was placed\n"
-    "by hand is moved by nobody else until it loses a machine. medley nodes lists machines and devices.\n"
+    "Places a model that runs (medley status lists them) as you say: its first LAYERS layers on "
+    "the first\n"
+    "device, the next on the next, and so on; all of its layers. The new stages are loaded beside "
+    "the old\n"
+    "ones, which answer until all is ready; requests under way go on with what is in their caches. "
+    "Where\n"
+    "there is no memory for both, the old ones make room, and it is silent while it loads. What "
+    "was placed\n"
+    "by hand is moved by nobody else until it loses a machine. medley nodes lists machines and "
+    "devices.\n"
     "\n"
     "  --to STAGES      where to, in order: --to tower/vulkan0:20,pi/cpu:12\n"
     "  --off, --on      the cluster moves nothing for gain; it does again (the default)\n"
@@ -49,8 +54,8 @@ static bool parse(int argc, char **argv, struct wish *out)
         command_misused(&command_move, "it takes one of --to, --on and --off");
         return false;
     }
-    return option_rest(&command_move, argc, argv, whole ? NULL : "which instance? medley status lists them",
-                       &out->instance);
+    return option_rest(&command_move, argc, argv,
+                       whole ? NULL : "which instance? medley status lists them", &out->instance);
 }
 
 /* "tower/vulkan0:20" */
@@ -59,8 +64,10 @@ static bool add_stage(yyjson_mut_doc *doc, yyjson_mut_val *list, const char *tex
     char word[256], *end = NULL;
     snprintf(word, sizeof word, "%.*s", size < sizeof word ? (int)size : 0, text);
     char *colon = strrchr(word, ':'), *slash = colon ? strrchr(word, '/') : NULL;
-    const unsigned long n_layers = colon && colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : 0;
-    if (!slash || slash == word || slash + 1 >= colon || n_layers == 0 || n_layers > LIMIT_LAYERS || *end) {
+    const unsigned long n_layers =
+        colon && colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : 0;
+    if (!slash || slash == word || slash + 1 >= colon || n_layers == 0 || n_layers > LIMIT_LAYERS ||
+        *end) {
         command_misused(&command_move, "'%.*s' is no NODE/DEVICE:LAYERS", (int)size, text);
         return false;
     }
@@ -87,7 +94,8 @@ static bool add_stages(yyjson_mut_doc *doc, const char *text)
 
 static int run(int argc, char **argv)
 {
-    static const struct ask_done moved = {.key = "moved", .after = " runs where you said", .takes_long = true};
+    static const struct ask_done moved = {
+        .key = "moved", .after = " runs where you said", .takes_long = true};
     static const struct ask_done moves = {
         .key = "moves", .before = "moves for gain are ", .after = "", .takes_long = true};
     struct wish wish = {0};

@@ -11,15 +11,17 @@
 static const char usage[] =
     "Usage: medley nodes [--json]\n"
     "\n"
-    "Lists the machines of the cluster that this one belongs to: what they compute with, how much of\n"
-    "the memory is free, who leads and who votes, and where they are reached. A machine that waits to\n"
+    "Lists the machines of the cluster that this one belongs to: what they compute with, how much "
+    "of\n"
+    "the memory is free, who leads and who votes, and where they are reached. A machine that waits "
+    "to\n"
     "be let in is listed, too, with the words to compare; medley admit lets it in.\n"
     "\n"
     "The state is up, silent (and for how long nothing was heard), down, or waiting.\n"
     "\n"
     "  --json           for programs; what is not known is null\n";
 
-/* ---- cells ------------------------------------------------------------------------------------ */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static void show_name(struct answer *answer, yyjson_val *node, struct table *table)
 {
@@ -76,7 +78,8 @@ static void show_memory(struct answer *answer, yyjson_val *devices, struct table
     if (total + host == 0)
         table_cell(table, "-");
     else if (is_known)
-        table_cell(table, "%s / %s", size_text(free + host_free).text, size_text(total + host).text);
+        table_cell(table, "%s / %s", size_text(free + host_free).text,
+                   size_text(total + host).text);
     else
         table_cell(table, "%s", size_text(total + host).text);
 }
@@ -95,7 +98,7 @@ static void show_addresses(struct answer *answer, yyjson_val *node, struct table
     buffer_deinit(&list);
 }
 
-/* ---- the table, and who waits ----------------------------------------------------------------- */
+/* ---- the table, and who waits ---------------------------------------------------------------- */
 
 static void add_row(struct answer *answer, yyjson_val *node, struct table *table)
 {
@@ -139,8 +142,8 @@ static void say_problem(struct answer *answer, yyjson_val *node, struct buffer *
 
 static enum error_code print(yyjson_doc *doc, struct error *err)
 {
-    static const char *const titles[] = {"NAME",      "STATE", "ROLE", "DEVICES", "MEMORY (FREE / TOTAL)",
-                                         "ADDRESSES", NULL};
+    static const char *const titles[] = {
+        "NAME", "STATE", "ROLE", "DEVICES", "MEMORY (FREE / TOTAL)", "ADDRESSES", NULL};
     struct answer answer = {0};
     struct table table = {titles};
     struct buffer below = {0};

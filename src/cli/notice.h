@@ -1,5 +1,5 @@
-/* A line on the terminal while something takes longer than a second; it goes away when it is done. Nothing is
- * written where stderr is no terminal. */
+/* A line on the terminal while something takes longer than a second; it goes away when it is done.
+ * Nothing is written where stderr is no terminal. */
 #pragma once
 
 #include <pthread.h>
@@ -13,5 +13,6 @@ struct notice {
     char text[256];
 };
 
-void notice_begin(struct notice *notice, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void notice_begin(struct notice *notice, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void notice_end(struct notice *notice);

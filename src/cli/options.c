@@ -13,12 +13,13 @@ static bool read_u64(const char *text, uint64_t *out)
     return text[0] >= '0' && text[0] <= '9' && !*end && !errno;
 }
 
-bool option_u32(const struct command *command, const char *name, const char *text, uint32_t min, uint32_t max,
-                uint32_t *out)
+bool option_u32(const struct command *command, const char *name, const char *text, uint32_t min,
+                uint32_t max, uint32_t *out)
 {
     uint64_t value;
     if (!read_u64(text, &value) || value < min || value > max) {
-        command_misused(command, "%s takes a whole number from %u to %u, not '%s'", name, min, max, text);
+        command_misused(command, "%s takes a whole number from %u to %u, not '%s'", name, min, max,
+                        text);
         return false;
     }
     *out = (uint32_t)value;
@@ -49,7 +50,8 @@ bool option_unknown(const struct command *command, char **argv)
     return false;
 }
 
-bool option_rest(const struct command *command, int argc, char **argv, const char *missing, const char **out)
+bool option_rest(const struct command *command, int argc, char **argv, const char *missing,
+                 const char **out)
 {
     const int n_words = missing ? 1 : 0;
     if (argc - optind > n_words)
@@ -61,7 +63,8 @@ bool option_rest(const struct command *command, int argc, char **argv, const cha
     return argc - optind == n_words;
 }
 
-bool option_words(const struct command *command, int argc, char **argv, const char *missing, struct option_words *out)
+bool option_words(const struct command *command, int argc, char **argv, const char *missing,
+                  struct option_words *out)
 {
     static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {0}};
     *out = (struct option_words){0};

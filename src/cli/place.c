@@ -12,15 +12,20 @@
 #include <string.h>
 
 static const char usage[] =
-    "Usage: medley place MODEL [--context N] [--streams N] [--goal GOAL] [--idle SECONDS] [--json]\n"
+    "Usage: medley place MODEL [--context N] [--streams N] [--goal GOAL] [--idle SECONDS] "
+    "[--json]\n"
     "\n"
-    "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there, and says\n"
-    "where it is. MODEL is a .gguf file or the name of a model that the cluster knows (medley status).\n"
-    "Without this command a model is placed for the first request, and goes when nobody asked it for half an hour.\n"
+    "Places a model on the machines of the cluster, as medley plan forecasts it, loads it there, "
+    "and says\n"
+    "where it is. MODEL is a .gguf file or the name of a model that the cluster knows (medley "
+    "status).\n"
+    "Without this command a model is placed for the first request, and goes when nobody asked it "
+    "for half an hour.\n"
     "\n"
     "  -c, --context N  tokens of prompt and answer together (default: the model's, at most 4096)\n"
     "  --streams N      sequences at once (default 4)\n"
-    "  --goal GOAL      latency (each token as soon as possible), throughput (the most tokens of all\n"
+    "  --goal GOAL      latency (each token as soon as possible), throughput (the most tokens of "
+    "all\n"
     "                   streams; the default), or mix\n"
     "  --idle SECONDS   unload it when nobody has asked it for so long; 0: never\n"
     "  --json           for programs: the last answer of the node\n";
@@ -63,9 +68,12 @@ static bool take_option(struct wishes *wishes, int option, const char *value)
 static bool parse(int argc, char **argv, struct wishes *wishes)
 {
     static const struct option options[] = {
-        {"context", required_argument, NULL, 'c'},      {"streams", required_argument, NULL, OPTION_STREAMS},
-        {"goal", required_argument, NULL, OPTION_GOAL}, {"idle", required_argument, NULL, OPTION_IDLE},
-        {"json", no_argument, NULL, OPTION_JSON},       {0},
+        {"context", required_argument, NULL, 'c'},
+        {"streams", required_argument, NULL, OPTION_STREAMS},
+        {"goal", required_argument, NULL, OPTION_GOAL},
+        {"idle", required_argument, NULL, OPTION_IDLE},
+        {"json", no_argument, NULL, OPTION_JSON},
+        {0},
     };
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "c:", options, NULL)) != -1;) {
@@ -74,7 +82,8 @@ static bool parse(int argc, char **argv, struct wishes *wishes)
         if (!take_option(wishes, option, optarg))
             return false;
     }
-    return option_rest(&command_place, argc, argv, "which model? give a .gguf file, or a name that medley status lists",
+    return option_rest(&command_place, argc, argv,
+                       "which model? give a .gguf file, or a name that medley status lists",
                        &wishes->wish.model);
 }
 
@@ -95,7 +104,8 @@ static enum error_code print(yyjson_doc *doc, struct error *err)
 
 static int run(int argc, char **argv)
 {
-    struct wishes wishes = {.wish = {.context = UINT32_MAX, .streams = UINT32_MAX, .idle_s = UINT32_MAX}};
+    struct wishes wishes = {
+        .wish = {.context = UINT32_MAX, .streams = UINT32_MAX, .idle_s = UINT32_MAX}};
     struct error err;
     char model[PATH_MAX];
     yyjson_doc *doc = NULL;

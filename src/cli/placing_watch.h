@@ -1,4 +1,5 @@
-/* {"do": "place"}: asks the node to place a model in the cluster and load it, and waits until it is ready. */
+/* {"do": "place"}: asks the node to place a model in the cluster and load it, and waits until it is
+ * ready. */
 #pragma once
 
 #include "cli/daemon.h"
@@ -10,6 +11,6 @@ struct placing_wish {
     const char *goal; /* NULL: the same */
 };
 
-/* The last line of the answer, which has "ready"; what goes on until then is said on stderr where that is a terminal.
- * The connection ends with it. */
+/* The last line of the answer, which has "ready"; what goes on until then is said on stderr where
+ * that is a terminal. The connection ends with it. */
 enum error_code placing_watch(const struct placing_wish *wish, yyjson_doc **out, struct error *err);

@@ -16,13 +16,17 @@
 #include <string.h>
 
 static const char usage[] =
-    "Usage: medley plan MODEL.gguf [--cluster FILE | --here] [--context N] [--streams N] [options]\n"
+    "Usage: medley plan MODEL.gguf [--cluster FILE | --here] [--context N] [--streams N] "
+    "[options]\n"
     "\n"
-    "Says which devices should hold which layers of a model, how fast it will be, and why. Reads the\n"
-    "model's headers and loads nothing. The best placement is searched until it is proved to be the best\n"
+    "Says which devices should hold which layers of a model, how fast it will be, and why. Reads "
+    "the\n"
+    "model's headers and loads nothing. The best placement is searched until it is proved to be "
+    "the best\n"
     "or the time is over. docs/planning.md explains the file, the formulas and the output.\n"
     "\n"
-    "  --cluster FILE   the machines and links of a cluster file (JSON); else those of the cluster, where a\n"
+    "  --cluster FILE   the machines and links of a cluster file (JSON); else those of the "
+    "cluster, where a\n"
     "                   node of it runs here (medley up); else this machine's devices\n"
     "  --here           this machine's devices, also where a node runs\n"
     "  --sim FILE       simulated devices in the place of this machine's\n"
@@ -31,18 +35,24 @@ static const char usage[] =
     "  --goal GOAL      latency: each token as soon as possible (the default for one stream);\n"
     "                   throughput: the most tokens of all streams (the default for several); or\n"
     "                   mix: the least wait for a token where often one stream is alone\n"
-    "  --busy P         of the mix: the part of the time that all streams are busy, 0 to 1 (default 0.5)\n"
+    "  --busy P         of the mix: the part of the time that all streams are busy, 0 to 1 "
+    "(default 0.5)\n"
     "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"
-    "  --prompt N       tokens of the prompt whose prefill is forecast (default: half the context)\n"
+    "  --prompt N       tokens of the prompt whose prefill is forecast (default: half the "
+    "context)\n"
     "  --without NODE   leave a machine out; may be repeated\n"
-    "  --add SPEC       say also what one more device would give: NODE:MEMORY,BANDWIDTH[,FLOPS] by its\n"
-    "                   datasheet, as tower:24GiB,936GB/s,35TFLOP/s; NODE:DEVICE, one more like it; or\n"
-    "                   NODE:PRESET, such as tower:rtx-3090. For this machine alone, no NODE:. May be repeated\n"
+    "  --add SPEC       say also what one more device would give: NODE:MEMORY,BANDWIDTH[,FLOPS] by "
+    "its\n"
+    "                   datasheet, as tower:24GiB,936GB/s,35TFLOP/s; NODE:DEVICE, one more like "
+    "it; or\n"
+    "                   NODE:PRESET, such as tower:rtx-3090. For this machine alone, no NODE:. May "
+    "be repeated\n"
     "  --policy POLICY  compare with what others do: memory (exo, llama.cpp), flops (cake), equal\n"
     "                   (distributed-llama), score, or all; may be repeated\n"
     "  --explain        more: the rates it stands on, every device left out, the search\n"
     "  --json           for programs\n"
-    "  --time-limit S   of the search, in seconds (default 5), and as much again for all other questions;\n"
+    "  --time-limit S   of the search, in seconds (default 5), and as much again for all other "
+    "questions;\n"
     "                   the answer so far is given then\n"
     "\n"
     "The exit status is 1 when the model fits nowhere; what would make it fit is said then.\n";
@@ -59,7 +69,7 @@ struct wishes {
     const char *without[REPORT_WITHOUT_MAX], *adds[REPORT_EXTRAS_MAX];
 };
 
-/* ---- words --------------------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 enum {
     OPTION_CLUSTER = 256,
@@ -79,14 +89,22 @@ enum {
 };
 
 static const struct option long_options[] = {
-    {"cluster", required_argument, NULL, OPTION_CLUSTER},  {"here", no_argument, NULL, OPTION_HERE},
-    {"sim", required_argument, NULL, OPTION_SIM},          {"context", required_argument, NULL, 'c'},
-    {"streams", required_argument, NULL, OPTION_STREAMS},  {"goal", required_argument, NULL, OPTION_GOAL},
-    {"busy", required_argument, NULL, OPTION_BUSY},        {"kv", required_argument, NULL, OPTION_KV},
-    {"prompt", required_argument, NULL, OPTION_PROMPT},    {"without", required_argument, NULL, OPTION_WITHOUT},
-    {"add", required_argument, NULL, OPTION_ADD},          {"policy", required_argument, NULL, OPTION_POLICY},
-    {"explain", no_argument, NULL, OPTION_EXPLAIN},        {"json", no_argument, NULL, OPTION_JSON},
-    {"time-limit", required_argument, NULL, OPTION_LIMIT}, {0},
+    {"cluster", required_argument, NULL, OPTION_CLUSTER},
+    {"here", no_argument, NULL, OPTION_HERE},
+    {"sim", required_argument, NULL, OPTION_SIM},
+    {"context", required_argument, NULL, 'c'},
+    {"streams", required_argument, NULL, OPTION_STREAMS},
+    {"goal", required_argument, NULL, OPTION_GOAL},
+    {"busy", required_argument, NULL, OPTION_BUSY},
+    {"kv", required_argument, NULL, OPTION_KV},
+    {"prompt", required_argument, NULL, OPTION_PROMPT},
+    {"without", required_argument, NULL, OPTION_WITHOUT},
+    {"add", required_argument, NULL, OPTION_ADD},
+    {"policy", required_argument, NULL, OPTION_POLICY},
+    {"explain", no_argument, NULL, OPTION_EXPLAIN},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"time-limit", required_argument, NULL, OPTION_LIMIT},
+    {0},
 };
 
 static const struct command *const self = &command_plan;
@@ -130,7 +148,8 @@ static bool take_policy(struct wishes *wishes, const char *value)
 {
     bool known = false;
     for (int policy = 0; policy < REPORT_POLICIES; policy++) {
-        if (strcmp(value, "all") && strcmp(value, placement_policy_name((enum placement_policy)policy)))
+        if (strcmp(value, "all") &&
+            strcmp(value, placement_policy_name((enum placement_policy)policy)))
             continue;
         known = wishes->policies[policy] = true;
     }
@@ -139,7 +158,8 @@ static bool take_policy(struct wishes *wishes, const char *value)
     return known;
 }
 
-static bool take_word(const char *name, const char *value, const char **list, uint32_t *n, uint32_t max)
+static bool take_word(const char *name, const char *value, const char **list, uint32_t *n,
+                      uint32_t max)
 {
     if (*n == max) {
         command_misused(self, "%s can be given %u times", name, max);
@@ -183,7 +203,8 @@ static bool take_option(struct wishes *wishes, int option, const char *value)
     case OPTION_PROMPT:
         return option_u32(self, "--prompt", value, 1, LIMIT_CONTEXT, &wishes->prompt);
     case OPTION_WITHOUT:
-        return take_word("--without", value, wishes->without, &wishes->n_without, REPORT_WITHOUT_MAX);
+        return take_word("--without", value, wishes->without, &wishes->n_without,
+                         REPORT_WITHOUT_MAX);
     case OPTION_ADD:
         return take_word("--add", value, wishes->adds, &wishes->n_adds, REPORT_EXTRAS_MAX);
     case OPTION_POLICY:
@@ -220,7 +241,8 @@ static bool parse(int argc, char **argv, struct wishes *wishes)
     }
     wishes->model = argv[optind];
     if (wishes->cluster && (wishes->sim || wishes->here)) {
-        command_misused(self, "--cluster and %s exclude each other", wishes->sim ? "--sim" : "--here");
+        command_misused(self, "--cluster and %s exclude each other",
+                        wishes->sim ? "--sim" : "--here");
         return false;
     }
     if (wishes->has_busy && !(wishes->has_goal && wishes->goal == PLACEMENT_MIX)) {
@@ -230,11 +252,11 @@ static bool parse(int argc, char **argv, struct wishes *wishes)
     return true;
 }
 
-/* ---- the cluster ------------------------------------------------------------------------------------------------ */
+/* ---- the cluster ----------------------------------------------------------------------------- */
 
 /* The new device's id has a space, as no other has. */
-static enum error_code read_add(const char *words, const struct cluster *cluster, bool here, struct report_extra *out,
-                                struct error *err)
+static enum error_code read_add(const char *words, const struct cluster *cluster, bool here,
+                                struct report_extra *out, struct error *err)
 {
     const char *device = words;
     char name[CLUSTER_NODE_MAX] = "";
@@ -242,7 +264,8 @@ static enum error_code read_add(const char *words, const struct cluster *cluster
     if (!here) {
         const char *colon = strchr(words, ':');
         if (!colon || colon == words || (size_t)(colon - words) >= sizeof name)
-            return error_set(err, ERROR_INVALID, "--add %s: it takes NODE:DEVICE, such as tower:24GiB,936GB/s", words);
+            return error_set(err, ERROR_INVALID,
+                             "--add %s: it takes NODE:DEVICE, such as tower:24GiB,936GB/s", words);
         memcpy(name, words, (size_t)(colon - words));
         out->node = cluster_find_node(cluster, name);
         if (out->node == UINT32_MAX)
@@ -260,8 +283,7 @@ static enum error_code read_add(const char *words, const struct cluster *cluster
     return ERROR_NONE;
 }
 
-/* ---- the plan -----------------------------------------------------------------------------------------------------
- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 static double seconds_now(void *unused)
 {
@@ -269,7 +291,8 @@ static double seconds_now(void *unused)
     return (double)clock_now_ns() * 1e-9;
 }
 
-static void fill_demand(const struct wishes *wishes, const struct driver_options *options, struct placement_demand *out)
+static void fill_demand(const struct wishes *wishes, const struct driver_options *options,
+                        struct placement_demand *out)
 {
     *out = plan_demand(options);
     out->replicas = true;
@@ -280,7 +303,8 @@ static void fill_demand(const struct wishes *wishes, const struct driver_options
         out->busy = (double)wishes->busy;
 }
 
-static enum error_code print(const struct report *report, const struct wishes *wishes, struct error *err)
+static enum error_code print(const struct report *report, const struct wishes *wishes,
+                             struct error *err)
 {
     struct buffer text = {0};
     if (wishes->json)
@@ -294,8 +318,9 @@ static enum error_code print(const struct report *report, const struct wishes *w
     return failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the answer") : ERROR_NONE;
 }
 
-static enum error_code fill_ask(const struct wishes *wishes, const struct model *model, const struct cluster *cluster,
-                                struct report_ask *ask, struct error *err)
+static enum error_code fill_ask(const struct wishes *wishes, const struct model *model,
+                                const struct cluster *cluster, struct report_ask *ask,
+                                struct error *err)
 {
     ask->cluster = cluster;
     ask->here = wishes->here;
@@ -311,10 +336,11 @@ static enum error_code fill_ask(const struct wishes *wishes, const struct model 
     return code;
 }
 
-/* The devices, and what the engine or an estimate says of the buffers on them. Where a node runs here, its cluster's;
- * then wishes->here stays false. */
+/* The devices, and what the engine or an estimate says of the buffers on them. Where a node runs
+ * here, its cluster's; then wishes->here stays false. */
 static enum error_code read_devices(struct wishes *wishes, const struct model *model,
-                                    const struct driver_options *options, struct plan_here *out, struct error *err)
+                                    const struct driver_options *options, struct plan_here *out,
+                                    struct error *err)
 {
     *out = (struct plan_here){0};
     bool found = false;
@@ -331,8 +357,8 @@ static enum error_code read_devices(struct wishes *wishes, const struct model *m
 }
 
 /* Without the spare devices first, as plan/plan.h does. */
-static enum error_code report_sparing(const struct report_ask *ask, struct plan_here *devices, struct report *out,
-                                      struct error *err)
+static enum error_code report_sparing(const struct report_ask *ask, struct plan_here *devices,
+                                      struct report *out, struct error *err)
 {
     const bool spared = plan_devices_spare(&devices->cluster, devices->n_spare, ask->model);
     enum error_code code = report_init(out, ask, err);
@@ -344,8 +370,8 @@ static enum error_code report_sparing(const struct report_ask *ask, struct plan_
 }
 
 static enum error_code answer(const struct wishes *wishes, const struct model *model,
-                              const struct driver_options *options, struct plan_here *devices, int *status,
-                              struct error *err)
+                              const struct driver_options *options, struct plan_here *devices,
+                              int *status, struct error *err)
 {
     struct plan_model cost = {0};
     struct report report = {0};

@@ -17,7 +17,8 @@ static enum error_code ask(struct daemon_client *client, struct cluster *out, st
     if (code)
         return code;
     char *text = yyjson_write(doc, 0, &size);
-    code = text ? cluster_parse(text, size, out, err) : error_set(err, ERROR_NO_MEMORY, "no memory for the cluster");
+    code = text ? cluster_parse(text, size, out, err)
+                : error_set(err, ERROR_NO_MEMORY, "no memory for the cluster");
     free(text);
     yyjson_doc_free(doc);
     if (code == ERROR_INVALID) /* of the node, not of the user's words */

@@ -8,27 +8,32 @@
 #include <limits.h>
 
 static enum error_code ask(struct plan_here *out, const struct gpu *gpu, const char *sim_file,
-                           const struct model *model, const struct driver_options *options, struct error *err)
+                           const struct model *model, const struct driver_options *options,
+                           struct error *err)
 {
     struct selection selection;
     enum error_code code = selection_make(gpu, NULL, sim_file != NULL, &selection, err);
     if (!code)
-        code = plan_compute_measure_all(selection.devices, selection.n_devices, model, options, &out->compute, err);
+        code = plan_compute_measure_all(selection.devices, selection.n_devices, model, options,
+                                        &out->compute, err);
     if (!code)
         code = plan_devices_init(&out->cluster, selection.devices, selection.n_devices, err);
     out->n_spare = selection.n_spare;
     return code;
 }
 
-enum error_code plan_here_init(struct plan_here *out, const char *sim_file, const struct model *model,
-                               const struct driver_options *options, struct error *err)
+enum error_code plan_here_init(struct plan_here *out, const char *sim_file,
+                               const struct model *model, const struct driver_options *options,
+                               struct error *err)
 {
     char registry[PATH_MAX];
     struct gpu *gpu;
     struct notice notice;
     gpu_registry_path(registry, sizeof registry);
-    const struct gpu_options gpu_options = {
-        .registry = registry, .prober = "/proc/self/exe", .sim_file = sim_file, .skip_other = sim_file != NULL};
+    const struct gpu_options gpu_options = {.registry = registry,
+                                            .prober = "/proc/self/exe",
+                                            .sim_file = sim_file,
+                                            .skip_other = sim_file != NULL};
     *out = (struct plan_here){0};
     notice_begin(&notice, "looking at this machine's devices …");
     enum error_code code = gpu_open(&gpu_options, &gpu, err);

@@ -15,7 +15,7 @@ static struct remote *remote_of(const struct generator *generator)
     return (struct remote *)generator;
 }
 
-/* ---- the generator ---------------------------------------------------------------------------- */
+/* ---- the generator --------------------------------------------------------------------------- */
 
 void remote_write_locked(struct remote *remote, struct buffer *run)
 {
@@ -35,11 +35,13 @@ void remote_write(struct remote *remote, struct buffer *run)
 /* Tokens that may be generated: what is behind the prompt is for those. */
 static uint32_t remote_room(const struct remote *remote, const struct request *request)
 {
-    const uint32_t left = remote->context > request->n_prompt ? remote->context - request->n_prompt : 0;
+    const uint32_t left =
+        remote->context > request->n_prompt ? remote->context - request->n_prompt : 0;
     return request->n_predict < left ? request->n_predict : left;
 }
 
-static enum error_code enlist(struct remote *remote, struct remote_request *request, uint64_t *id, struct error *err)
+static enum error_code enlist(struct remote *remote, struct remote_request *request, uint64_t *id,
+                              struct error *err)
 {
     enum error_code code = ERROR_NONE;
     pthread_mutex_lock(&remote->lock);
@@ -54,8 +56,8 @@ static enum error_code enlist(struct remote *remote, struct remote_request *requ
     return code;
 }
 
-static enum error_code submit(struct generator *generator, const struct request *request, uint64_t *id,
-                              struct error *err)
+static enum error_code submit(struct generator *generator, const struct request *request,
+                              uint64_t *id, struct error *err)
 {
     struct remote *remote = remote_of(generator);
     struct buffer run = {0};
@@ -125,7 +127,7 @@ static struct driver_stats stats(const struct generator *generator)
     return out;
 }
 
-/* ---- opening ---------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 enum error_code remote_check(yyjson_doc *doc, struct remote_answer *out, struct error *err)
 {
@@ -136,8 +138,10 @@ enum error_code remote_check(yyjson_doc *doc, struct remote_answer *out, struct 
     enum error_code code = answer_failed(&answer, err);
     if (code)
         return code;
-    if (!context_tokens || context_tokens > LIMIT_CONTEXT || !instance[0] || strlen(instance) > LIMIT_CLUSTER_ID_BYTES)
-        return error_set(err, ERROR_INTERNAL, "the node's answer is beyond a limit: instance or context");
+    if (!context_tokens || context_tokens > LIMIT_CONTEXT || !instance[0] ||
+        strlen(instance) > LIMIT_CLUSTER_ID_BYTES)
+        return error_set(err, ERROR_INTERNAL,
+                         "the node's answer is beyond a limit: instance or context");
     *out = (struct remote_answer){instance, (uint32_t)context_tokens};
     return ERROR_NONE;
 }
@@ -151,9 +155,12 @@ static enum error_code read_answer(struct remote *remote, struct error *err)
         return code;
     memcpy(remote->instance, found.instance, strlen(found.instance) + 1);
     remote->context = found.context;
-    stages_text(&answer, answer_list(&answer, yyjson_doc_get_root(remote->answer), "stages"), false, &remote->where);
+    stages_text(&answer, answer_list(&answer, yyjson_doc_get_root(remote->answer), "stages"), false,
+                &remote->where);
     code = answer_failed(&answer, err);
-    return !code && remote->where.failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the answer") : code;
+    return !code && remote->where.failed
+               ? error_set(err, ERROR_NO_MEMORY, "no memory for the answer")
+               : code;
 }
 
 static enum error_code start_reading(struct remote *remote, struct error *err)
@@ -166,7 +173,8 @@ static enum error_code start_reading(struct remote *remote, struct error *err)
     return remote->is_reading ? ERROR_NONE : error_set(err, ERROR_IO, "no thread can be started");
 }
 
-enum error_code remote_begin(struct daemon_client *client, const char *model, yyjson_doc **answer, struct error *err)
+enum error_code remote_begin(struct daemon_client *client, const char *model, yyjson_doc **answer,
+                             struct error *err)
 {
     yyjson_mut_doc *question = daemon_question("generate");
     daemon_question_text(question, "model", model);

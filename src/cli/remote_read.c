@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* ---- requests --------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 /* The request, unless nobody wants to hear of it any more. */
 static struct remote_request *find(struct remote *remote, uint64_t id)
@@ -37,8 +37,8 @@ static void finish(struct remote *remote, struct remote_request *request, enum f
     mem_free(request);
 }
 
-static void finish_early(struct remote *remote, struct remote_request *request, enum finish_reason reason,
-                         const struct error *why)
+static void finish_early(struct remote *remote, struct remote_request *request,
+                         enum finish_reason reason, const struct error *why)
 {
     const uint64_t now_ns = clock_now_ns();
     struct request_usage *usage = &request->usage;
@@ -80,9 +80,10 @@ void remote_end_whole(struct remote *remote)
     }
 }
 
-/* ---- messages --------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
-static enum error_code take_tokens(struct remote *remote, struct request_message *message, struct error *err)
+static enum error_code take_tokens(struct remote *remote, struct request_message *message,
+                                   struct error *err)
 {
     struct remote_request *request;
     for (uint32_t i = 0; i < message->tokens.count && (request = find(remote, message->id)); i++) {
@@ -104,8 +105,8 @@ static enum error_code take_tokens(struct remote *remote, struct request_message
     return ERROR_NONE;
 }
 
-static enum error_code take_row(struct remote_request *request, const struct request_message *message,
-                                struct error *err)
+static enum error_code take_row(struct remote_request *request,
+                                const struct request_message *message, struct error *err)
 {
     const uint32_t n = message->row.n_values;
     if (!request || !request->handlers.row || !n)
@@ -121,7 +122,8 @@ static enum error_code take_row(struct remote_request *request, const struct req
     return ERROR_NONE;
 }
 
-static enum error_code dispatch(struct remote *remote, struct request_message *message, struct error *err)
+static enum error_code dispatch(struct remote *remote, struct request_message *message,
+                                struct error *err)
 {
     struct remote_request *request = find(remote, message->id);
     switch (message->kind) {
@@ -152,7 +154,8 @@ static enum error_code take_message(struct remote *remote, struct buffer *memory
         return code;
     const uint64_t size = bytes_load(length, sizeof length);
     if (size > LIMIT_REQUEST_BYTES)
-        return error_set(err, ERROR_INTERNAL, "a message of the node is longer than the limit of %d bytes",
+        return error_set(err, ERROR_INTERNAL,
+                         "a message of the node is longer than the limit of %d bytes",
                          LIMIT_REQUEST_BYTES);
     buffer_clear(memory);
     void *bytes = buffer_extend(memory, size);
@@ -163,7 +166,8 @@ static enum error_code take_message(struct remote *remote, struct buffer *memory
     if (!code)
         code = request_read(bytes, size, &message, err);
     if (code == ERROR_INVALID)
-        return error_set(err, ERROR_INTERNAL, "a message of the node breaks the rules: is it another version?");
+        return error_set(err, ERROR_INTERNAL,
+                         "a message of the node breaks the rules: is it another version?");
     if (code)
         return code;
     code = dispatch(remote, &message, err);
@@ -171,7 +175,7 @@ static enum error_code take_message(struct remote *remote, struct buffer *memory
     return code;
 }
 
-/* ---- the thread ------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 static void end_all(struct remote *remote, enum finish_reason reason, const struct error *why)
 {

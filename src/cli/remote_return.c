@@ -1,4 +1,5 @@
-/* The node has hung up in the middle of an answer: it is looked for, and given what it had, with what it generated. */
+/* The node has hung up in the middle of an answer: it is looked for, and given what it had, with
+ * what it generated. */
 #include "cli/remote_state.h"
 
 #include "base/clock.h"
@@ -38,7 +39,8 @@ static bool is_again(struct remote *remote)
 }
 
 /* A connection that is ready for requests for the same instance. */
-static enum error_code connect_again(struct remote *remote, struct daemon_client **out, struct error *err)
+static enum error_code connect_again(struct remote *remote, struct daemon_client **out,
+                                     struct error *err)
 {
     struct daemon_client *client = NULL;
     yyjson_doc *answer = NULL;
@@ -50,7 +52,8 @@ static enum error_code connect_again(struct remote *remote, struct daemon_client
     code = remote_begin(client, remote->model, &answer, err);
     if (!code)
         code = remote_check(answer, &found, err);
-    if (!code && (strcmp(found.instance, remote->instance) != 0 || found.context != remote->context))
+    if (!code &&
+        (strcmp(found.instance, remote->instance) != 0 || found.context != remote->context))
         code = error_set(err, ERROR_IO, "the node has placed the model in another way meanwhile");
     yyjson_doc_free(answer);
     if (code)
@@ -97,16 +100,19 @@ bool remote_return(struct remote *remote, struct error *err)
     remote_end_whole(remote);
     if (!can_go_on(remote) || is_again(remote))
         return false;
-    log_line(LOG_WARN, "run", "%s in the middle of the answer, which goes on when it is back (for %d s)", lost.text,
+    log_line(LOG_WARN, "run",
+             "%s in the middle of the answer, which goes on when it is back (for %d s)", lost.text,
              LIMIT_CONTROL_BACK_MS / 1000);
-    while (connect_again(remote, &client, err) && clock_now_ns() < until_ns && !is_over && can_go_on(remote))
+    while (connect_again(remote, &client, err) && clock_now_ns() < until_ns && !is_over &&
+           can_go_on(remote))
         wait_a_moment(remote, &is_over);
     if (client) {
         hand_over(remote, client);
         return true;
     }
     error_set(err, ERROR_IO,
-              "%s in the middle of the answer. Start it again with `medley up`, or ask on another machine; the same "
+              "%s in the middle of the answer. Start it again with `medley up`, or ask on another "
+              "machine; the same "
               "prompt and --seed give the same answer",
               lost.text);
     return false;

@@ -2,14 +2,15 @@
 #include "cli/ask.h"
 #include "cli/commands.h"
 
-static const char usage[] =
-    "Usage: medley remove NODE [--json]\n"
-    "\n"
-    "Takes a machine out of the cluster: its certificate is refused at once, everywhere, and what ran on\n"
-    "it is placed anew on the others. NODE is its name or its id (medley nodes). It comes back only as a\n"
-    "new member: medley admit, or a new code from medley invite.\n"
-    "\n"
-    "  --json           for programs\n";
+static const char usage[] = "Usage: medley remove NODE [--json]\n"
+                            "\n"
+                            "Takes a machine out of the cluster: its certificate is refused at "
+                            "once, everywhere, and what ran on\n"
+                            "it is placed anew on the others. NODE is its name or its id (medley "
+                            "nodes). It comes back only as a\n"
+                            "new member: medley admit, or a new code from medley invite.\n"
+                            "\n"
+                            "  --json           for programs\n";
 
 static int run(int argc, char **argv)
 {

@@ -18,7 +18,8 @@ static const char usage[] =
     "       medley render --template FILE [...] < MESSAGES\n"
     "\n"
     "Prints the prompt that the model's chat template makes of the messages on standard input,\n"
-    "and nothing after it. They are a JSON array, [{\"role\": \"user\", \"content\": \"Hello\"}], or an\n"
+    "and nothing after it. They are a JSON array, [{\"role\": \"user\", \"content\": \"Hello\"}], "
+    "or an\n"
     "object with such an array as \"messages\"; its other members are variables of the template.\n"
     "\n"
     "  --add-generation-prompt   end where the assistant's answer begins\n"
@@ -31,7 +32,8 @@ struct words {
     bool add_generation_prompt;
 };
 
-static enum error_code read_stream(FILE *file, const char *name, size_t limit, struct buffer *out, struct error *err)
+static enum error_code read_stream(FILE *file, const char *name, size_t limit, struct buffer *out,
+                                   struct error *err)
 {
     char bytes[64 * 1024];
     size_t n;
@@ -48,11 +50,13 @@ static enum error_code read_stream(FILE *file, const char *name, size_t limit, s
     return ERROR_NONE;
 }
 
-static enum error_code read_path(const char *path, size_t limit, struct buffer *out, struct error *err)
+static enum error_code read_path(const char *path, size_t limit, struct buffer *out,
+                                 struct error *err)
 {
     FILE *file = fopen(path, "rb");
     if (!file)
-        return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path,
+                         strerror(errno));
     enum error_code code = read_stream(file, path, limit, out, err);
     fclose(file);
     return code;
@@ -77,7 +81,8 @@ static enum error_code open_given(const struct words *words, const struct tokeni
     return code;
 }
 
-static enum error_code open_template(const struct words *words, struct chat_template **out, struct error *err)
+static enum error_code open_template(const struct words *words, struct chat_template **out,
+                                     struct error *err)
 {
     struct gguf_file *file = NULL;
     struct tokenizer *tokenizer = NULL;
@@ -95,16 +100,19 @@ static enum error_code open_template(const struct words *words, struct chat_temp
 
 /* ---- the input: standard input, --tools and --add-generation-prompt as one object ---- */
 
-static enum error_code parse(const struct buffer *text, const char *name, yyjson_doc **out, struct error *err)
+static enum error_code parse(const struct buffer *text, const char *name, yyjson_doc **out,
+                             struct error *err)
 {
     yyjson_read_err problem;
     *out = yyjson_read_opts(text->data, text->size, 0, NULL, &problem);
     if (!*out)
-        return error_set(err, ERROR_INVALID, "%s is not JSON: %s at byte %zu", name, problem.msg, problem.pos);
+        return error_set(err, ERROR_INVALID, "%s is not JSON: %s at byte %zu", name, problem.msg,
+                         problem.pos);
     return ERROR_NONE;
 }
 
-static enum error_code add_tools(const char *path, yyjson_mut_doc *input, yyjson_mut_val *root, struct error *err)
+static enum error_code add_tools(const char *path, yyjson_mut_doc *input, yyjson_mut_val *root,
+                                 struct error *err)
 {
     struct buffer text = {0};
     yyjson_doc *tools = NULL;
@@ -115,23 +123,26 @@ static enum error_code add_tools(const char *path, yyjson_mut_doc *input, yyjson
         code = error_set(err, ERROR_INVALID, "%s is not a JSON array of tools", path);
     if (!code) {
         yyjson_mut_obj_remove_key(root, "tools");
-        yyjson_mut_obj_add_val(input, root, "tools", yyjson_val_mut_copy(input, yyjson_doc_get_root(tools)));
+        yyjson_mut_obj_add_val(input, root, "tools",
+                               yyjson_val_mut_copy(input, yyjson_doc_get_root(tools)));
     }
     yyjson_doc_free(tools);
     buffer_deinit(&text);
     return code;
 }
 
-static enum error_code make_input(const struct words *words, yyjson_doc *messages, yyjson_mut_doc *input,
-                                  struct error *err)
+static enum error_code make_input(const struct words *words, yyjson_doc *messages,
+                                  yyjson_mut_doc *input, struct error *err)
 {
-    yyjson_mut_val *given = yyjson_val_mut_copy(input, yyjson_doc_get_root(messages)), *root = given;
+    yyjson_mut_val *given = yyjson_val_mut_copy(input, yyjson_doc_get_root(messages)),
+                   *root = given;
     if (yyjson_mut_is_arr(given)) {
         root = yyjson_mut_obj(input);
         yyjson_mut_obj_add_val(input, root, "messages", given);
     }
     if (!yyjson_mut_is_obj(root))
-        return error_set(err, ERROR_INVALID, "standard input is neither a JSON array of messages nor an object");
+        return error_set(err, ERROR_INVALID,
+                         "standard input is neither a JSON array of messages nor an object");
     yyjson_mut_doc_set_root(input, root);
     if (words->add_generation_prompt) {
         yyjson_mut_obj_remove_key(root, "add_generation_prompt");
@@ -140,7 +151,8 @@ static enum error_code make_input(const struct words *words, yyjson_doc *message
     return words->tools ? add_tools(words->tools, input, root, err) : ERROR_NONE;
 }
 
-static enum error_code read_input(const struct words *words, char **out, size_t *size, struct error *err)
+static enum error_code read_input(const struct words *words, char **out, size_t *size,
+                                  struct error *err)
 {
     struct buffer text = {0};
     yyjson_doc *messages = NULL;
@@ -171,7 +183,8 @@ static enum error_code render(const struct words *words, struct error *err)
         code = read_input(words, &input, &size, err);
     if (!code)
         code = chat_template_render(chat_template, input, size, &text, err);
-    if (!code && ((text.size && fwrite(text.data, 1, text.size, stdout) != text.size) || fflush(stdout)))
+    if (!code &&
+        ((text.size && fwrite(text.data, 1, text.size, stdout) != text.size) || fflush(stdout)))
         code = error_set(err, ERROR_IO, "standard output: %s", strerror(errno));
     free(input);
     buffer_deinit(&text);

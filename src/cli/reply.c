@@ -16,13 +16,15 @@ static volatile sig_atomic_t interrupt_count;
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
-    if (++interrupt_count > 1) /* the first has not been heeded yet: a device may be busy for long */
+    if (++interrupt_count >
+        1) /* the first has not been heeded yet: a device may be busy for long */
         _exit(128 + SIGINT);
 }
 
 void interrupts_catch(void)
 {
-    struct sigaction action = {.sa_handler = on_interrupt}; /* without SA_RESTART: reading a line is to end, too */
+    struct sigaction action = {
+        .sa_handler = on_interrupt}; /* without SA_RESTART: reading a line is to end, too */
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
 }
@@ -54,8 +56,9 @@ static void show(struct reply *reply, size_t from, bool quiet)
     fflush(stdout);
 }
 
-static enum error_code take_token(const struct session *session, int32_t token, struct token_stream *stream,
-                                  struct reply *reply, bool quiet, struct error *err)
+static enum error_code take_token(const struct session *session, int32_t token,
+                                  struct token_stream *stream, struct reply *reply, bool quiet,
+                                  struct error *err)
 {
     size_t before = reply->text.size;
     token_stream_push(stream, session->tokenizer, token, false, &reply->text);
@@ -67,7 +70,8 @@ static enum error_code take_token(const struct session *session, int32_t token, 
 
 /* `interrupts_before`: how many there were before the request. */
 static enum error_code take_all(const struct session *session, struct generation *generation,
-                                unsigned interrupts_before, struct reply *reply, bool quiet, struct error *err)
+                                unsigned interrupts_before, struct reply *reply, bool quiet,
+                                struct error *err)
 {
     struct token_stream stream = {0};
     enum error_code code = ERROR_NONE;
@@ -88,7 +92,8 @@ static enum error_code take_all(const struct session *session, struct generation
 }
 
 enum error_code reply_generate(const struct session *session, const struct token_list *prompt,
-                               const struct reply_options *options, struct reply *out, struct error *err)
+                               const struct reply_options *options, struct reply *out,
+                               struct error *err)
 {
     struct request request = {
         .prompt = prompt->ids,
@@ -99,8 +104,8 @@ enum error_code reply_generate(const struct session *session, const struct token
         .n_stop_tokens = (uint32_t)session->stop_tokens.count,
     };
     if (prompt->count > LIMIT_CONTEXT)
-        return error_set(err, ERROR_INVALID, "the prompt has %zu tokens; the limit is %d", prompt->count,
-                         LIMIT_CONTEXT);
+        return error_set(err, ERROR_INVALID, "the prompt has %zu tokens; the limit is %d",
+                         prompt->count, LIMIT_CONTEXT);
     struct generation generation;
     const unsigned interrupts_before = interrupts();
     enum error_code code = generation_start(&generation, session->generator, &request, err);
@@ -128,7 +133,8 @@ double reply_prefill_tokens_per_s(const struct reply *reply)
     return per_second(usage->prompt_tokens - usage->cached_tokens, usage->prefill_ns);
 }
 
-/* The first token comes with the prompt; one that ended the answer is not counted among its tokens, but took as long.
+/* The first token comes with the prompt; one that ended the answer is not counted among its tokens,
+ * but took as long.
  */
 double reply_decode_tokens_per_s(const struct reply *reply)
 {
@@ -138,15 +144,17 @@ double reply_decode_tokens_per_s(const struct reply *reply)
     return per_second(reply->reason == FINISH_STOP ? n : n - 1, reply->usage.decode_ns);
 }
 
-/* A speed, and what had been forecast: by measured figures alone, for an estimate would only mislead. */
-static void report_speed(double measured, double forecast, bool is_measured, const char *what, struct buffer *line)
+/* A speed, and what had been forecast: by measured figures alone, for an estimate would only
+ * mislead. */
+static void report_speed(double measured, double forecast, bool is_measured, const char *what,
+                         struct buffer *line)
 {
     buffer_printf(line, " %.1f tok/s", measured);
     if (!is_measured || forecast <= 0 || measured <= 0)
         return;
     buffer_printf(line, " (forecast %.1f)", forecast);
-    log_line(LOG_INFO, "forecast", "%s: %.2f tok/s forecast, %.2f measured (%+.1f %%)", what, forecast, measured,
-             100 * (forecast / measured - 1));
+    log_line(LOG_INFO, "forecast", "%s: %.2f tok/s forecast, %.2f measured (%+.1f %%)", what,
+             forecast, measured, 100 * (forecast / measured - 1));
 }
 
 void reply_report(const struct session *session, const struct reply *reply)
@@ -157,12 +165,13 @@ void reply_report(const struct session *session, const struct reply *reply)
     buffer_printf(&line, "prompt %u tokens", usage->prompt_tokens);
     if (usage->cached_tokens)
         buffer_printf(&line, " (%u cached)", usage->cached_tokens);
-    report_speed(reply_prefill_tokens_per_s(reply), forecast.prefill_tokens_per_s, forecast.measured, "prompt", &line);
+    report_speed(reply_prefill_tokens_per_s(reply), forecast.prefill_tokens_per_s,
+                 forecast.measured, "prompt", &line);
     if (usage->generated_tokens) {
         buffer_printf(&line, ", answer %u tokens", usage->generated_tokens);
         if (usage->generated_tokens > 1)
-            report_speed(reply_decode_tokens_per_s(reply), forecast.decode_tokens_per_s, forecast.measured, "answer",
-                         &line);
+            report_speed(reply_decode_tokens_per_s(reply), forecast.decode_tokens_per_s,
+                         forecast.measured, "answer", &line);
     }
     buffer_text(&line, "; ");
     session_describe_split(session, &line);

@@ -15,8 +15,10 @@
 static const char usage[] =
     "Usage: medley run MODEL [-p PROMPT | -f FILE] [-n N] [options]\n"
     "\n"
-    "Answers a prompt, or holds a conversation: without -p and -f every line of stdin is a message.\n"
-    "The text goes to stdout as it comes, what it took to stderr. Ctrl-C stops an answer, a second\n"
+    "Answers a prompt, or holds a conversation: without -p and -f every line of stdin is a "
+    "message.\n"
+    "The text goes to stdout as it comes, what it took to stderr. Ctrl-C stops an answer, a "
+    "second\n"
     "one leaves; in a conversation /reset forgets it and /exit leaves.\n"
     "\n"
     "  -p PROMPT        answer this; as a user's message through the model's chat template,\n"
@@ -26,7 +28,8 @@ static const char usage[] =
     "  --system TEXT    a system message before the first\n"
     "  -n N             tokens to generate at most; 0 only reads the prompt (default: until the\n"
     "                   model ends or the context is full)\n"
-    "  --json           print one JSON object at the end instead: text, tokens, why it ended, times,\n"
+    "  --json           print one JSON object at the end instead: text, tokens, why it ended, "
+    "times,\n"
     "                   the speeds that were measured and forecast, and the stages\n"
     "\n"
     "How the next token is chosen (0.8, 40, 0.95, 0.05 and nothing else unless said):\n"
@@ -34,7 +37,8 @@ static const char usage[] =
     "  --frequency-penalty X  --presence-penalty X  --seed S  (--temp 0: always the likeliest)\n"
     "\n"
     "MODEL is a .gguf file, or in a cluster the name of a model that it knows (medley status).\n"
-    "Where it runs: where a node runs on this machine (medley up), in its cluster, through that; the\n"
+    "Where it runs: where a node runs on this machine (medley up), in its cluster, through that; "
+    "the\n"
     "model is placed there as medley place does. With --here, or a flag below other than -c, and\n"
     "where no node runs, in this process:\n"
     "  --here           on this machine, also where a node runs\n" SESSION_USAGE;
@@ -143,13 +147,15 @@ static bool parse(int argc, char **argv, struct run_flags *flags)
     const struct command *command = &command_run;
     int option;
     opterr = 0;
-    while ((option = getopt_long(argc, argv, "p:f:n:" SESSION_SHORT_OPTIONS, long_options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "p:f:n:" SESSION_SHORT_OPTIONS, long_options, NULL)) !=
+           -1) {
         if (option == '?') {
             command_misused(command, "unknown or incomplete option '%s'", argv[optind - 1]);
             return false;
         }
         enum session_flag_result result = session_flag(&flags->session, command, option, optarg);
-        if (result == SESSION_FLAG_WRONG || (result == SESSION_FLAG_FOREIGN && !take_option(flags, option, optarg)))
+        if (result == SESSION_FLAG_WRONG ||
+            (result == SESSION_FLAG_FOREIGN && !take_option(flags, option, optarg)))
             return false;
     }
     if (optind + 1 != argc) {
@@ -182,7 +188,8 @@ static enum error_code read_file(const char *path, struct buffer *out, struct er
 {
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     if (!file)
-        return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path,
+                         strerror(errno));
     char chunk[4096];
     size_t n;
     while ((n = fread(chunk, 1, sizeof chunk, file)) > 0)
@@ -196,11 +203,13 @@ static enum error_code read_file(const char *path, struct buffer *out, struct er
 }
 
 /* The prompt as tokens: through the chat template where there is one and it is wanted. */
-static enum error_code make_prompt(struct session *session, const struct run_flags *flags, const char *text,
-                                   size_t size, struct token_list *out, struct error *err)
+static enum error_code make_prompt(struct session *session, const struct run_flags *flags,
+                                   const char *text, size_t size, struct token_list *out,
+                                   struct error *err)
 {
     struct chat_template *chat_template = NULL;
-    enum error_code code = flags->raw ? ERROR_NONE : session_chat_template(session, &chat_template, err);
+    enum error_code code =
+        flags->raw ? ERROR_NONE : session_chat_template(session, &chat_template, err);
     if (code)
         return code;
     if (flags->raw || chat_template_is_fallback(chat_template))
@@ -222,7 +231,8 @@ static void add_speeds(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct s
     const struct plan_forecast forecast = session_forecast(session, &reply->usage);
     const double speeds[] = {reply_prefill_tokens_per_s(reply), reply_decode_tokens_per_s(reply),
                              forecast.prefill_tokens_per_s, forecast.decode_tokens_per_s};
-    static const char *const names[] = {"prefill_tokens_per_s", "decode_tokens_per_s", "forecast_prefill_tokens_per_s",
+    static const char *const names[] = {"prefill_tokens_per_s", "decode_tokens_per_s",
+                                        "forecast_prefill_tokens_per_s",
                                         "forecast_decode_tokens_per_s"};
     for (int i = 0; i < 4; i++) {
         if (speeds[i] > 0)
@@ -237,7 +247,8 @@ static void add_stages(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct s
 {
     const struct plan *plan = &session->plan;
     if (session->remote) {
-        yyjson_mut_obj_add_val(doc, root, "stages", yyjson_val_mut_copy(doc, remote_stages(session->remote)));
+        yyjson_mut_obj_add_val(doc, root, "stages",
+                               yyjson_val_mut_copy(doc, remote_stages(session->remote)));
         return;
     }
     yyjson_mut_val *stages = yyjson_mut_obj_add_arr(doc, root, "stages");
@@ -255,8 +266,10 @@ static enum error_code print_json(const struct session *session, const struct to
     yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
     yyjson_mut_val *root = yyjson_mut_obj(doc);
     yyjson_mut_doc_set_root(doc, root);
-    yyjson_mut_obj_add_strn(doc, root, "text", reply->text.data ? reply->text.data : "", reply->text.size);
-    yyjson_mut_obj_add_val(doc, root, "prompt_tokens", yyjson_mut_arr_with_sint32(doc, prompt->ids, prompt->count));
+    yyjson_mut_obj_add_strn(doc, root, "text", reply->text.data ? reply->text.data : "",
+                            reply->text.size);
+    yyjson_mut_obj_add_val(doc, root, "prompt_tokens",
+                           yyjson_mut_arr_with_sint32(doc, prompt->ids, prompt->count));
     yyjson_mut_obj_add_val(doc, root, "tokens",
                            yyjson_mut_arr_with_sint32(doc, reply->tokens.ids, reply->tokens.count));
     yyjson_mut_obj_add_str(doc, root, "finish_reason", finish_reason_name(reply->reason));
@@ -273,8 +286,8 @@ static enum error_code print_json(const struct session *session, const struct to
     return ERROR_NONE;
 }
 
-static enum error_code answer(struct session *session, const struct run_flags *flags, const char *text, size_t size,
-                              struct error *err)
+static enum error_code answer(struct session *session, const struct run_flags *flags,
+                              const char *text, size_t size, struct error *err)
 {
     struct token_list prompt = {0};
     struct reply reply = {0};
@@ -306,7 +319,8 @@ static int talk(struct session *session, const struct run_flags *flags)
 }
 
 /* In the cluster, unless the user says where or there is none. */
-static enum error_code open_session(const struct run_flags *flags, struct session *out, struct error *err)
+static enum error_code open_session(const struct run_flags *flags, struct session *out,
+                                    struct error *err)
 {
     bool found = false;
     enum error_code code = ERROR_NONE;

@@ -20,7 +20,8 @@ static const char usage[] =
     "/v1/completions, /v1/embeddings, and /tokenize, /detokenize, /health, /metrics.\n"
     "Ctrl-C or SIGTERM lets running requests end (10 s at most); a second one does not.\n"
     "\n"
-    "  --api ADDRESS    HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free one\n"
+    "  --api ADDRESS    HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free "
+    "one\n"
     "                   (default 127.0.0.1:8080). There is no authentication yet: an address that\n"
     "                   other machines reach is open to all of them\n"
     "  --alias NAME     what the API calls the model (default: its own name; both are taken)\n"
@@ -77,7 +78,8 @@ static bool parse(int argc, char **argv, struct serving *serving)
             return false;
         }
         enum session_flag_result result = session_flag(&serving->flags, command, option, optarg);
-        if (result == SESSION_FLAG_WRONG || (result == SESSION_FLAG_FOREIGN && !take_option(serving, option, optarg)))
+        if (result == SESSION_FLAG_WRONG ||
+            (result == SESSION_FLAG_FOREIGN && !take_option(serving, option, optarg)))
             return false;
     }
     if (optind + 1 == argc) {
@@ -103,8 +105,9 @@ static enum error_code open_api(void *arg, void *uv_loop, struct error *err)
     const char *host = api_server_host(serving->api);
     bool v6 = strchr(host, ':');
     session_describe_split(&serving->session, &split);
-    printf("%s on %s\nlistening on http://%s%s%s:%u\n", serving->model.id, split.data ? split.data : "", v6 ? "[" : "",
-           host, v6 ? "]" : "", api_server_port(serving->api));
+    printf("%s on %s\nlistening on http://%s%s%s:%u\n", serving->model.id,
+           split.data ? split.data : "", v6 ? "[" : "", host, v6 ? "]" : "",
+           api_server_port(serving->api));
     fflush(stdout);
     buffer_deinit(&split);
     return ERROR_NONE;

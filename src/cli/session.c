@@ -19,8 +19,8 @@
 
 /* ---- flags ---------------------------------------------------------------------------- */
 
-static bool choose(const struct command *command, const char *name, const char *value, const char *const *words,
-                   unsigned n_words, unsigned *out)
+static bool choose(const struct command *command, const char *name, const char *value,
+                   const char *const *words, unsigned n_words, unsigned *out)
 {
     for (unsigned i = 0; i < n_words; i++) {
         if (strcmp(words[i], value) == 0) {
@@ -28,7 +28,8 @@ static bool choose(const struct command *command, const char *name, const char *
             return true;
         }
     }
-    command_misused(command, "%s takes %s, %s or %s, not '%s'", name, words[0], words[1], words[2], value);
+    command_misused(command, "%s takes %s, %s or %s, not '%s'", name, words[0], words[1], words[2],
+                    value);
     return false;
 }
 
@@ -42,7 +43,8 @@ static bool choose_kv(struct session_flags *flags, const struct command *command
     return ok;
 }
 
-static bool choose_flash(struct session_flags *flags, const struct command *command, const char *value)
+static bool choose_flash(struct session_flags *flags, const struct command *command,
+                         const char *value)
 {
     static const char *const words[] = {"auto", "on", "off"};
     static const enum flash_mode modes[] = {FLASH_AUTO, FLASH_ON, FLASH_OFF};
@@ -52,8 +54,8 @@ static bool choose_flash(struct session_flags *flags, const struct command *comm
     return ok;
 }
 
-enum session_flag_result session_flag(struct session_flags *flags, const struct command *command, int option,
-                                      const char *value)
+enum session_flag_result session_flag(struct session_flags *flags, const struct command *command,
+                                      int option, const char *value)
 {
     struct driver_options *driver = &flags->driver;
     bool ok = true;
@@ -138,12 +140,13 @@ static void log_plan(const struct plan *plan, uint64_t took_ns)
     report_placement_text(&plan->cluster, &posed, &plan->solution, &text);
     if (text.size && !text.failed)
         text.data[text.size - 1] = '\0'; /* the last newline: log_line() adds one */
-    log_line(LOG_INFO, "plan", "%.1f ms: %s%s", (double)took_ns * 1e-6, plan->is_given ? "as asked for: " : "",
-             text.data ? text.data : "");
+    log_line(LOG_INFO, "plan", "%.1f ms: %s%s", (double)took_ns * 1e-6,
+             plan->is_given ? "as asked for: " : "", text.data ? text.data : "");
     buffer_deinit(&text);
 }
 
-static enum error_code load(struct session *session, const struct session_flags *flags, struct error *err)
+static enum error_code load(struct session *session, const struct session_flags *flags,
+                            struct error *err)
 {
     struct selection selection;
     const bool as_given = flags->sim_file || flags->split;
@@ -162,8 +165,8 @@ static enum error_code load(struct session *session, const struct session_flags 
     if (!code)
         log_plan(&session->plan, clock_now_ns() - start_ns);
     if (!code)
-        code = driver_open(session->model, session->plan.stages, session->plan.n_stages, &flags->driver,
-                           &session->driver, err);
+        code = driver_open(session->model, session->plan.stages, session->plan.n_stages,
+                           &flags->driver, &session->driver, err);
     if (!code) {
         generator_of_driver(&session->of_driver, session->driver);
         session->generator = &session->of_driver.base;
@@ -171,8 +174,8 @@ static enum error_code load(struct session *session, const struct session_flags 
     return code;
 }
 
-static enum error_code load_beside_vocabulary(struct session *session, const struct session_flags *flags,
-                                              struct error *err)
+static enum error_code load_beside_vocabulary(struct session *session,
+                                              const struct session_flags *flags, struct error *err)
 {
     if (flags->no_tokenizer)
         return load(session, flags, err);
@@ -191,8 +194,8 @@ static enum error_code load_beside_vocabulary(struct session *session, const str
     return code;
 }
 
-enum error_code session_open(const char *path, const struct session_flags *flags, struct session *out,
-                             struct error *err)
+enum error_code session_open(const char *path, const struct session_flags *flags,
+                             struct session *out, struct error *err)
 {
     *out = (struct session){0};
     enum error_code code = model_open(path, &out->model, err);
@@ -244,7 +247,8 @@ void session_close(struct session *session)
 
 /* ---- text ----------------------------------------------------------------------------- */
 
-enum error_code session_chat_template(struct session *session, struct chat_template **out, struct error *err)
+enum error_code session_chat_template(struct session *session, struct chat_template **out,
+                                      struct error *err)
 {
     enum error_code code = ERROR_NONE;
     if (!session->chat_template) {
@@ -257,8 +261,8 @@ enum error_code session_chat_template(struct session *session, struct chat_templ
         tokenizer_piece(session->tokenizer, tokenizer_bos(session->tokenizer), true, &bos);
         tokenizer_piece(session->tokenizer, tokenizer_eos(session->tokenizer), true, &eos);
         if (!code)
-            code = chat_template_open(source, size, bos.data ? bos.data : "", eos.data ? eos.data : "",
-                                      &session->chat_template, err);
+            code = chat_template_open(source, size, bos.data ? bos.data : "",
+                                      eos.data ? eos.data : "", &session->chat_template, err);
         buffer_deinit(&bos);
         buffer_deinit(&eos);
     }
@@ -266,13 +270,14 @@ enum error_code session_chat_template(struct session *session, struct chat_templ
     return code;
 }
 
-enum error_code session_encode(const struct session *session, const char *text, size_t size, struct token_list *out,
-                               struct error *err)
+enum error_code session_encode(const struct session *session, const char *text, size_t size,
+                               struct token_list *out, struct error *err)
 {
     size_t start = out->count;
     int32_t bos = tokenizer_bos(session->tokenizer);
     enum error_code code = ERROR_NONE;
-    /* Not TOKENIZE_ADD_SPECIAL, which would also add EOS and double a BOS that a template has written. */
+    /* Not TOKENIZE_ADD_SPECIAL, which would also add EOS and double a BOS that a template has
+     * written. */
     if (bos != TOKEN_NONE && tokenizer_adds_bos(session->tokenizer))
         code = token_list_push(out, bos, err);
     size_t text_start = out->count;
@@ -285,7 +290,8 @@ enum error_code session_encode(const struct session *session, const char *text, 
     return code;
 }
 
-struct plan_forecast session_forecast(const struct session *session, const struct request_usage *usage)
+struct plan_forecast session_forecast(const struct session *session,
+                                      const struct request_usage *usage)
 {
     const struct plan *plan = &session->plan;
     if (!session->driver)
@@ -321,7 +327,8 @@ void session_describe_split(const struct session *session, struct buffer *out)
         busy_ns += driver_stage_busy_ns(session->driver, i);
     for (uint32_t i = 0; i < session->plan.n_stages; i++) {
         uint32_t n_layers = session->plan.stages[i].n_layers;
-        buffer_printf(out, "%s%s %u layer%s", i ? ", " : "", device_info(session->plan.stages[i].device)->id, n_layers,
+        buffer_printf(out, "%s%s %u layer%s", i ? ", " : "",
+                      device_info(session->plan.stages[i].device)->id, n_layers,
                       n_layers == 1 ? "" : "s");
         if (session->plan.n_stages > 1 && busy_ns)
             buffer_printf(out, " (%.0f %% of the time)",

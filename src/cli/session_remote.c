@@ -33,7 +33,8 @@ static enum error_code place(const char *path, const struct session_flags *flags
     return code;
 }
 
-/* Where the vocabulary can be read: the file that was given, or what the node has of a model of that name. */
+/* Where the vocabulary can be read: the file that was given, or what the node has of a model of
+ * that name. */
 static enum error_code find_file(const char *model, char out[PATH_MAX], struct error *err)
 {
     yyjson_doc *answer = NULL;
@@ -48,15 +49,16 @@ static enum error_code find_file(const char *model, char out[PATH_MAX], struct e
         return code;
     const char *path = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(answer), "path"));
     if (!path || strlen(path) >= PATH_MAX)
-        code = error_set(err, ERROR_IO, "the node's answer makes no sense; are both of one version?");
+        code =
+            error_set(err, ERROR_IO, "the node's answer makes no sense; are both of one version?");
     else
         memcpy(out, path, strlen(path) + 1);
     yyjson_doc_free(answer);
     return code;
 }
 
-static enum error_code open_all(const char *word, const struct session_flags *flags, struct session *out,
-                                struct error *err)
+static enum error_code open_all(const char *word, const struct session_flags *flags,
+                                struct session *out, struct error *err)
 {
     char path[PATH_MAX], file[PATH_MAX];
     enum error_code code = model_word(word, path, err);
@@ -75,8 +77,8 @@ static enum error_code open_all(const char *word, const struct session_flags *fl
     return code;
 }
 
-enum error_code session_open_remote(const char *path, const struct session_flags *flags, struct session *out,
-                                    bool *found, struct error *err)
+enum error_code session_open_remote(const char *path, const struct session_flags *flags,
+                                    struct session *out, bool *found, struct error *err)
 {
     *out = (struct session){0};
     enum error_code code = is_there(found, err);

@@ -11,24 +11,36 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char usage[] =
-    "usage: medley sim [OPTION…] [FILE]\n"
-    "\n"
-    "Runs a cluster that is made up: the log, the state, the leader's, workers' and planner's code, the failure\n"
-    "detector and the thermal governor are real, the clock, network, disks, devices and requests are simulated.\n"
-    "FILE is a scenario (docs/simulator.md); without it one is drawn from the seed: machines, instances, streams,\n"
-    "and faults for a minute. After every step it is checked what must be so. The exit status is 1 when something\n"
-    "was not; then the seed and the command that repeats it are printed.\n"
-    "\n"
-    "  --seed S      the first seed (default 1; of a FILE, its own)\n"
-    "  --seeds N     so many seeds, one after the other (default 1)\n"
-    "  --nodes N     machines (default: 3 to 7, drawn)\n"
-    "  --minutes M   of faults, in the cluster's time (default 1)\n"
-    "  --shrink      on a violation, print the smallest scenario found that still has one, as a file\n"
-    "  --write       print the scenario as a file, and run nothing\n"
-    "  -v            a line for every event\n";
+static const char usage[] = "usage: medley sim [OPTION…] [FILE]\n"
+                            "\n"
+                            "Runs a cluster that is made up: the log, the state, the leader's, "
+                            "workers' and planner's code, the failure\n"
+                            "detector and the thermal governor are real, the clock, network, "
+                            "disks, devices and requests are simulated.\n"
+                            "FILE is a scenario (docs/simulator.md); without it one is drawn from "
+                            "the seed: machines, instances, streams,\n"
+                            "and faults for a minute. After every step it is checked what must be "
+                            "so. The exit status is 1 when something\n"
+                            "was not; then the seed and the command that repeats it are printed.\n"
+                            "\n"
+                            "  --seed S      the first seed (default 1; of a FILE, its own)\n"
+                            "  --seeds N     so many seeds, one after the other (default 1)\n"
+                            "  --nodes N     machines (default: 3 to 7, drawn)\n"
+                            "  --minutes M   of faults, in the cluster's time (default 1)\n"
+                            "  --shrink      on a violation, print the smallest scenario found "
+                            "that still has one, as a file\n"
+                            "  --write       print the scenario as a file, and run nothing\n"
+                            "  -v            a line for every event\n";
 
-enum { OPTION_SEED = 256, OPTION_SEEDS, OPTION_NODES, OPTION_MINUTES, OPTION_SHRINK, OPTION_WRITE, SHRINK_RUNS = 400 };
+enum {
+    OPTION_SEED = 256,
+    OPTION_SEEDS,
+    OPTION_NODES,
+    OPTION_MINUTES,
+    OPTION_SHRINK,
+    OPTION_WRITE,
+    SHRINK_RUNS = 400
+};
 
 static const struct option long_options[] = {
     {"seed", required_argument, NULL, OPTION_SEED},
@@ -50,9 +62,9 @@ struct wishes {
 };
 
 struct sums {
-    uint64_t violated, events, entries, elections, foundings, placements, failovers, requests, answered, failed, tokens,
-        replays, pause_ms, converged_ms, cluster_ms, moves, suspicions, false_alarms, hottest_mc, throttled_ms,
-        handed_over;
+    uint64_t violated, events, entries, elections, foundings, placements, failovers, requests,
+        answered, failed, tokens, replays, pause_ms, converged_ms, cluster_ms, moves, suspicions,
+        false_alarms, hottest_mc, throttled_ms, handed_over;
 };
 
 static bool take_option(struct wishes *wishes, int option, const char *value)
@@ -115,11 +127,13 @@ static enum error_code read_file(const char *path, struct scenario *out, struct 
     return code && text ? error_wrap(err, "%s", path) : code;
 }
 
-static enum error_code get_scenario(const struct wishes *wishes, uint64_t seed, struct scenario *out, struct error *err)
+static enum error_code get_scenario(const struct wishes *wishes, uint64_t seed,
+                                    struct scenario *out, struct error *err)
 {
     if (!wishes->file)
-        return scenario_random(&(struct scenario_wish){seed, wishes->nodes, wishes->minutes * UINT64_C(60000)}, out,
-                               err);
+        return scenario_random(
+            &(struct scenario_wish){seed, wishes->nodes, wishes->minutes * UINT64_C(60000)}, out,
+            err);
     const enum error_code code = read_file(wishes->file, out, err);
     if (!code && wishes->has_seed)
         out->seed = seed;
@@ -154,7 +168,8 @@ static void add(struct sums *sums, const struct sim_result *r)
     sums->throttled_ms += r->throttled_ms;
     sums->hottest_mc = r->hottest_mc > sums->hottest_mc ? r->hottest_mc : sums->hottest_mc;
     sums->pause_ms = r->longest_pause_ms > sums->pause_ms ? r->longest_pause_ms : sums->pause_ms;
-    sums->converged_ms = r->converged_ms > sums->converged_ms ? r->converged_ms : sums->converged_ms;
+    sums->converged_ms =
+        r->converged_ms > sums->converged_ms ? r->converged_ms : sums->converged_ms;
 }
 
 static void print_file(const struct scenario *scenario)
@@ -166,8 +181,8 @@ static void print_file(const struct scenario *scenario)
     buffer_deinit(&text);
 }
 
-static enum error_code print_violation(const struct wishes *wishes, struct scenario *scenario, uint64_t seed,
-                                       const char *why, struct error *err)
+static enum error_code print_violation(const struct wishes *wishes, struct scenario *scenario,
+                                       uint64_t seed, const char *why, struct error *err)
 {
     struct sim_result result;
     printf("seed %" PRIu64 ": %s\n", seed, why);
@@ -189,28 +204,32 @@ static enum error_code print_violation(const struct wishes *wishes, struct scena
 
 static void print_sums(const struct wishes *wishes, const struct sums *s, double seconds)
 {
-    printf("%u seeds, %" PRIu64
-           " with violations; %.1f minutes of cluster time in %.2f s (%.0f seeds a minute, %.2f million "
+    printf("%u seeds, %" PRIu64 " with violations; %.1f minutes of cluster time in %.2f s (%.0f "
+           "seeds a minute, %.2f million "
            "steps a second)\n",
-           wishes->seeds, s->violated, (double)s->cluster_ms / 60000, seconds, wishes->seeds * 60 / seconds,
-           (double)s->events / seconds / 1e6);
-    printf("log: %" PRIu64 " entries, %" PRIu64 " elections, %" PRIu64 " foundings anew\n", s->entries, s->elections,
-           s->foundings);
+           wishes->seeds, s->violated, (double)s->cluster_ms / 60000, seconds,
+           wishes->seeds * 60 / seconds, (double)s->events / seconds / 1e6);
+    printf("log: %" PRIu64 " entries, %" PRIu64 " elections, %" PRIu64 " foundings anew\n",
+           s->entries, s->elections, s->foundings);
     printf("placements: %" PRIu64 ", %" PRIu64 " of them of what worked; drivers lost: %" PRIu64
            "; nodes suspected: %" PRIu64 ", %" PRIu64 " of them wrongly",
            s->placements, s->moves, s->failovers, s->suspicions, s->false_alarms);
     if (s->hottest_mc)
-        printf("; hottest device: %.1f C, %.1f s at less than full duty", (double)s->hottest_mc / 1000,
-               (double)s->throttled_ms / 1000);
+        printf("; hottest device: %.1f C, %.1f s at less than full duty",
+               (double)s->hottest_mc / 1000, (double)s->throttled_ms / 1000);
     printf("\n");
     printf("requests: %" PRIu64 ", %" PRIu64 " answered, %" PRIu64
-           " ended with the node that was asked or for lack of patience; %" PRIu64 " tokens, %" PRIu64
-           " replays, %" PRIu64 " with caches that went along, longest pause %.1f s\n",
-           s->requests, s->answered, s->failed, s->tokens, s->replays, s->handed_over, (double)s->pause_ms / 1000);
-    printf("all as it should be at most %.1f s after the last fault\n", (double)s->converged_ms / 1000);
+           " ended with the node that was asked or for lack of patience; %" PRIu64
+           " tokens, %" PRIu64 " replays, %" PRIu64
+           " with caches that went along, longest pause %.1f s\n",
+           s->requests, s->answered, s->failed, s->tokens, s->replays, s->handed_over,
+           (double)s->pause_ms / 1000);
+    printf("all as it should be at most %.1f s after the last fault\n",
+           (double)s->converged_ms / 1000);
 }
 
-static enum error_code run_seed(const struct wishes *wishes, uint64_t seed, struct sums *sums, struct error *err)
+static enum error_code run_seed(const struct wishes *wishes, uint64_t seed, struct sums *sums,
+                                struct error *err)
 {
     const struct sim_options options = {wishes->verbose ? say : NULL, NULL};
     struct scenario scenario;

@@ -13,7 +13,8 @@ static void say_layers(uint64_t first, uint64_t n, struct buffer *out)
 
 static void say_state(struct answer *answer, yyjson_val *stage, struct buffer *out)
 {
-    const char *state = answer_text(answer, stage, "state"), *problem = answer_text_if(answer, stage, "problem");
+    const char *state = answer_text(answer, stage, "state"),
+               *problem = answer_text_if(answer, stage, "problem");
     if (strcmp(state, "ready") != 0 || problem) {
         buffer_text(out, " (");
         answer_clean(out, state);
@@ -35,7 +36,8 @@ void stages_text(struct answer *answer, yyjson_val *stages, bool with_states, st
         answer_clean(out, answer_text(answer, stage, "node"));
         buffer_text(out, " ");
         answer_clean(out, answer_text(answer, stage, "device"));
-        say_layers(answer_count(answer, stage, "first_layer"), answer_count(answer, stage, "n_layers"), out);
+        say_layers(answer_count(answer, stage, "first_layer"),
+                   answer_count(answer, stage, "n_layers"), out);
         if (with_states)
             say_state(answer, stage, out);
     }

@@ -3,5 +3,6 @@
 
 #include "cli/answer.h"
 
-/* "tower cuda0 layers 0-9, laptop cpu layers 10-15": of the list; `with_states` adds what does not work yet. */
+/* "tower cuda0 layers 0-9, laptop cpu layers 10-15": of the list; `with_states` adds what does not
+ * work yet. */
 void stages_text(struct answer *answer, yyjson_val *stages, bool with_states, struct buffer *out);

@@ -8,16 +8,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char usage[] =
-    "Usage: medley status [--json]\n"
-    "\n"
-    "Says what the node on this machine does: its cluster and who leads it, where it listens and serves\n"
-    "the API, which models the cluster knows, and which of them run, on which machines and devices. The\n"
-    "machines are in medley nodes, what is between them in medley links.\n"
-    "\n"
-    "  --json           for programs; what is not known is null\n";
+static const char usage[] = "Usage: medley status [--json]\n"
+                            "\n"
+                            "Says what the node on this machine does: its cluster and who leads "
+                            "it, where it listens and serves\n"
+                            "the API, which models the cluster knows, and which of them run, on "
+                            "which machines and devices. The\n"
+                            "machines are in medley nodes, what is between them in medley links.\n"
+                            "\n"
+                            "  --json           for programs; what is not known is null\n";
 
-/* ---- the node and its cluster ----------------------------------------------------------------- */
+/* ---- the node and its cluster ---------------------------------------------------------------- */
 
 static void say(struct buffer *out, const char *name, const char *text)
 {
@@ -43,19 +44,26 @@ static void say_cluster(struct answer *answer, yyjson_val *root, struct buffer *
     const char *leader = answer_text_if(answer, cluster, "leader"),
                *problem = answer_text_if(answer, cluster, "problem");
     if (answer_flag(answer, root, "waiting")) {
-        say(out, "cluster", "none yet: waits to be let in. On a machine of the cluster, `medley nodes` lists this one");
-        say(out, "", "and `medley admit` lets it in; with a code from `medley invite` there, here `medley join CODE`");
+        say(out, "cluster",
+            "none yet: waits to be let in. On a machine of the cluster, `medley nodes` lists this "
+            "one");
+        say(out, "",
+            "and `medley admit` lets it in; with a code from `medley invite` there, here `medley "
+            "join CODE`");
     } else if (!cluster) {
         say(out, "cluster", "none");
     } else {
-        const uint64_t n_nodes = answer_count(answer, cluster, "nodes"), n = answer_count(answer, cluster, "voters");
+        const uint64_t n_nodes = answer_count(answer, cluster, "nodes"),
+                       n = answer_count(answer, cluster, "voters");
         buffer_printf(&line, "%.16s, %" PRIu64 " node%s of which %" PRIu64 " vote%s, ",
-                      answer_text(answer, cluster, "id"), n_nodes, n_nodes == 1 ? "" : "s", n, n == 1 ? "s" : "");
+                      answer_text(answer, cluster, "id"), n_nodes, n_nodes == 1 ? "" : "s", n,
+                      n == 1 ? "s" : "");
         if (leader)
             buffer_printf(&line, "led by %s", leader);
         else
             buffer_text(&line, "nobody leads now");
-        buffer_printf(&line, " (generation %" PRIu64 ", term %" PRIu64 ")", answer_count(answer, cluster, "generation"),
+        buffer_printf(&line, " (generation %" PRIu64 ", term %" PRIu64 ")",
+                      answer_count(answer, cluster, "generation"),
                       answer_count(answer, cluster, "term"));
         say(out, "cluster", line.data ? line.data : "");
         if (problem)
@@ -67,7 +75,8 @@ static void say_cluster(struct answer *answer, yyjson_val *root, struct buffer *
 static void say_addresses(struct answer *answer, yyjson_val *root, struct buffer *out)
 {
     struct buffer line = {0};
-    const char *api = answer_text_if(answer, root, "api"), *join = answer_text_if(answer, root, "code");
+    const char *api = answer_text_if(answer, root, "api"),
+               *join = answer_text_if(answer, root, "code");
     yyjson_val *address;
     size_t i, n;
     yyjson_arr_foreach(answer_list(answer, root, "listening"), i, n, address)
@@ -83,7 +92,7 @@ static void say_addresses(struct answer *answer, yyjson_val *root, struct buffer
     buffer_deinit(&line);
 }
 
-/* ---- models and instances --------------------------------------------------------------------- */
+/* ---- models and instances -------------------------------------------------------------------- */
 
 static void add_model(struct answer *answer, yyjson_val *model, struct table *table)
 {
@@ -140,7 +149,8 @@ static enum error_code print(yyjson_doc *doc, struct error *err)
     enum error_code code = answer_failed(&answer, err);
     if (!code) {
         fputs(head.data ? head.data : "", stdout);
-        code = print_table(&models, "No models yet: medley add MODEL.gguf, or medley run MODEL.gguf", err);
+        code = print_table(&models,
+                           "No models yet: medley add MODEL.gguf, or medley run MODEL.gguf", err);
     }
     if (!code)
         code = print_table(&instances, "No model runs.", err);

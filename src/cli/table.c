@@ -56,12 +56,14 @@ enum error_code table_print(struct table *table, struct error *err)
         widen(width, n_columns, table->titles[n_columns]);
     }
     const char *begin = table->cells.data, *end = begin + table->cells.size;
-    for (const char *cell = begin; cell < end; cell += strlen(cell) + 1, column = (column + 1) % n_columns)
+    for (const char *cell = begin; cell < end;
+         cell += strlen(cell) + 1, column = (column + 1) % n_columns)
         widen(width, column, cell);
     assert(column == 0);
     for (int i = 0; i < n_columns; i++)
         print_cell(table->titles[i], width[i], i + 1 == n_columns);
-    for (const char *cell = begin; cell < end; cell += strlen(cell) + 1, column = (column + 1) % n_columns)
+    for (const char *cell = begin; cell < end;
+         cell += strlen(cell) + 1, column = (column + 1) % n_columns)
         print_cell(cell, width[column], column + 1 == n_columns);
     table_deinit(table);
     return ERROR_NONE;

@@ -1,5 +1,6 @@
-/* A table with a line of titles and aligned columns, for people. Cells are taken row by row; what is in them may be
- * foreign: control characters become '?', bytes that are not UTF-8 U+FFFD. A zeroed table with its titles is empty.
+/* A table with a line of titles and aligned columns, for people. Cells are taken row by row; what
+ * is in them may be foreign: control characters become '?', bytes that are not UTF-8 U+FFFD. A
+ * zeroed table with its titles is empty.
  *
  *     static const char *const titles[] = {"NAME", "STATE", NULL};
  *     struct table table = {titles};

@@ -57,10 +57,11 @@ static enum error_code write_output(const struct buffer *text, struct error *err
 }
 
 /* What a command does with its input, once the tokenizer is open. */
-typedef enum error_code (*work_fn)(const struct tokenizer *tokenizer, const struct buffer *input, const int *flags,
-                                   struct buffer *output, struct error *err);
+typedef enum error_code (*work_fn)(const struct tokenizer *tokenizer, const struct buffer *input,
+                                   const int *flags, struct buffer *output, struct error *err);
 
-static enum error_code run_on(const char *path, size_t input_limit, work_fn work, const int *flags, struct error *err)
+static enum error_code run_on(const char *path, size_t input_limit, work_fn work, const int *flags,
+                              struct error *err)
 {
     struct gguf_file *file = NULL;
     struct tokenizer *tokenizer = NULL;
@@ -81,8 +82,9 @@ static enum error_code run_on(const char *path, size_t input_limit, work_fn work
     return code;
 }
 
-static int run_command(const struct command *command, int argc, char **argv, const struct option *options,
-                       size_t input_limit, work_fn work, const int *flags)
+static int run_command(const struct command *command, int argc, char **argv,
+                       const struct option *options, size_t input_limit, work_fn work,
+                       const int *flags)
 {
     int choice;
     optind = 1;
@@ -93,19 +95,20 @@ static int run_command(const struct command *command, int argc, char **argv, con
     if (argc - optind != 1)
         return command_misused(command, "one model file is needed, not %d", argc - optind);
     struct error err = {0};
-    return run_on(argv[optind], input_limit, work, flags, &err) ? command_fail(command, &err) : EXIT_OK;
+    return run_on(argv[optind], input_limit, work, flags, &err) ? command_fail(command, &err)
+                                                                : EXIT_OK;
 }
 
 /* ---- tokenize ---- */
 
 enum { ADD_SPECIAL, PARSE_SPECIAL };
 
-static enum error_code tokenize(const struct tokenizer *tokenizer, const struct buffer *input, const int *flags,
-                                struct buffer *output, struct error *err)
+static enum error_code tokenize(const struct tokenizer *tokenizer, const struct buffer *input,
+                                const int *flags, struct buffer *output, struct error *err)
 {
     struct token_list ids = {0};
-    const unsigned wanted =
-        (flags[ADD_SPECIAL] ? TOKENIZE_ADD_SPECIAL : 0u) | (flags[PARSE_SPECIAL] ? TOKENIZE_PARSE_SPECIAL : 0u);
+    const unsigned wanted = (flags[ADD_SPECIAL] ? TOKENIZE_ADD_SPECIAL : 0u) |
+                            (flags[PARSE_SPECIAL] ? TOKENIZE_PARSE_SPECIAL : 0u);
     enum error_code code = tokenizer_encode(tokenizer, input->data, input->size, wanted, &ids, err);
     buffer_text(output, "[");
     for (size_t i = 0; i < ids.count && !code; i++)
@@ -131,7 +134,8 @@ static int run_tokenize(int argc, char **argv)
         {"parse-special", no_argument, &flags[PARSE_SPECIAL], 1},
         {0},
     };
-    return run_command(&command_tokenize, argc, argv, options, LIMIT_TOKENIZE_BYTES, tokenize, flags);
+    return run_command(&command_tokenize, argc, argv, options, LIMIT_TOKENIZE_BYTES, tokenize,
+                       flags);
 }
 
 /* ---- detokenize ---- */
@@ -140,13 +144,14 @@ enum { SPECIAL, PIECES };
 /* "1234567," and a space for each of as many tokens as a text of the limit could have. */
 #define DETOKENIZE_INPUT_BYTES ((size_t)LIMIT_TOKENIZE_BYTES * 9)
 
-static enum error_code read_ids(const struct tokenizer *tokenizer, const struct buffer *input, struct token_list *ids,
-                                struct error *err)
+static enum error_code read_ids(const struct tokenizer *tokenizer, const struct buffer *input,
+                                struct token_list *ids, struct error *err)
 {
     yyjson_read_err problem;
     yyjson_doc *doc = yyjson_read_opts(input->data, input->size, 0, NULL, &problem);
     if (!doc)
-        return error_set(err, ERROR_INVALID, "standard input is not JSON: %s at byte %zu", problem.msg, problem.pos);
+        return error_set(err, ERROR_INVALID, "standard input is not JSON: %s at byte %zu",
+                         problem.msg, problem.pos);
     yyjson_val *array = yyjson_doc_get_root(doc), *value;
     enum error_code code = ERROR_NONE;
     size_t i, max;
@@ -157,7 +162,8 @@ static enum error_code read_ids(const struct tokenizer *tokenizer, const struct 
         if (code)
             break;
         if (!yyjson_is_uint(value) || yyjson_get_uint(value) >= tokenizer_size(tokenizer))
-            code = error_set(err, ERROR_INVALID, "element %zu is not a token: it must be an integer from 0 to %u", i,
+            code = error_set(err, ERROR_INVALID,
+                             "element %zu is not a token: it must be an integer from 0 to %u", i,
                              tokenizer_size(tokenizer) - 1);
         else
             code = token_list_push(ids, (int32_t)yyjson_get_uint(value), err);
@@ -166,8 +172,8 @@ static enum error_code read_ids(const struct tokenizer *tokenizer, const struct 
     return code;
 }
 
-static enum error_code detokenize(const struct tokenizer *tokenizer, const struct buffer *input, const int *flags,
-                                  struct buffer *output, struct error *err)
+static enum error_code detokenize(const struct tokenizer *tokenizer, const struct buffer *input,
+                                  const int *flags, struct buffer *output, struct error *err)
 {
     struct token_list ids = {0};
     enum error_code code = read_ids(tokenizer, input, &ids, err);
@@ -196,5 +202,6 @@ static int run_detokenize(int argc, char **argv)
         {"pieces", no_argument, &flags[PIECES], 1},
         {0},
     };
-    return run_command(&command_detokenize, argc, argv, options, DETOKENIZE_INPUT_BYTES, detokenize, flags);
+    return run_command(&command_detokenize, argc, argv, options, DETOKENIZE_INPUT_BYTES, detokenize,
+                       flags);
 }

@@ -75,8 +75,8 @@ static bool parse(int argc, char **argv, struct top *top)
 
 /* ---- showing -------------------------------------------------------------------------------- */
 
-/* Power from an energy counter, and the machine's load, need two samples; but nobody waits for long. False: it is to
- * end. */
+/* Power from an energy counter, and the machine's load, need two samples; but nobody waits for
+ * long. False: it is to end. */
 static bool wait_for_samples(struct heat *heat, struct heat_snapshot *snapshot)
 {
     enum { STEP_MS = 20, LONGEST_MS = 2000 };
@@ -92,7 +92,8 @@ static bool wait_for_samples(struct heat *heat, struct heat_snapshot *snapshot)
     return true;
 }
 
-/* Lines as they are, or over what the terminal shows: each line erases what was there, the end what is below. */
+/* Lines as they are, or over what the terminal shows: each line erases what was there, the end what
+ * is below. */
 static bool put(const struct buffer *text, bool live)
 {
     if (!live)
@@ -112,7 +113,8 @@ static bool put(const struct buffer *text, bool live)
 static int show(const struct top *top, const struct heat_snapshot *snapshot, bool live)
 {
     struct buffer text = {0};
-    const struct terminal_size size = live ? terminal_size() : (struct terminal_size){.columns = 160};
+    const struct terminal_size size =
+        live ? terminal_size() : (struct terminal_size){.columns = 160};
     if (top->json)
         top_json(snapshot, &text);
     else
@@ -150,7 +152,8 @@ static int run(int argc, char **argv)
 {
     char registry[PATH_MAX];
     gpu_registry_path(registry, sizeof registry);
-    struct top top = {.gpu = {.registry = registry, .prober = "/proc/self/exe"}, .interval_ms = 500};
+    struct top top = {.gpu = {.registry = registry, .prober = "/proc/self/exe"},
+                      .interval_ms = 500};
     if (!parse(argc, argv, &top))
         return EXIT_USAGE;
     struct error err;

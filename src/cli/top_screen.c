@@ -19,10 +19,12 @@ struct column {
 
 /* ---- cells -------------------------------------------------------------------------------- */
 
-static void show_scaled(struct sensor_reading reading, double divisor, const char *unit, char *text, size_t size)
+static void show_scaled(struct sensor_reading reading, double divisor, const char *unit, char *text,
+                        size_t size)
 {
     if (reading.valid)
-        snprintf(text, size, "%.*f %s", divisor >= 1000 ? 1 : 0, (double)reading.value / divisor, unit);
+        snprintf(text, size, "%.*f %s", divisor >= 1000 ? 1 : 0, (double)reading.value / divisor,
+                 unit);
     else
         snprintf(text, size, "-");
 }
@@ -73,7 +75,8 @@ static void show_headroom(const struct heat_device *device, char *text, size_t s
     else if (action->headroom_s.valid && s < HEADROOM_S_MAX)
         snprintf(until, sizeof until, "%.0f C in %.0f min", device->thermal.stop_c, s / 60);
     else if (action->headroom_s.valid)
-        snprintf(until, sizeof until, watts[0] ? "below %.0f C" : "stays below %.0f C", device->thermal.stop_c);
+        snprintf(until, sizeof until, watts[0] ? "below %.0f C" : "stays below %.0f C",
+                 device->thermal.stop_c);
     snprintf(text, size, "%s%s%s", watts, watts[0] && until[0] ? ", " : "", until);
     if (!text[0])
         snprintf(text, size, "-");
@@ -103,7 +106,8 @@ static void show_node(const struct sensor_node *node, char *text, size_t size)
     size_t used = 0;
     text[0] = 0;
     if (node->cpu_utilisation_pct.valid)
-        used += (size_t)snprintf(text, size, "cpu %" PRIu64 " %%   ", node->cpu_utilisation_pct.value);
+        used +=
+            (size_t)snprintf(text, size, "cpu %" PRIu64 " %%   ", node->cpu_utilisation_pct.value);
     if (node->memory_total_bytes.valid && node->memory_available_bytes.valid)
         used += (size_t)snprintf(text + used, size - used, "memory %.1f of %.1f GiB free   ",
                                  (double)node->memory_available_bytes.value / gib,
@@ -112,7 +116,8 @@ static void show_node(const struct sensor_node *node, char *text, size_t size)
         used += (size_t)snprintf(text + used, size - used, "waiting for memory %.1f %%   ",
                                  (double)node->memory_stall_some_ppm.value * 1e-4);
     if (node->battery_pct.valid)
-        used += (size_t)snprintf(text + used, size - used, "battery %" PRIu64 " %%%s", node->battery_pct.value,
+        used += (size_t)snprintf(text + used, size - used, "battery %" PRIu64 " %%%s",
+                                 node->battery_pct.value,
                                  node->on_ac.valid && node->on_ac.value ? " (on mains)" : "");
     if (!used)
         snprintf(text, size, "no reading of the machine yet");
@@ -144,14 +149,15 @@ static void append_hottest(const struct heat_snapshot *snapshot, uint32_t width,
     for (uint32_t i = 0; i < snapshot->n_devices; i++) {
         const struct heat_device *device = &snapshot->devices[i];
         if (device->readings.temperature_mc.valid &&
-            (!hottest || device->readings.temperature_mc.value > hottest->readings.temperature_mc.value))
+            (!hottest ||
+             device->readings.temperature_mc.value > hottest->readings.temperature_mc.value))
             hottest = device;
     }
     char line[160] = "no device tells its temperature: `medley devices` says why";
     if (hottest)
         snprintf(line, sizeof line, "hottest: %s, %.1f C; a governor keeps it below %.0f C",
-                 device_info(hottest->device)->id, (double)hottest->readings.temperature_mc.value * 1e-3,
-                 hottest->thermal.stop_c);
+                 device_info(hottest->device)->id,
+                 (double)hottest->readings.temperature_mc.value * 1e-3, hottest->thermal.stop_c);
     append_line(line, width, out);
 }
 
@@ -171,7 +177,8 @@ static void append_table(const struct heat_snapshot *snapshot, uint32_t width, s
     char line[400];
     size_t used = 0;
     for (int c = 0; c < N_COLUMNS; c++)
-        used += (size_t)snprintf(line + used, sizeof line - used, "%*s ", width_of(snapshot, c), columns[c].title);
+        used += (size_t)snprintf(line + used, sizeof line - used, "%*s ", width_of(snapshot, c),
+                                 columns[c].title);
     append_line(line, width, out);
     for (uint32_t i = 0; i < snapshot->n_devices; i++) {
         used = 0;
@@ -179,7 +186,8 @@ static void append_table(const struct heat_snapshot *snapshot, uint32_t width, s
             char cell[80];
             columns[c].show(&snapshot->devices[i], cell, sizeof cell);
             const char *gap = c == N_COLUMNS - 1 ? " " : "";
-            used += (size_t)snprintf(line + used, sizeof line - used, "%s%*s ", gap, width_of(snapshot, c), cell);
+            used += (size_t)snprintf(line + used, sizeof line - used, "%s%*s ", gap,
+                                     width_of(snapshot, c), cell);
         }
         append_line(line, width, out);
         append_state(&snapshot->devices[i], width, out);
@@ -198,12 +206,14 @@ static void cut_lines(struct buffer *out, uint32_t width, uint32_t height)
     if (n <= height)
         return;
     char line[80];
-    snprintf(line, sizeof line, "(%" PRIu32 " lines more: make the window higher)", n - (height - 1));
+    snprintf(line, sizeof line, "(%" PRIu32 " lines more: make the window higher)",
+             n - (height - 1));
     out->size = kept;
     append_line(line, width, out);
 }
 
-void top_screen(const struct heat_snapshot *snapshot, uint32_t width, uint32_t height, struct buffer *out)
+void top_screen(const struct heat_snapshot *snapshot, uint32_t width, uint32_t height,
+                struct buffer *out)
 {
     char line[400];
     show_node(&snapshot->node, line, sizeof line);
@@ -217,7 +227,8 @@ void top_screen(const struct heat_snapshot *snapshot, uint32_t width, uint32_t h
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-static void add_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, struct sensor_reading reading)
+static void add_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
+                        struct sensor_reading reading)
 {
     if (reading.valid)
         yyjson_mut_obj_add_uint(doc, object, key, reading.value);
@@ -225,7 +236,8 @@ static void add_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char 
         yyjson_mut_obj_add_null(doc, object, key);
 }
 
-static void add_number(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, struct thermal_number number)
+static void add_number(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
+                       struct thermal_number number)
 {
     if (number.valid && isfinite(number.value))
         yyjson_mut_obj_add_real(doc, object, key, number.value);
@@ -252,7 +264,8 @@ static void add_device(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct h
     yyjson_mut_obj_add_str(doc, object, "state", thermal_reason_text(action->reason));
     add_number(doc, object, "predicted_c", action->predicted_c);
     add_number(doc, object, "headroom_w", action->headroom_w);
-    add_number(doc, object, "headroom_s", action->headroom_s); /* null also where it never gets so hot */
+    add_number(doc, object, "headroom_s",
+               action->headroom_s); /* null also where it never gets so hot */
 }
 
 bool top_json(const struct heat_snapshot *snapshot, struct buffer *out)

@@ -84,10 +84,11 @@ struct terminal_size terminal_size(void)
     struct winsize size = {0};
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
         size.ws_col = 0;
-    return (struct terminal_size){size.ws_col ? size.ws_col : 80, size.ws_col && size.ws_row ? size.ws_row : 24};
+    return (struct terminal_size){size.ws_col ? size.ws_col : 80,
+                                  size.ws_col && size.ws_row ? size.ws_row : 24};
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------ */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* True when somebody pressed q. */
 static bool read_keys(void)
@@ -123,7 +124,8 @@ enum terminal_event terminal_wait(uint32_t ms)
 {
     const uint64_t until_ns = clock_now_ns() + (uint64_t)ms * 1000000;
     for (uint64_t now_ns; (now_ns = clock_now_ns()) < until_ns;) {
-        struct pollfd inputs[] = {{.fd = terminal.wake[0], .events = POLLIN}, {.fd = STDIN_FILENO, .events = POLLIN}};
+        struct pollfd inputs[] = {{.fd = terminal.wake[0], .events = POLLIN},
+                                  {.fd = STDIN_FILENO, .events = POLLIN}};
         const bool keys = terminal.entered && terminal.keys;
         if (poll(inputs, keys ? 2 : 1, (int)((until_ns - now_ns + 999999) / 1000000)) <= 0)
             continue;

@@ -1,14 +1,16 @@
-/* The terminal of a command that shows something until it is ended: keys one by one, the other screen, and signals that
- * are seen between two pictures (the end, a stop with Ctrl-Z, another size). One for the process, as signals are.
+/* The terminal of a command that shows something until it is ended: keys one by one, the other
+ * screen, and signals that are seen between two pictures (the end, a stop with Ctrl-Z, another
+ * size). One for the process, as signals are.
  *
- * While terminal_enter() holds, whatever ends the command must pass through terminal_leave(), so SIGINT, SIGTERM,
- * SIGHUP and SIGQUIT only ask for the end. */
+ * While terminal_enter() holds, whatever ends the command must pass through terminal_leave(), so
+ * SIGINT, SIGTERM, SIGHUP and SIGQUIT only ask for the end. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* From here on the signals above come through terminal_wait(). False: the system has no pipe left. */
+/* From here on the signals above come through terminal_wait(). False: the system has no pipe
+ * left. */
 bool terminal_begin(void);
 
 void terminal_enter(void);

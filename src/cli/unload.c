@@ -5,7 +5,8 @@
 static const char usage[] =
     "Usage: medley unload INSTANCE [--json]\n"
     "\n"
-    "Unloads an instance of a model (medley status lists them): its memory is given back on all machines.\n"
+    "Unloads an instance of a model (medley status lists them): its memory is given back on all "
+    "machines.\n"
     "The cluster still knows the model and loads it again for the next request.\n"
     "\n"
     "  --json           for programs\n";

@@ -24,27 +24,37 @@
 static const char usage[] =
     "Usage: medley up [options]\n"
     "\n"
-    "Starts this machine's node. The first time it looks for a cluster on the local networks: where it\n"
-    "finds one it waits to be let in, by `medley join CODE` here (`medley invite` on a member shows the\n"
-    "code), or by hand; where it finds none it founds one. After that it is a member whenever it runs.\n"
-    "Every node serves OpenAI's API over all models of the cluster. Ctrl-C or SIGTERM ends it in order.\n"
+    "Starts this machine's node. The first time it looks for a cluster on the local networks: "
+    "where it\n"
+    "finds one it waits to be let in, by `medley join CODE` here (`medley invite` on a member "
+    "shows the\n"
+    "code), or by hand; where it finds none it founds one. After that it is a member whenever it "
+    "runs.\n"
+    "Every node serves OpenAI's API over all models of the cluster. Ctrl-C or SIGTERM ends it in "
+    "order.\n"
     "\n"
-    "  --api ADDRESS      HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free one\n"
-    "                     (default 127.0.0.1:8080), `none`: no API. There is no authentication yet\n"
+    "  --api ADDRESS      HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free "
+    "one\n"
+    "                     (default 127.0.0.1:8080), `none`: no API. There is no authentication "
+    "yet\n"
     "  --cors ORIGIN      let web pages of that origin, or * for all, use the API\n"
     "  -m, --model FILE   give the cluster this model, and load it\n"
     "  --name NAME        what this machine is called (default: its host name)\n"
-    "  --listen ADDRESS   HOST, HOST:PORT or :PORT for other nodes (default: every address, port 7979)\n"
+    "  --listen ADDRESS   HOST, HOST:PORT or :PORT for other nodes (default: every address, port "
+    "7979)\n"
     "  --peer HOST[:PORT] a member to talk to, where discovery does not find it (may be repeated)\n"
     "  --join CODE        join with this code if the machine is in no cluster\n"
     "  --new              found a cluster at once if the machine is in none\n"
     "  --no-discovery     neither look for others on the local networks nor be found there\n"
     "  --transport NAME   tcp (default) or quic, the same on all nodes\n"
-    "  --wire TYPE        hidden states between machines as f32 (default), f16 or q8. Fewer bytes, but an\n"
+    "  --wire TYPE        hidden states between machines as f32 (default), f16 or q8. Fewer bytes, "
+    "but an\n"
     "                     answer that goes on after a machine was lost may take another word\n"
-    "  --patience SECONDS how long a request waits for its model, when it is being loaded or was lost with a\n"
+    "  --patience SECONDS how long a request waits for its model, when it is being loaded or was "
+    "lost with a\n"
     "                     machine (default 600)\n"
-    "  --no-moves         while this node leads, models are moved for no gain (medley move --off: whoever\n"
+    "  --no-moves         while this node leads, models are moved for no gain (medley move --off: "
+    "whoever\n"
     "                     leads)\n"
     "  --models-max GIB   disk space for models that are fetched (default: what is free)\n"
     "\n"
@@ -52,7 +62,8 @@ static const char usage[] =
     "  --backend NAME     only this backend and the CPU\n"
     "  --sim FILE         simulated devices alone (docs/simulated-devices.md)\n"
     "  -t, --threads N    threads of the CPU\n"
-    "  --in-process       devices compute in the node's process, not in one of their own each: a driver that\n"
+    "  --in-process       devices compute in the node's process, not in one of their own each: a "
+    "driver that\n"
     "                     crashes or hangs then takes the node along, not its device for a moment\n"
     "  --no-governor      do not slow a device down before it gets too hot\n"
     "\n"
@@ -121,7 +132,7 @@ struct up {
     void *stopped_arg;
 };
 
-/* ---- options ------------------------------------------------------------------------------------ */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static bool take_transport(struct up *up, const char *value)
 {
@@ -252,7 +263,7 @@ static bool parse(int argc, char **argv, struct up *up)
     return optind == argc;
 }
 
-/* ---- the node and its API as one service: the API ends first ------------------------------------- */
+/* ---- the node and its API as one service: the API ends first --------------------------------- */
 
 static void say(void *self, const char *line)
 {
@@ -285,7 +296,8 @@ static enum error_code open_api(struct up *up, void *uv_loop, struct error *err)
         return code;
     const char *host = api_server_host(up->api);
     bool v6 = strchr(host, ':');
-    snprintf(url, sizeof url, "http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "", api_server_port(up->api));
+    snprintf(url, sizeof url, "http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
+             api_server_port(up->api));
     daemon_set_api(up->daemon, url);
     printf("listening on %s\n", url);
     fflush(stdout);
@@ -340,7 +352,7 @@ static void free_up(void *arg)
     daemon_free(up->daemon);
 }
 
-/* ---- running ---------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static enum error_code open_children(struct up *up, const char *registry, struct error *err)
 {
@@ -380,11 +392,13 @@ static enum error_code serve(struct up *up, struct error *err)
     struct api_address address;
     enum error_code code = ERROR_NONE;
     if (!state_folder(up->folder, sizeof up->folder))
-        return error_set(err, ERROR_INVALID, "there is no folder to keep the node's state in; set MEDLEY_STATE_DIR");
+        return error_set(err, ERROR_INVALID,
+                         "there is no folder to keep the node's state in; set MEDLEY_STATE_DIR");
     code = daemon_check_folder(up->folder, err);
     if (code)
         return code;
-    if (up->api_options.address && (code = api_address_parse(up->api_options.address, &address, err)) == ERROR_NONE)
+    if (up->api_options.address &&
+        (code = api_address_parse(up->api_options.address, &address, err)) == ERROR_NONE)
         code = listen_check(&address, err);
     if (code)
         return error_wrap(err, "--api");
@@ -416,5 +430,7 @@ static int run(int argc, char **argv)
     return code ? command_fail(&command_up, &err) : EXIT_OK;
 }
 
-const struct command command_up = {
-    .name = "up", .summary = "start this machine's node: the cluster and its API", .usage = usage, .run = run};
+const struct command command_up = {.name = "up",
+                                   .summary = "start this machine's node: the cluster and its API",
+                                   .usage = usage,
+                                   .run = run};

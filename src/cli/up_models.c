@@ -87,7 +87,8 @@ static void on_opened(void *arg, struct daemon_text *text, const struct error *e
 }
 
 static void open_model(void *self, const char *name,
-                       void (*opened)(void *arg, struct api_model *model, const struct error *err), void *arg)
+                       void (*opened)(void *arg, struct api_model *model, const struct error *err),
+                       void *arg)
 {
     struct up_models *models = self;
     struct asking *asking = mem_new(sizeof *asking);

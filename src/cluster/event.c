@@ -28,8 +28,8 @@ static void give(void *data, void *memory)
     mem_free(memory);
 }
 
-enum error_code message_decode(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t size,
-                               ProtobufCMessage **out, struct error *err)
+enum error_code message_decode(const ProtobufCMessageDescriptor *type, const uint8_t *bytes,
+                               size_t size, ProtobufCMessage **out, struct error *err)
 {
     struct budget budget = {.left = 16 * size + 64 * 1024};
     ProtobufCAllocator allocator = {.alloc = take, .free = give, .allocator_data = &budget};
@@ -37,7 +37,8 @@ enum error_code message_decode(const ProtobufCMessageDescriptor *type, const uin
     if (*out)
         return ERROR_NONE;
     if (budget.starved)
-        return error_set(err, ERROR_NO_MEMORY, "cluster: no memory for a %s of %zu bytes", type->short_name, size);
+        return error_set(err, ERROR_NO_MEMORY, "cluster: no memory for a %s of %zu bytes",
+                         type->short_name, size);
     return error_set(err, ERROR_INVALID, "cluster: %zu bytes are no %s", size, type->short_name);
 }
 
@@ -67,19 +68,24 @@ void event_encode(const Cluster__Event *event, struct buffer *out)
     message_encode(&event->base, out);
 }
 
-enum error_code event_decode(const uint8_t *bytes, size_t size, Cluster__Event **out, struct error *err)
+enum error_code event_decode(const uint8_t *bytes, size_t size, Cluster__Event **out,
+                             struct error *err)
 {
     ProtobufCMessage *message = NULL;
     *out = NULL;
     if (size > LIMIT_CLUSTER_ENTRY_BYTES)
-        return error_set(err, ERROR_INVALID, "cluster: an event of %zu bytes, at most %d are possible", size,
+        return error_set(err, ERROR_INVALID,
+                         "cluster: an event of %zu bytes, at most %d are possible", size,
                          LIMIT_CLUSTER_ENTRY_BYTES);
-    const enum error_code code = message_decode(&cluster__event__descriptor, bytes, size, &message, err);
+    const enum error_code code =
+        message_decode(&cluster__event__descriptor, bytes, size, &message, err);
     *out = (Cluster__Event *)message;
     return code;
 }
 
-enum { FIRST_KIND = CLUSTER__EVENT__KIND_NODE_JOINED }; /* an event's fields from here on are kinds */
+enum {
+    FIRST_KIND = CLUSTER__EVENT__KIND_NODE_JOINED
+}; /* an event's fields from here on are kinds */
 
 uint32_t event_level(const Cluster__Event *event)
 {
@@ -150,7 +156,8 @@ static void describe_placement(const Cluster__Placement *placement, struct buffe
         const Cluster__Stage *stage = placement->stages[i];
         put(out, i ? ", " : " on ", stage->node, "");
         put(out, "/", stage->device, "");
-        buffer_printf(out, " layers %u-%u", stage->first_layer, stage->first_layer + stage->n_layers - 1);
+        buffer_printf(out, " layers %u-%u", stage->first_layer,
+                      stage->first_layer + stage->n_layers - 1);
     }
     buffer_printf(out, ", epoch %llu", (unsigned long long)placement->epoch);
 }
@@ -166,8 +173,8 @@ static void describe_instance(const Cluster__Event *e, struct buffer *out)
     } else if (e->kind_case == CLUSTER__EVENT__KIND_STAGE_REPORTED) {
         const Cluster__StageReport *report = e->stage_reported;
         put(out, "instance ", report->instance, "");
-        buffer_printf(out, ": stage %u of epoch %llu is %s", report->stage, (unsigned long long)report->epoch,
-                      state_name(report->state));
+        buffer_printf(out, ": stage %u of epoch %llu is %s", report->stage,
+                      (unsigned long long)report->epoch, state_name(report->state));
         if (report->problem)
             put(out, ": ", report->problem, "");
     }
@@ -178,7 +185,8 @@ static void describe_setting(const Cluster__Setting *setting, struct buffer *out
     static const char drain[] = "drain/";
     const bool set = setting->value && setting->value[0];
     if (setting->key && strncmp(setting->key, drain, sizeof drain - 1) == 0) {
-        put(out, "node ", setting->key + sizeof drain - 1, set ? " is drained" : " may be used again");
+        put(out, "node ", setting->key + sizeof drain - 1,
+            set ? " is drained" : " may be used again");
         return;
     }
     put(out, "setting ", setting->key, set ? ": " : " is as usual again");

@@ -1,7 +1,8 @@
-/* Which log a node follows. A cluster's log starts with its first node (generation 1). When the voters are gone for
- * good, a survivor founds it anew from its copy with the next generation (replica.h, "Re-founding"); two that do so
- * apart from each other differ in the founder. Of two lineages that meet, the higher one stays and the nodes of the
- * other drop their log and join. Zeroed: none yet, below all others. Pure. */
+/* Which log a node follows. A cluster's log starts with its first node (generation 1). When the
+ * voters are gone for good, a survivor founds it anew from its copy with the next generation
+ * (replica.h, "Re-founding"); two that do so apart from each other differ in the founder. Of two
+ * lineages that meet, the higher one stays and the nodes of the other drop their log and join.
+ * Zeroed: none yet, below all others. Pure. */
 #pragma once
 
 #include <stdint.h>

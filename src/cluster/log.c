@@ -29,7 +29,8 @@ enum error_code log_append(struct log *log, const struct log_entry *entry, struc
     }
     uint8_t *bytes = copy_bytes(entry->bytes, entry->size);
     if (!bytes)
-        return error_set(err, ERROR_NO_MEMORY, "log: no memory for an entry of %zu bytes", entry->size);
+        return error_set(err, ERROR_NO_MEMORY, "log: no memory for an entry of %zu bytes",
+                         entry->size);
     log->entries[log->n] = *entry;
     log->entries[log->n++].bytes = bytes;
     return ERROR_NONE;
@@ -82,14 +83,16 @@ void log_deinit(struct log *log)
     *log = (struct log){0};
 }
 
-enum error_code log_snapshot_copy(struct log_snapshot *to, const struct log_snapshot *from, struct error *err)
+enum error_code log_snapshot_copy(struct log_snapshot *to, const struct log_snapshot *from,
+                                  struct error *err)
 {
     struct log_snapshot copy = *from;
     copy.members = copy_bytes(from->members, from->members_size);
     copy.state = copy_bytes(from->state, from->state_size);
     if (!copy.members || !copy.state) {
         log_snapshot_clear(&copy);
-        return error_set(err, ERROR_NO_MEMORY, "log: no memory for a snapshot of %zu bytes", from->state_size);
+        return error_set(err, ERROR_NO_MEMORY, "log: no memory for a snapshot of %zu bytes",
+                         from->state_size);
     }
     *to = copy;
     return ERROR_NONE;
@@ -125,7 +128,8 @@ static enum error_code append_all(struct log *to, const struct log *from, struct
     return ERROR_NONE;
 }
 
-enum error_code log_saved_copy(struct log_saved *to, const struct log_saved *from, struct error *err)
+enum error_code log_saved_copy(struct log_saved *to, const struct log_saved *from,
+                               struct error *err)
 {
     struct log_saved copy = {.lineage = from->lineage, .term = from->term, .vote = from->vote};
     copy.log.first = from->log.first;
@@ -138,7 +142,8 @@ enum error_code log_saved_copy(struct log_saved *to, const struct log_saved *fro
     return ERROR_NONE;
 }
 
-static enum error_code save_snapshot(struct log_saved *saved, const struct log_write *write, struct error *err)
+static enum error_code save_snapshot(struct log_saved *saved, const struct log_write *write,
+                                     struct error *err)
 {
     struct log_snapshot snapshot;
     if (log_snapshot_copy(&snapshot, &write->snapshot, err))
@@ -152,7 +157,8 @@ static enum error_code save_snapshot(struct log_saved *saved, const struct log_w
     return ERROR_NONE;
 }
 
-enum error_code log_saved_write(struct log_saved *saved, const struct log_write *write, struct error *err)
+enum error_code log_saved_write(struct log_saved *saved, const struct log_write *write,
+                                struct error *err)
 {
     if (write->reset) {
         log_saved_clear(saved);
@@ -165,11 +171,13 @@ enum error_code log_saved_write(struct log_saved *saved, const struct log_write 
     if (!write->log.n)
         return ERROR_NONE;
     if (!saved->log.n)
-        log_clear(&saved->log, saved->snapshot.index && !saved->log.first ? saved->snapshot.index + 1
-                               : saved->log.first                         ? saved->log.first
-                                                                          : 1);
+        log_clear(&saved->log, saved->snapshot.index && !saved->log.first
+                                   ? saved->snapshot.index + 1
+                               : saved->log.first ? saved->log.first
+                                                  : 1);
     if (write->log.first < saved->log.first || write->log.first > log_last(&saved->log) + 1)
-        return error_set(err, ERROR_INVALID, "log: entries from %llu on do not follow those from %llu to %llu",
+        return error_set(err, ERROR_INVALID,
+                         "log: entries from %llu on do not follow those from %llu to %llu",
                          (unsigned long long)write->log.first, (unsigned long long)saved->log.first,
                          (unsigned long long)log_last(&saved->log));
     log_truncate(&saved->log, write->log.first);
@@ -181,7 +189,8 @@ enum error_code log_saved_check(const struct log_saved *saved, struct error *err
     const uint64_t behind = saved->snapshot.index + 1;
     const uint64_t first = saved->log.n ? saved->log.first : behind;
     if (first > behind || first == 0 || (saved->log.n && log_last(&saved->log) + 1 < behind))
-        return error_set(err, ERROR_INVALID, "log: entries %llu to %llu leave a gap to the snapshot of entry %llu",
+        return error_set(err, ERROR_INVALID,
+                         "log: entries %llu to %llu leave a gap to the snapshot of entry %llu",
                          (unsigned long long)first, (unsigned long long)log_last(&saved->log),
                          (unsigned long long)saved->snapshot.index);
     uint64_t term = 0;
@@ -194,6 +203,7 @@ enum error_code log_saved_check(const struct log_saved *saved, struct error *err
     if ((saved->log.n || saved->snapshot.index) && !saved->term)
         return error_set(err, ERROR_INVALID, "log: entries without a term");
     if (!saved->snapshot.index && saved->log.n && saved->log.entries[0].type != LOG_MEMBERS)
-        return error_set(err, ERROR_INVALID, "log: the first entry does not say who the members are");
+        return error_set(err, ERROR_INVALID,
+                         "log: the first entry does not say who the members are");
     return ERROR_NONE;
 }

@@ -8,8 +8,11 @@
 
 struct master_options master_options_default(void)
 {
-    return (struct master_options){
-        .lost_ms = 1000, .retry_ms = 1000, .repropose_ms = 2000, .consider_ms = 5000, .failed_ms = 10000};
+    return (struct master_options){.lost_ms = 1000,
+                                   .retry_ms = 1000,
+                                   .repropose_ms = 2000,
+                                   .consider_ms = 5000,
+                                   .failed_ms = 10000};
 }
 
 void master_proposals_clear(struct master_proposals *proposals)
@@ -65,7 +68,8 @@ static struct master_memory *recall(struct master *master, const char *instance)
         if (same(master->memory[i].instance, instance))
             return &master->memory[i];
     }
-    if (master->n == LIMIT_CLUSTER_INSTANCES || strlen(instance) >= sizeof master->memory[0].instance)
+    if (master->n == LIMIT_CLUSTER_INSTANCES ||
+        strlen(instance) >= sizeof master->memory[0].instance)
         return NULL;
     struct master_memory *memory = &master->memory[master->n++];
     *memory = (struct master_memory){0};
@@ -89,14 +93,16 @@ static bool alive(const struct step *s, const struct master_node *node)
     const struct master_view *view = s->view;
     if (node->suspected)
         return false;
-    const uint64_t since = node->heard_ms > view->leads_since_ms ? node->heard_ms : view->leads_since_ms;
+    const uint64_t since =
+        node->heard_ms > view->leads_since_ms ? node->heard_ms : view->leads_since_ms;
     return view->now_ms - since <= s->options->lost_ms;
 }
 
 /* A node that has not been heard of yet keeps what it has, but gets nothing new. */
 static bool may_be_used(const struct step *s, const struct master_node *node)
 {
-    return node->heard_ms && !node->suspected && s->view->now_ms - node->heard_ms <= s->options->lost_ms;
+    return node->heard_ms && !node->suspected &&
+           s->view->now_ms - node->heard_ms <= s->options->lost_ms;
 }
 
 static const struct master_node *node_of(const struct step *s, const char *id)
@@ -122,8 +128,8 @@ static bool are_cut(const struct step *s, const char *node, const char *other)
     return misses(node_of(s, node), other) || misses(node_of(s, other), node);
 }
 
-/* The stage before it, in the ring of stages and driver, is on a node that it is cut off from; or the driver is, which
- * hears from each stage what is lost there (hosting/hosting.h). */
+/* The stage before it, in the ring of stages and driver, is on a node that it is cut off from; or
+ * the driver is, which hears from each stage what is lost there (hosting/hosting.h). */
 static bool is_cut_off(const struct step *s, const Cluster__Placement *placement, size_t i)
 {
     const char *node = placement->stages[i]->node;
@@ -186,12 +192,15 @@ static void target(struct step *s, const Cluster__Instance *instance, bool activ
     propose(s, &event);
 }
 
-/* A new leader does not know of requests before it: for it nobody has used anything before it led. */
-static bool idle(const struct step *s, const Cluster__Instance *instance, const struct master_use *use)
+/* A new leader does not know of requests before it: for it nobody has used anything before it
+ * led. */
+static bool idle(const struct step *s, const Cluster__Instance *instance,
+                 const struct master_use *use)
 {
-    const uint64_t used = use && use->used_ms > s->view->leads_since_ms ? use->used_ms : s->view->leads_since_ms;
-    return instance->idle_ms && !(use && use->wanted) && !loading(instance->current) && !instance->next &&
-           s->view->now_ms - used >= instance->idle_ms;
+    const uint64_t used =
+        use && use->used_ms > s->view->leads_since_ms ? use->used_ms : s->view->leads_since_ms;
+    return instance->idle_ms && !(use && use->wanted) && !loading(instance->current) &&
+           !instance->next && s->view->now_ms - used >= instance->idle_ms;
 }
 
 /* ---- placing ---- */
@@ -201,7 +210,8 @@ static bool same_stages(const struct master_placement *new, const Cluster__Place
     if (!old || old->n_stages != new->n_stages)
         return false;
     for (uint32_t i = 0; i < new->n_stages; i++) {
-        if (!same(new->stages[i].node, old->stages[i]->node) || !same(new->stages[i].device, old->stages[i]->device) ||
+        if (!same(new->stages[i].node, old->stages[i]->node) ||
+            !same(new->stages[i].device, old->stages[i]->device) ||
             new->stages[i].n_layers != old->stages[i]->n_layers)
             return false;
     }
@@ -209,15 +219,18 @@ static bool same_stages(const struct master_placement *new, const Cluster__Place
 }
 
 static void propose_placement(struct step *s, const Cluster__Instance *instance,
-                              const struct master_placement *placement, bool replaces, const char *why)
+                              const struct master_placement *placement, bool replaces,
+                              const char *why)
 {
     struct placed_event event;
-    s->last_epoch = placed_epoch(s->last_epoch, s->view->lineage, s->view->term, s->view->self, placement);
+    s->last_epoch =
+        placed_epoch(s->last_epoch, s->view->lineage, s->view->term, s->view->self, placement);
     placed_event_init(&event, instance, placement, s->last_epoch, replaces, why);
     propose(s, &event.event);
 }
 
-static void note_proposal(struct step *s, const Cluster__Instance *instance, struct master_memory *memory)
+static void note_proposal(struct step *s, const Cluster__Instance *instance,
+                          struct master_memory *memory)
 {
     memory->problem[0] = 0;
     memory->epoch = state_epoch(instance);
@@ -225,7 +238,8 @@ static void note_proposal(struct step *s, const Cluster__Instance *instance, str
 }
 
 /* A proposal is under way. */
-static bool has_proposed(const struct step *s, const Cluster__Instance *instance, const struct master_memory *memory)
+static bool has_proposed(const struct step *s, const Cluster__Instance *instance,
+                         const struct master_memory *memory)
 {
     return memory->proposed_ms && memory->epoch == state_epoch(instance) &&
            s->view->now_ms - memory->proposed_ms < s->options->repropose_ms;
@@ -244,7 +258,8 @@ static void wait_longer(struct step *s, struct master_memory *memory)
 static uint32_t find_cut(const struct step *s, const struct master_placement *placement)
 {
     uint32_t i = 0;
-    while (i < placement->n_stages && !are_cut(s, placement->stages[i].node, placement->stages[0].node))
+    while (i < placement->n_stages &&
+           !are_cut(s, placement->stages[i].node, placement->stages[0].node))
         i++;
     return i;
 }
@@ -255,20 +270,24 @@ static void leave_out(const struct step *s, const char *node, bool *allowed)
         allowed[i] = allowed[i] && !same(s->view->nodes[i].id, node);
 }
 
-/* The planner knows which neighbours have a way to each other, not that a driver has to have one to all: where two do
- * not, one of them is left out; first those that the driver does not hear, then, if that is no placement, drivers. */
-static enum error_code place_within_reach(struct step *s, const Cluster__Instance *instance, bool beside,
-                                          struct master_placement *out, struct error *err)
+/* The planner knows which neighbours have a way to each other, not that a driver has to have one to
+ * all: where two do not, one of them is left out; first those that the driver does not hear, then,
+ * if that is no placement, drivers. */
+static enum error_code place_within_reach(struct step *s, const Cluster__Instance *instance,
+                                          bool beside, struct master_placement *out,
+                                          struct error *err)
 {
     const uint32_t n = s->view->n_nodes;
     bool *allowed = mem_new_array((size_t)n + 1, sizeof *allowed);
-    enum error_code code = allowed ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "no memory for %u nodes", n);
+    enum error_code code =
+        allowed ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "no memory for %u nodes", n);
     bool cuts = true;
     for (int drivers = 0; drivers < 2 && allowed && cuts; drivers++) {
         memcpy(allowed, s->allowed, n * sizeof *allowed);
         cuts = false;
         for (int tries = 0; tries < CUT_TRIES; tries++) {
-            code = s->options->place(s->options->self, s->view, instance, allowed, beside, out, err);
+            code =
+                s->options->place(s->options->self, s->view, instance, allowed, beside, out, err);
             const uint32_t cut = code ? 0 : find_cut(s, out);
             if (code || cut == out->n_stages)
                 break;
@@ -284,14 +303,16 @@ static enum error_code place_within_reach(struct step *s, const Cluster__Instanc
     return code;
 }
 
-static void place(struct step *s, const Cluster__Instance *instance, struct master_memory *memory, const char *why)
+static void place(struct step *s, const Cluster__Instance *instance, struct master_memory *memory,
+                  const char *why)
 {
     struct master_placement placement = {0};
     struct error err = {0};
     if (s->view->now_ms < memory->retry_ms || has_proposed(s, instance, memory))
         return;
     const enum error_code code = place_within_reach(s, instance, false, &placement, &err);
-    /* What has just failed is not tried again at once, only after a while: the reason may have gone. */
+    /* What has just failed is not tried again at once, only after a while: the reason may have
+     * gone. */
     const bool again = !code && (same_stages(&placement, instance->next) ||
                                  (!instance->next && same_stages(&placement, instance->current)));
     if (code || (again && memory->wait_ms == 0)) {
@@ -330,7 +351,8 @@ static void put_off_moves(struct step *s, struct master_memory *memory)
 }
 
 /* Off a drained node; beside what serves where that is possible. */
-static void move_away(struct step *s, const Cluster__Instance *instance, struct master_memory *memory)
+static void move_away(struct step *s, const Cluster__Instance *instance,
+                      struct master_memory *memory)
 {
     struct master_placement placement = {0};
     struct error err = {0};
@@ -342,7 +364,8 @@ static void move_away(struct step *s, const Cluster__Instance *instance, struct 
         code = place_within_reach(s, instance, false, &placement, &err);
     }
     if (code) {
-        snprintf(memory->problem, sizeof memory->problem, "it cannot leave the drained node: %.200s", err.text);
+        snprintf(memory->problem, sizeof memory->problem,
+                 "it cannot leave the drained node: %.200s", err.text);
         put_off_moves(s, memory);
         return;
     }
@@ -350,7 +373,8 @@ static void move_away(struct step *s, const Cluster__Instance *instance, struct 
     note_proposal(s, instance, memory);
 }
 
-static void consider(struct step *s, const Cluster__Instance *instance, struct master_memory *memory)
+static void consider(struct step *s, const Cluster__Instance *instance,
+                     struct master_memory *memory)
 {
     const struct master_options *options = s->options;
     const uint64_t now_ms = s->view->now_ms;
@@ -362,7 +386,8 @@ static void consider(struct step *s, const Cluster__Instance *instance, struct m
         (memory->considered_ms && now_ms - memory->considered_ms < options->consider_ms))
         return;
     memory->considered_ms = now_ms;
-    if (options->consider(options->considers, s->view, instance, s->allowed, &placement, why, &err) ||
+    if (options->consider(options->considers, s->view, instance, s->allowed, &placement, why,
+                          &err) ||
         placement.n_stages == 0 || same_stages(&placement, instance->current) ||
         find_cut(s, &placement) < placement.n_stages)
         return;
@@ -370,11 +395,13 @@ static void consider(struct step *s, const Cluster__Instance *instance, struct m
     note_proposal(s, instance, memory);
 }
 
-static void look_at_working(struct step *s, const Cluster__Instance *instance, struct master_memory *memory)
+static void look_at_working(struct step *s, const Cluster__Instance *instance,
+                            struct master_memory *memory)
 {
     if (instance->next) {
         memory->moved_to = instance->next->epoch;
-        if ((broken(s, instance->next) || leaves(s, instance->next)) && !has_proposed(s, instance, memory)) {
+        if ((broken(s, instance->next) || leaves(s, instance->next)) &&
+            !has_proposed(s, instance, memory)) {
             put_off_moves(s, memory);
             abandon(s, instance);
             note_proposal(s, instance, memory);
@@ -439,8 +466,9 @@ static const Cluster__NodeRecord *record_of(const struct master_view *view, uint
 }
 
 /* The lineage is told to the state before anything is placed: epochs depend on it. */
-enum error_code master_step(struct master *master, const struct master_options *options, const struct master_view *view,
-                            struct master_proposals *out, struct error *err)
+enum error_code master_step(struct master *master, const struct master_options *options,
+                            const struct master_view *view, struct master_proposals *out,
+                            struct error *err)
 {
     const Cluster__State *root = view->state->root;
     struct step s = {.master = master, .options = options, .view = view, .out = out};
@@ -465,7 +493,8 @@ enum error_code master_step(struct master *master, const struct master_options *
             look_at(&s, root->instances[i]);
     }
     mem_free(s.allowed);
-    return s.failed ? error_set(err, ERROR_NO_MEMORY, "master: no memory for a proposal") : ERROR_NONE;
+    return s.failed ? error_set(err, ERROR_NO_MEMORY, "master: no memory for a proposal")
+                    : ERROR_NONE;
 }
 
 const char *master_problem(const struct master *master, const char *instance)

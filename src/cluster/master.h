@@ -1,22 +1,25 @@
-/* What the leader proposes, given what is agreed on and what it sees: loads instances that are asked for, unloads idle
- * ones, places anew what has lost a device, empties nodes that are drained, moves what runs for gain, gives up moves
- * that fail.
+/* What the leader proposes, given what is agreed on and what it sees: loads instances that are
+ * asked for, unloads idle ones, places anew what has lost a device, empties nodes that are drained,
+ * moves what runs for gain, gives up moves that fail.
  *
- * Everything goes through the log: a proposal that is lost with its leader is made again by the next one, since the
- * state still says what is wanted. A proposal that comes too late is ignored by the state (it names the epoch that it
- * was decided after). An election moves nothing: a new leader finds the placements there, and leaves what works.
+ * Everything goes through the log: a proposal that is lost with its leader is made again by the
+ * next one, since the state still says what is wanted. A proposal that comes too late is ignored by
+ * the state (it names the epoch that it was decided after). An election moves nothing: a new leader
+ * finds the placements there, and leaves what works.
  *
- * Soft knowledge (who is alive, who asked for what) comes in with each step. A node counts as lost only after it
- * was silent for `lost_ms`, and not before this leader has listened for so long itself; or when it is `suspected`.
+ * Soft knowledge (who is alive, who asked for what) comes in with each step. A node counts as lost
+ * only after it was silent for `lost_ms`, and not before this leader has listened for so long
+ * itself; or when it is `suspected`.
  *
- * Moves. What works is moved beside itself: the new stages are loaded while the old ones serve, where there is memory
- * for both; where there is not, the old ones make room first, if that pays, too, or somebody asked for it. One move of
- * an instance at a time; one that has failed is tried again ever more rarely. Moves for gain are `consider`'s to find
- * (master_replan()): not while anything of the instance is being loaded, not of what somebody placed by hand, not where
- * the setting "moves" is "off".
+ * Moves. What works is moved beside itself: the new stages are loaded while the old ones serve,
+ * where there is memory for both; where there is not, the old ones make room first, if that pays,
+ * too, or somebody asked for it. One move of an instance at a time; one that has failed is tried
+ * again ever more rarely. Moves for gain are `consider`'s to find (master_replan()): not while
+ * anything of the instance is being loaded, not of what somebody placed by hand, not where the
+ * setting "moves" is "off".
  *
- * Pure: no clock, no I/O; `place` is asked for placements, and must be pure, too. Its answers are taken only if the
- * state would take them. One thread. */
+ * Pure: no clock, no I/O; `place` is asked for placements, and must be pure, too. Its answers are
+ * taken only if the state would take them. One thread. */
 #pragma once
 
 #include "base/buffer.h"
@@ -64,15 +67,18 @@ struct master_placement {
     uint32_t n_stages;
     struct master_stage stages[LIMIT_STAGES];
 };
-/* `beside`: what the instance's current placement takes is not to be counted on: it stays loaded. */
-typedef enum error_code (*master_place)(void *self, const struct master_view *view, const Cluster__Instance *instance,
-                                        const bool *allowed, bool beside, struct master_placement *out,
+/* `beside`: what the instance's current placement takes is not to be counted on: it stays
+ * loaded. */
+typedef enum error_code (*master_place)(void *self, const struct master_view *view,
+                                        const Cluster__Instance *instance, const bool *allowed,
+                                        bool beside, struct master_placement *out,
                                         struct error *err);
 
 /* A move for gain: out->n_stages of 0: none now. `why` is for people. */
 typedef enum error_code (*master_consider)(void *self, const struct master_view *view,
                                            const Cluster__Instance *instance, const bool *allowed,
-                                           struct master_placement *out, char why[static 64], struct error *err);
+                                           struct master_placement *out, char why[static 64],
+                                           struct error *err);
 
 struct master_options {
     uint64_t lost_ms;      /* silence after which a node's stages are placed elsewhere */
@@ -89,7 +95,8 @@ struct master_options master_options_default(void); /* without place */
 
 enum { MASTER_PROPOSALS = 16 }; /* of one step; more wait for the next */
 
-/* What the master remembers of an instance between steps; nothing of it is needed by its successor. */
+/* What the master remembers of an instance between steps; nothing of it is needed by its
+ * successor. */
 struct master_memory {
     char instance[LIMIT_CLUSTER_ID_BYTES + 1];
     uint64_t epoch;              /* it was placed after this one; */
@@ -115,8 +122,9 @@ struct master_proposals {
 void master_proposals_clear(struct master_proposals *proposals);
 
 /* Zeroed, a master has just come to power. ERROR_NO_MEMORY: what there is of proposals is good. */
-enum error_code master_step(struct master *master, const struct master_options *options, const struct master_view *view,
-                            struct master_proposals *out, struct error *err);
+enum error_code master_step(struct master *master, const struct master_options *options,
+                            const struct master_view *view, struct master_proposals *out,
+                            struct error *err);
 
 /* Why an instance could not be placed; NULL: no reason is known. */
 const char *master_problem(const struct master *master, const char *instance);
@@ -126,8 +134,9 @@ const char *master_problem(const struct master *master, const char *instance);
 struct placement;
 struct placement_problem;
 
-/* Makes the problem whose device i is `devices[i]`, of allowed nodes only; it stays the builder's until the next call.
- * How much memory is free, what a layer costs and how fast the links are is the builder's knowledge. */
+/* Makes the problem whose device i is `devices[i]`, of allowed nodes only; it stays the builder's
+ * until the next call. How much memory is free, what a layer costs and how fast the links are is
+ * the builder's knowledge. */
 struct master_device {
     const char *node, *device;
     bool own_memory; /* false: in its node's host memory, beside others */
@@ -135,11 +144,12 @@ struct master_device {
 typedef enum error_code (*master_problem_of)(void *self, const struct master_view *view,
                                              const Cluster__Instance *instance, const bool *allowed,
                                              const struct placement_problem **problem,
-                                             const struct master_device **devices, struct error *err);
+                                             const struct master_device **devices,
+                                             struct error *err);
 struct master_planner {
     master_problem_of problem;
-    /* There was no placement of that problem: some of its devices stood by, and are in it now. False: none did. NULL:
-     * none ever does. */
+    /* There was no placement of that problem: some of its devices stood by, and are in it now.
+     * False: none did. NULL: none ever does. */
     bool (*call_in)(void *self);
     void *self;
     uint64_t max_nodes; /* of the planner's search; 0: no limit */
@@ -147,30 +157,36 @@ struct master_planner {
 /* The solver's answer in the words of the log; `names` as the problem's builder gave them. */
 void master_placement_of(const struct placement *placement, const struct master_device *names,
                          struct master_placement *out);
-/* A master_place whose `self` is a struct master_planner: builds, solves as it will run (placement/as_run.h), checks.
+/* A master_place whose `self` is a struct master_planner: builds, solves as it will run
+ * (placement/as_run.h), checks.
  */
-enum error_code master_plan(void *planner, const struct master_view *view, const Cluster__Instance *instance,
-                            const bool *allowed, bool beside, struct master_placement *out, struct error *err);
+enum error_code master_plan(void *planner, const struct master_view *view,
+                            const Cluster__Instance *instance, const bool *allowed, bool beside,
+                            struct master_placement *out, struct error *err);
 
-/* Whether that is a placement of the instance: placement_check()'s answer, on the problem as it is now. *beside:
- * whether there is memory for it while the current placement stays. */
+/* Whether that is a placement of the instance: placement_check()'s answer, on the problem as it is
+ * now. *beside: whether there is memory for it while the current placement stays. */
 enum error_code master_check(const struct master_planner *planner, const struct master_view *view,
                              const Cluster__Instance *instance, const bool *allowed,
-                             const struct master_placement *placement, bool *beside, struct error *err);
+                             const struct master_placement *placement, bool *beside,
+                             struct error *err);
 
 /* ---- moving for gain ---- */
 
 enum {
     MASTER_DISK_BYTES_PER_S = 500 * 1000 * 1000, /* of which nobody knows better: a SATA SSD */
-    MASTER_MUST_MS = 30 * 1000,                  /* so long a layout has to be invalid before it is left */
-    MASTER_STOPPED_MS = 4 * 1000, /* the same where nothing is decoded on it: a device is paused, a link is down */
-    MASTER_FORCED_MAX_MS = 3600 * 1000, /* between two such moves at most, doubled from 2 x MASTER_MUST_MS */
+    MASTER_MUST_MS = 30 * 1000, /* so long a layout has to be invalid before it is left */
+    MASTER_STOPPED_MS =
+        4 * 1000, /* the same where nothing is decoded on it: a device is paused, a link is down */
+    MASTER_FORCED_MAX_MS =
+        3600 * 1000, /* between two such moves at most, doubled from 2 x MASTER_MUST_MS */
 };
 
-/* A master_consider whose `self` is a struct master_mover: placement/replan.h, with the instance's use of late taken as
- * that to come. Answers only with what placement_check() accepts. Where there is no memory for what is
- * new beside what is there, the pause is as long as loading, and the gain has to be worth that. What is a "must" for
- * replan (memory is short, a link is too slow) has to be so for MASTER_MUST_MS, or for MASTER_STOPPED_MS. */
+/* A master_consider whose `self` is a struct master_mover: placement/replan.h, with the instance's
+ * use of late taken as that to come. Answers only with what placement_check() accepts. Where there
+ * is no memory for what is new beside what is there, the pause is as long as loading, and the gain
+ * has to be worth that. What is a "must" for replan (memory is short, a link is too slow) has to be
+ * so for MASTER_MUST_MS, or for MASTER_STOPPED_MS. */
 struct master_mover {
     const struct master_planner *planner;
     /* Whether all of the model is on that node's disk. NULL: nobody has it. */
@@ -181,10 +197,11 @@ struct master_mover {
     struct master_mover_memory *list[LIMIT_CLUSTER_INSTANCES];
 };
 void master_mover_clear(struct master_mover *mover); /* forgets all instances */
-enum error_code master_replan(void *mover, const struct master_view *view, const Cluster__Instance *instance,
-                              const bool *allowed, struct master_placement *out, char why[static 64],
-                              struct error *err);
+enum error_code master_replan(void *mover, const struct master_view *view,
+                              const Cluster__Instance *instance, const bool *allowed,
+                              struct master_placement *out, char why[static 64], struct error *err);
 /* Whether it is a placement of the problem while `stays` is loaded (NULL: nothing). */
-enum error_code master_check_beside(const struct placement_problem *problem, const struct master_device *names,
-                                    const Cluster__Placement *stays, const struct master_placement *placement,
-                                    struct error *err);
+enum error_code master_check_beside(const struct placement_problem *problem,
+                                    const struct master_device *names,
+                                    const Cluster__Placement *stays,
+                                    const struct master_placement *placement, struct error *err);

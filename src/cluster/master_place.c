@@ -15,11 +15,12 @@ struct rest {
     struct placement_device *devices;
 };
 
-static uint32_t find(const struct placement_problem *problem, const struct master_device *names, const char *node,
-                     const char *device)
+static uint32_t find(const struct placement_problem *problem, const struct master_device *names,
+                     const char *node, const char *device)
 {
     uint32_t i = 0;
-    while (i < problem->n_devices && (strcmp(names[i].node, node) != 0 || strcmp(names[i].device, device) != 0))
+    while (i < problem->n_devices &&
+           (strcmp(names[i].node, node) != 0 || strcmp(names[i].device, device) != 0))
         i++;
     return i;
 }
@@ -39,17 +40,18 @@ static uint64_t shared_bytes(const struct placement_problem *problem, const Clus
     uint64_t bytes = 0;
     for (uint32_t i = 0; new && i < new->n_stages; i++) {
         const struct master_stage *stage = &new->stages[i];
-        const struct placement_stage is = {.first_layer = stage->first_layer, .n_layers = stage->n_layers};
+        const struct placement_stage is = {.first_layer = stage->first_layer,
+                                           .n_layers = stage->n_layers};
         if (strcmp(stage->node, old->node) == 0 && strcmp(stage->device, old->device) == 0)
             bytes += placement_shared_bytes(problem, &was, &is);
     }
     return bytes;
 }
 
-/* A problem has shared memory divided among the devices that live in it: what a device's part does not cover was taken
- * from its neighbours'. */
-static void take_stage(struct rest *rest, const struct master_device *names, const Cluster__Stage *stage,
-                       const struct master_placement *new)
+/* A problem has shared memory divided among the devices that live in it: what a device's part does
+ * not cover was taken from its neighbours'. */
+static void take_stage(struct rest *rest, const struct master_device *names,
+                       const Cluster__Stage *stage, const struct master_placement *new)
 {
     const uint32_t device = find(&rest->problem, names, stage->node, stage->device);
     if (device == rest->problem.n_devices)
@@ -57,7 +59,8 @@ static void take_stage(struct rest *rest, const struct master_device *names, con
     const struct placement_stage of = {device, stage->first_layer, stage->n_layers};
     const uint64_t whole = placement_stage_bytes(&rest->problem, &of),
                    shared = shared_bytes(&rest->problem, stage, new);
-    uint64_t left = take(&rest->devices[device].memory_free_bytes, whole > shared ? whole - shared : 0);
+    uint64_t left =
+        take(&rest->devices[device].memory_free_bytes, whole > shared ? whole - shared : 0);
     for (uint32_t i = 0; i < rest->problem.n_devices && left && !names[device].own_memory; i++) {
         if (!names[i].own_memory && strcmp(names[i].node, stage->node) == 0)
             left = take(&rest->devices[i].memory_free_bytes, left);
@@ -69,8 +72,9 @@ static void take_stage(struct rest *rest, const struct master_device *names, con
     }
 }
 
-static enum error_code rest_of(const struct placement_problem *problem, const struct master_device *names,
-                               const Cluster__Placement *current, const struct master_placement *new, struct rest *out,
+static enum error_code rest_of(const struct placement_problem *problem,
+                               const struct master_device *names, const Cluster__Placement *current,
+                               const struct master_placement *new, struct rest *out,
                                struct error *err)
 {
     *out = (struct rest){.problem = *problem};
@@ -86,7 +90,8 @@ static enum error_code rest_of(const struct placement_problem *problem, const st
 
 /* ---- placing ---- */
 
-static enum error_code solve(const struct master_planner *planner, const struct placement_problem *problem,
+static enum error_code solve(const struct master_planner *planner,
+                             const struct placement_problem *problem,
                              struct placement_solution *out, struct error *err)
 {
     struct placement_problem as_run = *problem;
@@ -121,7 +126,8 @@ static enum error_code ask(const struct question *q, struct placement *out, stru
 
 /* ---- checking ---- */
 
-static enum error_code check(const struct question *q, const struct master_placement *said, struct error *err)
+static enum error_code check(const struct question *q, const struct master_placement *said,
+                             struct error *err)
 {
     struct placement placement = {.n_stages = said->n_stages};
     struct rest rest;
@@ -129,7 +135,8 @@ static enum error_code check(const struct question *q, const struct master_place
         const struct master_stage *stage = &said->stages[i];
         const uint32_t device = find(q->problem, q->devices, stage->node, stage->device);
         if (device == q->problem->n_devices)
-            return error_set(err, ERROR_NOT_FOUND, "stage %u: its device %.64s is not there, or may not be used", i,
+            return error_set(err, ERROR_NOT_FOUND,
+                             "stage %u: its device %.64s is not there, or may not be used", i,
                              stage->device);
         placement.stages[i] = (struct placement_stage){device, stage->first_layer, stage->n_layers};
     }
@@ -146,14 +153,16 @@ void master_placement_of(const struct placement *placement, const struct master_
     out->n_stages = placement->n_stages;
     for (uint32_t i = 0; i < out->n_stages; i++) {
         const struct placement_stage *stage = &placement->stages[i];
-        out->stages[i] = (struct master_stage){names[stage->device].node, names[stage->device].device,
-                                               stage->first_layer, stage->n_layers};
+        out->stages[i] =
+            (struct master_stage){names[stage->device].node, names[stage->device].device,
+                                  stage->first_layer, stage->n_layers};
     }
 }
 
-/* The best of all, if there is room for it beside what stays, with the weights that both use. The solver does not know
- * of those. */
-static enum error_code ask_sharing(const struct question *q, struct master_placement *out, struct error *err)
+/* The best of all, if there is room for it beside what stays, with the weights that both use. The
+ * solver does not know of those. */
+static enum error_code ask_sharing(const struct question *q, struct master_placement *out,
+                                   struct error *err)
 {
     struct question alone = *q;
     struct placement placement;
@@ -171,14 +180,16 @@ static enum error_code ask_sharing(const struct question *q, struct master_place
 
 /* ---- planning ---- */
 
-enum error_code master_plan(void *self, const struct master_view *view, const Cluster__Instance *instance,
-                            const bool *allowed, bool beside, struct master_placement *out, struct error *err)
+enum error_code master_plan(void *self, const struct master_view *view,
+                            const Cluster__Instance *instance, const bool *allowed, bool beside,
+                            struct master_placement *out, struct error *err)
 {
     const struct master_planner *planner = self;
     struct question q = {.planner = planner, .current = beside ? instance->current : NULL};
     struct placement placement;
     *out = (struct master_placement){0};
-    enum error_code code = planner->problem(planner->self, view, instance, allowed, &q.problem, &q.devices, err);
+    enum error_code code =
+        planner->problem(planner->self, view, instance, allowed, &q.problem, &q.devices, err);
     if (code)
         return code;
     code = ask(&q, &placement, err);
@@ -191,9 +202,10 @@ enum error_code master_plan(void *self, const struct master_view *view, const Cl
     return code;
 }
 
-enum error_code master_check_beside(const struct placement_problem *problem, const struct master_device *names,
-                                    const Cluster__Placement *stays, const struct master_placement *placement,
-                                    struct error *err)
+enum error_code master_check_beside(const struct placement_problem *problem,
+                                    const struct master_device *names,
+                                    const Cluster__Placement *stays,
+                                    const struct master_placement *placement, struct error *err)
 {
     const struct question q = {.problem = problem, .devices = names, .current = stays};
     return check(&q, placement, err);
@@ -201,11 +213,13 @@ enum error_code master_check_beside(const struct placement_problem *problem, con
 
 enum error_code master_check(const struct master_planner *planner, const struct master_view *view,
                              const Cluster__Instance *instance, const bool *allowed,
-                             const struct master_placement *placement, bool *beside, struct error *err)
+                             const struct master_placement *placement, bool *beside,
+                             struct error *err)
 {
     struct question q = {.planner = planner};
     *beside = false;
-    enum error_code code = planner->problem(planner->self, view, instance, allowed, &q.problem, &q.devices, err);
+    enum error_code code =
+        planner->problem(planner->self, view, instance, allowed, &q.problem, &q.devices, err);
     if (!code)
         code = placement_problem_check(q.problem, err);
     if (code)

@@ -26,7 +26,8 @@ void master_mover_clear(struct master_mover *mover)
     mover->n = 0;
 }
 
-static struct master_mover_memory *recall(struct master_mover *mover, const struct master_view *view, const char *id)
+static struct master_mover_memory *recall(struct master_mover *mover,
+                                          const struct master_view *view, const char *id)
 {
     struct master_mover_memory *memory = NULL;
     for (uint32_t i = mover->n; i-- > 0;) {
@@ -47,7 +48,7 @@ static struct master_mover_memory *recall(struct master_mover *mover, const stru
     return memory;
 }
 
-/* ---- the question ---------------------------------------------------------------------------------- */
+/* ---- the question ---------------------------------------------------------------------------- */
 
 struct asking {
     const struct master_mover *mover;
@@ -64,14 +65,14 @@ struct asking {
 static uint32_t find(const struct asking *a, const Cluster__Stage *stage)
 {
     uint32_t i = 0;
-    while (i < a->given->n_devices &&
-           (strcmp(a->names[i].node, stage->node) != 0 || strcmp(a->names[i].device, stage->device) != 0))
+    while (i < a->given->n_devices && (strcmp(a->names[i].node, stage->node) != 0 ||
+                                       strcmp(a->names[i].device, stage->device) != 0))
         i++;
     return i;
 }
 
-/* The layout as it is. What is in use does not stand by; and a device in use is short of memory only when half of its
- * reserve has gone, so that the noise of measuring moves nothing. */
+/* The layout as it is. What is in use does not stand by; and a device in use is short of memory
+ * only when half of its reserve has gone, so that the noise of measuring moves nothing. */
 static bool take_layout(struct asking *a)
 {
     const Cluster__Placement *current = a->instance->current;
@@ -82,14 +83,14 @@ static bool take_layout(struct asking *a)
             return false;
         a->devices[device].excluded = false;
         a->devices[device].reserve_bytes /= 2;
-        placement.stages[placement.n_stages++] =
-            (struct placement_stage){device, current->stages[i]->first_layer, current->stages[i]->n_layers};
+        placement.stages[placement.n_stages++] = (struct placement_stage){
+            device, current->stages[i]->first_layer, current->stages[i]->n_layers};
     }
     a->layout = replan_layout_of(&a->problem, &placement);
     return true;
 }
 
-/* ---- heat ------------------------------------------------------------------------------------------- */
+/* ---- heat ------------------------------------------------------------------------------------ */
 
 static struct master_use use_of(const struct master_view *view, const char *instance)
 {
@@ -113,9 +114,10 @@ static bool covers(const struct placement *placement, const struct placement_mod
     return n_layers == model->n_layers;
 }
 
-/* What the use to come would take if every device could compute all of its time while it is cool. */
-static enum error_code full_s_of_use(const struct asking *a, const struct placement *current, double *out,
-                                     struct error *err)
+/* What the use to come would take if every device could compute all of its time while it is
+ * cool. */
+static enum error_code full_s_of_use(const struct asking *a, const struct placement *current,
+                                     double *out, struct error *err)
 {
     const uint32_t n = a->problem.n_devices;
     struct placement_problem problem = a->problem;
@@ -144,10 +146,10 @@ static uint32_t layers_on(const struct placement *placement, uint32_t device)
     return n;
 }
 
-/* A prediction is doubted: a device that is in use has to be surely too hot before it is left, and one that is not has
- * to be surely cool enough. Then each has one share for the use to come: a device that will be hot soon has less, one
- * that stays cool for as long as it is needed has all. One that is not in use gets nothing for being cool at first: it
- * would be left again. */
+/* A prediction is doubted: a device that is in use has to be surely too hot before it is left, and
+ * one that is not has to be surely cool enough. Then each has one share for the use to come: a
+ * device that will be hot soon has less, one that stays cool for as long as it is needed has all.
+ * One that is not in use gets nothing for being cool at first: it would be left again. */
 static enum error_code foresee(struct asking *a, struct error *err)
 {
     const struct placement current = replan_find(&a->problem, &a->layout);
@@ -180,7 +182,8 @@ static enum error_code prepare(struct asking *a, struct error *err)
     a->problem.demand.micro_batches = (uint32_t)a->instance->current->n_stages; /* as it runs */
     for (uint32_t i = 0; i < n; i++)
         a->disks[i].disk_bytes_per_s =
-            mover->has_weights && mover->has_weights(mover->self, a->names[i].node, a->instance->model)
+            mover->has_weights &&
+                    mover->has_weights(mover->self, a->names[i].node, a->instance->model)
                 ? MASTER_DISK_BYTES_PER_S
                 : 0;
     if (!take_layout(a))
@@ -189,9 +192,10 @@ static enum error_code prepare(struct asking *a, struct error *err)
     return code ? code : foresee(a, err);
 }
 
-/* What is still to come is taken to be what came of late; the caches of requests under way to be half full. */
-static enum error_code ask(const struct asking *a, struct master_mover_memory *memory, struct replan_decision *out,
-                           struct error *err)
+/* What is still to come is taken to be what came of late; the caches of requests under way to be
+ * half full. */
+static enum error_code ask(const struct asking *a, struct master_mover_memory *memory,
+                           struct replan_decision *out, struct error *err)
 {
     const struct master_use use = use_of(a->view, a->instance->id);
     const struct replan_input input = {
@@ -207,15 +211,16 @@ static enum error_code ask(const struct asking *a, struct master_mover_memory *m
     return replan(&input, &options, &memory->state, &memory->state, out, err);
 }
 
-/* ---- the answer ------------------------------------------------------------------------------------ */
+/* ---- the answer ------------------------------------------------------------------------------ */
 
-/* A layout that is not valid any more, and works nevertheless, has to be so for a while before it is left; less so
- * one that does not work either. */
+/* A layout that is not valid any more, and works nevertheless, has to be so for a while before it
+ * is left; less so one that does not work either. */
 static bool must_wait(struct master_mover_memory *memory, bool running, uint64_t now_ms)
 {
     if (!memory->must_since_ms)
         memory->must_since_ms = now_ms;
-    return now_ms - memory->must_since_ms < (running ? MASTER_MUST_MS : MASTER_STOPPED_MS) || now_ms < memory->must_ms;
+    return now_ms - memory->must_since_ms < (running ? MASTER_MUST_MS : MASTER_STOPPED_MS) ||
+           now_ms < memory->must_ms;
 }
 
 /* It is left: the next one is left alone for longer. */
@@ -243,15 +248,17 @@ static uint32_t hot_device(const struct asking *a, const struct placement *targe
     return hot;
 }
 
-static void say_why(const struct asking *a, const struct replan_decision *decision, char why[static 64])
+static void say_why(const struct asking *a, const struct replan_decision *decision,
+                    char why[static 64])
 {
     const uint32_t hot = hot_device(a, &decision->plan.target);
     const struct placement_device *device = hot < a->problem.n_devices ? &a->devices[hot] : NULL;
     if (device && device->full_s > 0)
-        snprintf(why, 64, "hot: %.12s/%.11s predicted to throttle in %.0f s", device->node, device->id,
-                 fmin(device->full_s, 9999));
+        snprintf(why, 64, "hot: %.12s/%.11s predicted to throttle in %.0f s", device->node,
+                 device->id, fmin(device->full_s, 9999));
     else if (device)
-        snprintf(why, 64, "%.16s/%.12s computes %.0f %% of its time", device->node, device->id, device->share * 100);
+        snprintf(why, 64, "%.16s/%.12s computes %.0f %% of its time", device->node, device->id,
+                 device->share * 100);
     else
         snprintf(why, 64, "%.1f tokens/s instead of %.1f", decision->plan.decode_tokens_per_s,
                  decision->current_tokens_per_s);
@@ -284,11 +291,13 @@ static bool pays_alone(const struct replan_decision *decision)
 {
     const struct replan_plan *plan = &decision->plan;
     const double silent_s = plan->load_s + plan->pause_s, lost_s = plan->beside ? plan->load_s : 0;
-    return decision->verdict == REPLAN_MUST || decision->gain_s - lost_s > replan_options_default().worth * silent_s;
+    return decision->verdict == REPLAN_MUST ||
+           decision->gain_s - lost_s > replan_options_default().worth * silent_s;
 }
 
-static enum error_code consider(struct asking *a, struct master_mover_memory *memory, struct master_placement *out,
-                                char why[static 64], struct error *err)
+static enum error_code consider(struct asking *a, struct master_mover_memory *memory,
+                                struct master_placement *out, char why[static 64],
+                                struct error *err)
 {
     struct replan_decision *decision = mem_new(sizeof *decision);
     if (!decision)
@@ -299,8 +308,10 @@ static enum error_code consider(struct asking *a, struct master_mover_memory *me
     if (!code && is_wanted(a, decision, memory, why)) {
         struct master_placement target = {0};
         master_placement_of(&decision->plan.target, a->names, &target);
-        code = master_check_beside(a->given, a->names, NULL, &target, err); /* with whole reserves */
-        target.replaces = master_check_beside(a->given, a->names, a->instance->current, &target, NULL);
+        code =
+            master_check_beside(a->given, a->names, NULL, &target, err); /* with whole reserves */
+        target.replaces =
+            master_check_beside(a->given, a->names, a->instance->current, &target, NULL);
         if (!code && (!target.replaces || pays_alone(decision))) {
             *out = target;
             if (decision->verdict == REPLAN_MUST)
@@ -311,8 +322,9 @@ static enum error_code consider(struct asking *a, struct master_mover_memory *me
     return code;
 }
 
-enum error_code master_replan(void *self, const struct master_view *view, const Cluster__Instance *instance,
-                              const bool *allowed, struct master_placement *out, char why[static 64], struct error *err)
+enum error_code master_replan(void *self, const struct master_view *view,
+                              const Cluster__Instance *instance, const bool *allowed,
+                              struct master_placement *out, char why[static 64], struct error *err)
 {
     struct master_mover *mover = self;
     struct asking a = {.mover = mover, .view = view, .instance = instance};
@@ -320,8 +332,8 @@ enum error_code master_replan(void *self, const struct master_view *view, const 
     *out = (struct master_placement){0};
     if (!memory)
         return error_set(err, ERROR_NO_MEMORY, "no memory for an instance");
-    enum error_code code =
-        mover->planner->problem(mover->planner->self, view, instance, allowed, &a.given, &a.names, err);
+    enum error_code code = mover->planner->problem(mover->planner->self, view, instance, allowed,
+                                                   &a.given, &a.names, err);
     if (!code)
         code = consider(&a, memory, out, why, err);
     mem_free(a.devices);

@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-/* libraft's encoding (raft_configuration_encode): a byte 1, the number of servers in 8 little-endian bytes, then for
- * each its id in 8 bytes, its address with a NUL, its role in one byte (0 stand-by, 1 voter, 2 spare); zeros up to a
- * multiple of 8. Its decoder reads past the end of what is cut off, so nothing reaches it that was not
- * accepted here. */
+/* libraft's encoding (raft_configuration_encode): a byte 1, the number of servers in 8
+ * little-endian bytes, then for each its id in 8 bytes, its address with a NUL, its role in one
+ * byte (0 stand-by, 1 voter, 2 spare); zeros up to a multiple of 8. Its decoder reads past the end
+ * of what is cut off, so nothing reaches it that was not accepted here. */
 enum { ENCODING = 1, STANDBY = 0, VOTER = 1, ADDRESS_MAX = 32 };
 
 static uint64_t little_endian(const uint8_t *bytes)
@@ -29,7 +29,8 @@ static size_t decode_member(const uint8_t *bytes, size_t size, struct member *ou
     return out->id ? used : 0;
 }
 
-/* libraft also refuses two with one address; ours is the id in digits, so that comes to the same. */
+/* libraft also refuses two with one address; ours is the id in digits, so that comes to the
+ * same. */
 static bool address_is_id(const uint8_t *bytes, uint64_t id)
 {
     char digits[24];
@@ -57,15 +58,16 @@ static bool seen_before(struct seen *seen, uint64_t id)
     return false;
 }
 
-enum error_code members_decode(const uint8_t *bytes, size_t size, struct members *out, struct error *err)
+enum error_code members_decode(const uint8_t *bytes, size_t size, struct members *out,
+                               struct error *err)
 {
     out->n = 0;
     if (size < 9 || bytes[0] != ENCODING)
         return error_set(err, ERROR_INVALID, "members: not a list of members");
     const uint64_t n = little_endian(bytes + 1);
     if (n == 0 || n > LIMIT_CLUSTER_NODES)
-        return error_set(err, ERROR_INVALID, "members: %llu of them, 1 to %d are possible", (unsigned long long)n,
-                         LIMIT_CLUSTER_NODES);
+        return error_set(err, ERROR_INVALID, "members: %llu of them, 1 to %d are possible",
+                         (unsigned long long)n, LIMIT_CLUSTER_NODES);
     size_t at = 9;
     struct seen seen = {0};
     for (uint32_t i = 0; i < n; i++) {
@@ -73,7 +75,8 @@ enum error_code members_decode(const uint8_t *bytes, size_t size, struct members
         const size_t used = decode_member(bytes + at, size - at, &member);
         if (!used || !address_is_id(bytes + at + 8, member.id) || seen_before(&seen, member.id)) {
             out->n = 0;
-            return error_set(err, ERROR_INVALID, "members: number %u is cut off, twice there or none", i);
+            return error_set(err, ERROR_INVALID,
+                             "members: number %u is cut off, twice there or none", i);
         }
         out->list[out->n++] = member;
         at += used;
@@ -113,8 +116,8 @@ static bool votes(const struct members *members, uint64_t id)
     return member && member->votes;
 }
 
-enum error_code members_check_step(const struct members *from, const struct members *to, uint64_t leader,
-                                   struct error *err)
+enum error_code members_check_step(const struct members *from, const struct members *to,
+                                   uint64_t leader, struct error *err)
 {
     uint32_t changed = 0;
     for (uint32_t i = 0; i < from->n; i++)
@@ -125,13 +128,15 @@ enum error_code members_check_step(const struct members *from, const struct memb
             return error_set(err, ERROR_INVALID, "members: a member without an id, or twice there");
     }
     if (changed > 1)
-        return error_set(err, ERROR_INVALID, "members: %u voters change at once, one is possible", changed);
-    /* libraft keeps what it knows of each member's log by the place in the list, and makes that anew only when the
-     * number of members has changed (client.c, clientChangeConfiguration): one that takes another's place would be
-     * taken to have the other's entries. */
+        return error_set(err, ERROR_INVALID, "members: %u voters change at once, one is possible",
+                         changed);
+    /* libraft keeps what it knows of each member's log by the place in the list, and makes that
+     * anew only when the number of members has changed (client.c, clientChangeConfiguration): one
+     * that takes another's place would be taken to have the other's entries. */
     for (uint32_t i = 0; i < from->n && from->n == to->n; i++) {
         if (from->list[i].id != to->list[i].id)
-            return error_set(err, ERROR_INVALID, "members: a member takes another's place in one step");
+            return error_set(err, ERROR_INVALID,
+                             "members: a member takes another's place in one step");
     }
     if (!votes(to, leader))
         return error_set(err, ERROR_INVALID, "members: the leader cannot take its own vote");
@@ -148,7 +153,8 @@ static const struct member_view *view_of(const struct member_view *views, uint32
 }
 
 /* The member to get a vote: alive, caught up, steady before not, then the lowest id. NULL: none. */
-static struct member *to_promote(struct members *members, const struct member_view *views, uint32_t n)
+static struct member *to_promote(struct members *members, const struct member_view *views,
+                                 uint32_t n)
 {
     struct member *best = NULL;
     bool best_steady = false;
@@ -157,14 +163,17 @@ static struct member *to_promote(struct members *members, const struct member_vi
         const struct member_view *view = view_of(views, n, member->id);
         if (member->votes || !view || !view->alive || !view->caught_up)
             continue;
-        if (!best || (view->steady && !best_steady) || (view->steady == best_steady && member->id < best->id))
+        if (!best || (view->steady && !best_steady) ||
+            (view->steady == best_steady && member->id < best->id))
             best = member, best_steady = view->steady;
     }
     return best;
 }
 
-/* The voter to lose it, but never the leader: dead before alive, unsteady before steady, then the highest id. */
-static struct member *to_demote(struct members *members, const struct member_view *views, uint32_t n, uint64_t leader)
+/* The voter to lose it, but never the leader: dead before alive, unsteady before steady, then the
+ * highest id. */
+static struct member *to_demote(struct members *members, const struct member_view *views,
+                                uint32_t n, uint64_t leader)
 {
     struct member *worst = NULL;
     int worst_rank = 0;
@@ -191,9 +200,10 @@ static bool remove_member(struct members *members, uint64_t id)
     return false;
 }
 
-/* Members without a vote come and go freely, but not in one step (members_check_step). Voters that nobody wants any
- * more go one at a time. */
-static bool follow_views(struct members *next, const struct member_view *views, uint32_t n, uint64_t leader)
+/* Members without a vote come and go freely, but not in one step (members_check_step). Voters that
+ * nobody wants any more go one at a time. */
+static bool follow_views(struct members *next, const struct member_view *views, uint32_t n,
+                         uint64_t leader)
 {
     const uint32_t before = next->n;
     bool changed = false, voter_gone = false;
@@ -211,7 +221,8 @@ static bool follow_views(struct members *next, const struct member_view *views, 
     return changed || next->n != before;
 }
 
-static uint32_t alive_voters(const struct members *members, const struct member_view *views, uint32_t n)
+static uint32_t alive_voters(const struct members *members, const struct member_view *views,
+                             uint32_t n)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < members->n; i++) {
@@ -222,7 +233,8 @@ static uint32_t alive_voters(const struct members *members, const struct member_
 }
 
 /* A vote is given or taken; a dead voter is only replaced, after another has its vote. */
-static bool move_vote(struct members *next, const struct member_view *views, uint32_t n, uint64_t leader)
+static bool move_vote(struct members *next, const struct member_view *views, uint32_t n,
+                      uint64_t leader)
 {
     /* A leader that is to go keeps its vote until it has handed over; it does not count. */
     const bool goes = !view_of(views, n, leader);
@@ -240,8 +252,8 @@ static bool move_vote(struct members *next, const struct member_view *views, uin
     return false;
 }
 
-bool members_next(const struct members *now, const struct member_view *views, uint32_t n_views, uint64_t leader,
-                  struct members *next, uint64_t *hand_over)
+bool members_next(const struct members *now, const struct member_view *views, uint32_t n_views,
+                  uint64_t leader, struct members *next, uint64_t *hand_over)
 {
     *next = *now;
     *hand_over = 0;

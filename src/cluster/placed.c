@@ -8,7 +8,8 @@ static char *text(const char *of)
 }
 
 void placed_event_init(struct placed_event *out, const Cluster__Instance *instance,
-                       const struct master_placement *placement, uint64_t epoch, bool replaces, const char *why)
+                       const struct master_placement *placement, uint64_t epoch, bool replaces,
+                       const char *why)
 {
     cluster__event__init(&out->event);
     cluster__instance_placed__init(&out->placed);
@@ -54,5 +55,6 @@ uint64_t placed_epoch(uint64_t last_epoch, struct lineage lineage, uint64_t term
         hash = hash_text(hash_text(hash, stage->node), stage->device);
         hash = random_mix(hash ^ ((uint64_t)stage->first_layer << 32 | stage->n_layers));
     }
-    return ((last_epoch >> PLACED_TAG_BITS) + 1) << PLACED_TAG_BITS | (hash & ((1 << PLACED_TAG_BITS) - 1));
+    return ((last_epoch >> PLACED_TAG_BITS) + 1) << PLACED_TAG_BITS |
+           (hash & ((1 << PLACED_TAG_BITS) - 1));
 }

@@ -1,5 +1,6 @@
-/* The event that says where an instance's stages are to be: from a placement to a message. It points to itself and to
- * the placement's texts: it must not be moved, and they must outlive it. Pure. */
+/* The event that says where an instance's stages are to be: from a placement to a message. It
+ * points to itself and to the placement's texts: it must not be moved, and they must outlive it.
+ * Pure. */
 #pragma once
 
 #include "cluster/master.h"
@@ -11,15 +12,17 @@ struct placed_event {
     Cluster__Stage stages[LIMIT_STAGES], *list[LIMIT_STAGES];
 };
 
-/* The next epoch: above the last, and none that another placement would get after the same one. A proposal that was not
- * agreed on in one lineage may be in the next, which was founded from the log that holds it, while nodes have loaded
- * what somebody else had placed in the older one; and nodes know what they have loaded by its epoch. So the low bits
- * are a hash of what is placed, and of who proposes it, when and where: one epoch is one list of stages. (Two lists
- * after one epoch have the same with a chance of one in a million.) */
+/* The next epoch: above the last, and none that another placement would get after the same one. A
+ * proposal that was not agreed on in one lineage may be in the next, which was founded from the log
+ * that holds it, while nodes have loaded what somebody else had placed in the older one; and nodes
+ * know what they have loaded by its epoch. So the low bits are a hash of what is placed, and of who
+ * proposes it, when and where: one epoch is one list of stages. (Two lists after one epoch have the
+ * same with a chance of one in a million.) */
 enum { PLACED_TAG_BITS = 20 };
 uint64_t placed_epoch(uint64_t last_epoch, struct lineage lineage, uint64_t term, const char *by,
                       const struct master_placement *placement);
 
 /* Decided after what the state knows of the instance now. */
 void placed_event_init(struct placed_event *out, const Cluster__Instance *instance,
-                       const struct master_placement *placement, uint64_t epoch, bool replaces, const char *why);
+                       const struct master_placement *placement, uint64_t epoch, bool replaces,
+                       const char *why);

@@ -6,7 +6,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Elections: a leader is missed after 0.8 to 1.6 s. Two small messages and two answers a follower and heartbeat. */
+/* Elections: a leader is missed after 0.8 to 1.6 s. Two small messages and two answers a follower
+ * and heartbeat. */
 struct replica_options replica_options_default(void)
 {
     return (struct replica_options){.election_ms = 1000,
@@ -41,23 +42,28 @@ enum error_code replica_found(uint64_t id, struct log_write *out, struct error *
 
 /* ---- opening ---- */
 
-static enum error_code check_members(const struct log_saved *saved, struct members *scratch, struct error *err)
+static enum error_code check_members(const struct log_saved *saved, struct members *scratch,
+                                     struct error *err)
 {
-    if (saved->snapshot.index && members_decode(saved->snapshot.members, saved->snapshot.members_size, scratch, err))
+    if (saved->snapshot.index &&
+        members_decode(saved->snapshot.members, saved->snapshot.members_size, scratch, err))
         return error_wrap(err, "replica: the snapshot");
     for (uint32_t i = 0; i < saved->log.n; i++) {
         const struct log_entry *entry = &saved->log.entries[i];
         if (entry->type == LOG_MEMBERS && members_decode(entry->bytes, entry->size, scratch, err))
-            return error_wrap(err, "replica: entry %llu", (unsigned long long)(saved->log.first + i));
+            return error_wrap(err, "replica: entry %llu",
+                              (unsigned long long)(saved->log.first + i));
     }
     return ERROR_NONE;
 }
 
-static enum error_code check_saved(const struct replica_options *options, const struct log_saved *saved,
-                                   struct members *scratch, struct error *err)
+static enum error_code check_saved(const struct replica_options *options,
+                                   const struct log_saved *saved, struct members *scratch,
+                                   struct error *err)
 {
     if (!options->id || !options->heartbeat_ms || options->election_ms <= options->heartbeat_ms)
-        return error_set(err, ERROR_INVALID, "replica: no id, or elections of %u ms with heartbeats of %u ms",
+        return error_set(err, ERROR_INVALID,
+                         "replica: no id, or elections of %u ms with heartbeats of %u ms",
                          options->election_ms, options->heartbeat_ms);
     const enum error_code code = log_saved_check(saved, err);
     return code ? code : check_members(saved, scratch, err);
@@ -100,14 +106,15 @@ static void start(struct replica *r, uint64_t term, uint64_t vote)
         replica_emit_write(r, &write, PENDING_NONE);
     }
     if (r->snapshot.index)
-        replica_emit_bytes(r, (struct replica_effect){.type = REPLICA_RESTORE, .index = r->snapshot.index},
-                           r->snapshot.state, r->snapshot.state_size);
+        replica_emit_bytes(
+            r, (struct replica_effect){.type = REPLICA_RESTORE, .index = r->snapshot.index},
+            r->snapshot.state, r->snapshot.state_size);
     if (!r->failed)
         replica_start_raft(r, term, vote);
 }
 
-enum error_code replica_open(const struct replica_options *options, const struct log_saved *saved, uint64_t now_ms,
-                             struct replica **out, struct error *err)
+enum error_code replica_open(const struct replica_options *options, const struct log_saved *saved,
+                             uint64_t now_ms, struct replica **out, struct error *err)
 {
     *out = NULL;
     replica_set_heap();
@@ -117,7 +124,8 @@ enum error_code replica_open(const struct replica_options *options, const struct
     r->options = *options;
     r->now_ms = r->leader_heard_ms = now_ms;
     r->status_due_ms = now_ms + options->status_ms;
-    r->effects.list = mem_new_array(16, sizeof *r->effects.list); /* so that a failure can always be said */
+    r->effects.list =
+        mem_new_array(16, sizeof *r->effects.list); /* so that a failure can always be said */
     r->effects.capacity = r->effects.list ? 16 : 0;
     enum error_code code = ERROR_NO_MEMORY;
     if (!r->effects.list)
@@ -180,8 +188,8 @@ void replica_tick(struct replica *r, uint64_t now_ms)
     replica_settle(r);
 }
 
-enum error_code replica_receive(struct replica *r, uint64_t now_ms, uint64_t from, const uint8_t *bytes, size_t size,
-                                struct error *err)
+enum error_code replica_receive(struct replica *r, uint64_t now_ms, uint64_t from,
+                                const uint8_t *bytes, size_t size, struct error *err)
 {
     struct wire_message message;
     replica_clock(r, now_ms);
@@ -212,21 +220,26 @@ static void entries_written(struct replica *r, uint64_t last)
 {
     if (last <= r->raft.last_stored || r->installing.index)
         return;
-    struct raft_event event = {.type = RAFT_PERSISTED_ENTRIES, .persisted_entries = {.index = last}};
+    struct raft_event event = {.type = RAFT_PERSISTED_ENTRIES,
+                               .persisted_entries = {.index = last}};
     if (replica_step(r, &event))
         replica_fail(r, ERROR_NO_MEMORY, "no memory after a write");
 }
 
-static bool metadata_of(struct replica *r, const struct log_snapshot *snapshot, struct raft_snapshot_metadata *out)
+static bool metadata_of(struct replica *r, const struct log_snapshot *snapshot,
+                        struct raft_snapshot_metadata *out)
 {
-    *out = (struct raft_snapshot_metadata){
-        .index = snapshot->index, .term = snapshot->term, .configuration_index = snapshot->members_index};
-    return replica_members_decode(r, snapshot->members, snapshot->members_size, &out->configuration);
+    *out = (struct raft_snapshot_metadata){.index = snapshot->index,
+                                           .term = snapshot->term,
+                                           .configuration_index = snapshot->members_index};
+    return replica_members_decode(r, snapshot->members, snapshot->members_size,
+                                  &out->configuration);
 }
 
 static void install_written(struct replica *r)
 {
-    struct raft_event event = {.type = RAFT_PERSISTED_SNAPSHOT, .persisted_snapshot = {.last = true}};
+    struct raft_event event = {.type = RAFT_PERSISTED_SNAPSHOT,
+                               .persisted_snapshot = {.last = true}};
     if (!metadata_of(r, &r->installing, &event.persisted_snapshot.metadata)) {
         replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
         return;
@@ -237,21 +250,25 @@ static void install_written(struct replica *r)
     r->applied = r->members_seen = r->snapshot.index;
     if (r->commit < r->snapshot.index)
         r->commit = r->snapshot.index;
-    if (replica_emit_bytes(r, (struct replica_effect){.type = REPLICA_RESTORE, .index = r->snapshot.index},
-                           r->snapshot.state, r->snapshot.state_size) &&
+    if (replica_emit_bytes(
+            r, (struct replica_effect){.type = REPLICA_RESTORE, .index = r->snapshot.index},
+            r->snapshot.state, r->snapshot.state_size) &&
         replica_step(r, &event))
         replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
 }
 
-/* Our own snapshot is durable: libraft may forget what came before. Not if a leader's has overtaken it. */
+/* Our own snapshot is durable: libraft may forget what came before. Not if a leader's has overtaken
+ * it. */
 static void taken_written(struct replica *r)
 {
     struct log_snapshot taken = r->taking;
-    struct raft_event event = {.type = RAFT_SNAPSHOT, .snapshot = {.trailing = r->options.trailing}};
+    struct raft_event event = {.type = RAFT_SNAPSHOT,
+                               .snapshot = {.trailing = r->options.trailing}};
     const struct log_entry *entry = log_at(&r->log, taken.index);
     r->taking = (struct log_snapshot){0};
     r->taking_written = false;
-    if (r->installing.index || taken.index <= r->snapshot.index || !entry || entry->term != taken.term) {
+    if (r->installing.index || taken.index <= r->snapshot.index || !entry ||
+        entry->term != taken.term) {
         log_snapshot_clear(&taken);
         return;
     }
@@ -300,7 +317,8 @@ void replica_written(struct replica *r, uint64_t now_ms, uint64_t sequence)
     replica_settle(r);
 }
 
-void replica_snapshot(struct replica *r, uint64_t now_ms, uint64_t index, const uint8_t *state, size_t size)
+void replica_snapshot(struct replica *r, uint64_t now_ms, uint64_t index, const uint8_t *state,
+                      size_t size)
 {
     replica_clock(r, now_ms);
     if (r->failed || r->taking.index != index || r->taking_written)
@@ -315,7 +333,8 @@ void replica_snapshot(struct replica *r, uint64_t now_ms, uint64_t index, const 
     const uint64_t keep = index > r->options.trailing ? index - r->options.trailing + 1 : 1;
     struct log_write write = {.has_snapshot = true, .keep_from = keep};
     struct log_snapshot copy;
-    if (log_snapshot_copy(&write.snapshot, &whole, NULL) || log_snapshot_copy(&copy, &whole, NULL)) {
+    if (log_snapshot_copy(&write.snapshot, &whole, NULL) ||
+        log_snapshot_copy(&copy, &whole, NULL)) {
         log_write_clear(&write);
         replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
         return;
@@ -328,8 +347,8 @@ void replica_snapshot(struct replica *r, uint64_t now_ms, uint64_t index, const 
 
 /* ---- wishes ---- */
 
-static enum error_code submit(struct replica *r, enum log_type type, const uint8_t *bytes, size_t size,
-                              struct error *err)
+static enum error_code submit(struct replica *r, enum log_type type, const uint8_t *bytes,
+                              size_t size, struct error *err)
 {
     struct raft_entry entry = {.term = r->raft.current_term, .type = (enum raft_entry_type)type};
     entry.batch = entry.buf.base = raft_malloc(size + 1);
@@ -341,15 +360,17 @@ static enum error_code submit(struct replica *r, enum log_type type, const uint8
     const int failed = replica_step(r, &event);
     raft_free(entry.batch);
     replica_settle(r);
-    return failed ? error_set(err, ERROR_BUSY, "replica: not now: %s", raft_strerror(failed)) : ERROR_NONE;
+    return failed ? error_set(err, ERROR_BUSY, "replica: not now: %s", raft_strerror(failed))
+                  : ERROR_NONE;
 }
 
-enum error_code replica_submit(struct replica *r, uint64_t now_ms, const uint8_t *bytes, size_t size, uint64_t *index,
-                               struct error *err)
+enum error_code replica_submit(struct replica *r, uint64_t now_ms, const uint8_t *bytes,
+                               size_t size, uint64_t *index, struct error *err)
 {
     replica_clock(r, now_ms);
     if (size > LIMIT_CLUSTER_ENTRY_BYTES)
-        return error_set(err, ERROR_INVALID, "replica: an event of %zu bytes, at most %d are possible", size,
+        return error_set(err, ERROR_INVALID,
+                         "replica: an event of %zu bytes, at most %d are possible", size,
                          LIMIT_CLUSTER_ENTRY_BYTES);
     if (!replica_leads(r))
         return error_set(err, ERROR_BUSY, "replica: this node does not lead");
@@ -359,16 +380,19 @@ enum error_code replica_submit(struct replica *r, uint64_t now_ms, const uint8_t
     return submit(r, LOG_EVENT, bytes, size, err);
 }
 
-enum error_code replica_change_members(struct replica *r, uint64_t now_ms, const struct members *members,
-                                       struct error *err)
+enum error_code replica_change_members(struct replica *r, uint64_t now_ms,
+                                       const struct members *members, struct error *err)
 {
     replica_clock(r, now_ms);
     if (!replica_leads(r))
         return error_set(err, ERROR_BUSY, "replica: this node does not lead");
-    /* A leader commits an entry of its own term before it changes who votes (Ongaro, "bug in single-server membership
-     * changes", raft-dev, 2015): until then an older change may still be undecided elsewhere. */
+    /* A leader commits an entry of its own term before it changes who votes (Ongaro, "bug in
+     * single-server membership changes", raft-dev, 2015): until then an older change may still be
+     * undecided elsewhere. */
     const struct log_entry *committed = log_at(&r->log, r->commit);
-    const uint64_t committed_term = committed ? committed->term : r->commit == r->snapshot.index ? r->snapshot.term : 0;
+    const uint64_t committed_term = committed                        ? committed->term
+                                    : r->commit == r->snapshot.index ? r->snapshot.term
+                                                                     : 0;
     raft_members(&r->raft.configuration, &r->scratch);
     if (members_voters(&r->scratch) > 1 && committed_term != r->raft.current_term) {
         const uint8_t nothing = 0;
@@ -387,7 +411,8 @@ enum error_code replica_change_members(struct replica *r, uint64_t now_ms, const
     return submitted;
 }
 
-enum error_code replica_hand_over(struct replica *r, uint64_t now_ms, uint64_t to, struct error *err)
+enum error_code replica_hand_over(struct replica *r, uint64_t now_ms, uint64_t to,
+                                  struct error *err)
 {
     replica_clock(r, now_ms);
     if (!replica_leads(r))
@@ -396,8 +421,8 @@ enum error_code replica_hand_over(struct replica *r, uint64_t now_ms, uint64_t t
     const int failed = replica_step(r, &event);
     replica_settle(r);
     if (failed)
-        return error_set(err, failed == RAFT_BADID ? ERROR_INVALID : ERROR_BUSY, "replica: no hand-over: %s",
-                         raft_strerror(failed));
+        return error_set(err, failed == RAFT_BADID ? ERROR_INVALID : ERROR_BUSY,
+                         "replica: no hand-over: %s", raft_strerror(failed));
     return ERROR_NONE;
 }
 

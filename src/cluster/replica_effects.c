@@ -43,8 +43,8 @@ void effect_queue_deinit(struct effect_queue *queue)
     *queue = (struct effect_queue){0};
 }
 
-/* The one effect that says so takes the place of all others, so that it needs no memory but a slot: replica_open()
- * makes sure that there is one. */
+/* The one effect that says so takes the place of all others, so that it needs no memory but a slot:
+ * replica_open() makes sure that there is one. */
 void replica_fail(struct replica *r, enum error_code code, const char *what)
 {
     if (r->failed)
@@ -70,7 +70,8 @@ bool replica_emit(struct replica *r, struct effect_queue *queue, struct replica_
     return true;
 }
 
-bool replica_emit_bytes(struct replica *r, struct replica_effect effect, const uint8_t *bytes, size_t size)
+bool replica_emit_bytes(struct replica *r, struct replica_effect effect, const uint8_t *bytes,
+                        size_t size)
 {
     effect.bytes = mem_new(size + 1);
     if (!effect.bytes) {
@@ -128,7 +129,8 @@ void replica_send(struct replica *r, uint64_t to, struct wire_message *message)
         replica_fail(r, ERROR_NO_MEMORY, "no memory for a message");
         return;
     }
-    struct replica_effect effect = {.type = REPLICA_SEND, .to = to, .bytes = (uint8_t *)bytes.data, .size = bytes.size};
+    struct replica_effect effect = {
+        .type = REPLICA_SEND, .to = to, .bytes = (uint8_t *)bytes.data, .size = bytes.size};
     if (r->hold_sequence > r->written_sequence) {
         effect.index = r->hold_sequence;
         replica_emit(r, &r->held, &effect);

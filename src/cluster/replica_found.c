@@ -1,4 +1,5 @@
-/* Lineages: finding out who is left, founding the log anew, giving one's own up for a higher one. */
+/* Lineages: finding out who is left, founding the log anew, giving one's own up for a higher
+ * one. */
 #include "cluster/replica_impl.h"
 
 #include "base/limits.h"
@@ -85,8 +86,10 @@ void replica_adopt(struct replica *r, struct lineage lineage)
 
 /* ---- founding anew ---- */
 
-/* What a member, or we ourselves, can offer: the higher, the better a founder. Negative: a is behind b. */
-static int compare_offers(uint64_t a_id, const struct wire_status *a, uint64_t b_id, const struct wire_status *b)
+/* What a member, or we ourselves, can offer: the higher, the better a founder. Negative: a is
+ * behind b. */
+static int compare_offers(uint64_t a_id, const struct wire_status *a, uint64_t b_id,
+                          const struct wire_status *b)
 {
     if (a->last_term != b->last_term)
         return a->last_term < b->last_term ? -1 : 1;
@@ -110,7 +113,8 @@ static struct survey survey(struct replica *r, const struct members *members)
         const struct member *member = &members->list[i];
         const bool self = member->id == r->options.id;
         const struct peer *peer = self ? NULL : peer_of(r, member->id);
-        if (!self && (!peer || !peer->heard_ms || r->now_ms - peer->heard_ms > 3 * r->options.status_ms))
+        if (!self &&
+            (!peer || !peer->heard_ms || r->now_ms - peer->heard_ms > 3 * r->options.status_ms))
             continue;
         found.reached++;
         found.voters_reached += member->votes;
@@ -140,8 +144,8 @@ static void found_anew(struct replica *r)
     r->applied = r->commit = last;
     r->founding = true;
     log_snapshot_clear(&r->taking);
-    r->taking =
-        (struct log_snapshot){.index = last, .term = entry ? entry->term : r->snapshot.term, .members_index = last};
+    r->taking = (struct log_snapshot){
+        .index = last, .term = entry ? entry->term : r->snapshot.term, .members_index = last};
     for (uint32_t i = 0; i < r->scratch.n; i++)
         r->scratch.list[i].votes = r->scratch.list[i].id == r->options.id;
     struct replica_effect effect = {.type = REPLICA_SNAPSHOT, .index = last};
@@ -163,7 +167,8 @@ void replica_found_write(struct replica *r, const uint8_t *state, size_t size)
                               .vote = r->options.id,
                               .has_snapshot = true,
                               .clear_log = true};
-    if (log_snapshot_copy(&copy, &whole, NULL) || log_snapshot_copy(&write.snapshot, &whole, NULL)) {
+    if (log_snapshot_copy(&copy, &whole, NULL) ||
+        log_snapshot_copy(&write.snapshot, &whole, NULL)) {
         log_snapshot_clear(&copy);
         replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
         return;
@@ -203,9 +208,11 @@ void replica_watch(struct replica *r)
         if (members->list[i].id != r->options.id)
             replica_send_status(r, members->list[i].id, true);
     }
-    const uint64_t grace = 2 * found.reached >= found.members ? r->options.grace_ms : r->options.minority_grace_ms;
-    const bool settled = r->raft.last_stored == log_last(&r->log) && !r->installing.index && log_last(&r->log) > 0;
-    if (r->options.grace_ms && settled && !found.led && found.best && 2 * found.voters_reached <= found.voters &&
-        r->now_ms - r->leader_heard_ms >= grace)
+    const uint64_t grace =
+        2 * found.reached >= found.members ? r->options.grace_ms : r->options.minority_grace_ms;
+    const bool settled =
+        r->raft.last_stored == log_last(&r->log) && !r->installing.index && log_last(&r->log) > 0;
+    if (r->options.grace_ms && settled && !found.led && found.best &&
+        2 * found.voters_reached <= found.voters && r->now_ms - r->leader_heard_ms >= grace)
         found_anew(r);
 }

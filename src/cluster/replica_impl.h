@@ -1,11 +1,13 @@
 /* The inside of a replica, for replica*.c alone.
  *
  * Invariants, between two calls:
- *  1. `log` has exactly the entries of libraft's trail: from raft.trail.offset + 1 to raft_last_index().
- *  2. pending writes are in the order of their sequence; an entries write's range never reaches beyond what a later
- *     write of entries begins with, so that its acknowledgement speaks of entries that are still there.
- *  3. applied <= commit, applied <= raft.last_stored while nothing is being installed.
- *  4. A message in `held` waits for a write with sequence `held.after`; those in `effects` may leave. */
+ *  1. `log` has exactly the entries of libraft's trail: from raft.trail.offset + 1 to
+ *  raft_last_index(). 2. pending writes are in the order of their sequence; an entries write's
+ *  range never reaches beyond what a later
+ *     write of entries begins with, so that its acknowledgement speaks of entries that are still
+ *     there.
+ *  3. applied <= commit, applied <= raft.last_stored while nothing is being installed. 4. A message
+ *  in `held` waits for a write with sequence `held.after`; those in `effects` may leave. */
 #pragma once
 
 #include "base/buffer.h"
@@ -65,25 +67,30 @@ struct replica {
 };
 
 /* ---- replica_heap.c ---- */
-void replica_set_heap(void); /* of all replicas of the process; before the first call of libraft that allocates */
+void replica_set_heap(
+    void); /* of all replicas of the process; before the first call of libraft that allocates */
 
 /* ---- replica_effects.c ---- */
 void replica_fail(struct replica *r, enum error_code code, const char *what);
 /* `effect` and what it owns go to the queue; false: the replica has failed for want of memory. */
 bool replica_emit(struct replica *r, struct effect_queue *queue, struct replica_effect *effect);
-bool replica_emit_bytes(struct replica *r, struct replica_effect effect, const uint8_t *bytes, size_t size);
+bool replica_emit_bytes(struct replica *r, struct replica_effect effect, const uint8_t *bytes,
+                        size_t size);
 bool replica_emit_write(struct replica *r, struct log_write *write, enum pending_type type);
 void replica_send(struct replica *r, uint64_t to, struct wire_message *message);
 void replica_release_held(struct replica *r);
 void effect_queue_deinit(struct effect_queue *queue);
 
 /* ---- replica_step.c ---- */
-int replica_step(struct replica *r, struct raft_event *event); /* raft_step() and all that follows from it */
-void replica_settle(struct replica *r);                        /* applies what may be, sets the timer */
+int replica_step(struct replica *r,
+                 struct raft_event *event); /* raft_step() and all that follows from it */
+void replica_settle(struct replica *r);     /* applies what may be, sets the timer */
 bool replica_start_raft(struct replica *r, uint64_t term, uint64_t vote);
-bool replica_members_encode(struct replica *r, const struct members *members, uint8_t **bytes, size_t *size);
+bool replica_members_encode(struct replica *r, const struct members *members, uint8_t **bytes,
+                            size_t *size);
 /* A list that was accepted once, as libraft's. False: no memory. */
-bool replica_members_decode(struct replica *r, const uint8_t *bytes, size_t size, struct raft_configuration *out);
+bool replica_members_decode(struct replica *r, const uint8_t *bytes, size_t size,
+                            struct raft_configuration *out);
 bool raft_members(const struct raft_configuration *from, struct members *to);
 bool replica_leads(const struct replica *r);
 void replica_clock(struct replica *r, uint64_t now_ms);
@@ -92,7 +99,8 @@ void replica_clock(struct replica *r, uint64_t now_ms);
 void replica_deliver(struct replica *r, uint64_t from, struct wire_message *message);
 
 /* ---- replica_found.c ---- */
-void replica_adopt(struct replica *r, struct lineage lineage); /* drops everything for a higher one */
+void replica_adopt(struct replica *r,
+                   struct lineage lineage); /* drops everything for a higher one */
 void replica_on_status(struct replica *r, uint64_t from, const struct wire_message *message);
 void replica_send_status(struct replica *r, uint64_t to, bool asks);
 void replica_watch(struct replica *r); /* asks around, re-founds */

@@ -19,7 +19,8 @@ static int receive(struct replica *r, uint64_t from, struct raft_message *messag
     const int failed = replica_step(r, &event);
     if (failed)
         replica_fail(r, failed == RAFT_NOMEM ? ERROR_NO_MEMORY : ERROR_INTERNAL,
-                     failed == RAFT_SHUTDOWN ? "a leader contradicts what is committed here" : raft_strerror(failed));
+                     failed == RAFT_SHUTDOWN ? "a leader contradicts what is committed here"
+                                             : raft_strerror(failed));
     return failed;
 }
 
@@ -31,13 +32,14 @@ static uint64_t term_of(const struct replica *r, uint64_t index)
     return entry ? entry->term : index == r->snapshot.index ? r->snapshot.term : 0;
 }
 
-/* A list of members is about to follow another that is not known to be committed. There is never more than one that
- * is not, so the older one is committed, if the two logs agree up to here. libraft assumes the same
- * when it starts, but not here. */
+/* A list of members is about to follow another that is not known to be committed. There is never
+ * more than one that is not, so the older one is committed, if the two logs agree up to here.
+ * libraft assumes the same when it starts, but not here. */
 static void commit_older_members(struct replica *r, uint64_t index, uint64_t prev_term)
 {
     const uint64_t older = r->raft.configuration_uncommitted_index;
-    if (older == 0 || older >= index || log_at(&r->log, index) || term_of(r, index - 1) != prev_term)
+    if (older == 0 || older >= index || log_at(&r->log, index) ||
+        term_of(r, index - 1) != prev_term)
         return;
     const struct log_entry *entry = log_at(&r->log, older);
     struct raft_event event = {.type = RAFT_CONFIGURATION, .configuration = {.index = older}};
@@ -49,7 +51,8 @@ static void commit_older_members(struct replica *r, uint64_t index, uint64_t pre
         replica_step(r, &event);
 }
 
-/* libraft's own copy of entries first to end - 1 of the message. It frees the batch when it does not keep it. */
+/* libraft's own copy of entries first to end - 1 of the message. It frees the batch when it does
+ * not keep it. */
 static struct raft_entry *raft_entries(const struct log_entry *from, uint32_t n)
 {
     size_t size = 1;
@@ -64,8 +67,8 @@ static struct raft_entry *raft_entries(const struct log_entry *from, uint32_t n)
     }
     uint8_t *at = batch;
     for (uint32_t i = 0; i < n; i++) {
-        entries[i] =
-            (struct raft_entry){.term = from[i].term, .type = (enum raft_entry_type)from[i].type, .batch = batch};
+        entries[i] = (struct raft_entry){
+            .term = from[i].term, .type = (enum raft_entry_type)from[i].type, .batch = batch};
         entries[i].buf.base = at;
         entries[i].buf.len = from[i].size;
         memcpy(at, from[i].bytes, from[i].size);
@@ -75,7 +78,8 @@ static struct raft_entry *raft_entries(const struct log_entry *from, uint32_t n)
 }
 
 /* A part of the message: entries [first, first + n) of it. */
-static bool append_part(struct replica *r, uint64_t from, const struct wire_append *append, uint32_t first, uint32_t n)
+static bool append_part(struct replica *r, uint64_t from, const struct wire_append *append,
+                        uint32_t first, uint32_t n)
 {
     const struct log_entry *list = append->entries.entries;
     const uint64_t prev_term = first ? list[first - 1].term : append->prev_term;
@@ -107,9 +111,10 @@ static bool append_part(struct replica *r, uint64_t from, const struct wire_appe
     return good;
 }
 
-/* A message that begins before what our snapshot has swallowed. All of that is committed, so every leader has it, and
- * the message may as well begin behind it. libraft would refuse it for ever (a leader that has no older entries, and
- * knows that we had those, cannot come to terms with us); or, if it begins with entry 1, append it to the end. */
+/* A message that begins before what our snapshot has swallowed. All of that is committed, so every
+ * leader has it, and the message may as well begin behind it. libraft would refuse it for ever (a
+ * leader that has no older entries, and knows that we had those, cannot come to terms with us); or,
+ * if it begins with entry 1, append it to the end. */
 static struct wire_append behind_snapshot(const struct replica *r, const struct wire_append *append)
 {
     struct wire_append rest = *append;
@@ -146,7 +151,8 @@ static void deliver_append(struct replica *r, uint64_t from, const struct wire_a
     }
 }
 
-static void deliver_append_result(struct replica *r, uint64_t from, const struct wire_append_result *result)
+static void deliver_append_result(struct replica *r, uint64_t from,
+                                  const struct wire_append_result *result)
 {
     raft_index match = 0;
     if (r->raft.state == RAFT_LEADER && result->rejected && result->term == r->raft.current_term &&
@@ -162,9 +168,10 @@ static void deliver_append_result(struct replica *r, uint64_t from, const struct
 
 /* ---- votes ---- */
 
-/* A vote is counted by the candidate's members, so a node votes whether or not its own list, which may be the older
- * one, says that it does (Ongaro, section 4.1). libraft denies it then; and a follower without a vote never forgets
- * its leader there, and denies every vote for that leader's sake. So it is told that it votes, for this one step. */
+/* A vote is counted by the candidate's members, so a node votes whether or not its own list, which
+ * may be the older one, says that it does (Ongaro, section 4.1). libraft denies it then; and a
+ * follower without a vote never forgets its leader there, and denies every vote for that leader's
+ * sake. So it is told that it votes, for this one step. */
 static void vote_in_any_case(struct replica *r, uint64_t from, struct raft_message *message)
 {
     struct raft_server self = {.id = r->options.id, .address = r->raft.address, .role = RAFT_VOTER};
@@ -195,12 +202,14 @@ static void deliver_vote(struct replica *r, uint64_t from, const struct wire_vot
         vote_in_any_case(r, from, &message);
 }
 
-/* raft_step() looks at the candidate's arm before it has checked the role. And nobody grants a vote of a term that
- * was not asked for. */
-static void deliver_vote_result(struct replica *r, uint64_t from, const struct wire_vote_result *result)
+/* raft_step() looks at the candidate's arm before it has checked the role. And nobody grants a vote
+ * of a term that was not asked for. */
+static void deliver_vote_result(struct replica *r, uint64_t from,
+                                const struct wire_vote_result *result)
 {
     if (r->raft.state != RAFT_CANDIDATE ||
-        (result->granted && result->term > r->raft.current_term + r->raft.candidate_state.in_pre_vote))
+        (result->granted &&
+         result->term > r->raft.current_term + r->raft.candidate_state.in_pre_vote))
         return;
     struct raft_message message = {.type = RAFT_REQUEST_VOTE_RESULT};
     message.request_vote_result.version = VOTE_RESULT_VERSION;
@@ -216,7 +225,8 @@ static void deliver_vote_result(struct replica *r, uint64_t from, const struct w
 static void deliver_install(struct replica *r, uint64_t from, const struct wire_install *install)
 {
     const struct log_snapshot *snapshot = &install->snapshot;
-    if (r->installing.index || (install->term == r->raft.current_term && r->raft.state == RAFT_LEADER))
+    if (r->installing.index ||
+        (install->term == r->raft.current_term && r->raft.state == RAFT_LEADER))
         return;
     if (install->term >= r->raft.current_term)
         r->leader_heard_ms = r->now_ms;
@@ -228,7 +238,8 @@ static void deliver_install(struct replica *r, uint64_t from, const struct wire_
     args->conf_index = snapshot->members_index;
     args->data.base = raft_malloc(snapshot->state_size + 1);
     args->data.len = snapshot->state_size;
-    if (!args->data.base || !replica_members_decode(r, snapshot->members, snapshot->members_size, &args->conf)) {
+    if (!args->data.base ||
+        !replica_members_decode(r, snapshot->members, snapshot->members_size, &args->conf)) {
         raft_free(args->data.base);
         replica_fail(r, ERROR_NO_MEMORY, "no memory for a snapshot");
         return;
@@ -239,7 +250,8 @@ static void deliver_install(struct replica *r, uint64_t from, const struct wire_
     r->rejects_term = false;
 }
 
-static void deliver_timeout_now(struct replica *r, uint64_t from, const struct wire_timeout_now *now)
+static void deliver_timeout_now(struct replica *r, uint64_t from,
+                                const struct wire_timeout_now *now)
 {
     struct raft_message message = {.type = RAFT_TIMEOUT_NOW};
     message.timeout_now.term = now->term;

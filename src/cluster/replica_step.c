@@ -14,7 +14,8 @@ void replica_clock(struct replica *r, uint64_t now_ms)
         r->now_ms = now_ms;
 }
 
-/* A sole voter leads only once the term that it took is durable: before, a crash would let it take the same again. */
+/* A sole voter leads only once the term that it took is durable: before, a crash would let it take
+ * the same again. */
 bool replica_leads(const struct replica *r)
 {
     return r->raft_open && !r->failed && !r->founding && r->raft.state == RAFT_LEADER &&
@@ -25,11 +26,13 @@ bool raft_members(const struct raft_configuration *from, struct members *to)
 {
     to->n = 0;
     for (unsigned i = 0; i < from->n && i < LIMIT_CLUSTER_NODES; i++)
-        to->list[to->n++] = (struct member){from->servers[i].id, from->servers[i].role == RAFT_VOTER};
+        to->list[to->n++] =
+            (struct member){from->servers[i].id, from->servers[i].role == RAFT_VOTER};
     return to->n > 0;
 }
 
-/* Without raft_configuration_add()'s comparison of each with all: the members are checked. False: no memory. */
+/* Without raft_configuration_add()'s comparison of each with all: the members are checked. False:
+ * no memory. */
 static bool configuration_of(const struct members *members, struct raft_configuration *out)
 {
     enum { ADDRESS_BYTES = 24 };
@@ -52,18 +55,21 @@ static bool configuration_of(const struct members *members, struct raft_configur
     return false;
 }
 
-bool replica_members_decode(struct replica *r, const uint8_t *bytes, size_t size, struct raft_configuration *out)
+bool replica_members_decode(struct replica *r, const uint8_t *bytes, size_t size,
+                            struct raft_configuration *out)
 {
-    return !members_decode(bytes, size, &r->step_scratch, NULL) && configuration_of(&r->step_scratch, out);
+    return !members_decode(bytes, size, &r->step_scratch, NULL) &&
+           configuration_of(&r->step_scratch, out);
 }
 
 /* The bytes are mem_*'s. */
-bool replica_members_encode(struct replica *r, const struct members *members, uint8_t **bytes, size_t *size)
+bool replica_members_encode(struct replica *r, const struct members *members, uint8_t **bytes,
+                            size_t *size)
 {
     struct raft_configuration configuration;
     struct raft_buffer encoded = {0};
-    const bool good =
-        configuration_of(members, &configuration) && raft_configuration_encode(&configuration, &encoded) == 0;
+    const bool good = configuration_of(members, &configuration) &&
+                      raft_configuration_encode(&configuration, &encoded) == 0;
     raft_configuration_close(&configuration);
     *bytes = good ? mem_new(encoded.len) : NULL;
     *size = encoded.len;
@@ -86,14 +92,16 @@ static void cut_pending(struct replica *r, uint64_t from)
     }
 }
 
-static bool take_entries(struct replica *r, const struct raft_update *update, struct log_write *write)
+static bool take_entries(struct replica *r, const struct raft_update *update,
+                         struct log_write *write)
 {
     log_truncate(&r->log, update->entries.index);
     cut_pending(r, update->entries.index);
     write->log.first = update->entries.index;
     for (unsigned i = 0; i < update->entries.n; i++) {
         const struct raft_entry *from = &update->entries.batch[i];
-        const struct log_entry entry = {from->term, (enum log_type)from->type, from->buf.base, from->buf.len};
+        const struct log_entry entry = {from->term, (enum log_type)from->type, from->buf.base,
+                                        from->buf.len};
         if (log_append(&r->log, &entry, NULL) || log_append(&write->log, &entry, NULL))
             return false;
     }
@@ -108,17 +116,20 @@ static bool take_install(struct replica *r, struct raft_update *update, struct l
 {
     struct raft_snapshot_metadata *metadata = &update->snapshot.metadata;
     struct log_snapshot *installing = &r->installing;
-    *installing = (struct log_snapshot){
-        .index = metadata->index, .term = metadata->term, .members_index = metadata->configuration_index};
+    *installing = (struct log_snapshot){.index = metadata->index,
+                                        .term = metadata->term,
+                                        .members_index = metadata->configuration_index};
     raft_members(&metadata->configuration, &r->step_scratch);
     raft_configuration_close(&metadata->configuration);
-    bool good = replica_members_encode(r, &r->step_scratch, &installing->members, &installing->members_size);
+    bool good = replica_members_encode(r, &r->step_scratch, &installing->members,
+                                       &installing->members_size);
     installing->state = mem_new(update->snapshot.chunk.len + 1);
     installing->state_size = update->snapshot.chunk.len;
     if (installing->state && installing->state_size)
         memcpy(installing->state, update->snapshot.chunk.base, installing->state_size);
     raft_free(update->snapshot.chunk.base);
-    good = good && installing->state && log_snapshot_copy(&write->snapshot, installing, NULL) == ERROR_NONE;
+    good = good && installing->state &&
+           log_snapshot_copy(&write->snapshot, installing, NULL) == ERROR_NONE;
     write->has_snapshot = write->clear_log = true;
     log_clear(&r->log, installing->index + 1);
     cut_pending(r, 1); /* the entries are gone */
@@ -178,17 +189,20 @@ static void send_install(struct replica *r, const struct raft_message *message)
     const struct raft_install_snapshot *args = &message->install_snapshot;
     if (args->last_index != r->snapshot.index) /* cannot be; without it the follower asks again */
         return;
-    struct wire_message wire = {.type = WIRE_INSTALL, .install = {.term = args->term, .snapshot = r->snapshot}};
+    struct wire_message wire = {.type = WIRE_INSTALL,
+                                .install = {.term = args->term, .snapshot = r->snapshot}};
     replica_send(r, message->server_id, &wire);
 }
 
-/* libraft answers a pre-vote with the term that was asked for. Who asked for an older one than ours would never hear of
- * ours, and ask for it again and again. */
-static struct wire_vote_result vote_result_of(const struct replica *r, const struct raft_request_vote_result *result)
+/* libraft answers a pre-vote with the term that was asked for. Who asked for an older one than ours
+ * would never hear of ours, and ask for it again and again. */
+static struct wire_vote_result vote_result_of(const struct replica *r,
+                                              const struct raft_request_vote_result *result)
 {
-    const bool older = result->pre_vote && !result->vote_granted && result->term < r->raft.current_term;
-    return (struct wire_vote_result){older ? r->raft.current_term : result->term, result->vote_granted,
-                                     result->pre_vote};
+    const bool older =
+        result->pre_vote && !result->vote_granted && result->term < r->raft.current_term;
+    return (struct wire_vote_result){older ? r->raft.current_term : result->term,
+                                     result->vote_granted, result->pre_vote};
 }
 
 static void send_message(struct replica *r, const struct raft_message *m)
@@ -211,9 +225,9 @@ static void send_message(struct replica *r, const struct raft_message *m)
         break;
     case RAFT_REQUEST_VOTE:
         wire.type = WIRE_VOTE;
-        wire.vote =
-            (struct wire_vote){m->request_vote.term, m->request_vote.last_log_index, m->request_vote.last_log_term,
-                               m->request_vote.disrupt_leader, m->request_vote.pre_vote};
+        wire.vote = (struct wire_vote){m->request_vote.term, m->request_vote.last_log_index,
+                                       m->request_vote.last_log_term,
+                                       m->request_vote.disrupt_leader, m->request_vote.pre_vote};
         break;
     case RAFT_REQUEST_VOTE_RESULT:
         wire.type = WIRE_VOTE_RESULT;
@@ -221,8 +235,8 @@ static void send_message(struct replica *r, const struct raft_message *m)
         break;
     case RAFT_TIMEOUT_NOW:
         wire.type = WIRE_TIMEOUT_NOW;
-        wire.timeout_now =
-            (struct wire_timeout_now){m->timeout_now.term, m->timeout_now.last_log_index, m->timeout_now.last_log_term};
+        wire.timeout_now = (struct wire_timeout_now){
+            m->timeout_now.term, m->timeout_now.last_log_index, m->timeout_now.last_log_term};
         break;
     }
     replica_send(r, m->server_id, &wire);
@@ -230,7 +244,8 @@ static void send_message(struct replica *r, const struct raft_message *m)
 
 /* ---- what is committed ---- */
 
-/* A committed list of members is told to libraft at once, also while its entry is still being written. */
+/* A committed list of members is told to libraft at once, also while its entry is still being
+ * written. */
 static void see_members(struct replica *r)
 {
     while (!r->failed && r->members_seen < r->commit) {
@@ -265,7 +280,8 @@ int replica_step(struct replica *r, struct raft_event *event)
         return failed;
     }
     take_writes(r, &update);
-    for (unsigned i = 0; i < update.messages.n && (update.flags & (RAFT_UPDATE_MESSAGES)) && !r->failed; i++)
+    for (unsigned i = 0;
+         i < update.messages.n && (update.flags & (RAFT_UPDATE_MESSAGES)) && !r->failed; i++)
         send_message(r, &update.messages.batch[i]);
     if (!r->failed)
         follow_commit(r);
@@ -283,8 +299,11 @@ static void apply(struct replica *r)
         assert(entry);
         if (entry->type == LOG_BARRIER)
             continue;
-        const struct replica_effect effect = {
-            .type = REPLICA_APPLY, .index = index, .term = entry->term, .lineage = r->lineage, .entry = entry->type};
+        const struct replica_effect effect = {.type = REPLICA_APPLY,
+                                              .index = index,
+                                              .term = entry->term,
+                                              .lineage = r->lineage,
+                                              .entry = entry->type};
         replica_emit_bytes(r, effect, entry->bytes, entry->size);
     }
 }
@@ -294,12 +313,14 @@ static void ask_snapshot(struct replica *r)
 {
     if (r->failed || r->taking.index || r->installing.index || r->founding ||
         r->applied < r->snapshot.index + r->options.snapshot_after ||
-        r->raft.configuration_committed_index > r->applied || !r->raft.configuration_committed_index)
+        r->raft.configuration_committed_index > r->applied ||
+        !r->raft.configuration_committed_index)
         return;
     const struct log_entry *entry = log_at(&r->log, r->applied);
     assert(entry);
-    r->taking = (struct log_snapshot){
-        .index = r->applied, .term = entry->term, .members_index = r->raft.configuration_committed_index};
+    r->taking = (struct log_snapshot){.index = r->applied,
+                                      .term = entry->term,
+                                      .members_index = r->raft.configuration_committed_index};
     raft_members(&r->raft.configuration_committed, &r->step_scratch);
     if (!replica_members_encode(r, &r->step_scratch, &r->taking.members, &r->taking.members_size))
         return;
@@ -314,8 +335,8 @@ static bool is_told(struct replica *r, unsigned place, uint64_t id)
     return id == r->raft.id || r->told[place].commit >= r->commit;
 }
 
-/* libraft's leader tells of what is committed with the next entries, or heartbeat: a follower would know it up to 300
- * ms late. Who has the entries is told at once, by an append without any. */
+/* libraft's leader tells of what is committed with the next entries, or heartbeat: a follower would
+ * know it up to 300 ms late. Who has the entries is told at once, by an append without any. */
 static void tell_commit(struct replica *r)
 {
     const struct raft_configuration *members = &r->raft.configuration;
@@ -341,7 +362,8 @@ static void tell_commit(struct replica *r)
         r->told_all = r->commit;
 }
 
-/* The end of every input. A timer in the past is due in a millisecond: time goes on between two ticks. */
+/* The end of every input. A timer in the past is due in a millisecond: time goes on between two
+ * ticks. */
 void replica_settle(struct replica *r)
 {
     if (r->failed || !r->raft_open || r->founding)
@@ -378,7 +400,8 @@ static struct raft_entry *start_entries(const struct log *log, int *failed)
     char *batch = entries ? quietly(raft_malloc(size), failed) : NULL;
     for (uint32_t i = 0; i < log->n && batch; i++) {
         const struct log_entry *from = &log->entries[i];
-        entries[i] = (struct raft_entry){.term = from->term, .type = (enum raft_entry_type)from->type, .batch = batch};
+        entries[i] = (struct raft_entry){
+            .term = from->term, .type = (enum raft_entry_type)from->type, .batch = batch};
         entries[i].buf.base = batch;
         entries[i].buf.len = from->size;
         if (from->size)
@@ -419,7 +442,8 @@ bool replica_start_raft(struct replica *r, uint64_t term, uint64_t vote)
     struct raft_event event = {.type = RAFT_START};
     int failed = init_raft(r);
     if (!failed && r->snapshot.index) {
-        failed = !replica_members_decode(r, r->snapshot.members, r->snapshot.members_size, &metadata.configuration);
+        failed = !replica_members_decode(r, r->snapshot.members, r->snapshot.members_size,
+                                         &metadata.configuration);
         metadata.index = r->snapshot.index;
         metadata.term = r->snapshot.term;
         metadata.configuration_index = r->snapshot.members_index;

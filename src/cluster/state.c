@@ -33,7 +33,8 @@ void list_remove(void *list, size_t *n, size_t i)
 
 bool good_text(const char *text)
 {
-    return text && text[0] && strnlen(text, LIMIT_CLUSTER_TEXT_BYTES + 1) <= LIMIT_CLUSTER_TEXT_BYTES;
+    return text && text[0] &&
+           strnlen(text, LIMIT_CLUSTER_TEXT_BYTES + 1) <= LIMIT_CLUSTER_TEXT_BYTES;
 }
 
 bool same_text(const char *a, const char *b)
@@ -103,13 +104,15 @@ static enum error_code need_root(struct state *state, struct error *err)
     if (state->root)
         return ERROR_NONE;
     ProtobufCMessage *empty = NULL;
-    const enum error_code code = message_decode(&cluster__state__descriptor, (const uint8_t *)"", 0, &empty, err);
+    const enum error_code code =
+        message_decode(&cluster__state__descriptor, (const uint8_t *)"", 0, &empty, err);
     state->root = (Cluster__State *)empty;
     return code;
 }
 
 /* An event without sense leaves only its trace. */
-static void conclude(Cluster__State *s, uint64_t index, const char *reason, struct state_outcome *outcome)
+static void conclude(Cluster__State *s, uint64_t index, const char *reason,
+                     struct state_outcome *outcome)
 {
     *outcome = (struct state_outcome){.applied = !reason, .reason = reason};
     if (!reason)
@@ -152,7 +155,8 @@ static Cluster__Member *new_member(const struct member *from)
     return member;
 }
 
-static enum error_code replace_members(Cluster__State *s, const struct members *members, struct error *err)
+static enum error_code replace_members(Cluster__State *s, const struct members *members,
+                                       struct error *err)
 {
     Cluster__Member **list = mem_new_array(members->n, sizeof *list);
     size_t n = 0;
@@ -172,8 +176,8 @@ static enum error_code replace_members(Cluster__State *s, const struct members *
     return ERROR_NONE;
 }
 
-enum error_code state_apply_members(struct state *state, uint64_t index, const uint8_t *bytes, size_t size,
-                                    struct state_outcome *outcome, struct error *err)
+enum error_code state_apply_members(struct state *state, uint64_t index, const uint8_t *bytes,
+                                    size_t size, struct state_outcome *outcome, struct error *err)
 {
     struct members *members = mem_new(sizeof *members);
     *outcome = (struct state_outcome){0};
@@ -203,7 +207,8 @@ void state_encode(const struct state *state, struct buffer *out)
 static bool good_snapshot(const Cluster__State *s)
 {
     bool good = s->n_nodes <= LIMIT_CLUSTER_NODES && s->n_models <= LIMIT_CLUSTER_MODELS &&
-                s->n_instances <= LIMIT_CLUSTER_INSTANCES && s->n_settings <= LIMIT_CLUSTER_SETTINGS;
+                s->n_instances <= LIMIT_CLUSTER_INSTANCES &&
+                s->n_settings <= LIMIT_CLUSTER_SETTINGS;
     for (size_t i = 0; i < s->n_nodes && good; i++)
         good = s->nodes[i]->node && good_text(s->nodes[i]->node->id);
     for (size_t i = 0; i < s->n_links && good; i++)
@@ -211,7 +216,8 @@ static bool good_snapshot(const Cluster__State *s)
     for (size_t i = 0; i < s->n_models && good; i++)
         good = good_text(s->models[i]->name);
     for (size_t i = 0; i < s->n_instances && good; i++)
-        good = good_text(s->instances[i]->id) && strlen(s->instances[i]->id) <= LIMIT_CLUSTER_ID_BYTES &&
+        good = good_text(s->instances[i]->id) &&
+               strlen(s->instances[i]->id) <= LIMIT_CLUSTER_ID_BYTES &&
                good_text(s->instances[i]->model) && s->instances[i]->demand;
     for (size_t i = 0; i < s->n_settings && good; i++)
         good = good_text(s->settings[i]->key);
@@ -226,7 +232,8 @@ static bool good_epochs(const Cluster__State *s)
         for (int k = 0; k < 2; k++) {
             if (!own[k])
                 continue;
-            if (own[k]->epoch == 0 || own[k]->epoch > s->last_epoch || (k && own[0] && own[0]->epoch >= own[1]->epoch))
+            if (own[k]->epoch == 0 || own[k]->epoch > s->last_epoch ||
+                (k && own[0] && own[0]->epoch >= own[1]->epoch))
                 return false;
             for (size_t j = 0; j < i; j++) {
                 const Cluster__Instance *other = s->instances[j];
@@ -239,11 +246,13 @@ static bool good_epochs(const Cluster__State *s)
     return true;
 }
 
-enum error_code state_decode(struct state *state, const uint8_t *bytes, size_t size, struct error *err)
+enum error_code state_decode(struct state *state, const uint8_t *bytes, size_t size,
+                             struct error *err)
 {
     ProtobufCMessage *message = NULL;
     if (size > LIMIT_CLUSTER_SNAPSHOT_BYTES)
-        return error_set(err, ERROR_INVALID, "state: a snapshot of %zu bytes, at most %d are possible", size,
+        return error_set(err, ERROR_INVALID,
+                         "state: a snapshot of %zu bytes, at most %d are possible", size,
                          LIMIT_CLUSTER_SNAPSHOT_BYTES);
     if (message_decode(&cluster__state__descriptor, bytes, size, &message, err))
         return error_wrap(err, "state");
@@ -358,10 +367,13 @@ uint32_t state_level(const struct state *state)
 
 struct lineage state_lineage(const struct state *state)
 {
-    return state->root ? (struct lineage){state->root->generation, state->root->founder} : (struct lineage){0};
+    return state->root ? (struct lineage){state->root->generation, state->root->founder}
+                       : (struct lineage){0};
 }
 
 uint64_t state_epoch(const Cluster__Instance *instance)
 {
-    return instance->next ? instance->next->epoch : instance->current ? instance->current->epoch : 0;
+    return instance->next      ? instance->next->epoch
+           : instance->current ? instance->current->epoch
+                               : 0;
 }

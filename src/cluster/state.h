@@ -1,18 +1,21 @@
-/* What the cluster has agreed on: nodes, links, models, instances and where they run, settings, members.
+/* What the cluster has agreed on: nodes, links, models, instances and where they run, settings,
+ * members.
  *
- * It follows from the log's entries alone: the same entries give the same state, bit for bit, on every node of a
- * version. state_apply() is total: an event that makes no sense (an unknown node, a placement that is too old, bytes
- * that are no event) changes nothing but the count of such events. A snapshot is the state's encoding; decoded and
- * encoded again it is the same bytes, with what a newer version has added.
+ * It follows from the log's entries alone: the same entries give the same state, bit for bit, on
+ * every node of a version. state_apply() is total: an event that makes no sense (an unknown node, a
+ * placement that is too old, bytes that are no event) changes nothing but the count of such events.
+ * A snapshot is the state's encoding; decoded and encoded again it is the same bytes, with what a
+ * newer version has added.
  *
- * Epochs. Every placement has one, higher than any before it in the whole state; so no two live placements ever share
- * one. Founding anew lifts them to generation << 32, so that the lost voters' last placements cannot meet them either;
- * nor do those that two have proposed after the same one (placed.h).
- * A new placement of an instance that runs becomes `next`, and takes the place of `current` in the event that
- * makes the last of its stages ready: until then the old one serves.
+ * Epochs. Every placement has one, higher than any before it in the whole state; so no two live
+ * placements ever share one. Founding anew lifts them to generation << 32, so that the lost voters'
+ * last placements cannot meet them either; nor do those that two have proposed after the same one
+ * (placed.h).
+ * A new placement of an instance that runs becomes `next`, and takes the place of `current` in the
+ * event that makes the last of its stages ready: until then the old one serves.
  *
- * The structs are protobuf-c's (proto/cluster.proto); read them, change them through events only. Pure; one thread at
- * a time, or any number of readers. */
+ * The structs are protobuf-c's (proto/cluster.proto); read them, change them through events only.
+ * Pure; one thread at a time, or any number of readers. */
 #pragma once
 
 #include "base/buffer.h"
@@ -37,22 +40,26 @@ struct state_outcome {
 enum error_code state_apply(struct state *state, uint64_t index, const uint8_t *event, size_t size,
                             struct state_outcome *outcome, struct error *err);
 /* A members entry of the log (members.h). */
-enum error_code state_apply_members(struct state *state, uint64_t index, const uint8_t *bytes, size_t size,
-                                    struct state_outcome *outcome, struct error *err);
+enum error_code state_apply_members(struct state *state, uint64_t index, const uint8_t *bytes,
+                                    size_t size, struct state_outcome *outcome, struct error *err);
 
-void state_encode(const struct state *state, struct buffer *out); /* on lack of memory out->failed */
-/* Foreign bytes: what no events can have led to is refused (ERROR_INVALID). Replaces what was there; unchanged on
- * errors. */
-enum error_code state_decode(struct state *state, const uint8_t *bytes, size_t size, struct error *err);
+void state_encode(const struct state *state,
+                  struct buffer *out); /* on lack of memory out->failed */
+/* Foreign bytes: what no events can have led to is refused (ERROR_INVALID). Replaces what was
+ * there; unchanged on errors. */
+enum error_code state_decode(struct state *state, const uint8_t *bytes, size_t size,
+                             struct error *err);
 
 /* ---- questions; NULL: not there ---- */
 const Cluster__NodeRecord *state_node(const struct state *state, const char *id);
-const Cluster__NodeRecord *state_node_of_member(const struct state *state, uint64_t member); /* 0: nobody's */
+const Cluster__NodeRecord *state_node_of_member(const struct state *state,
+                                                uint64_t member); /* 0: nobody's */
 const Cluster__Device *state_device(const Cluster__NodeRecord *node, const char *id);
 const Cluster__Model *state_model(const struct state *state, const char *name);
 const Cluster__Instance *state_instance(const struct state *state, const char *id);
 const char *state_setting(const struct state *state, const char *key);
-/* Nothing is to be placed on the node, and what is there moves away: the setting STATE_DRAIN "id" has a value. */
+/* Nothing is to be placed on the node, and what is there moves away: the setting STATE_DRAIN "id"
+ * has a value. */
 #define STATE_DRAIN "drain/"
 bool state_is_drained(const struct state *state, const char *node);
 /* Whether instances may be moved for gain: the setting "moves" is not "off". */

@@ -3,8 +3,8 @@
 
 #include "cluster/state.h"
 
-/* Each returns NULL, or why the event makes no sense; `no_memory` if that is why (nothing has changed then). They take
- * what they keep out of the event, and leave NULL in its place. */
+/* Each returns NULL, or why the event makes no sense; `no_memory` if that is why (nothing has
+ * changed then). They take what they keep out of the event, and leave NULL in its place. */
 extern const char no_memory[];
 
 const char *apply_node_joined(Cluster__State *s, Cluster__Event *e);
@@ -27,7 +27,8 @@ const char *apply_stage_reported(Cluster__State *s, Cluster__Event *e);
 void fail_lost_stages(Cluster__State *s);
 
 /* ---- arrays of a message: `list` and `n` of any repeated field ---- */
-bool list_reserve(void *list, size_t n); /* place for one more; `list` is the address of the field */
+bool list_reserve(void *list,
+                  size_t n); /* place for one more; `list` is the address of the field */
 #define LIST_ADD(list, n, item) ((list)[(n)++] = (item))
 void list_remove(void *list, size_t *n, size_t i); /* frees the message, keeps the order */
 

@@ -29,8 +29,8 @@ const char *apply_instance_desired(Cluster__State *s, Cluster__Event *e)
     Cluster__Instance *instance = e->instance_desired;
     const Cluster__Demand *demand = instance->demand;
     const struct state view = {.root = s};
-    if (!good_text(instance->id) || strlen(instance->id) > LIMIT_CLUSTER_ID_BYTES || !good_text(instance->model) ||
-        !demand)
+    if (!good_text(instance->id) || strlen(instance->id) > LIMIT_CLUSTER_ID_BYTES ||
+        !good_text(instance->model) || !demand)
         return "the instance has no id, a long one, no model or no demand";
     if (!demand->context_tokens || demand->context_tokens > LIMIT_CONTEXT || !demand->streams ||
         demand->streams > LIMIT_SEQUENCES)
@@ -85,7 +85,8 @@ static bool has_device(const Cluster__State *s, const Cluster__Stage *stage)
     return node && node->admitted && state_device(node, stage->device);
 }
 
-static const char *check_stages(const Cluster__State *s, const Cluster__Placement *placement, uint32_t n_layers)
+static const char *check_stages(const Cluster__State *s, const Cluster__Placement *placement,
+                                uint32_t n_layers)
 {
     uint64_t layer = 0;
     if (placement->n_stages == 0 || placement->n_stages > LIMIT_STAGES)
@@ -108,8 +109,8 @@ static const char *check_stages(const Cluster__State *s, const Cluster__Placemen
     return layer == n_layers ? NULL : "a placement of other layers than the model's";
 }
 
-/* What serves, or loads, stays until `next` is ready; what has lost a stage is of no use any more, but its other stages
- * may still hold what the new ones can take over, so it stays as well. */
+/* What serves, or loads, stays until `next` is ready; what has lost a stage is of no use any more,
+ * but its other stages may still hold what the new ones can take over, so it stays as well. */
 const char *apply_instance_placed(Cluster__State *s, Cluster__Event *e)
 {
     Cluster__InstancePlaced *placed = e->instance_placed;

@@ -33,7 +33,8 @@ static const char *check_node(const Cluster__State *s, const Cluster__Node *node
         }
     }
     for (size_t i = 0; i < s->n_nodes; i++) {
-        if (node->member && s->nodes[i]->node->member == node->member && !same_text(s->nodes[i]->node->id, node->id))
+        if (node->member && s->nodes[i]->node->member == node->member &&
+            !same_text(s->nodes[i]->node->id, node->id))
             return "another node has this member id";
     }
     return NULL;
@@ -82,7 +83,8 @@ const char *apply_node_removed(Cluster__State *s, Cluster__Event *e)
     }
     for (size_t i = s->n_settings; i-- > 0;) {
         const char *key = s->settings[i]->key;
-        if (strncmp(key, STATE_DRAIN, strlen(STATE_DRAIN)) == 0 && strcmp(key + strlen(STATE_DRAIN), id) == 0)
+        if (strncmp(key, STATE_DRAIN, strlen(STATE_DRAIN)) == 0 &&
+            strcmp(key + strlen(STATE_DRAIN), id) == 0)
             list_remove(&s->settings, &s->n_settings, i);
     }
     list_remove(&s->nodes, &s->n_nodes, at);
@@ -120,10 +122,12 @@ const char *apply_links(Cluster__State *s, Cluster__Event *e)
         return "no links, or too many at once";
     for (size_t i = 0; i < links->n_links; i++) {
         const Cluster__Link *link = links->links[i];
-        if (!find_node(s, link->from, NULL) || !find_node(s, link->to, NULL) || same_text(link->from, link->to))
+        if (!find_node(s, link->from, NULL) || !find_node(s, link->to, NULL) ||
+            same_text(link->from, link->to))
             return "a link's end is not a node";
         for (size_t j = 0; j < i; j++) {
-            if (same_text(link->from, links->links[j]->from) && same_text(link->to, links->links[j]->to))
+            if (same_text(link->from, links->links[j]->from) &&
+                same_text(link->to, links->links[j]->to))
                 return "a link is there twice";
         }
     }
@@ -172,10 +176,13 @@ static bool model_in_use(const Cluster__State *s, const char *name)
 const char *apply_model_registered(Cluster__State *s, Cluster__Event *e)
 {
     Cluster__Model *model = e->model_registered;
-    if (!good_text(model->name) || model->manifest.len != 32 || model->n_layers == 0 || model->n_layers > LIMIT_LAYERS)
+    if (!good_text(model->name) || model->manifest.len != 32 || model->n_layers == 0 ||
+        model->n_layers > LIMIT_LAYERS)
         return "the model has no name, no manifest or no layers";
     Cluster__Model **old = find_model(s, model->name);
-    if (old && ((*old)->manifest.len != 32 || memcmp((*old)->manifest.data, model->manifest.data, 32) != 0) &&
+    if (old &&
+        ((*old)->manifest.len != 32 ||
+         memcmp((*old)->manifest.data, model->manifest.data, 32) != 0) &&
         model_in_use(s, model->name))
         return "another model of that name is in use";
     if (old) {

@@ -38,12 +38,14 @@ static const char *const sql[STATEMENTS] = {
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
     [ROLLBACK] = "ROLLBACK",
-    [GET_STATE] =
-        "SELECT member, generation, founder, term, vote, entries, snapshot, checksum FROM state WHERE one = 1",
-    [PUT_STATE] = "UPDATE state SET generation = ?2, founder = ?3, term = ?4, vote = ?5, entries = ?6, snapshot = ?7, "
+    [GET_STATE] = "SELECT member, generation, founder, term, vote, entries, snapshot, checksum "
+                  "FROM state WHERE one = 1",
+    [PUT_STATE] = "UPDATE state SET generation = ?2, founder = ?3, term = ?4, vote = ?5, entries = "
+                  "?6, snapshot = ?7, "
                   "checksum = ?8"
                   " WHERE member = ?1",
-    [GET_SNAPSHOT] = "SELECT idx, term, members_idx, members, state, checksum FROM snapshot WHERE one = 1",
+    [GET_SNAPSHOT] =
+        "SELECT idx, term, members_idx, members, state, checksum FROM snapshot WHERE one = 1",
     [PUT_SNAPSHOT] = "INSERT OR REPLACE INTO snapshot VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)",
     [DROP_SNAPSHOT] = "DELETE FROM snapshot",
     [GET_ENTRIES] = "SELECT idx, term, type, bytes, checksum FROM entry ORDER BY idx",
@@ -55,14 +57,18 @@ static const char *const sql[STATEMENTS] = {
     [GET_ENDS] = "SELECT min(idx), max(idx), (SELECT idx FROM snapshot) FROM entry",
 };
 
-static const char schema[] =
-    "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), member INTEGER NOT NULL, generation INTEGER NOT NULL,"
-    " founder INTEGER NOT NULL, term INTEGER NOT NULL, vote INTEGER NOT NULL, entries INTEGER NOT NULL,"
-    " snapshot INTEGER NOT NULL, checksum INTEGER NOT NULL);"
-    "CREATE TABLE snapshot (one INTEGER PRIMARY KEY CHECK (one = 1), idx INTEGER NOT NULL, term INTEGER NOT NULL,"
-    " members_idx INTEGER NOT NULL, members BLOB NOT NULL, state BLOB NOT NULL, checksum INTEGER NOT NULL);"
-    "CREATE TABLE entry (idx INTEGER PRIMARY KEY, term INTEGER NOT NULL, type INTEGER NOT NULL, bytes BLOB NOT NULL,"
-    " checksum INTEGER NOT NULL);";
+static const char schema[] = "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), member "
+                             "INTEGER NOT NULL, generation INTEGER NOT NULL,"
+                             " founder INTEGER NOT NULL, term INTEGER NOT NULL, vote INTEGER NOT "
+                             "NULL, entries INTEGER NOT NULL,"
+                             " snapshot INTEGER NOT NULL, checksum INTEGER NOT NULL);"
+                             "CREATE TABLE snapshot (one INTEGER PRIMARY KEY CHECK (one = 1), idx "
+                             "INTEGER NOT NULL, term INTEGER NOT NULL,"
+                             " members_idx INTEGER NOT NULL, members BLOB NOT NULL, state BLOB NOT "
+                             "NULL, checksum INTEGER NOT NULL);"
+                             "CREATE TABLE entry (idx INTEGER PRIMARY KEY, term INTEGER NOT NULL, "
+                             "type INTEGER NOT NULL, bytes BLOB NOT NULL,"
+                             " checksum INTEGER NOT NULL);";
 
 struct store {
     sqlite3 *db;
@@ -80,7 +86,9 @@ static enum error_code sqlite_error(sqlite3 *db, int code, const char *doing, st
     case SQLITE_NOMEM:
         return error_set(err, ERROR_NO_MEMORY, "store: %s: no memory", doing);
     case SQLITE_FULL:
-        return error_set(err, ERROR_IO, "store: %s: the disk is full; nothing that was acknowledged is lost", doing);
+        return error_set(err, ERROR_IO,
+                         "store: %s: the disk is full; nothing that was acknowledged is lost",
+                         doing);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return error_set(err, ERROR_BUSY, "store: %s: another process has the file open", doing);
@@ -135,8 +143,8 @@ static int run_with(struct store *s, enum statement which, const uint64_t *numbe
 
 /* ---- reading ---- */
 
-static enum error_code read_bytes(sqlite3_stmt *statement, int column, size_t max, uint8_t **bytes, size_t *size,
-                                  struct error *err)
+static enum error_code read_bytes(sqlite3_stmt *statement, int column, size_t max, uint8_t **bytes,
+                                  size_t *size, struct error *err)
 {
     const void *blob = sqlite3_column_blob(statement, column);
     *size = (size_t)sqlite3_column_bytes(statement, column);
@@ -167,8 +175,8 @@ static enum error_code read_state(struct store *s, struct error *err)
         if (column_number(statement, 7) != store_sum_state(&s->state) || !s->state.member)
             result = damaged(err, "term and vote do not match their checksum");
     } else {
-        result =
-            code == SQLITE_DONE ? damaged(err, "term and vote are missing") : sqlite_error(s->db, code, "reading", err);
+        result = code == SQLITE_DONE ? damaged(err, "term and vote are missing")
+                                     : sqlite_error(s->db, code, "reading", err);
     }
     sqlite3_reset(statement);
     return result;
@@ -209,7 +217,8 @@ static enum error_code read_entry(sqlite3_stmt *statement, struct log *log, stru
     if (index == 0 || index != log->first + log->n || type < LOG_EVENT || type > LOG_MEMBERS)
         return damaged(err, "an entry is missing");
     entry.type = (enum log_type)type;
-    enum error_code code = read_bytes(statement, 3, LIMIT_CLUSTER_ENTRY_BYTES, &entry.bytes, &entry.size, err);
+    enum error_code code =
+        read_bytes(statement, 3, LIMIT_CLUSTER_ENTRY_BYTES, &entry.bytes, &entry.size, err);
     if (!code && column_number(statement, 4) != store_sum_entry(index, &entry))
         code = damaged(err, "an entry does not match its checksum");
     if (!code)
@@ -273,14 +282,16 @@ static int put_snapshot(struct store *s, const struct log_write *write)
     const struct log_snapshot *snapshot = &write->snapshot;
     sqlite3_stmt *statement = s->statements[PUT_SNAPSHOT];
     s->state.snapshot = store_sum_snapshot(snapshot);
-    bind_numbers(statement, (const uint64_t[]){snapshot->index, snapshot->term, snapshot->members_index}, 3);
+    bind_numbers(statement,
+                 (const uint64_t[]){snapshot->index, snapshot->term, snapshot->members_index}, 3);
     bind_bytes(statement, 4, snapshot->members, snapshot->members_size);
     bind_bytes(statement, 5, snapshot->state, snapshot->state_size);
     sqlite3_bind_int64(statement, 6, (sqlite3_int64)s->state.snapshot);
     const int code = run(s, PUT_SNAPSHOT);
     if (code)
         return code;
-    return write->clear_log ? drop(s, SUMS_FROM, DROP_FROM, 0) : drop(s, SUMS_BEFORE, DROP_BEFORE, write->keep_from);
+    return write->clear_log ? drop(s, SUMS_FROM, DROP_FROM, 0)
+                            : drop(s, SUMS_BEFORE, DROP_BEFORE, write->keep_from);
 }
 
 /* Whether entries from `first` on leave no gap. */
@@ -330,7 +341,8 @@ static int put_state(struct store *s)
 static int reset(struct store *s, const struct lineage lineage)
 {
     const int code = run(s, DROP_SNAPSHOT);
-    s->state = (struct store_state){.member = s->state.member, .lineage = lineage, .entries = s->state.entries};
+    s->state = (struct store_state){
+        .member = s->state.member, .lineage = lineage, .entries = s->state.entries};
     return code ? code : drop(s, SUMS_FROM, DROP_FROM, 0);
 }
 
@@ -360,7 +372,8 @@ enum error_code store_write(struct store *s, const struct log_write *write, stru
         return ERROR_NONE;
     const enum error_code result =
         code ? sqlite_error(s->db, code, "writing", err)
-             : error_set(err, ERROR_INVALID, "store: entries from %llu on do not follow those that are there",
+             : error_set(err, ERROR_INVALID,
+                         "store: entries from %llu on do not follow those that are there",
                          (unsigned long long)write->log.first);
     s->broken = true;
     if (!sqlite3_get_autocommit(s->db))
@@ -382,7 +395,8 @@ static int64_t pragma(sqlite3 *db, const char *text)
     sqlite3_stmt *statement;
     if (sqlite3_prepare_v2(db, text, -1, &statement, NULL))
         return -1;
-    const int64_t value = sqlite3_step(statement) == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : -1;
+    const int64_t value =
+        sqlite3_step(statement) == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : -1;
     sqlite3_finalize(statement);
     return value;
 }
@@ -392,23 +406,27 @@ static bool quick_check(sqlite3 *db)
     sqlite3_stmt *statement;
     if (sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &statement, NULL))
         return false;
-    const bool good = sqlite3_step(statement) == SQLITE_ROW && sqlite3_column_type(statement, 0) == SQLITE_TEXT &&
+    const bool good = sqlite3_step(statement) == SQLITE_ROW &&
+                      sqlite3_column_type(statement, 0) == SQLITE_TEXT &&
                       strcmp((const char *)sqlite3_column_text(statement, 0), "ok") == 0;
     sqlite3_finalize(statement);
     return good;
 }
 
 /* In this order: exclusive before WAL, so that there is no shared memory. */
-static const char settings[] = "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
-                               "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;";
+static const char settings[] =
+    "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+    "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;";
 
 static enum error_code check_file(sqlite3 *db, struct error *err)
 {
     if (pragma(db, "PRAGMA application_id") != APPLICATION_ID)
-        return error_set(err, ERROR_INVALID, "store: this is not a cluster's log, or it is damaged");
+        return error_set(err, ERROR_INVALID,
+                         "store: this is not a cluster's log, or it is damaged");
     const int64_t format = pragma(db, "PRAGMA user_version");
     if (format != FORMAT)
-        return error_set(err, ERROR_INVALID, "store: the file has format %lld, this version knows %d",
+        return error_set(err, ERROR_INVALID,
+                         "store: the file has format %lld, this version knows %d",
                          (long long)format, FORMAT);
     if (pragma(db, "PRAGMA synchronous") != 2)
         return error_set(err, ERROR_INTERNAL, "store: SQLite does not promise to sync");
@@ -418,7 +436,8 @@ static enum error_code check_file(sqlite3 *db, struct error *err)
 static enum error_code prepare_all(struct store *s, struct error *err)
 {
     for (int i = 0; i < STATEMENTS; i++) {
-        const int code = sqlite3_prepare_v3(s->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT, &s->statements[i], NULL);
+        const int code = sqlite3_prepare_v3(s->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT,
+                                            &s->statements[i], NULL);
         if (code)
             return (code & 0xff) == SQLITE_ERROR ? damaged(err, sqlite3_errmsg(s->db))
                                                  : sqlite_error(s->db, code, "opening", err);
@@ -426,8 +445,8 @@ static enum error_code prepare_all(struct store *s, struct error *err)
     return ERROR_NONE;
 }
 
-/* All of the write-ahead log goes into the file, and none of it comes back: a write whose sync failed is in the one,
- * and may not be in what was durable of the other, which would undo it. */
+/* All of the write-ahead log goes into the file, and none of it comes back: a write whose sync
+ * failed is in the one, and may not be in what was durable of the other, which would undo it. */
 static enum error_code empty_wal(sqlite3 *db, struct error *err)
 {
     sqlite3_file *wal = NULL;
@@ -440,23 +459,24 @@ static enum error_code empty_wal(sqlite3 *db, struct error *err)
     return code ? sqlite_error(NULL, code, "opening", err) : ERROR_NONE;
 }
 
-/* The write-ahead log's name must last. SQLite sees to that when it has made the file, but a process that was killed
- * may have made it, and got no further. */
+/* The write-ahead log's name must last. SQLite sees to that when it has made the file, but a
+ * process that was killed may have made it, and got no further. */
 static enum error_code sync_folder(const char *path, struct error *err)
 {
     const int failure = durable_sync_folder_of(path);
-    return failure ? error_set(err, ERROR_IO, "store: opening: its folder: %s", strerror(failure)) : ERROR_NONE;
+    return failure ? error_set(err, ERROR_IO, "store: opening: its folder: %s", strerror(failure))
+                   : ERROR_NONE;
 }
 
 static enum error_code open_file(struct store *s, const char *path, struct error *err)
 {
-    const int code =
-        sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
+    const int code = sqlite3_open_v2(
+        path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
     if (code)
         return sqlite_error(s->db, code, "opening", err);
     sqlite3_extended_result_codes(s->db, 1);
-    /* What a power loss interrupts may take the rest of its sector with it, which may hold what was acknowledged. Else
-     * SQLite takes it for granted that it does not. */
+    /* What a power loss interrupts may take the rest of its sector with it, which may hold what was
+     * acknowledged. Else SQLite takes it for granted that it does not. */
     int spares_neighbours = 0;
     sqlite3_file_control(s->db, "main", SQLITE_FCNTL_POWERSAFE_OVERWRITE, &spares_neighbours);
     enum error_code result = execute(s->db, settings, "opening", err);
@@ -475,7 +495,8 @@ enum error_code store_open(const char *path, struct store **out, struct error *e
 {
     *out = NULL;
     if (access(path, F_OK))
-        return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "store: %s: %s", path, strerror(errno));
+        return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "store: %s: %s", path,
+                         strerror(errno));
     struct store *s = mem_new(sizeof *s);
     if (!s)
         return error_set(err, ERROR_NO_MEMORY, "store: no memory");
@@ -510,10 +531,10 @@ static enum error_code fill_new(sqlite3 *db, uint64_t member, struct error *err)
 {
     const struct store_state first = {.member = member};
     char text[256];
-    snprintf(
-        text, sizeof text,
-        "PRAGMA application_id=%d; PRAGMA user_version=%d; INSERT INTO state VALUES (1, %lld, 0, 0, 0, 0, 0, 0, %lld);",
-        APPLICATION_ID, FORMAT, (long long)member, (long long)store_sum_state(&first));
+    snprintf(text, sizeof text,
+             "PRAGMA application_id=%d; PRAGMA user_version=%d; INSERT INTO state VALUES (1, %lld, "
+             "0, 0, 0, 0, 0, 0, %lld);",
+             APPLICATION_ID, FORMAT, (long long)member, (long long)store_sum_state(&first));
     enum error_code code = execute(db, "PRAGMA synchronous=EXTRA; BEGIN", "creating", err);
     if (!code)
         code = execute(db, schema, "creating", err);
@@ -531,8 +552,10 @@ enum error_code store_create(const char *path, uint64_t member, struct error *er
     if (access(path, F_OK) == 0)
         return error_set(err, ERROR_INVALID, "store: %s is there already", path);
     unlink(made); /* of an earlier attempt */
-    int opened = sqlite3_open_v2(made, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW, NULL);
-    enum error_code code = opened ? sqlite_error(db, opened, "creating", err) : fill_new(db, member, err);
+    int opened = sqlite3_open_v2(
+        made, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW, NULL);
+    enum error_code code =
+        opened ? sqlite_error(db, opened, "creating", err) : fill_new(db, member, err);
     sqlite3_close(db);
     if (!code) {
         const bool renamed = renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_NOREPLACE) == 0;

@@ -3,8 +3,8 @@
 
 #include "cluster/log.h"
 
-/* What the file's one row of state holds. It seals the rest: a disk that has kept some pages of one moment and some of
- * another has rows that are each right, but do not belong together. */
+/* What the file's one row of state holds. It seals the rest: a disk that has kept some pages of one
+ * moment and some of another has rows that are each right, but do not belong together. */
 struct store_state {
     uint64_t member;
     struct lineage lineage;

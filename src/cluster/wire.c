@@ -42,7 +42,8 @@ static void put_bytes(struct buffer *out, const uint8_t *bytes, size_t size)
 
 static void put_append(struct buffer *out, const struct wire_append *append)
 {
-    const uint64_t numbers[] = {append->term, append->prev_index, append->prev_term, append->commit, append->entries.n};
+    const uint64_t numbers[] = {append->term, append->prev_index, append->prev_term, append->commit,
+                                append->entries.n};
     put_numbers(out, numbers, 5);
     for (uint32_t i = 0; i < append->entries.n; i++) {
         const struct log_entry *entry = &append->entries.entries[i];
@@ -55,7 +56,8 @@ static void put_append(struct buffer *out, const struct wire_append *append)
 static void put_install(struct buffer *out, const struct wire_install *install)
 {
     const struct log_snapshot *snapshot = &install->snapshot;
-    const uint64_t numbers[] = {install->term, snapshot->index, snapshot->term, snapshot->members_index};
+    const uint64_t numbers[] = {install->term, snapshot->index, snapshot->term,
+                                snapshot->members_index};
     put_numbers(out, numbers, 4);
     put_bytes(out, snapshot->members, snapshot->members_size);
     put_bytes(out, snapshot->state, snapshot->state_size);
@@ -119,7 +121,8 @@ void wire_encode(struct buffer *out, const struct wire_message *message)
     put_body(out, message);
 }
 
-/* ---- reading: the first thing that is wrong stays in `wrong`, and all that is read after it is zero ---- */
+/* ---- reading: the first thing that is wrong stays in `wrong`, and all that is read after it is
+ * zero  */
 
 struct reader {
     const uint8_t *bytes;
@@ -176,7 +179,8 @@ static const uint8_t *get_bytes(struct reader *in, size_t max, size_t *size)
     *size = 0;
     if (!length)
         return NULL;
-    const size_t n = (size_t)length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 | (size_t)length[3] << 24;
+    const size_t n = (size_t)length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 |
+                     (size_t)length[3] << 24;
     if (n > max) {
         in->wrong = "it holds something that is too large";
         return NULL;
@@ -194,7 +198,8 @@ static bool good_members(const uint8_t *bytes, size_t size)
     return good;
 }
 
-static void get_entry(struct reader *in, uint64_t term_min, uint64_t term_max, struct log_entry *entry)
+static void get_entry(struct reader *in, uint64_t term_min, uint64_t term_max,
+                      struct log_entry *entry)
 {
     entry->term = get_number(in);
     const unsigned type = get_byte(in);
@@ -240,8 +245,10 @@ static enum error_code get_install(struct reader *in, struct wire_install *out, 
     snapshot.index = get_number(in);
     snapshot.term = get_number(in);
     snapshot.members_index = get_number(in);
-    snapshot.members = (uint8_t *)(uintptr_t)get_bytes(in, LIMIT_CLUSTER_ENTRY_BYTES, &snapshot.members_size);
-    snapshot.state = (uint8_t *)(uintptr_t)get_bytes(in, LIMIT_CLUSTER_SNAPSHOT_BYTES, &snapshot.state_size);
+    snapshot.members =
+        (uint8_t *)(uintptr_t)get_bytes(in, LIMIT_CLUSTER_ENTRY_BYTES, &snapshot.members_size);
+    snapshot.state =
+        (uint8_t *)(uintptr_t)get_bytes(in, LIMIT_CLUSTER_SNAPSHOT_BYTES, &snapshot.state_size);
     if (in->wrong)
         return ERROR_NONE;
     if (!snapshot.index || !snapshot.term || snapshot.term > out->term || !snapshot.members_index ||
@@ -261,7 +268,8 @@ static void get_vote(struct reader *in, struct wire_vote *out)
     out->last_term = get_number(in);
     out->disrupt = get_flag(in);
     out->pre_vote = get_flag(in);
-    if (!in->wrong && (out->term == 0 || (out->last_index == 0) != (out->last_term == 0) || out->last_term > out->term))
+    if (!in->wrong && (out->term == 0 || (out->last_index == 0) != (out->last_term == 0) ||
+                       out->last_term > out->term))
         in->wrong = "its terms cannot be";
 }
 
@@ -302,11 +310,13 @@ static enum error_code get_body(struct reader *in, struct wire_message *out, str
     return ERROR_NONE;
 }
 
-enum error_code wire_decode(const uint8_t *bytes, size_t size, struct wire_message *out, struct error *err)
+enum error_code wire_decode(const uint8_t *bytes, size_t size, struct wire_message *out,
+                            struct error *err)
 {
     *out = (struct wire_message){0};
     if (size > LIMIT_CLUSTER_MESSAGE_BYTES)
-        return error_set(err, ERROR_INVALID, "replica: a message of %zu bytes, at most %d are possible", size,
+        return error_set(err, ERROR_INVALID,
+                         "replica: a message of %zu bytes, at most %d are possible", size,
                          LIMIT_CLUSTER_MESSAGE_BYTES);
     struct reader in = {.bytes = bytes, .size = size};
     const unsigned version = get_byte(&in), type = get_byte(&in);
@@ -319,7 +329,8 @@ enum error_code wire_decode(const uint8_t *bytes, size_t size, struct wire_messa
     if (code == ERROR_NONE && !in.wrong)
         return ERROR_NONE;
     wire_clear(out);
-    return code ? code : error_set(err, ERROR_INVALID, "replica: a message is refused: %s", in.wrong);
+    return code ? code
+                : error_set(err, ERROR_INVALID, "replica: a message is refused: %s", in.wrong);
 }
 
 void wire_clear(struct wire_message *message)

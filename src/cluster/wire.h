@@ -1,10 +1,11 @@
 /* A replica's messages as bytes.
  *
- * Every message: version (1 byte), type (1), lineage (8 + 8); then by type the fields below in their order, numbers
- * little-endian in 8 bytes, flags in 1, bytes with their length in 4 before them. What a later version appends is
- * ignored; a message with a higher version is read as far as this one knows it. A type it does not know is
- * WIRE_UNKNOWN. Foreign bytes: decoding is bounded (base/limits.h) and refuses what no replica may be given: terms out
- * of order, lists of members that are none, entries beyond their limits.
+ * Every message: version (1 byte), type (1), lineage (8 + 8); then by type the fields below in
+ * their order, numbers little-endian in 8 bytes, flags in 1, bytes with their length in 4 before
+ * them. What a later version appends is ignored; a message with a higher version is read as far as
+ * this one knows it. A type it does not know is WIRE_UNKNOWN. Foreign bytes: decoding is bounded
+ * (base/limits.h) and refuses what no replica may be given: terms out of order, lists of members
+ * that are none, entries beyond their limits.
  *
  * Pure. A decoded message owns its entries and snapshot: wire_clear(). */
 #pragma once
@@ -69,5 +70,6 @@ struct wire_message {
 void wire_encode(struct buffer *out, const struct wire_message *message);
 
 /* ERROR_INVALID says what is wrong; ERROR_NO_MEMORY. */
-enum error_code wire_decode(const uint8_t *bytes, size_t size, struct wire_message *out, struct error *err);
+enum error_code wire_decode(const uint8_t *bytes, size_t size, struct wire_message *out,
+                            struct error *err);
 void wire_clear(struct wire_message *message);

@@ -57,7 +57,8 @@ static void add_for(struct step *s, enum worker_action_type type, const struct w
         action->from_epoch = from->epoch, action->from_stage = from->stage;
 }
 
-static void report(struct step *s, const struct wanted *want, Cluster__StageState state, const char *problem)
+static void report(struct step *s, const struct wanted *want, Cluster__StageState state,
+                   const char *problem)
 {
     if (want->stage->state == state || s->out->n == WORKER_ACTIONS)
         return;
@@ -109,8 +110,8 @@ static const struct worker_stage *find_older(const struct step *s, const struct 
         const struct worker_stage *have = &s->view->stages[i];
         if (have->epoch < want->placement->epoch && same(have->instance, want->instance->id) &&
             same(have->model, want->instance->model) && same(have->device, want->stage->device) &&
-            have->first_layer == want->stage->first_layer && have->n_layers == want->stage->n_layers &&
-            have->state == WORKER_READY)
+            have->first_layer == want->stage->first_layer &&
+            have->n_layers == want->stage->n_layers && have->state == WORKER_READY)
             return have;
     }
     return NULL;
@@ -126,7 +127,8 @@ static bool each_wanted(struct step *s, visit visitor, void *data)
     for (size_t i = 0; root && i < root->n_instances; i++) {
         const Cluster__Instance *instance = root->instances[i];
         const bool replaced = instance->next && instance->next->replaces;
-        const Cluster__Placement *const own[] = {replaced ? NULL : instance->current, instance->next};
+        const Cluster__Placement *const own[] = {replaced ? NULL : instance->current,
+                                                 instance->next};
         for (int k = 0; k < 2; k++) {
             for (size_t j = 0; own[k] && instance->active && j < own[k]->n_stages; j++) {
                 const struct wanted want = {instance, own[k], own[k]->stages[j], (uint32_t)j};
@@ -180,7 +182,8 @@ static bool device_is_clearing(const struct step *s, const char *device)
 
 static const char *why_without_weights(const struct worker_view *view, const Cluster__Model *model)
 {
-    const char *why = model && view->weights_problem ? view->weights_problem(view->self, model) : NULL;
+    const char *why =
+        model && view->weights_problem ? view->weights_problem(view->self, model) : NULL;
     return why ? why : "its weights cannot be had";
 }
 
@@ -195,7 +198,8 @@ static void begin(struct step *s, const struct wanted *want)
         return;
     }
     report(s, want, CLUSTER__STAGE_STATE__LOADING, NULL);
-    switch (model ? s->view->weights(s->view->self, model, want->stage->first_layer, want->stage->n_layers)
+    switch (model ? s->view->weights(s->view->self, model, want->stage->first_layer,
+                                     want->stage->n_layers)
                   : WORKER_CANNOT_FETCH) {
     case WORKER_HAS_ALL:
         if (!device_is_clearing(s, want->stage->device))
@@ -236,11 +240,13 @@ static bool go_on(struct step *s, const struct wanted *want, void *data)
     return s->failed;
 }
 
-enum error_code worker_step(const struct worker_view *view, struct worker_actions *out, struct error *err)
+enum error_code worker_step(const struct worker_view *view, struct worker_actions *out,
+                            struct error *err)
 {
     struct step s = {.view = view, .out = out};
     out->n = 0;
     unload_unwanted(&s);
     each_wanted(&s, go_on, NULL);
-    return s.failed ? error_set(err, ERROR_NO_MEMORY, "worker: no memory for a report") : ERROR_NONE;
+    return s.failed ? error_set(err, ERROR_NO_MEMORY, "worker: no memory for a report")
+                    : ERROR_NONE;
 }

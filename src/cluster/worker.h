@@ -1,15 +1,17 @@
-/* What a node does next, given what is agreed on and what it has: fetches weights, loads and unloads stages, says how
- * far it is.
+/* What a node does next, given what is agreed on and what it has: fetches weights, loads and
+ * unloads stages, says how far it is.
  *
- * The comparison is made anew in every step, so no order is ever lost: a node that restarts has nothing loaded, sees
- * what it should have, and goes on. A stage belongs to an epoch. A new placement is loaded beside the old one, which
- * serves until all of the new one is ready. Where it replaces one that is of no use any more, or that has to make room
- * (Placement.replaces), a stage of the same layers of the same model on the same device takes over what the old one has
- * loaded (ADOPT): one load, two entries of the view; unloading one leaves the other. What cannot be taken over is
- * unloaded at once then: the new stages need its memory.
+ * The comparison is made anew in every step, so no order is ever lost: a node that restarts has
+ * nothing loaded, sees what it should have, and goes on. A stage belongs to an epoch. A new
+ * placement is loaded beside the old one, which serves until all of the new one is ready. Where it
+ * replaces one that is of no use any more, or that has to make room (Placement.replaces), a stage
+ * of the same layers of the same model on the same device takes over what the old one has loaded
+ * (ADOPT): one load, two entries of the view; unloading one leaves the other. What cannot be taken
+ * over is unloaded at once then: the new stages need its memory.
  *
- * Of one device, what nobody wants any more is unloaded before something new is loaded. What failed stays failed
- * until a new epoch. Reports are events for the log, made only where the state differs from what is.
+ * Of one device, what nobody wants any more is unloaded before something new is loaded. What failed
+ * stays failed until a new epoch. Reports are events for the log, made only where the state differs
+ * from what is.
  *
  * Pure. The texts of actions are the state's or the caller's. */
 #pragma once
@@ -37,13 +39,20 @@ struct worker_view {
     const struct worker_stage *stages;
     uint32_t n_stages;
     /* Whether the weights of these layers are on this node's disk. */
-    enum worker_weights (*weights)(void *self, const Cluster__Model *model, uint32_t first_layer, uint32_t n_layers);
+    enum worker_weights (*weights)(void *self, const Cluster__Model *model, uint32_t first_layer,
+                                   uint32_t n_layers);
     /* Why they cannot be fetched, for people; NULL, or NULL answered: not known. */
     const char *(*weights_problem)(void *self, const Cluster__Model *model);
     void *self;
 };
 
-enum worker_action_type { WORKER_FETCH = 1, WORKER_LOAD, WORKER_ADOPT, WORKER_UNLOAD, WORKER_REPORT };
+enum worker_action_type {
+    WORKER_FETCH = 1,
+    WORKER_LOAD,
+    WORKER_ADOPT,
+    WORKER_UNLOAD,
+    WORKER_REPORT
+};
 
 struct worker_action {
     enum worker_action_type type;
@@ -64,4 +73,5 @@ struct worker_actions {
 void worker_actions_clear(struct worker_actions *actions);
 
 /* ERROR_NO_MEMORY: what there is of actions is good. */
-enum error_code worker_step(const struct worker_view *view, struct worker_actions *out, struct error *err);
+enum error_code worker_step(const struct worker_view *view, struct worker_actions *out,
+                            struct error *err);

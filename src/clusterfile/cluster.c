@@ -93,8 +93,9 @@ uint32_t cluster_find_device(const struct cluster *cluster, uint32_t node, const
 bool cluster_share_memory(const struct cluster *cluster, uint32_t a, uint32_t b)
 {
     const struct cluster_device *first = &cluster->devices[a], *second = &cluster->devices[b];
-    return a == b || (first->node == second->node && ((!first->own_memory && !second->own_memory) ||
-                                                      (first->pci[0] && !strcmp(first->pci, second->pci))));
+    return a == b ||
+           (first->node == second->node && ((!first->own_memory && !second->own_memory) ||
+                                            (first->pci[0] && !strcmp(first->pci, second->pci))));
 }
 
 /* Gigabit Ethernet and five-gigahertz Wi-Fi among them. Assumptions. */
@@ -108,14 +109,16 @@ static const struct {
 
 bool cluster_link_assume(struct topology_link *link, bool *assumed)
 {
-    const bool has_bandwidth = link->bandwidth_bytes_per_s.valid || link->peer_bandwidth_bytes_per_s.valid;
+    const bool has_bandwidth =
+        link->bandwidth_bytes_per_s.valid || link->peer_bandwidth_bytes_per_s.valid;
     *assumed = !link->latency_ns.valid || !has_bandwidth;
     if (*assumed && link->class == TOPOLOGY_UNKNOWN)
         return false;
     if (!link->latency_ns.valid)
         link->latency_ns = (struct topology_reading){assumptions[link->class].latency_ns, true};
     if (!has_bandwidth)
-        link->bandwidth_bytes_per_s = (struct topology_reading){assumptions[link->class].bytes_per_s, true};
+        link->bandwidth_bytes_per_s =
+            (struct topology_reading){assumptions[link->class].bytes_per_s, true};
     return true;
 }
 
@@ -156,13 +159,15 @@ static bool copy_all(const struct cluster *from, uint32_t node, const struct clu
     return true;
 }
 
-enum error_code cluster_with_device(const struct cluster *cluster, uint32_t node, const struct cluster_device *device,
-                                    struct cluster *out, struct error *err)
+enum error_code cluster_with_device(const struct cluster *cluster, uint32_t node,
+                                    const struct cluster_device *device, struct cluster *out,
+                                    struct error *err)
 {
     assert(node < cluster->n_nodes);
     *out = (struct cluster){0};
     if (copy_all(cluster, node, device, out))
         return ERROR_NONE;
     cluster_deinit(out);
-    return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices", cluster->n_devices + 1);
+    return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices",
+                     cluster->n_devices + 1);
 }

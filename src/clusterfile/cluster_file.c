@@ -18,10 +18,11 @@ uint64_t cluster_default_reserve(uint64_t memory_bytes)
     return memory_bytes / 16 < most ? memory_bytes / 16 : most;
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
-#define READER(name)                                                                                                   \
-    static enum error_code read_##name(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+#define READER(name)                                                                               \
+    static enum error_code read_##name(void *into, yyjson_val *value,                              \
+                                       const struct json_place *place, struct error *err)
 
 static struct cluster_node *last_node(struct cluster *cluster)
 {
@@ -52,29 +53,35 @@ READER(note)
 }
 
 /* Memory that a device did not say is its node's. */
-static enum error_code settle_memory(struct cluster *cluster, const struct json_place *place, struct error *err)
+static enum error_code settle_memory(struct cluster *cluster, const struct json_place *place,
+                                     struct error *err)
 {
     const struct cluster_node *node = last_node(cluster);
     for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++) {
         struct cluster_device *device = &cluster->devices[i];
         if (device->memory_bytes == CLUSTER_MEMORY_UNSAID) {
             if (device->own_memory || !node->memory_bytes)
-                return json_wrong(place, err, "the memory of device '%s' is missing: \"memory\": \"24GiB\"",
+                return json_wrong(place, err,
+                                  "the memory of device '%s' is missing: \"memory\": \"24GiB\"",
                                   device->id);
             device->memory_bytes = node->memory_bytes;
         }
         if (device->reserve_bytes == CLUSTER_MEMORY_UNSAID)
             device->reserve_bytes = cluster_default_reserve(device->memory_bytes);
         else if (device->reserve_bytes > device->memory_bytes)
-            return json_wrong(place, err, "device '%s': its reserve is more than its memory", device->id);
+            return json_wrong(place, err, "device '%s': its reserve is more than its memory",
+                              device->id);
     }
     return ERROR_NONE;
 }
 
-static enum error_code read_node(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_node(void *into, yyjson_val *value, const struct json_place *place,
+                                 struct error *err)
 {
-    static const struct json_member members[] = {
-        {"name", read_node_name}, {"devices", read_node_devices}, {"memory", read_node_memory}, {"note", read_note}};
+    static const struct json_member members[] = {{"name", read_node_name},
+                                                 {"devices", read_node_devices},
+                                                 {"memory", read_node_memory},
+                                                 {"note", read_note}};
     struct cluster *cluster = into;
     uint64_t seen;
     if (cluster->n_nodes == LIMIT_TOPOLOGY_NODES)
@@ -93,7 +100,7 @@ static enum error_code read_node(void *into, yyjson_val *value, const struct jso
     return settle_memory(cluster, place, err);
 }
 
-/* ---- the root --------------------------------------------------------------------------------------- */
+/* ---- the root -------------------------------------------------------------------------------- */
 
 struct root {
     struct cluster *cluster;
@@ -106,7 +113,8 @@ READER(version)
     (void)into;
     const enum error_code code = json_read_whole(value, UINT32_MAX, &version, place, err);
     if (!code && version != VERSION)
-        return json_wrong(place, err, "version %llu is not known, only %d", (unsigned long long)version, VERSION);
+        return json_wrong(place, err, "version %llu is not known, only %d",
+                          (unsigned long long)version, VERSION);
     return code;
 }
 
@@ -165,7 +173,7 @@ enum error_code cluster_parse(const char *text, size_t size, struct cluster *out
     return code;
 }
 
-/* ---- files ---------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 enum error_code cluster_read(const char *path, struct cluster *out, struct error *err)
 {
@@ -177,7 +185,8 @@ enum error_code cluster_read(const char *path, struct cluster *out, struct error
     *out = (struct cluster){0};
     FILE *file = fopen(path, "rb");
     if (!file)
-        return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path,
+                         strerror(errno));
     while (text.size <= LIMIT_CLUSTER_FILE_BYTES && (n = fread(chunk, 1, sizeof chunk, file)) > 0)
         buffer_append(&text, chunk, n);
     enum error_code code = ERROR_NONE;
@@ -192,7 +201,7 @@ enum error_code cluster_read(const char *path, struct cluster *out, struct error
     return code ? error_wrap(err, "%s", path) : ERROR_NONE;
 }
 
-/* ---- one device as text --------------------------------------------------------------------------------- */
+/* ---- one device as text ---------------------------------------------------------------------- */
 
 static bool parse_part(struct sim_text part, enum sim_unit unit, double *out)
 {
@@ -220,7 +229,8 @@ static bool fill_preset(const char *text, struct cluster_device *out)
     return true;
 }
 
-enum error_code cluster_device_parse(const char *text, struct cluster_device *out, struct error *err)
+enum error_code cluster_device_parse(const char *text, struct cluster_device *out,
+                                     struct error *err)
 {
     double bytes = 0, bytes_per_s = 0, flops = 0;
     char presets[160];
@@ -229,18 +239,20 @@ enum error_code cluster_device_parse(const char *text, struct cluster_device *ou
         for (const char *at = text, *end; *at; at = *end ? end + 1 : end) {
             end = at + strcspn(at, ",");
             const struct sim_text part = {at, (size_t)(end - at)};
-            if (!parse_part(part, SIM_BYTES, &bytes) && !parse_part(part, SIM_BYTES_PER_S, &bytes_per_s) &&
+            if (!parse_part(part, SIM_BYTES, &bytes) &&
+                !parse_part(part, SIM_BYTES_PER_S, &bytes_per_s) &&
                 !parse_part(part, SIM_FLOPS, &flops)) {
                 sim_preset_names(presets, sizeof presets);
-                return error_set(
-                    err, ERROR_INVALID,
-                    "'%s': a device is MEMORY,BANDWIDTH[,FLOPS] such as 24GiB,900GB/s,80TFLOP/s, or one of "
-                    "%s",
-                    sim_text_show(part).text, presets);
+                return error_set(err, ERROR_INVALID,
+                                 "'%s': a device is MEMORY,BANDWIDTH[,FLOPS] such as "
+                                 "24GiB,900GB/s,80TFLOP/s, or one of "
+                                 "%s",
+                                 sim_text_show(part).text, presets);
             }
         }
         if (!(bytes > 0) || !(bytes_per_s > 0))
-            return error_set(err, ERROR_INVALID, "'%s': %s is missing; such as 24GiB,900GB/s,80TFLOP/s",
+            return error_set(err, ERROR_INVALID,
+                             "'%s': %s is missing; such as 24GiB,900GB/s,80TFLOP/s",
                              sim_text_show((struct sim_text){text, strlen(text)}).text,
                              bytes > 0 ? "the bandwidth" : "the memory");
         *out = (struct cluster_device){.own_memory = true,

@@ -1,4 +1,5 @@
-/* A device's calibration, as gpu/calibration_json.c writes it. A person may leave out what he does not know. */
+/* A device's calibration, as gpu/calibration_json.c writes it. A person may leave out what he does
+ * not know. */
 #include "clusterfile/cluster_file_parts.h"
 
 #include "base/limits.h"
@@ -8,38 +9,45 @@
 
 #define RATE_MAX 1e18
 
-/* ---- measurements -------------------------------------------------------------------------------- */
+/* ---- measurements ---------------------------------------------------------------------------- */
 
 struct measured {
     double median, spread;
     uint64_t runs;
 };
 
-static enum error_code read_median(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_median(void *into, yyjson_val *value, const struct json_place *place,
+                                   struct error *err)
 {
     struct measured *measured = into;
-    const enum error_code code = json_read_number(value, 0, RATE_MAX, &measured->median, place, err);
+    const enum error_code code =
+        json_read_number(value, 0, RATE_MAX, &measured->median, place, err);
     if (!code && !(measured->median > 0))
         return json_wrong(place, err, "a measurement of 0 is none: write null");
     return code;
 }
 
-static enum error_code read_spread(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_spread(void *into, yyjson_val *value, const struct json_place *place,
+                                   struct error *err)
 {
     return json_read_number(value, 0, RATE_MAX, &((struct measured *)into)->spread, place, err);
 }
 
-static enum error_code read_runs(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_runs(void *into, yyjson_val *value, const struct json_place *place,
+                                 struct error *err)
 {
     struct measured *measured = into;
     const enum error_code code = json_read_whole(value, UINT32_MAX, &measured->runs, place, err);
-    return code || measured->runs ? code : json_wrong(place, err, "a measurement of 0 runs is none: write null");
+    return code || measured->runs
+               ? code
+               : json_wrong(place, err, "a measurement of 0 runs is none: write null");
 }
 
-static enum error_code read_measured(yyjson_val *value, struct measured *out, const struct json_place *place,
-                                     struct error *err)
+static enum error_code read_measured(yyjson_val *value, struct measured *out,
+                                     const struct json_place *place, struct error *err)
 {
-    static const struct json_member members[] = {{"median", read_median}, {"spread", read_spread}, {"runs", read_runs}};
+    static const struct json_member members[] = {
+        {"median", read_median}, {"spread", read_spread}, {"runs", read_runs}};
     uint64_t seen;
     *out = (struct measured){0};
     const enum error_code code = json_read_object(value, members, 3, out, place, &seen, err);
@@ -48,7 +56,8 @@ static enum error_code read_measured(yyjson_val *value, struct measured *out, co
     return code;
 }
 
-static enum error_code read_rate(yyjson_val *value, double *out, const struct json_place *place, struct error *err)
+static enum error_code read_rate(yyjson_val *value, double *out, const struct json_place *place,
+                                 struct error *err)
 {
     struct measured measured;
     const enum error_code code = read_measured(value, &measured, place, err);
@@ -57,16 +66,17 @@ static enum error_code read_rate(yyjson_val *value, double *out, const struct js
     return code;
 }
 
-/* ---- types ------------------------------------------------------------------------------------------ */
+/* ---- types ----------------------------------------------------------------------------------- */
 
-static enum error_code read_type_name(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_type_name(void *into, yyjson_val *value, const struct json_place *place,
+                                      struct error *err)
 {
     struct cluster_type *type = into;
     return json_read_text(value, type->name, sizeof type->name, place, err);
 }
 
-static enum error_code read_type_decode(void *into, yyjson_val *value, const struct json_place *place,
-                                        struct error *err)
+static enum error_code read_type_decode(void *into, yyjson_val *value,
+                                        const struct json_place *place, struct error *err)
 {
     struct cluster_type *type = into;
     struct measured measured;
@@ -78,16 +88,18 @@ static enum error_code read_type_decode(void *into, yyjson_val *value, const str
     return code;
 }
 
-static enum error_code read_type_prefill(void *into, yyjson_val *value, const struct json_place *place,
-                                         struct error *err)
+static enum error_code read_type_prefill(void *into, yyjson_val *value,
+                                         const struct json_place *place, struct error *err)
 {
     return read_rate(value, &((struct cluster_type *)into)->prefill_flops, place, err);
 }
 
-static enum error_code read_type(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_type(void *into, yyjson_val *value, const struct json_place *place,
+                                 struct error *err)
 {
-    static const struct json_member members[] = {
-        {"name", read_type_name}, {"decode_bytes_per_s", read_type_decode}, {"prefill_flops", read_type_prefill}};
+    static const struct json_member members[] = {{"name", read_type_name},
+                                                 {"decode_bytes_per_s", read_type_decode},
+                                                 {"prefill_flops", read_type_prefill}};
     struct cluster_device *device = into;
     if (device->n_types == CLUSTER_TYPES_MAX)
         return json_wrong(place, err, "more than %d types", CLUSTER_TYPES_MAX);
@@ -107,24 +119,28 @@ static enum error_code read_type(void *into, yyjson_val *value, const struct jso
     return ERROR_NONE;
 }
 
-/* ---- the calibration -------------------------------------------------------------------------------- */
+/* ---- the calibration ------------------------------------------------------------------------- */
 
-static enum error_code read_types(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_types(void *into, yyjson_val *value, const struct json_place *place,
+                                  struct error *err)
 {
     return json_read_array(value, read_type, into, place, err);
 }
 
-static enum error_code read_writing(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_writing(void *into, yyjson_val *value, const struct json_place *place,
+                                    struct error *err)
 {
     return read_rate(value, &((struct cluster_device *)into)->write_bytes_per_s, place, err);
 }
 
-static enum error_code read_reading(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_reading(void *into, yyjson_val *value, const struct json_place *place,
+                                    struct error *err)
 {
     return read_rate(value, &((struct cluster_device *)into)->read_bytes_per_s, place, err);
 }
 
-static enum error_code read_launch(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_launch(void *into, yyjson_val *value, const struct json_place *place,
+                                   struct error *err)
 {
     struct measured measured;
     const enum error_code code = read_measured(value, &measured, place, err);
@@ -136,37 +152,42 @@ static enum error_code read_launch(void *into, yyjson_val *value, const struct j
     return ERROR_NONE;
 }
 
-static enum error_code read_time(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_time(void *into, yyjson_val *value, const struct json_place *place,
+                                 struct error *err)
 {
     uint64_t unix_s;
     (void)into;
     return json_read_whole(value, UINT64_C(1) << 53, &unix_s, place, err);
 }
 
-/* ---- peers: checked, and not used (the engine's stages hand over through the host's memory) ---------- */
+/* ---- peers: checked, and not used (the engine's stages hand over through the host's memory) -- */
 
-static enum error_code read_peer_id(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_peer_id(void *into, yyjson_val *value, const struct json_place *place,
+                                    struct error *err)
 {
     char id[CLUSTER_ID_MAX];
     (void)into;
     return json_read_text(value, id, sizeof id, place, err);
 }
 
-static enum error_code read_peer_name(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_peer_name(void *into, yyjson_val *value, const struct json_place *place,
+                                      struct error *err)
 {
     char name[160];
     (void)into;
     return json_read_text(value, name, sizeof name, place, err);
 }
 
-static enum error_code read_peer_rate(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_peer_rate(void *into, yyjson_val *value, const struct json_place *place,
+                                      struct error *err)
 {
     double bytes_per_s;
     (void)into;
     return read_rate(value, &bytes_per_s, place, err);
 }
 
-static enum error_code read_peer(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_peer(void *into, yyjson_val *value, const struct json_place *place,
+                                 struct error *err)
 {
     static const struct json_member members[] = {
         {"id", read_peer_id}, {"name", read_peer_name}, {"bytes_per_s", read_peer_rate}};
@@ -178,7 +199,8 @@ static enum error_code read_peer(void *into, yyjson_val *value, const struct jso
     return code || seen & 1 ? code : json_wrong(place, err, "the id is missing");
 }
 
-static enum error_code check_peers(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code check_peers(void *into, yyjson_val *value, const struct json_place *place,
+                                   struct error *err)
 {
     uint32_t n_read = 0;
     (void)into;
@@ -196,5 +218,6 @@ enum error_code cluster_read_calibration(struct cluster_device *device, yyjson_v
         {"launch_ns", read_launch},
         {"peers", check_peers},
     };
-    return json_read_object(value, members, sizeof members / sizeof *members, device, place, NULL, err);
+    return json_read_object(value, members, sizeof members / sizeof *members, device, place, NULL,
+                            err);
 }

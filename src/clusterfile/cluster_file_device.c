@@ -17,10 +17,11 @@ struct device_reading {
     yyjson_val *calibration;
 };
 
-/* ---- fields --------------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
-#define READER(name)                                                                                                   \
-    static enum error_code read_##name(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+#define READER(name)                                                                               \
+    static enum error_code read_##name(void *into, yyjson_val *value,                              \
+                                       const struct json_place *place, struct error *err)
 
 READER(id)
 {
@@ -50,7 +51,8 @@ READER(kind)
             return ERROR_NONE;
         }
     }
-    return json_wrong(place, err, "'%s' is none of gpu, integrated gpu and cpu", json_show(value).text);
+    return json_wrong(place, err, "'%s' is none of gpu, integrated gpu and cpu",
+                      json_show(value).text);
 }
 
 READER(backend)
@@ -79,7 +81,8 @@ READER(reserve)
     struct device_reading *r = into;
     double bytes;
     const enum error_code code = cluster_read_amount(
-        value, SIM_BYTES, (struct sim_range){0, PLACEMENT_BYTES_MAX, "0B to 1024TiB"}, &bytes, place, err);
+        value, SIM_BYTES, (struct sim_range){0, PLACEMENT_BYTES_MAX, "0B to 1024TiB"}, &bytes,
+        place, err);
     if (!code)
         r->reserve = (uint64_t)bytes;
     return code;
@@ -87,12 +90,14 @@ READER(reserve)
 
 READER(memory_free)
 {
-    return json_read_whole(value, PLACEMENT_BYTES_MAX, &((struct device_reading *)into)->memory_free, place, err);
+    return json_read_whole(value, PLACEMENT_BYTES_MAX,
+                           &((struct device_reading *)into)->memory_free, place, err);
 }
 
 READER(memory_total)
 {
-    return json_read_whole(value, PLACEMENT_BYTES_MAX, &((struct device_reading *)into)->memory_total, place, err);
+    return json_read_whole(value, PLACEMENT_BYTES_MAX,
+                           &((struct device_reading *)into)->memory_total, place, err);
 }
 
 READER(bandwidth)
@@ -103,14 +108,14 @@ READER(bandwidth)
 
 READER(flops)
 {
-    return cluster_read_amount(value, SIM_FLOPS, cluster_flops_range, &((struct device_reading *)into)->flops, place,
-                               err);
+    return cluster_read_amount(value, SIM_FLOPS, cluster_flops_range,
+                               &((struct device_reading *)into)->flops, place, err);
 }
 
 READER(launch)
 {
-    return cluster_read_amount(value, SIM_SECONDS, cluster_launch_range, &((struct device_reading *)into)->launch_s,
-                               place, err);
+    return cluster_read_amount(value, SIM_SECONDS, cluster_launch_range,
+                               &((struct device_reading *)into)->launch_s, place, err);
 }
 
 READER(copy)
@@ -121,7 +126,8 @@ READER(copy)
 
 READER(share)
 {
-    return json_read_number(value, 0, 1, &((struct device_reading *)into)->device.share, place, err);
+    return json_read_number(value, 0, 1, &((struct device_reading *)into)->device.share, place,
+                            err);
 }
 
 READER(given)
@@ -136,12 +142,14 @@ READER(spare)
 
 READER(bandwidth_mb)
 {
-    return json_read_whole(value, 1000000000, &((struct device_reading *)into)->bandwidth_mb_per_s, place, err);
+    return json_read_whole(value, 1000000000, &((struct device_reading *)into)->bandwidth_mb_per_s,
+                           place, err);
 }
 
 READER(mflops)
 {
-    return json_read_whole(value, 1000000000000, &((struct device_reading *)into)->peak_mflops, place, err);
+    return json_read_whole(value, 1000000000000, &((struct device_reading *)into)->peak_mflops,
+                           place, err);
 }
 
 READER(calibration)
@@ -153,12 +161,14 @@ READER(calibration)
 
 READER(hint_bandwidth)
 {
-    return json_read_number(value, 0, 1e9, &((struct device_reading *)into)->hint_gb_per_s, place, err);
+    return json_read_number(value, 0, 1e9, &((struct device_reading *)into)->hint_gb_per_s, place,
+                            err);
 }
 
 READER(hint_flops)
 {
-    return json_read_number(value, 0, 1e6, &((struct device_reading *)into)->hint_tflops, place, err);
+    return json_read_number(value, 0, 1e6, &((struct device_reading *)into)->hint_tflops, place,
+                            err);
 }
 
 READER(hint)
@@ -168,7 +178,7 @@ READER(hint)
     return json_read_object(value, hint, 2, into, place, NULL, err);
 }
 
-/* ---- what belongs together ---------------------------------------------------------------------------- */
+/* ---- what belongs together ------------------------------------------------------------------- */
 
 enum {
     ID,
@@ -239,24 +249,24 @@ static enum error_code check_pairs(uint64_t seen, const struct json_place *place
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         if (has(seen, pairs[i][0]) && has(seen, pairs[i][1]))
-            return json_wrong(place, err, "%s and %s say the same: leave one out", members[pairs[i][0]].name,
-                              members[pairs[i][1]].name);
+            return json_wrong(place, err, "%s and %s say the same: leave one out",
+                              members[pairs[i][0]].name, members[pairs[i][1]].name);
     }
     if (has(seen, FLOPS) && !has(seen, BANDWIDTH))
         return json_wrong(place, err, "flops without bandwidth: decoding goes by the bandwidth");
     return ERROR_NONE;
 }
 
-static enum error_code check_given(const struct device_reading *r, uint64_t seen, const struct json_place *place,
-                                   struct error *err)
+static enum error_code check_given(const struct device_reading *r, uint64_t seen,
+                                   const struct json_place *place, struct error *err)
 {
     if (r->is_given && !has(seen, BANDWIDTH))
         return json_wrong(place, err, "given without bandwidth: what is given is the bandwidth");
     return ERROR_NONE;
 }
 
-static enum error_code settle_memory(struct device_reading *r, uint64_t seen, const struct json_place *place,
-                                     struct error *err)
+static enum error_code settle_memory(struct device_reading *r, uint64_t seen,
+                                     const struct json_place *place, struct error *err)
 {
     struct cluster_device *device = &r->device;
     if (has(seen, MEMORY_FREE) && has(seen, MEMORY_TOTAL) && r->memory_free > r->memory_total)
@@ -296,8 +306,8 @@ static void settle_speed(struct device_reading *r)
         device->read_bytes_per_s = device->write_bytes_per_s = r->copy_bytes_per_s;
 }
 
-static enum error_code settle(struct device_reading *r, uint64_t seen, const struct json_place *place,
-                              struct error *err)
+static enum error_code settle(struct device_reading *r, uint64_t seen,
+                              const struct json_place *place, struct error *err)
 {
     struct cluster_device *device = &r->device;
     if (!has(seen, ID))
@@ -319,9 +329,10 @@ static enum error_code settle(struct device_reading *r, uint64_t seen, const str
     return ERROR_NONE;
 }
 
-/* ---- the list -------------------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
-static enum error_code read_device(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_device(void *into, yyjson_val *value, const struct json_place *place,
+                                   struct error *err)
 {
     struct cluster *cluster = into;
     struct device_reading reading = {0};
@@ -344,23 +355,25 @@ static enum error_code read_device(void *into, yyjson_val *value, const struct j
     return ERROR_NONE;
 }
 
-static enum error_code read_list(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_list(void *into, yyjson_val *value, const struct json_place *place,
+                                 struct error *err)
 {
     return json_read_array(value, read_device, into, place, err);
 }
 
-enum error_code cluster_read_devices(struct cluster *cluster, yyjson_val *value, const struct json_place *place,
-                                     struct error *err)
+enum error_code cluster_read_devices(struct cluster *cluster, yyjson_val *value,
+                                     const struct json_place *place, struct error *err)
 {
-    static const struct json_member report[] = {{"devices", read_list},    {"rejected", NULL}, {"backends", NULL},
-                                                {"sensors", NULL},         {"machine", NULL},  {"summary", NULL},
-                                                {"registry_problem", NULL}};
+    static const struct json_member report[] = {
+        {"devices", read_list}, {"rejected", NULL}, {"backends", NULL},        {"sensors", NULL},
+        {"machine", NULL},      {"summary", NULL},  {"registry_problem", NULL}};
     uint64_t seen;
     if (!yyjson_is_obj(value))
         return read_list(cluster, value, place, err);
     const enum error_code code =
         json_read_object(value, report, sizeof report / sizeof *report, cluster, place, &seen, err);
     if (!code && !(seen & 1))
-        return json_wrong(place, err, "no devices are in it: is it what `medley devices --json` prints?");
+        return json_wrong(place, err,
+                          "no devices are in it: is it what `medley devices --json` prints?");
     return code;
 }

@@ -11,7 +11,8 @@
 struct link_reading {
     struct cluster *cluster;
     const struct cluster_node **by_name; /* [n_nodes], sorted: there may be a million links */
-    /* [from * n_nodes + to]: 0, or twice the link's index and 2, and 1 more when it has an entry of its own */
+    /* [from * n_nodes + to]: 0, or twice the link's index and 2, and 1 more when it has an entry of
+     * its own */
     uint32_t *said;
     struct topology_link link;
     char between[2][CLUSTER_NODE_MAX];
@@ -20,10 +21,11 @@ struct link_reading {
     bool one_way, is_assumed;
 };
 
-/* ---- fields ----------------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
-#define READER(name)                                                                                                   \
-    static enum error_code read_##name(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+#define READER(name)                                                                               \
+    static enum error_code read_##name(void *into, yyjson_val *value,                              \
+                                       const struct json_place *place, struct error *err)
 
 READER(end)
 {
@@ -76,12 +78,14 @@ READER(class)
             return ERROR_NONE;
         }
     }
-    return json_wrong(place, err, "'%s' is none of ethernet, wifi, thunderbolt, rdma, same host, loopback and unknown",
-                      json_show(value).text);
+    return json_wrong(
+        place, err,
+        "'%s' is none of ethernet, wifi, thunderbolt, rdma, same host, loopback and unknown",
+        json_show(value).text);
 }
 
-static enum error_code read_ms(yyjson_val *value, struct topology_reading *out, const struct json_place *place,
-                               struct error *err)
+static enum error_code read_ms(yyjson_val *value, struct topology_reading *out,
+                               const struct json_place *place, struct error *err)
 {
     double ms = 0;
     const enum error_code code = json_read_number(value, 0, LIMIT_LINK_DELAY_MS, &ms, place, err);
@@ -108,7 +112,8 @@ READER(loss)
 {
     double pct = 0;
     const enum error_code code = json_read_number(value, 0, 100, &pct, place, err);
-    ((struct link_reading *)into)->link.loss_ppm = (struct topology_reading){(uint64_t)llround(pct * 1e4), !code};
+    ((struct link_reading *)into)->link.loss_ppm =
+        (struct topology_reading){(uint64_t)llround(pct * 1e4), !code};
     return code;
 }
 
@@ -117,19 +122,22 @@ static enum error_code read_bandwidth_into(yyjson_val *value, struct topology_re
 {
     double rate = 0;
     const struct sim_range range = {1e3, (double)LIMIT_LINK_GB_PER_S * 1e9, "1KB/s to 100TB/s"};
-    const enum error_code code = cluster_read_amount(value, SIM_BYTES_PER_S, range, &rate, place, err);
+    const enum error_code code =
+        cluster_read_amount(value, SIM_BYTES_PER_S, range, &rate, place, err);
     *out = (struct topology_reading){(uint64_t)rate, !code};
     return code;
 }
 
 READER(bandwidth)
 {
-    return read_bandwidth_into(value, &((struct link_reading *)into)->link.bandwidth_bytes_per_s, place, err);
+    return read_bandwidth_into(value, &((struct link_reading *)into)->link.bandwidth_bytes_per_s,
+                               place, err);
 }
 
 READER(peer_bandwidth)
 {
-    return read_bandwidth_into(value, &((struct link_reading *)into)->link.peer_bandwidth_bytes_per_s, place, err);
+    return read_bandwidth_into(
+        value, &((struct link_reading *)into)->link.peer_bandwidth_bytes_per_s, place, err);
 }
 
 static enum error_code read_bandwidth_bytes_into(yyjson_val *value, struct topology_reading *out,
@@ -143,13 +151,14 @@ static enum error_code read_bandwidth_bytes_into(yyjson_val *value, struct topol
 
 READER(bandwidth_bytes)
 {
-    return read_bandwidth_bytes_into(value, &((struct link_reading *)into)->link.bandwidth_bytes_per_s, place, err);
+    return read_bandwidth_bytes_into(
+        value, &((struct link_reading *)into)->link.bandwidth_bytes_per_s, place, err);
 }
 
 READER(peer_bandwidth_bytes)
 {
-    return read_bandwidth_bytes_into(value, &((struct link_reading *)into)->link.peer_bandwidth_bytes_per_s, place,
-                                     err);
+    return read_bandwidth_bytes_into(
+        value, &((struct link_reading *)into)->link.peer_bandwidth_bytes_per_s, place, err);
 }
 
 READER(note)
@@ -181,10 +190,10 @@ static const struct json_member members[] = {
 };
 enum { MEMBERS = sizeof members / sizeof *members };
 
-/* ---- what is not said ----------------------------------------------------------------------------------- */
+/* ---- what is not said ------------------------------------------------------------------------ */
 
-static enum error_code assume(struct link_reading *r, bool *is_assumed, const struct json_place *place,
-                              struct error *err)
+static enum error_code assume(struct link_reading *r, bool *is_assumed,
+                              const struct json_place *place, struct error *err)
 {
     struct topology_link *link = &r->link;
     *is_assumed = false;
@@ -192,11 +201,12 @@ static enum error_code assume(struct link_reading *r, bool *is_assumed, const st
         *is_assumed = *is_assumed || r->is_assumed;
         return ERROR_NONE;
     }
-    return json_wrong(place, err, "%s is missing (a class, such as \"ethernet\", would let it be assumed)",
+    return json_wrong(place, err,
+                      "%s is missing (a class, such as \"ethernet\", would let it be assumed)",
                       link->latency_ns.valid ? "the bandwidth" : "latency_ms");
 }
 
-/* ---- nodes by name ---------------------------------------------------------------------------------------- */
+/* ---- nodes by name --------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {
@@ -225,15 +235,17 @@ static uint32_t find_node(const struct link_reading *r, const char *name)
     return UINT32_MAX;
 }
 
-/* ---- one link ----------------------------------------------------------------------------------------------- */
+/* ---- one link -------------------------------------------------------------------------------- */
 
-static enum error_code find_ends(struct link_reading *r, uint64_t seen, const struct json_place *place,
-                                 struct error *err)
+static enum error_code find_ends(struct link_reading *r, uint64_t seen,
+                                 const struct json_place *place, struct error *err)
 {
     const bool between = seen >> BETWEEN & 1, from = seen >> FROM & 1, to = seen >> TO & 1;
     if (between == (from || to) || from != to)
-        return json_wrong(place, err, "a link has either \"between\": [A, B], or \"from\" and \"to\"");
-    const char *const names[2] = {between ? r->between[0] : r->from, between ? r->between[1] : r->to};
+        return json_wrong(place, err,
+                          "a link has either \"between\": [A, B], or \"from\" and \"to\"");
+    const char *const names[2] = {between ? r->between[0] : r->from,
+                                  between ? r->between[1] : r->to};
     uint32_t ends[2];
     for (int i = 0; i < 2; i++) {
         ends[i] = find_node(r, names[i]);
@@ -243,7 +255,8 @@ static enum error_code find_ends(struct link_reading *r, uint64_t seen, const st
     if (ends[0] == ends[1])
         return json_wrong(place, err, "it leads from '%s' to itself", names[0]);
     if (between && r->one_way)
-        return json_wrong(place, err, "one_way needs \"from\" and \"to\": \"between\" is both ways");
+        return json_wrong(place, err,
+                          "one_way needs \"from\" and \"to\": \"between\" is both ways");
     r->link.from = ends[0];
     r->link.to = ends[1];
     return ERROR_NONE;
@@ -254,25 +267,28 @@ static enum error_code check_pairs(uint64_t seen, const struct json_place *place
     static const int pairs[][2] = {{BANDWIDTH, BANDWIDTH_BYTES}, {PEER, PEER_BYTES}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         if (seen >> pairs[i][0] & 1 && seen >> pairs[i][1] & 1)
-            return json_wrong(place, err, "%s and %s say the same: leave one out", members[pairs[i][0]].name,
-                              members[pairs[i][1]].name);
+            return json_wrong(place, err, "%s and %s say the same: leave one out",
+                              members[pairs[i][0]].name, members[pairs[i][1]].name);
     }
     return ERROR_NONE;
 }
 
-/* `own`: the file says it of this way; else it is the way back of another, and holds until it has its own entry. */
+/* `own`: the file says it of this way; else it is the way back of another, and holds until it has
+ * its own entry. */
 static enum error_code add_way(struct link_reading *r, bool way_back, bool own, bool is_assumed,
                                const struct json_place *place, struct error *err)
 {
     struct cluster *cluster = r->cluster;
-    const uint32_t from = way_back ? r->link.to : r->link.from, to = way_back ? r->link.from : r->link.to;
+    const uint32_t from = way_back ? r->link.to : r->link.from,
+                   to = way_back ? r->link.from : r->link.to;
     uint32_t *said = &r->said[(size_t)from * cluster->n_nodes + to];
     if (*said && !own)
         return ERROR_NONE;
     if (*said & 1)
-        return json_wrong(place, err, "there is a link from '%s' to '%s' already", cluster->nodes[from].name,
-                          cluster->nodes[to].name);
-    struct topology_link *link = *said ? &cluster->links[*said / 2 - 1] : cluster_add_link(cluster, is_assumed);
+        return json_wrong(place, err, "there is a link from '%s' to '%s' already",
+                          cluster->nodes[from].name, cluster->nodes[to].name);
+    struct topology_link *link =
+        *said ? &cluster->links[*said / 2 - 1] : cluster_add_link(cluster, is_assumed);
     if (!link)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the cluster");
     const uint32_t index = (uint32_t)(link - cluster->links);
@@ -284,7 +300,8 @@ static enum error_code add_way(struct link_reading *r, bool way_back, bool own, 
     return ERROR_NONE;
 }
 
-static enum error_code read_link(void *into, yyjson_val *value, const struct json_place *place, struct error *err)
+static enum error_code read_link(void *into, yyjson_val *value, const struct json_place *place,
+                                 struct error *err)
 {
     struct link_reading *r = into;
     uint64_t seen;
@@ -301,11 +318,12 @@ static enum error_code read_link(void *into, yyjson_val *value, const struct jso
         code = assume(r, &is_assumed, place, err);
     if (!code)
         code = add_way(r, false, true, is_assumed, place, err);
-    return code || r->one_way ? code : add_way(r, true, seen >> BETWEEN & 1, is_assumed, place, err);
+    return code || r->one_way ? code
+                              : add_way(r, true, seen >> BETWEEN & 1, is_assumed, place, err);
 }
 
-enum error_code cluster_read_links(struct cluster *cluster, yyjson_val *value, const struct json_place *place,
-                                   struct error *err)
+enum error_code cluster_read_links(struct cluster *cluster, yyjson_val *value,
+                                   const struct json_place *place, struct error *err)
 {
     const size_t n = cluster->n_nodes;
     struct link_reading reading = {.cluster = cluster,

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- places and messages ---------------------------------------------------------------------- */
+/* ---- places and messages --------------------------------------------------------------------- */
 
 void json_place_text(const struct json_place *place, char *text, size_t size)
 {
@@ -24,7 +24,8 @@ void json_place_text(const struct json_place *place, char *text, size_t size)
         snprintf(text + used, size - used, "[%zu]", place->index);
 }
 
-enum error_code json_wrong(const struct json_place *place, struct error *err, const char *format, ...)
+enum error_code json_wrong(const struct json_place *place, struct error *err, const char *format,
+                           ...)
 {
     char at[160], text[ERROR_TEXT_MAX];
     va_list args;
@@ -60,7 +61,7 @@ static const char *kind_of(yyjson_val *value)
     return yyjson_is_obj(value) ? "an object" : "null";
 }
 
-/* ---- objects -------------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 /* Letters to change, put in or take out (Levenshtein 1966); names are short. */
 static size_t distance(const char *a, const char *b)
@@ -86,8 +87,9 @@ static size_t distance(const char *a, const char *b)
     return row[n_b];
 }
 
-static enum error_code unknown_member(yyjson_val *key, const struct json_member *members, size_t n_members,
-                                      const struct json_place *place, struct error *err)
+static enum error_code unknown_member(yyjson_val *key, const struct json_member *members,
+                                      size_t n_members, const struct json_place *place,
+                                      struct error *err)
 {
     const struct json_shown name = json_show(key);
     const char *nearest = "";
@@ -104,8 +106,9 @@ static enum error_code unknown_member(yyjson_val *key, const struct json_member 
     return json_wrong(place, err, "there is no field '%s'", name.text);
 }
 
-enum error_code json_read_object(yyjson_val *value, const struct json_member *members, size_t n_members, void *into,
-                                 const struct json_place *place, uint64_t *seen, struct error *err)
+enum error_code json_read_object(yyjson_val *value, const struct json_member *members,
+                                 size_t n_members, void *into, const struct json_place *place,
+                                 uint64_t *seen, struct error *err)
 {
     assert(n_members <= 64);
     uint64_t found = 0, filled = 0;
@@ -126,7 +129,8 @@ enum error_code json_read_object(yyjson_val *value, const struct json_member *me
             continue;
         filled |= UINT64_C(1) << i;
         const struct json_place below = {.above = place, .key = members[i].name};
-        const enum error_code code = members[i].read ? members[i].read(into, member, &below, err) : ERROR_NONE;
+        const enum error_code code =
+            members[i].read ? members[i].read(into, member, &below, err) : ERROR_NONE;
         if (code)
             return code;
     }
@@ -135,8 +139,8 @@ enum error_code json_read_object(yyjson_val *value, const struct json_member *me
     return ERROR_NONE;
 }
 
-enum error_code json_read_array(yyjson_val *value, json_reader *read, void *into, const struct json_place *place,
-                                struct error *err)
+enum error_code json_read_array(yyjson_val *value, json_reader *read, void *into,
+                                const struct json_place *place, struct error *err)
 {
     if (!yyjson_is_arr(value))
         return json_wrong(place, err, "must be a list, not %s", kind_of(value));
@@ -152,18 +156,18 @@ enum error_code json_read_array(yyjson_val *value, json_reader *read, void *into
     return ERROR_NONE;
 }
 
-/* ---- values --------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
-enum error_code json_read_text(yyjson_val *value, char *out, size_t size, const struct json_place *place,
-                               struct error *err)
+enum error_code json_read_text(yyjson_val *value, char *out, size_t size,
+                               const struct json_place *place, struct error *err)
 {
     const char *text = yyjson_get_str(value);
     const size_t length = yyjson_get_len(value);
     if (!text)
         return json_wrong(place, err, "must be a text, not %s", kind_of(value));
     if (!length || length >= size)
-        return json_wrong(place, err, "'%s' is %s; 1 to %zu bytes are possible", json_show(value).text,
-                          length ? "too long" : "empty", size - 1);
+        return json_wrong(place, err, "'%s' is %s; 1 to %zu bytes are possible",
+                          json_show(value).text, length ? "too long" : "empty", size - 1);
     for (size_t i = 0; i < length; i++) {
         if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
             return json_wrong(place, err, "'%s' has control characters", json_show(value).text);
@@ -173,20 +177,21 @@ enum error_code json_read_text(yyjson_val *value, char *out, size_t size, const 
     return ERROR_NONE;
 }
 
-enum error_code json_read_number(yyjson_val *value, double min, double max, double *out, const struct json_place *place,
-                                 struct error *err)
+enum error_code json_read_number(yyjson_val *value, double min, double max, double *out,
+                                 const struct json_place *place, struct error *err)
 {
     const double number = yyjson_get_num(value);
     if (!yyjson_is_num(value))
         return json_wrong(place, err, "must be a number, not %s", kind_of(value));
     if (!(number >= min && number <= max)) /* also what is no number at all */
-        return json_wrong(place, err, "%g is out of range: %g to %g are possible", number, min, max);
+        return json_wrong(place, err, "%g is out of range: %g to %g are possible", number, min,
+                          max);
     *out = number;
     return ERROR_NONE;
 }
 
-enum error_code json_read_whole(yyjson_val *value, uint64_t max, uint64_t *out, const struct json_place *place,
-                                struct error *err)
+enum error_code json_read_whole(yyjson_val *value, uint64_t max, uint64_t *out,
+                                const struct json_place *place, struct error *err)
 {
     if (!yyjson_is_num(value))
         return json_wrong(place, err, "must be a whole number, not %s", kind_of(value));
@@ -195,11 +200,13 @@ enum error_code json_read_whole(yyjson_val *value, uint64_t max, uint64_t *out, 
         return json_wrong(place, err, "%g is no whole number from 0 on", number);
     *out = yyjson_is_uint(value) ? yyjson_get_uint(value) : (uint64_t)number;
     if (*out > max)
-        return json_wrong(place, err, "%g is more than %g, the most that is possible", number, (double)max);
+        return json_wrong(place, err, "%g is more than %g, the most that is possible", number,
+                          (double)max);
     return ERROR_NONE;
 }
 
-enum error_code json_read_bool(yyjson_val *value, bool *out, const struct json_place *place, struct error *err)
+enum error_code json_read_bool(yyjson_val *value, bool *out, const struct json_place *place,
+                               struct error *err)
 {
     if (!yyjson_is_bool(value))
         return json_wrong(place, err, "must be true or false, not %s", kind_of(value));

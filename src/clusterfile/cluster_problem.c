@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- devices ---------------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
-void cluster_device_describe(const struct cluster_device *device, const struct placement_model *model,
-                             struct placement_device *out)
+void cluster_device_describe(const struct cluster_device *device,
+                             const struct placement_model *model, struct placement_device *out)
 {
     uint64_t most = 0, all = 0, known = 0;
     *out = (struct placement_device){
@@ -18,8 +18,9 @@ void cluster_device_describe(const struct cluster_device *device, const struct p
         .reserve_bytes = device->reserve_bytes,
         .kv_bytes_per_s = cluster_kv_bytes_per_s(device),
         .copy_bytes_per_s = cluster_copy_bytes_per_s(device),
-        .launch_s =
-            device->launch_s > 0 || device->speed == CLUSTER_GIVEN ? device->launch_s : CLUSTER_LAUNCH_ASSUMED_S,
+        .launch_s = device->launch_s > 0 || device->speed == CLUSTER_GIVEN
+                        ? device->launch_s
+                        : CLUSTER_LAUNCH_ASSUMED_S,
         .share = device->share,
         .thermal_headroom = 1,
         .excluded = device->spare,
@@ -54,11 +55,12 @@ static double reading_s(const struct placement_model *model, const struct placem
     return device->share > 0 && !device->excluded ? seconds / device->share : INFINITY;
 }
 
-/* ---- one memory, several devices ---------------------------------------------------------------------- */
+/* ---- one memory, several devices ------------------------------------------------------------- */
 
-/* The fastest of those that share memory with `index` (it may be that one) and have not got theirs; n_devices: none. */
-static uint32_t next_of(const struct cluster_problem *p, const struct cluster *cluster, uint32_t index,
-                        const bool *served)
+/* The fastest of those that share memory with `index` (it may be that one) and have not got theirs;
+ * n_devices: none. */
+static uint32_t next_of(const struct cluster_problem *p, const struct cluster *cluster,
+                        uint32_t index, const bool *served)
 {
     uint32_t best = cluster->n_devices;
     double least_s = INFINITY;
@@ -112,7 +114,7 @@ static void divide_memory(struct cluster_problem *p, const struct cluster *clust
     }
 }
 
-/* ---- links ------------------------------------------------------------------------------------------------ */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 /* Of a message on the best path; what has none was not asked. */
 static double path_s(const struct cluster_problem *p, uint32_t from, uint32_t to, uint64_t bytes)
@@ -125,7 +127,8 @@ static double path_s(const struct cluster_problem *p, uint32_t from, uint32_t to
     return seconds;
 }
 
-static struct placement_link network_link(const struct cluster_problem *p, uint32_t from, uint32_t to)
+static struct placement_link network_link(const struct cluster_problem *p, uint32_t from,
+                                          uint32_t to)
 {
     const uint64_t activation = p->problem.model.activation_bytes_per_token;
     const uint64_t small = activation * placement_rows(&p->problem);
@@ -139,25 +142,28 @@ static struct placement_link network_link(const struct cluster_problem *p, uint3
     return (struct placement_link){fmax(0, small_s - (double)small * s_per_byte), 1 / s_per_byte};
 }
 
-static void fill_links(struct cluster_problem *p, const struct cluster *cluster, struct placement_link *network)
+static void fill_links(struct cluster_problem *p, const struct cluster *cluster,
+                       struct placement_link *network)
 {
     const uint32_t n = cluster->n_devices, n_nodes = cluster->n_nodes;
     for (uint32_t i = 0; i < n_nodes * n_nodes; i++)
-        network[i] =
-            i / n_nodes == i % n_nodes ? (struct placement_link){0} : network_link(p, i / n_nodes, i % n_nodes);
+        network[i] = i / n_nodes == i % n_nodes ? (struct placement_link){0}
+                                                : network_link(p, i / n_nodes, i % n_nodes);
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t j = 0; j < n; j++) {
             const struct cluster_device *from = &cluster->devices[i], *to = &cluster->devices[j];
             struct placement_link *link = &p->links[(size_t)i * n + j];
             if (i == j)
                 continue;
-            *link = from->node == to->node ? (struct placement_link){0, PLACEMENT_RATE_MAX} /* from thread to thread */
+            *link = from->node == to->node ? (struct placement_link){0, PLACEMENT_RATE_MAX}
+                                           /* from thread to thread */
                                            : network[(size_t)from->node * n_nodes + to->node];
         }
     }
 }
 
-static enum error_code make_links(struct cluster_problem *p, const struct cluster *cluster, struct error *err)
+static enum error_code make_links(struct cluster_problem *p, const struct cluster *cluster,
+                                  struct error *err)
 {
     const size_t n = cluster->n_nodes;
     const char **names = mem_new_array(n, sizeof *names);
@@ -171,8 +177,9 @@ static enum error_code make_links(struct cluster_problem *p, const struct cluste
         names[i] = cluster->nodes[i].name;
     code = topology_init(&p->topology, names, (uint32_t)n, cluster->links, cluster->n_links, err);
     if (!code)
-        code = topology_paths_init(&p->paths, &p->topology,
-                                   p->problem.model.activation_bytes_per_token * placement_rows(&p->problem), err);
+        code = topology_paths_init(
+            &p->paths, &p->topology,
+            p->problem.model.activation_bytes_per_token * placement_rows(&p->problem), err);
     if (!code)
         fill_links(p, cluster, network);
 out:
@@ -181,7 +188,7 @@ out:
     return code;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static enum error_code take_memory(struct cluster_problem *p, uint32_t n, struct error *err)
 {
@@ -193,27 +200,31 @@ static enum error_code take_memory(struct cluster_problem *p, uint32_t n, struct
     return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices", n);
 }
 
-static enum error_code fill(struct cluster_problem *p, const struct cluster *cluster, struct error *err)
+static enum error_code fill(struct cluster_problem *p, const struct cluster *cluster,
+                            struct error *err)
 {
     bool *served = mem_new_array(cluster->n_devices, sizeof *served);
     if (!served)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices", cluster->n_devices);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices",
+                         cluster->n_devices);
     for (uint32_t i = 0; i < cluster->n_devices; i++) {
         const struct cluster_device *device = &cluster->devices[i];
         cluster_device_describe(device, &p->problem.model, &p->devices[i]);
-        snprintf(p->devices[i].node, sizeof p->devices[i].node, "%s", cluster->nodes[device->node].name);
+        snprintf(p->devices[i].node, sizeof p->devices[i].node, "%s",
+                 cluster->nodes[device->node].name);
     }
     divide_memory(p, cluster, served);
     mem_free(served);
-    enum error_code code = placement_problem_check(&p->problem, err); /* its numbers are used from here on */
+    enum error_code code =
+        placement_problem_check(&p->problem, err); /* its numbers are used from here on */
     if (!code)
         code = make_links(p, cluster, err);
     return code ? code : placement_problem_check(&p->problem, err);
 }
 
 enum error_code cluster_problem_init(struct cluster_problem *out, const struct cluster *cluster,
-                                     const struct placement_model *model, const struct placement_demand *demand,
-                                     struct error *err)
+                                     const struct placement_model *model,
+                                     const struct placement_demand *demand, struct error *err)
 {
     *out = (struct cluster_problem){0};
     if (!cluster->n_devices || cluster->n_devices > LIMIT_PLACEMENT_DEVICES)

@@ -7,12 +7,15 @@
 
 static double guess_of(const struct cluster_device *device)
 {
-    static const double guesses[] = {[CLUSTER_GPU] = 80e9, [CLUSTER_INTEGRATED_GPU] = 15e9, [CLUSTER_CPU] = 15e9};
+    static const double guesses[] = {
+        [CLUSTER_GPU] = 80e9, [CLUSTER_INTEGRATED_GPU] = 15e9, [CLUSTER_CPU] = 15e9};
     return device->is_software ? 1e9 : guesses[device->kind];
 }
 
-/* The type, else the slowest, of those of which the rate is known; NULL: none is. A NULL name: the slowest. */
-static const struct cluster_type *measured(const struct cluster_device *device, const char *name, bool prefill)
+/* The type, else the slowest, of those of which the rate is known; NULL: none is. A NULL name: the
+ * slowest. */
+static const struct cluster_type *measured(const struct cluster_device *device, const char *name,
+                                           bool prefill)
 {
     const struct cluster_type *slowest = NULL;
     double least = INFINITY;

@@ -2,8 +2,10 @@
  *
  * MEASURED   the type's own rate; for a type that was not measured the slowest measured one's
  * GIVEN      its file's rates, for every type
- * DATASHEET  0.7 of the published bandwidth, 0.5 of the published FLOP/s (simdevices/sim_presets.h: an assumption)
- * ASSUMED    a cautious guess of the bandwidth by its kind; FLOP/s stay unknown, so that no prefill is forecast
+ * DATASHEET  0.7 of the published bandwidth, 0.5 of the published FLOP/s (simdevices/sim_presets.h:
+ *            an assumption)
+ * ASSUMED    a cautious guess of the bandwidth by its kind; FLOP/s stay unknown, so that no prefill
+ *            is forecast
  *
  * The guesses:
  *
@@ -16,14 +18,17 @@
 
 #include "clusterfile/cluster.h"
 
-double cluster_decode_bytes_per_s(const struct cluster_device *device, const char *type); /* never 0 */
-double cluster_prefill_flops(const struct cluster_device *device, const char *type);      /* 0: unknown */
-double cluster_kv_bytes_per_s(const struct cluster_device *device);                       /* 0: as the fastest type */
+double cluster_decode_bytes_per_s(const struct cluster_device *device,
+                                  const char *type); /* never 0 */
+double cluster_prefill_flops(const struct cluster_device *device,
+                             const char *type);                     /* 0: unknown */
+double cluster_kv_bytes_per_s(const struct cluster_device *device); /* 0: as the fastest type */
 /* Whether its decode rate is no stand-in of another type's, nor an estimate. */
 bool cluster_type_is_known(const struct cluster_device *device, const char *type);
 /* Relative, of the type's decode rate; 0: unknown. */
 double cluster_decode_spread(const struct cluster_device *device, const char *type);
-/* A stage's inputs and results to and from the host: the slower way, else what is assumed. 0: it is the host's memory.
+/* A stage's inputs and results to and from the host: the slower way, else what is assumed. 0: it is
+ * the host's memory.
  */
 double cluster_copy_bytes_per_s(const struct cluster_device *device);
 

@@ -8,13 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adding to a NULL or full document is a no-op; writing it then fails, which is where it is noticed. */
+/* Adding to a NULL or full document is a no-op; writing it then fails, which is where it is
+ * noticed. */
 struct writing {
     yyjson_mut_doc *doc;
     yyjson_mut_val *object; /* where fields go */
 };
 
-/* ---- values ---------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static void add_whole(const struct writing *w, const char *key, uint64_t value, const char *unit)
 {
@@ -23,9 +24,10 @@ static void add_whole(const struct writing *w, const char *key, uint64_t value, 
     yyjson_mut_obj_add_strcpy(w->doc, w->object, key, text);
 }
 
-/* With 17 digits, in the reader's way: without an exponent, and with a point whatever the locale says. False: it is
- * beyond the range. */
-static bool add_amount(const struct writing *w, const char *key, double value, struct sim_range range, const char *unit)
+/* With 17 digits, in the reader's way: without an exponent, and with a point whatever the locale
+ * says. False: it is beyond the range. */
+static bool add_amount(const struct writing *w, const char *key, double value,
+                       struct sim_range range, const char *unit)
 {
     char digits[48], text[64];
     int decimals = 17;
@@ -64,7 +66,7 @@ static struct writing add_object(const struct writing *w, const char *key)
     return (struct writing){w->doc, yyjson_mut_obj_add_obj(w->doc, w->object, key)};
 }
 
-/* ---- devices --------------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 static void add_measured(const struct writing *w, const char *key, double median, double spread)
 {
@@ -92,29 +94,33 @@ static void add_calibration(const struct writing *w, const struct cluster_device
     add_measured(&calibration, "read_bytes_per_s", device->read_bytes_per_s, 0);
 }
 
-/* Beside a calibration the format takes a datasheet as what is published of a device of its name, and what is given as
- * a report of `medley devices --json` has it. */
+/* Beside a calibration the format takes a datasheet as what is published of a device of its name,
+ * and what is given as a report of `medley devices --json` has it. */
 static void add_beside_calibration(const struct writing *w, const struct cluster_device *device)
 {
     if (device->speed == CLUSTER_GIVEN) {
         yyjson_mut_obj_add_uint(w->doc, w->object, "bandwidth_mb_per_s",
                                 (uint64_t)llround(device->decode_bytes_per_s / 1e6));
-        yyjson_mut_obj_add_uint(w->doc, w->object, "peak_mflops", (uint64_t)llround(device->prefill_flops / 1e6));
+        yyjson_mut_obj_add_uint(w->doc, w->object, "peak_mflops",
+                                (uint64_t)llround(device->prefill_flops / 1e6));
     } else if (device->speed == CLUSTER_DATASHEET) {
         const struct writing hint = add_object(w, "published_hint");
-        yyjson_mut_obj_add_real(w->doc, hint.object, "bandwidth_gb_per_s", device->decode_bytes_per_s / 1e9);
+        yyjson_mut_obj_add_real(w->doc, hint.object, "bandwidth_gb_per_s",
+                                device->decode_bytes_per_s / 1e9);
         yyjson_mut_obj_add_real(w->doc, hint.object, "tflops_f32", device->prefill_flops / 1e12);
     }
 }
 
 static void add_speed(const struct writing *w, const struct cluster_device *device)
 {
-    if (device->speed == CLUSTER_MEASURED || device->n_types || device->read_bytes_per_s != device->write_bytes_per_s) {
+    if (device->speed == CLUSTER_MEASURED || device->n_types ||
+        device->read_bytes_per_s != device->write_bytes_per_s) {
         add_beside_calibration(w, device);
         add_calibration(w, device);
     } else {
         const bool said = device->speed == CLUSTER_GIVEN || device->speed == CLUSTER_DATASHEET;
-        if (said && add_amount(w, "bandwidth", device->decode_bytes_per_s, cluster_bandwidth_range, "B/s")) {
+        if (said && add_amount(w, "bandwidth", device->decode_bytes_per_s, cluster_bandwidth_range,
+                               "B/s")) {
             add_amount(w, "flops", device->prefill_flops, cluster_flops_range, "FLOP/s");
             yyjson_mut_obj_add_bool(w->doc, w->object, "given", device->speed == CLUSTER_GIVEN);
         }
@@ -130,8 +136,8 @@ static void add_device(const struct writing *w, const struct cluster_device *dev
     add_text(w, "name", device->name, sizeof device->name);
     yyjson_mut_obj_add_str(w->doc, w->object, "kind",
                            cluster_kind_name(integrated ? CLUSTER_INTEGRATED_GPU : device->kind));
-    /* The reader goes by it for what lives where: "sim" has memory of its own, and another one than the CPU's own is
-     * software. */
+    /* The reader goes by it for what lives where: "sim" has memory of its own, and another one than
+     * the CPU's own is software. */
     if (device->own_memory && device->kind != CLUSTER_GPU)
         yyjson_mut_obj_add_str(w->doc, w->object, "backend", "sim");
     else if (device->is_software)
@@ -146,7 +152,7 @@ static void add_device(const struct writing *w, const struct cluster_device *dev
         yyjson_mut_obj_add_bool(w->doc, w->object, "spare", true);
 }
 
-/* ---- links ----------------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 static void add_ms(const struct writing *w, const char *key, struct topology_reading reading)
 {
@@ -154,7 +160,8 @@ static void add_ms(const struct writing *w, const char *key, struct topology_rea
         yyjson_mut_obj_add_real(w->doc, w->object, key, (double)reading.value / 1e6);
 }
 
-static void add_bytes_per_s(const struct writing *w, const char *key, struct topology_reading reading)
+static void add_bytes_per_s(const struct writing *w, const char *key,
+                            struct topology_reading reading)
 {
     if (reading.valid && reading.value)
         yyjson_mut_obj_add_uint(w->doc, w->object, key, reading.value);
@@ -181,16 +188,18 @@ static void add_link(const struct writing *w, const struct cluster *cluster, uin
         yyjson_mut_obj_add_bool(w->doc, w->object, "assumed", true);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
-static void add_node(const struct writing *w, const struct cluster *cluster, const struct cluster_node *node)
+static void add_node(const struct writing *w, const struct cluster *cluster,
+                     const struct cluster_node *node)
 {
     yyjson_mut_obj_add_strcpy(w->doc, w->object, "name", node->name);
     if (node->memory_bytes)
         add_whole(w, "memory", node->memory_bytes, "B");
     yyjson_mut_val *devices = yyjson_mut_obj_add_arr(w->doc, w->object, "devices");
     for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++)
-        add_device(&(struct writing){w->doc, yyjson_mut_arr_add_obj(w->doc, devices)}, &cluster->devices[i]);
+        add_device(&(struct writing){w->doc, yyjson_mut_arr_add_obj(w->doc, devices)},
+                   &cluster->devices[i]);
 }
 
 void cluster_write(const struct cluster *cluster, struct buffer *json)
@@ -201,7 +210,8 @@ void cluster_write(const struct cluster *cluster, struct buffer *json)
     yyjson_mut_obj_add_uint(doc, root, "medley_cluster", 1);
     yyjson_mut_val *nodes = yyjson_mut_obj_add_arr(doc, root, "nodes");
     for (uint32_t i = 0; i < cluster->n_nodes; i++)
-        add_node(&(struct writing){doc, yyjson_mut_arr_add_obj(doc, nodes)}, cluster, &cluster->nodes[i]);
+        add_node(&(struct writing){doc, yyjson_mut_arr_add_obj(doc, nodes)}, cluster,
+                 &cluster->nodes[i]);
     yyjson_mut_val *links = yyjson_mut_obj_add_arr(doc, root, "links");
     for (uint32_t i = 0; i < cluster->n_links; i++)
         add_link(&(struct writing){doc, yyjson_mut_arr_add_obj(doc, links)}, cluster, i);

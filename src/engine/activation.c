@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const names[] = {[ACTIVATION_F32] = "f32", [ACTIVATION_F16] = "f16", [ACTIVATION_Q8] = "q8"};
+static const char *const names[] = {
+    [ACTIVATION_F32] = "f32", [ACTIVATION_F16] = "f16", [ACTIVATION_Q8] = "q8"};
 
 static const float F16_MAX = 65504.0F;
 
@@ -73,8 +74,8 @@ static void encode_f16(const float *row, uint32_t width, float *scratch, char *o
     ggml_fp32_to_fp16_row(row, (ggml_fp16_t *)(void *)(out + sizeof scale), width);
 }
 
-void activation_encode(enum activation_type type, const float *rows, uint32_t width, uint32_t n_rows, float *scratch,
-                       void *bytes)
+void activation_encode(enum activation_type type, const float *rows, uint32_t width,
+                       uint32_t n_rows, float *scratch, void *bytes)
 {
     char *out = bytes;
     if (type == ACTIVATION_F32) {
@@ -106,7 +107,8 @@ static bool all_finite(const float *values, size_t n)
     return sum == 0;
 }
 
-bool activation_decode(enum activation_type type, const void *bytes, uint32_t width, uint32_t n_rows, float *rows)
+bool activation_decode(enum activation_type type, const void *bytes, uint32_t width,
+                       uint32_t n_rows, float *rows)
 {
     const char *in = bytes;
     for (uint32_t i = 0; i < n_rows; i++, in += row_bytes(type, width)) {

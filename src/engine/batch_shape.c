@@ -11,21 +11,23 @@ uint32_t batch_output_count(const struct batch *batch)
 }
 
 /* Rows from `first` on that belong to the same slot; checks that they continue it. */
-static enum error_code read_run(const struct batch *batch, uint32_t first, const struct stage_options *options,
-                                const uint32_t *lengths, uint32_t *n_out, struct error *err)
+static enum error_code read_run(const struct batch *batch, uint32_t first,
+                                const struct stage_options *options, const uint32_t *lengths,
+                                uint32_t *n_out, struct error *err)
 {
     const struct batch_row *rows = batch->rows;
     uint32_t slot = rows[first].slot, n = 0;
     if (slot >= options->n_slots)
-        return error_set(err, ERROR_INVALID, "row %u: slot %u; the stage has %u", first, slot, options->n_slots);
+        return error_set(err, ERROR_INVALID, "row %u: slot %u; the stage has %u", first, slot,
+                         options->n_slots);
     for (; first + n < batch->n_rows && rows[first + n].slot == slot; n++) {
         if (rows[first + n].position != lengths[slot] + n)
-            return error_set(err, ERROR_INVALID, "row %u: slot %u goes on at position %u, not %u", first + n, slot,
-                             lengths[slot] + n, rows[first + n].position);
+            return error_set(err, ERROR_INVALID, "row %u: slot %u goes on at position %u, not %u",
+                             first + n, slot, lengths[slot] + n, rows[first + n].position);
     }
     if (lengths[slot] + n > options->context)
-        return error_set(err, ERROR_INVALID, "slot %u: %u tokens do not fit the context of %u", slot, lengths[slot] + n,
-                         options->context);
+        return error_set(err, ERROR_INVALID, "slot %u: %u tokens do not fit the context of %u",
+                         slot, lengths[slot] + n, options->context);
     *n_out = n;
     return ERROR_NONE;
 }
@@ -36,16 +38,17 @@ static void add_run(struct batch_shape *shape, uint32_t slot, uint32_t first_row
     if (last && last->first_slot + last->n_slots == slot && last->rows_per_slot == n_rows)
         last->n_slots++;
     else
-        shape->groups[shape->n_groups++] =
-            (struct batch_group){.first_slot = slot, .n_slots = 1, .first_row = first_row, .rows_per_slot = n_rows};
+        shape->groups[shape->n_groups++] = (struct batch_group){
+            .first_slot = slot, .n_slots = 1, .first_row = first_row, .rows_per_slot = n_rows};
 }
 
 enum error_code batch_shape_read(const struct batch *batch, const struct stage_options *options,
-                                 const uint32_t *lengths, struct batch_shape *out, struct error *err)
+                                 const uint32_t *lengths, struct batch_shape *out,
+                                 struct error *err)
 {
     if (batch->n_rows < 1 || batch->n_rows > options->rows_max)
-        return error_set(err, ERROR_INVALID, "a batch of %u rows; the stage takes 1 to %u", batch->n_rows,
-                         options->rows_max);
+        return error_set(err, ERROR_INVALID, "a batch of %u rows; the stage takes 1 to %u",
+                         batch->n_rows, options->rows_max);
     bool seen[LIMIT_SEQUENCES] = {false};
     uint32_t longest = 0;
     memset(out, 0, sizeof *out);
@@ -58,7 +61,8 @@ enum error_code batch_shape_read(const struct batch *batch, const struct stage_o
         if (code)
             return code;
         if (seen[slot])
-            return error_set(err, ERROR_INVALID, "row %u: the rows of slot %u do not stand together", row, slot);
+            return error_set(err, ERROR_INVALID,
+                             "row %u: the rows of slot %u do not stand together", row, slot);
         seen[slot] = true;
         add_run(out, slot, row, n);
         if (lengths[slot] + n > longest)
@@ -75,7 +79,8 @@ bool batch_shape_equal(const struct batch_shape *a, const struct batch_shape *b)
            memcmp(a->groups, b->groups, a->n_groups * sizeof a->groups[0]) == 0;
 }
 
-void batch_shape_worst(const struct stage_options *options, uint32_t n_groups, struct batch_shape *out)
+void batch_shape_worst(const struct stage_options *options, uint32_t n_groups,
+                       struct batch_shape *out)
 {
     memset(out, 0, sizeof *out);
     out->n_kv = kv_cells(options->context);

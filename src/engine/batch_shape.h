@@ -29,11 +29,13 @@ struct batch_shape {
 enum { KV_PADDING = 256 };
 
 enum error_code batch_shape_read(const struct batch *batch, const struct stage_options *options,
-                                 const uint32_t *lengths, struct batch_shape *out, struct error *err);
+                                 const uint32_t *lengths, struct batch_shape *out,
+                                 struct error *err);
 bool batch_shape_equal(const struct batch_shape *a, const struct batch_shape *b);
 
 /* The largest shape that a stage can meet in one group, for sizing its buffers. */
-void batch_shape_worst(const struct stage_options *options, uint32_t n_groups, struct batch_shape *out);
+void batch_shape_worst(const struct stage_options *options, uint32_t n_groups,
+                       struct batch_shape *out);
 
 static inline uint32_t kv_cells(uint32_t context) /* cells of one slot */
 {

@@ -19,30 +19,34 @@ static struct ggml_tensor *rounded(struct graph_build *b, struct ggml_tensor *x)
     return b->rounded;
 }
 
-struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matrix, struct ggml_tensor *bias,
-                                 struct ggml_tensor *x)
+struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matrix,
+                                 struct ggml_tensor *bias, struct ggml_tensor *x)
 {
-    struct ggml_tensor *y = is_ours(b, matrix) ? product_mul_mat(b->ctx, b->source->products, matrix, rounded(b, x))
-                                               : ggml_mul_mat(b->ctx, matrix, x);
+    struct ggml_tensor *y =
+        is_ours(b, matrix) ? product_mul_mat(b->ctx, b->source->products, matrix, rounded(b, x))
+                           : ggml_mul_mat(b->ctx, matrix, x);
     /* GPUs otherwise add up F16 products in F16, which loses digits and can overflow */
     if (matrix->type == GGML_TYPE_F16)
         ggml_prec_set_acc(y, GGML_PREC_F32);
     return bias ? ggml_add(b->ctx, y, bias) : y;
 }
 
-struct ggml_tensor *graph_linear_of(struct graph_build *b, struct ggml_tensor *matrices, struct ggml_tensor *x,
-                                    struct ggml_tensor *chosen)
+struct ggml_tensor *graph_linear_of(struct graph_build *b, struct ggml_tensor *matrices,
+                                    struct ggml_tensor *x, struct ggml_tensor *chosen)
 {
-    return is_ours(b, matrices) ? product_mul_mat_id(b->ctx, b->source->products, matrices, rounded(b, x), chosen)
-                                : ggml_mul_mat_id(b->ctx, matrices, x, chosen);
+    return is_ours(b, matrices)
+               ? product_mul_mat_id(b->ctx, b->source->products, matrices, rounded(b, x), chosen)
+               : ggml_mul_mat_id(b->ctx, matrices, x, chosen);
 }
 
-struct ggml_tensor *graph_norm(struct graph_build *b, struct ggml_tensor *x, struct ggml_tensor *weight)
+struct ggml_tensor *graph_norm(struct graph_build *b, struct ggml_tensor *x,
+                               struct ggml_tensor *weight)
 {
     return ggml_mul(b->ctx, ggml_rms_norm(b->ctx, x, b->h->rms_epsilon), weight);
 }
 
-static struct ggml_tensor *input(struct graph_build *b, enum ggml_type type, int64_t ne0, int64_t ne1, const char *name)
+static struct ggml_tensor *input(struct graph_build *b, enum ggml_type type, int64_t ne0,
+                                 int64_t ne1, const char *name)
 {
     struct ggml_tensor *tensor = ggml_new_tensor_2d(b->ctx, type, ne0, ne1);
     ggml_set_input(tensor);
@@ -87,12 +91,13 @@ static struct ggml_tensor *embed(struct graph_build *b)
 {
     if (!b->source->first)
         return b->graph->hidden;
-    struct ggml_tensor *x =
-        ggml_get_rows(b->ctx, b->source->weights->outside[TENSOR_TOKEN_EMBEDDING], b->graph->tokens);
+    struct ggml_tensor *x = ggml_get_rows(
+        b->ctx, b->source->weights->outside[TENSOR_TOKEN_EMBEDDING], b->graph->tokens);
     return b->h->embedding_scale != 1.0f ? ggml_scale(b->ctx, x, b->h->embedding_scale) : x;
 }
 
-static struct ggml_tensor *add_residual(struct graph_build *b, struct ggml_tensor *x, struct ggml_tensor *branch)
+static struct ggml_tensor *add_residual(struct graph_build *b, struct ggml_tensor *x,
+                                        struct ggml_tensor *branch)
 {
     if (b->h->residual_scale != 1.0f)
         branch = ggml_scale(b->ctx, branch, b->h->residual_scale);
@@ -108,7 +113,8 @@ static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct g
 {
     struct ggml_tensor **w = b->source->weights->layers[index];
     bool very_last = b->source->last && index + 1 == b->source->weights->n_layers;
-    struct ggml_tensor *y = b->architecture->post_norm_only ? x : graph_norm(b, x, w[TENSOR_ATTENTION_NORM]);
+    struct ggml_tensor *y =
+        b->architecture->post_norm_only ? x : graph_norm(b, x, w[TENSOR_ATTENTION_NORM]);
     y = graph_attention(b, index, y);
     if (very_last) { /* from here on rows are independent: go on with those that are wanted */
         x = pick_rows(b, x);
@@ -118,7 +124,8 @@ static struct ggml_tensor *layer(struct graph_build *b, uint32_t index, struct g
         y = graph_norm(b, y, w[TENSOR_ATTENTION_POST_NORM]);
     x = add_residual(b, x, y);
 
-    enum tensor_role norm = b->architecture->ffn_norm_is_post ? TENSOR_ATTENTION_POST_NORM : TENSOR_FFN_NORM;
+    enum tensor_role norm =
+        b->architecture->ffn_norm_is_post ? TENSOR_ATTENTION_POST_NORM : TENSOR_FFN_NORM;
     y = b->architecture->post_norm_only ? x : graph_norm(b, x, w[norm]);
     y = graph_ffn(b, index, y);
     if (w[TENSOR_FFN_POST_NORM])
@@ -144,16 +151,18 @@ static struct ggml_tensor *head(struct graph_build *b, struct ggml_tensor *x)
 
 static size_t nodes_max(const struct graph_source *source, const struct batch_shape *shape)
 {
-    size_t per_layer = 72 + 16 * (size_t)shape->n_groups + 2 * (size_t)source->hyperparameters->n_experts_used;
+    size_t per_layer =
+        72 + 16 * (size_t)shape->n_groups + 2 * (size_t)source->hyperparameters->n_experts_used;
     return 64 + per_layer * source->weights->n_layers;
 }
 
-enum error_code graph_build(struct graph *graph, const struct graph_source *source, const struct batch_shape *shape,
-                            struct error *err)
+enum error_code graph_build(struct graph *graph, const struct graph_source *source,
+                            const struct batch_shape *shape, struct error *err)
 {
     size_t n_nodes = nodes_max(source, shape);
-    struct ggml_init_params params = {
-        .mem_size = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false), .no_alloc = true};
+    struct ggml_init_params params = {.mem_size = n_nodes * ggml_tensor_overhead() +
+                                                  ggml_graph_overhead_custom(n_nodes, false),
+                                      .no_alloc = true};
     *graph = (struct graph){.context = ggml_init(params), .shape = *shape};
     if (!graph->context)
         return error_set(err, ERROR_NO_MEMORY, "no memory for a graph of %zu nodes", n_nodes);

@@ -26,9 +26,10 @@ struct graph_source { /* what graphs are built from; constant for a stage */
     const struct kv_cache *kv;
     bool first, last;
     bool flash;
-    const struct graph_attention *attention; /* [2]: of layers that see all, of windowed ones; NULL: ggml's */
-    const struct product_kernel *products;   /* of K-quants; NULL: ggml's */
-    struct ggml_tensor *rope_factors;        /* NULL: none */
+    const struct graph_attention
+        *attention; /* [2]: of layers that see all, of windowed ones; NULL: ggml's */
+    const struct product_kernel *products; /* of K-quants; NULL: ggml's */
+    struct ggml_tensor *rope_factors;      /* NULL: none */
 };
 
 struct graph {
@@ -40,17 +41,19 @@ struct graph {
     struct ggml_tensor *hidden;    /* F32 [n_embd, t]  the others */
     struct ggml_tensor *positions; /* I32 [t] */
     struct ggml_tensor *cells;     /* I64 [t]          where K and V go */
-    struct ggml_tensor
-        *mask; /* F16 [c, t]       0 or -inf; NULL when every layer is windowed, or `attention` is ours */
+    struct ggml_tensor *mask; /* F16 [c, t]       0 or -inf; NULL when every layer is windowed, or
+                                 `attention` is ours */
     struct ggml_tensor *mask_window; /* F16 [c, t]       for windowed layers; NULL likewise */
-    struct ggml_tensor *scratch;     /* I8               what our attention needs beside; else NULL */
-    struct ggml_tensor *outputs; /* I32 [n_outputs]  rows that the last stage gives; NULL when it gives all or none */
-    struct ggml_tensor *result;  /* F32 [n_embd or n_vocab, t or n_outputs]; NULL when nothing comes out */
+    struct ggml_tensor *scratch; /* I8               what our attention needs beside; else NULL */
+    struct ggml_tensor *outputs; /* I32 [n_outputs]  rows that the last stage gives; NULL when it
+                                    gives all or none */
+    struct ggml_tensor
+        *result; /* F32 [n_embd or n_vocab, t or n_outputs]; NULL when nothing comes out */
 };
 
 /* `n_nodes_max` and the context's size follow from the shape. NULL when there is no memory. */
-enum error_code graph_build(struct graph *graph, const struct graph_source *source, const struct batch_shape *shape,
-                            struct error *err);
+enum error_code graph_build(struct graph *graph, const struct graph_source *source,
+                            const struct batch_shape *shape, struct error *err);
 void graph_deinit(struct graph *graph);
 
 /* ---- for graph.c and its parts ---- */
@@ -61,17 +64,19 @@ struct graph_build {
     const struct architecture *architecture;
     const struct hyperparameters *h;
     struct graph *graph;
-    struct ggml_tensor *rounded, *rounded_of; /* the last that product_rounded() made, and of what */
+    struct ggml_tensor *rounded,
+        *rounded_of; /* the last that product_rounded() made, and of what */
 };
 
 /* y = matrix . x (+ bias); `bias` may be NULL. */
-struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matrix, struct ggml_tensor *bias,
-                                 struct ggml_tensor *x);
+struct ggml_tensor *graph_linear(struct graph_build *b, struct ggml_tensor *matrix,
+                                 struct ggml_tensor *bias, struct ggml_tensor *x);
 /* As ggml_mul_mat_id(); `chosen` I32 [n_used, t]. */
-struct ggml_tensor *graph_linear_of(struct graph_build *b, struct ggml_tensor *matrices, struct ggml_tensor *x,
-                                    struct ggml_tensor *chosen);
+struct ggml_tensor *graph_linear_of(struct graph_build *b, struct ggml_tensor *matrices,
+                                    struct ggml_tensor *x, struct ggml_tensor *chosen);
 /* RMS norm over the fastest dimension, times `weight`. */
-struct ggml_tensor *graph_norm(struct graph_build *b, struct ggml_tensor *x, struct ggml_tensor *weight);
+struct ggml_tensor *graph_norm(struct graph_build *b, struct ggml_tensor *x,
+                               struct ggml_tensor *weight);
 /* Attention and feed-forward of the stage's layer `index` (from 0); x and result [n_embd, t]. */
 struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struct ggml_tensor *x);
 struct ggml_tensor *graph_ffn(struct graph_build *b, uint32_t index, struct ggml_tensor *x);

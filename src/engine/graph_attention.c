@@ -7,18 +7,19 @@ struct qkv {
 };
 
 /* `part` values of each row of the fused projection, from `offset` on, as heads. */
-static struct ggml_tensor *slice(struct graph_build *b, struct ggml_tensor *fused, int64_t head_dim, int64_t n_head,
-                                 int64_t offset)
+static struct ggml_tensor *slice(struct graph_build *b, struct ggml_tensor *fused, int64_t head_dim,
+                                 int64_t n_head, int64_t offset)
 {
     size_t element = ggml_element_size(fused);
-    return ggml_view_3d(b->ctx, fused, head_dim, n_head, fused->ne[1], (size_t)head_dim * element, fused->nb[1],
-                        (size_t)offset * element);
+    return ggml_view_3d(b->ctx, fused, head_dim, n_head, fused->ne[1], (size_t)head_dim * element,
+                        fused->nb[1], (size_t)offset * element);
 }
 
 static struct qkv project(struct graph_build *b, struct ggml_tensor **w, struct ggml_tensor *x)
 {
     const struct hyperparameters *h = b->h;
-    int64_t dk = h->n_head_dim_k, dv = h->n_head_dim_v, n_head = h->n_head, n_kv = h->n_head_kv, t = x->ne[1];
+    int64_t dk = h->n_head_dim_k, dv = h->n_head_dim_v, n_head = h->n_head, n_kv = h->n_head_kv,
+            t = x->ne[1];
     if (w[TENSOR_QKV]) {
         struct ggml_tensor *fused = graph_linear(b, w[TENSOR_QKV], w[TENSOR_QKV_BIAS], x);
         return (struct qkv){.q = slice(b, fused, dk, n_head, 0),
@@ -44,14 +45,16 @@ static struct ggml_tensor *rotate(struct graph_build *b, struct ggml_tensor *x, 
     bool own_base = windowed && b->architecture->window_rope_base != 0;
     float base = windowed ? h->rope_base_window : h->rope_base;
     int mode = b->architecture->rope == ROPE_NEOX ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
-    return ggml_rope_ext(b->ctx, x, b->graph->positions, b->source->rope_factors, (int)h->n_rot, mode,
-                         (int)h->n_context_original, base, own_base ? 1.0f : h->rope_frequency_scale,
-                         own_base ? 0.0f : h->yarn_ext_factor, h->yarn_attn_factor, h->yarn_beta_fast,
-                         h->yarn_beta_slow);
+    return ggml_rope_ext(b->ctx, x, b->graph->positions, b->source->rope_factors, (int)h->n_rot,
+                         mode, (int)h->n_context_original, base,
+                         own_base ? 1.0f : h->rope_frequency_scale,
+                         own_base ? 0.0f : h->yarn_ext_factor, h->yarn_attn_factor,
+                         h->yarn_beta_fast, h->yarn_beta_slow);
 }
 
 /* Writes the batch's rows of K or V ([d, n_head_kv, t]) into the cache; the cache with them. */
-static struct ggml_tensor *store(struct graph_build *b, struct ggml_tensor *cache, struct ggml_tensor *rows)
+static struct ggml_tensor *store(struct graph_build *b, struct ggml_tensor *cache,
+                                 struct ggml_tensor *rows)
 {
     if (!ggml_is_contiguous(rows))
         rows = ggml_cont(b->ctx, rows);
@@ -62,46 +65,51 @@ static struct ggml_tensor *store(struct graph_build *b, struct ggml_tensor *cach
 }
 
 /* The first n_kv cells of the group's slots: [d, c, n_head_kv, s] */
-static struct ggml_tensor *cached(struct graph_build *b, struct ggml_tensor *cache, const struct batch_group *group)
+static struct ggml_tensor *cached(struct graph_build *b, struct ggml_tensor *cache,
+                                  const struct batch_group *group)
 {
     int64_t n_head = b->h->n_head_kv, d = cache->ne[0] / n_head;
     size_t slot = cache->nb[1] * b->source->kv->cells;
     struct ggml_tensor *view =
-        ggml_view_4d(b->ctx, cache, d, n_head, b->graph->shape.n_kv, group->n_slots, ggml_row_size(cache->type, d),
-                     cache->nb[1], slot, slot * group->first_slot);
+        ggml_view_4d(b->ctx, cache, d, n_head, b->graph->shape.n_kv, group->n_slots,
+                     ggml_row_size(cache->type, d), cache->nb[1], slot, slot * group->first_slot);
     return ggml_permute(b->ctx, view, 0, 2, 1, 3);
 }
 
 /* The group's rows of Q: [d, r, n_head, s] */
-static struct ggml_tensor *group_query(struct graph_build *b, struct ggml_tensor *q, const struct batch_group *group)
+static struct ggml_tensor *group_query(struct graph_build *b, struct ggml_tensor *q,
+                                       const struct batch_group *group)
 {
     struct ggml_tensor *view =
-        ggml_view_4d(b->ctx, q, q->ne[0], q->ne[1], group->rows_per_slot, group->n_slots, q->nb[1], q->nb[2],
-                     q->nb[2] * group->rows_per_slot, q->nb[2] * group->first_row);
+        ggml_view_4d(b->ctx, q, q->ne[0], q->ne[1], group->rows_per_slot, group->n_slots, q->nb[1],
+                     q->nb[2], q->nb[2] * group->rows_per_slot, q->nb[2] * group->first_row);
     return ggml_permute(b->ctx, view, 0, 2, 1, 3);
 }
 
 /* The group's rows of the mask: [c, r, 1, s] */
-static struct ggml_tensor *group_mask(struct graph_build *b, struct ggml_tensor *mask, const struct batch_group *group)
+static struct ggml_tensor *group_mask(struct graph_build *b, struct ggml_tensor *mask,
+                                      const struct batch_group *group)
 {
     size_t slot = mask->nb[1] * group->rows_per_slot;
-    return ggml_view_4d(b->ctx, mask, mask->ne[0], group->rows_per_slot, 1, group->n_slots, mask->nb[1], slot, slot,
-                        mask->nb[1] * group->first_row);
+    return ggml_view_4d(b->ctx, mask, mask->ne[0], group->rows_per_slot, 1, group->n_slots,
+                        mask->nb[1], slot, slot, mask->nb[1] * group->first_row);
 }
 
-static struct ggml_tensor *attend_flash(struct graph_build *b, struct ggml_tensor *q, struct ggml_tensor *k,
-                                        struct ggml_tensor *v, struct ggml_tensor *mask, struct ggml_tensor *sinks)
+static struct ggml_tensor *attend_flash(struct graph_build *b, struct ggml_tensor *q,
+                                        struct ggml_tensor *k, struct ggml_tensor *v,
+                                        struct ggml_tensor *mask, struct ggml_tensor *sinks)
 {
-    struct ggml_tensor *o =
-        ggml_flash_attn_ext(b->ctx, q, k, v, mask, b->h->attention_scale, 0.0f, b->h->attention_softcap);
+    struct ggml_tensor *o = ggml_flash_attn_ext(b->ctx, q, k, v, mask, b->h->attention_scale, 0.0f,
+                                                b->h->attention_softcap);
     if (sinks)
         ggml_flash_attn_ext_add_sinks(o, sinks);
     ggml_prec_set_acc(o, GGML_PREC_F32);
     return o; /* [d_v, n_head, r, s] */
 }
 
-static struct ggml_tensor *attend_plain(struct graph_build *b, struct ggml_tensor *q, struct ggml_tensor *k,
-                                        struct ggml_tensor *v, struct ggml_tensor *mask, struct ggml_tensor *sinks)
+static struct ggml_tensor *attend_plain(struct graph_build *b, struct ggml_tensor *q,
+                                        struct ggml_tensor *k, struct ggml_tensor *v,
+                                        struct ggml_tensor *mask, struct ggml_tensor *sinks)
 {
     float scale = b->h->attention_scale, cap = b->h->attention_softcap;
     struct ggml_tensor *scores = ggml_mul_mat(b->ctx, k, q); /* [c, r, n_head, s] */
@@ -116,31 +124,44 @@ static struct ggml_tensor *attend_plain(struct graph_build *b, struct ggml_tenso
         ggml_soft_max_add_sinks(scores, sinks);
     if (ggml_is_quantized(v->type)) /* cannot be transposed as blocks */
         v = ggml_cast(b->ctx, v, GGML_TYPE_F32);
-    struct ggml_tensor *columns = ggml_cont(b->ctx, ggml_transpose(b->ctx, v)); /* [c, d_v, n_head_kv, s] */
-    struct ggml_tensor *o = ggml_mul_mat(b->ctx, columns, scores);              /* [d_v, r, n_head, s] */
+    struct ggml_tensor *columns =
+        ggml_cont(b->ctx, ggml_transpose(b->ctx, v));              /* [c, d_v, n_head_kv, s] */
+    struct ggml_tensor *o = ggml_mul_mat(b->ctx, columns, scores); /* [d_v, r, n_head, s] */
     return ggml_cont(b->ctx, ggml_permute(b->ctx, o, 0, 2, 1, 3));
 }
 
 /* Groups of slots, each one operation of ggml's: [d_v * n_head, t] */
-static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tensor *q, uint32_t index, bool windowed)
+static struct ggml_tensor *attend_groups(struct graph_build *b, struct ggml_tensor *q,
+                                         uint32_t index, bool windowed)
 {
     const struct kv_cache *kv = b->source->kv;
     const struct batch_shape *shape = &b->graph->shape;
-    struct ggml_tensor *sinks = b->source->weights->layers[index][TENSOR_ATTENTION_SINKS], *all = NULL;
+    struct ggml_tensor *sinks = b->source->weights->layers[index][TENSOR_ATTENTION_SINKS],
+                       *all = NULL;
     for (uint32_t i = 0; i < shape->n_groups; i++) {
         const struct batch_group *group = &shape->groups[i];
-        struct ggml_tensor *mask = group_mask(b, windowed ? b->graph->mask_window : b->graph->mask, group);
+        struct ggml_tensor *mask =
+            group_mask(b, windowed ? b->graph->mask_window : b->graph->mask, group);
         struct ggml_tensor *rows = group_query(b, q, group);
         struct ggml_tensor *k = cached(b, kv->k[index], group), *v = cached(b, kv->v[index], group);
-        struct ggml_tensor *o =
-            b->source->flash ? attend_flash(b, rows, k, v, mask, sinks) : attend_plain(b, rows, k, v, mask, sinks);
+        struct ggml_tensor *o = b->source->flash ? attend_flash(b, rows, k, v, mask, sinks)
+                                                 : attend_plain(b, rows, k, v, mask, sinks);
         o = ggml_reshape_2d(b->ctx, o, o->ne[0] * o->ne[1], o->ne[2] * o->ne[3]);
         all = all ? ggml_concat(b->ctx, all, o, 1) : o;
     }
     return all;
 }
 
-enum { SOURCE_Q, SOURCE_K, SOURCE_V, SOURCE_POSITIONS, SOURCE_CELLS, SOURCE_SCRATCH, SOURCE_SINKS, SOURCES };
+enum {
+    SOURCE_Q,
+    SOURCE_K,
+    SOURCE_V,
+    SOURCE_POSITIONS,
+    SOURCE_CELLS,
+    SOURCE_SCRATCH,
+    SOURCE_SINKS,
+    SOURCES
+};
 
 /* One thread's share of attend_all(), on ggml's threads. */
 static void attend_share(struct ggml_tensor *out, int ith, int nth, void *attention)
@@ -164,13 +185,15 @@ static void attend_share(struct ggml_tensor *out, int ith, int nth, void *attent
     };
     if ((uint32_t)ith < n_threads)
         attention_compute(a->kernel, &a->form, &batch,
-                          (char *)src[SOURCE_SCRATCH]->data + src[SOURCE_SCRATCH]->nb[1] * (size_t)ith, (uint32_t)ith,
-                          n_threads);
+                          (char *)src[SOURCE_SCRATCH]->data +
+                              src[SOURCE_SCRATCH]->nb[1] * (size_t)ith,
+                          (uint32_t)ith, n_threads);
 }
 
 /* All rows, by our own attention: [d_v * n_head, t]. `k` and `v` are the whole caches. */
-static struct ggml_tensor *attend_all(struct graph_build *b, struct ggml_tensor *q, struct ggml_tensor *k,
-                                      struct ggml_tensor *v, struct ggml_tensor *sinks, bool windowed)
+static struct ggml_tensor *attend_all(struct graph_build *b, struct ggml_tensor *q,
+                                      struct ggml_tensor *k, struct ggml_tensor *v,
+                                      struct ggml_tensor *sinks, bool windowed)
 {
     struct ggml_tensor *sources[SOURCES] = {
         [SOURCE_Q] = q,
@@ -182,8 +205,9 @@ static struct ggml_tensor *attend_all(struct graph_build *b, struct ggml_tensor 
         [SOURCE_SINKS] = sinks,
     };
     const struct graph_attention *attention = &b->source->attention[windowed];
-    return ggml_custom_4d(b->ctx, GGML_TYPE_F32, (int64_t)b->h->n_head_dim_v * b->h->n_head, q->ne[2], 1, 1, sources,
-                          sinks ? SOURCES : SOURCE_SINKS, attend_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)attention);
+    return ggml_custom_4d(b->ctx, GGML_TYPE_F32, (int64_t)b->h->n_head_dim_v * b->h->n_head,
+                          q->ne[2], 1, 1, sources, sinks ? SOURCES : SOURCE_SINKS, attend_share,
+                          GGML_N_TASKS_MAX, (void *)(uintptr_t)attention);
 }
 
 struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struct ggml_tensor *x)
@@ -200,7 +224,8 @@ struct ggml_tensor *graph_attention(struct graph_build *b, uint32_t index, struc
     p.k = rotate(b, p.k, windowed);
     ggml_build_forward_expand(b->cgraph, p.q);
     struct ggml_tensor *k = store(b, kv->k[index], p.k), *v = store(b, kv->v[index], p.v);
-    struct ggml_tensor *all = b->source->attention ? attend_all(b, p.q, k, v, w[TENSOR_ATTENTION_SINKS], windowed)
-                                                   : attend_groups(b, p.q, index, windowed);
+    struct ggml_tensor *all = b->source->attention
+                                  ? attend_all(b, p.q, k, v, w[TENSOR_ATTENTION_SINKS], windowed)
+                                  : attend_groups(b, p.q, index, windowed);
     return graph_linear(b, w[TENSOR_ATTENTION_OUT], w[TENSOR_ATTENTION_OUT_BIAS], all);
 }

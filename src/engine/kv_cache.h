@@ -2,7 +2,8 @@
  *
  * Layout: one tensor each for K and V per layer, [row width, cells x n_slots]; cell p of slot
  * s is row s * cells + p, so that a sequence is contiguous and a batch's new rows are
- * written by one set_rows. A slot's cells beyond its length hold old values that no mask lets in. */
+ * written by one set_rows. A slot's cells beyond its length hold old values that no mask lets
+ * in. */
 #pragma once
 
 #include "base/error.h"
@@ -27,8 +28,9 @@ struct kv_heads {
 };
 
 /* ERROR_UNSUPPORTED when a head is not whole blocks of a quantised cache type. */
-enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t type, struct kv_heads heads,
-                                 const struct stage_options *options, struct error *err);
+enum error_code kv_cache_declare(struct kv_cache *kv, ggml_backend_buffer_type_t type,
+                                 struct kv_heads heads, const struct stage_options *options,
+                                 struct error *err);
 uint64_t kv_cache_bytes(const struct kv_cache *kv);
 enum error_code kv_cache_alloc(struct kv_cache *kv, struct error *err);
 void kv_cache_deinit(struct kv_cache *kv);
@@ -40,4 +42,5 @@ void kv_cache_import(struct kv_cache *kv, uint32_t slot, uint32_t length, const 
 /* Cells of one layer, counted from this cache's first: K rows, then V rows. */
 void kv_cache_read(const struct kv_cache *kv, uint32_t layer, const struct kv_run *run, void *out);
 void kv_cache_write(struct kv_cache *kv, uint32_t layer, const struct kv_run *run, const void *in);
-enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, uint32_t length, struct error *err);
+enum error_code kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to, uint32_t length,
+                              struct error *err);

@@ -34,23 +34,26 @@ struct sampler_params sampler_defaults(void)
     };
 }
 
-static enum error_code check_range(const char *name, float value, float low, float high, struct error *err)
+static enum error_code check_range(const char *name, float value, float low, float high,
+                                   struct error *err)
 {
     if (value >= low && value <= high) /* false for NaN */
         return ERROR_NONE;
-    return error_set(err, ERROR_INVALID, "%s: %g is not between %g and %g", name, (double)value, (double)low,
-                     (double)high);
+    return error_set(err, ERROR_INVALID, "%s: %g is not between %g and %g", name, (double)value,
+                     (double)low, (double)high);
 }
 
-static enum error_code check_biases(const struct sampler_params *params, uint32_t n_vocab, struct error *err)
+static enum error_code check_biases(const struct sampler_params *params, uint32_t n_vocab,
+                                    struct error *err)
 {
     if (params->n_biases > LIMIT_LOGIT_BIAS)
-        return error_set(err, ERROR_INVALID, "logit_bias: %u tokens are more than %d", params->n_biases,
-                         LIMIT_LOGIT_BIAS);
+        return error_set(err, ERROR_INVALID, "logit_bias: %u tokens are more than %d",
+                         params->n_biases, LIMIT_LOGIT_BIAS);
     for (uint32_t i = 0; i < params->n_biases; i++) {
         const struct logit_bias *bias = &params->biases[i];
         if (bias->token < 0 || (uint32_t)bias->token >= n_vocab)
-            return error_set(err, ERROR_INVALID, "logit_bias: token %d is not in the vocabulary of %u", bias->token,
+            return error_set(err, ERROR_INVALID,
+                             "logit_bias: token %d is not in the vocabulary of %u", bias->token,
                              n_vocab);
         if (check_range("logit_bias", bias->bias, -BIAS_MAX, BIAS_MAX, err))
             return ERROR_INVALID;
@@ -58,7 +61,8 @@ static enum error_code check_biases(const struct sampler_params *params, uint32_
     return ERROR_NONE;
 }
 
-enum error_code sampler_check(const struct sampler_params *params, uint32_t n_vocab, struct error *err)
+enum error_code sampler_check(const struct sampler_params *params, uint32_t n_vocab,
+                              struct error *err)
 {
     const struct {
         const char *name;
@@ -83,7 +87,8 @@ enum error_code sampler_new(uint32_t n_vocab, struct sampler **out, struct error
 {
     *out = NULL;
     if (n_vocab == 0 || n_vocab > LIMIT_VOCAB)
-        return error_set(err, ERROR_INVALID, "sampler: a vocabulary of %u tokens (at most %d)", n_vocab, LIMIT_VOCAB);
+        return error_set(err, ERROR_INVALID, "sampler: a vocabulary of %u tokens (at most %d)",
+                         n_vocab, LIMIT_VOCAB);
     struct sampler *sampler = mem_new(sizeof *sampler);
     if (!sampler)
         goto no_memory;
@@ -99,7 +104,8 @@ enum error_code sampler_new(uint32_t n_vocab, struct sampler **out, struct error
 
 no_memory:
     sampler_free(sampler);
-    return error_set(err, ERROR_NO_MEMORY, "sampler: no memory for a vocabulary of %u tokens", n_vocab);
+    return error_set(err, ERROR_NO_MEMORY, "sampler: no memory for a vocabulary of %u tokens",
+                     n_vocab);
 }
 
 void sampler_free(struct sampler *sampler)
@@ -115,21 +121,24 @@ void sampler_free(struct sampler *sampler)
 
 /* ---- from raw logits to biased, penalised ones ---- */
 
-/* In integers, because the compiler will not make vector code of choices between floats that may trap. */
+/* In integers, because the compiler will not make vector code of choices between floats that may
+ * trap. */
 static inline float tame(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     bits = (bits & 0x7fffffffu) > 0x7f800000u ? 0xff800000u : bits; /* NaN to -inf */
     bits = bits == 0x7f800000u ? 0x7f7fffffu : bits;                /* +inf to FLT_MAX */
-    bits = bits == 0x80000000u ? 0 : bits;                          /* -0 to +0, which the order of keys tells apart */
+    bits = bits == 0x80000000u ? 0 : bits; /* -0 to +0, which the order of keys tells apart */
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
 static void copy_tamed(float *restrict to, const float *restrict from, uint32_t n)
 {
-    enum { LANES = 16 }; /* a loop of fixed length is what the compiler makes vector code of at -O2 */
+    enum {
+        LANES = 16
+    }; /* a loop of fixed length is what the compiler makes vector code of at -O2 */
     for (; n >= LANES; n -= LANES, to += LANES, from += LANES) {
         for (int j = 0; j < LANES; j++)
             to[j] = tame(from[j]);
@@ -141,7 +150,9 @@ static void copy_tamed(float *restrict to, const float *restrict from, uint32_t 
 /* Keeps a candidate a candidate: arithmetic on a finite logit must not make it infinite. */
 static float bounded(double x)
 {
-    return (float)(x > (double)FLT_MAX ? (double)FLT_MAX : x < -(double)FLT_MAX ? -(double)FLT_MAX : x);
+    return (float)(x > (double)FLT_MAX    ? (double)FLT_MAX
+                   : x < -(double)FLT_MAX ? -(double)FLT_MAX
+                                          : x);
 }
 
 static bool forces_any(const struct sampler_params *params)
@@ -153,7 +164,8 @@ static bool forces_any(const struct sampler_params *params)
     return false;
 }
 
-static void apply_biases(struct sampler *sampler, const struct sampler_params *params, const float *logits)
+static void apply_biases(struct sampler *sampler, const struct sampler_params *params,
+                         const float *logits)
 {
     bool forced = forces_any(params);
     for (uint32_t i = 0; forced && i < sampler->n_vocab; i++)
@@ -176,7 +188,8 @@ static void apply_biases(struct sampler *sampler, const struct sampler_params *p
 
 static bool penalises(const struct sampler_params *params)
 {
-    return params->repeat_penalty != 1.0f || params->frequency_penalty != 0.0f || params->presence_penalty != 0.0f;
+    return params->repeat_penalty != 1.0f || params->frequency_penalty != 0.0f ||
+           params->presence_penalty != 0.0f;
 }
 
 static float penalised(float x, uint32_t count, const struct sampler_params *params)
@@ -185,11 +198,12 @@ static float penalised(float x, uint32_t count, const struct sampler_params *par
         return x;
     double repeat = (double)params->repeat_penalty;
     double y = x > 0 ? (double)x / repeat : (double)x * repeat;
-    return bounded(y - (double)count * (double)params->frequency_penalty - (double)params->presence_penalty);
+    return bounded(y - (double)count * (double)params->frequency_penalty -
+                   (double)params->presence_penalty);
 }
 
-static void apply_penalties(struct sampler *sampler, const struct sampler_params *params, const int32_t *history,
-                            size_t n_history)
+static void apply_penalties(struct sampler *sampler, const struct sampler_params *params,
+                            const int32_t *history, size_t n_history)
 {
     if (params->penalty_last_n && params->penalty_last_n < n_history) {
         history += n_history - params->penalty_last_n;
@@ -214,7 +228,8 @@ static bool filters(const struct sampler_params *params)
     return params->top_k || params->typical_p < 1 || params->top_p < 1 || params->min_p > 0;
 }
 
-/* Fills sampler->keys, best first, and returns how many; at least 1. `max` is the largest logit, above -inf. */
+/* Fills sampler->keys, best first, and returns how many; at least 1. `max` is the largest logit,
+ * above -inf. */
 static size_t candidates(struct sampler *sampler, const struct sampler_params *params, float max)
 {
     uint64_t *keys = sampler->keys, *scratch = sampler->scratch;
@@ -246,8 +261,9 @@ static int32_t draw(const uint64_t *keys, size_t n, float scale, double unit)
     return (int32_t)key_id(keys[0]); /* not reached: unit < 1 and both sums are the same */
 }
 
-int32_t sampler_pick(struct sampler *sampler, const struct sampler_params *params, const float *logits,
-                     const int32_t *history, size_t n_history, uint64_t position)
+int32_t sampler_pick(struct sampler *sampler, const struct sampler_params *params,
+                     const float *logits, const int32_t *history, size_t n_history,
+                     uint64_t position)
 {
     bool greedy = params->temperature == 0, changed = params->n_biases || penalises(params);
     if (greedy && !changed)
@@ -272,8 +288,8 @@ int32_t sampler_pick(struct sampler *sampler, const struct sampler_params *param
     return (int32_t)select_exp_walk(sampler->logits, sampler->n_vocab, max, scale, unit * sum);
 }
 
-float sampler_logprobs(struct sampler *sampler, const float *logits, int32_t chosen, struct token_logprob *top,
-                       uint32_t n_top)
+float sampler_logprobs(struct sampler *sampler, const float *logits, int32_t chosen,
+                       struct token_logprob *top, uint32_t n_top)
 {
     assert(chosen >= 0 && (uint32_t)chosen < sampler->n_vocab);
     assert(n_top <= sampler->n_vocab);

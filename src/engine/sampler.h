@@ -18,7 +18,8 @@
  * arXiv:2202.00666), min-p (Nguyen et al. 2024, arXiv:2407.01082), repetition penalty
  * (Keskar et al. 2019, arXiv:1909.05858), frequency and presence penalties (OpenAI API).
  *
- * A sampler owns scratch memory for one vocabulary: no allocation per token. One thread at a time. */
+ * A sampler owns scratch memory for one vocabulary: no allocation per token. One thread at a
+ * time. */
 #pragma once
 
 #include "base/error.h"
@@ -51,8 +52,10 @@ struct sampler_params sampler_defaults(void);
 
 /* Checks ranges; the error names the field: temperature 0 to 100, probabilities 0 to 1 (top_p and
  * typical_p 0 keep one token), repeat_penalty 0.01 to 100, frequency and presence -2 to 2, biases
- * -100 to 100 on tokens of the vocabulary, at most LIMIT_LOGIT_BIAS. The functions below assert it. */
-enum error_code sampler_check(const struct sampler_params *params, uint32_t n_vocab, struct error *err);
+ * -100 to 100 on tokens of the vocabulary, at most LIMIT_LOGIT_BIAS. The functions below assert
+ * it. */
+enum error_code sampler_check(const struct sampler_params *params, uint32_t n_vocab,
+                              struct error *err);
 
 struct sampler;
 enum error_code sampler_new(uint32_t n_vocab, struct sampler **out, struct error *err);
@@ -66,10 +69,11 @@ struct token_logprob {
 /* Chooses the token that will stand at `position`. `logits` has n_vocab values and is not changed.
  * `history` holds the sequence so far, prompt included, all of the vocabulary; it may be NULL when
  * n_history is 0 or no penalty is on. */
-int32_t sampler_pick(struct sampler *sampler, const struct sampler_params *params, const float *logits,
-                     const int32_t *history, size_t n_history, uint64_t position);
+int32_t sampler_pick(struct sampler *sampler, const struct sampler_params *params,
+                     const float *logits, const int32_t *history, size_t n_history,
+                     uint64_t position);
 
-/* The log-probability of `chosen`, and the `n_top` most probable tokens, best first (n_top at most n_vocab;
- * where fewer than that have a logit above -inf, the rest get token -1 and -inf). */
-float sampler_logprobs(struct sampler *sampler, const float *logits, int32_t chosen, struct token_logprob *top,
-                       uint32_t n_top);
+/* The log-probability of `chosen`, and the `n_top` most probable tokens, best first (n_top at most
+ * n_vocab; where fewer than that have a logit above -inf, the rest get token -1 and -inf). */
+float sampler_logprobs(struct sampler *sampler, const float *logits, int32_t chosen,
+                       struct token_logprob *top, uint32_t n_top);

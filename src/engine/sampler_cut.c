@@ -49,7 +49,8 @@ size_t cut_min_p(const uint64_t *keys, size_t n, float min_p)
     return kept;
 }
 
-size_t cut_typical(uint64_t *keys, uint64_t *scratch, size_t n, float typical_p, const float *logits)
+size_t cut_typical(uint64_t *keys, uint64_t *scratch, size_t n, float typical_p,
+                   const float *logits)
 {
     assert(n > 0);
     float max = key_value(keys[0]);
@@ -57,7 +58,8 @@ size_t cut_typical(uint64_t *keys, uint64_t *scratch, size_t n, float typical_p,
     for (size_t i = 0; i < n; i++) {
         float weight = weight_of(keys[i], max); /* 0 ln 0 = 0 */
         if (weight > 0)
-            entropy += (double)weight / total * (log_total - ((double)key_value(keys[i]) - (double)max));
+            entropy +=
+                (double)weight / total * (log_total - ((double)key_value(keys[i]) - (double)max));
     }
     for (size_t i = 0; i < n; i++) {
         double information = log_total - ((double)key_value(keys[i]) - (double)max);
@@ -77,8 +79,8 @@ size_t cut_typical(uint64_t *keys, uint64_t *scratch, size_t n, float typical_p,
     return kept;
 }
 
-size_t cut_all(const float *logits, uint32_t n_vocab, float max, float top_p, float min_p, uint64_t *keys,
-               uint64_t *scratch)
+size_t cut_all(const float *logits, uint32_t n_vocab, float max, float top_p, float min_p,
+               uint64_t *keys, uint64_t *scratch)
 {
     assert(max >= -FLT_MAX && max <= FLT_MAX);
     float floor = min_p_floor(max, min_p);

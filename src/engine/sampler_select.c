@@ -14,9 +14,11 @@ enum { HEAP_MAX = 4096 };
 
 static inline float exp_negative(float x)
 {
-    /* Cody and Waite: x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 in two parts; then a Taylor polynomial of exp(r). */
+    /* Cody and Waite: x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 in two parts; then a Taylor
+     * polynomial of exp(r). */
     float clamped = x < -87.0f ? -87.0f : x;
-    float shifted = clamped * 0x1.715476p+0f + 0x1.8p23f; /* rounds to nearest: the low bits now hold n */
+    float shifted =
+        clamped * 0x1.715476p+0f + 0x1.8p23f; /* rounds to nearest: the low bits now hold n */
     float n = shifted - 0x1.8p23f;
     float r = clamped - n * 0x1.62e400p-1f - n * 0x1.7f7d1cp-20f;
     float p = 1.0f / 5040;
@@ -148,7 +150,10 @@ uint32_t select_exp_walk(const float *x, uint32_t n, float max, float scale, dou
 
 float select_mass_floor(const float *x, uint32_t n, float max, double part, double *total)
 {
-    enum { PER_UNIT = 4, BUCKETS = 256 }; /* of the distance below max; the last holds all that is farther */
+    enum {
+        PER_UNIT = 4,
+        BUCKETS = 256
+    }; /* of the distance below max; the last holds all that is farther */
     double mass[BUCKETS] = {0};
     float weight[BLOCK];
     for (uint32_t i = 0; i < n; i += BLOCK) {
@@ -159,7 +164,8 @@ float select_mass_floor(const float *x, uint32_t n, float max, double part, doub
             weight[j] = exp_negative(x[i + j] - max);
         for (uint32_t j = 0; j < span; j++) {
             float depth = (max - x[i + j]) * (float)PER_UNIT;
-            mass[(int)(depth < (float)(BUCKETS - 1) ? depth : (float)(BUCKETS - 1))] += (double)weight[j];
+            mass[(int)(depth < (float)(BUCKETS - 1) ? depth : (float)(BUCKETS - 1))] +=
+                (double)weight[j];
         }
     }
     *total = 0;
@@ -169,7 +175,8 @@ float select_mass_floor(const float *x, uint32_t n, float max, double part, doub
     for (int b = 0; b < BUCKETS - 2; b++) {
         sum += mass[b];
         if (sum >= part * *total)
-            return max - (float)(b + 2) / (float)PER_UNIT; /* one bucket to spare: the subtractions round */
+            return max - (float)(b + 2) /
+                             (float)PER_UNIT; /* one bucket to spare: the subtractions round */
     }
     return -FLT_MAX;
 }
@@ -207,7 +214,8 @@ static void insertion_sort(uint64_t *keys, size_t n)
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
-/* One pass of a least-significant-digit radix sort; false when all keys have that digit in common. */
+/* One pass of a least-significant-digit radix sort; false when all keys have that digit in
+ * common. */
 static bool radix_pass(const uint64_t *from, uint64_t *to, size_t n, unsigned shift)
 {
     uint32_t start[DIGITS] = {0};
@@ -257,7 +265,8 @@ static void heap_sink(uint64_t *heap, size_t n, size_t at)
     heap[at] = key;
 }
 
-/* A heap of the k best so far, the worst of them at its root; a block without anything better than that is passed over.
+/* A heap of the k best so far, the worst of them at its root; a block without anything better than
+ * that is passed over.
  */
 static size_t top_by_heap(const float *x, uint32_t n, uint32_t k, uint64_t *heap)
 {

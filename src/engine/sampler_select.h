@@ -50,16 +50,18 @@ double select_exp_sum(const float *x, uint32_t n, float max, float scale);
  * index of a positive weight when rounding lets the target stand above the whole sum. */
 uint32_t select_exp_walk(const float *x, uint32_t n, float max, float scale, double target);
 
-/* A value such that the x at or above it hold at least `part` of the sum of exp(x - max), and not much more; -FLT_MAX
- * when that takes nearly all. *total is that sum. */
+/* A value such that the x at or above it hold at least `part` of the sum of exp(x - max), and not
+ * much more; -FLT_MAX when that takes nearly all. *total is that sum. */
 float select_mass_floor(const float *x, uint32_t n, float max, double part, double *total);
 
-/* Writes the keys of all x >= low, which is above -inf, in order of id; returns how many. `keys` has room for n. */
+/* Writes the keys of all x >= low, which is above -inf, in order of id; returns how many. `keys`
+ * has room for n. */
 size_t select_from(const float *x, uint32_t n, float low, uint64_t *keys);
 
 /* Best first; equal values stay in the order in which they came. `scratch` has room for n keys. */
 void select_sort(uint64_t *keys, uint64_t *scratch, size_t n);
 
-/* The k best (fewer when fewer are above -inf), best first, lowest id on a tie. `keys` and `scratch` have room for n.
+/* The k best (fewer when fewer are above -inf), best first, lowest id on a tie. `keys` and
+ * `scratch` have room for n.
  */
 size_t select_top(const float *x, uint32_t n, uint32_t k, uint64_t *keys, uint64_t *scratch);

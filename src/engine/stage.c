@@ -7,7 +7,8 @@
 #include "gpu/gpu.h"
 
 /* Makes stage->graph the graph for `shape`. */
-static enum error_code prepare_graph(struct stage *stage, const struct batch_shape *shape, struct error *err)
+static enum error_code prepare_graph(struct stage *stage, const struct batch_shape *shape,
+                                     struct error *err)
 {
     if (stage->graph.cgraph && batch_shape_equal(&stage->graph.shape, shape))
         return ERROR_NONE;
@@ -15,16 +16,16 @@ static enum error_code prepare_graph(struct stage *stage, const struct batch_sha
     ggml_backend_sched_reset(stage->sched);
     enum error_code code = graph_build(&stage->graph, &stage->source, shape, err);
     if (!code && !ggml_backend_sched_alloc_graph(stage->sched, stage->graph.cgraph))
-        code = error_set(err, ERROR_NO_MEMORY, "%s: no memory for a batch of %u rows", device_info(stage->device)->id,
-                         shape->n_rows);
+        code = error_set(err, ERROR_NO_MEMORY, "%s: no memory for a batch of %u rows",
+                         device_info(stage->device)->id, shape->n_rows);
     if (code)
         graph_deinit(&stage->graph);
     return code;
 }
 
 /* Lets a simulated device take its time, or fail. */
-static enum error_code tell_work(const struct stage *stage, const struct batch *batch, uint64_t start_ns, float *out,
-                                 struct error *err)
+static enum error_code tell_work(const struct stage *stage, const struct batch *batch,
+                                 uint64_t start_ns, float *out, struct error *err)
 {
     struct device_work work;
     stage_work_count(&stage->cost, batch, &work);
@@ -37,16 +38,16 @@ static enum error_code tell_work(const struct stage *stage, const struct batch *
     return device_worked(stage->device, &work, err);
 }
 
-enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in, float *out,
-                              struct error *err)
+enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in,
+                              float *out, struct error *err)
 {
     struct batch_shape shape;
     enum error_code code = batch_shape_read(batch, &stage->options, stage->kv.lengths, &shape, err);
     for (uint32_t i = 0; !code && stage->source.first && i < batch->n_rows; i++) {
         int32_t token = batch->rows[i].token;
         if (token < 0 || (uint32_t)token >= stage->h->n_vocab)
-            return error_set(err, ERROR_INVALID, "row %u: token %d; the vocabulary has %u", i, token,
-                             stage->h->n_vocab);
+            return error_set(err, ERROR_INVALID, "row %u: token %d; the vocabulary has %u", i,
+                             token, stage->h->n_vocab);
     }
     if (!code)
         code = prepare_graph(stage, &shape, err);
@@ -58,7 +59,8 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
     enum ggml_status status = ggml_backend_sched_graph_compute(stage->sched, stage->graph.cgraph);
     if (status != GGML_STATUS_SUCCESS)
         return error_set(err, status == GGML_STATUS_ALLOC_FAILED ? ERROR_NO_MEMORY : ERROR_DEVICE,
-                         "%s: computing a batch of %u rows failed (%s)", device_info(stage->device)->id, batch->n_rows,
+                         "%s: computing a batch of %u rows failed (%s)",
+                         device_info(stage->device)->id, batch->n_rows,
                          ggml_status_to_string(status));
     if (stage->graph.result && out)
         ggml_backend_tensor_get(stage->graph.result, out, 0, ggml_nbytes(stage->graph.result));
@@ -83,11 +85,14 @@ void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length)
         stage->kv.lengths[slot] = length;
 }
 
-enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length, struct error *err)
+enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
+                              struct error *err)
 {
     if (from >= stage->kv.n_slots || to >= stage->kv.n_slots || length > stage->kv.lengths[from])
-        return error_set(err, ERROR_INVALID, "cannot copy %u tokens of slot %u to slot %u", length, from, to);
-    enum error_code code = from == to ? ERROR_NONE : kv_cache_copy(&stage->kv, from, to, length, err);
+        return error_set(err, ERROR_INVALID, "cannot copy %u tokens of slot %u to slot %u", length,
+                         from, to);
+    enum error_code code =
+        from == to ? ERROR_NONE : kv_cache_copy(&stage->kv, from, to, length, err);
     if (!code)
         stage->kv.lengths[to] = length;
     return code;
@@ -98,7 +103,8 @@ uint64_t stage_kv_export_size(const struct stage *stage, uint32_t length)
     return kv_cache_slot_bytes(&stage->kv, length);
 }
 
-enum error_code stage_kv_export(struct stage *stage, uint32_t slot, uint32_t length, void *out, struct error *err)
+enum error_code stage_kv_export(struct stage *stage, uint32_t slot, uint32_t length, void *out,
+                                struct error *err)
 {
     if (slot >= stage->kv.n_slots || length > stage->kv.lengths[slot])
         return error_set(err, ERROR_INVALID, "slot %u does not hold %u tokens", slot, length);
@@ -106,11 +112,13 @@ enum error_code stage_kv_export(struct stage *stage, uint32_t slot, uint32_t len
     return ERROR_NONE;
 }
 
-enum error_code stage_kv_import(struct stage *stage, uint32_t slot, uint32_t length, const void *in, uint64_t size,
-                                struct error *err)
+enum error_code stage_kv_import(struct stage *stage, uint32_t slot, uint32_t length, const void *in,
+                                uint64_t size, struct error *err)
 {
-    if (slot >= stage->kv.n_slots || length > stage->options.context || size != kv_cache_slot_bytes(&stage->kv, length))
-        return error_set(err, ERROR_INVALID, "%llu bytes are not %u tokens of this stage's KV cache",
+    if (slot >= stage->kv.n_slots || length > stage->options.context ||
+        size != kv_cache_slot_bytes(&stage->kv, length))
+        return error_set(err, ERROR_INVALID,
+                         "%llu bytes are not %u tokens of this stage's KV cache",
                          (unsigned long long)size, length);
     kv_cache_import(&stage->kv, slot, length, in);
     stage->kv.lengths[slot] = length;
@@ -122,18 +130,20 @@ uint64_t stage_kv_row_bytes(const struct stage *stage)
     return stage->kv.k[0]->nb[1] + stage->kv.v[0]->nb[1];
 }
 
-static enum error_code check_run(const struct stage *stage, const struct kv_run *run, uint32_t length,
-                                 struct error *err)
+static enum error_code check_run(const struct stage *stage, const struct kv_run *run,
+                                 uint32_t length, struct error *err)
 {
     const struct stage_options *options = &stage->options;
-    if (run->layer < options->first_layer || run->layer - options->first_layer >= options->n_layers ||
-        run->slot >= options->n_slots || run->first > length || run->n_rows > length - run->first)
-        return error_set(err, ERROR_INVALID, "layer %u, slot %u has no cells %u to %u", run->layer, run->slot,
-                         run->first, run->first + run->n_rows);
+    if (run->layer < options->first_layer ||
+        run->layer - options->first_layer >= options->n_layers || run->slot >= options->n_slots ||
+        run->first > length || run->n_rows > length - run->first)
+        return error_set(err, ERROR_INVALID, "layer %u, slot %u has no cells %u to %u", run->layer,
+                         run->slot, run->first, run->first + run->n_rows);
     return ERROR_NONE;
 }
 
-enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *run, void *out, struct error *err)
+enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *run, void *out,
+                              struct error *err)
 {
     const uint32_t length = run->slot < stage->options.n_slots ? stage->kv.lengths[run->slot] : 0;
     enum error_code code = check_run(stage, run, length, err);
@@ -142,7 +152,8 @@ enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *ru
     return code;
 }
 
-enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in, struct error *err)
+enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in,
+                               struct error *err)
 {
     enum error_code code = check_run(stage, run, stage->options.context, err);
     if (!code)
@@ -163,11 +174,13 @@ struct stage_hold {
     struct weight_unit *units[];
 };
 
-static bool is_held(const struct weight_unit *unit, uint32_t first_layer, uint32_t n_layers, uint32_t n_all)
+static bool is_held(const struct weight_unit *unit, uint32_t first_layer, uint32_t n_layers,
+                    uint32_t n_all)
 {
     if (unit->layer < LIMIT_LAYERS)
         return unit->layer >= first_layer && unit->layer - first_layer < n_layers;
-    return unit->layer == WEIGHT_UNIT_ROPE || (unit->layer == WEIGHT_UNIT_FIRST && first_layer == 0) ||
+    return unit->layer == WEIGHT_UNIT_ROPE ||
+           (unit->layer == WEIGHT_UNIT_FIRST && first_layer == 0) ||
            (unit->layer == WEIGHT_UNIT_LAST && first_layer + n_layers == n_all);
 }
 

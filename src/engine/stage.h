@@ -48,16 +48,18 @@ struct stage_memory { /* bytes on the device */
 };
 
 /* What stage_open() would take; allocates nothing on the device. */
-enum error_code stage_measure(struct device *device, const struct model *model, const struct stage_options *options,
-                              struct stage_memory *out, struct error *err);
+enum error_code stage_measure(struct device *device, const struct model *model,
+                              const struct stage_options *options, struct stage_memory *out,
+                              struct error *err);
 
 /* Loads the layers. ERROR_NO_MEMORY says what is needed, what is free and what would fit. */
-enum error_code stage_open(struct device *device, const struct model *model, const struct stage_options *options,
-                           struct stage **out, struct error *err);
+enum error_code stage_open(struct device *device, const struct model *model,
+                           const struct stage_options *options, struct stage **out,
+                           struct error *err);
 void stage_close(struct stage *stage);
 
-/* The weights of some of its layers stay loaded when it is closed, for the next stage that uses them on this device,
- * while its model is open. Any thread. NULL: no memory. */
+/* The weights of some of its layers stay loaded when it is closed, for the next stage that uses
+ * them on this device, while its model is open. Any thread. NULL: no memory. */
 struct stage_hold;
 struct stage_hold *stage_hold(const struct stage *stage, uint32_t first_layer, uint32_t n_layers);
 void stage_hold_drop(struct stage_hold *hold); /* NULL is fine */
@@ -67,8 +69,9 @@ struct device *stage_device(const struct stage *stage);
 bool stage_is_first(const struct stage *stage);
 bool stage_is_last(const struct stage *stage);
 bool stage_uses_flash(const struct stage *stage);
-uint32_t stage_width(const struct stage *stage);        /* n_embd: floats of one hidden row */
-uint32_t stage_output_width(const struct stage *stage); /* floats of one output row: n_vocab on the last, else n_embd */
+uint32_t stage_width(const struct stage *stage); /* n_embd: floats of one hidden row */
+uint32_t stage_output_width(
+    const struct stage *stage); /* floats of one output row: n_vocab on the last, else n_embd */
 
 struct batch_row {
     uint32_t slot;
@@ -90,26 +93,30 @@ uint32_t batch_output_count(const struct batch *batch);
  * stage_width() floats, or on the last stage batch_output_count() x stage_output_width()
  * (x stage_width() for embeddings); NULL when there is nothing to give. On failure the slots
  * keep their length. */
-enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in, float *out,
-                              struct error *err);
+enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in,
+                              float *out, struct error *err);
 
 /* ---- KV cache, by slot ---- */
 uint32_t stage_kv_length(const struct stage *stage, uint32_t slot);
 void stage_kv_truncate(struct stage *stage, uint32_t slot,
                        uint32_t length); /* no-op when already shorter; 0 frees the sequence */
-enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length, struct error *err);
+enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
+                              struct error *err);
 uint64_t stage_kv_export_size(const struct stage *stage, uint32_t length); /* bytes */
-enum error_code stage_kv_export(struct stage *stage, uint32_t slot, uint32_t length, void *out, struct error *err);
-enum error_code stage_kv_import(struct stage *stage, uint32_t slot, uint32_t length, const void *in, uint64_t size,
+enum error_code stage_kv_export(struct stage *stage, uint32_t slot, uint32_t length, void *out,
                                 struct error *err);
+enum error_code stage_kv_import(struct stage *stage, uint32_t slot, uint32_t length, const void *in,
+                                uint64_t size, struct error *err);
 
-/* Cells of one layer of a slot, exactly as they are: K rows, then V rows. Writing leaves the slot's length as it is,
- * which stage_kv_set_length() then sets for all layers at once. */
+/* Cells of one layer of a slot, exactly as they are: K rows, then V rows. Writing leaves the slot's
+ * length as it is, which stage_kv_set_length() then sets for all layers at once. */
 struct kv_run {
     uint32_t layer; /* of the model */
     uint32_t slot, first, n_rows;
 };
 uint64_t stage_kv_row_bytes(const struct stage *stage); /* K and V of one cell of one layer */
-enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *run, void *out, struct error *err);
-enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in, struct error *err);
+enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *run, void *out,
+                              struct error *err);
+enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in,
+                               struct error *err);
 void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length);

@@ -24,14 +24,16 @@ static void set_mask(struct ggml_tensor *tensor, const struct batch *batch, uint
     const ggml_fp16_t hidden = ggml_fp32_to_fp16(-INFINITY), visible = ggml_fp32_to_fp16(0.0f);
     uint32_t n_kv = (uint32_t)tensor->ne[0];
     for (uint32_t row = 0; row < batch->n_rows; row++, mask += n_kv) {
-        uint32_t end = batch->rows[row].position + 1, start = window && end > window ? end - window : 0;
+        uint32_t end = batch->rows[row].position + 1,
+                 start = window && end > window ? end - window : 0;
         for (uint32_t c = 0; c < n_kv; c++)
             mask[c] = c >= start && c < end ? visible : hidden;
     }
 }
 
 void stage_inputs_set(const struct graph *graph, const struct batch *batch,
-                      const struct hyperparameters *hyperparameters, uint32_t cells, const float *hidden)
+                      const struct hyperparameters *hyperparameters, uint32_t cells,
+                      const float *hidden)
 {
     int32_t *tokens = host_data(graph->tokens), *positions = host_data(graph->positions);
     int32_t *outputs = host_data(graph->outputs);

@@ -10,22 +10,25 @@
 
 enum { BACKENDS_MAX = 8 };
 
-/* Opening goes step by step: declare, measure, load. Nothing is allocated on the device before load(). */
+/* Opening goes step by step: declare, measure, load. Nothing is allocated on the device before
+ * load(). */
 
-static enum error_code check_options(const struct model *model, const struct stage_options *o, struct error *err)
+static enum error_code check_options(const struct model *model, const struct stage_options *o,
+                                     struct error *err)
 {
     uint32_t n_layers = model_hyperparameters(model)->n_layers;
     if (o->n_layers < 1 || o->first_layer >= n_layers || o->n_layers > n_layers - o->first_layer)
-        return error_set(err, ERROR_INVALID, "layers %u to %u of a model that has %u", o->first_layer,
-                         o->first_layer + o->n_layers - 1, n_layers);
+        return error_set(err, ERROR_INVALID, "layers %u to %u of a model that has %u",
+                         o->first_layer, o->first_layer + o->n_layers - 1, n_layers);
     if (o->n_slots < 1 || o->n_slots > LIMIT_SEQUENCES)
-        return error_set(err, ERROR_INVALID, "%u sequences; it must be from 1 to %d", o->n_slots, LIMIT_SEQUENCES);
+        return error_set(err, ERROR_INVALID, "%u sequences; it must be from 1 to %d", o->n_slots,
+                         LIMIT_SEQUENCES);
     if (o->context < 1 || o->context > LIMIT_CONTEXT)
-        return error_set(err, ERROR_INVALID, "a context of %u tokens; it must be from 1 to %d", o->context,
-                         LIMIT_CONTEXT);
+        return error_set(err, ERROR_INVALID, "a context of %u tokens; it must be from 1 to %d",
+                         o->context, LIMIT_CONTEXT);
     if (o->rows_max < 1 || o->rows_max > LIMIT_BATCH_ROWS)
-        return error_set(err, ERROR_INVALID, "batches of %u rows; it must be from 1 to %d", o->rows_max,
-                         LIMIT_BATCH_ROWS);
+        return error_set(err, ERROR_INVALID, "batches of %u rows; it must be from 1 to %d",
+                         o->rows_max, LIMIT_BATCH_ROWS);
     return ERROR_NONE;
 }
 
@@ -36,11 +39,15 @@ static bool has_flash(const struct stage *stage)
     struct ggml_init_params params = {.mem_size = 8 * ggml_tensor_overhead(), .no_alloc = true};
     struct ggml_context *ctx = ggml_init(params);
     enum ggml_type type = kv_ggml_type(stage->options.kv_type);
-    struct ggml_tensor *q = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, h->n_head_dim_k, 1, h->n_head, 1);
-    struct ggml_tensor *k = ggml_new_tensor_4d(ctx, type, h->n_head_dim_k, KV_PADDING, h->n_head_kv, 1);
-    struct ggml_tensor *v = ggml_new_tensor_4d(ctx, type, h->n_head_dim_v, KV_PADDING, h->n_head_kv, 1);
+    struct ggml_tensor *q =
+        ggml_new_tensor_4d(ctx, GGML_TYPE_F32, h->n_head_dim_k, 1, h->n_head, 1);
+    struct ggml_tensor *k =
+        ggml_new_tensor_4d(ctx, type, h->n_head_dim_k, KV_PADDING, h->n_head_kv, 1);
+    struct ggml_tensor *v =
+        ggml_new_tensor_4d(ctx, type, h->n_head_dim_v, KV_PADDING, h->n_head_kv, 1);
     struct ggml_tensor *mask = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, KV_PADDING, 1, 1, 1);
-    struct ggml_tensor *o = ggml_flash_attn_ext(ctx, q, k, v, mask, h->attention_scale, 0.0f, h->attention_softcap);
+    struct ggml_tensor *o =
+        ggml_flash_attn_ext(ctx, q, k, v, mask, h->attention_scale, 0.0f, h->attention_softcap);
     bool yes = ggml_backend_dev_supports_op(device_ggml_dev(stage->device), o);
     ggml_free(ctx);
     return yes;
@@ -93,14 +100,16 @@ static enum error_code choose_flash(struct stage *stage, struct error *err)
     }
     bool has = stage->options.flash != FLASH_OFF && has_flash(stage);
     if (stage->options.flash == FLASH_ON && !has)
-        return error_set(err, ERROR_UNSUPPORTED,
-                         "%s has no flash attention for this model with this KV cache; use --flash auto",
-                         device_info(stage->device)->id);
+        return error_set(
+            err, ERROR_UNSUPPORTED,
+            "%s has no flash attention for this model with this KV cache; use --flash auto",
+            device_info(stage->device)->id);
     stage->source.flash = has;
     return ERROR_NONE;
 }
 
-/* Long and short factors of LongRoPE (Ding et al. 2024, arXiv:2402.13753): by the context in use. */
+/* Long and short factors of LongRoPE (Ding et al. 2024, arXiv:2402.13753): by the context in
+ * use. */
 static struct ggml_tensor *rope_factors(const struct stage *stage)
 {
     struct ggml_tensor *const *outside = stage->weights.outside;
@@ -110,10 +119,12 @@ static struct ggml_tensor *rope_factors(const struct stage *stage)
     return outside[is_long ? TENSOR_ROPE_FACTORS_LONG : TENSOR_ROPE_FACTORS_SHORT];
 }
 
-/* In order of preference: accelerators (BLAS …) ride with the CPU; what a GPU cannot do falls back to the CPU. */
+/* In order of preference: accelerators (BLAS …) ride with the CPU; what a GPU cannot do falls back
+ * to the CPU. */
 static uint32_t list_backends(const struct stage *stage, ggml_backend_t out[BACKENDS_MAX])
 {
-    ggml_backend_t own = device_ggml_backend(stage->device), fallback = device_ggml_fallback(stage->device);
+    ggml_backend_t own = device_ggml_backend(stage->device),
+                   fallback = device_ggml_fallback(stage->device);
     uint32_t n = 0;
     if (!is_cpu(stage))
         out[n++] = own;
@@ -127,10 +138,12 @@ static enum error_code new_scheduler(struct stage *stage, struct error *err)
 {
     ggml_backend_t backends[BACKENDS_MAX];
     uint32_t n_backends = list_backends(stage, backends);
-    size_t n_nodes = 64 + (96 + 16 * (size_t)stage->options.n_slots + 2 * (size_t)stage->h->n_experts_used) *
-                              stage->options.n_layers;
+    size_t n_nodes =
+        64 + (96 + 16 * (size_t)stage->options.n_slots + 2 * (size_t)stage->h->n_experts_used) *
+                 stage->options.n_layers;
     stage->sched = ggml_backend_sched_new(backends, NULL, (int)n_backends, n_nodes, false, false);
-    return stage->sched ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "no memory for the graph scheduler");
+    return stage->sched ? ERROR_NONE
+                        : error_set(err, ERROR_NO_MEMORY, "no memory for the graph scheduler");
 }
 
 static enum error_code declare(struct stage *stage, struct error *err)
@@ -140,9 +153,10 @@ static enum error_code declare(struct stage *stage, struct error *err)
     if (!code)
         code = weights_declare(&stage->weights, stage->device, stage->model, &stage->options, err);
     if (!code)
-        code =
-            kv_cache_declare(&stage->kv, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
-                             (struct kv_heads){h->n_head_kv, h->n_head_dim_k, h->n_head_dim_v}, &stage->options, err);
+        code = kv_cache_declare(
+            &stage->kv, ggml_backend_get_default_buffer_type(device_ggml_backend(stage->device)),
+            (struct kv_heads){h->n_head_kv, h->n_head_dim_k, h->n_head_dim_v}, &stage->options,
+            err);
     if (!code)
         code = new_scheduler(stage, err);
     stage->source.architecture = model_architecture(stage->model);
@@ -158,7 +172,8 @@ static enum error_code declare(struct stage *stage, struct error *err)
     return code;
 }
 
-/* Batches that need the most compute memory: one long chunk, and one that is cut into many groups. */
+/* Batches that need the most compute memory: one long chunk, and one that is cut into many
+ * groups. */
 static void worst_shapes(const struct stage *stage, struct batch_shape shapes[2])
 {
     uint32_t n_groups = stage->options.n_slots < 4 ? stage->options.n_slots : 4;
@@ -166,14 +181,17 @@ static void worst_shapes(const struct stage *stage, struct batch_shape shapes[2]
     batch_shape_worst(&stage->options, n_groups, &shapes[1]);
 }
 
-/* Gives (or takes away) the tensors of a context a buffer without memory, so that a graph can be measured. */
+/* Gives (or takes away) the tensors of a context a buffer without memory, so that a graph can be
+ * measured. */
 static void set_placeholder(struct ggml_context *context, ggml_backend_buffer_t buffer)
 {
-    for (struct ggml_tensor *t = ggml_get_first_tensor(context); t; t = ggml_get_next_tensor(context, t))
+    for (struct ggml_tensor *t = ggml_get_first_tensor(context); t;
+         t = ggml_get_next_tensor(context, t))
         t->buffer = buffer;
 }
 
-/* `sizes`: compute memory by backend, in list_backends()'s order. All of a CPU's backends take host memory. */
+/* `sizes`: compute memory by backend, in list_backends()'s order. All of a CPU's backends take host
+ * memory. */
 static void keep_largest(struct stage *stage, const size_t sizes[BACKENDS_MAX])
 {
     uint64_t compute = sizes[0], host = is_cpu(stage) ? 0 : sizes[1];
@@ -188,7 +206,8 @@ struct placeholders { /* one for each buffer type */
     uint32_t n;
 };
 
-static ggml_backend_buffer_t placeholder_of(struct placeholders *all, ggml_backend_buffer_type_t type, bool weights)
+static ggml_backend_buffer_t placeholder_of(struct placeholders *all,
+                                            ggml_backend_buffer_type_t type, bool weights)
 {
     for (uint32_t i = 0; i < all->n && weights; i++) {
         if (ggml_backend_buffer_get_type(all->list[i]) == type)
@@ -207,7 +226,8 @@ static void set_placeholders(struct stage *stage, struct placeholders *all, bool
     for (uint32_t i = 0; i < stage->weights.n_units; i++) {
         const struct weight_unit *unit = stage->weights.units[i];
         for (uint32_t k = 0; k < unit->n_pools && !unit->is_loaded; k++)
-            set_placeholder(unit->pools[k].context, there ? placeholder_of(all, unit->pools[k].type, true) : NULL);
+            set_placeholder(unit->pools[k].context,
+                            there ? placeholder_of(all, unit->pools[k].type, true) : NULL);
     }
     set_placeholder(stage->kv.context, there ? placeholder_of(all, stage->kv.type, false) : NULL);
 }
@@ -261,19 +281,24 @@ static enum error_code check_fits(const struct stage *stage, struct error *err)
     uint64_t room = fixed < now.free_bytes ? now.free_bytes - fixed : 0;
     uint64_t context = room / (m->kv / stage->kv.cells) / KV_PADDING * KV_PADDING;
     if (context) {
-        snprintf(advice, sizeof advice, "a context of %llu tokens would fit (--context, or fewer --slots)",
+        snprintf(advice, sizeof advice,
+                 "a context of %llu tokens would fit (--context, or fewer --slots)",
                  (unsigned long long)context);
     } else {
         uint64_t per_layer = needed / stage->options.n_layers;
         snprintf(advice, sizeof advice,
-                 "about %llu of these %u layers would fit: use more devices (--devices, --split) or a smaller model",
-                 (unsigned long long)(now.free_bytes / (per_layer ? per_layer : 1)), stage->options.n_layers);
+                 "about %llu of these %u layers would fit: use more devices (--devices, --split) "
+                 "or a smaller model",
+                 (unsigned long long)(now.free_bytes / (per_layer ? per_layer : 1)),
+                 stage->options.n_layers);
     }
     return error_set(
-        err, ERROR_NO_MEMORY, "%s: layers %u-%u need %s (weights %s, KV cache %s, compute %s), %s is free; %s",
+        err, ERROR_NO_MEMORY,
+        "%s: layers %u-%u need %s (weights %s, KV cache %s, compute %s), %s is free; %s",
         device_info(stage->device)->id, stage->options.first_layer,
-        stage->options.first_layer + stage->options.n_layers - 1, size_text(needed).text, size_text(weights).text,
-        size_text(m->kv).text, size_text(m->compute).text, size_text(now.free_bytes).text, advice);
+        stage->options.first_layer + stage->options.n_layers - 1, size_text(needed).text,
+        size_text(weights).text, size_text(m->kv).text, size_text(m->compute).text,
+        size_text(now.free_bytes).text, advice);
 }
 
 static enum error_code reserve_compute(struct stage *stage, struct error *err)
@@ -287,8 +312,9 @@ static enum error_code reserve_compute(struct stage *stage, struct error *err)
         if (code)
             break;
         if (!ggml_backend_sched_reserve(stage->sched, graph.cgraph))
-            code = error_set(err, ERROR_NO_MEMORY, "%s could not allocate %llu bytes of compute buffers",
-                             device_info(stage->device)->id, (unsigned long long)stage->memory.compute);
+            code = error_set(
+                err, ERROR_NO_MEMORY, "%s could not allocate %llu bytes of compute buffers",
+                device_info(stage->device)->id, (unsigned long long)stage->memory.compute);
         ggml_backend_sched_reset(stage->sched);
         graph_deinit(&graph);
     }
@@ -318,8 +344,9 @@ static enum error_code load(struct stage *stage, struct error *err)
     return code;
 }
 
-static enum error_code stage_new(struct device *device, const struct model *model, const struct stage_options *options,
-                                 struct stage **out, struct error *err)
+static enum error_code stage_new(struct device *device, const struct model *model,
+                                 const struct stage_options *options, struct stage **out,
+                                 struct error *err)
 {
     enum error_code code = check_options(model, options, err);
     if (code)
@@ -342,8 +369,9 @@ static enum error_code stage_new(struct device *device, const struct model *mode
     return ERROR_NONE;
 }
 
-enum error_code stage_measure(struct device *device, const struct model *model, const struct stage_options *options,
-                              struct stage_memory *out, struct error *err)
+enum error_code stage_measure(struct device *device, const struct model *model,
+                              const struct stage_options *options, struct stage_memory *out,
+                              struct error *err)
 {
     struct stage *stage;
     enum error_code code = stage_new(device, model, options, &stage, err);
@@ -354,8 +382,9 @@ enum error_code stage_measure(struct device *device, const struct model *model, 
     return ERROR_NONE;
 }
 
-enum error_code stage_open(struct device *device, const struct model *model, const struct stage_options *options,
-                           struct stage **out, struct error *err)
+enum error_code stage_open(struct device *device, const struct model *model,
+                           const struct stage_options *options, struct stage **out,
+                           struct error *err)
 {
     struct stage *stage;
     enum error_code code = stage_new(device, model, options, &stage, err);
@@ -366,11 +395,13 @@ enum error_code stage_open(struct device *device, const struct model *model, con
         stage_close(stage);
         return code;
     }
-    log_line(LOG_INFO, "engine",
-             "%s: layers %u-%u, %llu MiB weights, %llu MiB KV, %llu MiB compute, flash attention %s",
-             device_info(device)->id, options->first_layer, options->first_layer + options->n_layers - 1,
-             (unsigned long long)(stage->memory.weights >> 20), (unsigned long long)(stage->memory.kv >> 20),
-             (unsigned long long)(stage->memory.compute >> 20), stage->source.flash ? "on" : "off");
+    log_line(
+        LOG_INFO, "engine",
+        "%s: layers %u-%u, %llu MiB weights, %llu MiB KV, %llu MiB compute, flash attention %s",
+        device_info(device)->id, options->first_layer, options->first_layer + options->n_layers - 1,
+        (unsigned long long)(stage->memory.weights >> 20),
+        (unsigned long long)(stage->memory.kv >> 20),
+        (unsigned long long)(stage->memory.compute >> 20), stage->source.flash ? "on" : "off");
     *out = stage;
     return ERROR_NONE;
 }

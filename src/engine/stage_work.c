@@ -17,7 +17,8 @@ static void add(struct layer_cost *sum, struct layer_cost more)
     sum->kv_elements_per_token += more.kv_elements_per_token;
 }
 
-void stage_cost_read(const struct model *model, const struct stage_options *options, struct stage_cost *out)
+void stage_cost_read(const struct model *model, const struct stage_options *options,
+                     struct stage_cost *out)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     *out = (struct stage_cost){.bytes_in_per_row = h->n_embd * sizeof(float)};
@@ -32,7 +33,8 @@ void stage_cost_read(const struct model *model, const struct stage_options *opti
     out->kv_bytes_per_token = kv_type_bytes(options->kv_type, out->layers.kv_elements_per_token);
 }
 
-void stage_work_count(const struct stage_cost *cost, const struct batch *batch, struct device_work *out)
+void stage_work_count(const struct stage_cost *cost, const struct batch *batch,
+                      struct device_work *out)
 {
     uint64_t n_rows = batch->n_rows, n_outputs = batch_output_count(batch);
     uint64_t layers = n_rows * cost->layers.bytes_per_token;

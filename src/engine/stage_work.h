@@ -13,9 +13,11 @@ struct stage_cost {
     uint64_t bytes_in_per_row;
 };
 
-void stage_cost_read(const struct model *model, const struct stage_options *options, struct stage_cost *out);
+void stage_cost_read(const struct model *model, const struct stage_options *options,
+                     struct stage_cost *out);
 
-/* Weights are read once for a batch; of a mixture's experts, those of each row, at most all: an upper bound, for rows
- * share experts. The KV cache is read once for every sequence in it, up to its last row's position. `out`
- * and the time are left empty; bytes_copied is the inputs' alone. */
-void stage_work_count(const struct stage_cost *cost, const struct batch *batch, struct device_work *out);
+/* Weights are read once for a batch; of a mixture's experts, those of each row, at most all: an
+ * upper bound, for rows share experts. The KV cache is read once for every sequence in it, up to
+ * its last row's position. `out` and the time are left empty; bytes_copied is the inputs' alone. */
+void stage_work_count(const struct stage_cost *cost, const struct batch *batch,
+                      struct device_work *out);

@@ -81,13 +81,15 @@ static ggml_backend_buffer_type_t host_type(const struct weight_unit *unit)
 static ggml_backend_buffer_type_t choose_type(const struct weight_unit *unit, enum ggml_op op,
                                               struct ggml_tensor *weight, bool repack)
 {
-    ggml_backend_buffer_type_t own = ggml_backend_get_default_buffer_type(device_ggml_backend(unit->device));
+    ggml_backend_buffer_type_t own =
+        ggml_backend_get_default_buffer_type(device_ggml_backend(unit->device));
     /* the rows of a few tokens: looked up on the host, where the ids are */
     if (op == GGML_OP_GET_ROWS)
         return host_type(unit);
     const bool matrix = op == GGML_OP_MUL_MAT || op == GGML_OP_MUL_MAT_ID;
     const bool as_stored = product_is_of(weight->type) && device_ggml_products(unit->device);
-    ggml_backend_buffer_type_t *extra = repack && !as_stored ? device_ggml_extra_buffer_types(unit->device) : NULL;
+    ggml_backend_buffer_type_t *extra =
+        repack && !as_stored ? device_ggml_extra_buffer_types(unit->device) : NULL;
     for (; extra && matrix && *extra; extra++) {
         if (supported(unit, op, weight, *extra))
             return *extra;
@@ -103,25 +105,28 @@ static struct weight_pool *pool_of(struct weight_unit *unit, ggml_backend_buffer
     }
     assert(unit->n_pools < WEIGHT_POOLS_MAX);
     struct weight_pool *pool = &unit->pools[unit->n_pools++];
-    struct ggml_init_params params = {.mem_size = UNIT_TENSORS_MAX * ggml_tensor_overhead(), .no_alloc = true};
+    struct ggml_init_params params = {.mem_size = UNIT_TENSORS_MAX * ggml_tensor_overhead(),
+                                      .no_alloc = true};
     *pool = (struct weight_pool){.type = type, .context = ggml_init(params)};
     return pool;
 }
 
-static struct ggml_tensor *declare(struct weight_unit *unit, const struct gguf_tensor *source, enum ggml_op op,
-                                   bool repack)
+static struct ggml_tensor *declare(struct weight_unit *unit, const struct gguf_tensor *source,
+                                   enum ggml_op op, bool repack)
 {
     struct ggml_init_params params = {.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true};
     struct ggml_context *scratch = ggml_init(params);
-    struct ggml_tensor *probe = ggml_new_tensor(scratch, (enum ggml_type)source->type, (int)source->n_dims, source->ne);
+    struct ggml_tensor *probe =
+        ggml_new_tensor(scratch, (enum ggml_type)source->type, (int)source->n_dims, source->ne);
     ggml_backend_buffer_type_t type = choose_type(unit, op, probe, repack);
     ggml_free(scratch);
 
     struct weight_pool *pool = pool_of(unit, type);
-    struct ggml_tensor *tensor =
-        ggml_new_tensor(pool->context, (enum ggml_type)source->type, (int)source->n_dims, source->ne);
+    struct ggml_tensor *tensor = ggml_new_tensor(pool->context, (enum ggml_type)source->type,
+                                                 (int)source->n_dims, source->ne);
     ggml_set_name(tensor, source->name);
-    unit->sources[unit->n_sources++] = (struct weight_source){.tensor = tensor, .source = source, .pool = pool};
+    unit->sources[unit->n_sources++] =
+        (struct weight_source){.tensor = tensor, .source = source, .pool = pool};
     return tensor;
 }
 
@@ -150,7 +155,8 @@ static void declare_all(struct weight_unit *unit)
         declare_role(unit, TENSOR_TOKEN_EMBEDDING, false);
     else if (unit->layer == WEIGHT_UNIT_LAST)
         declare_head(unit);
-    for (size_t i = 0; unit->layer == WEIGHT_UNIT_ROPE && i < sizeof everywhere / sizeof everywhere[0]; i++)
+    for (size_t i = 0;
+         unit->layer == WEIGHT_UNIT_ROPE && i < sizeof everywhere / sizeof everywhere[0]; i++)
         declare_role(unit, everywhere[i], false);
     for (int role = 0; unit->layer < LIMIT_LAYERS && role < TENSOR_ROLE_COUNT; role++) {
         if (tensor_role_per_layer((enum tensor_role)role))
@@ -160,11 +166,12 @@ static void declare_all(struct weight_unit *unit)
 
 /* ---- who uses what ---- */
 
-static struct weight_unit *find_locked(const struct device *device, const struct model *model, uint32_t layer,
-                                       bool repack)
+static struct weight_unit *find_locked(const struct device *device, const struct model *model,
+                                       uint32_t layer, bool repack)
 {
     struct weight_unit *unit = shown;
-    while (unit && (unit->device != device || unit->model != model || unit->layer != layer || unit->repack != repack))
+    while (unit && (unit->device != device || unit->model != model || unit->layer != layer ||
+                    unit->repack != repack))
         unit = unit->next;
     return unit;
 }
@@ -177,7 +184,8 @@ struct weight_unit *weight_unit_again(struct weight_unit *unit)
     return unit;
 }
 
-struct weight_unit *weight_unit_take(struct device *device, const struct model *model, uint32_t layer, bool repack)
+struct weight_unit *weight_unit_take(struct device *device, const struct model *model,
+                                     uint32_t layer, bool repack)
 {
     pthread_mutex_lock(&lock);
     struct weight_unit *unit = find_locked(device, model, layer, repack);
@@ -189,7 +197,8 @@ struct weight_unit *weight_unit_take(struct device *device, const struct model *
     unit = mem_new(sizeof *unit);
     if (!unit)
         return NULL;
-    *unit = (struct weight_unit){.device = device, .model = model, .layer = layer, .repack = repack, .n_users = 1};
+    *unit = (struct weight_unit){
+        .device = device, .model = model, .layer = layer, .repack = repack, .n_users = 1};
     unit->sources = mem_new_array(UNIT_TENSORS_MAX, sizeof *unit->sources);
     if (!unit->sources) {
         mem_free(unit);
@@ -243,13 +252,16 @@ void weight_unit_bytes(const struct weight_unit *unit, uint64_t *device_bytes, u
     for (uint32_t i = 0; i < unit->n_pools; i++) {
         const struct weight_pool *pool = &unit->pools[i];
         const uint64_t bytes =
-            unit->is_loaded ? pool->bytes : ggml_backend_alloc_ctx_tensors_from_buft_size(pool->context, pool->type);
+            unit->is_loaded
+                ? pool->bytes
+                : ggml_backend_alloc_ctx_tensors_from_buft_size(pool->context, pool->type);
         const bool beside = !weights_on_host(unit->device) && pool->type == host_type(unit);
         *(beside ? host_bytes : device_bytes) += bytes;
     }
 }
 
-/* The file's own pages serve as the buffer: host memory, tensors as stored, and aligned as the CPU wants them. */
+/* The file's own pages serve as the buffer: host memory, tensors as stored, and aligned as the CPU
+ * wants them. */
 static bool is_mappable(const struct weight_unit *unit, const struct weight_pool *pool)
 {
     uint64_t alignment = ggml_backend_buft_get_alignment(pool->type);
@@ -262,13 +274,14 @@ static bool is_mappable(const struct weight_unit *unit, const struct weight_pool
     return true;
 }
 
-/* Places the pool's tensors where they are in the mapped file: nothing is read or copied before it is used. */
+/* Places the pool's tensors where they are in the mapped file: nothing is read or copied before it
+ * is used. */
 static bool map_pool(struct weight_unit *unit, struct weight_pool *pool)
 {
     const struct gguf_file *file = model_file(unit->model);
     ggml_backend_dev_t dev = ggml_backend_get_device(device_ggml_fallback(unit->device));
-    uint8_t *bytes =
-        (uint8_t *)(uintptr_t)gguf_file_bytes(file); /* ggml asks for a writable pointer; weights are only read */
+    uint8_t *bytes = (uint8_t *)(uintptr_t)gguf_file_bytes(
+        file); /* ggml asks for a writable pointer; weights are only read */
     pool->buffer = ggml_backend_dev_buffer_from_host_ptr(dev, bytes, gguf_file_size(file), 0);
     for (uint32_t i = 0; pool->buffer && i < unit->n_sources; i++) {
         struct weight_source *source = &unit->sources[i];

@@ -1,9 +1,10 @@
-/* What stages share of their weights: a layer's tensors on a device, or those of one of the model's ends.
+/* What stages share of their weights: a layer's tensors on a device, or those of one of the model's
+ * ends.
  *
- * weight_unit_take() gives the unit that is loaded already, by any stage of the same model on the same device, or a new
- * one, declared and empty. A unit is loaded once, by who has taken it new, who then shows it to the others; from then
- * on it does not change, and it goes with its last user. So what a placement and the next one have in common is loaded
- * once, and takes its memory once.
+ * weight_unit_take() gives the unit that is loaded already, by any stage of the same model on the
+ * same device, or a new one, declared and empty. A unit is loaded once, by who has taken it new,
+ * who then shows it to the others; from then on it does not change, and it goes with its last user.
+ * So what a placement and the next one have in common is loaded once, and takes its memory once.
  *
  * Threading: any; a lock guards who uses what. A unit that is not shown yet is its only user's. */
 #pragma once
@@ -48,13 +49,15 @@ struct weight_unit {
 };
 
 /* NULL: no memory. */
-struct weight_unit *weight_unit_take(struct device *device, const struct model *model, uint32_t layer, bool repack);
+struct weight_unit *weight_unit_take(struct device *device, const struct model *model,
+                                     uint32_t layer, bool repack);
 struct weight_unit *weight_unit_again(struct weight_unit *unit); /* one user more */
 void weight_unit_show(struct weight_unit *unit);
 void weight_unit_drop(struct weight_unit *unit); /* NULL is fine */
 
 /* On the device and, for a device that is not the host, beside it. */
-void weight_unit_bytes(const struct weight_unit *unit, uint64_t *device_bytes, uint64_t *host_bytes);
+void weight_unit_bytes(const struct weight_unit *unit, uint64_t *device_bytes,
+                       uint64_t *host_bytes);
 bool weights_on_host(const struct device *device);
 /* Buffers for its tensors; what the CPU uses as stored stays in the mapped file. */
 enum error_code weight_unit_alloc(struct weight_unit *unit, struct error *err);

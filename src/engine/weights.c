@@ -19,11 +19,13 @@ static struct weight_unit *take(struct weights *weights, uint32_t layer, bool re
 static bool take_ends(struct weights *weights, bool repack)
 {
     const bool first = weights->first_layer == 0;
-    const bool last = weights->first_layer + weights->n_layers == model_hyperparameters(weights->model)->n_layers;
+    const bool last =
+        weights->first_layer + weights->n_layers == model_hyperparameters(weights->model)->n_layers;
     const struct weight_unit *rope = take(weights, WEIGHT_UNIT_ROPE, repack);
     if (rope)
         memcpy(weights->outside, rope->tensors, sizeof weights->outside);
-    const struct weight_unit *begin = rope && first ? take(weights, WEIGHT_UNIT_FIRST, repack) : NULL;
+    const struct weight_unit *begin =
+        rope && first ? take(weights, WEIGHT_UNIT_FIRST, repack) : NULL;
     if (begin)
         weights->outside[TENSOR_TOKEN_EMBEDDING] = begin->tensors[TENSOR_TOKEN_EMBEDDING];
     const struct weight_unit *end = rope && last ? take(weights, WEIGHT_UNIT_LAST, repack) : NULL;
@@ -45,21 +47,26 @@ static bool take_layers(struct weights *weights, bool repack)
     return true;
 }
 
-enum error_code weights_declare(struct weights *weights, struct device *device, const struct model *model,
-                                const struct stage_options *options, struct error *err)
+enum error_code weights_declare(struct weights *weights, struct device *device,
+                                const struct model *model, const struct stage_options *options,
+                                struct error *err)
 {
-    *weights = (struct weights){
-        .device = device, .model = model, .first_layer = options->first_layer, .n_layers = options->n_layers};
+    *weights = (struct weights){.device = device,
+                                .model = model,
+                                .first_layer = options->first_layer,
+                                .n_layers = options->n_layers};
     weights->layers = mem_new_array(options->n_layers, sizeof *weights->layers);
     weights->units = mem_new_array((size_t)options->n_layers + 3, sizeof(struct weight_unit *));
     if (weights->layers && weights->units && take_layers(weights, !options->no_repack) &&
         take_ends(weights, !options->no_repack))
         return ERROR_NONE;
     weights_deinit(weights);
-    return error_set(err, ERROR_NO_MEMORY, "no memory for the tensors of %u layers", options->n_layers);
+    return error_set(err, ERROR_NO_MEMORY, "no memory for the tensors of %u layers",
+                     options->n_layers);
 }
 
-void weights_bytes(const struct weights *weights, bool only_new, uint64_t *device_bytes, uint64_t *host_bytes)
+void weights_bytes(const struct weights *weights, bool only_new, uint64_t *device_bytes,
+                   uint64_t *host_bytes)
 {
     *device_bytes = *host_bytes = 0;
     for (uint32_t i = 0; i < weights->n_units; i++) {
@@ -87,8 +94,10 @@ static enum error_code copy(struct weights *weights, struct error *err)
         for (uint32_t k = 0; k < unit->n_sources && !unit->is_loaded; k++)
             sources[n++] = unit->sources[k];
     }
-    const uint32_t n_threads = weights_on_host(weights->device) ? device_threads(weights->device) : 1;
-    enum error_code code = weights_copy(sources, (uint32_t)n, model_file(weights->model), n_threads, err);
+    const uint32_t n_threads =
+        weights_on_host(weights->device) ? device_threads(weights->device) : 1;
+    enum error_code code =
+        weights_copy(sources, (uint32_t)n, model_file(weights->model), n_threads, err);
     mem_free(sources);
     return code;
 }

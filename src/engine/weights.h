@@ -1,11 +1,11 @@
 /* The weights of one stage on its device.
  *
- * weights_declare() makes a ggml tensor for every tensor that the stage needs and picks the
- * buffer type of each: the device's own, or on the CPU the fastest extra one (repacked, AMX)
- * that supports the operation, if it is not our own (kernels/product.h). Nothing is allocated, so weights_bytes() can
- * be asked first. weights_load() leaves what the CPU uses as stored in the mapped file, and allocates and copies the
- * rest, on several threads where the buffer is host memory. What another stage of the same model has loaded on the same
- * device is shared with it (weight_unit.h). */
+ * weights_declare() makes a ggml tensor for every tensor that the stage needs and picks the buffer
+ * type of each: the device's own, or on the CPU the fastest extra one (repacked, AMX) that supports
+ * the operation, if it is not our own (kernels/product.h). Nothing is allocated, so weights_bytes()
+ * can be asked first. weights_load() leaves what the CPU uses as stored in the mapped file, and
+ * allocates and copies the rest, on several threads where the buffer is host memory. What another
+ * stage of the same model has loaded on the same device is shared with it (weight_unit.h). */
 #pragma once
 
 #include "engine/weight_unit.h"
@@ -18,14 +18,19 @@ struct weights {
     uint32_t n_units;
     struct ggml_tensor *outside[TENSOR_ROLE_COUNT];
     struct ggml_tensor *(*layers)[TENSOR_ROLE_COUNT]; /* [n_layers], from first_layer on */
-    struct ggml_tensor *head; /* the output matrix on this device: output.weight, or the embedding when tied */
+    struct ggml_tensor
+        *head; /* the output matrix on this device: output.weight, or the embedding when tied */
 };
 
-enum error_code weights_declare(struct weights *weights, struct device *device, const struct model *model,
-                                const struct stage_options *options, struct error *err);
-/* Bytes on the device and, for a device that is not the host, beside it; of all, or of what weights_load() will take.
+enum error_code weights_declare(struct weights *weights, struct device *device,
+                                const struct model *model, const struct stage_options *options,
+                                struct error *err);
+/* Bytes on the device and, for a device that is not the host, beside it; of all, or of what
+ * weights_load() will take.
  */
-void weights_bytes(const struct weights *weights, bool only_new, uint64_t *device_bytes, uint64_t *host_bytes);
-enum error_code weights_reserve(struct weights *weights, struct error *err); /* device_reserve() for what is new */
+void weights_bytes(const struct weights *weights, bool only_new, uint64_t *device_bytes,
+                   uint64_t *host_bytes);
+enum error_code weights_reserve(struct weights *weights,
+                                struct error *err); /* device_reserve() for what is new */
 enum error_code weights_load(struct weights *weights, struct error *err);
 void weights_deinit(struct weights *weights);

@@ -33,13 +33,14 @@ static void *copy_run(void *arg)
         const struct gguf_tensor *source = job->sources[i].source;
         if (job->sources[i].mapped)
             continue;
-        ggml_backend_tensor_set(job->sources[i].tensor, gguf_file_bytes(job->file) + source->offset, 0, source->size);
+        ggml_backend_tensor_set(job->sources[i].tensor, gguf_file_bytes(job->file) + source->offset,
+                                0, source->size);
         release_pages(job->file, source->offset, source->size);
     }
 }
 
-enum error_code weights_copy(const struct weight_source *sources, uint32_t n_sources, const struct gguf_file *file,
-                             uint32_t n_threads, struct error *err)
+enum error_code weights_copy(const struct weight_source *sources, uint32_t n_sources,
+                             const struct gguf_file *file, uint32_t n_threads, struct error *err)
 {
     struct copy_job job = {.sources = sources, .n_sources = n_sources, .file = file};
     pthread_t threads[COPY_THREADS_MAX];

@@ -16,10 +16,10 @@ struct weight_source {
     bool mapped; /* it lies in the mapped file itself: nothing to copy */
 };
 
-/* Copies every tensor that is not mapped, on `n_threads` threads; each tensor's pages of the file are given
- * back to the system when it is done, so that the file does not count twice. */
-enum error_code weights_copy(const struct weight_source *sources, uint32_t n_sources, const struct gguf_file *file,
-                             uint32_t n_threads, struct error *err);
+/* Copies every tensor that is not mapped, on `n_threads` threads; each tensor's pages of the file
+ * are given back to the system when it is done, so that the file does not count twice. */
+enum error_code weights_copy(const struct weight_source *sources, uint32_t n_sources,
+                             const struct gguf_file *file, uint32_t n_threads, struct error *err);
 
 /* Asks for huge pages under a buffer of host memory; no-op elsewhere. Decoding reads every
  * weight once per token, so the walks of 4 KiB page tables are pure loss. */

@@ -29,10 +29,12 @@ static uint64_t permille(uint64_t fastest, uint64_t slowest)
     uint64_t whole = fastest / slowest, rest = fastest % slowest;
     if (whole > UINT64_MAX / 1000 - 1)
         return UINT64_MAX;
-    return whole * 1000 + (rest <= UINT64_MAX / 1000 ? rest * 1000 / slowest : rest / (slowest / 1000));
+    return whole * 1000 +
+           (rest <= UINT64_MAX / 1000 ? rest * 1000 / slowest : rest / (slowest / 1000));
 }
 
-static void count_memory(struct aggregate *aggregate, const struct device_info *devices, uint32_t n_devices)
+static void count_memory(struct aggregate *aggregate, const struct device_info *devices,
+                         uint32_t n_devices)
 {
     uint64_t host_total = 0, host_free = 0;
     for (uint32_t i = 0; i < n_devices; i++) {
@@ -49,9 +51,11 @@ static void count_memory(struct aggregate *aggregate, const struct device_info *
     aggregate->memory_free_bytes = add(aggregate->memory_free_bytes, host_free);
 }
 
-static void count_bandwidth(struct aggregate *aggregate, const struct device_info *devices, uint32_t n_devices)
+static void count_bandwidth(struct aggregate *aggregate, const struct device_info *devices,
+                            uint32_t n_devices)
 {
-    struct reading_u64 *min = &aggregate->bandwidth_mb_per_s_min, *max = &aggregate->bandwidth_mb_per_s_max;
+    struct reading_u64 *min = &aggregate->bandwidth_mb_per_s_min,
+                       *max = &aggregate->bandwidth_mb_per_s_max;
     for (uint32_t i = 0; i < n_devices; i++) {
         struct reading_u64 bandwidth = devices[i].bandwidth_mb_per_s;
         if (!has(bandwidth))
@@ -65,7 +69,8 @@ static void count_bandwidth(struct aggregate *aggregate, const struct device_inf
             aggregate->fastest = i;
         }
     }
-    uint64_t n = aggregate->n_measured, quotients = 0, rests = 0; /* the mean without a sum that overflows */
+    uint64_t n = aggregate->n_measured, quotients = 0,
+             rests = 0; /* the mean without a sum that overflows */
     for (uint32_t i = 0; i < n_devices; i++) {
         if (!has(devices[i].bandwidth_mb_per_s))
             continue;
@@ -74,11 +79,13 @@ static void count_bandwidth(struct aggregate *aggregate, const struct device_inf
     }
     if (n) {
         aggregate->bandwidth_mb_per_s_mean = (struct reading_u64){quotients + rests / n, true};
-        aggregate->heterogeneity_permille = (struct reading_u64){permille(max->value, min->value), true};
+        aggregate->heterogeneity_permille =
+            (struct reading_u64){permille(max->value, min->value), true};
     }
 }
 
-static void count_flops(struct aggregate *aggregate, const struct device_info *devices, uint32_t n_devices)
+static void count_flops(struct aggregate *aggregate, const struct device_info *devices,
+                        uint32_t n_devices)
 {
     uint64_t sum = 0, processor = 0;
     for (uint32_t i = 0; i < n_devices; i++) {
@@ -95,14 +102,17 @@ static void count_flops(struct aggregate *aggregate, const struct device_info *d
         aggregate->mflops_total = (struct reading_u64){add(sum, processor), true};
 }
 
-static void count_vendors(struct aggregate *aggregate, const struct device_info *devices, uint32_t n_devices)
+static void count_vendors(struct aggregate *aggregate, const struct device_info *devices,
+                          uint32_t n_devices)
 {
     for (uint32_t i = 0; i < n_devices; i++) {
         uint32_t v = 0;
-        while (v < aggregate->n_vendors && strcmp(aggregate->vendors[v].name, devices[i].vendor) != 0)
+        while (v < aggregate->n_vendors &&
+               strcmp(aggregate->vendors[v].name, devices[i].vendor) != 0)
             v++;
         if (v == aggregate->n_vendors)
-            memcpy(aggregate->vendors[aggregate->n_vendors++].name, devices[i].vendor, sizeof devices[i].vendor);
+            memcpy(aggregate->vendors[aggregate->n_vendors++].name, devices[i].vendor,
+                   sizeof devices[i].vendor);
         aggregate->vendors[v].n_devices++;
     }
 }
@@ -125,7 +135,8 @@ struct writer {
     size_t size, used;
 };
 
-static void put(struct writer *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(struct writer *writer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 static void put(struct writer *writer, const char *format, ...)
 {
@@ -133,12 +144,14 @@ static void put(struct writer *writer, const char *format, ...)
         return;
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(writer->text + writer->used, writer->size - writer->used, format, arguments);
+    int length =
+        vsnprintf(writer->text + writer->used, writer->size - writer->used, format, arguments);
     va_end(arguments);
     writer->used += length > 0 ? (size_t)length : 0;
 }
 
-static void put_memory(struct writer *writer, const struct aggregate *aggregate, const struct device_info *devices)
+static void put_memory(struct writer *writer, const struct aggregate *aggregate,
+                       const struct device_info *devices)
 {
     const double gib = 1024.0 * 1024.0 * 1024.0;
     uint32_t n_in_host = 0;
@@ -151,7 +164,8 @@ static void put_memory(struct writer *writer, const struct aggregate *aggregate,
     put(writer, "\n");
 }
 
-static void put_decode(struct writer *writer, const struct aggregate *aggregate, const struct device_info *devices)
+static void put_decode(struct writer *writer, const struct aggregate *aggregate,
+                       const struct device_info *devices)
 {
     if (!aggregate->n_measured) {
         put(writer, "decode   no device has been measured\n");
@@ -164,7 +178,8 @@ static void put_decode(struct writer *writer, const struct aggregate *aggregate,
         put(writer, "; the fastest, %s, is %.1f times as fast", devices[aggregate->fastest].id,
             (double)aggregate->heterogeneity_permille.value * 1e-3);
     if (aggregate->n_measured < aggregate->n_devices)
-        put(writer, " (%" PRIu32 " of %" PRIu32 " measured)", aggregate->n_measured, aggregate->n_devices);
+        put(writer, " (%" PRIu32 " of %" PRIu32 " measured)", aggregate->n_measured,
+            aggregate->n_devices);
     put(writer, "\n");
 }
 
@@ -174,18 +189,21 @@ static void put_flops(struct writer *writer, const struct aggregate *aggregate)
         return;
     put(writer, "prefill  %.1f GFLOP/s together", (double)aggregate->mflops_total.value * 1e-3);
     if (aggregate->n_rated < aggregate->n_devices)
-        put(writer, " (%" PRIu32 " of %" PRIu32 " measured)", aggregate->n_rated, aggregate->n_devices);
+        put(writer, " (%" PRIu32 " of %" PRIu32 " measured)", aggregate->n_rated,
+            aggregate->n_devices);
     put(writer, "\n");
 }
 
-void aggregate_text(const struct aggregate *aggregate, const struct device_info *devices, char *text, size_t size)
+void aggregate_text(const struct aggregate *aggregate, const struct device_info *devices,
+                    char *text, size_t size)
 {
     assert(size);
     struct writer writer = {text, size, 0};
     text[0] = 0;
     if (!aggregate->n_devices)
         return;
-    put(&writer, "%" PRIu32 " device%s:", aggregate->n_devices, aggregate->n_devices == 1 ? "" : "s");
+    put(&writer, "%" PRIu32 " device%s:", aggregate->n_devices,
+        aggregate->n_devices == 1 ? "" : "s");
     for (uint32_t i = 0; i < aggregate->n_vendors; i++) {
         const struct aggregate_vendor *vendor = &aggregate->vendors[i];
         put(&writer, "%s %" PRIu32 " %s", i ? "," : "", vendor->n_devices,

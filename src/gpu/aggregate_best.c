@@ -93,7 +93,8 @@ static void prepare(struct search *search, const struct device_info *devices, ui
     uint64_t bytes = overflows ? UINT64_MAX : need->weight_bytes + need->kv_bytes;
     uint64_t layer_bytes = bytes / need->n_layers + (bytes % need->n_layers != 0);
     *search = (struct search){.n_layers = need->n_layers};
-    search->layer_read_bytes = (double)(need->bytes_per_token ? need->bytes_per_token : bytes) / need->n_layers;
+    search->layer_read_bytes =
+        (double)(need->bytes_per_token ? need->bytes_per_token : bytes) / need->n_layers;
     for (uint32_t i = 0; i < n_devices; i++) {
         const struct device_info *info = &devices[i];
         uint64_t fits = layer_bytes ? info->memory_free_bytes / layer_bytes : need->n_layers;
@@ -128,8 +129,8 @@ static uint64_t try_all(const struct search *search, uint32_t k)
     return best_set;
 }
 
-/* The k devices that hold most. Taking each time the one that adds most is right here: all that share the host's memory
- * hold no more together than the largest of them alone. */
+/* The k devices that hold most. Taking each time the one that adds most is right here: all that
+ * share the host's memory hold no more together than the largest of them alone. */
 static uint64_t take_the_largest(const struct search *search, uint32_t k)
 {
     uint64_t set = 0;
@@ -142,7 +143,8 @@ static uint64_t take_the_largest(const struct search *search, uint32_t k)
             if (with == set)
                 continue;
             uint32_t left = fill(search, with, NULL).n_left;
-            if (left < best_left || (left == best_left && best_set && search->candidates[i].capacity > best_capacity)) {
+            if (left < best_left ||
+                (left == best_left && best_set && search->candidates[i].capacity > best_capacity)) {
                 best_left = left;
                 best_set = with;
                 best_capacity = search->candidates[i].capacity;
@@ -199,7 +201,8 @@ struct aggregate_choice aggregate_best(const struct device_info *devices, uint32
     prepare(&search, devices, n_devices, need);
     k = k > n_devices ? n_devices : k;
     struct aggregate_choice choice = {.exact = n_devices <= AGGREGATE_EXACT_MAX};
-    uint64_t set = choice.exact ? try_all(&search, k) : improve(&search, take_the_largest(&search, k), k);
+    uint64_t set =
+        choice.exact ? try_all(&search, k) : improve(&search, take_the_largest(&search, k), k);
     uint32_t layers[LIMIT_DEVICES];
     struct outcome outcome = fill(&search, set, layers);
     for (uint32_t i = 0; i < search.n; i++) {

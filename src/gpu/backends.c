@@ -19,9 +19,9 @@ static const struct backend backends[] = {
         .stem = "cuda",
         .device_files = "/dev/nvidia[0-9]*",
         .needs = "an NVIDIA GPU and its driver (libcuda.so.1)",
-        .mend_plugin =
-            "sudo apt install libggml0-backend-cuda (contrib; of the same version as libggml0), else build ggml "
-            "with -DGGML_CUDA=ON",
+        .mend_plugin = "sudo apt install libggml0-backend-cuda (contrib; of the same version as "
+                       "libggml0), else build ggml "
+                       "with -DGGML_CUDA=ON",
         .mend_device = "check the driver with nvidia-smi",
         .mend_permission = "sudo usermod -aG video \"$USER\", then log in again",
         .mend_driver = "update the NVIDIA driver (nvidia-smi shows which it is)",
@@ -45,8 +45,9 @@ static const struct backend backends[] = {
         .device_files = "/dev/dri/renderD*",
         .needs = "a GPU with a Vulkan driver",
         .mend_plugin = "sudo apt install libggml0-backend-vulkan",
-        .mend_device = "sudo apt install mesa-vulkan-drivers brings drivers; "
-                       "GGML_VK_VISIBLE_DEVICES=0 makes a software one appear (slow, for trying things out)",
+        .mend_device =
+            "sudo apt install mesa-vulkan-drivers brings drivers; "
+            "GGML_VK_VISIBLE_DEVICES=0 makes a software one appear (slow, for trying things out)",
         .mend_permission = RENDER_GROUP,
         .support = SUPPORT_TESTED,
     },
@@ -65,7 +66,8 @@ static const struct backend backends[] = {
         .stem = "sycl",
         .device_files = "/dev/dri/renderD*",
         .needs = "an Intel GPU with the oneAPI runtime",
-        .mend_plugin = "build ggml with -DGGML_SYCL=ON (needs Intel oneAPI); the vulkan backend drives Intel GPUs too",
+        .mend_plugin = "build ggml with -DGGML_SYCL=ON (needs Intel oneAPI); the vulkan backend "
+                       "drives Intel GPUs too",
         .mend_device = "check the runtime with sycl-ls",
         .mend_permission = RENDER_GROUP,
         .support = SUPPORT_EXPERIMENTAL,
@@ -136,11 +138,13 @@ bool backend_load(const struct backend *backend, char *reason, size_t size)
     struct error err;
     enum error_code code = plugin_load(backend->stem, &err);
     if (!code && !backend_registry(backend))
-        code = error_set(&err, ERROR_UNSUPPORTED, "its plugin registers under a name that Medley does not know");
+        code = error_set(&err, ERROR_UNSUPPORTED,
+                         "its plugin registers under a name that Medley does not know");
     if (code == ERROR_NOT_FOUND)
         snprintf(reason, size, "%s; mend: %s", err.text, backend->mend_plugin);
     else if (code)
-        snprintf(reason, size, "%.140s; needs %s; %s", err.text, backend->needs, backend->mend_device);
+        snprintf(reason, size, "%.140s; needs %s; %s", err.text, backend->needs,
+                 backend->mend_device);
     return code == ERROR_NONE;
 }
 
@@ -166,7 +170,8 @@ static bool says_driver_too_old(const char *words)
     return strstr(words, "driver") && strstr(words, "insufficient");
 }
 
-void backend_explain_no_device(const struct backend *backend, const char *words, char *reason, size_t size)
+void backend_explain_no_device(const struct backend *backend, const char *words, char *reason,
+                               size_t size)
 {
     char path[64];
     if (backend->device_files && find_forbidden(backend->device_files, path, sizeof path))
@@ -175,8 +180,9 @@ void backend_explain_no_device(const struct backend *backend, const char *words,
         snprintf(reason, size, "its driver is too old (%.120s); mend: %s", words,
                  backend->mend_driver ? backend->mend_driver : backend->mend_device);
     else if (words[0])
-        snprintf(reason, size, "loaded, but it finds no device (%.120s): needs %s; %s", words, backend->needs,
-                 backend->mend_device);
+        snprintf(reason, size, "loaded, but it finds no device (%.120s): needs %s; %s", words,
+                 backend->needs, backend->mend_device);
     else
-        snprintf(reason, size, "loaded, but it finds no device: needs %s; %s", backend->needs, backend->mend_device);
+        snprintf(reason, size, "loaded, but it finds no device: needs %s; %s", backend->needs,
+                 backend->mend_device);
 }

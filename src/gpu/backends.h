@@ -30,6 +30,8 @@ ggml_backend_reg_t backend_registry(const struct backend *backend);
  * missing and how to mend it. */
 bool backend_load(const struct backend *backend, char *reason, size_t size);
 
-/* Why a loaded backend has no device, in this order: a device file that may not be used, a driver that is too old, what
- * the backend said (`words`, plugins_last_error(); may be ""), what it needs. Looks at device files. */
-void backend_explain_no_device(const struct backend *backend, const char *words, char *reason, size_t size);
+/* Why a loaded backend has no device, in this order: a device file that may not be used, a driver
+ * that is too old, what the backend said (`words`, plugins_last_error(); may be ""), what it needs.
+ * Looks at device files. */
+void backend_explain_no_device(const struct backend *backend, const char *words, char *reason,
+                               size_t size);

@@ -1,4 +1,5 @@
-/* The order of a calibration: one step after the other on the device's thread, each waited for with a deadline. */
+/* The order of a calibration: one step after the other on the device's thread, each waited for with
+ * a deadline. */
 #include "gpu/calibrate.h"
 
 #include "base/clock.h"
@@ -64,7 +65,8 @@ static bool read_once(void *self)
 static bool copy_once(void *self)
 {
     const struct copying *copy = self;
-    return !device_copy(copy->device, copy->buffer, 0, copy->other, copy->other_buffer, 0, copy->size, NULL) &&
+    return !device_copy(copy->device, copy->buffer, 0, copy->other, copy->other_buffer, 0,
+                        copy->size, NULL) &&
            !device_synchronize(copy->device, NULL) && !device_synchronize(copy->other, NULL);
 }
 
@@ -74,7 +76,8 @@ static uint64_t copy_bytes(const struct device *device)
     return share < COPY_BYTES ? share : COPY_BYTES;
 }
 
-static void measure_host_copies(struct device *device, const struct sampler *sampler, struct device_calibration *out)
+static void measure_host_copies(struct device *device, const struct sampler *sampler,
+                                struct device_calibration *out)
 {
     struct copying copy = {.device = device, .size = copy_bytes(device)};
     copy.host = mem_new(copy.size ? copy.size : 1);
@@ -133,7 +136,8 @@ static void step_launch(struct calibrator *self)
 static void step_type(struct calibrator *self)
 {
     assert(self->found.n_types < CALIBRATION_TYPES_MAX);
-    if (calibrate_type(self->device, self->type, &self->sampler, &self->found.types[self->found.n_types]))
+    if (calibrate_type(self->device, self->type, &self->sampler,
+                       &self->found.types[self->found.n_types]))
         self->found.n_types++;
 }
 
@@ -152,8 +156,8 @@ static void run_step(struct device_job *job)
     pthread_mutex_unlock(&self->lock);
 }
 
-static struct calibrator *calibrator_new(struct device *device, const struct calibration_options *options,
-                                         uint32_t n_figures)
+static struct calibrator *
+calibrator_new(struct device *device, const struct calibration_options *options, uint32_t n_figures)
 {
     struct calibrator *self = mem_new(sizeof *self);
     if (!self)
@@ -176,7 +180,8 @@ static void calibrator_free(struct calibrator *self)
     mem_free(self);
 }
 
-/* False when the device has not answered by the end of the time; then `self` is the device's for ever. */
+/* False when the device has not answered by the end of the time; then `self` is the device's for
+ * ever. */
 static bool take_step(struct calibrator *self, void (*step)(struct calibrator *self))
 {
     self->step = step;
@@ -195,8 +200,8 @@ static bool take_step(struct calibrator *self, void (*step)(struct calibrator *s
     return done;
 }
 
-static void report(const struct calibration_options *options, const struct device *device, const char *what,
-                   uint32_t done, uint32_t total)
+static void report(const struct calibration_options *options, const struct device *device,
+                   const char *what, uint32_t done, uint32_t total)
 {
     if (options && options->progress)
         options->progress(options->user, device_info(device)->id, what, done, total);
@@ -236,7 +241,8 @@ enum error_code calibrate_device(struct device *device, const struct calibration
     return any ? ERROR_NONE : error_set(err, ERROR_DEVICE, "nothing could be measured");
 }
 
-enum error_code calibrate_pair(struct device *from, struct device *to, const struct calibration_options *options,
+enum error_code calibrate_pair(struct device *from, struct device *to,
+                               const struct calibration_options *options,
                                struct device_measurement *out, struct error *err)
 {
     enum { SHARES = 15 }; /* as long as one figure of a device's own */
@@ -256,8 +262,8 @@ enum error_code calibrate_pair(struct device *from, struct device *to, const str
 /* ---- all devices ----------------------------------------------------------------------- */
 
 static enum error_code calibrate_peers(struct gpu *gpu, struct device *device,
-                                       const struct calibration_options *options, struct device_calibration *out,
-                                       struct error *err)
+                                       const struct calibration_options *options,
+                                       struct device_calibration *out, struct error *err)
 {
     for (uint32_t i = 0; i < gpu_device_count(gpu) && out->n_peers < CALIBRATION_PEERS_MAX; i++) {
         struct device *other = gpu_device(gpu, i);
@@ -275,8 +281,8 @@ static enum error_code calibrate_peers(struct gpu *gpu, struct device *device,
     return ERROR_NONE;
 }
 
-static enum error_code calibrate_one(struct gpu *gpu, struct device *device, const struct calibration_options *options,
-                                     struct error *err)
+static enum error_code calibrate_one(struct gpu *gpu, struct device *device,
+                                     const struct calibration_options *options, struct error *err)
 {
     struct registry_entry *change = mem_new(sizeof *change);
     if (!change)
@@ -289,7 +295,8 @@ static enum error_code calibrate_one(struct gpu *gpu, struct device *device, con
         change->key = *device_key(device);
         change->calibrated = true;
         struct error problem;
-        if (gpu_registry_file(gpu)[0] && registry_update(gpu_registry_file(gpu), change, 1, &problem))
+        if (gpu_registry_file(gpu)[0] &&
+            registry_update(gpu_registry_file(gpu), change, 1, &problem))
             log_line(LOG_WARN, "gpu", "the calibration is not kept: %s", problem.text);
     }
     mem_free(change);
@@ -307,7 +314,8 @@ enum error_code gpu_calibrate(struct gpu *gpu, struct device *const *devices, ui
         if (device_is_lost(device) || device_speed_is_given(device))
             continue;
         if (calibrate_one(gpu, device, options, &local) && !first) {
-            first = error_set(err, local.code, "device %s: %s", device_info(device)->id, local.text);
+            first =
+                error_set(err, local.code, "device %s: %s", device_info(device)->id, local.text);
         }
     }
     return first;

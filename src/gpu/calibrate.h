@@ -1,23 +1,26 @@
 /* Calibration: what a device really does, through the path that inference takes.
  *
- * On the device's own thread, after a first run that is not counted (a driver compiles its shaders then):
+ * On the device's own thread, after a first run that is not counted (a driver compiles its shaders
+ * then):
  *
- *   decode   products of a set of 4096 × 4096 matrices of one type with one column, in one graph. The set is
- *            larger than the caches (three times the last-level cache of the CPU, 256 MiB on a GPU), so that the
- *            weights come from memory; bytes of weights per second, as stored in the file.
- *   prefill  one matrix of 4096 columns with 512 columns of input; 2 × 4096 × rows × 512 FLOP. It has as many rows
- *            (64 to 4096) as take some 40 ms, so that a slow device is not measured for minutes.
+ *   decode   products of a set of 4096 × 4096 matrices of one type with one column, in one graph.
+ *            The set is larger than the caches (three times the last-level cache of the CPU, 256
+ *            MiB on a GPU), so that the weights come from memory; bytes of weights per second, as
+ *            stored in the file.
+ *   prefill  one matrix of 4096 columns with 512 columns of input; 2 × 4096 × rows × 512 FLOP. It
+ *            has as many rows (64 to 4096) as take some 40 ms, so that a slow device is not
+ *            measured for minutes.
  *   write, read, peers   64 MiB, through device_write(), device_read(), device_copy().
  *   launch   the smallest graph, from call to return.
  *
- * Weights lie where the engine would put them: on the CPU in the first extra (repacked, AMX) buffer type that
- * supports the product, else in the device's own; products of K-quants there are our own (product.h). Types that a
- * device does not support are left out. Accelerators that ride with the CPU (BLAS) are not used. A software GPU driver,
- * which compiles for seconds for every type and computes slowly, is measured with q8_0 and q4_0 alone, and with two
- * matrices.
+ * Weights lie where the engine would put them: on the CPU in the first extra (repacked, AMX) buffer
+ * type that supports the product, else in the device's own; products of K-quants there are our own
+ * (product.h). Types that a device does not support are left out. Accelerators that ride with the
+ * CPU (BLAS) are not used. A software GPU driver, which compiles for seconds for every type and
+ * computes slowly, is measured with q8_0 and q4_0 alone, and with two matrices.
  *
- * Each figure is a median with its spread. A device that does not compute through ggml has its copies measured, no
- * more. */
+ * Each figure is a median with its spread. A device that does not compute through ggml has its
+ * copies measured, no more. */
 #pragma once
 
 #include "gpu/device_impl.h"
@@ -27,13 +30,14 @@ const char *gpu_registry_file(const struct gpu *gpu); /* gpu.c; "": none */
 /* Shared out among what there is to measure. */
 enum { CALIBRATION_BUDGET_MS = 4000 };
 
-/* The device's own figures, without peers. `progress` may be NULL. When the device does not answer in time it is
- * given up (device_give_up) and ERROR_DEVICE says so. */
+/* The device's own figures, without peers. `progress` may be NULL. When the device does not answer
+ * in time it is given up (device_give_up) and ERROR_DEVICE says so. */
 enum error_code calibrate_device(struct device *device, const struct calibration_options *options,
                                  struct device_calibration *out, struct error *err);
 
 /* Copies from one device to another. */
-enum error_code calibrate_pair(struct device *from, struct device *to, const struct calibration_options *options,
+enum error_code calibrate_pair(struct device *from, struct device *to,
+                               const struct calibration_options *options,
                                struct device_measurement *out, struct error *err);
 
 /* ---- the products (calibrate_ggml.c); on the device's thread ---------------------------- */
@@ -46,8 +50,8 @@ struct sampler {
 
 enum { SAMPLES_MAX = 256 };
 
-/* Times `run` again and again; false when it fails. The median rate of `work` per run in *out; where work is 0, the
- * median time in ns. */
+/* Times `run` again and again; false when it fails. The median rate of `work` per run in *out;
+ * where work is 0, the median time in ns. */
 bool sampler_run(const struct sampler *sampler, bool (*run)(void *self), void *self, double work,
                  struct device_measurement *out);
 
@@ -55,5 +59,7 @@ uint32_t calibrate_type_count(struct device *device);
 const char *calibrate_type_name(struct device *device, uint32_t index);
 
 /* False when the device does not support the type, or fails; then nothing is measured. */
-bool calibrate_type(struct device *device, uint32_t index, const struct sampler *sampler, struct calibration_type *out);
-bool calibrate_launch(struct device *device, const struct sampler *sampler, struct device_measurement *out);
+bool calibrate_type(struct device *device, uint32_t index, const struct sampler *sampler,
+                    struct calibration_type *out);
+bool calibrate_launch(struct device *device, const struct sampler *sampler,
+                      struct device_measurement *out);

@@ -17,10 +17,12 @@ enum {
     WIDTH = 4096,  /* elements of a row, rows of a matrix of the decode set */
     COLUMNS = 512, /* of the prefill product */
     MATRICES_MAX = 64,
-    BLOCK_ROWS = 32, /* rows of weights that are made and then repeated: quantising costs more than measuring */
+    BLOCK_ROWS = 32, /* rows of weights that are made and then repeated: quantising costs more than
+                        measuring */
     PREFILL_ROWS_MIN = 64,
     PREFILL_TRIES = 4,
-    SOFTWARE_MATRICES = 2, /* of a software GPU's decode set: it is nowhere near the memory's speed */
+    SOFTWARE_MATRICES =
+        2, /* of a software GPU's decode set: it is nowhere near the memory's speed */
     PREFILL_TARGET_NS = 40 * 1000 * 1000,
 };
 
@@ -93,23 +95,27 @@ static const struct product_kernel *kernel_of(struct device *device, enum ggml_t
     return product_is_of(type) ? device_ggml_products(device) : NULL;
 }
 
-/* Where the engine would put this matrix (engine/weight_unit.c); NULL when it cannot be used on the device. */
+/* Where the engine would put this matrix (engine/weight_unit.c); NULL when it cannot be used on the
+ * device. */
 static ggml_backend_buffer_type_t weights_type(struct device *device, enum ggml_type type)
 {
-    struct ggml_context *ctx =
-        ggml_init((struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
+    struct ggml_context *ctx = ggml_init(
+        (struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
     if (!ctx)
         return NULL;
-    struct ggml_tensor *weight = ggml_new_tensor_2d(ctx, type, WIDTH, WIDTH);          /* [width, rows] */
-    struct ggml_tensor *rows = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDTH, COLUMNS); /* [width, columns] */
-    struct ggml_tensor *result = ggml_mul_mat(ctx, weight, rows);                      /* [rows, columns] */
+    struct ggml_tensor *weight = ggml_new_tensor_2d(ctx, type, WIDTH, WIDTH); /* [width, rows] */
+    struct ggml_tensor *rows =
+        ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDTH, COLUMNS);   /* [width, columns] */
+    struct ggml_tensor *result = ggml_mul_mat(ctx, weight, rows); /* [rows, columns] */
     ggml_backend_buffer_type_t found = NULL;
-    ggml_backend_buffer_type_t *extra = kernel_of(device, type) ? NULL : device_ggml_extra_buffer_types(device);
+    ggml_backend_buffer_type_t *extra =
+        kernel_of(device, type) ? NULL : device_ggml_extra_buffer_types(device);
     for (; extra && *extra && !found; extra++) {
         if (supports(device, weight, result, *extra))
             found = *extra;
     }
-    ggml_backend_buffer_type_t own = ggml_backend_get_default_buffer_type(device_ggml_backend(device));
+    ggml_backend_buffer_type_t own =
+        ggml_backend_get_default_buffer_type(device_ggml_backend(device));
     if (!found && supports(device, weight, result, own))
         found = own;
     ggml_free(ctx);
@@ -151,31 +157,36 @@ static bool fill_input(struct ggml_tensor *input)
 }
 
 /* `n` matrices [WIDTH, rows], each times an input [WIDTH, columns], in one graph. */
-static bool product_open(struct device *device, enum ggml_type type, uint32_t n, uint32_t rows, uint32_t columns,
-                         struct product *product)
+static bool product_open(struct device *device, enum ggml_type type, uint32_t n, uint32_t rows,
+                         uint32_t columns, struct product *product)
 {
     *product = (struct product){.backend = device_ggml_backend(device)};
     ggml_backend_buffer_type_t where = weights_type(device, type);
     size_t overhead = ggml_tensor_overhead();
-    product->weights_ctx = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * overhead, .no_alloc = true});
-    product->ctx =
-        ggml_init((struct ggml_init_params){.mem_size = (n + 3) * overhead + ggml_graph_overhead(), .no_alloc = true});
+    product->weights_ctx =
+        ggml_init((struct ggml_init_params){.mem_size = (n + 1) * overhead, .no_alloc = true});
+    product->ctx = ggml_init((struct ggml_init_params){
+        .mem_size = (n + 3) * overhead + ggml_graph_overhead(), .no_alloc = true});
     bool ok = where && product->weights_ctx && product->ctx;
     struct ggml_tensor *input = NULL;
     if (ok) {
-        input = ggml_new_tensor_2d(product->ctx, GGML_TYPE_F32, WIDTH, columns); /* [width, columns] */
+        input =
+            ggml_new_tensor_2d(product->ctx, GGML_TYPE_F32, WIDTH, columns); /* [width, columns] */
         product->graph = ggml_new_graph(product->ctx);
         const struct product_kernel *ours = kernel_of(device, type);
         struct ggml_tensor *rounded = ours ? product_rounded(product->ctx, ours, input) : NULL;
         for (uint32_t i = 0; i < n; i++) {
-            struct ggml_tensor *weight = ggml_new_tensor_2d(product->weights_ctx, type, WIDTH, rows);
+            struct ggml_tensor *weight =
+                ggml_new_tensor_2d(product->weights_ctx, type, WIDTH, rows);
             struct ggml_tensor *result = /* [rows, columns] */
-                ours ? product_mul_mat(product->ctx, ours, weight, rounded) : ggml_mul_mat(product->ctx, weight, input);
+                ours ? product_mul_mat(product->ctx, ours, weight, rounded)
+                     : ggml_mul_mat(product->ctx, weight, input);
             if (type == GGML_TYPE_F16)
                 ggml_prec_set_acc(result, GGML_PREC_F32); /* as the engine does */
             ggml_build_forward_expand(product->graph, result);
         }
-        product->weights_buffer = ggml_backend_alloc_ctx_tensors_from_buft(product->weights_ctx, where);
+        product->weights_buffer =
+            ggml_backend_alloc_ctx_tensors_from_buft(product->weights_ctx, where);
         product->buffer = ggml_backend_alloc_ctx_tensors(product->ctx, product->backend);
         ok = product->weights_buffer && product->buffer;
     }
@@ -211,8 +222,8 @@ static uint64_t set_bytes(struct device *device)
     return bytes < share ? bytes : share;
 }
 
-static void measure_decode(struct device *device, enum ggml_type type, const struct sampler *sampler,
-                           struct device_measurement *out)
+static void measure_decode(struct device *device, enum ggml_type type,
+                           const struct sampler *sampler, struct device_measurement *out)
 {
     uint64_t matrix_bytes = ggml_row_size(type, WIDTH) * WIDTH;
     uint64_t n = (set_bytes(device) + matrix_bytes - 1) / matrix_bytes;
@@ -237,8 +248,8 @@ static double time_second_run(struct product *product)
     return product_run(product) ? (double)(clock_now_ns() - start_ns) : -1;
 }
 
-static void measure_prefill(struct device *device, enum ggml_type type, const struct sampler *sampler,
-                            struct device_measurement *out)
+static void measure_prefill(struct device *device, enum ggml_type type,
+                            const struct sampler *sampler, struct device_measurement *out)
 {
     uint32_t rows = PREFILL_ROWS_MIN;
     struct product product;
@@ -257,11 +268,13 @@ static void measure_prefill(struct device *device, enum ggml_type type, const st
         took_ns = time_second_run(&product);
     }
     if (took_ns > 0)
-        sampler_run(sampler, product_run, &product, 2.0 * (double)WIDTH * rows * (double)COLUMNS, out);
+        sampler_run(sampler, product_run, &product, 2.0 * (double)WIDTH * rows * (double)COLUMNS,
+                    out);
     product_close(&product);
 }
 
-bool calibrate_type(struct device *device, uint32_t index, const struct sampler *sampler, struct calibration_type *out)
+bool calibrate_type(struct device *device, uint32_t index, const struct sampler *sampler,
+                    struct calibration_type *out)
 {
     uint32_t count;
     enum ggml_type type = types_of(device, &count)[index];
@@ -275,21 +288,23 @@ bool calibrate_type(struct device *device, uint32_t index, const struct sampler 
 
 /* ---- launch ---------------------------------------------------------------------------- */
 
-bool calibrate_launch(struct device *device, const struct sampler *sampler, struct device_measurement *out)
+bool calibrate_launch(struct device *device, const struct sampler *sampler,
+                      struct device_measurement *out)
 {
     *out = (struct device_measurement){0};
     if (!is_ggml(device))
         return false;
     struct product product = {.backend = device_ggml_backend(device)};
-    product.ctx = ggml_init(
-        (struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true});
+    product.ctx = ggml_init((struct ggml_init_params){
+        .mem_size = 4 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true});
     bool ok = product.ctx;
     if (ok) {
         struct ggml_tensor *input = ggml_new_tensor_1d(product.ctx, GGML_TYPE_F32, 32); /* [32] */
         product.graph = ggml_new_graph(product.ctx);
         ggml_build_forward_expand(product.graph, ggml_add(product.ctx, input, input)); /* [32] */
         product.buffer = ggml_backend_alloc_ctx_tensors(product.ctx, product.backend);
-        ok = product.buffer && fill_input(input) && sampler_run(sampler, product_run, &product, 0, out);
+        ok = product.buffer && fill_input(input) &&
+             sampler_run(sampler, product_run, &product, 0, out);
     }
     product_close(&product);
     return ok;

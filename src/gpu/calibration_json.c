@@ -62,7 +62,8 @@ bool json_copy_text(yyjson_val *value, char *out, size_t size)
 
 /* ---- measurements ---------------------------------------------------------------------- */
 
-static yyjson_mut_val *measurement_to_json(yyjson_mut_doc *doc, struct device_measurement measurement)
+static yyjson_mut_val *measurement_to_json(yyjson_mut_doc *doc,
+                                           struct device_measurement measurement)
 {
     if (measurement.n_runs == 0)
         return yyjson_mut_null(doc);
@@ -79,15 +80,18 @@ static bool measurement_from_json(yyjson_val *value, struct device_measurement *
     if (yyjson_is_null(value))
         return true;
     yyjson_val *median, *spread, *runs;
-    const struct json_field fields[] = {
-        {"median", JSON_NUMBER, &median}, {"spread", JSON_NUMBER, &spread}, {"runs", JSON_COUNT, &runs}};
+    const struct json_field fields[] = {{"median", JSON_NUMBER, &median},
+                                        {"spread", JSON_NUMBER, &spread},
+                                        {"runs", JSON_COUNT, &runs}};
     if (!json_fields(value, fields, 3))
         return false;
     uint64_t n_runs = yyjson_get_uint(runs);
-    *out = (struct device_measurement){yyjson_get_num(median), yyjson_get_num(spread), (uint32_t)n_runs};
-    /* nothing computes 10^18 of anything in a second yet, and the negation finds what is not a number too */
-    return n_runs > 0 && n_runs <= UINT32_MAX && out->median > 0 && out->median < 1e18 && out->spread >= 0 &&
-           out->spread < 1e18;
+    *out = (struct device_measurement){yyjson_get_num(median), yyjson_get_num(spread),
+                                       (uint32_t)n_runs};
+    /* nothing computes 10^18 of anything in a second yet, and the negation finds what is not a
+     * number too */
+    return n_runs > 0 && n_runs <= UINT32_MAX && out->median > 0 && out->median < 1e18 &&
+           out->spread >= 0 && out->spread < 1e18;
 }
 
 static bool add_measurement(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
@@ -98,7 +102,8 @@ static bool add_measurement(yyjson_mut_doc *doc, yyjson_mut_val *object, const c
 
 /* ---- a calibration --------------------------------------------------------------------- */
 
-yyjson_mut_val *calibration_to_json(yyjson_mut_doc *doc, const struct device_calibration *calibration)
+yyjson_mut_val *calibration_to_json(yyjson_mut_doc *doc,
+                                    const struct device_calibration *calibration)
 {
     yyjson_mut_val *object = yyjson_mut_obj(doc);
     bool ok = yyjson_mut_obj_add_uint(doc, object, "unix_s", calibration->unix_s);
@@ -127,7 +132,8 @@ yyjson_mut_val *calibration_to_json(yyjson_mut_doc *doc, const struct device_cal
 /* ggml's names: letters, digits, underscores. */
 static bool is_type_name(const char *name)
 {
-    return name[0] && !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
+    return name[0] &&
+           !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
 }
 
 static bool read_types(yyjson_val *array, struct device_calibration *out)
@@ -144,7 +150,8 @@ static bool read_types(yyjson_val *array, struct device_calibration *out)
                                             {"decode_bytes_per_s", JSON_OBJECT_OR_NULL, &decode},
                                             {"prefill_flops", JSON_OBJECT_OR_NULL, &prefill}};
         if (!json_fields(item, fields, 3) || !json_copy_text(name, type->name, sizeof type->name) ||
-            !is_type_name(type->name) || !measurement_from_json(decode, &type->decode_bytes_per_s) ||
+            !is_type_name(type->name) ||
+            !measurement_from_json(decode, &type->decode_bytes_per_s) ||
             !measurement_from_json(prefill, &type->prefill_flops))
             return false;
         for (size_t k = 0; k < i; k++) {
@@ -166,10 +173,12 @@ static bool read_peers(yyjson_val *array, struct device_calibration *out)
     {
         struct calibration_peer *peer = &out->peers[i];
         yyjson_val *id, *name, *rate;
-        const struct json_field fields[] = {
-            {"id", JSON_TEXT, &id}, {"name", JSON_TEXT, &name}, {"bytes_per_s", JSON_OBJECT_OR_NULL, &rate}};
+        const struct json_field fields[] = {{"id", JSON_TEXT, &id},
+                                            {"name", JSON_TEXT, &name},
+                                            {"bytes_per_s", JSON_OBJECT_OR_NULL, &rate}};
         if (!json_fields(item, fields, 3) || !json_copy_text(id, peer->id, sizeof peer->id) ||
-            !json_copy_text(name, peer->name, sizeof peer->name) || !measurement_from_json(rate, &peer->bytes_per_s))
+            !json_copy_text(name, peer->name, sizeof peer->name) ||
+            !measurement_from_json(rate, &peer->bytes_per_s))
             return false;
         out->n_peers++;
     }
@@ -193,5 +202,6 @@ bool calibration_from_json(yyjson_val *value, struct device_calibration *out)
     out->unix_s = yyjson_get_uint(time);
     return read_types(types, out) && read_peers(peers, out) &&
            measurement_from_json(writing, &out->write_bytes_per_s) &&
-           measurement_from_json(reading, &out->read_bytes_per_s) && measurement_from_json(launch, &out->launch_ns);
+           measurement_from_json(reading, &out->read_bytes_per_s) &&
+           measurement_from_json(launch, &out->launch_ns);
 }

@@ -6,7 +6,8 @@
 #include <yyjson.h>
 
 /* NULL when memory runs out. Texts are copied into the document. */
-yyjson_mut_val *calibration_to_json(yyjson_mut_doc *doc, const struct device_calibration *calibration);
+yyjson_mut_val *calibration_to_json(yyjson_mut_doc *doc,
+                                    const struct device_calibration *calibration);
 
 /* False unless every field is there once, of its type, and a value that a measurement can have. */
 bool calibration_from_json(yyjson_val *value, struct device_calibration *out);

@@ -12,7 +12,8 @@ static int compare(const void *left, const void *right)
 
 static double median_of_sorted(const double *sorted, uint32_t count)
 {
-    return count % 2 ? sorted[count / 2] : sorted[count / 2 - 1] + (sorted[count / 2] - sorted[count / 2 - 1]) / 2;
+    return count % 2 ? sorted[count / 2]
+                     : sorted[count / 2 - 1] + (sorted[count / 2] - sorted[count / 2 - 1]) / 2;
 }
 
 struct device_measurement measurement_of(double *samples, uint32_t count)
@@ -42,7 +43,8 @@ struct device_measurement measurement_rate(double *times_ns, uint32_t count, dou
 
 static struct reading_u64 reading_of(double value)
 {
-    return value >= 1 && value < 0x1p63 ? (struct reading_u64){(uint64_t)value, true} : (struct reading_u64){0};
+    return value >= 1 && value < 0x1p63 ? (struct reading_u64){(uint64_t)value, true}
+                                        : (struct reading_u64){0};
 }
 
 struct calibration_summary calibration_summarize(const struct device_calibration *calibration)
@@ -51,7 +53,8 @@ struct calibration_summary calibration_summarize(const struct device_calibration
     for (uint32_t i = 0; i < calibration->n_types; i++) {
         const struct calibration_type *type = &calibration->types[i];
         bool counts = strcmp(type->name, "q4_0") == 0 || strcmp(type->name, "q8_0") == 0;
-        if (counts && type->decode_bytes_per_s.n_runs && type->decode_bytes_per_s.median > bandwidth)
+        if (counts && type->decode_bytes_per_s.n_runs &&
+            type->decode_bytes_per_s.median > bandwidth)
             bandwidth = type->decode_bytes_per_s.median;
         if (type->prefill_flops.n_runs && type->prefill_flops.median > flops)
             flops = type->prefill_flops.median;

@@ -33,9 +33,11 @@ static void bring_up_run(struct device_job *job)
     struct device *device = up->device;
     const struct device_impl *impl = device->impl;
     struct error err;
-    enum error_code code = impl->initialize(up->family, up->index, &up->options, &device->self, &err);
+    enum error_code code =
+        impl->initialize(up->family, up->index, &up->options, &device->self, &err);
     if (!code) {
-        code = up->quick ? verify_device_quickly(impl, device->self, &err) : verify_device(impl, device->self, &err);
+        code = up->quick ? verify_device_quickly(impl, device->self, &err)
+                         : verify_device(impl, device->self, &err);
         if (code) {
             impl->shutdown(device->self);
             device->self = NULL;
@@ -85,8 +87,8 @@ static void bring_up_free(struct bring_up *up)
     mem_free(up);
 }
 
-static enum error_code device_new(const struct device_impl *impl, const struct device_info *info, struct device **out,
-                                  struct error *err)
+static enum error_code device_new(const struct device_impl *impl, const struct device_info *info,
+                                  struct device **out, struct error *err)
 {
     struct device *device = mem_new(sizeof *device);
     if (!device)
@@ -115,16 +117,17 @@ static void device_delete(struct device *device)
 }
 
 enum error_code device_open(const struct device_impl *impl, const void *family, uint32_t index,
-                            const struct gpu_options *options, uint64_t limit_ms, struct device_info *info,
-                            struct device **out, struct error *err)
+                            const struct gpu_options *options, uint64_t limit_ms,
+                            struct device_info *info, struct device **out, struct error *err)
 {
     struct device_opening opening = {.limit_ms = limit_ms};
     return device_open_checked(impl, family, index, options, &opening, info, out, err);
 }
 
-enum error_code device_open_checked(const struct device_impl *impl, const void *family, uint32_t index,
-                                    const struct gpu_options *options, struct device_opening *opening,
-                                    struct device_info *info, struct device **out, struct error *err)
+enum error_code device_open_checked(const struct device_impl *impl, const void *family,
+                                    uint32_t index, const struct gpu_options *options,
+                                    struct device_opening *opening, struct device_info *info,
+                                    struct device **out, struct error *err)
 {
     *out = NULL;
     opening->hung = false;
@@ -142,7 +145,8 @@ enum error_code device_open_checked(const struct device_impl *impl, const void *
     if (!bring_up_wait(up, opening->limit_ms)) {
         pthread_detach(device->queue.thread); /* device and up stay behind, see device_impl.h */
         opening->hung = true;
-        return error_set(err, ERROR_DEVICE, "it did not answer within %.4g s", (double)opening->limit_ms / 1000);
+        return error_set(err, ERROR_DEVICE, "it did not answer within %.4g s",
+                         (double)opening->limit_ms / 1000);
     }
     code = up->code;
     if (code) {
@@ -245,7 +249,8 @@ void device_interrupt(struct device *device)
 
 enum error_code device_reserve(struct device *device, uint64_t bytes, struct error *err)
 {
-    enum error_code code = device->impl->reserve ? device->impl->reserve(device->self, bytes, err) : ERROR_NONE;
+    enum error_code code =
+        device->impl->reserve ? device->impl->reserve(device->self, bytes, err) : ERROR_NONE;
     if (code)
         error_wrap(err, "%s", device->info.id);
     return code;
@@ -262,9 +267,11 @@ bool device_wants_work(const struct device *device)
     return device->impl->worked != NULL;
 }
 
-enum error_code device_worked(struct device *device, const struct device_work *work, struct error *err)
+enum error_code device_worked(struct device *device, const struct device_work *work,
+                              struct error *err)
 {
-    enum error_code code = device->impl->worked ? device->impl->worked(device->self, work, err) : ERROR_NONE;
+    enum error_code code =
+        device->impl->worked ? device->impl->worked(device->self, work, err) : ERROR_NONE;
     if (code)
         error_wrap(err, "%s", device->info.id);
     return code;
@@ -353,8 +360,9 @@ struct reading_u64 device_temperature_mc(const struct device *device)
     struct device_readings given;
     if (mirrored(device, &given))
         return given.temperature_mc;
-    return impl->temperature_mc ? impl->temperature_mc(device->self)
-                                : ask_sensors(device, offsetof(struct sensor_device, temperature_mc));
+    return impl->temperature_mc
+               ? impl->temperature_mc(device->self)
+               : ask_sensors(device, offsetof(struct sensor_device, temperature_mc));
 }
 
 struct reading_u64 device_power_mw(const struct device *device)
@@ -380,7 +388,8 @@ struct reading_u64 device_clock_mhz(const struct device *device)
 struct reading_u64 device_temperature_limit_mc(const struct device *device)
 {
     const struct device_impl *impl = device->impl;
-    return impl->temperature_limit_mc ? impl->temperature_limit_mc(device->self) : (struct reading_u64){0};
+    return impl->temperature_limit_mc ? impl->temperature_limit_mc(device->self)
+                                      : (struct reading_u64){0};
 }
 
 bool device_reads_itself(const struct device *device)

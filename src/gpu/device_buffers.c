@@ -13,7 +13,8 @@ static double mib(uint64_t bytes)
     return (double)bytes / (1024.0 * 1024.0);
 }
 
-static enum error_code wrong_handle(const struct device *device, struct device_buffer buffer, struct error *err)
+static enum error_code wrong_handle(const struct device *device, struct device_buffer buffer,
+                                    struct error *err)
 {
     const char *id = device->info.id;
     if (!buffer.handle)
@@ -24,25 +25,28 @@ static enum error_code wrong_handle(const struct device *device, struct device_b
 }
 
 /* The buffer when [offset, offset + size) lies within it. */
-static enum error_code find_range(const struct device *device, struct device_buffer buffer, uint64_t offset,
-                                  uint64_t size, void **memory, struct error *err)
+static enum error_code find_range(const struct device *device, struct device_buffer buffer,
+                                  uint64_t offset, uint64_t size, void **memory, struct error *err)
 {
     const struct handle_slot *slot = handle_find(&device->buffers, buffer.handle);
     if (!slot)
         return wrong_handle(device, buffer, err);
     if (offset > slot->size || size > slot->size - offset)
         return error_set(err, ERROR_INVALID,
-                         "device %s: %" PRIu64 " bytes at offset %" PRIu64 " do not lie in a buffer of %" PRIu64,
+                         "device %s: %" PRIu64 " bytes at offset %" PRIu64
+                         " do not lie in a buffer of %" PRIu64,
                          device->info.id, size, offset, slot->size);
     *memory = slot->memory;
     return ERROR_NONE;
 }
 
-static enum error_code allocate(struct device *device, uint64_t size, void **memory, struct error *err)
+static enum error_code allocate(struct device *device, uint64_t size, void **memory,
+                                struct error *err)
 {
     struct device_memory now = device_memory(device);
     if (size > now.total_bytes)
-        return error_set(err, ERROR_NO_MEMORY, "device %s: out of memory (needs %.1f MiB, has %.1f in all)",
+        return error_set(err, ERROR_NO_MEMORY,
+                         "device %s: out of memory (needs %.1f MiB, has %.1f in all)",
                          device->info.id, mib(size), mib(now.total_bytes));
     enum error_code code = device->impl->allocate(device->self, size, memory, err);
     if (code)
@@ -50,7 +54,8 @@ static enum error_code allocate(struct device *device, uint64_t size, void **mem
     return code;
 }
 
-enum error_code device_alloc(struct device *device, uint64_t size, struct device_buffer *out, struct error *err)
+enum error_code device_alloc(struct device *device, uint64_t size, struct device_buffer *out,
+                             struct error *err)
 {
     assert(device && out);
     out->handle = 0;
@@ -62,7 +67,8 @@ enum error_code device_alloc(struct device *device, uint64_t size, struct device
         if (!out->handle) {
             if (memory)
                 device->impl->deallocate(device->self, memory);
-            code = error_set(err, ERROR_NO_MEMORY, "device %s: no more buffer handles", device->info.id);
+            code = error_set(err, ERROR_NO_MEMORY, "device %s: no more buffer handles",
+                             device->info.id);
         }
     }
     pthread_mutex_unlock(&device->buffers_lock);
@@ -86,8 +92,8 @@ enum error_code device_free(struct device *device, struct device_buffer buffer, 
     return code;
 }
 
-enum error_code device_write(struct device *device, struct device_buffer to, uint64_t offset, const void *from,
-                             uint64_t size, struct error *err)
+enum error_code device_write(struct device *device, struct device_buffer to, uint64_t offset,
+                             const void *from, uint64_t size, struct error *err)
 {
     assert(device && (from || size == 0));
     pthread_mutex_lock(&device->buffers_lock);
@@ -102,8 +108,8 @@ enum error_code device_write(struct device *device, struct device_buffer to, uin
     return code;
 }
 
-enum error_code device_read(struct device *device, struct device_buffer from, uint64_t offset, void *to, uint64_t size,
-                            struct error *err)
+enum error_code device_read(struct device *device, struct device_buffer from, uint64_t offset,
+                            void *to, uint64_t size, struct error *err)
 {
     assert(device && (to || size == 0));
     pthread_mutex_lock(&device->buffers_lock);
@@ -125,7 +131,8 @@ struct side {
     uint64_t offset;
 };
 
-static enum error_code copy_staged(struct side from, struct side to, uint64_t size, struct error *err)
+static enum error_code copy_staged(struct side from, struct side to, uint64_t size,
+                                   struct error *err)
 {
     uint64_t piece_max = size < STAGING_BYTES ? size : STAGING_BYTES;
     void *staging = mem_new(piece_max);
@@ -134,9 +141,11 @@ static enum error_code copy_staged(struct side from, struct side to, uint64_t si
     enum error_code code = ERROR_NONE;
     for (uint64_t at = 0; at < size && !code;) {
         uint64_t piece = size - at < piece_max ? size - at : piece_max;
-        code = from.device->impl->copy_from(from.device->self, from.memory, from.offset + at, staging, piece, err);
+        code = from.device->impl->copy_from(from.device->self, from.memory, from.offset + at,
+                                            staging, piece, err);
         if (!code)
-            code = to.device->impl->copy_to(to.device->self, to.memory, to.offset + at, staging, piece, err);
+            code = to.device->impl->copy_to(to.device->self, to.memory, to.offset + at, staging,
+                                            piece, err);
         at += piece;
     }
     mem_free(staging);
@@ -151,15 +160,15 @@ static enum copy_path direct_path(struct side from, struct side to)
     return impl->path_between ? impl->path_between(from.memory, to.memory) : COPY_SAME_BACKEND;
 }
 
-static enum error_code copy_best(struct side from, struct side to, uint64_t size, enum copy_path *path,
-                                 struct error *err)
+static enum error_code copy_best(struct side from, struct side to, uint64_t size,
+                                 enum copy_path *path, struct error *err)
 {
     const struct device_impl *impl = from.device->impl;
     enum error_code code = ERROR_UNSUPPORTED;
     *path = COPY_STAGED;
     if (impl == to.device->impl && impl->copy_between)
-        code = impl->copy_between(from.device->self, from.memory, from.offset, to.device->self, to.memory, to.offset,
-                                  size, err);
+        code = impl->copy_between(from.device->self, from.memory, from.offset, to.device->self,
+                                  to.memory, to.offset, size, err);
     if (code == ERROR_UNSUPPORTED)
         code = copy_staged(from, to, size, err);
     else
@@ -190,16 +199,18 @@ static void unlock_both(struct device *a, struct device *b)
         pthread_mutex_unlock(&b->buffers_lock);
 }
 
-enum error_code device_copy(struct device *device_from, struct device_buffer from, uint64_t offset_from,
-                            struct device *device_to, struct device_buffer to, uint64_t offset_to, uint64_t size,
-                            struct error *err)
+enum error_code device_copy(struct device *device_from, struct device_buffer from,
+                            uint64_t offset_from, struct device *device_to, struct device_buffer to,
+                            uint64_t offset_to, uint64_t size, struct error *err)
 {
     enum copy_path path;
-    return device_copy_path(device_from, from, offset_from, device_to, to, offset_to, size, &path, err);
+    return device_copy_path(device_from, from, offset_from, device_to, to, offset_to, size, &path,
+                            err);
 }
 
-enum error_code device_copy_path(struct device *device_from, struct device_buffer from, uint64_t offset_from,
-                                 struct device *device_to, struct device_buffer to, uint64_t offset_to, uint64_t size,
+enum error_code device_copy_path(struct device *device_from, struct device_buffer from,
+                                 uint64_t offset_from, struct device *device_to,
+                                 struct device_buffer to, uint64_t offset_to, uint64_t size,
                                  enum copy_path *path, struct error *err)
 {
     assert(device_from && device_to && path);
@@ -211,7 +222,8 @@ enum error_code device_copy_path(struct device *device_from, struct device_buffe
     if (!code)
         code = find_range(device_to, to, offset_to, size, &target.memory, err);
     if (!code && size && source.memory == target.memory && overlap(offset_from, offset_to, size))
-        code = error_set(err, ERROR_INVALID, "device %s: a copy within a buffer must not overlap itself",
+        code = error_set(err, ERROR_INVALID,
+                         "device %s: a copy within a buffer must not overlap itself",
                          device_from->info.id);
     else if (!code && size) {
         code = copy_best(source, target, size, path, err);
@@ -225,7 +237,8 @@ enum error_code device_copy_path(struct device *device_from, struct device_buffe
 enum error_code device_synchronize(struct device *device, struct error *err)
 {
     assert(device);
-    enum error_code code = device->impl->synchronize ? device->impl->synchronize(device->self, err) : ERROR_NONE;
+    enum error_code code =
+        device->impl->synchronize ? device->impl->synchronize(device->self, err) : ERROR_NONE;
     if (code)
         error_wrap(err, "device %s", device->info.id);
     return code;
@@ -241,7 +254,8 @@ void device_buffers_deinit(struct device *device)
             device->impl->deallocate(device->self, slot->memory);
     }
     if (n_left)
-        log_line(LOG_DEBUG, "gpu", "device %s: %u buffers were still allocated at close", device->info.id, n_left);
+        log_line(LOG_DEBUG, "gpu", "device %s: %u buffers were still allocated at close",
+                 device->info.id, n_left);
     handle_table_deinit(&device->buffers);
     pthread_mutex_destroy(&device->buffers_lock);
 }

@@ -86,7 +86,8 @@ static void set_all_threads(struct ggml_device *self, uint32_t n_threads)
 
 static void open_accelerators(struct ggml_device *self)
 {
-    for (size_t i = 0; i < ggml_backend_dev_count() && self->n_accelerators < ACCELERATORS_MAX; i++) {
+    for (size_t i = 0; i < ggml_backend_dev_count() && self->n_accelerators < ACCELERATORS_MAX;
+         i++) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
         if (ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_ACCEL)
             continue;
@@ -120,11 +121,14 @@ static enum error_code open_backends(struct ggml_device *self, struct error *err
     }
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     self->fallback = cpu ? ggml_backend_dev_init(cpu, NULL) : NULL;
-    return self->fallback ? ERROR_NONE : error_set(err, ERROR_DEVICE, "no CPU backend for what it cannot compute");
+    return self->fallback
+               ? ERROR_NONE
+               : error_set(err, ERROR_DEVICE, "no CPU backend for what it cannot compute");
 }
 
-static enum error_code impl_initialize(const void *family, uint32_t index, const struct gpu_options *options,
-                                       void **out, struct error *err)
+static enum error_code impl_initialize(const void *family, uint32_t index,
+                                       const struct gpu_options *options, void **out,
+                                       struct error *err)
 {
     struct ggml_device *self = mem_new(sizeof *self);
     if (!self)
@@ -155,11 +159,12 @@ static struct device_memory impl_memory(const void *device)
     return (struct device_memory){.free_bytes = free_bytes, .total_bytes = total_bytes};
 }
 
-static enum error_code out_of_memory(const struct ggml_device *self, uint64_t size, struct error *err)
+static enum error_code out_of_memory(const struct ggml_device *self, uint64_t size,
+                                     struct error *err)
 {
     const double mib = 1024.0 * 1024.0;
-    return error_set(err, ERROR_NO_MEMORY, "out of memory (needs %.1f MiB, %.1f free)", (double)size / mib,
-                     (double)impl_memory(self).free_bytes / mib);
+    return error_set(err, ERROR_NO_MEMORY, "out of memory (needs %.1f MiB, %.1f free)",
+                     (double)size / mib, (double)impl_memory(self).free_bytes / mib);
 }
 
 static void impl_deallocate(void *device, void *what)
@@ -183,16 +188,19 @@ static enum error_code impl_allocate(void *device, uint64_t size, void **out, st
     if (!memory)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     ggml_backend_buffer_type_t type = ggml_backend_get_default_buffer_type(self->backend);
-    memory->ctx = ggml_init((struct ggml_init_params){.mem_size = ggml_tensor_overhead(), .no_alloc = true});
+    memory->ctx =
+        ggml_init((struct ggml_init_params){.mem_size = ggml_tensor_overhead(), .no_alloc = true});
     if (memory->ctx) {
         memory->tensor = ggml_new_tensor_1d(memory->ctx, GGML_TYPE_I8, (int64_t)size);
-        memory->buffer = ggml_backend_buft_alloc_buffer(type, ggml_backend_buft_get_alloc_size(type, memory->tensor));
+        memory->buffer = ggml_backend_buft_alloc_buffer(
+            type, ggml_backend_buft_get_alloc_size(type, memory->tensor));
     }
     if (!memory->buffer) {
         impl_deallocate(self, memory);
         return out_of_memory(self, size, err);
     }
-    if (ggml_backend_tensor_alloc(memory->buffer, memory->tensor, ggml_backend_buffer_get_base(memory->buffer)) !=
+    if (ggml_backend_tensor_alloc(memory->buffer, memory->tensor,
+                                  ggml_backend_buffer_get_base(memory->buffer)) !=
         GGML_STATUS_SUCCESS) {
         impl_deallocate(self, memory);
         return error_set(err, ERROR_DEVICE, "it does not take a tensor into its memory");
@@ -203,16 +211,16 @@ static enum error_code impl_allocate(void *device, uint64_t size, void **out, st
 
 /* ---- transfers ------------------------------------------------------------------------- */
 
-static enum error_code impl_copy_to(void *device, void *to, uint64_t offset, const void *from, uint64_t size,
-                                    struct error *err)
+static enum error_code impl_copy_to(void *device, void *to, uint64_t offset, const void *from,
+                                    uint64_t size, struct error *err)
 {
     (void)device, (void)err;
     ggml_backend_tensor_set(((struct ggml_memory *)to)->tensor, from, offset, size);
     return ERROR_NONE;
 }
 
-static enum error_code impl_copy_from(void *device, void *from, uint64_t offset, void *to, uint64_t size,
-                                      struct error *err)
+static enum error_code impl_copy_from(void *device, void *from, uint64_t offset, void *to,
+                                      uint64_t size, struct error *err)
 {
     (void)err;
     const struct ggml_device *self = device;
@@ -226,8 +234,10 @@ static bool can_copy_directly(const struct ggml_memory *from, const struct ggml_
 {
     if (ggml_backend_buffer_is_host(from->buffer) || ggml_backend_buffer_is_host(to->buffer))
         return true;
-    return ggml_backend_dev_backend_reg(ggml_backend_buft_get_device(ggml_backend_buffer_get_type(from->buffer))) ==
-           ggml_backend_dev_backend_reg(ggml_backend_buft_get_device(ggml_backend_buffer_get_type(to->buffer)));
+    return ggml_backend_dev_backend_reg(
+               ggml_backend_buft_get_device(ggml_backend_buffer_get_type(from->buffer))) ==
+           ggml_backend_dev_backend_reg(
+               ggml_backend_buft_get_device(ggml_backend_buffer_get_type(to->buffer)));
 }
 
 static enum copy_path impl_path_between(const void *from, const void *to)
@@ -238,24 +248,26 @@ static enum copy_path impl_path_between(const void *from, const void *to)
 }
 
 /* A window of `size` bytes at `offset`, as a tensor of its own [size]. */
-static struct ggml_tensor *window(struct ggml_context *ctx, const struct ggml_memory *memory, uint64_t offset,
-                                  uint64_t size)
+static struct ggml_tensor *window(struct ggml_context *ctx, const struct ggml_memory *memory,
+                                  uint64_t offset, uint64_t size)
 {
     struct ggml_tensor *view = ggml_view_1d(ctx, memory->tensor, (int64_t)size, offset);
     return ggml_backend_view_init(view) == GGML_STATUS_SUCCESS ? view : NULL;
 }
 
-static enum error_code impl_copy_between(void *device, void *from, uint64_t offset_from, void *other, void *to,
-                                         uint64_t offset_to, uint64_t size, struct error *err)
+static enum error_code impl_copy_between(void *device, void *from, uint64_t offset_from,
+                                         void *other, void *to, uint64_t offset_to, uint64_t size,
+                                         struct error *err)
 {
     (void)other;
     if (!can_copy_directly(from, to))
         return error_set(err, ERROR_UNSUPPORTED, "no direct path");
     const struct ggml_memory *into = to;
     if (ggml_backend_buffer_is_host(into->buffer))
-        return impl_copy_from(device, from, offset_from, (char *)into->tensor->data + offset_to, size, err);
-    struct ggml_context *ctx =
-        ggml_init((struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
+        return impl_copy_from(device, from, offset_from, (char *)into->tensor->data + offset_to,
+                              size, err);
+    struct ggml_context *ctx = ggml_init(
+        (struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
     if (!ctx)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     struct ggml_tensor *source = window(ctx, from, offset_from, size);
@@ -299,9 +311,11 @@ static struct product build_matmul(struct ggml_context *ctx, uint32_t n)
 static struct product build_sums(struct ggml_context *ctx, uint32_t n)
 {
     struct product product;
-    product.left = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, n, n, n);  /* [k, column, row], the same for each row */
+    product.left = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, n, n,
+                                      n); /* [k, column, row], the same for each row */
     product.right = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, n, 1, n); /* [k, 1, row] */
-    product.out = ggml_sum_rows(ctx, ggml_mul(ctx, product.left, product.right)); /* [1, column, row] */
+    product.out =
+        ggml_sum_rows(ctx, ggml_mul(ctx, product.left, product.right)); /* [1, column, row] */
     return product;
 }
 
@@ -309,11 +323,13 @@ static bool supports(ggml_backend_t backend, const struct ggml_tensor *op)
 {
     if (!op || op->op == GGML_OP_NONE)
         return true;
-    return ggml_backend_supports_op(backend, op) && supports(backend, op->src[0]) && supports(backend, op->src[1]);
+    return ggml_backend_supports_op(backend, op) && supports(backend, op->src[0]) &&
+           supports(backend, op->src[1]);
 }
 
-static enum error_code run_multiply(struct ggml_device *self, struct ggml_context *ctx, uint32_t n, const float *a,
-                                    const float *b_transposed, float *out, struct error *err)
+static enum error_code run_multiply(struct ggml_device *self, struct ggml_context *ctx, uint32_t n,
+                                    const float *a, const float *b_transposed, float *out,
+                                    struct error *err)
 {
     struct product product = self->is_software ? build_sums(ctx, n) : build_matmul(ctx, n);
     if (!supports(self->backend, product.out))
@@ -331,16 +347,17 @@ static enum error_code run_multiply(struct ggml_device *self, struct ggml_contex
     if (status == GGML_STATUS_SUCCESS)
         ggml_backend_tensor_get(product.out, out, 0, matrix_bytes);
     ggml_backend_buffer_free(buffer);
-    return status == GGML_STATUS_SUCCESS ? ERROR_NONE
-                                         : error_set(err, ERROR_DEVICE, "%s", ggml_status_to_string(status));
+    return status == GGML_STATUS_SUCCESS
+               ? ERROR_NONE
+               : error_set(err, ERROR_DEVICE, "%s", ggml_status_to_string(status));
 }
 
-static enum error_code impl_multiply(void *device, uint32_t n, const float *a, const float *b, float *out,
-                                     struct error *err)
+static enum error_code impl_multiply(void *device, uint32_t n, const float *a, const float *b,
+                                     float *out, struct error *err)
 {
     float *transposed = mem_new_array((size_t)n * n, sizeof *transposed);
-    struct ggml_context *ctx = ggml_init(
-        (struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true});
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){
+        .mem_size = 4 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true});
     enum error_code code = ERROR_NONE;
     if (!transposed || !ctx)
         code = error_set(err, ERROR_NO_MEMORY, "out of memory");
@@ -410,8 +427,8 @@ ggml_backend_buffer_type_t *device_ggml_extra_buffer_types(struct device *device
     const struct ggml_device *self = ggml_of(device);
     if (!self->is_cpu)
         return NULL;
-    void *symbol =
-        ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(self->dev), "ggml_backend_dev_get_extra_bufts");
+    void *symbol = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(self->dev),
+                                                     "ggml_backend_dev_get_extra_bufts");
     ggml_backend_buffer_type_t *types =
         symbol ? ((ggml_backend_dev_get_extra_bufts_t)(uintptr_t)symbol)(self->dev) : NULL;
     return types && types[0] ? types : NULL;

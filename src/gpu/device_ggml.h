@@ -10,16 +10,20 @@
 ggml_backend_t device_ggml_backend(struct device *device);
 ggml_backend_dev_t device_ggml_dev(struct device *device);
 
-/* The CPU backend that runs what a GPU does not support; the device's own backend when it is the CPU. */
+/* The CPU backend that runs what a GPU does not support; the device's own backend when it is the
+ * CPU. */
 ggml_backend_t device_ggml_fallback(struct device *device);
 
-/* The CPU's extra buffer types (repacked weights, AMX …), NULL-terminated; NULL when there are none. */
+/* The CPU's extra buffer types (repacked weights, AMX …), NULL-terminated; NULL when there are
+ * none. */
 ggml_backend_buffer_type_t *device_ggml_extra_buffer_types(struct device *device);
 
-/* What multiplies matrices of K-quants on this device, as they are stored, in ggml's place; NULL: ggml does. */
+/* What multiplies matrices of K-quants on this device, as they are stored, in ggml's place; NULL:
+ * ggml does. */
 const struct product_kernel *device_ggml_products(struct device *device);
 
-/* Accelerators that ride with the CPU device (BLAS …): at most `max` of them; the count. 0 elsewhere. */
+/* Accelerators that ride with the CPU device (BLAS …): at most `max` of them; the count. 0
+ * elsewhere. */
 uint32_t device_ggml_accelerators(struct device *device, ggml_backend_t *out, uint32_t max);
 
 /* Makes `n_threads` the thread count of a CPU device; no-op elsewhere. */

@@ -12,10 +12,12 @@ static const char *vendor_of(const struct backend *backend, const char *name)
     static const struct {
         const char *part, *vendor;
     } known[] = {
-        {"llvmpipe", "Mesa"},     {"lavapipe", "Mesa"}, {"SwiftShader", "Google"},  {"NVIDIA", "NVIDIA"},
-        {"GeForce", "NVIDIA"},    {"Tesla", "NVIDIA"},  {"Quadro", "NVIDIA"},       {"AMD", "AMD"},
-        {"Radeon", "AMD"},        {"Intel", "Intel"},   {"Apple", "Apple"},         {"Adreno", "Qualcomm"},
-        {"Qualcomm", "Qualcomm"}, {"Mali", "ARM"},      {"PowerVR", "Imagination"}, {"Moore", "Moore Threads"},
+        {"llvmpipe", "Mesa"},       {"lavapipe", "Mesa"},  {"SwiftShader", "Google"},
+        {"NVIDIA", "NVIDIA"},       {"GeForce", "NVIDIA"}, {"Tesla", "NVIDIA"},
+        {"Quadro", "NVIDIA"},       {"AMD", "AMD"},        {"Radeon", "AMD"},
+        {"Intel", "Intel"},         {"Apple", "Apple"},    {"Adreno", "Qualcomm"},
+        {"Qualcomm", "Qualcomm"},   {"Mali", "ARM"},       {"PowerVR", "Imagination"},
+        {"Moore", "Moore Threads"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcasestr(name, known[i].part))
@@ -42,14 +44,16 @@ static bool has_feature(const struct ggml_backend_feature *features, const char 
 /* "x86_64 AVX512 AVX512_VNNI": the extensions that decide how fast matrix products are. */
 static void describe_instructions(ggml_backend_dev_t dev, char *text, size_t size)
 {
-    static const char *const telling[] = {"AMX_INT8", "AVX512",  "AVX512_VNNI", "AVX512_BF16", "AVX_VNNI",
-                                          "AVX2",     "SME",     "SVE",         "MATMUL_INT8", "DOTPROD",
-                                          "NEON",     "RISCV_V", "VSX"};
+    static const char *const telling[] = {
+        "AMX_INT8", "AVX512",      "AVX512_VNNI", "AVX512_BF16", "AVX_VNNI", "AVX2", "SME",
+        "SVE",      "MATMUL_INT8", "DOTPROD",     "NEON",        "RISCV_V",  "VSX"};
     struct utsname system;
     size_t used = uname(&system) == 0 ? (size_t)snprintf(text, size, "%s", system.machine) : 0;
-    void *symbol = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), "ggml_backend_get_features");
+    void *symbol = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev),
+                                                     "ggml_backend_get_features");
     const struct ggml_backend_feature *features =
-        symbol ? ((ggml_backend_get_features_t)(uintptr_t)symbol)(ggml_backend_dev_backend_reg(dev)) : NULL;
+        symbol ? ((ggml_backend_get_features_t)(uintptr_t)symbol)(ggml_backend_dev_backend_reg(dev))
+               : NULL;
     for (size_t i = 0; i < sizeof telling / sizeof *telling && used < size; i++) {
         if (has_feature(features, telling[i]))
             used += (size_t)snprintf(text + used, size - used, " %s", telling[i]);
@@ -57,7 +61,8 @@ static void describe_instructions(ggml_backend_dev_t dev, char *text, size_t siz
     for (size_t i = 0; i < ggml_backend_dev_count() && used < size; i++) {
         ggml_backend_dev_t other = ggml_backend_dev_get(i);
         if (ggml_backend_dev_type(other) == GGML_BACKEND_DEVICE_TYPE_ACCEL)
-            used += (size_t)snprintf(text + used, size - used, " + %s", ggml_backend_dev_name(other));
+            used +=
+                (size_t)snprintf(text + used, size - used, " + %s", ggml_backend_dev_name(other));
     }
 }
 
@@ -92,7 +97,8 @@ static void read_nvidia_driver(char *text, size_t size)
 bool device_ggml_is_software(ggml_backend_dev_t dev)
 {
     const char *name = ggml_backend_dev_description(dev);
-    return name && (strcasestr(name, "llvmpipe") || strcasestr(name, "lavapipe") || strcasestr(name, "SwiftShader"));
+    return name && (strcasestr(name, "llvmpipe") || strcasestr(name, "lavapipe") ||
+                    strcasestr(name, "SwiftShader"));
 }
 
 static void describe_gpu(const struct backend *backend, ggml_backend_dev_t dev, uint32_t index,
@@ -117,8 +123,8 @@ static void describe_gpu(const struct backend *backend, ggml_backend_dev_t dev, 
 /* Does the device multiply a matrix of this type with an f32 one? */
 static bool multiplies(ggml_backend_dev_t dev, enum ggml_type type)
 {
-    struct ggml_context *ctx =
-        ggml_init((struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
+    struct ggml_context *ctx = ggml_init(
+        (struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
     if (!ctx)
         return false;
     struct ggml_tensor *weight = ggml_new_tensor_2d(ctx, type, 256, 256);

@@ -13,6 +13,8 @@ void device_ggml_describe(const struct backend *backend, ggml_backend_dev_t dev,
 /* A driver that computes a GPU's work on the CPU (Mesa's llvmpipe, SwiftShader). */
 bool device_ggml_is_software(ggml_backend_dev_t dev);
 
-/* Reads from the device's tensor by letting the device write into `to` itself. False, with `to` undefined, when that
- * does not pay or the device cannot; ggml_backend_tensor_get() always can. Only tried on software Vulkan. */
-bool device_ggml_read_pages(ggml_backend_dev_t dev, struct ggml_tensor *from, uint64_t offset, void *to, uint64_t size);
+/* Reads from the device's tensor by letting the device write into `to` itself. False, with `to`
+ * undefined, when that does not pay or the device cannot; ggml_backend_tensor_get() always can.
+ * Only tried on software Vulkan. */
+bool device_ggml_read_pages(ggml_backend_dev_t dev, struct ggml_tensor *from, uint64_t offset,
+                            void *to, uint64_t size);

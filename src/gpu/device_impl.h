@@ -5,9 +5,9 @@
  * sees that the device also computes. An optional operation may be NULL: the wrapper in
  * device.c or verify.c then supplies the default that stands beside it.
  *
- * Threading: list() and get() belong to the thread of gpu_open(). initialize() runs on the
- * device's own thread, shutdown() after that thread has ended; transfers run under the
- * device's buffer lock, one at a time. The readings (memory, temperature, power, clock) may be called from any thread.
+ * Threading: list() and get() belong to the thread of gpu_open(). initialize() runs on the device's
+ * own thread, shutdown() after that thread has ended; transfers run under the device's buffer lock,
+ * one at a time. The readings (memory, temperature, power, clock) may be called from any thread.
  *
  * Sizes and offsets have been checked against the allocation, and size > 0, before an
  * operation is called. Transfers are complete when they return. */
@@ -22,37 +22,44 @@ struct device_impl {
     uint32_t (*list)(const void *family);
     void (*get)(const void *family, uint32_t index, struct device_info *info);
 
-    enum error_code (*initialize)(const void *family, uint32_t index, const struct gpu_options *options, void **self,
+    enum error_code (*initialize)(const void *family, uint32_t index,
+                                  const struct gpu_options *options, void **self,
                                   struct error *err);
     void (*shutdown)(void *self);
 
     enum error_code (*allocate)(void *self, uint64_t size, void **memory, struct error *err);
     void (*deallocate)(void *self, void *memory);
-    enum error_code (*copy_to)(void *self, void *to, uint64_t offset, const void *from, uint64_t size,
-                               struct error *err);
-    enum error_code (*copy_from)(void *self, void *from, uint64_t offset, void *to, uint64_t size, struct error *err);
+    enum error_code (*copy_to)(void *self, void *to, uint64_t offset, const void *from,
+                               uint64_t size, struct error *err);
+    enum error_code (*copy_from)(void *self, void *from, uint64_t offset, void *to, uint64_t size,
+                                 struct error *err);
 
-    /* Both devices are of this table. NULL, or ERROR_UNSUPPORTED as the answer: staged through host memory. */
-    enum error_code (*copy_between)(void *self, void *from, uint64_t offset_from, void *other, void *to,
-                                    uint64_t offset_to, uint64_t size, struct error *err);
+    /* Both devices are of this table. NULL, or ERROR_UNSUPPORTED as the answer: staged through host
+     * memory. */
+    enum error_code (*copy_between)(void *self, void *from, uint64_t offset_from, void *other,
+                                    void *to, uint64_t offset_to, uint64_t size, struct error *err);
 
-    /* Which way copy_between takes between two allocations of different devices. NULL: COPY_SAME_BACKEND. */
+    /* Which way copy_between takes between two allocations of different devices. NULL:
+     * COPY_SAME_BACKEND. */
     enum copy_path (*path_between)(const void *from, const void *to);
 
-    enum error_code (*synchronize)(void *self, struct error *err); /* NULL: nothing is ever pending */
+    enum error_code (*synchronize)(void *self,
+                                   struct error *err); /* NULL: nothing is ever pending */
 
     struct device_memory (*memory)(const void *self);
-    struct reading_u64 (*temperature_mc)(const void *self);       /* NULL: what the machine's sensors say */
-    struct reading_u64 (*power_mw)(const void *self);             /* NULL: likewise */
-    struct reading_u64 (*clock_mhz)(const void *self);            /* NULL: likewise */
+    struct reading_u64 (*temperature_mc)(
+        const void *self);                             /* NULL: what the machine's sensors say */
+    struct reading_u64 (*power_mw)(const void *self);  /* NULL: likewise */
+    struct reading_u64 (*clock_mhz)(const void *self); /* NULL: likewise */
     struct reading_u64 (*temperature_limit_mc)(const void *self); /* NULL: unknown */
 
     /* out[n,n] = a[n,n] b[n,n] in f32, row-major. NULL or ERROR_UNSUPPORTED: verification does not
      * compute. */
-    enum error_code (*multiply)(void *self, uint32_t n, const float *a, const float *b, float *out, struct error *err);
+    enum error_code (*multiply)(void *self, uint32_t n, const float *a, const float *b, float *out,
+                                struct error *err);
 
-    /* For a table that stands around a ggml device (gpu/device_ggml.h): what device_impl_ggml.initialize()
-     * made. NULL: it is one itself, or has none. */
+    /* For a table that stands around a ggml device (gpu/device_ggml.h): what
+     * device_impl_ggml.initialize() made. NULL: it is one itself, or has none. */
     void *(*ggml)(void *self);
 
     /* Speeds that are known without measuring. NULL: none are. */
@@ -70,8 +77,8 @@ struct device_impl {
  * A device that has not answered within `limit_ms` is given up: its thread and memory stay
  * behind, for nobody may free what a hung driver may still touch. */
 enum error_code device_open(const struct device_impl *impl, const void *family, uint32_t index,
-                            const struct gpu_options *options, uint64_t limit_ms, struct device_info *info,
-                            struct device **out, struct error *err);
+                            const struct gpu_options *options, uint64_t limit_ms,
+                            struct device_info *info, struct device **out, struct error *err);
 
 /* The same with more to say. */
 struct device_opening {
@@ -79,26 +86,30 @@ struct device_opening {
     bool quick; /* verify_device_quickly(): it has passed before, here or in a child */
     bool hung;  /* found: it did not answer within the limit */
 };
-enum error_code device_open_checked(const struct device_impl *impl, const void *family, uint32_t index,
-                                    const struct gpu_options *options, struct device_opening *opening,
-                                    struct device_info *info, struct device **out, struct error *err);
+enum error_code device_open_checked(const struct device_impl *impl, const void *family,
+                                    uint32_t index, const struct gpu_options *options,
+                                    struct device_opening *opening, struct device_info *info,
+                                    struct device **out, struct error *err);
 
-/* What discovery and calibration found out. A calibration fills the measured speeds of device_info. */
+/* What discovery and calibration found out. A calibration fills the measured speeds of
+ * device_info. */
 void device_set_verification(struct device *device, struct device_verification verification);
 struct registry_key;
-void device_set_key(struct device *device, const struct registry_key *key); /* its name in the registry */
+void device_set_key(struct device *device,
+                    const struct registry_key *key); /* its name in the registry */
 const struct registry_key *device_key(const struct device *device);
 void device_set_calibration(struct device *device, const struct device_calibration *calibration);
 
-/* Its thread hangs in the driver: device_close() will neither wait for it nor free what it may touch. */
+/* Its thread hangs in the driver: device_close() will neither wait for it nor free what it may
+ * touch. */
 void device_give_up(struct device *device);
 bool device_is_lost(const struct device *device);
 
 /* Runs every queued job, frees what is left of its buffers, shuts the device down. NULL is fine. */
 void device_close(struct device *device);
 
-/* Where to look for readings that the table does not have: device `index` of `sensors`, which outlives it.
- * Before the device is given to anybody. */
+/* Where to look for readings that the table does not have: device `index` of `sensors`, which
+ * outlives it. Before the device is given to anybody. */
 struct on_demand;
 void device_set_sensors(struct device *device, struct on_demand *sensors, uint32_t index);
 

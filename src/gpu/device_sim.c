@@ -1,4 +1,5 @@
-/* The table of operations of simulated devices: each is ggml's on the CPU, and then paced, counted and failed. */
+/* The table of operations of simulated devices: each is ggml's on the CPU, and then paced, counted
+ * and failed. */
 #include "gpu/device_sim.h"
 
 #include "base/clock.h"
@@ -20,7 +21,7 @@ bool device_info_is_simulated(const struct device_info *info)
     return strcmp(info->backend, "sim") == 0;
 }
 
-/* ---- the family: a file ------------------------------------------------------------------------ */
+/* ---- the family: a file ---------------------------------------------------------------------- */
 
 static uint32_t impl_list(const void *family)
 {
@@ -65,8 +66,9 @@ static void impl_shutdown(void *device)
     mem_free(self);
 }
 
-static enum error_code impl_initialize(const void *family, uint32_t index, const struct gpu_options *options,
-                                       void **out, struct error *err)
+static enum error_code impl_initialize(const void *family, uint32_t index,
+                                       const struct gpu_options *options, void **out,
+                                       struct error *err)
 {
     struct sim_device *self = mem_new(sizeof *self);
     if (!self)
@@ -74,7 +76,8 @@ static enum error_code impl_initialize(const void *family, uint32_t index, const
     self->spec = ((const struct sim_file *)family)->devices[index];
     pthread_mutex_init(&self->lock, NULL);
     timed_wait_init(&self->wake);
-    enum error_code code = device_impl_ggml.initialize(backend_find("cpu"), 0, options, &self->inner, err);
+    enum error_code code =
+        device_impl_ggml.initialize(backend_find("cpu"), 0, options, &self->inner, err);
     if (code) {
         impl_shutdown(self);
         return code;
@@ -98,7 +101,7 @@ static void *impl_ggml(void *device)
     return ((struct sim_device *)device)->inner;
 }
 
-/* ---- memory -------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static struct sim_device *writable(const void *self)
 {
@@ -150,29 +153,31 @@ static void impl_deallocate(void *device, void *what)
     mem_free(memory);
 }
 
-/* ---- transfers ----------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
-static enum error_code impl_copy_to(void *device, void *to, uint64_t offset, const void *from, uint64_t size,
-                                    struct error *err)
+static enum error_code impl_copy_to(void *device, void *to, uint64_t offset, const void *from,
+                                    uint64_t size, struct error *err)
 {
     struct sim_device *self = device;
     enum error_code code = sim_check_alive(self, err);
     uint64_t start_ns = clock_now_ns();
     if (!code)
-        code = device_impl_ggml.copy_to(self->inner, ((struct sim_block *)to)->inner, offset, from, size, err);
+        code = device_impl_ggml.copy_to(self->inner, ((struct sim_block *)to)->inner, offset, from,
+                                        size, err);
     if (!code)
         sim_copied(self, size, clock_now_ns() - start_ns);
     return code;
 }
 
-static enum error_code impl_copy_from(void *device, void *from, uint64_t offset, void *to, uint64_t size,
-                                      struct error *err)
+static enum error_code impl_copy_from(void *device, void *from, uint64_t offset, void *to,
+                                      uint64_t size, struct error *err)
 {
     struct sim_device *self = device;
     enum error_code code = sim_check_alive(self, err);
     uint64_t start_ns = clock_now_ns();
     if (!code)
-        code = device_impl_ggml.copy_from(self->inner, ((struct sim_block *)from)->inner, offset, to, size, err);
+        code = device_impl_ggml.copy_from(self->inner, ((struct sim_block *)from)->inner, offset,
+                                          to, size, err);
     if (!code)
         sim_copied(self, size, clock_now_ns() - start_ns);
     if (!code && sim_lies(self)) {
@@ -183,8 +188,9 @@ static enum error_code impl_copy_from(void *device, void *from, uint64_t offset,
 }
 
 /* The slower of the two sets the pace. */
-static enum error_code impl_copy_between(void *device, void *from, uint64_t offset_from, void *other, void *to,
-                                         uint64_t offset_to, uint64_t size, struct error *err)
+static enum error_code impl_copy_between(void *device, void *from, uint64_t offset_from,
+                                         void *other, void *to, uint64_t offset_to, uint64_t size,
+                                         struct error *err)
 {
     struct sim_device *self = device, *target = other;
     enum error_code code = sim_check_alive(self, err);
@@ -192,7 +198,8 @@ static enum error_code impl_copy_between(void *device, void *from, uint64_t offs
         code = sim_check_alive(target, err);
     uint64_t start_ns = clock_now_ns();
     if (!code)
-        code = device_impl_ggml.copy_between(self->inner, ((struct sim_block *)from)->inner, offset_from, target->inner,
+        code = device_impl_ggml.copy_between(self->inner, ((struct sim_block *)from)->inner,
+                                             offset_from, target->inner,
                                              ((struct sim_block *)to)->inner, offset_to, size, err);
     bool target_is_slower = target->spec.copy_bytes_per_s < self->spec.copy_bytes_per_s;
     if (!code)
@@ -205,7 +212,7 @@ static enum error_code impl_synchronize(void *device, struct error *err)
     return sim_check_alive(device, err);
 }
 
-/* ---- computing ----------------------------------------------------------------------------------- */
+/* ---- computing ------------------------------------------------------------------------------- */
 
 static void flip_signs(float *values, uint64_t count)
 {
@@ -213,8 +220,8 @@ static void flip_signs(float *values, uint64_t count)
         values[i] = -values[i];
 }
 
-static enum error_code impl_multiply(void *device, uint32_t n, const float *a, const float *b, float *out,
-                                     struct error *err)
+static enum error_code impl_multiply(void *device, uint32_t n, const float *a, const float *b,
+                                     float *out, struct error *err)
 {
     struct sim_device *self = device;
     enum error_code code = sim_check_alive(self, err);
@@ -238,12 +245,13 @@ static enum error_code impl_worked(void *device, const struct device_work *work,
     return sim_check_alive(self, err); /* it may have died meanwhile */
 }
 
-/* ---- readings ------------------------------------------------------------------------------------ */
+/* ---- readings -------------------------------------------------------------------------------- */
 
 static struct device_speed impl_speed(const void *device)
 {
     const struct sim_spec *spec = &((const struct sim_device *)device)->spec;
-    return (struct device_speed){spec->decode_bytes_per_s, spec->flops_per_s, spec->copy_bytes_per_s, spec->launch_s};
+    return (struct device_speed){spec->decode_bytes_per_s, spec->flops_per_s,
+                                 spec->copy_bytes_per_s, spec->launch_s};
 }
 
 static struct reading_u64 impl_temperature_mc(const void *device)

@@ -10,7 +10,8 @@ static double mib(double bytes)
     return bytes / (1024.0 * 1024.0);
 }
 
-static const struct sim_failure *find_failure(const struct sim_device *self, enum sim_failure_kind kind)
+static const struct sim_failure *find_failure(const struct sim_device *self,
+                                              enum sim_failure_kind kind)
 {
     for (uint32_t i = 0; i < self->spec.n_failures; i++) {
         if (self->spec.failures[i].kind == kind)
@@ -36,7 +37,8 @@ enum error_code sim_check_alive(struct sim_device *self, struct error *err)
     } else if (is_due(self, SIM_HANGS)) {
         while (!self->interrupted)
             pthread_cond_wait(&self->wake, &self->lock);
-        code = error_set(err, ERROR_CANCELLED, "the device hung until it was closed (simulated: hangs at %g s)",
+        code = error_set(err, ERROR_CANCELLED,
+                         "the device hung until it was closed (simulated: hangs at %g s)",
                          find_failure(self, SIM_HANGS)->at);
     }
     pthread_mutex_unlock(&self->lock);
@@ -46,7 +48,8 @@ enum error_code sim_check_alive(struct sim_device *self, struct error *err)
 double sim_seconds_to_live(const struct sim_device *self)
 {
     const struct sim_failure *failure = find_failure(self, SIM_DIES);
-    return failure ? fmax(failure->at - (double)(clock_now_ns() - self->start_ns) * 1e-9, 0) : INFINITY;
+    return failure ? fmax(failure->at - (double)(clock_now_ns() - self->start_ns) * 1e-9, 0)
+                   : INFINITY;
 }
 
 bool sim_lies(struct sim_device *self)
@@ -73,17 +76,18 @@ enum error_code sim_take(struct sim_device *self, uint64_t bytes, struct error *
     pthread_mutex_lock(&self->lock);
     uint64_t total = (uint64_t)self->spec.memory_bytes, free_bytes = total - self->used_bytes;
     if (bytes > free_bytes)
-        code = error_set(err, ERROR_NO_MEMORY, "out of memory (needs %.1f MiB, %.1f free)", mib((double)bytes),
-                         mib((double)free_bytes));
+        code = error_set(err, ERROR_NO_MEMORY, "out of memory (needs %.1f MiB, %.1f free)",
+                         mib((double)bytes), mib((double)free_bytes));
     else if (refuses && (double)(self->used_bytes + bytes) > refuses->at)
         code = error_set(err, ERROR_NO_MEMORY,
-                         "an allocation of %.1f MiB failed with %.1f MiB in use (simulated: allocation after %.1f MiB)",
+                         "an allocation of %.1f MiB failed with %.1f MiB in use (simulated: "
+                         "allocation after %.1f MiB)",
                          mib((double)bytes), mib((double)self->used_bytes), mib(refuses->at));
     else if (bytes > host_bytes)
-        code =
-            error_set(err, ERROR_NO_MEMORY,
-                      "needs %.1f MiB; the simulated device has them, the machine that simulates it has %.1f MiB free",
-                      mib((double)bytes), mib((double)host_bytes));
+        code = error_set(err, ERROR_NO_MEMORY,
+                         "needs %.1f MiB; the simulated device has them, the machine that "
+                         "simulates it has %.1f MiB free",
+                         mib((double)bytes), mib((double)host_bytes));
     else
         self->used_bytes += bytes;
     pthread_mutex_unlock(&self->lock);

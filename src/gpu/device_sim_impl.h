@@ -49,7 +49,8 @@ struct device_memory sim_memory(struct sim_device *self);
 void sim_time_start(struct sim_device *self);
 void sim_copied(struct sim_device *self, uint64_t bytes, uint64_t elapsed_ns);
 void sim_worked(struct sim_device *self, const struct device_work *work);
-void sim_tell_if_late(struct sim_device *self); /* at the end; it may not have worked long enough to tell before */
+void sim_tell_if_late(
+    struct sim_device *self); /* at the end; it may not have worked long enough to tell before */
 
 /* The heat of now; false when it is not modelled. */
 bool sim_heat_now(struct sim_device *self, struct plant *plant, bool *busy);

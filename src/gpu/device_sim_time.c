@@ -20,7 +20,8 @@ void sim_time_start(struct sim_device *self)
         self->plant = plant_rested(&self->spec.heat);
 }
 
-/* Sleeps until the time has passed or the device is interrupted. The lock is held, and given up meanwhile. */
+/* Sleeps until the time has passed or the device is interrupted. The lock is held, and given up
+ * meanwhile. */
 static double sleep_for(struct sim_device *self, double seconds)
 {
     uint64_t start_ns = clock_now_ns();
@@ -33,7 +34,8 @@ static double sleep_for(struct sim_device *self, double seconds)
 void sim_copied(struct sim_device *self, uint64_t bytes, uint64_t elapsed_ns)
 {
     pthread_mutex_lock(&self->lock);
-    double sleep_s = pace_owe(&self->copy_pace, (double)bytes / self->spec.copy_bytes_per_s, (double)elapsed_ns * 1e-9);
+    double sleep_s = pace_owe(&self->copy_pace, (double)bytes / self->spec.copy_bytes_per_s,
+                              (double)elapsed_ns * 1e-9);
     if (sleep_s > 0)
         pace_slept(&self->copy_pace, sleep_for(self, sleep_s));
     pthread_mutex_unlock(&self->lock);
@@ -54,9 +56,11 @@ static void warn_when_late(struct sim_device *self)
     const double tolerance = 1.05;
     if (!late->told && late->n_batches && late->took_s > late->asked_s * tolerance) {
         log_line(LOG_WARN, "gpu",
-                 "sim:%s is simulated too slowly: this machine's CPU took %.3g ms for a batch that should take "
+                 "sim:%s is simulated too slowly: this machine's CPU took %.3g ms for a batch that "
+                 "should take "
                  "%.3g ms; its timings are not those of the device",
-                 self->spec.name, late->took_s * 1e3 / late->n_batches, late->asked_s * 1e3 / late->n_batches);
+                 self->spec.name, late->took_s * 1e3 / late->n_batches,
+                 late->asked_s * 1e3 / late->n_batches);
         late->told = true;
     }
     late->n_batches = 0;
@@ -80,7 +84,8 @@ static void note_lateness(struct sim_device *self, double asked_s, double took_s
 static void advance(struct sim_device *self, uint64_t to_ns)
 {
     if (self->spec.has_heat)
-        plant_advance(&self->spec.heat, &self->plant, self->busy, seconds_between(self->plant_ns, to_ns));
+        plant_advance(&self->spec.heat, &self->plant, self->busy,
+                      seconds_between(self->plant_ns, to_ns));
     if (to_ns > self->plant_ns)
         self->plant_ns = to_ns;
 }
@@ -96,7 +101,8 @@ void sim_worked(struct sim_device *self, const struct device_work *work)
 
     pthread_mutex_lock(&self->lock);
     advance(self, start_ns);
-    struct plant after = self->plant; /* the readings of another thread go on from self->plant while this one sleeps */
+    struct plant after = self->plant; /* the readings of another thread go on from self->plant while
+                                         this one sleeps */
     self->busy = true;
     if (spec->has_heat) {
         compute_s = plant_work(&spec->heat, &after, compute_s);

@@ -17,7 +17,8 @@ struct device {
     bool calibrated;
     bool lost; /* its thread hangs: nobody waits for it any more */
     struct queue queue;
-    pthread_mutex_t buffers_lock; /* guards `buffers`; held during a transfer, so that nobody frees under it */
+    pthread_mutex_t
+        buffers_lock; /* guards `buffers`; held during a transfer, so that nobody frees under it */
     struct handle_table buffers;
     struct on_demand *sensors; /* borrowed; NULL: the table alone tells readings */
     uint32_t sensors_index;

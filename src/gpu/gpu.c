@@ -29,7 +29,8 @@ static void warn_when_missing(const struct gpu *gpu, const char *name)
 }
 
 /* The caller's wishes, completed from the environment and checked. */
-static enum error_code complete(const struct gpu_options *given, struct gpu_options *options, struct error *err)
+static enum error_code complete(const struct gpu_options *given, struct gpu_options *options,
+                                struct error *err)
 {
     *options = given ? *given : (struct gpu_options){0};
     const char *source = "--backend";
@@ -42,11 +43,12 @@ static enum error_code complete(const struct gpu_options *given, struct gpu_opti
     if (options->backend && !backend_find(options->backend)) {
         char names[128];
         backend_names(names, sizeof names);
-        return error_set(err, ERROR_INVALID, "%s: no backend '%.32s'; there are: %s", source, options->backend, names);
+        return error_set(err, ERROR_INVALID, "%s: no backend '%.32s'; there are: %s", source,
+                         options->backend, names);
     }
     if (options->n_cpu_threads > CPU_THREADS_MAX)
-        return error_set(err, ERROR_INVALID, "%u CPU threads are more than the limit of %d", options->n_cpu_threads,
-                         CPU_THREADS_MAX);
+        return error_set(err, ERROR_INVALID, "%u CPU threads are more than the limit of %d",
+                         options->n_cpu_threads, CPU_THREADS_MAX);
     return ERROR_NONE;
 }
 
@@ -63,7 +65,8 @@ static enum error_code attach_sensors(struct gpu *gpu, struct error *err)
     return ERROR_NONE;
 }
 
-static enum error_code find_all(struct gpu *gpu, const struct gpu_options *options, struct error *err)
+static enum error_code find_all(struct gpu *gpu, const struct gpu_options *options,
+                                struct error *err)
 {
     /* First, for every other device computes on the CPU what it cannot do itself. */
     char reason[256];

@@ -5,10 +5,11 @@
  * pass. A device that fails is listed with the reason and never used. When no other
  * device is left there is always the CPU.
  *
- * Every device but the CPU is verified in a child process where gpu_options.prober names a program for it.
- * With a registry (a file) a device that has passed is not verified anew while nothing about it has changed: a
- * short write and read must do; a driver that crashed or hung is not tried again until something changes or
- * `verify` is set. gpu_open() never calibrates: that takes seconds, and only gpu_calibrate() does it.
+ * Every device but the CPU is verified in a child process where gpu_options.prober names a program
+ * for it. With a registry (a file) a device that has passed is not verified anew while nothing
+ * about it has changed: a short write and read must do; a driver that crashed or hung is not tried
+ * again until something changes or `verify` is set. gpu_open() never calibrates: that takes
+ * seconds, and only gpu_calibrate() does it.
  *
  * Threading: gpu_open(), gpu_close() and gpu_select() belong to one thread. A device may
  * be used from any thread through its queue (device_submit); info is constant after open.
@@ -27,37 +28,47 @@ struct gpu;
 struct device;
 
 struct gpu_options {
-    const char *backend;    /* --backend / MEDLEY_BACKEND: only this backend (the CPU always stays); NULL: all */
-    uint32_t n_cpu_threads; /* threads of the CPU device; 0: one per core that this process may use */
-    bool skip_other;        /* load the CPU backend alone: the fastest start */
-    const char *only;       /* the id of the one device to open, beside the CPU; NULL: all */
+    const char *backend; /* --backend / MEDLEY_BACKEND: only this backend (the CPU always stays);
+                            NULL: all */
+    uint32_t
+        n_cpu_threads; /* threads of the CPU device; 0: one per core that this process may use */
+    bool skip_other;   /* load the CPU backend alone: the fastest start */
+    const char *only;  /* the id of the one device to open, beside the CPU; NULL: all */
 
-    const char *registry;     /* the file that remembers devices, see gpu_registry_path(); NULL or "": none */
-    const char *prober;       /* a program whose main() begins with gpu_prober_main(): "/proc/self/exe" where that is
-                                 this program. NULL: verified in this process, where a crash is not survived */
+    const char
+        *registry; /* the file that remembers devices, see gpu_registry_path(); NULL or "": none */
+    const char *
+        prober; /* a program whose main() begins with gpu_prober_main(): "/proc/self/exe" where that
+                   is this program. NULL: verified in this process, where a crash is not survived */
     bool verify;              /* verify every device anew, whatever the registry says */
     uint32_t verify_limit_ms; /* for one device; 0: LIMIT_VERIFY_MS */
 
-    const char *sim_file; /* --sim: simulated devices (simdevices/sim_file.h), after the real ones; NULL: none */
+    const char *sim_file; /* --sim: simulated devices (simdevices/sim_file.h), after the real ones;
+                             NULL: none */
 };
 
 enum error_code gpu_open(const struct gpu_options *options, struct gpu **out, struct error *err);
 void gpu_close(struct gpu *gpu);
 
-/* The registry's usual place: devices.json in $MEDLEY_STATE_DIR, else in $XDG_STATE_HOME/medley, else in
- * ~/.local/state/medley. "" where there is none, or where MEDLEY_STATE_DIR is set and empty: no registry. */
+/* The registry's usual place: devices.json in $MEDLEY_STATE_DIR, else in $XDG_STATE_HOME/medley,
+ * else in ~/.local/state/medley. "" where there is none, or where MEDLEY_STATE_DIR is set and
+ * empty: no registry. */
 void gpu_registry_path(char *path, size_t size);
 
-/* Why what was found out cannot be written down there; "" when it was, or nothing was new. Lives until gpu_close(). */
+/* Why what was found out cannot be written down there; "" when it was, or nothing was new. Lives
+ * until gpu_close(). */
 const char *gpu_registry_problem(const struct gpu *gpu);
 
-/* For the first line of a main(): when this process was started to verify a device, does that and never returns. */
+/* For the first line of a main(): when this process was started to verify a device, does that and
+ * never returns. */
 void gpu_prober_main(int argc, char **argv);
 
-/* Usable devices, in order of preference (the platform's chain; the CPU last), then the simulated ones. */
+/* Usable devices, in order of preference (the platform's chain; the CPU last), then the simulated
+ * ones. */
 uint32_t gpu_device_count(const struct gpu *gpu);
 struct device *gpu_device(const struct gpu *gpu, uint32_t index);
-struct device *gpu_find(const struct gpu *gpu, const char *id); /* NULL when there is none of that id */
+struct device *gpu_find(const struct gpu *gpu,
+                        const char *id); /* NULL when there is none of that id */
 
 /* Devices that were found and refused, with the reason. */
 struct device_rejected {
@@ -76,26 +87,29 @@ struct backend_status {
 uint32_t gpu_backend_count(const struct gpu *gpu);
 const struct backend_status *gpu_backend(const struct gpu *gpu, uint32_t index);
 
-/* Measures devices (NULL: all) and writes what it found into the registry; device_info() then has the measured speeds.
- * Takes `budget_ms` of measuring for each device (0: 4000), and before that whatever its driver needs to compile; a
- * device that has not answered within LIMIT_CALIBRATION_MS is lost, and must not be used again. Runs in this process: a
- * driver that crashes takes it along, and what was measured of the devices before it is kept. Blocks; nobody else may
- * use these devices meanwhile. `progress` is called on the calling thread. Fails with the first device's
- * error, after it has gone on with the others. */
+/* Measures devices (NULL: all) and writes what it found into the registry; device_info() then has
+ * the measured speeds. Takes `budget_ms` of measuring for each device (0: 4000), and before that
+ * whatever its driver needs to compile; a device that has not answered within LIMIT_CALIBRATION_MS
+ * is lost, and must not be used again. Runs in this process: a driver that crashes takes it along,
+ * and what was measured of the devices before it is kept. Blocks; nobody else may use these devices
+ * meanwhile. `progress` is called on the calling thread. Fails with the first device's error, after
+ * it has gone on with the others. */
 struct calibration_options {
     uint64_t budget_ms;
     uint64_t limit_ms; /* 0: LIMIT_CALIBRATION_MS */
-    void (*progress)(void *user, const char *device_id, const char *what, uint32_t done, uint32_t total);
+    void (*progress)(void *user, const char *device_id, const char *what, uint32_t done,
+                     uint32_t total);
     void *user;
 };
 enum error_code gpu_calibrate(struct gpu *gpu, struct device *const *devices, uint32_t count,
                               const struct calibration_options *options, struct error *err);
 
-/* Reads a device list such as "cpu,vulkan0". NULL picks the default: every GPU that has
- * passed, or the CPU where there is none; with a sim_file its devices alone. At most `max` devices are written to
- * `out`. An unknown, rejected or repeated id is ERROR_NOT_FOUND / ERROR_INVALID with the ids that exist. */
-enum error_code gpu_select(const struct gpu *gpu, const char *list, struct device **out, uint32_t max, uint32_t *n_out,
-                           struct error *err);
+/* Reads a device list such as "cpu,vulkan0". NULL picks the default: every GPU that has passed, or
+ * the CPU where there is none; with a sim_file its devices alone. At most `max` devices are written
+ * to `out`. An unknown, rejected or repeated id is ERROR_NOT_FOUND / ERROR_INVALID with the ids
+ * that exist. */
+enum error_code gpu_select(const struct gpu *gpu, const char *list, struct device **out,
+                           uint32_t max, uint32_t *n_out, struct error *err);
 
 /* ---- one device ---------------------------------------------------------------------- */
 
@@ -109,8 +123,8 @@ struct device_verification {
 };
 struct device_verification device_verification(const struct device *device);
 
-/* A measurement: the median of `n_runs` runs and their spread relative to it (calibration_statistics.h).
- * n_runs 0: not measured. */
+/* A measurement: the median of `n_runs` runs and their spread relative to it
+ * (calibration_statistics.h). n_runs 0: not measured. */
 struct device_measurement {
     double median;
     double spread;
@@ -119,14 +133,16 @@ struct device_measurement {
 
 enum { CALIBRATION_TYPES_MAX = 12, CALIBRATION_PEERS_MAX = 16 };
 
-/* What a device was measured to do, through the path that inference takes (calibrate.h says how). */
+/* What a device was measured to do, through the path that inference takes (calibrate.h says
+ * how). */
 struct device_calibration {
     uint64_t unix_s; /* when */
     uint32_t n_types;
     struct calibration_type {
         char name[16];                                /* ggml's: "f16", "q4_0", "q4_K" … */
         struct device_measurement decode_bytes_per_s; /* bytes of weights, one column */
-        struct device_measurement prefill_flops;      /* FLOP/s, 512 columns; a multiply and an add are two */
+        struct device_measurement
+            prefill_flops; /* FLOP/s, 512 columns; a multiply and an add are two */
     } types[CALIBRATION_TYPES_MAX];
     struct device_measurement write_bytes_per_s; /* host to device */
     struct device_measurement read_bytes_per_s;  /* device to host */
@@ -139,9 +155,9 @@ struct device_calibration {
     } peers[CALIBRATION_PEERS_MAX];
 };
 
-/* NULL when it was never measured, or something about it has changed since. Lives until gpu_calibrate() or
- * gpu_close(). From it come device_info's bandwidth_mb_per_s (the faster of the decode bandwidths of q4_0
- * and q8_0) and peak_mflops (the fastest prefill of all types). */
+/* NULL when it was never measured, or something about it has changed since. Lives until
+ * gpu_calibrate() or gpu_close(). From it come device_info's bandwidth_mb_per_s (the faster of the
+ * decode bandwidths of q4_0 and q8_0) and peak_mflops (the fastest prefill of all types). */
 const struct device_calibration *device_calibration(const struct device *device);
 /* Its speeds come with it (a simulated device's, from its file): gpu_calibrate() leaves it out. */
 bool device_speed_is_given(const struct device *device);
@@ -164,10 +180,11 @@ struct device_job {
 /* Queues a job; never blocks on the device. Any thread. */
 void device_submit(struct device *device, struct device_job *job);
 
-/* The share of time that the device's jobs may take, 0 to 1000 permille; 1000 from the start. After a job of t ns its
- * thread rests t (1000 - permille) / permille before the next (queue.h); 0 pauses it until another duty is set. Holds
- * at once, also for a thread that rests. Whoever waits for a job of a paused device waits until then, so set 1000
- * before closing what still has jobs to run; gpu_close() itself ignores duty. Any thread. */
+/* The share of time that the device's jobs may take, 0 to 1000 permille; 1000 from the start. After
+ * a job of t ns its thread rests t (1000 - permille) / permille before the next (queue.h); 0 pauses
+ * it until another duty is set. Holds at once, also for a thread that rests. Whoever waits for a
+ * job of a paused device waits until then, so set 1000 before closing what still has jobs to run;
+ * gpu_close() itself ignores duty. Any thread. */
 void device_set_duty(struct device *device, uint32_t permille);
 uint32_t device_duty(const struct device *device); /* as it was set last; any thread */
 
@@ -177,20 +194,23 @@ struct device_memory {
     uint64_t total_bytes;
 };
 struct device_memory device_memory(const struct device *device);
-/* From the implementation, else from the sensors (sensors/sensors.h), which the first question opens. Power that is
- * measured by an energy counter is the mean since the last question, and unknown at the first. */
+/* From the implementation, else from the sensors (sensors/sensors.h), which the first question
+ * opens. Power that is measured by an energy counter is the mean since the last question, and
+ * unknown at the first. */
 struct reading_u64 device_temperature_mc(const struct device *device); /* millidegrees Celsius */
 struct reading_u64 device_power_mw(const struct device *device);
 struct reading_u64 device_clock_mhz(const struct device *device);
 /* Where the hardware begins to throttle, as far as it is known without the sensors. */
 struct reading_u64 device_temperature_limit_mc(const struct device *device);
-/* True: the device itself tells temperature, power and clock (simulated devices do), and asking costs nothing. False:
- * they come from the machine's sensors, and who samples steadily asks sensors/telemetry.h. */
+/* True: the device itself tells temperature, power and clock (simulated devices do), and asking
+ * costs nothing. False: they come from the machine's sensors, and who samples steadily asks
+ * sensors/telemetry.h. */
 bool device_reads_itself(const struct device *device);
 
-/* A simulated device is a different one in every process that opens it. `readings`, which are copied, are those of the
- * process that works it: this one tells them from then on, as a real device would tell what all processes do to it.
- * NULL: it tells its own again. Nothing happens to a device that does not read itself. Any thread. */
+/* A simulated device is a different one in every process that opens it. `readings`, which are
+ * copied, are those of the process that works it: this one tells them from then on, as a real
+ * device would tell what all processes do to it. NULL: it tells its own again. Nothing happens to a
+ * device that does not read itself. Any thread. */
 struct device_readings {
     struct device_memory memory;
     struct reading_u64 temperature_mc, power_mw, clock_mhz;
@@ -202,16 +222,17 @@ void device_mirror(struct device *device, const struct device_readings *readings
 struct device_buffer {
     uint64_t handle;
 };
-enum error_code device_alloc(struct device *device, uint64_t size, struct device_buffer *out, struct error *err);
+enum error_code device_alloc(struct device *device, uint64_t size, struct device_buffer *out,
+                             struct error *err);
 enum error_code device_free(struct device *device, struct device_buffer buffer, struct error *err);
-enum error_code device_write(struct device *device, struct device_buffer to, uint64_t offset, const void *from,
-                             uint64_t size, struct error *err);
-enum error_code device_read(struct device *device, struct device_buffer from, uint64_t offset, void *to, uint64_t size,
-                            struct error *err);
+enum error_code device_write(struct device *device, struct device_buffer to, uint64_t offset,
+                             const void *from, uint64_t size, struct error *err);
+enum error_code device_read(struct device *device, struct device_buffer from, uint64_t offset,
+                            void *to, uint64_t size, struct error *err);
 /* Within one buffer the two ranges must not overlap. */
-enum error_code device_copy(struct device *device_from, struct device_buffer from, uint64_t offset_from,
-                            struct device *device_to, struct device_buffer to, uint64_t offset_to, uint64_t size,
-                            struct error *err);
+enum error_code device_copy(struct device *device_from, struct device_buffer from,
+                            uint64_t offset_from, struct device *device_to, struct device_buffer to,
+                            uint64_t offset_to, uint64_t size, struct error *err);
 /* The same, and which way the bytes went (*path may not be NULL). */
 enum copy_path {
     COPY_NONE,         /* nothing was copied: zero bytes, or an error */
@@ -220,16 +241,18 @@ enum copy_path {
     COPY_HOST_VISIBLE, /* one of the two is host memory: a single transfer */
     COPY_STAGED,       /* two transfers, through host memory */
 };
-enum error_code device_copy_path(struct device *device_from, struct device_buffer from, uint64_t offset_from,
-                                 struct device *device_to, struct device_buffer to, uint64_t offset_to, uint64_t size,
+enum error_code device_copy_path(struct device *device_from, struct device_buffer from,
+                                 uint64_t offset_from, struct device *device_to,
+                                 struct device_buffer to, uint64_t offset_to, uint64_t size,
                                  enum copy_path *path, struct error *err);
 enum error_code device_synchronize(struct device *device, struct error *err);
 
 /* ---- what who computes through device_ggml.h tells the device ------------------------------
- * Nothing of it does anything on a real device. A simulated one counts the memory, takes its time, gets
- * hot, and fails as it was told to. */
+ * Nothing of it does anything on a real device. A simulated one counts the memory, takes its time,
+ * gets hot, and fails as it was told to. */
 
-/* Memory that is about to be taken, and has been given back, past device_alloc(). ERROR_NO_MEMORY with the numbers. */
+/* Memory that is about to be taken, and has been given back, past device_alloc(). ERROR_NO_MEMORY
+ * with the numbers. */
 enum error_code device_reserve(struct device *device, uint64_t bytes, struct error *err);
 void device_release(struct device *device, uint64_t bytes);
 
@@ -243,12 +266,13 @@ struct device_work {     /* one batch */
     uint64_t n_out;
 };
 
-/* A batch has been computed. Blocks for the rest of its time. ERROR_DEVICE: the device has died. On the
- * device's thread. */
+/* A batch has been computed. Blocks for the rest of its time. ERROR_DEVICE: the device has died. On
+ * the device's thread. */
 bool device_wants_work(const struct device *device); /* false: device_worked() does nothing */
-enum error_code device_worked(struct device *device, const struct device_work *work, struct error *err);
+enum error_code device_worked(struct device *device, const struct device_work *work,
+                              struct error *err);
 
-/* Ends every wait in the device, now and from now on: for whoever is about to close what runs on it.
- * gpu_close() does it too. A simulated device is no longer paced then, and one that hangs answers
- * ERROR_CANCELLED. Any thread. */
+/* Ends every wait in the device, now and from now on: for whoever is about to close what runs on
+ * it. gpu_close() does it too. A simulated device is no longer paced then, and one that hangs
+ * answers ERROR_CANCELLED. Any thread. */
 void device_interrupt(struct device *device);

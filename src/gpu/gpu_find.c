@@ -27,7 +27,8 @@ static void reject(struct gpu *gpu, const struct device_info *info, const char *
         return;
     struct device_rejected *rejected = &gpu->rejected[gpu->n_rejected++];
     rejected->info = *info;
-    snprintf(rejected->reason, sizeof rejected->reason, "%.*s", (int)sizeof rejected->reason - 1, reason);
+    snprintf(rejected->reason, sizeof rejected->reason, "%.*s", (int)sizeof rejected->reason - 1,
+             reason);
 }
 
 /* The device of another backend that is the same piece of hardware; NULL when there is none. */
@@ -41,7 +42,8 @@ static const struct device_info *find_twin(const struct gpu *gpu, const struct d
     return NULL;
 }
 
-/* gpu_options.only: whether the device is not the one. Every device computes on the CPU what it cannot do itself. */
+/* gpu_options.only: whether the device is not the one. Every device computes on the CPU what it
+ * cannot do itself. */
 static bool is_other(const struct device_info *info, const struct gpu_options *options)
 {
     return options->only && strcmp(info->id, options->only) != 0 && strcmp(info->id, "cpu") != 0;
@@ -52,8 +54,10 @@ static uint32_t verify_limit_ms(const struct gpu_options *options)
     return options->verify_limit_ms ? options->verify_limit_ms : LIMIT_VERIFY_MS;
 }
 
-/* Opens a device that vetting has not refused. What it cannot do now, it could not do when it was used. */
-static void open_found(struct gpu *gpu, const struct found *found, struct vet *vet, const struct gpu_options *options)
+/* Opens a device that vetting has not refused. What it cannot do now, it could not do when it was
+ * used. */
+static void open_found(struct gpu *gpu, const struct found *found, struct vet *vet,
+                       const struct gpu_options *options)
 {
     struct error err;
     struct device *device;
@@ -62,8 +66,8 @@ static void open_found(struct gpu *gpu, const struct found *found, struct vet *v
         .limit_ms = verify_limit_ms(options),
         .quick = vet->verdict == VET_QUICK,
     };
-    if (device_open_checked(&device_impl_ggml, found->backend, vet->index, options, &opening, &vet->info, &device,
-                            &err)) {
+    if (device_open_checked(&device_impl_ggml, found->backend, vet->index, options, &opening,
+                            &vet->info, &device, &err)) {
         reject(gpu, &vet->info, err.text);
         if (err.code != ERROR_NO_MEMORY) /* which says nothing of the device */
             vet_outcome(vet, err.text, opening.hung);
@@ -80,7 +84,8 @@ static void open_found(struct gpu *gpu, const struct found *found, struct vet *v
 }
 
 /* Keeps or rejects a device. */
-static void try_device(struct gpu *gpu, const struct found *found, struct vet *vet, const struct gpu_options *options)
+static void try_device(struct gpu *gpu, const struct found *found, struct vet *vet,
+                       const struct gpu_options *options)
 {
     const struct device_info *twin = find_twin(gpu, &vet->info);
     if (twin) {
@@ -94,7 +99,8 @@ static void try_device(struct gpu *gpu, const struct found *found, struct vet *v
     }
 }
 
-static void remember(struct gpu *gpu, const struct vet *vets, uint32_t count, const struct gpu_options *options)
+static void remember(struct gpu *gpu, const struct vet *vets, uint32_t count,
+                     const struct gpu_options *options)
 {
     struct error err;
     if (!vet_remember(vets, count, options, &err) || gpu->registry_problem[0])
@@ -115,18 +121,21 @@ static bool is_wanted(const struct backend *backend, const struct gpu_options *o
 {
     if (strcmp(backend->name, "cpu") == 0)
         return true;
-    return !options->skip_other && (!options->backend || strcmp(backend->name, options->backend) == 0);
+    return !options->skip_other &&
+           (!options->backend || strcmp(backend->name, options->backend) == 0);
 }
 
-/* Lets children load the backends of the chain first; fills one row for each that was asked for, the count. */
-static uint32_t vet_backends(struct gpu *gpu, const char *const *chain, const struct gpu_options *options,
-                             const struct registry *known, struct vet *vets)
+/* Lets children load the backends of the chain first; fills one row for each that was asked for,
+ * the count. */
+static uint32_t vet_backends(struct gpu *gpu, const char *const *chain,
+                             const struct gpu_options *options, const struct registry *known,
+                             struct vet *vets)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; options->prober && chain[i]; i++) {
         const struct backend *backend = backend_find(chain[i]);
-        if (strcmp(backend->name, "cpu") == 0 || !is_wanted(backend, options) || backend_registry(backend) ||
-            !plugin_is_there(backend->stem))
+        if (strcmp(backend->name, "cpu") == 0 || !is_wanted(backend, options) ||
+            backend_registry(backend) || !plugin_is_there(backend->stem))
             continue;
         struct vet *vet = &vets[n++];
         *vet = (struct vet){0};
@@ -138,8 +147,8 @@ static uint32_t vet_backends(struct gpu *gpu, const char *const *chain, const st
     return n;
 }
 
-/* What vetting has against loading a backend; NULL: nothing. A child that failed in good order is none: this process
- * will, too, and can say better what is missing. */
+/* What vetting has against loading a backend; NULL: nothing. A child that failed in good order is
+ * none: this process will, too, and can say better what is missing. */
 static const char *objection(const struct vet *vets, uint32_t count, const struct backend *backend)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -151,8 +160,9 @@ static const char *objection(const struct vet *vets, uint32_t count, const struc
 }
 
 /* Loads a backend and adds its devices to what was found. */
-static void list_backend(struct gpu *gpu, const struct backend *backend, const struct gpu_options *options,
-                         struct found *found, struct vet *vets, uint32_t *n_found)
+static void list_backend(struct gpu *gpu, const struct backend *backend,
+                         const struct gpu_options *options, struct found *found, struct vet *vets,
+                         uint32_t *n_found)
 {
     struct backend_status *status = &gpu->backends[gpu->n_backends - 1];
     if (!is_wanted(backend, options)) {
@@ -177,13 +187,16 @@ static void list_backend(struct gpu *gpu, const struct backend *backend, const s
         vets[(*n_found)++] = (struct vet){.info = info, .index = i};
     }
     if (count == 0)
-        backend_explain_no_device(backend, plugins_last_error(), status->reason, sizeof status->reason);
+        backend_explain_no_device(backend, plugins_last_error(), status->reason,
+                                  sizeof status->reason);
     else
-        snprintf(status->reason, sizeof status->reason, "none of its %u devices passed verification", count);
+        snprintf(status->reason, sizeof status->reason,
+                 "none of its %u devices passed verification", count);
 }
 
 /* Simulated devices have no driver: nothing to vet, nothing to remember. */
-enum error_code gpu_find_simulated(struct gpu *gpu, const struct gpu_options *options, struct error *err)
+enum error_code gpu_find_simulated(struct gpu *gpu, const struct gpu_options *options,
+                                   struct error *err)
 {
     gpu->simulated = mem_new(sizeof *gpu->simulated);
     if (!gpu->simulated)
@@ -198,8 +211,8 @@ enum error_code gpu_find_simulated(struct gpu *gpu, const struct gpu_options *op
             continue;
         if (gpu->n_devices == LIMIT_DEVICES)
             reject(gpu, &info, "more devices than Medley takes");
-        else if (device_open(&device_impl_sim, gpu->simulated, i, options, verify_limit_ms(options), &info, &device,
-                             &refusal))
+        else if (device_open(&device_impl_sim, gpu->simulated, i, options, verify_limit_ms(options),
+                             &info, &device, &refusal))
             reject(gpu, &info, refusal.text);
         else
             gpu->devices[gpu->n_devices++] = device;
@@ -216,12 +229,14 @@ static bool in_chain(const char *const *chain, const char *name)
     return false;
 }
 
-static void list_all(struct gpu *gpu, const struct gpu_options *options, const struct registry *known,
-                     struct found *found, struct vet *vets, uint32_t *n_found)
+static void list_all(struct gpu *gpu, const struct gpu_options *options,
+                     const struct registry *known, struct found *found, struct vet *vets,
+                     uint32_t *n_found)
 {
     enum platform platform = factory_platform();
     const char *const *chain = factory_chain(platform);
-    /* the rows of devices are free until they are listed; of what is said of backends a text must stay */
+    /* the rows of devices are free until they are listed; of what is said of backends a text must
+     * stay */
     char objections[BACKENDS_MAX][256] = {0};
     uint32_t n_vetted = vet_backends(gpu, chain, options, known, vets);
     for (uint32_t i = 0; chain[i]; i++) {
@@ -231,7 +246,8 @@ static void list_all(struct gpu *gpu, const struct gpu_options *options, const s
     for (uint32_t i = 0; chain[i]; i++) {
         struct backend_status *status = add_status(gpu, backend_find(chain[i]));
         if (objections[i][0])
-            snprintf(status->reason, sizeof status->reason, "when it lists its devices, %.200s", objections[i]);
+            snprintf(status->reason, sizeof status->reason, "when it lists its devices, %.200s",
+                     objections[i]);
         else
             list_backend(gpu, backend_find(chain[i]), options, found, vets, n_found);
     }
@@ -239,7 +255,8 @@ static void list_all(struct gpu *gpu, const struct gpu_options *options, const s
         const struct backend *backend = backend_at(i);
         if (!in_chain(chain, backend->name)) {
             struct backend_status *status = add_status(gpu, backend);
-            snprintf(status->reason, sizeof status->reason, "not on %s", factory_platform_name(platform));
+            snprintf(status->reason, sizeof status->reason, "not on %s",
+                     factory_platform_name(platform));
         }
     }
 }

@@ -23,9 +23,11 @@ struct gpu {
     struct on_demand *sensors;  /* of the devices whose tables have no readings */
 };
 
-/* Walks the platform's chain: lets children load and list the backends, then loads, lists, vets and opens. The CPU's
- * backend is loaded already. What is refused is in gpu->rejected. */
-enum error_code gpu_find_real(struct gpu *gpu, const struct gpu_options *options, struct error *err);
+/* Walks the platform's chain: lets children load and list the backends, then loads, lists, vets and
+ * opens. The CPU's backend is loaded already. What is refused is in gpu->rejected. */
+enum error_code gpu_find_real(struct gpu *gpu, const struct gpu_options *options,
+                              struct error *err);
 
 /* Adds the devices of options->sim_file. */
-enum error_code gpu_find_simulated(struct gpu *gpu, const struct gpu_options *options, struct error *err);
+enum error_code gpu_find_simulated(struct gpu *gpu, const struct gpu_options *options,
+                                   struct error *err);

@@ -28,9 +28,11 @@ struct handle_table {
 
 enum { HANDLE_SLOT_BITS = 20, HANDLE_GENERATION_BITS = 24, HANDLE_OWNER_BITS = 20 };
 
-uint32_t handle_owner_next(void);                                             /* any thread; never 0 */
-uint64_t handle_add(struct handle_table *table, void *memory, uint64_t size); /* 0: no memory, or the table is full */
-struct handle_slot *handle_find(const struct handle_table *table, uint64_t handle); /* NULL: not a live handle of it */
-bool handle_is_foreign(const struct handle_table *table, uint64_t handle);          /* another device's */
-void handle_remove(struct handle_table *table, uint64_t handle);                    /* must be live */
-void handle_table_deinit(struct handle_table *table);                               /* the memories are the caller's */
+uint32_t handle_owner_next(void); /* any thread; never 0 */
+uint64_t handle_add(struct handle_table *table, void *memory,
+                    uint64_t size); /* 0: no memory, or the table is full */
+struct handle_slot *handle_find(const struct handle_table *table,
+                                uint64_t handle); /* NULL: not a live handle of it */
+bool handle_is_foreign(const struct handle_table *table, uint64_t handle); /* another device's */
+void handle_remove(struct handle_table *table, uint64_t handle);           /* must be live */
+void handle_table_deinit(struct handle_table *table); /* the memories are the caller's */

@@ -30,9 +30,10 @@ static const char *vendor_name(const char *text)
     static const struct {
         const char *said, *name;
     } known[] = {
-        {"GenuineIntel", "Intel"}, {"AuthenticAMD", "AMD"}, {"HygonGenuine", "Hygon"}, {"CentaurHauls", "VIA"},
-        {"0x41", "ARM"},           {"0x51", "Qualcomm"},    {"0x61", "Apple"},         {"0xc0", "Ampere"},
-        {"0x48", "HiSilicon"},     {"0x4e", "NVIDIA"},
+        {"GenuineIntel", "Intel"}, {"AuthenticAMD", "AMD"}, {"HygonGenuine", "Hygon"},
+        {"CentaurHauls", "VIA"},   {"0x41", "ARM"},         {"0x51", "Qualcomm"},
+        {"0x61", "Apple"},         {"0xc0", "Ampere"},      {"0x48", "HiSilicon"},
+        {"0x4e", "NVIDIA"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(text, known[i].said) == 0)
@@ -52,7 +53,8 @@ static void read_cpuinfo(struct host_cpu *cpu)
     while (fgets(line, sizeof line, file) && line[0] != '\n') {
         if (line_value(line, "model name", &value))
             snprintf(cpu->name, sizeof cpu->name, "%s", value);
-        else if (line_value(line, "vendor_id", &value) || line_value(line, "CPU implementer", &value))
+        else if (line_value(line, "vendor_id", &value) ||
+                 line_value(line, "CPU implementer", &value))
             snprintf(cpu->vendor, sizeof cpu->vendor, "%s", vendor_name(value));
         else if (line_value(line, "cpu MHz", &value))
             cpu->clock_mhz = (struct reading_u64){strtoull(value, NULL, 10), true};
@@ -102,7 +104,8 @@ struct device_memory host_memory_read(void)
     static const struct sysfs machine;
     struct host_memory memory;
     if (host_memory_of(&machine, &memory))
-        return (struct device_memory){.free_bytes = memory.available_bytes, .total_bytes = memory.total_bytes};
+        return (struct device_memory){.free_bytes = memory.available_bytes,
+                                      .total_bytes = memory.total_bytes};
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     const uint64_t bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
     return (struct device_memory){.free_bytes = bytes, .total_bytes = bytes};

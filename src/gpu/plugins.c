@@ -44,7 +44,8 @@ static bool find_beside_libggml(char folder[static PATH_MAX])
     *slash = 0;
     const char *version = strstr(slash + 1, ".so.");
     if (version) {
-        snprintf(folder, PATH_MAX, "%s/ggml/backends%.*s", libdir, (int)strcspn(version + 4, "."), version + 4);
+        snprintf(folder, PATH_MAX, "%s/ggml/backends%.*s", libdir, (int)strcspn(version + 4, "."),
+                 version + 4);
         if (holds_plugins(folder))
             return true;
     }
@@ -123,7 +124,8 @@ static int score_of(const char *path, void **library, struct error *err)
         return 1;
     int score = ((int (*)(void))(uintptr_t)symbol)();
     if (score <= 0)
-        error_set(err, ERROR_UNSUPPORTED, "its plugin %s does not run on this machine's processor", path);
+        error_set(err, ERROR_UNSUPPORTED, "its plugin %s does not run on this machine's processor",
+                  path);
     return score;
 }
 
@@ -173,7 +175,8 @@ enum error_code plugin_load(const char *stem, struct error *err)
     ggml_backend_reg_t reg = ggml_backend_load(best.path);
     dlclose(best.library);
     if (!reg)
-        return error_set(err, ERROR_UNSUPPORTED, "ggml refuses its plugin %s (MEDLEY_LOG=debug says why)", best.path);
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "ggml refuses its plugin %s (MEDLEY_LOG=debug says why)", best.path);
     return ERROR_NONE;
 }
 
@@ -205,7 +208,8 @@ static void log_from_ggml(enum ggml_log_level level, const char *text, void *unu
     if (length && level == GGML_LOG_LEVEL_ERROR)
         remember_error(text, length);
     if (length)
-        log_line(level == GGML_LOG_LEVEL_ERROR ? LOG_WARN : LOG_DEBUG, "ggml", "%.*s", length, text);
+        log_line(level == GGML_LOG_LEVEL_ERROR ? LOG_WARN : LOG_DEBUG, "ggml", "%.*s", length,
+                 text);
 }
 
 void plugins_log_hook(void)

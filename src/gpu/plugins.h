@@ -24,7 +24,8 @@ enum error_code plugin_load(const char *stem, struct error *err);
 /* Sends ggml's log lines through base/log.h: its errors as warnings, the rest as debug. */
 void plugins_log_hook(void);
 
-/* The last error that ggml logged on this thread since plugins_forget_error(), printable and cut to fit; "" for none. A
- * backend whose driver refuses says so nowhere else. Good until the thread's next call into ggml. */
+/* The last error that ggml logged on this thread since plugins_forget_error(), printable and cut to
+ * fit; "" for none. A backend whose driver refuses says so nowhere else. Good until the thread's
+ * next call into ggml. */
 void plugins_forget_error(void);
 const char *plugins_last_error(void);

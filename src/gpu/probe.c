@@ -17,14 +17,16 @@
 #include <unistd.h>
 
 enum {
-    POLL_MS = 100,   /* a child may be gone while a helper of its driver keeps the pipe open: look at both */
+    POLL_MS = 100, /* a child may be gone while a helper of its driver keeps the pipe open: look at
+                      both */
     POLL_EOF_MS = 5, /* and one that closed its pipe is about to end, most likely */
     ALARM_AFTER_S = 5,
 };
 
 /* ---- the answer ------------------------------------------------------------------------ */
 
-bool probe_parse(const char *line, size_t size, enum probe_result *result, char *reason, size_t reason_size)
+bool probe_parse(const char *line, size_t size, enum probe_result *result, char *reason,
+                 size_t reason_size)
 {
     static const char passed[] = "medley-probe 1 passed", failed[] = "medley-probe 1 failed ";
     reason[0] = 0;
@@ -49,7 +51,8 @@ bool probe_parse(const char *line, size_t size, enum probe_result *result, char 
 static bool read_answer(struct probe *probe)
 {
     while (probe->n_line < sizeof probe->line) {
-        ssize_t got = read(probe->answer, probe->line + probe->n_line, sizeof probe->line - probe->n_line);
+        ssize_t got =
+            read(probe->answer, probe->line + probe->n_line, sizeof probe->line - probe->n_line);
         if (got < 0 && errno == EINTR)
             continue;
         probe->answer_ended = got == 0;
@@ -130,7 +133,8 @@ static void judge_status(struct probe *probe, int status)
                  is_crash(number) ? "crashed" : "was killed", number);
     } else {
         probe->result = PROBE_FAILED;
-        snprintf(probe->reason, sizeof probe->reason, "its driver ended the process (status %d) during verification",
+        snprintf(probe->reason, sizeof probe->reason,
+                 "its driver ended the process (status %d) during verification",
                  WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     }
 }
@@ -146,16 +150,18 @@ static void finish(struct probe *probe, const int *status, uint64_t limit_ms)
     }
     const char *end = memchr(probe->line, '\n', probe->n_line);
     bool overlong = !end && probe->n_line == sizeof probe->line;
-    bool answered = end && probe_parse(probe->line, (size_t)(end - probe->line), &probe->result, probe->reason,
-                                       sizeof probe->reason);
+    bool answered = end && probe_parse(probe->line, (size_t)(end - probe->line), &probe->result,
+                                       probe->reason, sizeof probe->reason);
     if (!answered && (end || overlong)) {
         probe->result = PROBE_FAILED;
-        snprintf(probe->reason, sizeof probe->reason, "its verification answered what cannot be understood");
+        snprintf(probe->reason, sizeof probe->reason,
+                 "its verification answered what cannot be understood");
     } else if (!answered && status) {
         judge_status(probe, *status);
     } else if (!answered) {
         probe->result = PROBE_HUNG;
-        snprintf(probe->reason, sizeof probe->reason, "it did not answer within %.4g s", (double)limit_ms / 1000);
+        snprintf(probe->reason, sizeof probe->reason, "it did not answer within %.4g s",
+                 (double)limit_ms / 1000);
     }
     close(probe->answer);
     probe->pid = 0;
@@ -167,7 +173,8 @@ static bool look(struct probe *probe, uint64_t limit_ms)
     int status = 0;
     pid_t ended = waitpid(probe->pid, &status, WNOHANG);
     bool line = read_answer(probe); /* after the wait: what a dead child wrote is all there */
-    bool gone = ended == probe->pid || (ended < 0 && errno == ECHILD); /* who ignores SIGCHLD gets no status */
+    bool gone = ended == probe->pid ||
+                (ended < 0 && errno == ECHILD); /* who ignores SIGCHLD gets no status */
     if (gone)
         finish(probe, &status, limit_ms);
     else if (line || probe->n_line == sizeof probe->line)

@@ -16,9 +16,12 @@
 #include <sys/prctl.h>
 #endif
 
-enum { ARGUMENTS = 7 }; /* program, PROBE_ARGUMENT, backend, index, name, the parent's pid, seconds */
+enum {
+    ARGUMENTS = 7
+}; /* program, PROBE_ARGUMENT, backend, index, name, the parent's pid, seconds */
 
-/* Nobody must have to clean up after the child: it leaves no core file and does not outlive its parent. */
+/* Nobody must have to clean up after the child: it leaves no core file and does not outlive its
+ * parent. */
 static void bind_to_parent(pid_t parent, unsigned limit_s)
 {
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
@@ -31,8 +34,8 @@ static void bind_to_parent(pid_t parent, unsigned limit_s)
         _exit(1);
 }
 
-static enum error_code check(const char *backend, uint32_t index, const char *name, probe_lookup *lookup,
-                             struct error *err)
+static enum error_code check(const char *backend, uint32_t index, const char *name,
+                             probe_lookup *lookup, struct error *err)
 {
     const struct device_impl *impl;
     const void *family;
@@ -70,8 +73,9 @@ static void answer(enum error_code code, const struct error *err)
             line[i] = ' ';
     }
     line[length++] = '\n';
-    ssize_t written = write(PROBE_DESCRIPTOR, line, (size_t)length); /* below PIPE_BUF: whole or not at all */
-    _exit(written == length ? 0 : 1);                                /* without the exit handlers of drivers */
+    ssize_t written =
+        write(PROBE_DESCRIPTOR, line, (size_t)length); /* below PIPE_BUF: whole or not at all */
+    _exit(written == length ? 0 : 1);                  /* without the exit handlers of drivers */
 }
 
 void probe_main(int argc, char **argv, probe_lookup *lookup)
@@ -80,19 +84,21 @@ void probe_main(int argc, char **argv, probe_lookup *lookup)
         return;
     bind_to_parent((pid_t)strtol(argv[5], NULL, 10), (unsigned)strtoul(argv[6], NULL, 10));
     struct error err = {0};
-    enum error_code code = check(argv[2], (uint32_t)strtoul(argv[3], NULL, 10), argv[4], lookup, &err);
+    enum error_code code =
+        check(argv[2], (uint32_t)strtoul(argv[3], NULL, 10), argv[4], lookup, &err);
     answer(code, &err);
 }
 
-static enum error_code lookup_ggml(const char *name, const struct device_impl **impl, const void **family,
-                                   struct error *err)
+static enum error_code lookup_ggml(const char *name, const struct device_impl **impl,
+                                   const void **family, struct error *err)
 {
     const struct backend *backend = backend_find(name);
     if (!backend)
         return error_set(err, ERROR_INVALID, "no backend '%.32s'", name);
     plugins_log_hook();
     char reason[256];
-    if (!backend_load(backend_find("cpu"), reason, sizeof reason) || !backend_load(backend, reason, sizeof reason))
+    if (!backend_load(backend_find("cpu"), reason, sizeof reason) ||
+        !backend_load(backend, reason, sizeof reason))
         return error_set(err, ERROR_NOT_FOUND, "%s", reason);
     *impl = &device_impl_ggml;
     *family = backend;

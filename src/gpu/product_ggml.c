@@ -9,7 +9,8 @@ bool product_is_of(enum ggml_type type)
 
 static struct product_matrix matrix_of(const struct ggml_tensor *tensor)
 {
-    static_assert(PRODUCT_Q6_K - PRODUCT_Q2_K == GGML_TYPE_Q6_K - GGML_TYPE_Q2_K, "types in ggml's order");
+    static_assert(PRODUCT_Q6_K - PRODUCT_Q2_K == GGML_TYPE_Q6_K - GGML_TYPE_Q2_K,
+                  "types in ggml's order");
     return (struct product_matrix){.rows = tensor->data,
                                    .row_bytes = tensor->nb[1],
                                    .n_blocks = (uint32_t)(tensor->ne[0] / PRODUCT_BLOCK),
@@ -39,7 +40,8 @@ static void round_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
         const int64_t row = at / n_blocks, block = at % n_blocks;
         const int64_t n = n_blocks - block < end - at ? n_blocks - block : end - at;
         const float *from = row_of(x, row % x->ne[1], row / x->ne[1]);
-        product_round(kernel, from + block * PRODUCT_BLOCK, (uint32_t)n, (struct product_block *)out->data + at);
+        product_round(kernel, from + block * PRODUCT_BLOCK, (uint32_t)n,
+                      (struct product_block *)out->data + at);
         at += n;
     }
 }
@@ -50,8 +52,8 @@ struct ggml_tensor *product_rounded(struct ggml_context *ctx, const struct produ
     assert(x->type == GGML_TYPE_F32 && x->nb[0] == sizeof(float) && x->ne[3] == 1);
     assert(x->ne[0] % PRODUCT_BLOCK == 0);
     const int64_t bytes = x->ne[0] / PRODUCT_BLOCK * (int64_t)sizeof(struct product_block);
-    return ggml_custom_4d(ctx, GGML_TYPE_I8, bytes, x->ne[1], x->ne[2], 1, &x, 1, round_share, GGML_N_TASKS_MAX,
-                          (void *)(uintptr_t)kernel);
+    return ggml_custom_4d(ctx, GGML_TYPE_I8, bytes, x->ne[1], x->ne[2], 1, &x, 1, round_share,
+                          GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
 }
 
 /* ---- products ---- */
@@ -69,13 +71,14 @@ static void add_to_tile(struct tile *tile, const struct product_block *x, float 
 }
 
 /* This thread's rows of the matrix, whole sheaves. */
-static void compute_tile(const struct product_kernel *kernel, const struct product_matrix *matrix, int64_t n_rows,
-                         int ith, int nth, struct tile *tile)
+static void compute_tile(const struct product_kernel *kernel, const struct product_matrix *matrix,
+                         int64_t n_rows, int ith, int nth, struct tile *tile)
 {
     int64_t first, end;
     share_of((n_rows + PRODUCT_SHEAF_MAX - 1) / PRODUCT_SHEAF_MAX, ith, nth, &first, &end);
     end = end * PRODUCT_SHEAF_MAX < n_rows ? end * PRODUCT_SHEAF_MAX : n_rows;
-    product_compute(kernel, matrix, tile->x, tile->y, tile->n, (uint32_t)first * PRODUCT_SHEAF_MAX, (uint32_t)end);
+    product_compute(kernel, matrix, tile->x, tile->y, tile->n, (uint32_t)first * PRODUCT_SHEAF_MAX,
+                    (uint32_t)end);
     tile->n = 0;
 }
 
@@ -95,12 +98,13 @@ struct ggml_tensor *product_mul_mat(struct ggml_context *ctx, const struct produ
 {
     struct ggml_tensor *sources[] = {matrix, rounded};
     assert(product_is_of(matrix->type) && rounded->ne[2] == 1);
-    return ggml_custom_4d(ctx, GGML_TYPE_F32, matrix->ne[1], rounded->ne[1], 1, 1, sources, 2, multiply_share,
-                          GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, matrix->ne[1], rounded->ne[1], 1, 1, sources, 2,
+                          multiply_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
 }
 
 /* The rows that expert `expert` was chosen for. */
-static void multiply_expert(struct ggml_tensor *out, int64_t expert, int ith, int nth, const void *kernel)
+static void multiply_expert(struct ggml_tensor *out, int64_t expert, int ith, int nth,
+                            const void *kernel)
 {
     const struct ggml_tensor *matrices = out->src[0], *rounded = out->src[1], *chosen = out->src[2];
     struct product_matrix matrix = matrix_of(matrices);
@@ -126,12 +130,14 @@ static void multiply_chosen_share(struct ggml_tensor *out, int ith, int nth, voi
         multiply_expert(out, expert, ith, nth, kernel);
 }
 
-struct ggml_tensor *product_mul_mat_id(struct ggml_context *ctx, const struct product_kernel *kernel,
+struct ggml_tensor *product_mul_mat_id(struct ggml_context *ctx,
+                                       const struct product_kernel *kernel,
                                        struct ggml_tensor *matrices, struct ggml_tensor *rounded,
                                        struct ggml_tensor *chosen)
 {
     struct ggml_tensor *sources[] = {matrices, rounded, chosen};
     assert(product_is_of(matrices->type) && chosen->type == GGML_TYPE_I32);
-    return ggml_custom_4d(ctx, GGML_TYPE_F32, matrices->ne[1], chosen->ne[0], chosen->ne[1], 1, sources, 3,
-                          multiply_chosen_share, GGML_N_TASKS_MAX, (void *)(uintptr_t)kernel);
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, matrices->ne[1], chosen->ne[0], chosen->ne[1], 1,
+                          sources, 3, multiply_chosen_share, GGML_N_TASKS_MAX,
+                          (void *)(uintptr_t)kernel);
 }

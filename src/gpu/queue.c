@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REST_NS_MIN 2e6       /* shorter rests are put together: a sleep may last 0.1 ms too long */
-#define AHEAD_NS_MAX 20e6     /* work that a rest which lasted too long, or time without work, is good for */
+#define REST_NS_MIN 2e6 /* shorter rests are put together: a sleep may last 0.1 ms too long */
+#define AHEAD_NS_MAX                                                                               \
+    20e6 /* work that a rest which lasted too long, or time without work, is good for */
 #define FOREVER_NS UINT64_MAX /* paused */
 
 /* ---- rests (under the lock, on the queue's thread) ------------------------------------------ */
@@ -82,7 +83,8 @@ static void *run(void *argument)
         queue->reckoned_ns = clock_now_ns();
         queue->owed_ns += (double)(queue->reckoned_ns - begin_ns);
         if (queue->reckoned_rest == 0) /* duty fell just now: what was owed counts from here */
-            queue->reckoned_rest = atomic_load_explicit(&queue->rest_permille, memory_order_relaxed);
+            queue->reckoned_rest =
+                atomic_load_explicit(&queue->rest_permille, memory_order_relaxed);
     }
     return NULL;
 }
@@ -106,7 +108,8 @@ enum error_code queue_open(struct queue *queue, const char *thread_name, struct 
     if (failure) {
         pthread_cond_destroy(&queue->wake);
         pthread_mutex_destroy(&queue->lock);
-        return error_set(err, ERROR_IO, "device %s: no thread for its queue: %s", thread_name, strerror(failure));
+        return error_set(err, ERROR_IO, "device %s: no thread for its queue: %s", thread_name,
+                         strerror(failure));
     }
 #ifdef __linux__
     char name[16]; /* the kernel's limit */
@@ -127,7 +130,8 @@ void queue_submit(struct queue *queue, struct device_job *job)
     else
         queue->last->next = job;
     queue->last = job;
-    /* The thread waits for jobs only on an empty queue (else it rests), so only the first job must wake it. */
+    /* The thread waits for jobs only on an empty queue (else it rests), so only the first job must
+     * wake it. */
     if (was_empty)
         pthread_cond_signal(&queue->wake);
     pthread_mutex_unlock(&queue->lock);

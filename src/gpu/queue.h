@@ -4,12 +4,13 @@
  * queue_close() runs all that is queued, also what those jobs still queue, then joins.
  * Nobody else may submit once queue_close() has been called.
  *
- * Duty: the share of time that jobs may take, 0 to 1000 permille. With a duty d below 1000 the thread owes a rest of
- * t (1000 - d) / d for a job that ran for t; it takes it before the next job, once 2 ms or more have come together, so
- * that many short jobs rest as accurately as one long one, and a rest that lasted too long is taken off the next. Time
- * without work counts as rest. Duty 0 is a pause: nothing starts until another duty is set (or the queue
- * closes). A new duty holds at once, also for a rest under way, whose remainder is then reckoned anew. A job that
- * runs is never interrupted. Closing ignores duty. At full duty no clock is read. */
+ * Duty: the share of time that jobs may take, 0 to 1000 permille. With a duty d below 1000 the
+ * thread owes a rest of t (1000 - d) / d for a job that ran for t; it takes it before the next job,
+ * once 2 ms or more have come together, so that many short jobs rest as accurately as one long one,
+ * and a rest that lasted too long is taken off the next. Time without work counts as rest. Duty 0
+ * is a pause: nothing starts until another duty is set (or the queue closes). A new duty holds at
+ * once, also for a rest under way, whose remainder is then reckoned anew. A job that runs is never
+ * interrupted. Closing ignores duty. At full duty no clock is read. */
 #pragma once
 
 #include "gpu/gpu.h"
@@ -24,7 +25,8 @@ struct queue {
     struct device_job *first;
     struct device_job *last;
     bool closing;
-    _Atomic uint32_t rest_permille; /* 1000 - duty, so that a zeroed queue has full duty; written under the lock */
+    _Atomic uint32_t rest_permille; /* 1000 - duty, so that a zeroed queue has full duty; written
+                                       under the lock */
 
     /* the queue's thread alone */
     double owed_ns;         /* work that has not been rested for yet; negative: rested ahead */

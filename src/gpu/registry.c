@@ -15,11 +15,13 @@
 
 /* ---- keys ------------------------------------------------------------------------------ */
 
-/* A fingerprint of the files (names, sizes, times) that a package of Vulkan drivers replaces when it is upgraded, and
- * of the variables that choose others: ggml does not pass on what version the driver says it has. */
+/* A fingerprint of the files (names, sizes, times) that a package of Vulkan drivers replaces when
+ * it is upgraded, and of the variables that choose others: ggml does not pass on what version the
+ * driver says it has. */
 static uint64_t vulkan_drivers_stamp(void)
 {
-    static const char *const patterns[] = {"/usr/share/vulkan/icd.d/*.json", "/etc/vulkan/icd.d/*.json",
+    static const char *const patterns[] = {"/usr/share/vulkan/icd.d/*.json",
+                                           "/etc/vulkan/icd.d/*.json",
                                            "/usr/local/share/vulkan/icd.d/*.json"};
     uint64_t hash = FNV_BASIS;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
@@ -37,7 +39,8 @@ static uint64_t vulkan_drivers_stamp(void)
         }
         globfree(&found);
     }
-    static const char *const overrides[] = {"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"};
+    static const char *const overrides[] = {"VK_DRIVER_FILES", "VK_ICD_FILENAMES",
+                                            "VK_ADD_DRIVER_FILES"};
     for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++) {
         const char *value = getenv(overrides[i]);
         hash = value ? fnv_text(hash, value) : hash;
@@ -57,12 +60,14 @@ static void describe_driver(char *text, size_t size, const struct device_info *i
         snprintf(text, size, "kernel %.60s", release);
 }
 
-struct registry_key registry_key_of(const struct device_info *info, uint32_t index, uint32_t n_cpu_threads)
+struct registry_key registry_key_of(const struct device_info *info, uint32_t index,
+                                    uint32_t n_cpu_threads)
 {
     struct registry_key key = {0};
     snprintf(key.backend, sizeof key.backend, "%s", info->backend);
     if (strcmp(info->backend, "cpu") == 0)
-        snprintf(key.device, sizeof key.device, "%.64s; %.64s; %u threads", info->name, info->architecture,
+        snprintf(key.device, sizeof key.device, "%.64s; %.64s; %u threads", info->name,
+                 info->architecture,
                  n_cpu_threads ? n_cpu_threads : (uint32_t)info->compute_units.value);
     else if (!info->name[0])
         snprintf(key.device, sizeof key.device, "list of devices");
@@ -71,8 +76,8 @@ struct registry_key registry_key_of(const struct device_info *info, uint32_t ind
     else
         snprintf(key.device, sizeof key.device, "%.127s #%u", info->name, index);
     describe_driver(key.driver, sizeof key.driver, info);
-    snprintf(key.ggml, sizeof key.ggml, "%.24s %.24s, calibration %d", ggml_version(), ggml_commit(),
-             REGISTRY_CALIBRATION_VERSION);
+    snprintf(key.ggml, sizeof key.ggml, "%.24s %.24s, calibration %d", ggml_version(),
+             ggml_commit(), REGISTRY_CALIBRATION_VERSION);
     return key;
 }
 
@@ -99,14 +104,16 @@ static struct registry_entry *find(const struct registry *registry, const struct
     return NULL;
 }
 
-const struct registry_entry *registry_find(const struct registry *registry, const struct registry_key *key)
+const struct registry_entry *registry_find(const struct registry *registry,
+                                           const struct registry_key *key)
 {
     return find(registry, key);
 }
 
 bool registry_is_fresh(const struct registry_entry *entry, uint64_t now_unix_s)
 {
-    return entry->verified_unix_s <= now_unix_s && now_unix_s - entry->verified_unix_s <= LIMIT_REGISTRY_AGE_S;
+    return entry->verified_unix_s <= now_unix_s &&
+           now_unix_s - entry->verified_unix_s <= LIMIT_REGISTRY_AGE_S;
 }
 
 static uint64_t last_use(const struct registry_entry *entry)
@@ -126,14 +133,16 @@ static struct registry_entry *make_room(struct registry *registry)
         }
         return oldest;
     }
-    struct registry_entry *entries = mem_resize(registry->entries, registry->count + 1, sizeof *registry->entries);
+    struct registry_entry *entries =
+        mem_resize(registry->entries, registry->count + 1, sizeof *registry->entries);
     if (!entries)
         return NULL;
     registry->entries = entries;
     return &entries[registry->count++];
 }
 
-enum error_code registry_merge(struct registry *registry, const struct registry_entry *change, struct error *err)
+enum error_code registry_merge(struct registry *registry, const struct registry_entry *change,
+                               struct error *err)
 {
     struct registry_entry *entry = find(registry, &change->key);
     if (!entry) {

@@ -66,7 +66,8 @@ static int take_lock(const char *path, struct error *err)
     return fd;
 }
 
-/* Somebody may want what is in it: of a newer version, of an older owner, with a slip of the pen. */
+/* Somebody may want what is in it: of a newer version, of an older owner, with a slip of the
+ * pen. */
 static void keep_aside(const char *path)
 {
     char aside[PATH_MAX];
@@ -78,8 +79,8 @@ static void keep_aside(const char *path)
         log_line(LOG_WARN, "gpu", "the registry of devices that is not used is kept as %s", aside);
 }
 
-static enum error_code update_locked(const char *path, const struct registry_entry *changes, uint32_t count,
-                                     struct error *err)
+static enum error_code update_locked(const char *path, const struct registry_entry *changes,
+                                     uint32_t count, struct error *err)
 {
     struct registry registry;
     enum error_code code = load(path, &registry, err);
@@ -101,8 +102,8 @@ static enum error_code update_locked(const char *path, const struct registry_ent
     return code;
 }
 
-enum error_code registry_update(const char *path, const struct registry_entry *changes, uint32_t count,
-                                struct error *err)
+enum error_code registry_update(const char *path, const struct registry_entry *changes,
+                                uint32_t count, struct error *err)
 {
     struct error local;
     err = err ? err : &local;

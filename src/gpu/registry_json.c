@@ -51,7 +51,8 @@ static enum error_code read_entries(yyjson_val *list, struct registry *out, stru
 {
     size_t n = yyjson_arr_size(list);
     if (n > LIMIT_REGISTRY_ENTRIES)
-        return error_set(err, ERROR_INVALID, "%zu entries are more than the limit of %d", n, LIMIT_REGISTRY_ENTRIES);
+        return error_set(err, ERROR_INVALID, "%zu entries are more than the limit of %d", n,
+                         LIMIT_REGISTRY_ENTRIES);
     if (n == 0)
         return ERROR_NONE;
     out->entries = mem_new_array(n, sizeof *out->entries);
@@ -71,17 +72,21 @@ static enum error_code read_entries(yyjson_val *list, struct registry *out, stru
     return ERROR_NONE;
 }
 
-enum error_code registry_parse(const char *json, size_t size, struct registry *out, struct error *err)
+enum error_code registry_parse(const char *json, size_t size, struct registry *out,
+                               struct error *err)
 {
     *out = (struct registry){0};
     yyjson_read_err problem;
     yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)json, size, 0, &json_memory, &problem);
     if (!doc)
-        return error_set(err, problem.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION ? ERROR_NO_MEMORY : ERROR_INVALID,
+        return error_set(err,
+                         problem.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION ? ERROR_NO_MEMORY
+                                                                             : ERROR_INVALID,
                          "byte %zu: %s", problem.pos, problem.msg);
     enum error_code code;
     yyjson_val *version, *entries;
-    const struct json_field fields[] = {{"medley_devices", JSON_COUNT, &version}, {"entries", JSON_ARRAY, &entries}};
+    const struct json_field fields[] = {{"medley_devices", JSON_COUNT, &version},
+                                        {"entries", JSON_ARRAY, &entries}};
     if (!json_fields(yyjson_doc_get_root(doc), fields, 2))
         code = error_set(err, ERROR_INVALID, "it is not a registry of devices");
     else if (yyjson_get_uint(version) != VERSION)
@@ -107,11 +112,12 @@ static bool add_entry(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct re
            yyjson_mut_obj_add_str(doc, object, "ggml", entry->key.ggml) &&
            yyjson_mut_obj_add_str(doc, object, "verification", result_names[entry->result]) &&
            yyjson_mut_obj_add_str(doc, object, "reason", entry->reason) &&
-           yyjson_mut_obj_add_uint(doc, object, "verified_unix_s", entry->verified_unix_s) && calibration &&
-           yyjson_mut_obj_add_val(doc, object, "calibration", calibration);
+           yyjson_mut_obj_add_uint(doc, object, "verified_unix_s", entry->verified_unix_s) &&
+           calibration && yyjson_mut_obj_add_val(doc, object, "calibration", calibration);
 }
 
-enum error_code registry_write_json(const struct registry *registry, char **json, size_t *size, struct error *err)
+enum error_code registry_write_json(const struct registry *registry, char **json, size_t *size,
+                                    struct error *err)
 {
     *json = NULL;
     yyjson_mut_doc *doc = yyjson_mut_doc_new(&json_memory);
@@ -124,8 +130,10 @@ enum error_code registry_write_json(const struct registry *registry, char **json
     for (uint32_t i = 0; ok && i < registry->count; i++)
         ok = add_entry(doc, list, &registry->entries[i]);
     if (ok && list)
-        *json = yyjson_mut_write_opts(doc, YYJSON_WRITE_PRETTY | YYJSON_WRITE_NEWLINE_AT_END, &json_memory, size, NULL);
+        *json = yyjson_mut_write_opts(doc, YYJSON_WRITE_PRETTY | YYJSON_WRITE_NEWLINE_AT_END,
+                                      &json_memory, size, NULL);
     yyjson_mut_doc_free(doc);
-    /* the texts are valid UTF-8 and the numbers finite, so that memory is all that can be missing */
+    /* the texts are valid UTF-8 and the numbers finite, so that memory is all that can be
+     * missing */
     return *json ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");
 }

@@ -13,7 +13,8 @@ static void list_ids(const struct gpu *gpu, char *text, size_t size)
     size_t used = 0;
     text[0] = 0;
     for (uint32_t i = 0; i < gpu_device_count(gpu) && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", device_info(gpu_device(gpu, i))->id);
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "",
+                                 device_info(gpu_device(gpu, i))->id);
 }
 
 static const struct device_rejected *find_rejected(const struct gpu *gpu, const char *id)
@@ -31,23 +32,26 @@ static enum error_code unknown(const struct gpu *gpu, const char *id, struct err
     list_ids(gpu, ids, sizeof ids);
     const struct device_rejected *rejected = find_rejected(gpu, id);
     if (rejected)
-        return error_set(err, ERROR_NOT_FOUND, "device %s is not usable: %s; there are: %s", id, rejected->reason, ids);
+        return error_set(err, ERROR_NOT_FOUND, "device %s is not usable: %s; there are: %s", id,
+                         rejected->reason, ids);
     return error_set(err, ERROR_NOT_FOUND, "no device '%s'; there are: %s", id, ids);
 }
 
-static enum error_code add(const struct gpu *gpu, const char *id, struct device **out, uint32_t max, uint32_t *n_out,
-                           struct error *err)
+static enum error_code add(const struct gpu *gpu, const char *id, struct device **out, uint32_t max,
+                           uint32_t *n_out, struct error *err)
 {
     char ids[256];
     list_ids(gpu, ids, sizeof ids);
     if (!id[0])
-        return error_set(err, ERROR_INVALID, "the device list has an empty name; there are: %s", ids);
+        return error_set(err, ERROR_INVALID, "the device list has an empty name; there are: %s",
+                         ids);
     struct device *device = gpu_find(gpu, id);
     if (!device)
         return unknown(gpu, id, err);
     for (uint32_t i = 0; i < *n_out; i++) {
         if (out[i] == device)
-            return error_set(err, ERROR_INVALID, "device %s is named twice; there are: %s", id, ids);
+            return error_set(err, ERROR_INVALID, "device %s is named twice; there are: %s", id,
+                             ids);
     }
     if (*n_out == max)
         return error_set(err, ERROR_INVALID, "more than %u devices are named", max);
@@ -56,8 +60,8 @@ static enum error_code add(const struct gpu *gpu, const char *id, struct device 
 }
 
 /* Who names a file of simulated devices wants to see them, and never real ones in their place. */
-static enum error_code select_simulated(const struct gpu *gpu, struct device **out, uint32_t max, uint32_t *n_out,
-                                        struct error *err)
+static enum error_code select_simulated(const struct gpu *gpu, struct device **out, uint32_t max,
+                                        uint32_t *n_out, struct error *err)
 {
     for (uint32_t i = 0; i < gpu_device_count(gpu) && *n_out < max; i++) {
         if (device_info_is_simulated(device_info(gpu_device(gpu, i))))
@@ -66,13 +70,14 @@ static enum error_code select_simulated(const struct gpu *gpu, struct device **o
     for (uint32_t i = 0; i < gpu_rejected_count(gpu) && !*n_out; i++) {
         const struct device_rejected *rejected = gpu_rejected(gpu, i);
         if (device_info_is_simulated(&rejected->info))
-            return error_set(err, ERROR_DEVICE, "no simulated device is usable; %s: %s", rejected->info.id,
-                             rejected->reason);
+            return error_set(err, ERROR_DEVICE, "no simulated device is usable; %s: %s",
+                             rejected->info.id, rejected->reason);
     }
     return ERROR_NONE;
 }
 
-static void select_default(const struct gpu *gpu, struct device **out, uint32_t max, uint32_t *n_out)
+static void select_default(const struct gpu *gpu, struct device **out, uint32_t max,
+                           uint32_t *n_out)
 {
     for (uint32_t i = 0; i < gpu_device_count(gpu) && *n_out < max; i++) {
         if (device_info(gpu_device(gpu, i))->kind != DEVICE_CPU)
@@ -82,8 +87,8 @@ static void select_default(const struct gpu *gpu, struct device **out, uint32_t 
         out[(*n_out)++] = gpu_find(gpu, "cpu");
 }
 
-enum error_code gpu_select(const struct gpu *gpu, const char *list, struct device **out, uint32_t max, uint32_t *n_out,
-                           struct error *err)
+enum error_code gpu_select(const struct gpu *gpu, const char *list, struct device **out,
+                           uint32_t max, uint32_t *n_out, struct error *err)
 {
     assert(gpu && out && n_out && max);
     *n_out = 0;

@@ -35,21 +35,22 @@ static void fill_pattern(uint8_t *bytes, uint64_t size, uint64_t seed)
         bytes[i] = (uint8_t)random_mix((seed << 40) + i);
 }
 
-static enum error_code write_pattern(const struct check *check, void *memory, uint64_t offset, uint64_t size,
-                                     uint64_t seed)
+static enum error_code write_pattern(const struct check *check, void *memory, uint64_t offset,
+                                     uint64_t size, uint64_t seed)
 {
     fill_pattern(check->wrote, size, seed);
     for (uint64_t at = 0; at < size;) {
         uint64_t piece = size - at < PIECE_BYTES ? size - at : PIECE_BYTES;
-        if (check->impl->copy_to(check->self, memory, offset + at, check->wrote + at, piece, check->err))
+        if (check->impl->copy_to(check->self, memory, offset + at, check->wrote + at, piece,
+                                 check->err))
             return error_wrap(check->err, "write of %" PRIu64 " bytes", piece);
         at += piece;
     }
     return ERROR_NONE;
 }
 
-static enum error_code expect_pattern(const struct check *check, void *memory, uint64_t offset, uint64_t size,
-                                      uint64_t seed)
+static enum error_code expect_pattern(const struct check *check, void *memory, uint64_t offset,
+                                      uint64_t size, uint64_t seed)
 {
     fill_pattern(check->wrote, size, seed);
     memset(check->read, 0, size);
@@ -61,8 +62,8 @@ static enum error_code expect_pattern(const struct check *check, void *memory, u
     while (check->read[i] == check->wrote[i])
         i++;
     return error_set(check->err, ERROR_DEVICE,
-                     "it returned wrong data: byte %" PRIu64 " reads 0x%02x, 0x%02x was written", offset + i,
-                     check->read[i], check->wrote[i]);
+                     "it returned wrong data: byte %" PRIu64 " reads 0x%02x, 0x%02x was written",
+                     offset + i, check->read[i], check->wrote[i]);
 }
 
 static enum error_code allocate(const struct check *check, uint64_t size, void **memory)
@@ -70,7 +71,8 @@ static enum error_code allocate(const struct check *check, uint64_t size, void *
     *memory = NULL;
     if (check->impl->allocate(check->self, size, memory, check->err)) {
         struct device_memory claim = check->impl->memory(check->self);
-        return error_wrap(check->err, "it claims %" PRIu64 " MiB free but does not give %" PRIu64 " KiB",
+        return error_wrap(check->err,
+                          "it claims %" PRIu64 " MiB free but does not give %" PRIu64 " KiB",
                           claim.free_bytes >> 20, size >> 10);
     }
     return ERROR_NONE;
@@ -84,7 +86,8 @@ static enum error_code copy_across(const struct check *check, void *first, void 
     const uint64_t size = 70001;
     enum error_code code = write_pattern(check, first, 5, size, 3);
     if (!code)
-        code = check->impl->copy_between(check->self, first, 5, check->self, second, 11, size, check->err);
+        code = check->impl->copy_between(check->self, first, 5, check->self, second, 11, size,
+                                         check->err);
     if (code == ERROR_UNSUPPORTED)
         return ERROR_NONE;
     return code ? code : expect_pattern(check, second, 11, size, 3);
@@ -134,7 +137,8 @@ static enum error_code check_large(const struct check *check)
     return code;
 }
 
-static enum error_code compare_product(const struct check *check, const float *a, const float *b, const float *out)
+static enum error_code compare_product(const struct check *check, const float *a, const float *b,
+                                       const float *out)
 {
     for (uint32_t row = 0; row < MATRIX_N; row++) {
         for (uint32_t column = 0; column < MATRIX_N; column++) {
@@ -145,9 +149,10 @@ static enum error_code compare_product(const struct check *check, const float *a
              * stays below 64 * 3 * 2^-11 = 0.094 even in the worst case. NaN fails too. */
             double difference = fabs((double)out[row * MATRIX_N + column] - expected);
             if (!(difference < 0.1))
-                return error_set(check->err, ERROR_DEVICE,
-                                 "it computes wrongly: element %u,%u of a matrix product is %g, should be %g", row,
-                                 column, (double)out[row * MATRIX_N + column], expected);
+                return error_set(
+                    check->err, ERROR_DEVICE,
+                    "it computes wrongly: element %u,%u of a matrix product is %g, should be %g",
+                    row, column, (double)out[row * MATRIX_N + column], expected);
         }
     }
     return ERROR_NONE;
@@ -176,7 +181,8 @@ static enum error_code check_claim(const struct check *check)
     if (claim.total_bytes == 0)
         return error_set(check->err, ERROR_DEVICE, "it says that it has no memory");
     if (claim.free_bytes > claim.total_bytes)
-        return error_set(check->err, ERROR_DEVICE, "it says that %" PRIu64 " of its %" PRIu64 " bytes are free",
+        return error_set(check->err, ERROR_DEVICE,
+                         "it says that %" PRIu64 " of its %" PRIu64 " bytes are free",
                          claim.free_bytes, claim.total_bytes);
     return ERROR_NONE;
 }

@@ -17,7 +17,8 @@
 #include "gpu/device_impl.h"
 
 /* A small buffer keeps what was written: enough for a device that has passed before. */
-enum error_code verify_device_quickly(const struct device_impl *impl, void *self, struct error *err);
+enum error_code verify_device_quickly(const struct device_impl *impl, void *self,
+                                      struct error *err);
 
 /* ERROR_NONE: it passed. Else ERROR_DEVICE or what the device said, with the reason. */
 enum error_code verify_device(const struct device_impl *impl, void *self, struct error *err);

@@ -21,7 +21,8 @@ static void note(struct vet *vet, enum registry_result result, const char *reaso
     vet->change.result = result;
     vet->change.verified_unix_s = now_unix_s();
     snprintf(vet->change.reason, sizeof vet->change.reason, "%s", reason);
-    for (char *at = vet->change.reason; *at; at++) { /* drivers say anything; a file of ours is plain text */
+    for (char *at = vet->change.reason; *at;
+         at++) { /* drivers say anything; a file of ours is plain text */
         if (*at < ' ' || *at > '~')
             *at = '?';
     }
@@ -37,8 +38,9 @@ static void refuse_remembered(struct vet *vet, const struct registry_entry *entr
     if (gmtime_r(&when, &utc))
         strftime(day, sizeof day, "%Y-%m-%d", &utc);
     vet->verdict = VET_REFUSED;
-    snprintf(vet->reason, sizeof vet->reason, "%.150s (on %s, and not tried since: `medley devices --verify` does)",
-             entry->reason, day);
+    snprintf(vet->reason, sizeof vet->reason,
+             "%.150s (on %s, and not tried since: `medley devices --verify` does)", entry->reason,
+             day);
 }
 
 static bool is_cpu(const struct vet *vet)
@@ -56,7 +58,8 @@ static bool consult(struct vet *vet, const struct registry *registry, bool verif
     vet->calibration = entry->calibration;
     if (verify || entry->result == REGISTRY_UNKNOWN || entry->result == REGISTRY_FAILED)
         return true;
-    if (entry->result != REGISTRY_PASSED && is_cpu(vet)) /* nothing works without it: it is always tried */
+    if (entry->result != REGISTRY_PASSED &&
+        is_cpu(vet)) /* nothing works without it: it is always tried */
         return true;
     if (entry->result != REGISTRY_PASSED) {
         refuse_remembered(vet, entry);
@@ -74,14 +77,15 @@ static bool consult(struct vet *vet, const struct registry *registry, bool verif
 static void take_answer(struct vet *vet, const struct probe *probe)
 {
     static const enum registry_result results[] = {
-        [PROBE_NOT_RUN] = REGISTRY_UNKNOWN, [PROBE_PASSED] = REGISTRY_PASSED, [PROBE_FAILED] = REGISTRY_FAILED,
-        [PROBE_CRASHED] = REGISTRY_CRASHED, [PROBE_HUNG] = REGISTRY_HUNG,
+        [PROBE_NOT_RUN] = REGISTRY_UNKNOWN, [PROBE_PASSED] = REGISTRY_PASSED,
+        [PROBE_FAILED] = REGISTRY_FAILED,   [PROBE_CRASHED] = REGISTRY_CRASHED,
+        [PROBE_HUNG] = REGISTRY_HUNG,
     };
-    log_line(LOG_DEBUG, "gpu", "device %s: child after %u ms: %s", vet->info.id, (unsigned)probe->took_ms,
-             probe->reason[0] ? probe->reason : "passed");
+    log_line(LOG_DEBUG, "gpu", "device %s: child after %u ms: %s", vet->info.id,
+             (unsigned)probe->took_ms, probe->reason[0] ? probe->reason : "passed");
     if (probe->result == PROBE_NOT_RUN) {
-        log_line(LOG_INFO, "gpu", "device %s: no child to verify it in (%s), so in this process", vet->info.id,
-                 probe->reason);
+        log_line(LOG_INFO, "gpu", "device %s: no child to verify it in (%s), so in this process",
+                 vet->info.id, probe->reason);
         return;
     }
     note(vet, results[probe->result], probe->reason);
@@ -94,7 +98,8 @@ static void take_answer(struct vet *vet, const struct probe *probe)
     }
 }
 
-static void ask_children(struct vet *const *asked, uint32_t count, const struct gpu_options *options)
+static void ask_children(struct vet *const *asked, uint32_t count,
+                         const struct gpu_options *options)
 {
     if (count == 0)
         return;
@@ -106,7 +111,8 @@ static void ask_children(struct vet *const *asked, uint32_t count, const struct 
         probes[i].index = asked[i]->index;
         probes[i].name = asked[i]->info.name;
     }
-    probe_run(probes, count, options->prober, options->verify_limit_ms ? options->verify_limit_ms : LIMIT_VERIFY_MS);
+    probe_run(probes, count, options->prober,
+              options->verify_limit_ms ? options->verify_limit_ms : LIMIT_VERIFY_MS);
     for (uint32_t i = 0; i < count; i++)
         take_answer(asked[i], &probes[i]);
     mem_free(probes);
@@ -114,7 +120,8 @@ static void ask_children(struct vet *const *asked, uint32_t count, const struct 
 
 /* ---- all of them ----------------------------------------------------------------------- */
 
-void vet_devices(struct vet *vets, uint32_t count, const struct registry *known, const struct gpu_options *options)
+void vet_devices(struct vet *vets, uint32_t count, const struct registry *known,
+                 const struct gpu_options *options)
 {
     assert(count <= LIMIT_DEVICES);
     struct vet *asked[LIMIT_DEVICES];
@@ -140,8 +147,8 @@ void vet_outcome(struct vet *vet, const char *reason, bool hung)
     }
 }
 
-enum error_code vet_remember(const struct vet *vets, uint32_t count, const struct gpu_options *options,
-                             struct error *err)
+enum error_code vet_remember(const struct vet *vets, uint32_t count,
+                             const struct gpu_options *options, struct error *err)
 {
     if (!options->registry || !options->registry[0])
         return ERROR_NONE;

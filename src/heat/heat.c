@@ -28,7 +28,8 @@ struct heat {
 
 static struct sensor_reading own_reading(struct reading_u64 reading, uint64_t now_ns)
 {
-    return (struct sensor_reading){.value = reading.value, .time_ns = now_ns, .valid = reading.valid};
+    return (struct sensor_reading){
+        .value = reading.value, .time_ns = now_ns, .valid = reading.valid};
 }
 
 static void read_itself(const struct device *device, uint64_t now_ns, struct sensor_device *out)
@@ -52,10 +53,12 @@ static struct thermal_reading for_governor(struct sensor_reading reading)
 /* A limit may be told late, by a source that was slow to open, and a lower one later still. */
 static void learn_limit(struct governed *governed, const struct sensor_device *readings)
 {
-    struct sensor_reading limit =
-        readings->temperature_slowdown_mc.valid ? readings->temperature_slowdown_mc : readings->temperature_critical_mc;
+    struct sensor_reading limit = readings->temperature_slowdown_mc.valid
+                                      ? readings->temperature_slowdown_mc
+                                      : readings->temperature_critical_mc;
     const int64_t limit_mc = (int64_t)limit.value;
-    if (!limit.valid || !thermal_limit_is_believed(limit_mc) || (governed->limit_mc && limit_mc >= governed->limit_mc))
+    if (!limit.valid || !thermal_limit_is_believed(limit_mc) ||
+        (governed->limit_mc && limit_mc >= governed->limit_mc))
         return;
     governed->limit_mc = limit_mc;
     governed->governor.limits = thermal_limits_default(governed->limit_mc);
@@ -75,13 +78,14 @@ static void log_change(struct governed *governed, const struct thermal_state *st
         return;
     governed->logged = reason;
     if (!state->temperature_mc.valid) {
-        log_line(LOG_INFO, "heat", "device %s: %s, duty %u %%", state->id, thermal_reason_text(reason),
-                 state->action.duty_permille / 10);
+        log_line(LOG_INFO, "heat", "device %s: %s, duty %u %%", state->id,
+                 thermal_reason_text(reason), state->action.duty_permille / 10);
         return;
     }
-    log_line(reason == THERMAL_PAUSED ? LOG_WARN : LOG_INFO, "heat", "device %s: %s; %.1f C, limit %.0f C, duty %u %%",
-             state->id, thermal_reason_text(reason), (double)state->temperature_mc.value * 1e-3, state->limit_c,
-             state->action.duty_permille / 10);
+    log_line(reason == THERMAL_PAUSED ? LOG_WARN : LOG_INFO, "heat",
+             "device %s: %s; %.1f C, limit %.0f C, duty %u %%", state->id,
+             thermal_reason_text(reason), (double)state->temperature_mc.value * 1e-3,
+             state->limit_c, state->action.duty_permille / 10);
 }
 
 static void tell_precision(struct heat *heat, uint32_t index, bool lower)
@@ -93,7 +97,9 @@ static void tell_precision(struct heat *heat, uint32_t index, bool lower)
     governed->asks_lower = lower;
     log_line(LOG_INFO, "heat", "device %s: %s%s", device_info(device)->id,
              lower ? "asks for lower precision" : "no longer asks for lower precision",
-             lower && !heat->options.on_precision ? ", which nobody can give; its duty will fall instead" : "");
+             lower && !heat->options.on_precision
+                 ? ", which nobody can give; its duty will fall instead"
+                 : "");
     if (heat->options.on_precision)
         heat->options.on_precision(heat->options.arg, device, lower);
 }
@@ -153,14 +159,16 @@ static enum error_code start(struct heat *heat, struct gpu *gpu, struct error *e
     }
     heat->work.n_devices = code ? 0 : n;
     heat->latest = heat->work;
-    struct telemetry_options options = {.period_ms = heat->options.period_ms, .on_sample = on_sample, .arg = heat};
+    struct telemetry_options options = {
+        .period_ms = heat->options.period_ms, .on_sample = on_sample, .arg = heat};
     if (!code)
         code = telemetry_open(&options, infos, n, &heat->telemetry, err);
     mem_free(infos);
     return code;
 }
 
-enum error_code heat_open(struct gpu *gpu, const struct heat_options *options, struct heat **out, struct error *err)
+enum error_code heat_open(struct gpu *gpu, const struct heat_options *options, struct heat **out,
+                          struct error *err)
 {
     assert(gpu && out);
     *out = NULL;

@@ -1,16 +1,18 @@
 /* Keeps the devices of this machine cool while they work: sensors -> governor -> duty.
  *
- * Every 500 ms a thread reads each device's temperature and power, lets its governor (thermal/governor.h)
- * decide, and sets the share of time that the device may compute (device_set_duty). What the governors
- * know (prediction, headroom, fit) can be looked at with heat_latest(). Whatever changes is logged.
+ * Every 500 ms a thread reads each device's temperature and power, lets its governor
+ * (thermal/governor.h) decide, and sets the share of time that the device may compute
+ * (device_set_duty). What the governors know (prediction, headroom, fit) can be looked at with
+ * heat_latest(). Whatever changes is logged.
  *
- * A governor that sees heat coming asks for lower precision before it takes duty away. heat_options.on_precision hears
- * that; the wish is logged and shown in any case. Medley itself has nobody who answers: the weights' and the cache's
- * types are chosen when a model is loaded, and converting them means to read, compute and write every byte on a
- * device that is about to be too hot. So the governor goes on to its next measure, the duty, 5 s later.
+ * A governor that sees heat coming asks for lower precision before it takes duty away.
+ * heat_options.on_precision hears that; the wish is logged and shown in any case. Medley itself has
+ * nobody who answers: the weights' and the cache's types are chosen when a model is loaded, and
+ * converting them means to read, compute and write every byte on a device that is about to be too
+ * hot. So the governor goes on to its next measure, the duty, 5 s later.
  *
- * Threading: heat_open() and heat_close() belong to one thread; heat_latest() to any. Close it before
- * whatever waits for jobs of the devices (a driver): a paused device would hold that up. */
+ * Threading: heat_open() and heat_close() belong to one thread; heat_latest() to any. Close it
+ * before whatever waits for jobs of the devices (a driver): a paused device would hold that up. */
 #pragma once
 
 #include "gpu/gpu.h"
@@ -21,11 +23,13 @@ struct heat;
 
 struct heat_options {
     uint32_t period_ms; /* 0: 500 */
-    bool watch_only;    /* govern nothing: the devices' duty is left alone, nobody is asked for anything */
+    bool watch_only;    /* govern nothing: the devices' duty is left alone, nobody is asked for
+                           anything */
 
-    /* `lower`: make the device's work cheaper if that can be had at no great cost, at whatever loss of quality the user
-     * has allowed; not `lower`: it may be as it was. Said once for each change, and taken back by heat_close(). On the
-     * sampling thread: leave a note for whoever does it, and return. NULL: nobody can. */
+    /* `lower`: make the device's work cheaper if that can be had at no great cost, at whatever loss
+     * of quality the user has allowed; not `lower`: it may be as it was. Said once for each change,
+     * and taken back by heat_close(). On the sampling thread: leave a note for whoever does it, and
+     * return. NULL: nobody can. */
     void (*on_precision)(void *arg, struct device *device, bool lower);
     void *arg;
 };
@@ -44,7 +48,8 @@ struct heat_snapshot {
 };
 
 /* `gpu` outlives it. Returns at once. `options` may be NULL. */
-enum error_code heat_open(struct gpu *gpu, const struct heat_options *options, struct heat **out, struct error *err);
+enum error_code heat_open(struct gpu *gpu, const struct heat_options *options, struct heat **out,
+                          struct error *err);
 
 /* Gives every device its full duty again. NULL is fine. */
 void heat_close(struct heat *heat);

@@ -102,10 +102,11 @@ static void send_parcel(struct carrier *carrier, struct parcel *parcel)
 {
     struct error err = {0};
     struct link *link = mesh_find(carrier->mesh, parcel->node_id);
-    parcel->send = (struct link_send){.type = parcel->type, .n_pieces = 1, .done = on_sent, .data = parcel};
+    parcel->send =
+        (struct link_send){.type = parcel->type, .n_pieces = 1, .done = on_sent, .data = parcel};
     parcel->send.pieces[0] = (struct link_piece){parcel->message.data, parcel->message.size};
-    enum error_code code =
-        link ? link_send(link, LINK_DATA, &parcel->send, &err) : error_set(&err, ERROR_IO, "there is no link to it");
+    enum error_code code = link ? link_send(link, LINK_DATA, &parcel->send, &err)
+                                : error_set(&err, ERROR_IO, "there is no link to it");
     if (!code)
         return;
     uint8_t node_id[NODE_ID_BYTES];
@@ -138,8 +139,8 @@ static void on_wake(uv_async_t *wake)
     }
 }
 
-static void queue_message(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES], uint16_t type,
-                          struct buffer *message)
+static void queue_message(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
+                          uint16_t type, struct buffer *message)
 {
     struct parcel *parcel = take_parcel(carrier);
     if (!parcel) {
@@ -164,12 +165,14 @@ static void queue_message(struct carrier *carrier, const uint8_t node_id[NODE_ID
     uv_async_send(&carrier->wake);
 }
 
-void carrier_send(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message)
+void carrier_send(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
+                  struct buffer *message)
 {
     queue_message(carrier, node_id, FRAME_PIPELINE, message);
 }
 
-void carrier_send_cache(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message)
+void carrier_send_cache(struct carrier *carrier, const uint8_t node_id[NODE_ID_BYTES],
+                        struct buffer *message)
 {
     queue_message(carrier, node_id, FRAME_CACHE, message);
 }
@@ -185,8 +188,8 @@ static struct end *find_end(struct carrier *carrier, uint64_t instance)
     return NULL;
 }
 
-enum error_code carrier_attach(struct carrier *carrier, uint64_t instance, carrier_receive_fn receive, void *arg,
-                               struct error *err)
+enum error_code carrier_attach(struct carrier *carrier, uint64_t instance,
+                               carrier_receive_fn receive, void *arg, struct error *err)
 {
     struct end *end = find_end(carrier, instance);
     for (uint32_t i = 0; i < LIMIT_CARRIER_ENDS && !end && receive; i++) {
@@ -194,7 +197,8 @@ enum error_code carrier_attach(struct carrier *carrier, uint64_t instance, carri
             end = &carrier->ends[i];
     }
     if (!end && receive)
-        return error_set(err, ERROR_BUSY, "this node has parts of %d instances already", LIMIT_CARRIER_ENDS);
+        return error_set(err, ERROR_BUSY, "this node has parts of %d instances already",
+                         LIMIT_CARRIER_ENDS);
     if (end)
         *end = (struct end){instance, receive, arg};
     return ERROR_NONE;
@@ -213,7 +217,8 @@ void carrier_frame(struct carrier *carrier, struct link *link, const struct fram
     struct error err = {0};
     if (header->type == FRAME_CACHE) {
         if (carrier->handlers.cache &&
-            carrier->handlers.cache(carrier->handlers.arg, link_peer(link), payload, header->length, &err))
+            carrier->handlers.cache(carrier->handlers.arg, link_peer(link), payload, header->length,
+                                    &err))
             break_off(link, &err);
         return;
     }
@@ -224,7 +229,8 @@ void carrier_frame(struct carrier *carrier, struct link *link, const struct fram
     else if (!code)
         code = ERROR_NOT_FOUND;
     if (code == ERROR_NOT_FOUND) { /* it may have ended a moment ago */
-        log_line(LOG_DEBUG, "carrier", "a micro-batch of instance %llu, epoch %llu, which is not here",
+        log_line(LOG_DEBUG, "carrier",
+                 "a micro-batch of instance %llu, epoch %llu, which is not here",
                  (unsigned long long)route.instance, (unsigned long long)route.epoch);
         if (carrier->handlers.stray)
             carrier->handlers.stray(carrier->handlers.arg, link_peer(link), &route);
@@ -240,8 +246,9 @@ void carrier_down(struct carrier *carrier, struct link *link, const struct error
 
 /* ---- opening and closing -------------------------------------------------------------- */
 
-enum error_code carrier_open(uv_loop_t *loop, struct mesh *mesh, const struct carrier_handlers *handlers,
-                             struct carrier **out, struct error *err)
+enum error_code carrier_open(uv_loop_t *loop, struct mesh *mesh,
+                             const struct carrier_handlers *handlers, struct carrier **out,
+                             struct error *err)
 {
     struct carrier *carrier = mem_new(sizeof *carrier);
     if (!carrier)

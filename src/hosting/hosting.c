@@ -92,8 +92,8 @@ void hosting_watch(struct hosting *hosting)
 {
     bool waits = false;
     for (const struct part *part = hosting->parts; part; part = part->next)
-        waits |=
-            part->lost || part->owes_notice || part->state == PART_HANDING || part->give.offer || part->take.until_ms;
+        waits |= part->lost || part->owes_notice || part->state == PART_HANDING ||
+                 part->give.offer || part->take.until_ms;
     if (hosting->closing || !waits)
         uv_timer_stop(&hosting->timer);
     else if (!uv_is_active((uv_handle_t *)&hosting->timer))
@@ -135,12 +135,14 @@ static const Cluster__Placement *placement_of(const Cluster__Instance *instance,
     return instance && instance->next && instance->next->epoch == epoch ? instance->next : NULL;
 }
 
-const Cluster__Placement *hosting_placement(const struct state *state, const char *instance, uint64_t epoch)
+const Cluster__Placement *hosting_placement(const struct state *state, const char *instance,
+                                            uint64_t epoch)
 {
     return placement_of(state_instance(state, instance), epoch);
 }
 
-static void load(struct hosting *hosting, const struct state *state, const struct worker_action *action)
+static void load(struct hosting *hosting, const struct state *state,
+                 const struct worker_action *action)
 {
     const Cluster__Instance *instance = state_instance(state, action->instance);
     const Cluster__Placement *placement = placement_of(instance, action->epoch);
@@ -159,7 +161,8 @@ static void load(struct hosting *hosting, const struct state *state, const struc
 }
 
 /* What the new part takes over is closed before it is loaded (hosting_load.c): the weights stay. */
-static void hold_older(struct hosting *hosting, const struct state *state, const struct worker_action *action)
+static void hold_older(struct hosting *hosting, const struct state *state,
+                       const struct worker_action *action)
 {
     const Cluster__Placement *next = hosting_placement(state, action->instance, action->epoch);
     struct part *older = hosting_find(hosting, action->instance, action->from_epoch);
@@ -167,7 +170,8 @@ static void hold_older(struct hosting *hosting, const struct state *state, const
         part_hold_for(older, next);
 }
 
-static void unload(struct hosting *hosting, const struct state *state, const struct worker_action *action)
+static void unload(struct hosting *hosting, const struct state *state,
+                   const struct worker_action *action)
 {
     const Cluster__Instance *instance = state_instance(state, action->instance);
     struct part *part = hosting_find(hosting, action->instance, action->epoch);
@@ -196,13 +200,15 @@ static bool was_said(struct hosting *hosting, const struct worker_action *action
     else if (i == hosting->n_said) /* full: the memory is only to spare the log */
         i = (uint32_t)(key % n_all);
     struct said *said = &hosting->said[i];
-    if (said->key == key && said->state == state && said->at_ms && now_ms - said->at_ms < HOSTING_REPEAT_MS)
+    if (said->key == key && said->state == state && said->at_ms &&
+        now_ms - said->at_ms < HOSTING_REPEAT_MS)
         return true;
     *said = (struct said){key, now_ms, state};
     return false;
 }
 
-static void act(struct hosting *hosting, const struct state *state, const struct worker_action *action, uint64_t now_ms)
+static void act(struct hosting *hosting, const struct state *state,
+                const struct worker_action *action, uint64_t now_ms)
 {
     const struct hosting_options *options = &hosting->options;
     const Cluster__Model *model;
@@ -230,7 +236,8 @@ static void act(struct hosting *hosting, const struct state *state, const struct
 
 /* ---- a step ----------------------------------------------------------------------------- */
 
-/* What the state says of each part: whether it is the current one, and whether the stages elsewhere are ready. */
+/* What the state says of each part: whether it is the current one, and whether the stages elsewhere
+ * are ready. */
 static void look_at_state(struct hosting *hosting, const struct state *state)
 {
     for (struct part *part = hosting->parts; part; part = part->next) {
@@ -242,8 +249,10 @@ static void look_at_state(struct hosting *hosting, const struct state *state)
             give_prepare(part, instance->next);
         part->others_ready = placement != NULL;
         for (uint32_t i = 0; placement && i < placement->n_stages && i < part->n_stages; i++)
-            part->others_ready &= part->stages[i].here || placement->stages[i]->state == CLUSTER__STAGE_STATE__READY;
-        if (part->state != PART_READY || !placement || !part->driver || part->others_ready || part->lost)
+            part->others_ready &=
+                part->stages[i].here || placement->stages[i]->state == CLUSTER__STAGE_STATE__READY;
+        if (part->state != PART_READY || !placement || !part->driver || part->others_ready ||
+            part->lost)
             continue;
         struct error why = {0};
         error_set(&why, ERROR_BUSY, "not all of its stages are loaded");
@@ -251,7 +260,8 @@ static void look_at_state(struct hosting *hosting, const struct state *state)
     }
 }
 
-static void step_once(struct hosting *hosting, const struct state *state, uint64_t now_ms, uint64_t wall_ms)
+static void step_once(struct hosting *hosting, const struct state *state, uint64_t now_ms,
+                      uint64_t wall_ms)
 {
     struct worker_view view;
     struct worker_actions actions;
@@ -263,7 +273,8 @@ static void step_once(struct hosting *hosting, const struct state *state, uint64
     view.state = state;
     view.now_ms = now_ms;
     view.wall_ms = wall_ms;
-    worker_step(&view, &actions, NULL); /* without memory: what there is of actions is good, the rest comes later */
+    worker_step(&view, &actions,
+                NULL); /* without memory: what there is of actions is good, the rest comes later */
     /* Reports may change the state, which the actions' texts belong to: those last. */
     for (int reports = 0; reports < 2; reports++) {
         for (uint32_t i = 0; i < actions.n; i++) {
@@ -281,7 +292,8 @@ static void step_once(struct hosting *hosting, const struct state *state, uint64
     hosting_watch(hosting);
 }
 
-void hosting_step(struct hosting *hosting, const struct state *state, uint64_t now_ms, uint64_t wall_ms)
+void hosting_step(struct hosting *hosting, const struct state *state, uint64_t now_ms,
+                  uint64_t wall_ms)
 {
     if (hosting->closing)
         return;
@@ -300,7 +312,8 @@ void hosting_step(struct hosting *hosting, const struct state *state, uint64_t n
 
 /* ---- opening and closing ---------------------------------------------------------------- */
 
-enum error_code hosting_open(const struct hosting_options *options, struct hosting **out, struct error *err)
+enum error_code hosting_open(const struct hosting_options *options, struct hosting **out,
+                             struct error *err)
 {
     struct hosting *hosting = mem_new(sizeof *hosting);
     if (!hosting)

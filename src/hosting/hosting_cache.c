@@ -1,5 +1,6 @@
-/* Caches on their way from one placement to the next: messages, and jobs on devices' threads. Who gives is in
- * hosting_give.c, who takes in hosting_take.c; the two meet here, also where both are on this node. */
+/* Caches on their way from one placement to the next: messages, and jobs on devices' threads. Who
+ * gives is in hosting_give.c, who takes in hosting_take.c; the two meet here, also where both are
+ * on this node. */
 #include "hosting/hosting_impl.h"
 
 #include "base/bytes.h"
@@ -12,18 +13,22 @@
 bool is_own(const struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES])
 {
     uint8_t own[NODE_ID_BYTES];
-    return id_parse(hosting->options.node, own, NODE_ID_BYTES) && memcmp(own, node_id, NODE_ID_BYTES) == 0;
+    return id_parse(hosting->options.node, own, NODE_ID_BYTES) &&
+           memcmp(own, node_id, NODE_ID_BYTES) == 0;
 }
 
 struct pipeline *part_pipeline(struct part *part)
 {
-    return part->driver ? driver_pipeline(part->driver) : part->runner ? runner_pipeline(part->runner) : NULL;
+    return part->driver   ? driver_pipeline(part->driver)
+           : part->runner ? runner_pipeline(part->runner)
+                          : NULL;
 }
 
 uint64_t part_row_bytes(struct part *part, uint32_t stage)
 {
     struct lane *lane = part->stages[stage].lane;
-    return lane ? lane_row_bytes(lane, stage) : stage_kv_row_bytes(part_pipeline(part)->stages[stage].stage);
+    return lane ? lane_row_bytes(lane, stage)
+                : stage_kv_row_bytes(part_pipeline(part)->stages[stage].stage);
 }
 
 struct offered *offered_new(const struct cache_message *message)
@@ -37,7 +42,8 @@ struct offered *offered_new(const struct cache_message *message)
         return NULL;
     int32_t *tokens = offered->tokens;
     offered->to_epoch = message->route.to_epoch;
-    offered->patience_ms = offer->patience_ms < LIMIT_CACHE_PATIENCE_MS ? offer->patience_ms : LIMIT_CACHE_PATIENCE_MS;
+    offered->patience_ms =
+        offer->patience_ms < LIMIT_CACHE_PATIENCE_MS ? offer->patience_ms : LIMIT_CACHE_PATIENCE_MS;
     for (uint32_t i = 0; i < offer->n_slots; i++) {
         const uint32_t n = offer->slots[i].n_tokens;
         for (uint32_t k = 0; k < n; k++)
@@ -54,8 +60,9 @@ static void read_rows(struct cache_job *job)
 {
     const struct stage *stage = job->pipeline->stages[job->stage].stage;
     void *room = buffer_extend(&job->message, job->run.n_rows * stage_kv_row_bytes(stage));
-    job->code = room ? stage_kv_read(stage, &job->run, room, &job->error)
-                     : error_set(&job->error, ERROR_NO_MEMORY, "no memory for %u rows", job->run.n_rows);
+    job->code =
+        room ? stage_kv_read(stage, &job->run, room, &job->error)
+             : error_set(&job->error, ERROR_NO_MEMORY, "no memory for %u rows", job->run.n_rows);
 }
 
 /* The lengths, all at once, and what the picker has to know of what stands before. */
@@ -114,7 +121,8 @@ static void write_offer(const struct offered *from, struct buffer *out)
     for (uint32_t i = 0; offer && i < from->n_slots; i++) {
         offer->slots[i].slot = from->slots[i].slot;
         offer->slots[i].n_tokens = from->slots[i].n_tokens;
-        offer->slots[i].tokens = (const unsigned char *)from->slots[i].tokens; /* little-endian, as all we run on */
+        offer->slots[i].tokens =
+            (const unsigned char *)from->slots[i].tokens; /* little-endian, as all we run on */
         offer->n_slots++;
     }
     if (offer)
@@ -200,7 +208,8 @@ void cache_open(struct hosting *hosting)
 
 /* ---- messages --------------------------------------------------------------------------- */
 
-static struct part *find(const struct hosting *hosting, const struct cache_route *route, uint64_t epoch)
+static struct part *find(const struct hosting *hosting, const struct cache_route *route,
+                         uint64_t epoch)
 {
     struct part *part = hosting->parts;
     while (part && (part->key != route->instance || part->epoch != epoch))
@@ -217,7 +226,8 @@ static bool has_stage(const struct part *part, const uint8_t node_id[NODE_ID_BYT
     return false;
 }
 
-/* Both ends of it may be here: each has its own copy. Who is not the old driver's node offers nothing. */
+/* Both ends of it may be here: each has its own copy. Who is not the old driver's node offers
+ * nothing. */
 static void take_offers(struct part *from, struct part *to, const uint8_t node_id[NODE_ID_BYTES],
                         const struct cache_message *message)
 {
@@ -227,7 +237,8 @@ static void take_offers(struct part *from, struct part *to, const uint8_t node_i
         give_offer(from, offered_new(message));
 }
 
-static void send_done(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct cache_route *route)
+static void send_done(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
+                      const struct cache_route *route)
 {
     struct buffer message = {0};
     cache_write_done(route, false, &message);
@@ -236,8 +247,9 @@ static void send_done(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYT
 }
 
 /* From who has no such rows, nothing is taken, and nothing answered. */
-static void take_in(struct hosting *hosting, struct part *from, struct part *to, const uint8_t node_id[NODE_ID_BYTES],
-                    const struct cache_message *message, struct buffer *own)
+static void take_in(struct hosting *hosting, struct part *from, struct part *to,
+                    const uint8_t node_id[NODE_ID_BYTES], const struct cache_message *message,
+                    struct buffer *own)
 {
     const bool is_taken = to && take_is_from(to, node_id) && take_rows(to, node_id, message, own);
     if (is_taken)
@@ -251,8 +263,8 @@ static void take_in(struct hosting *hosting, struct part *from, struct part *to,
 }
 
 /* To nobody, or from somebody who has no part of it: it came too late, and is dropped. */
-static void take(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct cache_message *message,
-                 struct buffer *own)
+static void take(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
+                 const struct cache_message *message, struct buffer *own)
 {
     struct part *from = find(hosting, &message->route, message->route.from_epoch);
     struct part *to = find(hosting, &message->route, message->route.to_epoch);
@@ -281,8 +293,8 @@ static void take(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], 
     }
 }
 
-enum error_code hosting_cache(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const void *bytes,
-                              size_t size, struct error *err)
+enum error_code hosting_cache(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
+                              const void *bytes, size_t size, struct error *err)
 {
     struct cache_message message;
     enum error_code code = cache_read(bytes, size, &message, err);
@@ -291,7 +303,8 @@ enum error_code hosting_cache(struct hosting *hosting, const uint8_t node_id[NOD
     return code;
 }
 
-void cache_tell(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], struct buffer *buffer)
+void cache_tell(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
+                struct buffer *buffer)
 {
     struct cache_message message;
     if (buffer->failed)

@@ -1,4 +1,5 @@
-/* A part whose stages live in their devices' processes: their lanes, and what becomes of it when one is lost. */
+/* A part whose stages live in their devices' processes: their lanes, and what becomes of it when
+ * one is lost. */
 #include "hosting/hosting_impl.h"
 
 #include "base/mem.h"
@@ -9,7 +10,8 @@
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-static enum error_code pass_from_child(struct part *part, uint32_t at, struct buffer *message, struct error *err)
+static enum error_code pass_from_child(struct part *part, uint32_t at, struct buffer *message,
+                                       struct error *err)
 {
     const bool behind = at == part->n_stages;
     const struct part_stage *to = &part->stages[behind ? 0 : at];
@@ -24,7 +26,8 @@ static enum error_code pass_from_child(struct part *part, uint32_t at, struct bu
     return ERROR_NONE;
 }
 
-/* On a lane's thread. Its process may write whatever it likes, also while other lanes are opened and closed. */
+/* On a lane's thread. Its process may write whatever it likes, also while other lanes are opened
+ * and closed. */
 static enum error_code from_child(void *arg, uint32_t at, struct buffer *message, struct error *err)
 {
     struct part *part = arg;
@@ -127,8 +130,8 @@ static bool is_first_of_device(const struct part *part, uint32_t i)
 }
 
 /* Different devices at the same time. */
-static enum error_code open_all(struct part *part, struct opening *openings, const struct opening *like,
-                                struct error *err)
+static enum error_code open_all(struct part *part, struct opening *openings,
+                                const struct opening *like, struct error *err)
 {
     enum error_code code = ERROR_NONE;
     uint32_t n = 0;
@@ -155,7 +158,8 @@ enum error_code part_open_lanes(struct part *part, struct error *err)
 {
     struct driver_options options;
     struct pipeline_settings settings;
-    enum error_code code = pipeline_check(part->model, part->plan, part->n_stages, &part->options, &options, err);
+    enum error_code code =
+        pipeline_check(part->model, part->plan, part->n_stages, &part->options, &options, err);
     if (code)
         return code;
     pipeline_settings_init(&settings, part->model, part->plan, part->n_stages, &options);

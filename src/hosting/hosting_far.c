@@ -1,4 +1,5 @@
-/* Parts of one pipeline on several nodes: their messages, and what becomes of them when some are lost. */
+/* Parts of one pipeline on several nodes: their messages, and what becomes of them when some are
+ * lost. */
 #include "hosting/hosting_impl.h"
 
 #include "base/log.h"
@@ -11,8 +12,8 @@ static bool is_stage_of(const struct part_stage *stage, const uint8_t node_id[NO
     return !stage->here && memcmp(stage->node_id, node_id, NODE_ID_BYTES) == 0;
 }
 
-/* On a device's thread, or the driver's. Stages of this process never get here: their micro-batches go from device to
- * device (pipeline/microbatch.h). */
+/* On a device's thread, or the driver's. Stages of this process never get here: their micro-batches
+ * go from device to device (pipeline/microbatch.h). */
 void part_send(void *arg, uint32_t stage, struct buffer *message)
 {
     const struct part *part = arg;
@@ -24,11 +25,13 @@ void part_send(void *arg, uint32_t stage, struct buffer *message)
         carrier_send(part->hosting->options.carrier, to->node_id, message);
 }
 
-static void send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], uint64_t key, uint64_t epoch)
+static void send_notice(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], uint64_t key,
+                        uint64_t epoch)
 {
     struct buffer message = {0};
     wire_write_notice(&(struct wire_route){.instance = key, .epoch = epoch}, &message);
-    if (!message.failed) /* else its driver is told when the link ends, or never asked: memory for 64 bytes lacks */
+    if (!message.failed) /* else its driver is told when the link ends, or never asked: memory for
+                            64 bytes lacks */
         carrier_send(hosting->options.carrier, node_id, &message);
     buffer_deinit(&message);
 }
@@ -60,12 +63,14 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
                                     : runner_receive(part->runner, bytes, size, err);
         if (code != ERROR_BUSY)
             return code;
-        /* What a driver had under way before it was lost is still being computed here: it is to wait for longer. */
+        /* What a driver had under way before it was lost is still being computed here: it is to
+         * wait for longer. */
         part_notify_driver(part);
         return ERROR_NONE;
     }
     struct error why = {0};
-    error_set(&why, ERROR_IO, "messages between other nodes were lost, or one has not loaded its stages");
+    error_set(&why, ERROR_IO,
+              "messages between other nodes were lost, or one has not loaded its stages");
     if (part->driver)
         part_lose(part, &why);
     else
@@ -73,7 +78,8 @@ enum error_code hosting_receive(void *arg, const void *bytes, size_t size, struc
     return ERROR_NONE;
 }
 
-void hosting_stray(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct wire_route *route)
+void hosting_stray(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
+                   const struct wire_route *route)
 {
     if (!hosting->closing && !wire_is_notice(route)) /* a notice is never answered */
         send_notice(hosting, node_id, route->instance, route->epoch);
@@ -92,11 +98,12 @@ enum error_code part_attach(struct part *part, struct error *err)
 {
     const struct part *other = other_attached(part);
     if (other && strcmp(other->instance, part->instance) != 0)
-        return error_set(err, ERROR_INVALID, "instances %s and %s look alike on the wire: name one otherwise",
+        return error_set(err, ERROR_INVALID,
+                         "instances %s and %s look alike on the wire: name one otherwise",
                          part->instance, other->instance);
-    enum error_code code =
-        other ? ERROR_NONE
-              : carrier_attach(part->hosting->options.carrier, part->key, hosting_receive, part->hosting, err);
+    enum error_code code = other ? ERROR_NONE
+                                 : carrier_attach(part->hosting->options.carrier, part->key,
+                                                  hosting_receive, part->hosting, err);
     part->attached = !code;
     return code;
 }
@@ -122,10 +129,12 @@ void part_lose(struct part *part, const struct error *why)
         take_end(part, why->text);
     if (!part->lost) {
         if (part->found_ms && now_ms - part->found_ms < HOSTING_STEADY_MS)
-            part->pause_ms = part->pause_ms * 2 < HOSTING_PAUSE_MAX_MS ? part->pause_ms * 2 : HOSTING_PAUSE_MAX_MS;
+            part->pause_ms = part->pause_ms * 2 < HOSTING_PAUSE_MAX_MS ? part->pause_ms * 2
+                                                                       : HOSTING_PAUSE_MAX_MS;
         else
             part->pause_ms = HOSTING_PAUSE_MS;
-        log_line(LOG_INFO, "hosting", "instance %s waits for stages elsewhere: %s", part->instance, why->text);
+        log_line(LOG_INFO, "hosting", "instance %s waits for stages elsewhere: %s", part->instance,
+                 why->text);
         hosting_tell(part->hosting);
     }
     part->lost = true;
@@ -172,7 +181,8 @@ static bool sends_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTE
     return false;
 }
 
-static void runner_lost(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct error *why)
+static void runner_lost(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
+                        const struct error *why)
 {
     if (!is_stage_of(&part->stages[0], node_id)) {
         if (sends_to(part, node_id))
@@ -183,7 +193,8 @@ static void runner_lost(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
     }
 }
 
-void hosting_lost(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], const struct error *why)
+void hosting_lost(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
+                  const struct error *why)
 {
     for (struct part *part = hosting->parts; part; part = part->next) {
         bool concerned = false;

@@ -1,5 +1,6 @@
-/* What goes hands its caches over to the placement that follows it (cache_wire.h). Its driver ends at a token's
- * boundary and offers what its slots hold; each part sends the layers that it has to where they are from now on. */
+/* What goes hands its caches over to the placement that follows it (cache_wire.h). Its driver ends
+ * at a token's boundary and offers what its slots hold; each part sends the layers that it has to
+ * where they are from now on. */
 #include "hosting/hosting_impl.h"
 
 #include "base/log.h"
@@ -34,7 +35,8 @@ static bool read_heirs(struct handover *give, const Cluster__Placement *next)
         return give->n_heirs;
     give->to_epoch = next->epoch;
     give->n_heirs = 0;
-    if (give->offer && give->offer->to_epoch != next->epoch) { /* of a placement that was given up */
+    if (give->offer &&
+        give->offer->to_epoch != next->epoch) { /* of a placement that was given up */
         mem_free(give->offer);
         give->offer = NULL;
         give->stage = give->layer = give->slot = give->row = give->n_under_way = 0;
@@ -82,7 +84,8 @@ bool part_hand_over(struct part *part, const Cluster__Placement *next)
         return true;
     if (next->epoch <= part->epoch || !read_heirs(give, next))
         return false;
-    if (part->state != PART_READY || part->lost || !part->has_served || !state_is_ready(next) || give->is_over) {
+    if (part->state != PART_READY || part->lost || !part->has_served || !state_is_ready(next) ||
+        give->is_over) {
         if (!give->is_over) /* else all was given, or this was said */
             decline(part);
         give->is_over = true;
@@ -102,13 +105,15 @@ static const uint8_t *heir_of(const struct part *part, uint32_t layer)
 {
     const struct handover *give = &part->give;
     for (uint32_t i = 0; i < give->n_heirs; i++) {
-        if (layer >= give->heirs[i].first_layer && layer - give->heirs[i].first_layer < give->heirs[i].n_layers)
+        if (layer >= give->heirs[i].first_layer &&
+            layer - give->heirs[i].first_layer < give->heirs[i].n_layers)
             return give->heirs[i].node_id;
     }
     return NULL;
 }
 
-/* Seconds that copying takes over the slowest link from here; what other nodes exchange is taken to be as slow. */
+/* Seconds that copying takes over the slowest link from here; what other nodes exchange is taken to
+ * be as slow. */
 static double copy_s(struct part *part, uint64_t n_tokens)
 {
     const struct hosting_options *options = &part->hosting->options;
@@ -120,7 +125,8 @@ static double copy_s(struct part *part, uint64_t n_tokens)
             if (!heir || memcmp(heir, part->stages[i].node_id, NODE_ID_BYTES) == 0)
                 continue;
             const uint8_t *other = is_own(part->hosting, heir) ? part->stages[i].node_id : heir;
-            const uint64_t rate = options->link_bytes_per_s ? options->link_bytes_per_s(options->self, other) : 0;
+            const uint64_t rate =
+                options->link_bytes_per_s ? options->link_bytes_per_s(options->self, other) : 0;
             slowest = rate && (!slowest || rate < slowest) ? rate : slowest;
             n_rows += n_tokens;
         }
@@ -140,25 +146,29 @@ static void choose(struct part *part, struct cache_offer *out)
         n_tokens += held[i].n_tokens;
         out->slots[out->n_slots].slot = held[i].slot;
         out->slots[out->n_slots].n_tokens = held[i].n_tokens;
-        out->slots[out->n_slots++].tokens = (const unsigned char *)held[i].tokens; /* little-endian, as all we run on */
+        out->slots[out->n_slots++].tokens =
+            (const unsigned char *)held[i].tokens; /* little-endian, as all we run on */
     }
     const double replay_s = (double)n_tokens * (double)driver_prompt_row_ns(part->driver) / 1e9;
     const double wire_s = n_tokens ? copy_s(part, n_tokens) : 0;
-    const double patience_ms = (double)GIVE_PATIENCE_MS + 2000 * (wire_s > replay_s ? wire_s : replay_s);
+    const double patience_ms =
+        (double)GIVE_PATIENCE_MS + 2000 * (wire_s > replay_s ? wire_s : replay_s);
     const double most_ms = (double)LIMIT_CACHE_PATIENCE_MS;
     out->patience_ms = (uint32_t)(patience_ms < most_ms ? patience_ms : most_ms);
     if (replay_s > 0 && wire_s > replay_s)
         out->n_slots = 0;
-    log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: %u of %u caches, %llu tokens, go to epoch %llu%s",
-             part->instance, (unsigned long long)part->epoch, out->n_slots, n, (unsigned long long)n_tokens,
-             (unsigned long long)part->give.to_epoch, n && !out->n_slots ? ": computing them anew is quicker" : "");
+    log_line(LOG_INFO, "hosting",
+             "instance %s, epoch %llu: %u of %u caches, %llu tokens, go to epoch %llu%s",
+             part->instance, (unsigned long long)part->epoch, out->n_slots, n,
+             (unsigned long long)n_tokens, (unsigned long long)part->give.to_epoch,
+             n && !out->n_slots ? ": computing them anew is quicker" : "");
 }
 
 static bool is_new(const struct part *part, const uint8_t node_id[NODE_ID_BYTES], uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        const uint8_t *other =
-            i < part->n_stages ? part->stages[i].node_id : part->give.heirs[i - part->n_stages].node_id;
+        const uint8_t *other = i < part->n_stages ? part->stages[i].node_id
+                                                  : part->give.heirs[i - part->n_stages].node_id;
         if (memcmp(other, node_id, NODE_ID_BYTES) == 0)
             return false;
     }
@@ -170,8 +180,8 @@ static void tell_all(struct part *part, const struct cache_offer *offer)
 {
     const struct cache_route route = route_of(part);
     for (uint32_t i = 0; i < part->n_stages + part->give.n_heirs; i++) {
-        const uint8_t *node_id =
-            i < part->n_stages ? part->stages[i].node_id : part->give.heirs[i - part->n_stages].node_id;
+        const uint8_t *node_id = i < part->n_stages ? part->stages[i].node_id
+                                                    : part->give.heirs[i - part->n_stages].node_id;
         struct buffer message = {0};
         if (!is_new(part, node_id, i))
             continue;
@@ -244,7 +254,8 @@ static bool send_next(struct part *part, struct kv_run run)
     if (!job)
         return false;
     const uint64_t row_bytes = part_row_bytes(part, give->stage);
-    const uint64_t n_most = LIMIT_CACHE_ROWS_BYTES / row_bytes ? LIMIT_CACHE_ROWS_BYTES / row_bytes : 1;
+    const uint64_t n_most =
+        LIMIT_CACHE_ROWS_BYTES / row_bytes ? LIMIT_CACHE_ROWS_BYTES / row_bytes : 1;
     run.n_rows = run.n_rows < n_most ? run.n_rows : (uint32_t)n_most;
     job->run = run;
     memcpy(job->node_id, heir, NODE_ID_BYTES);
@@ -255,11 +266,12 @@ static bool send_next(struct part *part, struct kv_run run)
     return true;
 }
 
-/* The driver's offer may be here before the news that another placement serves: the part is then unloaded when that
- * comes. */
+/* The driver's offer may be here before the news that another placement serves: the part is then
+ * unloaded when that comes. */
 static bool gives(const struct part *part)
 {
-    const bool early = part->state == PART_READY && !part->driver && part->give.offer && part->give.n_heirs;
+    const bool early =
+        part->state == PART_READY && !part->driver && part->give.offer && part->give.n_heirs;
     return !part->give.is_over && (part->state == PART_HANDING || early);
 }
 
@@ -282,8 +294,8 @@ void give_fail(struct part *part, const char *why)
 {
     if (!gives(part))
         return;
-    log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: its caches are not handed over: %s", part->instance,
-             (unsigned long long)part->epoch, why);
+    log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: its caches are not handed over: %s",
+             part->instance, (unsigned long long)part->epoch, why);
     be_over(part, true);
 }
 

@@ -1,5 +1,6 @@
-/* Weights that stay loaded from one placement to the next where there is no memory for both (engine/stage.h,
- * stage_hold): the old part is closed, and what its device still has of the layers of the new one is not loaded again.
+/* Weights that stay loaded from one placement to the next where there is no memory for both
+ * (engine/stage.h, stage_hold): the old part is closed, and what its device still has of the layers
+ * of the new one is not loaded again.
  */
 #include "hosting/hosting_impl.h"
 
@@ -57,13 +58,17 @@ static bool has_hold(const struct hosting *hosting, const struct part *part, uin
 }
 
 /* The layers that both have on the device. False: there are none. */
-static bool find_range(const struct part *part, uint32_t index, const Cluster__Stage *next, struct child_range *out)
+static bool find_range(const struct part *part, uint32_t index, const Cluster__Stage *next,
+                       struct child_range *out)
 {
     const struct part_stage *old = &part->stages[index];
-    const uint32_t first = next->first_layer > old->first_layer ? next->first_layer : old->first_layer;
-    const uint32_t next_end = next->first_layer + next->n_layers, old_end = old->first_layer + old->n_layers;
+    const uint32_t first =
+        next->first_layer > old->first_layer ? next->first_layer : old->first_layer;
+    const uint32_t next_end = next->first_layer + next->n_layers,
+                   old_end = old->first_layer + old->n_layers;
     const uint32_t end = next_end < old_end ? next_end : old_end;
-    if (first >= end || strcmp(next->node, part->hosting->options.node) != 0 || strcmp(next->device, old->device) != 0)
+    if (first >= end || strcmp(next->node, part->hosting->options.node) != 0 ||
+        strcmp(next->device, old->device) != 0)
         return false;
     *out = (struct child_range){index, first, end - first};
     return true;
@@ -81,7 +86,8 @@ static void hold_stage(struct hold *hold, struct part *part, const struct child_
 }
 
 /* All ranges of one lane at once. */
-static void hold_lanes(struct hold *hold, struct part *part, const struct child_range *ranges, uint32_t n)
+static void hold_lanes(struct hold *hold, struct part *part, const struct child_range *ranges,
+                       uint32_t n)
 {
     struct child_range own[CHILD_RANGES_MAX];
     for (uint32_t i = 0; i < n; i++) {
@@ -122,13 +128,15 @@ void part_hold_for(struct part *part, const Cluster__Placement *next)
     struct hosting *hosting = part->hosting;
     const struct part *heir = hosting_find(hosting, part->instance, next->epoch);
     const bool is_there = heir && heir->state != PART_WAITING; /* it has, or loads, what it needs */
-    if (part->state != PART_READY || is_there || next->epoch <= part->epoch || has_hold(hosting, part, next->epoch))
+    if (part->state != PART_READY || is_there || next->epoch <= part->epoch ||
+        has_hold(hosting, part, next->epoch))
         return;
     struct hold *hold = new_hold(part, next->epoch);
     struct child_range ranges[CHILD_RANGES_MAX];
     uint32_t n = 0;
     for (uint32_t i = 0; hold && i < part->n_stages; i++) {
-        for (uint32_t k = 0; k < next->n_stages && part->stages[i].here && n < CHILD_RANGES_MAX; k++)
+        for (uint32_t k = 0; k < next->n_stages && part->stages[i].here && n < CHILD_RANGES_MAX;
+             k++)
             n += find_range(part, i, next->stages[k], &ranges[n]);
     }
     for (uint32_t i = 0; i < n && !hosting->options.children; i++)
@@ -143,7 +151,8 @@ void part_hold_for(struct part *part, const Cluster__Placement *next)
     }
 }
 
-static bool is_needed(const struct hosting *hosting, const struct state *state, const struct hold *hold)
+static bool is_needed(const struct hosting *hosting, const struct state *state,
+                      const struct hold *hold)
 {
     const struct part *part = hosting_find(hosting, hold->instance, hold->epoch);
     if (part)

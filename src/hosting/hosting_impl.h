@@ -10,8 +10,9 @@
 #include <pthread.h>
 
 /* WAITING: some of its stages were not asked for yet, or its devices are not free; nothing is held.
- * HANDING: it serves no more; the next placement takes over what is in its caches. LEAVING: it serves no more, but who
- * has its driver was not told yet. GONE: only shown as ready, for its successor. */
+ * HANDING: it serves no more; the next placement takes over what is in its caches. LEAVING: it
+ * serves no more, but who has its driver was not told yet. GONE: only shown as ready, for its
+ * successor. */
 enum part_state {
     PART_WAITING,
     PART_LOADING,
@@ -29,7 +30,8 @@ struct part_stage {
     char *device;
     uint32_t first_layer, n_layers;
     uint64_t bytes;
-    struct lane *lane; /* here, in its device's process; the same for all stages of one device. NULL: in this one */
+    struct lane *lane; /* here, in its device's process; the same for all stages of one device.
+                          NULL: in this one */
 };
 
 /* A copy of what an old driver offered (cache_wire.h). */
@@ -55,7 +57,8 @@ struct handover {
     bool is_over;                     /* all was sent, or cannot be */
 };
 
-/* OPEN: what the part takes over was not said yet. FULL: all of its own is there. OVER: it takes nothing any more. */
+/* OPEN: what the part takes over was not said yet. FULL: all of its own is there. OVER: it takes
+ * nothing any more. */
 enum take_state { TAKE_NOTHING, TAKE_OPEN, TAKE_OFFERED, TAKE_FULL, TAKE_OVER };
 
 /* What a part takes over from the placement before. */
@@ -121,7 +124,8 @@ struct part {
     struct part_stage stages[LIMIT_STAGES]; /* all of the placement */
 };
 
-/* Weights of an old part that stay for a new one on the same device. They are given back on the pool. */
+/* Weights of an old part that stay for a new one on the same device. They are given back on the
+ * pool. */
 struct hold {
     uv_work_t work; /* first */
     struct hosting *hosting;
@@ -161,11 +165,13 @@ struct hosting {
 
 /* ---- hosting.c ---- */
 struct part *hosting_find(const struct hosting *hosting, const char *instance, uint64_t epoch);
-void hosting_tell(struct hosting *hosting);  /* raises `changed` in the loop's next turn, then goes on with the jobs */
+void hosting_tell(struct hosting *hosting);  /* raises `changed` in the loop's next turn, then goes
+                                                on with the jobs */
 void hosting_sweep(struct hosting *hosting); /* frees the parts of which nothing is left */
 void hosting_watch(struct hosting *hosting); /* the timer runs while something is lost */
 
-const Cluster__Placement *hosting_placement(const struct state *state, const char *instance, uint64_t epoch);
+const Cluster__Placement *hosting_placement(const struct state *state, const char *instance,
+                                            uint64_t epoch);
 
 /* ---- hosting_view.c ---- */
 /* Fills what it knows of the view; returns the stages, to be freed. NULL: no memory. */
@@ -173,8 +179,8 @@ struct worker_stage *hosting_view(const struct hosting *hosting, struct worker_v
 
 /* ---- hosting_part.c ---- */
 uint64_t part_key(const char *instance); /* its number on the wire */
-struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance, const Cluster__Placement *placement,
-                      const Cluster__Model *model);
+struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance,
+                      const Cluster__Placement *placement, const Cluster__Model *model);
 Cluster__Model *part_copy_model(const Cluster__Model *model); /* NULL: no memory */
 void part_free(struct part *part);                            /* holds nothing any more */
 bool part_is_far(const struct part *part);
@@ -189,7 +195,8 @@ void part_give_up(struct part *part, const struct error *why);
 /* ---- hosting_children.c: stages in their devices' processes ---- */
 /* On a thread of the pool. */
 enum error_code part_open_lanes(struct part *part, struct error *err);
-void part_serve_lanes(struct part *part); /* when the part is open: what comes from lanes is passed on */
+void part_serve_lanes(
+    struct part *part); /* when the part is open: what comes from lanes is passed on */
 void part_close_lanes(struct part *part);
 bool part_has_lanes(const struct part *part);
 bool part_lanes_loaded(const struct part *part);
@@ -198,19 +205,22 @@ enum error_code part_pass_on(struct part *part, const void *bytes, size_t size, 
 void hosting_mind(struct hosting *hosting); /* what processes have died, and which were given up */
 
 /* ---- hosting_hold.c: weights that stay where they are ---- */
-void part_hold_for(struct part *part, const Cluster__Placement *next);       /* before it is retired */
-void hosting_drop_holds(struct hosting *hosting, const struct state *state); /* those whose part has come, or will not;
-                                                                                 state NULL: all */
+void part_hold_for(struct part *part, const Cluster__Placement *next); /* before it is retired */
+void hosting_drop_holds(struct hosting *hosting,
+                        const struct state *state); /* those whose part has come, or will not;
+                                                        state NULL: all */
 
 /* ---- hosting_give.c: what goes hands its caches over ---- */
-void give_prepare(struct part *part, const Cluster__Placement *next);   /* that follows it perhaps */
-bool part_hand_over(struct part *part, const Cluster__Placement *next); /* false: it has nothing to give; retire it */
-void give_offer(struct part *part, struct offered *offer);              /* takes it */
+void give_prepare(struct part *part, const Cluster__Placement *next); /* that follows it perhaps */
+bool part_hand_over(struct part *part,
+                    const Cluster__Placement *next); /* false: it has nothing to give; retire it */
+void give_offer(struct part *part, struct offered *offer); /* takes it */
 void give_taken(struct part *part);
 void give_stop(struct part *part); /* somebody wants it no more: the new driver hears of it */
 bool give_is_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]); /* it is an heir */
 void give_fail(struct part *part, const char *why);
-void give_go_on(struct part *part); /* whatever has happened: sends what can be sent, and ends it where it is over */
+void give_go_on(struct part *part); /* whatever has happened: sends what can be sent, and ends it
+                                       where it is over */
 void give_read(struct part *part, struct cache_job *job); /* its rows have been read, or not */
 
 /* ---- hosting_take.c: what comes takes them over ---- */
@@ -219,12 +229,13 @@ void take_offer(struct part *part, struct offered *offer); /* takes it */
 bool take_is_from(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]);
 bool take_is_from_driver(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]);
 /* False: it takes nothing any more. The message is copied, or taken where `own` holds it. */
-bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct cache_message *message,
-               struct buffer *own);
+bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
+               const struct cache_message *message, struct buffer *own);
 void take_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], bool has_all);
 void take_fail(struct part *part, const char *why); /* the others are told, too */
-void take_end(struct part *part, const char *why);  /* without what is not here; NULL: nothing is wrong */
-void take_look(struct part *part);                  /* by and by: is it over? */
+void take_end(struct part *part,
+              const char *why);    /* without what is not here; NULL: nothing is wrong */
+void take_look(struct part *part); /* by and by: is it over? */
 void take_returned(struct part *part, struct cache_job *job);
 void take_deinit(struct part *part);
 
@@ -247,11 +258,13 @@ struct cache_job {
 };
 struct pipeline *part_pipeline(struct part *part);
 uint64_t part_row_bytes(struct part *part, uint32_t stage); /* of its KV cache; the stage is here */
-struct cache_job *cache_job_new(struct part *part, enum cache_step step, uint32_t stage); /* NULL: no memory */
+struct cache_job *cache_job_new(struct part *part, enum cache_step step,
+                                uint32_t stage); /* NULL: no memory */
 void cache_job_submit(struct cache_job *job);
 struct offered *offered_new(const struct cache_message *message); /* of an OFFER. NULL: no memory */
 /* To a node, also this one. */
-void cache_tell(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES], struct buffer *message);
+void cache_tell(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
+                struct buffer *message);
 void cache_open(struct hosting *hosting);
 bool is_own(const struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES]);
 
@@ -265,4 +278,5 @@ enum error_code part_attach(struct part *part, struct error *err);
 void part_detach(struct part *part);
 void part_lose(struct part *part, const struct error *why);
 void part_notify_driver(struct part *part); /* which is on another node: messages were lost */
-void hosting_mend(struct hosting *hosting); /* drivers that can serve again, notices that are owed */
+void hosting_mend(
+    struct hosting *hosting); /* drivers that can serve again, notices that are owed */

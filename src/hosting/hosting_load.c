@@ -15,16 +15,19 @@ static enum error_code open_part(struct part *part, struct error *err)
     if (!part_drives(part) && has_children)
         return ERROR_NONE; /* the runners are there */
     if (!part_drives(part))
-        return runner_open(part->model, part->plan, part->n_stages, &part->options, &part->far, &part->runner, err);
+        return runner_open(part->model, part->plan, part->n_stages, &part->options, &part->far,
+                           &part->runner, err);
     if (has_children || part_is_far(part))
-        return driver_open_far(part->model, part->plan, part->n_stages, &part->options, &part->far, &part->driver, err);
+        return driver_open_far(part->model, part->plan, part->n_stages, &part->options, &part->far,
+                               &part->driver, err);
     return driver_open(part->model, part->plan, part->n_stages, &part->options, &part->driver, err);
 }
 
 static void open_work(uv_work_t *work)
 {
     struct part *part = (struct part *)work;
-    part->code = part->hosting->options.children ? part_open_lanes(part, &part->problem) : ERROR_NONE;
+    part->code =
+        part->hosting->options.children ? part_open_lanes(part, &part->problem) : ERROR_NONE;
     if (part->code)
         return;
     part->code = open_part(part, &part->problem);
@@ -64,8 +67,8 @@ static void fail(struct part *part)
     part->attached = false;
     for (uint32_t i = 0; i < part->n_stages; i++)
         part->stages[i].bytes = 0;
-    log_line(LOG_WARN, "hosting", "instance %s, epoch %llu: %s", part->instance, (unsigned long long)part->epoch,
-             part->problem.text);
+    log_line(LOG_WARN, "hosting", "instance %s, epoch %llu: %s", part->instance,
+             (unsigned long long)part->epoch, part->problem.text);
     hosting_tell(part->hosting);
 }
 
@@ -99,14 +102,15 @@ static void after_stop(uv_work_t *work, int status)
     hosting_tell(part->hosting);
 }
 
-/* A driver in two jobs: who had it may have been about to cancel a request when the first ended it. */
+/* A driver in two jobs: who had it may have been about to cancel a request when the first ended
+ * it. */
 static void begin_closing(struct part *part)
 {
     const bool stops = part->driver && !part->stopped;
     part->state = PART_CLOSING;
     part->hosting->n_jobs++;
-    int failure = uv_queue_work(part->hosting->options.loop, &part->work, stops ? stop_work : close_work,
-                                stops ? after_stop : after_close);
+    int failure = uv_queue_work(part->hosting->options.loop, &part->work,
+                                stops ? stop_work : close_work, stops ? after_stop : after_close);
     assert(failure == 0); /* it fails only without a function */
     (void)failure;
 }
@@ -130,7 +134,8 @@ static void be_ready(struct part *part)
 {
     part->state = PART_READY;
     note_bytes(part);
-    log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: loaded", part->instance, (unsigned long long)part->epoch);
+    log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: loaded", part->instance,
+             (unsigned long long)part->epoch);
     if (part->driver && part_is_far(part)) {
         struct error why = {0};
         error_set(&why, ERROR_BUSY, "not all of its stages are loaded");
@@ -170,7 +175,8 @@ static bool shares_device(const struct part *a, const struct part *b)
 {
     for (uint32_t i = 0; i < a->n_stages; i++) {
         for (uint32_t j = 0; j < b->n_stages; j++) {
-            if (a->stages[i].here && b->stages[j].here && strcmp(a->stages[i].device, b->stages[j].device) == 0)
+            if (a->stages[i].here && b->stages[j].here &&
+                strcmp(a->stages[i].device, b->stages[j].device) == 0)
                 return true;
         }
     }
@@ -181,7 +187,8 @@ static bool devices_are_free(const struct part *part)
 {
     for (const struct part *other = part->hosting->parts; other; other = other->next) {
         const bool goes = other->state == PART_HANDING || other->state == PART_LEAVING ||
-                          other->state == PART_CLOSING || (other->state == PART_LOADING && other->unwanted);
+                          other->state == PART_CLOSING ||
+                          (other->state == PART_LOADING && other->unwanted);
         if (goes && other != part && shares_device(part, other))
             return false;
     }
@@ -206,7 +213,8 @@ static enum error_code make_plan(struct part *part, struct error *err)
             continue;
         part->plan[i].device = gpu_find(part->hosting->options.gpu, stage->device);
         if (!part->plan[i].device)
-            return error_set(err, ERROR_NOT_FOUND, "stage %u: this node has no device %s (any more)", i, stage->device);
+            return error_set(err, ERROR_NOT_FOUND,
+                             "stage %u: this node has no device %s (any more)", i, stage->device);
         if (part->hosting->options.children)
             part->plan[i].device = NULL; /* for the driver it is elsewhere */
     }
@@ -239,7 +247,8 @@ static void begin_loading(struct part *part)
 
 static void adopt(struct part *part)
 {
-    struct part *old = part->adopts ? hosting_find(part->hosting, part->instance, part->adopts) : NULL;
+    struct part *old =
+        part->adopts ? hosting_find(part->hosting, part->instance, part->adopts) : NULL;
     if (!old || part->epoch == old->adopter)
         return;
     if (old->adopter || old->state == PART_READY)
@@ -249,7 +258,8 @@ static void adopt(struct part *part)
 void hosting_jobs(struct hosting *hosting)
 {
     for (struct part *part = hosting->parts; part; part = part->next) {
-        if (part->state == PART_LEAVING && part->told && !part->n_cache_jobs && hosting->n_jobs < HOSTING_JOBS)
+        if (part->state == PART_LEAVING && part->told && !part->n_cache_jobs &&
+            hosting->n_jobs < HOSTING_JOBS)
             begin_closing(part);
     }
     for (struct part *part = hosting->parts; part && !hosting->closing; part = part->next) {

@@ -18,8 +18,8 @@ Cluster__Model *part_copy_model(const Cluster__Model *model)
     struct buffer bytes = {0};
     ProtobufCMessage *copy = NULL;
     message_encode(&model->base, &bytes);
-    if (bytes.failed ||
-        message_decode(&cluster__model__descriptor, (const uint8_t *)bytes.data, bytes.size, &copy, NULL))
+    if (bytes.failed || message_decode(&cluster__model__descriptor, (const uint8_t *)bytes.data,
+                                       bytes.size, &copy, NULL))
         copy = NULL;
     buffer_deinit(&bytes);
     return (Cluster__Model *)copy;
@@ -33,15 +33,15 @@ static bool fill_stage(struct part *part, struct part_stage *stage, const Cluste
     stage->n_layers = from->n_layers;
     stage->device = mem_copy_text(from->device, strlen(from->device));
     if (!id_parse(from->node, stage->node_id, NODE_ID_BYTES)) {
-        error_set(&part->problem, ERROR_INVALID, "stage %td: there cannot be a node '%.80s'", stage - part->stages,
-                  from->node);
+        error_set(&part->problem, ERROR_INVALID, "stage %td: there cannot be a node '%.80s'",
+                  stage - part->stages, from->node);
         part->state = PART_FAILED;
     }
     return stage->device;
 }
 
-struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance, const Cluster__Placement *placement,
-                      const Cluster__Model *model)
+struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance,
+                      const Cluster__Placement *placement, const Cluster__Model *model)
 {
     struct part *part = placement->n_stages <= LIMIT_STAGES ? mem_new(sizeof *part) : NULL;
     if (!part)
@@ -97,8 +97,8 @@ bool part_drives(const struct part *part)
 static void leave(struct part *part, const char *text)
 {
     struct error why = {0};
-    error_set(&why, ERROR_CANCELLED, "instance %s, epoch %llu: %s", part->instance, (unsigned long long)part->epoch,
-              text);
+    error_set(&why, ERROR_CANCELLED, "instance %s, epoch %llu: %s", part->instance,
+              (unsigned long long)part->epoch, text);
     part_detach(part);
     if (part->driver)
         driver_lost(part->driver, &why); /* stages elsewhere are not waited for */

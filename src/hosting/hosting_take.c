@@ -1,7 +1,8 @@
-/* What comes takes over the caches of the placement before it (cache_wire.h). Each part writes the rows of its layers;
- * when all are there, lengths and tokens are set, and the driver's node is told. When all nodes have said so, the
- * driver begins with these slots. Until then it is not shown (hosting_driver()); whatever goes wrong, and when it takes
- * too long, it begins with empty ones. */
+/* What comes takes over the caches of the placement before it (cache_wire.h). Each part writes the
+ * rows of its layers; when all are there, lengths and tokens are set, and the driver's node is
+ * told. When all nodes have said so, the driver begins with these slots. Until then it is not shown
+ * (hosting_driver()); whatever goes wrong, and when it takes too long, it begins with empty
+ * ones. */
 #include "hosting/hosting_impl.h"
 
 #include "base/log.h"
@@ -27,7 +28,8 @@ static struct cache_route route_of(const struct part *part)
 void take_begin(struct part *part, const Cluster__Placement *current)
 {
     struct takeover *take = &part->take;
-    if (!current || !current->n_stages || current->n_stages > LIMIT_STAGES || !state_is_ready(current))
+    if (!current || !current->n_stages || current->n_stages > LIMIT_STAGES ||
+        !state_is_ready(current))
         return;
     for (uint32_t i = 0; i < current->n_stages; i++) {
         if (!id_parse(current->stages[i]->node, take->givers[i].node_id, NODE_ID_BYTES))
@@ -117,8 +119,8 @@ void take_end(struct part *part, const char *why)
         return;
     }
     if (why)
-        log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: begins with empty caches: %s", part->instance,
-                 (unsigned long long)part->epoch, why);
+        log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: begins with empty caches: %s",
+                 part->instance, (unsigned long long)part->epoch, why);
     be_over(part);
 }
 
@@ -135,14 +137,15 @@ static bool all_done(const struct part *part)
 static void begin_full(struct part *part)
 {
     struct takeover *take = &part->take;
-    if (!part->driver || take->state != TAKE_FULL || part->lost || !part->is_current || !all_done(part))
+    if (!part->driver || take->state != TAKE_FULL || part->lost || !part->is_current ||
+        !all_done(part))
         return;
     if (driver_seed(part->driver, take->offer->slots, take->offer->n_slots, NULL)) {
         take_end(part, "no memory");
         return;
     }
-    log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: has taken over %u caches", part->instance,
-             (unsigned long long)part->epoch, take->offer->n_slots);
+    log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: has taken over %u caches",
+             part->instance, (unsigned long long)part->epoch, take->offer->n_slots);
     be_over(part);
 }
 
@@ -153,7 +156,8 @@ static const char *why_not(struct part *part, uint64_t now_ms)
     if (now_ms >= take->until_ms)
         return take->state == TAKE_OPEN ? "nothing was offered" : "it takes too long";
     const uint8_t *driver = take->givers[0].node_id;
-    const bool linked = is_own(part->hosting, driver) || !options->linked || options->linked(options->self, driver);
+    const bool linked =
+        is_own(part->hosting, driver) || !options->linked || options->linked(options->self, driver);
     return take->state == TAKE_OPEN && !linked ? "there is no link to who had them" : NULL;
 }
 
@@ -187,8 +191,8 @@ void take_fail(struct part *part, const char *why)
 {
     if (!is_open(&part->take))
         return;
-    log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: caches that do not come: %s", part->instance,
-             (unsigned long long)part->epoch, why);
+    log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: caches that do not come: %s",
+             part->instance, (unsigned long long)part->epoch, why);
     if (!part->driver) {
         be_over(part);
         tell_done(part, false);
@@ -202,7 +206,8 @@ void take_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], bool has
     if (part->state != PART_READY || !part->driver || !is_open(&part->take))
         return;
     for (uint32_t i = 0; i < part->n_stages; i++)
-        part->take.done[i] |= has_all && memcmp(part->stages[i].node_id, node_id, NODE_ID_BYTES) == 0;
+        part->take.done[i] |=
+            has_all && memcmp(part->stages[i].node_id, node_id, NODE_ID_BYTES) == 0;
     if (has_all)
         begin_full(part);
     else
@@ -237,7 +242,8 @@ static void settle(struct part *part)
 {
     struct takeover *take = &part->take;
     for (uint32_t i = 0; i < part->n_stages; i++) {
-        struct cache_job *job = part->stages[i].here ? cache_job_new(part, CACHE_STEP_SETTLE, i) : NULL;
+        struct cache_job *job =
+            part->stages[i].here ? cache_job_new(part, CACHE_STEP_SETTLE, i) : NULL;
         if (!part->stages[i].here)
             continue;
         if (!job) {
@@ -262,14 +268,15 @@ static bool fits(struct part *part, const struct cache_message *message, uint32_
         return false;
     uint32_t *got = &take->got[(size_t)layer * take->offer->n_slots + slot];
     const uint32_t left = take->offer->slots[slot].n_tokens - *got;
-    if (run->first != *got || run->n_rows > left || message->rows.row_bytes != part_row_bytes(part, *stage))
+    if (run->first != *got || run->n_rows > left ||
+        message->rows.row_bytes != part_row_bytes(part, *stage))
         return false;
     *got += run->n_rows;
     return true;
 }
 
-static void write_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct cache_message *message,
-                       struct buffer *own)
+static void write_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
+                       const struct cache_message *message, struct buffer *own)
 {
     uint32_t stage;
     if (!had_layer(part, node_id, message->rows.run.layer) || !fits(part, message, &stage)) {
@@ -300,9 +307,11 @@ static void write_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], 
 }
 
 /* Who has a link of its own may be quicker than who offers. */
-static void keep(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct cache_message *message)
+static void keep(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
+                 const struct cache_message *message)
 {
-    struct early *early = part->take.n_early < EARLY_MAX ? mem_new(sizeof *early) : NULL, **at = &part->take.early;
+    struct early *early = part->take.n_early < EARLY_MAX ? mem_new(sizeof *early) : NULL,
+                 **at = &part->take.early;
     if (early)
         buffer_append(&early->message, (const char *)message->rows.bytes - CACHE_ROWS_BYTES,
                       CACHE_ROWS_BYTES + message->rows.run.n_rows * message->rows.row_bytes);
@@ -320,10 +329,11 @@ static void keep(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const 
     part->take.n_early++;
 }
 
-bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES], const struct cache_message *message,
-               struct buffer *own)
+bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
+               const struct cache_message *message, struct buffer *own)
 {
-    if (part->state != PART_READY || (part->take.state != TAKE_OPEN && part->take.state != TAKE_OFFERED))
+    if (part->state != PART_READY ||
+        (part->take.state != TAKE_OPEN && part->take.state != TAKE_OFFERED))
         return false;
     if (part->take.state == TAKE_OPEN)
         keep(part, node_id, message);
@@ -380,8 +390,11 @@ void take_offer(struct part *part, struct offered *offer)
     }
     take->offer = offer;
     take->state = TAKE_OFFERED;
-    take->until_ms = part->driver && offer ? uv_now(part->hosting->options.loop) + offer->patience_ms : 0;
-    take->got = offer ? mem_new_array((size_t)count_layers(part) * offer->n_slots + 1, sizeof *take->got) : NULL;
+    take->until_ms =
+        part->driver && offer ? uv_now(part->hosting->options.loop) + offer->patience_ms : 0;
+    take->got =
+        offer ? mem_new_array((size_t)count_layers(part) * offer->n_slots + 1, sizeof *take->got)
+              : NULL;
     if (!take->got || !can_take(part, offer)) {
         take_fail(part, "an offer that cannot be taken");
         return;

@@ -60,8 +60,8 @@ struct driver *hosting_driver(struct hosting *hosting, const char *instance, uin
 {
     for (struct part *part = hosting->parts; part; part = part->next) {
         const bool takes_over = part->take.state != TAKE_NOTHING && part->take.state != TAKE_OVER;
-        if (part->state != PART_READY || !part->driver || part->lost || !part->is_current || takes_over ||
-            strcmp(part->instance, instance) != 0)
+        if (part->state != PART_READY || !part->driver || part->lost || !part->is_current ||
+            takes_over || strcmp(part->instance, instance) != 0)
             continue;
         if (epoch)
             *epoch = part->epoch;
@@ -70,7 +70,8 @@ struct driver *hosting_driver(struct hosting *hosting, const char *instance, uin
     return NULL;
 }
 
-uint32_t hosting_stage_list(const struct hosting *hosting, struct hosting_stage *out, uint32_t n_max)
+uint32_t hosting_stage_list(const struct hosting *hosting, struct hosting_stage *out,
+                            uint32_t n_max)
 {
     uint32_t n = 0;
     for (const struct part *part = hosting->parts; part; part = part->next) {

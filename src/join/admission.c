@@ -50,7 +50,8 @@ static void raise_events(struct admission *admission)
             events->decide(events->self, guest->id, machine->peer_id, machine->peer_name);
         guest->ask = false;
         if (guest->tell && events->ended && machine->peer_name[0] && !admission->closing)
-            events->ended(events->self, guest->id, machine->peer_id, machine->peer_name, &guest->why);
+            events->ended(events->self, guest->id, machine->peer_id, machine->peer_name,
+                          &guest->why);
         guest->tell = guest->tell && guest->phase != GUEST_OVER;
     }
 }
@@ -97,7 +98,7 @@ void admission_stream(struct admission *admission, struct stream *stream)
         log_line(LOG_INFO, "join", "%s", err.text);
 }
 
-/* ---- the owner's calls ------------------------------------------------------------------------ */
+/* ---- the owner's calls ----------------------------------------------------------------------- */
 
 static struct guest *find(const struct admission *admission, uint64_t id, enum guest_phase phase)
 {
@@ -127,7 +128,8 @@ enum error_code admission_agree(struct admission *admission, uint64_t id, struct
     return ERROR_NONE;
 }
 
-enum error_code admission_refuse(struct admission *admission, uint64_t id, const char *why, struct error *err)
+enum error_code admission_refuse(struct admission *admission, uint64_t id, const char *why,
+                                 struct error *err)
 {
     struct guest *guest = find(admission, id, GUEST_COMPARING);
     if (!guest)
@@ -138,8 +140,8 @@ enum error_code admission_refuse(struct admission *admission, uint64_t id, const
     return ERROR_NONE;
 }
 
-enum error_code admission_grant(struct admission *admission, uint64_t id, const void *payload, size_t size,
-                                struct error *err)
+enum error_code admission_grant(struct admission *admission, uint64_t id, const void *payload,
+                                size_t size, struct error *err)
 {
     struct guest *guest = find(admission, id, GUEST_DECIDING);
     if (!guest)
@@ -147,8 +149,8 @@ enum error_code admission_grant(struct admission *admission, uint64_t id, const 
     const struct join_grant grant = {.with_key = true, .payload = payload, .payload_size = size};
     struct buffer reply = {0};
     struct error why = {0};
-    const enum join_result result =
-        inviter_grant(&guest->machine, &grant, admission_now(admission), (uint64_t)time(NULL), &reply, &why);
+    const enum join_result result = inviter_grant(&guest->machine, &grant, admission_now(admission),
+                                                  (uint64_t)time(NULL), &reply, &why);
     if (result == JOIN_WAITING)
         guest_set_phase(guest, GUEST_GRANTED);
     else if (err)
@@ -158,10 +160,11 @@ enum error_code admission_grant(struct admission *admission, uint64_t id, const 
     return result == JOIN_WAITING ? ERROR_NONE : why.code;
 }
 
-enum error_code admission_invite(struct admission *admission, uint32_t minutes, char code[JOIN_CODE_TEXT],
-                                 struct error *err)
+enum error_code admission_invite(struct admission *admission, uint32_t minutes,
+                                 char code[JOIN_CODE_TEXT], struct error *err)
 {
-    return invite_make(&admission->invite, admission_now(admission), (uint64_t)minutes * 60000, code, err);
+    return invite_make(&admission->invite, admission_now(admission), (uint64_t)minutes * 60000,
+                       code, err);
 }
 
 bool admission_invited(struct admission *admission, char code[JOIN_CODE_TEXT], uint64_t *left_ms)
@@ -175,7 +178,8 @@ bool admission_invited(struct admission *admission, char code[JOIN_CODE_TEXT], u
     return true;
 }
 
-uint32_t admission_list(const struct admission *admission, struct admission_waiting *out, uint32_t n)
+uint32_t admission_list(const struct admission *admission, struct admission_waiting *out,
+                        uint32_t n)
 {
     uint32_t found = 0;
     for (const struct guest *guest = admission->guests; guest; guest = guest->next) {
@@ -183,8 +187,8 @@ uint32_t admission_list(const struct admission *admission, struct admission_wait
         if (guest->phase != GUEST_COMPARING)
             continue;
         if (found < n) {
-            out[found] =
-                (struct admission_waiting){.id = guest->id, .since_ms = guest->since_ms, .agreed = machine->we_agree};
+            out[found] = (struct admission_waiting){
+                .id = guest->id, .since_ms = guest->since_ms, .agreed = machine->we_agree};
             memcpy(out[found].node_id, machine->peer_id, NODE_ID_BYTES);
             memcpy(out[found].name, machine->peer_name, JOIN_NAME_TEXT);
             memcpy(out[found].words, machine->session.words, JOIN_WORDS_TEXT);
@@ -194,9 +198,10 @@ uint32_t admission_list(const struct admission *admission, struct admission_wait
     return found;
 }
 
-/* ---- opening and closing ------------------------------------------------------------------------ */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
-enum error_code admission_open(const struct admission_options *options, struct admission **out, struct error *err)
+enum error_code admission_open(const struct admission_options *options, struct admission **out,
+                               struct error *err)
 {
     struct admission *admission = mem_new(sizeof *admission);
     *out = NULL;
@@ -211,7 +216,8 @@ enum error_code admission_open(const struct admission_options *options, struct a
 
 void admission_close(struct admission *admission, void (*closed)(void *arg), void *arg)
 {
-    static const struct error stopping = {ERROR_CANCELLED, "a machine was being let in when the node stopped"};
+    static const struct error stopping = {ERROR_CANCELLED,
+                                          "a machine was being let in when the node stopped"};
     assert(!admission->closing && "closed once");
     admission->closing = true;
     admission->closed = closed;

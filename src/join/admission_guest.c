@@ -25,7 +25,8 @@ void guest_over(struct guest *guest, const struct error *why)
     guest->why = *why;
     guest->tell = true;
     guest_set_phase(guest, GUEST_OVER);
-    if (guest->channel && was_granted && why->code) /* an end in order would say that this member knows */
+    if (guest->channel && was_granted &&
+        why->code) /* an end in order would say that this member knows */
         join_channel_abort(guest->channel);
     else if (guest->channel)
         join_channel_finish(guest->channel);
@@ -51,7 +52,8 @@ static void replace_earlier(const struct guest *newer)
     }
 }
 
-void guest_advance(struct guest *guest, enum join_result result, const struct buffer *reply, const struct error *err)
+void guest_advance(struct guest *guest, enum join_result result, const struct buffer *reply,
+                   const struct error *err)
 {
     static const struct error none = {0};
     const uint64_t now = admission_now(guest->admission);
@@ -79,7 +81,8 @@ void guest_advance(struct guest *guest, enum join_result result, const struct bu
         assert(false && "a joiner's");
         break;
     }
-    const bool decides = guest->phase == GUEST_DECIDING && guest->decide_by_ms < guest->machine.deadline_ms;
+    const bool decides =
+        guest->phase == GUEST_DECIDING && guest->decide_by_ms < guest->machine.deadline_ms;
     join_channel_expect(guest->channel, decides ? guest->decide_by_ms : guest->machine.deadline_ms);
 }
 
@@ -128,7 +131,8 @@ static void on_ended(void *self, bool in_order, const struct error *why)
 {
     struct guest *guest = self;
     struct error err;
-    const char *name = guest->machine.peer_name[0] ? guest->machine.peer_name : "a machine that wanted to join";
+    const char *name =
+        guest->machine.peer_name[0] ? guest->machine.peer_name : "a machine that wanted to join";
     (void)in_order;
     error_set(&err, why->code, "%s%s: %s", name,
               guest->phase == GUEST_GRANTED
@@ -145,7 +149,7 @@ static void on_channel_closed(void *self)
     admission_wake(guest->admission);
 }
 
-/* ---- coming ------------------------------------------------------------------------------------ */
+/* ---- coming ---------------------------------------------------------------------------------- */
 
 static enum error_code start_machine(struct guest *guest, struct stream *stream, struct error *err)
 {
@@ -157,7 +161,8 @@ static enum error_code start_machine(struct guest *guest, struct stream *stream,
         .invite = &guest->admission->invite,
     };
     enum error_code code = credentials_channel_binding(stream_ssl(stream), settings.binding, err);
-    return code ? code : inviter_init(&guest->machine, &settings, admission_now(guest->admission), err);
+    return code ? code
+                : inviter_init(&guest->machine, &settings, admission_now(guest->admission), err);
 }
 
 /* It cannot even begin: the other end is told why. */
@@ -170,7 +175,8 @@ static void turn_away(struct guest *guest, const struct error *err)
     buffer_deinit(&reply);
 }
 
-enum error_code guest_welcome(struct admission *admission, struct stream *stream, uint64_t host, struct error *err)
+enum error_code guest_welcome(struct admission *admission, struct stream *stream, uint64_t host,
+                              struct error *err)
 {
     struct guest *guest = mem_new(sizeof *guest);
     if (!guest) {
@@ -178,11 +184,12 @@ enum error_code guest_welcome(struct admission *admission, struct stream *stream
         return error_set(err, ERROR_NO_MEMORY, "out of memory for a machine that joins");
     }
     *guest = (struct guest){.admission = admission, .host = host, .id = ++admission->last_id};
-    const struct join_channel_events events = {on_message, on_late, on_ended, on_channel_closed, guest};
+    const struct join_channel_events events = {on_message, on_late, on_ended, on_channel_closed,
+                                               guest};
     struct error refusal = {0};
     const enum error_code refused = start_machine(guest, stream, &refusal);
-    enum error_code code =
-        join_channel_open(admission->options.loop, stream, &admission->options.clock, &events, &guest->channel, err);
+    enum error_code code = join_channel_open(
+        admission->options.loop, stream, &admission->options.clock, &events, &guest->channel, err);
     if (code) {
         inviter_deinit(&guest->machine);
         mem_free(guest);

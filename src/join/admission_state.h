@@ -49,10 +49,12 @@ void admission_wake(struct admission *admission); /* for the turn, in which even
 /* ---- admission_guest.c ---- */
 
 /* Takes the stream. A guest that cannot be served is told why. */
-enum error_code guest_welcome(struct admission *admission, struct stream *stream, uint64_t host, struct error *err);
+enum error_code guest_welcome(struct admission *admission, struct stream *stream, uint64_t host,
+                              struct error *err);
 
 /* What its machine said is carried out. */
-void guest_advance(struct guest *guest, enum join_result result, const struct buffer *reply, const struct error *err);
+void guest_advance(struct guest *guest, enum join_result result, const struct buffer *reply,
+                   const struct error *err);
 void guest_set_phase(struct guest *guest, enum guest_phase phase);
 void guest_refuse(struct guest *guest, const char *why);
 void guest_over(struct guest *guest, const struct error *why);

@@ -93,7 +93,8 @@ static void replace(struct book *book, Node__Book *content)
         char *id = book->content->removed[i];
         for (size_t j = content->n_nodes; j-- > 0;) {
             if (strcmp(content->nodes[j]->id, id) == 0)
-                message_free(&content->nodes[j]->base), content->nodes[j] = content->nodes[--content->n_nodes];
+                message_free(&content->nodes[j]->base),
+                    content->nodes[j] = content->nodes[--content->n_nodes];
         }
     }
     /* The lists change places, so that each is freed with the message that it is in. */
@@ -114,7 +115,8 @@ static bool is_same(const Node__Book *a, const Node__Book *b)
     struct buffer one = {0}, other = {0};
     message_encode(&a->base, &one);
     message_encode(&b->base, &other);
-    bool same = !one.failed && !other.failed && one.size == other.size && memcmp(one.data, other.data, one.size) == 0;
+    bool same = !one.failed && !other.failed && one.size == other.size &&
+                memcmp(one.data, other.data, one.size) == 0;
     buffer_deinit(&one);
     buffer_deinit(&other);
     return same;
@@ -148,8 +150,10 @@ static bool is_older(const Node__Book *content, struct lineage lineage, uint64_t
     return order < 0 || (order == 0 && index < content->index);
 }
 
-/* A message of these nodes that owns its memory: by way of its bytes; as old as `book`. NULL: no memory. */
-static Node__Book *copy_of(const Node__Book *book, Cluster__Node *shorts, size_t n, char **removed, size_t n_removed)
+/* A message of these nodes that owns its memory: by way of its bytes; as old as `book`. NULL: no
+ * memory. */
+static Node__Book *copy_of(const Node__Book *book, Cluster__Node *shorts, size_t n, char **removed,
+                           size_t n_removed)
 {
     Node__Book view = NODE__BOOK__INIT, *out = NULL;
     struct buffer bytes = {0};
@@ -170,7 +174,8 @@ static Node__Book *copy_of(const Node__Book *book, Cluster__Node *shorts, size_t
     return out;
 }
 
-bool book_follow(struct book *book, const struct state *state, struct lineage lineage, uint64_t index)
+bool book_follow(struct book *book, const struct state *state, struct lineage lineage,
+                 uint64_t index)
 {
     const Cluster__State *root = state->root;
     if (!root || !root->n_nodes || is_older(book->content, lineage, index))
@@ -183,7 +188,8 @@ bool book_follow(struct book *book, const struct state *state, struct lineage li
             shorts[n++] = short_of(root->nodes[i]->node);
     }
     Node__Book *content =
-        shorts ? copy_of(book->content, shorts, n, book->content->removed, book->content->n_removed) : NULL;
+        shorts ? copy_of(book->content, shorts, n, book->content->removed, book->content->n_removed)
+               : NULL;
     mem_free(shorts);
     if (!content || is_same(content, book->content)) {
         message_free(content ? &content->base : NULL);
@@ -215,8 +221,9 @@ void book_add(struct book *book, const char *id, const char *name)
         shorts[n].id = (char *)(uintptr_t)id;
         shorts[n].name = (char *)(uintptr_t)name;
     }
-    Node__Book *content =
-        shorts ? copy_of(book->content, shorts, n + 1, book->content->removed, book->content->n_removed) : NULL;
+    Node__Book *content = shorts ? copy_of(book->content, shorts, n + 1, book->content->removed,
+                                           book->content->n_removed)
+                                 : NULL;
     mem_free(shorts);
     if (content)
         replace(book, content);
@@ -268,7 +275,8 @@ void book_encode(const struct book *book, size_t size_max, struct buffer *out)
     Node__Book view = NODE__BOOK__INIT;
     view.nodes = book->content->nodes;
     view.n_nodes = book->content->n_nodes;
-    set_age(&view, (struct lineage){book->content->generation, book->content->founder}, book->content->index);
+    set_age(&view, (struct lineage){book->content->generation, book->content->founder},
+            book->content->index);
     while (view.n_nodes && node__book__get_packed_size(&view) > size_max)
         view.n_nodes--;
     message_encode(&view.base, out);

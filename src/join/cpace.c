@@ -5,7 +5,8 @@
 
 enum { BLOCK_BYTES = 128 /* of SHA-512: the draft's s_in_bytes */, LENGTH_BYTES_MAX = 10 };
 
-static const char domain[] = "CPaceRistretto255", domain_key[] = "CPaceRistretto255_ISK", domain_mac[] = "CPaceMac";
+static const char domain[] = "CPaceRistretto255", domain_key[] = "CPaceRistretto255_ISK",
+                  domain_mac[] = "CPaceMac";
 
 /* The draft's prepend_len: the length in LEB128. */
 static size_t write_length(size_t length, uint8_t bytes[LENGTH_BYTES_MAX])
@@ -34,7 +35,8 @@ void cpace_scalar(uint8_t scalar[CPACE_SCALAR_BYTES])
     crypto_core_ristretto255_scalar_random(scalar);
 }
 
-/* generator_string: the code fills the first block alone, so that the time of hashing does not depend on the rest. */
+/* generator_string: the code fills the first block alone, so that the time of hashing does not
+ * depend on the rest. */
 void cpace_generator(struct cpace_text code, struct cpace_text channel, struct cpace_text session,
                      uint8_t generator[CPACE_POINT_BYTES])
 {
@@ -53,8 +55,8 @@ void cpace_generator(struct cpace_text code, struct cpace_text channel, struct c
     sodium_memzero(digest, sizeof digest);
 }
 
-bool cpace_share(const uint8_t generator[CPACE_POINT_BYTES], const uint8_t scalar[CPACE_SCALAR_BYTES],
-                 uint8_t share[CPACE_POINT_BYTES])
+bool cpace_share(const uint8_t generator[CPACE_POINT_BYTES],
+                 const uint8_t scalar[CPACE_SCALAR_BYTES], uint8_t share[CPACE_POINT_BYTES])
 {
     return crypto_scalarmult_ristretto255(share, scalar, generator) == 0;
 }
@@ -71,7 +73,8 @@ bool cpace_key(const uint8_t scalar[CPACE_SCALAR_BYTES], const uint8_t other[CPA
 {
     uint8_t secret[CPACE_POINT_BYTES];
     memset(key, 0, CPACE_KEY_BYTES);
-    if (crypto_scalarmult_ristretto255(secret, scalar, other) != 0) /* scalar_mult_vfy: no point, or the neutral one */
+    if (crypto_scalarmult_ristretto255(secret, scalar, other) !=
+        0) /* scalar_mult_vfy: no point, or the neutral one */
         return false;
     crypto_hash_sha512_state hash;
     crypto_hash_sha512_init(&hash);
@@ -93,8 +96,8 @@ static void mac_element(crypto_auth_hmacsha512256_state *mac, const void *bytes,
     crypto_auth_hmacsha512256_update(mac, bytes, size);
 }
 
-void cpace_tag(const uint8_t key[CPACE_KEY_BYTES], struct cpace_text session, const struct cpace_turn *turn,
-               uint8_t tag[CPACE_TAG_BYTES])
+void cpace_tag(const uint8_t key[CPACE_KEY_BYTES], struct cpace_text session,
+               const struct cpace_turn *turn, uint8_t tag[CPACE_TAG_BYTES])
 {
     crypto_hash_sha512_state hash;
     uint8_t mac_key[crypto_hash_sha512_BYTES];

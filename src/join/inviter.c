@@ -8,19 +8,21 @@
 
 enum { AWAIT_HELLO = 1, AWAIT_PROOF, AWAIT_PERSONS, DECIDING, AWAIT_DONE };
 
-static enum join_result refuse(struct inviter *inviter, enum join_refusal reason, struct buffer *reply)
+static enum join_result refuse(struct inviter *inviter, enum join_refusal reason,
+                               struct buffer *reply)
 {
     return join_fail(&inviter->session, reason, "", reply);
 }
 
-static enum join_result broken(struct inviter *inviter, struct buffer *reply, struct error *err, const char *what)
+static enum join_result broken(struct inviter *inviter, struct buffer *reply, struct error *err,
+                               const char *what)
 {
     error_set(err, ERROR_INVALID, "%s", what);
     return refuse(inviter, JOIN_REFUSED_BROKEN, reply);
 }
 
-static enum join_result sent(struct inviter *inviter, int state, uint64_t deadline_ms, enum join_result result,
-                             struct buffer *reply, struct error *err)
+static enum join_result sent(struct inviter *inviter, int state, uint64_t deadline_ms,
+                             enum join_result result, struct buffer *reply, struct error *err)
 {
     if (reply->failed) {
         error_set(err, ERROR_NO_MEMORY, "out of memory");
@@ -31,15 +33,16 @@ static enum join_result sent(struct inviter *inviter, int state, uint64_t deadli
     return result;
 }
 
-enum error_code inviter_init(struct inviter *inviter, const struct inviter_settings *settings, uint64_t now_ms,
-                             struct error *err)
+enum error_code inviter_init(struct inviter *inviter, const struct inviter_settings *settings,
+                             uint64_t now_ms, struct error *err)
 {
     *inviter = (struct inviter){.identity = settings->identity,
                                 .authority = settings->authority,
                                 .invite = settings->invite,
                                 .deadline_ms = now_ms + LIMIT_JOIN_STEP_MS};
     if (!join_name_is_valid(settings->name, strlen(settings->name)))
-        return error_set(err, ERROR_INVALID, "the node's name must be 1 to 63 letters, digits, or one of . _ -");
+        return error_set(err, ERROR_INVALID,
+                         "the node's name must be 1 to 63 letters, digits, or one of . _ -");
     if (!settings->authority->key)
         return error_set(err, ERROR_UNSUPPORTED,
                          "this node may not let others in: it does not hold the authority's key");
@@ -54,20 +57,24 @@ enum error_code inviter_init(struct inviter *inviter, const struct inviter_setti
 /* ---- HELLO ---------------------------------------------------------------------------------- */
 
 /* Is a code open at this moment, and may it be tried? */
-static bool may_try(struct inviter *inviter, uint64_t now_ms, enum join_refusal *reason, struct error *err)
+static bool may_try(struct inviter *inviter, uint64_t now_ms, enum join_refusal *reason,
+                    struct error *err)
 {
     *reason = 0;
     if (invite_look(inviter->invite, now_ms) != INVITE_OPEN) {
         *reason = JOIN_REFUSED_NO_CODE;
-        error_set(err, ERROR_NOT_FOUND, "%s tried a join code, and none is open", inviter->peer_name);
+        error_set(err, ERROR_NOT_FOUND, "%s tried a join code, and none is open",
+                  inviter->peer_name);
     } else if (invite_is_paused(inviter->invite, now_ms)) {
         *reason = JOIN_REFUSED_BUSY;
-        error_set(err, ERROR_BUSY, "%s tried a join code too soon after a wrong one", inviter->peer_name);
+        error_set(err, ERROR_BUSY, "%s tried a join code too soon after a wrong one",
+                  inviter->peer_name);
     }
     return !*reason;
 }
 
-static bool make_share(struct inviter *inviter, uint64_t now_ms, enum join_refusal *reason, struct error *err)
+static bool make_share(struct inviter *inviter, uint64_t now_ms, enum join_refusal *reason,
+                       struct error *err)
 {
     struct join_session *session = &inviter->session;
     if (session->mode == JOIN_BY_CODE) {
@@ -85,8 +92,9 @@ static bool make_share(struct inviter *inviter, uint64_t now_ms, enum join_refus
     return true;
 }
 
-static enum join_result on_hello(struct inviter *inviter, uint64_t now_ms, const struct join_message *message,
-                                 struct buffer *reply, struct error *err)
+static enum join_result on_hello(struct inviter *inviter, uint64_t now_ms,
+                                 const struct join_message *message, struct buffer *reply,
+                                 struct error *err)
 {
     const struct join_field *fields = message->fields;
     struct join_session *session = &inviter->session;
@@ -106,7 +114,8 @@ static enum join_result on_hello(struct inviter *inviter, uint64_t now_ms, const
     join_message_field(reply, inviter->identity->node_id, NODE_ID_BYTES);
     join_message_field(reply, session->inviter_share, sizeof session->inviter_share);
     join_message_field(reply, inviter->name, strlen(inviter->name));
-    enum join_result result = sent(inviter, AWAIT_PROOF, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
+    enum join_result result =
+        sent(inviter, AWAIT_PROOF, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
     if (result == JOIN_WAITING)
         join_digest(reply->data, reply->size, session->answer);
     return result;
@@ -114,7 +123,8 @@ static enum join_result on_hello(struct inviter *inviter, uint64_t now_ms, const
 
 /* ---- PROOF ---------------------------------------------------------------------------------- */
 
-static enum join_result accept_joiner(struct inviter *inviter, uint64_t now_ms, struct buffer *reply, struct error *err)
+static enum join_result accept_joiner(struct inviter *inviter, uint64_t now_ms,
+                                      struct buffer *reply, struct error *err)
 {
     uint8_t tag[CPACE_TAG_BYTES];
     bool by_code = inviter->session.mode == JOIN_BY_CODE;
@@ -126,8 +136,8 @@ static enum join_result accept_joiner(struct inviter *inviter, uint64_t now_ms, 
 }
 
 /* The code is looked at anew: it may have been used, voided or paused by others since HELLO. */
-static enum join_result check_code(struct inviter *inviter, uint64_t now_ms, const uint8_t proof[32],
-                                   struct buffer *reply, struct error *err)
+static enum join_result check_code(struct inviter *inviter, uint64_t now_ms,
+                                   const uint8_t proof[32], struct buffer *reply, struct error *err)
 {
     uint8_t tag[CPACE_TAG_BYTES];
     enum join_refusal reason;
@@ -140,8 +150,8 @@ static enum join_result check_code(struct inviter *inviter, uint64_t now_ms, con
     sodium_memzero(tag, sizeof tag);
     if (!right) {
         invite_wrong(inviter->invite, now_ms);
-        error_set(err, ERROR_INVALID, "%s tried a wrong join code (attempt %u of %d%s)", inviter->peer_name,
-                  inviter->invite->n_wrong, LIMIT_JOIN_WRONG,
+        error_set(err, ERROR_INVALID, "%s tried a wrong join code (attempt %u of %d%s)",
+                  inviter->peer_name, inviter->invite->n_wrong, LIMIT_JOIN_WRONG,
                   inviter->invite->state == INVITE_VOID ? ": the code is void now" : "");
         return refuse(inviter, JOIN_REFUSED_CODE, reply);
     }
@@ -149,8 +159,9 @@ static enum join_result check_code(struct inviter *inviter, uint64_t now_ms, con
     return accept_joiner(inviter, now_ms, reply, err);
 }
 
-static enum join_result check_nonce(struct inviter *inviter, uint64_t now_ms, const uint8_t nonce[32],
-                                    struct buffer *reply, struct error *err)
+static enum join_result check_nonce(struct inviter *inviter, uint64_t now_ms,
+                                    const uint8_t nonce[32], struct buffer *reply,
+                                    struct error *err)
 {
     uint8_t commitment[32];
     join_commitment(nonce, commitment);
@@ -160,11 +171,13 @@ static enum join_result check_nonce(struct inviter *inviter, uint64_t now_ms, co
     return accept_joiner(inviter, now_ms, reply, err);
 }
 
-static enum join_result on_proof(struct inviter *inviter, uint64_t now_ms, const struct join_message *message,
-                                 struct buffer *reply, struct error *err)
+static enum join_result on_proof(struct inviter *inviter, uint64_t now_ms,
+                                 const struct join_message *message, struct buffer *reply,
+                                 struct error *err)
 {
     if (!join_session_verify(&inviter->session, inviter->peer_public_key, message->fields[1].bytes))
-        return broken(inviter, reply, err, "it does not have the private key of the node that it says it is");
+        return broken(inviter, reply, err,
+                      "it does not have the private key of the node that it says it is");
     if (inviter->session.mode == JOIN_BY_CODE)
         return check_code(inviter, now_ms, message->fields[0].bytes, reply, err);
     return check_nonce(inviter, now_ms, message->fields[0].bytes, reply, err);
@@ -200,14 +213,16 @@ enum join_result inviter_agree(struct inviter *inviter, uint64_t now_ms)
 
 /* ---- GRANT ---------------------------------------------------------------------------------- */
 
-enum join_result inviter_grant(struct inviter *inviter, const struct join_grant *grant, uint64_t now_ms,
-                               uint64_t now_unix_s, struct buffer *reply, struct error *err)
+enum join_result inviter_grant(struct inviter *inviter, const struct join_grant *grant,
+                               uint64_t now_ms, uint64_t now_unix_s, struct buffer *reply,
+                               struct error *err)
 {
     buffer_clear(reply);
     if (inviter->session.state == JOIN_STATE_FAILED)
         return JOIN_FAILED;
     assert(inviter->session.state == DECIDING);
-    if (join_grant_make(&inviter->session, inviter->authority, inviter->peer_public_key, grant, now_unix_s, reply, err))
+    if (join_grant_make(&inviter->session, inviter->authority, inviter->peer_public_key, grant,
+                        now_unix_s, reply, err))
         return refuse(inviter, JOIN_REFUSED_DECLINED, reply);
     return sent(inviter, AWAIT_DONE, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
 }
@@ -219,7 +234,8 @@ static const char *who(const struct inviter *inviter)
     return inviter->peer_name[0] ? inviter->peer_name : "the machine that wants to join";
 }
 
-enum join_result inviter_tick(struct inviter *inviter, uint64_t now_ms, struct buffer *reply, struct error *err)
+enum join_result inviter_tick(struct inviter *inviter, uint64_t now_ms, struct buffer *reply,
+                              struct error *err)
 {
     int state = inviter->session.state;
     buffer_clear(reply);
@@ -229,20 +245,23 @@ enum join_result inviter_tick(struct inviter *inviter, uint64_t now_ms, struct b
         return state == JOIN_STATE_OVER ? JOIN_OVER : JOIN_WAITING;
     if (state == AWAIT_DONE)
         error_set(err, ERROR_CANCELLED,
-                  "%s was let in but has not said that it knows: if it does not come up, remove it", who(inviter));
+                  "%s was let in but has not said that it knows: if it does not come up, remove it",
+                  who(inviter));
     else
         error_set(err, ERROR_CANCELLED, "%s has not been let in in time", who(inviter));
     return refuse(inviter, JOIN_REFUSED_TIME, reply);
 }
 
-enum join_result inviter_refuse(struct inviter *inviter, const char *why, struct buffer *reply, struct error *err)
+enum join_result inviter_refuse(struct inviter *inviter, const char *why, struct buffer *reply,
+                                struct error *err)
 {
     error_set(err, ERROR_CANCELLED, "%s was not let in", who(inviter));
     return join_fail(&inviter->session, JOIN_REFUSED_DECLINED, why, reply);
 }
 
-static enum join_result on_note(struct inviter *inviter, uint64_t now_ms, const struct join_message *message,
-                                struct buffer *reply, struct error *err)
+static enum join_result on_note(struct inviter *inviter, uint64_t now_ms,
+                                const struct join_message *message, struct buffer *reply,
+                                struct error *err)
 {
     if (!is_note(inviter, message))
         return broken(inviter, reply, err, "its message was changed on its way");
@@ -255,8 +274,8 @@ static enum join_result on_note(struct inviter *inviter, uint64_t now_ms, const 
     return JOIN_OVER;
 }
 
-enum join_result inviter_step(struct inviter *inviter, uint64_t now_ms, const void *bytes, size_t size,
-                              struct buffer *reply, struct error *err)
+enum join_result inviter_step(struct inviter *inviter, uint64_t now_ms, const void *bytes,
+                              size_t size, struct buffer *reply, struct error *err)
 {
     struct join_message message;
     enum join_result result = inviter_tick(inviter, now_ms, reply, err);

@@ -1,39 +1,45 @@
 /* How a machine becomes a member: the join protocol, as two state machines without socket or clock.
  *
- * The channel is one TLS connection with the protocol CREDENTIALS_JOIN_ALPN (credentials.h) that has authenticated
- * nothing: whom each side talks to is what the protocol finds out, in one of two ways.
+ * The channel is one TLS connection with the protocol CREDENTIALS_JOIN_ALPN (credentials.h) that
+ * has authenticated nothing: whom each side talks to is what the protocol finds out, in one of two
+ * ways.
  *
- *   JOIN_BY_CODE   a person reads a code on a member and types it on the joiner. The two prove to each other that they
- *                  know it, by CPace (cpace.h): who listens, or sits in the middle, learns nothing, and gets one guess
- *                  an attempt (join_invite.h counts them).
- *   JOIN_BY_HAND   both sides show four words, and a person who sees the same ones on both lets the node in, on both
- *                  sides. Each side has bound itself to its part of the words before it sees the other's, so one in the
- *                  middle gets the same words on both sides with a chance of 1 in 2^32.
+ *   JOIN_BY_CODE   a person reads a code on a member and types it on the joiner. The two prove to
+ *                  each other that they know it, by CPace (cpace.h): who listens, or sits in the
+ *                  middle, learns nothing, and gets one guess an attempt (join_invite.h counts
+ *                  them).
+ *   JOIN_BY_HAND   both sides show four words, and a person who sees the same ones on both lets the
+ *                  node in, on both sides. Each side has bound itself to its part of the words
+ *                  before it sees the other's, so one in the middle gets the same words on both
+ *                  sides with a chance of 1 in 2^32.
  *
- * In both, everything depends on the TLS channel's own secret (credentials_channel_binding()): messages carried from
- * one channel to another are worth nothing there. Then the member hands over the authority's certificate, the joiner's
- * own, the authority's key if the joiner shall have it, and what the cluster wants a new member to know, sealed with
- * the key that was agreed on.
+ * In both, everything depends on the TLS channel's own secret (credentials_channel_binding()):
+ * messages carried from one channel to another are worth nothing there. Then the member hands over
+ * the authority's certificate, the joiner's own, the authority's key if the joiner shall have it,
+ * and what the cluster wants a new member to know, sealed with the key that was agreed on.
  *
  *     joiner                                                member (inviter)
  *     HELLO   mode, public key, share | commitment, name ->
  *                     <- ANSWER  cluster, node id, share | nonce, name
- *     PROOF   tag | opened commitment, signature ->                                       code right?  or: words
+ *     PROOF   tag | opened commitment, signature ->                                       code
+ *             right?  or: words
  *                     <- ACCEPT  tag
- *     (by hand: AGREE tag, when the person at the joiner has said yes ->)                 JOIN_DECIDE
- *                     <- GRANT   sealed certificates                                      inviter_grant()
+ *     (by hand: AGREE tag, when the person at the joiner has said yes ->) JOIN_DECIDE
+ *                     <- GRANT   sealed certificates
+ *                                inviter_grant()
  *     JOIN_STORE, then DONE tag ->                                                        JOIN_OVER
  *
- * The joiner proves first: a stranger learns nothing about the code from a member before it has shown a guess that is
- * counted. The signature proves that the joiner has the private key of the node id that is let in.
+ * The joiner proves first: a stranger learns nothing about the code from a member before it has
+ * shown a guess that is counted. The signature proves that the joiner has the private key of the
+ * node id that is let in.
  *
- * Use: every message that comes in goes to …_step() with the time; what that puts into `reply` (if anything) is sent as
- * one message; the result says what happens next. At machine.deadline_ms call …_tick(). After JOIN_FAILED send
- * the reply, which tells the other side why, and close the channel; err says what to tell the user. A machine that has
- * ended ignores what comes.
+ * Use: every message that comes in goes to …_step() with the time; what that puts into `reply` (if
+ * anything) is sent as one message; the result says what happens next. At machine.deadline_ms call
+ * …_tick(). After JOIN_FAILED send the reply, which tells the other side why, and close the
+ * channel; err says what to tell the user. A machine that has ended ignores what comes.
  *
- * Ownership: machines lie in the caller's memory; what the settings point to must outlive them; …_deinit() wipes.
- * Threads: none; one invite is for machines of one thread. */
+ * Ownership: machines lie in the caller's memory; what the settings point to must outlive them;
+ * …_deinit() wipes. Threads: none; one invite is for machines of one thread. */
 #pragma once
 
 #include "base/buffer.h"
@@ -48,7 +54,8 @@ enum join_mode { JOIN_BY_CODE = 1, JOIN_BY_HAND = 2 };
 enum join_result {
     JOIN_WAITING, /* for the other side's next message */
     JOIN_COMPARE, /* show machine.session.words; then …_agree(), or …_refuse() */
-    JOIN_DECIDE,  /* inviter: it is who it says; let machine.peer_… in with inviter_grant(), or inviter_refuse() */
+    JOIN_DECIDE,  /* inviter: it is who it says; let machine.peer_… in with inviter_grant(), or
+                     inviter_refuse() */
     JOIN_STORE,   /* joiner: is a member: joiner_take(), keep it, then joiner_done() */
     JOIN_OVER,    /* all is done */
     JOIN_FAILED,
@@ -80,8 +87,8 @@ struct join_session {
 
 /* How much a joiner risks with whom it cannot know. Zeroed: nothing yet. */
 struct join_pace {
-    /* By code: how many others this code's proof was shown to; from LIMIT_JOIN_GUESSES on no more are made. A false
-     * member gets one guess each. 0 again when the user types another code. */
+    /* By code: how many others this code's proof was shown to; from LIMIT_JOIN_GUESSES on no more
+     * are made. A false member gets one guess each. 0 again when the user types another code. */
     uint32_t n_shown;
     uint64_t hand_paused_until_ms; /* by hand: join_knock() */
 };
@@ -101,7 +108,8 @@ struct joiner {
     struct join_pace *pace;
     uint64_t deadline_ms;
     enum join_refusal refusal;      /* after JOIN_FAILED: why the other side refused, or 0 */
-    char peer_name[JOIN_NAME_TEXT]; /* from ANSWER on; believed from ACCEPT on (by code), or when the words are equal */
+    char peer_name[JOIN_NAME_TEXT]; /* from ANSWER on; believed from ACCEPT on (by code), or when
+                                       the words are equal */
     uint8_t peer_id[NODE_ID_BYTES];
     uint8_t cluster_id[CLUSTER_ID_BYTES];
     struct membership membership;
@@ -110,11 +118,12 @@ struct joiner {
 };
 
 /* Makes the first message. ERROR_BUSY: the pace forbids it, now (by hand) or for good (by code). */
-enum error_code joiner_start(struct joiner *joiner, const struct joiner_settings *settings, uint64_t now_ms,
-                             struct buffer *reply, struct error *err);
-enum join_result joiner_step(struct joiner *joiner, uint64_t now_ms, const void *message, size_t size,
-                             struct buffer *reply, struct error *err);
-enum join_result joiner_tick(struct joiner *joiner, uint64_t now_ms, struct buffer *reply, struct error *err);
+enum error_code joiner_start(struct joiner *joiner, const struct joiner_settings *settings,
+                             uint64_t now_ms, struct buffer *reply, struct error *err);
+enum join_result joiner_step(struct joiner *joiner, uint64_t now_ms, const void *message,
+                             size_t size, struct buffer *reply, struct error *err);
+enum join_result joiner_tick(struct joiner *joiner, uint64_t now_ms, struct buffer *reply,
+                             struct error *err);
 enum join_result joiner_agree(struct joiner *joiner, uint64_t now_ms, struct buffer *reply);
 enum join_result joiner_refuse(struct joiner *joiner, struct buffer *reply, struct error *err);
 
@@ -138,21 +147,24 @@ struct inviter {
     struct invite *invite;
     uint64_t deadline_ms;
     bool we_agree, they_agree;
-    char peer_name[JOIN_NAME_TEXT]; /* from HELLO on; whether to believe them is what JOIN_DECIDE says */
+    char peer_name[JOIN_NAME_TEXT]; /* from HELLO on; whether to believe them is what JOIN_DECIDE
+                                       says */
     uint8_t peer_public_key[PUBLIC_KEY_BYTES];
     uint8_t peer_id[NODE_ID_BYTES];
     struct join_session session;
 };
 
-enum error_code inviter_init(struct inviter *inviter, const struct inviter_settings *settings, uint64_t now_ms,
-                             struct error *err);
-enum join_result inviter_step(struct inviter *inviter, uint64_t now_ms, const void *message, size_t size,
-                              struct buffer *reply, struct error *err);
-enum join_result inviter_tick(struct inviter *inviter, uint64_t now_ms, struct buffer *reply, struct error *err);
+enum error_code inviter_init(struct inviter *inviter, const struct inviter_settings *settings,
+                             uint64_t now_ms, struct error *err);
+enum join_result inviter_step(struct inviter *inviter, uint64_t now_ms, const void *message,
+                              size_t size, struct buffer *reply, struct error *err);
+enum join_result inviter_tick(struct inviter *inviter, uint64_t now_ms, struct buffer *reply,
+                              struct error *err);
 enum join_result inviter_agree(struct inviter *inviter, uint64_t now_ms);
 
 /* `why` is shown at the joiner: printable ASCII, at most 200 characters. */
-enum join_result inviter_refuse(struct inviter *inviter, const char *why, struct buffer *reply, struct error *err);
+enum join_result inviter_refuse(struct inviter *inviter, const char *why, struct buffer *reply,
+                                struct error *err);
 
 struct join_grant {
     bool with_key; /* the joiner may let others in, too */
@@ -161,6 +173,7 @@ struct join_grant {
 };
 
 /* After JOIN_DECIDE. On JOIN_FAILED nothing was granted. */
-enum join_result inviter_grant(struct inviter *inviter, const struct join_grant *grant, uint64_t now_ms,
-                               uint64_t now_unix_s, struct buffer *reply, struct error *err);
+enum join_result inviter_grant(struct inviter *inviter, const struct join_grant *grant,
+                               uint64_t now_ms, uint64_t now_unix_s, struct buffer *reply,
+                               struct error *err);
 void inviter_deinit(struct inviter *inviter);

@@ -55,7 +55,8 @@ static void close_now(struct join_channel *channel)
     stream_close(channel->stream, on_stream_closed, channel);
 }
 
-/* Closes before the owner hears of it: nothing that it does then reaches a stream that is broken. */
+/* Closes before the owner hears of it: nothing that it does then reaches a stream that is
+ * broken. */
 static void end(struct join_channel *channel, bool in_order, const struct error *why)
 {
     const struct error copy = *why;
@@ -63,7 +64,8 @@ static void end(struct join_channel *channel, bool in_order, const struct error 
     channel->events.ended(channel->events.self, in_order, &copy);
 }
 
-static void endf(struct join_channel *channel, enum error_code code, bool in_order, const char *text)
+static void endf(struct join_channel *channel, enum error_code code, bool in_order,
+                 const char *text)
 {
     struct error why;
     error_set(&why, code, "%s", text);
@@ -75,7 +77,8 @@ static void endf(struct join_channel *channel, enum error_code code, bool in_ord
 static uint64_t due_ms(const struct join_channel *channel)
 {
     uint64_t due = channel->deadline_ms;
-    if (channel->phase == CHANNEL_OPEN && channel->have > 0 && channel->begun_ms + LIMIT_JOIN_MESSAGE_MS < due)
+    if (channel->phase == CHANNEL_OPEN && channel->have > 0 &&
+        channel->begun_ms + LIMIT_JOIN_MESSAGE_MS < due)
         due = channel->begun_ms + LIMIT_JOIN_MESSAGE_MS;
     return due;
 }
@@ -89,7 +92,8 @@ static void set_timer(struct join_channel *channel)
     if (due == UINT64_MAX && !now)
         uv_timer_stop(&channel->timer);
     else
-        uv_timer_start(&channel->timer, on_time, now ? 0 : join_clock_wait(&channel->clock, due), 0);
+        uv_timer_start(&channel->timer, on_time, now ? 0 : join_clock_wait(&channel->clock, due),
+                       0);
 }
 
 /* ---- sending ------------------------------------------------------------------------------- */
@@ -164,8 +168,8 @@ static void hear(struct join_channel *channel)
     while (channel->phase == CHANNEL_OPEN) {
         struct error err = {0};
         size_t n;
-        const enum stream_result result =
-            stream_read(channel->stream, channel->in + channel->have, wanted(channel) - channel->have, &n, &err);
+        const enum stream_result result = stream_read(channel->stream, channel->in + channel->have,
+                                                      wanted(channel) - channel->have, &n, &err);
         if (result == STREAM_AGAIN)
             return;
         if (result == STREAM_DONE)
@@ -177,8 +181,8 @@ static void hear(struct join_channel *channel)
     }
 }
 
-/* What comes after the last word is thrown away: a connection that is closed with bytes unread is reset, and what was
- * sent last is lost with it. */
+/* What comes after the last word is thrown away: a connection that is closed with bytes unread is
+ * reset, and what was sent last is lost with it. */
 static void linger(struct join_channel *channel)
 {
     uint8_t waste[1024];
@@ -209,11 +213,13 @@ static void on_time(uv_timer_t *timer)
 {
     struct join_channel *channel = timer->data;
     const uint64_t now = join_clock_now(&channel->clock);
-    if (channel->phase == CHANNEL_LINGERING && (channel->failure.code || now >= channel->deadline_ms)) {
+    if (channel->phase == CHANNEL_LINGERING &&
+        (channel->failure.code || now >= channel->deadline_ms)) {
         close_now(channel);
         return;
     }
-    on_ready(channel->stream, channel); /* a message that has come counts before the deadline does */
+    on_ready(channel->stream,
+             channel); /* a message that has come counts before the deadline does */
     if (channel->phase != CHANNEL_OPEN)
         return;
     if (channel->failure.code) {
@@ -251,9 +257,10 @@ void join_channel_abort(struct join_channel *channel)
         close_now(channel);
 }
 
-enum error_code join_channel_open(uv_loop_t *loop, struct stream *stream, const struct join_clock *clock,
-                                  const struct join_channel_events *events, struct join_channel **out,
-                                  struct error *err)
+enum error_code join_channel_open(uv_loop_t *loop, struct stream *stream,
+                                  const struct join_clock *clock,
+                                  const struct join_channel_events *events,
+                                  struct join_channel **out, struct error *err)
 {
     struct join_channel *channel = mem_new(sizeof *channel);
     *out = NULL;

@@ -37,9 +37,11 @@ static uint8_t *put_field(uint8_t *at, const void *bytes, size_t size)
 
 /* Sealed in its place of the message, so that the plain text lies in one block that is wiped. */
 static enum error_code write_grant(const struct join_session *session, const struct der parts[3],
-                                   const struct join_grant *grant, struct buffer *reply, struct error *err)
+                                   const struct join_grant *grant, struct buffer *reply,
+                                   struct error *err)
 {
-    size_t size = 4 * 2 + (size_t)parts[0].size + (size_t)parts[1].size + (size_t)parts[2].size + grant->payload_size;
+    size_t size = 4 * 2 + (size_t)parts[0].size + (size_t)parts[1].size + (size_t)parts[2].size +
+                  grant->payload_size;
     uint8_t *plain = mem_new(size), *sealed = mem_new(size + JOIN_SEAL_BYTES);
     if (plain && sealed) {
         uint8_t *at = plain;
@@ -59,14 +61,17 @@ static enum error_code write_grant(const struct join_session *session, const str
     return done ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");
 }
 
-enum error_code join_grant_make(const struct join_session *session, const struct authority *authority,
-                                const uint8_t public_key[PUBLIC_KEY_BYTES], const struct join_grant *grant,
-                                uint64_t now_unix_s, struct buffer *reply, struct error *err)
+enum error_code join_grant_make(const struct join_session *session,
+                                const struct authority *authority,
+                                const uint8_t public_key[PUBLIC_KEY_BYTES],
+                                const struct join_grant *grant, uint64_t now_unix_s,
+                                struct buffer *reply, struct error *err)
 {
     X509 *certificate = NULL;
     struct der parts[3] = {0};
     if (grant->payload_size > LIMIT_JOIN_PAYLOAD_BYTES)
-        return error_set(err, ERROR_INVALID, "what the cluster tells a new member is larger than the limit of %d bytes",
+        return error_set(err, ERROR_INVALID,
+                         "what the cluster tells a new member is larger than the limit of %d bytes",
                          LIMIT_JOIN_PAYLOAD_BYTES);
     enum error_code code = authority_sign(authority, public_key, now_unix_s, &certificate, err);
     if (code)
@@ -106,9 +111,11 @@ static bool read_key(const struct join_field *field, EVP_PKEY **key)
     return *key && at == field->bytes + field->size;
 }
 
-/* The member is trusted by now, but a membership that does not fit would be found out only at the next start. */
-static enum error_code read_grant(const uint8_t *plain, size_t size, const struct identity *identity,
-                                  struct membership *membership, struct buffer *payload, struct error *err)
+/* The member is trusted by now, but a membership that does not fit would be found out only at the
+ * next start. */
+static enum error_code read_grant(const uint8_t *plain, size_t size,
+                                  const struct identity *identity, struct membership *membership,
+                                  struct buffer *payload, struct error *err)
 {
     struct join_field fields[JOIN_FIELDS_MAX];
     enum error_code code = join_grant_read(plain, size, fields, err);
@@ -119,7 +126,8 @@ static enum error_code read_grant(const uint8_t *plain, size_t size, const struc
     if (!membership->authority.certificate || !membership->certificate ||
         !read_key(&fields[GRANT_KEY], &membership->authority.key)) {
         ERR_clear_error();
-        return error_set(err, ERROR_INVALID, "the member sent something that is not a certificate or key");
+        return error_set(err, ERROR_INVALID,
+                         "the member sent something that is not a certificate or key");
     }
     code = membership_check(membership, identity, err);
     if (code)
@@ -129,16 +137,17 @@ static enum error_code read_grant(const uint8_t *plain, size_t size, const struc
 }
 
 enum error_code join_grant_open(const struct join_session *session, const struct join_field *sealed,
-                                const struct identity *identity, struct membership *membership, struct buffer *payload,
-                                struct error *err)
+                                const struct identity *identity, struct membership *membership,
+                                struct buffer *payload, struct error *err)
 {
     size_t size = sealed->size - JOIN_SEAL_BYTES;
     uint8_t *plain = mem_new(size);
     if (!plain)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     bool opened = join_session_unseal(session, sealed->bytes, sealed->size, plain);
-    enum error_code code = opened ? read_grant(plain, size, identity, membership, payload, err)
-                                  : error_set(err, ERROR_INVALID, "the member's grant was changed on its way");
+    enum error_code code =
+        opened ? read_grant(plain, size, identity, membership, payload, err)
+               : error_set(err, ERROR_INVALID, "the member's grant was changed on its way");
     sodium_memzero(plain, size);
     mem_free(plain);
     return code;

@@ -15,8 +15,8 @@ void invite_code(const struct invite *invite, char code[JOIN_CODE_TEXT])
     code[9] = 0;
 }
 
-enum error_code invite_make(struct invite *invite, uint64_t now_ms, uint64_t lifetime_ms, char code[JOIN_CODE_TEXT],
-                            struct error *err)
+enum error_code invite_make(struct invite *invite, uint64_t now_ms, uint64_t lifetime_ms,
+                            char code[JOIN_CODE_TEXT], struct error *err)
 {
     if (lifetime_ms > LIMIT_JOIN_CODE_MS_MAX)
         return error_set(err, ERROR_INVALID, "a join code is good for %d hours at most",
@@ -100,13 +100,16 @@ enum error_code join_code_parse(const char *typed, char digits[JOIN_CODE_DIGITS]
             continue;
         char digit = digit_of(*typed);
         if (!digit)
-            return error_set(err, ERROR_INVALID, "a join code has digits and letters only (never U), like K7QM-4XZD");
+            return error_set(err, ERROR_INVALID,
+                             "a join code has digits and letters only (never U), like K7QM-4XZD");
         if (n == JOIN_CODE_DIGITS)
-            return error_set(err, ERROR_INVALID, "a join code has 8 characters, like K7QM-4XZD: this one has more");
+            return error_set(err, ERROR_INVALID,
+                             "a join code has 8 characters, like K7QM-4XZD: this one has more");
         digits[n++] = digit;
     }
     if (n < JOIN_CODE_DIGITS)
-        return error_set(err, ERROR_INVALID, "a join code has 8 characters, like K7QM-4XZD: this one has %zu", n);
+        return error_set(err, ERROR_INVALID,
+                         "a join code has 8 characters, like K7QM-4XZD: this one has %zu", n);
     return ERROR_NONE;
 }
 

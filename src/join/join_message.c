@@ -25,9 +25,13 @@ struct rules {
 };
 
 static const struct rules rules[] = {
-    [JOIN_HELLO] = {4, {{1, 1}, {PUBLIC_KEY_BYTES, PUBLIC_KEY_BYTES}, {32, 32}, {1, NAME_BYTES_MAX}}},
-    [JOIN_ANSWER] =
-        {4, {{CLUSTER_ID_BYTES, CLUSTER_ID_BYTES}, {NODE_ID_BYTES, NODE_ID_BYTES}, {32, 32}, {1, NAME_BYTES_MAX}}},
+    [JOIN_HELLO] = {4,
+                    {{1, 1}, {PUBLIC_KEY_BYTES, PUBLIC_KEY_BYTES}, {32, 32}, {1, NAME_BYTES_MAX}}},
+    [JOIN_ANSWER] = {4,
+                     {{CLUSTER_ID_BYTES, CLUSTER_ID_BYTES},
+                      {NODE_ID_BYTES, NODE_ID_BYTES},
+                      {32, 32},
+                      {1, NAME_BYTES_MAX}}},
     [JOIN_PROOF] = {2, {{32, 32}, {SIGNATURE_BYTES, SIGNATURE_BYTES}}},
     [JOIN_ACCEPT] = {1, {{CPACE_TAG_BYTES, CPACE_TAG_BYTES}}},
     [JOIN_AGREE] = {1, {{CPACE_TAG_BYTES, CPACE_TAG_BYTES}}},
@@ -36,11 +40,15 @@ static const struct rules rules[] = {
     [JOIN_REFUSE] = {2, {{1, 1}, {0, TEXT_BYTES_MAX}}},
 };
 
-static const struct rules grant_rules = {
-    4, {{1, CERTIFICATE_BYTES_MAX}, {1, CERTIFICATE_BYTES_MAX}, {0, KEY_BYTES_MAX}, {0, LIMIT_JOIN_PAYLOAD_BYTES}}};
+static const struct rules grant_rules = {4,
+                                         {{1, CERTIFICATE_BYTES_MAX},
+                                          {1, CERTIFICATE_BYTES_MAX},
+                                          {0, KEY_BYTES_MAX},
+                                          {0, LIMIT_JOIN_PAYLOAD_BYTES}}};
 
 static_assert(LIMIT_JOIN_MESSAGE_BYTES <= UINT16_MAX, "a field's length has two bytes");
-static_assert(LIMIT_JOIN_PAYLOAD_BYTES + 2 * CERTIFICATE_BYTES_MAX + KEY_BYTES_MAX + 64 <= LIMIT_JOIN_MESSAGE_BYTES,
+static_assert(LIMIT_JOIN_PAYLOAD_BYTES + 2 * CERTIFICATE_BYTES_MAX + KEY_BYTES_MAX + 64 <=
+                  LIMIT_JOIN_MESSAGE_BYTES,
               "the largest grant fits into a message");
 
 void join_message_begin(struct buffer *out, enum join_type type)
@@ -68,7 +76,8 @@ static enum error_code read_fields(const uint8_t *at, size_t size, const struct 
             return error_set(err, ERROR_INVALID, "the message ends early");
         if (i < expected->n) {
             if (length < expected->fields[i].min || length > expected->fields[i].max)
-                return error_set(err, ERROR_INVALID, "field %u of the message has %zu bytes", i, length);
+                return error_set(err, ERROR_INVALID, "field %u of the message has %zu bytes", i,
+                                 length);
             fields[i] = (struct join_field){at + 2, length};
         }
         at += 2 + length;
@@ -103,7 +112,8 @@ static enum error_code check_texts(const struct join_message *message, struct er
     return ERROR_NONE;
 }
 
-enum error_code join_message_read(const void *bytes, size_t size, struct join_message *out, struct error *err)
+enum error_code join_message_read(const void *bytes, size_t size, struct join_message *out,
+                                  struct error *err)
 {
     const uint8_t *at = bytes;
     *out = (struct join_message){0};
@@ -113,7 +123,8 @@ enum error_code join_message_read(const void *bytes, size_t size, struct join_me
         return error_set(err, ERROR_INVALID, "the message is larger than the limit of %d bytes",
                          LIMIT_JOIN_MESSAGE_BYTES);
     if (at[0] != JOIN_FORMAT)
-        return error_set(err, ERROR_UNSUPPORTED, "it speaks another version of the join protocol (%u)", at[0]);
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "it speaks another version of the join protocol (%u)", at[0]);
     if (at[1] < JOIN_HELLO || at[1] > JOIN_REFUSE)
         return error_set(err, ERROR_INVALID, "the message is of an unknown type (%u)", at[1]);
     out->type = (enum join_type)at[1];
@@ -121,8 +132,8 @@ enum error_code join_message_read(const void *bytes, size_t size, struct join_me
     return code ? code : check_texts(out, err);
 }
 
-enum error_code join_grant_read(const void *bytes, size_t size, struct join_field fields[JOIN_FIELDS_MAX],
-                                struct error *err)
+enum error_code join_grant_read(const void *bytes, size_t size,
+                                struct join_field fields[JOIN_FIELDS_MAX], struct error *err)
 {
     memset(fields, 0, JOIN_FIELDS_MAX * sizeof fields[0]);
     return read_fields(bytes, size, &grant_rules, fields, err);

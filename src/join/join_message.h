@@ -2,10 +2,12 @@
  *
  *     byte 0  format: 1
  *          1  type
- *             fields in the order below, each two bytes of length (little-endian) and that many bytes
+ *             fields in the order below, each two bytes of length (little-endian) and that many
+ *             bytes
  *
- * Fields behind those that this version knows are skipped, so that a newer node may say more. Everything else that is
- * not exactly as listed is refused. Reading allocates nothing; what it gives points into the message. Pure. */
+ * Fields behind those that this version knows are skipped, so that a newer node may say more.
+ * Everything else that is not exactly as listed is refused. Reading allocates nothing; what it
+ * gives points into the message. Pure. */
 #pragma once
 
 #include "base/buffer.h"
@@ -43,9 +45,11 @@ enum { GRANT_AUTHORITY, GRANT_CERTIFICATE, GRANT_KEY, GRANT_PAYLOAD };
 void join_message_begin(struct buffer *out, enum join_type type); /* clears `out` */
 void join_message_field(struct buffer *out, const void *bytes, size_t size);
 
-enum error_code join_message_read(const void *bytes, size_t size, struct join_message *out, struct error *err);
-enum error_code join_grant_read(const void *bytes, size_t size, struct join_field fields[JOIN_FIELDS_MAX],
-                                struct error *err);
+enum error_code join_message_read(const void *bytes, size_t size, struct join_message *out,
+                                  struct error *err);
+enum error_code join_grant_read(const void *bytes, size_t size,
+                                struct join_field fields[JOIN_FIELDS_MAX], struct error *err);
 
-/* A node's name: 1 to 63 letters, digits, and `.`, `_`, `-`; it is shown on terminals and typed by people. */
+/* A node's name: 1 to 63 letters, digits, and `.`, `_`, `-`; it is shown on terminals and typed by
+ * people. */
 bool join_name_is_valid(const char *name, size_t size);

@@ -14,15 +14,16 @@ static enum join_result fail(struct joiner *joiner, enum join_refusal reason, st
     return join_fail(&joiner->session, reason, "", reply);
 }
 
-static enum join_result broken(struct joiner *joiner, struct buffer *reply, struct error *err, const char *what)
+static enum join_result broken(struct joiner *joiner, struct buffer *reply, struct error *err,
+                               const char *what)
 {
     error_set(err, ERROR_INVALID, "%s", what);
     return fail(joiner, JOIN_REFUSED_BROKEN, reply);
 }
 
 /* After a message was written. */
-static enum join_result sent(struct joiner *joiner, int state, uint64_t deadline_ms, enum join_result result,
-                             struct buffer *reply, struct error *err)
+static enum join_result sent(struct joiner *joiner, int state, uint64_t deadline_ms,
+                             enum join_result result, struct buffer *reply, struct error *err)
 {
     if (reply->failed) {
         error_set(err, ERROR_NO_MEMORY, "out of memory");
@@ -35,23 +36,27 @@ static enum join_result sent(struct joiner *joiner, int state, uint64_t deadline
 
 /* ---- HELLO ---------------------------------------------------------------------------------- */
 
-static enum error_code check_settings(const struct joiner_settings *settings, uint64_t now_ms, struct error *err)
+static enum error_code check_settings(const struct joiner_settings *settings, uint64_t now_ms,
+                                      struct error *err)
 {
     if (!join_name_is_valid(settings->name, strlen(settings->name)))
-        return error_set(err, ERROR_INVALID, "the node's name must be 1 to 63 letters, digits, or one of . _ -");
+        return error_set(err, ERROR_INVALID,
+                         "the node's name must be 1 to 63 letters, digits, or one of . _ -");
     if (sodium_init() < 0)
         return error_set(err, ERROR_INTERNAL, "libsodium cannot start");
     if (settings->mode == JOIN_BY_CODE && settings->pace->n_shown >= LIMIT_JOIN_GUESSES)
-        return error_set(err, ERROR_BUSY,
-                         "%d others did not know this code: name the member that made it, or get a new code",
-                         LIMIT_JOIN_GUESSES);
-    if (settings->mode == JOIN_BY_HAND && !join_knock(&settings->pace->hand_paused_until_ms, now_ms))
+        return error_set(
+            err, ERROR_BUSY,
+            "%d others did not know this code: name the member that made it, or get a new code",
+            LIMIT_JOIN_GUESSES);
+    if (settings->mode == JOIN_BY_HAND &&
+        !join_knock(&settings->pace->hand_paused_until_ms, now_ms))
         return error_set(err, ERROR_BUSY, "this machine has asked to be let in a moment ago");
     return ERROR_NONE;
 }
 
-enum error_code joiner_start(struct joiner *joiner, const struct joiner_settings *settings, uint64_t now_ms,
-                             struct buffer *reply, struct error *err)
+enum error_code joiner_start(struct joiner *joiner, const struct joiner_settings *settings,
+                             uint64_t now_ms, struct buffer *reply, struct error *err)
 {
     *joiner = (struct joiner){.identity = settings->identity, .pace = settings->pace};
     enum error_code code = check_settings(settings, now_ms, err);
@@ -72,7 +77,8 @@ enum error_code joiner_start(struct joiner *joiner, const struct joiner_settings
     join_message_field(reply, joiner->identity->public_key, PUBLIC_KEY_BYTES);
     join_message_field(reply, session->joiner_share, sizeof session->joiner_share);
     join_message_field(reply, joiner->name, strlen(joiner->name));
-    if (sent(joiner, AWAIT_ANSWER, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err) == JOIN_FAILED)
+    if (sent(joiner, AWAIT_ANSWER, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err) ==
+        JOIN_FAILED)
         return ERROR_NO_MEMORY;
     join_digest(reply->data, reply->size, session->hello);
     return ERROR_NONE;
@@ -97,8 +103,9 @@ static bool make_proof(struct joiner *joiner, uint8_t proof[32])
     return true;
 }
 
-static enum join_result on_answer(struct joiner *joiner, uint64_t now_ms, const struct join_message *message,
-                                  struct buffer *reply, struct error *err)
+static enum join_result on_answer(struct joiner *joiner, uint64_t now_ms,
+                                  const struct join_message *message, struct buffer *reply,
+                                  struct error *err)
 {
     const struct join_field *fields = message->fields;
     struct join_session *session = &joiner->session;
@@ -118,20 +125,23 @@ static enum join_result on_answer(struct joiner *joiner, uint64_t now_ms, const 
     return sent(joiner, AWAIT_ACCEPT, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
 }
 
-static enum join_result on_accept(struct joiner *joiner, uint64_t now_ms, const struct join_message *message,
-                                  struct buffer *reply, struct error *err)
+static enum join_result on_accept(struct joiner *joiner, uint64_t now_ms,
+                                  const struct join_message *message, struct buffer *reply,
+                                  struct error *err)
 {
     uint8_t tag[CPACE_TAG_BYTES];
     join_session_tag(&joiner->session, INVITER, tag);
     bool right = sodium_memcmp(tag, message->fields[0].bytes, sizeof tag) == 0;
     sodium_memzero(tag, sizeof tag);
     if (!right && joiner->session.mode == JOIN_BY_CODE) {
-        error_set(err, ERROR_INVALID, "%s does not know this join code: it is not the member that made it",
+        error_set(err, ERROR_INVALID,
+                  "%s does not know this join code: it is not the member that made it",
                   joiner->peer_name);
         return fail(joiner, JOIN_REFUSED_CODE, reply);
     }
     if (!right)
-        return broken(joiner, reply, err, "the member's proof is wrong: somebody may be in the middle");
+        return broken(joiner, reply, err,
+                      "the member's proof is wrong: somebody may be in the middle");
     if (joiner->session.mode == JOIN_BY_CODE)
         return sent(joiner, AWAIT_GRANT, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
     return sent(joiner, AWAIT_PERSON, now_ms + LIMIT_JOIN_WAIT_MS, JOIN_COMPARE, reply, err);
@@ -151,12 +161,13 @@ enum join_result joiner_agree(struct joiner *joiner, uint64_t now_ms, struct buf
 
 /* ---- GRANT ---------------------------------------------------------------------------------- */
 
-static enum join_result on_grant(struct joiner *joiner, uint64_t now_ms, const struct join_message *message,
-                                 struct buffer *reply, struct error *err)
+static enum join_result on_grant(struct joiner *joiner, uint64_t now_ms,
+                                 const struct join_message *message, struct buffer *reply,
+                                 struct error *err)
 {
     memcpy(joiner->membership.authority.cluster_id, joiner->cluster_id, CLUSTER_ID_BYTES);
-    if (join_grant_open(&joiner->session, &message->fields[0], joiner->identity, &joiner->membership, &joiner->payload,
-                        err))
+    if (join_grant_open(&joiner->session, &message->fields[0], joiner->identity,
+                        &joiner->membership, &joiner->payload, err))
         return fail(joiner, JOIN_REFUSED_BROKEN, reply);
     return sent(joiner, STORING, now_ms + LIMIT_JOIN_STEP_MS, JOIN_STORE, reply, err);
 }
@@ -189,7 +200,8 @@ static const char *who(const struct joiner *joiner)
     return joiner->peer_name[0] ? joiner->peer_name : "the member";
 }
 
-enum join_result joiner_tick(struct joiner *joiner, uint64_t now_ms, struct buffer *reply, struct error *err)
+enum join_result joiner_tick(struct joiner *joiner, uint64_t now_ms, struct buffer *reply,
+                             struct error *err)
 {
     int state = joiner->session.state;
     buffer_clear(reply);

@@ -50,7 +50,7 @@ void joining_over(struct joining *joining, const struct error *why)
     joining_timer(joining, 0);
 }
 
-/* ---- the machine ------------------------------------------------------------------------------ */
+/* ---- the machine ----------------------------------------------------------------------------- */
 
 /* A message that cannot be kept from being lost changes nothing any more: this node is a member. */
 static void say_done(struct joining *joining)
@@ -116,14 +116,17 @@ static void advance(struct joining *joining, enum join_result result, const stru
 static void start_machine(struct joining *joining)
 {
     const struct joining_options *options = &joining->options;
-    struct joiner_settings settings = {
-        .identity = options->identity, .name = options->name, .mode = options->mode, .pace = options->pace};
+    struct joiner_settings settings = {.identity = options->identity,
+                                       .name = options->name,
+                                       .mode = options->mode,
+                                       .pace = options->pace};
     struct buffer reply = {0};
     struct error err = {0};
     memcpy(settings.binding, joining->binding, sizeof settings.binding);
     memcpy(settings.code, joining->code, sizeof settings.code);
     joining->phase = JOINING_TALKING;
-    const enum error_code code = joiner_start(&joining->machine, &settings, now_ms(joining), &reply, &err);
+    const enum error_code code =
+        joiner_start(&joining->machine, &settings, now_ms(joining), &reply, &err);
     joining->machine_runs = !code;
     advance(joining, code ? JOIN_FAILED : JOIN_WAITING, &reply, &err);
     join_code_wipe(settings.code);
@@ -134,14 +137,15 @@ static void start_machine(struct joining *joining)
 /* By hand: not before the pace allows it; another attempt of this machine may have been first. */
 static void start_in_turn(struct joining *joining)
 {
-    const uint64_t now = now_ms(joining), paused_until = joining->options.pace->hand_paused_until_ms;
+    const uint64_t now = now_ms(joining),
+                   paused_until = joining->options.pace->hand_paused_until_ms;
     if (joining->options.mode == JOIN_BY_CODE || now >= paused_until || now >= joining->turn_by_ms)
         start_machine(joining);
     else
         joining_timer(joining, paused_until - now);
 }
 
-/* ---- the channel's events ---------------------------------------------------------------------- */
+/* ---- the channel's events -------------------------------------------------------------------- */
 
 static void on_message(void *self, const void *bytes, size_t size)
 {
@@ -155,7 +159,8 @@ static void on_message(void *self, const void *bytes, size_t size)
     }
     if (joining->phase == JOINING_LEAVING) /* nothing that it says now changes anything */
         return;
-    const enum join_result result = joiner_step(&joining->machine, now_ms(joining), bytes, size, &reply, &err);
+    const enum join_result result =
+        joiner_step(&joining->machine, now_ms(joining), bytes, size, &reply, &err);
     advance(joining, result, &reply, &err);
     buffer_deinit(&reply);
 }
@@ -163,7 +168,8 @@ static void on_message(void *self, const void *bytes, size_t size)
 static void on_late(void *self)
 {
     static const struct error unconfirmed = {
-        ERROR_IO, "this machine is a member, but the one that let it in has not said that it knows"};
+        ERROR_IO,
+        "this machine is a member, but the one that let it in has not said that it knows"};
     struct joining *joining = self;
     struct buffer reply = {0};
     struct error err = {0};
@@ -182,9 +188,11 @@ static void on_ended(void *self, bool in_order, const struct error *why)
     struct error err = {0};
     const char *who = joining->machine.peer_name[0] ? joining->machine.peer_name : joining->host;
     if (joining->phase == JOINING_LEAVING && !in_order)
-        error_set(&err, why->code, "this machine is a member, but %s may not know that yet: %s", who, why->text);
+        error_set(&err, why->code, "this machine is a member, but %s may not know that yet: %s",
+                  who, why->text);
     else if (joining->phase != JOINING_LEAVING && in_order)
-        error_set(&err, ERROR_BUSY, "%s has closed the connection before it let this machine in", who);
+        error_set(&err, ERROR_BUSY, "%s has closed the connection before it let this machine in",
+                  who);
     else if (joining->phase != JOINING_LEAVING)
         error_set(&err, why->code, "%s: %s", who, why->text);
     joining_over(joining, &err);
@@ -199,12 +207,14 @@ static void on_channel_closed(void *self)
 
 void joining_connected(struct joining *joining, struct stream *stream)
 {
-    const struct join_channel_events events = {on_message, on_late, on_ended, on_channel_closed, joining};
+    const struct join_channel_events events = {on_message, on_late, on_ended, on_channel_closed,
+                                               joining};
     struct error err = {0};
     uv_timer_stop(&joining->timer);
     joining->phase = JOINING_PACING;
     joining->turn_by_ms = now_ms(joining) + LIMIT_JOIN_TURN_MS;
-    if (join_channel_open(joining->options.loop, stream, &joining->options.clock, &events, &joining->channel, &err)) {
+    if (join_channel_open(joining->options.loop, stream, &joining->options.clock, &events,
+                          &joining->channel, &err)) {
         joining_over(joining, &err);
         return;
     }
@@ -212,7 +222,7 @@ void joining_connected(struct joining *joining, struct stream *stream)
     start_in_turn(joining);
 }
 
-/* ---- the timer ---------------------------------------------------------------------------------- */
+/* ---- the timer ------------------------------------------------------------------------------- */
 
 static void on_time(uv_timer_t *timer)
 {
@@ -250,24 +260,29 @@ void joining_timer(struct joining *joining, uint64_t ms)
     if (joining->closing)
         return;
     joining->due_ms = now_ms(joining) + ms;
-    uv_timer_start(&joining->timer, on_time, join_clock_wait(&joining->options.clock, joining->due_ms), 0);
+    uv_timer_start(&joining->timer, on_time,
+                   join_clock_wait(&joining->options.clock, joining->due_ms), 0);
 }
 
-/* ---- the owner's calls ---------------------------------------------------------------------------- */
+/* ---- the owner's calls ----------------------------------------------------------------------- */
 
-static enum error_code check(const struct joining_options *options, char code[JOIN_CODE_DIGITS], struct error *err)
+static enum error_code check(const struct joining_options *options, char code[JOIN_CODE_DIGITS],
+                             struct error *err)
 {
     const size_t length = options->host ? strlen(options->host) : 0;
     if (length == 0 || length >= JOINING_HOST_MAX || options->port == 0)
-        return error_set(err, ERROR_INVALID, "a host's name has 1 to 255 bytes, and a port is 1 to 65535");
+        return error_set(err, ERROR_INVALID,
+                         "a host's name has 1 to 255 bytes, and a port is 1 to 65535");
     if (!join_name_is_valid(options->name, strlen(options->name)))
-        return error_set(err, ERROR_INVALID, "the node's name must be 1 to 63 letters, digits, or one of . _ -");
+        return error_set(err, ERROR_INVALID,
+                         "the node's name must be 1 to 63 letters, digits, or one of . _ -");
     if (options->mode == JOIN_BY_CODE)
         return join_code_parse(options->code ? options->code : "", code, err);
     return ERROR_NONE;
 }
 
-enum error_code joining_open(const struct joining_options *options, struct joining **out, struct error *err)
+enum error_code joining_open(const struct joining_options *options, struct joining **out,
+                             struct error *err)
 {
     *out = NULL;
     struct joining *joining = mem_new(sizeof *joining);
@@ -310,7 +325,8 @@ void joining_close(struct joining *joining, void (*closed)(void *arg), void *arg
     joining->closing = true;
     joining->closed = closed;
     joining->closed_arg = arg;
-    if (joining->machine_runs && (joining->phase == JOINING_TALKING || joining->phase == JOINING_COMPARING)) {
+    if (joining->machine_runs &&
+        (joining->phase == JOINING_TALKING || joining->phase == JOINING_COMPARING)) {
         struct buffer reply = {0};
         struct error err;
         joiner_refuse(&joining->machine, &reply, &err);
@@ -328,9 +344,9 @@ uint64_t joining_again_ms(const struct joining *joining)
 {
     const enum join_refusal refusal = joining->machine.refusal;
     const bool by_code = joining->options.mode == JOIN_BY_CODE;
-    const bool code_is_useless = joining->why.code == ERROR_INVALID || refusal == JOIN_REFUSED_NO_CODE ||
-                                 refusal == JOIN_REFUSED_DECLINED ||
-                                 joining->options.pace->n_shown >= LIMIT_JOIN_GUESSES;
+    const bool code_is_useless =
+        joining->why.code == ERROR_INVALID || refusal == JOIN_REFUSED_NO_CODE ||
+        refusal == JOIN_REFUSED_DECLINED || joining->options.pace->n_shown >= LIMIT_JOIN_GUESSES;
     if (joining->is_member || (by_code && code_is_useless))
         return UINT64_MAX;
     return refusal == JOIN_REFUSED_DECLINED ? LIMIT_JOIN_DECLINED_MS : LIMIT_JOIN_PAUSE_MS;

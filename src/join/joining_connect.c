@@ -43,7 +43,8 @@ static void on_ready(struct stream *stream, void *owner)
     const enum stream_result result = stream_handshake(stream, &err);
     if (result == STREAM_AGAIN)
         return;
-    if (result != STREAM_DONE || credentials_channel_binding(stream_ssl(stream), joining->binding, &err)) {
+    if (result != STREAM_DONE ||
+        credentials_channel_binding(stream_ssl(stream), joining->binding, &err)) {
         address_failed(joining, &err);
         return;
     }
@@ -55,10 +56,12 @@ static void on_ready(struct stream *stream, void *owner)
 static void try_next(struct joining *joining)
 {
     struct error err = {0};
-    const struct sockaddr *address = (struct sockaddr *)&joining->addresses[joining->next_address++];
+    const struct sockaddr *address =
+        (struct sockaddr *)&joining->addresses[joining->next_address++];
     joining->phase = JOINING_SHAKING;
     joining_timer(joining, LIMIT_JOIN_CONNECT_MS);
-    if (stream_tcp_connect(joining->options.loop, &joining->security, address, &joining->stream, &err)) {
+    if (stream_tcp_connect(joining->options.loop, &joining->security, address, &joining->stream,
+                           &err)) {
         address_failed(joining, &err);
         return;
     }
@@ -103,8 +106,8 @@ static void look_up(struct joining *joining)
     snprintf(port, sizeof port, "%u", joining->options.port);
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     joining->resolve.data = joining;
-    const int problem =
-        uv_getaddrinfo(joining->options.loop, &joining->resolve, on_resolved, joining->host, port, &hints);
+    const int problem = uv_getaddrinfo(joining->options.loop, &joining->resolve, on_resolved,
+                                       joining->host, port, &hints);
     if (problem) {
         unknown(joining, uv_strerror(problem));
         return;
@@ -122,8 +125,10 @@ void joining_connect(struct joining *joining)
         address_failed(joining, &late);
     } else if (joining->resolve.data) {
         unknown(joining, "nobody has answered in time");
-    } else if (uv_ip4_addr(joining->host, port, (struct sockaddr_in *)&joining->addresses[0]) == 0 ||
-               uv_ip6_addr(joining->host, port, (struct sockaddr_in6 *)&joining->addresses[0]) == 0) {
+    } else if (uv_ip4_addr(joining->host, port, (struct sockaddr_in *)&joining->addresses[0]) ==
+                   0 ||
+               uv_ip6_addr(joining->host, port, (struct sockaddr_in6 *)&joining->addresses[0]) ==
+                   0) {
         joining->n_addresses = 1;
         try_next(joining);
     } else {

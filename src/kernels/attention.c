@@ -70,7 +70,8 @@ static size_t lay_out(const struct attention_form *form, float *scratch, struct 
     struct attention_block *b = &out->block;
     struct arena arena = {.base = scratch};
     const size_t n = ATTENTION_QUERIES;
-    *b = (struct attention_block){.form = form, .width_k = width_of(form->dim_k), .width_v = width_of(form->dim_v)};
+    *b = (struct attention_block){
+        .form = form, .width_k = width_of(form->dim_k), .width_v = width_of(form->dim_v)};
     b->q = take(&arena, n * b->width_k);
     b->columns = take(&arena, (size_t)b->width_k * ATTENTION_TILE);
     b->tile = take(&arena, (size_t)larger(b->width_k, b->width_v) * ATTENTION_TILE);
@@ -121,8 +122,10 @@ static uint32_t block_count(const struct attention_batch *batch, uint32_t n_rows
     return n;
 }
 
-/* With few blocks and many threads, heads that share K and V are divided, though each part then converts them. */
-static struct lots lots_of(const struct attention_form *form, const struct attention_batch *batch, uint32_t nth)
+/* With few blocks and many threads, heads that share K and V are divided, though each part then
+ * converts them. */
+static struct lots lots_of(const struct attention_form *form, const struct attention_batch *batch,
+                           uint32_t nth)
 {
     struct lots lots = {.n_shared = form->n_head / form->n_head_kv};
     uint32_t n_heads = lots.n_shared < ATTENTION_QUERIES ? lots.n_shared : ATTENTION_QUERIES;
@@ -148,7 +151,8 @@ static size_t head_bytes(enum attention_type type, uint32_t dim)
     return 0;
 }
 
-static void gather_queries(const struct attention_batch *batch, uint32_t row, uint32_t head, struct attention_block *b)
+static void gather_queries(const struct attention_batch *batch, uint32_t row, uint32_t head,
+                           struct attention_block *b)
 {
     const struct attention_form *form = b->form;
     const float scale = form->softcap != 0 ? form->scale / form->softcap : form->scale;
@@ -168,8 +172,9 @@ static uint32_t first_seen(const struct attention_form *form, uint32_t position)
 }
 
 /* b->n_rows rows from `row` on, of lot `lot`. */
-static void compute_block(const struct attention_kernel *kernel, const struct attention_batch *batch,
-                          const struct lots *lots, uint32_t lot, uint32_t row, struct places *places)
+static void compute_block(const struct attention_kernel *kernel,
+                          const struct attention_batch *batch, const struct lots *lots,
+                          uint32_t lot, uint32_t row, struct places *places)
 {
     struct attention_block *b = &places->block;
     const struct attention_form *form = b->form;
@@ -178,8 +183,10 @@ static void compute_block(const struct attention_kernel *kernel, const struct at
     const int64_t cell = batch->cells[row] - batch->positions[row];
     b->n_heads = lots->n_shared - part < lots->n_heads ? lots->n_shared - part : lots->n_heads;
     b->position = (uint32_t)batch->positions[row];
-    b->k = (const char *)batch->k + (size_t)cell * batch->k_cell + kv_head * head_bytes(form->type, form->dim_k);
-    b->v = (const char *)batch->v + (size_t)cell * batch->v_cell + kv_head * head_bytes(form->type, form->dim_v);
+    b->k = (const char *)batch->k + (size_t)cell * batch->k_cell +
+           kv_head * head_bytes(form->type, form->dim_k);
+    b->v = (const char *)batch->v + (size_t)cell * batch->v_cell +
+           kv_head * head_bytes(form->type, form->dim_v);
     gather_queries(batch, row, head, b);
 
     const uint32_t n_queries = b->n_rows * b->n_heads, end = b->position + b->n_rows;
@@ -193,23 +200,25 @@ static void compute_block(const struct attention_kernel *kernel, const struct at
     }
     for (uint32_t i = 0; i < n_queries; i++) {
         const uint32_t h = head + i % b->n_heads;
-        kernel->finish(&places->total, i, b->width_v, form->dim_v, batch->sinks ? batch->sinks + h : NULL,
-                       batch->out + ((size_t)(row + i / b->n_heads) * form->n_head + h) * form->dim_v);
+        kernel->finish(
+            &places->total, i, b->width_v, form->dim_v, batch->sinks ? batch->sinks + h : NULL,
+            batch->out + ((size_t)(row + i / b->n_heads) * form->n_head + h) * form->dim_v);
     }
 }
 
 /* ---- shares ---- */
 
 /* What a block costs, in tiles of one row, about. */
-static uint64_t block_cost(const struct attention_form *form, const struct attention_batch *batch, uint32_t row,
-                           uint32_t n_rows)
+static uint64_t block_cost(const struct attention_form *form, const struct attention_batch *batch,
+                           uint32_t row, uint32_t n_rows)
 {
     const uint32_t end = (uint32_t)batch->positions[row] + n_rows;
     const uint32_t first = first_seen(form, (uint32_t)batch->positions[row]);
     return (uint64_t)n_rows * ((end - first) / ATTENTION_TILE + 1);
 }
 
-static uint64_t lot_cost(const struct attention_form *form, const struct attention_batch *batch, uint32_t n_rows_max)
+static uint64_t lot_cost(const struct attention_form *form, const struct attention_batch *batch,
+                         uint32_t n_rows_max)
 {
     uint64_t cost = 0;
     for (uint32_t row = 0, n; row < batch->n_rows; row += n) {
@@ -219,10 +228,11 @@ static uint64_t lot_cost(const struct attention_form *form, const struct attenti
     return cost;
 }
 
-/* Blocks stand in order of lot, so that a thread goes through few heads' K and V; each has those that begin in its
- * share of the cost. */
+/* Blocks stand in order of lot, so that a thread goes through few heads' K and V; each has those
+ * that begin in its share of the cost. */
 void attention_compute(const struct attention_kernel *kernel, const struct attention_form *form,
-                       const struct attention_batch *batch, void *scratch, uint32_t ith, uint32_t nth)
+                       const struct attention_batch *batch, void *scratch, uint32_t ith,
+                       uint32_t nth)
 {
     struct places places;
     const struct lots lots = lots_of(form, batch, nth);

@@ -1,24 +1,28 @@
-/* Attention on the CPU whose every row has the same bits whatever is computed beside it: alone or in a prompt, in
- * chunks of any size, beside other sequences, on any number of threads. A reply that is replayed after a machine was
- * lost goes on with the same words because of this. (ggml's has three ways for one row, which differ in the third digit
- * of a logit.) Pure; ggml's graph calls it through graph_attention.c.
+/* Attention on the CPU whose every row has the same bits whatever is computed beside it: alone or
+ * in a prompt, in chunks of any size, beside other sequences, on any number of threads. A reply
+ * that is replayed after a machine was lost goes on with the same words because of this. (ggml's
+ * has three ways for one row, which differ in the third digit of a logit.) Pure; ggml's graph calls
+ * it through graph_attention.c.
  *
  * For one query of one head, cells in order of position:
  *
  *     in tiles of 64 cells        s[c] = scale * q . k[c], summed in order of dimension; softcapped
  *                                 m' = max(m, max s), p[c] = exp(s[c] - m')
- *                                 w = w exp(m - m') + sum p, o = o exp(m - m') + sum p[c] v[c], in order of c
- *     chunks of 512 cells         each begins with m = -inf, w = 0, o = 0; their results are added up in order,
- *                                 as the tiles are (Milakov and Gimelshein 2018, arXiv:1805.02867)
+ *                                 w = w exp(m - m') + sum p, o = o exp(m - m') + sum p[c] v[c], in
+ *                                 order of c
+ *     chunks of 512 cells         each begins with m = -inf, w = 0, o = 0; their results are added
+ *                                 up in order, as the tiles are (Milakov and Gimelshein 2018,
+ *                                 arXiv:1805.02867)
  *     out                         o / w; a sink adds exp(sink - m) to w
  *
- * Tiles and chunks begin at fixed positions, sums over dimensions and cells have one order, and vectors of a processor
- * run along cells or along dimensions of the result, never along a sum. So neither the width of vectors nor the number
- * of rows is part of the arithmetic. Processors with fused multiply-add give the same bits as each other, those without
- * it others. What no row of a block sees is not read.
+ * Tiles and chunks begin at fixed positions, sums over dimensions and cells have one order, and
+ * vectors of a processor run along cells or along dimensions of the result, never along a sum. So
+ * neither the width of vectors nor the number of rows is part of the arithmetic. Processors with
+ * fused multiply-add give the same bits as each other, those without it others. What no row of a
+ * block sees is not read.
  *
- * K and V of a tile are converted to F32 once for all heads that share them and for the rows of a block. exp is a
- * polynomial, off by 1.2e-7 at most. */
+ * K and V of a tile are converted to F32 once for all heads that share them and for the rows of a
+ * block. exp is a polynomial, off by 1.2e-7 at most. */
 #pragma once
 
 #include <stddef.h>
@@ -34,11 +38,12 @@ struct attention_form { /* what is the same for all batches */
 };
 
 struct attention_batch {
-    const float *q;           /* [row][n_head][dim_k] */
-    size_t q_row, q_head;     /* in floats */
-    const void *k, *v;        /* [cell][n_head_kv][dim_k or dim_v] */
-    size_t k_cell, v_cell;    /* in bytes */
-    const int64_t *cells;     /* [row]: the row's own cell; a sequence's cells stand together, in order */
+    const float *q;        /* [row][n_head][dim_k] */
+    size_t q_row, q_head;  /* in floats */
+    const void *k, *v;     /* [cell][n_head_kv][dim_k or dim_v] */
+    size_t k_cell, v_cell; /* in bytes */
+    const int64_t
+        *cells; /* [row]: the row's own cell; a sequence's cells stand together, in order */
     const int32_t *positions; /* [row], in the row's sequence */
     const float *sinks;       /* [n_head]; NULL: none */
     float *out;               /* [row][n_head][dim_v] */
@@ -57,4 +62,5 @@ size_t attention_scratch_bytes(const struct attention_form *form);
 
 /* Share `ith` of `nth` of the work; each thread has its own `scratch`. */
 void attention_compute(const struct attention_kernel *kernel, const struct attention_form *form,
-                       const struct attention_batch *batch, void *scratch, uint32_t ith, uint32_t nth);
+                       const struct attention_batch *batch, void *scratch, uint32_t ith,
+                       uint32_t nth);

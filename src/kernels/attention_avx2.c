@@ -34,7 +34,8 @@ static inline float largest(vec x)
 
 static int works(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
 }
 
 const struct attention_kernel attention_kernel_avx2 = {"avx2", works, chunk, add, finish};

@@ -1,5 +1,5 @@
-/* Between attention.c, which divides the work, and the kernels, which are attention_kernel_body.h compiled for one kind
- * of processor each. */
+/* Between attention.c, which divides the work, and the kernels, which are attention_kernel_body.h
+ * compiled for one kind of processor each. */
 #pragma once
 
 #include "kernels/attention.h"
@@ -8,7 +8,8 @@ enum {
     ATTENTION_TILE = 64,    /* cells whose scores are made at once */
     ATTENTION_CHUNK = 512,  /* cells that are summed on their own */
     ATTENTION_QUERIES = 64, /* that share a converted tile, at most */
-    ATTENTION_LANES = 16,   /* partial sums of the weights; row widths in scratch are multiples of it */
+    ATTENTION_LANES =
+        16, /* partial sums of the weights; row widths in scratch are multiples of it */
 };
 
 /* What softmax has summed up so far, for each query. */
@@ -18,7 +19,8 @@ struct attention_sums {
     float *value;  /* [queries][width_v] */
 };
 
-/* Some rows of one sequence, of some query heads that share a KV head. Query i is row i / n_heads, head i % n_heads. */
+/* Some rows of one sequence, of some query heads that share a KV head. Query i is row i / n_heads,
+ * head i % n_heads. */
 struct attention_block {
     const struct attention_form *form;
     uint32_t n_rows, n_heads;
@@ -40,10 +42,11 @@ struct attention_kernel {
     /* Cells `first` (where a chunk begins) to `end` - 1, into block->chunk. */
     void (*chunk)(const struct attention_block *block, uint32_t first, uint32_t end);
     /* Adds the sums `from` to the sums `to`, for `n` queries. */
-    void (*add)(const struct attention_sums *to, const struct attention_sums *from, uint32_t n, uint32_t width_v);
+    void (*add)(const struct attention_sums *to, const struct attention_sums *from, uint32_t n,
+                uint32_t width_v);
     /* One query's result; `sink` may be NULL. */
-    void (*finish)(const struct attention_sums *sums, uint32_t query, uint32_t width_v, uint32_t dim_v,
-                   const float *sink, float *out);
+    void (*finish)(const struct attention_sums *sums, uint32_t query, uint32_t width_v,
+                   uint32_t dim_v, const float *sink, float *out);
 };
 
 extern const struct attention_kernel attention_kernel_plain;

@@ -1,18 +1,25 @@
 /* The arithmetic of attention.h, for vectors of LANES floats. A kernel's file defines first:
  *
- *     LANES, COLUMNS                 4, 8 or 16; vectors beside each other that a loop keeps in registers for 4 queries
+ *     LANES, COLUMNS                 4, 8 or 16; vectors beside each other that a loop keeps in
+ *                                    registers for 4 queries
  *     vec, ivec                      LANES floats or int32_t, aligned as their elements are
  *     vec load_halves(const void *)  LANES F16 values
  *     vec larger(vec, vec), float largest(vec)
  *
- * Every product is added by `sum += a * b`, which compilers fuse where the processor can and nowhere else. */
+ * Every product is added by `sum += a * b`, which compilers fuse where the processor can and
+ * nowhere else. */
 #include "kernels/attention_kernel.h"
 #include "kernels/unroll.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { TILE_VECTORS = ATTENTION_TILE / LANES, LANE_VECTORS = ATTENTION_LANES / LANES, Q8_BLOCK = 32, Q8_BYTES = 34 };
+enum {
+    TILE_VECTORS = ATTENTION_TILE / LANES,
+    LANE_VECTORS = ATTENTION_LANES / LANES,
+    Q8_BLOCK = 32,
+    Q8_BYTES = 34
+};
 
 ALWAYS_INLINE vec load(const float *from)
 {
@@ -35,14 +42,16 @@ ALWAYS_INLINE vec choose(ivec mask, vec yes, vec no)
     return (vec)((mask & (ivec)yes) | (~mask & (ivec)no));
 }
 
-/* exp(x) for x <= 0, and 0 below -86: 2^n times Taylor's series of the rest, |rest| <= ln(2) / 2. exp(0) is 1. */
+/* exp(x) for x <= 0, and 0 below -86: 2^n times Taylor's series of the rest, |rest| <= ln(2) / 2.
+ * exp(0) is 1. */
 ALWAYS_INLINE vec exponential(vec x)
 {
     const vec magic = splat(0x1.8p23f), low = splat(-86.0f);
     const vec bounded = larger(x, low);
     const vec shifted = bounded * 0x1.715476p0f + magic; /* x / ln 2, rounded, in the low bits */
     const vec n = shifted - magic;
-    vec r = bounded - n * 0x1.62ep-1f; /* ln 2 in two parts; the first has few bits, so that the product is exact */
+    vec r = bounded - n * 0x1.62ep-1f; /* ln 2 in two parts; the first has few bits, so that the
+                                          product is exact */
     r = r - n * 0x1.0bfbe8p-15f;
     vec y = splat(1.0f / 5040);
     y = y * r + 1.0f / 720;
@@ -101,8 +110,8 @@ ALWAYS_INLINE void convert_q8(const char *from, uint32_t dim, float *to)
 }
 
 /* n cells as [n][width]; what is beyond `dim` is 0. */
-static void convert_tile(enum attention_type type, const char *cells, size_t step, uint32_t n, uint32_t dim,
-                         uint32_t width, float *to)
+static void convert_tile(enum attention_type type, const char *cells, size_t step, uint32_t n,
+                         uint32_t dim, uint32_t width, float *to)
 {
     for (uint32_t i = 0; i < n; i++, cells += step, to += width) {
         switch (type) {
@@ -121,7 +130,8 @@ static void convert_tile(enum attention_type type, const char *cells, size_t ste
     }
 }
 
-/* rows[i][j] becomes rows[j][i]: each round deals the upper and the lower half of the rows alternately. */
+/* rows[i][j] becomes rows[j][i]: each round deals the upper and the lower half of the rows
+ * alternately. */
 ALWAYS_INLINE void turn_square(vec rows[LANES])
 {
     UNROLL for (uint32_t round = 1; round < LANES; round *= 2)
@@ -130,13 +140,15 @@ ALWAYS_INLINE void turn_square(vec rows[LANES])
         UNROLL for (uint32_t i = 0; i < LANES / 2; i++)
         {
             dealt[2 * i] = __builtin_shufflevector(rows[i], rows[i + LANES / 2], INTERLEAVE_LOW);
-            dealt[2 * i + 1] = __builtin_shufflevector(rows[i], rows[i + LANES / 2], INTERLEAVE_HIGH);
+            dealt[2 * i + 1] =
+                __builtin_shufflevector(rows[i], rows[i + LANES / 2], INTERLEAVE_HIGH);
         }
         UNROLL for (uint32_t i = 0; i < LANES; i++) rows[i] = dealt[i];
     }
 }
 
-/* The tile's first `n` cells as columns: [width][TILE]. What stands in columns from n on is never used. */
+/* The tile's first `n` cells as columns: [width][TILE]. What stands in columns from n on is never
+ * used. */
 static void turn_tile(const float *tile, uint32_t n, uint32_t width, float *columns)
 {
     for (uint32_t c = 0; c < n; c += LANES) {
@@ -144,17 +156,19 @@ static void turn_tile(const float *tile, uint32_t n, uint32_t width, float *colu
             vec rows[LANES];
             UNROLL for (uint32_t i = 0; i < LANES; i++) rows[i] = load(tile + (c + i) * width + d);
             turn_square(rows);
-            UNROLL for (uint32_t i = 0; i < LANES; i++) store(columns + (d + i) * ATTENTION_TILE + c, rows[i]);
+            UNROLL for (uint32_t i = 0; i < LANES; i++)
+                store(columns + (d + i) * ATTENTION_TILE + c, rows[i]);
         }
     }
 }
 
 /* ---- products ----------------------------------------------------------------------------- */
 
-/* scores[i][c] = sum of q[i][d] * columns[d][c] over d in order, for `n` queries (a constant) and columns from `c` on.
+/* scores[i][c] = sum of q[i][d] * columns[d][c] over d in order, for `n` queries (a constant) and
+ * columns from `c` on.
  */
-ALWAYS_INLINE void score_some(uint32_t n, uint32_t dim, uint32_t width, const float *q, const float *columns,
-                              float *scores)
+ALWAYS_INLINE void score_some(uint32_t n, uint32_t dim, uint32_t width, const float *q,
+                              const float *columns, float *scores)
 {
     vec sum[4][COLUMNS];
     UNROLL for (uint32_t i = 0; i < n; i++)
@@ -163,7 +177,8 @@ ALWAYS_INLINE void score_some(uint32_t n, uint32_t dim, uint32_t width, const fl
     }
     for (uint32_t d = 0; d < dim; d++) {
         vec column[COLUMNS];
-        UNROLL for (uint32_t j = 0; j < COLUMNS; j++) column[j] = load(columns + d * ATTENTION_TILE + j * LANES);
+        UNROLL for (uint32_t j = 0; j < COLUMNS; j++) column[j] =
+            load(columns + d * ATTENTION_TILE + j * LANES);
         UNROLL for (uint32_t i = 0; i < n; i++)
         {
             const vec a = splat(q[i * width + d]);
@@ -172,7 +187,8 @@ ALWAYS_INLINE void score_some(uint32_t n, uint32_t dim, uint32_t width, const fl
     }
     UNROLL for (uint32_t i = 0; i < n; i++)
     {
-        UNROLL for (uint32_t j = 0; j < COLUMNS; j++) store(scores + i * ATTENTION_TILE + j * LANES, sum[i][j]);
+        UNROLL for (uint32_t j = 0; j < COLUMNS; j++)
+            store(scores + i * ATTENTION_TILE + j * LANES, sum[i][j]);
     }
 }
 
@@ -190,10 +206,10 @@ static void score(const struct attention_block *block, uint32_t n_queries, uint3
     }
 }
 
-/* value[i][d] += sum of p[i][c] * tile[c][d] over c in order, for `n` queries and `m` vectors (constants) of
- * dimensions. */
-ALWAYS_INLINE void gather_some(uint32_t n, uint32_t m, uint32_t n_cells, uint32_t width, const float *p,
-                               const float *tile, float *value)
+/* value[i][d] += sum of p[i][c] * tile[c][d] over c in order, for `n` queries and `m` vectors
+ * (constants) of dimensions. */
+ALWAYS_INLINE void gather_some(uint32_t n, uint32_t m, uint32_t n_cells, uint32_t width,
+                               const float *p, const float *tile, float *value)
 {
     vec sum[4][COLUMNS];
     UNROLL for (uint32_t i = 0; i < n; i++)
@@ -215,8 +231,8 @@ ALWAYS_INLINE void gather_some(uint32_t n, uint32_t m, uint32_t n_cells, uint32_
     }
 }
 
-ALWAYS_INLINE void gather_rows(uint32_t n, uint32_t n_cells, uint32_t width, const float *p, const float *tile,
-                               float *value)
+ALWAYS_INLINE void gather_rows(uint32_t n, uint32_t n_cells, uint32_t width, const float *p,
+                               const float *tile, float *value)
 {
     uint32_t d = 0;
     for (; d + COLUMNS * LANES <= width; d += COLUMNS * LANES)
@@ -230,9 +246,11 @@ static void gather(const struct attention_block *block, uint32_t n_queries, uint
     const uint32_t width = block->width_v;
     uint32_t i = 0;
     for (; i + 4 <= n_queries; i += 4)
-        gather_rows(4, n_cells, width, block->scores + i * ATTENTION_TILE, block->tile, block->chunk.value + i * width);
+        gather_rows(4, n_cells, width, block->scores + i * ATTENTION_TILE, block->tile,
+                    block->chunk.value + i * width);
     for (; i < n_queries; i++)
-        gather_rows(1, n_cells, width, block->scores + i * ATTENTION_TILE, block->tile, block->chunk.value + i * width);
+        gather_rows(1, n_cells, width, block->scores + i * ATTENTION_TILE, block->tile,
+                    block->chunk.value + i * width);
 }
 
 /* ---- softmax ------------------------------------------------------------------------------ */
@@ -246,7 +264,8 @@ static void scale_row(float *row, uint32_t width, float by)
 /* The scores of one query become weights; it sees the tile's cells `first` to `end` - 1. */
 static void weigh(const struct attention_block *block, uint32_t query, uint32_t first, uint32_t end)
 {
-    float *scores = block->scores + query * ATTENTION_TILE, *lanes = block->lanes + query * ATTENTION_LANES;
+    float *scores = block->scores + query * ATTENTION_TILE,
+          *lanes = block->lanes + query * ATTENTION_LANES;
     const float cap = block->form->softcap;
     vec s[TILE_VECTORS], top = splat(-INFINITY);
     UNROLL for (uint32_t j = 0; j < TILE_VECTORS; j++)
@@ -264,7 +283,8 @@ static void weigh(const struct attention_block *block, uint32_t query, uint32_t 
         }
     }
     UNROLL for (uint32_t j = 0; j < TILE_VECTORS; j++) top = larger(top, s[j]);
-    const float old = block->chunk.max[query], tile_max = largest(top), max = tile_max > old ? tile_max : old;
+    const float old = block->chunk.max[query], tile_max = largest(top),
+                max = tile_max > old ? tile_max : old;
     if (max > old) {
         const float by = exponential_one(old - max);
         block->chunk.max[query] = max;
@@ -289,14 +309,18 @@ static void weigh_all(const struct attention_block *block, uint32_t cell)
 {
     const uint32_t window = block->form->window;
     for (uint32_t row = 0; row < block->n_rows; row++) {
-        const uint32_t end = block->position + row + 1, start = window && end > window ? end - window : 0;
+        const uint32_t end = block->position + row + 1,
+                       start = window && end > window ? end - window : 0;
         const uint32_t from = start > cell ? start - cell : 0;
-        const uint32_t to = end <= cell ? 0 : end - cell < ATTENTION_TILE ? end - cell : ATTENTION_TILE;
+        const uint32_t to = end <= cell                   ? 0
+                            : end - cell < ATTENTION_TILE ? end - cell
+                                                          : ATTENTION_TILE;
         for (uint32_t i = row * block->n_heads; i < (row + 1) * block->n_heads; i++) {
             if (from < to)
                 weigh(block, i, from, to);
             else
-                memset(block->scores + i * ATTENTION_TILE, 0, ATTENTION_TILE * sizeof *block->scores);
+                memset(block->scores + i * ATTENTION_TILE, 0,
+                       ATTENTION_TILE * sizeof *block->scores);
         }
     }
 }
@@ -321,13 +345,13 @@ static void chunk(const struct attention_block *block, uint32_t first, uint32_t 
         const uint32_t n = end - cell < ATTENTION_TILE ? end - cell : ATTENTION_TILE;
         if (cell + n <= seen)
             continue;
-        convert_tile(form->type, block->k + cell * block->k_cell, block->k_cell, n, form->dim_k, block->width_k,
-                     block->tile);
+        convert_tile(form->type, block->k + cell * block->k_cell, block->k_cell, n, form->dim_k,
+                     block->width_k, block->tile);
         turn_tile(block->tile, n, block->width_k, block->columns);
         score(block, n_queries, n);
         weigh_all(block, cell);
-        convert_tile(form->type, block->v + cell * block->v_cell, block->v_cell, n, form->dim_v, block->width_v,
-                     block->tile);
+        convert_tile(form->type, block->v + cell * block->v_cell, block->v_cell, n, form->dim_v,
+                     block->width_v, block->tile);
         gather(block, n_queries, n);
     }
     for (uint32_t i = 0; i < n_queries; i++) {
@@ -338,13 +362,15 @@ static void chunk(const struct attention_block *block, uint32_t first, uint32_t 
     }
 }
 
-static void add(const struct attention_sums *to, const struct attention_sums *from, uint32_t n, uint32_t width_v)
+static void add(const struct attention_sums *to, const struct attention_sums *from, uint32_t n,
+                uint32_t width_v)
 {
     for (uint32_t i = 0; i < n; i++) {
         const float max = to->max[i] > from->max[i] ? to->max[i] : from->max[i];
         if (from->max[i] == -INFINITY)
             continue;
-        const float by = exponential_one(to->max[i] - max), by_from = exponential_one(from->max[i] - max);
+        const float by = exponential_one(to->max[i] - max),
+                    by_from = exponential_one(from->max[i] - max);
         float *value = to->value + i * width_v, *more = from->value + i * width_v;
         scale_row(value, width_v, by);
         for (uint32_t d = 0; d < width_v; d += LANES)
@@ -354,8 +380,8 @@ static void add(const struct attention_sums *to, const struct attention_sums *fr
     }
 }
 
-static void finish(const struct attention_sums *sums, uint32_t query, uint32_t width_v, uint32_t dim_v,
-                   const float *sink, float *out)
+static void finish(const struct attention_sums *sums, uint32_t query, uint32_t width_v,
+                   uint32_t dim_v, const float *sink, float *out)
 {
     float weight = sums->weight[query], by = 1;
     if (sink) {

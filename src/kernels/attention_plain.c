@@ -19,7 +19,8 @@ static inline vec load_halves(const void *from)
     return __builtin_convertvector(*(const halves *)from, vec);
 }
 #else
-/* An F16's bits below the sign, moved to where F32 has exponent and mantissa, are its value times 2^-112. */
+/* An F16's bits below the sign, moved to where F32 has exponent and mantissa, are its value times
+ * 2^-112. */
 static inline vec load_halves(const void *from)
 {
     uint16_t bits[LANES];

@@ -34,7 +34,8 @@ const char *product_kernel_name(const struct product_kernel *kernel)
 
 /* ---- products ---- */
 
-void product_round(const struct product_kernel *kernel, const float *x, uint32_t n_blocks, struct product_block *out)
+void product_round(const struct product_kernel *kernel, const float *x, uint32_t n_blocks,
+                   struct product_block *out)
 {
     kernel->round(x, n_blocks, out);
 }
@@ -44,16 +45,18 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Rows of the matrix from `first` on, fewer than a sheaf has at its end: the last one stands for what is missing. */
+/* Rows of the matrix from `first` on, fewer than a sheaf has at its end: the last one stands for
+ * what is missing. */
 static void compute_sheaf(const struct product_kernel *kernel, const struct product_matrix *matrix,
-                          const struct product_block *const *x, float *const *y, uint32_t n, uint32_t first,
-                          uint32_t end)
+                          const struct product_block *const *x, float *const *y, uint32_t n,
+                          uint32_t first, uint32_t end)
 {
     const uint8_t *rows[PRODUCT_SHEAF_MAX];
     float results[PRODUCT_TILE][PRODUCT_SHEAF_MAX];
     const uint32_t n_rows = smaller(end - first, kernel->n_rows);
     for (uint32_t c = 0; c < kernel->n_rows; c++)
-        rows[c] = (const uint8_t *)matrix->rows + matrix->row_bytes * (first + smaller(c, n_rows - 1));
+        rows[c] =
+            (const uint8_t *)matrix->rows + matrix->row_bytes * (first + smaller(c, n_rows - 1));
     kernel->sheaf(matrix->type, rows, matrix->n_blocks, x, n, results);
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t c = 0; c < n_rows; c++)
@@ -63,8 +66,8 @@ static void compute_sheaf(const struct product_kernel *kernel, const struct prod
 
 /* A few rows x: each row of the matrix from its begin to its end, as memory likes it. */
 static void compute_rows(const struct product_kernel *kernel, const struct product_matrix *matrix,
-                         const struct product_block *const *x, float *const *y, uint32_t n, uint32_t first,
-                         uint32_t end)
+                         const struct product_block *const *x, float *const *y, uint32_t n,
+                         uint32_t first, uint32_t end)
 {
     for (uint32_t r = first; r < end; r++) {
         const uint8_t *row = (const uint8_t *)matrix->rows + matrix->row_bytes * r;
@@ -76,7 +79,8 @@ static void compute_rows(const struct product_kernel *kernel, const struct produ
 enum { FEW = 3 }; /* for more a sheaf is worth its unpacking */
 
 void product_compute(const struct product_kernel *kernel, const struct product_matrix *matrix,
-                     const struct product_block *const *x, float *const *y, uint32_t n, uint32_t first, uint32_t end)
+                     const struct product_block *const *x, float *const *y, uint32_t n,
+                     uint32_t first, uint32_t end)
 {
     if (n <= FEW) {
         compute_rows(kernel, matrix, x, y, n, first, end);

@@ -1,24 +1,27 @@
-/* Products with K-quantised matrices on the CPU, in which a row has the same bits whatever is computed beside it: alone
- * or in a prompt, in chunks of any size, on any number of threads. A reply that is replayed after a machine was lost
- * goes on with the same words because of this. (ggml computes a single row in another way than many, a tenth of a logit
- * apart.) The matrix stays as the file has it. Pure; ggml's graphs call it through product_ggml.c.
+/* Products with K-quantised matrices on the CPU, in which a row has the same bits whatever is
+ * computed beside it: alone or in a prompt, in chunks of any size, on any number of threads. A
+ * reply that is replayed after a machine was lost goes on with the same words because of this.
+ * (ggml computes a single row in another way than many, a tenth of a logit apart.) The matrix stays
+ * as the file has it. Pure; ggml's graphs call it through product_ggml.c.
  *
  * A row of the matrix is blocks of 256 weights, of 16 groups with a scale s and an offset m each:
  *
- *     weight = d s[g] w - dmin m[g]          w, s, m small integers, d and dmin of the block (ggml's Q2_K to Q6_K)
+ *     weight = d s[g] w - dmin m[g]          w, s, m small integers, d and dmin of the block
+ *                                            (ggml's Q2_K to Q6_K)
  *
  * A row x of the other factor is rounded to 8 bits in blocks of as many values:
  *
- *     x ~ e q                                e = max |x| / 127 of the block, q = x / e to the nearest integer
+ *     x ~ e q                                e = max |x| / 127 of the block, q = x / e to the
+ *                                            nearest integer
  *
  * and their product is summed up over the blocks in order, in F32:
  *
  *     y = y + (d e) sum_g s[g] sum w q
  *     y = y - (dmin e) sum_g m[g] sum q      where the type has offsets
  *
- * The sums inside a block are of integers, which are exact in every order. So neither the width of vectors nor the
- * number of rows is part of the arithmetic. Processors with fused multiply-add give the same bits as each other, those
- * without it others. */
+ * The sums inside a block are of integers, which are exact in every order. So neither the width of
+ * vectors nor the number of rows is part of the arithmetic. Processors with fused multiply-add give
+ * the same bits as each other, those without it others. */
 #pragma once
 
 #include <stdbool.h>
@@ -31,8 +34,9 @@ enum {
     PRODUCT_BLOCK = 256,
     PRODUCT_GROUP = 16,
     PRODUCT_GROUPS = PRODUCT_BLOCK / PRODUCT_GROUP,
-    PRODUCT_TILE = 128,     /* rows x, at most, that are computed together */
-    PRODUCT_SHEAF_MAX = 16, /* rows of the matrix, at most, that are: threads should begin at a multiple */
+    PRODUCT_TILE = 128, /* rows x, at most, that are computed together */
+    PRODUCT_SHEAF_MAX =
+        16, /* rows of the matrix, at most, that are: threads should begin at a multiple */
 };
 
 struct product_block { /* 256 values of a rounded row */
@@ -58,9 +62,11 @@ const char *product_kernel_name(const struct product_kernel *kernel);
 const struct product_kernel *product_kernel_best(void);
 
 /* Rounds `n_blocks` blocks of x. */
-void product_round(const struct product_kernel *kernel, const float *x, uint32_t n_blocks, struct product_block *out);
+void product_round(const struct product_kernel *kernel, const float *x, uint32_t n_blocks,
+                   struct product_block *out);
 
-/* y[i][r] = row r of the matrix times x[i], for the matrix's rows `first` to `end` - 1 and n <= PRODUCT_TILE rows x
- * of n_blocks blocks each. */
+/* y[i][r] = row r of the matrix times x[i], for the matrix's rows `first` to `end` - 1 and n <=
+ * PRODUCT_TILE rows x of n_blocks blocks each. */
 void product_compute(const struct product_kernel *kernel, const struct product_matrix *matrix,
-                     const struct product_block *const *x, float *const *y, uint32_t n, uint32_t first, uint32_t end);
+                     const struct product_block *const *x, float *const *y, uint32_t n,
+                     uint32_t first, uint32_t end);

@@ -1,4 +1,5 @@
-/* The kernel for x86 processors with AVX2 and FMA: vectors of 32 bytes. Compiled for these alone. */
+/* The kernel for x86 processors with AVX2 and FMA: vectors of 32 bytes. Compiled for these
+ * alone. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,14 +21,15 @@ static inline ints none(void)
 
 static inline ints dot(ints sum, const uint8_t *w, const int8_t *q, const int16_t *scale)
 {
-    const __m256i pairs =
-        _mm256_maddubs_epi16(_mm256_loadu_si256((const void *)w), _mm256_loadu_si256((const void *)q));
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_loadu_si256((const void *)w),
+                                               _mm256_loadu_si256((const void *)q));
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_loadu_si256((const void *)scale)));
 }
 
 static inline ints dot_sums(const int16_t *m, const int16_t *sums)
 {
-    return _mm256_madd_epi16(_mm256_loadu_si256((const void *)m), _mm256_loadu_si256((const void *)sums));
+    return _mm256_madd_epi16(_mm256_loadu_si256((const void *)m),
+                             _mm256_loadu_si256((const void *)sums));
 }
 
 static inline __m256i quad(const uint8_t w[8][4], const int8_t *q)
@@ -38,8 +40,8 @@ static inline __m256i quad(const uint8_t w[8][4], const int8_t *q)
 }
 
 /* Four products of pairs of 5 bits by 7 fit 16 bits, two of 6 bits by 7. */
-ALWAYS_INLINE void add_group(const uint8_t w[4][8][4], const int8_t *q, const int16_t scale[8][2], bool is_wide,
-                             row_ints *to)
+ALWAYS_INLINE void add_group(const uint8_t w[4][8][4], const int8_t *q, const int16_t scale[8][2],
+                             bool is_wide, row_ints *to)
 {
     const __m256i scales = _mm256_loadu_si256((const void *)scale);
     __m256i first = _mm256_add_epi16(quad(w[0], q), quad(w[1], q + 4));
@@ -56,7 +58,8 @@ static inline void add_pairs(const int16_t m[8][2], const int16_t sums[2], row_i
 {
     int32_t both;
     memcpy(&both, sums, sizeof both);
-    *to += (row_ints)_mm256_madd_epi16(_mm256_loadu_si256((const void *)m), _mm256_set1_epi32(both));
+    *to +=
+        (row_ints)_mm256_madd_epi16(_mm256_loadu_si256((const void *)m), _mm256_set1_epi32(both));
 }
 
 static inline void add_up(const ints sums[8], eight_ints *all)
@@ -72,7 +75,8 @@ static inline void add_up(const ints sums[8], eight_ints *all)
 
 static int works(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
 }
 
 const struct product_kernel product_kernel_avx2 = {"avx2", works, round_row, row, ROWS, sheaf};

@@ -1,4 +1,5 @@
-/* The kernel for x86 processors with AVX-512 (F, BW and VL): vectors of 64 bytes. Compiled for these alone. */
+/* The kernel for x86 processors with AVX-512 (F, BW and VL): vectors of 64 bytes. Compiled for
+ * these alone. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,8 +27,8 @@ static inline ints dot(ints sum, const uint8_t *w, const int8_t *q, const int16_
 
 static inline ints dot_sums(const int16_t *m, const int16_t *sums)
 {
-    return _mm512_zextsi256_si512(
-        _mm256_madd_epi16(_mm256_loadu_si256((const void *)m), _mm256_loadu_si256((const void *)sums)));
+    return _mm512_zextsi256_si512(_mm256_madd_epi16(_mm256_loadu_si256((const void *)m),
+                                                    _mm256_loadu_si256((const void *)sums)));
 }
 
 static inline __m512i quad(const uint8_t w[16][4], const int8_t *q)
@@ -38,8 +39,8 @@ static inline __m512i quad(const uint8_t w[16][4], const int8_t *q)
 }
 
 /* Four products of pairs of 5 bits by 7 fit 16 bits, two of 6 bits by 7. */
-ALWAYS_INLINE void add_group(const uint8_t w[4][16][4], const int8_t *q, const int16_t scale[16][2], bool is_wide,
-                             row_ints *to)
+ALWAYS_INLINE void add_group(const uint8_t w[4][16][4], const int8_t *q, const int16_t scale[16][2],
+                             bool is_wide, row_ints *to)
 {
     const __m512i scales = _mm512_loadu_si512(scale);
     __m512i first = _mm512_add_epi16(quad(w[0], q), quad(w[1], q + 4));
@@ -62,14 +63,16 @@ static inline void add_pairs(const int16_t m[16][2], const int16_t sums[2], row_
 static inline void add_up(const ints sums[8], eight_ints *all)
 {
     __m512i pairs[4], fours[2];
-    UNROLL for (int i = 0; i < 4; i++) pairs[i] = _mm512_add_epi32(_mm512_unpacklo_epi32(sums[2 * i], sums[2 * i + 1]),
-                                                                   _mm512_unpackhi_epi32(sums[2 * i], sums[2 * i + 1]));
-    UNROLL for (int i = 0; i < 2; i++) fours[i] = _mm512_add_epi32(
-        _mm512_unpacklo_epi64(pairs[2 * i], pairs[2 * i + 1]), _mm512_unpackhi_epi64(pairs[2 * i], pairs[2 * i + 1]));
+    UNROLL for (int i = 0; i < 4; i++) pairs[i] =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(sums[2 * i], sums[2 * i + 1]),
+                         _mm512_unpackhi_epi32(sums[2 * i], sums[2 * i + 1]));
+    UNROLL for (int i = 0; i < 2; i++) fours[i] =
+        _mm512_add_epi32(_mm512_unpacklo_epi64(pairs[2 * i], pairs[2 * i + 1]),
+                         _mm512_unpackhi_epi64(pairs[2 * i], pairs[2 * i + 1]));
     const __m512i two = _mm512_add_epi32(_mm512_shuffle_i32x4(fours[0], fours[1], 0x88),
                                          _mm512_shuffle_i32x4(fours[0], fours[1], 0xdd));
-    *all = (eight_ints)_mm512_castsi512_si256(
-        _mm512_add_epi32(_mm512_shuffle_i32x4(two, two, 0x08), _mm512_shuffle_i32x4(two, two, 0x0d)));
+    *all = (eight_ints)_mm512_castsi512_si256(_mm512_add_epi32(
+        _mm512_shuffle_i32x4(two, two, 0x08), _mm512_shuffle_i32x4(two, two, 0x0d)));
 }
 
 #include "kernels/product_kernel_body.h"
@@ -77,7 +80,8 @@ static inline void add_up(const ints sums[8], eight_ints *all)
 static int works(void)
 {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
 }
 
 const struct product_kernel product_kernel_avx512 = {"avx512", works, round_row, row, ROWS, sheaf};

@@ -1,5 +1,5 @@
-/* Between product.c, which divides the work, and the kernels, which are product_kernel_body.h compiled for one kind of
- * processor each. */
+/* Between product.c, which divides the work, and the kernels, which are product_kernel_body.h
+ * compiled for one kind of processor each. */
 #pragma once
 
 #include "kernels/product.h"
@@ -17,7 +17,8 @@ struct product_kernel {
     int (*works)(void); /* on this processor */
     void (*round)(const float *x, uint32_t n_blocks, struct product_block *out);
     /* `row` times x. */
-    float (*row)(enum product_type type, const uint8_t *row, uint32_t n_blocks, const struct product_block *x);
+    float (*row)(enum product_type type, const uint8_t *row, uint32_t n_blocks,
+                 const struct product_block *x);
     /* y[i][c] = rows[c] times x[i], for the n_rows rows of a sheaf and n <= PRODUCT_TILE rows x. */
     uint32_t n_rows;
     void (*sheaf)(enum product_type type, const uint8_t *const *rows, uint32_t n_blocks,

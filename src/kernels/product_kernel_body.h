@@ -3,11 +3,13 @@
  *     float half(const uint8_t *)               an F16 number
  *     void unpack_q2(const uint8_t *block, struct unpacked *), …, unpack_q6
  *   for one row
- *     STEP                                      values of a block that are multiplied at once: 16, 32 or 64
+ *     STEP                                      values of a block that are multiplied at once: 16,
+ *                                               32 or 64
  *     ints, eight_ints                          partial sums of products; 8 of int32_t
  *     ints none(void)
  *     ints dot(ints sum, const uint8_t *w, const int8_t *q, const int16_t *scale)
- *                                               sum + scale w q of STEP values; a scale for every two of them
+ *                                               sum + scale w q of STEP values; a scale for every
+ *                                               two of them
  *     ints dot_sums(const int16_t *m, const int16_t *sums)
  *                                               m sums of the 16 groups
  *     void add_up(const ints sums[8], eight_ints *all)
@@ -16,13 +18,16 @@
  *     ROWS                                      of a sheaf: 8 or 16
  *     row_ints, row_floats                      ROWS of int32_t, of floats
  *     void turn(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
- *                                               32 bytes of eight rows: to + i * step + 4 c is bytes 4 i of row c
- *     void add_group(const uint8_t w[4][ROWS][4], const int8_t q[16], const int16_t scale[ROWS][2], bool is_wide,
+ *                                               32 bytes of eight rows: to + i * step + 4 c is
+ *                                               bytes 4 i of row c
+ *     void add_group(const uint8_t w[4][ROWS][4], const int8_t q[16], const int16_t scale[ROWS][2],
+ *     bool is_wide,
  *                    row_ints *to)              scale w q of a group
  *     void add_pairs(const int16_t m[ROWS][2], const int16_t sums[2], row_ints *to)
  *                                               m sums of two groups
  *
- * Every product of floats is added by `sum += a * b`, which compilers fuse where the processor can and nowhere else. */
+ * Every product of floats is added by `sum += a * b`, which compilers fuse where the processor can
+ * and nowhere else. */
 #include "kernels/product_kernel.h"
 
 #include <string.h>
@@ -47,8 +52,9 @@ ALWAYS_INLINE float dmin_of(const struct form *form, const uint8_t *block)
 /* ---- one row -------------------------------------------------------------------------------- */
 
 enum {
-    LOT = 8,      /* blocks whose sums are added up together */
-    AHEAD = 2048, /* bytes that are fetched early: processors do not look ahead into the next page */
+    LOT = 8, /* blocks whose sums are added up together */
+    AHEAD =
+        2048, /* bytes that are fetched early: processors do not look ahead into the next page */
 };
 
 ALWAYS_INLINE ints multiply_block(const struct unpacked *row, const struct product_block *x)
@@ -68,7 +74,8 @@ ALWAYS_INLINE float multiply_lot(const struct form *form, const uint8_t *block, 
     eight_ints products, offsets;
     for (uint32_t i = 0; i < n; i++, block += form->bytes) {
         struct unpacked unpacked;
-        UNROLL for (uint32_t at = 0; at < form->bytes; at += 64) __builtin_prefetch(block + AHEAD + at);
+        UNROLL for (uint32_t at = 0; at < form->bytes; at += 64)
+            __builtin_prefetch(block + AHEAD + at);
         form->unpack(block, &unpacked);
         d[i] = d_of(form, block), dmin[i] = dmin_of(form, block);
         sums[0][i] = multiply_block(&unpacked, &x[i]);
@@ -93,7 +100,8 @@ ALWAYS_INLINE float multiply_row(const struct form *form, const uint8_t *row, ui
 {
     float y = 0;
     for (uint32_t b = 0; b < n_blocks; b += LOT)
-        y = multiply_lot(form, row + (size_t)b * form->bytes, n_blocks - b < LOT ? n_blocks - b : LOT, x + b, y);
+        y = multiply_lot(form, row + (size_t)b * form->bytes,
+                         n_blocks - b < LOT ? n_blocks - b : LOT, x + b, y);
     return y;
 }
 
@@ -106,7 +114,8 @@ struct sheaf { /* a block of each row, so that the rows stand beside each other 
     float d[ROWS], dmin[ROWS];
 };
 
-/* to[i][c] is bytes 4 i to 4 i + 3 of row c, for `size` bytes that begin at `from` in the first row. */
+/* to[i][c] is bytes 4 i to 4 i + 3 of row c, for `size` bytes that begin at `from` in the first
+ * row. */
 ALWAYS_INLINE void turn_all(const void *from, uint32_t size, uint8_t (*to)[ROWS][4])
 {
     const size_t step = sizeof(struct unpacked);
@@ -116,7 +125,8 @@ ALWAYS_INLINE void turn_all(const void *from, uint32_t size, uint8_t (*to)[ROWS]
     }
 }
 
-ALWAYS_INLINE void unpack_sheaf(const struct form *form, const uint8_t *const *rows, uint32_t b, struct sheaf *out)
+ALWAYS_INLINE void unpack_sheaf(const struct form *form, const uint8_t *const *rows, uint32_t b,
+                                struct sheaf *out)
 {
     struct unpacked unpacked[ROWS];
     for (uint32_t c = 0; c < ROWS; c++) {
@@ -124,30 +134,35 @@ ALWAYS_INLINE void unpack_sheaf(const struct form *form, const uint8_t *const *r
         form->unpack(block, &unpacked[c]);
         out->d[c] = d_of(form, block), out->dmin[c] = dmin_of(form, block);
         UNROLL for (uint32_t g = 0; g < PRODUCT_GROUPS; g++)
-            memcpy(out->scales[g][c], unpacked[c].scales + g * PRODUCT_GROUP / 2, sizeof out->scales[g][c]);
+            memcpy(out->scales[g][c], unpacked[c].scales + g * PRODUCT_GROUP / 2,
+                   sizeof out->scales[g][c]);
     }
     turn_all(unpacked->weights, PRODUCT_BLOCK, out->weights);
     turn_all(unpacked->offsets, sizeof unpacked->offsets, (uint8_t(*)[ROWS][4])out->offsets);
 }
 
-ALWAYS_INLINE void multiply_sheaf(const struct form *form, const struct sheaf *sheaf, const struct product_block *x,
-                                  float *y)
+ALWAYS_INLINE void multiply_sheaf(const struct form *form, const struct sheaf *sheaf,
+                                  const struct product_block *x, float *y)
 {
     row_ints products = {0}, offsets = {0};
     UNROLL for (uint32_t g = 0; g < PRODUCT_GROUPS; g++)
-        add_group(sheaf->weights + 4 * g, x->values + PRODUCT_GROUP * g, sheaf->scales[g], form->is_wide, &products);
-    UNROLL for (uint32_t g = 0; g < PRODUCT_GROUPS; g += 2) add_pairs(sheaf->offsets[g / 2], x->sums + g, &offsets);
+        add_group(sheaf->weights + 4 * g, x->values + PRODUCT_GROUP * g, sheaf->scales[g],
+                  form->is_wide, &products);
+    UNROLL for (uint32_t g = 0; g < PRODUCT_GROUPS; g += 2)
+        add_pairs(sheaf->offsets[g / 2], x->sums + g, &offsets);
     if (!form->has_dmin)
         products -= offsets;
     row_floats all = *(const row_floats *)y;
     all += *(const row_floats *)sheaf->d * x->scale * __builtin_convertvector(products, row_floats);
     if (form->has_dmin)
-        all += *(const row_floats *)sheaf->dmin * -x->scale * __builtin_convertvector(offsets, row_floats);
+        all += *(const row_floats *)sheaf->dmin * -x->scale *
+               __builtin_convertvector(offsets, row_floats);
     *(row_floats *)y = all;
 }
 
-ALWAYS_INLINE void multiply_rows(const struct form *form, const uint8_t *const *rows, uint32_t n_blocks,
-                                 const struct product_block *const *x, uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])
+ALWAYS_INLINE void multiply_rows(const struct form *form, const uint8_t *const *rows,
+                                 uint32_t n_blocks, const struct product_block *const *x,
+                                 uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])
 {
     memset(y, 0, n * sizeof *y);
     for (uint32_t b = 0; b < n_blocks; b++) {
@@ -158,13 +173,16 @@ ALWAYS_INLINE void multiply_rows(const struct form *form, const uint8_t *const *
     }
 }
 
-/* ---- for each type ---------------------------------------------------------------------------- */
+/* ---- for each type --------------------------------------------------------------------------- */
 
-static const struct form q2 = {84, 80, 82, true, false, unpack_q2}, q3 = {110, 108, 0, false, false, unpack_q3},
-                         q4 = {144, 0, 2, true, false, unpack_q4}, q5 = {176, 0, 2, true, false, unpack_q5},
+static const struct form q2 = {84, 80, 82, true, false, unpack_q2},
+                         q3 = {110, 108, 0, false, false, unpack_q3},
+                         q4 = {144, 0, 2, true, false, unpack_q4},
+                         q5 = {176, 0, 2, true, false, unpack_q5},
                          q6 = {210, 208, 0, false, true, unpack_q6};
 
-static float row(enum product_type type, const uint8_t *from, uint32_t n_blocks, const struct product_block *x)
+static float row(enum product_type type, const uint8_t *from, uint32_t n_blocks,
+                 const struct product_block *x)
 {
     switch (type) {
     case PRODUCT_Q2_K:
@@ -214,7 +232,8 @@ static void round_block(const float *x, struct product_block *out)
     }
     const float scale = top / 127, inverse = scale > 0x1p-100f ? 1 / scale : 0;
     for (uint32_t i = 0; i < PRODUCT_BLOCK; i++) {
-        const float shifted = x[i] * inverse + 0x1.8p23f; /* rounds to the nearest; the integer is in the low bits */
+        const float shifted =
+            x[i] * inverse + 0x1.8p23f; /* rounds to the nearest; the integer is in the low bits */
         int32_t bits;
         memcpy(&bits, &shifted, sizeof bits);
         out->values[i] = (int8_t)bits;

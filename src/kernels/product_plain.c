@@ -1,4 +1,5 @@
-/* The kernel for any processor: a group at a time. What the others are compared with; see product_kernel_best(). */
+/* The kernel for any processor: a group at a time. What the others are compared with; see
+ * product_kernel_best(). */
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -39,8 +40,8 @@ static inline void turn(const uint8_t *rows, size_t row_step, uint8_t *to, size_
     }
 }
 
-static inline void add_group(const uint8_t w[4][8][4], const int8_t *q, const int16_t scale[8][2], bool is_wide,
-                             row_ints *to)
+static inline void add_group(const uint8_t w[4][8][4], const int8_t *q, const int16_t scale[8][2],
+                             bool is_wide, row_ints *to)
 {
     for (uint32_t c = 0; c < 8; c++) {
         int32_t products = 0;

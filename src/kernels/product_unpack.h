@@ -1,16 +1,19 @@
-/* Blocks of weights, unpacked by any processor. product_unpack_x86.h does the same, and the tests compare them. */
+/* Blocks of weights, unpacked by any processor. product_unpack_x86.h does the same, and the tests
+ * compare them. */
 #pragma once
 
 #include "kernels/product_kernel.h"
 
 #include <string.h>
 
-/* F16's bits below the sign, moved to where F32 has exponent and mantissa, are its value times 2^-112. */
+/* F16's bits below the sign, moved to where F32 has exponent and mantissa, are its value times
+ * 2^-112. */
 static inline float half(const uint8_t *from)
 {
     uint16_t h;
     memcpy(&h, from, sizeof h);
-    const uint32_t size = (uint32_t)(h & 0x7fff) << 13, endless = size >= 0x7c00u << 13 ? 0x7f800000u : 0;
+    const uint32_t size = (uint32_t)(h & 0x7fff) << 13,
+                   endless = size >= 0x7c00u << 13 ? 0x7f800000u : 0;
     float value;
     memcpy(&value, &size, sizeof value);
     value *= 0x1p112f;
@@ -29,7 +32,8 @@ static inline void spread_scales(const int16_t scales[PRODUCT_GROUPS], struct un
         out->scales[i] = scales[i * 2 / PRODUCT_GROUP];
 }
 
-/* Q4_K and Q5_K: a scale and an offset of 6 bits for each 32 weights, of the last four each in two places. */
+/* Q4_K and Q5_K: a scale and an offset of 6 bits for each 32 weights, of the last four each in two
+ * places. */
 static void unpack_six_bits(const uint8_t *from, struct unpacked *out)
 {
     int16_t scales[PRODUCT_GROUPS];
@@ -43,7 +47,8 @@ static void unpack_six_bits(const uint8_t *from, struct unpacked *out)
     spread_scales(scales, out);
 }
 
-/* d, dmin, 12 bytes of scales and offsets, 128 bytes of two weights each: 32 low halves, then 32 high ones. */
+/* d, dmin, 12 bytes of scales and offsets, 128 bytes of two weights each: 32 low halves, then 32
+ * high ones. */
 static void unpack_q4(const uint8_t *block, struct unpacked *out)
 {
     unpack_six_bits(block + 4, out);
@@ -56,7 +61,8 @@ static void unpack_q4(const uint8_t *block, struct unpacked *out)
     }
 }
 
-/* As Q4_K; between scales and low halves 32 bytes whose bit j is the fifth bit of weights 32 j to 32 j + 31. */
+/* As Q4_K; between scales and low halves 32 bytes whose bit j is the fifth bit of weights 32 j to
+ * 32 j + 31. */
 static void unpack_q5(const uint8_t *block, struct unpacked *out)
 {
     unpack_six_bits(block + 4, out);
@@ -64,13 +70,14 @@ static void unpack_q5(const uint8_t *block, struct unpacked *out)
     for (uint32_t j = 0; j < 4; j++, low += 32) {
         for (uint32_t i = 0; i < 32; i++) {
             out->weights[64 * j + i] = (uint8_t)((low[i] & 15) | (high[i] >> (2 * j) & 1) << 4);
-            out->weights[64 * j + 32 + i] = (uint8_t)(low[i] >> 4 | (high[i] >> (2 * j + 1) & 1) << 4);
+            out->weights[64 * j + 32 + i] =
+                (uint8_t)(low[i] >> 4 | (high[i] >> (2 * j + 1) & 1) << 4);
         }
     }
 }
 
-/* For each half of the block 64 bytes of low halves, then for each 32 bytes of upper two bits, 16 scales, d. 32 is
- * taken off each weight. */
+/* For each half of the block 64 bytes of low halves, then for each 32 bytes of upper two bits, 16
+ * scales, d. 32 is taken off each weight. */
 static void unpack_q6(const uint8_t *block, struct unpacked *out)
 {
     const uint8_t *low = block, *high = block + 128;
@@ -113,8 +120,8 @@ static void unpack_q2(const uint8_t *block, struct unpacked *out)
     unpack_two_bits(block + 16, out);
 }
 
-/* 32 bytes whose bit j is the third bit of weights 32 j to 32 j + 31, 64 of the lower two, 12 of scales of 6 bits, d.
- * 4 is taken off each weight, 32 off each scale. */
+/* 32 bytes whose bit j is the third bit of weights 32 j to 32 j + 31, 64 of the lower two, 12 of
+ * scales of 6 bits, d. 4 is taken off each weight, 32 off each scale. */
 static void unpack_q3(const uint8_t *block, struct unpacked *out)
 {
     const uint8_t *packed = block + 96;
@@ -125,7 +132,8 @@ static void unpack_q3(const uint8_t *block, struct unpacked *out)
             out->weights[32 * j + i] |= (uint8_t)((block[i] >> j & 1) << 2);
     }
     for (uint32_t g = 0; g < PRODUCT_GROUPS; g++) {
-        const uint8_t low = g < 8 ? packed[g] & 15 : packed[g - 8] >> 4, high = packed[8 + g % 4] >> (g / 4 * 2) & 3;
+        const uint8_t low = g < 8 ? packed[g] & 15 : packed[g - 8] >> 4,
+                      high = packed[8 + g % 4] >> (g / 4 * 2) & 3;
         scales[g] = (int16_t)((low | high << 4) - 32);
         out->offsets[g] = (int16_t)(4 * scales[g]);
     }

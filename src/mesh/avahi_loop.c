@@ -68,14 +68,15 @@ static void watch_update(AvahiWatch *watch, AvahiWatchEvent event)
         uv_poll_start(&watch->handle, events, on_poll);
 }
 
-static AvahiWatch *watch_new(const AvahiPoll *api, int fd, AvahiWatchEvent event, AvahiWatchCallback callback,
-                             void *userdata)
+static AvahiWatch *watch_new(const AvahiPoll *api, int fd, AvahiWatchEvent event,
+                             AvahiWatchCallback callback, void *userdata)
 {
     struct avahi_loop *avahi_loop = api->userdata;
     struct AvahiWatch *watch = mem_new(sizeof *watch);
     if (!watch)
         return NULL;
-    *watch = (struct AvahiWatch){.avahi_loop = avahi_loop, .fd = fd, .callback = callback, .userdata = userdata};
+    *watch = (struct AvahiWatch){
+        .avahi_loop = avahi_loop, .fd = fd, .callback = callback, .userdata = userdata};
     watch->own_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (watch->own_fd < 0 || uv_poll_init(avahi_loop->loop, &watch->handle, watch->own_fd)) {
         if (watch->own_fd >= 0)
@@ -126,14 +127,15 @@ static void timeout_update(AvahiTimeout *timeout, const struct timeval *at)
     uv_timer_start(&timeout->handle, on_timer, wait_ms, 0);
 }
 
-static AvahiTimeout *timeout_new(const AvahiPoll *api, const struct timeval *at, AvahiTimeoutCallback callback,
-                                 void *userdata)
+static AvahiTimeout *timeout_new(const AvahiPoll *api, const struct timeval *at,
+                                 AvahiTimeoutCallback callback, void *userdata)
 {
     struct avahi_loop *avahi_loop = api->userdata;
     struct AvahiTimeout *timeout = mem_new(sizeof *timeout);
     if (!timeout)
         return NULL;
-    *timeout = (struct AvahiTimeout){.avahi_loop = avahi_loop, .callback = callback, .userdata = userdata};
+    *timeout =
+        (struct AvahiTimeout){.avahi_loop = avahi_loop, .callback = callback, .userdata = userdata};
     uv_timer_init(avahi_loop->loop, &timeout->handle);
     avahi_loop->n_handles++;
     timeout_update(timeout, at);

@@ -1,7 +1,7 @@
 /* Avahi's main loop interface on a libuv loop.
  *
- * Use on the loop's thread. avahi_loop_close() comes after everything of Avahi that uses it has been freed; `closed` is
- * called when libuv has taken all handles back. */
+ * Use on the loop's thread. avahi_loop_close() comes after everything of Avahi that uses it has
+ * been freed; `closed` is called when libuv has taken all handles back. */
 #pragma once
 
 #include <avahi-common/watch.h>

@@ -12,10 +12,12 @@ static void on_ready(struct stream *stream, void *owner)
     channel_run(owner);
 }
 
-void channel_attach(struct channel *channel, struct link *link, uint32_t index, struct stream *stream)
+void channel_attach(struct channel *channel, struct link *link, uint32_t index,
+                    struct stream *stream)
 {
     *channel = (struct channel){.link = link, .index = index, .stream = stream};
-    frame_reader_init(&channel->reader, index == LINK_CONTROL ? LIMIT_FRAME_CONTROL_BYTES : LIMIT_FRAME_DATA_BYTES);
+    frame_reader_init(&channel->reader,
+                      index == LINK_CONTROL ? LIMIT_FRAME_CONTROL_BYTES : LIMIT_FRAME_DATA_BYTES);
     stream->on_ready = on_ready;
     stream->owner = channel;
 }
@@ -59,8 +61,10 @@ static size_t gather(const struct link_send *send, uint64_t position, uint8_t *i
     return n;
 }
 
-/* The next bytes: where they lie, when a whole record of them lies in one piece, else gathered in scratch. */
-static const void *next_run(const struct link_send *send, uint8_t scratch[static CHANNEL_RECORD_BYTES], size_t *size)
+/* The next bytes: where they lie, when a whole record of them lies in one piece, else gathered in
+ * scratch. */
+static const void *next_run(const struct link_send *send,
+                            uint8_t scratch[static CHANNEL_RECORD_BYTES], size_t *size)
 {
     uint64_t begin = FRAME_HEADER_BYTES;
     for (uint32_t i = 0; i < send->n_pieces && send->position >= begin; i++) {
@@ -131,17 +135,20 @@ static void push(struct channel *channel, struct link_send *send)
     channel->queued_bytes += send->size - send->position;
 }
 
-static enum error_code check_room(struct channel *channel, uint64_t length, bool own, struct error *err)
+static enum error_code check_room(struct channel *channel, uint64_t length, bool own,
+                                  struct error *err)
 {
     const struct link *link = channel->link;
     if (link->phase == LINK_DOWN || (!own && link->phase != LINK_UP))
         return error_set(err, ERROR_CANCELLED, "the link is closing");
     if (length > channel->reader.length_max)
-        return error_set(err, ERROR_INVALID, "a frame of %llu bytes, at most %u are possible on this channel",
+        return error_set(err, ERROR_INVALID,
+                         "a frame of %llu bytes, at most %u are possible on this channel",
                          (unsigned long long)length, channel->reader.length_max);
     if (!own && channel->queued_bytes >= link->mesh->options.queue_bytes) {
         channel->was_full = true;
-        return error_set(err, ERROR_BUSY, "%llu bytes wait to be sent", (unsigned long long)channel->queued_bytes);
+        return error_set(err, ERROR_BUSY, "%llu bytes wait to be sent",
+                         (unsigned long long)channel->queued_bytes);
     }
     if (!own)
         channel->used_ns = clock_now_ns();
@@ -166,8 +173,8 @@ static uint64_t post_now(struct channel *channel, const struct link_send *frame)
     return n;
 }
 
-enum error_code channel_post(struct channel *channel, const struct frame_header *header, const void *payload, bool own,
-                             struct error *err)
+enum error_code channel_post(struct channel *channel, const struct frame_header *header,
+                             const void *payload, bool own, struct error *err)
 {
     enum error_code code = check_room(channel, header->length, own, err);
     if (code)
@@ -187,8 +194,10 @@ enum error_code channel_post(struct channel *channel, const struct frame_header 
     struct link_send *copy = mem_new(sizeof *copy + header->length);
     if (!copy) {
         if (frame.position > 0) /* half a frame is on its way */
-            link_failf(channel->link, ERROR_NO_MEMORY, "out of memory for a frame of %u bytes", header->length);
-        return error_set(err, ERROR_NO_MEMORY, "out of memory for a frame of %u bytes", header->length);
+            link_failf(channel->link, ERROR_NO_MEMORY, "out of memory for a frame of %u bytes",
+                       header->length);
+        return error_set(err, ERROR_NO_MEMORY, "out of memory for a frame of %u bytes",
+                         header->length);
     }
     *copy = frame;
     copy->pieces[0].bytes = copy + 1;

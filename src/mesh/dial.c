@@ -41,8 +41,9 @@ static void wait_and_retry(struct dial *dial, const struct error *why)
     dial->greeting = NULL;
     dial->status.n_failures++;
     dial->status.last = *why;
-    const uint64_t wait_ms = dial->lost_ns ? backoff_again_ms(first_ms, gone_ms(dial), count_waiting(mesh), seed)
-                                           : backoff_ms(first_ms, dial->status.n_failures, seed);
+    const uint64_t wait_ms =
+        dial->lost_ns ? backoff_again_ms(first_ms, gone_ms(dial), count_waiting(mesh), seed)
+                      : backoff_ms(first_ms, dial->status.n_failures, seed);
     log_line(LOG_INFO, "mesh", "dialling %s port %u again in %llu ms: %s", dial->host, dial->port,
              (unsigned long long)wait_ms, why->text);
     uv_timer_start(&dial->timer, dial->timer.timer_cb, wait_ms, 0);
@@ -70,11 +71,13 @@ static void failed(void *owner, enum refusal_reason reason, const struct error *
 static enum error_code check(void *owner, struct greeting *greeting, struct error *err)
 {
     struct dial *dial = owner;
-    if (dial->status.has_node_id && memcmp(dial->status.node_id, greeting->peer, NODE_ID_BYTES) != 0) {
+    if (dial->status.has_node_id &&
+        memcmp(dial->status.node_id, greeting->peer, NODE_ID_BYTES) != 0) {
         char text[NODE_ID_TEXT];
         id_text(greeting->peer, NODE_ID_BYTES, text);
         text[12] = '\0';
-        return error_set(err, ERROR_INVALID, "another node answers at %s port %u: %s…", dial->host, dial->port, text);
+        return error_set(err, ERROR_INVALID, "another node answers at %s port %u: %s…", dial->host,
+                         dial->port, text);
     }
     dial->status.has_node_id = true;
     memcpy(dial->status.node_id, greeting->peer, NODE_ID_BYTES);
@@ -106,7 +109,8 @@ static void channel_answered(void *owner, struct greeting *greeting, const struc
     struct link *link = owner;
     const uint32_t index = greeting->ours.channel;
     struct stream *stream = greeting_take(greeting);
-    const bool fits = hello->session == link->session && hello->boot == link->hello.boot && hello->channel == index;
+    const bool fits = hello->session == link->session && hello->boot == link->hello.boot &&
+                      hello->channel == index;
     if (!fits)
         link_failf(link, ERROR_INVALID, "the other end answered for another channel");
     link_attach(link, index, stream);
@@ -142,7 +146,8 @@ static void answered(void *owner, struct greeting *greeting, const struct hello 
     dial->greeting = NULL;
     struct link *link = NULL;
     enum error_code code = ERROR_NONE;
-    if (hello->session != ours.session || hello->channel != LINK_CONTROL || hello->n_channels > ours.n_channels) {
+    if (hello->session != ours.session || hello->channel != LINK_CONTROL ||
+        hello->n_channels > ours.n_channels) {
         stream_close(stream, NULL, NULL);
         code = error_set(&err, ERROR_INVALID, "the other end's hello does not answer ours");
     } else {
@@ -251,7 +256,8 @@ static void resolve_name(struct dial *dial)
     if (dial->n_open > 1) /* an earlier look-up is still under way: its answer will do */
         return;
     dial->resolve.data = dial;
-    const int problem = uv_getaddrinfo(dial->mesh->options.loop, &dial->resolve, on_resolved, dial->host, port, &hints);
+    const int problem = uv_getaddrinfo(dial->mesh->options.loop, &dial->resolve, on_resolved,
+                                       dial->host, port, &hints);
     if (problem) {
         struct error err;
         error_set(&err, ERROR_IO, "cannot look up %s: %s", dial->host, uv_strerror(problem));
@@ -268,7 +274,8 @@ static void begin(uv_timer_t *timer)
         try_anew(dial);
     if (dial->phase != DIAL_WAITING)
         return;
-    struct link *link = dial->status.has_node_id ? mesh_find_any(dial->mesh, dial->status.node_id) : NULL;
+    struct link *link =
+        dial->status.has_node_id ? mesh_find_any(dial->mesh, dial->status.node_id) : NULL;
     if (link) {
         dials_see_link(dial->mesh, link);
         return;
@@ -282,9 +289,10 @@ static void begin(uv_timer_t *timer)
         resolve_name(dial);
 }
 
-/* ---- what others see -------------------------------------------------------------------------- */
+/* ---- what others see ------------------------------------------------------------------------- */
 
-enum error_code mesh_dial(struct mesh *mesh, const struct mesh_target *target, struct dial **out, struct error *err)
+enum error_code mesh_dial(struct mesh *mesh, const struct mesh_target *target, struct dial **out,
+                          struct error *err)
 {
     *out = NULL;
     if (mesh->closing)
@@ -293,7 +301,8 @@ enum error_code mesh_dial(struct mesh *mesh, const struct mesh_target *target, s
         return error_set(err, ERROR_BUSY, "%d addresses are dialled already", LIMIT_DIAL_TARGETS);
     const size_t length = target->host ? strlen(target->host) : 0;
     if (length == 0 || length >= sizeof((struct dial *)0)->host || target->port == 0)
-        return error_set(err, ERROR_INVALID, "a host's name has 1 to 255 bytes, and a port is 1 to 65535");
+        return error_set(err, ERROR_INVALID,
+                         "a host's name has 1 to 255 bytes, and a port is 1 to 65535");
     struct dial *dial = mem_new(sizeof *dial);
     if (!dial)
         return error_set(err, ERROR_NO_MEMORY, "out of memory for a dial");
@@ -371,7 +380,7 @@ struct dial_status dial_status(const struct dial *dial)
     return status;
 }
 
-/* ---- what links tell -------------------------------------------------------------------------- */
+/* ---- what links tell ------------------------------------------------------------------------- */
 
 void dials_see_link(struct mesh *mesh, struct link *link)
 {
@@ -418,7 +427,8 @@ bool dials_have_greeted(struct mesh *mesh, const uint8_t node_id[NODE_ID_BYTES])
 {
     for (const struct dial *dial = mesh->dials; dial; dial = dial->next) {
         const struct greeting *greeting = dial->greeting;
-        if (greeting && greeting->phase == GREETING_WAITING && memcmp(greeting->peer, node_id, NODE_ID_BYTES) == 0)
+        if (greeting && greeting->phase == GREETING_WAITING &&
+            memcmp(greeting->peer, node_id, NODE_ID_BYTES) == 0)
             return true;
     }
     return false;

@@ -1,5 +1,5 @@
-/* A dial: the wish for a link to one address, kept until it is forgotten. mesh.h says how it behaves; the functions
- * that others call are in mesh_state.h and mesh.h. */
+/* A dial: the wish for a link to one address, kept until it is forgotten. mesh.h says how it
+ * behaves; the functions that others call are in mesh_state.h and mesh.h. */
 #pragma once
 
 #include "mesh/mesh_state.h"
@@ -24,8 +24,8 @@ struct dial {
     struct sockaddr_storage addresses[DIAL_ADDRESSES_MAX];
     uint32_t n_addresses, next_address;
     struct greeting *greeting;
-    struct link *link;   /* opening or up */
-    uint64_t lost_ns;    /* when a link that had lasted ended, and none has come since; 0: none has */
+    struct link *link; /* opening or up */
+    uint64_t lost_ns;  /* when a link that had lasted ended, and none has come since; 0: none has */
     uint64_t hurried_ns; /* mesh_hurry() */
     uv_timer_t timer;
     uv_getaddrinfo_t resolve;

@@ -16,11 +16,12 @@ enum { RESTART_MS = 10000, RENAME_MS = 250, RENAME_DOUBLINGS = 3, SIGHTS_MAX = 4
 
 /* ---- what is seen --------------------------------------------------------------------- */
 
-static struct discovery_sight **find(struct discovery *discovery, AvahiIfIndex interface, AvahiProtocol protocol,
-                                     const char *name)
+static struct discovery_sight **find(struct discovery *discovery, AvahiIfIndex interface,
+                                     AvahiProtocol protocol, const char *name)
 {
     struct discovery_sight **at = &discovery->sights;
-    while (*at && ((*at)->interface != interface || (*at)->protocol != protocol || strcmp((*at)->name, name) != 0))
+    while (*at && ((*at)->interface != interface || (*at)->protocol != protocol ||
+                   strcmp((*at)->name, name) != 0))
         at = &(*at)->next;
     return at;
 }
@@ -47,12 +48,14 @@ static void forget(struct discovery *discovery, struct discovery_sight **at)
     struct discovery_sight *sight = *at;
     *at = sight->next;
     avahi_s_service_resolver_free(sight->resolver);
-    if (!is_seen(discovery, sight->name) && !discovery->closed && strcmp(sight->name, discovery->name) != 0)
+    if (!is_seen(discovery, sight->name) && !discovery->closed &&
+        strcmp(sight->name, discovery->name) != 0)
         discovery->handlers.lost(discovery->handlers.arg, sight->name);
     mem_free(sight);
 }
 
-static void see(struct discovery *discovery, AvahiIfIndex interface, AvahiProtocol protocol, const char *name)
+static void see(struct discovery *discovery, AvahiIfIndex interface, AvahiProtocol protocol,
+                const char *name)
 {
     struct discovery_sight **at = find(discovery, interface, protocol, name);
     if (*at || strlen(name) >= DISCOVERY_NAME_MAX || count_sights(discovery) >= SIGHTS_MAX)
@@ -60,7 +63,8 @@ static void see(struct discovery *discovery, AvahiIfIndex interface, AvahiProtoc
     struct discovery_sight *sight = mem_new(sizeof *sight);
     if (!sight)
         return; /* it announces itself again */
-    *sight = (struct discovery_sight){.discovery = discovery, .interface = interface, .protocol = protocol};
+    *sight = (struct discovery_sight){
+        .discovery = discovery, .interface = interface, .protocol = protocol};
     strcpy(sight->name, name);
     sight->resolver = responder_resolve(discovery, interface, protocol, name);
     if (sight->resolver)
@@ -69,8 +73,8 @@ static void see(struct discovery *discovery, AvahiIfIndex interface, AvahiProtoc
         mem_free(sight);
 }
 
-void discovery_on_browse(struct discovery *discovery, AvahiBrowserEvent event, AvahiIfIndex interface,
-                         AvahiProtocol protocol, const char *name)
+void discovery_on_browse(struct discovery *discovery, AvahiBrowserEvent event,
+                         AvahiIfIndex interface, AvahiProtocol protocol, const char *name)
 {
     if (event == AVAHI_BROWSER_NEW) {
         see(discovery, interface, protocol, name);
@@ -87,7 +91,8 @@ void discovery_on_resolved(struct discovery *discovery, AvahiIfIndex interface, 
     struct discovery_peer peer;
     if (!discovery_record_read(name, port, txt, &peer.record) ||
         !discovery_address(address, port, (uint32_t)interface, &peer.address)) {
-        log_line(LOG_DEBUG, "discovery", "something announces itself as a node of Medley and is none");
+        log_line(LOG_DEBUG, "discovery",
+                 "something announces itself as a node of Medley and is none");
         return;
     }
     if (strcmp(peer.record.id, discovery->own.id) != 0)
@@ -119,8 +124,8 @@ static void on_restart(uv_timer_t *timer)
     int problem = responder_start(discovery);
     if (!problem)
         return;
-    log_line(LOG_WARN, "discovery", "other machines are not looked for (%s); next try in %d s", avahi_strerror(problem),
-             RESTART_MS / 1000);
+    log_line(LOG_WARN, "discovery", "other machines are not looked for (%s); next try in %d s",
+             avahi_strerror(problem), RESTART_MS / 1000);
     uv_timer_start(&discovery->again, on_restart, RESTART_MS, 0);
 }
 
@@ -136,7 +141,8 @@ static void take_another_name(struct discovery *discovery)
     if (other && strlen(other) < DISCOVERY_NAME_MAX)
         strcpy(discovery->name, other);
     avahi_free(other);
-    log_line(LOG_INFO, "discovery", "another node is called %s: announced as %s", discovery->own.name, discovery->name);
+    log_line(LOG_INFO, "discovery", "another node is called %s: announced as %s",
+             discovery->own.name, discovery->name);
 }
 
 /* Under a new host name the node is announced when the responder is ready again. */
@@ -152,13 +158,14 @@ static void on_rename(uv_timer_t *timer)
         not_announced(discovery, problem);
 }
 
-/* Two machines of one name find it taken in the same instant, and both withdraw it (each may win by one record and lose
- * by another). They would meet again at the next name, and the next; so each waits a time of its own first, drawn from
- * more and more. */
+/* Two machines of one name find it taken in the same instant, and both withdraw it (each may win by
+ * one record and lose by another). They would meet again at the next name, and the next; so each
+ * waits a time of its own first, drawn from more and more. */
 static void rename_soon(struct discovery *discovery, bool *taken)
 {
     *taken = true;
-    uv_timer_start(&discovery->again, on_rename, randombytes_uniform((uint32_t)RENAME_MS << discovery->n_doublings), 0);
+    uv_timer_start(&discovery->again, on_rename,
+                   randombytes_uniform((uint32_t)RENAME_MS << discovery->n_doublings), 0);
     if (discovery->n_doublings < RENAME_DOUBLINGS)
         discovery->n_doublings++;
 }
@@ -227,7 +234,8 @@ static void set_own(struct discovery *discovery, const struct discovery_record *
 }
 
 enum error_code discovery_open(uv_loop_t *loop, const struct discovery_record *own,
-                               const struct discovery_handlers *handlers, struct discovery **out, struct error *err)
+                               const struct discovery_handlers *handlers, struct discovery **out,
+                               struct error *err)
 {
     assert(own->name[0] && own->id[0] && own->port);
     struct discovery *discovery = mem_new(sizeof *discovery);
@@ -248,11 +256,14 @@ enum error_code discovery_open(uv_loop_t *loop, const struct discovery_record *o
     return ERROR_NONE;
 }
 
-enum error_code discovery_announce(struct discovery *discovery, const struct discovery_record *own, struct error *err)
+enum error_code discovery_announce(struct discovery *discovery, const struct discovery_record *own,
+                                   struct error *err)
 {
     set_own(discovery, own);
     if (!discovery->browser)
         return ERROR_NONE; /* it is announced when the responder is ready */
     int problem = publish(discovery);
-    return problem ? error_set(err, ERROR_IO, "this node is not announced: %s", avahi_strerror(problem)) : ERROR_NONE;
+    return problem
+               ? error_set(err, ERROR_IO, "this node is not announced: %s", avahi_strerror(problem))
+               : ERROR_NONE;
 }

@@ -8,8 +8,8 @@
 
 AvahiStringList *discovery_record_write(const struct discovery_record *record)
 {
-    AvahiStringList *txt =
-        avahi_string_list_add_printf(NULL, "version=%u.%u", record->version_major, record->version_minor);
+    AvahiStringList *txt = avahi_string_list_add_printf(
+        NULL, "version=%u.%u", record->version_major, record->version_minor);
     if (txt)
         txt = avahi_string_list_add_pair(txt, "cluster", record->cluster);
     return txt ? avahi_string_list_add_pair(txt, "id", record->id) : NULL;
@@ -54,7 +54,8 @@ static bool read_version(const char *text, uint32_t *major, uint32_t *minor)
     return true;
 }
 
-bool discovery_record_read(const char *name, uint16_t port, AvahiStringList *txt, struct discovery_record *out)
+bool discovery_record_read(const char *name, uint16_t port, AvahiStringList *txt,
+                           struct discovery_record *out)
 {
     char version[16];
     *out = (struct discovery_record){.port = port};
@@ -68,7 +69,8 @@ bool discovery_record_read(const char *name, uint16_t port, AvahiStringList *txt
            read_version(version, &out->version_major, &out->version_minor);
 }
 
-bool discovery_address(const AvahiAddress *address, uint16_t port, uint32_t interface, struct sockaddr_storage *out)
+bool discovery_address(const AvahiAddress *address, uint16_t port, uint32_t interface,
+                       struct sockaddr_storage *out)
 {
     *out = (struct sockaddr_storage){0};
     if (address->proto == AVAHI_PROTO_INET) {

@@ -39,10 +39,16 @@ struct discovery {
 };
 
 /* ---- discovery.c: what happened ---- */
-enum discovery_state { DISCOVERY_READY, DISCOVERY_NAME_TAKEN, DISCOVERY_HOST_NAME_TAKEN, DISCOVERY_FAILED };
-void discovery_on_state(struct discovery *discovery, enum discovery_state state, const char *reason);
-void discovery_on_browse(struct discovery *discovery, AvahiBrowserEvent event, AvahiIfIndex interface,
-                         AvahiProtocol protocol, const char *name);
+enum discovery_state {
+    DISCOVERY_READY,
+    DISCOVERY_NAME_TAKEN,
+    DISCOVERY_HOST_NAME_TAKEN,
+    DISCOVERY_FAILED
+};
+void discovery_on_state(struct discovery *discovery, enum discovery_state state,
+                        const char *reason);
+void discovery_on_browse(struct discovery *discovery, AvahiBrowserEvent event,
+                         AvahiIfIndex interface, AvahiProtocol protocol, const char *name);
 void discovery_on_resolved(struct discovery *discovery, AvahiIfIndex interface, const char *name,
                            const AvahiAddress *address, uint16_t port, AvahiStringList *txt);
 
@@ -50,11 +56,12 @@ void discovery_on_resolved(struct discovery *discovery, AvahiIfIndex interface, 
 
 /* Makes the server; discovery_on_state() follows. */
 int responder_start(struct discovery *discovery);
-void responder_stop(struct discovery *discovery);                         /* frees what these functions made */
-int responder_publish(struct discovery *discovery, AvahiStringList *txt); /* replaces what there is */
-/* The machine's name is another machine's, too. Every responder on this one takes the same other name: what two of them
- * say of the same addresses is then the same, and they get on. */
+void responder_stop(struct discovery *discovery); /* frees what these functions made */
+int responder_publish(struct discovery *discovery,
+                      AvahiStringList *txt); /* replaces what there is */
+/* The machine's name is another machine's, too. Every responder on this one takes the same other
+ * name: what two of them say of the same addresses is then the same, and they get on. */
 int responder_take_another_host_name(struct discovery *discovery);
 int responder_browse(struct discovery *discovery);
-AvahiSServiceResolver *responder_resolve(struct discovery *discovery, AvahiIfIndex interface, AvahiProtocol protocol,
-                                         const char *name);
+AvahiSServiceResolver *responder_resolve(struct discovery *discovery, AvahiIfIndex interface,
+                                         AvahiProtocol protocol, const char *name);

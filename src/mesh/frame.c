@@ -18,15 +18,17 @@ void frame_header_write(const struct frame_header *header, uint8_t bytes[static 
     bytes_store(bytes + 12, 4, header->tag);
 }
 
-enum error_code frame_header_read(const uint8_t bytes[static FRAME_HEADER_BYTES], uint32_t length_max,
-                                  struct frame_header *header, struct error *err)
+enum error_code frame_header_read(const uint8_t bytes[static FRAME_HEADER_BYTES],
+                                  uint32_t length_max, struct frame_header *header,
+                                  struct error *err)
 {
     *header = (struct frame_header){0};
     if (bytes[0] != MAGIC_0 || bytes[1] != MAGIC_1)
-        return error_set(err, ERROR_INVALID, "this is not a frame: it starts with %02x %02x", bytes[0], bytes[1]);
+        return error_set(err, ERROR_INVALID, "this is not a frame: it starts with %02x %02x",
+                         bytes[0], bytes[1]);
     if (bytes[2] != FRAME_FORMAT)
-        return error_set(err, ERROR_INVALID, "a frame of format %u, this version knows format %d", bytes[2],
-                         FRAME_FORMAT);
+        return error_set(err, ERROR_INVALID, "a frame of format %u, this version knows format %d",
+                         bytes[2], FRAME_FORMAT);
     *header = (struct frame_header){
         .type = (uint16_t)bytes_load(bytes + 4, 2),
         .flags = (uint16_t)bytes_load(bytes + 6, 2),
@@ -34,7 +36,8 @@ enum error_code frame_header_read(const uint8_t bytes[static FRAME_HEADER_BYTES]
         .tag = (uint32_t)bytes_load(bytes + 12, 4),
     };
     if (header->length > length_max)
-        return error_set(err, ERROR_INVALID, "a frame of type %u with %u bytes, at most %u are allowed here",
+        return error_set(err, ERROR_INVALID,
+                         "a frame of type %u with %u bytes, at most %u are allowed here",
                          header->type, header->length, length_max);
     return ERROR_NONE;
 }

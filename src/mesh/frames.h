@@ -1,16 +1,19 @@
-/* The frames that nodes send each other (docs/wire-protocol.md), and on which channel of a link each travels. */
+/* The frames that nodes send each other (docs/wire-protocol.md), and on which channel of a link
+ * each travels. */
 #pragma once
 
 enum node_frame {
     /* control: the cluster */
-    FRAME_RAFT = 32,    /* a replica's message (cluster/wire.h) */
-    FRAME_ABOUT = 33,   /* Cluster.Node: the sender of itself, when the link is up and when it changes */
+    FRAME_RAFT = 32, /* a replica's message (cluster/wire.h) */
+    FRAME_ABOUT =
+        33, /* Cluster.Node: the sender of itself, when the link is up and when it changes */
     FRAME_PROPOSE = 34, /* Cluster.Event for the log, to the leader */
     FRAME_NOW = 35,     /* node.Now: what changes all the time */
     /* data: the pipeline */
     FRAME_PIPELINE = 64, /* a micro-batch (pipeline/wire.h) */
-    FRAME_REQUEST = 65,  /* a request to an instance's driver, its cancellation, and its tokens back */
-    FRAME_CACHE = 66,    /* KV caches that move (pipeline/cache_wire.h) */
+    FRAME_REQUEST =
+        65,           /* a request to an instance's driver, its cancellation, and its tokens back */
+    FRAME_CACHE = 66, /* KV caches that move (pipeline/cache_wire.h) */
     /* data: weights (weights/fetch_message.h) */
     FRAME_WEIGHTS = 96,
 };

@@ -70,7 +70,8 @@ void greetings_abandon(struct mesh *mesh, const void *owner)
 
 static void fail(struct greeting *greeting, enum refusal_reason reason, const struct error *err)
 {
-    log_line(LOG_INFO, "mesh", "%s connection: %s", greeting->is_server ? "an incoming" : "a dialled", err->text);
+    log_line(LOG_INFO, "mesh", "%s connection: %s",
+             greeting->is_server ? "an incoming" : "a dialled", err->text);
     end(greeting);
     if (greeting->failed)
         greeting->failed(greeting->owner, reason, err);
@@ -85,14 +86,15 @@ static void failf(struct greeting *greeting, enum error_code code, const char *t
 
 /* ---- saying -------------------------------------------------------------------------------- */
 
-static enum error_code say(struct greeting *greeting, uint16_t type, const uint8_t *payload, size_t size,
-                           struct error *err)
+static enum error_code say(struct greeting *greeting, uint16_t type, const uint8_t *payload,
+                           size_t size, struct error *err)
 {
     uint8_t bytes[FRAME_HEADER_BYTES + LIMIT_HELLO_BYTES];
     frame_header_write(&(struct frame_header){.type = type, .length = (uint32_t)size}, bytes);
     memcpy(bytes + FRAME_HEADER_BYTES, payload, size);
     size_t n = 0;
-    enum stream_result result = stream_write(greeting->stream, bytes, FRAME_HEADER_BYTES + size, &n, err);
+    enum stream_result result =
+        stream_write(greeting->stream, bytes, FRAME_HEADER_BYTES + size, &n, err);
     if (result == STREAM_DONE && n == FRAME_HEADER_BYTES + size)
         result = stream_flush(greeting->stream, err);
     else if (result != STREAM_FAILED)
@@ -100,14 +102,15 @@ static enum error_code say(struct greeting *greeting, uint16_t type, const uint8
     return result == STREAM_FAILED ? err->code : ERROR_NONE;
 }
 
-static enum error_code say_hello(struct greeting *greeting, const struct hello *hello, struct error *err)
+static enum error_code say_hello(struct greeting *greeting, const struct hello *hello,
+                                 struct error *err)
 {
     uint8_t bytes[LIMIT_HELLO_BYTES];
     return say(greeting, FRAME_HELLO, bytes, hello_write(hello, bytes), err);
 }
 
-enum error_code greeting_accept(struct greeting *greeting, const struct hello *answer, struct stream **stream,
-                                struct error *err)
+enum error_code greeting_accept(struct greeting *greeting, const struct hello *answer,
+                                struct stream **stream, struct error *err)
 {
     enum error_code code = say_hello(greeting, answer, err);
     *stream = NULL;
@@ -128,7 +131,8 @@ static void send_refusal(struct greeting *greeting, enum refusal_reason reason, 
         end(greeting);
         return;
     }
-    /* A connection that is closed with bytes unread is reset, and the refusal with it: the peer closes first. */
+    /* A connection that is closed with bytes unread is reset, and the refusal with it: the peer
+     * closes first. */
     stream_finish(greeting->stream);
     greeting->phase = GREETING_LINGERING;
     uv_timer_start(&greeting->timer, greeting->timer.timer_cb, LINGER_MS, 0);
@@ -164,7 +168,8 @@ static void hear_hello(struct greeting *greeting)
     struct hello hello;
     struct error err;
     struct link_version agreed;
-    enum error_code code = hello_read(greeting->reader.payload, greeting->reader.header.length, &hello, &err);
+    enum error_code code =
+        hello_read(greeting->reader.payload, greeting->reader.header.length, &hello, &err);
     if (!code)
         code = version_agree(greeting->mesh->options.version, hello.version, &agreed, &err);
     if (code && greeting->is_server && code == ERROR_UNSUPPORTED) {
@@ -318,7 +323,8 @@ static void on_late(uv_timer_t *timer)
         end(greeting);
     else if (greeting->phase != GREETING_OVER)
         failf(greeting, ERROR_IO,
-              greeting->phase == GREETING_SHAKING ? "no TLS handshake in time" : "no hello in time");
+              greeting->phase == GREETING_SHAKING ? "no TLS handshake in time"
+                                                  : "no hello in time");
 }
 
 struct greeting *greeting_new(struct mesh *mesh, struct stream *stream, bool is_server)

@@ -39,7 +39,8 @@ size_t hello_write(const struct hello *hello, uint8_t bytes[static LIMIT_HELLO_B
     message.session = hello->session;
     message.boot = hello->boot;
     message.software = (char *)hello->software;
-    message.greeting = (ProtobufCBinaryData){.len = hello->n_greeting, .data = (uint8_t *)hello->greeting};
+    message.greeting =
+        (ProtobufCBinaryData){.len = hello->n_greeting, .data = (uint8_t *)hello->greeting};
     assert(medley__link__hello__get_packed_size(&message) <= LIMIT_HELLO_BYTES);
     return medley__link__hello__pack(&message, bytes);
 }
@@ -50,27 +51,32 @@ static enum error_code check_hello(const Medley__Link__Hello *message, struct er
     if (message->major == 0)
         return error_set(err, ERROR_INVALID, "the hello has no version");
     if (message->n_channels < 2 || message->n_channels > LIMIT_LINK_CHANNELS)
-        return error_set(err, ERROR_INVALID, "a link of %u channels: 2 to %d are possible", message->n_channels,
-                         LIMIT_LINK_CHANNELS);
+        return error_set(err, ERROR_INVALID, "a link of %u channels: 2 to %d are possible",
+                         message->n_channels, LIMIT_LINK_CHANNELS);
     if (message->channel >= message->n_channels)
-        return error_set(err, ERROR_INVALID, "channel %u of a link of %u", message->channel, message->n_channels);
+        return error_set(err, ERROR_INVALID, "channel %u of a link of %u", message->channel,
+                         message->n_channels);
     if (message->greeting.len > LIMIT_GREETING_BYTES)
-        return error_set(err, ERROR_INVALID, "a greeting of %zu bytes, at most %d are possible", message->greeting.len,
-                         LIMIT_GREETING_BYTES);
+        return error_set(err, ERROR_INVALID, "a greeting of %zu bytes, at most %d are possible",
+                         message->greeting.len, LIMIT_GREETING_BYTES);
     return ERROR_NONE;
 }
 
-enum error_code hello_read(const uint8_t *bytes, size_t size, struct hello *hello, struct error *err)
+enum error_code hello_read(const uint8_t *bytes, size_t size, struct hello *hello,
+                           struct error *err)
 {
     *hello = (struct hello){0};
     if (size > LIMIT_HELLO_BYTES)
-        return error_set(err, ERROR_INVALID, "a hello of %zu bytes, at most %d are possible", size, LIMIT_HELLO_BYTES);
+        return error_set(err, ERROR_INVALID, "a hello of %zu bytes, at most %d are possible", size,
+                         LIMIT_HELLO_BYTES);
     Medley__Link__Hello *message = medley__link__hello__unpack(&allocator, size, bytes);
     if (!message)
         return error_set(err, ERROR_INVALID, "the hello cannot be read");
     /* Of another major version only the version is looked at: the rest may mean something else. */
     hello->version = (struct link_version){message->major, message->minor};
-    enum error_code code = message->major == LINK_MAJOR || message->major == 0 ? check_hello(message, err) : ERROR_NONE;
+    enum error_code code = message->major == LINK_MAJOR || message->major == 0
+                               ? check_hello(message, err)
+                               : ERROR_NONE;
     if (!code && message->major == LINK_MAJOR) {
         hello->channel = message->channel;
         hello->n_channels = message->n_channels;
@@ -96,7 +102,8 @@ size_t refusal_write(const struct refusal *refusal, uint8_t bytes[static LIMIT_H
     return medley__link__refusal__pack(&message, bytes);
 }
 
-enum error_code refusal_read(const uint8_t *bytes, size_t size, struct refusal *refusal, struct error *err)
+enum error_code refusal_read(const uint8_t *bytes, size_t size, struct refusal *refusal,
+                             struct error *err)
 {
     *refusal = (struct refusal){0};
     Medley__Link__Refusal *message =
@@ -111,16 +118,18 @@ enum error_code refusal_read(const uint8_t *bytes, size_t size, struct refusal *
     return ERROR_NONE;
 }
 
-enum error_code version_agree(struct link_version ours, struct link_version theirs, struct link_version *agreed,
-                              struct error *err)
+enum error_code version_agree(struct link_version ours, struct link_version theirs,
+                              struct link_version *agreed, struct error *err)
 {
-    *agreed = (struct link_version){ours.major, ours.minor < theirs.minor ? ours.minor : theirs.minor};
+    *agreed =
+        (struct link_version){ours.major, ours.minor < theirs.minor ? ours.minor : theirs.minor};
     const bool same = ours.major == theirs.major;
     const bool theirs_is_older = same ? theirs.minor < ours.minor : theirs.major < ours.major;
     const uint32_t apart = theirs_is_older ? ours.minor - theirs.minor : theirs.minor - ours.minor;
     if (same && apart <= LINK_MINORS_APART)
         return ERROR_NONE;
-    return error_set(err, ERROR_UNSUPPORTED,
-                     "it speaks version %u.%u of the protocol, this node %u.%u: update the medley %s", theirs.major,
-                     theirs.minor, ours.major, ours.minor, theirs_is_older ? "there" : "here");
+    return error_set(
+        err, ERROR_UNSUPPORTED,
+        "it speaks version %u.%u of the protocol, this node %u.%u: update the medley %s",
+        theirs.major, theirs.minor, ours.major, ours.minor, theirs_is_older ? "there" : "here");
 }

@@ -1,11 +1,12 @@
 /* The first message on each channel, both ways, and the refusal that may come instead. Pure.
  *
- * Versions: nodes of the same major version whose minor ones are at most one apart talk; the lower of the two minor
- * versions says what they may use. A field, a frame type or a flag more is a new minor version and is ignored by an
- * older node; what an older node cannot ignore is a new major version.
+ * Versions: nodes of the same major version whose minor ones are at most one apart talk; the lower
+ * of the two minor versions says what they may use. A field, a frame type or a flag more is a new
+ * minor version and is ignored by an older node; what an older node cannot ignore is a new major
+ * version.
  *
- * Texts from the wire are cut to their places, and what is not printable ASCII becomes '?'. Unknown fields are skipped.
- * ERROR_INVALID: the bytes are not such a message. */
+ * Texts from the wire are cut to their places, and what is not printable ASCII becomes '?'. Unknown
+ * fields are skipped. ERROR_INVALID: the bytes are not such a message. */
 #pragma once
 
 #include "base/error.h"
@@ -49,12 +50,14 @@ struct refusal {
 
 /* At most LIMIT_HELLO_BYTES. Returns how many bytes were written. */
 size_t hello_write(const struct hello *hello, uint8_t bytes[static LIMIT_HELLO_BYTES]);
-enum error_code hello_read(const uint8_t *bytes, size_t size, struct hello *hello, struct error *err);
+enum error_code hello_read(const uint8_t *bytes, size_t size, struct hello *hello,
+                           struct error *err);
 
 size_t refusal_write(const struct refusal *refusal, uint8_t bytes[static LIMIT_HELLO_BYTES]);
-enum error_code refusal_read(const uint8_t *bytes, size_t size, struct refusal *refusal, struct error *err);
+enum error_code refusal_read(const uint8_t *bytes, size_t size, struct refusal *refusal,
+                             struct error *err);
 
-/* What both may use. ERROR_UNSUPPORTED: the majors differ, or the minors by more than one; the text says which end to
- * update. */
-enum error_code version_agree(struct link_version ours, struct link_version theirs, struct link_version *agreed,
-                              struct error *err);
+/* What both may use. ERROR_UNSUPPORTED: the majors differ, or the minors by more than one; the text
+ * says which end to update. */
+enum error_code version_agree(struct link_version ours, struct link_version theirs,
+                              struct link_version *agreed, struct error *err);

@@ -15,8 +15,8 @@ static enum error_code read_port(const char *text, uint16_t *port, struct error 
     return ERROR_NONE;
 }
 
-enum error_code host_port_parse(const char *text, uint16_t standard, char host[HOST_TEXT], uint16_t *port,
-                                struct error *err)
+enum error_code host_port_parse(const char *text, uint16_t standard, char host[HOST_TEXT],
+                                uint16_t *port, struct error *err)
 {
     const char *bracket = text[0] == '[' ? strchr(text, ']') : NULL, *colon = strchr(text, ':');
     const char *from = text, *end = text + strlen(text), *after = NULL;

@@ -1,4 +1,5 @@
-/* Connections that others dialled: how many may knock at once, and who decides what becomes of them. */
+/* Connections that others dialled: how many may knock at once, and who decides what becomes of
+ * them. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/greeting.h"
@@ -70,7 +71,8 @@ static void hear_control(struct greeting *greeting, const struct hello *hello)
     };
     switch (resolve_incoming(state)) {
     case RESOLVE_REFUSE:
-        greeting_refuse(greeting, REFUSAL_DUPLICATE, "there is a link already, or one is being made the other way");
+        greeting_refuse(greeting, REFUSAL_DUPLICATE,
+                        "there is a link already, or one is being made the other way");
         if (link)
             link_doubt(link);
         return;
@@ -91,11 +93,12 @@ static void hear_data(struct greeting *greeting, const struct hello *hello)
 {
     struct mesh *mesh = greeting->mesh;
     struct link *link = mesh_find_any(mesh, greeting->peer);
-    const bool fits = link && !link->is_ours && link->phase == LINK_OPENING && link->session == hello->session &&
-                      link->hello.boot == hello->boot && hello->channel < link->n_channels &&
-                      !link->channels[hello->channel].stream;
+    const bool fits = link && !link->is_ours && link->phase == LINK_OPENING &&
+                      link->session == hello->session && link->hello.boot == hello->boot &&
+                      hello->channel < link->n_channels && !link->channels[hello->channel].stream;
     if (!fits) {
-        greeting_refuse(greeting, REFUSAL_NO_SUCH_LINK, "there is no link that waits for this data channel");
+        greeting_refuse(greeting, REFUSAL_NO_SUCH_LINK,
+                        "there is no link that waits for this data channel");
         return;
     }
     const struct hello answer = mesh_hello(mesh, hello->channel, link->n_channels, hello->session);

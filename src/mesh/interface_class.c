@@ -82,7 +82,8 @@ static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
     return memcmp(bytes[0], bytes[1], 16) == 0;
 }
 
-enum topology_class interface_class(const struct sockaddr *local, const struct sockaddr *peer, const char *root)
+enum topology_class interface_class(const struct sockaddr *local, const struct sockaddr *peer,
+                                    const char *root)
 {
     struct ifaddrs *all = NULL;
     enum topology_class class = TOPOLOGY_UNKNOWN;

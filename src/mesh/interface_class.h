@@ -1,5 +1,6 @@
-/* What kind of link two addresses are joined by, as this machine's end tells it: from the interface that has the local
- * address, and from /sys/class/net. Linux; elsewhere unknown unless it is this machine itself.
+/* What kind of link two addresses are joined by, as this machine's end tells it: from the interface
+ * that has the local address, and from /sys/class/net. Linux; elsewhere unknown unless it is this
+ * machine itself.
  *
  *   loopback     of an interface by its name only: two nodes joined by it are on the same host
  *   same host    both addresses are this machine's
@@ -16,7 +17,8 @@
 
 #include <sys/socket.h>
 
-enum topology_class interface_class(const struct sockaddr *local, const struct sockaddr *peer, const char *root);
+enum topology_class interface_class(const struct sockaddr *local, const struct sockaddr *peer,
+                                    const char *root);
 
 /* The same for an interface by its name. */
 enum topology_class interface_class_of(const char *name, const char *root);

@@ -37,9 +37,9 @@ static void on_timer_closed(uv_handle_t *timer)
     release(timer->data);
 }
 
-enum error_code link_new(struct mesh *mesh, struct stream *control, const uint8_t peer[NODE_ID_BYTES],
-                         const struct hello *hello, uint32_t n_channels, bool is_ours, struct link **out,
-                         struct error *err)
+enum error_code link_new(struct mesh *mesh, struct stream *control,
+                         const uint8_t peer[NODE_ID_BYTES], const struct hello *hello,
+                         uint32_t n_channels, bool is_ours, struct link **out, struct error *err)
 {
     assert(n_channels >= 2 && n_channels <= LIMIT_LINK_CHANNELS);
     *out = NULL;
@@ -80,7 +80,8 @@ void link_attach(struct link *link, uint32_t index, struct stream *stream)
     if (index == LINK_CONTROL) {
         struct stream_addresses addresses;
         stream_addresses(stream, &addresses);
-        link->class = interface_class((struct sockaddr *)&addresses.local, (struct sockaddr *)&addresses.peer, NULL);
+        link->class = interface_class((struct sockaddr *)&addresses.local,
+                                      (struct sockaddr *)&addresses.peer, NULL);
     }
     if (++link->n_attached == link->n_channels)
         link_look(link); /* up in the next turn: no event from within a call */
@@ -91,7 +92,7 @@ void link_look(struct link *link)
     mesh_wake(link->mesh);
 }
 
-/* ---- going up and down ------------------------------------------------------------------------ */
+/* ---- going up and down ----------------------------------------------------------------------- */
 
 static void go_up(struct link *link)
 {
@@ -100,8 +101,8 @@ static void go_up(struct link *link)
     link->was_up = true;
     link->up_ns = link->heard_ns = clock_now_ns();
     link_alive_start(link);
-    log_line(LOG_INFO, "mesh", "a link is up: version %u.%u, %u channels, %s", link->version.major, link->version.minor,
-             link->n_channels, link->hello.software);
+    log_line(LOG_INFO, "mesh", "a link is up: version %u.%u, %u channels, %s", link->version.major,
+             link->version.minor, link->n_channels, link->hello.software);
     dials_link_up(link->mesh, link);
     if (events->up)
         events->up(events->self, link);
@@ -199,8 +200,8 @@ static void begin_closing(struct link *link)
     link_look(link);
 }
 
-/* Who closes says BYE on all channels; the other end answers each when it has read it, and with it all that came
- * before: then who closes knows that everything has arrived. */
+/* Who closes says BYE on all channels; the other end answers each when it has read it, and with it
+ * all that came before: then who closes knows that everything has arrived. */
 static void hear_bye(struct link *link, struct channel *channel)
 {
     channel->bye_received = true;
@@ -246,7 +247,8 @@ static void tell_drained(struct link *link)
     const struct link_events *events = &link->mesh->options.events;
     for (uint32_t i = 0; i < link->n_channels; i++) {
         struct channel *channel = &link->channels[i];
-        if (link->phase != LINK_UP || !channel->was_full || channel->queued_bytes > link->mesh->options.queue_bytes / 2)
+        if (link->phase != LINK_UP || !channel->was_full ||
+            channel->queued_bytes > link->mesh->options.queue_bytes / 2)
             continue;
         channel->was_full = false;
         if (events->drained)
@@ -324,16 +326,17 @@ void link_take_frame(struct link *link, struct channel *channel)
         events->frame(events->self, link, channel->index, header, channel->reader.payload);
 }
 
-/* ---- the public calls -------------------------------------------------------------------------- */
+/* ---- the public calls ------------------------------------------------------------------------ */
 
-enum error_code link_post(struct link *link, uint32_t channel, const struct frame_header *header, const void *payload,
-                          struct error *err)
+enum error_code link_post(struct link *link, uint32_t channel, const struct frame_header *header,
+                          const void *payload, struct error *err)
 {
     assert(channel < link->n_channels && header->type >= FRAME_USER);
     return channel_post(&link->channels[channel], header, payload, false, err);
 }
 
-enum error_code link_send(struct link *link, uint32_t channel, struct link_send *send, struct error *err)
+enum error_code link_send(struct link *link, uint32_t channel, struct link_send *send,
+                          struct error *err)
 {
     assert(channel < link->n_channels && send->type >= FRAME_USER);
     return channel_send(&link->channels[channel], send, err);

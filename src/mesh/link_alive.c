@@ -1,4 +1,5 @@
-/* Is the peer there? Pings on the control channel, and the deadlines of everything that a peer could leave undone. */
+/* Is the peer there? Pings on the control channel, and the deadlines of everything that a peer
+ * could leave undone. */
 #include "base/clock.h"
 #include "mesh/link_state.h"
 
@@ -39,17 +40,18 @@ static void check_frames(struct link *link, uint64_t now_ns)
         const struct channel *channel = &link->channels[i];
         if (channel->paused || !frame_reader_is_inside(&channel->reader))
             continue;
-        const uint64_t allowed_ms =
-            LIMIT_FRAME_GRACE_MS + (uint64_t)channel->reader.header.length * 1000 / LIMIT_FRAME_BYTES_PER_S;
+        const uint64_t allowed_ms = LIMIT_FRAME_GRACE_MS + (uint64_t)channel->reader.header.length *
+                                                               1000 / LIMIT_FRAME_BYTES_PER_S;
         if (now_ns > channel->begun_ns + allowed_ms * MS_NS)
-            link_failf(link, ERROR_IO, "a frame of %u bytes did not arrive in %llu s", channel->reader.header.length,
-                       (unsigned long long)(allowed_ms / 1000));
+            link_failf(link, ERROR_IO, "a frame of %u bytes did not arrive in %llu s",
+                       channel->reader.header.length, (unsigned long long)(allowed_ms / 1000));
     }
 }
 
 static bool is_suspected(struct link *link, uint64_t now_ns)
 {
-    return link->watched && link->phase == LINK_UP && pulse_suspects(&link->pulse, link->heard_ns, now_ns);
+    return link->watched && link->phase == LINK_UP &&
+           pulse_suspects(&link->pulse, link->heard_ns, now_ns);
 }
 
 static void check_silence(struct link *link, uint64_t now_ns)
@@ -144,7 +146,8 @@ void link_alive_start(struct link *link)
     if (link->phase == LINK_OPENING) /* one tick, the deadline */
         uv_timer_start(&link->timer, on_tick, options->greeting_ms, 0);
     else if (link->phase == LINK_UP) /* the first pings come soon: who plans wants to know */
-        uv_timer_start(&link->timer, on_tick, options->ping_ms < 10 ? options->ping_ms : 10, options->ping_ms);
+        uv_timer_start(&link->timer, on_tick, options->ping_ms < 10 ? options->ping_ms : 10,
+                       options->ping_ms);
     else
         uv_timer_start(&link->timer, on_tick, 100, 100);
 }
@@ -157,10 +160,12 @@ void link_watch(struct link *link, bool closely)
         return;
     link->watched = closely;
     link->pulse = (struct pulse){0};
-    uv_timer_start(&link->timer, on_tick, closely ? half_ms : options->ping_ms, closely ? half_ms : options->ping_ms);
+    uv_timer_start(&link->timer, on_tick, closely ? half_ms : options->ping_ms,
+                   closely ? half_ms : options->ping_ms);
 }
 
-/* The measurements are of pings as they are sent at rest, so that they mean the same whoever watches. */
+/* The measurements are of pings as they are sent at rest, so that they mean the same whoever
+ * watches. */
 static void take_pong(struct link *link, const struct pong *answer, uint64_t now_ns)
 {
     const uint64_t every_ns = link->mesh->options.ping_ms * MS_NS;

@@ -1,4 +1,5 @@
-/* Bandwidth: bursts on the data channel while it is idle. probe.h decides when and what they mean. */
+/* Bandwidth: bursts on the data channel while it is idle. probe.h decides when and what they
+ * mean. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "mesh/link_state.h"
@@ -11,7 +12,8 @@ static bool is_idle(const struct link *link, uint64_t now_ns)
 {
     for (uint32_t i = LINK_DATA; i < link->n_channels; i++) {
         const struct channel *channel = &link->channels[i];
-        if (channel->first || channel->paused || channel->used_ns + IDLE_MS * UINT64_C(1000000) > now_ns)
+        if (channel->first || channel->paused ||
+            channel->used_ns + IDLE_MS * UINT64_C(1000000) > now_ns)
             return false;
     }
     return !link->watch.active;
@@ -51,8 +53,8 @@ static void report(struct link *link, uint64_t now_ns)
         link_fail(link, &err);
 }
 
-enum error_code link_bursts_frame(struct link *link, struct channel *channel, const uint8_t *payload, uint32_t size,
-                                  struct error *err)
+enum error_code link_bursts_frame(struct link *link, struct channel *channel,
+                                  const uint8_t *payload, uint32_t size, struct error *err)
 {
     struct burst burst;
     enum error_code code = burst_read(payload, size, &burst, err);

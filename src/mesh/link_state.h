@@ -40,8 +40,8 @@ struct link {
     /* keep-alive */
     uv_timer_t timer;
     uint64_t heard_ns, up_ns;
-    uint64_t doubt_ns;                      /* not 0: heard by then, or it is dead */
-    uint64_t closing_ns;                    /* when it must be down, unless something still moves … */
+    uint64_t doubt_ns;   /* not 0: heard by then, or it is dead */
+    uint64_t closing_ns; /* when it must be down, unless something still moves … */
     uint64_t closing_end_ns, closing_bytes; /* … then; and what had moved at the last look */
     uint64_t ping_number, pinged_ns, probed_ns;
     bool watched;
@@ -53,16 +53,17 @@ struct link {
 };
 
 /* A link that has its control stream. The stream is the link's from here, also on failure. */
-enum error_code link_new(struct mesh *mesh, struct stream *control, const uint8_t peer[NODE_ID_BYTES],
-                         const struct hello *hello, uint32_t n_channels, bool is_ours, struct link **out,
-                         struct error *err);
+enum error_code link_new(struct mesh *mesh, struct stream *control,
+                         const uint8_t peer[NODE_ID_BYTES], const struct hello *hello,
+                         uint32_t n_channels, bool is_ours, struct link **out, struct error *err);
 
 /* One more channel; the last makes the link up. */
 void link_attach(struct link *link, uint32_t index, struct stream *stream);
 
 /* It is over, in the next turn; the first reason counts. */
 void link_fail(struct link *link, const struct error *why);
-void link_failf(struct link *link, enum error_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void link_failf(struct link *link, enum error_code code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 void link_turn(struct link *link); /* the mesh's turn: everything that was put off */
 
@@ -80,5 +81,5 @@ void link_doubt(struct link *link); /* the peer says that it has no link: it mus
 
 /* link_bursts.c: bandwidth. */
 void link_bursts_step(struct link *link, uint64_t now_ns);
-enum error_code link_bursts_frame(struct link *link, struct channel *channel, const uint8_t *payload, uint32_t size,
-                                  struct error *err);
+enum error_code link_bursts_frame(struct link *link, struct channel *channel,
+                                  const uint8_t *payload, uint32_t size, struct error *err);

@@ -29,7 +29,8 @@ static void on_wake_closed(uv_handle_t *wake)
 
 static void finish_if_empty(struct mesh *mesh)
 {
-    if (!mesh->closing || mesh->wake_closing || mesh->links || mesh->greetings || mesh->dials || mesh->listeners)
+    if (!mesh->closing || mesh->wake_closing || mesh->links || mesh->greetings || mesh->dials ||
+        mesh->listeners)
         return;
     if (mesh->quic) {
         quic_endpoint_close(mesh->quic); /* wakes the mesh when it is gone */
@@ -39,7 +40,8 @@ static void finish_if_empty(struct mesh *mesh)
     uv_close((uv_handle_t *)&mesh->wake, on_wake_closed);
 }
 
-/* Nothing leaves the list of links within a turn: links are freed by the loop when their handles are closed. */
+/* Nothing leaves the list of links within a turn: links are freed by the loop when their handles
+ * are closed. */
 static void on_wake(uv_async_t *wake)
 {
     struct mesh *mesh = wake->data;
@@ -67,7 +69,8 @@ static void set_default(uint32_t *option, uint32_t value)
         *option = value;
 }
 
-static enum error_code take_options(struct mesh *mesh, const struct mesh_options *given, struct error *err)
+static enum error_code take_options(struct mesh *mesh, const struct mesh_options *given,
+                                    struct error *err)
 {
     struct mesh_options *options = &mesh->options;
     *options = *given;
@@ -83,11 +86,14 @@ static enum error_code take_options(struct mesh *mesh, const struct mesh_options
     if (options->version.major == 0)
         options->version = (struct link_version){LINK_MAJOR, LINK_MINOR};
     if (options->n_data_channels >= LIMIT_LINK_CHANNELS)
-        return error_set(err, ERROR_INVALID, "a link has at most %d data channels", LIMIT_LINK_CHANNELS - 1);
+        return error_set(err, ERROR_INVALID, "a link has at most %d data channels",
+                         LIMIT_LINK_CHANNELS - 1);
     if (options->n_greeting > LIMIT_GREETING_BYTES)
-        return error_set(err, ERROR_INVALID, "a greeting has at most %d bytes", LIMIT_GREETING_BYTES);
+        return error_set(err, ERROR_INVALID, "a greeting has at most %d bytes",
+                         LIMIT_GREETING_BYTES);
     if (options->ping_ms > options->silence_ms || options->silence_ms > options->dead_ms)
-        return error_set(err, ERROR_INVALID, "pings must come more often than silence, and silence before death");
+        return error_set(err, ERROR_INVALID,
+                         "pings must come more often than silence, and silence before death");
     if (options->n_greeting)
         memcpy(mesh->greeting, options->greeting, options->n_greeting);
     options->greeting = mesh->greeting;
@@ -121,7 +127,8 @@ enum error_code mesh_open(const struct mesh_options *options, struct mesh **out,
     return ERROR_NONE;
 }
 
-struct hello mesh_hello(const struct mesh *mesh, uint32_t channel, uint32_t n_channels, uint64_t session)
+struct hello mesh_hello(const struct mesh *mesh, uint32_t channel, uint32_t n_channels,
+                        uint64_t session)
 {
     struct hello hello = {
         .version = mesh->options.version,
@@ -196,7 +203,8 @@ static void on_connection(uv_stream_t *server, int status)
     }
 }
 
-static enum error_code listen_tcp(struct mesh *mesh, const struct sockaddr *address, uint16_t *port, struct error *err)
+static enum error_code listen_tcp(struct mesh *mesh, const struct sockaddr *address, uint16_t *port,
+                                  struct error *err)
 {
     struct listener *listener = mem_new(sizeof *listener);
     if (!listener)
@@ -213,7 +221,8 @@ static enum error_code listen_tcp(struct mesh *mesh, const struct sockaddr *addr
     mesh->listeners = listener;
     struct sockaddr_storage bound = {0};
     int size = sizeof bound;
-    problem = uv_tcp_bind(&listener->tcp, address, address->sa_family == AF_INET6 ? UV_TCP_IPV6ONLY : 0);
+    problem =
+        uv_tcp_bind(&listener->tcp, address, address->sa_family == AF_INET6 ? UV_TCP_IPV6ONLY : 0);
     if (!problem)
         problem = uv_listen((uv_stream_t *)&listener->tcp, BACKLOG, on_connection);
     if (!problem)
@@ -233,16 +242,19 @@ static bool parse_address(const char *address, uint16_t port, struct sockaddr_st
            uv_ip6_addr(address, port, (struct sockaddr_in6 *)numeric) == 0;
 }
 
-enum error_code mesh_listen(struct mesh *mesh, const char *address, uint16_t port, uint16_t *actual, struct error *err)
+enum error_code mesh_listen(struct mesh *mesh, const char *address, uint16_t port, uint16_t *actual,
+                            struct error *err)
 {
     struct sockaddr_storage numeric;
     if (!parse_address(address, port, &numeric))
         return error_set(err, ERROR_INVALID, "%s is not a numeric address", address);
     uint16_t bound = 0;
-    enum error_code code = mesh->quic ? quic_endpoint_listen(mesh->quic, (struct sockaddr *)&numeric, &bound, err)
-                                      : listen_tcp(mesh, (struct sockaddr *)&numeric, &bound, err);
+    enum error_code code =
+        mesh->quic ? quic_endpoint_listen(mesh->quic, (struct sockaddr *)&numeric, &bound, err)
+                   : listen_tcp(mesh, (struct sockaddr *)&numeric, &bound, err);
     if (!code && mesh->quic && mesh->options.joiner && parse_address(address, bound, &numeric))
-        code = listen_tcp(mesh, (struct sockaddr *)&numeric, &bound, err); /* strangers come by TCP */
+        code =
+            listen_tcp(mesh, (struct sockaddr *)&numeric, &bound, err); /* strangers come by TCP */
     if (code) {
         error_wrap(err, "%s port %u", address, port);
         return code;
@@ -252,7 +264,8 @@ enum error_code mesh_listen(struct mesh *mesh, const char *address, uint16_t por
     return ERROR_NONE;
 }
 
-enum error_code mesh_connect(struct mesh *mesh, const struct sockaddr *address, struct stream **out, struct error *err)
+enum error_code mesh_connect(struct mesh *mesh, const struct sockaddr *address, struct stream **out,
+                             struct error *err)
 {
     if (mesh->quic)
         return quic_endpoint_connect(mesh->quic, address, out, err);

@@ -9,7 +9,8 @@ struct quic_endpoint;
 
 struct listener {
     uv_tcp_t tcp;
-    uv_tcp_t spare; /* takes what there is no memory for: libuv waits until a connection is accepted */
+    uv_tcp_t
+        spare; /* takes what there is no memory for: libuv waits until a connection is accepted */
     bool spare_used, spare_again;
     uint32_t n_open;
     struct mesh *mesh;
@@ -37,16 +38,19 @@ void mesh_wake(struct mesh *mesh);
 uint64_t mesh_random(struct mesh *mesh);
 
 /* Begins a stream to an address, over the mesh's transport. */
-enum error_code mesh_connect(struct mesh *mesh, const struct sockaddr *address, struct stream **out, struct error *err);
+enum error_code mesh_connect(struct mesh *mesh, const struct sockaddr *address, struct stream **out,
+                             struct error *err);
 
 /* This node's hello for a channel. */
-struct hello mesh_hello(const struct mesh *mesh, uint32_t channel, uint32_t n_channels, uint64_t session);
+struct hello mesh_hello(const struct mesh *mesh, uint32_t channel, uint32_t n_channels,
+                        uint64_t session);
 
 /* In whatever phase but down; NULL: none. */
 struct link *mesh_find_any(struct mesh *mesh, const uint8_t node_id[NODE_ID_BYTES]);
 
 /* incoming.c */
-void incoming_stream(struct mesh *mesh, struct stream *stream); /* of a peer that connected; takes it */
+void incoming_stream(struct mesh *mesh,
+                     struct stream *stream); /* of a peer that connected; takes it */
 void incoming_hello(struct greeting *greeting, const struct hello *hello);
 
 /* dial.c: what a dial must know of */

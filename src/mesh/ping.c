@@ -35,7 +35,8 @@ void burst_report_write(const struct burst_report *report, uint8_t bytes[static 
 static enum error_code check(size_t size, size_t needed, const char *what, struct error *err)
 {
     return size >= needed ? ERROR_NONE
-                          : error_set(err, ERROR_INVALID, "%s of %zu bytes: %zu are needed", what, size, needed);
+                          : error_set(err, ERROR_INVALID, "%s of %zu bytes: %zu are needed", what,
+                                      size, needed);
 }
 
 enum error_code ping_read(const uint8_t *bytes, size_t size, struct ping *ping, struct error *err)
@@ -61,7 +62,8 @@ enum error_code pong_read(const uint8_t *bytes, size_t size, struct pong *pong, 
     return code;
 }
 
-enum error_code burst_read(const uint8_t *bytes, size_t size, struct burst *burst, struct error *err)
+enum error_code burst_read(const uint8_t *bytes, size_t size, struct burst *burst,
+                           struct error *err)
 {
     *burst = (struct burst){0};
     enum error_code code = check(size, BURST_BYTES_MIN, "a frame of a burst", err);
@@ -73,11 +75,13 @@ enum error_code burst_read(const uint8_t *bytes, size_t size, struct burst *burs
         .n_frames = (uint32_t)bytes_load(bytes + 8, 4),
     };
     if (burst->place >= burst->n_frames)
-        return error_set(err, ERROR_INVALID, "frame %u of a burst of %u", burst->place, burst->n_frames);
+        return error_set(err, ERROR_INVALID, "frame %u of a burst of %u", burst->place,
+                         burst->n_frames);
     return ERROR_NONE;
 }
 
-enum error_code burst_report_read(const uint8_t *bytes, size_t size, struct burst_report *report, struct error *err)
+enum error_code burst_report_read(const uint8_t *bytes, size_t size, struct burst_report *report,
+                                  struct error *err)
 {
     *report = (struct burst_report){0};
     enum error_code code = check(size, BURST_REPORT_BYTES, "a report of a burst", err);

@@ -1,7 +1,8 @@
-/* The payloads of keep-alives and of bandwidth bursts: fixed numbers, little-endian. A longer payload is a newer
- * node's: its end is ignored; a shorter one is an error. Pure.
+/* The payloads of keep-alives and of bandwidth bursts: fixed numbers, little-endian. A longer
+ * payload is a newer node's: its end is ignored; a shorter one is an error. Pure.
  *
- * Times are nanoseconds of the clock of the node that read it; only differences of the same clock are ever used. */
+ * Times are nanoseconds of the clock of the node that read it; only differences of the same clock
+ * are ever used. */
 #pragma once
 
 #include "base/error.h"
@@ -38,9 +39,12 @@ struct burst_report {
 void ping_write(const struct ping *ping, uint8_t bytes[static PING_BYTES]);
 void pong_write(const struct pong *pong, uint8_t bytes[static PONG_BYTES]);
 void burst_write(const struct burst *burst, uint8_t bytes[static BURST_BYTES_MIN]);
-void burst_report_write(const struct burst_report *report, uint8_t bytes[static BURST_REPORT_BYTES]);
+void burst_report_write(const struct burst_report *report,
+                        uint8_t bytes[static BURST_REPORT_BYTES]);
 
 enum error_code ping_read(const uint8_t *bytes, size_t size, struct ping *ping, struct error *err);
 enum error_code pong_read(const uint8_t *bytes, size_t size, struct pong *pong, struct error *err);
-enum error_code burst_read(const uint8_t *bytes, size_t size, struct burst *burst, struct error *err);
-enum error_code burst_report_read(const uint8_t *bytes, size_t size, struct burst_report *report, struct error *err);
+enum error_code burst_read(const uint8_t *bytes, size_t size, struct burst *burst,
+                           struct error *err);
+enum error_code burst_report_read(const uint8_t *bytes, size_t size, struct burst_report *report,
+                                  struct error *err);

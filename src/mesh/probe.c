@@ -27,7 +27,8 @@ void link_probe_pong(struct link_probe *probe, const struct pong *pong, uint64_t
 {
     /* The peer says what it likes: a round trip that cannot be is not taken. */
     const uint64_t held_ns = pong->answered_ns - pong->received_ns;
-    if (pong->sent_ns > now_ns || pong->answered_ns < pong->received_ns || held_ns > now_ns - pong->sent_ns)
+    if (pong->sent_ns > now_ns || pong->answered_ns < pong->received_ns ||
+        held_ns > now_ns - pong->sent_ns)
         return;
     probe->pings[probe->next_ping] = (struct probe_ping){
         .round_trip_ns = now_ns - pong->sent_ns - held_ns,
@@ -50,7 +51,8 @@ static struct topology_reading latency_of(const struct link_probe *probe)
 /* The i-th oldest. */
 static uint64_t transit(const struct link_probe *probe, uint32_t i)
 {
-    return probe->pings[(probe->next_ping + PROBE_PINGS - probe->n_pings + i) % PROBE_PINGS].transit_ns;
+    return probe->pings[(probe->next_ping + PROBE_PINGS - probe->n_pings + i) % PROBE_PINGS]
+        .transit_ns;
 }
 
 static struct topology_reading jitter_of(const struct link_probe *probe)
@@ -92,7 +94,8 @@ static struct topology_reading loss_of(const struct link_probe *probe)
 {
     if (probe->packets_sent < PROBE_LOSS_PACKETS_MIN)
         return (struct topology_reading){0};
-    const uint64_t lost = probe->packets_lost < probe->packets_sent ? probe->packets_lost : probe->packets_sent;
+    const uint64_t lost =
+        probe->packets_lost < probe->packets_sent ? probe->packets_lost : probe->packets_sent;
     return (struct topology_reading){lost * 1000000 / probe->packets_sent, true};
 }
 
@@ -142,9 +145,11 @@ uint32_t link_probe_began(struct link_probe *probe, uint64_t bytes, uint64_t now
 
 void link_probe_report(struct link_probe *probe, const struct burst_report *report, uint64_t now_ns)
 {
-    if (!probe->burst_bytes || report->number != probe->burst_number || now_ns < probe->burst_sent_ns)
+    if (!probe->burst_bytes || report->number != probe->burst_number ||
+        now_ns < probe->burst_sent_ns)
         return;
-    /* From the first byte sent to the report's arrival: longer than the burst took, so the rule is kept. */
+    /* From the first byte sent to the report's arrival: longer than the burst took, so the rule is
+     * kept. */
     const uint64_t took_ns = now_ns - probe->burst_sent_ns;
     probe->next_due_ns = now_ns + 99 * took_ns;
     const uint64_t bytes = probe->burst_bytes;

@@ -1,20 +1,26 @@
-/* What is known of one direction of a link, from here to there, from what the link sends anyway. Pure; times are given.
+/* What is known of one direction of a link, from here to there, from what the link sends anyway.
+ * Pure; times are given.
  *
- *   latency    half of the median round trip of the last PROBE_PINGS pings, without the time the peer held them. Both
- *              directions are taken to be alike: one clock cannot tell them apart.
- *   jitter     of this direction alone: mean |D - mean D| over the same pings, D the change of (received there - sent
- *              here) from one ping to the next. RFC 3550's D needs no common clock; taking its mean away also takes
- *              away that the two clocks run at different speeds.
- *   loss       packets that the transport sent again, of all it sent, over the last PROBE_LOSS_PACKETS or so.
- *              Unknown until PROBE_LOSS_PACKETS_MIN were sent, and where the transport does not say. TCP also repeats
- *              packets that were only late, so this is an upper bound.
- *   bandwidth  the median of the last PROBE_BURSTS bursts: the second half's bytes over its time at the receiver, since
- *              the first half may have been held back by a cold connection's window. Only whole bursts count.
+ *   latency    half of the median round trip of the last PROBE_PINGS pings, without the time the
+ *              peer held them. Both directions are taken to be alike: one clock cannot tell them
+ *              apart.
+ *   jitter     of this direction alone: mean |D - mean D| over the same pings, D the change of
+ *              (received there - sent here) from one ping to the next. RFC 3550's D needs no common
+ *              clock; taking its mean away also takes away that the two clocks run at different
+ *              speeds.
+ *   loss       packets that the transport sent again, of all it sent, over the last
+ *              PROBE_LOSS_PACKETS or so. Unknown until PROBE_LOSS_PACKETS_MIN were sent, and where
+ *              the transport does not say. TCP also repeats packets that were only late, so this is
+ *              an upper bound.
+ *   bandwidth  the median of the last PROBE_BURSTS bursts: the second half's bytes over its time at
+ *              the receiver, since the first half may have been held back by a cold connection's
+ *              window. Only whole bursts count.
  *   overhead   0, and known: the pings go from program to program, so it is in the latency.
  *
- * When a burst is due: the link has been idle, and since the last burst at least 99 times the time that it took has
- * passed (so bursts take at most 1 % of the link), and also PROBE_REST_BYTES_PER_S has not been exceeded, so that a
- * cluster at rest is quiet. The first PROBE_EAGER bursts, and one that was asked for, only wait for the first rule. */
+ * When a burst is due: the link has been idle, and since the last burst at least 99 times the time
+ * that it took has passed (so bursts take at most 1 % of the link), and also PROBE_REST_BYTES_PER_S
+ * has not been exceeded, so that a cluster at rest is quiet. The first PROBE_EAGER bursts, and one
+ * that was asked for, only wait for the first rule. */
 #pragma once
 
 #include "mesh/ping.h"
@@ -55,13 +61,15 @@ struct link_probe {
 };
 
 void link_probe_pong(struct link_probe *probe, const struct pong *pong, uint64_t now_ns);
-void link_probe_packets(struct link_probe *probe, uint64_t sent, uint64_t lost); /* the transport's counters now */
+void link_probe_packets(struct link_probe *probe, uint64_t sent,
+                        uint64_t lost); /* the transport's counters now */
 
 /* How many bytes the burst that is due now has; 0: none is due. */
 uint64_t link_probe_due(const struct link_probe *probe, uint64_t now_ns);
 /* It is sent now. Returns its number. */
 uint32_t link_probe_began(struct link_probe *probe, uint64_t bytes, uint64_t now_ns);
-void link_probe_report(struct link_probe *probe, const struct burst_report *report, uint64_t now_ns);
+void link_probe_report(struct link_probe *probe, const struct burst_report *report,
+                       uint64_t now_ns);
 void link_probe_ask(struct link_probe *probe);
 
 /* Class, ends and `up` are left empty. */

@@ -57,7 +57,8 @@ static void accept_streams(struct quic_connection *connection)
 {
     struct mesh *mesh = connection->socket->endpoint->mesh;
     SSL *ssl;
-    while (!connection->ending && (ssl = SSL_accept_stream(connection->ssl, SSL_ACCEPT_STREAM_NO_BLOCK))) {
+    while (!connection->ending &&
+           (ssl = SSL_accept_stream(connection->ssl, SSL_ACCEPT_STREAM_NO_BLOCK))) {
         SSL_set_blocking_mode(ssl, 0);
         struct stream *stream = stream_quic_new(connection, ssl);
         if (stream)
@@ -76,7 +77,8 @@ void quic_connection_turn(struct quic_connection *connection)
         stream_tell_ready(&quic->stream);
 }
 
-/* Without streams it ends, in order if the peer is there: what was written is sent, then it is told. */
+/* Without streams it ends, in order if the peer is there: what was written is sent, then it is
+ * told. */
 bool quic_connection_is_over(struct quic_connection *connection)
 {
     const uint64_t now_ns = clock_now_ns();
@@ -84,7 +86,8 @@ bool quic_connection_is_over(struct quic_connection *connection)
         return false;
     if (!connection->ending) {
         /* A peer that has connected has a while to open its first stream. */
-        const bool waits = connection->is_server && !connection->failure.code && now_ns < connection->deadline_ns &&
+        const bool waits = connection->is_server && !connection->failure.code &&
+                           now_ns < connection->deadline_ns &&
                            !connection->socket->endpoint->mesh->closing;
         if (waits)
             return false;
@@ -92,8 +95,8 @@ bool quic_connection_is_over(struct quic_connection *connection)
         connection->deadline_ns = now_ns + LIMIT_LINK_CLOSE_MS * MS_NS;
     }
     const bool late = now_ns >= connection->deadline_ns || connection->failure.code;
-    const uint64_t flags =
-        SSL_SHUTDOWN_FLAG_RAPID | SSL_SHUTDOWN_FLAG_NO_BLOCK | (late ? SSL_SHUTDOWN_FLAG_NO_STREAM_FLUSH : 0);
+    const uint64_t flags = SSL_SHUTDOWN_FLAG_RAPID | SSL_SHUTDOWN_FLAG_NO_BLOCK |
+                           (late ? SSL_SHUTDOWN_FLAG_NO_STREAM_FLUSH : 0);
     ERR_clear_error();
     const int done = SSL_shutdown_ex(connection->ssl, flags, NULL, 0);
     SSL_handle_events(connection->ssl);

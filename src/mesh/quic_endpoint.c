@@ -72,11 +72,13 @@ static void free_connections(struct quic_socket *socket)
 
 /* ---- turns --------------------------------------------------------------------------------- */
 
-/* Connections on which nobody has opened a stream yet are like TCP connections that have not greeted. */
+/* Connections on which nobody has opened a stream yet are like TCP connections that have not
+ * greeted. */
 static bool may_connect(const struct quic_socket *socket)
 {
     uint32_t n = 0;
-    for (const struct quic_connection *connection = socket->connections; connection; connection = connection->next)
+    for (const struct quic_connection *connection = socket->connections; connection;
+         connection = connection->next)
         n += connection->streams == NULL;
     return n < LIMIT_GREETINGS && !socket->endpoint->mesh->closing;
 }
@@ -84,7 +86,8 @@ static bool may_connect(const struct quic_socket *socket)
 static void accept_connections(struct quic_socket *socket)
 {
     SSL *ssl;
-    while (socket->listener && (ssl = SSL_accept_connection(socket->listener, SSL_ACCEPT_CONNECTION_NO_BLOCK))) {
+    while (socket->listener &&
+           (ssl = SSL_accept_connection(socket->listener, SSL_ACCEPT_CONNECTION_NO_BLOCK))) {
         if (may_connect(socket))
             quic_connection_new(socket, ssl, true);
         else
@@ -109,7 +112,8 @@ static void take_turn(struct quic_socket *socket)
             SSL_handle_events(engine);
         ERR_clear_error();
         accept_connections(socket);
-        for (struct quic_connection *connection = socket->connections; connection; connection = connection->next)
+        for (struct quic_connection *connection = socket->connections; connection;
+             connection = connection->next)
             quic_connection_turn(connection);
         free_connections(socket);
     }
@@ -142,7 +146,8 @@ static void wait_for_events(struct quic_socket *socket)
 {
     SSL *engine = engine_of(socket);
     uint64_t wait_ms = until_event(engine, LOOK_MS);
-    for (const struct quic_connection *connection = socket->connections; connection; connection = connection->next)
+    for (const struct quic_connection *connection = socket->connections; connection;
+         connection = connection->next)
         wait_ms = until_event(connection->ssl, wait_ms);
     int events = UV_READABLE;
     if (engine && SSL_net_write_desired(engine))
@@ -212,12 +217,13 @@ static enum error_code no_socket(int fd, struct error *err, const char *words)
 
 static socklen_t size_of(const struct sockaddr *address)
 {
-    return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                          : sizeof(struct sockaddr_in);
 }
 
 /* A UDP socket, bound or connected, with its handles. */
-static enum error_code socket_new(struct quic_endpoint *endpoint, const struct sockaddr *address, bool is_server,
-                                  struct quic_socket **out, struct error *err)
+static enum error_code socket_new(struct quic_endpoint *endpoint, const struct sockaddr *address,
+                                  bool is_server, struct quic_socket **out, struct error *err)
 {
     *out = NULL;
     const int fd = socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -258,8 +264,8 @@ static SSL_CTX *context_of(const struct quic_endpoint *endpoint, bool is_server)
     return security->context(security->self, true, is_server);
 }
 
-enum error_code quic_endpoint_listen(struct quic_endpoint *endpoint, const struct sockaddr *address, uint16_t *port,
-                                     struct error *err)
+enum error_code quic_endpoint_listen(struct quic_endpoint *endpoint, const struct sockaddr *address,
+                                     uint16_t *port, struct error *err)
 {
     struct quic_socket *socket;
     enum error_code code = socket_new(endpoint, address, true, &socket, err);
@@ -283,17 +289,19 @@ static bool set_peer(SSL *ssl, const struct sockaddr *address)
     BIO_ADDR *peer = BIO_ADDR_new();
     const struct sockaddr_in *four = (const struct sockaddr_in *)address;
     const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
-    const bool good =
-        peer && (address->sa_family == AF_INET6
-                     ? BIO_ADDR_rawmake(peer, AF_INET6, &six->sin6_addr, sizeof six->sin6_addr, six->sin6_port)
-                     : BIO_ADDR_rawmake(peer, AF_INET, &four->sin_addr, sizeof four->sin_addr, four->sin_port));
+    const bool good = peer && (address->sa_family == AF_INET6
+                                   ? BIO_ADDR_rawmake(peer, AF_INET6, &six->sin6_addr,
+                                                      sizeof six->sin6_addr, six->sin6_port)
+                                   : BIO_ADDR_rawmake(peer, AF_INET, &four->sin_addr,
+                                                      sizeof four->sin_addr, four->sin_port));
     const bool set = good && SSL_set1_initial_peer_addr(ssl, peer) == 1;
     BIO_ADDR_free(peer);
     return set;
 }
 
-enum error_code quic_endpoint_connect(struct quic_endpoint *endpoint, const struct sockaddr *address,
-                                      struct stream **out, struct error *err)
+enum error_code quic_endpoint_connect(struct quic_endpoint *endpoint,
+                                      const struct sockaddr *address, struct stream **out,
+                                      struct error *err)
 {
     *out = NULL;
     struct quic_socket *socket;

@@ -1,8 +1,10 @@
-/* The inside of QUIC: for stream_quic.c (streams), quic_connection.c and quic_endpoint.c (sockets and the loop).
+/* The inside of QUIC: for stream_quic.c (streams), quic_connection.c and quic_endpoint.c (sockets
+ * and the loop).
  *
- * OpenSSL does nothing here by itself (explicit event handling): a call notes that its socket was touched, and before
- * the loop waits again each touched socket gets one turn: packets in and out, new connections and streams, and every
- * stream is told to look. What is to be freed is freed then, too. */
+ * OpenSSL does nothing here by itself (explicit event handling): a call notes that its socket was
+ * touched, and before the loop waits again each touched socket gets one turn: packets in and out,
+ * new connections and streams, and every stream is told to look. What is to be freed is freed then,
+ * too. */
 #pragma once
 
 #include "mesh/mesh_state.h"
@@ -52,7 +54,8 @@ struct quic_endpoint {
 };
 
 /* quic_connection.c */
-struct quic_connection *quic_connection_new(struct quic_socket *socket, SSL *ssl, bool is_server); /* takes ssl */
+struct quic_connection *quic_connection_new(struct quic_socket *socket, SSL *ssl,
+                                            bool is_server); /* takes ssl */
 void quic_connection_turn(struct quic_connection *connection);
 bool quic_connection_is_over(struct quic_connection *connection); /* and has said so to its peer */
 void quic_connection_free(struct quic_connection *connection);
@@ -63,4 +66,5 @@ bool stream_quic_open(struct stream_quic *stream); /* makes its ssl. False: it c
 void stream_quic_free(struct stream_quic *stream); /* that is closing */
 
 /* What the library says, after a call that failed. */
-void quic_failure(struct quic_connection *connection, SSL *ssl, const char *words, struct error *err);
+void quic_failure(struct quic_connection *connection, SSL *ssl, const char *words,
+                  struct error *err);

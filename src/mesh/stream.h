@@ -1,14 +1,16 @@
-/* An encrypted, ordered stream of bytes to one peer: what a channel of a link travels on. stream_tcp.c and
- * stream_quic.c make them; nothing above asks which.
+/* An encrypted, ordered stream of bytes to one peer: what a channel of a link travels on.
+ * stream_tcp.c and stream_quic.c make them; nothing above asks which.
  *
- * Nothing blocks. Whoever owns the stream sets `on_ready` and is called on the loop whenever something may have
- * changed: the handshake went on, there is something to read, there is room to write, the stream failed. It is never
- * called from within a function of the stream. Then the owner tries what it wants until it says STREAM_AGAIN.
+ * Nothing blocks. Whoever owns the stream sets `on_ready` and is called on the loop whenever
+ * something may have changed: the handshake went on, there is something to read, there is room to
+ * write, the stream failed. It is never called from within a function of the stream. Then the owner
+ * tries what it wants until it says STREAM_AGAIN.
  *
  * A stream that nobody reads takes at most a buffer full from the network: then the sender waits.
  *
- * stream_close() ends it at once, from anywhere, also from on_ready; on_ready is not called any more; the memory is
- * given back by the loop later, and then `closed` is called. All on the loop's thread. */
+ * stream_close() ends it at once, from anywhere, also from on_ready; on_ready is not called any
+ * more; the memory is given back by the loop later, and then `closed` is called. All on the loop's
+ * thread. */
 #pragma once
 
 #include "base/error.h"
@@ -39,15 +41,18 @@ struct stream_packets {
 
 struct stream_impl {
     enum stream_result (*handshake)(struct stream *stream, struct error *err);
-    enum stream_result (*read)(struct stream *stream, void *into, size_t size, size_t *n, struct error *err);
-    enum stream_result (*write)(struct stream *stream, const void *bytes, size_t size, size_t *n, struct error *err);
+    enum stream_result (*read)(struct stream *stream, void *into, size_t size, size_t *n,
+                               struct error *err);
+    enum stream_result (*write)(struct stream *stream, const void *bytes, size_t size, size_t *n,
+                                struct error *err);
     enum stream_result (*flush)(struct stream *stream, struct error *err);
     void (*finish)(struct stream *stream);
     void (*close)(struct stream *stream);
     SSL *(*ssl)(struct stream *stream);
     enum error_code (*sibling)(struct stream *stream, struct stream **out, struct error *err);
     void (*addresses)(const struct stream *stream, struct stream_addresses *addresses);
-    void (*packets)(const struct stream *stream, struct stream_packets *packets); /* NULL: not known */
+    void (*packets)(const struct stream *stream,
+                    struct stream_packets *packets); /* NULL: not known */
     bool (*reached)(const struct stream *stream);
 };
 
@@ -67,16 +72,16 @@ static inline enum stream_result stream_handshake(struct stream *stream, struct 
 }
 
 /* After the handshake. STREAM_DONE: *n bytes, 1 to size. */
-static inline enum stream_result stream_read(struct stream *stream, void *into, size_t size, size_t *n,
-                                             struct error *err)
+static inline enum stream_result stream_read(struct stream *stream, void *into, size_t size,
+                                             size_t *n, struct error *err)
 {
     return stream->impl->read(stream, into, size, n, err);
 }
 
-/* After the handshake. STREAM_DONE: *n bytes were taken, 1 to size; their memory is the caller's again. They may wait
- * for stream_flush(). */
-static inline enum stream_result stream_write(struct stream *stream, const void *bytes, size_t size, size_t *n,
-                                              struct error *err)
+/* After the handshake. STREAM_DONE: *n bytes were taken, 1 to size; their memory is the caller's
+ * again. They may wait for stream_flush(). */
+static inline enum stream_result stream_write(struct stream *stream, const void *bytes, size_t size,
+                                              size_t *n, struct error *err)
 {
     return stream->impl->write(stream, bytes, size, n, err);
 }
@@ -99,7 +104,8 @@ static inline SSL *stream_ssl(struct stream *stream)
 }
 
 /* Begins another stream to the same peer, from the end that dialled. */
-static inline enum error_code stream_sibling(struct stream *stream, struct stream **out, struct error *err)
+static inline enum error_code stream_sibling(struct stream *stream, struct stream **out,
+                                             struct error *err)
 {
     return stream->impl->sibling(stream, out, err);
 }

@@ -20,7 +20,8 @@ static void touch(struct stream_quic *quic)
     quic->connection->socket->touched = true;
 }
 
-void quic_failure(struct quic_connection *connection, SSL *ssl, const char *words, struct error *err)
+void quic_failure(struct quic_connection *connection, SSL *ssl, const char *words,
+                  struct error *err)
 {
     const unsigned long library = ERR_peek_error();
     const struct link_security *security = &connection->socket->endpoint->mesh->options.security;
@@ -28,10 +29,12 @@ void quic_failure(struct quic_connection *connection, SSL *ssl, const char *word
     char text[256] = "";
     if (!connection->established && security->failure)
         security->failure(connection->ssl, library, text, sizeof text);
-    else if (SSL_get_conn_close_info(connection->ssl, &info, sizeof info) && info.reason && info.reason[0])
+    else if (SSL_get_conn_close_info(connection->ssl, &info, sizeof info) && info.reason &&
+             info.reason[0])
         snprintf(text, sizeof text, "%.*s", (int)info.reason_len, info.reason);
     if (!text[0])
-        snprintf(text, sizeof text, "%s", library ? ERR_reason_error_string(library) : "the other end is gone");
+        snprintf(text, sizeof text, "%s",
+                 library ? ERR_reason_error_string(library) : "the other end is gone");
     ERR_clear_error();
     error_set(err, ERROR_IO, "%s: %s", words, text);
 }
@@ -54,7 +57,8 @@ static enum stream_result quic_handshake(struct stream *stream, struct error *er
     return STREAM_DONE;
 }
 
-static enum stream_result result_of(struct stream_quic *quic, int returned, const char *words, struct error *err)
+static enum stream_result result_of(struct stream_quic *quic, int returned, const char *words,
+                                    struct error *err)
 {
     struct error unseen;
     if (returned > 0) {
@@ -73,7 +77,8 @@ static enum stream_result result_of(struct stream_quic *quic, int returned, cons
     }
 }
 
-static enum stream_result quic_read(struct stream *stream, void *into, size_t size, size_t *n, struct error *err)
+static enum stream_result quic_read(struct stream *stream, void *into, size_t size, size_t *n,
+                                    struct error *err)
 {
     struct stream_quic *quic = of_stream(stream);
     *n = 0;
@@ -81,8 +86,8 @@ static enum stream_result quic_read(struct stream *stream, void *into, size_t si
     return result_of(quic, SSL_read_ex(quic->ssl, into, size, n), "the connection broke", err);
 }
 
-static enum stream_result quic_write(struct stream *stream, const void *bytes, size_t size, size_t *n,
-                                     struct error *err)
+static enum stream_result quic_write(struct stream *stream, const void *bytes, size_t size,
+                                     size_t *n, struct error *err)
 {
     struct stream_quic *quic = of_stream(stream);
     *n = 0;

@@ -8,9 +8,10 @@
 #include <string.h>
 
 enum {
-    UNSENT_BYTES_MAX = 256 * 1024, /* encrypted and not yet given to the kernel: then writing waits */
-    WRITE_BYTES = 64 * 1024,       /* encrypted at a time: four records, while they are in the cache */
-    TURN_BYTES = 512 * 1024,       /* written before the loop looks after others */
+    UNSENT_BYTES_MAX =
+        256 * 1024,          /* encrypted and not yet given to the kernel: then writing waits */
+    WRITE_BYTES = 64 * 1024, /* encrypted at a time: four records, while they are in the cache */
+    TURN_BYTES = 512 * 1024, /* written before the loop looks after others */
 };
 
 struct stream_tcp {
@@ -35,7 +36,8 @@ static struct stream_tcp *of_stream(const struct stream *stream)
     return (struct stream_tcp *)stream;
 }
 
-static enum stream_result fail(struct stream_tcp *tcp, int problem, const char *words, struct error *err)
+static enum stream_result fail(struct stream_tcp *tcp, int problem, const char *words,
+                               struct error *err)
 {
     if (!tcp->failure.code)
         error_set(&tcp->failure, ERROR_IO, "%s: %s", words, uv_strerror(problem));
@@ -200,7 +202,8 @@ static enum stream_result tcp_handshake(struct stream *stream, struct error *err
     enum stream_result result = of_tls(tls_session_handshake(&tcp->tls, err));
     if (result == STREAM_AGAIN && has_failed(tcp, err))
         return STREAM_FAILED;
-    if (send_output(tcp, result == STREAM_FAILED ? NULL : err) == STREAM_FAILED && result != STREAM_FAILED)
+    if (send_output(tcp, result == STREAM_FAILED ? NULL : err) == STREAM_FAILED &&
+        result != STREAM_FAILED)
         return STREAM_FAILED;
     if (result != STREAM_FAILED && start_reading(tcp, err) == STREAM_FAILED)
         return STREAM_FAILED;
@@ -211,11 +214,13 @@ static enum stream_result tcp_handshake(struct stream *stream, struct error *err
     return result;
 }
 
-static enum stream_result tcp_read(struct stream *stream, void *into, size_t size, size_t *n, struct error *err)
+static enum stream_result tcp_read(struct stream *stream, void *into, size_t size, size_t *n,
+                                   struct error *err)
 {
     struct stream_tcp *tcp = of_stream(stream);
     const enum stream_result result = of_tls(tls_session_read(&tcp->tls, into, size, n, err));
-    if (result == STREAM_AGAIN && has_failed(tcp, err)) /* all that arrived before it broke has been read */
+    if (result == STREAM_AGAIN &&
+        has_failed(tcp, err)) /* all that arrived before it broke has been read */
         return STREAM_FAILED;
     if (result == STREAM_DONE || result == STREAM_AGAIN) {
         if (start_reading(tcp, err) == STREAM_FAILED)
@@ -226,7 +231,8 @@ static enum stream_result tcp_read(struct stream *stream, void *into, size_t siz
     return result;
 }
 
-static enum stream_result tcp_write(struct stream *stream, const void *bytes, size_t size, size_t *n, struct error *err)
+static enum stream_result tcp_write(struct stream *stream, const void *bytes, size_t size,
+                                    size_t *n, struct error *err)
 {
     struct stream_tcp *tcp = of_stream(stream);
     *n = 0;
@@ -297,7 +303,8 @@ static enum error_code tcp_sibling(struct stream *stream, struct stream **out, s
     struct stream_tcp *tcp = of_stream(stream);
     struct stream_addresses addresses;
     tcp_addresses(stream, &addresses);
-    return stream_tcp_connect(tcp->tcp.loop, tcp->security, (struct sockaddr *)&addresses.peer, out, err);
+    return stream_tcp_connect(tcp->tcp.loop, tcp->security, (struct sockaddr *)&addresses.peer, out,
+                              err);
 }
 
 static void count_packets(const struct stream *stream, struct stream_packets *packets)
@@ -355,8 +362,9 @@ static enum error_code make(uv_loop_t *loop, const struct link_security *securit
     return ERROR_NONE;
 }
 
-/* After a cut the kernel sends again ever more rarely, up to two minutes apart: a link that lives through one would be
- * deaf for about as long as it was cut. Linux 6.15 and later; elsewhere it stays as it is. */
+/* After a cut the kernel sends again ever more rarely, up to two minutes apart: a link that lives
+ * through one would be deaf for about as long as it was cut. Linux 6.15 and later; elsewhere it
+ * stays as it is. */
 static void set_options(struct stream_tcp *tcp)
 {
     enum { RTO_MAX_MS = 44 }; /* TCP_RTO_MAX_MS, which older headers lack */
@@ -381,7 +389,8 @@ static void on_connected(uv_connect_t *connect, int status)
 }
 
 enum error_code stream_tcp_connect(uv_loop_t *loop, const struct link_security *security,
-                                   const struct sockaddr *address, struct stream **out, struct error *err)
+                                   const struct sockaddr *address, struct stream **out,
+                                   struct error *err)
 {
     struct stream_tcp *tcp;
     *out = NULL;
@@ -398,8 +407,8 @@ enum error_code stream_tcp_connect(uv_loop_t *loop, const struct link_security *
     return ERROR_NONE;
 }
 
-enum error_code stream_tcp_accept(uv_stream_t *server, const struct link_security *security, struct stream **out,
-                                  struct error *err)
+enum error_code stream_tcp_accept(uv_stream_t *server, const struct link_security *security,
+                                  struct stream **out, struct error *err)
 {
     struct stream_tcp *tcp;
     *out = NULL;

@@ -1,5 +1,5 @@
-/* A file of its own: the kernel's header and the C library's, which libuv includes, exclude each other, and the C
- * library's lacks the number of packets sent. */
+/* A file of its own: the kernel's header and the C library's, which libuv includes, exclude each
+ * other, and the C library's lacks the number of packets sent. */
 #include "mesh/tcp_packets.h"
 
 #ifdef __linux__
@@ -15,7 +15,8 @@ void tcp_packets(int fd, struct stream_packets *packets)
         return;
     if (size < offsetof(struct tcp_info, tcpi_segs_out) + sizeof info.tcpi_segs_out)
         return; /* an older kernel */
-    *packets = (struct stream_packets){.sent = info.tcpi_segs_out, .lost = info.tcpi_total_retrans, .valid = true};
+    *packets = (struct stream_packets){
+        .sent = info.tcpi_segs_out, .lost = info.tcpi_total_retrans, .valid = true};
 }
 #else
 void tcp_packets(int fd, struct stream_packets *packets)

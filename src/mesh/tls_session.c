@@ -1,5 +1,5 @@
-/* OpenSSL reads and writes through a BIO of our own, straight from `in` and to `out`: its memory BIO would copy
- * once more and clears what it grows. */
+/* OpenSSL reads and writes through a BIO of our own, straight from `in` and to `out`: its memory
+ * BIO would copy once more and clears what it grows. */
 #include "mesh/tls_session.h"
 
 #include "base/mem.h"
@@ -62,8 +62,8 @@ static void free_method(void)
 static void make_method(void)
 {
     method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "medley link");
-    if (!method || !BIO_meth_set_read_ex(method, bio_read) || !BIO_meth_set_write_ex(method, bio_write) ||
-        !BIO_meth_set_ctrl(method, bio_control)) {
+    if (!method || !BIO_meth_set_read_ex(method, bio_read) ||
+        !BIO_meth_set_write_ex(method, bio_write) || !BIO_meth_set_ctrl(method, bio_control)) {
         BIO_meth_free(method);
         method = NULL;
         return;
@@ -84,8 +84,8 @@ static bool attach_bio(struct tls_session *session)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-enum error_code tls_session_init(struct tls_session *session, const struct link_security *security, SSL_CTX *context,
-                                 bool is_server, struct error *err)
+enum error_code tls_session_init(struct tls_session *session, const struct link_security *security,
+                                 SSL_CTX *context, bool is_server, struct error *err)
 {
     *session = (struct tls_session){.security = security};
     session->in = mem_new(TLS_IN_BYTES);
@@ -145,7 +145,8 @@ static enum tls_result fail(struct tls_session *session, int ssl_error, struct e
 {
     unsigned long library = ERR_peek_error();
     const char *reason = library ? ERR_reason_error_string(library) : NULL;
-    const bool cut = ssl_error == SSL_ERROR_SYSCALL || ERR_GET_REASON(library) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+    const bool cut = ssl_error == SSL_ERROR_SYSCALL ||
+                     ERR_GET_REASON(library) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
     if (session->out.failed) {
         error_set(&session->failure, ERROR_NO_MEMORY, "out of memory for what is to be sent");
     } else if (session->at_end && cut) {
@@ -153,7 +154,8 @@ static enum tls_result fail(struct tls_session *session, int ssl_error, struct e
                   session->open ? "" : ": it closed during the TLS handshake");
     } else if (!session->heard && session->security->failure) {
         session->failure.code = ERROR_IO;
-        session->security->failure(session->ssl, library, session->failure.text, sizeof session->failure.text);
+        session->security->failure(session->ssl, library, session->failure.text,
+                                   sizeof session->failure.text);
     } else {
         error_set(&session->failure, ERROR_IO, "TLS: %s", reason ? reason : "failed");
     }
@@ -199,26 +201,30 @@ enum tls_result tls_session_handshake(struct tls_session *session, struct error 
     return result;
 }
 
-enum tls_result tls_session_read(struct tls_session *session, void *into, size_t size, size_t *n, struct error *err)
+enum tls_result tls_session_read(struct tls_session *session, void *into, size_t size, size_t *n,
+                                 struct error *err)
 {
     *n = 0;
     if (has_failed(session, err))
         return TLS_FAILED;
     assert(session->open && size > 0);
     ERR_clear_error();
-    const enum tls_result result = result_of(session, SSL_read_ex(session->ssl, into, size, n), err);
+    const enum tls_result result =
+        result_of(session, SSL_read_ex(session->ssl, into, size, n), err);
     session->heard |= result == TLS_DONE;
     return result;
 }
 
-enum tls_result tls_session_write(struct tls_session *session, const void *bytes, size_t size, struct error *err)
+enum tls_result tls_session_write(struct tls_session *session, const void *bytes, size_t size,
+                                  struct error *err)
 {
     if (has_failed(session, err))
         return TLS_FAILED;
     assert(session->open && size > 0);
     ERR_clear_error();
     size_t n = 0;
-    const enum tls_result result = result_of(session, SSL_write_ex(session->ssl, bytes, size, &n), err);
+    const enum tls_result result =
+        result_of(session, SSL_write_ex(session->ssl, bytes, size, &n), err);
     assert(result != TLS_DONE || n == size);
     return result;
 }

@@ -54,8 +54,8 @@ static const struct architecture families[] = {
         .description = "Gemma 3, text",
         .rope = ROPE_NEOX,
         .activation = ACT_GELU,
-        .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM) | ROLE_BIT(TENSOR_Q_NORM) |
-                 ROLE_BIT(TENSOR_K_NORM),
+        .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM) |
+                 ROLE_BIT(TENSOR_Q_NORM) | ROLE_BIT(TENSOR_K_NORM),
         .embedding_scale_sqrt = true,
         .window_period = 6,
         .window_rope_base = 10000.0f,
@@ -72,8 +72,8 @@ static const struct architecture families[] = {
         .name = "olmo2",
         .description = "OLMo 2",
         .rope = ROPE_NEOX,
-        .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM) | ROLE_BIT(TENSOR_Q_NORM) |
-                 ROLE_BIT(TENSOR_K_NORM),
+        .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_FFN_POST_NORM) |
+                 ROLE_BIT(TENSOR_Q_NORM) | ROLE_BIT(TENSOR_K_NORM),
         .post_norm_only = true,
         .qk_norm_whole = true,
     },
@@ -91,9 +91,10 @@ static const struct architecture families[] = {
         .rope = ROPE_NEOX,
         .activation = ACT_SWIGLU_OAI,
         .gating = GATE_SOFTMAX_OF_CHOSEN,
-        .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_ATTENTION_SINKS) | ROLE_BIT(TENSOR_Q_BIAS) |
-                 ROLE_BIT(TENSOR_K_BIAS) | ROLE_BIT(TENSOR_V_BIAS) | ROLE_BIT(TENSOR_ATTENTION_OUT_BIAS) |
-                 ROLE_BIT(TENSOR_ROUTER_BIAS) | ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) | ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) |
+        .needs = ROLE_BIT(TENSOR_ATTENTION_POST_NORM) | ROLE_BIT(TENSOR_ATTENTION_SINKS) |
+                 ROLE_BIT(TENSOR_Q_BIAS) | ROLE_BIT(TENSOR_K_BIAS) | ROLE_BIT(TENSOR_V_BIAS) |
+                 ROLE_BIT(TENSOR_ATTENTION_OUT_BIAS) | ROLE_BIT(TENSOR_ROUTER_BIAS) |
+                 ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) | ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) |
                  ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS),
         .ffn_norm_is_post = true,
         .window_period = 2,
@@ -175,9 +176,15 @@ static const struct {
     [TENSOR_FFN_POST_NORM] = {"blk.%u.post_ffw_norm.weight", true, {DIM_EMBD}},
     [TENSOR_ROUTER] = {"blk.%u.ffn_gate_inp.weight", true, {DIM_EMBD, DIM_EXPERTS}},
     [TENSOR_ROUTER_BIAS] = {"blk.%u.ffn_gate_inp.bias", true, {DIM_EXPERTS}},
-    [TENSOR_EXPERTS_GATE] = {"blk.%u.ffn_gate_exps.weight", true, {DIM_EMBD, DIM_FF_EXPERT, DIM_EXPERTS}},
-    [TENSOR_EXPERTS_UP] = {"blk.%u.ffn_up_exps.weight", true, {DIM_EMBD, DIM_FF_EXPERT, DIM_EXPERTS}},
-    [TENSOR_EXPERTS_DOWN] = {"blk.%u.ffn_down_exps.weight", true, {DIM_FF_EXPERT, DIM_EMBD, DIM_EXPERTS}},
+    [TENSOR_EXPERTS_GATE] = {"blk.%u.ffn_gate_exps.weight",
+                             true,
+                             {DIM_EMBD, DIM_FF_EXPERT, DIM_EXPERTS}},
+    [TENSOR_EXPERTS_UP] = {"blk.%u.ffn_up_exps.weight",
+                           true,
+                           {DIM_EMBD, DIM_FF_EXPERT, DIM_EXPERTS}},
+    [TENSOR_EXPERTS_DOWN] = {"blk.%u.ffn_down_exps.weight",
+                             true,
+                             {DIM_FF_EXPERT, DIM_EMBD, DIM_EXPERTS}},
     [TENSOR_EXPERTS_GATE_BIAS] = {"blk.%u.ffn_gate_exps.bias", true, {DIM_FF_EXPERT, DIM_EXPERTS}},
     [TENSOR_EXPERTS_UP_BIAS] = {"blk.%u.ffn_up_exps.bias", true, {DIM_FF_EXPERT, DIM_EXPERTS}},
     [TENSOR_EXPERTS_DOWN_BIAS] = {"blk.%u.ffn_down_exps.bias", true, {DIM_EMBD, DIM_EXPERTS}},
@@ -217,7 +224,8 @@ bool tensor_role_per_layer(enum tensor_role role)
     return roles[role].per_layer;
 }
 
-static int64_t dim_size(const struct architecture *a, const struct hyperparameters *h, enum tensor_dim dim)
+static int64_t dim_size(const struct architecture *a, const struct hyperparameters *h,
+                        enum tensor_dim dim)
 {
     int64_t q = (int64_t)h->n_head * h->n_head_dim_k, k = (int64_t)h->n_head_kv * h->n_head_dim_k;
     int64_t v = (int64_t)h->n_head_kv * h->n_head_dim_v;
@@ -258,8 +266,9 @@ static int64_t dim_size(const struct architecture *a, const struct hyperparamete
     return 0;
 }
 
-void tensor_role_shape(const struct architecture *architecture, const struct hyperparameters *hyperparameters,
-                       enum tensor_role role, int64_t ne[3])
+void tensor_role_shape(const struct architecture *architecture,
+                       const struct hyperparameters *hyperparameters, enum tensor_role role,
+                       int64_t ne[3])
 {
     for (int i = 0; i < 3; i++)
         ne[i] = dim_size(architecture, hyperparameters, (enum tensor_dim)roles[role].dims[i]);
@@ -268,15 +277,15 @@ void tensor_role_shape(const struct architecture *architecture, const struct hyp
 uint64_t architecture_roles_needed(const struct architecture *architecture,
                                    const struct hyperparameters *hyperparameters)
 {
-    uint64_t needed = architecture->needs | ROLE_BIT(TENSOR_TOKEN_EMBEDDING) | ROLE_BIT(TENSOR_OUTPUT_NORM) |
-                      ROLE_BIT(TENSOR_ATTENTION_OUT);
+    uint64_t needed = architecture->needs | ROLE_BIT(TENSOR_TOKEN_EMBEDDING) |
+                      ROLE_BIT(TENSOR_OUTPUT_NORM) | ROLE_BIT(TENSOR_ATTENTION_OUT);
     if (!architecture->post_norm_only)
         needed |= ROLE_BIT(TENSOR_ATTENTION_NORM);
     if (!architecture->post_norm_only && !architecture->ffn_norm_is_post)
         needed |= ROLE_BIT(TENSOR_FFN_NORM);
     if (hyperparameters->n_experts) {
-        needed |= ROLE_BIT(TENSOR_ROUTER) | ROLE_BIT(TENSOR_EXPERTS_GATE) | ROLE_BIT(TENSOR_EXPERTS_UP) |
-                  ROLE_BIT(TENSOR_EXPERTS_DOWN);
+        needed |= ROLE_BIT(TENSOR_ROUTER) | ROLE_BIT(TENSOR_EXPERTS_GATE) |
+                  ROLE_BIT(TENSOR_EXPERTS_UP) | ROLE_BIT(TENSOR_EXPERTS_DOWN);
     } else {
         needed |= ROLE_BIT(TENSOR_FFN_UP) | ROLE_BIT(TENSOR_FFN_DOWN);
         if (!architecture->fused_gate_up)
@@ -288,15 +297,18 @@ uint64_t architecture_roles_needed(const struct architecture *architecture,
 uint64_t architecture_roles_allowed(const struct architecture *architecture,
                                     const struct hyperparameters *hyperparameters)
 {
-    uint64_t allowed = ROLE_BIT(TENSOR_OUTPUT) | ROLE_BIT(TENSOR_ROPE_FREQS) | ROLE_BIT(TENSOR_ROPE_FACTORS_LONG) |
-                       ROLE_BIT(TENSOR_ROPE_FACTORS_SHORT) | ROLE_BIT(TENSOR_Q) | ROLE_BIT(TENSOR_K) |
-                       ROLE_BIT(TENSOR_V) | ROLE_BIT(TENSOR_QKV) | ROLE_BIT(TENSOR_Q_BIAS) | ROLE_BIT(TENSOR_K_BIAS) |
-                       ROLE_BIT(TENSOR_V_BIAS) | ROLE_BIT(TENSOR_QKV_BIAS) | ROLE_BIT(TENSOR_ATTENTION_OUT_BIAS);
+    uint64_t allowed = ROLE_BIT(TENSOR_OUTPUT) | ROLE_BIT(TENSOR_ROPE_FREQS) |
+                       ROLE_BIT(TENSOR_ROPE_FACTORS_LONG) | ROLE_BIT(TENSOR_ROPE_FACTORS_SHORT) |
+                       ROLE_BIT(TENSOR_Q) | ROLE_BIT(TENSOR_K) | ROLE_BIT(TENSOR_V) |
+                       ROLE_BIT(TENSOR_QKV) | ROLE_BIT(TENSOR_Q_BIAS) | ROLE_BIT(TENSOR_K_BIAS) |
+                       ROLE_BIT(TENSOR_V_BIAS) | ROLE_BIT(TENSOR_QKV_BIAS) |
+                       ROLE_BIT(TENSOR_ATTENTION_OUT_BIAS);
     if (hyperparameters->n_experts)
         allowed |= ROLE_BIT(TENSOR_ROUTER_BIAS) | ROLE_BIT(TENSOR_EXPERTS_GATE_BIAS) |
                    ROLE_BIT(TENSOR_EXPERTS_UP_BIAS) | ROLE_BIT(TENSOR_EXPERTS_DOWN_BIAS);
     else
-        allowed |= ROLE_BIT(TENSOR_FFN_GATE_BIAS) | ROLE_BIT(TENSOR_FFN_UP_BIAS) | ROLE_BIT(TENSOR_FFN_DOWN_BIAS);
+        allowed |= ROLE_BIT(TENSOR_FFN_GATE_BIAS) | ROLE_BIT(TENSOR_FFN_UP_BIAS) |
+                   ROLE_BIT(TENSOR_FFN_DOWN_BIAS);
     return allowed | architecture_roles_needed(architecture, hyperparameters);
 }
 

@@ -19,7 +19,12 @@ enum gating {
     GATE_SOFTMAX,
     GATE_SOFTMAX_OF_CHOSEN
 }; /* experts' weights: softmax over all then chosen, or over the chosen */
-enum rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_YARN, ROPE_SCALING_LONGROPE };
+enum rope_scaling {
+    ROPE_SCALING_NONE,
+    ROPE_SCALING_LINEAR,
+    ROPE_SCALING_YARN,
+    ROPE_SCALING_LONGROPE
+};
 
 /* Every tensor that a family may have. Names and shapes are in the role table of architecture.c. */
 enum tensor_role {
@@ -81,10 +86,12 @@ struct architecture {
     bool keep_expert_sum;      /* olmoe: the chosen experts' weights are not divided by their sum */
     bool ignore_window;        /* phi3: the file's window is not applied, as in llama.cpp */
     bool logit_scale_divides;  /* granite: logits are divided by logit_scale */
-    uint32_t
-        window_period; /* sliding window: of every `period` layers the last is full; 0: no window, 1: all windowed */
-    uint32_t layers_of_wide_scale; /* gemma: with so many layers the attention scale is 1/sqrt(n_embd/n_head) */
-    float window_rope_base;        /* rope base of windowed layers, which then are not scaled; 0: as the others */
+    uint32_t window_period;    /* sliding window: of every `period` layers the last is full; 0: no
+                                  window, 1: all windowed */
+    uint32_t layers_of_wide_scale; /* gemma: with so many layers the attention scale is
+                                      1/sqrt(n_embd/n_head) */
+    float window_rope_base; /* rope base of windowed layers, which then are not scaled; 0: as the
+                               others */
     float attention_softcap, final_softcap; /* where the file does not say */
 };
 
@@ -100,10 +107,11 @@ struct hyperparameters {
     float rope_frequency_scale; /* 1 / factor for linear and yarn */
     enum rope_scaling rope_scaling;
     float yarn_ext_factor, yarn_attn_factor, yarn_beta_fast, yarn_beta_slow;
-    float attention_softcap, final_softcap;             /* 0: none */
-    float attention_scale;                              /* multiplied into Q.K */
-    float embedding_scale, residual_scale, logit_scale; /* 1: none; logits are multiplied by logit_scale */
-    float expert_weight_scale;                          /* 1: none */
+    float attention_softcap, final_softcap; /* 0: none */
+    float attention_scale;                  /* multiplied into Q.K */
+    float embedding_scale, residual_scale,
+        logit_scale;           /* 1: none; logits are multiplied by logit_scale */
+    float expert_weight_scale; /* 1: none */
 };
 
 const struct architecture *architecture_find(const char *name); /* NULL: unknown */
@@ -111,8 +119,9 @@ uint32_t architecture_count(void);
 const struct architecture *architecture_at(uint32_t index);
 
 /* Reads and checks every hyper-parameter of the family from the file. */
-enum error_code hyperparameters_read(const struct architecture *architecture, const struct gguf_file *file,
-                                     struct hyperparameters *out, struct error *err);
+enum error_code hyperparameters_read(const struct architecture *architecture,
+                                     const struct gguf_file *file, struct hyperparameters *out,
+                                     struct error *err);
 
 /* True when the layer attends only to the last `window` tokens. */
 bool hyperparameters_layer_windowed(const struct hyperparameters *hyperparameters, uint32_t layer);
@@ -122,8 +131,9 @@ void tensor_role_name(enum tensor_role role, uint32_t layer, char *out, size_t o
 bool tensor_role_per_layer(enum tensor_role role);
 
 /* The shape that the role's tensor must have: ne[0..2], 0 where there is no such dimension. */
-void tensor_role_shape(const struct architecture *architecture, const struct hyperparameters *hyperparameters,
-                       enum tensor_role role, int64_t ne[3]);
+void tensor_role_shape(const struct architecture *architecture,
+                       const struct hyperparameters *hyperparameters, enum tensor_role role,
+                       int64_t ne[3]);
 
 /* Roles that a model of this family must have, and those that it may have. Q, K, V and QKV
  * are in neither: a layer has the three or the one. */

@@ -18,8 +18,8 @@ static bool is_utf8(const char *text, size_t size)
 {
     for (size_t at = 0; at < size;) {
         utf8proc_int32_t code_point;
-        utf8proc_ssize_t length =
-            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(size - at), &code_point);
+        utf8proc_ssize_t length = utf8proc_iterate((const utf8proc_uint8_t *)text + at,
+                                                   (utf8proc_ssize_t)(size - at), &code_point);
         if (length <= 0)
             return false;
         at += (size_t)length;
@@ -27,18 +27,20 @@ static bool is_utf8(const char *text, size_t size)
     return true;
 }
 
-static enum error_code open_jinja(const char *source, size_t size, const char *bos_text, const char *eos_text,
-                                  struct jinja **out, struct error *err)
+static enum error_code open_jinja(const char *source, size_t size, const char *bos_text,
+                                  const char *eos_text, struct jinja **out, struct error *err)
 {
     if (size > LIMIT_TEMPLATE_BYTES)
-        return error_set(err, ERROR_INVALID, "has %zu bytes, more than %d", size, LIMIT_TEMPLATE_BYTES);
+        return error_set(err, ERROR_INVALID, "has %zu bytes, more than %d", size,
+                         LIMIT_TEMPLATE_BYTES);
     if (!is_utf8(source, size))
         return error_set(err, ERROR_INVALID, "is not UTF-8");
     return jinja_open(source, size, bos_text ? bos_text : "", eos_text ? eos_text : "", out, err);
 }
 
-enum error_code chat_template_open(const char *source, size_t source_size, const char *bos_text, const char *eos_text,
-                                   struct chat_template **out, struct error *err)
+enum error_code chat_template_open(const char *source, size_t source_size, const char *bos_text,
+                                   const char *eos_text, struct chat_template **out,
+                                   struct error *err)
 {
     *out = NULL;
     struct chat_template *chat_template = mem_new(sizeof *chat_template);
@@ -56,7 +58,8 @@ enum error_code chat_template_open(const char *source, size_t source_size, const
     return ERROR_NONE;
 }
 
-enum error_code chat_template_open_model(const struct gguf_file *file, const struct tokenizer *tokenizer,
+enum error_code chat_template_open_model(const struct gguf_file *file,
+                                         const struct tokenizer *tokenizer,
                                          struct chat_template **out, struct error *err)
 {
     static const char key[] = "tokenizer.chat_template";
@@ -73,8 +76,9 @@ enum error_code chat_template_open_model(const struct gguf_file *file, const str
     buffer_text(&eos, "");
     tokenizer_piece(tokenizer, tokenizer_bos(tokenizer), true, &bos);
     tokenizer_piece(tokenizer, tokenizer_eos(tokenizer), true, &eos);
-    enum error_code code = bos.failed || eos.failed ? error_set(err, ERROR_NO_MEMORY, "chat template: no memory")
-                                                    : chat_template_open(source, size, bos.data, eos.data, out, err);
+    enum error_code code = bos.failed || eos.failed
+                               ? error_set(err, ERROR_NO_MEMORY, "chat template: no memory")
+                               : chat_template_open(source, size, bos.data, eos.data, out, err);
     buffer_deinit(&bos);
     buffer_deinit(&eos);
     return code;
@@ -138,7 +142,8 @@ static enum error_code render_plain(yyjson_val *root, struct buffer *out, struct
 
 /* ---- the input ---- */
 
-/* Stricter than QuickJS's own parser: UTF-8 and surrogate pairs must be whole, and an error has a place. */
+/* Stricter than QuickJS's own parser: UTF-8 and surrogate pairs must be whole, and an error has a
+ * place. */
 static enum error_code parse_input(char *text, size_t size, yyjson_doc **out, struct error *err)
 {
     yyjson_read_err why;
@@ -146,23 +151,26 @@ static enum error_code parse_input(char *text, size_t size, yyjson_doc **out, st
     if (!*out && why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
         return error_set(err, ERROR_NO_MEMORY, "no memory for %zu bytes of messages", size);
     if (!*out)
-        return error_set(err, ERROR_INVALID, "the messages are not JSON: %s at byte %zu", why.msg, why.pos);
+        return error_set(err, ERROR_INVALID, "the messages are not JSON: %s at byte %zu", why.msg,
+                         why.pos);
     if (!yyjson_is_arr(yyjson_obj_get(yyjson_doc_get_root(*out), "messages")))
-        return error_set(err, ERROR_INVALID, "the input is not a JSON object with an array \"messages\"");
+        return error_set(err, ERROR_INVALID,
+                         "the input is not a JSON object with an array \"messages\"");
     return ERROR_NONE;
 }
 
-enum error_code chat_template_render(struct chat_template *chat_template, const char *input_json, size_t input_size,
-                                     struct buffer *out, struct error *err)
+enum error_code chat_template_render(struct chat_template *chat_template, const char *input_json,
+                                     size_t input_size, struct buffer *out, struct error *err)
 {
     size_t before = out->size;
     yyjson_doc *document = NULL;
     enum error_code code;
     /* QuickJS wants a NUL after the text. */
-    char *text = input_size <= LIMIT_TEMPLATE_OUTPUT_BYTES ? mem_copy_text(input_json, input_size) : NULL;
+    char *text =
+        input_size <= LIMIT_TEMPLATE_OUTPUT_BYTES ? mem_copy_text(input_json, input_size) : NULL;
     if (input_size > LIMIT_TEMPLATE_OUTPUT_BYTES)
-        code =
-            error_set(err, ERROR_BUSY, "%zu bytes of messages, more than %d", input_size, LIMIT_TEMPLATE_OUTPUT_BYTES);
+        code = error_set(err, ERROR_BUSY, "%zu bytes of messages, more than %d", input_size,
+                         LIMIT_TEMPLATE_OUTPUT_BYTES);
     else if (!text)
         code = error_set(err, ERROR_NO_MEMORY, "no memory for %zu bytes of messages", input_size);
     else

@@ -61,7 +61,8 @@ static struct script_block *block_of(const void *payload)
 static void *heap_malloc(JSMallocState *state, size_t size)
 {
     struct script_heap *heap = state->opaque;
-    if (size > SIZE_MAX - sizeof(struct script_block) || refuses(heap, 0, sizeof(struct script_block) + size))
+    if (size > SIZE_MAX - sizeof(struct script_block) ||
+        refuses(heap, 0, sizeof(struct script_block) + size))
         return NULL;
     struct script_block *block = malloc(sizeof *block + size);
     if (!block) {
@@ -97,7 +98,8 @@ static void *heap_realloc(JSMallocState *state, void *payload, size_t size)
     struct script_heap *heap = state->opaque;
     struct script_block *block = block_of(payload);
     size_t old_size = block->size;
-    if (size > SIZE_MAX - sizeof *block || refuses(heap, sizeof *block + old_size, sizeof *block + size))
+    if (size > SIZE_MAX - sizeof *block ||
+        refuses(heap, sizeof *block + old_size, sizeof *block + size))
         return NULL;
     take_out(heap, block);
     struct script_block *moved = realloc(block, sizeof *block + size);
@@ -118,7 +120,8 @@ static size_t heap_usable_size(const void *payload)
 
 const struct JSMallocFunctions *script_heap_functions(void)
 {
-    static const struct JSMallocFunctions functions = {heap_malloc, heap_free, heap_realloc, heap_usable_size};
+    static const struct JSMallocFunctions functions = {heap_malloc, heap_free, heap_realloc,
+                                                       heap_usable_size};
     return &functions;
 }
 

@@ -1,7 +1,7 @@
 /* The memory of one template interpreter: bounded, and freed as a whole.
  *
- * QuickJS asserts at its own clean-up that nothing leaked, and after a refused allocation it
- * may have leaked. So its clean-up is never run: every block is in one list, and script_heap_deinit()
+ * QuickJS asserts at its own clean-up that nothing leaked, and after a refused allocation it may
+ * have leaked. So its clean-up is never run: every block is in one list, and script_heap_deinit()
  * frees them all. The blocks come from malloc, not from base/mem.h: what fails here is the
  * template's memory limit, tested with templates that reach it.
  *

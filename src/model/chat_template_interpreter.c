@@ -15,7 +15,8 @@ enum error_code interpreter_call(void *(*work)(void *), void *argument, struct e
     pthread_t thread;
     bool made = false;
     if (pthread_attr_init(&attributes) == 0) {
-        made = pthread_attr_setstacksize(&attributes, INTERPRETER_STACK_BYTES + STACK_MARGIN_BYTES) == 0 &&
+        made = pthread_attr_setstacksize(&attributes,
+                                         INTERPRETER_STACK_BYTES + STACK_MARGIN_BYTES) == 0 &&
                pthread_create(&thread, &attributes, work, argument) == 0;
         pthread_attr_destroy(&attributes);
     }
@@ -31,7 +32,8 @@ static int on_interrupt(JSRuntime *runtime, void *opaque)
 {
     (void)runtime;
     struct interpreter *interpreter = opaque;
-    interpreter->interrupted = interpreter->interrupted || script_clock_ns() > interpreter->heap.deadline_ns;
+    interpreter->interrupted =
+        interpreter->interrupted || script_clock_ns() > interpreter->heap.deadline_ns;
     return interpreter->interrupted;
 }
 
@@ -44,9 +46,11 @@ void interpreter_enter(struct interpreter *interpreter)
 static enum error_code limit_error(const struct interpreter *interpreter, struct error *err)
 {
     if (interpreter->interrupted || interpreter->heap.out_of_time)
-        return error_set(err, ERROR_BUSY, "takes more than %d ms of processor time", LIMIT_TEMPLATE_MS);
+        return error_set(err, ERROR_BUSY, "takes more than %d ms of processor time",
+                         LIMIT_TEMPLATE_MS);
     if (interpreter->heap.out_of_memory)
-        return error_set(err, ERROR_BUSY, "needs more than %d MiB of memory", LIMIT_TEMPLATE_MEMORY_BYTES >> 20);
+        return error_set(err, ERROR_BUSY, "needs more than %d MiB of memory",
+                         LIMIT_TEMPLATE_MEMORY_BYTES >> 20);
     return ERROR_NONE;
 }
 
@@ -61,25 +65,30 @@ static const char *text_property(JSContext *context, JSValueConst object, const 
     return text;
 }
 
-/* RangeError and InternalError are what QuickJS and chat_template.js throw at their bounds; a template's own
- * raise_exception throws a plain Error. */
+/* RangeError and InternalError are what QuickJS and chat_template.js throw at their bounds; a
+ * template's own raise_exception throws a plain Error. */
 static enum error_code describe(JSContext *context, JSValueConst exception, struct error *err)
 {
     const char *name = text_property(context, exception, "name");
     const char *message = text_property(context, exception, "message");
     bool plain = !name || strcmp(name, "Error") == 0;
-    bool bound = (name && (strcmp(name, "RangeError") == 0 || strcmp(name, "InternalError") == 0)) ||
-                 (message && strcmp(message, "stack overflow") == 0); /* a SyntaxError when JSON is too deep */
-    enum error_code code = error_set(err, bound ? ERROR_BUSY : ERROR_INVALID, "%s%s%s", plain ? "" : name,
-                                     plain ? "" : ": ", message ? message : "an exception without a message");
+    bool bound =
+        (name && (strcmp(name, "RangeError") == 0 || strcmp(name, "InternalError") == 0)) ||
+        (message &&
+         strcmp(message, "stack overflow") == 0); /* a SyntaxError when JSON is too deep */
+    enum error_code code =
+        error_set(err, bound ? ERROR_BUSY : ERROR_INVALID, "%s%s%s", plain ? "" : name,
+                  plain ? "" : ": ", message ? message : "an exception without a message");
     JS_FreeCString(context, name);
     JS_FreeCString(context, message);
     return code;
 }
 
-enum error_code interpreter_error(struct interpreter *interpreter, JSValueConst result, struct error *err)
+enum error_code interpreter_error(struct interpreter *interpreter, JSValueConst result,
+                                  struct error *err)
 {
-    JSValue exception = JS_IsException(result) ? JS_GetException(interpreter->context) : JS_UNDEFINED;
+    JSValue exception =
+        JS_IsException(result) ? JS_GetException(interpreter->context) : JS_UNDEFINED;
     enum error_code code = limit_error(interpreter, err);
     if (!code && JS_IsException(result))
         code = describe(interpreter->context, exception, err);
@@ -117,9 +126,12 @@ static JSValue run_main_module(JSContext *context)
     /* The context keeps modules, by name: each may import those read before. */
     JSValue jinja = read_module(context, script_jinja, script_jinja_size);
     JS_FreeValue(context, jinja);
-    JSValue python = JS_IsException(jinja) ? JS_EXCEPTION : read_module(context, script_python, script_python_size);
+    JSValue python = JS_IsException(jinja)
+                         ? JS_EXCEPTION
+                         : read_module(context, script_python, script_python_size);
     JS_FreeValue(context, python);
-    JSValue module = JS_IsException(python) ? JS_EXCEPTION : read_module(context, script_main, script_main_size);
+    JSValue module =
+        JS_IsException(python) ? JS_EXCEPTION : read_module(context, script_main, script_main_size);
     if (JS_IsException(module))
         return JS_EXCEPTION;
     JSModuleDef *definition = JS_VALUE_GET_PTR(module);
@@ -149,7 +161,8 @@ static bool make(struct interpreter *interpreter)
     return true;
 }
 
-enum error_code interpreter_start(struct interpreter *interpreter, JSValue *exports, struct error *err)
+enum error_code interpreter_start(struct interpreter *interpreter, JSValue *exports,
+                                  struct error *err)
 {
     enum error_code code;
     if (!make(interpreter)) {

@@ -19,12 +19,14 @@ struct jinja {
     JSValue own;     /* the model's variables */
 };
 
-static JSValue strftime_now(JSContext *context, JSValueConst this_value, int argc, JSValueConst *argv)
+static JSValue strftime_now(JSContext *context, JSValueConst this_value, int argc,
+                            JSValueConst *argv)
 {
     (void)this_value;
     const char *format = argc > 0 ? JS_ToCString(context, argv[0]) : NULL;
     if (!format)
-        return argc > 0 ? JS_EXCEPTION : JS_ThrowTypeError(context, "strftime_now() needs a format");
+        return argc > 0 ? JS_EXCEPTION
+                        : JS_ThrowTypeError(context, "strftime_now() needs a format");
     char text[1024];
     time_t now = time(NULL);
     struct tm local;
@@ -44,8 +46,10 @@ static bool define_own(struct jinja *jinja)
     JSContext *context = jinja->interpreter.context;
     jinja->own = JS_NewObject(context);
     return !JS_IsException(jinja->own) &&
-           JS_SetPropertyStr(context, jinja->own, "bos_token", JS_NewString(context, jinja->bos_text)) >= 0 &&
-           JS_SetPropertyStr(context, jinja->own, "eos_token", JS_NewString(context, jinja->eos_text)) >= 0 &&
+           JS_SetPropertyStr(context, jinja->own, "bos_token",
+                             JS_NewString(context, jinja->bos_text)) >= 0 &&
+           JS_SetPropertyStr(context, jinja->own, "eos_token",
+                             JS_NewString(context, jinja->eos_text)) >= 0 &&
            JS_SetPropertyStr(context, jinja->own, "strftime_now",
                              JS_NewCFunction(context, strftime_now, "strftime_now", 1)) >= 0;
 }
@@ -55,7 +59,8 @@ static JSValue parse(struct jinja *jinja, JSValueConst exports)
     JSContext *context = jinja->interpreter.context;
     JSValue function = JS_GetPropertyStr(context, exports, "parse");
     JSValue source = JS_NewStringLen(context, jinja->source, jinja->source_size);
-    JSValue program = JS_IsException(source) ? JS_EXCEPTION : JS_Call(context, function, JS_UNDEFINED, 1, &source);
+    JSValue program = JS_IsException(source) ? JS_EXCEPTION
+                                             : JS_Call(context, function, JS_UNDEFINED, 1, &source);
     JS_FreeValue(context, source);
     JS_FreeValue(context, function);
     return program;
@@ -77,8 +82,9 @@ static enum error_code start_here(struct jinja *jinja, struct error *err)
     return code;
 }
 
-/* JavaScript's strings may hold half a character (a template that takes `text[0]` of an emoji): such a surrogate
- * comes out of QuickJS as three bytes, ED A0..BF xx, which is not UTF-8. They become U+FFFD, three bytes as well. */
+/* JavaScript's strings may hold half a character (a template that takes `text[0]` of an emoji):
+ * such a surrogate comes out of QuickJS as three bytes, ED A0..BF xx, which is not UTF-8. They
+ * become U+FFFD, three bytes as well. */
 static void append_utf8(struct buffer *out, const char *text, size_t size)
 {
     size_t start = out->size;
@@ -89,24 +95,26 @@ static void append_utf8(struct buffer *out, const char *text, size_t size)
     }
 }
 
-static enum error_code append_result(struct interpreter *interpreter, JSValueConst result, struct buffer *out,
-                                     struct error *err)
+static enum error_code append_result(struct interpreter *interpreter, JSValueConst result,
+                                     struct buffer *out, struct error *err)
 {
     size_t size;
     const char *text = JS_ToCStringLen(interpreter->context, &size, result);
     enum error_code code = interpreter_error(interpreter, text ? result : JS_EXCEPTION, err);
     if (!code && size > LIMIT_TEMPLATE_OUTPUT_BYTES)
-        code = error_set(err, ERROR_BUSY, "writes more than %d MiB", LIMIT_TEMPLATE_OUTPUT_BYTES >> 20);
+        code = error_set(err, ERROR_BUSY, "writes more than %d MiB",
+                         LIMIT_TEMPLATE_OUTPUT_BYTES >> 20);
     if (!code) {
         append_utf8(out, text, size);
-        code = out->failed ? error_set(err, ERROR_NO_MEMORY, "no memory for its %zu bytes", size) : ERROR_NONE;
+        code = out->failed ? error_set(err, ERROR_NO_MEMORY, "no memory for its %zu bytes", size)
+                           : ERROR_NONE;
     }
     JS_FreeCString(interpreter->context, text);
     return code;
 }
 
-static enum error_code render_here(struct jinja *jinja, const char *json, size_t size, struct buffer *out,
-                                   struct error *err)
+static enum error_code render_here(struct jinja *jinja, const char *json, size_t size,
+                                   struct buffer *out, struct error *err)
 {
     struct interpreter *interpreter = &jinja->interpreter;
     JSContext *context = interpreter->context;
@@ -154,8 +162,8 @@ static enum error_code run(struct job job)
     return code ? code : job.code;
 }
 
-enum error_code jinja_open(const char *source, size_t size, const char *bos_text, const char *eos_text,
-                           struct jinja **out, struct error *err)
+enum error_code jinja_open(const char *source, size_t size, const char *bos_text,
+                           const char *eos_text, struct jinja **out, struct error *err)
 {
     *out = NULL;
     enum error_code code;
@@ -188,7 +196,8 @@ void jinja_close(struct jinja *jinja)
     mem_free(jinja);
 }
 
-enum error_code jinja_render(struct jinja *jinja, const char *json, size_t size, struct buffer *out, struct error *err)
+enum error_code jinja_render(struct jinja *jinja, const char *json, size_t size, struct buffer *out,
+                             struct error *err)
 {
     return run((struct job){.jinja = jinja, .json = json, .size = size, .out = out, .err = err});
 }

@@ -8,8 +8,9 @@ static uint64_t elements(const struct gguf_tensor *tensor)
 struct layer_cost model_tensor_cost(const struct model *model, const struct gguf_tensor *tensor)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
-    struct layer_cost cost = {
-        .bytes = tensor->size, .bytes_per_token = tensor->size, .flops_per_token = 2 * elements(tensor)};
+    struct layer_cost cost = {.bytes = tensor->size,
+                              .bytes_per_token = tensor->size,
+                              .flops_per_token = 2 * elements(tensor)};
     if (tensor->n_dims == 3) {
         cost.bytes_per_token = cost.bytes_per_token / h->n_experts * h->n_experts_used;
         cost.flops_per_token = cost.flops_per_token / h->n_experts * h->n_experts_used;
@@ -17,7 +18,8 @@ struct layer_cost model_tensor_cost(const struct model *model, const struct gguf
     return cost;
 }
 
-static void add_weights(struct layer_cost *cost, const struct model *model, const struct gguf_tensor *tensor)
+static void add_weights(struct layer_cost *cost, const struct model *model,
+                        const struct gguf_tensor *tensor)
 {
     if (!tensor)
         return;
@@ -35,7 +37,8 @@ struct layer_cost model_layer_cost(const struct model *model, uint32_t layer)
         if (tensor_role_per_layer((enum tensor_role)role))
             add_weights(&cost, model, model_tensor(model, (enum tensor_role)role, layer));
     }
-    cost.flops_per_token_per_context = 2 * (uint64_t)h->n_head * (h->n_head_dim_k + h->n_head_dim_v);
+    cost.flops_per_token_per_context =
+        2 * (uint64_t)h->n_head * (h->n_head_dim_k + h->n_head_dim_v);
     cost.kv_elements_per_token = (uint64_t)h->n_head_kv * (h->n_head_dim_k + h->n_head_dim_v);
     return cost;
 }

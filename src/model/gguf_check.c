@@ -56,7 +56,8 @@ bool gguf_cursor_text(struct gguf_cursor *cursor, const char **text, uint64_t *s
     return true;
 }
 
-enum error_code gguf_truncated(const struct gguf_cursor *cursor, const char *what, uint64_t index, struct error *err)
+enum error_code gguf_truncated(const struct gguf_cursor *cursor, const char *what, uint64_t index,
+                               struct error *err)
 {
     return error_set(err, ERROR_INVALID,
                      "truncated or corrupted: the file's %" PRIu64 " bytes end inside %s %" PRIu64
@@ -69,7 +70,8 @@ static const struct {
     const char *start;
     const char *words;
 } lookalikes[] = {
-    {"version https://git-lfs", "this is a Git LFS pointer, not the model; fetch it with `git lfs pull`"},
+    {"version https://git-lfs",
+     "this is a Git LFS pointer, not the model; fetch it with `git lfs pull`"},
     {"<!DOCTYPE", "this is a web page, not a model; the download went wrong"},
     {"<html", "this is a web page, not a model; the download went wrong"},
     {"PK\x03\x04", "this is a PyTorch or zip archive; convert it to GGUF"},
@@ -86,7 +88,8 @@ static enum error_code refuse_magic(const uint8_t *bytes, uint64_t size, struct 
             return error_set(err, ERROR_INVALID, "not a GGUF file: %s", lookalikes[i].words);
     }
     if (size > 9 && bytes[8] == '{' && gguf_load_u64(bytes) < size)
-        return error_set(err, ERROR_INVALID, "not a GGUF file: this is a safetensors file; convert it to GGUF");
+        return error_set(err, ERROR_INVALID,
+                         "not a GGUF file: this is a safetensors file; convert it to GGUF");
     return error_set(err, ERROR_INVALID, "not a GGUF file: it does not start with \"GGUF\"");
 }
 
@@ -95,16 +98,19 @@ static enum error_code check_version(uint32_t version, struct error *err)
     if (version == 2 || version == 3)
         return ERROR_NONE;
     if (version == 1)
-        return error_set(err, ERROR_UNSUPPORTED, "GGUF version 1 (2023) is no longer read; convert the model again");
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "GGUF version 1 (2023) is no longer read; convert the model again");
     uint32_t swapped = __builtin_bswap32(version);
     if (swapped >= 1 && swapped <= 3)
-        return error_set(err, ERROR_UNSUPPORTED,
-                         "a big-endian GGUF file (version %u); convert it with gguf-py's gguf_convert_endian.py",
-                         swapped);
+        return error_set(
+            err, ERROR_UNSUPPORTED,
+            "a big-endian GGUF file (version %u); convert it with gguf-py's gguf_convert_endian.py",
+            swapped);
     return error_set(err, ERROR_UNSUPPORTED, "GGUF version %u; versions 2 and 3 are read", version);
 }
 
-static enum error_code check_header(struct gguf_cursor *cursor, struct gguf_index *index, struct error *err)
+static enum error_code check_header(struct gguf_cursor *cursor, struct gguf_index *index,
+                                    struct error *err)
 {
     if (cursor->size < 4 || memcmp(cursor->bytes, GGUF_MAGIC, 4) != 0)
         return refuse_magic(cursor->bytes, cursor->size, err);
@@ -118,15 +124,16 @@ static enum error_code check_header(struct gguf_cursor *cursor, struct gguf_inde
     if (!gguf_cursor_u64(cursor, &n_tensors) || !gguf_cursor_u64(cursor, &n_values))
         return gguf_truncated(cursor, "the header, field", 2, err);
     if (n_tensors > LIMIT_MODEL_TENSORS)
-        return error_set(err, ERROR_INVALID, "%" PRIu64 " tensors; at most %d are allowed", n_tensors,
-                         LIMIT_MODEL_TENSORS);
+        return error_set(err, ERROR_INVALID, "%" PRIu64 " tensors; at most %d are allowed",
+                         n_tensors, LIMIT_MODEL_TENSORS);
     if (n_values > LIMIT_MODEL_KEYS)
-        return error_set(err, ERROR_INVALID, "%" PRIu64 " keys; at most %d are allowed", n_values, LIMIT_MODEL_KEYS);
+        return error_set(err, ERROR_INVALID, "%" PRIu64 " keys; at most %d are allowed", n_values,
+                         LIMIT_MODEL_KEYS);
     uint64_t least = HEADER_BYTES + n_values * KEY_BYTES_LEAST + n_tensors * TENSOR_BYTES_LEAST;
     if (least > cursor->size)
         return error_set(err, ERROR_INVALID,
-                         "truncated: %" PRIu64 " keys and %" PRIu64 " tensors need at least %" PRIu64
-                         " bytes, the file has %" PRIu64,
+                         "truncated: %" PRIu64 " keys and %" PRIu64
+                         " tensors need at least %" PRIu64 " bytes, the file has %" PRIu64,
                          n_values, n_tensors, least, cursor->size);
     index->n_tensors = n_tensors;
     index->n_values = n_values;
@@ -171,14 +178,16 @@ const char *gguf_printable(const char *bytes, uint64_t size, char *out, size_t o
     return out;
 }
 
-static enum error_code read_key(struct gguf_cursor *cursor, uint64_t i, struct gguf_value *value, struct error *err)
+static enum error_code read_key(struct gguf_cursor *cursor, uint64_t i, struct gguf_value *value,
+                                struct error *err)
 {
     const char *key;
     uint64_t size;
     if (!gguf_cursor_u64(cursor, &size))
         return gguf_truncated(cursor, "key", i, err);
     if (size == 0 || size > GGUF_KEY_BYTES_MAX)
-        return error_set(err, ERROR_INVALID, "key %" PRIu64 " has a name of %" PRIu64 " bytes; 1 to %d are allowed", i,
+        return error_set(err, ERROR_INVALID,
+                         "key %" PRIu64 " has a name of %" PRIu64 " bytes; 1 to %d are allowed", i,
                          size, GGUF_KEY_BYTES_MAX);
     cursor->at -= 8;
     if (!gguf_cursor_text(cursor, &key, &size))
@@ -192,8 +201,8 @@ static enum error_code read_key(struct gguf_cursor *cursor, uint64_t i, struct g
 }
 
 /* The elements of an array, of which the cursor stands at the first. */
-static enum error_code read_elements(struct gguf_cursor *cursor, struct gguf_value *value, const char *shown,
-                                     struct error *err)
+static enum error_code read_elements(struct gguf_cursor *cursor, struct gguf_value *value,
+                                     const char *shown, struct error *err)
 {
     uint64_t left = cursor->size - cursor->at;
     uint64_t least = value->type == GGUF_TYPE_STRING ? 8 : gguf_element_size(value->type);
@@ -212,29 +221,32 @@ static enum error_code read_elements(struct gguf_cursor *cursor, struct gguf_val
     for (uint64_t i = 0; i < value->count; i++) {
         if (!gguf_cursor_text(cursor, &text, &size))
             return error_set(err, ERROR_INVALID,
-                             "key '%s': text %" PRIu64 " of %" PRIu64 " reaches past the end of the file (%" PRIu64
-                             " bytes)",
+                             "key '%s': text %" PRIu64 " of %" PRIu64
+                             " reaches past the end of the file (%" PRIu64 " bytes)",
                              shown, i, value->count, cursor->size);
     }
     return ERROR_NONE;
 }
 
-static enum error_code read_text(struct gguf_cursor *cursor, struct gguf_value *value, const char *shown,
-                                 struct error *err)
+static enum error_code read_text(struct gguf_cursor *cursor, struct gguf_value *value,
+                                 const char *shown, struct error *err)
 {
     const char *text;
     value->data = cursor->bytes + cursor->at;
     if (!gguf_cursor_text(cursor, &text, &value->text_size))
-        return error_set(err, ERROR_INVALID, "key '%s': its text reaches past the end of the file (%" PRIu64 " bytes)",
+        return error_set(err, ERROR_INVALID,
+                         "key '%s': its text reaches past the end of the file (%" PRIu64 " bytes)",
                          shown, cursor->size);
     if (value->text_size > GGUF_TEXT_BYTES_MAX)
-        return error_set(err, ERROR_INVALID, "key '%s': a text of %" PRIu64 " bytes; at most %d are allowed", shown,
+        return error_set(err, ERROR_INVALID,
+                         "key '%s': a text of %" PRIu64 " bytes; at most %d are allowed", shown,
                          value->text_size, GGUF_TEXT_BYTES_MAX);
     value->text = mem_copy_text(text, (size_t)value->text_size);
     return value->text ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");
 }
 
-static enum error_code read_value(struct gguf_cursor *cursor, uint64_t i, struct gguf_value *value, struct error *err)
+static enum error_code read_value(struct gguf_cursor *cursor, uint64_t i, struct gguf_value *value,
+                                  struct error *err)
 {
     char shown[80];
     gguf_printable(value->key, strlen(value->key), shown, sizeof shown);
@@ -243,10 +255,12 @@ static enum error_code read_value(struct gguf_cursor *cursor, uint64_t i, struct
     if (!gguf_cursor_u32(cursor, &type))
         return gguf_truncated(cursor, "key", i, err);
     value->is_array = type == GGUF_TYPE_ARRAY;
-    if (value->is_array && (!gguf_cursor_u32(cursor, &type) || !gguf_cursor_u64(cursor, &value->count)))
+    if (value->is_array &&
+        (!gguf_cursor_u32(cursor, &type) || !gguf_cursor_u64(cursor, &value->count)))
         return gguf_truncated(cursor, "key", i, err);
     if (value->is_array && type == GGUF_TYPE_ARRAY)
-        return error_set(err, ERROR_UNSUPPORTED, "key '%s': arrays of arrays are not supported", shown);
+        return error_set(err, ERROR_UNSUPPORTED, "key '%s': arrays of arrays are not supported",
+                         shown);
     if (type >= GGUF_TYPE_COUNT)
         return error_set(err, ERROR_INVALID, "key '%s': unknown value type %u", shown, type);
     value->type = (enum gguf_type)type;
@@ -297,7 +311,8 @@ const struct gguf_value *gguf_index_find(const struct gguf_index *index, const c
     return NULL;
 }
 
-static enum error_code check_keys(struct gguf_cursor *cursor, struct gguf_index *index, struct error *err)
+static enum error_code check_keys(struct gguf_cursor *cursor, struct gguf_index *index,
+                                  struct error *err)
 {
     index->values = mem_new_array(index->n_values, sizeof *index->values);
     index->values_by_key = mem_new_array(index->n_values, sizeof *index->values_by_key);
@@ -322,15 +337,18 @@ static enum error_code check_alignment(struct gguf_index *index, struct error *e
     if (value->is_array || value->type != GGUF_TYPE_UINT32)
         return error_set(err, ERROR_INVALID, "key '" GGUF_KEY_GENERAL_ALIGNMENT "' must be a u32");
     uint32_t alignment = gguf_load_u32(value->data);
-    if (alignment < GGUF_ALIGNMENT_MIN || alignment > GGUF_ALIGNMENT_MAX || (alignment & (alignment - 1)))
+    if (alignment < GGUF_ALIGNMENT_MIN || alignment > GGUF_ALIGNMENT_MAX ||
+        (alignment & (alignment - 1)))
         return error_set(err, ERROR_INVALID,
-                         "key '" GGUF_KEY_GENERAL_ALIGNMENT "' is %u; a power of two from %d to %d is needed",
+                         "key '" GGUF_KEY_GENERAL_ALIGNMENT
+                         "' is %u; a power of two from %d to %d is needed",
                          alignment, GGUF_ALIGNMENT_MIN, GGUF_ALIGNMENT_MAX);
     index->alignment = alignment;
     return ERROR_NONE;
 }
 
-enum error_code gguf_check(const uint8_t *bytes, uint64_t size, struct gguf_index *index, struct error *err)
+enum error_code gguf_check(const uint8_t *bytes, uint64_t size, struct gguf_index *index,
+                           struct error *err)
 {
     struct gguf_cursor cursor = {.bytes = bytes, .size = size};
     enum error_code code = check_header(&cursor, index, err);

@@ -1,18 +1,21 @@
-/* The second half of the walk: tensor descriptions and where their data lies. See gguf_check.c for the invariants. */
+/* The second half of the walk: tensor descriptions and where their data lies. See gguf_check.c for
+ * the invariants. */
 #include "base/mem.h"
 #include "model/gguf_walk.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-static enum error_code read_name(struct gguf_cursor *cursor, uint64_t i, char *name, struct error *err)
+static enum error_code read_name(struct gguf_cursor *cursor, uint64_t i, char *name,
+                                 struct error *err)
 {
     const char *text;
     uint64_t size;
     if (!gguf_cursor_u64(cursor, &size))
         return gguf_truncated(cursor, "tensor", i, err);
     if (size == 0 || size >= GGML_MAX_NAME)
-        return error_set(err, ERROR_INVALID, "tensor %" PRIu64 " has a name of %" PRIu64 " bytes; 1 to %d are allowed",
+        return error_set(err, ERROR_INVALID,
+                         "tensor %" PRIu64 " has a name of %" PRIu64 " bytes; 1 to %d are allowed",
                          i, size, GGML_MAX_NAME - 1);
     cursor->at -= 8;
     if (!gguf_cursor_text(cursor, &text, &size))
@@ -25,13 +28,14 @@ static enum error_code read_name(struct gguf_cursor *cursor, uint64_t i, char *n
     return ERROR_NONE;
 }
 
-static enum error_code read_shape(struct gguf_cursor *cursor, uint64_t i, struct gguf_tensor *tensor, const char *shown,
-                                  struct error *err)
+static enum error_code read_shape(struct gguf_cursor *cursor, uint64_t i,
+                                  struct gguf_tensor *tensor, const char *shown, struct error *err)
 {
     if (!gguf_cursor_u32(cursor, &tensor->n_dims))
         return gguf_truncated(cursor, "tensor", i, err);
     if (tensor->n_dims > GGML_MAX_DIMS)
-        return error_set(err, ERROR_INVALID, "tensor '%s' has %u dimensions; at most %d are allowed", shown,
+        return error_set(err, ERROR_INVALID,
+                         "tensor '%s' has %u dimensions; at most %d are allowed", shown,
                          tensor->n_dims, GGML_MAX_DIMS);
     int64_t elements = 1;
     for (uint32_t d = 0; d < GGML_MAX_DIMS; d++) {
@@ -39,32 +43,37 @@ static enum error_code read_shape(struct gguf_cursor *cursor, uint64_t i, struct
         if (d < tensor->n_dims && !gguf_cursor_u64(cursor, &ne))
             return gguf_truncated(cursor, "tensor", i, err);
         if (ne == 0 || ne > INT64_MAX)
-            return error_set(err, ERROR_INVALID, "tensor '%s': dimension %u is %" PRIu64 "; it must be 1 to 2^63 - 1",
+            return error_set(err, ERROR_INVALID,
+                             "tensor '%s': dimension %u is %" PRIu64 "; it must be 1 to 2^63 - 1",
                              shown, d, ne);
         tensor->ne[d] = (int64_t)ne;
         if (__builtin_mul_overflow(elements, tensor->ne[d], &elements))
-            return error_set(err, ERROR_INVALID, "tensor '%s': the product of its dimensions overflows", shown);
+            return error_set(err, ERROR_INVALID,
+                             "tensor '%s': the product of its dimensions overflows", shown);
     }
     return ERROR_NONE;
 }
 
 /* Type and size in bytes. */
-static enum error_code read_type(struct gguf_cursor *cursor, uint64_t i, struct gguf_tensor *tensor, const char *shown,
-                                 struct error *err)
+static enum error_code read_type(struct gguf_cursor *cursor, uint64_t i, struct gguf_tensor *tensor,
+                                 const char *shown, struct error *err)
 {
     uint32_t type;
     if (!gguf_cursor_u32(cursor, &type))
         return gguf_truncated(cursor, "tensor", i, err);
-    /* ggml's table has a row for each type that it ever had; those it dropped have no block size. */
+    /* ggml's table has a row for each type that it ever had; those it dropped have no block
+     * size. */
     if (type >= GGML_TYPE_COUNT || ggml_blck_size((enum ggml_type)type) <= 0 ||
         ggml_type_size((enum ggml_type)type) == 0)
-        return error_set(err, ERROR_UNSUPPORTED, "tensor '%s' has type %u, which ggml does not know%s", shown, type,
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "tensor '%s' has type %u, which ggml does not know%s", shown, type,
                          type < GGML_TYPE_COUNT ? " any more" : "");
     tensor->type = (int)type;
     int64_t block = ggml_blck_size((enum ggml_type)type);
     if (tensor->ne[0] % block != 0)
         return error_set(err, ERROR_INVALID,
-                         "tensor '%s': rows of %" PRId64 " elements are not whole blocks of %" PRId64 " (type %s)",
+                         "tensor '%s': rows of %" PRId64
+                         " elements are not whole blocks of %" PRId64 " (type %s)",
                          shown, tensor->ne[0], block, ggml_type_name((enum ggml_type)type));
     uint64_t size = ggml_type_size((enum ggml_type)type);
     bool overflow = __builtin_mul_overflow(size, (uint64_t)(tensor->ne[0] / block), &size);
@@ -76,8 +85,8 @@ static enum error_code read_type(struct gguf_cursor *cursor, uint64_t i, struct 
     return ERROR_NONE;
 }
 
-static enum error_code read_tensor(struct gguf_cursor *cursor, uint64_t i, const struct gguf_index *index,
-                                   struct error *err)
+static enum error_code read_tensor(struct gguf_cursor *cursor, uint64_t i,
+                                   const struct gguf_index *index, struct error *err)
 {
     struct gguf_tensor *tensor = &index->tensors[i];
     char *name = index->tensor_names[i];
@@ -95,7 +104,8 @@ static enum error_code read_tensor(struct gguf_cursor *cursor, uint64_t i, const
     if (!gguf_cursor_u64(cursor, &tensor->offset))
         return gguf_truncated(cursor, "tensor", i, err);
     if (tensor->offset % index->alignment != 0)
-        return error_set(err, ERROR_INVALID, "tensor '%s': offset %" PRIu64 " is not a multiple of the alignment, %u",
+        return error_set(err, ERROR_INVALID,
+                         "tensor '%s': offset %" PRIu64 " is not a multiple of the alignment, %u",
                          shown, tensor->offset, index->alignment);
     return ERROR_NONE;
 }
@@ -126,7 +136,8 @@ static const char *printable_name(const struct gguf_tensor *tensor, char *out)
 }
 
 /* Makes offsets count from the start of the file, and checks that all data is inside it. */
-static enum error_code place_data(const struct gguf_cursor *cursor, struct gguf_index *index, struct error *err)
+static enum error_code place_data(const struct gguf_cursor *cursor, struct gguf_index *index,
+                                  struct error *err)
 {
     uint64_t start = (cursor->at + index->alignment - 1) / index->alignment * index->alignment;
     uint64_t needed = 0;
@@ -161,8 +172,8 @@ static enum error_code check_overlap(struct gguf_index *index, struct error *err
         const struct gguf_tensor *after = &index->tensors[index->tensors_by_name[i]];
         char a[GGML_MAX_NAME], b[GGML_MAX_NAME];
         if (after->offset - before->offset < before->size)
-            return error_set(err, ERROR_INVALID, "tensors '%s' and '%s' overlap", printable_name(before, a),
-                             printable_name(after, b));
+            return error_set(err, ERROR_INVALID, "tensors '%s' and '%s' overlap",
+                             printable_name(before, a), printable_name(after, b));
     }
     return ERROR_NONE;
 }
@@ -174,12 +185,14 @@ static enum error_code sort_names(struct gguf_index *index, struct error *err)
         const struct gguf_tensor *tensor = &index->tensors[index->tensors_by_name[i]];
         char shown[GGML_MAX_NAME];
         if (strcmp(tensor->name, index->tensors[index->tensors_by_name[i - 1]].name) == 0)
-            return error_set(err, ERROR_INVALID, "tensor '%s' is there twice", printable_name(tensor, shown));
+            return error_set(err, ERROR_INVALID, "tensor '%s' is there twice",
+                             printable_name(tensor, shown));
     }
     return ERROR_NONE;
 }
 
-enum error_code gguf_check_tensors(struct gguf_cursor *cursor, struct gguf_index *index, struct error *err)
+enum error_code gguf_check_tensors(struct gguf_cursor *cursor, struct gguf_index *index,
+                                   struct error *err)
 {
     index->tensors = mem_new_array(index->n_tensors, sizeof *index->tensors);
     index->tensor_names = mem_new_array(index->n_tensors, sizeof *index->tensor_names);

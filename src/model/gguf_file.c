@@ -1,4 +1,5 @@
-/* Opening, mapping and closing; the tensors. The checks are in gguf_check.c, the keys in gguf_keys.c. */
+/* Opening, mapping and closing; the tensors. The checks are in gguf_check.c, the keys in
+ * gguf_keys.c. */
 #include "model/gguf_file.h"
 
 #include "base/mem.h"
@@ -12,12 +13,14 @@
 #include <unistd.h>
 
 /* Opens `path` for reading and makes sure that it is an ordinary file with something in it. */
-static enum error_code open_regular(const char *path, int *descriptor, uint64_t *size, struct error *err)
+static enum error_code open_regular(const char *path, int *descriptor, uint64_t *size,
+                                    struct error *err)
 {
     /* O_NONBLOCK: opening a FIFO must not wait for somebody to write to it. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return error_set(err, errno == ENOENT || errno == ENOTDIR ? ERROR_NOT_FOUND : ERROR_IO, "%s", strerror(errno));
+        return error_set(err, errno == ENOENT || errno == ENOTDIR ? ERROR_NOT_FOUND : ERROR_IO,
+                         "%s", strerror(errno));
     struct stat info;
     enum error_code code = ERROR_NONE;
     if (fstat(fd, &info) != 0)
@@ -49,13 +52,15 @@ static enum error_code map(struct gguf_file *file, const char *path, struct erro
         return error_set(err, ERROR_UNSUPPORTED, "larger than this machine's address space");
     void *bytes = mmap(NULL, (size_t)file->size, PROT_READ, MAP_SHARED, file->descriptor, 0);
     if (bytes == MAP_FAILED)
-        return error_set(err, errno == ENOMEM ? ERROR_NO_MEMORY : ERROR_IO, "cannot be mapped: %s", strerror(errno));
+        return error_set(err, errno == ENOMEM ? ERROR_NO_MEMORY : ERROR_IO, "cannot be mapped: %s",
+                         strerror(errno));
     file->bytes = bytes;
     file->mapped = true;
     return ERROR_NONE;
 }
 
-/* A model cut into several files is refused: taken alone, one part would pass for a whole model with tensors missing.
+/* A model cut into several files is refused: taken alone, one part would pass for a whole model
+ * with tensors missing.
  */
 static enum error_code check(struct gguf_file *file, struct error *err)
 {
@@ -64,7 +69,8 @@ static enum error_code check(struct gguf_file *file, struct error *err)
     if (code || gguf_file_u32(file, "split.count", &n_parts, NULL) || n_parts <= 1)
         return code;
     return error_set(err, ERROR_UNSUPPORTED,
-                     "one of the %u parts of a split model; join them with `llama-gguf-split --merge FIRST-PART.gguf "
+                     "one of the %u parts of a split model; join them with `llama-gguf-split "
+                     "--merge FIRST-PART.gguf "
                      "WHOLE.gguf`",
                      n_parts);
 }
@@ -93,7 +99,8 @@ failed:
     return local.code;
 }
 
-enum error_code gguf_file_open_memory(const void *bytes, size_t size, struct gguf_file **out, struct error *err)
+enum error_code gguf_file_open_memory(const void *bytes, size_t size, struct gguf_file **out,
+                                      struct error *err)
 {
     assert((bytes || size == 0) && out);
     *out = NULL;

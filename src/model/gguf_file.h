@@ -24,7 +24,8 @@ struct gguf_file;
 
 enum error_code gguf_file_open(const char *path, struct gguf_file **out, struct error *err);
 /* The same over bytes in memory, which must outlive it; for tests and fuzzing. */
-enum error_code gguf_file_open_memory(const void *bytes, size_t size, struct gguf_file **out, struct error *err);
+enum error_code gguf_file_open_memory(const void *bytes, size_t size, struct gguf_file **out,
+                                      struct error *err);
 void gguf_file_close(struct gguf_file *file);
 
 const char *gguf_file_path(const struct gguf_file *file); /* "(memory)" when there is none */
@@ -36,18 +37,22 @@ uint32_t gguf_file_version(const struct gguf_file *file); /* of the format: 2 or
 /* ---- keys: a missing key is ERROR_NOT_FOUND, a wrong type or a value out of range is
  * ERROR_INVALID; both texts name the key. Integers of any width are taken if they fit. ---- */
 bool gguf_file_has(const struct gguf_file *file, const char *key);
-enum error_code gguf_file_u32(const struct gguf_file *file, const char *key, uint32_t *out, struct error *err);
+enum error_code gguf_file_u32(const struct gguf_file *file, const char *key, uint32_t *out,
+                              struct error *err);
 enum error_code gguf_file_f32(const struct gguf_file *file, const char *key, float *out,
                               struct error *err); /* finite */
-enum error_code gguf_file_bool(const struct gguf_file *file, const char *key, bool *out, struct error *err);
-/* Not NUL-terminated by contract of the format, but ours are: *out has a NUL at *size; may hold NULs before. */
-enum error_code gguf_file_text(const struct gguf_file *file, const char *key, const char **out, size_t *size,
+enum error_code gguf_file_bool(const struct gguf_file *file, const char *key, bool *out,
                                struct error *err);
+/* Not NUL-terminated by contract of the format, but ours are: *out has a NUL at *size; may hold
+ * NULs before. */
+enum error_code gguf_file_text(const struct gguf_file *file, const char *key, const char **out,
+                               size_t *size, struct error *err);
 
 enum gguf_array_kind { GGUF_ARRAY_U32, GGUF_ARRAY_F32, GGUF_ARRAY_BOOL, GGUF_ARRAY_TEXT };
-/* Length of an array whose elements can be read as that kind (for F32: none is NaN). Reads them all: call it once. */
-enum error_code gguf_file_array(const struct gguf_file *file, const char *key, enum gguf_array_kind kind,
-                                uint64_t *length, struct error *err);
+/* Length of an array whose elements can be read as that kind (for F32: none is NaN). Reads them
+ * all: call it once. */
+enum error_code gguf_file_array(const struct gguf_file *file, const char *key,
+                                enum gguf_array_kind kind, uint64_t *length, struct error *err);
 /* Elements of an array that gguf_file_array() accepted; `index` below its length. */
 uint32_t gguf_file_array_u32(const struct gguf_file *file, const char *key,
                              uint64_t index); /* negative i32: two's complement */
@@ -57,14 +62,16 @@ bool gguf_file_array_bool(const struct gguf_file *file, const char *key, uint64_
 void gguf_file_array_u32s(const struct gguf_file *file, const char *key, uint32_t *out);
 void gguf_file_array_f32s(const struct gguf_file *file, const char *key, float *out);
 
-/* All texts of an array at once, without a look-up for each: calls `each` in order. They lie in the file:
- * `size` bytes, with no NUL after them. */
+/* All texts of an array at once, without a look-up for each: calls `each` in order. They lie in the
+ * file: `size` bytes, with no NUL after them. */
 typedef void (*gguf_text_fn)(void *arg, uint64_t index, const char *text, size_t size);
-void gguf_file_array_texts(const struct gguf_file *file, const char *key, gguf_text_fn each, void *arg);
+void gguf_file_array_texts(const struct gguf_file *file, const char *key, gguf_text_fn each,
+                           void *arg);
 
 /* Keys in file order, for `medley inspect`: a short printable value is written to `text`. */
 uint64_t gguf_file_key_count(const struct gguf_file *file);
-const char *gguf_file_key(const struct gguf_file *file, uint64_t index, char *text, size_t text_size);
+const char *gguf_file_key(const struct gguf_file *file, uint64_t index, char *text,
+                          size_t text_size);
 
 /* ---- tensors ---- */
 struct gguf_tensor {
@@ -75,8 +82,10 @@ struct gguf_tensor {
     uint64_t offset; /* from the start of the file, in bytes */
     uint64_t size;   /* bytes */
 };
-const char *gguf_tensor_type_name(const struct gguf_tensor *tensor); /* as ggml calls it: "f32", "q4_K" */
+const char *
+gguf_tensor_type_name(const struct gguf_tensor *tensor); /* as ggml calls it: "f32", "q4_K" */
 uint64_t gguf_file_tensor_count(const struct gguf_file *file);
 const struct gguf_tensor *gguf_file_tensor(const struct gguf_file *file, uint64_t index);
-const struct gguf_tensor *gguf_file_find_tensor(const struct gguf_file *file,
-                                                const char *name); /* NULL: none; O(1) or O(log n) */
+const struct gguf_tensor *
+gguf_file_find_tensor(const struct gguf_file *file,
+                      const char *name); /* NULL: none; O(1) or O(log n) */

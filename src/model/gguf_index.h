@@ -14,12 +14,14 @@
 #include <stdint.h>
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are read from the file as they lie");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "values are read from the file as they lie");
 
 enum {
-    GGUF_KEY_BYTES_MAX = 65535,             /* the specification's limit */
-    GGUF_TEXT_BYTES_MAX = 64 * 1024 * 1024, /* one text value: room for an embedded tokenizer.json */
-    GGUF_ALIGNMENT_MIN = 8,                 /* the specification's */
+    GGUF_KEY_BYTES_MAX = 65535, /* the specification's limit */
+    GGUF_TEXT_BYTES_MAX =
+        64 * 1024 * 1024,   /* one text value: room for an embedded tokenizer.json */
+    GGUF_ALIGNMENT_MIN = 8, /* the specification's */
     GGUF_ALIGNMENT_MAX = 1 << 20,
 };
 
@@ -54,17 +56,20 @@ struct gguf_file {
     struct gguf_index index;
 };
 
-/* Checks the whole structure of `bytes` and fills *index (zeroed by the caller). On failure *index is empty again. */
-enum error_code gguf_check(const uint8_t *bytes, uint64_t size, struct gguf_index *index, struct error *err);
+/* Checks the whole structure of `bytes` and fills *index (zeroed by the caller). On failure *index
+ * is empty again. */
+enum error_code gguf_check(const uint8_t *bytes, uint64_t size, struct gguf_index *index,
+                           struct error *err);
 void gguf_index_deinit(struct gguf_index *index);
 
-const struct gguf_value *gguf_index_find(const struct gguf_index *index, const char *key); /* NULL: none */
+const struct gguf_value *gguf_index_find(const struct gguf_index *index,
+                                         const char *key); /* NULL: none */
 
 /* Bytes of one element; 0 for texts, whose size varies. */
 size_t gguf_element_size(enum gguf_type type);
 
-/* `size` bytes as one printable line for a message: what is not plain ASCII becomes '?', what is too long ends in
- * "...". */
+/* `size` bytes as one printable line for a message: what is not plain ASCII becomes '?', what is
+ * too long ends in "...". */
 const char *gguf_printable(const char *bytes, uint64_t size, char *out, size_t out_size);
 
 static inline uint16_t gguf_load_u16(const uint8_t *at)

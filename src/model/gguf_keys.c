@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One number from the file: integers as int64 (u64 apart, for those that do not fit), or a double. */
+/* One number from the file: integers as int64 (u64 apart, for those that do not fit), or a
+ * double. */
 struct number {
     enum { NUMBER_SIGNED, NUMBER_UNSIGNED, NUMBER_FLOAT, NUMBER_NONE } kind;
     int64_t i;
@@ -79,15 +80,17 @@ static bool is_float(enum gguf_type type)
     return type == GGUF_TYPE_FLOAT32 || type == GGUF_TYPE_FLOAT64;
 }
 
-static enum error_code wrong_type(const struct gguf_value *value, const char *wanted, struct error *err)
+static enum error_code wrong_type(const struct gguf_value *value, const char *wanted,
+                                  struct error *err)
 {
     return error_set(err, ERROR_INVALID, "key '%s' must be %s, but is %s%s", value->key, wanted,
                      value->is_array ? "an array of " : "", gguf_type_name(value->type));
 }
 
 /* The key's single value; arrays are refused. */
-static enum error_code find_single(const struct gguf_file *file, const char *key, const char *wanted,
-                                   const struct gguf_value **out, struct error *err)
+static enum error_code find_single(const struct gguf_file *file, const char *key,
+                                   const char *wanted, const struct gguf_value **out,
+                                   struct error *err)
 {
     *out = gguf_index_find(&file->index, key);
     if (!*out)
@@ -102,7 +105,8 @@ bool gguf_file_has(const struct gguf_file *file, const char *key)
     return gguf_index_find(&file->index, key) != NULL;
 }
 
-enum error_code gguf_file_u32(const struct gguf_file *file, const char *key, uint32_t *out, struct error *err)
+enum error_code gguf_file_u32(const struct gguf_file *file, const char *key, uint32_t *out,
+                              struct error *err)
 {
     const struct gguf_value *value;
     enum error_code code = find_single(file, key, "an integer", &value, err);
@@ -112,15 +116,18 @@ enum error_code gguf_file_u32(const struct gguf_file *file, const char *key, uin
         return wrong_type(value, "an integer", err);
     struct number number = load(value->type, value->data);
     if (number.kind == NUMBER_SIGNED && number.i < 0)
-        return error_set(err, ERROR_INVALID, "key '%s' is %" PRId64 "; it must not be negative", key, number.i);
+        return error_set(err, ERROR_INVALID, "key '%s' is %" PRId64 "; it must not be negative",
+                         key, number.i);
     uint64_t wide = number.kind == NUMBER_SIGNED ? (uint64_t)number.i : number.u;
     if (wide > UINT32_MAX)
-        return error_set(err, ERROR_INVALID, "key '%s' is %" PRIu64 "; it must fit in 32 bits", key, wide);
+        return error_set(err, ERROR_INVALID, "key '%s' is %" PRIu64 "; it must fit in 32 bits", key,
+                         wide);
     *out = (uint32_t)wide;
     return ERROR_NONE;
 }
 
-enum error_code gguf_file_f32(const struct gguf_file *file, const char *key, float *out, struct error *err)
+enum error_code gguf_file_f32(const struct gguf_file *file, const char *key, float *out,
+                              struct error *err)
 {
     const struct gguf_value *value;
     enum error_code code = find_single(file, key, "a float", &value, err);
@@ -131,12 +138,14 @@ enum error_code gguf_file_f32(const struct gguf_file *file, const char *key, flo
     struct number number = load(value->type, value->data);
     float narrow = (float)number.f;
     if (!isfinite(narrow))
-        return error_set(err, ERROR_INVALID, "key '%s' is %g; it must be a finite f32", key, number.f);
+        return error_set(err, ERROR_INVALID, "key '%s' is %g; it must be a finite f32", key,
+                         number.f);
     *out = narrow;
     return ERROR_NONE;
 }
 
-enum error_code gguf_file_bool(const struct gguf_file *file, const char *key, bool *out, struct error *err)
+enum error_code gguf_file_bool(const struct gguf_file *file, const char *key, bool *out,
+                               struct error *err)
 {
     const struct gguf_value *value;
     enum error_code code = find_single(file, key, "a bool", &value, err);
@@ -148,8 +157,8 @@ enum error_code gguf_file_bool(const struct gguf_file *file, const char *key, bo
     return ERROR_NONE;
 }
 
-enum error_code gguf_file_text(const struct gguf_file *file, const char *key, const char **out, size_t *size,
-                               struct error *err)
+enum error_code gguf_file_text(const struct gguf_file *file, const char *key, const char **out,
+                               size_t *size, struct error *err)
 {
     const struct gguf_value *value;
     enum error_code code = find_single(file, key, "a text", &value, err);
@@ -170,16 +179,18 @@ static enum error_code check_elements(const struct gguf_value *value, struct err
         struct number number = load(value->type, value->data + i * step);
         if ((number.kind == NUMBER_UNSIGNED && number.u > UINT32_MAX) ||
             (number.kind == NUMBER_SIGNED && (number.i < INT32_MIN || number.i > UINT32_MAX)))
-            return error_set(err, ERROR_INVALID, "key '%s': element %" PRIu64 " does not fit in 32 bits", value->key,
+            return error_set(err, ERROR_INVALID,
+                             "key '%s': element %" PRIu64 " does not fit in 32 bits", value->key,
                              i);
         if (number.kind == NUMBER_FLOAT && isnan(number.f))
-            return error_set(err, ERROR_INVALID, "key '%s': element %" PRIu64 " is not a number", value->key, i);
+            return error_set(err, ERROR_INVALID, "key '%s': element %" PRIu64 " is not a number",
+                             value->key, i);
     }
     return ERROR_NONE;
 }
 
-enum error_code gguf_file_array(const struct gguf_file *file, const char *key, enum gguf_array_kind kind,
-                                uint64_t *length, struct error *err)
+enum error_code gguf_file_array(const struct gguf_file *file, const char *key,
+                                enum gguf_array_kind kind, uint64_t *length, struct error *err)
 {
     static const char *const wanted[] = {
         [GGUF_ARRAY_U32] = "an array of integers",
@@ -196,13 +207,15 @@ enum error_code gguf_file_array(const struct gguf_file *file, const char *key, e
                 (kind == GGUF_ARRAY_TEXT && value->type == GGUF_TYPE_STRING);
     if (!value->is_array || !fits)
         return wrong_type(value, wanted[kind], err);
-    enum error_code code = kind == GGUF_ARRAY_U32 || kind == GGUF_ARRAY_F32 ? check_elements(value, err) : ERROR_NONE;
+    enum error_code code =
+        kind == GGUF_ARRAY_U32 || kind == GGUF_ARRAY_F32 ? check_elements(value, err) : ERROR_NONE;
     if (!code)
         *length = value->count;
     return code;
 }
 
-static const uint8_t *element(const struct gguf_file *file, const char *key, uint64_t index, enum gguf_type *type)
+static const uint8_t *element(const struct gguf_file *file, const char *key, uint64_t index,
+                              enum gguf_type *type)
 {
     const struct gguf_value *value = gguf_index_find(&file->index, key);
     assert(value && value->is_array && value->type != GGUF_TYPE_STRING && index < value->count);
@@ -258,7 +271,8 @@ void gguf_file_array_f32s(const struct gguf_file *file, const char *key, float *
         out[i] = (float)load(value->type, value->data + i * step).f;
 }
 
-void gguf_file_array_texts(const struct gguf_file *file, const char *key, gguf_text_fn each, void *arg)
+void gguf_file_array_texts(const struct gguf_file *file, const char *key, gguf_text_fn each,
+                           void *arg)
 {
     const struct gguf_value *value = gguf_index_find(&file->index, key);
     assert(value && value->is_array && value->type == GGUF_TYPE_STRING);
@@ -315,7 +329,8 @@ static uint64_t print_element(enum gguf_type type, const uint8_t *at, char *text
     return gguf_element_size(type);
 }
 
-const char *gguf_file_key(const struct gguf_file *file, uint64_t index, char *text, size_t text_size)
+const char *gguf_file_key(const struct gguf_file *file, uint64_t index, char *text,
+                          size_t text_size)
 {
     assert(index < file->index.n_values && text_size > 0);
     const struct gguf_value *value = &file->index.values[index];
@@ -323,7 +338,8 @@ const char *gguf_file_key(const struct gguf_file *file, uint64_t index, char *te
         print_element(value->type, value->data, text, text_size);
         return value->key;
     }
-    int length = snprintf(text, text_size, "%" PRIu64 " x %s:", value->count, gguf_type_name(value->type));
+    int length =
+        snprintf(text, text_size, "%" PRIu64 " x %s:", value->count, gguf_type_name(value->type));
     const uint8_t *at = value->data;
     char one[32];
     for (uint64_t i = 0; i < value->count; i++) {

@@ -16,7 +16,10 @@ bool gguf_cursor_u64(struct gguf_cursor *cursor, uint64_t *out);
 bool gguf_cursor_text(struct gguf_cursor *cursor, const char **text, uint64_t *size);
 
 /* "truncated or corrupted: …" inside the index-th key or tensor. */
-enum error_code gguf_truncated(const struct gguf_cursor *cursor, const char *what, uint64_t index, struct error *err);
+enum error_code gguf_truncated(const struct gguf_cursor *cursor, const char *what, uint64_t index,
+                               struct error *err);
 
-/* Reads the tensor descriptions, at which the cursor stands, and checks them against the data that follows. */
-enum error_code gguf_check_tensors(struct gguf_cursor *cursor, struct gguf_index *index, struct error *err);
+/* Reads the tensor descriptions, at which the cursor stands, and checks them against the data that
+ * follows. */
+enum error_code gguf_check_tensors(struct gguf_cursor *cursor, struct gguf_index *index,
+                                   struct error *err);

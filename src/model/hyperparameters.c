@@ -31,22 +31,26 @@ static void fail(struct reader *reader, const char *suffix, const char *what)
     if (reader->code)
         return;
     char key[128];
-    reader->code = error_set(reader->err, ERROR_INVALID, "%s %s", key_of(reader, suffix, key), what);
+    reader->code =
+        error_set(reader->err, ERROR_INVALID, "%s %s", key_of(reader, suffix, key), what);
 }
 
 /* A count from `min` to `max`. Some files give one value per layer: then all must be the same. */
-static void read_count(struct reader *reader, const char *suffix, uint32_t min, uint32_t max, uint32_t *out)
+static void read_count(struct reader *reader, const char *suffix, uint32_t min, uint32_t max,
+                       uint32_t *out)
 {
     char key[128];
     uint64_t length = 0;
     if (reader->code)
         return;
     key_of(reader, suffix, key);
-    if (gguf_file_array(reader->file, key, GGUF_ARRAY_U32, &length, NULL) == ERROR_NONE && length > 0) {
+    if (gguf_file_array(reader->file, key, GGUF_ARRAY_U32, &length, NULL) == ERROR_NONE &&
+        length > 0) {
         *out = gguf_file_array_u32(reader->file, key, 0);
         for (uint64_t i = 1; i < length; i++) {
             if (gguf_file_array_u32(reader->file, key, i) != *out) {
-                reader->code = error_set(reader->err, ERROR_UNSUPPORTED, "%s differs from layer to layer", key);
+                reader->code = error_set(reader->err, ERROR_UNSUPPORTED,
+                                         "%s differs from layer to layer", key);
                 return;
             }
         }
@@ -54,11 +58,12 @@ static void read_count(struct reader *reader, const char *suffix, uint32_t min, 
         reader->code = gguf_file_u32(reader->file, key, out, reader->err);
     }
     if (!reader->code && (*out < min || *out > max))
-        reader->code = error_set(reader->err, ERROR_INVALID, "%s is %u; it must be from %u to %u", key, *out, min, max);
+        reader->code = error_set(reader->err, ERROR_INVALID, "%s is %u; it must be from %u to %u",
+                                 key, *out, min, max);
 }
 
-static void read_count_or(struct reader *reader, const char *suffix, uint32_t min, uint32_t max, uint32_t *out,
-                          uint32_t otherwise)
+static void read_count_or(struct reader *reader, const char *suffix, uint32_t min, uint32_t max,
+                          uint32_t *out, uint32_t otherwise)
 {
     if (has(reader, suffix))
         read_count(reader, suffix, min, max, out);
@@ -95,8 +100,10 @@ static void read_sizes(struct reader *reader, struct hyperparameters *h)
         fail(reader, "attention.head_count", "must be a multiple of attention.head_count_kv");
     if (!has(reader, "attention.key_length") && h->n_embd % h->n_head)
         fail(reader, "embedding_length", "must be a multiple of attention.head_count");
-    read_count_or(reader, "attention.key_length", 1, HEAD_DIM_MAX, &h->n_head_dim_k, h->n_embd / h->n_head);
-    read_count_or(reader, "attention.value_length", 1, HEAD_DIM_MAX, &h->n_head_dim_v, h->n_embd / h->n_head);
+    read_count_or(reader, "attention.key_length", 1, HEAD_DIM_MAX, &h->n_head_dim_k,
+                  h->n_embd / h->n_head);
+    read_count_or(reader, "attention.value_length", 1, HEAD_DIM_MAX, &h->n_head_dim_v,
+                  h->n_embd / h->n_head);
 }
 
 static void read_ffn(struct reader *reader, const struct architecture *a, struct hyperparameters *h)
@@ -114,8 +121,8 @@ static void read_ffn(struct reader *reader, const struct architecture *a, struct
         fail(reader, "expert_used_count", "must be from 1 to expert_count");
     read_positive_or(reader, "expert_weights_scale", &h->expert_weight_scale, 1.0f);
     if (!reader->code && has(reader, "expert_weights_norm"))
-        reader->code =
-            gguf_file_bool(reader->file, key_of(reader, "expert_weights_norm", key), &normalise, reader->err);
+        reader->code = gguf_file_bool(reader->file, key_of(reader, "expert_weights_norm", key),
+                                      &normalise, reader->err);
     if (!normalise && !a->keep_expert_sum)
         fail(reader, "expert_weights_norm", "is false, which this family does not have");
 }
@@ -128,7 +135,8 @@ static enum rope_scaling scaling_of(struct reader *reader)
     size_t size;
     if (reader->code || !has(reader, "rope.scaling.type"))
         return ROPE_SCALING_LINEAR; /* with no factor either, that is no scaling */
-    reader->code = gguf_file_text(reader->file, key_of(reader, "rope.scaling.type", key), &text, &size, reader->err);
+    reader->code = gguf_file_text(reader->file, key_of(reader, "rope.scaling.type", key), &text,
+                                  &size, reader->err);
     for (int i = 0; !reader->code && i < 4; i++) {
         if (strcmp(names[i], text) == 0)
             return (enum rope_scaling)i;
@@ -137,21 +145,24 @@ static enum rope_scaling scaling_of(struct reader *reader)
     return ROPE_SCALING_NONE;
 }
 
-static void read_rope(struct reader *reader, const struct architecture *a, struct hyperparameters *h)
+static void read_rope(struct reader *reader, const struct architecture *a,
+                      struct hyperparameters *h)
 {
     float factor = 1.0f;
-    read_count_or(reader, "rope.dimension_count", 2, h->n_head_dim_k ? h->n_head_dim_k : 2, &h->n_rot, h->n_head_dim_k);
+    read_count_or(reader, "rope.dimension_count", 2, h->n_head_dim_k ? h->n_head_dim_k : 2,
+                  &h->n_rot, h->n_head_dim_k);
     if (h->n_rot % 2)
         fail(reader, "rope.dimension_count", "must be even");
     read_positive_or(reader, "rope.freq_base", &h->rope_base, 10000.0f);
     read_positive_or(reader, "rope.freq_base_swa", &h->rope_base_window,
                      a->window_rope_base != 0 ? a->window_rope_base : h->rope_base);
     h->rope_scaling = scaling_of(reader);
-    read_positive_or(reader, has(reader, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear", &factor,
-                     1.0f);
+    read_positive_or(
+        reader, has(reader, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear",
+        &factor, 1.0f);
     h->rope_frequency_scale = h->rope_scaling == ROPE_SCALING_NONE ? 1.0f : 1.0f / factor;
-    read_count_or(reader, "rope.scaling.original_context_length", 1, LIMIT_CONTEXT, &h->n_context_original,
-                  h->n_context_train);
+    read_count_or(reader, "rope.scaling.original_context_length", 1, LIMIT_CONTEXT,
+                  &h->n_context_original, h->n_context_train);
     /* YaRN (Peng et al. 2023, arXiv:2309.00071); ggml itself multiplies by 1 + 0.1 ln(factor) */
     read_number_or(reader, "rope.scaling.yarn_ext_factor", &h->yarn_ext_factor,
                    h->rope_scaling == ROPE_SCALING_YARN ? 1.0f : 0.0f);
@@ -160,7 +171,8 @@ static void read_rope(struct reader *reader, const struct architecture *a, struc
     read_positive_or(reader, "rope.scaling.yarn_beta_slow", &h->yarn_beta_slow, 1.0f);
 }
 
-static void read_attention(struct reader *reader, const struct architecture *a, struct hyperparameters *h)
+static void read_attention(struct reader *reader, const struct architecture *a,
+                           struct hyperparameters *h)
 {
     read_positive_or(reader, "attention.layer_norm_rms_epsilon", &h->rms_epsilon, 0);
     if (a->window_period) {
@@ -182,7 +194,8 @@ static void read_attention(struct reader *reader, const struct architecture *a, 
         h->attention_scale = 1.0f / sqrtf(per_head);
 }
 
-static void read_scales(struct reader *reader, const struct architecture *a, struct hyperparameters *h)
+static void read_scales(struct reader *reader, const struct architecture *a,
+                        struct hyperparameters *h)
 {
     read_positive_or(reader, "embedding_scale", &h->embedding_scale,
                      a->embedding_scale_sqrt ? sqrtf((float)h->n_embd) : 1.0f);
@@ -192,15 +205,18 @@ static void read_scales(struct reader *reader, const struct architecture *a, str
         h->logit_scale = 1.0f / h->logit_scale;
 }
 
-enum error_code hyperparameters_read(const struct architecture *architecture, const struct gguf_file *file,
-                                     struct hyperparameters *out, struct error *err)
+enum error_code hyperparameters_read(const struct architecture *architecture,
+                                     const struct gguf_file *file, struct hyperparameters *out,
+                                     struct error *err)
 {
     struct hyperparameters h = {0};
     struct reader reader = {.file = file, .family = architecture->name, .err = err};
     const struct gguf_tensor *embedding = gguf_file_find_tensor(file, "token_embd.weight");
     if (!embedding || embedding->n_dims != 2 || embedding->ne[1] > LIMIT_VOCAB)
-        return error_set(err, ERROR_INVALID,
-                         "tensor token_embd.weight is missing or is not a matrix of at most %d rows", LIMIT_VOCAB);
+        return error_set(
+            err, ERROR_INVALID,
+            "tensor token_embd.weight is missing or is not a matrix of at most %d rows",
+            LIMIT_VOCAB);
     h.n_vocab = (uint32_t)embedding->ne[1];
     read_sizes(&reader, &h);
     read_ffn(&reader, architecture, &h);

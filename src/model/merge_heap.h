@@ -9,8 +9,9 @@
 
 struct merge_candidate {
     uint32_t rank;
-    uint32_t left;         /* the left symbol */
-    int32_t first, second; /* what both symbols were when this was queued; another one now: outdated */
+    uint32_t left; /* the left symbol */
+    int32_t first,
+        second; /* what both symbols were when this was queued; another one now: outdated */
     uint32_t result;
 };
 
@@ -19,6 +20,7 @@ struct merge_heap {
     size_t count, capacity;
 };
 
-bool merge_heap_push(struct merge_heap *heap, struct merge_candidate item); /* false: out of memory */
-bool merge_heap_pop(struct merge_heap *heap, struct merge_candidate *out);  /* false: empty */
+bool merge_heap_push(struct merge_heap *heap,
+                     struct merge_candidate item); /* false: out of memory */
+bool merge_heap_pop(struct merge_heap *heap, struct merge_candidate *out); /* false: empty */
 void merge_heap_deinit(struct merge_heap *heap);

@@ -1,7 +1,7 @@
 #include "model/merging.h"
 
-static bool queue_pair(struct merging *merging, const struct merging_rule *rule, const void *self, int32_t left,
-                       int32_t right)
+static bool queue_pair(struct merging *merging, const struct merging_rule *rule, const void *self,
+                       int32_t left, int32_t right)
 {
     const struct symbol *symbols = merging->list.symbols;
     struct merge_candidate candidate;

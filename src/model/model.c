@@ -16,7 +16,8 @@ struct model {
     const struct gguf_tensor *(*layers)[TENSOR_ROLE_COUNT]; /* [n_layers] */
 };
 
-const struct gguf_tensor *model_tensor(const struct model *model, enum tensor_role role, uint32_t layer)
+const struct gguf_tensor *model_tensor(const struct model *model, enum tensor_role role,
+                                       uint32_t layer)
 {
     if (!tensor_role_per_layer(role))
         return model->outside[role];
@@ -26,7 +27,8 @@ const struct gguf_tensor *model_tensor(const struct model *model, enum tensor_ro
 /* Biases of experts are matrices by their shape, but are added like vectors. */
 static bool is_bias(enum tensor_role role)
 {
-    return role == TENSOR_EXPERTS_GATE_BIAS || role == TENSOR_EXPERTS_UP_BIAS || role == TENSOR_EXPERTS_DOWN_BIAS;
+    return role == TENSOR_EXPERTS_GATE_BIAS || role == TENSOR_EXPERTS_UP_BIAS ||
+           role == TENSOR_EXPERTS_DOWN_BIAS;
 }
 
 /* Types that ggml multiplies by; Q8_1 and Q8_K only ever hold activations. */
@@ -36,33 +38,37 @@ static bool is_matrix_type(enum ggml_type type)
            (ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K);
 }
 
-static enum error_code check_shape(const struct model *model, enum tensor_role role, const struct gguf_tensor *tensor,
-                                   struct error *err)
+static enum error_code check_shape(const struct model *model, enum tensor_role role,
+                                   const struct gguf_tensor *tensor, struct error *err)
 {
     int64_t want[3];
     tensor_role_shape(model->architecture, &model->hyperparameters, role, want);
     uint32_t n_dims = want[2] ? 3 : want[1] ? 2 : 1;
     for (uint32_t i = 0; i < 3; i++) {
         if (tensor->n_dims != n_dims || (want[i] ? want[i] : 1) != tensor->ne[i])
-            return error_set(
-                err, ERROR_INVALID,
-                "tensor %s has the shape %lld x %lld x %lld; the hyper-parameters ask for %lld x %lld x %lld",
-                tensor->name, (long long)tensor->ne[0], (long long)tensor->ne[1], (long long)tensor->ne[2],
-                (long long)want[0], (long long)(want[1] ? want[1] : 1), (long long)(want[2] ? want[2] : 1));
+            return error_set(err, ERROR_INVALID,
+                             "tensor %s has the shape %lld x %lld x %lld; the hyper-parameters ask "
+                             "for %lld x %lld x %lld",
+                             tensor->name, (long long)tensor->ne[0], (long long)tensor->ne[1],
+                             (long long)tensor->ne[2], (long long)want[0],
+                             (long long)(want[1] ? want[1] : 1),
+                             (long long)(want[2] ? want[2] : 1));
     }
     enum ggml_type type = (enum ggml_type)tensor->type;
-    /* what is added or multiplied element by element must be F32: ggml has no other kernel for it */
+    /* what is added or multiplied element by element must be F32: ggml has no other kernel for
+     * it */
     if ((!want[1] || is_bias(role)) && type != GGML_TYPE_F32)
-        return error_set(err, ERROR_UNSUPPORTED, "tensor %s is %s; a vector must be F32", tensor->name,
-                         ggml_type_name(type));
+        return error_set(err, ERROR_UNSUPPORTED, "tensor %s is %s; a vector must be F32",
+                         tensor->name, ggml_type_name(type));
     if (!is_matrix_type(type))
-        return error_set(err, ERROR_UNSUPPORTED, "tensor %s is %s; weights cannot be of that type", tensor->name,
-                         ggml_type_name(type));
+        return error_set(err, ERROR_UNSUPPORTED, "tensor %s is %s; weights cannot be of that type",
+                         tensor->name, ggml_type_name(type));
     return ERROR_NONE;
 }
 
-static enum error_code find_role(const struct model *model, enum tensor_role role, uint32_t layer, bool needed,
-                                 const struct gguf_tensor **out, uint64_t *n_found, struct error *err)
+static enum error_code find_role(const struct model *model, enum tensor_role role, uint32_t layer,
+                                 bool needed, const struct gguf_tensor **out, uint64_t *n_found,
+                                 struct error *err)
 {
     char name[96];
     tensor_role_name(role, layer, name, sizeof name);
@@ -74,8 +80,8 @@ static enum error_code find_role(const struct model *model, enum tensor_role rol
 }
 
 static enum error_code find_roles(struct model *model, uint32_t layer, bool per_layer,
-                                  const struct gguf_tensor *tensors[TENSOR_ROLE_COUNT], uint64_t *n_found,
-                                  struct error *err)
+                                  const struct gguf_tensor *tensors[TENSOR_ROLE_COUNT],
+                                  uint64_t *n_found, struct error *err)
 {
     uint64_t needed = architecture_roles_needed(model->architecture, &model->hyperparameters);
     uint64_t allowed = architecture_roles_allowed(model->architecture, &model->hyperparameters);
@@ -83,16 +89,20 @@ static enum error_code find_roles(struct model *model, uint32_t layer, bool per_
     for (int i = 0; i < TENSOR_ROLE_COUNT && !code; i++) {
         enum tensor_role role = (enum tensor_role)i;
         if (tensor_role_per_layer(role) == per_layer && (allowed & ROLE_BIT(role)))
-            code = find_role(model, role, layer, needed & ROLE_BIT(role), &tensors[role], n_found, err);
+            code = find_role(model, role, layer, needed & ROLE_BIT(role), &tensors[role], n_found,
+                             err);
     }
-    if (!code && per_layer && !tensors[TENSOR_QKV] && !(tensors[TENSOR_Q] && tensors[TENSOR_K] && tensors[TENSOR_V]))
+    if (!code && per_layer && !tensors[TENSOR_QKV] &&
+        !(tensors[TENSOR_Q] && tensors[TENSOR_K] && tensors[TENSOR_V]))
         code =
-            error_set(err, ERROR_INVALID, "layer %u has neither attn_qkv nor all of attn_q, attn_k and attn_v", layer);
+            error_set(err, ERROR_INVALID,
+                      "layer %u has neither attn_qkv nor all of attn_q, attn_k and attn_v", layer);
     return code;
 }
 
 /* A tensor that no role names would be silently left out of the computation: refuse it instead. */
-static enum error_code refuse_unknown_tensors(const struct model *model, uint64_t n_found, struct error *err)
+static enum error_code refuse_unknown_tensors(const struct model *model, uint64_t n_found,
+                                              struct error *err)
 {
     uint64_t n_tensors = gguf_file_tensor_count(model->file);
     for (uint64_t i = 0; i < n_tensors && n_found != n_tensors; i++) {
@@ -103,7 +113,8 @@ static enum error_code refuse_unknown_tensors(const struct model *model, uint64_
                 known = model->layers[layer][role] == tensor || model->outside[role] == tensor;
         }
         if (!known)
-            return error_set(err, ERROR_UNSUPPORTED, "tensor %s is not one that Medley knows of the family %s",
+            return error_set(err, ERROR_UNSUPPORTED,
+                             "tensor %s is not one that Medley knows of the family %s",
                              tensor->name, model->architecture->name);
     }
     return ERROR_NONE;
@@ -135,9 +146,11 @@ static enum error_code find_architecture(struct model *model, struct error *err)
     char known[320] = "";
     for (uint32_t i = 0; i < architecture_count(); i++) {
         size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", architecture_at(i)->name);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                 architecture_at(i)->name);
     }
-    return error_set(err, ERROR_UNSUPPORTED, "the architecture '%.64s' is not one that Medley knows (%s)", name, known);
+    return error_set(err, ERROR_UNSUPPORTED,
+                     "the architecture '%.64s' is not one that Medley knows (%s)", name, known);
 }
 
 static void set_name(struct model *model)

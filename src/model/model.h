@@ -22,11 +22,13 @@ void model_close(struct model *model);
 const struct gguf_file *model_file(const struct model *model);
 const struct architecture *model_architecture(const struct model *model);
 const struct hyperparameters *model_hyperparameters(const struct model *model);
-const char *model_name(const struct model *model); /* general.name, else the file's name without .gguf */
+const char *
+model_name(const struct model *model); /* general.name, else the file's name without .gguf */
 
 /* The tensor of a role; NULL when the model has none (optional roles only).
  * `layer` is ignored for the roles outside the layers. */
-const struct gguf_tensor *model_tensor(const struct model *model, enum tensor_role role, uint32_t layer);
+const struct gguf_tensor *model_tensor(const struct model *model, enum tensor_role role,
+                                       uint32_t layer);
 
 /* "Q4_K", "F32", …: the type that most of the weights' bytes have. */
 const char *model_type_name(const struct model *model);
@@ -34,8 +36,8 @@ const char *model_type_name(const struct model *model);
 /* ---- cost ----
  * bytes: of the weights as stored. A decode step reads `bytes_per_token` of them (all, but only the
  * experts in use of a mixture: n_used/n of the experts' bytes).
- * flops: 2 x weights used per token, plus attention: 4 x n_head x head_dim for each token of context
- * (Q.K and P.V, 2 FLOP each; Kaplan et al. 2020, appendix B, without the backward pass).
+ * flops: 2 x weights used per token, plus attention: 4 x n_head x head_dim for each token of
+ * context (Q.K and P.V, 2 FLOP each; Kaplan et al. 2020, appendix B, without the backward pass).
  * kv: keys and values of one token, in elements (multiply by the cache type's size). */
 struct layer_cost {
     uint64_t bytes;
@@ -44,11 +46,13 @@ struct layer_cost {
     uint64_t flops_per_token_per_context; /* add this times the tokens already there */
     uint64_t kv_elements_per_token;
 };
-/* One weight tensor's part in it: a matrix is multiplied once per token, a mixture's experts only the share in use. */
+/* One weight tensor's part in it: a matrix is multiplied once per token, a mixture's experts only
+ * the share in use. */
 struct layer_cost model_tensor_cost(const struct model *model, const struct gguf_tensor *tensor);
 struct layer_cost model_layer_cost(const struct model *model, uint32_t layer);
-struct layer_cost model_input_cost(const struct model *model); /* token embedding: one row per token */
 struct layer_cost
-model_output_cost(const struct model *model); /* output norm and head (the embedding again when tied) */
+model_input_cost(const struct model *model); /* token embedding: one row per token */
+struct layer_cost model_output_cost(
+    const struct model *model); /* output norm and head (the embedding again when tied) */
 uint64_t model_weight_bytes(const struct model *model);
 uint64_t model_parameter_count(const struct model *model);

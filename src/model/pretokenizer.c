@@ -11,7 +11,8 @@
 struct pretokenizer {
     const struct pretokenizer_rule *rule;
     pcre2_general_context *memory;
-    pcre2_match_context *limits; /* read-only, so that threads share it; JIT code uses the machine stack */
+    pcre2_match_context
+        *limits; /* read-only, so that threads share it; JIT code uses the machine stack */
     pcre2_code *codes[PRETOKENIZER_PATTERNS];
     bool has_jit[PRETOKENIZER_PATTERNS]; /* without JIT the same code is interpreted */
     bool any_classes, any_code_points;
@@ -41,16 +42,16 @@ static enum error_code compile(struct pretokenizer *pretokenizer, uint32_t index
         return no_memory(err);
     int problem;
     size_t at;
-    pcre2_code *code =
-        pcre2_compile((PCRE2_SPTR)regex, PCRE2_ZERO_TERMINATED, wide ? PCRE2_UTF : 0, &problem, &at, context);
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)regex, PCRE2_ZERO_TERMINATED, wide ? PCRE2_UTF : 0,
+                                     &problem, &at, context);
     pcre2_compile_context_free(context);
     if (!code && (problem == PCRE2_ERROR_NOMEMORY || problem == PCRE2_ERROR_HEAP_FAILED))
         return no_memory(err);
     if (!code) {
         char text[128];
         pcre2_get_error_message(problem, (PCRE2_UCHAR *)text, sizeof text);
-        return error_set(err, ERROR_INTERNAL, "pattern %u of '%s': %s at %zu", index, pretokenizer->rule->names, text,
-                         at);
+        return error_set(err, ERROR_INTERNAL, "pattern %u of '%s': %s at %zu", index,
+                         pretokenizer->rule->names, text, at);
     }
     pretokenizer->codes[index] = code;
     pretokenizer->has_jit[index] = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
@@ -83,7 +84,8 @@ static enum error_code prepare(struct pretokenizer *pretokenizer, struct error *
     return ERROR_NONE;
 }
 
-enum error_code pretokenizer_open(const struct pretokenizer_rule *rule, struct pretokenizer **out, struct error *err)
+enum error_code pretokenizer_open(const struct pretokenizer_rule *rule, struct pretokenizer **out,
+                                  struct error *err)
 {
     assert(rule);
     *out = NULL;
@@ -141,7 +143,8 @@ static bool ensure(void **memory, size_t *capacity, size_t needed, size_t elemen
 static bool add_end(struct pretokenizer_scratch *scratch, size_t end)
 {
     if (scratch->n_next == scratch->next_capacity &&
-        !ensure((void **)&scratch->next_ends, &scratch->next_capacity, scratch->n_next + 256, sizeof(size_t)))
+        !ensure((void **)&scratch->next_ends, &scratch->next_capacity, scratch->n_next + 256,
+                sizeof(size_t)))
         return false;
     scratch->next_ends[scratch->n_next++] = end;
     return true;
@@ -149,14 +152,16 @@ static bool add_end(struct pretokenizer_scratch *scratch, size_t end)
 
 /* The characters of the input become text, classes and, where a pattern asks for it, the text as
  * that pattern sees it: valid UTF-8 in which \s knows every space. */
-static enum error_code take_text(const struct pretokenizer *pretokenizer, const char *text, size_t size,
-                                 struct pretokenizer_scratch *scratch, struct error *err)
+static enum error_code take_text(const struct pretokenizer *pretokenizer, const char *text,
+                                 size_t size, struct pretokenizer_scratch *scratch,
+                                 struct error *err)
 {
     /* U+FFFD takes three bytes where one was; a stand-in is never longer than that. */
     size_t worst = size > SIZE_MAX / 8 ? SIZE_MAX : size * 3;
     if (!ensure((void **)&scratch->text, &scratch->text_capacity, worst, 1) ||
         !ensure((void **)&scratch->classes, &scratch->classes_capacity, size, 1) ||
-        (pretokenizer->any_code_points && !ensure((void **)&scratch->wide, &scratch->wide_capacity, worst, 1)))
+        (pretokenizer->any_code_points &&
+         !ensure((void **)&scratch->wide, &scratch->wide_capacity, worst, 1)))
         return no_memory(err);
     bool han = pretokenizer->rule->flags & PRE_HAN;
     size_t n_chars = 0, written = 0, wide = 0;
@@ -206,24 +211,27 @@ static size_t chars_of(const char *utf8, size_t bytes)
     return count;
 }
 
-static int match_at(const struct pretokenizer *pretokenizer, uint32_t index, const char *subject, size_t size,
-                    size_t from, pcre2_match_data *match)
+static int match_at(const struct pretokenizer *pretokenizer, uint32_t index, const char *subject,
+                    size_t size, size_t from, pcre2_match_data *match)
 {
     const pcre2_code *code = pretokenizer->codes[index];
     int found = PCRE2_ERROR_JIT_STACKLIMIT;
-    if (pretokenizer->has_jit[index]) /* straight into the machine code: a third faster than pcre2_match() */
-        found = pcre2_jit_match(code, (PCRE2_SPTR)subject, size, from, 0, match, pretokenizer->limits);
+    if (pretokenizer->has_jit[index]) /* straight into the machine code: a third faster than
+                                         pcre2_match() */
+        found =
+            pcre2_jit_match(code, (PCRE2_SPTR)subject, size, from, 0, match, pretokenizer->limits);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter keeps its stack on the heap */
-        found = pcre2_match(code, (PCRE2_SPTR)subject, size, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match,
-                            pretokenizer->limits);
+        found = pcre2_match(code, (PCRE2_SPTR)subject, size, from,
+                            PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match, pretokenizer->limits);
     return found;
 }
 
-static enum error_code split_piece(const struct pretokenizer *pretokenizer, uint32_t index, const char *subject,
-                                   size_t size, bool wide, size_t start, struct pretokenizer_scratch *scratch,
-                                   struct error *err)
+static enum error_code split_piece(const struct pretokenizer *pretokenizer, uint32_t index,
+                                   const char *subject, size_t size, bool wide, size_t start,
+                                   struct pretokenizer_scratch *scratch, struct error *err)
 {
-    size_t done = 0, end = start; /* bytes of the piece that are cut, and where that is in characters */
+    size_t done = 0,
+           end = start; /* bytes of the piece that are cut, and where that is in characters */
     const size_t *found = pcre2_get_ovector_pointer(scratch->match);
     while (done < size) {
         int result = match_at(pretokenizer, index, subject, size, done, scratch->match);
@@ -231,7 +239,8 @@ static enum error_code split_piece(const struct pretokenizer *pretokenizer, uint
             break;
         if (result < 0)
             return error_set(err, result == PCRE2_ERROR_NOMEMORY ? ERROR_NO_MEMORY : ERROR_INTERNAL,
-                             "matching '%s' failed (PCRE2 error %d)", pretokenizer->rule->names, result);
+                             "matching '%s' failed (PCRE2 error %d)", pretokenizer->rule->names,
+                             result);
         assert(found[1] > found[0] && found[0] >= done);
         for (int edge = 0; edge < 2; edge++) { /* what lies before the match, then the match */
             if (found[edge] == done)
@@ -263,7 +272,8 @@ static enum error_code split_digits(const uint8_t *classes, size_t size, size_t 
     size_t cut = 0;
     for (size_t at = 0; at < size;) {
         size_t end = at;
-        while (end < size && (before ? classes[end] >= '0' && classes[end] <= '9' : is_number(classes[end])))
+        while (end < size &&
+               (before ? classes[end] >= '0' && classes[end] <= '9' : is_number(classes[end])))
             end++;
         size_t first = at + (end - at) % 3;
         if (!before && first == at)
@@ -294,7 +304,8 @@ static enum error_code apply(const struct pretokenizer *pretokenizer, uint32_t i
         if (pretokenizer->codes[index])
             code = split_piece(pretokenizer, index, subject, size, wide, start, scratch, err);
         else
-            code = split_digits((const uint8_t *)subject, size, start, kind == SPLIT_BEFORE_GROUPS, scratch, err);
+            code = split_digits((const uint8_t *)subject, size, start, kind == SPLIT_BEFORE_GROUPS,
+                                scratch, err);
         subject += size;
     }
     size_t *ends = scratch->ends, capacity = scratch->ends_capacity;
@@ -306,8 +317,9 @@ static enum error_code apply(const struct pretokenizer *pretokenizer, uint32_t i
     return code;
 }
 
-enum error_code pretokenizer_split(const struct pretokenizer *pretokenizer, const char *text, size_t size,
-                                   struct pretokenizer_scratch *scratch, struct error *err)
+enum error_code pretokenizer_split(const struct pretokenizer *pretokenizer, const char *text,
+                                   size_t size, struct pretokenizer_scratch *scratch,
+                                   struct error *err)
 {
     scratch->n_words = scratch->n_next = 0;
     if (!scratch->match && !(scratch->match = pcre2_match_data_create(1, pretokenizer->memory)))
@@ -319,7 +331,8 @@ enum error_code pretokenizer_split(const struct pretokenizer *pretokenizer, cons
         return no_memory(err);
     scratch->ends[0] = scratch->n_chars;
     scratch->n_words = 1;
-    for (uint32_t i = 0; i < PRETOKENIZER_PATTERNS && pretokenizer->rule->patterns[i].kind && !code; i++)
+    for (uint32_t i = 0; i < PRETOKENIZER_PATTERNS && pretokenizer->rule->patterns[i].kind && !code;
+         i++)
         code = apply(pretokenizer, i, scratch, err);
     if (code || scratch->n_chars == scratch->size)
         return code;

@@ -18,20 +18,24 @@
 
 enum split_kind {
     SPLIT_CLASSES = 1,   /* regex over classes */
-    SPLIT_CODE_POINTS,   /* regex over UTF-8; \s and \d are ASCII's, spaces beyond it are vertical tabs */
-    SPLIT_DIGIT_GROUPS,  /* cuts after each group of three digits, counted from the right of their run */
-    SPLIT_BEFORE_GROUPS, /* cuts before each whole group of three ASCII digits, counted from the right */
+    SPLIT_CODE_POINTS,   /* regex over UTF-8; \s and \d are ASCII's, spaces beyond it are vertical
+                            tabs */
+    SPLIT_DIGIT_GROUPS,  /* cuts after each group of three digits, counted from the right of their
+                            run */
+    SPLIT_BEFORE_GROUPS, /* cuts before each whole group of three ASCII digits, counted from the
+                            right */
 };
 
 enum { PRETOKENIZER_PATTERNS = 6 };
 
 enum pretokenizer_flags {
-    PRE_IGNORE_MERGES = 1,   /* a word that is a token as it stands is that token */
-    PRE_ADD_BOS = 2,         /* unless the file says otherwise */
-    PRE_KEEP_SPACES = 4,     /* decoding leaves " ." and " 's" as they are */
-    PRE_NO_BOS = 8,          /* there is no BOS unless the file names one */
-    PRE_HAN = 16,            /* Han letters are CLASS_HAN, not CLASS_LETTER */
-    PRE_RAW_UTF8 = 32,       /* tokens are plain UTF-8 with U+2581 for a space, not GPT-2's byte alphabet */
+    PRE_IGNORE_MERGES = 1, /* a word that is a token as it stands is that token */
+    PRE_ADD_BOS = 2,       /* unless the file says otherwise */
+    PRE_KEEP_SPACES = 4,   /* decoding leaves " ." and " 's" as they are */
+    PRE_NO_BOS = 8,        /* there is no BOS unless the file names one */
+    PRE_HAN = 16,          /* Han letters are CLASS_HAN, not CLASS_LETTER */
+    PRE_RAW_UTF8 =
+        32, /* tokens are plain UTF-8 with U+2581 for a space, not GPT-2's byte alphabet */
     PRE_WHOLE_NEWLINES = 64, /* a run of newlines that is a token is that token */
     PRE_NO_MERGES = 128,     /* the file may have no merges */
     PRE_ALWAYS_BOS = 256,    /* BOS is added whatever the file says */
@@ -46,12 +50,14 @@ struct pretokenizer_rule {
     } patterns[PRETOKENIZER_PATTERNS]; /* kind 0 ends the list */
 };
 
-const struct pretokenizer_rule *pretokenizer_rule_find(const char *name, size_t size); /* NULL: unknown */
-const struct pretokenizer_rule *pretokenizer_rule_at(size_t index);                    /* NULL past the end */
+const struct pretokenizer_rule *pretokenizer_rule_find(const char *name,
+                                                       size_t size); /* NULL: unknown */
+const struct pretokenizer_rule *pretokenizer_rule_at(size_t index);  /* NULL past the end */
 
 struct pretokenizer; /* a rule with its patterns compiled; read-only: any thread */
 
-enum error_code pretokenizer_open(const struct pretokenizer_rule *rule, struct pretokenizer **out, struct error *err);
+enum error_code pretokenizer_open(const struct pretokenizer_rule *rule, struct pretokenizer **out,
+                                  struct error *err);
 void pretokenizer_close(struct pretokenizer *pretokenizer);
 
 /* Room for the work of one thread, kept from call to call. Zeroed is empty. */
@@ -73,5 +79,6 @@ struct pretokenizer_scratch {
 void pretokenizer_scratch_deinit(struct pretokenizer_scratch *scratch);
 
 /* Cuts the text; the words are scratch->text and scratch->ends until the next call. */
-enum error_code pretokenizer_split(const struct pretokenizer *pretokenizer, const char *text, size_t size,
-                                   struct pretokenizer_scratch *scratch, struct error *err);
+enum error_code pretokenizer_split(const struct pretokenizer *pretokenizer, const char *text,
+                                   size_t size, struct pretokenizer_scratch *scratch,
+                                   struct error *err);

@@ -43,7 +43,8 @@ const char *text_table_at(const struct text_table *table, uint32_t index, size_t
 }
 
 /* The slot that holds the text, or the free one where it would go. */
-static struct text_slot *slot_of(const struct text_table *table, const char *text, size_t size, uint32_t hash)
+static struct text_slot *slot_of(const struct text_table *table, const char *text, size_t size,
+                                 uint32_t hash)
 {
     uint32_t at = hash & (table->n_slots - 1);
     for (; table->slots[at].number; at = (at + 1) & (table->n_slots - 1)) {
@@ -113,8 +114,8 @@ enum error_code text_table_reserve(struct text_table *table, uint32_t count, str
     return ensure(table, count) ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");
 }
 
-enum error_code text_table_add(struct text_table *table, const char *text, size_t size, uint32_t *index,
-                               struct error *err)
+enum error_code text_table_add(struct text_table *table, const char *text, size_t size,
+                               uint32_t *index, struct error *err)
 {
     enum error_code code = text_table_reserve(table, table->count + 1, err);
     if (code)

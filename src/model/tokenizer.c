@@ -34,15 +34,17 @@ static enum error_code refuse_model(const char *model, size_t size, struct error
     for (size_t i = 0; i < sizeof unsupported / sizeof unsupported[0]; i++) {
         if (strlen(unsupported[i].model) == size && memcmp(unsupported[i].model, model, size) == 0)
             return error_set(err, ERROR_UNSUPPORTED,
-                             "tokenizer.ggml.model is '%s' (%s vocabulary); Medley knows BPE ('gpt2', 'gemma4') and "
+                             "tokenizer.ggml.model is '%s' (%s vocabulary); Medley knows BPE "
+                             "('gpt2', 'gemma4') and "
                              "SPM ('llama')",
                              unsupported[i].model, unsupported[i].family);
     }
-    return error_set(err, ERROR_UNSUPPORTED, "unknown tokenizer.ggml.model '%.*s'", size > 64 ? 64 : (int)size, model);
+    return error_set(err, ERROR_UNSUPPORTED, "unknown tokenizer.ggml.model '%.*s'",
+                     size > 64 ? 64 : (int)size, model);
 }
 
-static enum error_code choose_rule(struct tokenizer *tokenizer, const struct gguf_file *file, bool gemma4,
-                                   struct error *err)
+static enum error_code choose_rule(struct tokenizer *tokenizer, const struct gguf_file *file,
+                                   bool gemma4, struct error *err)
 {
     const char *pre = gemma4 ? "gemma4" : "";
     size_t size = strlen(pre);
@@ -65,13 +67,15 @@ static enum error_code choose_rule(struct tokenizer *tokenizer, const struct ggu
     }
     tokenizer->rule = pretokenizer_rule_find(pre, size);
     if (!tokenizer->rule)
-        return error_set(err, ERROR_UNSUPPORTED, "unknown pre-tokeniser '%.*s' (tokenizer.ggml.pre)",
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "unknown pre-tokeniser '%.*s' (tokenizer.ggml.pre)",
                          size > 64 ? 64 : (int)size, pre);
     return pretokenizer_open(tokenizer->rule, &tokenizer->pretokenizer, err);
 }
 
 /* The family, and what it takes for granted before the file's keys are read. */
-static enum error_code choose_family(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err)
+static enum error_code choose_family(struct tokenizer *tokenizer, const struct gguf_file *file,
+                                     struct error *err)
 {
     const char *model;
     size_t size;
@@ -103,7 +107,8 @@ static enum error_code choose_family(struct tokenizer *tokenizer, const struct g
     return ERROR_NONE;
 }
 
-static enum error_code load(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err)
+static enum error_code load(struct tokenizer *tokenizer, const struct gguf_file *file,
+                            struct error *err)
 {
     enum error_code code = choose_family(tokenizer, file, err);
     if (!code)
@@ -122,7 +127,8 @@ static enum error_code load(struct tokenizer *tokenizer, const struct gguf_file 
     return code;
 }
 
-enum error_code tokenizer_open(const struct gguf_file *file, struct tokenizer **out, struct error *err)
+enum error_code tokenizer_open(const struct gguf_file *file, struct tokenizer **out,
+                               struct error *err)
 {
     *out = NULL;
     struct tokenizer *tokenizer = mem_new(sizeof *tokenizer);
@@ -199,7 +205,8 @@ bool tokenizer_adds_eos(const struct tokenizer *tokenizer)
 
 static bool has_attribute(const struct tokenizer *tokenizer, int32_t id, unsigned attributes)
 {
-    return id >= 0 && (uint32_t)id < tokenizer->n_tokens && (tokenizer->attributes[id] & attributes);
+    return id >= 0 && (uint32_t)id < tokenizer->n_tokens &&
+           (tokenizer->attributes[id] & attributes);
 }
 
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id)
@@ -239,7 +246,8 @@ enum error_code token_list_push(struct token_list *list, int32_t id, struct erro
 /* ---- encode ---- */
 
 static enum error_code encode_bpe(const struct tokenizer *tokenizer, const char *text,
-                                  const struct fragment_list *fragments, struct token_list *out, struct error *err)
+                                  const struct fragment_list *fragments, struct token_list *out,
+                                  struct error *err)
 {
     struct bpe_session *session;
     enum error_code code = bpe_session_new(tokenizer, &session, err);
@@ -255,7 +263,8 @@ static enum error_code encode_bpe(const struct tokenizer *tokenizer, const char 
 }
 
 static enum error_code encode_spm(const struct tokenizer *tokenizer, const char *text,
-                                  const struct fragment_list *fragments, struct token_list *out, struct error *err)
+                                  const struct fragment_list *fragments, struct token_list *out,
+                                  struct error *err)
 {
     struct spm_session *session;
     enum error_code code = spm_session_new(tokenizer, &session, err);
@@ -274,14 +283,16 @@ static enum error_code encode_spm(const struct tokenizer *tokenizer, const char 
     return code;
 }
 
-enum error_code tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size, unsigned flags,
-                                 struct token_list *out, struct error *err)
+enum error_code tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
+                                 unsigned flags, struct token_list *out, struct error *err)
 {
     assert((flags & ~(unsigned)(TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL)) == 0);
     if (size > LIMIT_TOKENIZE_BYTES)
-        return error_set(err, ERROR_INVALID, "text has %zu bytes; the limit is %d", size, LIMIT_TOKENIZE_BYTES);
+        return error_set(err, ERROR_INVALID, "text has %zu bytes; the limit is %d", size,
+                         LIMIT_TOKENIZE_BYTES);
     struct fragment_list fragments = {0};
-    enum error_code code = partition_text(tokenizer, text, size, flags & TOKENIZE_PARSE_SPECIAL, &fragments, err);
+    enum error_code code =
+        partition_text(tokenizer, text, size, flags & TOKENIZE_PARSE_SPECIAL, &fragments, err);
     if (!code && (flags & TOKENIZE_ADD_SPECIAL) && tokenizer->adds_bos)
         code = token_list_push(out, tokenizer->bos, err);
     if (!code && tokenizer->family == FAMILY_BPE)

@@ -21,19 +21,23 @@ struct tokenizer;
 
 enum { TOKEN_NONE = -1 };
 
-enum error_code tokenizer_open(const struct gguf_file *file, struct tokenizer **out, struct error *err);
+enum error_code tokenizer_open(const struct gguf_file *file, struct tokenizer **out,
+                               struct error *err);
 void tokenizer_close(struct tokenizer *tokenizer);
 
 uint32_t tokenizer_size(const struct tokenizer *tokenizer);
 const char *tokenizer_family(const struct tokenizer *tokenizer); /* "bpe" or "spm" */
-const char *tokenizer_pre(const struct tokenizer *tokenizer);    /* "llama-bpe" …; "" for spm, or when not named */
-int32_t tokenizer_bos(const struct tokenizer *tokenizer);        /* TOKEN_NONE when there is none */
+const char *
+tokenizer_pre(const struct tokenizer *tokenizer); /* "llama-bpe" …; "" for spm, or when not named */
+int32_t tokenizer_bos(const struct tokenizer *tokenizer); /* TOKEN_NONE when there is none */
 int32_t tokenizer_eos(const struct tokenizer *tokenizer);
 int32_t tokenizer_eot(const struct tokenizer *tokenizer);
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 bool tokenizer_adds_eos(const struct tokenizer *tokenizer);
-bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id); /* EOS, EOT and their like */
-bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id);      /* control and unknown tokens */
+bool tokenizer_ends_generation(const struct tokenizer *tokenizer,
+                               int32_t id); /* EOS, EOT and their like */
+bool tokenizer_is_special(const struct tokenizer *tokenizer,
+                          int32_t id); /* control and unknown tokens */
 
 struct token_list { /* a zeroed list is empty and valid */
     int32_t *ids;
@@ -49,16 +53,17 @@ enum tokenize_flags {
 };
 
 /* Appends the tokens of `text`, any bytes (NUL and invalid UTF-8 included). */
-enum error_code tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size, unsigned flags,
-                                 struct token_list *out, struct error *err);
+enum error_code tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
+                                 unsigned flags, struct token_list *out, struct error *err);
 
 /* Appends the bytes of one token, which may be part of a character. Control tokens give
  * their text only when `special`. An id outside the vocabulary appends nothing. */
-void tokenizer_piece(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out);
+void tokenizer_piece(const struct tokenizer *tokenizer, int32_t id, bool special,
+                     struct buffer *out);
 
 /* Appends the text of a whole sequence, as libllama's llama_detokenize. */
-void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, bool remove_special,
-                      bool unparse_special, struct buffer *out);
+void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count,
+                      bool remove_special, bool unparse_special, struct buffer *out);
 
 /* Streaming: bytes come out only when they are whole UTF-8 characters; what can never
  * become one comes out as U+FFFD. A zeroed stream is fresh. `special` shows control tokens. */
@@ -66,6 +71,6 @@ struct token_stream {
     char pending[4];
     uint32_t n_pending;
 };
-void token_stream_push(struct token_stream *stream, const struct tokenizer *tokenizer, int32_t id, bool special,
-                       struct buffer *out);
+void token_stream_push(struct token_stream *stream, const struct tokenizer *tokenizer, int32_t id,
+                       bool special, struct buffer *out);
 void token_stream_finish(struct token_stream *stream, struct buffer *out);

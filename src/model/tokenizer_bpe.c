@@ -15,13 +15,15 @@ enum { CACHE_FROM_WORDS = 128 }; /* fewer words are not worth the cache's memory
 struct bpe_session {
     const struct tokenizer *tokenizer;
     struct pretokenizer_scratch split;
-    struct merging merging; /* values: numbers in tokenizer->texts; TEXT_NONE: a character that no text is */
-    struct buffer spelled;  /* a word in the byte alphabet */
+    struct merging
+        merging; /* values: numbers in tokenizer->texts; TEXT_NONE: a character that no text is */
+    struct buffer spelled; /* a word in the byte alphabet */
     struct buffer escaped;
     struct word_cache cache;
 };
 
-enum error_code bpe_session_new(const struct tokenizer *tokenizer, struct bpe_session **out, struct error *err)
+enum error_code bpe_session_new(const struct tokenizer *tokenizer, struct bpe_session **out,
+                                struct error *err)
 {
     *out = NULL;
     struct bpe_session *session = mem_new(sizeof *session);
@@ -57,26 +59,32 @@ static const struct merge *find_merge(const struct merge_table *table, int32_t l
     return NULL;
 }
 
-static bool pair(const void *self, const struct symbol *left, const struct symbol *right, struct merge_candidate *out)
+static bool pair(const void *self, const struct symbol *left, const struct symbol *right,
+                 struct merge_candidate *out)
 {
     const struct bpe_session *session = self;
     const struct merge *merge = find_merge(&session->tokenizer->merges, left->value, right->value);
     if (merge)
-        *out = (struct merge_candidate){
-            .rank = merge->rank, .first = left->value, .second = right->value, .result = merge->result};
+        *out = (struct merge_candidate){.rank = merge->rank,
+                                        .first = left->value,
+                                        .second = right->value,
+                                        .result = merge->result};
     return merge != NULL;
 }
 
-static bool is_same(const struct merge_candidate *queued, const struct symbol *left, const struct symbol *right)
+static bool is_same(const struct merge_candidate *queued, const struct symbol *left,
+                    const struct symbol *right)
 {
     return left->value == queued->first && right->value == queued->second;
 }
 
 static const struct merging_rule rule = {pair, is_same};
 
-/* A character that ended up in no token: its bytes, as far as the vocabulary has tokens for them. */
-static enum error_code emit_bytes(const struct tokenizer *tokenizer, const char *word, const struct symbol *symbol,
-                                  struct token_list *out, struct error *err)
+/* A character that ended up in no token: its bytes, as far as the vocabulary has tokens for
+ * them. */
+static enum error_code emit_bytes(const struct tokenizer *tokenizer, const char *word,
+                                  const struct symbol *symbol, struct token_list *out,
+                                  struct error *err)
 {
     for (uint32_t i = 0; i < symbol->size; i++) {
         uint8_t byte = (uint8_t)word[symbol->start + i];
@@ -112,8 +120,8 @@ static bool list_symbols(struct bpe_session *session, const char *word, size_t s
 }
 
 /* The token that the word is as it stands, or TOKEN_NONE. */
-static enum error_code whole_word(struct bpe_session *session, const char *word, size_t size, int32_t *token,
-                                  struct error *err)
+static enum error_code whole_word(struct bpe_session *session, const char *word, size_t size,
+                                  int32_t *token, struct error *err)
 {
     const struct tokenizer *tokenizer = session->tokenizer;
     *token = TOKEN_NONE;
@@ -129,7 +137,8 @@ static enum error_code whole_word(struct bpe_session *session, const char *word,
     buffer_clear(&session->spelled);
     for (size_t i = 0; i < size; i++) {
         char spelled[4];
-        buffer_append(&session->spelled, spelled, unicode_encode(byte_alphabet_encode((uint8_t)word[i]), spelled));
+        buffer_append(&session->spelled, spelled,
+                      unicode_encode(byte_alphabet_encode((uint8_t)word[i]), spelled));
     }
     if (session->spelled.failed)
         return tokenizer_no_memory(err);
@@ -137,7 +146,8 @@ static enum error_code whole_word(struct bpe_session *session, const char *word,
     return ERROR_NONE;
 }
 
-static enum error_code encode_word(void *self, const char *word, size_t size, struct token_list *out, struct error *err)
+static enum error_code encode_word(void *self, const char *word, size_t size,
+                                   struct token_list *out, struct error *err)
 {
     struct bpe_session *session = self;
     int32_t whole;
@@ -156,8 +166,8 @@ static enum error_code encode_word(void *self, const char *word, size_t size, st
     return code;
 }
 
-enum error_code bpe_session_encode(struct bpe_session *session, const char *text, size_t size, struct token_list *out,
-                                   struct error *err)
+enum error_code bpe_session_encode(struct bpe_session *session, const char *text, size_t size,
+                                   struct token_list *out, struct error *err)
 {
     if (session->tokenizer->rule->flags & PRE_RAW_UTF8) {
         buffer_clear(&session->escaped);
@@ -167,15 +177,17 @@ enum error_code bpe_session_encode(struct bpe_session *session, const char *text
         text = session->escaped.data;
         size = session->escaped.size;
     }
-    enum error_code code = pretokenizer_split(session->tokenizer->pretokenizer, text, size, &session->split, err);
+    enum error_code code =
+        pretokenizer_split(session->tokenizer->pretokenizer, text, size, &session->split, err);
     bool worth = !code && !session->cache.places && session->split.n_words >= CACHE_FROM_WORDS;
     if (worth && !word_cache_init(&session->cache))
         return tokenizer_no_memory(err);
-    for (size_t i = 0, start = 0; i < session->split.n_words && !code; start = session->split.ends[i++]) {
+    for (size_t i = 0, start = 0; i < session->split.n_words && !code;
+         start = session->split.ends[i++]) {
         size_t length = session->split.ends[i] - start;
         if (length)
-            code =
-                word_cache_encode(&session->cache, session->split.text + start, length, encode_word, session, out, err);
+            code = word_cache_encode(&session->cache, session->split.text + start, length,
+                                     encode_word, session, out, err);
     }
     return code;
 }

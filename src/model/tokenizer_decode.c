@@ -44,7 +44,8 @@ void spaces_unescape(const char *text, size_t size, struct buffer *out)
  * token would make gigabytes of that, and is shown as it is instead. */
 enum { UNKNOWN_BYTE_TOKEN_MAX = 256 };
 
-/* Appends bytes up to the first character that spells none, or fewer; returns how much of the text they took. */
+/* Appends bytes up to the first character that spells none, or fewer; returns how much of the text
+ * they took. */
 static size_t append_spelled(const char *text, size_t size, struct buffer *out)
 {
     char bytes[UNKNOWN_BYTE_TOKEN_MAX];
@@ -131,7 +132,8 @@ enum error_code pieces_load(struct tokenizer *tokenizer, struct error *err)
     return tokenizer->pieces.failed ? tokenizer_no_memory(err) : ERROR_NONE;
 }
 
-static const char *piece_of(const struct tokenizer *tokenizer, int32_t id, bool special, size_t *size)
+static const char *piece_of(const struct tokenizer *tokenizer, int32_t id, bool special,
+                            size_t *size)
 {
     *size = 0;
     if (id < 0 || (uint32_t)id >= tokenizer->n_tokens)
@@ -143,7 +145,8 @@ static const char *piece_of(const struct tokenizer *tokenizer, int32_t id, bool 
     return *size ? tokenizer->pieces.data + start : "";
 }
 
-void tokenizer_piece(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out)
+void tokenizer_piece(const struct tokenizer *tokenizer, int32_t id, bool special,
+                     struct buffer *out)
 {
     size_t size;
     const char *piece = piece_of(tokenizer, id, special, &size);
@@ -169,7 +172,8 @@ static size_t tidy_lone_apostrophes(char *text, size_t size)
 {
     size_t kept = 0;
     for (size_t i = 0; i < size; i++) {
-        bool lone = i > 0 && text[i] == '\'' && i + 1 < size && text[i - 1] == ' ' && text[i + 1] == ' ';
+        bool lone =
+            i > 0 && text[i] == '\'' && i + 1 < size && text[i - 1] == ' ' && text[i + 1] == ' ';
         kept -= lone;
         text[kept++] = text[i];
         if (lone)
@@ -186,7 +190,8 @@ static size_t tidy_contractions(char *text, size_t size)
         bool drops = false;
         if (i > 0 && text[i] == '\'' && text[i - 1] == ' ' && i + 1 < size) {
             char next = text[i + 1];
-            drops = next == 's' || next == 'm' || (i + 2 < size && (next == 'r' || next == 'v') && text[i + 2] == 'e');
+            drops = next == 's' || next == 'm' ||
+                    (i + 2 < size && (next == 'r' || next == 'v') && text[i + 2] == 'e');
         }
         kept -= drops;
         text[kept++] = text[i];
@@ -194,8 +199,8 @@ static size_t tidy_contractions(char *text, size_t size)
     return kept;
 }
 
-void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, bool remove_special,
-                      bool unparse_special, struct buffer *out)
+void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count,
+                      bool remove_special, bool unparse_special, struct buffer *out)
 {
     bool drop_space = tokenizer->add_space_prefix;
     if (remove_special && tokenizer->adds_bos && count && ids[0] == tokenizer->bos) {
@@ -223,8 +228,8 @@ void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, siz
 
 /* ---- streaming ---- */
 
-/* Whether `size` bytes (1 to 3) begin a character that more bytes could complete. The second
- * byte's range keeps out overlong forms, surrogates and what is past U+10FFFF (Unicode 16, table 3-7). */
+/* Whether `size` bytes (1 to 3) begin a character that more bytes could complete. The second byte's
+ * range keeps out overlong forms, surrogates and what is past U+10FFFF (Unicode 16, table 3-7). */
 static bool may_continue(const unsigned char *bytes, uint32_t size)
 {
     unsigned first = bytes[0];
@@ -268,8 +273,8 @@ static void push_byte(struct token_stream *stream, char byte, struct buffer *out
     }
 }
 
-void token_stream_push(struct token_stream *stream, const struct tokenizer *tokenizer, int32_t id, bool special,
-                       struct buffer *out)
+void token_stream_push(struct token_stream *stream, const struct tokenizer *tokenizer, int32_t id,
+                       bool special, struct buffer *out)
 {
     size_t size;
     const char *piece = piece_of(tokenizer, id, special, &size);

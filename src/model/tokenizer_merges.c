@@ -13,7 +13,8 @@ static const char key_merges[] = "tokenizer.ggml.merges";
 struct loading {
     struct tokenizer *tokenizer;
     struct buffer joined;
-    uint32_t guess; /* the number after that of the last result: tokens mostly stand in the order of their merges */
+    uint32_t guess; /* the number after that of the last result: tokens mostly stand in the order of
+                       their merges */
     uint32_t malformed;
     enum error_code code;
     struct error *err;
@@ -51,8 +52,9 @@ static void take_merge(void *arg, uint64_t index, const char *text, size_t size)
     }
     size_t left_size = (size_t)(space - text), right_size = size - left_size - 1;
     if (left_size + right_size > LIMIT_TOKEN_BYTES) {
-        loading->code = error_set(loading->err, ERROR_INVALID, "merge %llu makes %zu bytes; the limit is %d",
-                                  (unsigned long long)index, left_size + right_size, LIMIT_TOKEN_BYTES);
+        loading->code =
+            error_set(loading->err, ERROR_INVALID, "merge %llu makes %zu bytes; the limit is %d",
+                      (unsigned long long)index, left_size + right_size, LIMIT_TOKEN_BYTES);
         return;
     }
     struct text_table *texts = &loading->tokenizer->texts;
@@ -68,13 +70,15 @@ static void take_merge(void *arg, uint64_t index, const char *text, size_t size)
     if (!loading->code && is_text(texts, loading->guess, &loading->joined))
         result = loading->guess;
     else if (!loading->code)
-        loading->code = text_table_add(texts, loading->joined.data, loading->joined.size, &result, loading->err);
+        loading->code = text_table_add(texts, loading->joined.data, loading->joined.size, &result,
+                                       loading->err);
     loading->guess = result + 1;
     if (!loading->code)
         insert(&loading->tokenizer->merges, (uint64_t)left << 32 | right, (uint32_t)index, result);
 }
 
-enum error_code merges_load(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err)
+enum error_code merges_load(struct tokenizer *tokenizer, const struct gguf_file *file,
+                            struct error *err)
 {
     if ((tokenizer->rule->flags & PRE_NO_MERGES) && !gguf_file_has(file, key_merges))
         return ERROR_NONE;
@@ -98,7 +102,8 @@ enum error_code merges_load(struct tokenizer *tokenizer, const struct gguf_file 
     gguf_file_array_texts(file, key_merges, take_merge, &loading);
     buffer_deinit(&loading.joined);
     if (loading.malformed)
-        log_line(LOG_WARN, "tokenizer", "%u of %llu merges are not two texts with a space between; they are ignored",
+        log_line(LOG_WARN, "tokenizer",
+                 "%u of %llu merges are not two texts with a space between; they are ignored",
                  loading.malformed, (unsigned long long)count);
     return loading.code;
 }

@@ -88,8 +88,9 @@ static void rehash(struct map *map, uint32_t n_buckets)
 static enum error_code replay(const struct tokenizer *tokenizer, struct map *map, struct error *err)
 {
     /* libstdc++'s primes when a map grows one element at a time */
-    static const uint32_t primes[] = {13,    29,    59,    127,    257,    541,    1109,    2357,    5087,    10273,
-                                      20753, 42043, 85229, 172933, 351061, 712697, 1447153, 2938679, 5967347, 0};
+    static const uint32_t primes[] = {13,     29,     59,      127,     257,     541,   1109,
+                                      2357,   5087,   10273,   20753,   42043,   85229, 172933,
+                                      351061, 712697, 1447153, 2938679, 5967347, 0};
     uint32_t step = 0;
     while (primes[step] && primes[step] < tokenizer->n_tokens)
         step++;
@@ -119,8 +120,8 @@ static bool is_among(const int32_t *tokens, uint32_t count, int32_t token)
     return count > 0;
 }
 
-enum error_code reference_order_first(const struct tokenizer *tokenizer, const int32_t *tokens, uint32_t count,
-                                      int32_t *first, struct error *err)
+enum error_code reference_order_first(const struct tokenizer *tokenizer, const int32_t *tokens,
+                                      uint32_t count, int32_t *first, struct error *err)
 {
     struct map map = {0};
     enum error_code code = replay(tokenizer, &map, err);

@@ -71,7 +71,8 @@ static int byte_at(const struct tokenizer *tokenizer, uint32_t index, size_t dep
 }
 
 /* The first of [low, high) whose byte at `depth` is at least `byte`; all share the bytes before. */
-static uint32_t lower_bound(const struct tokenizer *tokenizer, uint32_t low, uint32_t high, size_t depth, int byte)
+static uint32_t lower_bound(const struct tokenizer *tokenizer, uint32_t low, uint32_t high,
+                            size_t depth, int byte)
 {
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -84,7 +85,8 @@ static uint32_t lower_bound(const struct tokenizer *tokenizer, uint32_t low, uin
 }
 
 /* Marks the special tokens that stand at the start of `text`. */
-static void mark_here(const struct tokenizer *tokenizer, const char *text, size_t size, bool *occurs)
+static void mark_here(const struct tokenizer *tokenizer, const char *text, size_t size,
+                      bool *occurs)
 {
     uint32_t low = 0, high = tokenizer->specials.count;
     for (size_t depth = 0; low < high; depth++) {
@@ -120,8 +122,9 @@ static bool is_blank(char byte)
 }
 
 /* Cuts one stretch at every occurrence of the token. */
-static enum error_code cut(const struct tokenizer *tokenizer, const char *text, struct fragment piece, uint32_t token,
-                           struct fragment_list *out, struct error *err)
+static enum error_code cut(const struct tokenizer *tokenizer, const char *text,
+                           struct fragment piece, uint32_t token, struct fragment_list *out,
+                           struct error *err)
 {
     size_t length;
     const char *wanted = text_of(tokenizer, token, &length);
@@ -132,30 +135,35 @@ static enum error_code cut(const struct tokenizer *tokenizer, const char *text, 
         if (!found)
             return add(out, piece, err);
         size_t at = (size_t)(found - text), left_end = at;
-        while ((attributes & ATTRIBUTE_LEFT_STRIP) && left_end > piece.start && is_blank(text[left_end - 1]))
+        while ((attributes & ATTRIBUTE_LEFT_STRIP) && left_end > piece.start &&
+               is_blank(text[left_end - 1]))
             left_end--;
         if (left_end > piece.start)
-            code = add(out, (struct fragment){piece.start, left_end - piece.start, TOKEN_NONE}, err);
+            code =
+                add(out, (struct fragment){piece.start, left_end - piece.start, TOKEN_NONE}, err);
         if (!code)
             code = add(out, (struct fragment){at, length, (int32_t)token}, err);
         size_t end = piece.start + piece.size;
         piece.start = at + length;
-        while ((attributes & ATTRIBUTE_RIGHT_STRIP) && piece.start < end && is_blank(text[piece.start]))
+        while ((attributes & ATTRIBUTE_RIGHT_STRIP) && piece.start < end &&
+               is_blank(text[piece.start]))
             piece.start++;
         piece.size = end - piece.start;
     }
     return code;
 }
 
-static enum error_code cut_all(const struct tokenizer *tokenizer, const char *text, const bool *occurs,
-                               bool parse_special, struct fragment_list *out, struct error *err)
+static enum error_code cut_all(const struct tokenizer *tokenizer, const char *text,
+                               const bool *occurs, bool parse_special, struct fragment_list *out,
+                               struct error *err)
 {
     const struct special_set *set = &tokenizer->specials;
     struct fragment_list next = {0};
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < set->count && !code; i++) {
         uint32_t token = set->by_text[set->by_length[i]];
-        if (!occurs[set->by_length[i]] || (!parse_special && (tokenizer->attributes[token] & ATTRIBUTE_HIDDEN)))
+        if (!occurs[set->by_length[i]] ||
+            (!parse_special && (tokenizer->attributes[token] & ATTRIBUTE_HIDDEN)))
             continue;
         next.count = 0;
         for (size_t k = 0; k < out->count && !code; k++) {
@@ -172,8 +180,8 @@ static enum error_code cut_all(const struct tokenizer *tokenizer, const char *te
     return code;
 }
 
-enum error_code partition_text(const struct tokenizer *tokenizer, const char *text, size_t size, bool parse_special,
-                               struct fragment_list *out, struct error *err)
+enum error_code partition_text(const struct tokenizer *tokenizer, const char *text, size_t size,
+                               bool parse_special, struct fragment_list *out, struct error *err)
 {
     out->count = 0;
     if (!size)

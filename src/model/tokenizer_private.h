@@ -47,7 +47,8 @@ struct merge_table {
 /* Special tokens, for the partition of a text. */
 struct special_set {
     uint32_t *by_text;   /* sorted bytewise */
-    uint32_t *by_length; /* indices into by_text, longest text first: the order in which they are looked for */
+    uint32_t *by_length; /* indices into by_text, longest text first: the order in which they are
+                            looked for */
     uint32_t count;
     bool first_bytes[256];
 };
@@ -58,7 +59,8 @@ struct tokenizer {
     struct pretokenizer *pretokenizer;    /* BPE */
     char *pre;                            /* as the file names it; NULL when it does not */
 
-    struct text_table texts; /* number < n_tokens: that token; above: what merges name but no token is */
+    struct text_table
+        texts; /* number < n_tokens: that token; above: what merges name but no token is */
     uint32_t n_tokens;
     size_t longest_token; /* bytes */
     uint16_t *attributes; /* enum token_attribute */
@@ -73,7 +75,8 @@ struct tokenizer {
     bool clean_spaces;     /* decoding tidies " ." and " 's" */
 
     struct merge_table merges;
-    int32_t byte_symbols[256]; /* number of the text that stands for the byte at the start of merging, or TEXT_NONE */
+    int32_t byte_symbols[256]; /* number of the text that stands for the byte at the start of
+                                  merging, or TEXT_NONE */
     int32_t byte_tokens[256];  /* token of a byte that became part of no token, or TOKEN_NONE */
     struct special_set specials;
 };
@@ -90,33 +93,39 @@ struct fragment_list {
 
 enum error_code tokenizer_no_memory(struct error *err);
 
-enum error_code vocabulary_load(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err);
-enum error_code merges_load(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err);
+enum error_code vocabulary_load(struct tokenizer *tokenizer, const struct gguf_file *file,
+                                struct error *err);
+enum error_code merges_load(struct tokenizer *tokenizer, const struct gguf_file *file,
+                            struct error *err);
 void byte_symbols_find(struct tokenizer *tokenizer);
-enum error_code special_tokens_load(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err);
+enum error_code special_tokens_load(struct tokenizer *tokenizer, const struct gguf_file *file,
+                                    struct error *err);
 enum error_code special_set_load(struct tokenizer *tokenizer, struct error *err);
 enum error_code pieces_load(struct tokenizer *tokenizer, struct error *err);
-int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *text, size_t size); /* TOKEN_NONE */
+int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *text,
+                       size_t size); /* TOKEN_NONE */
 
 /* The one of `tokens` (two or more) that libllama would meet first. */
-enum error_code reference_order_first(const struct tokenizer *tokenizer, const int32_t *tokens, uint32_t count,
-                                      int32_t *first, struct error *err);
+enum error_code reference_order_first(const struct tokenizer *tokenizer, const int32_t *tokens,
+                                      uint32_t count, int32_t *first, struct error *err);
 
-enum error_code partition_text(const struct tokenizer *tokenizer, const char *text, size_t size, bool parse_special,
-                               struct fragment_list *out, struct error *err);
+enum error_code partition_text(const struct tokenizer *tokenizer, const char *text, size_t size,
+                               bool parse_special, struct fragment_list *out, struct error *err);
 
 /* One family's encoder over one stretch of text after another. */
 struct bpe_session;
-enum error_code bpe_session_new(const struct tokenizer *tokenizer, struct bpe_session **out, struct error *err);
+enum error_code bpe_session_new(const struct tokenizer *tokenizer, struct bpe_session **out,
+                                struct error *err);
 void bpe_session_free(struct bpe_session *session);
-enum error_code bpe_session_encode(struct bpe_session *session, const char *text, size_t size, struct token_list *out,
-                                   struct error *err);
+enum error_code bpe_session_encode(struct bpe_session *session, const char *text, size_t size,
+                                   struct token_list *out, struct error *err);
 
 struct spm_session;
-enum error_code spm_session_new(const struct tokenizer *tokenizer, struct spm_session **out, struct error *err);
+enum error_code spm_session_new(const struct tokenizer *tokenizer, struct spm_session **out,
+                                struct error *err);
 void spm_session_free(struct spm_session *session);
-enum error_code spm_session_encode(struct spm_session *session, const char *text, size_t size, bool space_before,
-                                   struct token_list *out, struct error *err);
+enum error_code spm_session_encode(struct spm_session *session, const char *text, size_t size,
+                                   bool space_before, struct token_list *out, struct error *err);
 /* Whether no token reaches beyond a word, so that words can be merged one by one. */
 bool spm_words_are_apart(const struct tokenizer *tokenizer);
 

@@ -29,24 +29,25 @@ static const struct {
     [ROLE_EOT] = {"tokenizer.ggml.eot_token_id",
                   NULL,
                   true,
-                  {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>",
-                   "_<EOT>", "[EOT]", "<｜end▁of▁sentence｜>", "<end_of_utterance>"}},
+                  {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
+                   "<|end_of_text|>", "<EOT>", "_<EOT>", "[EOT]", "<｜end▁of▁sentence｜>",
+                   "<end_of_utterance>"}},
     [ROLE_EOM] = {"tokenizer.ggml.eom_token_id", NULL, true, {"<|eom_id|>"}},
     [ROLE_FIM_PREFIX] = {"tokenizer.ggml.fim_pre_token_id",
                          "tokenizer.ggml.prefix_token_id",
                          false,
-                         {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>",
-                          "<|code_prefix|>", "<|prefix|>"}},
+                         {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>",
+                          "<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"}},
     [ROLE_FIM_SUFFIX] = {"tokenizer.ggml.fim_suf_token_id",
                          "tokenizer.ggml.suffix_token_id",
                          false,
-                         {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>",
-                          "<|code_suffix|>", "<|suffix|>"}},
+                         {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>",
+                          "<SUF>", "▁<SUF>", "<|code_suffix|>", "<|suffix|>"}},
     [ROLE_FIM_MIDDLE] = {"tokenizer.ggml.fim_mid_token_id",
                          "tokenizer.ggml.middle_token_id",
                          false,
-                         {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>",
-                          "<|code_middle|>", "<|middle|>"}},
+                         {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>",
+                          "<MID>", "▁<MID>", "<|code_middle|>", "<|middle|>"}},
     [ROLE_FIM_PAD] = {"tokenizer.ggml.fim_pad_token_id",
                       NULL,
                       true,
@@ -85,7 +86,8 @@ static const char *const ending_texts[] = {
 };
 
 /* gpt-oss: what structures a message is shown like text. */
-static const char *const shown_texts[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
+static const char *const shown_texts[] = {"<|channel|>", "<|message|>", "<|start|>",
+                                          "<|constrain|>"};
 
 static int32_t find(const struct tokenizer *tokenizer, const char *text)
 {
@@ -95,13 +97,14 @@ static int32_t find(const struct tokenizer *tokenizer, const char *text)
 static void make_control(struct tokenizer *tokenizer, int32_t token, const char *text)
 {
     if (!(tokenizer->attributes[token] & ATTRIBUTE_CONTROL))
-        log_line(LOG_INFO, "tokenizer", "token %d '%s' looks like a control token; it is taken as one", token, text);
+        log_line(LOG_INFO, "tokenizer",
+                 "token %d '%s' looks like a control token; it is taken as one", token, text);
     tokenizer->attributes[token] |= ATTRIBUTE_CONTROL;
 }
 
 /* The id a key names. Without the key, or with an id that no token has, *id stays. */
-static enum error_code read_id(const struct tokenizer *tokenizer, const struct gguf_file *file, const char *key,
-                               int32_t *id, struct error *err)
+static enum error_code read_id(const struct tokenizer *tokenizer, const struct gguf_file *file,
+                               const char *key, int32_t *id, struct error *err)
 {
     if (*id >= 0 && (uint32_t)*id >= tokenizer->n_tokens)
         *id = TOKEN_NONE;
@@ -112,14 +115,15 @@ static enum error_code read_id(const struct tokenizer *tokenizer, const struct g
     if (code)
         return code;
     if (named >= tokenizer->n_tokens)
-        log_line(LOG_WARN, "tokenizer", "%s is %u, but there are %u tokens; it is ignored", key, named,
-                 tokenizer->n_tokens);
+        log_line(LOG_WARN, "tokenizer", "%s is %u, but there are %u tokens; it is ignored", key,
+                 named, tokenizer->n_tokens);
     else
         *id = (int32_t)named;
     return ERROR_NONE;
 }
 
-static enum error_code find_by_text(struct tokenizer *tokenizer, enum role role, int32_t *id, struct error *err)
+static enum error_code find_by_text(struct tokenizer *tokenizer, enum role role, int32_t *id,
+                                    struct error *err)
 {
     int32_t found[ROLE_TEXTS];
     uint32_t count = 0;
@@ -130,7 +134,8 @@ static enum error_code find_by_text(struct tokenizer *tokenizer, enum role role,
     if (!count)
         return ERROR_NONE;
     *id = found[0];
-    enum error_code code = count > 1 ? reference_order_first(tokenizer, found, count, id, err) : ERROR_NONE;
+    enum error_code code =
+        count > 1 ? reference_order_first(tokenizer, found, count, id, err) : ERROR_NONE;
     size_t size;
     const char *text = text_table_at(&tokenizer->texts, (uint32_t)*id, &size);
     if (!code)
@@ -138,8 +143,8 @@ static enum error_code find_by_text(struct tokenizer *tokenizer, enum role role,
     return code;
 }
 
-static enum error_code load_roles(struct tokenizer *tokenizer, const struct gguf_file *file, int32_t ids[ROLE_COUNT],
-                                  struct error *err)
+static enum error_code load_roles(struct tokenizer *tokenizer, const struct gguf_file *file,
+                                  int32_t ids[ROLE_COUNT], struct error *err)
 {
     enum error_code code = ERROR_NONE;
     for (uint32_t role = 0; role < ROLE_COUNT && !code; role++) {
@@ -178,7 +183,8 @@ static void mark_ends(struct tokenizer *tokenizer, const int32_t ids[ROLE_COUNT]
         int32_t token = find(tokenizer, shown_texts[i]);
         if (token != TOKEN_NONE)
             tokenizer->attributes[token] =
-                (uint16_t)((tokenizer->attributes[token] & ATTRIBUTE_ENDS_GENERATION) | ATTRIBUTE_USER_DEFINED);
+                (uint16_t)((tokenizer->attributes[token] & ATTRIBUTE_ENDS_GENERATION) |
+                           ATTRIBUTE_USER_DEFINED);
     }
     for (uint32_t role = 0; role < ROLE_COUNT; role++) {
         if (roles[role].ends_generation)
@@ -192,7 +198,8 @@ static void unmark_ends(struct tokenizer *tokenizer)
 {
     bool harmony = ends(tokenizer, "<|return|>") && ends(tokenizer, "<|call|>");
     bool harmony_calls = ends(tokenizer, "<|return|>") && ends(tokenizer, "<|calls|>");
-    bool solar = (ends(tokenizer, "<|call|>") || ends(tokenizer, "<|calls|>")) && ends(tokenizer, "<|flush|>");
+    bool solar = (ends(tokenizer, "<|call|>") || ends(tokenizer, "<|calls|>")) &&
+                 ends(tokenizer, "<|flush|>");
     if ((harmony || harmony_calls || solar) && ends(tokenizer, "<|end|>"))
         tokenizer->attributes[find(tokenizer, "<|end|>")] = ATTRIBUTE_USER_DEFINED;
     if (ends(tokenizer, "<|tool_response>") && ends(tokenizer, "</s>"))
@@ -209,8 +216,8 @@ static void set_strip(struct tokenizer *tokenizer, const char *text, uint16_t at
     int32_t token = find(tokenizer, text);
     if (token == TOKEN_NONE)
         return;
-    tokenizer->attributes[token] =
-        (uint16_t)(on ? tokenizer->attributes[token] | attribute : tokenizer->attributes[token] & ~attribute);
+    tokenizer->attributes[token] = (uint16_t)(on ? tokenizer->attributes[token] | attribute
+                                                 : tokenizer->attributes[token] & ~attribute);
 }
 
 /* The format has no key for tokens that eat white space; libllama goes by names. */
@@ -243,18 +250,22 @@ static void mark_strips(struct tokenizer *tokenizer, const struct gguf_file *fil
     }
 }
 
-static enum error_code read_flag(const struct gguf_file *file, const char *key, bool *flag, struct error *err)
+static enum error_code read_flag(const struct gguf_file *file, const char *key, bool *flag,
+                                 struct error *err)
 {
     return gguf_file_has(file, key) ? gguf_file_bool(file, key, flag, err) : ERROR_NONE;
 }
 
-static enum error_code load_additions(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err)
+static enum error_code load_additions(struct tokenizer *tokenizer, const struct gguf_file *file,
+                                      struct error *err)
 {
-    enum error_code code = read_flag(file, "tokenizer.ggml.add_bos_token", &tokenizer->adds_bos, err);
+    enum error_code code =
+        read_flag(file, "tokenizer.ggml.add_bos_token", &tokenizer->adds_bos, err);
     if (!code)
         code = read_flag(file, "tokenizer.ggml.add_eos_token", &tokenizer->adds_eos, err);
     if (!code)
-        code = read_flag(file, "tokenizer.ggml.add_space_prefix", &tokenizer->add_space_prefix, err);
+        code =
+            read_flag(file, "tokenizer.ggml.add_space_prefix", &tokenizer->add_space_prefix, err);
     if (code)
         return code;
     if (tokenizer->rule && (tokenizer->rule->flags & PRE_ALWAYS_BOS))
@@ -266,14 +277,17 @@ static enum error_code load_additions(struct tokenizer *tokenizer, const struct 
     return ERROR_NONE;
 }
 
-enum error_code special_tokens_load(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err)
+enum error_code special_tokens_load(struct tokenizer *tokenizer, const struct gguf_file *file,
+                                    struct error *err)
 {
     int32_t ids[ROLE_COUNT];
-    enum error_code code = read_id(tokenizer, file, "tokenizer.ggml.bos_token_id", &tokenizer->bos, err);
+    enum error_code code =
+        read_id(tokenizer, file, "tokenizer.ggml.bos_token_id", &tokenizer->bos, err);
     if (!code)
         code = read_id(tokenizer, file, "tokenizer.ggml.eos_token_id", &tokenizer->eos, err);
     if (!code)
-        code = read_id(tokenizer, file, "tokenizer.ggml.unknown_token_id", &tokenizer->unknown, err);
+        code =
+            read_id(tokenizer, file, "tokenizer.ggml.unknown_token_id", &tokenizer->unknown, err);
     if (!code)
         code = load_additions(tokenizer, file, err);
     if (!code)

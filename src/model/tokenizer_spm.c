@@ -18,7 +18,8 @@ struct spm_session {
 
 enum { CACHE_FROM_BYTES = 1024 }; /* less text is not worth the cache's memory */
 
-enum error_code spm_session_new(const struct tokenizer *tokenizer, struct spm_session **out, struct error *err)
+enum error_code spm_session_new(const struct tokenizer *tokenizer, struct spm_session **out,
+                                struct error *err)
 {
     *out = mem_new(sizeof **out);
     if (!*out)
@@ -46,12 +47,14 @@ static uint32_t rank_of_score(float score)
     return bits & 0x80000000u ? bits : 0x7FFFFFFFu - bits;
 }
 
-static bool pair(const void *self, const struct symbol *left, const struct symbol *right, struct merge_candidate *out)
+static bool pair(const void *self, const struct symbol *left, const struct symbol *right,
+                 struct merge_candidate *out)
 {
     const struct spm_session *session = self;
     if ((size_t)left->size + right->size > session->tokenizer->longest_token)
         return false;
-    int32_t token = tokenizer_find(session->tokenizer, session->text + left->start, left->size + right->size);
+    int32_t token =
+        tokenizer_find(session->tokenizer, session->text + left->start, left->size + right->size);
     if (token == TOKEN_NONE)
         return false;
     *out = (struct merge_candidate){
@@ -63,9 +66,10 @@ static bool pair(const void *self, const struct symbol *left, const struct symbo
     return true;
 }
 
-/* Neighbours only ever grow, so their sizes tell whether they are still the ones queued. As libllama: only the sum
- * counts. A pair whose sum is the same covers the same text. */
-static bool is_same(const struct merge_candidate *queued, const struct symbol *left, const struct symbol *right)
+/* Neighbours only ever grow, so their sizes tell whether they are still the ones queued. As
+ * libllama: only the sum counts. A pair whose sum is the same covers the same text. */
+static bool is_same(const struct merge_candidate *queued, const struct symbol *left,
+                    const struct symbol *right)
 {
     return left->size + right->size == (uint32_t)queued->first + (uint32_t)queued->second;
 }
@@ -80,13 +84,14 @@ static bool list_symbols(struct spm_session *session, const char *text, size_t s
         length = unicode_length(text[at]);
         if (length > size - at)
             length = size - at;
-        symbol_list_append(&session->merging.list, tokenizer_find(session->tokenizer, text + at, length), length);
+        symbol_list_append(&session->merging.list,
+                           tokenizer_find(session->tokenizer, text + at, length), length);
     }
     return true;
 }
 
-static enum error_code emit(const struct spm_session *session, const struct symbol *symbol, struct token_list *out,
-                            struct error *err)
+static enum error_code emit(const struct spm_session *session, const struct symbol *symbol,
+                            struct token_list *out, struct error *err)
 {
     if (symbol->value != TOKEN_NONE)
         return token_list_push(out, symbol->value, err);
@@ -102,7 +107,8 @@ static enum error_code emit(const struct spm_session *session, const struct symb
 }
 
 /* Merges one word, or a whole text. */
-static enum error_code encode_word(void *self, const char *word, size_t size, struct token_list *out, struct error *err)
+static enum error_code encode_word(void *self, const char *word, size_t size,
+                                   struct token_list *out, struct error *err)
 {
     struct spm_session *session = self;
     session->text = word;
@@ -148,8 +154,8 @@ bool spm_words_are_apart(const struct tokenizer *tokenizer)
     return true;
 }
 
-enum error_code spm_session_encode(struct spm_session *session, const char *text, size_t size, bool space_before,
-                                   struct token_list *out, struct error *err)
+enum error_code spm_session_encode(struct spm_session *session, const char *text, size_t size,
+                                   bool space_before, struct token_list *out, struct error *err)
 {
     buffer_clear(&session->escaped);
     if (space_before)
@@ -158,7 +164,8 @@ enum error_code spm_session_encode(struct spm_session *session, const char *text
     if (session->escaped.failed)
         return tokenizer_no_memory(err);
     bool apart = session->tokenizer->words_apart;
-    if (apart && size >= CACHE_FROM_BYTES && !session->cache.places && !word_cache_init(&session->cache))
+    if (apart && size >= CACHE_FROM_BYTES && !session->cache.places &&
+        !word_cache_init(&session->cache))
         return tokenizer_no_memory(err);
     const char *rest = session->escaped.data;
     enum error_code code = ERROR_NONE;

@@ -24,8 +24,9 @@ static void take_token(void *arg, uint64_t index, const char *text, size_t size)
     if (loading->code)
         return;
     if (size > LIMIT_TOKEN_BYTES) {
-        loading->code = error_set(loading->err, ERROR_INVALID, "token %llu has %zu bytes; the limit is %d",
-                                  (unsigned long long)index, size, LIMIT_TOKEN_BYTES);
+        loading->code =
+            error_set(loading->err, ERROR_INVALID, "token %llu has %zu bytes; the limit is %d",
+                      (unsigned long long)index, size, LIMIT_TOKEN_BYTES);
         return;
     }
     char name[32];
@@ -37,13 +38,15 @@ static void take_token(void *arg, uint64_t index, const char *text, size_t size)
     uint32_t before = texts->count, number;
     loading->code = text_table_add(texts, text, size, &number, loading->err);
     if (!loading->code && texts->count == before)
-        loading->code = error_set(loading->err, ERROR_INVALID, "tokens %u and %llu have the same text '%.*s'", number,
-                                  (unsigned long long)index, size > 64 ? 64 : (int)size, text);
+        loading->code =
+            error_set(loading->err, ERROR_INVALID, "tokens %u and %llu have the same text '%.*s'",
+                      number, (unsigned long long)index, size > 64 ? 64 : (int)size, text);
     if (size > loading->tokenizer->longest_token)
         loading->tokenizer->longest_token = size;
 }
 
-static enum error_code load_texts(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err)
+static enum error_code load_texts(struct tokenizer *tokenizer, const struct gguf_file *file,
+                                  struct error *err)
 {
     uint64_t count;
     enum error_code code = gguf_file_array(file, key_texts, GGUF_ARRAY_TEXT, &count, err);
@@ -60,16 +63,17 @@ static enum error_code load_texts(struct tokenizer *tokenizer, const struct gguf
 }
 
 /* An optional array with one element a token, or more; *count is 0 without it. */
-static enum error_code check_array(const struct tokenizer *tokenizer, const struct gguf_file *file, const char *key,
-                                   enum gguf_array_kind kind, uint64_t *count, struct error *err)
+static enum error_code check_array(const struct tokenizer *tokenizer, const struct gguf_file *file,
+                                   const char *key, enum gguf_array_kind kind, uint64_t *count,
+                                   struct error *err)
 {
     *count = 0;
     if (!gguf_file_has(file, key))
         return ERROR_NONE;
     enum error_code code = gguf_file_array(file, key, kind, count, err);
     if (!code && (*count < tokenizer->n_tokens || *count > LIMIT_VOCAB))
-        code = error_set(err, ERROR_INVALID, "%s has %llu elements for %u tokens", key, (unsigned long long)*count,
-                         tokenizer->n_tokens);
+        code = error_set(err, ERROR_INVALID, "%s has %llu elements for %u tokens", key,
+                         (unsigned long long)*count, tokenizer->n_tokens);
     return code;
 }
 
@@ -86,7 +90,8 @@ static uint16_t attribute_of_kind(uint32_t kind)
     return kind < sizeof attributes / sizeof attributes[0] ? attributes[kind] : 0;
 }
 
-static enum error_code load_kinds(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err)
+static enum error_code load_kinds(struct tokenizer *tokenizer, const struct gguf_file *file,
+                                  struct error *err)
 {
     uint64_t count;
     enum error_code code = check_array(tokenizer, file, key_kinds, GGUF_ARRAY_U32, &count, err);
@@ -104,13 +109,15 @@ static enum error_code load_kinds(struct tokenizer *tokenizer, const struct gguf
     return code;
 }
 
-static enum error_code load_scores(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err)
+static enum error_code load_scores(struct tokenizer *tokenizer, const struct gguf_file *file,
+                                   struct error *err)
 {
     uint64_t count;
     enum error_code code = check_array(tokenizer, file, key_scores, GGUF_ARRAY_F32, &count, err);
     if (code)
         return code;
-    tokenizer->scores = mem_new_array(count ? count : tokenizer->n_tokens, sizeof *tokenizer->scores);
+    tokenizer->scores =
+        mem_new_array(count ? count : tokenizer->n_tokens, sizeof *tokenizer->scores);
     if (!tokenizer->scores)
         return tokenizer_no_memory(err);
     if (count)
@@ -118,7 +125,8 @@ static enum error_code load_scores(struct tokenizer *tokenizer, const struct ggu
     return ERROR_NONE;
 }
 
-enum error_code vocabulary_load(struct tokenizer *tokenizer, const struct gguf_file *file, struct error *err)
+enum error_code vocabulary_load(struct tokenizer *tokenizer, const struct gguf_file *file,
+                                struct error *err)
 {
     enum error_code code = load_texts(tokenizer, file, err);
     if (!code)
@@ -141,7 +149,8 @@ static int32_t find_byte_token(const struct tokenizer *tokenizer, uint8_t byte)
     int32_t token = TOKEN_NONE;
     if (spelled) {
         char name[8];
-        token = tokenizer_find(tokenizer, name, (size_t)snprintf(name, sizeof name, "<0x%02X>", byte));
+        token =
+            tokenizer_find(tokenizer, name, (size_t)snprintf(name, sizeof name, "<0x%02X>", byte));
     }
     if (token == TOKEN_NONE && (!spelled || tokenizer->family == FAMILY_SPM))
         token = tokenizer_find(tokenizer, &plain, 1);

@@ -34,7 +34,8 @@ uint32_t unicode_decode(const char *text, size_t size, size_t *length)
             return invalid(length);
         code_point = code_point << 6 | (bytes[i] & 0x3Fu);
     }
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* below it the form is overlong */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800,
+                                     0x10000}; /* below it the form is overlong */
     if (code_point > UNICODE_MAX || code_point < least[needed])
         return invalid(length);
     *length = needed;
@@ -59,16 +60,18 @@ size_t unicode_encode(uint32_t code_point, char out[4])
 bool unicode_is_space(uint32_t code_point)
 {
     return (code_point >= 0x09 && code_point <= 0x0D) || code_point == 0x20 || code_point == 0x85 ||
-           code_point == 0xA0 || code_point == 0x1680 || (code_point >= 0x2000 && code_point <= 0x200A) ||
-           code_point == 0x2028 || code_point == 0x2029 || code_point == 0x202F || code_point == 0x205F ||
+           code_point == 0xA0 || code_point == 0x1680 ||
+           (code_point >= 0x2000 && code_point <= 0x200A) || code_point == 0x2028 ||
+           code_point == 0x2029 || code_point == 0x202F || code_point == 0x205F ||
            code_point == 0x3000;
 }
 
 bool unicode_is_han(uint32_t code_point)
 {
     static const uint32_t blocks[][2] = {
-        {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},   {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F},
-        {0x2B740, 0x2B81F}, {0x2B820, 0x2CEAF}, {0x2CEB0, 0x2EBEF}, {0x2F800, 0x2FA1F},
+        {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
+        {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F},
+        {0x2B820, 0x2CEAF}, {0x2CEB0, 0x2EBEF}, {0x2F800, 0x2FA1F},
     };
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
         if (code_point >= blocks[i][0] && code_point <= blocks[i][1])

@@ -26,7 +26,8 @@ enum unicode_class {
     CLASS_HAN = 0xD6, /* only for the rules that ask for it; otherwise Han is CLASS_LETTER */
 };
 
-/* The code point at text[0], size > 0; *length gets the bytes it takes (1 for a byte that starts nothing). */
+/* The code point at text[0], size > 0; *length gets the bytes it takes (1 for a byte that starts
+ * nothing). */
 uint32_t unicode_decode(const char *text, size_t size, size_t *length);
 /* Writes 1 to 4 bytes. Surrogates are written as they are. */
 size_t unicode_encode(uint32_t code_point, char out[4]);

@@ -41,7 +41,8 @@ static const struct cached_word *get(const struct word_cache *cache, const char 
     return place->size == size && memcmp(place->word, word, size) == 0 ? place : NULL;
 }
 
-static void put(struct word_cache *cache, const char *word, size_t size, const int32_t *tokens, size_t count)
+static void put(struct word_cache *cache, const char *word, size_t size, const int32_t *tokens,
+                size_t count)
 {
     if (!cache->places || size > WORD_BYTES_MAX || count > TOKENS_MAX)
         return;
@@ -53,8 +54,9 @@ static void put(struct word_cache *cache, const char *word, size_t size, const i
         memcpy(place->tokens, tokens, count * sizeof *tokens);
 }
 
-enum error_code word_cache_encode(struct word_cache *cache, const char *word, size_t size, word_encode_fn *encode,
-                                  void *self, struct token_list *out, struct error *err)
+enum error_code word_cache_encode(struct word_cache *cache, const char *word, size_t size,
+                                  word_encode_fn *encode, void *self, struct token_list *out,
+                                  struct error *err)
 {
     const struct cached_word *known = get(cache, word, size);
     const size_t before = out->count;

@@ -13,7 +13,8 @@ bool word_cache_init(struct word_cache *cache); /* false: out of memory */
 void word_cache_deinit(struct word_cache *cache);
 
 /* Appends the tokens of the word: those that it had lately, else those that `encode` appends. */
-typedef enum error_code word_encode_fn(void *self, const char *word, size_t size, struct token_list *out,
-                                       struct error *err);
-enum error_code word_cache_encode(struct word_cache *cache, const char *word, size_t size, word_encode_fn *encode,
-                                  void *self, struct token_list *out, struct error *err);
+typedef enum error_code word_encode_fn(void *self, const char *word, size_t size,
+                                       struct token_list *out, struct error *err);
+enum error_code word_cache_encode(struct word_cache *cache, const char *word, size_t size,
+                                  word_encode_fn *encode, void *self, struct token_list *out,
+                                  struct error *err);

@@ -23,7 +23,7 @@ struct answer { /* bytes on their way out */
     char bytes[];
 };
 
-/* ---- ending ------------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 static void end_control(struct control *control)
 {
@@ -67,7 +67,7 @@ void control_end(struct conversation *conversation)
         hang_up(conversation);
 }
 
-/* ---- answering ------------------------------------------------------------------------------------ */
+/* ---- answering ------------------------------------------------------------------------------- */
 
 static void on_written(uv_write_t *write, int status)
 {
@@ -83,7 +83,8 @@ void control_send(struct conversation *conversation, const void *bytes, size_t s
 {
     if (conversation->closing || conversation->ends_when_sent)
         return;
-    struct answer *answer = conversation->queued + size > QUEUE_MAX_BYTES ? NULL : mem_new(sizeof *answer + size);
+    struct answer *answer =
+        conversation->queued + size > QUEUE_MAX_BYTES ? NULL : mem_new(sizeof *answer + size);
     if (!answer) {
         hang_up(conversation);
         return;
@@ -113,7 +114,9 @@ void control_answer(struct conversation *conversation, yyjson_mut_doc *doc)
 {
     size_t size = 0;
     char *line =
-        doc ? yyjson_mut_write(doc, YYJSON_WRITE_NEWLINE_AT_END | YYJSON_WRITE_ALLOW_INVALID_UNICODE, &size) : NULL;
+        doc ? yyjson_mut_write(
+                  doc, YYJSON_WRITE_NEWLINE_AT_END | YYJSON_WRITE_ALLOW_INVALID_UNICODE, &size)
+            : NULL;
     yyjson_mut_doc_free(doc);
     if (line)
         control_send(conversation, line, size);
@@ -143,20 +146,21 @@ const char *control_text(yyjson_val *root, const char *key)
     return yyjson_get_str(yyjson_obj_get(root, key));
 }
 
-bool control_number(struct conversation *conversation, yyjson_val *root, const char *key, uint64_t max,
-                    uint64_t otherwise, uint64_t *out)
+bool control_number(struct conversation *conversation, yyjson_val *root, const char *key,
+                    uint64_t max, uint64_t otherwise, uint64_t *out)
 {
     yyjson_val *value = yyjson_obj_get(root, key);
     struct error err;
     *out = yyjson_is_uint(value) ? yyjson_get_uint(value) : otherwise;
     if ((!value || yyjson_is_null(value) || yyjson_is_uint(value)) && *out <= max)
         return true;
-    error_set(&err, ERROR_INVALID, "%s is to be a whole number, at most %llu", key, (unsigned long long)max);
+    error_set(&err, ERROR_INVALID, "%s is to be a whole number, at most %llu", key,
+              (unsigned long long)max);
     control_fail(conversation, &err);
     return false;
 }
 
-/* ---- hearing ---------------------------------------------------------------------------------------- */
+/* ---- hearing --------------------------------------------------------------------------------- */
 
 static void take_request(struct conversation *conversation, yyjson_val *root)
 {
@@ -168,8 +172,8 @@ static void take_request(struct conversation *conversation, yyjson_val *root)
         request(conversation, root);
         return;
     }
-    error_set(&err, ERROR_UNSUPPORTED, "this node (medley %s) does not know the request '%.64s'", MEDLEY_VERSION,
-              name ? name : "");
+    error_set(&err, ERROR_UNSUPPORTED, "this node (medley %s) does not know the request '%.64s'",
+              MEDLEY_VERSION, name ? name : "");
     control_fail(conversation, &err);
 }
 
@@ -193,13 +197,14 @@ static void take_input(struct conversation *conversation)
 {
     struct buffer *in = &conversation->in;
     char *end;
-    while (!conversation->closing && !conversation->ends_when_sent && !conversation->calls.bytes && in->size &&
-           (end = memchr(in->data, '\n', in->size)) != NULL) {
+    while (!conversation->closing && !conversation->ends_when_sent && !conversation->calls.bytes &&
+           in->size && (end = memchr(in->data, '\n', in->size)) != NULL) {
         size_t size = (size_t)(end - in->data);
         take_line(conversation, in->data, size);
         buffer_drop_front(in, size + 1);
     }
-    if (!conversation->closing && !conversation->ends_when_sent && conversation->calls.bytes && in->size) {
+    if (!conversation->closing && !conversation->ends_when_sent && conversation->calls.bytes &&
+        in->size) {
         conversation->calls.bytes(conversation, (const uint8_t *)in->data, in->size);
         buffer_clear(in);
     }
@@ -243,7 +248,8 @@ static void on_connection(uv_stream_t *server, int status)
     conversation->next = control->conversations;
     control->conversations = conversation;
     control->n++;
-    if (uv_accept(server, (uv_stream_t *)&conversation->pipe) || control->n > 2 * CONVERSATIONS_MAX ||
+    if (uv_accept(server, (uv_stream_t *)&conversation->pipe) ||
+        control->n > 2 * CONVERSATIONS_MAX ||
         uv_read_start((uv_stream_t *)&conversation->pipe, on_memory, on_read)) {
         hang_up(conversation);
     } else if (control->n > CONVERSATIONS_MAX) {
@@ -253,12 +259,13 @@ static void on_connection(uv_stream_t *server, int status)
     }
 }
 
-/* ---- the others' news --------------------------------------------------------------------------------- */
+/* ---- the others' news ------------------------------------------------------------------------ */
 
 void control_changed(struct daemon *daemon)
 {
     struct conversation *next;
-    for (struct conversation *at = daemon->control ? daemon->control->conversations : NULL; at; at = next) {
+    for (struct conversation *at = daemon->control ? daemon->control->conversations : NULL; at;
+         at = next) {
         next = at->next;
         if (!at->closing && at->calls.look)
             at->calls.look(at);
@@ -269,14 +276,15 @@ void control_event(struct daemon *daemon, uint64_t index, const Cluster__Event *
 {
     struct conversation *next;
     control_note_event(daemon, index, event, applied);
-    for (struct conversation *at = daemon->control ? daemon->control->conversations : NULL; at; at = next) {
+    for (struct conversation *at = daemon->control ? daemon->control->conversations : NULL; at;
+         at = next) {
         next = at->next;
         if (!at->closing && at->calls.event)
             at->calls.event(at, index, event, applied);
     }
 }
 
-/* ---- opening and closing -------------------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 enum error_code control_open(struct daemon *daemon, struct error *err)
 {
@@ -285,7 +293,8 @@ enum error_code control_open(struct daemon *daemon, struct error *err)
     if (code)
         return code;
     if (strlen(path) >= sizeof((struct sockaddr_un *)0)->sun_path)
-        return error_set(err, ERROR_INVALID, "%s is too long for a socket; choose another folder with MEDLEY_STATE_DIR",
+        return error_set(err, ERROR_INVALID,
+                         "%s is too long for a socket; choose another folder with MEDLEY_STATE_DIR",
                          path);
     struct control *control = mem_new(sizeof *control);
     if (!control)

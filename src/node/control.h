@@ -1,8 +1,9 @@
-/* The daemon's control socket: STATE/control.sock, which only its owner may open. Commands of the command line speak
- * here with the node: one JSON object a line, both ways (docs/control.md).
+/* The daemon's control socket: STATE/control.sock, which only its owner may open. Commands of the
+ * command line speak here with the node: one JSON object a line, both ways (docs/control.md).
  *
- * Inside: a conversation is one connection. Its first line is the request; most are answered at once and it ends. Those
- * that last (join, place, events …) set `look`, `line` or `gone` and say control_end() when they are over. */
+ * Inside: a conversation is one connection. Its first line is the request; most are answered at
+ * once and it ends. Those that last (join, place, events …) set `look`, `line` or `gone` and say
+ * control_end() when they are over. */
 #pragma once
 
 #include "node/daemon_state.h"
@@ -12,11 +13,14 @@
 struct conversation;
 
 struct conversation_calls {
-    void (*line)(struct conversation *conversation, yyjson_val *root);                   /* a further line */
-    void (*bytes)(struct conversation *conversation, const uint8_t *bytes, size_t size); /* instead of lines */
-    void (*look)(struct conversation *conversation);                                     /* something has changed */
-    void (*event)(struct conversation *conversation, uint64_t index, const Cluster__Event *event, bool applied);
-    void (*gone)(struct conversation *conversation); /* it is over, whoever ended it: let go of `data` */
+    void (*line)(struct conversation *conversation, yyjson_val *root); /* a further line */
+    void (*bytes)(struct conversation *conversation, const uint8_t *bytes,
+                  size_t size);                      /* instead of lines */
+    void (*look)(struct conversation *conversation); /* something has changed */
+    void (*event)(struct conversation *conversation, uint64_t index, const Cluster__Event *event,
+                  bool applied);
+    void (*gone)(
+        struct conversation *conversation); /* it is over, whoever ended it: let go of `data` */
 };
 
 struct conversation {
@@ -49,10 +53,11 @@ void control_send(struct conversation *conversation, const void *bytes, size_t s
 /* The document's root as a line; takes the document. */
 void control_answer(struct conversation *conversation, yyjson_mut_doc *doc);
 void control_fail(struct conversation *conversation, const struct error *err); /* and ends it */
-void control_end(struct conversation *conversation);                           /* when all is sent */
+void control_end(struct conversation *conversation); /* when all is sent */
 void control_answer_text(struct conversation *conversation, const char *key,
-                         const char *text);           /* {key: text}, the end */
-yyjson_mut_val *control_object(yyjson_mut_doc **doc); /* a new document with an object as its root */
+                         const char *text); /* {key: text}, the end */
+yyjson_mut_val *
+control_object(yyjson_mut_doc **doc); /* a new document with an object as its root */
 
 /* ---- what several requests say ---- */
 void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
@@ -61,15 +66,17 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
 void control_name_model(struct conversation *conversation, const char *text,
                         void (*named)(struct conversation *conversation, const char *model));
 bool control_require_member(struct conversation *conversation); /* false: it has been told so */
-const Cluster__Node *control_find_node(const struct daemon *daemon, const char *name, struct error *err); /* or id */
+const Cluster__Node *control_find_node(const struct daemon *daemon, const char *name,
+                                       struct error *err); /* or id */
 /* A change of the cluster; when it is agreed on the answer is {key: name}. */
-void control_propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name);
+void control_propose(struct conversation *conversation, Cluster__Event *event, const char *key,
+                     const char *name);
 /* A text of the request; NULL: not there, null, or no text. */
 const char *control_text(yyjson_val *root, const char *key);
-/* A whole number of the request, at most `max`; missing or null: `otherwise`. False: it is none, and the conversation
- * has ended with an error. */
-bool control_number(struct conversation *conversation, yyjson_val *root, const char *key, uint64_t max,
-                    uint64_t otherwise, uint64_t *out);
+/* A whole number of the request, at most `max`; missing or null: `otherwise`. False: it is none,
+ * and the conversation has ended with an error. */
+bool control_number(struct conversation *conversation, yyjson_val *root, const char *key,
+                    uint64_t max, uint64_t otherwise, uint64_t *out);
 
 /* ---- requests, by file ---- */
 void control_status(struct conversation *conversation, yyjson_val *root); /* control_show.c */

@@ -27,7 +27,8 @@ static void change_gone(struct conversation *conversation)
     conversation->data = NULL;
 }
 
-static void on_changed(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+static void on_changed(void *arg, enum error_code code, const struct state_outcome *outcome,
+                       const struct error *err)
 {
     struct change *change = arg;
     struct conversation *conversation = change->conversation;
@@ -45,11 +46,13 @@ static void on_changed(void *arg, enum error_code code, const struct state_outco
     mem_free(change);
 }
 
-void control_propose(struct conversation *conversation, Cluster__Event *event, const char *key, const char *name)
+void control_propose(struct conversation *conversation, Cluster__Event *event, const char *key,
+                     const char *name)
 {
     struct change *change = mem_new(sizeof *change);
     if (!change) {
-        control_fail(conversation, &(struct error){ERROR_NO_MEMORY, "no memory for a change of the cluster"});
+        control_fail(conversation,
+                     &(struct error){ERROR_NO_MEMORY, "no memory for a change of the cluster"});
         return;
     }
     change->conversation = conversation;

@@ -35,7 +35,8 @@ static void put_line(struct conversation *conversation, const struct event_line 
 }
 
 /* Ids in a text become names where the state knows them. */
-static void describe(const struct daemon *daemon, const Cluster__Event *event, struct event_line *line)
+static void describe(const struct daemon *daemon, const Cluster__Event *event,
+                     struct event_line *line)
 {
     struct buffer text = {0};
     event_describe(event, &text);
@@ -45,7 +46,8 @@ static void describe(const struct daemon *daemon, const Cluster__Event *event, s
         char id[NODE_ID_TEXT];
         uint8_t node_id[NODE_ID_BYTES];
         snprintf(id, sizeof id, "%.*s", NODE_ID_TEXT - 1, from);
-        const char *name = id_parse(id, node_id, sizeof node_id) ? daemon_name_of(daemon, id) : NULL;
+        const char *name =
+            id_parse(id, node_id, sizeof node_id) ? daemon_name_of(daemon, id) : NULL;
         if (name) {
             n += (size_t)snprintf(line->text + n, sizeof line->text - n, "%.64s", name);
             from += NODE_ID_TEXT - 1;
@@ -57,7 +59,8 @@ static void describe(const struct daemon *daemon, const Cluster__Event *event, s
     buffer_deinit(&text);
 }
 
-void control_note_event(struct daemon *daemon, uint64_t index, const Cluster__Event *event, bool applied)
+void control_note_event(struct daemon *daemon, uint64_t index, const Cluster__Event *event,
+                        bool applied)
 {
     if (!daemon->events && !(daemon->events = mem_new(sizeof *daemon->events)))
         return;
@@ -71,7 +74,8 @@ void control_note_event(struct daemon *daemon, uint64_t index, const Cluster__Ev
 }
 
 /* The newest line has just been noted. */
-static void follow(struct conversation *conversation, uint64_t index, const Cluster__Event *event, bool applied)
+static void follow(struct conversation *conversation, uint64_t index, const Cluster__Event *event,
+                   bool applied)
 {
     const struct events *events = conversation->daemon->events;
     put_line(conversation, &events->lines[(events->n - 1) % EVENTS_KEPT]);

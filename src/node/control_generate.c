@@ -20,7 +20,8 @@ struct asked { /* a request under way */
     bool used;
 };
 
-/* A conversation's requests. Their events come on any thread; what they say goes out on the loop's. */
+/* A conversation's requests. Their events come on any thread; what they say goes out on the
+ * loop's. */
 struct talk {
     uv_async_t wake;                   /* first */
     struct conversation *conversation; /* NULL: it has gone; then it ends with its last request */
@@ -35,7 +36,7 @@ struct talk {
     struct asked asked[ASKED_MAX];
 };
 
-/* ---- events of the generator, on any thread ---------------------------------------------------------- */
+/* ---- events of the generator, on any thread -------------------------------------------------- */
 
 static bool on_token(void *arg, const struct token_event *event)
 {
@@ -59,7 +60,8 @@ static void on_row(void *arg, uint32_t position, const float *values, uint32_t n
 }
 
 /* The wake-up is sent under the lock: whoever sees that no request is left may free the talk. */
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage, const struct error *err)
+static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                    const struct error *err)
 {
     struct asked *asked = arg;
     struct talk *talk = asked->talk;
@@ -71,7 +73,7 @@ static void on_done(void *arg, enum finish_reason reason, const struct request_u
     pthread_mutex_unlock(&talk->lock);
 }
 
-/* ---- on the loop's thread -------------------------------------------------------------------------------- */
+/* ---- on the loop's thread -------------------------------------------------------------------- */
 
 static void free_talk(uv_handle_t *handle)
 {
@@ -146,7 +148,8 @@ static void submit(struct talk *talk, struct request_message *message)
         return;
     }
     struct request *request = &message->submit.request;
-    request->handlers = (struct request_handlers){.token = on_token, .row = on_row, .done = on_done};
+    request->handlers =
+        (struct request_handlers){.token = on_token, .row = on_row, .done = on_done};
     request->arg = asked;
     request_write_accepted(message->id, &run);
     if (generator_submit(talk->generator, request, &asked->of_gen, &err)) {
@@ -173,7 +176,8 @@ static void cancel(struct talk *talk, uint64_t id)
     }
 }
 
-static enum error_code take_message(struct talk *talk, const void *bytes, size_t size, struct error *err)
+static enum error_code take_message(struct talk *talk, const void *bytes, size_t size,
+                                    struct error *err)
 {
     struct request_message message;
     enum error_code code = request_read(bytes, size, &message, err);
@@ -196,13 +200,14 @@ static void take_bytes(struct conversation *conversation, const uint8_t *bytes, 
     enum error_code code = ERROR_NONE;
     buffer_append(&talk->in, bytes, size);
     struct bytes_reader run = {(const unsigned char *)talk->in.data, talk->in.size, false};
-    while (!code && talk->conversation && (code = request_next(&run, &message, &message_size, &err)) == ERROR_NONE &&
-           message)
+    while (!code && talk->conversation &&
+           (code = request_next(&run, &message, &message_size, &err)) == ERROR_NONE && message)
         code = take_message(talk, message, message_size, &err);
     if (!talk->conversation) /* it was hung up meanwhile */
         return;
     if (code || talk->in.failed) { /* nobody is there who could read a text now */
-        log_line(LOG_WARN, "control", "a client breaks the rules: %s", code ? err.text : "no memory");
+        log_line(LOG_WARN, "control", "a client breaks the rules: %s",
+                 code ? err.text : "no memory");
         control_end(conversation);
         return;
     }
@@ -224,18 +229,19 @@ static void gone(struct conversation *conversation)
     end_when_idle(talk);
 }
 
-/* ---- beginning ---------------------------------------------------------------------------------------------- */
+/* ---- beginning ------------------------------------------------------------------------------- */
 
-static enum error_code open_talk(struct conversation *conversation, const char *model, struct talk **out,
-                                 struct error *err)
+static enum error_code open_talk(struct conversation *conversation, const char *model,
+                                 struct talk **out, struct error *err)
 {
     struct daemon *daemon = conversation->daemon;
     struct generator *generator;
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model);
     if (!instance)
-        return error_set(err, ERROR_NOT_FOUND, "model %s is not placed; `medley place %s` does that", model, model);
-    enum error_code code =
-        relay_generator(daemon->relay, instance->id, instance->demand->context_tokens, &generator, err);
+        return error_set(err, ERROR_NOT_FOUND,
+                         "model %s is not placed; `medley place %s` does that", model, model);
+    enum error_code code = relay_generator(daemon->relay, instance->id,
+                                           instance->demand->context_tokens, &generator, err);
     if (code)
         return code;
     struct talk *talk = mem_new(sizeof *talk);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- a model's name, or a file that becomes one ---------------------------------------------------- */
+/* ---- a model's name, or a file that becomes one ---------------------------------------------- */
 
 /* What a request waits for, also when who asked has gone meanwhile. */
 struct naming {
@@ -45,7 +45,8 @@ void control_name_model(struct conversation *conversation, const char *text,
     struct error err;
     if (!daemon->is_member || !text) {
         error_set(&err, text ? ERROR_BUSY : ERROR_INVALID,
-                  text ? "this machine is in no cluster yet; `medley join CODE` takes it into one" : "say which model");
+                  text ? "this machine is in no cluster yet; `medley join CODE` takes it into one"
+                       : "say which model");
         control_fail(conversation, &err);
         return;
     }
@@ -54,7 +55,8 @@ void control_name_model(struct conversation *conversation, const char *text,
             named(conversation, text);
             return;
         }
-        error_set(&err, ERROR_NOT_FOUND, "the cluster has no model '%s'; `medley add FILE` gives it one", text);
+        error_set(&err, ERROR_NOT_FOUND,
+                  "the cluster has no model '%s'; `medley add FILE` gives it one", text);
         control_fail(conversation, &err);
         return;
     }
@@ -69,7 +71,7 @@ void control_name_model(struct conversation *conversation, const char *text,
     daemon_add_file(daemon, text, on_named, naming);
 }
 
-/* ---- where: a file from which the model's vocabulary can be read, on this machine ------------------------- */
+/* ---- where: a file from which the model's vocabulary can be read, on this machine ------------ */
 
 static void where_gone(struct conversation *conversation)
 {
@@ -92,7 +94,7 @@ void control_where(struct conversation *conversation, yyjson_val *request)
     daemon_open_model(conversation->daemon, control_text(request, "model"), on_where, conversation);
 }
 
-/* ---- add, forget ------------------------------------------------------------------------------------- */
+/* ---- add, forget ----------------------------------------------------------------------------- */
 
 static void on_added(struct conversation *conversation, const char *model)
 {
@@ -111,12 +113,14 @@ void control_add(struct conversation *conversation, yyjson_val *request)
     control_fail(conversation, &err);
 }
 
-static bool refuse_without(struct conversation *conversation, const void *found, const char *what, const char *name)
+static bool refuse_without(struct conversation *conversation, const void *found, const char *what,
+                           const char *name)
 {
     struct error err;
     if (found)
         return false;
-    error_set(&err, ERROR_NOT_FOUND, "the cluster has no %s '%s'; `medley status` lists them", what, name ? name : "");
+    error_set(&err, ERROR_NOT_FOUND, "the cluster has no %s '%s'; `medley status` lists them", what,
+              name ? name : "");
     control_fail(conversation, &err);
     return true;
 }
@@ -126,7 +130,8 @@ void control_forget(struct conversation *conversation, yyjson_val *request)
     const char *name = control_text(request, "model");
     Cluster__ModelName model = CLUSTER__MODEL_NAME__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    if (refuse_without(conversation, name ? daemon_model_of_name(conversation->daemon, name) : NULL, "model", name))
+    if (refuse_without(conversation, name ? daemon_model_of_name(conversation->daemon, name) : NULL,
+                       "model", name))
         return;
     model.name = (char *)(uintptr_t)name;
     event.kind_case = CLUSTER__EVENT__KIND_MODEL_FORGOTTEN;
@@ -139,8 +144,9 @@ void control_unload(struct conversation *conversation, yyjson_val *request)
     const char *id = control_text(request, "instance");
     Cluster__InstanceName name = CLUSTER__INSTANCE_NAME__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    if (refuse_without(conversation, id ? state_instance(daemon_state(conversation->daemon), id) : NULL, "instance",
-                       id))
+    if (refuse_without(conversation,
+                       id ? state_instance(daemon_state(conversation->daemon), id) : NULL,
+                       "instance", id))
         return;
     name.id = (char *)(uintptr_t)id;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_STOPPED;
@@ -148,7 +154,7 @@ void control_unload(struct conversation *conversation, yyjson_val *request)
     control_propose(conversation, &event, "unloaded", id);
 }
 
-/* ---- place --------------------------------------------------------------------------------------------------- */
+/* ---- place ----------------------------------------------------------------------------------- */
 
 enum {
     PLACE_AGREE_MS = 12000,   /* for the cluster to take the wish: longer than a proposal lasts */
@@ -169,7 +175,8 @@ static void place_gone(struct conversation *conversation)
     conversation->data = NULL;
 }
 
-static void say_progress(struct conversation *conversation, const Cluster__Instance *instance, bool ready)
+static void say_progress(struct conversation *conversation, const Cluster__Instance *instance,
+                         bool ready)
 {
     yyjson_mut_doc *doc;
     yyjson_mut_val *root = control_object(&doc);
@@ -193,7 +200,8 @@ static void place_look(struct conversation *conversation)
     struct error err;
     if (!instance || !daemon_meets(instance, &placing->wish)) {
         if (daemon_now_ms(daemon) - placing->wished_ms > PLACE_AGREE_MS) {
-            error_set(&err, ERROR_BUSY, "the cluster has not agreed to place %s; `medley events` may say why",
+            error_set(&err, ERROR_BUSY,
+                      "the cluster has not agreed to place %s; `medley events` may say why",
                       placing->instance);
             control_fail(conversation, &err);
         }
@@ -214,7 +222,8 @@ static void place_look(struct conversation *conversation)
         control_fail(conversation, &err);
         return;
     }
-    snprintf(now, sizeof now, "%d %llu", phase, (unsigned long long)(instance->current ? instance->current->epoch : 0));
+    snprintf(now, sizeof now, "%d %llu", phase,
+             (unsigned long long)(instance->current ? instance->current->epoch : 0));
     if (strcmp(now, placing->shown) != 0)
         say_progress(conversation, instance, false);
     memcpy(placing->shown, now, sizeof now);
@@ -249,7 +258,8 @@ static bool take_goal(yyjson_val *request, struct place_wish *wish, struct error
             return true;
         }
     }
-    return !goal || !error_set(err, ERROR_INVALID, "a goal is latency, throughput or mix, not '%s'", goal);
+    return !goal ||
+           !error_set(err, ERROR_INVALID, "a goal is latency, throughput or mix, not '%s'", goal);
 }
 
 void control_place(struct conversation *conversation, yyjson_val *request)
@@ -261,7 +271,8 @@ void control_place(struct conversation *conversation, yyjson_val *request)
         !control_number(conversation, request, "streams", LIMIT_SEQUENCES, 0, &streams) ||
         !control_number(conversation, request, "idle_s", IDLE_S_MAX, 0, &idle_s))
         return;
-    *wish = (struct place_wish){.context = (uint32_t)context, .streams = (uint32_t)streams, .idle_ms = idle_s * 1000};
+    *wish = (struct place_wish){
+        .context = (uint32_t)context, .streams = (uint32_t)streams, .idle_ms = idle_s * 1000};
     if (!take_goal(request, wish, &err)) {
         control_fail(conversation, &err);
     } else {

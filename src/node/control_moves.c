@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- drain ----------------------------------------------------------------------------------------- */
+/* ---- drain ----------------------------------------------------------------------------------- */
 
 void control_drain(struct conversation *conversation, yyjson_val *request)
 {
@@ -21,7 +21,8 @@ void control_drain(struct conversation *conversation, yyjson_val *request)
         return;
     const Cluster__Node *node = control_find_node(daemon, control_text(request, "node"), &err);
     if (node && state_is_drained(daemon_state(daemon), node->id) != undo) {
-        error_set(&err, ERROR_INVALID, undo ? "%s is not drained" : "%s is drained already", node->name);
+        error_set(&err, ERROR_INVALID, undo ? "%s is not drained" : "%s is drained already",
+                  node->name);
         node = NULL;
     }
     if (!node) {
@@ -36,7 +37,7 @@ void control_drain(struct conversation *conversation, yyjson_val *request)
     control_propose(conversation, &event, undo ? "undrained" : "drained", node->name);
 }
 
-/* ---- moves, on or off -------------------------------------------------------------------------------- */
+/* ---- moves, on or off ------------------------------------------------------------------------ */
 
 void control_moves(struct conversation *conversation, yyjson_val *request)
 {
@@ -46,8 +47,10 @@ void control_moves(struct conversation *conversation, yyjson_val *request)
     struct error err;
     if (!control_require_member(conversation))
         return;
-    if (!yyjson_is_bool(yyjson_obj_get(request, "on")) || state_moves(daemon_state(conversation->daemon)) == on) {
-        error_set(&err, ERROR_INVALID, "that is so already, or it is not said whether moves are to be on");
+    if (!yyjson_is_bool(yyjson_obj_get(request, "on")) ||
+        state_moves(daemon_state(conversation->daemon)) == on) {
+        error_set(&err, ERROR_INVALID,
+                  "that is so already, or it is not said whether moves are to be on");
         control_fail(conversation, &err);
         return;
     }
@@ -58,7 +61,7 @@ void control_moves(struct conversation *conversation, yyjson_val *request)
     control_propose(conversation, &event, "moves", on ? "on" : "off");
 }
 
-/* ---- move -------------------------------------------------------------------------------------------- */
+/* ---- move ------------------------------------------------------------------------------------ */
 
 struct moving {
     char instance[LIMIT_CLUSTER_TEXT_BYTES + 1];
@@ -112,12 +115,15 @@ static void look_after(struct conversation *conversation)
     } else if (moving->is_seen) {
         fail_move(conversation, "the move was given up; `medley events` says why");
     } else if (daemon_now_ms(daemon) - moving->proposed_ms > MOVE_PROPOSAL_MS) {
-        fail_move(conversation, "the cluster did not agree: it has no leader now, or something else was placed first");
+        fail_move(
+            conversation,
+            "the cluster did not agree: it has no leader now, or something else was placed first");
     }
 }
 
 /* The stages of the request, on nodes and devices of the state. */
-static bool take_stages(const struct daemon *daemon, yyjson_val *list, struct master_placement *out, struct error *err)
+static bool take_stages(const struct daemon *daemon, yyjson_val *list, struct master_placement *out,
+                        struct error *err)
 {
     size_t i, n_all;
     yyjson_val *item;
@@ -132,13 +138,16 @@ static bool take_stages(const struct daemon *daemon, yyjson_val *list, struct ma
         const uint64_t n_layers = yyjson_get_uint(yyjson_obj_get(item, "n_layers")); /* 0: none */
         if (!node)
             return false;
-        const Cluster__Device *device = state_device(state_node(daemon_state(daemon), node->id), name);
+        const Cluster__Device *device =
+            state_device(state_node(daemon_state(daemon), node->id), name);
         if (!device)
-            return !error_set(err, ERROR_NOT_FOUND, "%s has no device '%s'; `medley nodes` lists them", node->name,
+            return !error_set(err, ERROR_NOT_FOUND,
+                              "%s has no device '%s'; `medley nodes` lists them", node->name,
                               name ? name : "");
         if (n_layers == 0 || n_layers > LIMIT_LAYERS)
             return !error_set(err, ERROR_INVALID, "a stage has 1 to %d layers", LIMIT_LAYERS);
-        out->stages[out->n_stages++] = (struct master_stage){node->id, device->id, layer, (uint32_t)n_layers};
+        out->stages[out->n_stages++] =
+            (struct master_stage){node->id, device->id, layer, (uint32_t)n_layers};
         layer += (uint32_t)n_layers;
     }
     return true;
@@ -146,10 +155,12 @@ static bool take_stages(const struct daemon *daemon, yyjson_val *list, struct ma
 
 /* ERROR_NONE: it could be so, as far as this node knows. */
 static enum error_code check_move(struct daemon *daemon, const Cluster__Instance *instance,
-                                  const struct master_placement *placement, bool *beside, struct error *err)
+                                  const struct master_placement *placement, bool *beside,
+                                  struct error *err)
 {
     struct placing placing = {.view = *daemon_placing_view(daemon)};
-    const struct master_planner planner = {.problem = placing_problem, .call_in = placing_call_in, .self = &placing};
+    const struct master_planner planner = {
+        .problem = placing_problem, .call_in = placing_call_in, .self = &placing};
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < placement->n_stages && !code; i++) {
         const char *node = placement->stages[i].node;
@@ -162,17 +173,19 @@ static enum error_code check_move(struct daemon *daemon, const Cluster__Instance
     return code;
 }
 
-static void propose_move(struct moving *moving, struct daemon *daemon, const Cluster__Instance *instance,
+static void propose_move(struct moving *moving, struct daemon *daemon,
+                         const Cluster__Instance *instance,
                          const struct master_placement *placement, bool beside)
 {
     const struct replica_status status = agreement_status(daemon->agreement);
-    moving->epoch =
-        placed_epoch(daemon_state(daemon)->root->last_epoch, status.lineage, status.term, daemon->id, placement);
+    moving->epoch = placed_epoch(daemon_state(daemon)->root->last_epoch, status.lineage,
+                                 status.term, daemon->id, placement);
     moving->proposed_ms = daemon_now_ms(daemon);
     daemon_propose_placement(daemon, instance, placement, moving->epoch, !beside);
 }
 
-/* A stage that was replaced a moment ago is closed soon, and then its memory is free: worth a wait. */
+/* A stage that was replaced a moment ago is closed soon, and then its memory is free: worth a
+ * wait. */
 static bool may_wait(struct moving *moving, struct daemon *daemon, struct error *err)
 {
     const uint64_t now_ms = daemon_now_ms(daemon);
@@ -184,7 +197,8 @@ static bool may_wait(struct moving *moving, struct daemon *daemon, struct error 
     if (now_ms - moving->asked_ms < MOVE_SETTLE_MS)
         return true;
     if (unsettled)
-        error_wrap(err, "waited %d s for %s to give back what it had before", MOVE_SETTLE_MS / 1000, unsettled);
+        error_wrap(err, "waited %d s for %s to give back what it had before", MOVE_SETTLE_MS / 1000,
+                   unsettled);
     return false;
 }
 
@@ -197,10 +211,11 @@ static void try_move(struct conversation *conversation)
     struct error err;
     bool beside = false, is_known = false;
     if (!instance)
-        error_set(&err, ERROR_NOT_FOUND, "the cluster has no instance '%s'; `medley status` lists them",
-                  moving->instance);
+        error_set(&err, ERROR_NOT_FOUND,
+                  "the cluster has no instance '%s'; `medley status` lists them", moving->instance);
     else if (!instance->active)
-        error_set(&err, ERROR_INVALID, "%s is not loaded; `medley place` loads it", moving->instance);
+        error_set(&err, ERROR_INVALID, "%s is not loaded; `medley place` loads it",
+                  moving->instance);
     else
         is_known = take_stages(daemon, yyjson_doc_get_root(moving->to), &placement, &err);
     if (is_known && !check_move(daemon, instance, &placement, &beside, &err))

@@ -18,7 +18,7 @@ static void put_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *ke
         yyjson_mut_obj_add_null(doc, object, key);
 }
 
-/* ---- status --------------------------------------------------------------------------------------- */
+/* ---- status ---------------------------------------------------------------------------------- */
 
 static void put_stages(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
                        const Cluster__Placement *placement)
@@ -44,9 +44,11 @@ static void put_forecast(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_
     if (!instance->current ||
         placing_forecast(daemon_placing_view(daemon), instance, instance->current, &forecast, NULL))
         return;
-    yyjson_mut_obj_add_real(doc, object, "forecast_decode_tokens_per_s", forecast.decode_tokens_per_s);
+    yyjson_mut_obj_add_real(doc, object, "forecast_decode_tokens_per_s",
+                            forecast.decode_tokens_per_s);
     if (forecast.prefill_tokens_per_s > 0)
-        yyjson_mut_obj_add_real(doc, object, "forecast_prefill_tokens_per_s", forecast.prefill_tokens_per_s);
+        yyjson_mut_obj_add_real(doc, object, "forecast_prefill_tokens_per_s",
+                                forecast.prefill_tokens_per_s);
 }
 
 void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
@@ -130,16 +132,18 @@ void control_status(struct conversation *conversation, yyjson_val *request)
     for (uint32_t i = 0; i < daemon->n_addresses; i++)
         yyjson_mut_arr_add_strcpy(doc, listening, daemon->addresses[i]);
     put_text(doc, root, "code",
-             daemon->admission && admission_invited(daemon->admission, code, &left_ms) ? code : NULL);
+             daemon->admission && admission_invited(daemon->admission, code, &left_ms) ? code
+                                                                                       : NULL);
     yyjson_mut_val *instances = yyjson_mut_obj_add_arr(doc, root, "instances");
     for (size_t i = 0; state && i < state->n_instances; i++)
-        control_put_instance(daemon, doc, yyjson_mut_arr_add_obj(doc, instances), state->instances[i]);
+        control_put_instance(daemon, doc, yyjson_mut_arr_add_obj(doc, instances),
+                             state->instances[i]);
     put_models(daemon, doc, root);
     control_answer(conversation, doc);
     control_end(conversation);
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static const Node__DeviceNow *device_now(const Node__Now *now, const char *id)
 {
@@ -150,7 +154,8 @@ static const Node__DeviceNow *device_now(const Node__Now *now, const char *id)
     return NULL;
 }
 
-static void put_devices(yyjson_mut_doc *doc, yyjson_mut_val *object, const Cluster__Node *node, const Node__Now *now)
+static void put_devices(yyjson_mut_doc *doc, yyjson_mut_val *object, const Cluster__Node *node,
+                        const Node__Now *now)
 {
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, object, "devices");
     for (size_t i = 0; i < node->n_devices; i++) {
@@ -190,7 +195,10 @@ static void put_node(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
     put_text(doc, item, "name", node->name);
     yyjson_mut_obj_add_bool(doc, item, "self", self);
     const bool up = self || (peer && peer->link);
-    yyjson_mut_obj_add_str(doc, item, "state", !up ? "down" : peer && peer->is_silent ? "silent" : "up");
+    yyjson_mut_obj_add_str(doc, item, "state",
+                           !up                       ? "down"
+                           : peer && peer->is_silent ? "silent"
+                                                     : "up");
     yyjson_mut_obj_add_bool(doc, item, "leads", node->member && node->member == status.leader);
     yyjson_mut_obj_add_bool(doc, item, "votes", votes(daemon, node->member));
     put_text(doc, item, "version", node->version);
@@ -245,9 +253,10 @@ void control_nodes(struct conversation *conversation, yyjson_val *request)
     control_end(conversation);
 }
 
-/* ---- links ---------------------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
-static void put_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, bool known, uint64_t value)
+static void put_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, bool known,
+                        uint64_t value)
 {
     if (known)
         yyjson_mut_obj_add_uint(doc, object, key, value);
@@ -256,15 +265,18 @@ static void put_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char 
 }
 
 /* Of this node's own links what is measured now; of others' what they have told the cluster. */
-static void put_link(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *list, const Cluster__Link *link)
+static void put_link(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *list,
+                     const Cluster__Link *link)
 {
     yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
     const bool own = strcmp(link->from, daemon->id) == 0;
     const struct peer *peer = daemon_peer(daemon, own ? link->to : link->from);
-    const struct topology_link now = own && peer && peer->link ? link_measured(peer->link) : (struct topology_link){0};
+    const struct topology_link now =
+        own && peer && peer->link ? link_measured(peer->link) : (struct topology_link){0};
     put_text(doc, item, "from", daemon_name_of(daemon, link->from));
     put_text(doc, item, "to", daemon_name_of(daemon, link->to));
-    yyjson_mut_obj_add_str(doc, item, "class", topology_class_name(own && now.up ? now.class : link->class_));
+    yyjson_mut_obj_add_str(doc, item, "class",
+                           topology_class_name(own && now.up ? now.class : link->class_));
     yyjson_mut_obj_add_bool(doc, item, "up", own ? peer && peer->link : true);
     put_reading(doc, item, "latency_ns", now.latency_ns.valid || link->has_latency_ns,
                 now.latency_ns.valid ? now.latency_ns.value : link->latency_ns);
@@ -273,7 +285,8 @@ static void put_link(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
     put_reading(doc, item, "loss_ppm", now.loss_ppm.valid || link->has_loss_ppm,
                 now.loss_ppm.valid ? now.loss_ppm.value : link->loss_ppm);
     put_reading(doc, item, "bytes_per_s", now.bandwidth_bytes_per_s.valid || link->has_bytes_per_s,
-                now.bandwidth_bytes_per_s.valid ? now.bandwidth_bytes_per_s.value : link->bytes_per_s);
+                now.bandwidth_bytes_per_s.valid ? now.bandwidth_bytes_per_s.value
+                                                : link->bytes_per_s);
 }
 
 void control_links(struct conversation *conversation, yyjson_val *request)
@@ -289,7 +302,7 @@ void control_links(struct conversation *conversation, yyjson_val *request)
     control_end(conversation);
 }
 
-/* ---- the cluster as a file ---------------------------------------------------------------------------------- */
+/* ---- the cluster as a file ------------------------------------------------------------------- */
 
 void control_cluster(struct conversation *conversation, yyjson_val *request)
 {
@@ -297,8 +310,9 @@ void control_cluster(struct conversation *conversation, yyjson_val *request)
     struct cluster cluster = {0};
     struct buffer text = {0};
     struct error err;
-    enum error_code code = daemon->is_member ? placing_cluster(daemon_placing_view(daemon), NULL, &cluster, &err)
-                                             : error_set(&err, ERROR_BUSY, "this machine is in no cluster yet");
+    enum error_code code = daemon->is_member
+                               ? placing_cluster(daemon_placing_view(daemon), NULL, &cluster, &err)
+                               : error_set(&err, ERROR_BUSY, "this machine is in no cluster yet");
     if (!code)
         cluster_write(&cluster, &text);
     if (!code && text.failed)

@@ -11,12 +11,13 @@ bool control_require_member(struct conversation *conversation)
     struct error err;
     if (conversation->daemon->is_member)
         return true;
-    error_set(&err, ERROR_BUSY, "this machine is in no cluster yet; `medley join CODE` takes it into one");
+    error_set(&err, ERROR_BUSY,
+              "this machine is in no cluster yet; `medley join CODE` takes it into one");
     control_fail(conversation, &err);
     return false;
 }
 
-/* ---- invite --------------------------------------------------------------------------------------- */
+/* ---- invite ---------------------------------------------------------------------------------- */
 
 void control_invite(struct conversation *conversation, yyjson_val *request)
 {
@@ -25,7 +26,8 @@ void control_invite(struct conversation *conversation, yyjson_val *request)
     uint64_t left_ms = 0, minutes;
     struct error err;
     if (!control_require_member(conversation) ||
-        !control_number(conversation, request, "minutes", LIMIT_JOIN_CODE_MS_MAX / 60000, 0, &minutes))
+        !control_number(conversation, request, "minutes", LIMIT_JOIN_CODE_MS_MAX / 60000, 0,
+                        &minutes))
         return;
     if (admission_invite(daemon->admission, (uint32_t)minutes, code, &err)) {
         control_fail(conversation, &err);
@@ -40,10 +42,10 @@ void control_invite(struct conversation *conversation, yyjson_val *request)
     control_end(conversation);
 }
 
-/* ---- join ------------------------------------------------------------------------------------------- */
+/* ---- join ------------------------------------------------------------------------------------ */
 
-static void put_compare(struct conversation *conversation, const char *words, const char *key, const char *name,
-                        const char *id)
+static void put_compare(struct conversation *conversation, const char *words, const char *key,
+                        const char *name, const char *id)
 {
     yyjson_mut_doc *doc;
     yyjson_mut_val *root = control_object(&doc);
@@ -102,14 +104,14 @@ void control_join(struct conversation *conversation, yyjson_val *request)
     if (conversation->closing)
         return;
     conversation->calls = (struct conversation_calls){.line = join_line, .gone = join_gone};
-    if (daemon_join(conversation->daemon, control_text(request, "code"), control_text(request, "host"), &events,
-                    &err) == ERROR_NONE)
+    if (daemon_join(conversation->daemon, control_text(request, "code"),
+                    control_text(request, "host"), &events, &err) == ERROR_NONE)
         return;
     conversation->calls = (struct conversation_calls){0};
     control_fail(conversation, &err);
 }
 
-/* ---- admit ---------------------------------------------------------------------------------------------- */
+/* ---- admit ----------------------------------------------------------------------------------- */
 
 struct admitting {
     uint64_t id; /* admission.h's */
@@ -158,7 +160,8 @@ static void admit_look(struct conversation *conversation)
         admitting->gone_ms = now;
     if (now - admitting->gone_ms < DECIDE_MS)
         return;
-    error_set(&err, ERROR_CANCELLED, "%s does not wait any more: it was refused there, or has gone", admitting->name);
+    error_set(&err, ERROR_CANCELLED, "%s does not wait any more: it was refused there, or has gone",
+              admitting->name);
     control_fail(conversation, &err);
 }
 
@@ -171,7 +174,8 @@ static void admit_line(struct conversation *conversation, yyjson_val *root)
     if (admitting->agreed)
         return;
     if (!yyjson_is_true(yyjson_obj_get(root, "agree"))) {
-        admission_refuse(daemon->admission, admitting->id, "the words were not the same, or the answer was no", NULL);
+        admission_refuse(daemon->admission, admitting->id,
+                         "the words were not the same, or the answer was no", NULL);
         error_set(&err, ERROR_CANCELLED, "%s was not let in", admitting->name);
         control_fail(conversation, &err);
         return;
@@ -186,11 +190,12 @@ static bool is_named(const struct admission_waiting *waiting, const char *name)
 {
     char id[NODE_ID_TEXT];
     id_text(waiting->node_id, NODE_ID_BYTES, id);
-    return strcmp(waiting->name, name) == 0 || (strlen(name) >= 8 && strncmp(id, name, strlen(name)) == 0);
+    return strcmp(waiting->name, name) == 0 ||
+           (strlen(name) >= 8 && strncmp(id, name, strlen(name)) == 0);
 }
 
-static enum error_code find_waiting(struct daemon *daemon, const char *name, struct admission_waiting *out,
-                                    struct error *err)
+static enum error_code find_waiting(struct daemon *daemon, const char *name,
+                                    struct admission_waiting *out, struct error *err)
 {
     struct admission_waiting waiting[16];
     uint32_t n = admission_list(daemon->admission, waiting, 16), found = 0;
@@ -201,10 +206,12 @@ static enum error_code find_waiting(struct daemon *daemon, const char *name, str
     if (found == 1)
         return ERROR_NONE;
     if (found)
-        return error_set(err, ERROR_INVALID, "several machines wait under that name; say which by its id");
-    return error_set(err, ERROR_NOT_FOUND,
-                     "no machine '%s' waits to be let in; on it, `medley up` and `medley join` must run",
-                     name ? name : "");
+        return error_set(err, ERROR_INVALID,
+                         "several machines wait under that name; say which by its id");
+    return error_set(
+        err, ERROR_NOT_FOUND,
+        "no machine '%s' waits to be let in; on it, `medley up` and `medley join` must run",
+        name ? name : "");
 }
 
 void control_admit(struct conversation *conversation, yyjson_val *request)
@@ -226,19 +233,22 @@ void control_admit(struct conversation *conversation, yyjson_val *request)
     id_text(waiting.node_id, NODE_ID_BYTES, admitting->node_id);
     snprintf(admitting->name, sizeof admitting->name, "%s", waiting.name);
     conversation->data = admitting;
-    conversation->calls = (struct conversation_calls){.line = admit_line, .look = admit_look, .gone = admit_gone};
+    conversation->calls =
+        (struct conversation_calls){.line = admit_line, .look = admit_look, .gone = admit_gone};
     put_compare(conversation, waiting.words, "name", waiting.name, admitting->node_id);
 }
 
-/* ---- remove, leave ------------------------------------------------------------------------------------------ */
+/* ---- remove, leave --------------------------------------------------------------------------- */
 
-const Cluster__Node *control_find_node(const struct daemon *daemon, const char *name, struct error *err)
+const Cluster__Node *control_find_node(const struct daemon *daemon, const char *name,
+                                       struct error *err)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     const Cluster__Node *found = NULL;
     for (size_t i = 0; name && root && i < root->n_nodes; i++) {
         const Cluster__Node *node = root->nodes[i]->node;
-        if (strcmp(node->name, name) != 0 && (strlen(name) < 8 || strncmp(node->id, name, strlen(name)) != 0))
+        if (strcmp(node->name, name) != 0 &&
+            (strlen(name) < 8 || strncmp(node->id, name, strlen(name)) != 0))
             continue;
         if (found) {
             error_set(err, ERROR_INVALID, "several nodes are called %s; say which by its id", name);
@@ -247,7 +257,8 @@ const Cluster__Node *control_find_node(const struct daemon *daemon, const char *
         found = node;
     }
     if (!found)
-        error_set(err, ERROR_NOT_FOUND, "the cluster has no node '%s'; `medley nodes` lists them", name ? name : "");
+        error_set(err, ERROR_NOT_FOUND, "the cluster has no node '%s'; `medley nodes` lists them",
+                  name ? name : "");
     return found;
 }
 
@@ -261,7 +272,8 @@ void control_remove(struct conversation *conversation, yyjson_val *request)
         return;
     const Cluster__Node *node = control_find_node(daemon, control_text(request, "node"), &err);
     if (node && strcmp(node->id, daemon->id) == 0) {
-        error_set(&err, ERROR_INVALID, "this is that machine; `medley leave` takes it out of the cluster");
+        error_set(&err, ERROR_INVALID,
+                  "this is that machine; `medley leave` takes it out of the cluster");
         node = NULL;
     }
     if (!node) {

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- small ------------------------------------------------------------------------------------ */
+/* ---- small ----------------------------------------------------------------------------------- */
 
 uint64_t daemon_now_ms(const struct daemon *daemon)
 {
@@ -70,7 +70,7 @@ void daemon_set_api(struct daemon *daemon, const char *url)
     snprintf(daemon->api, sizeof daemon->api, "%s", url);
 }
 
-/* ---- what has changed ---------------------------------------------------------------------------- */
+/* ---- what has changed ------------------------------------------------------------------------ */
 
 void daemon_changed(struct daemon *daemon)
 {
@@ -109,14 +109,16 @@ static void on_state_changed(void *self)
     daemon_changed(daemon);
 }
 
-static void on_applied(void *self, uint64_t index, const Cluster__Event *event, const struct state_outcome *outcome)
+static void on_applied(void *self, uint64_t index, const Cluster__Event *event,
+                       const struct state_outcome *outcome)
 {
     struct daemon *daemon = self;
     if (outcome->applied && event->kind_case == CLUSTER__EVENT__KIND_NODE_REMOVED) {
         const char *id = event->node_removed->id;
         if (strcmp(id, daemon->id) == 0) {
             if (!daemon->is_leaving)
-                daemon_say(daemon, "this machine was removed from the cluster; `medley leave` forgets it");
+                daemon_say(daemon,
+                           "this machine was removed from the cluster; `medley leave` forgets it");
         } else {
             book_remove(daemon->book, id);
             daemon_sync_contacts(daemon);
@@ -133,7 +135,7 @@ static void on_agreement_failed(void *self, const struct error *why)
     log_line(LOG_ERROR, "node", "the cluster's log: %s", why->text);
 }
 
-/* ---- time ------------------------------------------------------------------------------------------ */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 /* No cluster was found in time: this machine begins one. */
 static void found_after_all(struct daemon *daemon)
@@ -179,7 +181,8 @@ static void renew_certificate(struct daemon *daemon)
         code = durable_path(daemon->folder, "identity", "", folder, &err);
     if (!code)
         code = membership_store(folder, &daemon->membership, &err);
-    log_line(code ? LOG_WARN : LOG_INFO, "node", "%s", code ? err.text : "this node's certificate was renewed");
+    log_line(code ? LOG_WARN : LOG_INFO, "node", "%s",
+             code ? err.text : "this node's certificate was renewed");
 }
 
 static void on_tick(uv_timer_t *timer);
@@ -211,11 +214,12 @@ static void on_tick(uv_timer_t *timer)
     daemon_changed(daemon);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static enum error_code runs_already(const char *path, struct error *err)
 {
-    return error_set(err, ERROR_BUSY, "a node runs here already (%s is locked); `medley status` tells more", path);
+    return error_set(err, ERROR_BUSY,
+                     "a node runs here already (%s is locked); `medley status` tells more", path);
 }
 
 static enum error_code lock_folder(struct daemon *daemon, struct error *err)
@@ -253,8 +257,10 @@ static enum error_code take_name(struct daemon *daemon, struct error *err)
     if (!daemon->options.name && !*name)
         name = "node";
     snprintf(daemon->name, sizeof daemon->name, "%s", name);
-    if (!join_name_is_valid(daemon->name, strlen(daemon->name)) || strlen(name) >= sizeof daemon->name)
-        return error_set(err, ERROR_INVALID, "'%s' cannot be a machine's name; give another with --name", name);
+    if (!join_name_is_valid(daemon->name, strlen(daemon->name)) ||
+        strlen(name) >= sizeof daemon->name)
+        return error_set(err, ERROR_INVALID,
+                         "'%s' cannot be a machine's name; give another with --name", name);
     return ERROR_NONE;
 }
 
@@ -289,14 +295,16 @@ static enum error_code open_agreement(struct daemon *daemon, struct error *err)
     if (code)
         return code;
     return agreement_open(
-        &(struct agreement_options){.loop = daemon->loop, .path = path, .node = daemon->id, .events = events},
+        &(struct agreement_options){
+            .loop = daemon->loop, .path = path, .node = daemon->id, .events = events},
         &daemon->agreement, err);
 }
 
 /* A member goes on; who is none looks for a cluster, or begins one. */
 static enum error_code begin(struct daemon *daemon, struct error *err)
 {
-    const bool alone = daemon->options.no_discovery && !daemon->options.n_peers && !daemon->options.join_code;
+    const bool alone =
+        daemon->options.no_discovery && !daemon->options.n_peers && !daemon->options.join_code;
     enum error_code code = ERROR_NONE;
     if (daemon->membership.certificate)
         return daemon_begin_membership(daemon, err);
@@ -346,8 +354,8 @@ static enum error_code open_all(struct daemon *daemon, struct error *err)
     return ERROR_NONE;
 }
 
-enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *options, struct daemon **out,
-                            struct error *err)
+enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *options,
+                            struct daemon **out, struct error *err)
 {
     struct daemon *daemon = mem_new(sizeof *daemon);
     if (!daemon)
@@ -366,18 +374,18 @@ enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *option
     return code;
 }
 
-/* ---- closing, a step after the other ---------------------------------------------------------------------
- *
- * A part stays at hand until it has closed: the mesh's events are passed on to it as long. */
+/* ---- closing, a step after the other --------------------------------------------------------- */
+
+/* A part stays at hand until it has closed: the mesh's events are passed on to it as long. */
 
 static void close_next(struct daemon *daemon);
 
-#define ON_CLOSED(part)                                                                                                \
-    static void on_##part##_closed(void *arg)                                                                          \
-    {                                                                                                                  \
-        struct daemon *daemon = arg;                                                                                   \
-        daemon->part = NULL;                                                                                           \
-        close_next(daemon);                                                                                            \
+#define ON_CLOSED(part)                                                                            \
+    static void on_##part##_closed(void *arg)                                                      \
+    {                                                                                              \
+        struct daemon *daemon = arg;                                                               \
+        daemon->part = NULL;                                                                       \
+        close_next(daemon);                                                                        \
     }
 
 ON_CLOSED(relay)

@@ -1,14 +1,17 @@
 /* This machine's node: a member of a cluster, or one that waits to become one.
  *
- * A service of node.h. It owns what makes the node (identity, list of members, links, the replicated log, models,
- * stages, requests) and joins these parts, none of which knows another: an event of one becomes a call of the next.
+ * A service of node.h. It owns what makes the node (identity, list of members, links, the
+ * replicated log, models, stages, requests) and joins these parts, none of which knows another: an
+ * event of one becomes a call of the next.
  *
- *     STATE/identity/    keys (trust/identity_files.h)         STATE/cluster.db   the log (cluster/store.h)
- *     STATE/nodes        the book of members (book.h)         STATE/models/ …    weights (weights.h)
+ *     STATE/identity/    keys (trust/identity_files.h)         STATE/cluster.db   the log
+ *                        (cluster/store.h)
+ *     STATE/nodes        the book of members (book.h)         STATE/models/ …    weights
+ *                        (weights.h)
  *     STATE/control.sock commands (control.h)                 STATE/lock         one node a folder
  *
- * First start: it listens for clusters on the local networks for a moment. Where there is one it waits to be let in, by
- * a join code or by hand; else it founds one. All on the loop's thread. */
+ * First start: it listens for clusters on the local networks for a moment. Where there is one it
+ * waits to be let in, by a join code or by hand; else it founds one. All on the loop's thread. */
 #pragma once
 
 #include "engine/activation.h"
@@ -38,26 +41,29 @@ struct daemon_options {
     bool founds;                         /* do not look for a cluster first */
     const char *peers[DAEMON_PEERS_MAX]; /* HOST or HOST:PORT, dialled whatever discovery finds */
     uint32_t n_peers;
-    const char *join_code;     /* NULL: none */
-    bool no_moves;             /* as leader it moves no instance for gain */
-    uint64_t patience_ms;      /* how long a request waits for its instance; 0: LIMIT_RELAY_PATIENCE_MS */
+    const char *join_code; /* NULL: none */
+    bool no_moves;         /* as leader it moves no instance for gain */
+    uint64_t
+        patience_ms; /* how long a request waits for its instance; 0: LIMIT_RELAY_PATIENCE_MS */
     uint64_t models_max_bytes; /* of fetched models; 0: no limit but the disk */
     struct gpu *gpu;           /* the devices to offer; outlives it */
     struct heat *heat;         /* NULL: not watched */
     struct children *children; /* their processes; NULL: they compute in this one. Outlives it */
     /* A line for whoever sits at the terminal. */
     void (*say)(void *self, const char *line);
-    /* The node is to be stopped now: it has left its cluster (why NULL), or cannot go on. Once; from the loop. */
+    /* The node is to be stopped now: it has left its cluster (why NULL), or cannot go on. Once;
+     * from the loop. */
     void (*over)(void *self, const struct error *why);
     void *self;
 };
 
-/* ERROR_BUSY: a node runs in that folder. For who wants to know before anything is opened; daemon_open() looks again.
+/* ERROR_BUSY: a node runs in that folder. For who wants to know before anything is opened;
+ * daemon_open() looks again.
  */
 enum error_code daemon_check_folder(const char *folder, struct error *err);
 
-enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *options, struct daemon **out,
-                            struct error *err);
+enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *options,
+                            struct daemon **out, struct error *err);
 /* In order: requests end, links are closed. */
 void daemon_stop(struct daemon *daemon, void (*stopped)(void *arg), void *arg);
 void daemon_free(struct daemon *daemon);
@@ -72,7 +78,8 @@ void daemon_serve_file(struct daemon *daemon, const char *path);
 
 /* ---- the models that can be asked for ---- */
 
-void daemon_list_models(struct daemon *daemon, void (*each)(void *arg, const char *name), void *arg);
+void daemon_list_models(struct daemon *daemon, void (*each)(void *arg, const char *name),
+                        void *arg);
 
 struct daemon_text { /* what turns words into a model's tokens and back, and who generates */
     const char *name;
@@ -81,7 +88,9 @@ struct daemon_text { /* what turns words into a model's tokens and back, and who
     struct chat_template *chat_template;
     struct generator *generator;
 };
-/* `opened` comes once, at once or later, unless daemon_cancel_open(). ERROR_NOT_FOUND: there is no such model. */
+/* `opened` comes once, at once or later, unless daemon_cancel_open(). ERROR_NOT_FOUND: there is no
+ * such model. */
 void daemon_open_model(struct daemon *daemon, const char *name,
-                       void (*opened)(void *arg, struct daemon_text *text, const struct error *err), void *arg);
+                       void (*opened)(void *arg, struct daemon_text *text, const struct error *err),
+                       void *arg);
 void daemon_cancel_open(struct daemon *daemon, void *arg);

@@ -31,7 +31,8 @@ static void grant(struct letting_in *in)
     book_encode(daemon->book, LIMIT_JOIN_PAYLOAD_BYTES, &list);
     if (list.failed)
         error_set(&err, ERROR_NO_MEMORY, "no memory for the list of nodes");
-    else if (admission_grant(daemon->admission, in->channel, list.data ? list.data : "", list.size, &err) == ERROR_NONE)
+    else if (admission_grant(daemon->admission, in->channel, list.data ? list.data : "", list.size,
+                             &err) == ERROR_NONE)
         err.code = ERROR_NONE;
     if (list.failed || err.code)
         log_line(LOG_WARN, "node", "%s: %s", in->name, err.text);
@@ -41,7 +42,8 @@ static void grant(struct letting_in *in)
     mem_free(in);
 }
 
-static void on_admitted(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+static void on_admitted(void *arg, enum error_code code, const struct state_outcome *outcome,
+                        const struct error *err)
 {
     struct letting_in *in = arg;
     const Cluster__NodeRecord *record = code ? NULL : state_node(daemon_state(in->daemon), in->id);
@@ -52,10 +54,13 @@ static void on_admitted(void *arg, enum error_code code, const struct state_outc
     if (record && record->admitted)
         grant(in);
     else
-        refuse(in, code ? err->text : outcome && outcome->reason ? outcome->reason : "the cluster did not agree");
+        refuse(in, code                         ? err->text
+                   : outcome && outcome->reason ? outcome->reason
+                                                : "the cluster did not agree");
 }
 
-static void on_joined(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+static void on_joined(void *arg, enum error_code code, const struct state_outcome *outcome,
+                      const struct error *err)
 {
     struct letting_in *in = arg;
     Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
@@ -70,7 +75,8 @@ static void on_joined(void *arg, enum error_code code, const struct state_outcom
     agreement_propose(in->daemon->agreement, &event, on_admitted, in);
 }
 
-static void on_decide(void *self, uint64_t channel, const uint8_t node_id[NODE_ID_BYTES], const char *name)
+static void on_decide(void *self, uint64_t channel, const uint8_t node_id[NODE_ID_BYTES],
+                      const char *name)
 {
     struct daemon *daemon = self;
     Cluster__Node node = CLUSTER__NODE__INIT;
@@ -84,7 +90,8 @@ static void on_decide(void *self, uint64_t channel, const uint8_t node_id[NODE_I
     id_text(node_id, NODE_ID_BYTES, in->id);
     strncpy(in->name, name, sizeof in->name - 1);
     if (book_was_removed(daemon->book, in->id)) {
-        refuse(in, "this machine was removed from the cluster; on it, run `medley leave`, then join again");
+        refuse(in, "this machine was removed from the cluster; on it, run `medley leave`, then "
+                   "join again");
         return;
     }
     node.id = in->id;

@@ -1,5 +1,5 @@
-/* The models that can be asked for, and their text parts: opened where somebody asks for them, from the header, which
- * any node can fetch. */
+/* The models that can be asked for, and their text parts: opened where somebody asks for them, from
+ * the header, which any node can fetch. */
 #include "node/daemon_state.h"
 
 #include "base/mem.h"
@@ -70,8 +70,9 @@ uint32_t daemon_context_of(const struct daemon *daemon, const char *name)
     const Cluster__Model *model = state_model(daemon_state(daemon), name);
     if (instance)
         return instance->demand->context_tokens;
-    return model && model->context_tokens && model->context_tokens < CONTEXT_STANDARD ? model->context_tokens
-                                                                                      : CONTEXT_STANDARD;
+    return model && model->context_tokens && model->context_tokens < CONTEXT_STANDARD
+               ? model->context_tokens
+               : CONTEXT_STANDARD;
 }
 
 /* ---- opening text parts ---- */
@@ -121,18 +122,20 @@ static void work(uv_work_t *request)
     const struct gguf_file *file = model_file(entry->text.model);
     entry->code = tokenizer_open(file, &entry->text.tokenizer, &entry->error);
     if (!entry->code)
-        entry->code = chat_template_open_model(file, entry->text.tokenizer, &entry->text.chat_template, &entry->error);
+        entry->code = chat_template_open_model(file, entry->text.tokenizer,
+                                               &entry->text.chat_template, &entry->error);
 }
 
 /* The context is as long as the instance was placed with last. */
 static enum error_code refresh(struct entry *entry, struct error *err)
 {
     struct daemon *daemon = entry->catalogue->daemon;
-    return relay_generator(daemon->relay, entry->name, daemon_context_of(daemon, entry->name), &entry->text.generator,
-                           err);
+    return relay_generator(daemon->relay, entry->name, daemon_context_of(daemon, entry->name),
+                           &entry->text.generator, err);
 }
 
-/* Want of memory or of room may be over when it is asked for again; a file that makes no sense stays so. */
+/* Want of memory or of room may be over when it is asked for again; a file that makes no sense
+ * stays so. */
 static void fail_entry(struct entry *entry)
 {
     const struct error err = entry->error;
@@ -187,22 +190,26 @@ static void advance(struct entry *entry)
     } else if (have == WORKER_CANNOT_FETCH) {
         struct error err;
         const char *why = weights_problem(daemon->weights, &entry->model);
-        error_set(&err, ERROR_BUSY, "model %s cannot be read now: %s", entry->name, why ? why : "no node has it");
+        error_set(&err, ERROR_BUSY, "model %s cannot be read now: %s", entry->name,
+                  why ? why : "no node has it");
         answer_all(entry, &err);
     }
 }
 
 void daemon_catalogue_changed(struct daemon *daemon)
 {
-    for (struct entry *entry = daemon->catalogue ? daemon->catalogue->entries : NULL; entry; entry = entry->next)
+    for (struct entry *entry = daemon->catalogue ? daemon->catalogue->entries : NULL; entry;
+         entry = entry->next)
         advance(entry);
 }
 
-static struct entry *entry_of(struct daemon *daemon, const Cluster__Model *model, const struct digest *digest)
+static struct entry *entry_of(struct daemon *daemon, const Cluster__Model *model,
+                              const struct digest *digest)
 {
     struct catalogue *catalogue = daemon->catalogue;
     for (struct entry *entry = catalogue->entries; entry; entry = entry->next) {
-        if (strcmp(entry->name, model->name) == 0 && memcmp(&entry->model, digest, sizeof *digest) == 0)
+        if (strcmp(entry->name, model->name) == 0 &&
+            memcmp(&entry->model, digest, sizeof *digest) == 0)
             return entry;
     }
     struct entry *entry = mem_new(sizeof *entry);
@@ -222,8 +229,9 @@ const struct model *daemon_model_here(void *self, const Cluster__Model *model)
 {
     struct daemon *daemon = self;
     struct digest digest;
-    struct entry *entry =
-        daemon->catalogue && daemon_manifest_of(model, &digest) ? entry_of(daemon, model, &digest) : NULL;
+    struct entry *entry = daemon->catalogue && daemon_manifest_of(model, &digest)
+                              ? entry_of(daemon, model, &digest)
+                              : NULL;
     if (!entry)
         return NULL;
     if (!entry->text.model)
@@ -241,14 +249,17 @@ static void fail_open(void (*opened)(void *, struct daemon_text *, const struct 
     opened(arg, NULL, &err);
 }
 
-/* After its start a node learns from a leader what of its log counts; until then it may lack what all others know. */
+/* After its start a node learns from a leader what of its log counts; until then it may lack what
+ * all others know. */
 static bool has_caught_up(const struct daemon *daemon)
 {
-    return agreement_status(daemon->agreement).leader && state_node(daemon_state(daemon), daemon->id);
+    return agreement_status(daemon->agreement).leader &&
+           state_node(daemon_state(daemon), daemon->id);
 }
 
 void daemon_open_model(struct daemon *daemon, const char *name,
-                       void (*opened)(void *arg, struct daemon_text *text, const struct error *err), void *arg)
+                       void (*opened)(void *arg, struct daemon_text *text, const struct error *err),
+                       void *arg)
 {
     struct digest digest;
     const Cluster__Model *model = daemon_model_of_name(daemon, name);
@@ -257,11 +268,13 @@ void daemon_open_model(struct daemon *daemon, const char *name,
         return;
     }
     if (!model && name && !has_caught_up(daemon)) {
-        fail_open(opened, arg, ERROR_BUSY, "this machine has not heard from its cluster's leader yet");
+        fail_open(opened, arg, ERROR_BUSY,
+                  "this machine has not heard from its cluster's leader yet");
         return;
     }
     if (!model || !daemon_manifest_of(model, &digest)) {
-        fail_open(opened, arg, ERROR_NOT_FOUND, name ? "the cluster has no such model" : "say which model");
+        fail_open(opened, arg, ERROR_NOT_FOUND,
+                  name ? "the cluster has no such model" : "say which model");
         return;
     }
     struct entry *entry = entry_of(daemon, model, &digest);
@@ -281,7 +294,8 @@ void daemon_open_model(struct daemon *daemon, const char *name,
 
 void daemon_cancel_open(struct daemon *daemon, void *arg)
 {
-    for (struct entry *entry = daemon->catalogue ? daemon->catalogue->entries : NULL; entry; entry = entry->next) {
+    for (struct entry *entry = daemon->catalogue ? daemon->catalogue->entries : NULL; entry;
+         entry = entry->next) {
         for (struct opener **at = &entry->openers; *at;) {
             struct opener *opener = *at;
             if (opener->arg != arg) {

@@ -24,10 +24,12 @@ static bool is_registered(const struct daemon *daemon, const struct weights_fact
 {
     struct digest digest;
     const Cluster__Model *model = state_model(daemon_state(daemon), facts->name);
-    return model && daemon_manifest_of(model, &digest) && memcmp(&digest, &facts->model, sizeof digest) == 0;
+    return model && daemon_manifest_of(model, &digest) &&
+           memcmp(&digest, &facts->model, sizeof digest) == 0;
 }
 
-static void on_registered(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+static void on_registered(void *arg, enum error_code code, const struct state_outcome *outcome,
+                          const struct error *err)
 {
     struct adding *adding = arg;
     struct error why;

@@ -1,4 +1,5 @@
-/* Who there is to talk to: what discovery finds, what the book says, what the user gave; and this node's addresses. */
+/* Who there is to talk to: what discovery finds, what the book says, what the user gave; and this
+ * node's addresses. */
 #include "node/daemon_state.h"
 
 #include "base/log.h"
@@ -16,11 +17,12 @@ static void add_address(struct daemon *daemon, const char *host)
     if (daemon->n_addresses == ADDRESSES_MAX)
         return;
     bool v6 = strchr(host, ':');
-    snprintf(daemon->addresses[daemon->n_addresses++], sizeof daemon->addresses[0], v6 ? "[%s]:%u" : "%s:%u", host,
-             daemon->port);
+    snprintf(daemon->addresses[daemon->n_addresses++], sizeof daemon->addresses[0],
+             v6 ? "[%s]:%u" : "%s:%u", host, daemon->port);
 }
 
-/* A link-local IPv6 address means nothing without the interface, which has another name on every machine. */
+/* A link-local IPv6 address means nothing without the interface, which has another name on every
+ * machine. */
 static bool can_be_told(const uv_interface_address_t *interface)
 {
     if (interface->is_internal)
@@ -73,10 +75,12 @@ void daemon_look_at_network(struct daemon *daemon)
 
 /* ---- contacts -------------------------------------------------------------------------------
  *
- * One dial a node: several at once would be in each other's way. Where it does not answer, its next address is tried.
+ * One dial a node: several at once would be in each other's way. Where it does not answer, its next
+ * address is tried.
  */
 
-static struct contact *contact_of(struct daemon *daemon, const uint8_t *node_id, const char *host, uint16_t port)
+static struct contact *contact_of(struct daemon *daemon, const uint8_t *node_id, const char *host,
+                                  uint16_t port)
 {
     for (struct contact *contact = daemon->contacts; contact; contact = contact->next) {
         if (node_id ? contact->has_node_id && memcmp(contact->node_id, node_id, NODE_ID_BYTES) == 0
@@ -102,7 +106,8 @@ static void add_address_of(struct contact *contact, const char *host, uint16_t p
             return;
     }
     /* A full list loses the one that was tried longest ago. */
-    const uint32_t at = contact->n < CONTACT_ADDRESSES ? contact->n++ : (contact->at + 1) % CONTACT_ADDRESSES;
+    const uint32_t at =
+        contact->n < CONTACT_ADDRESSES ? contact->n++ : (contact->at + 1) % CONTACT_ADDRESSES;
     snprintf(contact->addresses[at].host, HOST_TEXT, "%s", host);
     contact->addresses[at].port = port;
 }
@@ -128,7 +133,8 @@ static void add_found(struct daemon *daemon)
     uint8_t node_id[NODE_ID_BYTES];
     id_text(daemon->membership.authority.cluster_id, CLUSTER_ID_BYTES, cluster);
     for (struct found *found = daemon->found; found; found = found->next) {
-        if (strcmp(found->record.cluster, cluster) != 0 || !id_parse(found->record.id, node_id, sizeof node_id) ||
+        if (strcmp(found->record.cluster, cluster) != 0 ||
+            !id_parse(found->record.id, node_id, sizeof node_id) ||
             !book_admits(daemon->book, node_id))
             continue;
         struct contact *contact = contact_of(daemon, node_id, NULL, 0);
@@ -139,11 +145,13 @@ static void add_found(struct daemon *daemon)
     }
 }
 
-/* A member's own dial goes to that address already, and has not failed: a second would be in its way. */
+/* A member's own dial goes to that address already, and has not failed: a second would be in its
+ * way. */
 static bool is_dialled(const struct daemon *daemon, const char *host, uint16_t port)
 {
     for (const struct contact *contact = daemon->contacts; contact; contact = contact->next) {
-        if (!contact->has_node_id || !contact->is_wanted || (contact->dial && dial_status(contact->dial).n_failures))
+        if (!contact->has_node_id || !contact->is_wanted ||
+            (contact->dial && dial_status(contact->dial).n_failures))
             continue;
         for (uint32_t i = 0; i < contact->n; i++) {
             if (contact->addresses[i].port == port && strcmp(contact->addresses[i].host, host) == 0)
@@ -164,7 +172,8 @@ static void add_given(struct daemon *daemon)
             log_line(LOG_WARN, "node", "--peer: %s", err.text);
             continue;
         }
-        struct contact *contact = is_dialled(daemon, host, port) ? NULL : contact_of(daemon, NULL, host, port);
+        struct contact *contact =
+            is_dialled(daemon, host, port) ? NULL : contact_of(daemon, NULL, host, port);
         if (!contact)
             continue;
         add_address_of(contact, host, port);
@@ -191,7 +200,8 @@ static uint64_t gone_ms(const struct daemon *daemon, const struct contact *conta
 static void dial(struct daemon *daemon, struct contact *contact)
 {
     const struct contact_address *to = &contact->addresses[contact->at];
-    struct mesh_target target = {.host = to->host, .port = to->port, .has_node_id = contact->has_node_id};
+    struct mesh_target target = {
+        .host = to->host, .port = to->port, .has_node_id = contact->has_node_id};
     struct error err;
     memcpy(target.node_id, contact->node_id, NODE_ID_BYTES);
     target.gone_ms = gone_ms(daemon, contact);
@@ -230,7 +240,8 @@ void daemon_sync_contacts(struct daemon *daemon)
 
 static bool is_at_hand(struct daemon *daemon, const uint8_t *node_id)
 {
-    return memcmp(node_id, daemon->identity.node_id, NODE_ID_BYTES) == 0 || book_admits(daemon->book, node_id);
+    return memcmp(node_id, daemon->identity.node_id, NODE_ID_BYTES) == 0 ||
+           book_admits(daemon->book, node_id);
 }
 
 struct error daemon_version_problem(const struct daemon *daemon, const char *id)
@@ -247,7 +258,8 @@ struct error daemon_version_problem(const struct daemon *daemon, const char *id)
     return (struct error){0};
 }
 
-/* Once, until a link is up again: a node that was removed while it was away hears it nowhere else. */
+/* Once, until a link is up again: a node that was removed while it was away hears it nowhere
+ * else. */
 static void tell_when_alone(struct daemon *daemon)
 {
     for (const struct peer *peer = daemon->peers; peer; peer = peer->next) {
@@ -256,13 +268,17 @@ static void tell_when_alone(struct daemon *daemon)
             return;
         }
     }
-    for (const struct contact *contact = daemon->contacts; contact && !daemon->is_alone; contact = contact->next) {
-        const struct dial_status status = contact->dial ? dial_status(contact->dial) : (struct dial_status){0};
-        if (!status.n_failures || (status.n_failures < ALONE_FAILURES && contact->rounds < ALONE_ROUNDS))
+    for (const struct contact *contact = daemon->contacts; contact && !daemon->is_alone;
+         contact = contact->next) {
+        const struct dial_status status =
+            contact->dial ? dial_status(contact->dial) : (struct dial_status){0};
+        if (!status.n_failures ||
+            (status.n_failures < ALONE_FAILURES && contact->rounds < ALONE_ROUNDS))
             continue;
         daemon->is_alone = true;
         daemon_say(daemon,
-                   "no node of the cluster is reached (%s: %s). If this machine was removed, `medley leave` forgets it",
+                   "no node of the cluster is reached (%s: %s). If this machine was removed, "
+                   "`medley leave` forgets it",
                    contact->addresses[contact->at].host, status.last.text);
     }
 }
@@ -284,9 +300,10 @@ void daemon_dial(struct daemon *daemon)
         }
         if (status.link)
             contact->rounds = 0;
-        const uint64_t wait_ms = UINT64_C(1000)
-                                 << (contact->rounds / contact->n < 5 ? contact->rounds / contact->n : 5);
-        if (!status.link && status.n_failures && contact->n > 1 && now - contact->since_ms >= wait_ms) {
+        const uint64_t wait_ms =
+            UINT64_C(1000) << (contact->rounds / contact->n < 5 ? contact->rounds / contact->n : 5);
+        if (!status.link && status.n_failures && contact->n > 1 &&
+            now - contact->since_ms >= wait_ms) {
             hang_up(daemon, contact);
             contact->at = (contact->at + 1) % contact->n;
             contact->rounds++;
@@ -310,8 +327,9 @@ void daemon_free_contacts(struct daemon *daemon)
 
 static struct discovery_record own_record(const struct daemon *daemon)
 {
-    struct discovery_record record = {
-        .version_major = LINK_MAJOR, .version_minor = LINK_MINOR, .port = daemon->port ? daemon->port : 1};
+    struct discovery_record record = {.version_major = LINK_MAJOR,
+                                      .version_minor = LINK_MINOR,
+                                      .port = daemon->port ? daemon->port : 1};
     snprintf(record.name, sizeof record.name, "%.63s", daemon->name);
     snprintf(record.id, sizeof record.id, "%s", daemon->id);
     if (daemon->is_member)
@@ -325,13 +343,18 @@ static void on_found(void *arg, const struct discovery_peer *peer)
     struct found *found = daemon->found;
     uint32_t n = 0;
     char host[256];
-    socklen_t size = peer->address.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-    if (getnameinfo((const struct sockaddr *)&peer->address, size, host, sizeof host, NULL, 0, NI_NUMERICHOST))
+    socklen_t size = peer->address.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                         : sizeof(struct sockaddr_in);
+    if (getnameinfo((const struct sockaddr *)&peer->address, size, host, sizeof host, NULL, 0,
+                    NI_NUMERICHOST))
         return;
-    for (; found && (strcmp(found->record.id, peer->record.id) != 0 || strcmp(found->host, host) != 0); n++)
+    for (; found &&
+           (strcmp(found->record.id, peer->record.id) != 0 || strcmp(found->host, host) != 0);
+         n++)
         found = found->next;
     if (!found) {
-        found = n < FOUND_MAX ? mem_new(sizeof *found) : NULL; /* anybody on the network may make up names */
+        found = n < FOUND_MAX ? mem_new(sizeof *found)
+                              : NULL; /* anybody on the network may make up names */
         if (!found)
             return;
         found->next = daemon->found;

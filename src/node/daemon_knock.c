@@ -34,7 +34,7 @@ struct knocks {
     char through[JOIN_NAME_TEXT];
     bool joined;
     void (*closed)(struct daemon *daemon); /* NULL: it is not closing */
-    struct error wrong;                    /* what a member has said against the code; code ERROR_NONE: nothing */
+    struct error wrong; /* what a member has said against the code; code ERROR_NONE: nothing */
 };
 
 static bool is_busy(const struct knocks *knocks)
@@ -46,13 +46,15 @@ static bool is_busy(const struct knocks *knocks)
     return false;
 }
 
-/* A code is tried once, for the member counts the attempts: then this node waits for a hand again, where it did before.
+/* A code is tried once, for the member counts the attempts: then this node waits for a hand again,
+ * where it did before.
  */
 static void drop_code(struct knocks *knocks)
 {
     const struct daemon_options *options = &knocks->daemon->options;
     knocks->by_code = false;
-    if (!options->n_peers || host_port_parse(options->peers[0], DAEMON_PORT, knocks->host, &knocks->port, NULL))
+    if (!options->n_peers ||
+        host_port_parse(options->peers[0], DAEMON_PORT, knocks->host, &knocks->port, NULL))
         knocks->host[0] = 0;
 }
 
@@ -162,7 +164,8 @@ static void become_member(struct knocks *knocks)
     struct error err;
     if (daemon->is_member)
         return;
-    if (daemon_begin_membership(daemon, &err)) { /* it is a member on the disk: the next start goes on from there */
+    if (daemon_begin_membership(
+            daemon, &err)) { /* it is a member on the disk: the next start goes on from there */
         tell_end(knocks, &err);
         daemon_over(daemon, &err);
         return;
@@ -184,18 +187,22 @@ static void set_again(struct knocks *knocks, const struct knock *knock)
 {
     const uint64_t wait_ms = joining_again_ms(knock->joining);
     knocks->again_ms =
-        daemon_now_ms(knocks->daemon) + (wait_ms > KNOCK_AGAIN_MS && wait_ms != UINT64_MAX ? wait_ms : KNOCK_AGAIN_MS);
+        daemon_now_ms(knocks->daemon) +
+        (wait_ms > KNOCK_AGAIN_MS && wait_ms != UINT64_MAX ? wait_ms : KNOCK_AGAIN_MS);
 }
 
-/* Nobody of those that were found has let this node in. That the code is wrong tells more than what others said. */
+/* Nobody of those that were found has let this node in. That the code is wrong tells more than what
+ * others said. */
 static void end_round(struct knocks *knocks, struct error why)
 {
     knocks->wrong = (struct error){0};
     if (knocks->is_asked) {
         tell_end(knocks, &why);
     } else if (knocks->by_code &&
-               (why.code == ERROR_INVALID || knocks->pace.n_shown >= LIMIT_JOIN_GUESSES)) { /* of the command line */
-        daemon_say(knocks->daemon, "--join: %s. Waiting for another code, or to be let in by hand", why.text);
+               (why.code == ERROR_INVALID ||
+                knocks->pace.n_shown >= LIMIT_JOIN_GUESSES)) { /* of the command line */
+        daemon_say(knocks->daemon, "--join: %s. Waiting for another code, or to be let in by hand",
+                   why.text);
         drop_code(knocks);
     }
 }
@@ -203,7 +210,8 @@ static void end_round(struct knocks *knocks, struct error why)
 /* By hand, a member that is busy with somebody else is knocked at again by itself. */
 static bool is_worth_waiting(const struct knocks *knocks, const struct error *why)
 {
-    return !knocks->by_code && why->code == ERROR_BUSY && daemon_now_ms(knocks->daemon) - knocks->asked_ms < SEARCH_MS;
+    return !knocks->by_code && why->code == ERROR_BUSY &&
+           daemon_now_ms(knocks->daemon) - knocks->asked_ms < SEARCH_MS;
 }
 
 static void on_ended(void *self, const struct error *why)
@@ -226,12 +234,13 @@ static void on_ended(void *self, const struct error *why)
         end_round(knocks, knocks->wrong.code ? knocks->wrong : reason);
 }
 
-/* ---- knocking ---------------------------------------------------------------------------------- */
+/* ---- knocking -------------------------------------------------------------------------------- */
 
 static struct knock *at_host(struct knocks *knocks, const char *host, uint16_t port)
 {
     for (int i = 0; i < KNOCKS_MAX; i++) {
-        if (knocks->list[i].joining && knocks->list[i].port == port && strcmp(knocks->list[i].host, host) == 0)
+        if (knocks->list[i].joining && knocks->list[i].port == port &&
+            strcmp(knocks->list[i].host, host) == 0)
             return &knocks->list[i];
     }
     return NULL;
@@ -280,11 +289,13 @@ static void knock_at_found(struct knocks *knocks)
 {
     const struct found *done[KNOCKS_MAX];
     int n = 0;
-    for (struct found *found = knocks->daemon->found; found && n < KNOCKS_MAX; found = found->next) {
+    for (struct found *found = knocks->daemon->found; found && n < KNOCKS_MAX;
+         found = found->next) {
         bool seen = !found->record.cluster[0];
         for (int i = 0; i < n && !seen; i++)
-            seen = strcmp(done[i]->record.id, found->record.id) == 0 ||
-                   (!knocks->by_code && strcmp(done[i]->record.cluster, found->record.cluster) == 0);
+            seen =
+                strcmp(done[i]->record.id, found->record.id) == 0 ||
+                (!knocks->by_code && strcmp(done[i]->record.cluster, found->record.cluster) == 0);
         if (seen)
             continue;
         done[n++] = found;
@@ -302,10 +313,12 @@ void daemon_knock(struct daemon *daemon)
         knock_at(knocks, knocks->host, knocks->port, "");
     else
         knock_at_found(knocks);
-    if (knocks->is_asked && !is_busy(knocks) && daemon_now_ms(daemon) - knocks->asked_ms > SEARCH_MS) {
+    if (knocks->is_asked && !is_busy(knocks) &&
+        daemon_now_ms(daemon) - knocks->asked_ms > SEARCH_MS) {
         struct error why;
         error_set(&why, ERROR_NOT_FOUND,
-                  "no cluster was found on this network; give a member's address: `medley join CODE HOST`");
+                  "no cluster was found on this network; give a member's address: `medley join "
+                  "CODE HOST`");
         tell_end(knocks, &why);
     }
 }
@@ -326,7 +339,8 @@ struct wish { /* to join, understood */
     uint16_t port;
 };
 
-static enum error_code understand(const char *code, const char *host, struct wish *wish, struct error *err)
+static enum error_code understand(const char *code, const char *host, struct wish *wish,
+                                  struct error *err)
 {
     enum error_code status = ERROR_NONE;
     *wish = (struct wish){0};
@@ -353,7 +367,8 @@ static struct knock *with_words(struct knocks *knocks)
 {
     for (int i = 0; i < KNOCKS_MAX; i++) {
         struct knock *knock = &knocks->list[i];
-        bool is_there = !knocks->host[0] || (knock->port == knocks->port && strcmp(knock->host, knocks->host) == 0);
+        bool is_there = !knocks->host[0] ||
+                        (knock->port == knocks->port && strcmp(knock->host, knocks->host) == 0);
         if (knock->joining && !knock->closing && knock->words[0] && is_there)
             return knock;
     }
@@ -365,7 +380,8 @@ enum error_code daemon_join(struct daemon *daemon, const char *code, const char 
 {
     if (daemon->is_member)
         return error_set(err, ERROR_INVALID,
-                         "this machine is in a cluster already; `medley leave` takes it out, then it can join another");
+                         "this machine is in a cluster already; `medley leave` takes it out, then "
+                         "it can join another");
     struct wish wish;
     enum error_code status = understand(code, host, &wish, err);
     if (!status)

@@ -1,5 +1,5 @@
-/* What the leader does: keeps the state's records of nodes true, says who replicates the log, and runs the master. And
- * what every node proposes of its own links. */
+/* What the leader does: keeps the state's records of nodes true, says who replicates the log, and
+ * runs the master. And what every node proposes of its own links. */
 #include "node/daemon_state.h"
 
 #include "base/log.h"
@@ -97,7 +97,9 @@ static uint32_t gather_nodes(struct daemon *daemon, struct master_node *nodes)
         nodes[n].missed = now ? now->unreached : NULL;
         nodes[n].n_missed = now ? now->n_unreached : 0;
         nodes[n].suspected = peer && (peer->link ? peer->is_silent : daemon_is_gone(daemon, peer));
-        nodes[n].heard_ms = strcmp(id, daemon->id) == 0 ? daemon_now_ms(daemon) : peer ? heard_ms(daemon, peer) : 0;
+        nodes[n].heard_ms = strcmp(id, daemon->id) == 0 ? daemon_now_ms(daemon)
+                            : peer                      ? heard_ms(daemon, peer)
+                                                        : 0;
         n++;
     }
     return n;
@@ -192,7 +194,8 @@ static void run_master(struct daemon *daemon)
     struct master_view view;
     struct error err;
     daemon_placing_view(daemon);
-    struct master_planner planner = {placing_problem, placing_call_in, &daemon->placing, PLAN_NODES_MAX};
+    struct master_planner planner = {placing_problem, placing_call_in, &daemon->placing,
+                                     PLAN_NODES_MAX};
     struct master_options options = master_options_default();
     options.place = master_plan;
     options.self = &planner;
@@ -268,8 +271,8 @@ static uint64_t measure_wait_ms(const struct daemon *daemon, const char *to)
     return 0;
 }
 
-/* A link of which nothing is known yet is looked at in every tick, since who places wants to know soon; one that is
- * known rarely, since the log is for rare facts. */
+/* A link of which nothing is known yet is looked at in every tick, since who places wants to know
+ * soon; one that is known rarely, since the log is for rare facts. */
 void daemon_measure_links(struct daemon *daemon)
 {
     const uint64_t now = daemon_now_ms(daemon);

@@ -53,10 +53,12 @@ void daemon_free_peers(struct daemon *daemon)
     }
 }
 
-static const struct peer *linked_peer(const struct daemon *daemon, const uint8_t node_id[NODE_ID_BYTES])
+static const struct peer *linked_peer(const struct daemon *daemon,
+                                      const uint8_t node_id[NODE_ID_BYTES])
 {
     const struct peer *peer = daemon->peers;
-    while (peer && (!peer->link || peer->is_silent || memcmp(peer->node_id, node_id, NODE_ID_BYTES) != 0))
+    while (peer &&
+           (!peer->link || peer->is_silent || memcmp(peer->node_id, node_id, NODE_ID_BYTES) != 0))
         peer = peer->next;
     return peer;
 }
@@ -69,8 +71,10 @@ bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES])
 uint64_t daemon_link_bytes_per_s(void *self, const uint8_t node_id[NODE_ID_BYTES])
 {
     const struct peer *peer = linked_peer(self, node_id);
-    const struct topology_link measured = peer ? link_measured(peer->link) : (struct topology_link){0};
-    return measured.bandwidth_bytes_per_s.valid ? (uint64_t)measured.bandwidth_bytes_per_s.value : 0;
+    const struct topology_link measured =
+        peer ? link_measured(peer->link) : (struct topology_link){0};
+    return measured.bandwidth_bytes_per_s.valid ? (uint64_t)measured.bandwidth_bytes_per_s.value
+                                                : 0;
 }
 
 void daemon_drop_strangers(struct daemon *daemon)
@@ -93,7 +97,8 @@ void daemon_drop_strangers(struct daemon *daemon)
     }
 }
 
-/* Whose log it is: what the state says of the node, else what it says of itself, unless that is somebody else's. */
+/* Whose log it is: what the state says of the node, else what it says of itself, unless that is
+ * somebody else's. */
 static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
 {
     uint64_t member = peer->about ? peer->about->member : 0;
@@ -201,20 +206,22 @@ static uint64_t sign_stages(const struct worker_stage *stages, uint32_t n)
 static void keep_own(struct daemon *daemon, const struct buffer *bytes)
 {
     ProtobufCMessage *message = NULL;
-    if (bytes->failed ||
-        message_decode(&node__now__descriptor, (const uint8_t *)bytes->data, bytes->size, &message, NULL))
+    if (bytes->failed || message_decode(&node__now__descriptor, (const uint8_t *)bytes->data,
+                                        bytes->size, &message, NULL))
         return;
     message_free(daemon->now ? &daemon->now->base : NULL);
     daemon->now = (Node__Now *)message;
 }
 
 /* The leader plans with it; others only show it. */
-static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct buffer *bytes, bool all)
+static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct buffer *bytes,
+                                          bool all)
 {
     const uint64_t now = daemon_now_ms(daemon);
     const uint64_t leader = agreement_status(daemon->agreement).leader;
     for (struct peer *peer = daemon->peers; peer && !bytes->failed; peer = peer->next) {
-        if (!peer->link || (!all && leader && member_of(daemon, peer) != leader && now - peer->told_ms < NOW_OTHERS_MS))
+        if (!peer->link || (!all && leader && member_of(daemon, peer) != leader &&
+                            now - peer->told_ms < NOW_OTHERS_MS))
             continue;
         post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
         peer->told_ms = now;
@@ -226,7 +233,8 @@ static bool is_missed(const struct daemon *daemon, const char *id)
 {
     const struct peer *peer = daemon_peer(daemon, id);
     if (!peer)
-        return strcmp(id, daemon->id) != 0 && daemon_now_ms(daemon) - daemon->opened_ms >= FIRST_LINK_MS;
+        return strcmp(id, daemon->id) != 0 &&
+               daemon_now_ms(daemon) - daemon->opened_ms >= FIRST_LINK_MS;
     return peer->link ? peer->is_silent : daemon_is_gone(daemon, peer);
 }
 
@@ -293,7 +301,8 @@ void daemon_tell_held(struct daemon *daemon)
 
 /* ---- what is heard ------------------------------------------------------------------------ */
 
-static enum error_code take_about(struct peer *peer, const uint8_t *bytes, size_t size, struct error *err)
+static enum error_code take_about(struct peer *peer, const uint8_t *bytes, size_t size,
+                                  struct error *err)
 {
     ProtobufCMessage *message = NULL;
     enum error_code code = message_decode(&cluster__node__descriptor, bytes, size, &message, err);
@@ -309,7 +318,8 @@ static enum error_code take_about(struct peer *peer, const uint8_t *bytes, size_
     return ERROR_NONE;
 }
 
-static enum error_code take_now(struct peer *peer, const uint8_t *bytes, size_t size, struct error *err)
+static enum error_code take_now(struct peer *peer, const uint8_t *bytes, size_t size,
+                                struct error *err)
 {
     ProtobufCMessage *message = NULL;
     enum error_code code = message_decode(&node__now__descriptor, bytes, size, &message, err);
@@ -325,9 +335,10 @@ static enum error_code take_now(struct peer *peer, const uint8_t *bytes, size_t 
     return ERROR_NONE;
 }
 
-/* A node that led until now may forward what only a leader says; its successor finds out by itself. */
-static enum error_code take_proposal(struct daemon *daemon, struct peer *peer, const uint8_t *bytes, size_t size,
-                                     struct error *err)
+/* A node that led until now may forward what only a leader says; its successor finds out by
+ * itself. */
+static enum error_code take_proposal(struct daemon *daemon, struct peer *peer, const uint8_t *bytes,
+                                     size_t size, struct error *err)
 {
     Cluster__Event *event = NULL;
     enum error_code code = event_decode(bytes, size, &event, err);
@@ -366,8 +377,9 @@ bool daemon_forward(void *self, uint64_t member, const void *event, size_t size)
     return link;
 }
 
-static enum error_code take_control(struct daemon *daemon, struct peer *peer, const struct frame_header *header,
-                                    const uint8_t *payload, struct error *err)
+static enum error_code take_control(struct daemon *daemon, struct peer *peer,
+                                    const struct frame_header *header, const uint8_t *payload,
+                                    struct error *err)
 {
     switch (header->type) {
     case FRAME_RAFT:
@@ -447,7 +459,8 @@ static void on_down(void *self, struct link *link, const struct error *why)
     daemon_changed(daemon);
 }
 
-static void *on_memory(void *self, struct link *link, uint32_t channel, const struct frame_header *header)
+static void *on_memory(void *self, struct link *link, uint32_t channel,
+                       const struct frame_header *header)
 {
     struct daemon *daemon = self;
     const bool is_weights = header->type == FRAME_WEIGHTS && daemon->weights && link_data(link);
@@ -455,8 +468,8 @@ static void *on_memory(void *self, struct link *link, uint32_t channel, const st
 }
 
 /* While the node stops, its parts go one after another. */
-static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
-                     const uint8_t *payload)
+static void on_frame(void *self, struct link *link, uint32_t channel,
+                     const struct frame_header *header, const uint8_t *payload)
 {
     struct daemon *daemon = self;
     struct peer *peer = link_data(link);
@@ -500,7 +513,7 @@ static void on_silent(void *self, struct link *link)
         daemon_changed(daemon);
 }
 
-/* ---- who is watched closely ------------------------------------------------------------------- */
+/* ---- who is watched closely ------------------------------------------------------------------ */
 
 static bool has_stages(const Cluster__Placement *placement, const char *node)
 {
@@ -513,10 +526,12 @@ static bool has_stages(const Cluster__Placement *placement, const char *node)
 
 static bool runs(const Cluster__Instance *instance, const char *node)
 {
-    return instance->active && (has_stages(instance->current, node) || has_stages(instance->next, node));
+    return instance->active &&
+           (has_stages(instance->current, node) || has_stages(instance->next, node));
 }
 
-/* Nodes that run an instance together watch each other, and the leader, who would have to place anew, all of them. */
+/* Nodes that run an instance together watch each other, and the leader, who would have to place
+ * anew, all of them. */
 void daemon_watch(struct daemon *daemon)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
@@ -524,8 +539,8 @@ void daemon_watch(struct daemon *daemon)
         bool closely = false;
         for (size_t i = 0; peer->link && root && i < root->n_instances && !closely; i++) {
             const Cluster__Instance *instance = root->instances[i];
-            closely = runs(instance, peer->id) &&
-                      (daemon->leads || runs(instance, daemon->id) || relay_live(daemon->relay, instance->id));
+            closely = runs(instance, peer->id) && (daemon->leads || runs(instance, daemon->id) ||
+                                                   relay_live(daemon->relay, instance->id));
         }
         if (peer->link)
             link_watch(peer->link, closely);

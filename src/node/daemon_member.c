@@ -10,23 +10,26 @@
 #include <stdio.h>
 #include <string.h>
 
-static enum error_code identity_folder(const struct daemon *daemon, char path[PATH_MAX], struct error *err)
+static enum error_code identity_folder(const struct daemon *daemon, char path[PATH_MAX],
+                                       struct error *err)
 {
     return durable_path(daemon->folder, "identity", "", path, err);
 }
 
-/* ---- what is told of this node ---------------------------------------------------------------- */
+/* ---- what is told of this node --------------------------------------------------------------- */
 
 /* A message that owns its memory, by way of its bytes. */
-static enum error_code keep_self(struct daemon *daemon, const Cluster__Node *node, struct error *err)
+static enum error_code keep_self(struct daemon *daemon, const Cluster__Node *node,
+                                 struct error *err)
 {
     ProtobufCMessage *message = NULL;
     buffer_clear(&daemon->self_bytes);
     message_encode(&node->base, &daemon->self_bytes);
     if (daemon->self_bytes.failed)
         return error_set(err, ERROR_NO_MEMORY, "no memory for this node's description");
-    enum error_code code = message_decode(&cluster__node__descriptor, (const uint8_t *)daemon->self_bytes.data,
-                                          daemon->self_bytes.size, &message, err);
+    enum error_code code =
+        message_decode(&cluster__node__descriptor, (const uint8_t *)daemon->self_bytes.data,
+                       daemon->self_bytes.size, &message, err);
     if (code)
         return code;
     message_free(daemon->self ? &daemon->self->base : NULL);
@@ -59,7 +62,7 @@ static enum error_code describe_self(struct daemon *daemon, struct error *err)
     return code;
 }
 
-/* ---- links -------------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 static bool is_admitted(void *self, const uint8_t node_id[NODE_ID_BYTES])
 {
@@ -69,7 +72,8 @@ static bool is_admitted(void *self, const uint8_t node_id[NODE_ID_BYTES])
 static enum error_code listen_everywhere(struct daemon *daemon, struct error *err)
 {
     struct error second;
-    enum error_code code = mesh_listen(daemon->mesh, "0.0.0.0", daemon->options.port, &daemon->port, err);
+    enum error_code code =
+        mesh_listen(daemon->mesh, "0.0.0.0", daemon->options.port, &daemon->port, err);
     if (!code && mesh_listen(daemon->mesh, "::", daemon->port, NULL, &second))
         log_line(LOG_INFO, "node", "IPv4 alone: %s", second.text);
     return code;
@@ -87,7 +91,8 @@ static void on_joiner(void *self, struct stream *stream)
 static enum error_code open_links(struct daemon *daemon, struct error *err)
 {
     const struct credentials_members members = {.admitted = is_admitted, .self = daemon};
-    enum error_code code = credentials_new(&daemon->identity, &daemon->membership, &members, &daemon->credentials, err);
+    enum error_code code = credentials_new(&daemon->identity, &daemon->membership, &members,
+                                           &daemon->credentials, err);
     if (code)
         return code;
     struct mesh_options options = {
@@ -103,15 +108,16 @@ static enum error_code open_links(struct daemon *daemon, struct error *err)
     code = mesh_open(&options, &daemon->mesh, err);
     if (code)
         return code;
-    code = daemon->options.host
-               ? mesh_listen(daemon->mesh, daemon->options.host, daemon->options.port, &daemon->port, err)
-               : listen_everywhere(daemon, err);
+    code = daemon->options.host ? mesh_listen(daemon->mesh, daemon->options.host,
+                                              daemon->options.port, &daemon->port, err)
+                                : listen_everywhere(daemon, err);
     if (code)
-        error_wrap(err, code == ERROR_INVALID ? "--listen" : "choose another address or port with --listen");
+        error_wrap(err, code == ERROR_INVALID ? "--listen"
+                                              : "choose another address or port with --listen");
     return code;
 }
 
-/* ---- the parts ------------------------------------------------------------------------------------ */
+/* ---- the parts ------------------------------------------------------------------------------- */
 
 static void on_weights_changed(void *self)
 {
@@ -131,26 +137,29 @@ static enum error_code open_weights(struct daemon *daemon, struct error *err)
                         &daemon->weights, err);
 }
 
-static void on_carrier_lost(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struct error *why)
+static void on_carrier_lost(void *arg, const uint8_t node_id[NODE_ID_BYTES],
+                            const struct error *why)
 {
     struct daemon *daemon = arg;
     if (daemon->hosting && !daemon->stopping)
         hosting_lost(daemon->hosting, node_id, why);
 }
 
-static void on_carrier_stray(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struct wire_route *route)
+static void on_carrier_stray(void *arg, const uint8_t node_id[NODE_ID_BYTES],
+                             const struct wire_route *route)
 {
     struct daemon *daemon = arg;
     if (daemon->hosting && !daemon->stopping)
         hosting_stray(daemon->hosting, node_id, route);
 }
 
-static enum error_code on_carrier_cache(void *arg, const uint8_t node_id[NODE_ID_BYTES], const void *bytes, size_t size,
-                                        struct error *err)
+static enum error_code on_carrier_cache(void *arg, const uint8_t node_id[NODE_ID_BYTES],
+                                        const void *bytes, size_t size, struct error *err)
 {
     struct daemon *daemon = arg;
-    return daemon->hosting && !daemon->stopping ? hosting_cache(daemon->hosting, node_id, bytes, size, err)
-                                                : ERROR_NONE;
+    return daemon->hosting && !daemon->stopping
+               ? hosting_cache(daemon->hosting, node_id, bytes, size, err)
+               : ERROR_NONE;
 }
 
 static enum error_code open_parts(struct daemon *daemon, struct error *err)
@@ -160,8 +169,10 @@ static enum error_code open_parts(struct daemon *daemon, struct error *err)
                                                 .authority = &daemon->membership.authority,
                                                 .name = daemon->name,
                                                 .events = daemon_admission_events(daemon)};
-    const struct carrier_handlers carrier = {
-        .lost = on_carrier_lost, .stray = on_carrier_stray, .cache = on_carrier_cache, .arg = daemon};
+    const struct carrier_handlers carrier = {.lost = on_carrier_lost,
+                                             .stray = on_carrier_stray,
+                                             .cache = on_carrier_cache,
+                                             .arg = daemon};
     enum error_code code = admission_open(&admission, &daemon->admission, err);
     if (!code)
         code = carrier_open(daemon->loop, daemon->mesh, &carrier, &daemon->carrier, err);
@@ -189,7 +200,7 @@ enum error_code daemon_begin_membership(struct daemon *daemon, struct error *err
     return ERROR_NONE;
 }
 
-/* ---- founding ---------------------------------------------------------------------------------------- */
+/* ---- founding -------------------------------------------------------------------------------- */
 
 static void propose_self(struct daemon *daemon)
 {
@@ -212,13 +223,14 @@ static void say_how_to_join(struct daemon *daemon)
         log_line(LOG_WARN, "node", "%s", err.text);
     else
         daemon_say(daemon,
-                   "this is the first node of a new cluster. On the next machine: `medley up`, then `medley join %s`\n"
+                   "this is the first node of a new cluster. On the next machine: `medley up`, "
+                   "then `medley join %s`\n"
                    "(good once, for ten minutes; `medley invite` here makes another code)",
                    code);
 }
 
-/* First the log, then the certificate: a log without a certificate is dropped at the next start, a certificate without
- * a log would wait for others for ever. */
+/* First the log, then the certificate: a log without a certificate is dropped at the next start, a
+ * certificate without a log would wait for others for ever. */
 enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err)
 {
     char folder[PATH_MAX];
@@ -227,7 +239,8 @@ enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err)
     if (!code)
         code = agreement_found(daemon->agreement, err);
     if (!code)
-        code = membership_found(&daemon->identity, daemon_wall_ms() / 1000, &daemon->membership, err);
+        code =
+            membership_found(&daemon->identity, daemon_wall_ms() / 1000, &daemon->membership, err);
     if (!code)
         code = membership_store(folder, &daemon->membership, err);
     if (!code)
@@ -239,7 +252,7 @@ enum error_code daemon_found_cluster(struct daemon *daemon, struct error *err)
     return ERROR_NONE;
 }
 
-/* ---- leaving ------------------------------------------------------------------------------------------ */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 static void on_forgotten(void *arg, enum error_code code, const struct error *err)
 {
@@ -255,10 +268,12 @@ static void on_forgotten(void *arg, enum error_code code, const struct error *er
     daemon_over(daemon, NULL);
 }
 
-static void on_left(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+static void on_left(void *arg, enum error_code code, const struct state_outcome *outcome,
+                    const struct error *err)
 {
     struct daemon *daemon = arg;
-    if (code == ERROR_CANCELLED || daemon->has_left) /* the node stops, and is a member still; or it came twice */
+    if (code == ERROR_CANCELLED ||
+        daemon->has_left) /* the node stops, and is a member still; or it came twice */
         return;
     daemon->has_left = true;
     if (code)
@@ -287,7 +302,8 @@ enum error_code daemon_leave(struct daemon *daemon, struct error *err)
     return ERROR_NONE;
 }
 
-/* The others cut the links as soon as they have agreed, mostly before this node hears that they have. */
+/* The others cut the links as soon as they have agreed, mostly before this node hears that they
+ * have. */
 void daemon_look_left(struct daemon *daemon)
 {
     for (const struct peer *peer = daemon->peers; peer; peer = peer->next) {

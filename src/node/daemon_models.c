@@ -1,4 +1,5 @@
-/* Instances as this node sees them: what is wanted, where drivers are, and what hosting and relay ask for. */
+/* Instances as this node sees them: what is wanted, where drivers are, and what hosting and relay
+ * ask for. */
 #include "node/daemon_state.h"
 
 #include "base/log.h"
@@ -9,10 +10,11 @@
 
 enum { STREAMS_STANDARD = 4, IDLE_STANDARD_MS = 30 * 60 * 1000 };
 
-/* ---- where drivers are -------------------------------------------------------------------------------- */
+/* ---- where drivers are ----------------------------------------------------------------------- */
 
-static enum error_code find_driver(void *self, const char *id, struct driver **driver, uint8_t node_id[NODE_ID_BYTES],
-                                   uint64_t *epoch, struct error *err)
+static enum error_code find_driver(void *self, const char *id, struct driver **driver,
+                                   uint8_t node_id[NODE_ID_BYTES], uint64_t *epoch,
+                                   struct error *err)
 {
     struct daemon *daemon = self;
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), id);
@@ -21,7 +23,8 @@ static enum error_code find_driver(void *self, const char *id, struct driver **d
     if (!instance || !state_is_ready(instance->current)) {
         if (instance)
             daemon_phase(daemon, instance, &problem);
-        return error_set(err, ERROR_BUSY, "%s is being loaded%s%s", id, problem ? ": " : "", problem ? problem : "");
+        return error_set(err, ERROR_BUSY, "%s is being loaded%s%s", id, problem ? ": " : "",
+                         problem ? problem : "");
     }
     const Cluster__Stage *first = instance->current->stages[0];
     *epoch = instance->current->epoch;
@@ -52,7 +55,7 @@ static void on_wanted(void *self, const char *instance)
         daemon_tell_now(daemon); /* the leader loads it */
 }
 
-/* ---- what is wanted ------------------------------------------------------------------------------------- */
+/* ---- what is wanted -------------------------------------------------------------------------- */
 
 static void propose_desired(struct daemon *daemon, const char *model, const struct place_wish *wish)
 {
@@ -61,7 +64,8 @@ static void propose_desired(struct daemon *daemon, const char *model, const stru
     Cluster__Event event = CLUSTER__EVENT__INIT;
     demand.has_goal = demand.has_context_tokens = demand.has_streams = true;
     demand.streams = wish && wish->streams ? wish->streams : STREAMS_STANDARD;
-    demand.context_tokens = wish && wish->context ? wish->context : daemon_context_of(daemon, model);
+    demand.context_tokens =
+        wish && wish->context ? wish->context : daemon_context_of(daemon, model);
     demand.goal = wish && wish->has_goal ? wish->goal : PLACEMENT_THROUGHPUT;
     instance.id = instance.model = (char *)(uintptr_t)model;
     instance.demand = &demand;
@@ -102,11 +106,13 @@ bool daemon_meets(const Cluster__Instance *instance, const struct place_wish *wi
                      (!wish->has_goal || wish->goal == instance->demand->goal));
 }
 
-enum error_code daemon_want(struct daemon *daemon, const char *name, const struct place_wish *wish, struct error *err)
+enum error_code daemon_want(struct daemon *daemon, const char *name, const struct place_wish *wish,
+                            struct error *err)
 {
     const Cluster__Model *model = daemon_model_of_name(daemon, name);
     if (!model)
-        return error_set(err, ERROR_NOT_FOUND, "the cluster has no model '%s'; `medley add FILE` gives it one", name);
+        return error_set(err, ERROR_NOT_FOUND,
+                         "the cluster has no model '%s'; `medley add FILE` gives it one", name);
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
     const char *problem = NULL;
     bool anew = instance && wish && daemon_phase(daemon, instance, &problem) == INSTANCE_FAILED;
@@ -130,13 +136,15 @@ static const char *failed_stage(const struct daemon *daemon, const Cluster__Plac
         if (stage->state != CLUSTER__STAGE_STATE__FAILED)
             continue;
         snprintf(text, sizeof text, "%s: %s", daemon_name_of(daemon, stage->node),
-                 stage->problem && stage->problem[0] ? stage->problem : "its device or node was lost");
+                 stage->problem && stage->problem[0] ? stage->problem
+                                                     : "its device or node was lost");
         return text;
     }
     return NULL;
 }
 
-enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Instance *instance, const char **problem)
+enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Instance *instance,
+                                 const char **problem)
 {
     *problem = NULL;
     if (!instance->active)
@@ -151,17 +159,21 @@ enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Ins
 
 /* ---- what stages and requests ask for ---- */
 
-static enum worker_weights have_weights(void *self, const Cluster__Model *model, uint32_t first, uint32_t n)
+static enum worker_weights have_weights(void *self, const Cluster__Model *model, uint32_t first,
+                                        uint32_t n)
 {
     struct digest digest;
-    return daemon_manifest_of(model, &digest) ? weights_have(((struct daemon *)self)->weights, &digest, first, n)
-                                              : WORKER_CANNOT_FETCH;
+    return daemon_manifest_of(model, &digest)
+               ? weights_have(((struct daemon *)self)->weights, &digest, first, n)
+               : WORKER_CANNOT_FETCH;
 }
 
 static const char *problem_of_weights(void *self, const Cluster__Model *model)
 {
     struct digest digest;
-    return daemon_manifest_of(model, &digest) ? weights_problem(((struct daemon *)self)->weights, &digest) : NULL;
+    return daemon_manifest_of(model, &digest)
+               ? weights_problem(((struct daemon *)self)->weights, &digest)
+               : NULL;
 }
 
 bool daemon_has_model(struct daemon *daemon, const Cluster__Model *model)
@@ -179,7 +191,9 @@ static void fetch_weights(void *self, const Cluster__Model *model, uint32_t firs
 static const struct model *take_model(void *self, const Cluster__Model *model)
 {
     struct digest digest;
-    return daemon_manifest_of(model, &digest) ? weights_model(((struct daemon *)self)->weights, &digest) : NULL;
+    return daemon_manifest_of(model, &digest)
+               ? weights_model(((struct daemon *)self)->weights, &digest)
+               : NULL;
 }
 
 static void release_model(void *self, const Cluster__Model *model)

@@ -1,4 +1,5 @@
-/* Placements that somebody asks for by hand: checked with what this node knows now, and proposed. */
+/* Placements that somebody asks for by hand: checked with what this node knows now, and
+ * proposed. */
 #include "node/daemon_state.h"
 
 #include "base/mem.h"
@@ -7,8 +8,9 @@
 #include <string.h>
 
 enum error_code daemon_check_placement(struct daemon *daemon, const struct master_planner *planner,
-                                       const Cluster__Instance *instance, const struct master_placement *placement,
-                                       bool *beside, struct error *err)
+                                       const Cluster__Instance *instance,
+                                       const struct master_placement *placement, bool *beside,
+                                       struct error *err)
 {
     struct master_view view;
     daemon_master_view(daemon, &view);
@@ -26,14 +28,16 @@ static bool tells(const Node__Now *now, const char *instance, uint64_t epoch, si
 {
     for (size_t i = 0; i < now->n_held; i++) {
         const Node__Held *held = now->held[i];
-        if (held->epoch == epoch && held->stage == stage && held->instance && strcmp(held->instance, instance) == 0)
+        if (held->epoch == epoch && held->stage == stage && held->instance &&
+            strcmp(held->instance, instance) == 0)
             return true;
     }
     return false;
 }
 
 /* Has it told of its stages that are ready? */
-static bool tells_all(const struct placing_seen *seen, const Cluster__Instance *instance, const Cluster__Placement *of)
+static bool tells_all(const struct placing_seen *seen, const Cluster__Instance *instance,
+                      const Cluster__Placement *of)
 {
     for (size_t i = 0; of && i < of->n_stages; i++) {
         const Cluster__Stage *stage = of->stages[i];
@@ -46,8 +50,10 @@ static bool tells_all(const struct placing_seen *seen, const Cluster__Instance *
 
 static bool is_wanted(const struct state *state, const Node__Held *held)
 {
-    const Cluster__Instance *instance = held->instance ? state_instance(state, held->instance) : NULL;
-    const Cluster__Placement *current = instance ? instance->current : NULL, *next = instance ? instance->next : NULL;
+    const Cluster__Instance *instance =
+        held->instance ? state_instance(state, held->instance) : NULL;
+    const Cluster__Placement *current = instance ? instance->current : NULL,
+                             *next = instance ? instance->next : NULL;
     return (current && current->epoch == held->epoch) || (next && next->epoch == held->epoch);
 }
 
@@ -60,7 +66,8 @@ static bool is_settled(const struct state *state, const struct placing_seen *see
     }
     for (size_t i = 0; root && i < root->n_instances; i++) {
         const Cluster__Instance *instance = root->instances[i];
-        if (!tells_all(seen, instance, instance->current) || !tells_all(seen, instance, instance->next))
+        if (!tells_all(seen, instance, instance->current) ||
+            !tells_all(seen, instance, instance->next))
             return false;
     }
     return true;
@@ -78,7 +85,8 @@ const char *daemon_unsettled(struct daemon *daemon)
 }
 
 void daemon_propose_placement(struct daemon *daemon, const Cluster__Instance *instance,
-                              const struct master_placement *placement, uint64_t epoch, bool replaces)
+                              const struct master_placement *placement, uint64_t epoch,
+                              bool replaces)
 {
     struct placed_event event;
     placed_event_init(&event, instance, placement, epoch, replaces, "by hand");

@@ -22,7 +22,8 @@
 
 enum {
     TICK_MS = 500,
-    GONE_MS = 400,          /* a link that broke is back after 100 to 200 ms, or its node is taken to be lost */
+    GONE_MS =
+        400, /* a link that broke is back after 100 to 200 ms, or its node is taken to be lost */
     FIRST_LINK_MS = 5000,   /* a member that was not met so long after this node began is missed */
     NOW_MS = 2000,          /* between two tellings of what changes all the time, to the leader … */
     NOW_OTHERS_MS = 10000,  /* … and to others */
@@ -43,8 +44,9 @@ struct peer {
     uint32_t n_links;  /* up and not down yet: for a moment there may be two */
     bool is_silent;
     uint64_t heard_ms, up_ms;
-    uint64_t silent_ms;   /* when it was found to be silent, last */
-    uint64_t down_ms;     /* its last link ended then, and no other came; 0: there is one, or never was */
+    uint64_t silent_ms; /* when it was found to be silent, last */
+    uint64_t
+        down_ms; /* its last link ended then, and no other came; 0: there is one, or never was */
     Cluster__Node *about; /* what it says of itself; NULL: nothing yet */
     Node__Now *now;       /* the same */
     uint64_t proposed_ms; /* its record for the state, last */
@@ -52,7 +54,12 @@ struct peer {
     uint64_t measured_ms; /* when the link to it was last worth an event; 0: never */
 };
 
-enum { CONTACT_ADDRESSES = 16, FOUND_MAX = LIMIT_CLUSTER_NODES, ALONE_FAILURES = 5, ALONE_ROUNDS = 2 };
+enum {
+    CONTACT_ADDRESSES = 16,
+    FOUND_MAX = LIMIT_CLUSTER_NODES,
+    ALONE_FAILURES = 5,
+    ALONE_ROUNDS = 2
+};
 
 /* A node to dial, or an address that was given and whose node is not known yet. */
 struct contact {
@@ -147,13 +154,16 @@ struct daemon {
 
 uint64_t daemon_now_ms(const struct daemon *daemon);
 uint64_t daemon_wall_ms(void);
-void daemon_say(struct daemon *daemon, const char *format, ...) __attribute__((format(printf, 2, 3)));
-const struct state *daemon_state(const struct daemon *daemon);           /* empty while it is no member */
-const char *daemon_name_of(const struct daemon *daemon, const char *id); /* a node's name, else its id */
-void daemon_propose_bytes(void *self, const void *event, size_t size);   /* an encoded event */
+void daemon_say(struct daemon *daemon, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+const struct state *daemon_state(const struct daemon *daemon); /* empty while it is no member */
+const char *daemon_name_of(const struct daemon *daemon,
+                           const char *id); /* a node's name, else its id */
+void daemon_propose_bytes(void *self, const void *event, size_t size); /* an encoded event */
 /* Something has changed on which others wait: stages, requests, commands. */
 void daemon_changed(struct daemon *daemon);
-void daemon_tick_within(struct daemon *daemon, uint64_t ms); /* looks at everything then, at the latest */
+void daemon_tick_within(struct daemon *daemon,
+                        uint64_t ms); /* looks at everything then, at the latest */
 /* The node is to end: options.over. */
 void daemon_over(struct daemon *daemon, const struct error *why);
 
@@ -170,31 +180,37 @@ void daemon_find_announce(struct daemon *daemon);
 void daemon_find_close(struct daemon *daemon, void (*closed)(void *arg)); /* there is a discovery */
 void daemon_sync_contacts(struct daemon *daemon);
 void daemon_dial(struct daemon *daemon); /* now and then: another address of who does not answer */
-/* Why there is no link to a node though it answers: its version is too far from ours. ERROR_NONE: not for that. */
+/* Why there is no link to a node though it answers: its version is too far from ours. ERROR_NONE:
+ * not for that. */
 struct error daemon_version_problem(const struct daemon *daemon, const char *id);
 void daemon_free_contacts(struct daemon *daemon);
 void daemon_find_addresses(struct daemon *daemon);
 void daemon_look_at_network(struct daemon *daemon);
 
 /* ---- daemon_way.c: for the relay (relay.h) ---- */
-bool daemon_through(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *out); /* NULL: is there one? */
+bool daemon_through(void *self, const uint8_t node_id[NODE_ID_BYTES],
+                    uint8_t *out); /* NULL: is there one? */
 
 /* ---- daemon_links.c: peers and their frames ---- */
 struct link_events daemon_link_events(struct daemon *daemon);
 struct peer *daemon_peer(const struct daemon *daemon, const char *id); /* NULL: unknown */
 void daemon_tell_now(struct daemon *daemon);
-void daemon_tell_held(struct daemon *daemon); /* soon, and to all, where this node has other stages than it told */
-void daemon_watch(struct daemon *daemon);     /* who is to be noticed soon when it goes */
+void daemon_tell_held(
+    struct daemon *daemon); /* soon, and to all, where this node has other stages than it told */
+void daemon_watch(struct daemon *daemon); /* who is to be noticed soon when it goes */
 bool daemon_is_linked(void *self, const uint8_t node_id[NODE_ID_BYTES]);
-uint64_t daemon_link_bytes_per_s(void *self, const uint8_t node_id[NODE_ID_BYTES]); /* 0: not measured */
-void daemon_drop_strangers(struct daemon *daemon); /* nodes that are no members any more, and links to them */
+uint64_t daemon_link_bytes_per_s(void *self,
+                                 const uint8_t node_id[NODE_ID_BYTES]); /* 0: not measured */
+void daemon_drop_strangers(
+    struct daemon *daemon); /* nodes that are no members any more, and links to them */
 void daemon_free_peers(struct daemon *daemon);
 bool daemon_send_raft(void *self, uint64_t member, const void *bytes, size_t size);
 bool daemon_forward(void *self, uint64_t member, const void *event, size_t size);
 
 /* ---- daemon_lead.c: what the leader does ---- */
 void daemon_lead(struct daemon *daemon);
-void daemon_lead_anew(struct daemon *daemon, const char *instance); /* what it has failed in is forgotten */
+void daemon_lead_anew(struct daemon *daemon,
+                      const char *instance); /* what it has failed in is forgotten */
 /* What placing knows, brought up to date. */
 const struct placing_view *daemon_placing_view(struct daemon *daemon);
 /* What the master sees, as this node does; the view's lists are good until the next call. */
@@ -208,13 +224,15 @@ const char *daemon_problem(const struct daemon *daemon, const char *instance);
 /* ---- daemon_moves.c: placements by hand ---- */
 /* master_check() of what this node sees. */
 enum error_code daemon_check_placement(struct daemon *daemon, const struct master_planner *planner,
-                                       const Cluster__Instance *instance, const struct master_placement *placement,
-                                       bool *beside, struct error *err);
-/* The name of a node whose figures are not of what the state says: it has stages that nobody wants any more, or has not
- * told of those that it has by now. NULL: there is none. */
+                                       const Cluster__Instance *instance,
+                                       const struct master_placement *placement, bool *beside,
+                                       struct error *err);
+/* The name of a node whose figures are not of what the state says: it has stages that nobody wants
+ * any more, or has not told of those that it has by now. NULL: there is none. */
 const char *daemon_unsettled(struct daemon *daemon);
 void daemon_propose_placement(struct daemon *daemon, const Cluster__Instance *instance,
-                              const struct master_placement *placement, uint64_t epoch, bool replaces);
+                              const struct master_placement *placement, uint64_t epoch,
+                              bool replaces);
 
 /* ---- daemon_admit.c: letting others in ---- */
 struct admission_events daemon_admission_events(struct daemon *daemon);
@@ -223,15 +241,18 @@ struct admission_events daemon_admission_events(struct daemon *daemon);
 void daemon_knock(struct daemon *daemon); /* while it waits, now and then */
 struct knock_events {
     void (*compare)(void *self, const char *words, const char *peer_name);
-    void (*ended)(void *self, const char *through, const struct error *why); /* why NULL: it is a member now */
+    void (*ended)(void *self, const char *through,
+                  const struct error *why); /* why NULL: it is a member now */
     void *self;
 };
-/* By code (NULL: by hand), at `host` or at whatever was found. One at a time; NULL events: nobody asks. */
+/* By code (NULL: by hand), at `host` or at whatever was found. One at a time; NULL events: nobody
+ * asks. */
 enum error_code daemon_join(struct daemon *daemon, const char *code, const char *host,
                             const struct knock_events *events, struct error *err);
 void daemon_join_answer(struct daemon *daemon, bool agree);
-void daemon_join_forget(struct daemon *daemon);                                         /* who asked has gone */
-void daemon_knocks_close(struct daemon *daemon, void (*closed)(struct daemon *daemon)); /* and frees them */
+void daemon_join_forget(struct daemon *daemon); /* who asked has gone */
+void daemon_knocks_close(struct daemon *daemon,
+                         void (*closed)(struct daemon *daemon)); /* and frees them */
 
 /* ---- daemon_catalogue.c: models, and their text parts ---- */
 enum error_code daemon_catalogue_open(struct daemon *daemon, struct error *err);
@@ -239,16 +260,20 @@ void daemon_catalogue_close(struct daemon *daemon, void (*closed)(struct daemon 
 void daemon_catalogue_changed(struct daemon *daemon);
 const Cluster__Model *daemon_model_of_name(const struct daemon *daemon, const char *name);
 bool daemon_manifest_of(const Cluster__Model *model, struct digest *out);
-const struct model *daemon_model_here(void *self, const Cluster__Model *model); /* not held; fetches its header */
-uint32_t daemon_context_of(const struct daemon *daemon, const char *instance);  /* as it has, or as it would get */
+const struct model *
+daemon_model_here(void *self, const Cluster__Model *model); /* not held; fetches its header */
+uint32_t daemon_context_of(const struct daemon *daemon,
+                           const char *instance); /* as it has, or as it would get */
 
 /* ---- daemon_files.c: files of this machine ---- */
 /* Makes the cluster know a model's file; `done` with its name. */
 void daemon_add_file(struct daemon *daemon, const char *path,
-                     void (*done)(void *arg, const char *model, const struct error *err), void *arg);
+                     void (*done)(void *arg, const char *model, const struct error *err),
+                     void *arg);
 
 /* ---- daemon_models.c: instances ---- */
-enum error_code daemon_models_open(struct daemon *daemon, struct error *err); /* catalogue, hosting and relay */
+enum error_code daemon_models_open(struct daemon *daemon,
+                                   struct error *err); /* catalogue, hosting and relay */
 struct place_wish {
     uint32_t context, streams; /* 0: as usual */
     bool has_goal;             /* else as usual: throughput */
@@ -256,15 +281,26 @@ struct place_wish {
     uint64_t idle_ms;
 };
 /* The instance of a model, wanted from now on. ERROR_NOT_FOUND: no such model. */
-enum error_code daemon_want(struct daemon *daemon, const char *model, const struct place_wish *wish, struct error *err);
+enum error_code daemon_want(struct daemon *daemon, const char *model, const struct place_wish *wish,
+                            struct error *err);
 bool daemon_meets(const Cluster__Instance *instance, const struct place_wish *wish);
-enum instance_phase { INSTANCE_IDLE, INSTANCE_PLACING, INSTANCE_LOADING, INSTANCE_READY, INSTANCE_FAILED };
-enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Instance *instance, const char **problem);
-bool daemon_has_model(struct daemon *daemon, const Cluster__Model *model); /* all of it, on this disk */
+enum instance_phase {
+    INSTANCE_IDLE,
+    INSTANCE_PLACING,
+    INSTANCE_LOADING,
+    INSTANCE_READY,
+    INSTANCE_FAILED
+};
+enum instance_phase daemon_phase(const struct daemon *daemon, const Cluster__Instance *instance,
+                                 const char **problem);
+bool daemon_has_model(struct daemon *daemon,
+                      const Cluster__Model *model); /* all of it, on this disk */
 
 /* ---- control.h's server ---- */
 enum error_code control_open(struct daemon *daemon, struct error *err);
 void control_changed(struct daemon *daemon); /* conversations that wait look again */
-void control_event(struct daemon *daemon, uint64_t index, const Cluster__Event *event, bool applied);
-void control_note_event(struct daemon *daemon, uint64_t index, const Cluster__Event *event, bool applied);
+void control_event(struct daemon *daemon, uint64_t index, const Cluster__Event *event,
+                   bool applied);
+void control_note_event(struct daemon *daemon, uint64_t index, const Cluster__Event *event,
+                        bool applied);
 void control_close(struct daemon *daemon, void (*closed)(struct daemon *daemon));

@@ -22,7 +22,8 @@ static bool is_missed_for_long(const struct daemon *daemon, const struct peer *p
 static bool may_reach(const struct daemon *daemon, const struct peer *third, const char *id)
 {
     const Cluster__NodeRecord *record = state_node(daemon_state(daemon), third->id);
-    if (!third->link || third->is_silent || !record || !record->admitted || strcmp(third->id, id) == 0)
+    if (!third->link || third->is_silent || !record || !record->admitted ||
+        strcmp(third->id, id) == 0)
         return false;
     for (size_t i = 0; third->now && i < third->now->n_unreached; i++) {
         if (strcmp(third->now->unreached[i], id) == 0)
@@ -31,7 +32,8 @@ static bool may_reach(const struct daemon *daemon, const struct peer *third, con
     return true;
 }
 
-/* Each time the next of them, so that one that is of no use does not stand in the way of the others. */
+/* Each time the next of them, so that one that is of no use does not stand in the way of the
+ * others. */
 bool daemon_through(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *out)
 {
     struct daemon *daemon = self;

@@ -59,7 +59,8 @@ static void close_loop(struct node *node)
 enum error_code node_run(const struct node_service *services, size_t n_services, struct error *err)
 {
     struct node node = {.services = services};
-    signal(SIGPIPE, SIG_IGN); /* a client that is gone is an error of its connection, not of the process */
+    signal(SIGPIPE,
+           SIG_IGN); /* a client that is gone is an error of its connection, not of the process */
     enum error_code code = open_loop(&node, err);
     if (code)
         return code;

@@ -1,8 +1,9 @@
 /* A node's event loop: it runs services (the API now; the cluster later) until a signal ends it.
  *
- * node_run() opens the services in order on one libuv loop, runs it, and on SIGINT or SIGTERM asks each
- * to stop; a second signal asks again, which means "now". When all have stopped it closes them and
- * gives the loop time to take back their handles. One node a process; call it on the main thread. */
+ * node_run() opens the services in order on one libuv loop, runs it, and on SIGINT or SIGTERM asks
+ * each to stop; a second signal asks again, which means "now". When all have stopped it closes them
+ * and gives the loop time to take back their handles. One node a process; call it on the main
+ * thread. */
 #pragma once
 
 #include "base/error.h"
@@ -21,5 +22,6 @@ struct node_service {
     void *arg;
 };
 
-/* Returns when all services have ended. A service that cannot be opened ends the node with its error. */
+/* Returns when all services have ended. A service that cannot be opened ends the node with its
+ * error. */
 enum error_code node_run(const struct node_service *services, size_t n_services, struct error *err);

@@ -13,7 +13,8 @@ static void write_header(const struct cache_route *route, enum cache_kind kind, 
     bytes_put(out, route->to_epoch, 8);
 }
 
-void cache_write_offer(const struct cache_route *route, const struct cache_offer *offer, struct buffer *out)
+void cache_write_offer(const struct cache_route *route, const struct cache_offer *offer,
+                       struct buffer *out)
 {
     write_header(route, CACHE_OFFER, out);
     bytes_put(out, offer->patience_ms, 4);
@@ -25,7 +26,8 @@ void cache_write_offer(const struct cache_route *route, const struct cache_offer
     }
 }
 
-void cache_write_rows(const struct cache_route *route, const struct kv_run *run, uint64_t row_bytes, struct buffer *out)
+void cache_write_rows(const struct cache_route *route, const struct kv_run *run, uint64_t row_bytes,
+                      struct buffer *out)
 {
     write_header(route, CACHE_ROWS, out);
     bytes_put(out, run->layer, 4);
@@ -48,7 +50,8 @@ void cache_write_done(const struct cache_route *route, bool has_all, struct buff
 
 /* ---- reading ---- */
 
-static enum error_code read_offer(struct bytes_reader *reader, struct cache_offer *out, struct error *err)
+static enum error_code read_offer(struct bytes_reader *reader, struct cache_offer *out,
+                                  struct error *err)
 {
     out->patience_ms = bytes_get_u32(reader);
     const uint32_t n = bytes_get_u32(reader);
@@ -62,17 +65,20 @@ static enum error_code read_offer(struct bytes_reader *reader, struct cache_offe
         out->slots[i].n_tokens = bytes_get_u32(reader);
         out->slots[i].tokens = bytes_take(reader, (size_t)out->slots[i].n_tokens * 4);
         n_tokens += out->slots[i].n_tokens;
-        if (out->slots[i].slot >= LIMIT_SEQUENCES || seen[out->slots[i].slot] || !out->slots[i].n_tokens)
-            return error_set(err, ERROR_INVALID, "slot %u cannot be, is empty, or comes twice", out->slots[i].slot);
+        if (out->slots[i].slot >= LIMIT_SEQUENCES || seen[out->slots[i].slot] ||
+            !out->slots[i].n_tokens)
+            return error_set(err, ERROR_INVALID, "slot %u cannot be, is empty, or comes twice",
+                             out->slots[i].slot);
         seen[out->slots[i].slot] = true;
     }
     if (n_tokens > LIMIT_CACHE_TOKENS)
-        return error_set(err, ERROR_INVALID, "%llu tokens; the limit is %d", (unsigned long long)n_tokens,
-                         LIMIT_CACHE_TOKENS);
+        return error_set(err, ERROR_INVALID, "%llu tokens; the limit is %d",
+                         (unsigned long long)n_tokens, LIMIT_CACHE_TOKENS);
     return ERROR_NONE;
 }
 
-static enum error_code read_rows(struct bytes_reader *reader, struct cache_message *out, struct error *err)
+static enum error_code read_rows(struct bytes_reader *reader, struct cache_message *out,
+                                 struct error *err)
 {
     struct kv_run *run = &out->rows.run;
     run->layer = bytes_get_u32(reader);
@@ -80,17 +86,19 @@ static enum error_code read_rows(struct bytes_reader *reader, struct cache_messa
     run->first = bytes_get_u32(reader);
     run->n_rows = bytes_get_u32(reader);
     out->rows.row_bytes = bytes_get(reader, 8);
-    if (run->layer >= LIMIT_LAYERS || run->slot >= LIMIT_SEQUENCES || run->first > LIMIT_CONTEXT || !run->n_rows ||
-        run->n_rows > LIMIT_CONTEXT || !out->rows.row_bytes || out->rows.row_bytes > LIMIT_FRAME_DATA_BYTES)
+    if (run->layer >= LIMIT_LAYERS || run->slot >= LIMIT_SEQUENCES || run->first > LIMIT_CONTEXT ||
+        !run->n_rows || run->n_rows > LIMIT_CONTEXT || !out->rows.row_bytes ||
+        out->rows.row_bytes > LIMIT_FRAME_DATA_BYTES)
         return error_set(err, ERROR_INVALID, "rows that cannot be");
     if (reader->left != run->n_rows * out->rows.row_bytes)
-        return error_set(err, ERROR_INVALID, "%zu bytes are not %u rows of %llu", reader->left, run->n_rows,
-                         (unsigned long long)out->rows.row_bytes);
+        return error_set(err, ERROR_INVALID, "%zu bytes are not %u rows of %llu", reader->left,
+                         run->n_rows, (unsigned long long)out->rows.row_bytes);
     out->rows.bytes = bytes_take(reader, reader->left);
     return ERROR_NONE;
 }
 
-static enum error_code read_kind(struct bytes_reader *reader, struct cache_message *out, struct error *err)
+static enum error_code read_kind(struct bytes_reader *reader, struct cache_message *out,
+                                 struct error *err)
 {
     uint32_t has_all;
     switch (out->kind) {
@@ -108,7 +116,8 @@ static enum error_code read_kind(struct bytes_reader *reader, struct cache_messa
     return error_set(err, ERROR_INVALID, "a message about caches of kind %u", (unsigned)out->kind);
 }
 
-enum error_code cache_read(const void *bytes, size_t size, struct cache_message *out, struct error *err)
+enum error_code cache_read(const void *bytes, size_t size, struct cache_message *out,
+                           struct error *err)
 {
     struct bytes_reader reader = {bytes, size, false};
     *out = (struct cache_message){0};

@@ -2,7 +2,8 @@
 
 #include "base/bytes.h"
 
-void child_cache_write_head(enum child_cache_kind kind, uint32_t stage, uint64_t number, struct buffer *out)
+void child_cache_write_head(enum child_cache_kind kind, uint32_t stage, uint64_t number,
+                            struct buffer *out)
 {
     bytes_put(out, kind, 4);
     bytes_put(out, stage, 4);
@@ -23,14 +24,15 @@ static enum error_code read_run(struct bytes_reader *reader, struct kv_run *out,
     out->slot = bytes_get_u32(reader);
     out->first = bytes_get_u32(reader);
     out->n_rows = bytes_get_u32(reader);
-    if (reader->short_ || reader->left || out->layer >= LIMIT_LAYERS || out->slot >= LIMIT_SEQUENCES ||
-        out->first > LIMIT_CONTEXT || !out->n_rows || out->n_rows > LIMIT_CONTEXT)
+    if (reader->short_ || reader->left || out->layer >= LIMIT_LAYERS ||
+        out->slot >= LIMIT_SEQUENCES || out->first > LIMIT_CONTEXT || !out->n_rows ||
+        out->n_rows > LIMIT_CONTEXT)
         return error_set(err, ERROR_INVALID, "cells of a cache that cannot be");
     return ERROR_NONE;
 }
 
-static enum error_code read_message(struct bytes_reader *reader, enum cache_kind kind, struct cache_message *out,
-                                    struct error *err)
+static enum error_code read_message(struct bytes_reader *reader, enum cache_kind kind,
+                                    struct cache_message *out, struct error *err)
 {
     enum error_code code = cache_read(reader->at, reader->left, out, err);
     if (!code && out->kind != kind)
@@ -38,7 +40,8 @@ static enum error_code read_message(struct bytes_reader *reader, enum cache_kind
     return code;
 }
 
-enum error_code child_cache_read(const void *bytes, size_t size, struct child_cache *out, struct error *err)
+enum error_code child_cache_read(const void *bytes, size_t size, struct child_cache *out,
+                                 struct error *err)
 {
     struct bytes_reader reader = {bytes, size, false};
     *out = (struct child_cache){.kind = (enum child_cache_kind)bytes_get_u32(&reader)};
@@ -54,7 +57,8 @@ enum error_code child_cache_read(const void *bytes, size_t size, struct child_ca
     case CHILD_CACHE_SETTLE:
         return read_message(&reader, CACHE_OFFER, &out->message, err);
     }
-    return error_set(err, ERROR_INVALID, "a cache is asked for what of kind %u there is not", (unsigned)out->kind);
+    return error_set(err, ERROR_INVALID, "a cache is asked for what of kind %u there is not",
+                     (unsigned)out->kind);
 }
 
 void child_answer_write_head(uint64_t number, enum error_code code, struct buffer *out)
@@ -64,7 +68,8 @@ void child_answer_write_head(uint64_t number, enum error_code code, struct buffe
     bytes_put(out, 0, 4);
 }
 
-enum error_code child_answer_read(const void *bytes, size_t size, struct child_answer *out, struct error *err)
+enum error_code child_answer_read(const void *bytes, size_t size, struct child_answer *out,
+                                  struct error *err)
 {
     struct bytes_reader reader = {bytes, size, false};
     *out = (struct child_answer){.number = bytes_get(&reader, 8)};

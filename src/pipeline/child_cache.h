@@ -1,13 +1,14 @@
-/* Records about KV caches in the rings between a node and a device's process (children.h), as bytes. Pure.
+/* Records about KV caches in the rings between a node and a device's process (children.h), as
+ * bytes. Pure.
  *
  *   READ    cells of one layer of a slot: a kv_run's fields. The answer brings them
  *   WRITE   ROWS of cache_wire.h
  *   SETTLE  OFFER of cache_wire.h: which slots hold which tokens from now on
  *   answer  that it was done, with the rows of a READ; or why it was not
  *
- * Little-endian, each behind a head of CHILD_CACHE_HEAD_BYTES, so that rows begin at a multiple of 8. The reader trusts
- * nothing: what it gives out lies within the limits and within the record. Whether stage, layers, slots and lengths are
- * those of its lane is its caller's to check. */
+ * Little-endian, each behind a head of CHILD_CACHE_HEAD_BYTES, so that rows begin at a multiple of
+ * 8. The reader trusts nothing: what it gives out lies within the limits and within the record.
+ * Whether stage, layers, slots and lengths are those of its lane is its caller's to check. */
 #pragma once
 
 #include "pipeline/cache_wire.h"
@@ -25,10 +26,12 @@ struct child_cache {
 };
 
 /* The head; what follows is the caller's to append. */
-void child_cache_write_head(enum child_cache_kind kind, uint32_t stage, uint64_t number, struct buffer *out);
+void child_cache_write_head(enum child_cache_kind kind, uint32_t stage, uint64_t number,
+                            struct buffer *out);
 void child_cache_write_run(const struct kv_run *run, struct buffer *out);
 /* Points into `bytes`. ERROR_INVALID: not such a record. */
-enum error_code child_cache_read(const void *bytes, size_t size, struct child_cache *out, struct error *err);
+enum error_code child_cache_read(const void *bytes, size_t size, struct child_cache *out,
+                                 struct error *err);
 
 struct child_answer {
     uint64_t number;
@@ -38,4 +41,5 @@ struct child_answer {
 };
 
 void child_answer_write_head(uint64_t number, enum error_code code, struct buffer *out);
-enum error_code child_answer_read(const void *bytes, size_t size, struct child_answer *out, struct error *err);
+enum error_code child_answer_read(const void *bytes, size_t size, struct child_answer *out,
+                                  struct error *err);

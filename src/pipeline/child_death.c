@@ -1,4 +1,5 @@
-/* The death of a device's process, or its end: its lanes lose what was there, and are loaded again, or given up. */
+/* The death of a device's process, or its end: its lanes lose what was there, and are loaded again,
+ * or given up. */
 #include "pipeline/children_impl.h"
 
 #include "base/clock.h"
@@ -10,8 +11,8 @@
 
 enum { MS = 1000000 };
 
-/* Channels may be enlisted meanwhile, and none leaves the list before its owner has seen CLOSED, or has not closed it:
- * who is told may look at the lane, not close it. */
+/* Channels may be enlisted meanwhile, and none leaves the list before its owner has seen CLOSED, or
+ * has not closed it: who is told may look at the lane, not close it. */
 void child_tell_lanes(struct child *child)
 {
     struct {
@@ -65,13 +66,16 @@ static bool gives_up(struct lane *lane, const struct death *death, struct error 
     lane->n_deaths = was_ready ? 1 : lane->n_deaths + 1;
     lane->n_hangs = was_ready ? death->hung : lane->n_hangs + death->hung;
     if (death->n_deaths >= LIMIT_CHILD_DEATHS)
-        error_set(out, ERROR_DEVICE, "its process ended %u times within a minute; the last time: %s", death->n_deaths,
+        error_set(out, ERROR_DEVICE,
+                  "its process ended %u times within a minute; the last time: %s", death->n_deaths,
                   death->why->text);
     else if (lane->n_deaths >= LIMIT_CHILD_DEATHS)
-        error_set(out, ERROR_DEVICE, "its process ended %u times before it was loaded; the last time: %s",
+        error_set(out, ERROR_DEVICE,
+                  "its process ended %u times before it was loaded; the last time: %s",
                   lane->n_deaths, death->why->text);
     else if (death->n_hangs >= LIMIT_CHILD_HANGS || lane->n_hangs >= 2)
-        error_set(out, ERROR_DEVICE, "its process hangs again and again; the last time: %s", death->why->text);
+        error_set(out, ERROR_DEVICE, "its process hangs again and again; the last time: %s",
+                  death->why->text);
     return out->code;
 }
 
@@ -101,8 +105,8 @@ static void mourn(struct lane *lane, const struct death *death)
         lane->problem = given_up;
 }
 
-/* The rings first: nobody reads or writes them while the states change. Only this thread takes lanes up or down, and
- * a lane that is not closed yet stays in the list. */
+/* The rings first: nobody reads or writes them while the states change. Only this thread takes
+ * lanes up or down, and a lane that is not closed yet stays in the list. */
 void child_take_down(struct child *child)
 {
     pthread_mutex_lock(&child->lock);
@@ -123,7 +127,8 @@ static void note_death(struct child *child, struct death *death, uint64_t now_ns
     remember(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns);
     if (death->hung)
         remember(child->hangs_ns, LIMIT_CHILD_HANGS, now_ns);
-    death->n_deaths = count_recent(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns, LIMIT_CHILD_DEATHS_MS);
+    death->n_deaths =
+        count_recent(child->deaths_ns, LIMIT_CHILD_DEATHS, now_ns, LIMIT_CHILD_DEATHS_MS);
     death->n_hangs = count_recent(child->hangs_ns, LIMIT_CHILD_HANGS, now_ns, LIMIT_CHILD_HANGS_MS);
     uint64_t pause_ms = (uint64_t)child->children->options.pause_ms << (death->n_deaths - 1);
     if (pause_ms > LIMIT_CHILD_PAUSE_MS)
@@ -157,7 +162,8 @@ void child_bury(struct child *child, const char *what, bool hung)
     child->socket = -1;
     error_set(&why, ERROR_IO, "device %s: its process %s", child->device, what ? what : end);
     if (!reaped)
-        error_set(&why, ERROR_IO, "device %s: its process hangs in the kernel: %s", child->device, what ? what : "");
+        error_set(&why, ERROR_IO, "device %s: its process hangs in the kernel: %s", child->device,
+                  what ? what : "");
     log_line(LOG_WARN, "children", "%s", why.text);
     child_died(child, &why, hung);
 }

@@ -1,5 +1,5 @@
-/* Weights that stay in a device's process from one lane to the next (children.h). The child's watching thread says so
- * to the process, before it says that the lane is closed. */
+/* Weights that stay in a device's process from one lane to the next (children.h). The child's
+ * watching thread says so to the process, before it says that the lane is closed. */
 #include "pipeline/children_impl.h"
 
 #include "base/mem.h"
@@ -9,7 +9,8 @@
 struct lane_hold *lane_hold(struct lane *lane, const struct child_range *ranges, uint32_t n)
 {
     struct child *child = lane->child;
-    struct lane_hold *hold = n && n <= CHILD_RANGES_MAX ? mem_new(sizeof *hold + n * sizeof *ranges) : NULL;
+    struct lane_hold *hold =
+        n && n <= CHILD_RANGES_MAX ? mem_new(sizeof *hold + n * sizeof *ranges) : NULL;
     if (!hold)
         return NULL;
     hold->child = child;
@@ -18,7 +19,8 @@ struct lane_hold *lane_hold(struct lane *lane, const struct child_range *ranges,
     memcpy(hold->ranges, ranges, n * sizeof *ranges);
     pthread_mutex_lock(&child->lock);
     hold->id = ++child->last_id;
-    hold->state = lane->state == LANE_READY ? HOLD_WANTED : HOLD_OVER; /* else its weights are lost, too */
+    hold->state =
+        lane->state == LANE_READY ? HOLD_WANTED : HOLD_OVER; /* else its weights are lost, too */
     hold->next = child->holds;
     child->holds = hold;
     pthread_mutex_unlock(&child->lock);

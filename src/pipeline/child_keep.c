@@ -1,5 +1,6 @@
-/* What the lanes of a device's process share, and what stays between one and the next: models' files, which are opened
- * once, so that their weights are loaded once; and weights that are held (children.h). */
+/* What the lanes of a device's process share, and what stays between one and the next: models'
+ * files, which are opened once, so that their weights are loaded once; and weights that are held
+ * (children.h). */
 #include "pipeline/child_room.h"
 
 #include "base/mem.h"
@@ -30,18 +31,21 @@ static struct held *held;     /* the main thread's */
 
 /* ---- models ------------------------------------------------------------------------------ */
 
-static enum error_code check_file(const struct child_word *open, const struct model *model, struct error *err)
+static enum error_code check_file(const struct child_word *open, const struct model *model,
+                                  struct error *err)
 {
     const int descriptor = gguf_file_descriptor(model_file(model));
     struct stat file;
     if ((!open->file_device && !open->file_inode) || descriptor < 0 || fstat(descriptor, &file) ||
         (file.st_dev == open->file_device && file.st_ino == open->file_inode))
         return ERROR_NONE;
-    return error_set(err, ERROR_NOT_FOUND, "%s is another file than the one that its node has opened", open->path);
+    return error_set(err, ERROR_NOT_FOUND,
+                     "%s is another file than the one that its node has opened", open->path);
 }
 
 /* With the lock. */
-static enum error_code open_new(const struct child_word *open, struct opened **out, struct error *err)
+static enum error_code open_new(const struct child_word *open, struct opened **out,
+                                struct error *err)
 {
     struct opened *one = mem_new(sizeof *one);
     if (!one)
@@ -60,7 +64,8 @@ static enum error_code open_new(const struct child_word *open, struct opened **o
     return ERROR_NONE;
 }
 
-enum error_code child_model_open(const struct child_word *open, const struct model **out, struct error *err)
+enum error_code child_model_open(const struct child_word *open, const struct model **out,
+                                 struct error *err)
 {
     enum error_code code = ERROR_NONE;
     pthread_mutex_lock(&lock);

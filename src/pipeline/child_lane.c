@@ -82,7 +82,8 @@ uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *row
     if (!duty)
         work->progress_ns = now_ns; /* it is told to rest */
     if (work->n_under_way && now_ns > work->progress_ns && duty) {
-        const uint64_t row_ms = work->row_ns ? EXPECTED_TIMES * work->row_ns / 1000000 : options->row_ms;
+        const uint64_t row_ms =
+            work->row_ns ? EXPECTED_TIMES * work->row_ns / 1000000 : options->row_ms;
         const uint64_t limit_ms = (options->work_ms + work->rows * row_ms) * 1000 / duty;
         const uint64_t took_ms = (now_ns - work->progress_ns) / 1000000;
         hangs_ms = took_ms > limit_ms ? took_ms : 0;
@@ -112,7 +113,8 @@ static void write_now(struct lane *lane, uint32_t kind, const void *bytes, size_
 
 static bool put_off(struct lane *lane, uint32_t kind, const void *bytes, size_t size)
 {
-    struct parcel *parcel = lane->n_pending < LIMIT_LANE_PENDING ? mem_new(sizeof *parcel + size) : NULL;
+    struct parcel *parcel =
+        lane->n_pending < LIMIT_LANE_PENDING ? mem_new(sizeof *parcel + size) : NULL;
     if (!parcel)
         return false;
     parcel->kind = kind;
@@ -179,10 +181,12 @@ enum error_code lane_send(struct lane *lane, const void *bytes, size_t size)
 {
     struct wire_route route;
     uint32_t at, rows = 0;
-    if (wire_read_address(bytes, size, &route, &at, &rows, NULL) || size > lane->ring_bytes / 2 - RING_RECORD_BYTES)
+    if (wire_read_address(bytes, size, &route, &at, &rows, NULL) ||
+        size > lane->ring_bytes / 2 - RING_RECORD_BYTES)
         return ERROR_INVALID;
     pthread_mutex_lock(&lane->write_lock);
-    const bool is_up = lane->is_up; /* else what it carries was lost with the child, and is said to be */
+    const bool is_up =
+        lane->is_up; /* else what it carries was lost with the child, and is said to be */
     if (is_up)
         work_begins(lane, rows); /* before: its answer may be here at once */
     const bool is_put = is_up && lane_put(lane, RECORD_MESSAGE, bytes, size);
@@ -200,7 +204,8 @@ enum error_code lane_send(struct lane *lane, const void *bytes, size_t size)
 static bool comes_next(const struct lane *lane, uint32_t at)
 {
     const uint32_t n_stages = lane->options.n_stages;
-    return at == n_stages || (at > 0 && at < n_stages && lane->stages[at - 1].here && !lane->stages[at].here);
+    return at == n_stages ||
+           (at > 0 && at < n_stages && lane->stages[at - 1].here && !lane->stages[at].here);
 }
 
 static enum error_code take_message(struct lane *lane, struct error *err)
@@ -211,8 +216,8 @@ static enum error_code take_message(struct lane *lane, struct error *err)
     enum error_code code = wire_read_address(message->data, message->size, &route, &at, &rows, err);
     if (code)
         return code;
-    if (route.instance != lane->options.instance || route.epoch != lane->options.epoch || wire_is_notice(&route) ||
-        !comes_next(lane, at))
+    if (route.instance != lane->options.instance || route.epoch != lane->options.epoch ||
+        wire_is_notice(&route) || !comes_next(lane, at))
         return error_set(err, ERROR_INVALID, "a micro-batch for stage %u of another pipeline", at);
     work_ends(lane, rows);
     return lane->options.receive(lane->options.arg, at, message, err);
@@ -220,12 +225,14 @@ static enum error_code take_message(struct lane *lane, struct error *err)
 
 static enum error_code take_refusal(struct lane *lane)
 {
-    struct bytes_reader reader = {(const unsigned char *)lane->message.data, lane->message.size, false};
+    struct bytes_reader reader = {(const unsigned char *)lane->message.data, lane->message.size,
+                                  false};
     char text[ERROR_TEXT_MAX / 2] = "";
     work_ends(lane, 0);
     bytes_get(&reader, 2);
     snprintf(text, sizeof text, "a micro-batch was refused: %.*s",
-             (int)(reader.left < sizeof text ? reader.left : sizeof text - 1), (const char *)reader.at);
+             (int)(reader.left < sizeof text ? reader.left : sizeof text - 1),
+             (const char *)reader.at);
     lose(lane, text);
     return ERROR_NONE;
 }

@@ -12,9 +12,11 @@ enum { PIECES = 4 * CACHE_WINDOW }; /* of rows that may wait in a ring at the sa
 uint64_t lane_cache_bytes_max(const struct driver_options *options)
 {
     const uint64_t n_tokens = (uint64_t)options->n_slots * options->context;
-    const uint64_t rows = (uint64_t)PIECES / 2 * (LIMIT_CACHE_ROWS_BYTES + CACHE_ROWS_BYTES + CHILD_CACHE_HEAD_BYTES);
+    const uint64_t rows =
+        (uint64_t)PIECES / 2 * (LIMIT_CACHE_ROWS_BYTES + CACHE_ROWS_BYTES + CHILD_CACHE_HEAD_BYTES);
     const uint64_t offer = 4 * (n_tokens < LIMIT_CACHE_TOKENS ? n_tokens : LIMIT_CACHE_TOKENS) +
-                           8 * (uint64_t)options->n_slots + CACHE_HEADER_BYTES + 8 + CHILD_CACHE_HEAD_BYTES;
+                           8 * (uint64_t)options->n_slots + CACHE_HEADER_BYTES + 8 +
+                           CHILD_CACHE_HEAD_BYTES;
     return rows > offer ? rows : offer;
 }
 
@@ -52,7 +54,8 @@ static struct lane_job *take_job(struct lane *lane, uint64_t number)
 }
 
 /* From then on the job may be over at any time. */
-static enum error_code put(struct lane *lane, struct lane_job *job, struct buffer *record, struct error *err)
+static enum error_code put(struct lane *lane, struct lane_job *job, struct buffer *record,
+                           struct error *err)
 {
     const char *device = lane->child->device;
     if (!lane->is_up)
@@ -68,17 +71,19 @@ static enum error_code put(struct lane *lane, struct lane_job *job, struct buffe
     return ERROR_NONE;
 }
 
-static void submit(struct lane *lane, struct lane_job *job, enum child_cache_kind kind, uint32_t stage,
-                   const struct buffer *body)
+static void submit(struct lane *lane, struct lane_job *job, enum child_cache_kind kind,
+                   uint32_t stage, const struct buffer *body)
 {
     struct error err = {0};
     struct buffer record = {0};
     child_cache_write_head(kind, stage, 0, &record);
     buffer_append(&record, body->data, body->size);
     if (body->failed || record.failed)
-        error_set(&err, ERROR_NO_MEMORY, "device %s: no memory for a piece of a cache", lane->child->device);
+        error_set(&err, ERROR_NO_MEMORY, "device %s: no memory for a piece of a cache",
+                  lane->child->device);
     else if (record.size > lane->ring_bytes / 2 - RING_RECORD_BYTES)
-        error_set(&err, ERROR_UNSUPPORTED, "device %s: %zu bytes of a cache at once", lane->child->device, record.size);
+        error_set(&err, ERROR_UNSUPPORTED, "device %s: %zu bytes of a cache at once",
+                  lane->child->device, record.size);
     pthread_mutex_lock(&lane->write_lock);
     if (!err.code)
         put(lane, job, &record, &err);
@@ -97,13 +102,15 @@ void lane_read(struct lane *lane, struct lane_job *job, uint32_t stage, const st
     buffer_deinit(&body);
 }
 
-void lane_write(struct lane *lane, struct lane_job *job, uint32_t stage, const struct buffer *message)
+void lane_write(struct lane *lane, struct lane_job *job, uint32_t stage,
+                const struct buffer *message)
 {
     job->n_bytes = 0;
     submit(lane, job, CHILD_CACHE_WRITE, stage, message);
 }
 
-void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage, const struct buffer *message)
+void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage,
+                 const struct buffer *message)
 {
     job->n_bytes = 0;
     submit(lane, job, CHILD_CACHE_SETTLE, stage, message);
@@ -111,11 +118,13 @@ void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage, const 
 
 /* ---- answers ----------------------------------------------------------------------------- */
 
-static void end_badly(const struct lane *lane, struct lane_job *job, const struct child_answer *answer)
+static void end_badly(const struct lane *lane, struct lane_job *job,
+                      const struct child_answer *answer)
 {
     struct error why = {0};
     const int size = answer->size < ERROR_TEXT_MAX / 2 ? (int)answer->size : ERROR_TEXT_MAX / 2;
-    error_set(&why, answer->code, "device %s: %.*s", lane->child->device, size, (const char *)answer->bytes);
+    error_set(&why, answer->code, "device %s: %.*s", lane->child->device, size,
+              (const char *)answer->bytes);
     job->done(job->arg, NULL, 0, &why);
 }
 
@@ -132,7 +141,8 @@ enum error_code lane_take_answer(struct lane *lane, struct error *err)
     if (answer.code) {
         end_badly(lane, job, &answer);
     } else if (answer.size != job->n_bytes) {
-        code = error_set(err, ERROR_INVALID, "%zu bytes of a cache, not %zu", answer.size, job->n_bytes);
+        code = error_set(err, ERROR_INVALID, "%zu bytes of a cache, not %zu", answer.size,
+                         job->n_bytes);
         job->done(job->arg, NULL, 0, err);
     } else {
         job->done(job->arg, answer.bytes, answer.size, NULL);

@@ -1,4 +1,5 @@
-/* The child's side of children.h: its main thread opens the device, then only listens and answers. */
+/* The child's side of children.h: its main thread opens the device, then only listens and
+ * answers. */
 #include "pipeline/child_room.h"
 
 #include "base/heap.h"
@@ -46,7 +47,8 @@ static void free_room(struct room *room)
     mem_free(room);
 }
 
-/* Rooms whose threads have ended: what could not be opened waits here until its node has closed it. */
+/* Rooms whose threads have ended: what could not be opened waits here until its node has closed
+ * it. */
 static void sweep(struct child_word *word)
 {
     for (struct room **at = &rooms; *at;) {
@@ -137,7 +139,8 @@ static enum error_code open_device(char **argv, struct error *err)
     if (code)
         return code;
     device = gpu_find(gpu, id);
-    return device ? ERROR_NONE : error_set(err, ERROR_DEVICE, "it is not there, or does not pass verification");
+    return device ? ERROR_NONE
+                  : error_set(err, ERROR_DEVICE, "it is not there, or does not pass verification");
 }
 
 /* Nobody must have to clean up after it, and who ends the node says so to the node. */

@@ -1,4 +1,5 @@
-/* A lane's thread in a device's process: opens the runner, takes micro-batches from the ring, and closes it. */
+/* A lane's thread in a device's process: opens the runner, takes micro-batches from the ring, and
+ * closes it. */
 #include "pipeline/child_room.h"
 
 #include "base/bytes.h"
@@ -85,7 +86,8 @@ static enum error_code map_rings(struct room *room, struct error *err)
     if (room->open.ring_bytes < RING_BYTES_MIN || room->open.ring_bytes > LIMIT_RING_BYTES ||
         (room->open.ring_bytes & (room->open.ring_bytes - 1)) || fstat(room->memory_fd, &facts) ||
         facts.st_size != (off_t)(2 * bytes))
-        return error_set(err, ERROR_INVALID, "no rings of %llu bytes came", (unsigned long long)room->open.ring_bytes);
+        return error_set(err, ERROR_INVALID, "no rings of %llu bytes came",
+                         (unsigned long long)room->open.ring_bytes);
     room->memory = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_SHARED, room->memory_fd, 0);
     if (room->memory == MAP_FAILED) {
         room->memory = NULL;
@@ -103,7 +105,8 @@ static enum error_code open_runner(struct room *room, struct error *err)
     const struct child_word *open = &room->open;
     struct stage_plan plan[LIMIT_STAGES] = {0};
     for (uint32_t i = 0; i < open->n_stages; i++) {
-        plan[i] = (struct stage_plan){open->stages[i].here ? room->device : NULL, open->stages[i].n_layers};
+        plan[i] = (struct stage_plan){open->stages[i].here ? room->device : NULL,
+                                      open->stages[i].n_layers};
         room->types[i] = open->stages[i].type;
     }
     room->far = (struct far){.instance = open->instance,
@@ -114,7 +117,8 @@ static enum error_code open_runner(struct room *room, struct error *err)
                              .arg = room};
     enum error_code code = child_model_open(open, &room->model, err);
     if (!code)
-        code = runner_open(room->model, plan, open->n_stages, &open->options, &room->far, &room->runner, err);
+        code = runner_open(room->model, plan, open->n_stages, &open->options, &room->far,
+                           &room->runner, err);
     if (!code && open->again)
         runner_forget(room->runner);
     return code;
@@ -141,9 +145,10 @@ static void take_record(struct room *room, uint32_t kind)
         room_take_cache(room);
         return;
     }
-    enum error_code code = kind == RECORD_MESSAGE
-                               ? runner_receive(room->runner, room->message.data, room->message.size, &err)
-                               : error_set(&err, ERROR_INVALID, "a record of kind %u", kind);
+    enum error_code code =
+        kind == RECORD_MESSAGE
+            ? runner_receive(room->runner, room->message.data, room->message.size, &err)
+            : error_set(&err, ERROR_INVALID, "a record of kind %u", kind);
     if (code)
         refuse(room, code, &err);
 }

@@ -1,4 +1,5 @@
-/* What the files of a device's process share (children.h): its rooms, one for each lane of the node. */
+/* What the files of a device's process share (children.h): its rooms, one for each lane of the
+ * node. */
 #pragma once
 
 #include "pipeline/child_cache.h"
@@ -43,8 +44,10 @@ void room_take_cache(struct room *room); /* that is in `message` */
 
 /* ---- child_keep.c: what lanes share, and what stays between them ---- */
 /* The same file is opened once, whatever lanes are of it. Any thread. */
-enum error_code child_model_open(const struct child_word *open, const struct model **out, struct error *err);
+enum error_code child_model_open(const struct child_word *open, const struct model **out,
+                                 struct error *err);
 void child_model_close(const struct model *model); /* NULL is fine */
 /* The main thread's. */
-void child_hold(const struct room *room, const struct child_word *word); /* `room` NULL: it is not there */
+void child_hold(const struct room *room,
+                const struct child_word *word); /* `room` NULL: it is not there */
 void child_drop(uint32_t hold);

@@ -1,5 +1,5 @@
-/* Pieces of KV caches that the node reads or writes (child_cache.h): jobs on the device's thread, behind the
- * micro-batches that came before. */
+/* Pieces of KV caches that the node reads or writes (child_cache.h): jobs on the device's thread,
+ * behind the micro-batches that came before. */
 #include "pipeline/child_room.h"
 
 #include "base/bytes.h"
@@ -14,17 +14,20 @@ struct piece {
     struct child_cache asked; /* points into it */
 };
 
-static enum error_code read_rows(const struct piece *piece, const struct stage *stage, struct buffer *answer,
-                                 struct error *err)
+static enum error_code read_rows(const struct piece *piece, const struct stage *stage,
+                                 struct buffer *answer, struct error *err)
 {
     const struct kv_run *run = &piece->asked.run;
     const uint64_t size = run->n_rows * stage_kv_row_bytes(stage);
-    const uint64_t most = piece->room->open.ring_bytes / 2 - RING_RECORD_BYTES - CHILD_CACHE_HEAD_BYTES;
+    const uint64_t most =
+        piece->room->open.ring_bytes / 2 - RING_RECORD_BYTES - CHILD_CACHE_HEAD_BYTES;
     void *rows = size <= most ? buffer_extend(answer, (size_t)size) : NULL;
     if (size > most)
-        return error_set(err, ERROR_UNSUPPORTED, "%llu bytes of a cache at once", (unsigned long long)size);
+        return error_set(err, ERROR_UNSUPPORTED, "%llu bytes of a cache at once",
+                         (unsigned long long)size);
     if (!rows)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %llu bytes of a cache", (unsigned long long)size);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %llu bytes of a cache",
+                         (unsigned long long)size);
     return stage_kv_read(stage, run, rows, err);
 }
 
@@ -33,7 +36,8 @@ static enum error_code write_rows(const struct piece *piece, struct stage *stage
     const struct cache_message *message = &piece->asked.message;
     if (message->rows.row_bytes != stage_kv_row_bytes(stage))
         return error_set(err, ERROR_INVALID, "rows of %llu bytes; here they have %llu",
-                         (unsigned long long)message->rows.row_bytes, (unsigned long long)stage_kv_row_bytes(stage));
+                         (unsigned long long)message->rows.row_bytes,
+                         (unsigned long long)stage_kv_row_bytes(stage));
     return stage_kv_write(stage, &message->rows.run, message->rows.bytes, err);
 }
 
@@ -48,14 +52,16 @@ static enum error_code check_offer(const struct piece *piece, struct error *err)
                              offer->slots[i].n_tokens);
         for (uint32_t k = 0; k < offer->slots[i].n_tokens; k++) {
             if (bytes_load(offer->slots[i].tokens + 4 * (size_t)k, 4) >= n_vocab)
-                return error_set(err, ERROR_INVALID, "slot %u: a token that there is not", offer->slots[i].slot);
+                return error_set(err, ERROR_INVALID, "slot %u: a token that there is not",
+                                 offer->slots[i].slot);
         }
     }
     return ERROR_NONE;
 }
 
 /* The lengths, all at once, and what the picker has to know of what stands before. */
-static enum error_code settle(const struct piece *piece, struct pipeline *pipeline, struct error *err)
+static enum error_code settle(const struct piece *piece, struct pipeline *pipeline,
+                              struct error *err)
 {
     const struct cache_offer *offer = &piece->asked.message.offer;
     const bool last = piece->asked.stage + 1 == pipeline->n_stages;
@@ -64,7 +70,8 @@ static enum error_code settle(const struct piece *piece, struct pipeline *pipeli
         const uint32_t slot = offer->slots[i].slot, n = offer->slots[i].n_tokens;
         stage_kv_set_length(pipeline->stages[piece->asked.stage].stage, slot, n);
         for (uint32_t k = 0; last && k < n; k++)
-            picker_note(pipeline->picker, slot, k, (int32_t)bytes_load(offer->slots[i].tokens + 4 * (size_t)k, 4));
+            picker_note(pipeline->picker, slot, k,
+                        (int32_t)bytes_load(offer->slots[i].tokens + 4 * (size_t)k, 4));
     }
     return code;
 }

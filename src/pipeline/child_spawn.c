@@ -29,9 +29,15 @@ static int spawn(const struct child *child, int socket, pid_t *pid)
     char parent[16], threads[16];
     snprintf(parent, sizeof parent, "%ld", (long)getpid());
     snprintf(threads, sizeof threads, "%u", options->n_cpu_threads);
-    char *const arguments[CHILD_ARGUMENTS + 1] = {
-        text_of(options->program), text_of(CHILD_ARGUMENT),    text_of(child->device),     parent, threads,
-        text_of(options->backend), text_of(options->sim_file), text_of(options->registry), NULL};
+    char *const arguments[CHILD_ARGUMENTS + 1] = {text_of(options->program),
+                                                  text_of(CHILD_ARGUMENT),
+                                                  text_of(child->device),
+                                                  parent,
+                                                  threads,
+                                                  text_of(options->backend),
+                                                  text_of(options->sim_file),
+                                                  text_of(options->registry),
+                                                  NULL};
     return spawn_child(options->program, arguments, socket, CHILD_DESCRIPTOR, true, pid);
 }
 
@@ -39,8 +45,10 @@ enum error_code child_spawn(const struct child *child, pid_t *pid, int *out, str
 {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-        return error_set(err, ERROR_IO, "no socket for the process of %s: %s", child->device, strerror(errno));
-    /* Above the number that it gets in the child, which must not be overwritten before it is used. */
+        return error_set(err, ERROR_IO, "no socket for the process of %s: %s", child->device,
+                         strerror(errno));
+    /* Above the number that it gets in the child, which must not be overwritten before it is
+     * used. */
     const int theirs = fcntl(ends[1], F_DUPFD_CLOEXEC, CHILD_DESCRIPTOR + 1);
     int failure = theirs < 0 ? errno : spawn(child, theirs, pid);
     close(ends[1]);
@@ -48,7 +56,8 @@ enum error_code child_spawn(const struct child *child, pid_t *pid, int *out, str
         close(theirs);
     if (failure) {
         close(ends[0]);
-        return error_set(err, ERROR_IO, "the process of %s could not be started: %s", child->device, strerror(failure));
+        return error_set(err, ERROR_IO, "the process of %s could not be started: %s", child->device,
+                         strerror(failure));
     }
     *out = ends[0];
     return ERROR_NONE;
@@ -72,7 +81,8 @@ bool child_reap(pid_t pid, char *text, size_t size)
     if (ended < 0)
         snprintf(text, size, "has ended");
     else if (WIFSIGNALED(status))
-        snprintf(text, size, "was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        snprintf(text, size, "was ended by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
     else
         snprintf(text, size, "ended by itself (status %d)", WEXITSTATUS(status));
     return true;
@@ -80,7 +90,8 @@ bool child_reap(pid_t pid, char *text, size_t size)
 
 /* ---- words ------------------------------------------------------------------------------ */
 
-enum error_code child_say(int socket, const struct child_word *word, int descriptor, struct error *err)
+enum error_code child_say(int socket, const struct child_word *word, int descriptor,
+                          struct error *err)
 {
     struct buffer bytes = {0};
     union {
@@ -106,7 +117,8 @@ enum error_code child_say(int socket, const struct child_word *word, int descrip
     while (sent < 0 && errno == EINTR);
     const bool ok = sent == (ssize_t)bytes.size;
     buffer_deinit(&bytes);
-    return ok ? ERROR_NONE : error_set(err, ERROR_IO, "its process takes no words: %s", strerror(errno));
+    return ok ? ERROR_NONE
+              : error_set(err, ERROR_IO, "its process takes no words: %s", strerror(errno));
 }
 
 /* The descriptor that came along; more than one, or anything else, is not taken. */
@@ -136,12 +148,15 @@ int child_hear(int socket, bool waits, struct child_word *word, int *descriptor,
         char room[CMSG_SPACE(sizeof(int))];
     } control;
     struct iovec piece = {bytes, sizeof bytes};
-    struct msghdr message = {
-        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+    struct msghdr message = {.msg_iov = &piece,
+                             .msg_iovlen = 1,
+                             .msg_control = control.room,
+                             .msg_controllen = sizeof control.room};
     ssize_t got;
     do
         got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (waits ? 0 : MSG_DONTWAIT));
-    while (got < 0 && (errno == EINTR || errno == ECONNRESET)); /* the latter once: its last words come after it */
+    while (got < 0 && (errno == EINTR ||
+                       errno == ECONNRESET)); /* the latter once: its last words come after it */
     *descriptor = -1;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return 0;
@@ -150,7 +165,8 @@ int child_hear(int socket, bool waits, struct child_word *word, int *descriptor,
         return -1;
     }
     *descriptor = take_descriptor(&message);
-    if (!(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && !child_word_read(bytes, (size_t)got, word, err))
+    if (!(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
+        !child_word_read(bytes, (size_t)got, word, err))
         return 1;
     error_set(err, ERROR_DEVICE, "its process said what was not understood");
     if (*descriptor >= 0)

@@ -83,7 +83,8 @@ static void fill_open(const struct lane *lane, struct child_word *word)
     memcpy(word->stages, lane->stages, word->n_stages * sizeof *word->stages);
 }
 
-static void set_state(struct lane *lane, enum lane_state from, enum lane_state to, const struct error *err)
+static void set_state(struct lane *lane, enum lane_state from, enum lane_state to,
+                      const struct error *err)
 {
     struct child *child = lane->child;
     pthread_mutex_lock(&child->lock);
@@ -107,7 +108,8 @@ static uint64_t load_limit_ms(const struct lane *lane)
     if (stat(path_of(lane), &file) || file.st_size <= 0 || !n_all)
         return lane->child->children->options.load_ms; /* opening it says why */
     const double bytes = (double)file.st_size * (double)n_here / (double)n_all;
-    return lane->child->children->options.load_ms + (uint64_t)(bytes * 1000 / (double)LIMIT_CHILD_LOAD_BYTES_PER_S);
+    return lane->child->children->options.load_ms +
+           (uint64_t)(bytes * 1000 / (double)LIMIT_CHILD_LOAD_BYTES_PER_S);
 }
 
 static void ask_open(struct lane *lane)
@@ -160,7 +162,8 @@ static bool fill_hold(struct child *child, struct child_word *word)
     return true;
 }
 
-/* With the lock: the next lane that something has to be done for; the list may only grow at its head meanwhile. */
+/* With the lock: the next lane that something has to be done for; the list may only grow at its
+ * head meanwhile. */
 static enum todo look_at_lanes(struct child *child, struct lane **out)
 {
     for (struct lane *lane = child->lanes; lane; lane = lane->next) {
@@ -207,7 +210,8 @@ static void do_all(struct child *child)
 /* What closes before it was loaded is not waited for. */
 static bool is_there(const struct lane *lane)
 {
-    return lane->state != LANE_FAILED && lane->state != LANE_CLOSED && !(lane->state == LANE_CLOSING && lane->hurries);
+    return lane->state != LANE_FAILED && lane->state != LANE_CLOSED &&
+           !(lane->state == LANE_CLOSING && lane->hurries);
 }
 
 /* Whether the child has something to do, or would have. */
@@ -238,7 +242,8 @@ static bool loads_too_long(struct child *child, uint64_t now_ns)
     pthread_mutex_lock(&child->lock);
     for (const struct lane *lane = child->lanes; lane; lane = lane->next)
         too_long |=
-            (lane->state == LANE_OPENING || (lane->state == LANE_CLOSING && lane->close_sent)) && now_ns > lane->end_ns;
+            (lane->state == LANE_OPENING || (lane->state == LANE_CLOSING && lane->close_sent)) &&
+            now_ns > lane->end_ns;
     pthread_mutex_unlock(&child->lock);
     return too_long;
 }
@@ -258,12 +263,15 @@ static const char *fault(struct child *child, uint64_t now_ns, char *text, size_
     else if (!child->said_hello && now_ns - child->started_ns > (uint64_t)options->start_ms * MS)
         snprintf(text, size, "did not open it within %.1f s", (double)options->start_ms / 1000);
     else if (child->said_hello && now_ns - child->heard_ns > (uint64_t)options->silence_ms * MS)
-        snprintf(text, size, "hangs: it has not answered for %.1f s", (double)options->silence_ms / 1000);
+        snprintf(text, size, "hangs: it has not answered for %.1f s",
+                 (double)options->silence_ms / 1000);
     else if (loads_too_long(child, now_ns))
-        snprintf(text, size, "hangs: its part of a model is not loaded, or given back, after %.1f s and more",
+        snprintf(text, size,
+                 "hangs: its part of a model is not loaded, or given back, after %.1f s and more",
                  (double)options->load_ms / 1000);
     else if (hangs_ms)
-        snprintf(text, size, "hangs: a micro-batch (at most %u rows) has made no progress for %.1f s", rows,
+        snprintf(text, size,
+                 "hangs: a micro-batch (at most %u rows) has made no progress for %.1f s", rows,
                  (double)hangs_ms / 1000);
     else
         return NULL;
@@ -278,7 +286,8 @@ static bool note_stages(struct lane *lane, const struct child_word *word)
     if (word->n_stages != lane->options.n_stages)
         return false;
     for (uint32_t i = 0; i < word->n_stages; i++) {
-        if (lane->stages[i].here && (!word->stages[i].row_bytes || word->stages[i].row_bytes > LIMIT_FRAME_DATA_BYTES))
+        if (lane->stages[i].here &&
+            (!word->stages[i].row_bytes || word->stages[i].row_bytes > LIMIT_FRAME_DATA_BYTES))
             return false;
         lane->stages[i].bytes = word->stages[i].bytes;
         lane->stages[i].row_bytes = word->stages[i].row_bytes;
@@ -358,7 +367,9 @@ static void hear(struct child *child)
     struct error err = {0};
     int descriptor, got = 0;
     char text[400];
-    for (int n = 0; n < WORDS_A_TURN && (got = child_hear(child->socket, false, &word, &descriptor, &err)) > 0; n++) {
+    for (int n = 0;
+         n < WORDS_A_TURN && (got = child_hear(child->socket, false, &word, &descriptor, &err)) > 0;
+         n++) {
         if (descriptor >= 0)
             close(descriptor);
         if (!take_word(child, &word, text, sizeof text)) {
@@ -392,15 +403,16 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* This process itself stood still (SIGSTOP, a machine without time for it): what its child did not do meanwhile is not
- * held against it. */
+/* This process itself stood still (SIGSTOP, a machine without time for it): what its child did not
+ * do meanwhile is not held against it. */
 static void forgive(struct child *child, uint64_t now_ns)
 {
     const uint64_t gap_ns = child->stepped_ns ? now_ns - child->stepped_ns : 0;
     child->stepped_ns = now_ns;
     if (gap_ns < (uint64_t)LATE_MS * MS)
         return;
-    child->heard_ns = earlier(child->heard_ns + gap_ns, now_ns); /* it may have been heard meanwhile */
+    child->heard_ns =
+        earlier(child->heard_ns + gap_ns, now_ns); /* it may have been heard meanwhile */
     child->started_ns = earlier(child->started_ns + gap_ns, now_ns);
     pthread_mutex_lock(&child->work.lock);
     child->work.progress_ns = earlier(child->work.progress_ns + gap_ns, now_ns);
@@ -435,7 +447,8 @@ static void step(struct child *child)
 
 static void wait(struct child *child)
 {
-    struct pollfd fds[2] = {{.fd = child->wake_fd, .events = POLLIN}, {.fd = child->socket, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = child->wake_fd, .events = POLLIN},
+                            {.fd = child->socket, .events = POLLIN}};
     const bool idle = !child->pid && !is_needed(child);
     poll(fds, child->pid ? 2 : 1, idle ? -1 : child->pid ? BEAT_MS : 10);
     uint64_t count;

@@ -247,7 +247,8 @@ static bool get_rest(struct bytes_reader *reader, struct child_word *word)
     return false;
 }
 
-enum error_code child_word_read(const void *bytes, size_t size, struct child_word *out, struct error *err)
+enum error_code child_word_read(const void *bytes, size_t size, struct child_word *out,
+                                struct error *err)
 {
     struct bytes_reader reader = {bytes, size, false};
     memset(out, 0, sizeof *out);
@@ -255,6 +256,7 @@ enum error_code child_word_read(const void *bytes, size_t size, struct child_wor
     out->kind = (enum child_word_kind)bytes_get_u32(&reader);
     out->lane = bytes_get_u32(&reader);
     if (magic != MAGIC || !get_rest(&reader, out) || reader.short_ || reader.left)
-        return error_set(err, ERROR_INVALID, "what a device's process and its node say was not understood");
+        return error_set(err, ERROR_INVALID,
+                         "what a device's process and its node say was not understood");
     return ERROR_NONE;
 }

@@ -1,5 +1,6 @@
-/* What a node and a device's process say to each other beside the rings (children.h): one message is one packet of a
- * SOCK_SEQPACKET socket, little-endian, at most LIMIT_CHILD_WORD_BYTES. Micro-batches do not come this way.
+/* What a node and a device's process say to each other beside the rings (children.h): one message
+ * is one packet of a SOCK_SEQPACKET socket, little-endian, at most LIMIT_CHILD_WORD_BYTES.
+ * Micro-batches do not come this way.
  *
  * The reader trusts nothing: counts, types and lengths are checked before they are used. Pure. */
 #pragma once
@@ -65,4 +66,5 @@ struct child_word {
 /* Appends to `out`, which is empty. */
 void child_word_write(const struct child_word *word, struct buffer *out);
 /* ERROR_INVALID: not such a message, or more or less than one. */
-enum error_code child_word_read(const void *bytes, size_t size, struct child_word *out, struct error *err);
+enum error_code child_word_read(const void *bytes, size_t size, struct child_word *out,
+                                struct error *err);

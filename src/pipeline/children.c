@@ -49,7 +49,8 @@ static struct child *new_child(struct children *children, const char *device, st
 }
 
 /* They stay as long as `children`, and with them what is known of their deaths. */
-static struct child *child_of(struct children *children, const char *device, bool makes, struct error *err)
+static struct child *child_of(struct children *children, const char *device, bool makes,
+                              struct error *err)
 {
     pthread_mutex_lock(&children->lock);
     struct child *child = children->list;
@@ -99,7 +100,8 @@ static void free_children(struct children *children)
     mem_free(children);
 }
 
-enum error_code children_open(const struct children_options *given, struct children **out, struct error *err)
+enum error_code children_open(const struct children_options *given, struct children **out,
+                              struct error *err)
 {
     struct children *children = mem_new(sizeof *children);
     if (!children)
@@ -108,7 +110,8 @@ enum error_code children_open(const struct children_options *given, struct child
     struct children_options *options = &children->options;
     *options = *given;
     set_defaults(options);
-    const bool has_backend = options->backend, has_sim = options->sim_file, has_registry = options->registry;
+    const bool has_backend = options->backend, has_sim = options->sim_file,
+               has_registry = options->registry;
     bool ok = copy_text(&options->program); /* all, for what is not copied is the caller's */
     ok &= copy_text(&options->backend) == has_backend;
     ok &= copy_text(&options->sim_file) == has_sim;
@@ -160,12 +163,15 @@ static void free_lane(struct lane *lane)
     mem_free(lane);
 }
 
-static struct lane *new_lane(struct child *child, const struct lane_options *options, struct error *err)
+static struct lane *new_lane(struct child *child, const struct lane_options *options,
+                             struct error *err)
 {
-    const uint64_t batch = wire_bytes_max(options->shape), cache = lane_cache_bytes_max(options->options);
+    const uint64_t batch = wire_bytes_max(options->shape),
+                   cache = lane_cache_bytes_max(options->options);
     const uint64_t ring_bytes = ring_bytes_for(batch > cache ? batch : cache);
     if (!ring_bytes) {
-        error_set(err, ERROR_INVALID, "micro-batches of %llu bytes are more than two processes can share",
+        error_set(err, ERROR_INVALID,
+                  "micro-batches of %llu bytes are more than two processes can share",
                   (unsigned long long)batch);
         return NULL;
     }
@@ -204,7 +210,8 @@ static enum error_code enlist(struct lane *lane, struct error *err)
     }
     pthread_mutex_unlock(&child->lock);
     if (n >= LIMIT_CHILD_LANES)
-        return error_set(err, ERROR_BUSY, "device %s has stages of %u pipelines already", child->device, n);
+        return error_set(err, ERROR_BUSY, "device %s has stages of %u pipelines already",
+                         child->device, n);
     child_wake(child);
     return ERROR_NONE;
 }
@@ -215,19 +222,21 @@ static enum error_code wait_loaded(struct lane *lane, struct error *err)
     enum error_code code = ERROR_NONE;
     pthread_mutex_lock(&child->lock);
     const _Atomic bool *unwanted = lane->options.unwanted;
-    while (lane->state != LANE_READY && lane->state != LANE_FAILED && !(unwanted && atomic_load(unwanted)))
+    while (lane->state != LANE_READY && lane->state != LANE_FAILED &&
+           !(unwanted && atomic_load(unwanted)))
         timed_wait(&child->moved, &child->lock, clock_now_ns() + UNWANTED_NS);
     lane->options.unwanted = NULL;
     if (lane->state == LANE_FAILED)
         code = error_set(err, lane->problem.code, "%s", lane->problem.text);
     else if (lane->state != LANE_READY)
-        code = error_set(err, ERROR_CANCELLED, "device %s: it is not wanted any more", child->device);
+        code =
+            error_set(err, ERROR_CANCELLED, "device %s: it is not wanted any more", child->device);
     pthread_mutex_unlock(&child->lock);
     return code;
 }
 
-enum error_code lane_open(struct children *children, const struct lane_options *options, struct lane **out,
-                          struct error *err)
+enum error_code lane_open(struct children *children, const struct lane_options *options,
+                          struct lane **out, struct error *err)
 {
     struct error why = {0};
     struct child *child = child_of(children, options->device, true, &why);

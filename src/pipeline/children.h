@@ -1,24 +1,27 @@
-/* Devices in processes of their own, one each: what an abort in a driver, a crash, a hang or the kernel's want of
- * memory takes away is then a device for a moment, and not the node.
+/* Devices in processes of their own, one each: what an abort in a driver, a crash, a hang or the
+ * kernel's want of memory takes away is then a device for a moment, and not the node.
  *
- * A child is this program, started anew with a private first argument; its main() begins with child_main(), which
- * sees that argument and never returns. It opens one device and holds *lanes*: the stages that one pipeline has on
- * that device, in a runner (runner.h). Micro-batches go through a pair of rings in shared memory (ring.h) as wire.h's
- * messages; what belongs to the process, over a socket (child_words.h). It has no other descriptor than these,
- * /dev/null and standard error, a process group of its own, and dies with its parent.
+ * A child is this program, started anew with a private first argument; its main() begins with
+ * child_main(), which sees that argument and never returns. It opens one device and holds *lanes*:
+ * the stages that one pipeline has on that device, in a runner (runner.h). Micro-batches go through
+ * a pair of rings in shared memory (ring.h) as wire.h's messages; what belongs to the process, over
+ * a socket (child_words.h). It has no other descriptor than these, /dev/null and standard error, a
+ * process group of its own, and dies with its parent.
  *
- * Each device has one thread here that watches its child: starts it with the first lane, ends it with the last, asks
- * it four times a second whether it is there (its main thread answers while the device computes), and minds how long
- * loading and the micro-batches under way take. A child that has died, hangs, or writes what cannot be is killed and
- * started again after a pause that doubles; its lanes are loaded again, and what their slots held is lost. After
- * LIMIT_CHILD_DEATHS in LIMIT_CHILD_DEATHS_MS, or as many in a row before a lane is loaded, its lanes have failed;
- * after fewer where it hangs, which takes long to notice.
+ * Each device has one thread here that watches its child: starts it with the first lane, ends it
+ * with the last, asks it four times a second whether it is there (its main thread answers while the
+ * device computes), and minds how long loading and the micro-batches under way take. A child that
+ * has died, hangs, or writes what cannot be is killed and started again after a pause that doubles;
+ * its lanes are loaded again, and what their slots held is lost. After LIMIT_CHILD_DEATHS in
+ * LIMIT_CHILD_DEATHS_MS, or as many in a row before a lane is loaded, its lanes have failed; after
+ * fewer where it hangs, which takes long to notice.
  *
- * The child keeps its device's duty as device_set_duty() says it here, and the device here tells what the child's reads
- * (device_mirror()).
+ * The child keeps its device's duty as device_set_duty() says it here, and the device here tells
+ * what the child's reads (device_mirror()).
  *
- * Threading: any thread, but one at a time for each lane's open and close, which block. `receive` is called on a
- * lane's own thread, `changed` on the device's watching thread or that; neither may block or close a lane. */
+ * Threading: any thread, but one at a time for each lane's open and close, which block. `receive`
+ * is called on a lane's own thread, `changed` on the device's watching thread or that; neither may
+ * block or close a lane. */
 #pragma once
 
 #include "pipeline/cache_wire.h"
@@ -32,8 +35,8 @@ struct lane;
 struct model;
 
 struct children_options {
-    struct gpu *gpu;                           /* the same devices, for their duty and readings; NULL: full duty */
-    const char *program;                       /* NULL: "/proc/self/exe" */
+    struct gpu *gpu;     /* the same devices, for their duty and readings; NULL: full duty */
+    const char *program; /* NULL: "/proc/self/exe" */
     const char *backend, *sim_file, *registry; /* as in gpu_options; texts are copied */
     uint32_t n_cpu_threads;
     /* For tests; 0: the limits of limits.h */
@@ -42,13 +45,14 @@ struct children_options {
     uint64_t spin_ns; /* how long a lane's thread looks for an answer before it sleeps */
 };
 
-enum error_code children_open(const struct children_options *options, struct children **out, struct error *err);
+enum error_code children_open(const struct children_options *options, struct children **out,
+                              struct error *err);
 void children_close(struct children *children); /* when all lanes are closed. NULL is fine */
 
 struct lane_options {
     const char *device; /* its id */
-    /* Is open until the lane is closed. The process opens its file; lanes of the same model share their weights there
-     * (engine/weight_unit.h). */
+    /* Is open until the lane is closed. The process opens its file; lanes of the same model share
+     * their weights there (engine/weight_unit.h). */
     const struct model *model;
     uint64_t instance, epoch;
     const struct driver_options *options;
@@ -56,21 +60,23 @@ struct lane_options {
     const struct child_stage *stages; /* all of the pipeline; `here`: on this device */
     uint32_t n_stages;
     const struct wire_shape *shape;
-    /* A message on its way to stage `at`, or to the driver (at == n_stages). It may be taken by leaving another buffer.
-     * All but ERROR_NONE: it is wrong, and so is the child. */
+    /* A message on its way to stage `at`, or to the driver (at == n_stages). It may be taken by
+     * leaving another buffer. All but ERROR_NONE: it is wrong, and so is the child. */
     enum error_code (*receive)(void *arg, uint32_t at, struct buffer *message, struct error *err);
     void (*changed)(void *arg); /* ask lane_take_loss() and lane_look() */
     void *arg;
-    const _Atomic bool *unwanted; /* optional: once it is set lane_open() gives up, and ends with ERROR_CANCELLED */
+    const _Atomic bool *
+        unwanted; /* optional: once it is set lane_open() gives up, and ends with ERROR_CANCELLED */
 };
 
-/* Waits until the stages are loaded. Fails as runner_open() does, or when the child dies again and again. */
-enum error_code lane_open(struct children *children, const struct lane_options *options, struct lane **out,
-                          struct error *err);
+/* Waits until the stages are loaded. Fails as runner_open() does, or when the child dies again and
+ * again. */
+enum error_code lane_open(struct children *children, const struct lane_options *options,
+                          struct lane **out, struct error *err);
 void lane_close(struct lane *lane);
 
-/* To the stages there; does not wait. What cannot be sent (ERROR_BUSY) is lost, and that is said. ERROR_INVALID: it is
- * no message, or longer than any. */
+/* To the stages there; does not wait. What cannot be sent (ERROR_BUSY) is lost, and that is said.
+ * ERROR_INVALID: it is no message, or longer than any. */
 enum error_code lane_send(struct lane *lane, const void *bytes, size_t size);
 
 /* Whether messages, and what the slots held, were lost since this was last asked. */
@@ -82,17 +88,19 @@ uint64_t lane_stage_bytes(struct lane *lane, uint32_t stage);
 
 /* ---- weights that stay ---- */
 
-/* Of layers that it has loaded, in its process, for the next lane of the same model there, when this one is closed;
- * while the model is open. A process that ends takes them along. NULL: no memory. Any thread. */
+/* Of layers that it has loaded, in its process, for the next lane of the same model there, when
+ * this one is closed; while the model is open. A process that ends takes them along. NULL: no
+ * memory. Any thread. */
 struct lane_hold *lane_hold(struct lane *lane, const struct child_range *ranges, uint32_t n);
 void lane_hold_drop(struct lane_hold *hold); /* NULL is fine */
 
 /* ---- what is in the caches ---- */
 
-/* Something that a lane's process is to do with a cache, behind the micro-batches that were sent before. In the
- * caller's memory until `done`, which is called once, on a lane's or a watching thread, or at once where the process is
- * not there; it must not block. `why` NULL: it was done; `rows`: of a READ, as many bytes as were to come. What a
- * process that died had under way was not done. */
+/* Something that a lane's process is to do with a cache, behind the micro-batches that were sent
+ * before. In the caller's memory until `done`, which is called once, on a lane's or a watching
+ * thread, or at once where the process is not there; it must not block. `why` NULL: it was done;
+ * `rows`: of a READ, as many bytes as were to come. What a process that died had under way was not
+ * done. */
 struct lane_job {
     void (*done)(void *arg, const void *rows, size_t size, const struct error *why);
     void *arg;
@@ -104,11 +112,14 @@ struct lane_job {
 uint64_t lane_row_bytes(struct lane *lane, uint32_t stage); /* stage_kv_row_bytes() */
 void lane_read(struct lane *lane, struct lane_job *job, uint32_t stage, const struct kv_run *run);
 /* `message`: ROWS of cache_wire.h. */
-void lane_write(struct lane *lane, struct lane_job *job, uint32_t stage, const struct buffer *message);
+void lane_write(struct lane *lane, struct lane_job *job, uint32_t stage,
+                const struct buffer *message);
 /* `message`: an OFFER. Lengths and tokens of its slots, at once. */
-void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage, const struct buffer *message);
+void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage,
+                 const struct buffer *message);
 
 pid_t children_pid(struct children *children, const char *device); /* for tests; 0: none */
 
-/* For the first line of a main(): when this process was started as a child, is that and never returns. */
+/* For the first line of a main(): when this process was started as a child, is that and never
+ * returns. */
 void child_main(int argc, char **argv);

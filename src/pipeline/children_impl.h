@@ -14,8 +14,8 @@ enum { CHILD_DESCRIPTOR = 3 };
 /* program, CHILD_ARGUMENT, device, parent's pid, threads, backend, sim file, registry */
 enum { CHILD_ARGUMENTS = 8 };
 
-/* Kinds of a ring's records. REFUSED: a code (2 bytes) and a text, in the place of a message that came back. CACHE and
- * its ANSWER: child_cache.h. */
+/* Kinds of a ring's records. REFUSED: a code (2 bytes) and a text, in the place of a message that
+ * came back. CACHE and its ANSWER: child_cache.h. */
 enum { RECORD_MESSAGE = 1, RECORD_REFUSED, RECORD_CACHE, RECORD_ANSWER };
 
 enum lane_state {
@@ -52,7 +52,8 @@ struct lane {
     void *memory;
     uint64_t ring_bytes;
     struct ring out, in;
-    struct parcel *pending, **pending_end; /* there was no room for in the ring; the reader writes them */
+    struct parcel *pending,
+        **pending_end; /* there was no room for in the ring; the reader writes them */
     uint32_t n_pending;
     uint64_t stuck_ns; /* when the first of them began to wait */
     pthread_t reader;
@@ -65,7 +66,11 @@ struct lane {
     uint64_t last_number;
 };
 
-enum hold_state { HOLD_WANTED, HOLD_SAID, HOLD_OVER }; /* OVER: the process that had them has ended */
+enum hold_state {
+    HOLD_WANTED,
+    HOLD_SAID,
+    HOLD_OVER
+}; /* OVER: the process that had them has ended */
 
 struct lane_hold { /* under the child's lock */
     struct lane_hold *next;
@@ -83,7 +88,7 @@ struct child_work {
     uint32_t n_under_way;
     uint32_t rows;        /* of the largest since there were none */
     uint64_t progress_ns; /* when one came back, or the first was sent */
-    uint64_t row_ns;      /* what a row took lately, the slow ones counting more; 0: none was measured */
+    uint64_t row_ns; /* what a row took lately, the slow ones counting more; 0: none was measured */
 };
 
 struct child {
@@ -140,26 +145,32 @@ void child_bury(struct child *child, const char *what, bool hung);
 enum error_code child_spawn(const struct child *child, pid_t *pid, int *socket, struct error *err);
 /* False: it does not end. `text` says how it ended. */
 bool child_reap(pid_t pid, char *text, size_t size);
-enum error_code child_say(int socket, const struct child_word *word, int descriptor, struct error *err);
-/* 1: a word; 0: none now; -1: the other end is gone, or said what cannot be. `descriptor`: -1, or what came with it. */
+enum error_code child_say(int socket, const struct child_word *word, int descriptor,
+                          struct error *err);
+/* 1: a word; 0: none now; -1: the other end is gone, or said what cannot be. `descriptor`: -1, or
+ * what came with it. */
 int child_hear(int socket, bool waits, struct child_word *word, int *descriptor, struct error *err);
 
 /* ---- child_lane.c ---- */
-enum error_code lane_up(struct lane *lane, struct error *err); /* makes the rings and starts the reader */
-void lane_down(struct lane *lane);                             /* nothing is sent or received any more */
-/* With the write_lock, while it is_up: into the ring, or into what waits for room there. False: too much waits. */
+enum error_code lane_up(struct lane *lane,
+                        struct error *err); /* makes the rings and starts the reader */
+void lane_down(struct lane *lane);          /* nothing is sent or received any more */
+/* With the write_lock, while it is_up: into the ring, or into what waits for room there. False: too
+ * much waits. */
 bool lane_put(struct lane *lane, uint32_t kind, const void *bytes, size_t size);
 void work_begins(struct lane *lane, uint32_t rows);
 void work_ends(struct lane *lane, uint32_t rows); /* 0: it tells nothing of how long a row takes */
 void work_is_undone(struct lane *lane);
-/* How long the micro-batches under way have made no progress beyond what may be, in ms; 0: all is well. */
+/* How long the micro-batches under way have made no progress beyond what may be, in ms; 0: all is
+ * well. */
 uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *rows);
 
 /* ---- child_lane_cache.c ---- */
 /* Room for what is asked of caches, and for some of it at a time. */
 uint64_t lane_cache_bytes_max(const struct driver_options *options);
-enum error_code lane_take_answer(struct lane *lane, struct error *err); /* the reader's: that is in `message` */
-void lane_fail_jobs(struct lane *lane);                                 /* once it is down */
+enum error_code lane_take_answer(struct lane *lane,
+                                 struct error *err); /* the reader's: that is in `message` */
+void lane_fail_jobs(struct lane *lane);              /* once it is down */
 
 /* ---- child_hold.c ---- */
 /* All with the child's lock. */

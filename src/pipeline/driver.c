@@ -60,7 +60,8 @@ static void on_microbatch_done(void *arg, struct microbatch *microbatch)
     *driver->completed_end = microbatch;
     driver->completed_end = &microbatch->next;
     if (!driver->active) {
-        /* Only the baton's holder changes n_in_flight. With others under way this device has more to compute. */
+        /* Only the baton's holder changes n_in_flight. With others under way this device has more
+         * to compute. */
         if (driver->n_in_flight == 1)
             run_locked(driver);
         else
@@ -82,9 +83,11 @@ static void end_early(struct driver *driver, struct microbatch *microbatch, cons
     microbatch_go_on(microbatch);
 }
 
-/* The end of sending: whether it failed (`lost` says so already), or the network was lost meanwhile, so that the
- * micro-batch is the caller's again. Its answer may have come and gone long since. */
-static bool is_unsent(struct driver *driver, struct microbatch *microbatch, uint64_t number, struct error *lost)
+/* The end of sending: whether it failed (`lost` says so already), or the network was lost
+ * meanwhile, so that the micro-batch is the caller's again. Its answer may have come and gone long
+ * since. */
+static bool is_unsent(struct driver *driver, struct microbatch *microbatch, uint64_t number,
+                      struct error *lost)
 {
     bool unsent = false;
     pthread_mutex_lock(&driver->lock);
@@ -111,15 +114,16 @@ static void forward(void *arg, struct microbatch *microbatch)
     pthread_mutex_unlock(&driver->lock);
     if (!lost.code) {
         if (!far_send(&driver->far, &driver->shape, microbatch, number))
-            error_set(&lost, ERROR_NO_MEMORY, "no memory for a message to stage %u", microbatch->at);
+            error_set(&lost, ERROR_NO_MEMORY, "no memory for a message to stage %u",
+                      microbatch->at);
         if (!is_unsent(driver, microbatch, number, &lost))
             return;
     }
     end_early(driver, microbatch, &lost);
 }
 
-/* The micro-batch with this number, which is then away no more; NULL when there is none. `any`: one that is not just
- * being sent. */
+/* The micro-batch with this number, which is then away no more; NULL when there is none. `any`: one
+ * that is not just being sent. */
 static struct microbatch *take_away(struct driver *driver, uint64_t number, bool any)
 {
     struct microbatch *found = NULL;
@@ -143,7 +147,8 @@ static bool was_sent(struct driver *driver, uint64_t number)
     return sent;
 }
 
-enum error_code driver_receive(struct driver *driver, const void *bytes, size_t size, struct error *err)
+enum error_code driver_receive(struct driver *driver, const void *bytes, size_t size,
+                               struct error *err)
 {
     struct wire_route route;
     enum error_code code = wire_read_route(bytes, size, &route, err);
@@ -155,7 +160,8 @@ enum error_code driver_receive(struct driver *driver, const void *bytes, size_t 
     if (!microbatch && was_sent(driver, route.number))
         return ERROR_NONE; /* given up in the meantime */
     if (!microbatch)
-        return error_set(err, ERROR_INVALID, "micro-batch %llu was never sent", (unsigned long long)route.number);
+        return error_set(err, ERROR_INVALID, "micro-batch %llu was never sent",
+                         (unsigned long long)route.number);
     code = wire_read_back(bytes, size, &driver->shape, microbatch, err);
     if (code) {
         struct error cause = {.code = code};
@@ -258,7 +264,8 @@ uint64_t driver_prompt_row_ns(struct driver *driver)
     return driver_is_held(driver) ? driver->prompt_row_ns : 0;
 }
 
-enum error_code driver_seed(struct driver *driver, const struct held_slot *slots, uint32_t n, struct error *err)
+enum error_code driver_seed(struct driver *driver, const struct held_slot *slots, uint32_t n,
+                            struct error *err)
 {
     size_t n_tokens = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -268,7 +275,8 @@ enum error_code driver_seed(struct driver *driver, const struct held_slot *slots
         return error_set(err, ERROR_NO_MEMORY, "no memory for %zu tokens", n_tokens);
     int32_t *tokens = seeds->tokens;
     for (uint32_t i = 0; i < n; i++) {
-        assert(slots[i].slot < driver->options.n_slots && slots[i].n_tokens <= driver->options.context);
+        assert(slots[i].slot < driver->options.n_slots &&
+               slots[i].n_tokens <= driver->options.context);
         if (slots[i].n_tokens)
             memcpy(tokens, slots[i].tokens, slots[i].n_tokens * sizeof *tokens);
         seeds->slots[seeds->n++] = (struct held_slot){slots[i].slot, slots[i].n_tokens, tokens};
@@ -315,10 +323,12 @@ static void accept_locked(struct driver *driver, struct sequence *sequence)
         pthread_cond_signal(&driver->wake);
 }
 
-enum error_code driver_submit(struct driver *driver, const struct request *request, uint64_t *id, struct error *err)
+enum error_code driver_submit(struct driver *driver, const struct request *request, uint64_t *id,
+                              struct error *err)
 {
     struct sequence *sequence = NULL;
-    enum error_code code = sequence_new(request, driver->options.context, driver->shape.n_vocab, &sequence, err);
+    enum error_code code =
+        sequence_new(request, driver->options.context, driver->shape.n_vocab, &sequence, err);
     if (code)
         return code;
     sequence->submitted_ns = clock_now_ns();
@@ -338,7 +348,8 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
     sequence_free(sequence);
     if (code == ERROR_CANCELLED)
         return error_set(err, code, "the model is being closed");
-    return error_set(err, code, "%u requests are waiting already, which is the limit", driver->options.queue_max);
+    return error_set(err, code, "%u requests are waiting already, which is the limit",
+                     driver->options.queue_max);
 }
 
 void driver_cancel(struct driver *driver, uint64_t id)
@@ -365,7 +376,8 @@ struct sequence *driver_next_cancelled(struct driver *driver)
     driver->incoming = NULL;
     driver->incoming_end = &driver->incoming;
     struct sequence *found = NULL;
-    for (struct sequence *at = driver->cancels ? driver->live : NULL; at && !found; at = at->live_next) {
+    for (struct sequence *at = driver->cancels ? driver->live : NULL; at && !found;
+         at = at->live_next) {
         if (at->cancelled)
             found = at;
     }
@@ -425,7 +437,8 @@ uint64_t driver_stage_busy_ns(const struct driver *driver, uint32_t index)
 
 /* ---- opening and closing -------------------------------------------------------------- */
 
-static enum error_code make_microbatches(struct driver *driver, const struct microbatch_sizes *sizes, struct error *err)
+static enum error_code make_microbatches(struct driver *driver,
+                                         const struct microbatch_sizes *sizes, struct error *err)
 {
     driver->operations = mem_new_array(sizes->operations, sizeof *driver->operations);
     driver->setups = mem_new_array(sizes->shares, sizeof *driver->setups);
@@ -433,7 +446,8 @@ static enum error_code make_microbatches(struct driver *driver, const struct mic
     if (!driver->operations || !driver->setups || !driver->microbatches)
         return error_set(err, ERROR_NO_MEMORY, "no memory for %u micro-batches", driver->n_devices);
     for (uint32_t i = 0; i < driver->n_devices; i++) {
-        enum error_code code = microbatch_init(&driver->microbatches[i], &driver->pipeline, sizes, err);
+        enum error_code code =
+            microbatch_init(&driver->microbatches[i], &driver->pipeline, sizes, err);
         if (code)
             return code;
         driver->microbatches[i].next = driver->unused;
@@ -461,19 +475,20 @@ static void dismantle(struct driver *driver)
     mem_free(driver);
 }
 
-static enum error_code build(struct driver *driver, const struct model *model, const struct stage_plan *stages,
-                             uint32_t n_stages, struct error *err)
+static enum error_code build(struct driver *driver, const struct model *model,
+                             const struct stage_plan *stages, uint32_t n_stages, struct error *err)
 {
     struct pipeline_settings settings;
     pipeline_settings_init(&settings, model, stages, n_stages, &driver->options);
     driver->n_devices = settings.n_microbatches;
     driver->shape = settings.shape;
-    driver->pipeline =
-        (struct pipeline){.n_stages = n_stages, .forward = forward, .done = on_microbatch_done, .arg = driver};
+    driver->pipeline = (struct pipeline){
+        .n_stages = n_stages, .forward = forward, .done = on_microbatch_done, .arg = driver};
     driver->pipeline.stages = mem_new_array(n_stages, sizeof *driver->pipeline.stages);
     if (!driver->pipeline.stages)
         return error_set(err, ERROR_NO_MEMORY, "no memory for %u stages", n_stages);
-    enum error_code code = slot_table_init(&driver->slots, driver->options.n_slots, driver->options.context, err);
+    enum error_code code =
+        slot_table_init(&driver->slots, driver->options.n_slots, driver->options.context, err);
     if (!code && stages[n_stages - 1].device)
         code = picker_new(driver->shape.n_vocab, driver->options.n_slots, driver->options.context,
                           &driver->pipeline.picker, err);
@@ -486,14 +501,15 @@ static enum error_code build(struct driver *driver, const struct model *model, c
     return code;
 }
 
-enum error_code driver_open(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
-                            const struct driver_options *options, struct driver **out, struct error *err)
+enum error_code driver_open(const struct model *model, const struct stage_plan *stages,
+                            uint32_t n_stages, const struct driver_options *options,
+                            struct driver **out, struct error *err)
 {
     return driver_open_far(model, stages, n_stages, options, NULL, out, err);
 }
 
-static enum error_code check_far(const struct stage_plan *stages, uint32_t n_stages, const struct far *far,
-                                 struct error *err)
+static enum error_code check_far(const struct stage_plan *stages, uint32_t n_stages,
+                                 const struct far *far, struct error *err)
 {
     for (uint32_t i = 0; i < n_stages && !far; i++) {
         if (!stages[i].device)
@@ -502,9 +518,9 @@ static enum error_code check_far(const struct stage_plan *stages, uint32_t n_sta
     return ERROR_NONE;
 }
 
-enum error_code driver_open_far(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
-                                const struct driver_options *options, const struct far *far, struct driver **out,
-                                struct error *err)
+enum error_code driver_open_far(const struct model *model, const struct stage_plan *stages,
+                                uint32_t n_stages, const struct driver_options *options,
+                                const struct far *far, struct driver **out, struct error *err)
 {
     struct driver *driver = mem_new(sizeof *driver);
     if (!driver)

@@ -11,11 +11,11 @@
  * Replay: what a request would generate depends only on its prompt and parameters, so
  * submitting prompt + generated so far continues with the same tokens.
  *
- * Threading: every function may be called from any thread, driver_submit() and driver_cancel()
- * from callbacks too. Callbacks run one at a time on a thread of the driver or of a device, or on
- * that of driver_receive(), not always the same one; they must not block and must not call driver_close(). After `done`
- * has been called, or driver_cancel() has returned and `done` with FINISH_CANCELLED has
- * arrived, the request is gone. */
+ * Threading: every function may be called from any thread, driver_submit() and driver_cancel() from
+ * callbacks too. Callbacks run one at a time on a thread of the driver or of a device, or on that
+ * of driver_receive(), not always the same one; they must not block and must not call
+ * driver_close(). After `done` has been called, or driver_cancel() has returned and `done` with
+ * FINISH_CANCELLED has arrived, the request is gone. */
 #pragma once
 
 #include "base/error.h"
@@ -51,31 +51,36 @@ struct driver_options {
 enum error_code driver_options_fill(const struct driver_options *given, const struct model *model,
                                     struct driver_options *out, struct error *err);
 
-/* Loads the model onto the stages, concurrently where devices differ. The model must outlive the driver. */
-enum error_code driver_open(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
-                            const struct driver_options *options, struct driver **out, struct error *err);
+/* Loads the model onto the stages, concurrently where devices differ. The model must outlive the
+ * driver. */
+enum error_code driver_open(const struct model *model, const struct stage_plan *stages,
+                            uint32_t n_stages, const struct driver_options *options,
+                            struct driver **out, struct error *err);
 
-/* The same where some stages are on other machines, in runners (runner.h) that were opened with the same stages and
- * options; `far` (far.h) reaches them and must outlive the driver. */
-enum error_code driver_open_far(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
-                                const struct driver_options *options, const struct far *far, struct driver **out,
-                                struct error *err);
+/* The same where some stages are on other machines, in runners (runner.h) that were opened with the
+ * same stages and options; `far` (far.h) reaches them and must outlive the driver. */
+enum error_code driver_open_far(const struct model *model, const struct stage_plan *stages,
+                                uint32_t n_stages, const struct driver_options *options,
+                                const struct far *far, struct driver **out, struct error *err);
 
-/* A message from there, which begins at a multiple of 8 bytes. ERROR_INVALID: it is wrong, and its sender not to be
- * trusted; if it belonged to a micro-batch, the requests of that have ended with an error. */
-enum error_code driver_receive(struct driver *driver, const void *bytes, size_t size, struct error *err);
+/* A message from there, which begins at a multiple of 8 bytes. ERROR_INVALID: it is wrong, and its
+ * sender not to be trusted; if it belonged to a micro-batch, the requests of that have ended with
+ * an error. */
+enum error_code driver_receive(struct driver *driver, const void *bytes, size_t size,
+                               struct error *err);
 
-/* The stages elsewhere cannot be reached any more: the requests that need them end with this error, now and from now
- * on. */
+/* The stages elsewhere cannot be reached any more: the requests that need them end with this error,
+ * now and from now on. */
 void driver_lost(struct driver *driver, const struct error *why);
 
-/* They can be reached again. Nothing is believed of what they still hold: requests that are under way end with the
- * error of driver_lost(), those that wait and those that come run. */
+/* They can be reached again. Nothing is believed of what they still hold: requests that are under
+ * way end with the error of driver_lost(), those that wait and those that come run. */
 void driver_found(struct driver *driver);
 
-/* The last thing that a driver does when another takes over from it: nothing more is begun, and when what is under way
- * has come back (or was lost) every request ends with FINISH_CANCELLED; then `held` is called, once, on a thread of the
- * driver's. driver_submit() refuses from now on. From then on the slots stand still. */
+/* The last thing that a driver does when another takes over from it: nothing more is begun, and
+ * when what is under way has come back (or was lost) every request ends with FINISH_CANCELLED; then
+ * `held` is called, once, on a thread of the driver's. driver_submit() refuses from now on. From
+ * then on the slots stand still. */
 void driver_hold(struct driver *driver, void (*held)(void *arg), void *arg);
 
 struct held_slot {
@@ -86,24 +91,31 @@ struct held_slot {
 /* Once it is held: the slots that were in use, [LIMIT_SEQUENCES]; good until driver_close(). */
 bool driver_is_held(struct driver *driver);
 uint32_t driver_held_slots(struct driver *driver, struct held_slot *out);
-uint64_t driver_prompt_row_ns(struct driver *driver); /* the same: of a prompt, measured; 0: not yet */
+uint64_t
+driver_prompt_row_ns(struct driver *driver); /* the same: of a prompt, measured; 0: not yet */
 
-/* What the caches of a driver that has had no request yet hold on every stage, each within its options; n_tokens of 0:
- * something that nobody knows. Requests that begin so need not compute it. Copied; ERROR_NO_MEMORY. */
-enum error_code driver_seed(struct driver *driver, const struct held_slot *slots, uint32_t n, struct error *err);
+/* What the caches of a driver that has had no request yet hold on every stage, each within its
+ * options; n_tokens of 0: something that nobody knows. Requests that begin so need not compute it.
+ * Copied; ERROR_NO_MEMORY. */
+enum error_code driver_seed(struct driver *driver, const struct held_slot *slots, uint32_t n,
+                            struct error *err);
 
-struct pipeline *driver_pipeline(struct driver *driver); /* microbatch.h; its stages are their devices' threads' */
+struct pipeline *
+driver_pipeline(struct driver *driver); /* microbatch.h; its stages are their devices' threads' */
 
-/* Cancels what is running and waits for the stages; from then on driver_submit() refuses. All else may still be called
- * until driver_close(). Stages elsewhere must still answer, or driver_lost() have been called. Once; optional. */
+/* Cancels what is running and waits for the stages; from then on driver_submit() refuses. All else
+ * may still be called until driver_close(). Stages elsewhere must still answer, or driver_lost()
+ * have been called. Once; optional. */
 void driver_stop(struct driver *driver);
 
 /* driver_stop() where it was not called, then frees. */
 void driver_close(struct driver *driver);
 
-const struct driver_options *driver_options(const struct driver *driver); /* with the defaults filled in */
+const struct driver_options *
+driver_options(const struct driver *driver); /* with the defaults filled in */
 uint32_t driver_stage_count(const struct driver *driver);
-const struct stage *driver_stage(const struct driver *driver, uint32_t index); /* only its constant facts may be read */
+const struct stage *driver_stage(const struct driver *driver,
+                                 uint32_t index); /* only its constant facts may be read */
 uint64_t driver_stage_busy_ns(const struct driver *driver,
                               uint32_t index); /* time it has computed since it was opened */
 
@@ -130,13 +142,16 @@ struct request_usage {
 };
 
 struct request_handlers {
-    /* A token was generated. Return false to stop here (FINISH_STOP). A token that ends generation is not delivered. */
+    /* A token was generated. Return false to stop here (FINISH_STOP). A token that ends generation
+     * is not delivered. */
     bool (*token)(void *arg, const struct token_event *event);
-    /* Optional: logits of a row that was asked for (`want_all_logits`): position in the prompt, n_vocab floats; or the
-     * embedding (n_embd floats) of each prompt row when `embeddings`. */
+    /* Optional: logits of a row that was asked for (`want_all_logits`): position in the prompt,
+     * n_vocab floats; or the embedding (n_embd floats) of each prompt row when `embeddings`. */
     void (*row)(void *arg, uint32_t position, const float *values, uint32_t n_values);
-    /* The request is over, always called exactly once for an accepted request. `err` only with FINISH_ERROR. */
-    void (*done)(void *arg, enum finish_reason reason, const struct request_usage *usage, const struct error *err);
+    /* The request is over, always called exactly once for an accepted request. `err` only with
+     * FINISH_ERROR. */
+    void (*done)(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                 const struct error *err);
 };
 
 struct request {
@@ -144,23 +159,25 @@ struct request {
     uint32_t n_prompt;             /* at least 1 */
     uint32_t n_predict;            /* tokens to generate at most; 0 only computes the prompt */
     struct sampler_params sampler; /* biases are copied */
-    const int32_t *stop_tokens;    /* copied; tokens that end generation (the tokenizer's EOS/EOT …) */
+    const int32_t *stop_tokens; /* copied; tokens that end generation (the tokenizer's EOS/EOT …) */
     uint32_t n_stop_tokens;
     bool logprobs;
     uint32_t n_top_logprobs;
-    bool want_all_logits; /* `row` gets the logits of every position, those of the generated tokens (the last, too)
-                             included */
-    bool embeddings;      /* `row` gets every prompt position's hidden state; n_predict is 0. Neither reuses a prefix */
+    bool want_all_logits; /* `row` gets the logits of every position, those of the generated tokens
+                             (the last, too) included */
+    bool embeddings; /* `row` gets every prompt position's hidden state; n_predict is 0. Neither
+                        reuses a prefix */
     struct request_handlers handlers;
     void *arg;
 };
 
-/* Queues a request. ERROR_INVALID: it can never run (prompt longer than the context: says both numbers; a token
- * outside the vocabulary …). ERROR_BUSY: the queue is full. */
-enum error_code driver_submit(struct driver *driver, const struct request *request, uint64_t *id, struct error *err);
+/* Queues a request. ERROR_INVALID: it can never run (prompt longer than the context: says both
+ * numbers; a token outside the vocabulary …). ERROR_BUSY: the queue is full. */
+enum error_code driver_submit(struct driver *driver, const struct request *request, uint64_t *id,
+                              struct error *err);
 
-/* Asks that a request end; its `done` will come with FINISH_CANCELLED unless it has ended before. Unknown ids are
- * ignored. */
+/* Asks that a request end; its `done` will come with FINISH_CANCELLED unless it has ended before.
+ * Unknown ids are ignored. */
 void driver_cancel(struct driver *driver, uint64_t id);
 
 struct driver_stats {

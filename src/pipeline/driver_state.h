@@ -1,10 +1,11 @@
-/* What the driver's two halves share: driver.c, the doors with their lock, and step.c, which decides.
+/* What the driver's two halves share: driver.c, the doors with their lock, and step.c, which
+ * decides.
  *
- * The driver's state belongs to whoever holds the baton (`active`): only one thread at a time
- * runs the step, but it need not always be the same one. A micro-batch that comes back while no
- * other is under way is handled by the device thread that finished it, so that a single stream costs
- * no wake-up of another thread at all; on a machine whose cores are all busy a wake-up can
- * take milliseconds. Otherwise, and for new and cancelled requests, the driver's own thread does it. */
+ * The driver's state belongs to whoever holds the baton (`active`): only one thread at a time runs
+ * the step, but it need not always be the same one. A micro-batch that comes back while no other is
+ * under way is handled by the device thread that finished it, so that a single stream costs no
+ * wake-up of another thread at all; on a machine whose cores are all busy a wake-up can take
+ * milliseconds. Otherwise, and for new and cancelled requests, the driver's own thread does it. */
 #pragma once
 
 #include "pipeline/driver.h"

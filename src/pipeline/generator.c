@@ -5,8 +5,8 @@ static struct driver *driver_of(const struct generator *generator)
     return ((const struct driver_generator *)generator)->driver;
 }
 
-static enum error_code submit(struct generator *generator, const struct request *request, uint64_t *id,
-                              struct error *err)
+static enum error_code submit(struct generator *generator, const struct request *request,
+                              uint64_t *id, struct error *err)
 {
     return driver_submit(driver_of(generator), request, id, err);
 }

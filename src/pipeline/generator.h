@@ -1,8 +1,8 @@
-/* Whoever turns requests into tokens: the driver of this process (generator_of_driver()), or one that is reached
- * through the cluster. Those who ask (the API, `medley run`) do not know which.
+/* Whoever turns requests into tokens: the driver of this process (generator_of_driver()), or one
+ * that is reached through the cluster. Those who ask (the API, `medley run`) do not know which.
  *
- * Semantics and threading of submit, cancel and the request's handlers are driver.h's. A generator lives in its
- * owner's struct, first; who owns it says how long. */
+ * Semantics and threading of submit, cancel and the request's handlers are driver.h's. A generator
+ * lives in its owner's struct, first; who owns it says how long. */
 #pragma once
 
 #include "pipeline/driver.h"
@@ -10,10 +10,11 @@
 struct generator;
 
 struct generator_impl {
-    enum error_code (*submit)(struct generator *generator, const struct request *request, uint64_t *id,
-                              struct error *err);
+    enum error_code (*submit)(struct generator *generator, const struct request *request,
+                              uint64_t *id, struct error *err);
     void (*cancel)(struct generator *generator, uint64_t id);
-    uint32_t (*context)(const struct generator *generator); /* tokens of one sequence: prompt and answer */
+    uint32_t (*context)(
+        const struct generator *generator); /* tokens of one sequence: prompt and answer */
     struct driver_stats (*stats)(const struct generator *generator);
 };
 
@@ -21,7 +22,8 @@ struct generator {
     const struct generator_impl *impl;
 };
 
-static inline enum error_code generator_submit(struct generator *generator, const struct request *request, uint64_t *id,
+static inline enum error_code generator_submit(struct generator *generator,
+                                               const struct request *request, uint64_t *id,
                                                struct error *err)
 {
     return generator->impl->submit(generator, request, id, err);

@@ -32,7 +32,8 @@ static void latch_arrive(struct latch *latch)
 static void open_one(struct device_job *job)
 {
     struct stage_job *one = (struct stage_job *)job; /* its first member */
-    one->code = stage_open(one->stage->device, one->model, &one->options, &one->stage->stage, &one->error);
+    one->code =
+        stage_open(one->stage->device, one->model, &one->options, &one->stage->stage, &one->error);
     latch_arrive(one->latch);
 }
 
@@ -63,7 +64,8 @@ static void run_all(struct stage_job *jobs, uint32_t n_jobs, void (*run)(struct 
     pthread_mutex_destroy(&latch.lock);
 }
 
-static struct stage_options options_of(const struct driver_options *options, uint32_t first_layer, uint32_t n_layers)
+static struct stage_options options_of(const struct driver_options *options, uint32_t first_layer,
+                                       uint32_t n_layers)
 {
     return (struct stage_options){
         .first_layer = first_layer,
@@ -77,8 +79,9 @@ static struct stage_options options_of(const struct driver_options *options, uin
     };
 }
 
-enum error_code pipeline_load(struct pipeline *pipeline, const struct model *model, const struct stage_plan *plan,
-                              const struct driver_options *options, struct error *err)
+enum error_code pipeline_load(struct pipeline *pipeline, const struct model *model,
+                              const struct stage_plan *plan, const struct driver_options *options,
+                              struct error *err)
 {
     struct stage_job *jobs = mem_new_array(pipeline->n_stages, sizeof *jobs);
     if (!jobs)
@@ -90,7 +93,8 @@ enum error_code pipeline_load(struct pipeline *pipeline, const struct model *mod
         stage->n_layers = plan[i].n_layers;
         if (stage->device) {
             struct stage_options stage_options = options_of(options, first_layer, plan[i].n_layers);
-            jobs[n_jobs++] = (struct stage_job){.stage = stage, .model = model, .options = stage_options};
+            jobs[n_jobs++] =
+                (struct stage_job){.stage = stage, .model = model, .options = stage_options};
         }
         first_layer += plan[i].n_layers;
     }
@@ -101,8 +105,10 @@ enum error_code pipeline_load(struct pipeline *pipeline, const struct model *mod
             continue;
         code = jobs[i].code;
         error_set(err, code, "%s", jobs[i].error.text);
-        error_wrap(err, "stage %td (layers %u-%u on %s)", jobs[i].stage - pipeline->stages, jobs[i].options.first_layer,
-                   jobs[i].options.first_layer + jobs[i].options.n_layers - 1, device_info(jobs[i].stage->device)->id);
+        error_wrap(err, "stage %td (layers %u-%u on %s)", jobs[i].stage - pipeline->stages,
+                   jobs[i].options.first_layer,
+                   jobs[i].options.first_layer + jobs[i].options.n_layers - 1,
+                   device_info(jobs[i].stage->device)->id);
     }
     mem_free(jobs);
     if (code)

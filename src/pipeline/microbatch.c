@@ -16,8 +16,8 @@ enum error_code microbatch_init(struct microbatch *microbatch, struct pipeline *
     microbatch->setups = mem_new_array(sizes->shares, sizeof *microbatch->setups);
     microbatch->picks = mem_new_array(sizes->shares, sizeof *microbatch->picks);
     microbatch->outputs = mem_new_array(sizes->output_floats, sizeof(float));
-    bool ok = microbatch->rows && microbatch->shares && microbatch->operations && microbatch->setups &&
-              microbatch->picks && microbatch->outputs;
+    bool ok = microbatch->rows && microbatch->shares && microbatch->operations &&
+              microbatch->setups && microbatch->picks && microbatch->outputs;
     size_t hidden = (size_t)sizes->rows * sizes->hidden_width;
     if (ok && hidden)
         ok = (microbatch->hidden[0] = mem_new_array(hidden, sizeof(float))) != NULL;
@@ -28,7 +28,8 @@ enum error_code microbatch_init(struct microbatch *microbatch, struct pipeline *
     if (ok)
         return ERROR_NONE;
     microbatch_deinit(microbatch);
-    return error_set(err, ERROR_NO_MEMORY, "no memory for a micro-batch of %u rows and %llu output values", sizes->rows,
+    return error_set(err, ERROR_NO_MEMORY,
+                     "no memory for a micro-batch of %u rows and %llu output values", sizes->rows,
                      (unsigned long long)sizes->output_floats);
 }
 
@@ -67,9 +68,11 @@ static void operate(struct pipeline_stage *stage, const struct cache_operation *
     struct error err = {0};
     if (stage->poisoned[operation->from]) {
         stage->poisoned[operation->slot] = true;
-    } else if (stage_kv_copy(stage->stage, operation->from, operation->slot, operation->length, &err)) {
+    } else if (stage_kv_copy(stage->stage, operation->from, operation->slot, operation->length,
+                             &err)) {
         /* The sequence starts over without the copy when its rows come back as dropped. */
-        log_line(LOG_WARN, "pipeline", "a prefix could not be copied and is computed anew: %s", err.text);
+        log_line(LOG_WARN, "pipeline", "a prefix could not be copied and is computed anew: %s",
+                 err.text);
         stage->poisoned[operation->slot] = true;
     }
 }
@@ -92,15 +95,18 @@ static void remove_void_rows(struct microbatch *microbatch, float *hidden, uint3
         if (kept != i) {
             microbatch->rows[kept] = microbatch->rows[i];
             if (hidden)
-                memcpy(hidden + (size_t)kept * width, hidden + (size_t)i * width, width * sizeof(float));
+                memcpy(hidden + (size_t)kept * width, hidden + (size_t)i * width,
+                       width * sizeof(float));
         }
         kept++;
     }
     microbatch->n_rows = kept;
 }
 
-/* Drops the rows of poisoned slots, and poisons the slots of rows dropped or failed before this stage. */
-static void drop_poisoned(struct microbatch *microbatch, struct pipeline_stage *stage, float *hidden)
+/* Drops the rows of poisoned slots, and poisons the slots of rows dropped or failed before this
+ * stage. */
+static void drop_poisoned(struct microbatch *microbatch, struct pipeline_stage *stage,
+                          float *hidden)
 {
     bool dropped = false;
     for (uint32_t i = 0; i < microbatch->n_shares; i++) {
@@ -129,7 +135,8 @@ static void fail_on_stage(struct microbatch *microbatch, struct pipeline_stage *
     microbatch_fail(microbatch);
 }
 
-static void forward(struct microbatch *microbatch, struct pipeline_stage *stage, const float *in, bool last)
+static void forward(struct microbatch *microbatch, struct pipeline_stage *stage, const float *in,
+                    bool last)
 {
     struct batch batch = {microbatch->rows, microbatch->n_rows, microbatch->embeddings};
     float *out = microbatch->hidden[microbatch->at & 1];
@@ -143,7 +150,8 @@ static void forward(struct microbatch *microbatch, struct pipeline_stage *stage,
         microbatch->slowest_ns = spent_ns;
     if (!code)
         return;
-    error_wrap(&microbatch->error, "stage %u on %s", microbatch->at, device_info(stage->device)->id);
+    error_wrap(&microbatch->error, "stage %u on %s", microbatch->at,
+               device_info(stage->device)->id);
     fail_on_stage(microbatch, stage);
 }
 
@@ -158,7 +166,8 @@ static void tell_picker(const struct microbatch *microbatch, struct picker *pick
             picker_copy(picker, operation->from, operation->slot, operation->length);
     }
     for (uint32_t i = 0; i < microbatch->n_rows; i++)
-        picker_note(picker, microbatch->rows[i].slot, microbatch->rows[i].position, microbatch->rows[i].token);
+        picker_note(picker, microbatch->rows[i].slot, microbatch->rows[i].position,
+                    microbatch->rows[i].token);
 }
 
 static void pick_tokens(struct microbatch *microbatch, struct picker *picker, uint32_t width)
@@ -170,7 +179,8 @@ static void pick_tokens(struct microbatch *microbatch, struct picker *picker, ui
             continue;
         outputs += (size_t)share->n_outputs * width;
         if (share->pick)
-            picker_pick(picker, share->slot, share->position + share->n_rows, outputs - width, &microbatch->picks[i]);
+            picker_pick(picker, share->slot, share->position + share->n_rows, outputs - width,
+                        &microbatch->picks[i]);
     }
 }
 
@@ -199,7 +209,8 @@ static void run(struct device_job *job)
     do {
         run_on_stage(microbatch);
         microbatch->at++;
-    } while (microbatch->at < pipeline->n_stages && pipeline->stages[microbatch->at].device == here);
+    } while (microbatch->at < pipeline->n_stages &&
+             pipeline->stages[microbatch->at].device == here);
     microbatch_go_on(microbatch);
 }
 

@@ -5,9 +5,9 @@
  * thread without the driver between. Queues are in order, so every stage sees the
  * micro-batches, and the cache operations they carry, in the order in which they were sent.
  *
- * A stage may be elsewhere (no device here): the micro-batch is then handed to the pipeline's `forward`, and goes on
- * with microbatch_go_on() when it has come back with `at` further on. The tokens are picked on the last stage's thread,
- * from its logits (picker.h).
+ * A stage may be elsewhere (no device here): the micro-batch is then handed to the pipeline's
+ * `forward`, and goes on with microbatch_go_on() when it has come back with `at` further on. The
+ * tokens are picked on the last stage's thread, from its logits (picker.h).
  *
  * Failure: a stage that fails on a micro-batch, or that is behind one which failed, marks the
  * slots concerned as poisoned, in a table of its own. Rows of a poisoned slot are dropped from
@@ -38,7 +38,8 @@ struct pipeline {
     struct pipeline_stage *stages; /* all, those elsewhere included */
     uint32_t n_stages;
     struct picker *picker; /* NULL: the last stage is elsewhere */
-    microbatch_fn forward; /* its next stage is elsewhere; on a device's thread, or the sender's. NULL: none is */
+    microbatch_fn forward; /* its next stage is elsewhere; on a device's thread, or the sender's.
+                              NULL: none is */
     microbatch_fn done;    /* on the last stage's device thread, or that of microbatch_go_on() */
     void *arg;
 };
@@ -113,7 +114,8 @@ void microbatch_deinit(struct microbatch *microbatch);
 /* Empties it for the next use. */
 void microbatch_clear(struct microbatch *microbatch);
 
-/* Nothing more of it is computed: every share that was not dropped has failed. The caller sets `error`. */
+/* Nothing more of it is computed: every share that was not dropped has failed. The caller sets
+ * `error`. */
 void microbatch_fail(struct microbatch *microbatch);
 
 /* Sends it down the stages; `done` follows. */

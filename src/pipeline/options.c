@@ -17,11 +17,14 @@ enum error_code driver_options_fill(const struct driver_options *given, const st
     if (!out->queue_max)
         out->queue_max = LIMIT_QUEUED_REQUESTS;
     if (out->n_slots > LIMIT_SEQUENCES)
-        return error_set(err, ERROR_INVALID, "%u sequences at once; the limit is %d", out->n_slots, LIMIT_SEQUENCES);
+        return error_set(err, ERROR_INVALID, "%u sequences at once; the limit is %d", out->n_slots,
+                         LIMIT_SEQUENCES);
     if (out->context > LIMIT_CONTEXT)
-        return error_set(err, ERROR_INVALID, "a context of %u tokens; the limit is %d", out->context, LIMIT_CONTEXT);
+        return error_set(err, ERROR_INVALID, "a context of %u tokens; the limit is %d",
+                         out->context, LIMIT_CONTEXT);
     if (out->batch_rows > LIMIT_BATCH_ROWS)
-        return error_set(err, ERROR_INVALID, "a batch of %u rows; the limit is %d", out->batch_rows, LIMIT_BATCH_ROWS);
+        return error_set(err, ERROR_INVALID, "a batch of %u rows; the limit is %d", out->batch_rows,
+                         LIMIT_BATCH_ROWS);
     uint64_t rows = (uint64_t)out->n_slots * out->context;
     if (rows < out->batch_rows) /* more can never come together */
         out->batch_rows = (uint32_t)rows;

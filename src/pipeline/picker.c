@@ -24,8 +24,8 @@ void pick_setup_copy(struct pick_setup *to, const struct pick_setup *from)
     memcpy(to->biases, from->biases, from->params.n_biases * sizeof *to->biases);
 }
 
-void pick_setup_fill(struct pick_setup *setup, uint32_t slot, const struct sampler_params *params, bool logprobs,
-                     uint32_t n_top)
+void pick_setup_fill(struct pick_setup *setup, uint32_t slot, const struct sampler_params *params,
+                     bool logprobs, uint32_t n_top)
 {
     assert(params->n_biases <= LIMIT_LOGIT_BIAS && n_top <= LIMIT_TOP_LOGPROBS);
     setup->slot = slot;
@@ -37,7 +37,8 @@ void pick_setup_fill(struct pick_setup *setup, uint32_t slot, const struct sampl
         memcpy(setup->biases, params->biases, params->n_biases * sizeof *setup->biases);
 }
 
-enum error_code picker_new(uint32_t n_vocab, uint32_t n_slots, uint32_t context, struct picker **out, struct error *err)
+enum error_code picker_new(uint32_t n_vocab, uint32_t n_slots, uint32_t context,
+                           struct picker **out, struct error *err)
 {
     struct picker *picker = mem_new(sizeof *picker);
     if (!picker)
@@ -48,7 +49,8 @@ enum error_code picker_new(uint32_t n_vocab, uint32_t n_slots, uint32_t context,
     picker->tokens = mem_new_array((size_t)n_slots * context, sizeof *picker->tokens);
     enum error_code code = ERROR_NONE;
     if (!picker->setups || !picker->tokens)
-        code = error_set(err, ERROR_NO_MEMORY, "no memory for %u slots of %u tokens", n_slots, context);
+        code = error_set(err, ERROR_NO_MEMORY, "no memory for %u slots of %u tokens", n_slots,
+                         context);
     if (!code)
         code = sampler_new(n_vocab, &picker->sampler, err);
     if (code) {
@@ -93,7 +95,8 @@ void picker_copy(struct picker *picker, uint32_t from, uint32_t to, uint32_t len
     memcpy(tokens_of(picker, to), tokens_of(picker, from), length * sizeof *picker->tokens);
 }
 
-void picker_pick(struct picker *picker, uint32_t slot, uint32_t position, const float *logits, struct pick *out)
+void picker_pick(struct picker *picker, uint32_t slot, uint32_t position, const float *logits,
+                 struct pick *out)
 {
     const int32_t *tokens = tokens_of(picker, slot);
     assert(position <= picker->context);

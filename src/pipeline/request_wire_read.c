@@ -6,11 +6,13 @@
 
 /* ---- what may travel -------------------------------------------------------------------- */
 
-static enum error_code check_tokens(const char *what, const int32_t *tokens, uint32_t n, struct error *err)
+static enum error_code check_tokens(const char *what, const int32_t *tokens, uint32_t n,
+                                    struct error *err)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (tokens[i] < 0 || tokens[i] >= LIMIT_VOCAB)
-            return error_set(err, ERROR_INVALID, "%s: token %d, number %u, is outside every vocabulary", what,
+            return error_set(err, ERROR_INVALID,
+                             "%s: token %d, number %u, is outside every vocabulary", what,
                              tokens[i], i);
     }
     return ERROR_NONE;
@@ -21,14 +23,14 @@ static enum error_code check_counts(const struct request *request, struct error 
     if (!request->n_prompt)
         return error_set(err, ERROR_INVALID, "the prompt is empty");
     if (request->n_prompt > LIMIT_CONTEXT)
-        return error_set(err, ERROR_INVALID, "the prompt has %u tokens; the limit is %d", request->n_prompt,
-                         LIMIT_CONTEXT);
+        return error_set(err, ERROR_INVALID, "the prompt has %u tokens; the limit is %d",
+                         request->n_prompt, LIMIT_CONTEXT);
     if (request->n_stop_tokens > LIMIT_STOP_TOKENS)
-        return error_set(err, ERROR_INVALID, "%u stop tokens; the limit is %d", request->n_stop_tokens,
-                         LIMIT_STOP_TOKENS);
+        return error_set(err, ERROR_INVALID, "%u stop tokens; the limit is %d",
+                         request->n_stop_tokens, LIMIT_STOP_TOKENS);
     if (request->sampler.n_biases > LIMIT_LOGIT_BIAS)
-        return error_set(err, ERROR_INVALID, "logit_bias: %u tokens are more than %d", request->sampler.n_biases,
-                         LIMIT_LOGIT_BIAS);
+        return error_set(err, ERROR_INVALID, "logit_bias: %u tokens are more than %d",
+                         request->sampler.n_biases, LIMIT_LOGIT_BIAS);
     if (request->n_top_logprobs > LIMIT_TOP_LOGPROBS)
         return error_set(err, ERROR_INVALID, "%u top logprobs are asked for; at most %d are given",
                          request->n_top_logprobs, LIMIT_TOP_LOGPROBS);
@@ -39,7 +41,8 @@ enum error_code request_check(const struct request *request, struct error *err)
 {
     enum error_code code = check_counts(request, err);
     if (!code && request->embeddings && request->n_predict)
-        code = error_set(err, ERROR_INVALID, "embeddings generate no tokens: n_predict must be 0, not %u",
+        code = error_set(err, ERROR_INVALID,
+                         "embeddings generate no tokens: n_predict must be 0, not %u",
                          request->n_predict);
     if (!code && request->embeddings && request->want_all_logits)
         code = error_set(err, ERROR_INVALID, "a request gives embeddings or logits, not both");
@@ -47,12 +50,14 @@ enum error_code request_check(const struct request *request, struct error *err)
         code = sampler_check(&request->sampler, LIMIT_VOCAB, err);
     if (!code)
         code = check_tokens("prompt", request->prompt, request->n_prompt, err);
-    return code ? code : check_tokens("stop tokens", request->stop_tokens, request->n_stop_tokens, err);
+    return code ? code
+                : check_tokens("stop tokens", request->stop_tokens, request->n_stop_tokens, err);
 }
 
 /* ---- runs ------------------------------------------------------------------------------- */
 
-enum error_code request_next(struct bytes_reader *run, const void **message, size_t *size, struct error *err)
+enum error_code request_next(struct bytes_reader *run, const void **message, size_t *size,
+                             struct error *err)
 {
     *message = NULL;
     *size = 0;
@@ -84,15 +89,18 @@ static void get_tokens(struct bytes_reader *reader, int32_t *tokens, uint32_t n)
         tokens[i] = (int32_t)bytes_load(bytes + (size_t)i * 4, 4);
 }
 
-/* The arrays, whose counts are within their limits and whose bytes are there: into one piece of memory. */
-static enum error_code get_arrays(struct bytes_reader *reader, struct request_message *out, struct error *err)
+/* The arrays, whose counts are within their limits and whose bytes are there: into one piece of
+ * memory. */
+static enum error_code get_arrays(struct bytes_reader *reader, struct request_message *out,
+                                  struct error *err)
 {
     struct request *request = &out->submit.request;
     uint32_t n_biases = request->sampler.n_biases;
     size_t n_tokens = (size_t)request->n_stop_tokens + request->n_prompt;
     char *memory = mem_new(n_biases * sizeof(struct logit_bias) + n_tokens * sizeof(int32_t));
     if (!memory)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a prompt of %u tokens", request->n_prompt);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a prompt of %u tokens",
+                         request->n_prompt);
     struct logit_bias *biases = (struct logit_bias *)(void *)memory;
     int32_t *tokens = (int32_t *)(void *)(memory + n_biases * sizeof *biases);
     biases_get(reader, biases, n_biases);
@@ -121,7 +129,8 @@ static enum error_code get_instance(struct bytes_reader *reader, char *out, stru
     return ERROR_NONE;
 }
 
-static enum error_code read_submit(struct bytes_reader *reader, struct request_message *out, struct error *err)
+static enum error_code read_submit(struct bytes_reader *reader, struct request_message *out,
+                                   struct error *err)
 {
     struct request *request = &out->submit.request;
     request->n_predict = bytes_get_u32(reader);
@@ -152,7 +161,8 @@ static enum error_code read_submit(struct bytes_reader *reader, struct request_m
     return code;
 }
 
-static void get_token(struct bytes_reader *reader, struct token_event *event, struct token_logprob *top)
+static void get_token(struct bytes_reader *reader, struct token_event *event,
+                      struct token_logprob *top)
 {
     event->token = (int32_t)bytes_get_u32(reader);
     event->index = bytes_get_u32(reader);
@@ -165,7 +175,8 @@ static void get_token(struct bytes_reader *reader, struct token_event *event, st
     }
 }
 
-static enum error_code read_tokens(struct bytes_reader *reader, struct request_message *out, struct error *err)
+static enum error_code read_tokens(struct bytes_reader *reader, struct request_message *out,
+                                   struct error *err)
 {
     struct token_logprob top[LIMIT_TOP_LOGPROBS];
     struct token_event event;
@@ -178,7 +189,8 @@ static enum error_code read_tokens(struct bytes_reader *reader, struct request_m
         if (reader->short_)
             return ends_early(err);
         if (event.n_top > LIMIT_TOP_LOGPROBS || event.token < 0 || event.token >= LIMIT_VOCAB)
-            return error_set(err, ERROR_INVALID, "token %d with %u others", event.token, event.n_top);
+            return error_set(err, ERROR_INVALID, "token %d with %u others", event.token,
+                             event.n_top);
         for (uint32_t k = 0; k < event.n_top; k++) {
             if (top[k].token < -1 || top[k].token >= LIMIT_VOCAB)
                 return error_set(err, ERROR_INVALID, "token %d among the likeliest", top[k].token);
@@ -187,22 +199,26 @@ static enum error_code read_tokens(struct bytes_reader *reader, struct request_m
     return ERROR_NONE;
 }
 
-void request_next_token(struct request_message *message, struct token_event *event, struct token_logprob *top)
+void request_next_token(struct request_message *message, struct token_event *event,
+                        struct token_logprob *top)
 {
     get_token(&message->tokens.reader, event, top);
 }
 
-static enum error_code read_row(struct bytes_reader *reader, struct request_message *out, struct error *err)
+static enum error_code read_row(struct bytes_reader *reader, struct request_message *out,
+                                struct error *err)
 {
     out->row.position = bytes_get_u32(reader);
     out->row.n_values = bytes_get_u32(reader);
     if (out->row.position >= LIMIT_CONTEXT || !out->row.n_values || out->row.n_values > LIMIT_VOCAB)
-        return error_set(err, ERROR_INVALID, "a row of %u values at %u", out->row.n_values, out->row.position);
+        return error_set(err, ERROR_INVALID, "a row of %u values at %u", out->row.n_values,
+                         out->row.position);
     out->row.values = bytes_take(reader, (size_t)out->row.n_values * sizeof(float));
     return out->row.values ? ERROR_NONE : ends_early(err);
 }
 
-/* The text ends up in logs and on terminals. A code of a newer version is one that nobody here expects. */
+/* The text ends up in logs and on terminals. A code of a newer version is one that nobody here
+ * expects. */
 static enum error_code read_error(struct bytes_reader *reader, struct error *out, struct error *err)
 {
     unsigned code = (unsigned)bytes_get(reader, 2);
@@ -218,7 +234,8 @@ static enum error_code read_error(struct bytes_reader *reader, struct error *out
     return ERROR_NONE;
 }
 
-static enum error_code read_refused(struct bytes_reader *reader, struct request_message *out, struct error *err)
+static enum error_code read_refused(struct bytes_reader *reader, struct request_message *out,
+                                    struct error *err)
 {
     enum error_code code = read_error(reader, &out->error, err);
     if (!code && !out->error.code)
@@ -226,7 +243,8 @@ static enum error_code read_refused(struct bytes_reader *reader, struct request_
     return code;
 }
 
-static enum error_code read_done(struct bytes_reader *reader, struct request_message *out, struct error *err)
+static enum error_code read_done(struct bytes_reader *reader, struct request_message *out,
+                                 struct error *err)
 {
     unsigned reason = (unsigned)bytes_get(reader, 1);
     struct request_usage *usage = &out->done.usage;
@@ -238,13 +256,16 @@ static enum error_code read_done(struct bytes_reader *reader, struct request_mes
     usage->prefill_ns = bytes_get(reader, 8);
     usage->decode_ns = bytes_get(reader, 8);
     enum error_code code = read_error(reader, &out->error, err);
-    if (!code && (reason > FINISH_ERROR || (reason == FINISH_ERROR) != (out->error.code != ERROR_NONE)))
-        code = error_set(err, ERROR_INVALID, "done for reason %u with error %u", reason, out->error.code);
+    if (!code &&
+        (reason > FINISH_ERROR || (reason == FINISH_ERROR) != (out->error.code != ERROR_NONE)))
+        code = error_set(err, ERROR_INVALID, "done for reason %u with error %u", reason,
+                         out->error.code);
     out->done.reason = (enum finish_reason)reason;
     return code;
 }
 
-static enum error_code read_body(struct bytes_reader *reader, struct request_message *out, struct error *err)
+static enum error_code read_body(struct bytes_reader *reader, struct request_message *out,
+                                 struct error *err)
 {
     switch (out->kind) {
     case REQUEST_SUBMIT:
@@ -262,7 +283,8 @@ static enum error_code read_body(struct bytes_reader *reader, struct request_mes
     }
 }
 
-enum error_code request_read(const void *message, size_t size, struct request_message *out, struct error *err)
+enum error_code request_read(const void *message, size_t size, struct request_message *out,
+                             struct error *err)
 {
     struct bytes_reader reader = {message, size, false};
     *out = (struct request_message){.kind = (unsigned)bytes_get(&reader, 1)};

@@ -39,8 +39,8 @@ static void put_tokens(const int32_t *tokens, uint32_t n, struct buffer *run)
         bytes_store(room + (size_t)i * 4, 4, (uint32_t)tokens[i]);
 }
 
-static void write_submit(uint64_t id, const char *instance, const struct request *request, uint32_t flags,
-                         struct buffer *run)
+static void write_submit(uint64_t id, const char *instance, const struct request *request,
+                         uint32_t flags, struct buffer *run)
 {
     const struct sampler_params *sampler = &request->sampler;
     size_t name_bytes = strlen(instance);
@@ -65,12 +65,14 @@ static void write_submit(uint64_t id, const char *instance, const struct request
     end(at, run);
 }
 
-void request_write_submit(uint64_t id, const char *instance, const struct request *request, struct buffer *run)
+void request_write_submit(uint64_t id, const char *instance, const struct request *request,
+                          struct buffer *run)
 {
     write_submit(id, instance, request, 0, run);
 }
 
-void request_write_submit_onward(uint64_t id, const char *instance, const struct request *request, struct buffer *run)
+void request_write_submit_onward(uint64_t id, const char *instance, const struct request *request,
+                                 struct buffer *run)
 {
     write_submit(id, instance, request, REQUEST_ONWARD, run);
 }
@@ -101,10 +103,12 @@ static bool takes_token(const struct buffer *run, size_t at, uint64_t id)
     size_t length = bytes_load(message, REQUEST_LENGTH_BYTES);
     message += REQUEST_LENGTH_BYTES;
     return at + REQUEST_LENGTH_BYTES + length == run->size && message[0] == REQUEST_TOKENS &&
-           bytes_load(message + 1, 8) == id && bytes_load(message + REQUEST_HEAD_BYTES, 4) < LIMIT_REQUEST_TOKENS;
+           bytes_load(message + 1, 8) == id &&
+           bytes_load(message + REQUEST_HEAD_BYTES, 4) < LIMIT_REQUEST_TOKENS;
 }
 
-void request_write_token(uint64_t id, const struct token_event *event, size_t *last, struct buffer *run)
+void request_write_token(uint64_t id, const struct token_event *event, size_t *last,
+                         struct buffer *run)
 {
     if (!takes_token(run, *last, id)) {
         *last = begin(REQUEST_TOKENS, id, run);
@@ -120,17 +124,21 @@ void request_write_token(uint64_t id, const struct token_event *event, size_t *l
     }
     if (run->failed)
         return;
-    unsigned char *count = (unsigned char *)run->data + *last + REQUEST_LENGTH_BYTES + REQUEST_HEAD_BYTES;
+    unsigned char *count =
+        (unsigned char *)run->data + *last + REQUEST_LENGTH_BYTES + REQUEST_HEAD_BYTES;
     bytes_store(count, 4, bytes_load(count, 4) + 1);
     end(*last, run);
 }
 
-void request_write_row(uint64_t id, uint32_t position, const float *values, uint32_t n_values, struct buffer *run)
+void request_write_row(uint64_t id, uint32_t position, const float *values, uint32_t n_values,
+                       struct buffer *run)
 {
     size_t at = begin(REQUEST_ROW, id, run);
     bytes_put(run, position, 4);
     bytes_put(run, n_values, 4);
-    buffer_append(run, values, (size_t)n_values * sizeof *values); /* this machine is little-endian, as wire.h's are */
+    buffer_append(run, values,
+                  (size_t)n_values *
+                      sizeof *values); /* this machine is little-endian, as wire.h's are */
     end(at, run);
 }
 

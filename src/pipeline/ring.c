@@ -15,8 +15,9 @@
 struct ring_shared {
     _Alignas(128) _Atomic uint64_t written;
     _Alignas(128) _Atomic uint64_t read;
-    _Alignas(128) _Atomic uint32_t bell; /* the futex: rises with everything that may interest the reader */
-    _Atomic uint32_t sleeps;             /* the reader does, or is about to */
+    _Alignas(128) _Atomic uint32_t
+        bell;                /* the futex: rises with everything that may interest the reader */
+    _Atomic uint32_t sleeps; /* the reader does, or is about to */
 };
 static_assert(sizeof(struct ring_shared) <= RING_HEAD_BYTES, "the positions have a page");
 
@@ -35,7 +36,8 @@ enum {
 void ring_init(struct ring *ring, void *memory, uint64_t bytes)
 {
     assert(bytes >= RING_BYTES_MIN && (bytes & (bytes - 1)) == 0);
-    *ring = (struct ring){.shared = memory, .data = (unsigned char *)memory + RING_HEAD_BYTES, .bytes = bytes};
+    *ring = (struct ring){
+        .shared = memory, .data = (unsigned char *)memory + RING_HEAD_BYTES, .bytes = bytes};
 }
 
 uint64_t ring_bytes_for(uint64_t record)
@@ -74,7 +76,8 @@ static enum error_code used_by_reader(const struct ring *ring, uint64_t *used, s
     return ERROR_NONE;
 }
 
-static enum error_code wait_for_room(struct ring *ring, uint64_t needed, uint64_t *used, struct error *err)
+static enum error_code wait_for_room(struct ring *ring, uint64_t needed, uint64_t *used,
+                                     struct error *err)
 {
     const uint64_t begin_ns = clock_now_ns();
     enum error_code code;
@@ -86,7 +89,8 @@ static enum error_code wait_for_room(struct ring *ring, uint64_t needed, uint64_
     return code;
 }
 
-static void put_record(struct ring *ring, uint32_t kind, const void *bytes, uint64_t size, uint64_t length)
+static void put_record(struct ring *ring, uint32_t kind, const void *bytes, uint64_t size,
+                       uint64_t length)
 {
     const struct record record = {RECORD_MAGIC, kind, size};
     copy_in(ring, ring->position, &record, sizeof record);
@@ -100,11 +104,13 @@ static void put_record(struct ring *ring, uint32_t kind, const void *bytes, uint
 
 bool ring_has_room(const struct ring *ring, size_t size)
 {
-    const uint64_t used = ring->position - atomic_load_explicit(&ring->shared->read, memory_order_acquire);
+    const uint64_t used =
+        ring->position - atomic_load_explicit(&ring->shared->read, memory_order_acquire);
     return used > ring->bytes || size > ring->bytes || ring->bytes - used >= record_bytes(size);
 }
 
-enum error_code ring_write(struct ring *ring, uint32_t kind, const void *bytes, size_t size, struct error *err)
+enum error_code ring_write(struct ring *ring, uint32_t kind, const void *bytes, size_t size,
+                           struct error *err)
 {
     assert(kind && kind != RECORD_SKIP);
     const uint64_t length = size <= ring->bytes ? record_bytes(size) : UINT64_MAX;
@@ -171,7 +177,8 @@ enum error_code ring_read(struct ring *ring, uint32_t *kind, struct buffer *out,
     }
     void *room = buffer_extend(out, (size_t)record.size);
     if (!room)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a record of %llu bytes", (unsigned long long)record.size);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a record of %llu bytes",
+                         (unsigned long long)record.size);
     copy_out(ring, ring->position + sizeof record, room, (size_t)record.size);
     pass(ring, record_bytes(record.size));
     *kind = record.kind;
@@ -211,7 +218,8 @@ uint32_t ring_bell(const struct ring *ring)
 void ring_wait(struct ring *ring, uint32_t bell, uint64_t spin_ns, uint32_t limit_ms)
 {
     struct ring_shared *shared = ring->shared;
-    const struct timespec limit = {.tv_sec = limit_ms / 1000, .tv_nsec = (long)(limit_ms % 1000) * 1000000};
+    const struct timespec limit = {.tv_sec = limit_ms / 1000,
+                                   .tv_nsec = (long)(limit_ms % 1000) * 1000000};
     if (unread(ring) || spin(ring, spin_ns))
         return;
     atomic_store_explicit(&shared->sleeps, 1, memory_order_seq_cst);

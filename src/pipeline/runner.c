@@ -50,7 +50,8 @@ static void send_on(void *arg, struct microbatch *microbatch)
     if (!far_send(&runner->far, &runner->shape, microbatch, microbatch->number)) {
         /* Back to the driver without its values, which takes hardly any memory. */
         microbatch_fail(microbatch);
-        error_set(&microbatch->error, ERROR_NO_MEMORY, "no memory for a message to stage %u", microbatch->at);
+        error_set(&microbatch->error, ERROR_NO_MEMORY, "no memory for a message to stage %u",
+                  microbatch->at);
         microbatch->at = runner->pipeline.n_stages;
         if (!far_send(&runner->far, &runner->shape, microbatch, microbatch->number))
             log_line(LOG_ERROR, "runner", "no memory for a message: a micro-batch is lost");
@@ -58,22 +59,27 @@ static void send_on(void *arg, struct microbatch *microbatch)
     give_back(runner, microbatch);
 }
 
-enum error_code runner_receive(struct runner *runner, const void *bytes, size_t size, struct error *err)
+enum error_code runner_receive(struct runner *runner, const void *bytes, size_t size,
+                               struct error *err)
 {
     struct wire_route route;
     enum error_code code = wire_read_route(bytes, size, &route, err);
     if (code)
         return code;
     if (route.instance != runner->far.instance || route.epoch != runner->far.epoch)
-        return error_set(err, ERROR_INVALID, "a micro-batch of instance %llu, placement %llu; here is %llu, %llu",
+        return error_set(err, ERROR_INVALID,
+                         "a micro-batch of instance %llu, placement %llu; here is %llu, %llu",
                          (unsigned long long)route.instance, (unsigned long long)route.epoch,
-                         (unsigned long long)runner->far.instance, (unsigned long long)runner->far.epoch);
+                         (unsigned long long)runner->far.instance,
+                         (unsigned long long)runner->far.epoch);
     struct microbatch *microbatch = take(runner);
     if (!microbatch)
-        return error_set(err, ERROR_BUSY, "more than %u micro-batches are under way", runner->n_microbatches);
+        return error_set(err, ERROR_BUSY, "more than %u micro-batches are under way",
+                         runner->n_microbatches);
     code = wire_read(bytes, size, &runner->shape, microbatch, err);
     if (!code && !runner->pipeline.stages[microbatch->at].device)
-        code = error_set(err, ERROR_INVALID, "a micro-batch for stage %u, which is not here", microbatch->at);
+        code = error_set(err, ERROR_INVALID, "a micro-batch for stage %u, which is not here",
+                         microbatch->at);
     if (code) {
         give_back(runner, microbatch);
         return code;
@@ -86,7 +92,8 @@ enum error_code runner_receive(struct runner *runner, const void *bytes, size_t 
 void runner_forget(struct runner *runner)
 {
     for (uint32_t i = 0; i < runner->pipeline.n_stages; i++)
-        memset(runner->pipeline.stages[i].poisoned, true, sizeof runner->pipeline.stages[i].poisoned);
+        memset(runner->pipeline.stages[i].poisoned, true,
+               sizeof runner->pipeline.stages[i].poisoned);
 }
 
 struct pipeline *runner_pipeline(struct runner *runner)
@@ -101,13 +108,16 @@ const struct stage *runner_stage(const struct runner *runner, uint32_t index)
 
 /* ---- opening and closing -------------------------------------------------------------- */
 
-static enum error_code make_microbatches(struct runner *runner, const struct microbatch_sizes *sizes, struct error *err)
+static enum error_code make_microbatches(struct runner *runner,
+                                         const struct microbatch_sizes *sizes, struct error *err)
 {
     runner->microbatches = mem_new_array(runner->n_microbatches, sizeof *runner->microbatches);
     if (!runner->microbatches)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u micro-batches", runner->n_microbatches);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %u micro-batches",
+                         runner->n_microbatches);
     for (uint32_t i = 0; i < runner->n_microbatches; i++) {
-        enum error_code code = microbatch_init(&runner->microbatches[i], &runner->pipeline, sizes, err);
+        enum error_code code =
+            microbatch_init(&runner->microbatches[i], &runner->pipeline, sizes, err);
         if (code)
             return code;
         runner->microbatches[i].next = runner->unused;
@@ -116,21 +126,25 @@ static enum error_code make_microbatches(struct runner *runner, const struct mic
     return ERROR_NONE;
 }
 
-static enum error_code build(struct runner *runner, const struct model *model, const struct stage_plan *stages,
-                             uint32_t n_stages, const struct driver_options *options, struct error *err)
+static enum error_code build(struct runner *runner, const struct model *model,
+                             const struct stage_plan *stages, uint32_t n_stages,
+                             const struct driver_options *options, struct error *err)
 {
     struct pipeline_settings settings;
     pipeline_settings_init(&settings, model, stages, n_stages, options);
     runner->shape = settings.shape;
-    /* One more for each thread that has sent a micro-batch on and not yet given it back, when the next comes. */
+    /* One more for each thread that has sent a micro-batch on and not yet given it back, when the
+     * next comes. */
     runner->n_microbatches = settings.n_microbatches + n_stages;
-    runner->pipeline = (struct pipeline){.n_stages = n_stages, .forward = send_on, .done = send_on, .arg = runner};
+    runner->pipeline =
+        (struct pipeline){.n_stages = n_stages, .forward = send_on, .done = send_on, .arg = runner};
     runner->pipeline.stages = mem_new_array(n_stages, sizeof *runner->pipeline.stages);
     if (!runner->pipeline.stages)
         return error_set(err, ERROR_NO_MEMORY, "no memory for %u stages", n_stages);
     enum error_code code = ERROR_NONE;
     if (stages[n_stages - 1].device)
-        code = picker_new(settings.shape.n_vocab, options->n_slots, options->context, &runner->pipeline.picker, err);
+        code = picker_new(settings.shape.n_vocab, options->n_slots, options->context,
+                          &runner->pipeline.picker, err);
     if (!code)
         code = make_microbatches(runner, &settings.sizes, err);
     if (!code)
@@ -138,9 +152,9 @@ static enum error_code build(struct runner *runner, const struct model *model, c
     return code;
 }
 
-enum error_code runner_open(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
-                            const struct driver_options *options, const struct far *far, struct runner **out,
-                            struct error *err)
+enum error_code runner_open(const struct model *model, const struct stage_plan *stages,
+                            uint32_t n_stages, const struct driver_options *options,
+                            const struct far *far, struct runner **out, struct error *err)
 {
     struct driver_options filled;
     enum error_code code = pipeline_check(model, stages, n_stages, options, &filled, err);

@@ -1,13 +1,15 @@
 /* A runner: stages of a model for a driver on another machine.
  *
- * It holds one machine's stages of an instance. Micro-batches come as messages (wire.h), go through the stages that are
- * here, and on to the next machine or back to the driver. It keeps no sequences: what a slot holds, and when it
- * is cut, the driver says with each micro-batch.
+ * It holds one machine's stages of an instance. Micro-batches come as messages (wire.h), go through
+ * the stages that are here, and on to the next machine or back to the driver. It keeps no
+ * sequences: what a slot holds, and when it is cut, the driver says with each micro-batch.
  *
- * A message that cannot be right is refused with its reason, and nothing has changed; the connection that it came over
- * should end. A stage that fails tells the driver through the shares (microbatch.h).
+ * A message that cannot be right is refused with its reason, and nothing has changed; the
+ * connection that it came over should end. A stage that fails tells the driver through the shares
+ * (microbatch.h).
  *
- * Threading: runner_receive() and runner_close() from one thread; far.send is called on the devices' threads. */
+ * Threading: runner_receive() and runner_close() from one thread; far.send is called on the
+ * devices' threads. */
 #pragma once
 
 #include "pipeline/driver.h"
@@ -15,22 +17,25 @@
 
 struct runner;
 
-/* `stages`: all of the pipeline, those elsewhere without a device; at least one is here. `options`: the driver's, whole
- * (driver_options()). The model must outlive the runner, and so must far.arg. */
-enum error_code runner_open(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
-                            const struct driver_options *options, const struct far *far, struct runner **out,
-                            struct error *err);
+/* `stages`: all of the pipeline, those elsewhere without a device; at least one is here. `options`:
+ * the driver's, whole (driver_options()). The model must outlive the runner, and so must
+ * far.arg. */
+enum error_code runner_open(const struct model *model, const struct stage_plan *stages,
+                            uint32_t n_stages, const struct driver_options *options,
+                            const struct far *far, struct runner **out, struct error *err);
 
-/* Before the first message: the driver believes that something is in the slots, which is gone. Rows are dropped (and
- * computed anew by the driver, microbatch.h) until it has emptied their slot. */
+/* Before the first message: the driver believes that something is in the slots, which is gone. Rows
+ * are dropped (and computed anew by the driver, microbatch.h) until it has emptied their slot. */
 void runner_forget(struct runner *runner);
 
 /* Waits for the micro-batches that are under way here, then gives the memory back. NULL is fine. */
 void runner_close(struct runner *runner);
 
-/* The bytes begin at a multiple of 8 and are not needed any more afterwards. ERROR_INVALID: refused. ERROR_BUSY: more
- * micro-batches than the driver may have under way. */
-enum error_code runner_receive(struct runner *runner, const void *bytes, size_t size, struct error *err);
+/* The bytes begin at a multiple of 8 and are not needed any more afterwards. ERROR_INVALID:
+ * refused. ERROR_BUSY: more micro-batches than the driver may have under way. */
+enum error_code runner_receive(struct runner *runner, const void *bytes, size_t size,
+                               struct error *err);
 
-struct pipeline *runner_pipeline(struct runner *runner); /* microbatch.h; its stages are their devices' threads' */
+struct pipeline *
+runner_pipeline(struct runner *runner); /* microbatch.h; its stages are their devices' threads' */
 const struct stage *runner_stage(const struct runner *runner, uint32_t index); /* NULL: elsewhere */

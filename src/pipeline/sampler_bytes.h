@@ -1,5 +1,6 @@
-/* A sampler's settings as bytes, for every message that has them: its numbers in their order, then, where the message
- * has them, its biases. How many biases there are stands elsewhere in the message. Pure. */
+/* A sampler's settings as bytes, for every message that has them: its numbers in their order, then,
+ * where the message has them, its biases. How many biases there are stands elsewhere in the
+ * message. Pure. */
 #pragma once
 
 #include "base/bytes.h"

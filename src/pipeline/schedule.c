@@ -38,9 +38,11 @@ static uint32_t count_decoding(const struct schedule_item *items, uint32_t n_ite
 }
 
 /* Rows for prompts. A pipeline of d devices is full for k of k + d - 1 turns when a prompt is cut
- * into k chunks: 2 d chunks lose a third at most, and smaller ones would cost more than they save. */
-static uint32_t prompt_budget(const struct schedule_item *items, const uint32_t *order, uint32_t n_order,
-                              uint32_t n_decoding, const struct schedule_limits *limits, const struct schedule *out)
+ * into k chunks: 2 d chunks lose a third at most, and smaller ones would cost more than they
+ * save. */
+static uint32_t prompt_budget(const struct schedule_item *items, const uint32_t *order,
+                              uint32_t n_order, uint32_t n_decoding,
+                              const struct schedule_limits *limits, const struct schedule *out)
 {
     uint32_t budget = limits->rows - out->n_rows;
     if (n_decoding)
@@ -64,10 +66,12 @@ static void take(struct schedule *out, uint32_t item, uint32_t rows)
     out->n_rows += rows;
 }
 
-/* Rule 2, and rule 4's reserve. Moves what is not a decode row to the front of `order` and returns how many those are.
+/* Rule 2, and rule 4's reserve. Moves what is not a decode row to the front of `order` and returns
+ * how many those are.
  */
-static uint32_t take_decode_rows(const struct schedule_item *items, uint32_t *order, uint32_t n_order,
-                                 uint32_t n_decoding, const struct schedule_limits *limits, struct schedule *out)
+static uint32_t take_decode_rows(const struct schedule_item *items, uint32_t *order,
+                                 uint32_t n_order, uint32_t n_decoding,
+                                 const struct schedule_limits *limits, struct schedule *out)
 {
     uint32_t n_prompts = 0;
     for (uint32_t i = 0; i < n_order; i++)
@@ -75,7 +79,8 @@ static uint32_t take_decode_rows(const struct schedule_item *items, uint32_t *or
     uint32_t reserve = 0;
     if (n_prompts)
         reserve = larger(limits->rows / 4, items[order[0]].decoding ? 0 : 1);
-    uint32_t most = smaller((n_decoding + limits->devices - 1) / limits->devices, limits->rows - reserve);
+    uint32_t most =
+        smaller((n_decoding + limits->devices - 1) / limits->devices, limits->rows - reserve);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n_order; i++) {
         if (!items[order[i]].decoding)
@@ -87,8 +92,9 @@ static uint32_t take_decode_rows(const struct schedule_item *items, uint32_t *or
 }
 
 /* Rule 3: first an even share each, then what is left over to the longest waiting. */
-static void take_prompt_rows(const struct schedule_item *items, const uint32_t *order, uint32_t n_order,
-                             uint32_t budget, uint32_t output_all_budget, struct schedule *out)
+static void take_prompt_rows(const struct schedule_item *items, const uint32_t *order,
+                             uint32_t n_order, uint32_t budget, uint32_t output_all_budget,
+                             struct schedule *out)
 {
     uint32_t first = out->n_shares;
     uint32_t share = n_order ? larger(SCHEDULE_QUANTUM, budget / n_order) : 0;
@@ -115,12 +121,12 @@ static void take_prompt_rows(const struct schedule_item *items, const uint32_t *
     }
 }
 
-void schedule_next(const struct schedule_item *items, uint32_t n_items, const struct schedule_limits *limits,
-                   struct schedule *out)
+void schedule_next(const struct schedule_item *items, uint32_t n_items,
+                   const struct schedule_limits *limits, struct schedule *out)
 {
     assert(n_items <= LIMIT_SEQUENCES);
-    assert(limits->rows && limits->devices && limits->prefill_rows_mixed && limits->output_all_rows &&
-           limits->embedding_rows);
+    assert(limits->rows && limits->devices && limits->prefill_rows_mixed &&
+           limits->output_all_rows && limits->embedding_rows);
     uint32_t order[LIMIT_SEQUENCES];
     uint32_t n_order = sort_by_age(items, n_items, order);
     out->n_shares = out->n_rows = 0;

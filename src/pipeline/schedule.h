@@ -24,15 +24,17 @@ struct schedule_item { /* one running sequence */
     bool decoding;     /* its prompt is done: it waits for one token at a time */
     bool embeddings;   /* it wants hidden states, not logits */
     bool output_all;   /* every row of it has an output */
-    uint64_t served;   /* number of the micro-batch that last had rows of it; for a new one, of its admission */
+    uint64_t served;   /* number of the micro-batch that last had rows of it; for a new one, of its
+                          admission */
 };
 
 struct schedule_limits {
-    uint32_t rows;               /* of one micro-batch, at least 1 */
-    uint32_t devices;            /* that work on different micro-batches at the same time, at least 1 */
-    uint32_t prefill_rows_mixed; /* of the rows, prompt rows while somebody is decoding, at least 1 */
-    uint32_t output_all_rows;    /* of those, rows of sequences with `output_all`, at least 1 */
-    uint32_t embedding_rows;     /* rows of a micro-batch of embeddings, at least 1 */
+    uint32_t rows;    /* of one micro-batch, at least 1 */
+    uint32_t devices; /* that work on different micro-batches at the same time, at least 1 */
+    uint32_t
+        prefill_rows_mixed;   /* of the rows, prompt rows while somebody is decoding, at least 1 */
+    uint32_t output_all_rows; /* of those, rows of sequences with `output_all`, at least 1 */
+    uint32_t embedding_rows;  /* rows of a micro-batch of embeddings, at least 1 */
 };
 
 struct schedule_share {
@@ -48,5 +50,5 @@ struct schedule {
 };
 
 /* At most LIMIT_SEQUENCES items. n_shares is 0 exactly when no item waits. */
-void schedule_next(const struct schedule_item *items, uint32_t n_items, const struct schedule_limits *limits,
-                   struct schedule *out);
+void schedule_next(const struct schedule_item *items, uint32_t n_items,
+                   const struct schedule_limits *limits, struct schedule *out);

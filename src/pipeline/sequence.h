@@ -18,13 +18,14 @@ struct sequence {
     uint32_t slot;          /* SLOT_NONE while it waits */
     uint32_t cached;        /* prompt tokens taken over from a slot */
     uint32_t generated;
-    bool last_row; /* all tokens are there; only the last one's own row is still wanted (want_all_logits) */
+    bool last_row; /* all tokens are there; only the last one's own row is still wanted
+                      (want_all_logits) */
     uint64_t submitted_ns, admitted_ns, first_token_ns;
 };
 
 /* Checks the request against the limits and copies it. */
-enum error_code sequence_new(const struct request *request, uint32_t context, uint32_t n_vocab, struct sequence **out,
-                             struct error *err);
+enum error_code sequence_new(const struct request *request, uint32_t context, uint32_t n_vocab,
+                             struct sequence **out, struct error *err);
 void sequence_free(struct sequence *sequence);
 
 bool sequence_wants_rows(const struct sequence *sequence); /* an output for each of its rows */

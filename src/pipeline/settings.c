@@ -3,27 +3,31 @@
 #include "base/limits.h"
 #include "model/model.h"
 
-static enum error_code check_stages(const struct stage_plan *stages, uint32_t n_stages, uint32_t n_layers,
-                                    struct error *err)
+static enum error_code check_stages(const struct stage_plan *stages, uint32_t n_stages,
+                                    uint32_t n_layers, struct error *err)
 {
     if (!n_stages || n_stages > LIMIT_STAGES)
-        return error_set(err, ERROR_INVALID, "%u stages; there can be 1 to %d", n_stages, LIMIT_STAGES);
+        return error_set(err, ERROR_INVALID, "%u stages; there can be 1 to %d", n_stages,
+                         LIMIT_STAGES);
     uint32_t sum = 0;
     for (uint32_t i = 0; i < n_stages; i++) {
         if (!stages[i].n_layers || stages[i].n_layers > n_layers)
-            return error_set(err, ERROR_INVALID, "stage %u has %u layers; the model has %u", i, stages[i].n_layers,
-                             n_layers);
+            return error_set(err, ERROR_INVALID, "stage %u has %u layers; the model has %u", i,
+                             stages[i].n_layers, n_layers);
         sum += stages[i].n_layers;
     }
     if (sum != n_layers)
-        return error_set(err, ERROR_INVALID, "the stages hold %u layers; the model has %u", sum, n_layers);
+        return error_set(err, ERROR_INVALID, "the stages hold %u layers; the model has %u", sum,
+                         n_layers);
     return ERROR_NONE;
 }
 
-enum error_code pipeline_check(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
-                               const struct driver_options *given, struct driver_options *options, struct error *err)
+enum error_code pipeline_check(const struct model *model, const struct stage_plan *stages,
+                               uint32_t n_stages, const struct driver_options *given,
+                               struct driver_options *options, struct error *err)
 {
-    enum error_code code = check_stages(stages, n_stages, model_hyperparameters(model)->n_layers, err);
+    enum error_code code =
+        check_stages(stages, n_stages, model_hyperparameters(model)->n_layers, err);
     return code ? code : driver_options_fill(given, model, options, err);
 }
 
@@ -50,7 +54,8 @@ static bool has_elsewhere(const struct stage_plan *stages, uint32_t n_stages)
 }
 
 void pipeline_settings_init(struct pipeline_settings *settings, const struct model *model,
-                            const struct stage_plan *stages, uint32_t n_stages, const struct driver_options *options)
+                            const struct stage_plan *stages, uint32_t n_stages,
+                            const struct driver_options *options)
 {
     const struct hyperparameters *hyperparameters = model_hyperparameters(model);
     uint32_t n_vocab = hyperparameters->n_vocab, n_embd = hyperparameters->n_embd;

@@ -1,17 +1,20 @@
-/* What follows from a driver's options and plan: checked and filled in once, the same for the driver and for the
- * runners that hold some of its stages elsewhere. */
+/* What follows from a driver's options and plan: checked and filled in once, the same for the
+ * driver and for the runners that hold some of its stages elsewhere. */
 #pragma once
 
 #include "pipeline/driver.h"
 #include "pipeline/wire.h"
 
 enum {
-    OUTPUT_ALL_ROWS = 64, /* of one micro-batch, besides one for each slot: bounds the logits' memory */
+    OUTPUT_ALL_ROWS =
+        64, /* of one micro-batch, besides one for each slot: bounds the logits' memory */
 };
 
-/* Refuses stages and options that cannot be; `options` are those given, with the defaults filled in. */
-enum error_code pipeline_check(const struct model *model, const struct stage_plan *stages, uint32_t n_stages,
-                               const struct driver_options *given, struct driver_options *options, struct error *err);
+/* Refuses stages and options that cannot be; `options` are those given, with the defaults filled
+ * in. */
+enum error_code pipeline_check(const struct model *model, const struct stage_plan *stages,
+                               uint32_t n_stages, const struct driver_options *given,
+                               struct driver_options *options, struct error *err);
 
 struct pipeline_settings {
     uint32_t n_microbatches; /* under way at once: one for each device, of any machine */
@@ -19,4 +22,5 @@ struct pipeline_settings {
     struct microbatch_sizes sizes;
 };
 void pipeline_settings_init(struct pipeline_settings *settings, const struct model *model,
-                            const struct stage_plan *stages, uint32_t n_stages, const struct driver_options *options);
+                            const struct stage_plan *stages, uint32_t n_stages,
+                            const struct driver_options *options);

@@ -3,14 +3,16 @@
 #include "base/mem.h"
 #include "pipeline/sequence.h"
 
-enum error_code slot_table_init(struct slot_table *table, uint32_t n_slots, uint32_t context, struct error *err)
+enum error_code slot_table_init(struct slot_table *table, uint32_t n_slots, uint32_t context,
+                                struct error *err)
 {
     *table = (struct slot_table){.n_slots = n_slots};
     table->slots = mem_new_array(n_slots, sizeof *table->slots);
     table->tokens = mem_new_array((size_t)n_slots * context, sizeof *table->tokens);
     if (!table->slots || !table->tokens) {
         slot_table_deinit(table);
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u slots of %u tokens", n_slots, context);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %u slots of %u tokens", n_slots,
+                         context);
     }
     for (uint32_t i = 0; i < n_slots; i++)
         table->slots[i].tokens = table->tokens + (size_t)i * context;
@@ -35,7 +37,8 @@ static uint32_t common_prefix(const struct slot *slot, const int32_t *prompt, ui
     return n;
 }
 
-/* The free slot other than `except` whose cache is worth least: an empty one, else the longest unused. */
+/* The free slot other than `except` whose cache is worth least: an empty one, else the longest
+ * unused. */
 static uint32_t least_valuable(const struct slot_table *table, uint32_t except)
 {
     uint32_t best = SLOT_NONE;
@@ -44,7 +47,8 @@ static uint32_t least_valuable(const struct slot_table *table, uint32_t except)
         if (slot->sequence || i == except)
             continue;
         if (best == SLOT_NONE || (slot->n_placed == 0) > (table->slots[best].n_placed == 0) ||
-            ((slot->n_placed == 0) == (table->slots[best].n_placed == 0) && slot->served < table->slots[best].served))
+            ((slot->n_placed == 0) == (table->slots[best].n_placed == 0) &&
+             slot->served < table->slots[best].served))
             best = i;
     }
     return best;
@@ -68,7 +72,8 @@ bool slot_table_choose(const struct slot_table *table, const int32_t *prompt, ui
     uint32_t other = least_valuable(table, own);
     if (own == SLOT_NONE && other == SLOT_NONE)
         return false;
-    bool own_is_good = own != SLOT_NONE && (other == SLOT_NONE || own_longest >= table->slots[own].n_placed / 2);
+    bool own_is_good =
+        own != SLOT_NONE && (other == SLOT_NONE || own_longest >= table->slots[own].n_placed / 2);
     if (own_is_good && own_longest + SLOT_COPY_MIN > longest) {
         *out = (struct slot_choice){.slot = own, .keep = own_longest};
         return true;

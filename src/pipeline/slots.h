@@ -16,9 +16,10 @@ struct slot {
     int32_t *tokens;           /* room for the context */
     uint32_t n_known;          /* tokens of the sequence: prompt and generated */
     uint32_t n_placed;         /* of those, in the cache or in a micro-batch on the way there */
-    uint32_t epoch;            /* counts how often the slot has been emptied: rows of an older epoch are void */
-    bool broken;               /* a stage failed on it: to be emptied before it is used again */
-    uint64_t served;           /* number of the micro-batch that last had rows of it */
+    uint32_t
+        epoch;   /* counts how often the slot has been emptied: rows of an older epoch are void */
+    bool broken; /* a stage failed on it: to be emptied before it is used again */
+    uint64_t served; /* number of the micro-batch that last had rows of it */
 };
 
 struct slot_table {
@@ -27,7 +28,8 @@ struct slot_table {
     int32_t *tokens; /* of all slots */
 };
 
-enum error_code slot_table_init(struct slot_table *table, uint32_t n_slots, uint32_t context, struct error *err);
+enum error_code slot_table_init(struct slot_table *table, uint32_t n_slots, uint32_t context,
+                                struct error *err);
 void slot_table_deinit(struct slot_table *table);
 
 enum {
@@ -42,10 +44,11 @@ struct slot_choice {
     uint32_t copy;      /* 0: nothing is copied; then `keep` is 0 */
 };
 
-/* The free slot for a prompt of which at most `reusable` tokens may come from a cache. False when no slot is free.
+/* The free slot for a prompt of which at most `reusable` tokens may come from a cache. False when
+ * no slot is free.
  *
- * The slot with the longest common prefix is taken itself when it is free and gives up less
- * than it saves, or when no other is free; otherwise the longest unused free slot is taken
- * and the prefix copied, which keeps a long conversation alive when another prompt shares only its opening. */
+ * The slot with the longest common prefix is taken itself when it is free and gives up less than it
+ * saves, or when no other is free; otherwise the longest unused free slot is taken and the prefix
+ * copied, which keeps a long conversation alive when another prompt shares only its opening. */
 bool slot_table_choose(const struct slot_table *table, const int32_t *prompt, uint32_t reusable,
                        struct slot_choice *out);

@@ -1,4 +1,5 @@
-/* The driver's step: what happens between two micro-batches. By the baton's holder (driver_state.h). */
+/* The driver's step: what happens between two micro-batches. By the baton's holder
+ * (driver_state.h). */
 #include "pipeline/driver_state.h"
 
 #include "base/clock.h"
@@ -9,15 +10,18 @@
 #include <string.h>
 
 enum {
-    MIXED_STEP_NS = 200 * 1000 * 1000, /* how long the prompt rows of a step may take while streams are running */
-    MIXED_ROWS_MIN = 32,               /* below this a device does not get faster per step */
-    MIXED_ROWS_FIRST = 64,             /* before anything has been measured */
-    MEASURED_ROWS_MIN = 32,            /* a micro-batch tells the speed of prompts from this size on */
+    MIXED_STEP_NS =
+        200 * 1000 *
+        1000,            /* how long the prompt rows of a step may take while streams are running */
+    MIXED_ROWS_MIN = 32, /* below this a device does not get faster per step */
+    MIXED_ROWS_FIRST = 64,  /* before anything has been measured */
+    MEASURED_ROWS_MIN = 32, /* a micro-batch tells the speed of prompts from this size on */
 };
 
 /* ---- the end of a sequence ------------------------------------------------------------ */
 
-static void finish(struct driver *driver, struct sequence *sequence, enum finish_reason reason, const struct error *err)
+static void finish(struct driver *driver, struct sequence *sequence, enum finish_reason reason,
+                   const struct error *err)
 {
     uint64_t now_ns = clock_now_ns();
     struct request_usage usage = {
@@ -33,7 +37,8 @@ static void finish(struct driver *driver, struct sequence *sequence, enum finish
     if (sequence->slot != SLOT_NONE)
         driver->slots.slots[sequence->slot].sequence = NULL;
     driver_retire(driver, sequence);
-    sequence->request.handlers.done(sequence->request.arg, reason, &usage, reason == FINISH_ERROR ? err : NULL);
+    sequence->request.handlers.done(sequence->request.arg, reason, &usage,
+                                    reason == FINISH_ERROR ? err : NULL);
     sequence_free(sequence);
 }
 
@@ -74,7 +79,8 @@ static void push_setup(struct driver *driver, uint32_t slot, const struct reques
         at++;
     if (at == driver->n_setups)
         driver->n_setups++;
-    pick_setup_fill(&driver->setups[at], slot, &request->sampler, request->logprobs, request->n_top_logprobs);
+    pick_setup_fill(&driver->setups[at], slot, &request->sampler, request->logprobs,
+                    request->n_top_logprobs);
 }
 
 static void empty_slot(struct driver *driver, uint32_t index)
@@ -87,24 +93,28 @@ static void empty_slot(struct driver *driver, uint32_t index)
     slot->epoch++;
 }
 
-static void occupy(struct driver *driver, struct sequence *sequence, const struct slot_choice *choice)
+static void occupy(struct driver *driver, struct sequence *sequence,
+                   const struct slot_choice *choice)
 {
     struct slot *slot = &driver->slots.slots[choice->slot];
     if (choice->keep == 0) {
         empty_slot(driver, choice->slot);
     } else if (choice->keep < slot->n_placed) {
-        push_operation(driver, (struct cache_operation){.slot = choice->slot, .length = choice->keep});
+        push_operation(driver,
+                       (struct cache_operation){.slot = choice->slot, .length = choice->keep});
         slot->n_placed = choice->keep;
     }
     if (choice->copy) {
-        push_operation(driver,
-                       (struct cache_operation){
-                           .slot = choice->slot, .from = choice->copy_from, .length = choice->copy, .copy = true});
+        push_operation(driver, (struct cache_operation){.slot = choice->slot,
+                                                        .from = choice->copy_from,
+                                                        .length = choice->copy,
+                                                        .copy = true});
         slot->n_placed = choice->copy;
     }
     if (sequence->request.n_predict)
         push_setup(driver, choice->slot, &sequence->request);
-    memcpy(slot->tokens, sequence->request.prompt, sequence->request.n_prompt * sizeof *slot->tokens);
+    memcpy(slot->tokens, sequence->request.prompt,
+           sequence->request.n_prompt * sizeof *slot->tokens);
     slot->n_known = sequence->request.n_prompt;
     slot->sequence = sequence;
     slot->served = driver->n_sent;
@@ -113,7 +123,8 @@ static void occupy(struct driver *driver, struct sequence *sequence, const struc
     sequence->admitted_ns = clock_now_ns();
 }
 
-/* An admission takes two operations at most; one a slot is kept back for sequences that start over. */
+/* An admission takes two operations at most; one a slot is kept back for sequences that start
+ * over. */
 static bool operations_are_full(const struct driver *driver)
 {
     return driver->n_operations + 2 + driver->slots.n_slots > driver->shape.operations;
@@ -126,8 +137,8 @@ static void admit(struct driver *driver)
         /* The last prompt token is always computed: its logits are needed. */
         bool reuses = !driver->options.no_prefix_reuse && !sequence_wants_rows(sequence);
         struct slot_choice choice;
-        if (!slot_table_choose(&driver->slots, sequence->request.prompt, reuses ? sequence->request.n_prompt - 1 : 0,
-                               &choice))
+        if (!slot_table_choose(&driver->slots, sequence->request.prompt,
+                               reuses ? sequence->request.n_prompt - 1 : 0, &choice))
             return;
         unqueue(driver, sequence);
         occupy(driver, sequence, &choice);
@@ -144,7 +155,8 @@ static void admit(struct driver *driver)
 
 static uint32_t mixed_rows(const struct driver *driver)
 {
-    uint64_t rows = driver->prompt_row_ns ? MIXED_STEP_NS / driver->prompt_row_ns : MIXED_ROWS_FIRST;
+    uint64_t rows =
+        driver->prompt_row_ns ? MIXED_STEP_NS / driver->prompt_row_ns : MIXED_ROWS_FIRST;
     uint64_t half = driver->options.batch_rows > 1 ? driver->options.batch_rows / 2 : 1;
     if (rows < MIXED_ROWS_MIN)
         rows = MIXED_ROWS_MIN;
@@ -171,20 +183,26 @@ static uint32_t describe(const struct driver *driver, struct schedule_item *item
     return n;
 }
 
-static void add_share(struct driver *driver, struct microbatch *microbatch, uint32_t index, uint32_t n_rows)
+static void add_share(struct driver *driver, struct microbatch *microbatch, uint32_t index,
+                      uint32_t n_rows)
 {
     struct slot *slot = &driver->slots.slots[index];
     struct sequence *sequence = slot->sequence;
     struct share *share = &microbatch->shares[microbatch->n_shares++];
-    *share = (struct share){
-        .slot = index, .epoch = slot->epoch, .position = slot->n_placed, .n_rows = n_rows, .sequence = sequence->id};
+    *share = (struct share){.slot = index,
+                            .epoch = slot->epoch,
+                            .position = slot->n_placed,
+                            .n_rows = n_rows,
+                            .sequence = sequence->id};
     share->gives_rows = sequence_wants_rows(sequence);
-    share->pick = sequence->request.n_predict && !sequence->last_row && slot->n_placed + n_rows == slot->n_known;
+    share->pick = sequence->request.n_predict && !sequence->last_row &&
+                  slot->n_placed + n_rows == slot->n_known;
     for (uint32_t i = 0; i < n_rows; i++) {
         uint32_t position = slot->n_placed + i;
         bool newest = position + 1 == slot->n_known;
         bool output = share->gives_rows || (newest && share->pick);
-        microbatch->rows[microbatch->n_rows++] = (struct batch_row){index, position, slot->tokens[position], output};
+        microbatch->rows[microbatch->n_rows++] =
+            (struct batch_row){index, position, slot->tokens[position], output};
         share->n_outputs += output;
     }
     slot->n_placed += n_rows;
@@ -213,7 +231,8 @@ static bool form(struct driver *driver, struct microbatch *microbatch)
     microbatch->embeddings = schedule.embeddings;
     for (uint32_t i = 0; i < schedule.n_shares; i++)
         add_share(driver, microbatch, slots[schedule.shares[i].item], schedule.shares[i].rows);
-    memcpy(microbatch->operations, driver->operations, driver->n_operations * sizeof *driver->operations);
+    memcpy(microbatch->operations, driver->operations,
+           driver->n_operations * sizeof *driver->operations);
     microbatch->n_operations = driver->n_operations;
     driver->n_operations = 0;
     for (uint32_t i = 0; i < driver->n_setups; i++)
@@ -240,7 +259,8 @@ static void begin_anew(struct driver *driver)
     }
 }
 
-/* For a successor: what is in the slots stays there, and all requests end, those too that came a moment ago. */
+/* For a successor: what is in the slots stays there, and all requests end, those too that came a
+ * moment ago. */
 static void hold(struct driver *driver)
 {
     finish_cancelled(driver); /* takes what came in */
@@ -306,7 +326,8 @@ void step_advance(struct driver *driver)
 
 /* ---- taking a micro-batch back -------------------------------------------------------- */
 
-/* Its place in the cache was lost before it had computed anything of its own: from the beginning. */
+/* Its place in the cache was lost before it had computed anything of its own: from the
+ * beginning. */
 static void start_over(struct driver *driver, struct sequence *sequence)
 {
     struct slot *slot = &driver->slots.slots[sequence->slot];
@@ -357,14 +378,15 @@ static void decode(struct driver *driver, struct sequence *sequence, const struc
 }
 
 /* The outputs of one share. */
-static void deliver(struct driver *driver, struct sequence *sequence, const struct share *share, uint32_t width,
-                    const float *outputs, const struct pick *pick)
+static void deliver(struct driver *driver, struct sequence *sequence, const struct share *share,
+                    uint32_t width, const float *outputs, const struct pick *pick)
 {
     const struct request *request = &sequence->request;
     uint32_t end = share->position + share->n_rows;
     if (share->gives_rows) {
         for (uint32_t i = 0; i < share->n_rows; i++)
-            request->handlers.row(request->arg, share->position + i, outputs + (size_t)i * width, width);
+            request->handlers.row(request->arg, share->position + i, outputs + (size_t)i * width,
+                                  width);
     }
     if (end < driver->slots.slots[share->slot].n_known)
         return;
@@ -379,11 +401,12 @@ static void measure(struct driver *driver, const struct microbatch *microbatch)
     if (microbatch->n_rows < MEASURED_ROWS_MIN)
         return;
     uint64_t row_ns = microbatch->slowest_ns / microbatch->n_rows + 1;
-    driver->prompt_row_ns = driver->prompt_row_ns ? (3 * driver->prompt_row_ns + row_ns) / 4 : row_ns;
+    driver->prompt_row_ns =
+        driver->prompt_row_ns ? (3 * driver->prompt_row_ns + row_ns) / 4 : row_ns;
 }
 
-static void settle(struct driver *driver, struct microbatch *microbatch, uint32_t index, uint32_t width,
-                   const float *outputs)
+static void settle(struct driver *driver, struct microbatch *microbatch, uint32_t index,
+                   uint32_t width, const float *outputs)
 {
     const struct share *share = &microbatch->shares[index];
     struct slot *slot = &driver->slots.slots[share->slot];

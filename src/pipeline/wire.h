@@ -1,21 +1,23 @@
 /* A micro-batch as bytes, on its way between machines. Pure.
  *
- * One message serves both ways: towards a stage it has rows and (but for stage 0) their hidden states; back to the
- * driver, behind the last stage, picks and the outputs that were asked for. Everything is little-endian, without
- * padding but before the values, which begin at a multiple of 8 bytes; so does the message, for its reader.
+ * One message serves both ways: towards a stage it has rows and (but for stage 0) their hidden
+ * states; back to the driver, behind the last stage, picks and the outputs that were asked for.
+ * Everything is little-endian, without padding but before the values, which begin at a multiple of
+ * 8 bytes; so does the message, for its reader.
  *
  *   header      wire_header's fields in their order, WIRE_HEADER_BYTES
  *   setups      how tokens are chosen from now on in a slot
  *   operations  on the KV cache
- *   shares      the rows of one slot: where they stand, what is wanted, whether they failed on the way
+ *   shares      the rows of one slot: where they stand, what is wanted, whether they failed on the
+ *               way
  *   tokens      of the shares' rows, with the output bit as the highest
  *   picks       of the shares that want one (behind the last stage)
  *   error       text, when a share failed
  *   values      hidden states as engine/activation.h has them, or outputs as F32
  *
- * The reader trusts nothing: counts, slots, positions and tokens are checked against what the pipeline has
- * (wire_shape), the length against what the counts say, before a byte is stored. A driver that is right never sends
- * what a reader refuses, so a refusal ends the connection. */
+ * The reader trusts nothing: counts, slots, positions and tokens are checked against what the
+ * pipeline has (wire_shape), the length against what the counts say, before a byte is stored. A
+ * driver that is right never sends what a reader refuses, so a refusal ends the connection. */
 #pragma once
 
 #include "base/buffer.h"
@@ -26,8 +28,9 @@ enum { WIRE_HEADER_BYTES = 64 };
 
 struct wire_route {
     uint64_t instance; /* the running model … */
-    uint64_t epoch;    /* … and the placement of it that this belongs to: stages of another one drop it */
-    uint64_t number;   /* the driver's, of this micro-batch */
+    uint64_t
+        epoch; /* … and the placement of it that this belongs to: stages of another one drop it */
+    uint64_t number; /* the driver's, of this micro-batch */
 };
 
 /* What every end of a pipeline knows of it. */
@@ -38,31 +41,34 @@ struct wire_shape {
 };
 
 /* Appends the message. `scratch`: n_embd floats. On lack of memory out->failed. */
-void wire_write(const struct microbatch *microbatch, const struct wire_route *route, enum activation_type type,
-                const struct wire_shape *shape, float *scratch, struct buffer *out);
+void wire_write(const struct microbatch *microbatch, const struct wire_route *route,
+                enum activation_type type, const struct wire_shape *shape, float *scratch,
+                struct buffer *out);
 
 /* The route alone, so that the right pipeline can be found. ERROR_INVALID: not a micro-batch. */
-enum error_code wire_read_route(const void *bytes, size_t size, struct wire_route *out, struct error *err);
+enum error_code wire_read_route(const void *bytes, size_t size, struct wire_route *out,
+                                struct error *err);
 
 /* The same, with the stage it goes to and how many rows it has, for who only passes it on. */
-enum error_code wire_read_address(const void *bytes, size_t size, struct wire_route *out, uint32_t *at,
-                                  uint32_t *n_rows, struct error *err);
+enum error_code wire_read_address(const void *bytes, size_t size, struct wire_route *out,
+                                  uint32_t *at, uint32_t *n_rows, struct error *err);
 
 /* The longest message that there can be. */
 uint64_t wire_bytes_max(const struct wire_shape *shape);
 
-/* A notice: a header alone, with the number 0, which no micro-batch has. It says to the driver that messages of its
- * pipeline may have been lost. */
+/* A notice: a header alone, with the number 0, which no micro-batch has. It says to the driver that
+ * messages of its pipeline may have been lost. */
 void wire_write_notice(const struct wire_route *route, struct buffer *out);
 bool wire_is_notice(const struct wire_route *route);
 
-/* Fills a micro-batch that microbatch_init() made with at least these sizes and both hidden buffers. On error it is
- * cleared and the text says what was wrong where. Values that are no numbers are not an error of the message: its
- * shares are then marked as failed. */
-enum error_code wire_read(const void *bytes, size_t size, const struct wire_shape *shape, struct microbatch *microbatch,
-                          struct error *err);
+/* Fills a micro-batch that microbatch_init() made with at least these sizes and both hidden
+ * buffers. On error it is cleared and the text says what was wrong where. Values that are no
+ * numbers are not an error of the message: its shares are then marked as failed. */
+enum error_code wire_read(const void *bytes, size_t size, const struct wire_shape *shape,
+                          struct microbatch *microbatch, struct error *err);
 
-/* The same for one that is under way and comes back to its sender: shares, and what they want, must be those that were
- * sent, and they keep their place. On error the micro-batch is lost: fail its shares. */
+/* The same for one that is under way and comes back to its sender: shares, and what they want, must
+ * be those that were sent, and they keep their place. On error the micro-batch is lost: fail its
+ * shares. */
 enum error_code wire_read_back(const void *bytes, size_t size, const struct wire_shape *shape,
                                struct microbatch *microbatch, struct error *err);

@@ -10,7 +10,8 @@ struct wire_header {
     uint32_t type, flags, error_code, error_bytes;
 };
 
-static enum error_code read_header(struct bytes_reader *reader, struct wire_header *header, struct error *err)
+static enum error_code read_header(struct bytes_reader *reader, struct wire_header *header,
+                                   struct error *err)
 {
     uint32_t magic = bytes_get_u32(reader);
     header->at = bytes_get_u32(reader);
@@ -31,7 +32,8 @@ static enum error_code read_header(struct bytes_reader *reader, struct wire_head
     return ERROR_NONE;
 }
 
-enum error_code wire_read_route(const void *bytes, size_t size, struct wire_route *out, struct error *err)
+enum error_code wire_read_route(const void *bytes, size_t size, struct wire_route *out,
+                                struct error *err)
 {
     struct bytes_reader reader = {bytes, size, false};
     struct wire_header header;
@@ -41,8 +43,8 @@ enum error_code wire_read_route(const void *bytes, size_t size, struct wire_rout
     return code;
 }
 
-enum error_code wire_read_address(const void *bytes, size_t size, struct wire_route *out, uint32_t *at,
-                                  uint32_t *n_rows, struct error *err)
+enum error_code wire_read_address(const void *bytes, size_t size, struct wire_route *out,
+                                  uint32_t *at, uint32_t *n_rows, struct error *err)
 {
     struct bytes_reader reader = {bytes, size, false};
     struct wire_header header;
@@ -55,25 +57,29 @@ enum error_code wire_read_address(const void *bytes, size_t size, struct wire_ro
     return ERROR_NONE;
 }
 
-static enum error_code check_header(const struct wire_header *header, const struct wire_shape *shape, struct error *err)
+static enum error_code check_header(const struct wire_header *header,
+                                    const struct wire_shape *shape, struct error *err)
 {
     if (header->at > shape->n_stages)
         return error_set(err, ERROR_INVALID, "for stage %u of %u", header->at, shape->n_stages);
     if (header->n_setups > shape->n_slots || header->n_shares > shape->n_slots ||
         header->n_operations > shape->operations || header->n_rows > shape->rows)
-        return error_set(err, ERROR_INVALID, "%u setups, %u operations, %u shares and %u rows; at most %u, %u, %u, %u",
-                         header->n_setups, header->n_operations, header->n_shares, header->n_rows, shape->n_slots,
-                         shape->operations, shape->n_slots, shape->rows);
-    if (header->type > ACTIVATION_Q8 || !activation_type_fits((enum activation_type)header->type, shape->n_embd))
-        return error_set(err, ERROR_INVALID, "activation type %u for %u values", header->type, shape->n_embd);
+        return error_set(err, ERROR_INVALID,
+                         "%u setups, %u operations, %u shares and %u rows; at most %u, %u, %u, %u",
+                         header->n_setups, header->n_operations, header->n_shares, header->n_rows,
+                         shape->n_slots, shape->operations, shape->n_slots, shape->rows);
+    if (header->type > ACTIVATION_Q8 ||
+        !activation_type_fits((enum activation_type)header->type, shape->n_embd))
+        return error_set(err, ERROR_INVALID, "activation type %u for %u values", header->type,
+                         shape->n_embd);
     if (header->error_bytes >= ERROR_TEXT_MAX || header->error_code > ERROR_INTERNAL)
         return error_set(err, ERROR_INVALID, "error %u with a text of %u bytes", header->error_code,
                          header->error_bytes);
     return ERROR_NONE;
 }
 
-static enum error_code read_setup(struct bytes_reader *reader, const struct wire_shape *shape, struct pick_setup *setup,
-                                  struct error *err)
+static enum error_code read_setup(struct bytes_reader *reader, const struct wire_shape *shape,
+                                  struct pick_setup *setup, struct error *err)
 {
     struct sampler_params *params = &setup->params;
     setup->slot = bytes_get_u32(reader);
@@ -82,10 +88,10 @@ static enum error_code read_setup(struct bytes_reader *reader, const struct wire
     sampler_get(reader, params);
     params->n_biases = bytes_get_u32(reader);
     params->biases = setup->biases;
-    if (setup->slot >= shape->n_slots || setup->n_top > LIMIT_TOP_LOGPROBS || setup->n_top > shape->n_vocab ||
-        params->n_biases > LIMIT_LOGIT_BIAS)
-        return error_set(err, ERROR_INVALID, "slot %u of %u, %u most probable tokens, %u biases", setup->slot,
-                         shape->n_slots, setup->n_top, params->n_biases);
+    if (setup->slot >= shape->n_slots || setup->n_top > LIMIT_TOP_LOGPROBS ||
+        setup->n_top > shape->n_vocab || params->n_biases > LIMIT_LOGIT_BIAS)
+        return error_set(err, ERROR_INVALID, "slot %u of %u, %u most probable tokens, %u biases",
+                         setup->slot, shape->n_slots, setup->n_top, params->n_biases);
     biases_get(reader, setup->biases, params->n_biases);
     return sampler_check(params, shape->n_vocab, err);
 }
@@ -99,15 +105,17 @@ static enum error_code read_operation(struct bytes_reader *reader, const struct 
     operation->copy = operation->from != UINT32_MAX;
     if (!operation->copy)
         operation->from = 0;
-    if (operation->slot >= shape->n_slots || operation->from >= shape->n_slots || operation->length > shape->context ||
+    if (operation->slot >= shape->n_slots || operation->from >= shape->n_slots ||
+        operation->length > shape->context ||
         (operation->copy && operation->from == operation->slot))
-        return error_set(err, ERROR_INVALID, "%u tokens of slot %u to slot %u; there are %u slots of %u",
-                         operation->length, operation->from, operation->slot, shape->n_slots, shape->context);
+        return error_set(
+            err, ERROR_INVALID, "%u tokens of slot %u to slot %u; there are %u slots of %u",
+            operation->length, operation->from, operation->slot, shape->n_slots, shape->context);
     return ERROR_NONE;
 }
 
-static enum error_code read_share(struct bytes_reader *reader, const struct wire_shape *shape, struct share *share,
-                                  struct error *err)
+static enum error_code read_share(struct bytes_reader *reader, const struct wire_shape *shape,
+                                  struct share *share, struct error *err)
 {
     *share = (struct share){.slot = bytes_get_u32(reader)};
     share->epoch = bytes_get_u32(reader);
@@ -121,23 +129,25 @@ static enum error_code read_share(struct bytes_reader *reader, const struct wire
     share->dropped = flags & WIRE_SHARE_DROPPED;
     if (share->slot >= shape->n_slots || !share->n_rows || share->n_rows > shape->rows ||
         (uint64_t)share->position + share->n_rows > shape->context)
-        return error_set(err, ERROR_INVALID, "%u rows from %u of slot %u; there are %u slots of %u", share->n_rows,
-                         share->position, share->slot, shape->n_slots, shape->context);
+        return error_set(err, ERROR_INVALID, "%u rows from %u of slot %u; there are %u slots of %u",
+                         share->n_rows, share->position, share->slot, shape->n_slots,
+                         shape->context);
     return ERROR_NONE;
 }
 
 /* The rows of the shares that are not void. */
 static enum error_code read_rows(struct bytes_reader *reader, const struct wire_shape *shape,
-                                 struct microbatch *microbatch, const struct share *share, uint32_t *n_outputs,
-                                 struct error *err)
+                                 struct microbatch *microbatch, const struct share *share,
+                                 uint32_t *n_outputs, struct error *err)
 {
     *n_outputs = 0;
     for (uint32_t i = 0; i < share->n_rows; i++) {
         uint32_t bits = bytes_get_u32(reader);
-        struct batch_row row = {share->slot, share->position + i, (int32_t)(bits & ~WIRE_OUTPUT_BIT),
-                                (bits & WIRE_OUTPUT_BIT) != 0};
+        struct batch_row row = {share->slot, share->position + i,
+                                (int32_t)(bits & ~WIRE_OUTPUT_BIT), (bits & WIRE_OUTPUT_BIT) != 0};
         if ((uint32_t)row.token >= shape->n_vocab)
-            return error_set(err, ERROR_INVALID, "token %d; the vocabulary has %u", row.token, shape->n_vocab);
+            return error_set(err, ERROR_INVALID, "token %d; the vocabulary has %u", row.token,
+                             shape->n_vocab);
         microbatch->rows[microbatch->n_rows++] = row;
         *n_outputs += row.output;
     }
@@ -161,28 +171,31 @@ static enum error_code read_all_rows(struct bytes_reader *reader, const struct w
     for (uint32_t i = 0; i < header->n_shares; i++) {
         if (share_is_void(&shares[i]))
             continue;
-        enum error_code code = read_rows(reader, shape, microbatch, &shares[i], &shares[i].n_outputs, err);
+        enum error_code code =
+            read_rows(reader, shape, microbatch, &shares[i], &shares[i].n_outputs, err);
         if (code)
             return code;
         n_outputs += shares[i].n_outputs;
     }
     uint64_t width = microbatch->embeddings ? shape->n_embd : shape->n_vocab;
     if (n_outputs > shape->output_floats / width)
-        return error_set(err, ERROR_INVALID, "%llu outputs of %llu values; there is room for %llu values",
+        return error_set(err, ERROR_INVALID,
+                         "%llu outputs of %llu values; there is room for %llu values",
                          (unsigned long long)n_outputs, (unsigned long long)width,
                          (unsigned long long)shape->output_floats);
     return ERROR_NONE;
 }
 
-static enum error_code read_pick(struct bytes_reader *reader, const struct wire_shape *shape, struct pick *pick,
-                                 struct error *err)
+static enum error_code read_pick(struct bytes_reader *reader, const struct wire_shape *shape,
+                                 struct pick *pick, struct error *err)
 {
     pick->token = (int32_t)bytes_get_u32(reader);
     pick->logprob = bytes_get_float(reader);
     pick->n_top = bytes_get_u32(reader);
-    if (pick->token < 0 || (uint32_t)pick->token >= shape->n_vocab || pick->n_top > LIMIT_TOP_LOGPROBS)
-        return error_set(err, ERROR_INVALID, "token %d with %u others; the vocabulary has %u", pick->token, pick->n_top,
-                         shape->n_vocab);
+    if (pick->token < 0 || (uint32_t)pick->token >= shape->n_vocab ||
+        pick->n_top > LIMIT_TOP_LOGPROBS)
+        return error_set(err, ERROR_INVALID, "token %d with %u others; the vocabulary has %u",
+                         pick->token, pick->n_top, shape->n_vocab);
     for (uint32_t i = 0; i < pick->n_top; i++) {
         pick->top[i].token = (int32_t)bytes_get_u32(reader); /* -1: none */
         pick->top[i].logprob = bytes_get_float(reader);
@@ -190,15 +203,18 @@ static enum error_code read_pick(struct bytes_reader *reader, const struct wire_
     return ERROR_NONE;
 }
 
-static void read_error(struct bytes_reader *reader, const struct wire_header *header, struct error *out)
+static void read_error(struct bytes_reader *reader, const struct wire_header *header,
+                       struct error *out)
 {
     const char *text = bytes_take(reader, header->error_bytes);
     *out = (struct error){.code = (enum error_code)header->error_code};
     for (uint32_t i = 0; text && i < header->error_bytes; i++)
-        out->text[i] = (unsigned char)text[i] < ' ' ? '?' : text[i]; /* it ends up in logs and on terminals */
+        out->text[i] =
+            (unsigned char)text[i] < ' ' ? '?' : text[i]; /* it ends up in logs and on terminals */
 }
 
-static void read_outputs(struct bytes_reader *reader, const struct wire_shape *shape, struct microbatch *microbatch)
+static void read_outputs(struct bytes_reader *reader, const struct wire_shape *shape,
+                         struct microbatch *microbatch)
 {
     float *outputs = microbatch->outputs;
     size_t width = microbatch->embeddings ? shape->n_embd : shape->n_vocab;
@@ -206,7 +222,8 @@ static void read_outputs(struct bytes_reader *reader, const struct wire_shape *s
         if (share_is_void(&microbatch->shares[i]))
             continue;
         size_t n = microbatch->shares[i].n_outputs * width;
-        const void *values = microbatch->shares[i].gives_rows ? bytes_take(reader, n * sizeof *outputs) : NULL;
+        const void *values =
+            microbatch->shares[i].gives_rows ? bytes_take(reader, n * sizeof *outputs) : NULL;
         if (values)
             memcpy(outputs, values, n * sizeof *outputs);
         outputs += n;
@@ -217,14 +234,16 @@ static void read_outputs(struct bytes_reader *reader, const struct wire_shape *s
 static void fail_shares(struct microbatch *microbatch)
 {
     microbatch_fail(microbatch);
-    error_set(&microbatch->error, ERROR_DEVICE, "what came from before stage %u is not a number", microbatch->at);
+    error_set(&microbatch->error, ERROR_DEVICE, "what came from before stage %u is not a number",
+              microbatch->at);
 }
 
-static void read_hidden(struct bytes_reader *reader, const struct wire_header *header, const struct wire_shape *shape,
-                        struct microbatch *microbatch)
+static void read_hidden(struct bytes_reader *reader, const struct wire_header *header,
+                        const struct wire_shape *shape, struct microbatch *microbatch)
 {
     enum activation_type type = (enum activation_type)header->type;
-    const void *bytes = bytes_take(reader, activation_bytes(type, shape->n_embd, microbatch->n_rows));
+    const void *bytes =
+        bytes_take(reader, activation_bytes(type, shape->n_embd, microbatch->n_rows));
     if (bytes && !activation_decode(type, bytes, shape->n_embd, microbatch->n_rows,
                                     microbatch->hidden[(microbatch->at - 1) & 1]))
         fail_shares(microbatch);
@@ -245,7 +264,8 @@ static enum error_code finish(const struct bytes_reader *reader, struct error *e
 }
 
 static enum error_code read_shares(struct bytes_reader *reader, const struct wire_header *header,
-                                   const struct wire_shape *shape, struct share *shares, struct error *err)
+                                   const struct wire_shape *shape, struct share *shares,
+                                   struct error *err)
 {
     bool seen[LIMIT_SEQUENCES] = {false};
     for (uint32_t i = 0; i < header->n_shares; i++) {
@@ -260,7 +280,8 @@ static enum error_code read_shares(struct bytes_reader *reader, const struct wir
 }
 
 static enum error_code read_changes(struct bytes_reader *reader, const struct wire_header *header,
-                                    const struct wire_shape *shape, struct microbatch *microbatch, struct error *err)
+                                    const struct wire_shape *shape, struct microbatch *microbatch,
+                                    struct error *err)
 {
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; !code && i < header->n_setups; i++)
@@ -272,8 +293,8 @@ static enum error_code read_changes(struct bytes_reader *reader, const struct wi
     return code;
 }
 
-enum error_code wire_read(const void *bytes, size_t size, const struct wire_shape *shape, struct microbatch *microbatch,
-                          struct error *err)
+enum error_code wire_read(const void *bytes, size_t size, const struct wire_shape *shape,
+                          struct microbatch *microbatch, struct error *err)
 {
     struct bytes_reader reader = {bytes, size, false};
     struct wire_header header;
@@ -310,8 +331,9 @@ enum error_code wire_read(const void *bytes, size_t size, const struct wire_shap
 
 static bool same_share(const struct share *a, const struct share *b)
 {
-    return a->slot == b->slot && a->epoch == b->epoch && a->position == b->position && a->n_rows == b->n_rows &&
-           a->sequence == b->sequence && a->pick == b->pick && a->gives_rows == b->gives_rows;
+    return a->slot == b->slot && a->epoch == b->epoch && a->position == b->position &&
+           a->n_rows == b->n_rows && a->sequence == b->sequence && a->pick == b->pick &&
+           a->gives_rows == b->gives_rows;
 }
 
 /* Takes over what happened to the shares on the way. */
@@ -319,7 +341,8 @@ static enum error_code match_shares(struct microbatch *microbatch, const struct 
                                     const struct share *shares, struct error *err)
 {
     if (header->n_shares != microbatch->n_shares)
-        return error_set(err, ERROR_INVALID, "%u shares came back of %u", header->n_shares, microbatch->n_shares);
+        return error_set(err, ERROR_INVALID, "%u shares came back of %u", header->n_shares,
+                         microbatch->n_shares);
     for (uint32_t i = 0; i < header->n_shares; i++) {
         struct share *share = &microbatch->shares[i];
         if (!same_share(share, &shares[i]) || (share_is_void(share) && !share_is_void(&shares[i])))
@@ -351,8 +374,8 @@ enum error_code wire_read_back(const void *bytes, size_t size, const struct wire
     if (!code)
         code = check_header(&header, shape, err);
     if (!code && header.at <= microbatch->at)
-        code = error_set(err, ERROR_INVALID, "it is before stage %u and was at %u when it left", header.at,
-                         microbatch->at);
+        code = error_set(err, ERROR_INVALID, "it is before stage %u and was at %u when it left",
+                         header.at, microbatch->at);
     bool behind = !code && header.at == shape->n_stages;
     if (!code)
         code = read_changes(&reader, &header, shape, microbatch, err); /* for a stage here */

@@ -2,8 +2,9 @@
 #include "pipeline/sampler_bytes.h"
 #include "pipeline/wire_format.h"
 
-static void write_header(const struct microbatch *microbatch, const struct wire_route *route, enum activation_type type,
-                         bool behind, size_t error_bytes, struct buffer *out)
+static void write_header(const struct microbatch *microbatch, const struct wire_route *route,
+                         enum activation_type type, bool behind, size_t error_bytes,
+                         struct buffer *out)
 {
     bytes_put(out, WIRE_MAGIC, 4);
     bytes_put(out, microbatch->at, 4);
@@ -34,8 +35,9 @@ static void write_setup(const struct pick_setup *setup, struct buffer *out)
 
 static void write_share(const struct share *share, struct buffer *out)
 {
-    unsigned flags = (share->pick ? WIRE_SHARE_PICK : 0U) | (share->gives_rows ? WIRE_SHARE_ROWS : 0U) |
-                     (share->failed ? WIRE_SHARE_FAILED : 0U) | (share->dropped ? WIRE_SHARE_DROPPED : 0U);
+    unsigned flags =
+        (share->pick ? WIRE_SHARE_PICK : 0U) | (share->gives_rows ? WIRE_SHARE_ROWS : 0U) |
+        (share->failed ? WIRE_SHARE_FAILED : 0U) | (share->dropped ? WIRE_SHARE_DROPPED : 0U);
     bytes_put(out, share->slot, 4);
     bytes_put(out, share->epoch, 4);
     bytes_put(out, share->position, 4);
@@ -74,12 +76,13 @@ static void pad(size_t begin, struct buffer *out)
     bytes_put(out, 0, (unsigned)(-(out->size - begin) & 7));
 }
 
-static void write_hidden(const struct microbatch *microbatch, enum activation_type type, uint32_t width, float *scratch,
-                         struct buffer *out)
+static void write_hidden(const struct microbatch *microbatch, enum activation_type type,
+                         uint32_t width, float *scratch, struct buffer *out)
 {
     void *room = buffer_extend(out, activation_bytes(type, width, microbatch->n_rows));
     if (room)
-        activation_encode(type, microbatch->hidden[(microbatch->at - 1) & 1], width, microbatch->n_rows, scratch, room);
+        activation_encode(type, microbatch->hidden[(microbatch->at - 1) & 1], width,
+                          microbatch->n_rows, scratch, room);
 }
 
 enum { /* what write_setup(), write_share(), write_pick() and an operation take at most */
@@ -93,8 +96,8 @@ uint64_t wire_bytes_max(const struct wire_shape *shape)
 {
     const uint64_t hidden = (uint64_t)shape->rows * shape->n_embd, outputs = shape->output_floats;
     return WIRE_HEADER_BYTES + (uint64_t)shape->n_slots * (SETUP_BYTES + SHARE_BYTES + PICK_BYTES) +
-           (uint64_t)shape->operations * OPERATION_BYTES + (uint64_t)shape->rows * 4 + ERROR_TEXT_MAX + 8 +
-           (hidden > outputs ? hidden : outputs) * sizeof(float);
+           (uint64_t)shape->operations * OPERATION_BYTES + (uint64_t)shape->rows * 4 +
+           ERROR_TEXT_MAX + 8 + (hidden > outputs ? hidden : outputs) * sizeof(float);
 }
 
 void wire_write_notice(const struct wire_route *route, struct buffer *out)
@@ -109,8 +112,9 @@ bool wire_is_notice(const struct wire_route *route)
     return route->number == 0;
 }
 
-void wire_write(const struct microbatch *microbatch, const struct wire_route *route, enum activation_type type,
-                const struct wire_shape *shape, float *scratch, struct buffer *out)
+void wire_write(const struct microbatch *microbatch, const struct wire_route *route,
+                enum activation_type type, const struct wire_shape *shape, float *scratch,
+                struct buffer *out)
 {
     size_t begin = out->size;
     bool behind = microbatch->at == shape->n_stages;
@@ -127,7 +131,10 @@ void wire_write(const struct microbatch *microbatch, const struct wire_route *ro
     for (uint32_t i = 0; i < microbatch->n_shares; i++)
         write_share(&microbatch->shares[i], out);
     for (uint32_t i = 0; i < microbatch->n_rows && !behind; i++)
-        bytes_put(out, (uint32_t)microbatch->rows[i].token | (microbatch->rows[i].output ? WIRE_OUTPUT_BIT : 0), 4);
+        bytes_put(out,
+                  (uint32_t)microbatch->rows[i].token |
+                      (microbatch->rows[i].output ? WIRE_OUTPUT_BIT : 0),
+                  4);
     for (uint32_t i = 0; i < microbatch->n_shares && behind; i++) {
         if (microbatch->shares[i].pick && !share_is_void(&microbatch->shares[i]))
             write_pick(&microbatch->picks[i], out);

@@ -13,7 +13,8 @@ static uint32_t smaller(uint32_t a, uint32_t b)
 static double token_s_as_run(struct placement_problem problem, const struct placement *placement)
 {
     problem.demand.micro_batches = placement->n_stages;
-    return placement_micro_batches(&problem) * placement_decode_cost(&problem, placement).objective_s;
+    return placement_micro_batches(&problem) *
+           placement_decode_cost(&problem, placement).objective_s;
 }
 
 struct tries {
@@ -27,8 +28,8 @@ struct tries {
     bool proved; /* all until now */
 };
 
-/* With m micro-batches and as many stages; with the last number tried, or more. What is worse than the best so far need
- * not be known. */
+/* With m micro-batches and as many stages; with the last number tried, or more. What is worse than
+ * the best so far need not be known. */
 static enum error_code try_number(struct tries *tries, uint32_t m, bool last, struct error *err)
 {
     struct placement_solution solution;
@@ -54,7 +55,8 @@ static enum error_code try_number(struct tries *tries, uint32_t m, bool last, st
     return ERROR_NONE;
 }
 
-enum error_code placement_solve_as_run(struct placement_problem *problem, const struct placement_options *options,
+enum error_code placement_solve_as_run(struct placement_problem *problem,
+                                       const struct placement_options *options,
                                        struct placement_solution *out, struct error *err)
 {
     const uint32_t possible = smaller(problem->n_devices, problem->demand.streams);
@@ -80,12 +82,15 @@ enum error_code placement_solve_as_run(struct placement_problem *problem, const 
     }
     out->nodes = tries.nodes;
     if (out->placement.n_stages == 0) /* the text is that of the last */
-        return busy ? error_set(err, ERROR_BUSY, "the search was ended before it found a placement") : ERROR_NOT_FOUND;
+        return busy ? error_set(err, ERROR_BUSY, "the search was ended before it found a placement")
+                    : ERROR_NOT_FOUND;
     problem->demand.micro_batches = out->placement.n_stages;
     const uint32_t m = placement_micro_batches(problem);
     out->period_s = tries.best_s / m;
     out->greedy_s = tries.greedy_s / m;
     out->proved = tries.proved && most == possible;
-    out->lower_bound_s = out->proved ? out->period_s : most < possible ? 0 : fmin(tries.bound_s, tries.best_s) / m;
+    out->lower_bound_s = out->proved       ? out->period_s
+                         : most < possible ? 0
+                                           : fmin(tries.bound_s, tries.best_s) / m;
     return ERROR_NONE;
 }

@@ -11,10 +11,13 @@ double placement_share_over(const struct placement_device *device, double second
 {
     if (device->full_s <= 0)
         return device->share;
-    return seconds <= device->full_s ? 1 : seconds / (device->full_s + (seconds - device->full_s) / device->share);
+    return seconds <= device->full_s
+               ? 1
+               : seconds / (device->full_s + (seconds - device->full_s) / device->share);
 }
 
-static bool types_allowed(const struct placement_problem *problem, const struct placement_device *device,
+static bool types_allowed(const struct placement_problem *problem,
+                          const struct placement_device *device,
                           const struct placement_layer *layer)
 {
     for (uint32_t type = 0; type < problem->model.n_types; type++) {
@@ -24,11 +27,13 @@ static bool types_allowed(const struct placement_problem *problem, const struct 
     return true;
 }
 
-bool placement_layer_allowed(const struct placement_problem *problem, uint32_t index, uint32_t layer)
+bool placement_layer_allowed(const struct placement_problem *problem, uint32_t index,
+                             uint32_t layer)
 {
     const struct placement_model *model = &problem->model;
     const struct placement_device *device = &problem->devices[index];
-    return placement_device_usable(device) && types_allowed(problem, device, &model->layers[layer]) &&
+    return placement_device_usable(device) &&
+           types_allowed(problem, device, &model->layers[layer]) &&
            (layer > 0 || types_allowed(problem, device, &model->input)) &&
            (layer + 1 < model->n_layers || types_allowed(problem, device, &model->output));
 }
@@ -41,13 +46,15 @@ struct placement_load placement_decode_load(const struct placement_problem *prob
 
 struct placement_load placement_prefill_load(const struct placement_problem *problem)
 {
-    const uint32_t prompt = placement_prompt_tokens(problem), chunk = placement_chunk_tokens(problem);
+    const uint32_t prompt = placement_prompt_tokens(problem),
+                   chunk = placement_chunk_tokens(problem);
     return (struct placement_load){prompt < chunk ? prompt : chunk, 1, prompt / 2.0};
 }
 
 /* ---- one layer ------------------------------------------------------------------------ */
 
-static double kv_bandwidth(const struct placement_problem *problem, const struct placement_device *device)
+static double kv_bandwidth(const struct placement_problem *problem,
+                           const struct placement_device *device)
 {
     double best = device->kv_bytes_per_s;
     if (best > 0)
@@ -58,7 +65,8 @@ static double kv_bandwidth(const struct placement_problem *problem, const struct
 }
 
 /* Bytes of one type that `rows` rows read. */
-static double bytes_read(const struct placement_layer *layer, uint32_t type, double expert_share, uint32_t rows)
+static double bytes_read(const struct placement_layer *layer, uint32_t type, double expert_share,
+                         uint32_t rows)
 {
     const double all = (double)layer->bytes[type], one = (double)layer->bytes_per_token[type];
     if (rows <= 1 || one >= all)
@@ -68,21 +76,24 @@ static double bytes_read(const struct placement_layer *layer, uint32_t type, dou
     return all - (all - one) * pow(1 - expert_share, rows - 1.0);
 }
 
-static double reading_s(const struct placement_problem *problem, const struct placement_device *device,
-                        const struct placement_layer *layer, double expert_share, struct placement_load load)
+static double reading_s(const struct placement_problem *problem,
+                        const struct placement_device *device, const struct placement_layer *layer,
+                        double expert_share, struct placement_load load)
 {
     double seconds = 0;
     for (uint32_t type = 0; type < problem->model.n_types; type++) {
         if (layer->bytes[type])
-            seconds += bytes_read(layer, type, expert_share, load.rows) / device->decode_bytes_per_s[type];
+            seconds +=
+                bytes_read(layer, type, expert_share, load.rows) / device->decode_bytes_per_s[type];
     }
     if (layer->kv_bytes_per_token)
-        seconds +=
-            load.sequences * load.context_tokens * (double)layer->kv_bytes_per_token / kv_bandwidth(problem, device);
+        seconds += load.sequences * load.context_tokens * (double)layer->kv_bytes_per_token /
+                   kv_bandwidth(problem, device);
     return seconds;
 }
 
-static double computing_s(const struct placement_problem *problem, const struct placement_device *device,
+static double computing_s(const struct placement_problem *problem,
+                          const struct placement_device *device,
                           const struct placement_layer *layer, struct placement_load load)
 {
     double seconds = 0, most = 0, main_rate = 0;
@@ -93,7 +104,8 @@ static double computing_s(const struct placement_problem *problem, const struct 
         if (device->prefill_flops[type] > 0)
             seconds += flops / device->prefill_flops[type];
         else
-            seconds += load.rows * (double)layer->bytes_per_token[type] / device->decode_bytes_per_s[type];
+            seconds +=
+                load.rows * (double)layer->bytes_per_token[type] / device->decode_bytes_per_s[type];
         if (flops > most) {
             most = flops;
             main_rate = device->prefill_flops[type];
@@ -105,10 +117,12 @@ static double computing_s(const struct placement_problem *problem, const struct 
 }
 
 static double part_s(const struct placement_problem *problem, const struct placement_device *device,
-                     const struct placement_layer *layer, double expert_share, struct placement_load load)
+                     const struct placement_layer *layer, double expert_share,
+                     struct placement_load load)
 {
     const double read = reading_s(problem, device, layer, expert_share, load);
-    const double seconds = load.rows == 1 ? read : fmax(read, computing_s(problem, device, layer, load));
+    const double seconds =
+        load.rows == 1 ? read : fmax(read, computing_s(problem, device, layer, load));
     return seconds / device->share;
 }
 
@@ -145,8 +159,8 @@ double placement_launch_s(const struct placement_problem *problem, uint32_t inde
     return device->launch_s / device->share + copy_s(device, copied);
 }
 
-double placement_stage_s(const struct placement_problem *problem, const struct placement_stage *stage,
-                         struct placement_load load)
+double placement_stage_s(const struct placement_problem *problem,
+                         const struct placement_stage *stage, struct placement_load load)
 {
     double seconds = placement_launch_s(problem, stage->device, load.rows);
     for (uint32_t i = 0; i < stage->n_layers; i++)
@@ -161,7 +175,8 @@ bool placement_linked(const struct placement_problem *problem, uint32_t from, ui
     return from == to || placement_link(problem, from, to)->bytes_per_s > 0;
 }
 
-static double carry_s(const struct placement_problem *problem, uint32_t from, uint32_t to, double bytes)
+static double carry_s(const struct placement_problem *problem, uint32_t from, uint32_t to,
+                      double bytes)
 {
     if (from == to)
         return 0;
@@ -169,19 +184,23 @@ static double carry_s(const struct placement_problem *problem, uint32_t from, ui
     return link->bytes_per_s > 0 ? bytes / link->bytes_per_s : INFINITY;
 }
 
-double placement_occupation_s(const struct placement_problem *problem, uint32_t from, uint32_t to, uint32_t rows)
+double placement_occupation_s(const struct placement_problem *problem, uint32_t from, uint32_t to,
+                              uint32_t rows)
 {
     return carry_s(problem, from, to, (double)problem->model.activation_bytes_per_token * rows);
 }
 
-double placement_hop_s(const struct placement_problem *problem, uint32_t from, uint32_t to, uint32_t rows)
+double placement_hop_s(const struct placement_problem *problem, uint32_t from, uint32_t to,
+                       uint32_t rows)
 {
     if (from == to)
         return 0;
-    return placement_link(problem, from, to)->latency_s + placement_occupation_s(problem, from, to, rows);
+    return placement_link(problem, from, to)->latency_s +
+           placement_occupation_s(problem, from, to, rows);
 }
 
-double placement_back_s(const struct placement_problem *problem, uint32_t from, uint32_t to, uint32_t rows)
+double placement_back_s(const struct placement_problem *problem, uint32_t from, uint32_t to,
+                        uint32_t rows)
 {
     if (from == to)
         return 0;
@@ -190,7 +209,8 @@ double placement_back_s(const struct placement_problem *problem, uint32_t from, 
 
 /* ---- memory --------------------------------------------------------------------------- */
 
-static uint64_t weight_bytes(const struct placement_problem *problem, const struct placement_layer *layer)
+static uint64_t weight_bytes(const struct placement_problem *problem,
+                             const struct placement_layer *layer)
 {
     uint64_t bytes = 0;
     for (uint32_t type = 0; type < problem->model.n_types; type++)
@@ -198,7 +218,8 @@ static uint64_t weight_bytes(const struct placement_problem *problem, const stru
     return bytes;
 }
 
-static uint64_t stored_bytes(const struct placement_problem *problem, const struct placement_layer *layer)
+static uint64_t stored_bytes(const struct placement_problem *problem,
+                             const struct placement_layer *layer)
 {
     return weight_bytes(problem, layer) +
            layer->kv_bytes_per_token * problem->demand.context_tokens * problem->demand.streams;
@@ -215,7 +236,8 @@ uint64_t placement_layer_bytes(const struct placement_problem *problem, uint32_t
     return bytes;
 }
 
-uint64_t placement_stage_bytes(const struct placement_problem *problem, const struct placement_stage *stage)
+uint64_t placement_stage_bytes(const struct placement_problem *problem,
+                               const struct placement_stage *stage)
 {
     const struct placement_model *model = &problem->model;
     uint64_t bytes = model->compute_bytes;
@@ -224,24 +246,29 @@ uint64_t placement_stage_bytes(const struct placement_problem *problem, const st
     return stage->n_layers == model->n_layers ? bytes - model->tied_bytes : bytes;
 }
 
-uint64_t placement_shared_bytes(const struct placement_problem *problem, const struct placement_stage *a,
-                                const struct placement_stage *b)
+uint64_t placement_shared_bytes(const struct placement_problem *problem,
+                                const struct placement_stage *a, const struct placement_stage *b)
 {
     const struct placement_model *model = &problem->model;
     const uint32_t first = a->first_layer > b->first_layer ? a->first_layer : b->first_layer;
     const uint32_t a_end = a->first_layer + a->n_layers, b_end = b->first_layer + b->n_layers;
     uint64_t bytes = 0;
-    for (uint32_t layer = first; layer < a_end && layer < b_end && layer < model->n_layers; layer++) {
+    for (uint32_t layer = first; layer < a_end && layer < b_end && layer < model->n_layers;
+         layer++) {
         bytes += weight_bytes(problem, &model->layers[layer]);
         bytes += layer == 0 ? weight_bytes(problem, &model->input) : 0;
         bytes += layer + 1 == model->n_layers ? weight_bytes(problem, &model->output) : 0;
     }
-    return a->n_layers == model->n_layers && b->n_layers == model->n_layers ? bytes - model->tied_bytes : bytes;
+    return a->n_layers == model->n_layers && b->n_layers == model->n_layers
+               ? bytes - model->tied_bytes
+               : bytes;
 }
 
 uint64_t placement_device_bytes(const struct placement_device *device)
 {
-    return device->memory_free_bytes > device->reserve_bytes ? device->memory_free_bytes - device->reserve_bytes : 0;
+    return device->memory_free_bytes > device->reserve_bytes
+               ? device->memory_free_bytes - device->reserve_bytes
+               : 0;
 }
 
 /* ---- the whole ------------------------------------------------------------------------ */
@@ -255,8 +282,8 @@ static void note(struct placement_cost *cost, double seconds, uint32_t stage, bo
     }
 }
 
-static struct placement_cost add_up(const struct placement_problem *problem, const struct placement *placement,
-                                    struct placement_load load)
+static struct placement_cost add_up(const struct placement_problem *problem,
+                                    const struct placement *placement, struct placement_load load)
 {
     struct placement_cost cost = {0};
     for (uint32_t i = 0; i < placement->n_stages; i++) {
@@ -267,12 +294,14 @@ static struct placement_cost add_up(const struct placement_problem *problem, con
         if (i + 1 == placement->n_stages)
             break;
         cost.round_s += placement_hop_s(problem, stage->device, stage[1].device, load.rows);
-        note(&cost, placement_occupation_s(problem, stage->device, stage[1].device, load.rows), i, true);
+        note(&cost, placement_occupation_s(problem, stage->device, stage[1].device, load.rows), i,
+             true);
     }
     return cost;
 }
 
-struct placement_cost placement_decode_cost(const struct placement_problem *problem, const struct placement *placement)
+struct placement_cost placement_decode_cost(const struct placement_problem *problem,
+                                            const struct placement *placement)
 {
     const struct placement_load load = placement_decode_load(problem);
     struct placement_cost cost = add_up(problem, placement, load);
@@ -280,27 +309,31 @@ struct placement_cost placement_decode_cost(const struct placement_problem *prob
         return cost;
     cost.round_s += placement_back_s(problem, placement->stages[placement->n_stages - 1].device,
                                      placement->stages[0].device, load.rows);
-    const double alone_s = cost.round_s / placement_micro_batches(problem), busy = placement_busy(problem);
+    const double alone_s = cost.round_s / placement_micro_batches(problem),
+                 busy = placement_busy(problem);
     cost.period_s = fmax(cost.longest_s, alone_s);
     cost.objective_s = busy * cost.period_s + (1 - busy) * alone_s;
     return cost;
 }
 
-double placement_decode_tokens_per_s(const struct placement_problem *problem, const struct placement_cost *cost)
+double placement_decode_tokens_per_s(const struct placement_problem *problem,
+                                     const struct placement_cost *cost)
 {
     if (cost->period_s <= 0)
         return 0;
     return problem->demand.streams / (placement_micro_batches(problem) * cost->period_s);
 }
 
-double placement_group_rate(const struct placement_problem *problem, const struct placement_group *group)
+double placement_group_rate(const struct placement_problem *problem,
+                            const struct placement_group *group)
 {
     const struct placement_problem own = placement_of_group(problem, group);
     const double objective_s = placement_decode_cost(&own, &group->placement).objective_s;
     return objective_s > 0 ? group->streams / (placement_micro_batches(&own) * objective_s) : 0;
 }
 
-double placement_groups_rate(const struct placement_problem *problem, const struct placement_groups *groups)
+double placement_groups_rate(const struct placement_problem *problem,
+                             const struct placement_groups *groups)
 {
     double rate = 0;
     for (uint32_t i = 0; i < groups->n_groups; i++)
@@ -308,7 +341,8 @@ double placement_groups_rate(const struct placement_problem *problem, const stru
     return rate;
 }
 
-static bool prefill_known(const struct placement_problem *problem, const struct placement_stage *stage)
+static bool prefill_known(const struct placement_problem *problem,
+                          const struct placement_stage *stage)
 {
     const struct placement_device *device = &problem->devices[stage->device];
     for (uint32_t i = 0; i < stage->n_layers; i++) {
@@ -321,7 +355,8 @@ static bool prefill_known(const struct placement_problem *problem, const struct 
     return true;
 }
 
-double placement_prefill_tokens_per_s(const struct placement_problem *problem, const struct placement *placement)
+double placement_prefill_tokens_per_s(const struct placement_problem *problem,
+                                      const struct placement *placement)
 {
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         if (!prefill_known(problem, &placement->stages[i]))

@@ -29,7 +29,8 @@ struct search {
     struct placement *best;
     double best_s;
     double target_s; /* a round must be below */
-    double front_s;  /* of the mix: the least round so far with stages below the limit; else not used */
+    double
+        front_s; /* of the mix: the least round so far with stages below the limit; else not used */
     double front_longest_s;
     double stage_limit_s;
     uint32_t sequence[LIMIT_STAGES];
@@ -44,7 +45,7 @@ struct search {
     uint32_t walk;
     uint32_t levels;
     double holds[LIMIT_STAGES + 1]; /* the most work that so many devices hold */
-    double open_s;                  /* the least bound of the first devices that were not finished */
+    double open_s; /* the least bound of the first devices that were not finished */
     uint64_t nodes;
     bool stopped;
     bool again;
@@ -52,7 +53,8 @@ struct search {
 
 static void set_target(struct search *search)
 {
-    search->target_s = tables_round_limit_s(search->tables, search->best_s * (1 - PLACEMENT_EPSILON));
+    search->target_s =
+        tables_round_limit_s(search->tables, search->best_s * (1 - PLACEMENT_EPSILON));
 }
 
 static bool is_mix(const struct search *search)
@@ -76,16 +78,18 @@ static void complete(struct search *search, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         search->problem_sequence[i] = search->bound.devices[search->sequence[i]].index;
-    const double objective_s = sequence_best(search->tables, search->work, search->problem_sequence, n,
-                                             search->best_s * (1 - PLACEMENT_EPSILON), search->best);
+    const double objective_s =
+        sequence_best(search->tables, search->work, search->problem_sequence, n,
+                      search->best_s * (1 - PLACEMENT_EPSILON), search->best);
     if (objective_s < search->best_s)
         search->best_s = objective_s;
     if (is_mix(search)) {
         struct placement found;
         double longest_s = 0;
-        const double round_s = n == 1 ? INFINITY
-                                      : sequence_round(search->tables, search->work, search->problem_sequence, n,
-                                                       search->stage_limit_s, search->target_s, &longest_s, &found);
+        const double round_s =
+            n == 1 ? INFINITY
+                   : sequence_round(search->tables, search->work, search->problem_sequence, n,
+                                    search->stage_limit_s, search->target_s, &longest_s, &found);
         if (round_s < INFINITY) {
             search->front_s = round_s;
             search->front_longest_s = longest_s;
@@ -97,11 +101,14 @@ static void complete(struct search *search, uint32_t n)
     }
 }
 
-/* Strikes out what another order of the same devices does at least as well; true when nothing is left. */
-static bool dominated(struct search *search, uint64_t used, uint32_t first, uint32_t last, double *vector)
+/* Strikes out what another order of the same devices does at least as well; true when nothing is
+ * left. */
+static bool dominated(struct search *search, uint64_t used, uint32_t first, uint32_t last,
+                      double *vector)
 {
     const uint32_t n_layers = search->tables->n_layers;
-    const uint32_t ends = search->bound.devices[first].as_first << 8 | search->bound.devices[last].as_last;
+    const uint32_t ends =
+        search->bound.devices[first].as_first << 8 | search->bound.devices[last].as_last;
     const uint32_t at = (uint32_t)random_mix(used ^ random_mix(ends)) & (search->n_known - 1);
     uint32_t slot = at;
     for (uint32_t probe = 0; probe < 4; probe++) {
@@ -142,8 +149,8 @@ static bool has_elder(const struct search *search, uint64_t used, uint32_t devic
 }
 
 /* Fills in the vector of the sequence with `device` added; false for a dead end. */
-static bool grow(struct search *search, uint32_t depth, uint64_t used, const double *before, uint32_t device,
-                 struct child *child)
+static bool grow(struct search *search, uint32_t depth, uint64_t used, const double *before,
+                 uint32_t device, struct child *child)
 {
     struct exact_bound *bound = &search->bound;
     const uint32_t n_layers = search->tables->n_layers, index = bound->devices[device].index;
@@ -153,13 +160,15 @@ static bool grow(struct search *search, uint32_t depth, uint64_t used, const dou
     search->sequence[depth] = device;
     const uint32_t first = search->sequence[0];
     double *vector = child->vector;
-    tables_extend(search->tables, index, before, hop_s, bound->low + (uint64_t)device * (n_layers + 1), vector, NULL);
+    tables_extend(search->tables, index, before, hop_s,
+                  bound->low + (uint64_t)device * (n_layers + 1), vector, NULL);
     if (depth && vector[n_layers] + bound->back[device * bound->n + first] < search->target_s)
         complete(search, depth + 1);
     exact_bound_rest(bound, used | UINT64_C(1) << device, search->rest);
     child->device = device;
     child->bound_s = INFINITY;
-    const double holds = search->holds[search->levels - depth - 1] * (1 + 1e-9), all = bound->work[n_layers];
+    const double holds = search->holds[search->levels - depth - 1] * (1 + 1e-9),
+                 all = bound->work[n_layers];
     for (uint32_t b = 0; b < n_layers; b++) {
         if (all - bound->work[b] > holds)
             vector[b] = INFINITY;
@@ -200,12 +209,14 @@ static void walk(struct search *search, uint32_t depth, uint64_t used, const dou
     qsort(children, n_children, sizeof *children, compare_children);
     if (depth == 0 && n_children)
         search->open_s = children[0].bound_s;
-    for (uint32_t i = 0; i < n_children && !search->again && children[i].bound_s < search->target_s; i++) {
+    for (uint32_t i = 0; i < n_children && !search->again && children[i].bound_s < search->target_s;
+         i++) {
         const uint64_t now_used = used | UINT64_C(1) << children[i].device;
         if (depth == 0)
             search->open_s = children[i].bound_s;
         search->sequence[depth] = children[i].device;
-        if (depth < 2 || !dominated(search, now_used, search->sequence[0], children[i].device, children[i].vector))
+        if (depth < 2 || !dominated(search, now_used, search->sequence[0], children[i].device,
+                                    children[i].vector))
             walk(search, depth + 1, now_used, children[i].vector);
         if (search->stopped)
             return;
@@ -223,17 +234,19 @@ static enum error_code search_init(struct search *search, const bool *out, struc
     if (search->levels > search->tables->stages_max)
         search->levels = search->tables->stages_max;
     const uint64_t slot_bytes = n_layers * sizeof(double) + sizeof(struct known);
-    for (search->n_known = 1;
-         2 * search->n_known * slot_bytes <= LIMIT_PLACEMENT_TABLE_BYTES && (n >= 16 || search->n_known < n * n << n);)
+    for (search->n_known = 1; 2 * search->n_known * slot_bytes <= LIMIT_PLACEMENT_TABLE_BYTES &&
+                              (n >= 16 || search->n_known < n * n << n);)
         search->n_known *= 2;
     search->least_back_s = mem_new_array(n + 1, sizeof *search->least_back_s);
     search->children = mem_new_array((search->levels + 1) * n + 1, sizeof *search->children);
-    search->vectors = mem_new_array(search->levels * n * (n_layers + 1) + 1, sizeof *search->vectors);
+    search->vectors =
+        mem_new_array(search->levels * n * (n_layers + 1) + 1, sizeof *search->vectors);
     search->rest = mem_new_array(n_layers + 1, sizeof *search->rest);
     search->known = mem_new_array(search->n_known, sizeof *search->known);
-    search->known_vectors = mem_new_array(search->n_known * n_layers, sizeof *search->known_vectors);
-    if (search->least_back_s && search->children && search->vectors && search->rest && search->known &&
-        search->known_vectors)
+    search->known_vectors =
+        mem_new_array(search->n_known * n_layers, sizeof *search->known_vectors);
+    if (search->least_back_s && search->children && search->vectors && search->rest &&
+        search->known && search->known_vectors)
         return ERROR_NONE;
     return error_set(err, ERROR_NO_MEMORY, "placement: no memory for the search");
 }
@@ -249,7 +262,8 @@ static void search_deinit(struct search *search)
     mem_free(search->known_vectors);
 }
 
-/* The model whole on one device, which the walk leaves out because tied weights are stored once there. */
+/* The model whole on one device, which the walk leaves out because tied weights are stored once
+ * there. */
 static void try_single(struct search *search)
 {
     for (uint32_t i = 0; i < search->bound.n; i++) {
@@ -288,7 +302,8 @@ static void begin_walk(struct search *search, double stage_limit_s)
         search->least_back_s[i] = n > 1 ? INFINITY : 0;
         for (uint32_t j = 0; j < n; j++) {
             if (i != j)
-                search->least_back_s[i] = fmin(search->least_back_s[i], search->bound.back[j * n + i]);
+                search->least_back_s[i] =
+                    fmin(search->least_back_s[i], search->bound.back[j * n + i]);
         }
     }
     search->open_s = 0;
@@ -298,12 +313,14 @@ static void begin_walk(struct search *search, double stage_limit_s)
 static void run(struct search *search)
 {
     do {
-        begin_walk(search, tables_stage_limit_s(search->tables, search->best_s * (1 - PLACEMENT_EPSILON)));
+        begin_walk(search,
+                   tables_stage_limit_s(search->tables, search->best_s * (1 - PLACEMENT_EPSILON)));
     } while (search->again && !search->stopped);
 }
 
-/* The mix: all placements whose longest stage or link is in [low_s, high_s). One walk finds the least round with stages
- * below a limit; nothing between what it would need as its longest stage to beat the best, and that limit, does. */
+/* The mix: all placements whose longest stage or link is in [low_s, high_s). One walk finds the
+ * least round with stages below a limit; nothing between what it would need as its longest stage to
+ * beat the best, and that limit, does. */
 static void run_front(struct search *search, double low_s, double high_s)
 {
     const double m = search->tables->micro_batches, busy = search->tables->busy;
@@ -321,10 +338,12 @@ static void run_front(struct search *search, double low_s, double high_s)
 }
 
 enum error_code exact_search(const struct placement_tables *tables, struct sequence_work *work,
-                             const struct exact_limits *limits, const bool *out, double longest_limit_s,
-                             struct placement *best, double *best_s, struct exact_result *result, struct error *err)
+                             const struct exact_limits *limits, const bool *out,
+                             double longest_limit_s, struct placement *best, double *best_s,
+                             struct exact_result *result, struct error *err)
 {
-    struct search search = {.tables = tables, .work = work, .limits = limits, .best = best, .best_s = *best_s};
+    struct search search = {
+        .tables = tables, .work = work, .limits = limits, .best = best, .best_s = *best_s};
     struct error own;
     err = err ? err : &own;
     *result = (struct exact_result){0};
@@ -334,7 +353,8 @@ enum error_code exact_search(const struct placement_tables *tables, struct seque
         try_single(&search);
         if (is_mix(&search))
             run_front(&search, 0,
-                      fmin(longest_limit_s, tables_stage_limit_s(tables, search.best_s * (1 - PLACEMENT_EPSILON))));
+                      fmin(longest_limit_s,
+                           tables_stage_limit_s(tables, search.best_s * (1 - PLACEMENT_EPSILON))));
         else
             run(&search);
         *best_s = search.best_s;

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A layer that costs nothing still is work, so that a device that holds it has a capacity. Seconds. */
+/* A layer that costs nothing still is work, so that a device that holds it has a capacity.
+ * Seconds. */
 #define WORK_MIN 1e-18
 
 static void fill_work(struct exact_bound *bound)
@@ -22,7 +23,8 @@ static void fill_work(struct exact_bound *bound)
             if (tables->allowed_from[(uint64_t)d * width + layer + 1] <= layer)
                 least = fmin(least, time[layer + 1] - time[layer]);
         }
-        bound->work[layer + 1] = bound->work[layer] + (least < INFINITY ? fmax(least, WORK_MIN) : WORK_MIN);
+        bound->work[layer + 1] =
+            bound->work[layer] + (least < INFINITY ? fmax(least, WORK_MIN) : WORK_MIN);
     }
 }
 
@@ -33,7 +35,8 @@ static double rate_of(const struct exact_bound *bound, uint32_t device)
     double rate = INFINITY;
     for (uint32_t layer = 0; layer < tables->n_layers; layer++) {
         const double work = bound->work[layer + 1] - bound->work[layer];
-        if (work > 2 * WORK_MIN && tables->allowed_from[(uint64_t)device * (tables->n_layers + 1) + layer + 1] <= layer)
+        if (work > 2 * WORK_MIN &&
+            tables->allowed_from[(uint64_t)device * (tables->n_layers + 1) + layer + 1] <= layer)
             rate = fmin(rate, (time[layer + 1] - time[layer]) / work);
     }
     return rate < INFINITY ? rate : 0;
@@ -41,9 +44,11 @@ static double rate_of(const struct exact_bound *bound, uint32_t device)
 
 /* ---- devices that are alike ------------------------------------------------------------ */
 
-static bool same_link(const struct placement_problem *problem, uint32_t from, uint32_t to, uint32_t from2, uint32_t to2)
+static bool same_link(const struct placement_problem *problem, uint32_t from, uint32_t to,
+                      uint32_t from2, uint32_t to2)
 {
-    const struct placement_link *a = placement_link(problem, from, to), *b = placement_link(problem, from2, to2);
+    const struct placement_link *a = placement_link(problem, from, to),
+                                *b = placement_link(problem, from2, to2);
     return a->latency_s == b->latency_s && a->bytes_per_s == b->bytes_per_s;
 }
 
@@ -55,7 +60,8 @@ static bool alike(const struct exact_bound *bound, uint32_t i, uint32_t j, bool 
         const uint32_t other = bound->devices[k].index;
         if (k == i || k == j)
             continue;
-        if ((out && !same_link(problem, a, other, b, other)) || (in && !same_link(problem, other, a, other, b)))
+        if ((out && !same_link(problem, a, other, b, other)) ||
+            (in && !same_link(problem, other, a, other, b)))
             return false;
     }
     return true;
@@ -64,16 +70,17 @@ static bool alike(const struct exact_bound *bound, uint32_t i, uint32_t j, bool 
 static bool interchangeable(const struct exact_bound *bound, uint32_t i, uint32_t j)
 {
     const struct placement_tables *tables = bound->tables;
-    const uint32_t a = bound->devices[i].index, b = bound->devices[j].index, width = tables->n_layers + 1;
+    const uint32_t a = bound->devices[i].index, b = bound->devices[j].index,
+                   width = tables->n_layers + 1;
     return tables->launch[a] == tables->launch[b] && tables->room[a] == tables->room[b] &&
            !memcmp(tables_time(tables, a), tables_time(tables, b), width * sizeof(double)) &&
-           !memcmp(tables->allowed_from + (uint64_t)a * width, tables->allowed_from + (uint64_t)b * width,
-                   width * sizeof(uint16_t)) &&
+           !memcmp(tables->allowed_from + (uint64_t)a * width,
+                   tables->allowed_from + (uint64_t)b * width, width * sizeof(uint16_t)) &&
            same_link(tables->problem, a, b, b, a) && alike(bound, i, j, true, true);
 }
 
-/* Whether j is alike to every device of the group that i stands for. Links between two of a group are not compared, so
- * one comparison with i would not be enough. */
+/* Whether j is alike to every device of the group that i stands for. Links between two of a group
+ * are not compared, so one comparison with i would not be enough. */
 static bool joins(const struct exact_bound *bound, uint32_t i, uint32_t j, bool as_last)
 {
     for (uint32_t k = i; k < j; k++) {
@@ -91,7 +98,8 @@ static void find_alike(struct exact_bound *bound)
         for (device->twins = 0; device->twins < j && !interchangeable(bound, device->twins, j);)
             device->twins++;
         for (device->as_last = 0; device->as_last < j; device->as_last++) {
-            if (bound->devices[device->as_last].as_last == device->as_last && joins(bound, device->as_last, j, true))
+            if (bound->devices[device->as_last].as_last == device->as_last &&
+                joins(bound, device->as_last, j, true))
                 break;
         }
         for (device->as_first = 0; device->as_first < j; device->as_first++) {
@@ -127,7 +135,8 @@ static void limit_links(struct exact_bound *bound, double limit_s)
     for (uint32_t i = 0; i < bound->n; i++) {
         for (uint32_t j = 0; j < bound->n; j++) {
             const uint32_t from = bound->devices[i].index, to = bound->devices[j].index;
-            const bool slow = i != j && !(placement_occupation_s(tables->problem, from, to, tables->rows) < limit_s);
+            const bool slow = i != j && !(placement_occupation_s(tables->problem, from, to,
+                                                                 tables->rows) < limit_s);
             bound->hop[i * bound->n + j] = slow ? INFINITY : tables_hop_s(tables, from, to);
             bound->back[i * bound->n + j] = tables_back_s(tables, from, to);
         }
@@ -146,7 +155,8 @@ void exact_bound_limit(struct exact_bound *bound, double limit_s)
         tables_windows(bound->tables, device->index, limit_s, bound->low + (uint64_t)i * width);
         device->capacity = capacity_of(bound, bound->low + (uint64_t)i * width);
         device->fixed_s = bound->tables->launch[device->index] + (hop_s < INFINITY ? hop_s : 0);
-        device->rate = device->capacity > 0 ? device->least + device->fixed_s / device->capacity : INFINITY;
+        device->rate =
+            device->capacity > 0 ? device->least + device->fixed_s / device->capacity : INFINITY;
         bound->order[i] = i;
     }
     qsort_r(bound->order, bound->n, sizeof *bound->order, compare_rates, bound->devices);
@@ -214,13 +224,14 @@ static enum error_code choose(struct exact_bound *bound, const bool *out, struct
     bound->cut = n > LIMIT_PLACEMENT_EXACT_DEVICES;
     bound->n = bound->cut ? LIMIT_PLACEMENT_EXACT_DEVICES : n;
     for (uint32_t i = 0; i < bound->n; i++)
-        bound->devices[i] = (struct exact_device){.index = candidates[i].index, .least = candidates[i].rate};
+        bound->devices[i] =
+            (struct exact_device){.index = candidates[i].index, .least = candidates[i].rate};
     mem_free(candidates);
     return ERROR_NONE;
 }
 
-enum error_code exact_bound_init(struct exact_bound *bound, const struct placement_tables *tables, const bool *out,
-                                 struct error *err)
+enum error_code exact_bound_init(struct exact_bound *bound, const struct placement_tables *tables,
+                                 const bool *out, struct error *err)
 {
     const uint64_t width = tables->n_layers + 1, n = LIMIT_PLACEMENT_EXACT_DEVICES;
     *bound = (struct exact_bound){.tables = tables};
@@ -230,7 +241,8 @@ enum error_code exact_bound_init(struct exact_bound *bound, const struct placeme
     bound->work = mem_new_array(width, sizeof *bound->work);
     bound->hop = mem_new_array(n * n, sizeof *bound->hop);
     bound->back = mem_new_array(n * n, sizeof *bound->back);
-    if (!bound->devices || !bound->order || !bound->low || !bound->work || !bound->hop || !bound->back) {
+    if (!bound->devices || !bound->order || !bound->low || !bound->work || !bound->hop ||
+        !bound->back) {
         exact_bound_deinit(bound);
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for the search");
     }

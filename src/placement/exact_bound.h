@@ -27,8 +27,8 @@ struct exact_bound {
 };
 
 /* Without the devices that out[n_devices] marks; NULL: none. */
-enum error_code exact_bound_init(struct exact_bound *bound, const struct placement_tables *tables, const bool *out,
-                                 struct error *err);
+enum error_code exact_bound_init(struct exact_bound *bound, const struct placement_tables *tables,
+                                 const bool *out, struct error *err);
 void exact_bound_deinit(struct exact_bound *bound);
 
 /* For stages and links shorter than limit_s. */

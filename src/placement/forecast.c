@@ -10,8 +10,8 @@ void placement_forecast(const struct placement_problem *problem, const struct pl
     const struct placement_load load = placement_decode_load(problem);
     double variance = 0;
     bool known = true;
-    *out =
-        (struct placement_forecast){.cost = placement_decode_cost(problem, placement), .n_stages = placement->n_stages};
+    *out = (struct placement_forecast){.cost = placement_decode_cost(problem, placement),
+                                       .n_stages = placement->n_stages};
     out->decode_tokens_per_s = placement_decode_tokens_per_s(problem, &out->cost);
     out->prefill_tokens_per_s = placement_prefill_tokens_per_s(problem, placement);
     for (uint32_t i = 0; i < placement->n_stages; i++) {
@@ -20,10 +20,12 @@ void placement_forecast(const struct placement_problem *problem, const struct pl
         struct placement_stage_forecast *forecast = &out->stages[i];
         forecast->bytes = placement_stage_bytes(problem, stage);
         forecast->decode_s = placement_stage_s(problem, stage, load);
-        forecast->hop_s = i + 1 < placement->n_stages
-                              ? placement_hop_s(problem, stage->device, stage[1].device, load.rows)
-                              : placement_back_s(problem, stage->device, placement->stages[0].device, load.rows);
-        forecast->part_of_round = out->cost.round_s > 0 ? forecast->decode_s / out->cost.round_s : 0;
+        forecast->hop_s =
+            i + 1 < placement->n_stages
+                ? placement_hop_s(problem, stage->device, stage[1].device, load.rows)
+                : placement_back_s(problem, stage->device, placement->stages[0].device, load.rows);
+        forecast->part_of_round =
+            out->cost.round_s > 0 ? forecast->decode_s / out->cost.round_s : 0;
         forecast->measured = device->measured;
         known = known && device->spread > 0;
         variance += pow(device->spread * forecast->part_of_round, 2);
@@ -33,7 +35,8 @@ void placement_forecast(const struct placement_problem *problem, const struct pl
 
 /* ---- why not -------------------------------------------------------------------------- */
 
-static bool linked_to_any(const struct placement_problem *problem, const struct placement *placement, uint32_t device)
+static bool linked_to_any(const struct placement_problem *problem,
+                          const struct placement *placement, uint32_t device)
 {
     bool in = false, out = false;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
@@ -44,8 +47,8 @@ static bool linked_to_any(const struct placement_problem *problem, const struct 
 }
 
 /* What is wrong with the device by itself, or PLACEMENT_COSTS_TIME. */
-static enum placement_left_out alone(const struct placement_problem *problem, const struct placement *placement,
-                                     uint32_t device)
+static enum placement_left_out alone(const struct placement_problem *problem,
+                                     const struct placement *placement, uint32_t device)
 {
     bool knows = false, holds = false;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
@@ -58,7 +61,9 @@ static enum placement_left_out alone(const struct placement_problem *problem, co
     for (uint32_t layer = 0; layer < problem->model.n_layers; layer++) {
         const bool allowed = placement_layer_allowed(problem, device, layer);
         knows = knows || allowed;
-        holds = holds || (allowed && placement_layer_bytes(problem, layer) + problem->model.compute_bytes <= there);
+        holds = holds ||
+                (allowed &&
+                 placement_layer_bytes(problem, layer) + problem->model.compute_bytes <= there);
     }
     if (!knows)
         return PLACEMENT_NO_TYPES;
@@ -68,7 +73,8 @@ static enum placement_left_out alone(const struct placement_problem *problem, co
 }
 
 static void add_at_best_place(const struct placement_tables *tables, struct sequence_work *work,
-                              const struct placement *placement, uint32_t device, struct placement_reason *out)
+                              const struct placement *placement, uint32_t device,
+                              struct placement_reason *out)
 {
     const double now_s = placement_decode_cost(tables->problem, placement).objective_s;
     uint32_t devices[LIMIT_STAGES];
@@ -93,8 +99,9 @@ static void add_at_best_place(const struct placement_tables *tables, struct sequ
     }
 }
 
-enum error_code placement_why_left_out(const struct placement_problem *problem, const struct placement *placement,
-                                       uint32_t device, struct placement_reason *out, struct error *err)
+enum error_code placement_why_left_out(const struct placement_problem *problem,
+                                       const struct placement *placement, uint32_t device,
+                                       struct placement_reason *out, struct error *err)
 {
     struct placement_tables tables = {0};
     struct sequence_work work = {0};

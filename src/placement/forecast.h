@@ -1,8 +1,9 @@
-/* What a placement will do, said before anything is loaded, and why it is this one. Pure; any thread.
+/* What a placement will do, said before anything is loaded, and why it is this one. Pure; any
+ * thread.
  *
- * The interval of decoding is one standard deviation: the stages' relative spreads, weighed with their times and taken
- * as independent, sqrt(sum (spread t)^2) / round. It is unknown (0) when a used device's spread is. Links have none
- * yet. */
+ * The interval of decoding is one standard deviation: the stages' relative spreads, weighed with
+ * their times and taken as independent, sqrt(sum (spread t)^2) / round. It is unknown (0) when a
+ * used device's spread is. Links have none yet. */
 #pragma once
 
 #include "placement/cost.h"
@@ -41,10 +42,12 @@ enum placement_left_out {
 
 struct placement_reason {
     enum placement_left_out why;
-    double more_s;     /* COSTS_TIME: of the period, when it is added to this placement at its best place */
+    double more_s;     /* COSTS_TIME: of the period, when it is added to this placement at its best
+                          place */
     uint32_t n_layers; /* COSTS_TIME: that it then has */
 };
 
 /* Why a device is not in a placement. ERROR_NO_MEMORY alone. */
-enum error_code placement_why_left_out(const struct placement_problem *problem, const struct placement *placement,
-                                       uint32_t device, struct placement_reason *out, struct error *err);
+enum error_code placement_why_left_out(const struct placement_problem *problem,
+                                       const struct placement *placement, uint32_t device,
+                                       struct placement_reason *out, struct error *err);

@@ -30,11 +30,12 @@ static bool try_sequence(struct greedy *greedy, const uint32_t *devices, uint32_
     if (greedy->limits && greedy->limits->go_on && ++greedy->asked % 256 == 0 &&
         !greedy->limits->go_on(greedy->limits->self))
         greedy->budget = 0;
-    const double period_s =
-        sequence_best(greedy->tables, greedy->work, devices, n, greedy->best_s * (1 - PLACEMENT_EPSILON), greedy->best);
+    const double period_s = sequence_best(greedy->tables, greedy->work, devices, n,
+                                          greedy->best_s * (1 - PLACEMENT_EPSILON), greedy->best);
     if (!(period_s < greedy->best_s))
         return false;
-    if (greedy->tables->micro_batches > 1) /* finding that there is something took one pass, the best of it more */
+    if (greedy->tables->micro_batches >
+        1) /* finding that there is something took one pass, the best of it more */
         greedy->budget -= 15 * (int64_t)n * greedy->tables->n_layers;
     greedy->best_s = period_s;
     return true;
@@ -49,7 +50,8 @@ static uint32_t next_of(const struct greedy *greedy, uint32_t last)
 {
     uint32_t next = UINT32_MAX;
     for (uint32_t d = 0; d < greedy->tables->n_devices; d++) {
-        if (!greedy->used[d] && greedy->worth[d] > 0 && placement_linked(greedy->tables->problem, last, d) &&
+        if (!greedy->used[d] && greedy->worth[d] > 0 &&
+            placement_linked(greedy->tables->problem, last, d) &&
             (next == UINT32_MAX || greedy->worth[d] > greedy->worth[next]))
             next = d;
     }
@@ -106,7 +108,8 @@ static uint32_t without(const uint32_t *devices, uint32_t n, uint32_t at, uint32
     return n - 1;
 }
 
-static uint32_t with(const uint32_t *devices, uint32_t n, uint32_t at, uint32_t device, uint32_t *out)
+static uint32_t with(const uint32_t *devices, uint32_t n, uint32_t at, uint32_t device,
+                     uint32_t *out)
 {
     memcpy(out, devices, at * sizeof *out);
     out[at] = device;
@@ -134,7 +137,8 @@ static bool drop_or_swap(struct greedy *greedy, const uint32_t *devices, uint32_
 }
 
 /* A device that is not in use, in the place of one, then between two. */
-static bool add_or_replace(struct greedy *greedy, const uint32_t *devices, uint32_t n, uint32_t device)
+static bool add_or_replace(struct greedy *greedy, const uint32_t *devices, uint32_t n,
+                           uint32_t device)
 {
     uint32_t other[LIMIT_STAGES];
     for (uint32_t at = 0; at < n && !spent(greedy); at++) {
@@ -143,14 +147,16 @@ static bool add_or_replace(struct greedy *greedy, const uint32_t *devices, uint3
         if (try_sequence(greedy, other, n))
             return true;
     }
-    for (uint32_t at = 0; at <= n && n < LIMIT_STAGES && n < greedy->tables->n_layers && !spent(greedy); at++) {
+    for (uint32_t at = 0;
+         at <= n && n < LIMIT_STAGES && n < greedy->tables->n_layers && !spent(greedy); at++) {
         if (try_sequence(greedy, other, with(devices, n, at, device, other)))
             return true;
     }
     return false;
 }
 
-/* A device of the sequence, or where `device` is one, that one in the stead of it, at another place. */
+/* A device of the sequence, or where `device` is one, that one in the stead of it, at another
+ * place. */
 static bool move_one(struct greedy *greedy, const uint32_t *devices, uint32_t n, uint32_t device)
 {
     uint32_t rest[LIMIT_STAGES], other[LIMIT_STAGES];
@@ -202,7 +208,8 @@ static enum error_code greedy_init(struct greedy *greedy, struct error *err)
     if (!greedy->speed || !greedy->room || !greedy->order || !greedy->used)
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices", n);
     for (uint32_t d = 0; d < n; d++) {
-        if (greedy->tables->room[d] < 0 || !placement_device_usable(&greedy->tables->problem->devices[d]))
+        if (greedy->tables->room[d] < 0 ||
+            !placement_device_usable(&greedy->tables->problem->devices[d]))
             continue;
         const double seconds = tables_time(greedy->tables, d)[greedy->tables->n_layers];
         greedy->speed[d] = 1 / (seconds + 1e-12);
@@ -219,11 +226,15 @@ static void greedy_deinit(struct greedy *greedy)
     mem_free(greedy->used);
 }
 
-enum error_code greedy_search(const struct placement_tables *tables, struct sequence_work *work, const double *scores,
-                              struct placement *best, double *best_s, struct error *err)
+enum error_code greedy_search(const struct placement_tables *tables, struct sequence_work *work,
+                              const double *scores, struct placement *best, double *best_s,
+                              struct error *err)
 {
-    struct greedy greedy = {
-        .tables = tables, .work = work, .best = best, .best_s = *best_s, .budget = GREEDY_BUDGET / 2};
+    struct greedy greedy = {.tables = tables,
+                            .work = work,
+                            .best = best,
+                            .best_s = *best_s,
+                            .budget = GREEDY_BUDGET / 2};
     const enum error_code code = greedy_init(&greedy, err);
     if (!code) {
         for (uint32_t d = 0; d < tables->n_devices; d++)
@@ -240,11 +251,15 @@ enum error_code greedy_search(const struct placement_tables *tables, struct sequ
 }
 
 enum error_code greedy_improve(const struct placement_tables *tables, struct sequence_work *work,
-                               const struct exact_limits *limits, int64_t budget, struct placement *best,
-                               double *best_s, struct error *err)
+                               const struct exact_limits *limits, int64_t budget,
+                               struct placement *best, double *best_s, struct error *err)
 {
-    struct greedy greedy = {
-        .tables = tables, .work = work, .best = best, .best_s = *best_s, .budget = budget, .limits = limits};
+    struct greedy greedy = {.tables = tables,
+                            .work = work,
+                            .best = best,
+                            .best_s = *best_s,
+                            .budget = budget,
+                            .limits = limits};
     const enum error_code code = greedy_init(&greedy, err);
     while (!code && greedy.best_s < INFINITY && greedy.budget > 0 && improve(&greedy, true))
         ;

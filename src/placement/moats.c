@@ -41,8 +41,10 @@ static void find_backs(const struct growing *growing)
             const double hop_s = i == j ? INFINITY : shorter_hop_s(growing, i, j);
             if (!(hop_s < INFINITY))
                 continue;
-            first_s = fmax(first_s, hop_s - tables_back_s(growing->tables, growing->devices[j], growing->devices[i]));
-            last_s = fmax(last_s, hop_s - tables_back_s(growing->tables, growing->devices[i], growing->devices[j]));
+            first_s = fmax(first_s, hop_s - tables_back_s(growing->tables, growing->devices[j],
+                                                          growing->devices[i]));
+            last_s = fmax(last_s, hop_s - tables_back_s(growing->tables, growing->devices[i],
+                                                        growing->devices[j]));
         }
         growing->moats->back_first[i] = first_s > -INFINITY ? first_s : 0;
         growing->moats->back_last[i] = last_s > -INFINITY ? last_s : 0;
@@ -76,7 +78,8 @@ static int compare_edges(const void *a, const void *b)
 /* A least spanning tree (Prim); where links lack, with edges of infinite length. */
 static void span(struct growing *growing)
 {
-    struct edge *edges = growing->edges; /* edges[i]: the shortest from the tree to device i; then sorted */
+    struct edge *edges =
+        growing->edges; /* edges[i]: the shortest from the tree to device i; then sorted */
     uint32_t last = 0;
     for (uint32_t i = 1; i < growing->n; i++)
         edges[i] = (struct edge){INFINITY, 0, i};
@@ -138,7 +141,8 @@ static double next_meeting(const struct growing *growing, uint32_t *a, uint32_t 
         for (uint32_t j = i + 1; j < growing->n && growing->sets[i].node != UINT32_MAX; j++) {
             if (growing->sets[j].node == UINT32_MAX)
                 continue;
-            const double seconds = growing->gap[(uint64_t)i * growing->n + j] / (speed(growing, i) + speed(growing, j));
+            const double seconds = growing->gap[(uint64_t)i * growing->n + j] /
+                                   (speed(growing, i) + speed(growing, j));
             if (seconds < least_s) {
                 least_s = seconds;
                 *a = i;
@@ -167,16 +171,18 @@ static void grow_frozen(struct growing *growing)
         }
         join(growing, a, b);
         for (uint32_t i = 0; i < n; i++) {
-            const double gap = fmin(growing->gap[(uint64_t)a * n + i], growing->gap[(uint64_t)b * n + i]);
-            growing->gap[(uint64_t)a * n + i] = growing->gap[(uint64_t)i * n + a] = i == a ? INFINITY : gap;
+            const double gap =
+                fmin(growing->gap[(uint64_t)a * n + i], growing->gap[(uint64_t)b * n + i]);
+            growing->gap[(uint64_t)a * n + i] = growing->gap[(uint64_t)i * n + a] =
+                i == a ? INFINITY : gap;
         }
     }
 }
 
 /* ---- the whole ------------------------------------------------------------------------- */
 
-enum error_code moats_init(struct moats *moats, const struct placement_tables *tables, const uint32_t *devices,
-                           uint32_t n, bool freeze, struct error *err)
+enum error_code moats_init(struct moats *moats, const struct placement_tables *tables,
+                           const uint32_t *devices, uint32_t n, bool freeze, struct error *err)
 {
     *moats = (struct moats){.n = n, .n_nodes = n};
     struct growing growing = {.moats = moats, .tables = tables, .devices = devices, .n = n};
@@ -187,7 +193,8 @@ enum error_code moats_init(struct moats *moats, const struct placement_tables *t
     growing.edges = mem_new_array(n + 1, sizeof *growing.edges);
     growing.gap = mem_new_array(freeze ? (uint64_t)n * n + 1 : n + 1, sizeof *growing.gap);
     uint32_t *parents = mem_new_array(n + 1, sizeof *parents);
-    const bool there = moats->left && moats->moat_s && growing.sets && growing.edges && growing.gap && parents;
+    const bool there =
+        moats->left && moats->moat_s && growing.sets && growing.edges && growing.gap && parents;
     if (there) {
         moats->right = moats->left + 2 * (uint64_t)n;
         moats->back_first = moats->moat_s + 2 * (uint64_t)n;
@@ -206,7 +213,9 @@ enum error_code moats_init(struct moats *moats, const struct placement_tables *t
     mem_free(growing.edges);
     mem_free(growing.gap);
     mem_free(parents);
-    return there ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "placement: no memory for the moats of %u devices", n);
+    return there ? ERROR_NONE
+                 : error_set(err, ERROR_NO_MEMORY,
+                             "placement: no memory for the moats of %u devices", n);
 }
 
 void moats_deinit(struct moats *moats)

@@ -21,7 +21,8 @@ const char *placement_policy_name(enum placement_policy policy)
     return "?";
 }
 
-static double share_of(const struct placement_problem *problem, enum placement_policy policy, uint32_t index)
+static double share_of(const struct placement_problem *problem, enum placement_policy policy,
+                       uint32_t index)
 {
     const struct placement_device *device = &problem->devices[index];
     double sum = 0;
@@ -40,8 +41,8 @@ static double share_of(const struct placement_problem *problem, enum placement_p
 }
 
 /* The most layers from `first` that the device can hold, at most `wanted`. */
-static uint32_t layers_that_fit(const struct placement_problem *problem, uint32_t device, uint32_t first,
-                                uint32_t wanted)
+static uint32_t layers_that_fit(const struct placement_problem *problem, uint32_t device,
+                                uint32_t first, uint32_t wanted)
 {
     const uint64_t there = placement_device_bytes(&problem->devices[device]);
     uint32_t n = 0;
@@ -54,14 +55,16 @@ static uint32_t layers_that_fit(const struct placement_problem *problem, uint32_
     return n;
 }
 
-static void fill(const struct placement_problem *problem, const double *shares, struct placement *out)
+static void fill(const struct placement_problem *problem, const double *shares,
+                 struct placement *out)
 {
     double left = 0;
     uint32_t first = 0;
     *out = (struct placement){0};
     for (uint32_t d = 0; d < problem->n_devices; d++)
         left += shares[d];
-    /* Shares are of what is left, so that what one device could not take is spread over those behind it. */
+    /* Shares are of what is left, so that what one device could not take is spread over those
+     * behind it. */
     for (uint32_t d = 0; d < problem->n_devices && first < problem->model.n_layers; d++) {
         if (!(shares[d] > 0) || out->n_stages == LIMIT_STAGES)
             continue;
@@ -74,14 +77,16 @@ static void fill(const struct placement_problem *problem, const double *shares, 
     }
 }
 
-enum error_code placement_by_policy(const struct placement_problem *problem, enum placement_policy policy,
-                                    struct placement *out, struct error *err)
+enum error_code placement_by_policy(const struct placement_problem *problem,
+                                    enum placement_policy policy, struct placement *out,
+                                    struct error *err)
 {
     struct error own;
     err = err ? err : &own;
     double *shares = mem_new_array(problem->n_devices, sizeof *shares);
     if (!shares)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices", problem->n_devices);
+        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices",
+                         problem->n_devices);
     if (policy == PLACEMENT_BY_SCORE)
         placement_scores(problem, &PLACEMENT_WEIGHTS_DEFAULT, shares);
     for (uint32_t d = 0; d < problem->n_devices; d++) {

@@ -8,18 +8,21 @@ static bool number_in(double value, double max)
     return isfinite(value) && value >= 0 && value <= max;
 }
 
-static enum error_code check_device(const struct placement_problem *problem, uint32_t index, struct error *err)
+static enum error_code check_device(const struct placement_problem *problem, uint32_t index,
+                                    struct error *err)
 {
     const struct placement_device *device = &problem->devices[index];
     for (uint32_t type = 0; type < problem->model.n_types; type++) {
         if (!number_in(device->decode_bytes_per_s[type], PLACEMENT_RATE_MAX))
-            return error_set(err, ERROR_INVALID, "decode_bytes_per_s of type %u is not a rate", type);
+            return error_set(err, ERROR_INVALID, "decode_bytes_per_s of type %u is not a rate",
+                             type);
         if (!number_in(device->prefill_flops[type], PLACEMENT_RATE_MAX))
             return error_set(err, ERROR_INVALID, "prefill_flops of type %u is not a rate", type);
     }
     if (!memchr(device->id, 0, sizeof device->id) || !memchr(device->node, 0, sizeof device->node))
         return error_set(err, ERROR_INVALID, "its name has no end");
-    if (device->memory_free_bytes > PLACEMENT_BYTES_MAX || device->reserve_bytes > PLACEMENT_BYTES_MAX)
+    if (device->memory_free_bytes > PLACEMENT_BYTES_MAX ||
+        device->reserve_bytes > PLACEMENT_BYTES_MAX)
         return error_set(err, ERROR_INVALID, "its memory is beyond 2^50 bytes");
     if (!number_in(device->kv_bytes_per_s, PLACEMENT_RATE_MAX))
         return error_set(err, ERROR_INVALID, "kv_bytes_per_s is not a rate");
@@ -29,21 +32,24 @@ static enum error_code check_device(const struct placement_problem *problem, uin
         return error_set(err, ERROR_INVALID, "launch_s is not a time");
     if (!number_in(device->full_s, PLACEMENT_SECONDS_MAX) || !number_in(device->share_error, 1))
         return error_set(err, ERROR_INVALID, "full_s or share_error is out of range");
-    if (!number_in(device->share, 1) || !number_in(device->thermal_headroom, 1) || !number_in(device->spread, 1))
+    if (!number_in(device->share, 1) || !number_in(device->thermal_headroom, 1) ||
+        !number_in(device->spread, 1))
         return error_set(err, ERROR_INVALID, "share, thermal_headroom and spread are from 0 to 1");
     return ERROR_NONE;
 }
 
-static enum error_code check_layer(const struct placement_problem *problem, const struct placement_layer *layer,
-                                   struct error *err)
+static enum error_code check_layer(const struct placement_problem *problem,
+                                   const struct placement_layer *layer, struct error *err)
 {
     for (uint32_t type = 0; type < problem->model.n_types; type++) {
         if (layer->bytes[type] > PLACEMENT_BYTES_MAX)
             return error_set(err, ERROR_INVALID, "bytes of type %u are beyond 2^50", type);
         if (layer->bytes_per_token[type] > layer->bytes[type])
-            return error_set(err, ERROR_INVALID, "more bytes of type %u are read than stored", type);
+            return error_set(err, ERROR_INVALID, "more bytes of type %u are read than stored",
+                             type);
         if (!number_in(layer->flops_per_token[type], PLACEMENT_RATE_MAX))
-            return error_set(err, ERROR_INVALID, "flops_per_token of type %u is not an amount", type);
+            return error_set(err, ERROR_INVALID, "flops_per_token of type %u is not an amount",
+                             type);
     }
     if (!number_in(layer->flops_per_token_per_context, PLACEMENT_RATE_MAX))
         return error_set(err, ERROR_INVALID, "flops_per_token_per_context is not an amount");
@@ -58,17 +64,21 @@ static enum error_code check_model(const struct placement_problem *problem, stru
 {
     const struct placement_model *model = &problem->model;
     if (model->n_types == 0 || model->n_types > PLACEMENT_TYPES_MAX)
-        return error_set(err, ERROR_INVALID, "%u tensor types; 1 to %d are possible", model->n_types,
-                         PLACEMENT_TYPES_MAX);
+        return error_set(err, ERROR_INVALID, "%u tensor types; 1 to %d are possible",
+                         model->n_types, PLACEMENT_TYPES_MAX);
     if (model->n_layers == 0 || model->n_layers > LIMIT_LAYERS)
-        return error_set(err, ERROR_INVALID, "%u layers; 1 to %d are possible", model->n_layers, LIMIT_LAYERS);
+        return error_set(err, ERROR_INVALID, "%u layers; 1 to %d are possible", model->n_layers,
+                         LIMIT_LAYERS);
     if (!number_in(model->expert_share, 1))
         return error_set(err, ERROR_INVALID, "expert_share is from 0 to 1");
     if (model->activation_bytes_per_token > PLACEMENT_BYTES_MAX ||
-        model->output_bytes_per_token > PLACEMENT_BYTES_MAX || model->compute_bytes > PLACEMENT_BYTES_MAX ||
-        model->compute_bytes_per_context > PLACEMENT_BYTES_MAX || model->compute_input_bytes > PLACEMENT_BYTES_MAX ||
+        model->output_bytes_per_token > PLACEMENT_BYTES_MAX ||
+        model->compute_bytes > PLACEMENT_BYTES_MAX ||
+        model->compute_bytes_per_context > PLACEMENT_BYTES_MAX ||
+        model->compute_input_bytes > PLACEMENT_BYTES_MAX ||
         model->compute_output_bytes > PLACEMENT_BYTES_MAX)
-        return error_set(err, ERROR_INVALID, "activations or compute buffers are beyond 2^50 bytes");
+        return error_set(err, ERROR_INVALID,
+                         "activations or compute buffers are beyond 2^50 bytes");
     uint64_t input = 0, output = 0;
     for (uint32_t type = 0; type < model->n_types; type++) {
         if (!memchr(model->type_names[type], 0, sizeof model->type_names[type]))
@@ -96,15 +106,17 @@ static enum error_code check_model(const struct placement_problem *problem, stru
 
 static enum error_code check_demand(const struct placement_demand *demand, struct error *err)
 {
-    if (demand->goal != PLACEMENT_LATENCY && demand->goal != PLACEMENT_THROUGHPUT && demand->goal != PLACEMENT_MIX)
+    if (demand->goal != PLACEMENT_LATENCY && demand->goal != PLACEMENT_THROUGHPUT &&
+        demand->goal != PLACEMENT_MIX)
         return error_set(err, ERROR_INVALID, "goal %d is none", (int)demand->goal);
     if (!number_in(demand->busy, 1))
         return error_set(err, ERROR_INVALID, "busy is from 0 to 1");
     if (demand->streams == 0 || demand->streams > LIMIT_SEQUENCES)
-        return error_set(err, ERROR_INVALID, "%u streams; 1 to %d are possible", demand->streams, LIMIT_SEQUENCES);
+        return error_set(err, ERROR_INVALID, "%u streams; 1 to %d are possible", demand->streams,
+                         LIMIT_SEQUENCES);
     if (demand->context_tokens == 0 || demand->context_tokens > LIMIT_CONTEXT)
-        return error_set(err, ERROR_INVALID, "a context of %u tokens; 1 to %d are possible", demand->context_tokens,
-                         LIMIT_CONTEXT);
+        return error_set(err, ERROR_INVALID, "a context of %u tokens; 1 to %d are possible",
+                         demand->context_tokens, LIMIT_CONTEXT);
     if (demand->prompt_tokens > LIMIT_CONTEXT)
         return error_set(err, ERROR_INVALID, "a prompt of more than %d tokens", LIMIT_CONTEXT);
     if (demand->chunk_tokens > LIMIT_BATCH_ROWS)
@@ -132,7 +144,8 @@ enum error_code placement_problem_check(const struct placement_problem *problem,
             const struct placement_link *link = placement_link(problem, i, j);
             if (i != j && (!number_in(link->latency_s, PLACEMENT_SECONDS_MAX) ||
                            !number_in(link->bytes_per_s, PLACEMENT_RATE_MAX)))
-                return error_set(err, ERROR_INVALID, "link from device %u to %u: not a time and a rate", i, j);
+                return error_set(err, ERROR_INVALID,
+                                 "link from device %u to %u: not a time and a rate", i, j);
         }
     }
     return ERROR_NONE;
@@ -149,7 +162,8 @@ uint32_t placement_micro_batches(const struct placement_problem *problem)
     const struct placement_demand *demand = &problem->demand;
     if (demand->goal == PLACEMENT_LATENCY)
         return 1;
-    return demand->micro_batches && demand->micro_batches < demand->streams ? demand->micro_batches : demand->streams;
+    return demand->micro_batches && demand->micro_batches < demand->streams ? demand->micro_batches
+                                                                            : demand->streams;
 }
 
 double placement_busy(const struct placement_problem *problem)

@@ -6,7 +6,11 @@
 #include <string.h>
 
 enum { FIRST = 1, LAST = 2, ENDS = 4 };
-enum { UNITS_MAX = 1024, UNITS_OF_A_LAYER = 8, FEW_DEVICES = 12 }; /* few: a layer is a unit, they are searched soon */
+enum {
+    UNITS_MAX = 1024,
+    UNITS_OF_A_LAYER = 8,
+    FEW_DEVICES = 12
+}; /* few: a layer is a unit, they are searched soon */
 
 /* ---- units ------------------------------------------------------------------------------ */
 
@@ -15,15 +19,17 @@ static uint64_t layer_bytes(const struct placement_tables *tables, uint32_t laye
     return tables->bytes[layer + 1] - tables->bytes[layer];
 }
 
-/* Whole numbers for the layers between the first and the last, one of `parts` for the smallest; the largest relative
- * error. */
-static double count_units(const struct placement_tables *tables, double smallest, uint32_t parts, uint16_t *unit)
+/* Whole numbers for the layers between the first and the last, one of `parts` for the smallest; the
+ * largest relative error. */
+static double count_units(const struct placement_tables *tables, double smallest, uint32_t parts,
+                          uint16_t *unit)
 {
     const uint32_t n = tables->n_layers;
     double worst = 0;
     for (uint32_t layer = 0; layer < n; layer++) {
         const bool end = layer == 0 || layer + 1 == n;
-        const double exact = end || smallest <= 0 ? parts : (double)layer_bytes(tables, layer) / smallest * parts;
+        const double exact =
+            end || smallest <= 0 ? parts : (double)layer_bytes(tables, layer) / smallest * parts;
         const double rounded = fmin(fmax(1, round(exact)), UNITS_MAX);
         worst = fmax(worst, fabs(rounded - exact) / exact);
         unit[layer + 1] = (uint16_t)fmin(unit[layer] + rounded, UINT16_MAX);
@@ -48,7 +54,8 @@ static void choose_units(struct relax *relax)
         }
     }
     count_units(tables, smallest, parts, relax->unit);
-    if (relax->unit[tables->n_layers] > 2 * UNITS_MAX) { /* layers too unlike each other: one is one */
+    if (relax->unit[tables->n_layers] >
+        2 * UNITS_MAX) { /* layers too unlike each other: one is one */
         for (uint32_t layer = 0; layer < tables->n_layers; layer++)
             relax->unit[layer + 1] = (uint16_t)(layer + 1);
     }
@@ -86,11 +93,13 @@ static void fill_device(struct relax *relax, uint32_t i, double limit_s)
     const uint32_t n_layers = tables->n_layers;
     const double *time = tables_time(tables, relax->devices[i]);
     const double launch_s = tables->launch[relax->devices[i]];
-    double *between = cells_of(relax, i, 0), *first = cells_of(relax, i, FIRST), *last = cells_of(relax, i, LAST);
+    double *between = cells_of(relax, i, 0), *first = cells_of(relax, i, FIRST),
+           *last = cells_of(relax, i, LAST);
     for (uint32_t b = 1; b <= n_layers; b++) {
         for (uint32_t a = relax->low[b]; a < b; a++) {
             const uint32_t units = (uint32_t)(relax->unit[b] - relax->unit[a]);
-            const double seconds = launch_s + time[b] - time[a] - (relax->price[b] - relax->price[a]);
+            const double seconds =
+                launch_s + time[b] - time[a] - (relax->price[b] - relax->price[a]);
             if (a > 0 && b < n_layers)
                 note(&between[units], seconds);
             else if (b < n_layers)
@@ -106,8 +115,8 @@ static void fill_device(struct relax *relax, uint32_t i, double limit_s)
 /* ---- sets ------------------------------------------------------------------------------- */
 
 /* out[u1 + u2] = min(left[u1] + right[u2] + moats_s), up to `most`. */
-static void convolve(const double *left, uint32_t n_left, const double *right, uint32_t n_right, double moats_s,
-                     double *out, uint32_t most)
+static void convolve(const double *left, uint32_t n_left, const double *right, uint32_t n_right,
+                     double moats_s, double *out, uint32_t most)
 {
     for (uint32_t i = 0; i <= n_left && i <= most; i++) {
         if (!(left[i] < INFINITY))
@@ -136,7 +145,8 @@ static double moats_of(const struct relax *relax, uint32_t node)
 static void fill_set(struct relax *relax, uint32_t node)
 {
     const uint32_t left = relax->moats.left[node], right = relax->moats.right[node];
-    const uint32_t n_left = relax->most[left], n_right = relax->most[right], most = relax->most[node];
+    const uint32_t n_left = relax->most[left], n_right = relax->most[right],
+                   most = relax->most[node];
     const double moats_s = moats_of(relax, left) + moats_of(relax, right);
     for (uint32_t ends = 0; ends < ENDS; ends++) {
         double *out = cells_of(relax, node, ends);
@@ -159,10 +169,12 @@ static void fill_set(struct relax *relax, uint32_t node)
 /* The whole model on devices of both parts. */
 static double whole_of(const struct relax *relax, uint32_t node)
 {
-    const uint32_t left = relax->moats.left[node], right = relax->moats.right[node], all = relax->units;
+    const uint32_t left = relax->moats.left[node], right = relax->moats.right[node],
+                   all = relax->units;
     double least_s = INFINITY;
     for (uint32_t part = 0; part < ENDS; part++) {
-        const double *a = cells_of(relax, left, part), *b = cells_of(relax, right, (FIRST | LAST) ^ part);
+        const double *a = cells_of(relax, left, part),
+                     *b = cells_of(relax, right, (FIRST | LAST) ^ part);
         for (uint32_t i = 0; i <= relax->most[left] && i <= all; i++) {
             if (all - i <= relax->most[right] && a[i] + b[all - i] < least_s)
                 least_s = a[i] + b[all - i];
@@ -180,7 +192,8 @@ static uint64_t lay_out(struct relax *relax, double limit_s)
     uint64_t n_cells = 0;
     for (uint32_t node = 0; node < moats->n_nodes; node++) {
         if (node < relax->n) {
-            relax->most[node] = relax->status[node] == RELAX_OUT ? 0 : most_units(relax, node, limit_s);
+            relax->most[node] =
+                relax->status[node] == RELAX_OUT ? 0 : most_units(relax, node, limit_s);
             relax->must[node] = relax->status[node] == RELAX_IN;
         } else {
             const uint32_t both = relax->most[moats->left[node]] + relax->most[moats->right[node]];
@@ -239,7 +252,8 @@ static enum error_code choose_devices(struct relax *relax, struct error *err)
     return ERROR_NONE;
 }
 
-enum error_code relax_init(struct relax *relax, const struct placement_tables *tables, bool freeze, struct error *err)
+enum error_code relax_init(struct relax *relax, const struct placement_tables *tables, bool freeze,
+                           struct error *err)
 {
     *relax = (struct relax){.tables = tables};
     enum error_code code = choose_devices(relax, err);
@@ -257,7 +271,8 @@ enum error_code relax_init(struct relax *relax, const struct placement_tables *t
         relax->n_cells = lay_out(relax, INFINITY);
         relax->table = mem_new_array(relax->n_cells + 1, sizeof *relax->table);
         if (!relax->table)
-            code = error_set(err, ERROR_NO_MEMORY, "placement: no memory for the bound of %u devices", relax->n);
+            code = error_set(err, ERROR_NO_MEMORY,
+                             "placement: no memory for the bound of %u devices", relax->n);
     }
     if (code)
         relax_deinit(relax);
@@ -292,14 +307,16 @@ struct reader {
 };
 
 /* How a set's cell came about: its two parts; the second has no units where one part is all. */
-static void take_apart(const struct relax *relax, struct cell cell, bool whole, struct cell parts[2])
+static void take_apart(const struct relax *relax, struct cell cell, bool whole,
+                       struct cell parts[2])
 {
     const uint32_t left = relax->moats.left[cell.node], right = relax->moats.right[cell.node];
     double least_s = INFINITY;
     for (uint32_t ends = 0; ends < ENDS; ends++) {
         if ((ends & cell.ends) != ends)
             continue;
-        const double *a = cells_of(relax, left, ends), *b = cells_of(relax, right, cell.ends ^ ends);
+        const double *a = cells_of(relax, left, ends),
+                     *b = cells_of(relax, right, cell.ends ^ ends);
         for (uint32_t i = 0; i <= relax->most[left] && i <= cell.units; i++) {
             if (cell.units - i <= relax->most[right] && a[i] + b[cell.units - i] < least_s) {
                 least_s = a[i] + b[cell.units - i];
@@ -371,7 +388,8 @@ static void take_layers(struct relax *relax, struct cell cell, double limit_s, d
         for (uint32_t a = relax->low[b]; a < b; a++) {
             const uint32_t ends = (a == 0 ? FIRST : 0) | (b == n_layers ? LAST : 0);
             const double seconds = time[b] - time[a] - (relax->price[b] - relax->price[a]);
-            if (ends == cell.ends && (uint32_t)(relax->unit[b] - relax->unit[a]) == cell.units && seconds < least_s) {
+            if (ends == cell.ends && (uint32_t)(relax->unit[b] - relax->unit[a]) == cell.units &&
+                seconds < least_s) {
                 least_s = seconds;
                 first = a;
                 end = b;
@@ -382,12 +400,15 @@ static void take_layers(struct relax *relax, struct cell cell, double limit_s, d
         missing[layer]--;
 }
 
-/* Moves the prices along `missing`; their sum stays 0, which a price for each unit does not change. */
-static void move_prices(struct relax *relax, const double *from, const double *missing, double step_s)
+/* Moves the prices along `missing`; their sum stays 0, which a price for each unit does not
+ * change. */
+static void move_prices(struct relax *relax, const double *from, const double *missing,
+                        double step_s)
 {
     const uint32_t n = relax->tables->n_layers;
     for (uint32_t layer = 0; layer < n; layer++)
-        relax->price[layer + 1] = relax->price[layer] + from[layer + 1] - from[layer] + step_s * missing[layer];
+        relax->price[layer + 1] =
+            relax->price[layer] + from[layer + 1] - from[layer] + step_s * missing[layer];
     const double per_unit_s = relax->price[n] / relax->units;
     for (uint32_t b = 1; b <= n; b++)
         relax->price[b] -= per_unit_s * relax->unit[b];

@@ -24,7 +24,8 @@ struct replan_options replan_options_default(void)
 
 /* ---- layouts --------------------------------------------------------------------------- */
 
-struct replan_layout replan_layout_of(const struct placement_problem *problem, const struct placement *placement)
+struct replan_layout replan_layout_of(const struct placement_problem *problem,
+                                      const struct placement *placement)
 {
     struct replan_layout layout = {.n_runs = placement->n_stages};
     for (uint32_t i = 0; i < placement->n_stages; i++) {
@@ -39,9 +40,11 @@ struct replan_layout replan_layout_of(const struct placement_problem *problem, c
     return layout;
 }
 
-struct placement replan_find(const struct placement_problem *problem, const struct replan_layout *layout)
+struct placement replan_find(const struct placement_problem *problem,
+                             const struct replan_layout *layout)
 {
-    struct placement placement = {.n_stages = layout->n_runs < LIMIT_STAGES ? layout->n_runs : LIMIT_STAGES};
+    struct placement placement = {.n_stages = layout->n_runs < LIMIT_STAGES ? layout->n_runs
+                                                                            : LIMIT_STAGES};
     for (uint32_t i = 0; i < placement.n_stages; i++) {
         const struct replan_run *run = &layout->runs[i];
         uint32_t device = REPLAN_GONE;
@@ -67,7 +70,8 @@ static bool must_move(const struct replan_context *context, char *why)
     }
     for (uint32_t i = 0; i < context->current.n_stages; i++) {
         if (context->current.stages[i].device == REPLAN_GONE) {
-            snprintf(why, ERROR_TEXT_MAX, "%.47s of %.47s is gone", layout->runs[i].device, layout->runs[i].node);
+            snprintf(why, ERROR_TEXT_MAX, "%.47s of %.47s is gone", layout->runs[i].device,
+                     layout->runs[i].node);
             return true;
         }
     }
@@ -89,7 +93,8 @@ static void tidy(struct replan_state *state, const struct replan_options *option
     state->hold_s = fmin(state->hold_s, options->hold_s_max);
 }
 
-static void note_move(struct replan_state *state, const struct replan_options *options, double now_s, bool optional)
+static void note_move(struct replan_state *state, const struct replan_options *options,
+                      double now_s, bool optional)
 {
     /* A forced move does not lengthen the hold, but begins it anew. */
     if (optional && state->has_moved)
@@ -99,8 +104,10 @@ static void note_move(struct replan_state *state, const struct replan_options *o
     state->pending = (struct replan_layout){0};
 }
 
-/* The pending move while it pays, unless another is better by more than the margin. NULL: none pays. */
-static const struct replan_plan *choose(const struct replan_context *context, const struct replan_found *found,
+/* The pending move while it pays, unless another is better by more than the margin. NULL: none
+ * pays. */
+static const struct replan_plan *choose(const struct replan_context *context,
+                                        const struct replan_found *found,
                                         struct replan_state *state)
 {
     const struct replan_plan *best = &found->plan, *pending = &found->pending;
@@ -108,15 +115,16 @@ static const struct replan_plan *choose(const struct replan_context *context, co
         state->pending = (struct replan_layout){0};
         return NULL;
     }
-    if (pending->target.n_stages && pending->total_s <= best->total_s * (1 + context->options->margin))
+    if (pending->target.n_stages &&
+        pending->total_s <= best->total_s * (1 + context->options->margin))
         return pending;
     state->pending = replan_layout_of(context->input->problem, &best->target);
     state->pending_since_s = context->input->now_s;
     return best;
 }
 
-static void decide(const struct replan_context *context, const struct replan_found *found, struct replan_state *state,
-                   struct replan_decision *out)
+static void decide(const struct replan_context *context, const struct replan_found *found,
+                   struct replan_state *state, struct replan_decision *out)
 {
     const struct replan_options *options = context->options;
     const double now_s = context->input->now_s;
@@ -149,13 +157,14 @@ static void decide_forced(const struct replan_context *context, const struct rep
 }
 
 enum error_code replan(const struct replan_input *input, const struct replan_options *options,
-                       const struct replan_state *before, struct replan_state *after, struct replan_decision *out,
-                       struct error *err)
+                       const struct replan_state *before, struct replan_state *after,
+                       struct replan_decision *out, struct error *err)
 {
     struct replan_context *context = mem_new(sizeof *context);
     struct replan_found *found = mem_new(sizeof *found);
     struct replan_state state = *before;
-    enum error_code code = context && found ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "replan: no memory");
+    enum error_code code =
+        context && found ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "replan: no memory");
     *out = (struct replan_decision){0};
     if (!code)
         code = replan_context_init(context, input, options, err);
@@ -183,7 +192,8 @@ enum error_code replan(const struct replan_input *input, const struct replan_opt
 }
 
 enum error_code replan_to(const struct replan_input *input, const struct replan_options *options,
-                          const struct placement *target, struct replan_plan *out, struct error *err)
+                          const struct placement *target, struct replan_plan *out,
+                          struct error *err)
 {
     struct replan_context *context = mem_new(sizeof *context);
     *out = (struct replan_plan){0};
@@ -197,7 +207,8 @@ enum error_code replan_to(const struct replan_input *input, const struct replan_
         context->tokens += input->seconds * placement_decode_tokens_per_s(input->problem, &cost);
     }
     if (!code && !replan_cost(context, target, out))
-        code = error_set(err, ERROR_NOT_FOUND, "replan: no device that is linked has the model's weights");
+        code = error_set(err, ERROR_NOT_FOUND,
+                         "replan: no device that is linked has the model's weights");
     if (code)
         *out = (struct replan_plan){0};
     replan_context_deinit(context);

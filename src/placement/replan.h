@@ -1,38 +1,49 @@
-/* When to move a running model to other devices, to which, and by how few moves. Pure: a function of the problem as it
- * is now, the layers' places, what moving costs, the state and the time; no clock, no I/O. Any thread.
+/* When to move a running model to other devices, to which, and by how few moves. Pure: a function
+ * of the problem as it is now, the layers' places, what moving costs, the state and the time; no
+ * clock, no I/O. Any thread.
  *
- *     struct replan_state state = {0};                        kept by the caller between calls, for each instance
+ *     struct replan_state state = {0};                        kept by the caller between calls, for
+ *                                                             each instance
  *     every few seconds, and whenever a device came, went or changed:
  *         replan(&input, &options, &state, &state, &decision, &err)
  *         REPLAN_MUST or REPLAN_MOVE: carry out decision.plan; then input.current is its target
  *
- * MUST is said when the current layout is not valid any more: a device is gone or excluded, memory is short, a link is
- * down. It is said at once, every time. MOVE is optional and said only when it pays: with `tokens` still to come,
+ * MUST is said when the current layout is not valid any more: a device is gone or excluded, memory
+ * is short, a link is down. It is said at once, every time. MOVE is optional and said only when it
+ * pays: with `tokens` still to come,
  *
  *     stay  = tokens / rate
- *     move  = load + pause + (tokens - rate load) / new rate      while the weights load, the old stages work on
- *           = load + pause + tokens / new rate                    where they cannot: not running, or no memory for both
- *     pause = switch + least of: copying the KV caches of the layers that move; replaying all tokens that are in them
+ *     move  = load + pause + (tokens - rate load) / new rate      while the weights load, the old
+ *           stages work on
+ *           = load + pause + tokens / new rate                    where they cannot: not running,
+ *                                                                 or no memory for both
+ *     pause = switch + least of: copying the KV caches of the layers that move; replaying all
+ *     tokens that are in them
  *
- * stay - move is more than options.worth x pause, and new rate >= (1 + options.margin) rate. Of all such targets that
- * are looked at the one with the least `move` is taken, of equal ones that with the fewest bytes, so a placement near
- * the current one wins over a faster one that is further away by more than it saves. Looked at are, for the order of
- * stages as it is, with any one device left out, put in or exchanged, and for the order of the best placement of all:
- * the fastest cuts, and the cuts that minimise time and moving together (dynamic programming over layers).
+ * stay - move is more than options.worth x pause, and new rate >= (1 + options.margin) rate. Of all
+ * such targets that are looked at the one with the least `move` is taken, of equal ones that with
+ * the fewest bytes, so a placement near the current one wins over a faster one that is further away
+ * by more than it saves. Looked at are, for the order of stages as it is, with any one device left
+ * out, put in or exchanged, and for the order of the best placement of all: the fastest cuts, and
+ * the cuts that minimise time and moving together (dynamic programming over layers).
  *
- * Never flapping. An optional move must have paid at every call for settle_s, towards one target; then it is held back
- * until hold_s after the last move, where hold_s begins with hold_s_min, doubles with each optional move up to
- * hold_s_max, and begins anew after hold_s_max without a move. Hence, whatever comes in,
+ * Never flapping. An optional move must have paid at every call for settle_s, towards one target;
+ * then it is held back until hold_s after the last move, where hold_s begins with hold_s_min,
+ * doubles with each optional move up to hold_s_max, and begins anew after hold_s_max without a
+ * move. Hence, whatever comes in,
  *
- *  F1. in any hold_s_max seconds there are at most 2 + log2(hold_s_max / hold_s_min) optional moves;
+ *  F1. in any hold_s_max seconds there are at most 2 + log2(hold_s_max / hold_s_min) optional
+ *  moves;
  *
- * and if each forecast rate is within a factor 1 + e of a truth that stays, with (1 + e)^2 < 1 + margin,
+ * and if each forecast rate is within a factor 1 + e of a truth that stays, with (1 + e)^2 < 1 +
+ * margin,
  *
- *  F2. each optional move makes the true rate higher, so that no layout is ever returned to, and moves end.
+ *  F2. each optional move makes the true rate higher, so that no layout is ever returned to, and
+ *  moves end.
  *
- * Loading from own disks goes on at once on all nodes; what comes over links is taken to come one after the other (a
- * home has one switch or radio), and so are copies of KV caches. Not counted: that loading slows decoding down, and
- * prompts still to come. */
+ * Loading from own disks goes on at once on all nodes; what comes over links is taken to come one
+ * after the other (a home has one switch or radio), and so are copies of KV caches. Not counted:
+ * that loading slows decoding down, and prompts still to come. */
 #pragma once
 
 #include "base/buffer.h"
@@ -53,22 +64,27 @@ struct replan_layout {
     struct replan_run runs[LIMIT_STAGES];
 };
 
-struct replan_layout replan_layout_of(const struct placement_problem *problem, const struct placement *placement);
+struct replan_layout replan_layout_of(const struct placement_problem *problem,
+                                      const struct placement *placement);
 /* Devices that the problem does not have become REPLAN_GONE. */
-struct placement replan_find(const struct placement_problem *problem, const struct replan_layout *layout);
+struct placement replan_find(const struct placement_problem *problem,
+                             const struct replan_layout *layout);
 
 struct replan_device {
-    double disk_bytes_per_s; /* from its node's own copy of the file into the device; 0: the node has none */
+    double disk_bytes_per_s; /* from its node's own copy of the file into the device; 0: the node
+                                has none */
 };
 
 struct replan_input {
-    const struct placement_problem *problem; /* checked; a device's free memory includes what this model takes there */
-    const struct replan_device *devices;     /* [n_devices] */
+    const struct placement_problem
+        *problem; /* checked; a device's free memory includes what this model takes there */
+    const struct replan_device *devices; /* [n_devices] */
     const struct replan_layout *current;
     double tokens;      /* that are expected to be decoded still, all streams together … */
     double seconds;     /* … and for so long at the current rate; both count */
     uint64_t kv_tokens; /* in the KV caches now, all sequences together */
-    double now_s;       /* of a clock that does not go back; what lies in the future of it is taken as now */
+    double
+        now_s; /* of a clock that does not go back; what lies in the future of it is taken as now */
 };
 
 struct replan_options {
@@ -106,7 +122,8 @@ struct replan_move {
 struct replan_plan {
     struct placement target;
     uint32_t n_moves;
-    struct replan_move moves[REPLAN_MOVES_MAX]; /* by layer: each that changes its device once, and no other */
+    struct replan_move
+        moves[REPLAN_MOVES_MAX]; /* by layer: each that changes its device once, and no other */
     uint64_t weight_bytes;
     uint64_t kv_bytes;
     bool beside; /* the old stages work on while the new weights load */
@@ -136,16 +153,20 @@ struct replan_decision {
     char why[ERROR_TEXT_MAX]; /* MUST, NOWHERE: what is wrong with the current layout, with all */
 };
 
-/* `before` and `after` may be the same. ERROR_INVALID: a field of input or options is no amount, or the layout has too
- * many runs. ERROR_NO_MEMORY. On error *after is as *before, and nothing should move. */
+/* `before` and `after` may be the same. ERROR_INVALID: a field of input or options is no amount, or
+ * the layout has too many runs. ERROR_NO_MEMORY. On error *after is as *before, and nothing should
+ * move. */
 enum error_code replan(const struct replan_input *input, const struct replan_options *options,
-                       const struct replan_state *before, struct replan_state *after, struct replan_decision *out,
-                       struct error *err);
+                       const struct replan_state *before, struct replan_state *after,
+                       struct replan_decision *out, struct error *err);
 
-/* What going to this target would take, for a move that somebody asked for. ERROR_INVALID: placement_check() refuses
- * it. ERROR_NOT_FOUND: no device that is linked has the weights. The rest as above. */
+/* What going to this target would take, for a move that somebody asked for. ERROR_INVALID:
+ * placement_check() refuses it. ERROR_NOT_FOUND: no device that is linked has the weights. The rest
+ * as above. */
 enum error_code replan_to(const struct replan_input *input, const struct replan_options *options,
-                          const struct placement *target, struct replan_plan *out, struct error *err);
+                          const struct placement *target, struct replan_plan *out,
+                          struct error *err);
 
 /* A few lines for people; on lack of memory text->failed. */
-void replan_text(const struct placement_problem *problem, const struct replan_decision *decision, struct buffer *text);
+void replan_text(const struct placement_problem *problem, const struct replan_decision *decision,
+                 struct buffer *text);

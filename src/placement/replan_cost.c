@@ -13,29 +13,35 @@ static bool is_amount(double value)
     return isfinite(value) && value >= 0;
 }
 
-static enum error_code check(const struct replan_input *input, const struct replan_options *options, struct error *err)
+static enum error_code check(const struct replan_input *input, const struct replan_options *options,
+                             struct error *err)
 {
     if (input->current->n_runs > LIMIT_STAGES)
-        return error_set(err, ERROR_INVALID, "replan: %u runs of layers; %d are possible", input->current->n_runs,
-                         LIMIT_STAGES);
+        return error_set(err, ERROR_INVALID, "replan: %u runs of layers; %d are possible",
+                         input->current->n_runs, LIMIT_STAGES);
     if (!is_amount(input->tokens) || !is_amount(input->seconds) || !is_amount(input->now_s))
         return error_set(err, ERROR_INVALID, "replan: tokens, seconds or now_s is not an amount");
-    if (!is_amount(options->margin) || !is_amount(options->worth) || !is_amount(options->switch_s) ||
-        !is_amount(options->settle_s) || !is_amount(options->hold_s_min) || !is_amount(options->hold_s_max) ||
+    if (!is_amount(options->margin) || !is_amount(options->worth) ||
+        !is_amount(options->switch_s) || !is_amount(options->settle_s) ||
+        !is_amount(options->hold_s_min) || !is_amount(options->hold_s_max) ||
         options->hold_s_max < options->hold_s_min)
-        return error_set(err, ERROR_INVALID, "replan: margin, worth, switch_s, settle_s or hold_s is not an amount");
+        return error_set(err, ERROR_INVALID,
+                         "replan: margin, worth, switch_s, settle_s or hold_s is not an amount");
     const struct placement_demand *demand = &input->problem->demand;
     if (input->kv_tokens > (uint64_t)demand->context_tokens * demand->streams)
-        return error_set(err, ERROR_INVALID, "replan: %llu tokens are in KV caches for %u streams of %u",
-                         (unsigned long long)input->kv_tokens, demand->streams, demand->context_tokens);
+        return error_set(
+            err, ERROR_INVALID, "replan: %llu tokens are in KV caches for %u streams of %u",
+            (unsigned long long)input->kv_tokens, demand->streams, demand->context_tokens);
     for (uint32_t d = 0; d < input->problem->n_devices; d++) {
         if (!is_amount(input->devices[d].disk_bytes_per_s))
-            return error_set(err, ERROR_INVALID, "replan: disk_bytes_per_s of device %u is not a rate", d);
+            return error_set(err, ERROR_INVALID,
+                             "replan: disk_bytes_per_s of device %u is not a rate", d);
     }
     return ERROR_NONE;
 }
 
-/* Whether its stages can still compute, valid or not: everything is there, and its time is finite. */
+/* Whether its stages can still compute, valid or not: everything is there, and its time is
+ * finite. */
 static void find_rate(struct replan_context *context)
 {
     const struct placement_problem *problem = context->input->problem;
@@ -45,7 +51,8 @@ static void find_rate(struct replan_context *context)
         const struct placement_stage *stage = &current->stages[i];
         const uint32_t next = current->stages[i + 1 < current->n_stages ? i + 1 : 0].device;
         if (stage->device == REPLAN_GONE || next == REPLAN_GONE || stage->first_layer != n_layers ||
-            stage->n_layers > problem->model.n_layers - n_layers || !placement_linked(problem, stage->device, next) ||
+            stage->n_layers > problem->model.n_layers - n_layers ||
+            !placement_linked(problem, stage->device, next) ||
             problem->devices[stage->device].share <= 0)
             return;
         n_layers += stage->n_layers;
@@ -87,7 +94,8 @@ static struct replan_source find_source(const struct replan_input *input, uint32
     return best;
 }
 
-enum error_code replan_context_init(struct replan_context *context, const struct replan_input *input,
+enum error_code replan_context_init(struct replan_context *context,
+                                    const struct replan_input *input,
                                     const struct replan_options *options, struct error *err)
 {
     const uint32_t n = input->problem->n_devices;
@@ -139,7 +147,8 @@ uint64_t replan_weight_bytes(const struct placement_problem *problem, uint32_t l
 }
 
 /* From disks, or from the device that holds the layers now. */
-static struct replan_source source_of(const struct replan_context *context, uint32_t from, uint32_t to)
+static struct replan_source source_of(const struct replan_context *context, uint32_t from,
+                                      uint32_t to)
 {
     struct replan_source source = context->sources[to];
     if (from == REPLAN_GONE || from == to)
@@ -167,7 +176,8 @@ double replan_layer_kv_s(const struct replan_context *context, uint32_t device, 
         return 0;
     if (from == REPLAN_GONE || !placement_linked(problem, from, device))
         return INFINITY;
-    const double bytes = (double)problem->model.layers[layer].kv_bytes_per_token * (double)context->input->kv_tokens;
+    const double bytes =
+        (double)problem->model.layers[layer].kv_bytes_per_token * (double)context->input->kv_tokens;
     return bytes / placement_link(problem, from, device)->bytes_per_s;
 }
 
@@ -179,7 +189,8 @@ static void list_moves(const struct replan_context *context, struct replan_plan 
     for (uint32_t i = 0; i < plan->target.n_stages; i++) {
         const struct placement_stage *stage = &plan->target.stages[i];
         struct replan_move *move = NULL;
-        for (uint32_t layer = stage->first_layer; layer < stage->first_layer + stage->n_layers; layer++) {
+        for (uint32_t layer = stage->first_layer; layer < stage->first_layer + stage->n_layers;
+             layer++) {
             const uint32_t from = context->owner[layer];
             if (move && move->from != from)
                 move = NULL;
@@ -187,12 +198,14 @@ static void list_moves(const struct replan_context *context, struct replan_plan 
                 continue;
             if (!move) {
                 move = &plan->moves[plan->n_moves++];
-                *move = (struct replan_move){.first_layer = layer, .from = from, .to = stage->device};
+                *move =
+                    (struct replan_move){.first_layer = layer, .from = from, .to = stage->device};
                 move->source = source_of(context, from, stage->device).device;
             }
             move->n_layers++;
             move->weight_bytes += replan_weight_bytes(problem, layer);
-            move->kv_bytes += problem->model.layers[layer].kv_bytes_per_token * context->input->kv_tokens;
+            move->kv_bytes +=
+                problem->model.layers[layer].kv_bytes_per_token * context->input->kv_tokens;
         }
     }
 }
@@ -240,15 +253,18 @@ static void add_pause(const struct replan_context *context, struct replan_plan *
         if (!placement_linked(problem, move->from, move->to))
             copy_s = INFINITY;
         else
-            copy_s += placement_link(problem, move->from, move->to)->latency_s +
-                      (double)move->kv_bytes / placement_link(problem, move->from, move->to)->bytes_per_s;
+            copy_s +=
+                placement_link(problem, move->from, move->to)->latency_s +
+                (double)move->kv_bytes / placement_link(problem, move->from, move->to)->bytes_per_s;
     }
     double rate = placement_prefill_tokens_per_s(problem, &plan->target);
     if (!(rate > 0)) /* not measured: no slower than token by token */
         rate = plan->decode_tokens_per_s;
     const double replay_s = rate > 0 ? kv_tokens / rate : INFINITY;
     plan->replay = kv_tokens > 0 && replay_s < copy_s;
-    plan->pause_s = plan->n_moves ? context->options->switch_s + (kv_tokens > 0 ? fmin(copy_s, replay_s) : 0) : 0;
+    plan->pause_s = plan->n_moves
+                        ? context->options->switch_s + (kv_tokens > 0 ? fmin(copy_s, replay_s) : 0)
+                        : 0;
     for (uint32_t i = 0; i < plan->n_moves; i++) {
         plan->moves[i].kv_bytes = plan->replay ? 0 : plan->moves[i].kv_bytes;
         plan->kv_bytes += plan->moves[i].kv_bytes;
@@ -256,19 +272,24 @@ static void add_pause(const struct replan_context *context, struct replan_plan *
 }
 
 /* Of the target beside what a device has: what is there twice is loaded once. */
-static uint64_t both_bytes(const struct replan_context *context, const struct placement *target, uint32_t device)
+static uint64_t both_bytes(const struct replan_context *context, const struct placement *target,
+                           uint32_t device)
 {
     const struct placement_problem *problem = context->input->problem;
     uint64_t bytes = 0, shared = 0;
     for (uint32_t i = 0; i < target->n_stages; i++)
-        bytes += target->stages[i].device == device ? placement_stage_bytes(problem, &target->stages[i]) : 0;
+        bytes += target->stages[i].device == device
+                     ? placement_stage_bytes(problem, &target->stages[i])
+                     : 0;
     for (uint32_t j = 0; j < context->current.n_stages; j++) {
         const struct placement_stage *old = &context->current.stages[j];
         if (old->device != device)
             continue;
         bytes += placement_stage_bytes(problem, old);
         for (uint32_t i = 0; i < target->n_stages; i++)
-            shared += target->stages[i].device == device ? placement_shared_bytes(problem, old, &target->stages[i]) : 0;
+            shared += target->stages[i].device == device
+                          ? placement_shared_bytes(problem, old, &target->stages[i])
+                          : 0;
     }
     return bytes - shared;
 }
@@ -284,7 +305,8 @@ static bool both_fit(const struct replan_context *context, const struct placemen
     return true;
 }
 
-bool replan_cost(const struct replan_context *context, const struct placement *target, struct replan_plan *out)
+bool replan_cost(const struct replan_context *context, const struct placement *target,
+                 struct replan_plan *out)
 {
     const struct placement_cost cost = placement_decode_cost(context->input->problem, target);
     *out = (struct replan_plan){.target = *target};
@@ -294,7 +316,8 @@ bool replan_cost(const struct replan_context *context, const struct placement *t
         return false;
     add_pause(context, out);
     out->beside = context->running && both_fit(context, target);
-    const double before = out->beside ? fmin(context->tokens, context->tokens_per_s * out->load_s) : 0;
+    const double before =
+        out->beside ? fmin(context->tokens, context->tokens_per_s * out->load_s) : 0;
     const double loading_s = out->beside ? before / context->tokens_per_s : out->load_s;
     out->total_s = loading_s + out->pause_s;
     if (context->tokens > before)
@@ -304,12 +327,14 @@ bool replan_cost(const struct replan_context *context, const struct placement *t
 
 double replan_stay_s(const struct replan_context *context)
 {
-    return context->running && !context->must_move ? context->tokens / context->tokens_per_s : INFINITY;
+    return context->running && !context->must_move ? context->tokens / context->tokens_per_s
+                                                   : INFINITY;
 }
 
 bool replan_pays(const struct replan_context *context, const struct replan_plan *plan)
 {
     const struct replan_options *options = context->options;
-    return plan->n_moves > 0 && plan->decode_tokens_per_s >= (1 + options->margin) * context->tokens_per_s &&
+    return plan->n_moves > 0 &&
+           plan->decode_tokens_per_s >= (1 + options->margin) * context->tokens_per_s &&
            replan_stay_s(context) - plan->total_s > options->worth * plan->pause_s;
 }

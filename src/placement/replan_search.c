@@ -13,7 +13,7 @@ struct replan_walk {
     struct replan_context *context;
     struct placement_tables tables;
     struct placement_tables weighed; /* the same with time = remaining use x time + moving */
-    double *load_s;                  /* [device * (n_layers + 1)] prefix sums of replan_layer_*_s() */
+    double *load_s; /* [device * (n_layers + 1)] prefix sums of replan_layer_*_s() */
     double *kv_s;
     struct sequence_work work;
     struct replan_plan plan; /* being looked at */
@@ -53,7 +53,8 @@ static void offer(struct replan_walk *walk, const struct placement *target)
 
 /* ---- cuts that know what moving costs --------------------------------------------------- */
 
-/* For a sequence: tables whose time of a stage is  rounds x time + its layers' loading and copying. */
+/* For a sequence: tables whose time of a stage is  rounds x time + its layers' loading and
+ * copying. */
 static void weigh(struct replan_walk *walk, const uint32_t *devices, uint32_t n, double load_weight)
 {
     const struct replan_context *context = walk->context;
@@ -63,13 +64,15 @@ static void weigh(struct replan_walk *walk, const uint32_t *devices, uint32_t n,
         const uint64_t at = devices[i] * width;
         for (uint64_t layer = 0; layer < width; layer++)
             walk->weighed.time[at + layer] = rounds * walk->tables.time[at + layer] +
-                                             load_weight * walk->load_s[at + layer] + walk->kv_s[at + layer];
+                                             load_weight * walk->load_s[at + layer] +
+                                             walk->kv_s[at + layer];
         walk->weighed.launch[devices[i]] = rounds * walk->tables.launch[devices[i]];
     }
 }
 
 /* The least weighed time with stages shorter than limit_s. */
-static void offer_weighed(struct replan_walk *walk, const uint32_t *devices, uint32_t n, double limit_s)
+static void offer_weighed(struct replan_walk *walk, const uint32_t *devices, uint32_t n,
+                          double limit_s)
 {
     const struct placement_problem *problem = walk->context->input->problem;
     const uint32_t width = walk->tables.n_layers + 1;
@@ -78,8 +81,10 @@ static void offer_weighed(struct replan_walk *walk, const uint32_t *devices, uin
         if (i && !placement_linked(problem, devices[i - 1], devices[i]))
             return;
         tables_windows(&walk->tables, devices[i], limit_s, walk->work.low);
-        tables_extend(&walk->weighed, devices[i], i ? walk->work.rounds + (uint64_t)(i - 1) * width : NULL, 0,
-                      walk->work.low, walk->work.rounds + (uint64_t)i * width, walk->work.froms + (uint64_t)i * width);
+        tables_extend(&walk->weighed, devices[i],
+                      i ? walk->work.rounds + (uint64_t)(i - 1) * width : NULL, 0, walk->work.low,
+                      walk->work.rounds + (uint64_t)i * width,
+                      walk->work.froms + (uint64_t)i * width);
     }
     uint32_t end = walk->tables.n_layers;
     if (!(walk->work.rounds[(uint64_t)(n - 1) * width + end] < INFINITY))
@@ -102,7 +107,8 @@ static void look_at(struct replan_walk *walk, const uint32_t *devices, uint32_t 
     if (n == 0 || n > LIMIT_STAGES || n > walk->tables.n_layers || !has_time(walk))
         return;
     walk->budget -= (int64_t)(one_batch ? 1 : 16) * n * walk->tables.n_layers;
-    const double period_s = sequence_best(&walk->tables, &walk->work, devices, n, INFINITY, &target);
+    const double period_s =
+        sequence_best(&walk->tables, &walk->work, devices, n, INFINITY, &target);
     if (!(period_s < INFINITY))
         return;
     const struct placement_cost cost = {.period_s = period_s};
@@ -110,7 +116,8 @@ static void look_at(struct replan_walk *walk, const uint32_t *devices, uint32_t 
     if (!context->must_move && rate < (1 + context->options->margin) * context->tokens_per_s)
         return;
     offer(walk, &target);
-    if (n == 1 || (walk->found->plan.target.n_stages && context->tokens / rate >= walk->found->plan.total_s))
+    if (n == 1 ||
+        (walk->found->plan.target.n_stages && context->tokens / rate >= walk->found->plan.total_s))
         return;
     /* While loading goes on beside decoding only the gain is lost; else all of it. */
     for (int beside = 0; beside <= 1; beside++) {
@@ -174,7 +181,8 @@ static void exchange(struct placement *placement, uint32_t stage, uint32_t devic
     placement->stages[stage].device = device;
 }
 
-/* Of devices that are alike, those that have the layers already: exchanges that make nothing slower. */
+/* Of devices that are alike, those that have the layers already: exchanges that make nothing
+ * slower. */
 static void keep_places(struct replan_walk *walk, struct placement *target)
 {
     const struct replan_context *context = walk->context;
@@ -192,8 +200,8 @@ static void keep_places(struct replan_walk *walk, struct placement *target)
                     continue;
                 exchange(&other, i, device);
                 walk->budget -= walk->tables.n_layers;
-                if (placement_check(problem, &other, NULL) || !replan_cost(context, &other, &then) ||
-                    then.weight_bytes >= now.weight_bytes ||
+                if (placement_check(problem, &other, NULL) ||
+                    !replan_cost(context, &other, &then) || then.weight_bytes >= now.weight_bytes ||
                     then.decode_tokens_per_s < now.decode_tokens_per_s * (1 - PLACEMENT_EPSILON))
                     continue;
                 *target = other;
@@ -208,7 +216,8 @@ static uint32_t devices_of(const struct placement *placement, uint32_t *devices)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
-        if (placement->stages[i].device != REPLAN_GONE && !contains(devices, n, placement->stages[i].device))
+        if (placement->stages[i].device != REPLAN_GONE &&
+            !contains(devices, n, placement->stages[i].device))
             devices[n++] = placement->stages[i].device;
     }
     return n;
@@ -220,7 +229,8 @@ static enum error_code look_far(struct replan_walk *walk, struct error *err)
     struct placement_solution solution;
     struct error why = {0};
     uint32_t devices[LIMIT_STAGES];
-    const enum error_code code = placement_solve(context->input->problem, &context->options->solve, &solution, &why);
+    const enum error_code code =
+        placement_solve(context->input->problem, &context->options->solve, &solution, &why);
     if (code == ERROR_NOT_FOUND || code == ERROR_BUSY) {
         memcpy(walk->found->why, why.text, sizeof why.text);
         return ERROR_NONE;
@@ -228,16 +238,19 @@ static enum error_code look_far(struct replan_walk *walk, struct error *err)
     if (code)
         return error_set(err, code, "%s", why.text);
     if (!context->running) {
-        const struct placement_cost cost = placement_decode_cost(context->input->problem, &solution.placement);
-        context->tokens = context->input->tokens +
-                          context->input->seconds * placement_decode_tokens_per_s(context->input->problem, &cost);
+        const struct placement_cost cost =
+            placement_decode_cost(context->input->problem, &solution.placement);
+        context->tokens =
+            context->input->tokens +
+            context->input->seconds * placement_decode_tokens_per_s(context->input->problem, &cost);
     }
     offer(walk, &solution.placement);
     keep_places(walk, &solution.placement);
     offer(walk, &solution.placement);
     look_at(walk, devices, devices_of(&solution.placement, devices));
     if (walk->found->plan.target.n_stages == 0)
-        (void)snprintf(walk->found->why, sizeof walk->found->why, "no device that is linked has the model's weights");
+        (void)snprintf(walk->found->why, sizeof walk->found->why,
+                       "no device that is linked has the model's weights");
     return ERROR_NONE;
 }
 
@@ -252,22 +265,27 @@ static enum error_code walk_init(struct replan_walk *walk, struct error *err)
         code = sequence_work_init(&walk->work, problem->model.n_layers, err);
     if (code)
         return code;
-    walk->tables.busy = 1; /* of a mix, too: a move is weighed by the tokens of all streams, so cuts are by period */
+    walk->tables.busy = 1; /* of a mix, too: a move is weighed by the tokens of all streams, so cuts
+                              are by period */
     walk->weighed = walk->tables;
     walk->weighed.time = mem_new_array(n * width, sizeof(double));
     walk->weighed.launch = mem_new_array(n, sizeof(double));
     walk->load_s = mem_new_array(n * width, sizeof(double));
     walk->kv_s = mem_new_array(n * width, sizeof(double));
     if (!walk->weighed.time || !walk->weighed.launch || !walk->load_s || !walk->kv_s)
-        return error_set(err, ERROR_NO_MEMORY, "replan: no memory for %u devices", problem->n_devices);
+        return error_set(err, ERROR_NO_MEMORY, "replan: no memory for %u devices",
+                         problem->n_devices);
     for (uint32_t d = 0; d < n; d++) {
         for (uint32_t layer = 0; layer < problem->model.n_layers; layer++) {
             const uint64_t at = d * width + layer;
             const double kv_s = replan_layer_kv_s(walk->context, d, layer);
             const double load_s = replan_layer_load_s(walk->context, d, layer);
-            /* What cannot be loaded at all is refused by replan_cost(); sums with infinity have no differences. */
-            walk->load_s[at + 1] = walk->load_s[at] + (load_s < INFINITY ? load_s : PLACEMENT_SECONDS_MAX);
-            walk->kv_s[at + 1] = walk->kv_s[at] + (kv_s < INFINITY ? kv_s : 0); /* replayed, wherever they are */
+            /* What cannot be loaded at all is refused by replan_cost(); sums with infinity have no
+             * differences. */
+            walk->load_s[at + 1] =
+                walk->load_s[at] + (load_s < INFINITY ? load_s : PLACEMENT_SECONDS_MAX);
+            walk->kv_s[at + 1] =
+                walk->kv_s[at] + (kv_s < INFINITY ? kv_s : 0); /* replayed, wherever they are */
         }
     }
     return ERROR_NONE;
@@ -283,8 +301,8 @@ static void walk_deinit(struct replan_walk *walk)
     tables_deinit(&walk->tables);
 }
 
-enum error_code replan_search(struct replan_context *context, const struct placement *pending, struct replan_found *out,
-                              struct error *err)
+enum error_code replan_search(struct replan_context *context, const struct placement *pending,
+                              struct replan_found *out, struct error *err)
 {
     struct replan_walk walk = {.context = context, .found = out, .budget = REPLAN_BUDGET};
     uint32_t devices[LIMIT_STAGES];

@@ -8,11 +8,13 @@ static const char *name_of(const struct placement_problem *problem, uint32_t dev
     return device == REPLAN_GONE ? "nowhere" : problem->devices[device].id;
 }
 
-static void say_move(const struct placement_problem *problem, const struct replan_move *move, struct buffer *text)
+static void say_move(const struct placement_problem *problem, const struct replan_move *move,
+                     struct buffer *text)
 {
     const char *to_node = problem->devices[move->to].node;
-    buffer_printf(text, "  layers %u-%u  %s to %s of %s  ", move->first_layer, move->first_layer + move->n_layers - 1,
-                  name_of(problem, move->from), name_of(problem, move->to), to_node);
+    buffer_printf(text, "  layers %u-%u  %s to %s of %s  ", move->first_layer,
+                  move->first_layer + move->n_layers - 1, name_of(problem, move->from),
+                  name_of(problem, move->to), to_node);
     buffer_text(text, size_text(move->weight_bytes).text);
     if (move->source == move->to)
         buffer_text(text, " from its disk");
@@ -23,8 +25,8 @@ static void say_move(const struct placement_problem *problem, const struct repla
     buffer_text(text, "\n");
 }
 
-static void say_plan(const struct placement_problem *problem, const struct replan_decision *decision,
-                     struct buffer *text)
+static void say_plan(const struct placement_problem *problem,
+                     const struct replan_decision *decision, struct buffer *text)
 {
     const struct replan_plan *plan = &decision->plan;
     buffer_printf(text, "%.1f tok/s instead of %.1f; loading takes %.1f s %s, the pause %.2f s%s\n",
@@ -35,7 +37,8 @@ static void say_plan(const struct placement_problem *problem, const struct repla
         say_move(problem, &plan->moves[i], text);
 }
 
-void replan_text(const struct placement_problem *problem, const struct replan_decision *decision, struct buffer *text)
+void replan_text(const struct placement_problem *problem, const struct replan_decision *decision,
+                 struct buffer *text)
 {
     switch (decision->verdict) {
     case REPLAN_STAY:
@@ -45,7 +48,8 @@ void replan_text(const struct placement_problem *problem, const struct replan_de
         buffer_printf(text, "Nowhere to go: %s\n", decision->why);
         return;
     case REPLAN_WAIT:
-        buffer_printf(text, "Wait %.0f s, then move if it still saves %.1f s: ", decision->wait_s, decision->gain_s);
+        buffer_printf(text, "Wait %.0f s, then move if it still saves %.1f s: ", decision->wait_s,
+                      decision->gain_s);
         say_plan(problem, decision, text);
         return;
     case REPLAN_MOVE:

@@ -14,7 +14,8 @@
 
 enum { NOT_FOUND = UINT16_MAX };
 
-/* A set of devices and a number of parts of the streams, as one group: [state * (n_parts + 1) + parts]. */
+/* A set of devices and a number of parts of the streams, as one group: [state * (n_parts + 1) +
+ * parts]. */
 struct option {
     double upper; /* no such group has more */
     double rate;  /* of what was found; 0: nothing */
@@ -66,8 +67,8 @@ static void mark(const struct search *search, uint32_t state)
     }
 }
 
-static enum error_code note_found(struct search *search, struct option *option, const struct placement_group *group,
-                                  struct error *err)
+static enum error_code note_found(struct search *search, struct option *option,
+                                  const struct placement_group *group, struct error *err)
 {
     if (search->n_found == search->found_room) {
         const uint32_t room = 2 * search->found_room + 16;
@@ -83,8 +84,8 @@ static enum error_code note_found(struct search *search, struct option *option, 
     return ERROR_NONE;
 }
 
-/* No part of a set is faster than the set; and with more streams no stream's token comes sooner, because each takes
- * memory and time. */
+/* No part of a set is faster than the set; and with more streams no stream's token comes sooner,
+ * because each takes memory and time. */
 static void bound_parts_of(struct search *search, uint32_t state, uint32_t parts)
 {
     const double each = option_of(search, state, parts)->upper / search->streams[parts - 1];
@@ -98,14 +99,16 @@ static void bound_parts_of(struct search *search, uint32_t state, uint32_t parts
     }
 }
 
-static enum error_code solve_group(struct search *search, uint32_t state, uint32_t parts, struct error *err)
+static enum error_code solve_group(struct search *search, uint32_t state, uint32_t parts,
+                                   struct error *err)
 {
     struct placement_problem problem = *search->problem;
     struct placement_options options = *search->options;
     struct placement_solution solution;
     struct option *option = option_of(search, state, parts);
     options.max_nodes = options.max_nodes ? options.max_nodes : PLACEMENT_WHATIF_NODES;
-    options.greedy_only = options.greedy_only || search->units.merged; /* nothing is proved then, so many are tried */
+    options.greedy_only =
+        options.greedy_only || search->units.merged; /* nothing is proved then, so many are tried */
     mark(search, state);
     for (uint32_t d = 0; d < problem.n_devices; d++)
         search->devices[d].excluded = search->problem->devices[d].excluded || !search->in[d];
@@ -119,13 +122,15 @@ static enum error_code solve_group(struct search *search, uint32_t state, uint32
     if (code)
         return code == ERROR_NOT_FOUND || code == ERROR_BUSY ? ERROR_NONE : code;
     const uint32_t micro_batches = placement_micro_batches(&problem);
-    const struct placement_group group = {solution.placement, problem.demand.streams, micro_batches};
+    const struct placement_group group = {solution.placement, problem.demand.streams,
+                                          micro_batches};
     if (note_found(search, option, &group, err))
         return err->code;
     if (solution.proved)
         option->upper = option->rate;
     else if (solution.lower_bound_s > 0)
-        option->upper = fmin(option->upper, group.streams / (micro_batches * solution.lower_bound_s));
+        option->upper =
+            fmin(option->upper, group.streams / (micro_batches * solution.lower_bound_s));
     bound_parts_of(search, state, parts);
     return ERROR_NONE;
 }
@@ -209,8 +214,8 @@ static bool go_on(struct search *search)
     return !search->stopped;
 }
 
-/* Solves the groups of the best division by the bounds until it has none that was not; *found becomes true when a
- * division was met whose every group was found. The bound of all. */
+/* Solves the groups of the best division by the bounds until it has none that was not; *found
+ * becomes true when a division was met whose every group was found. The bound of all. */
 static enum error_code close_in(struct search *search, double *most_rate, struct error *err)
 {
     double best = search->out->one_rate;
@@ -241,8 +246,8 @@ static enum error_code close_in(struct search *search, double *most_rate, struct
 /* ---- the answer ------------------------------------------------------------------------- */
 
 /* The found group on the copies behind those that other groups have. */
-static void put_group(const struct search *search, const struct placement_group *found, const uint32_t *offsets,
-                      struct placement_group *out)
+static void put_group(const struct search *search, const struct placement_group *found,
+                      const uint32_t *offsets, struct placement_group *out)
 {
     *out = *found;
     for (uint32_t s = 0; s < found->placement.n_stages; s++) {
@@ -250,7 +255,8 @@ static void put_group(const struct search *search, const struct placement_group 
             const struct replicas_unit *unit = &search->units.units[i];
             for (uint32_t j = 0; j < unit->size * unit->copies; j++) {
                 if (search->units.devices[unit->first + j] == found->placement.stages[s].device)
-                    out->placement.stages[s].device = search->units.devices[unit->first + j + offsets[i] * unit->size];
+                    out->placement.stages[s].device =
+                        search->units.devices[unit->first + j + offsets[i] * unit->size];
             }
         }
     }
@@ -280,7 +286,8 @@ static enum error_code take_best(struct search *search, struct error *err)
     const struct division division = read_division(search);
     for (uint32_t i = 0; i < division.n; i++) {
         const struct option *option = option_of(search, division.states[i], division.parts[i]);
-        put_group(search, &search->found[option->found], offsets, &groups.groups[groups.n_groups++]);
+        put_group(search, &search->found[option->found], offsets,
+                  &groups.groups[groups.n_groups++]);
         for (uint32_t u = 0; u < search->units.n_units; u++)
             offsets[u] += search->units.counts[division.states[i] * search->units.n_units + u];
     }
@@ -312,19 +319,22 @@ static enum error_code search_init(struct search *search, struct error *err)
     if (!search->devices || !search->in)
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for groups of %u devices", n);
     memcpy(search->devices, problem->devices, n * sizeof *search->devices);
-    enum error_code code = replicas_bound_init(&search->bound, problem, search->streams, search->n_parts, err);
+    enum error_code code =
+        replicas_bound_init(&search->bound, problem, search->streams, search->n_parts, err);
     for (uint32_t d = 0; d < n && !code; d++)
         search->in[d] = search->bound.capacity[d] > 0;
     if (!code)
-        code = replicas_units_init(&search->units, problem, search->in,
-                                   2.0 * (double)REPLICAS_STEPS / (search->n_parts * (search->n_parts + 1.0)), err);
+        code = replicas_units_init(
+            &search->units, problem, search->in,
+            2.0 * (double)REPLICAS_STEPS / (search->n_parts * (search->n_parts + 1.0)), err);
     if (code)
         return code;
     const uint64_t cells = (uint64_t)search->units.n_states * (search->n_parts + 1);
     search->table = mem_new_array(cells, sizeof *search->table);
     search->steps = mem_new_array(cells, sizeof *search->steps);
     if (!search->table || !search->steps)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for divisions of %u devices", n);
+        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for divisions of %u devices",
+                         n);
     for (uint32_t state = 1; state < search->units.n_states; state++) {
         struct replicas_set set;
         mark(search, state);
@@ -387,7 +397,8 @@ static uint32_t copies_of(const struct placement_problem *problem)
 }
 
 /* What all of it does as one group, which begins the answer. */
-static enum error_code solve_one(const struct placement_problem *problem, const struct placement_options *options,
+static enum error_code solve_one(const struct placement_problem *problem,
+                                 const struct placement_options *options,
                                  struct placement_group *out, bool *proved, struct error *err)
 {
     struct placement_problem own = *problem;
@@ -396,14 +407,16 @@ static enum error_code solve_one(const struct placement_problem *problem, const 
     bounded.max_nodes = bounded.max_nodes ? bounded.max_nodes : PLACEMENT_WHATIF_NODES;
     const enum error_code code = placement_solve_as_run(&own, &bounded, &solution, err);
     if (!code)
-        *out = (struct placement_group){solution.placement, own.demand.streams, placement_micro_batches(&own)};
+        *out = (struct placement_group){solution.placement, own.demand.streams,
+                                        placement_micro_batches(&own)};
     *proved = solution.proved;
     return code;
 }
 
-enum error_code placement_replicate(const struct placement_problem *problem, const struct placement_options *options,
-                                    const struct placement_group *one, bool one_proved, struct placement_replicas *out,
-                                    struct error *err)
+enum error_code placement_replicate(const struct placement_problem *problem,
+                                    const struct placement_options *options,
+                                    const struct placement_group *one, bool one_proved,
+                                    struct placement_replicas *out, struct error *err)
 {
     struct search search = {.problem = problem, .options = options, .out = out};
     struct error own;
@@ -419,8 +432,9 @@ enum error_code placement_replicate(const struct placement_problem *problem, con
     if (!code) {
         out->copies = copies_of(problem);
         out->rate = out->one_rate = out->most_rate = placement_groups_rate(problem, &out->groups);
-        const bool several = problem->demand.replicas && problem->demand.goal != PLACEMENT_LATENCY &&
-                             problem->demand.streams > 1 && problem->n_devices > 1 && out->copies > 1;
+        const bool several =
+            problem->demand.replicas && problem->demand.goal != PLACEMENT_LATENCY &&
+            problem->demand.streams > 1 && problem->n_devices > 1 && out->copies > 1;
         if (several)
             code = run(&search, one_proved, err);
         search_deinit(&search);

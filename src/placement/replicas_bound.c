@@ -29,7 +29,8 @@ static uint32_t rows_of(uint32_t index)
     return index < ROWS_EXACT ? index + 1 : (uint32_t)ROWS_EXACT << (index - ROWS_EXACT + 1);
 }
 
-static struct placement_problem with_rows(const struct placement_problem *problem, uint32_t streams, uint32_t rows)
+static struct placement_problem with_rows(const struct placement_problem *problem, uint32_t streams,
+                                          uint32_t rows)
 {
     struct placement_problem own = *problem;
     own.demand.streams = streams;
@@ -56,7 +57,8 @@ static double least_rate(const struct placement_tables *tables, const double *wo
     double rate = INFINITY;
     for (uint32_t layer = 0; layer < tables->n_layers; layer++) {
         const double own = work[layer + 1] - work[layer];
-        if (own > 2 * WORK_MIN && tables->allowed_from[(uint64_t)device * (tables->n_layers + 1) + layer + 1] <= layer)
+        if (own > 2 * WORK_MIN &&
+            tables->allowed_from[(uint64_t)device * (tables->n_layers + 1) + layer + 1] <= layer)
             rate = fmin(rate, (time[layer + 1] - time[layer]) / own);
     }
     return rate < INFINITY ? rate : 0;
@@ -94,8 +96,8 @@ static enum error_code fill_rows(struct replicas_bound *bound, double *work, str
     return ERROR_NONE;
 }
 
-static enum error_code fill_capacities(struct replicas_bound *bound, const double *work, const uint32_t *streams,
-                                       struct error *err)
+static enum error_code fill_capacities(struct replicas_bound *bound, const double *work,
+                                       const uint32_t *streams, struct error *err)
 {
     const uint32_t n = bound->problem->n_devices;
     for (uint32_t part = 0; part < bound->n_parts; part++) {
@@ -144,11 +146,13 @@ static enum error_code fill_orders(struct replicas_bound *bound, struct error *e
     return ERROR_NONE;
 }
 
-enum error_code replicas_bound_init(struct replicas_bound *bound, const struct placement_problem *problem,
+enum error_code replicas_bound_init(struct replicas_bound *bound,
+                                    const struct placement_problem *problem,
                                     const uint32_t *streams, uint32_t parts, struct error *err)
 {
     const uint64_t n = problem->n_devices, n_rows = rows_index(problem->demand.streams) + 1;
-    *bound = (struct replicas_bound){.problem = problem, .n_rows = (uint32_t)n_rows, .n_parts = parts};
+    *bound =
+        (struct replicas_bound){.problem = problem, .n_rows = (uint32_t)n_rows, .n_parts = parts};
     double *work = mem_new_array(problem->model.n_layers + 1, sizeof *work);
     bound->capacity = mem_new_array(parts * n, sizeof *bound->capacity);
     bound->rate = mem_new_array(n_rows * n, sizeof *bound->rate);
@@ -181,7 +185,8 @@ void replicas_bound_deinit(struct replicas_bound *bound)
 /* ---- one set -------------------------------------------------------------------------------- */
 
 /* INFINITY: it does not fit. */
-static double least_round(const struct replicas_bound *bound, const bool *in, uint32_t part, uint32_t rows)
+static double least_round(const struct replicas_bound *bound, const bool *in, uint32_t part,
+                          uint32_t rows)
 {
     const uint32_t n = bound->problem->n_devices;
     const uint32_t *order = bound->order + ((uint64_t)part * bound->n_rows + rows) * n;
@@ -198,22 +203,24 @@ static double least_round(const struct replicas_bound *bound, const bool *in, ui
     return left > 0 ? INFINITY : seconds;
 }
 
-static double work_below(const struct replicas_bound *bound, const bool *in, uint32_t part, uint32_t rows,
-                         double longest_s)
+static double work_below(const struct replicas_bound *bound, const bool *in, uint32_t part,
+                         uint32_t rows, double longest_s)
 {
     const uint32_t n = bound->problem->n_devices;
     double work = 0;
     for (uint32_t d = 0; d < n; d++) {
-        const double left_s = longest_s - bound->launch[rows * n + d], rate = bound->rate[rows * n + d];
+        const double left_s = longest_s - bound->launch[rows * n + d],
+                     rate = bound->rate[rows * n + d];
         if (in[d] && left_s > 0)
-            work += left_s >= rate * bound->capacity[part * n + d] ? bound->capacity[part * n + d] : left_s / rate;
+            work += left_s >= rate * bound->capacity[part * n + d] ? bound->capacity[part * n + d]
+                                                                   : left_s / rate;
     }
     return work;
 }
 
 /* Of what fits: its round is no shorter, so is its longest. */
-static double least_longest(const struct replicas_bound *bound, const bool *in, uint32_t part, uint32_t rows,
-                            double round_s)
+static double least_longest(const struct replicas_bound *bound, const bool *in, uint32_t part,
+                            uint32_t rows, double round_s)
 {
     double low_s = 0, high_s = round_s;
     for (uint32_t i = 0; i < HALVINGS; i++) {
@@ -232,7 +239,8 @@ static int compare_numbers(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-void replicas_set_init(struct replicas_set *set, const struct placement_problem *problem, const bool *in)
+void replicas_set_init(struct replicas_set *set, const struct placement_problem *problem,
+                       const bool *in)
 {
     double least[LIMIT_STAGES], all_s = INFINITY;
     uint32_t n_least = 0;
@@ -244,7 +252,8 @@ void replicas_set_init(struct replicas_set *set, const struct placement_problem 
             if (from == to || !in[from] || !placement_linked(problem, from, to))
                 continue;
             latency_s = fmin(latency_s, placement_link(problem, from, to)->latency_s);
-            set->occupation_s = fmin(set->occupation_s, placement_occupation_s(problem, from, to, 1));
+            set->occupation_s =
+                fmin(set->occupation_s, placement_occupation_s(problem, from, to, 1));
         }
         if (!(latency_s < INFINITY))
             continue;
@@ -272,23 +281,27 @@ static uint32_t least_stages(const struct replicas_bound *bound, const bool *in,
         sum += in[d] ? bound->capacity[part * n + d] : 0;
     }
     const double needed = bound->all * (1 - 1e-9);
-    return sum < needed ? 0 : most >= needed ? 1 : (uint32_t)fmax(2, ceil(needed / most * (1 - 1e-9)));
+    return sum < needed     ? 0
+           : most >= needed ? 1
+                            : (uint32_t)fmax(2, ceil(needed / most * (1 - 1e-9)));
 }
 
 /* The model whole on the best of them. */
-static double least_alone(const struct replicas_bound *bound, const bool *in, uint32_t part, uint32_t rows)
+static double least_alone(const struct replicas_bound *bound, const bool *in, uint32_t part,
+                          uint32_t rows)
 {
     const uint32_t n = bound->problem->n_devices;
     double least_s = INFINITY;
     for (uint32_t d = 0; d < n; d++) {
         if (in[d] && bound->capacity[part * n + d] >= bound->all * (1 - 1e-9))
-            least_s = fmin(least_s, bound->launch[rows * n + d] + bound->all * bound->rate[rows * n + d]);
+            least_s =
+                fmin(least_s, bound->launch[rows * n + d] + bound->all * bound->rate[rows * n + d]);
     }
     return least_s;
 }
 
-static double least_objective(const struct replicas_bound *bound, const struct replicas_set *set, uint32_t part,
-                              uint32_t rows, uint32_t m, uint32_t n_stages)
+static double least_objective(const struct replicas_bound *bound, const struct replicas_set *set,
+                              uint32_t part, uint32_t rows, uint32_t m, uint32_t n_stages)
 {
     const double busy = placement_busy(bound->problem);
     const uint32_t index = rows_index(rows);
@@ -297,22 +310,25 @@ static double least_objective(const struct replicas_bound *bound, const struct r
         return INFINITY;
     const double longest_s = m == 1 ? 0 : least_longest(bound, set->in, part, index, round_s);
     if (n_stages > 1)
-        round_s += set->hops_s[n_stages - 1] + (n_stages - 1) * rows * set->occupation_s + set->back_s;
+        round_s +=
+            set->hops_s[n_stages - 1] + (n_stages - 1) * rows * set->occupation_s + set->back_s;
     const double alone_s = round_s / m;
     return busy * fmax(longest_s, alone_s) + (1 - busy) * alone_s;
 }
 
-double replicas_bound_rate(const struct replicas_bound *bound, const struct replicas_set *set, uint32_t part,
-                           uint32_t streams)
+double replicas_bound_rate(const struct replicas_bound *bound, const struct replicas_set *set,
+                           uint32_t part, uint32_t streams)
 {
-    const uint32_t fixed = bound->problem->demand.micro_batches, least = least_stages(bound, set->in, part);
+    const uint32_t fixed = bound->problem->demand.micro_batches,
+                   least = least_stages(bound, set->in, part);
     const uint32_t possible = set->n < streams ? set->n : streams;
     double most = 0;
     if (least == 0 || least > LIMIT_STAGES)
         return 0;
     if (fixed) {
         const uint32_t m = fixed < streams ? fixed : streams;
-        const double objective_s = least_objective(bound, set, part, (streams + m - 1) / m, m, least);
+        const double objective_s =
+            least_objective(bound, set, part, (streams + m - 1) / m, m, least);
         return objective_s > 0 ? streams / (m * objective_s) * (1 + 1e-9) : INFINITY;
     }
     for (uint32_t m = 1; m <= possible && m <= LIMIT_STAGES; m++) {
@@ -322,7 +338,8 @@ double replicas_bound_rate(const struct replicas_bound *bound, const struct repl
         if (m == 1)
             objective_s = least_alone(bound, set->in, part, rows_index(rows));
         if (m > 1 || last)
-            objective_s = fmin(objective_s, least_objective(bound, set, part, rows, m, m > least ? m : least));
+            objective_s = fmin(objective_s,
+                               least_objective(bound, set, part, rows, m, m > least ? m : least));
         if (m >= least || last)
             most = fmax(most, objective_s > 0 ? streams / (m * objective_s) : INFINITY);
     }

@@ -69,7 +69,8 @@ static uint32_t smallest_of(const struct blocks *blocks)
 {
     uint32_t smallest = UINT32_MAX;
     for (uint32_t d = 0; d < blocks->problem->n_devices; d++) {
-        if (is_block(blocks, d) && (smallest == UINT32_MAX || blocks->blocks[d].bytes < blocks->blocks[smallest].bytes))
+        if (is_block(blocks, d) &&
+            (smallest == UINT32_MAX || blocks->blocks[d].bytes < blocks->blocks[smallest].bytes))
             smallest = d;
     }
     return smallest;
@@ -87,7 +88,8 @@ static uint32_t nearest_to(const struct blocks *blocks, uint32_t block)
         for (uint32_t to = 0; to < problem->n_devices; to++) {
             if (!blocks->able[to] || blocks->blocks[to].into == block)
                 continue;
-            const double seconds = placement_hop_s(problem, from, to, 1) + placement_hop_s(problem, to, from, 1);
+            const double seconds =
+                placement_hop_s(problem, from, to, 1) + placement_hop_s(problem, to, from, 1);
             if (nearest == UINT32_MAX || seconds < least_s) {
                 least_s = seconds;
                 nearest = blocks->blocks[to].into;
@@ -127,8 +129,8 @@ static double states_of(const struct replicas_units *units)
 }
 
 /* One unit for each class of devices that are alike; false where that is too much. */
-static bool count_alike(struct replicas_units *units, const struct placement_problem *problem, const bool *able,
-                        bool *taken, double max_steps)
+static bool count_alike(struct replicas_units *units, const struct placement_problem *problem,
+                        const bool *able, bool *taken, double max_steps)
 {
     for (uint32_t d = 0; d < problem->n_devices; d++) {
         if (!able[d] || taken[d])
@@ -144,7 +146,8 @@ static bool count_alike(struct replicas_units *units, const struct placement_pro
                 unit->copies++;
             }
         }
-        if (steps_of(units) > max_steps || states_of(units) > (double)REPLICAS_STATES || unit->copies > UINT8_MAX)
+        if (steps_of(units) > max_steps || states_of(units) > (double)REPLICAS_STATES ||
+            unit->copies > UINT8_MAX)
             return false;
     }
     return true;
@@ -167,13 +170,15 @@ static void list_blocks(struct replicas_units *units, const struct blocks *block
     }
 }
 
-static enum error_code make_blocks(struct replicas_units *units, const struct placement_problem *problem,
-                                   const bool *able, double max_steps, struct error *err)
+static enum error_code make_blocks(struct replicas_units *units,
+                                   const struct placement_problem *problem, const bool *able,
+                                   double max_steps, struct error *err)
 {
     struct blocks blocks = {.problem = problem, .able = able};
     blocks.blocks = mem_new_array(problem->n_devices, sizeof *blocks.blocks);
     if (!blocks.blocks)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for blocks of %u devices", problem->n_devices);
+        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for blocks of %u devices",
+                         problem->n_devices);
     for (uint32_t d = 0; d < problem->n_devices; d++) {
         blocks.blocks[d] = (struct block){placement_device_bytes(&problem->devices[d]), d};
         blocks.n += able[d];
@@ -209,15 +214,17 @@ static enum error_code list_states(struct replicas_units *units, struct error *e
     return ERROR_NONE;
 }
 
-enum error_code replicas_units_init(struct replicas_units *units, const struct placement_problem *problem,
-                                    const bool *able, double max_steps, struct error *err)
+enum error_code replicas_units_init(struct replicas_units *units,
+                                    const struct placement_problem *problem, const bool *able,
+                                    double max_steps, struct error *err)
 {
     *units = (struct replicas_units){0};
     units->devices = mem_new_array(problem->n_devices, sizeof *units->devices);
     bool *taken = mem_new(problem->n_devices);
     enum error_code code = ERROR_NONE;
     if (!units->devices || !taken)
-        code = error_set(err, ERROR_NO_MEMORY, "placement: no memory for groups of %u devices", problem->n_devices);
+        code = error_set(err, ERROR_NO_MEMORY, "placement: no memory for groups of %u devices",
+                         problem->n_devices);
     else if (!count_alike(units, problem, able, taken, max_steps))
         code = make_blocks(units, problem, able, max_steps, err);
     if (!code)

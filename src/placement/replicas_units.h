@@ -1,8 +1,8 @@
-/* What a group is made of: devices that are alike, counted; or blocks of devices that stay together. Private to
- * placement_replicate().
+/* What a group is made of: devices that are alike, counted; or blocks of devices that stay
+ * together. Private to placement_replicate().
  *
- * A state says how many copies of each unit are in a set: a number in mixed radix, so that of two sets, one within the
- * other, the difference of states is the state of the difference. */
+ * A state says how many copies of each unit are in a set: a number in mixed radix, so that of two
+ * sets, one within the other, the difference of states is the state of the difference. */
 #pragma once
 
 #include "placement/problem.h"
@@ -26,9 +26,11 @@ struct replicas_units {
     bool merged;     /* there are blocks that could be divided */
 };
 
-/* Of the devices with able[n_devices]; at most max_steps pairs of a set and one within it. ERROR_NO_MEMORY alone. */
-enum error_code replicas_units_init(struct replicas_units *units, const struct placement_problem *problem,
-                                    const bool *able, double max_steps, struct error *err);
+/* Of the devices with able[n_devices]; at most max_steps pairs of a set and one within it.
+ * ERROR_NO_MEMORY alone. */
+enum error_code replicas_units_init(struct replicas_units *units,
+                                    const struct placement_problem *problem, const bool *able,
+                                    double max_steps, struct error *err);
 void replicas_units_deinit(struct replicas_units *units);
 
 bool replicas_contains(const struct replicas_units *units, uint32_t set, uint32_t part);

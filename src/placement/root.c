@@ -71,8 +71,8 @@ static void reverse(uint32_t *devices, uint32_t from, uint32_t to)
     }
 }
 
-/* A shorter tour with the same ends: moving one device, or turning a part round (or-opt and 2-opt: Lin, Bell System
- * Technical Journal 44, 1965). */
+/* A shorter tour with the same ends: moving one device, or turning a part round (or-opt and 2-opt:
+ * Lin, Bell System Technical Journal 44, 1965). */
 static void shorten(const struct placement_tables *tables, uint32_t *devices, uint32_t n)
 {
     double best_s = tour_s(tables, devices, n);
@@ -106,7 +106,8 @@ static void try_devices(struct root *root)
     if (n == 0 || n > root->tables->n_layers)
         return;
     shorten(root->tables, devices, n);
-    const double seconds = sequence_best(root->tables, root->work, devices, n, target_of(root), root->best);
+    const double seconds =
+        sequence_best(root->tables, root->work, devices, n, target_of(root), root->best);
     if (seconds < root->best_s)
         root->best_s = seconds;
 }
@@ -120,7 +121,8 @@ static double step_of(const struct root *root)
     return root->relax->n > FIX_DEVICES ? COARSE_STEP : LIMIT_STEP;
 }
 
-/* No placement whose longest stage is in [low_s, high_s) has a shorter objective. known_s: a bound of its round. */
+/* No placement whose longest stage is in [low_s, high_s) has a shorter objective. known_s: a bound
+ * of its round. */
 static double explore(struct root *root, double low_s, double high_s, double known_s)
 {
     const struct placement_tables *tables = root->tables;
@@ -135,8 +137,9 @@ static double explore(struct root *root, double low_s, double high_s, double kno
     if (bound_s >= target_of(root) || high_s - low_s <= step * high_s || tables->micro_batches <= 1)
         return bound_s;
     if (!(high_s < INFINITY)) /* a first placement is known now, or there may be none at all */
-        return root->best_s < INFINITY ? explore(root, low_s, tables_stage_limit_s(tables, target_of(root)), round_s)
-                                       : bound_s;
+        return root->best_s < INFINITY
+                   ? explore(root, low_s, tables_stage_limit_s(tables, target_of(root)), round_s)
+                   : bound_s;
     const double middle_s = (low_s + high_s) / 2;
     const double below_s = explore(root, low_s, middle_s, round_s);
     if (below_s <= tables_objective_s(tables, round_s, middle_s))
@@ -156,7 +159,8 @@ static void sharpen(struct root *root, double bound_s)
     const struct placement_tables *tables = root->tables;
     const double limit_s = tables_stage_limit_s(tables, sqrt(bound_s * root->best_s));
     double round_s = 0;
-    if (root->best_s < INFINITY && bound_s > 0 && root->relax->n > FEW_DEVICES && root->relax->n <= FIX_DEVICES)
+    if (root->best_s < INFINITY && bound_s > 0 && root->relax->n > FEW_DEVICES &&
+        root->relax->n <= FIX_DEVICES)
         relax_sharpen(root->relax, limit_s, tables_round_limit_s(tables, root->best_s), &round_s);
 }
 
@@ -170,7 +174,8 @@ static void leave_out(struct root *root, bool *out)
 {
     struct relax *relax = root->relax;
     const double limit_s = tables_stage_limit_s(root->tables, target_of(root));
-    for (uint32_t i = 0; i < relax->n && relax->n > FEW_DEVICES && relax->n <= FIX_DEVICES && go_on(root); i++) {
+    for (uint32_t i = 0;
+         i < relax->n && relax->n > FEW_DEVICES && relax->n <= FIX_DEVICES && go_on(root); i++) {
         relax->status[i] = RELAX_IN;
         const double round_s = relax_round(relax, limit_s) * (1 - 1e-12);
         const bool hopeless = !(tables_objective_s(root->tables, round_s, 0) < target_of(root));
@@ -179,7 +184,8 @@ static void leave_out(struct root *root, bool *out)
     }
 }
 
-/* Of several micro-batches: stages so long that nothing better has one, because of what a round then takes. */
+/* Of several micro-batches: stages so long that nothing better has one, because of what a round
+ * then takes. */
 static double longest_limit(struct root *root)
 {
     const struct placement_tables *tables = root->tables;
@@ -188,8 +194,9 @@ static double longest_limit(struct root *root)
         return limit_s;
     for (double before_s = INFINITY; limit_s < 0.99 * before_s && go_on(root);) {
         before_s = limit_s;
-        limit_s = fmin(
-            limit_s, tables_longest_limit_s(tables, target_of(root), relax_round(root->relax, limit_s) * (1 - 1e-12)));
+        limit_s =
+            fmin(limit_s, tables_longest_limit_s(tables, target_of(root),
+                                                 relax_round(root->relax, limit_s) * (1 - 1e-12)));
     }
     return fmax(limit_s, 0);
 }
@@ -216,10 +223,12 @@ static enum error_code choose_relax(struct root *root, struct relax *relax, stru
 }
 
 enum error_code root_search(const struct placement_tables *tables, struct sequence_work *work,
-                            const struct exact_limits *limits, struct placement *best, double *best_s,
-                            double *lower_bound_s, double *longest_limit_s, bool *out, struct error *err)
+                            const struct exact_limits *limits, struct placement *best,
+                            double *best_s, double *lower_bound_s, double *longest_limit_s,
+                            bool *out, struct error *err)
 {
-    struct root root = {.tables = tables, .work = work, .limits = limits, .best = best, .best_s = *best_s};
+    struct root root = {
+        .tables = tables, .work = work, .limits = limits, .best = best, .best_s = *best_s};
     struct relax relax;
     double bound_s = 0;
     enum error_code code = choose_relax(&root, &relax, err);
@@ -231,7 +240,8 @@ enum error_code root_search(const struct placement_tables *tables, struct sequen
         if (is_met(&root, bound_s) || !go_on(&root) || (pass > 1 && root.best_s == before_s))
             break;
         sharpen(&root, bound_s);
-        code = greedy_improve(tables, work, limits, relax.n > FEW_DEVICES ? IMPROVE_BUDGET : FEW_BUDGET, best,
+        code = greedy_improve(tables, work, limits,
+                              relax.n > FEW_DEVICES ? IMPROVE_BUDGET : FEW_BUDGET, best,
                               &root.best_s, err);
     }
     if (!code && !root.stopped && !is_met(&root, bound_s))

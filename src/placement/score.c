@@ -32,13 +32,15 @@ static void parts_of(const struct placement_problem *problem, uint32_t index, do
     parts[1] = usable ? (double)placement_device_bytes(device) : 0;
     parts[2] = usable ? network_of(problem, index) : 0;
     parts[3] = usable ? device->thermal_headroom * device->share : 0;
-    parts[4] = usable ? mean(device->decode_bytes_per_s, problem->model.n_types) * device->share : 0;
+    parts[4] =
+        usable ? mean(device->decode_bytes_per_s, problem->model.n_types) * device->share : 0;
 }
 
-void placement_scores(const struct placement_problem *problem, const struct placement_weights *weights, double *scores)
+void placement_scores(const struct placement_problem *problem,
+                      const struct placement_weights *weights, double *scores)
 {
-    const double given[PARTS] = {weights->compute, weights->memory, weights->network, weights->thermal,
-                                 weights->bandwidth};
+    const double given[PARTS] = {weights->compute, weights->memory, weights->network,
+                                 weights->thermal, weights->bandwidth};
     double best[PARTS] = {0}, total = 0, parts[PARTS];
     for (uint32_t i = 0; i < problem->n_devices; i++) {
         parts_of(problem, i, parts);

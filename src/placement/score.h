@@ -1,5 +1,5 @@
-/* How good a device looks by itself: a weighted sum of shares of the best. The greedy answer takes devices in this
- * order; the search does not depend on it. Pure; any thread. */
+/* How good a device looks by itself: a weighted sum of shares of the best. The greedy answer takes
+ * devices in this order; the search does not depend on it. Pure; any thread. */
 #pragma once
 
 #include "placement/problem.h"
@@ -9,9 +9,12 @@ struct placement_weights {
 };
 static const struct placement_weights PLACEMENT_WEIGHTS_DEFAULT = {40, 30, 15, 10, 5};
 
-/* scores[n_devices], each 0 … 1 for weights that are not negative (those that are, or no number, count as 0):
- * compute    mean FLOP/s of the types the model has      network    1 / mean hop to the others, without a link none
+/* scores[n_devices], each 0 … 1 for weights that are not negative (those that are, or no number,
+ * count as 0):
+ * compute    mean FLOP/s of the types the model has      network    1 / mean hop to the others,
+ *            without a link none
  * memory     free - reserve                              thermal    headroom x share
  * bandwidth  mean decode bandwidth
  * each relative to the best device's. Devices that are not to be used get 0. */
-void placement_scores(const struct placement_problem *problem, const struct placement_weights *weights, double *scores);
+void placement_scores(const struct placement_problem *problem,
+                      const struct placement_weights *weights, double *scores);

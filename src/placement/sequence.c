@@ -25,8 +25,8 @@ void sequence_work_deinit(struct sequence_work *work)
     *work = (struct sequence_work){0};
 }
 
-static void read_back(const struct placement_tables *tables, const struct sequence_work *work, const uint32_t *devices,
-                      uint32_t n, struct placement *out)
+static void read_back(const struct placement_tables *tables, const struct sequence_work *work,
+                      const uint32_t *devices, uint32_t n, struct placement *out)
 {
     uint32_t end = tables->n_layers;
     out->n_stages = n;
@@ -43,17 +43,19 @@ static double longest_of(const struct placement_tables *tables, const struct pla
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         const struct placement_stage *stage = &placement->stages[i];
         const double *time = tables_time(tables, stage->device);
-        longest_s = fmax(longest_s, tables->launch[stage->device] + time[stage->first_layer + stage->n_layers] -
+        longest_s = fmax(longest_s, tables->launch[stage->device] +
+                                        time[stage->first_layer + stage->n_layers] -
                                         time[stage->first_layer]);
         if (i)
-            longest_s =
-                fmax(longest_s, placement_occupation_s(tables->problem, stage[-1].device, stage->device, tables->rows));
+            longest_s = fmax(longest_s, placement_occupation_s(tables->problem, stage[-1].device,
+                                                               stage->device, tables->rows));
     }
     return longest_s;
 }
 
-double sequence_round(const struct placement_tables *tables, struct sequence_work *work, const uint32_t *devices,
-                      uint32_t n, double stage_limit_s, double round_limit_s, double *longest_s, struct placement *out)
+double sequence_round(const struct placement_tables *tables, struct sequence_work *work,
+                      const uint32_t *devices, uint32_t n, double stage_limit_s,
+                      double round_limit_s, double *longest_s, struct placement *out)
 {
     const uint32_t width = tables->n_layers + 1;
     if (n < tables->stages_min || n > tables->stages_max)
@@ -63,15 +65,17 @@ double sequence_round(const struct placement_tables *tables, struct sequence_wor
         if (i) {
             hop_s = tables_hop_s(tables, devices[i - 1], devices[i]);
             if (!(hop_s < INFINITY) ||
-                placement_occupation_s(tables->problem, devices[i - 1], devices[i], tables->rows) >= stage_limit_s)
+                placement_occupation_s(tables->problem, devices[i - 1], devices[i], tables->rows) >=
+                    stage_limit_s)
                 return INFINITY;
         }
         tables_windows(tables, devices[i], stage_limit_s, work->low);
-        tables_extend(tables, devices[i], i ? work->rounds + (uint64_t)(i - 1) * width : NULL, hop_s, work->low,
-                      work->rounds + (uint64_t)i * width, work->froms + (uint64_t)i * width);
+        tables_extend(tables, devices[i], i ? work->rounds + (uint64_t)(i - 1) * width : NULL,
+                      hop_s, work->low, work->rounds + (uint64_t)i * width,
+                      work->froms + (uint64_t)i * width);
     }
-    const double round_s =
-        work->rounds[(uint64_t)(n - 1) * width + tables->n_layers] + tables_back_s(tables, devices[n - 1], devices[0]);
+    const double round_s = work->rounds[(uint64_t)(n - 1) * width + tables->n_layers] +
+                           tables_back_s(tables, devices[n - 1], devices[0]);
     if (!(round_s < round_limit_s) || !(round_s < INFINITY))
         return INFINITY;
     read_back(tables, work, devices, n, out);
@@ -79,7 +83,8 @@ double sequence_round(const struct placement_tables *tables, struct sequence_wor
     return round_s;
 }
 
-static double alone(const struct placement_tables *tables, uint32_t device, double target_s, struct placement *out)
+static double alone(const struct placement_tables *tables, uint32_t device, double target_s,
+                    struct placement *out)
 {
     const struct placement whole = {1, {{device, 0, tables->n_layers}}};
     const double seconds = tables->launch[device] + tables_time(tables, device)[tables->n_layers];
@@ -109,15 +114,17 @@ static double hops_of(const struct cuts *cuts)
     return seconds;
 }
 
-/* All cuts whose longest stage or link is in [low_s, high_s). A longest stage is no shorter than the mean one. */
+/* All cuts whose longest stage or link is in [low_s, high_s). A longest stage is no shorter than
+ * the mean one. */
 static void explore(struct cuts *cuts, double low_s, double high_s)
 {
     const struct placement_tables *tables = cuts->tables;
     while (high_s > low_s) {
         struct placement found;
         double longest_s = 0;
-        const double round_s = sequence_round(tables, cuts->work, cuts->devices, cuts->n, high_s,
-                                              tables_round_limit_s(tables, cuts->target_s), &longest_s, &found);
+        const double round_s =
+            sequence_round(tables, cuts->work, cuts->devices, cuts->n, high_s,
+                           tables_round_limit_s(tables, cuts->target_s), &longest_s, &found);
         if (!(round_s < INFINITY))
             return;
         const double objective_s = tables_objective_s(tables, round_s, longest_s);
@@ -127,19 +134,22 @@ static void explore(struct cuts *cuts, double low_s, double high_s)
             *cuts->out = found;
         }
         low_s = fmax(low_s, (round_s - cuts->hops_s) / cuts->n * (1 - PLACEMENT_EPSILON));
-        high_s = fmin(longest_s * (1 - PLACEMENT_EPSILON), tables_longest_limit_s(tables, cuts->target_s, round_s));
-        if (high_s - low_s > 1e-3 * high_s && tables_objective_s(tables, round_s, low_s) < cuts->target_s) {
+        high_s = fmin(longest_s * (1 - PLACEMENT_EPSILON),
+                      tables_longest_limit_s(tables, cuts->target_s, round_s));
+        if (high_s - low_s > 1e-3 * high_s &&
+            tables_objective_s(tables, round_s, low_s) < cuts->target_s) {
             const double middle_s = (low_s + high_s) / 2;
             explore(cuts, low_s, middle_s);
             low_s = middle_s;
         }
-        if (tables->micro_batches <= 1 || !(tables_objective_s(tables, round_s, low_s) < cuts->target_s))
+        if (tables->micro_batches <= 1 ||
+            !(tables_objective_s(tables, round_s, low_s) < cuts->target_s))
             return;
     }
 }
 
-double sequence_best(const struct placement_tables *tables, struct sequence_work *work, const uint32_t *devices,
-                     uint32_t n, double target_s, struct placement *out)
+double sequence_best(const struct placement_tables *tables, struct sequence_work *work,
+                     const uint32_t *devices, uint32_t n, double target_s, struct placement *out)
 {
     if (n < tables->stages_min || n > tables->stages_max)
         return INFINITY;

@@ -15,7 +15,8 @@ struct placement_options placement_options_default(void)
     return (struct placement_options){.weights = PLACEMENT_WEIGHTS_DEFAULT};
 }
 
-/* The reason that is nearest to a remedy: a layer that fits nowhere, then all memory, then links. */
+/* The reason that is nearest to a remedy: a layer that fits nowhere, then all memory, then
+ * links. */
 static enum error_code say_missing(const struct placement_problem *problem, struct error *err)
 {
     const uint32_t n_layers = problem->model.n_layers;
@@ -33,12 +34,14 @@ static enum error_code say_missing(const struct placement_problem *problem, stru
             most = room > most ? room : most;
         }
         if (!allowed)
-            return error_set(err, ERROR_NOT_FOUND, "no device that may be used knows the types of layer %u", layer);
-        if (most < bytes && n_layers > 1)
             return error_set(err, ERROR_NOT_FOUND,
-                             "layer %u needs %s with its KV cache and buffers; the largest device has %s "
-                             "(a shorter context or fewer streams need less)",
-                             layer, size_text(bytes).text, size_text(most).text);
+                             "no device that may be used knows the types of layer %u", layer);
+        if (most < bytes && n_layers > 1)
+            return error_set(
+                err, ERROR_NOT_FOUND,
+                "layer %u needs %s with its KV cache and buffers; the largest device has %s "
+                "(a shorter context or fewer streams need less)",
+                layer, size_text(bytes).text, size_text(most).text);
     }
     uint32_t n_usable = 0;
     for (uint32_t d = 0; d < problem->n_devices; d++) {
@@ -52,45 +55,52 @@ static enum error_code say_missing(const struct placement_problem *problem, stru
         return error_set(err, ERROR_NOT_FOUND,
                          "the model needs %s, %u devices have %s beside their buffers: %s are "
                          "missing (a shorter context, fewer streams or another device would help)",
-                         size_text(needed).text, n_usable, size_text(there).text, size_text(needed - there).text);
-    return error_set(err, ERROR_NOT_FOUND,
-                     "%s are there for %s, but no order of linked devices can hold whole layers of it",
-                     size_text(there).text, size_text(needed).text);
+                         size_text(needed).text, n_usable, size_text(there).text,
+                         size_text(needed - there).text);
+    return error_set(
+        err, ERROR_NOT_FOUND,
+        "%s are there for %s, but no order of linked devices can hold whole layers of it",
+        size_text(there).text, size_text(needed).text);
 }
 
 /* The bound of all devices, then the search among those that it leaves. */
 static enum error_code prove(const struct placement_tables *tables, struct sequence_work *work,
-                             const struct exact_limits *limits, struct placement_solution *solution, struct error *err)
+                             const struct exact_limits *limits, struct placement_solution *solution,
+                             struct error *err)
 {
     struct exact_result result = {0};
     double bound_s = 0, longest_limit_s = INFINITY;
     bool *out = mem_new(tables->n_devices);
     if (!out)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices", tables->n_devices);
-    enum error_code code = root_search(tables, work, limits, &solution->placement, &solution->period_s, &bound_s,
-                                       &longest_limit_s, out, err);
+        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices",
+                         tables->n_devices);
+    enum error_code code = root_search(tables, work, limits, &solution->placement,
+                                       &solution->period_s, &bound_s, &longest_limit_s, out, err);
     solution->proved = !code && bound_s >= solution->period_s * (1 - PLACEMENT_EPSILON);
     if (!code && !solution->proved) {
-        code = exact_search(tables, work, limits, out, longest_limit_s, &solution->placement, &solution->period_s,
-                            &result, err);
+        code = exact_search(tables, work, limits, out, longest_limit_s, &solution->placement,
+                            &solution->period_s, &result, err);
         solution->proved = result.proved;
         bound_s = fmax(bound_s, result.lower_bound_s);
     }
     solution->nodes = result.nodes;
-    solution->lower_bound_s = solution->proved ? solution->period_s : fmin(bound_s, solution->period_s);
+    solution->lower_bound_s =
+        solution->proved ? solution->period_s : fmin(bound_s, solution->period_s);
     if (!(solution->lower_bound_s < INFINITY))
         solution->lower_bound_s = 0;
     mem_free(out);
     return code;
 }
 
-static enum error_code search(const struct placement_problem *problem, const struct placement_options *options,
-                              const struct placement_tables *tables, struct placement_solution *solution,
-                              struct error *err)
+static enum error_code search(const struct placement_problem *problem,
+                              const struct placement_options *options,
+                              const struct placement_tables *tables,
+                              struct placement_solution *solution, struct error *err)
 {
     struct sequence_work work = {0};
     double *scores = mem_new_array(problem->n_devices, sizeof *scores);
-    enum error_code code = scores ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "placement: no memory for scores");
+    enum error_code code =
+        scores ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "placement: no memory for scores");
     if (!code)
         code = sequence_work_init(&work, problem->model.n_layers, err);
     if (!code) {
@@ -107,13 +117,15 @@ static enum error_code search(const struct placement_problem *problem, const str
     return code;
 }
 
-enum error_code placement_solve(const struct placement_problem *problem, const struct placement_options *options,
+enum error_code placement_solve(const struct placement_problem *problem,
+                                const struct placement_options *options,
                                 struct placement_solution *solution, struct error *err)
 {
     struct placement_tables tables = {0};
     struct error own;
     err = err ? err : &own;
-    *solution = (struct placement_solution){.period_s = options->below_s > 0 ? options->below_s : INFINITY};
+    *solution =
+        (struct placement_solution){.period_s = options->below_s > 0 ? options->below_s : INFINITY};
     enum error_code code = placement_problem_check(problem, err);
     if (!code)
         code = tables_init(&tables, problem, err);
@@ -142,5 +154,6 @@ double placement_gap(const struct placement_solution *solution)
 {
     if (solution->proved)
         return 0;
-    return solution->lower_bound_s > 0 ? solution->period_s / solution->lower_bound_s - 1 : INFINITY;
+    return solution->lower_bound_s > 0 ? solution->period_s / solution->lower_bound_s - 1
+                                       : INFINITY;
 }

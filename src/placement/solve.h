@@ -1,5 +1,5 @@
-/* From a problem to a placement: greedy first, then the bound of all devices with a better answer from it, then the
- * complete search if the two have not met, then the check. Pure; any thread.
+/* From a problem to a placement: greedy first, then the bound of all devices with a better answer
+ * from it, then the complete search if the two have not met, then the check. Pure; any thread.
  *
  * Example: five seconds at most, by a callback that looks at a clock:
  *
@@ -15,7 +15,8 @@
 
 struct placement_options {
     struct placement_weights weights;
-    bool (*go_on)(void *self); /* asked now and then while searching; false: that is enough. NULL: search to the end */
+    bool (*go_on)(void *self); /* asked now and then while searching; false: that is enough. NULL:
+                                  search to the end */
     void *self;
     uint64_t max_nodes; /* of the search; 0: no limit */
     bool greedy_only;
@@ -26,17 +27,19 @@ struct placement_options placement_options_default(void);
 
 struct placement_solution {
     struct placement placement;
-    double period_s;      /* cost.h's objective: the period of one micro-batch; for the mix, of the two */
+    double
+        period_s; /* cost.h's objective: the period of one micro-batch; for the mix, of the two */
     double lower_bound_s; /* no placement has a shorter one; 0: not known */
     double greedy_s;      /* what greedy had found; INFINITY: nothing */
     bool proved;          /* optimal, up to a relative 1e-9 */
     uint64_t nodes;       /* that were searched */
 };
 
-/* ERROR_NONE with a placement that placement_check() accepts. ERROR_INVALID: the problem is none. ERROR_NOT_FOUND:
- * there is no placement, and the text says what is missing. ERROR_BUSY: the search was ended before it found one or
- * proved that there is none. ERROR_NO_MEMORY. */
-enum error_code placement_solve(const struct placement_problem *problem, const struct placement_options *options,
+/* ERROR_NONE with a placement that placement_check() accepts. ERROR_INVALID: the problem is none.
+ * ERROR_NOT_FOUND: there is no placement, and the text says what is missing. ERROR_BUSY: the search
+ * was ended before it found one or proved that there is none. ERROR_NO_MEMORY. */
+enum error_code placement_solve(const struct placement_problem *problem,
+                                const struct placement_options *options,
                                 struct placement_solution *solution, struct error *err);
 
 /* period / lower bound - 1; INFINITY where no bound is known. */

@@ -14,16 +14,18 @@ static void fill_device(struct placement_tables *tables, uint32_t device)
     uint16_t *allowed_from = tables->allowed_from + row;
     const bool usable = placement_device_usable(&problem->devices[device]);
     tables->launch[device] = usable ? placement_launch_s(problem, device, load.rows) : 0;
-    tables->room[device] =
-        (int64_t)placement_device_bytes(&problem->devices[device]) - (int64_t)problem->model.compute_bytes;
+    tables->room[device] = (int64_t)placement_device_bytes(&problem->devices[device]) -
+                           (int64_t)problem->model.compute_bytes;
     for (uint32_t layer = 0; layer < tables->n_layers; layer++) {
         const bool allowed = usable && placement_layer_allowed(problem, device, layer);
-        time[layer + 1] = time[layer] + (allowed ? placement_layer_s(problem, device, layer, load) : 0);
+        time[layer + 1] =
+            time[layer] + (allowed ? placement_layer_s(problem, device, layer, load) : 0);
         allowed_from[layer + 1] = allowed ? allowed_from[layer] : (uint16_t)(layer + 1);
     }
 }
 
-enum error_code tables_init(struct placement_tables *tables, const struct placement_problem *problem, struct error *err)
+enum error_code tables_init(struct placement_tables *tables,
+                            const struct placement_problem *problem, struct error *err)
 {
     const uint64_t width = problem->model.n_layers + 1, n_devices = problem->n_devices;
     const uint64_t times = n_devices * width;
@@ -36,8 +38,8 @@ enum error_code tables_init(struct placement_tables *tables, const struct placem
                                         .stages_max = LIMIT_STAGES};
     tables->memory = mem_new((times + width + 2 * n_devices) * 8 + times * 2);
     if (!tables->memory)
-        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices x %u layers", problem->n_devices,
-                         problem->model.n_layers);
+        return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices x %u layers",
+                         problem->n_devices, problem->model.n_layers);
     tables->time = tables->memory;
     tables->launch = tables->time + times;
     tables->bytes = (uint64_t *)(tables->launch + n_devices);
@@ -59,8 +61,9 @@ void tables_deinit(struct placement_tables *tables)
 double tables_stage_limit_s(const struct placement_tables *tables, double target_s)
 {
     /* A round is no shorter than its longest stage. */
-    return tables->micro_batches > 1 ? target_s / (tables->busy + (1 - tables->busy) / tables->micro_batches)
-                                     : INFINITY;
+    return tables->micro_batches > 1
+               ? target_s / (tables->busy + (1 - tables->busy) / tables->micro_batches)
+               : INFINITY;
 }
 
 double tables_round_limit_s(const struct placement_tables *tables, double target_s)
@@ -68,13 +71,15 @@ double tables_round_limit_s(const struct placement_tables *tables, double target
     return target_s * tables->micro_batches;
 }
 
-double tables_longest_limit_s(const struct placement_tables *tables, double target_s, double round_s)
+double tables_longest_limit_s(const struct placement_tables *tables, double target_s,
+                              double round_s)
 {
     const double busy = tables->busy;
     return busy > 0 ? (target_s - (1 - busy) * round_s / tables->micro_batches) / busy : 0;
 }
 
-void tables_windows(const struct placement_tables *tables, uint32_t device, double limit_s, uint16_t *low)
+void tables_windows(const struct placement_tables *tables, uint32_t device, double limit_s,
+                    uint16_t *low)
 {
     const double *time = tables_time(tables, device);
     const uint16_t *allowed_from = tables->allowed_from + (time - tables->time);
@@ -110,8 +115,8 @@ double tables_back_s(const struct placement_tables *tables, uint32_t from, uint3
     return placement_back_s(tables->problem, from, to, tables->rows);
 }
 
-static void begin(const struct placement_tables *tables, uint32_t device, const uint16_t *low, double *out,
-                  uint16_t *from)
+static void begin(const struct placement_tables *tables, uint32_t device, const uint16_t *low,
+                  double *out, uint16_t *from)
 {
     const double *time = tables_time(tables, device);
     for (uint32_t b = 1; b <= tables->n_layers; b++) {
@@ -121,8 +126,8 @@ static void begin(const struct placement_tables *tables, uint32_t device, const 
     }
 }
 
-void tables_extend(const struct placement_tables *tables, uint32_t device, const double *before, double hop_s,
-                   const uint16_t *low, double *out, uint16_t *from)
+void tables_extend(const struct placement_tables *tables, uint32_t device, const double *before,
+                   double hop_s, const uint16_t *low, double *out, uint16_t *from)
 {
     const double *time = tables_time(tables, device);
     const double fixed_s = hop_s + tables->launch[device];

@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct placement_link ASSUMED_IN_MACHINE = {10e-6, 10e9}, ASSUMED_IN_HOME = {300e-6, 117e6};
+static const struct placement_link ASSUMED_IN_MACHINE = {10e-6, 10e9},
+                                   ASSUMED_IN_HOME = {300e-6, 117e6};
 
-enum error_code placement_rate(const struct placement_problem *problem, const struct placement_options *options,
-                               struct placement_rates *out, struct error *err)
+enum error_code placement_rate(const struct placement_problem *problem,
+                               const struct placement_options *options, struct placement_rates *out,
+                               struct error *err)
 {
     struct placement_options bounded = *options;
     struct placement_solution solution;
@@ -40,8 +42,9 @@ enum error_code placement_rate(const struct placement_problem *problem, const st
 /* ---- less ----------------------------------------------------------------------------- */
 
 /* Without the device, or without the node where that is not NULL. */
-static enum error_code without(const struct placement_problem *problem, uint32_t device, const char *node,
-                               const struct placement_options *options, struct placement_rates *out, struct error *err)
+static enum error_code without(const struct placement_problem *problem, uint32_t device,
+                               const char *node, const struct placement_options *options,
+                               struct placement_rates *out, struct error *err)
 {
     struct changed changed;
     *out = (struct placement_rates){0};
@@ -58,15 +61,15 @@ static enum error_code without(const struct placement_problem *problem, uint32_t
 }
 
 enum error_code placement_without_device(const struct placement_problem *problem, uint32_t device,
-                                         const struct placement_options *options, struct placement_rates *out,
-                                         struct error *err)
+                                         const struct placement_options *options,
+                                         struct placement_rates *out, struct error *err)
 {
     return without(problem, device, NULL, options, out, err);
 }
 
 enum error_code placement_without_node(const struct placement_problem *problem, const char *node,
-                                       const struct placement_options *options, struct placement_rates *out,
-                                       struct error *err)
+                                       const struct placement_options *options,
+                                       struct placement_rates *out, struct error *err)
 {
     return without(problem, 0, node, options, out, err);
 }
@@ -89,7 +92,8 @@ static bool is_there(const struct placement_problem *problem, const char *node, 
     return false;
 }
 
-struct placement_extra placement_extra_copy(const struct placement_problem *problem, uint32_t device, bool own_machine)
+struct placement_extra placement_extra_copy(const struct placement_problem *problem,
+                                            uint32_t device, bool own_machine)
 {
     struct placement_extra extra = {.device = problem->devices[device], .like = device};
     extra.device.excluded = false;
@@ -153,24 +157,27 @@ struct placement_link placement_extra_beside(const struct placement_problem *pro
     return best;
 }
 
-enum error_code placement_with_device(const struct placement_problem *problem, const struct placement_extra *extra,
-                                      const struct placement_options *options, struct placement_rates *out,
-                                      struct error *err)
+enum error_code placement_with_device(const struct placement_problem *problem,
+                                      const struct placement_extra *extra,
+                                      const struct placement_options *options,
+                                      struct placement_rates *out, struct error *err)
 {
     struct changed changed;
     bool assumed;
     *out = (struct placement_rates){0};
     if (extra->like >= problem->n_devices)
-        return error_set(err, ERROR_INVALID, "an extra device like device %u: there are %u", extra->like,
-                         problem->n_devices);
-    if (!memchr(extra->device.id, 0, PLACEMENT_NAME_MAX) || !memchr(extra->device.node, 0, PLACEMENT_NAME_MAX))
+        return error_set(err, ERROR_INVALID, "an extra device like device %u: there are %u",
+                         extra->like, problem->n_devices);
+    if (!memchr(extra->device.id, 0, PLACEMENT_NAME_MAX) ||
+        !memchr(extra->device.node, 0, PLACEMENT_NAME_MAX))
         return error_set(err, ERROR_INVALID, "the extra device's names have no end");
     if (is_there(problem, extra->device.node, extra->device.id))
-        return error_set(err, ERROR_INVALID, "%s has a device %s already", extra->device.node, extra->device.id);
+        return error_set(err, ERROR_INVALID, "%s has a device %s already", extra->device.node,
+                         extra->device.id);
     enum error_code code = changed_init(&changed, problem, err);
     if (!code)
-        code =
-            changed_add(&changed, &extra->device, extra->like, placement_extra_beside(problem, extra, &assumed), err);
+        code = changed_add(&changed, &extra->device, extra->like,
+                           placement_extra_beside(problem, extra, &assumed), err);
     if (!code)
         code = placement_rate(&changed.problem, options, out, err);
     changed_deinit(&changed);
@@ -182,7 +189,8 @@ enum error_code placement_with_device(const struct placement_problem *problem, c
 static bool asked(const struct placement_whatifs *whatifs, const char *node)
 {
     for (uint32_t i = 0; i < whatifs->n; i++) {
-        if (whatifs->list[i].change == PLACEMENT_WITHOUT_NODE && !strcmp(whatifs->list[i].node, node))
+        if (whatifs->list[i].change == PLACEMENT_WITHOUT_NODE &&
+            !strcmp(whatifs->list[i].node, node))
             return true;
     }
     return false;
@@ -199,21 +207,24 @@ static struct placement_whatif *add(struct placement_whatifs *whatifs, enum plac
     return whatif;
 }
 
-static enum error_code ask_nodes(struct placement_whatifs *whatifs, const struct placement_problem *problem,
-                                 const struct placement *placement, const struct placement_options *options,
-                                 struct error *err)
+static enum error_code ask_nodes(struct placement_whatifs *whatifs,
+                                 const struct placement_problem *problem,
+                                 const struct placement *placement,
+                                 const struct placement_options *options, struct error *err)
 {
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < placement->n_stages && !code; i++) {
         const struct placement_device *device = &problem->devices[placement->stages[i].device];
         if (!asked(whatifs, device->node))
-            code = placement_without_node(problem, device->node, options,
-                                          &add(whatifs, PLACEMENT_WITHOUT_NODE, device)->rates, err);
+            code =
+                placement_without_node(problem, device->node, options,
+                                       &add(whatifs, PLACEMENT_WITHOUT_NODE, device)->rates, err);
     }
     return code;
 }
 
-static enum error_code ask_extras(struct placement_whatifs *whatifs, const struct placement_problem *problem,
+static enum error_code ask_extras(struct placement_whatifs *whatifs,
+                                  const struct placement_problem *problem,
                                   const struct placement_extra *extras, uint32_t n_extras,
                                   const struct placement_options *options, struct error *err)
 {
@@ -240,28 +251,32 @@ static bool has_siblings(const struct placement_problem *problem, uint32_t devic
     return false;
 }
 
-static enum error_code ask_devices(struct placement_whatifs *whatifs, const struct placement_problem *problem,
-                                   const struct placement *placement, const struct placement_options *options,
-                                   struct error *err)
+static enum error_code ask_devices(struct placement_whatifs *whatifs,
+                                   const struct placement_problem *problem,
+                                   const struct placement *placement,
+                                   const struct placement_options *options, struct error *err)
 {
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < placement->n_stages && !code; i++) {
         const uint32_t device = placement->stages[i].device;
         if (has_siblings(problem, device))
-            code = placement_without_device(problem, device, options,
-                                            &add(whatifs, PLACEMENT_WITHOUT_DEVICE, &problem->devices[device])->rates,
-                                            err);
+            code = placement_without_device(
+                problem, device, options,
+                &add(whatifs, PLACEMENT_WITHOUT_DEVICE, &problem->devices[device])->rates, err);
     }
     return code;
 }
 
-enum error_code placement_whatifs_init(struct placement_whatifs *whatifs, const struct placement_problem *problem,
-                                       const struct placement *placement, const struct placement_extra *extras,
-                                       uint32_t n_extras, const struct placement_options *options, struct error *err)
+enum error_code placement_whatifs_init(struct placement_whatifs *whatifs,
+                                       const struct placement_problem *problem,
+                                       const struct placement *placement,
+                                       const struct placement_extra *extras, uint32_t n_extras,
+                                       const struct placement_options *options, struct error *err)
 {
     *whatifs = (struct placement_whatifs){0};
     if (n_extras > PLACEMENT_EXTRAS_MAX)
-        return error_set(err, ERROR_INVALID, "%u extra devices; %d are possible", n_extras, PLACEMENT_EXTRAS_MAX);
+        return error_set(err, ERROR_INVALID, "%u extra devices; %d are possible", n_extras,
+                         PLACEMENT_EXTRAS_MAX);
     whatifs->list = mem_new_array(2 * placement->n_stages + n_extras + 1, sizeof *whatifs->list);
     if (!whatifs->list)
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for what-ifs");
@@ -291,7 +306,8 @@ static void say_change(const struct placement_whatif *whatif, struct buffer *tex
         buffer_printf(text, "Without %s of %s: ", whatif->device, whatif->node);
         return;
     case PLACEMENT_WITH_DEVICE:
-        buffer_printf(text, "With %s in %s (%s%s): ", whatif->device, whatif->node, size_text(whatif->bytes).text,
+        buffer_printf(text, "With %s in %s (%s%s): ", whatif->device, whatif->node,
+                      size_text(whatif->bytes).text,
                       whatif->link_assumed ? ", its link assumed" : "");
         return;
     }
@@ -310,7 +326,8 @@ void placement_whatifs_text(const struct placement_whatifs *whatifs, struct buff
             buffer_text(text, "the model does not fit\n");
             break;
         case PLACEMENT_POSSIBLE:
-            buffer_printf(text, "%s%.1f tok/s decode", rates->proved ? "" : "at least ", rates->decode_tokens_per_s);
+            buffer_printf(text, "%s%.1f tok/s decode", rates->proved ? "" : "at least ",
+                          rates->decode_tokens_per_s);
             if (rates->prefill_tokens_per_s > 0)
                 buffer_printf(text, ", %.0f tok/s prefill", rates->prefill_tokens_per_s);
             buffer_text(text, "\n");

@@ -1,9 +1,11 @@
-/* What would be if a machine were not there, or one more were? Each answer is the best placement of the changed
- * problem, really solved. Pure; any thread. All problems must have passed placement_problem_check().
+/* What would be if a machine were not there, or one more were? Each answer is the best placement of
+ * the changed problem, really solved. Pure; any thread. All problems must have passed
+ * placement_problem_check().
  *
- * Time: `options` of each question are those of placement_solve(); go_on is asked before and while each is
- * answered, and what it left no time for is PLACEMENT_UNDECIDED. Where options.max_nodes is 0, a question takes
- * PLACEMENT_WHATIF_NODES, so that one hard question does not eat the time of all others. */
+ * Time: `options` of each question are those of placement_solve(); go_on is asked before and while
+ * each is answered, and what it left no time for is PLACEMENT_UNDECIDED. Where options.max_nodes is
+ * 0, a question takes PLACEMENT_WHATIF_NODES, so that one hard question does not eat the time of
+ * all others. */
 #pragma once
 
 #include "base/buffer.h"
@@ -12,54 +14,62 @@
 enum { PLACEMENT_WHATIF_NODES = 20 * 1000, PLACEMENT_EXTRAS_MAX = 16 };
 
 enum placement_answer {
-    PLACEMENT_UNDECIDED,  /* the time was over before any placement was found, or it was not asked */
-    PLACEMENT_POSSIBLE,   /* with the placement and its rates */
+    PLACEMENT_UNDECIDED, /* the time was over before any placement was found, or it was not asked */
+    PLACEMENT_POSSIBLE,  /* with the placement and its rates */
     PLACEMENT_IMPOSSIBLE, /* proved */
 };
 
 struct placement_rates {
     enum placement_answer answer;
-    bool proved;                 /* the best; else the best that was found: a lower bound of what is possible */
+    bool proved; /* the best; else the best that was found: a lower bound of what is possible */
     double decode_tokens_per_s;  /* all streams together */
     double prefill_tokens_per_s; /* 0: unknown */
     struct placement placement;
 };
 
-/* The best placement's rates. Errors as placement_solve(), but ERROR_NOT_FOUND and ERROR_BUSY, which are answers. */
-enum error_code placement_rate(const struct placement_problem *problem, const struct placement_options *options,
-                               struct placement_rates *out, struct error *err);
+/* The best placement's rates. Errors as placement_solve(), but ERROR_NOT_FOUND and ERROR_BUSY,
+ * which are answers. */
+enum error_code placement_rate(const struct placement_problem *problem,
+                               const struct placement_options *options, struct placement_rates *out,
+                               struct error *err);
 
-/* Without one device; without all devices of a node (a node that is not there changes nothing). Errors as above. */
+/* Without one device; without all devices of a node (a node that is not there changes nothing).
+ * Errors as above. */
 enum error_code placement_without_device(const struct placement_problem *problem, uint32_t device,
-                                         const struct placement_options *options, struct placement_rates *out,
-                                         struct error *err);
+                                         const struct placement_options *options,
+                                         struct placement_rates *out, struct error *err);
 enum error_code placement_without_node(const struct placement_problem *problem, const char *node,
-                                       const struct placement_options *options, struct placement_rates *out,
-                                       struct error *err);
+                                       const struct placement_options *options,
+                                       struct placement_rates *out, struct error *err);
 
-/* One device more. It is linked to the others as `like` is; to `like` itself, and to all of like's node when its own
- * is another one, by `beside`. */
+/* One device more. It is linked to the others as `like` is; to `like` itself, and to all of like's
+ * node when its own is another one, by `beside`. */
 struct placement_extra {
-    struct placement_device device; /* with an id that its node does not have yet; of a node that is there, or not */
+    struct placement_device
+        device; /* with an id that its node does not have yet; of a node that is there, or not */
     uint32_t like;
     struct placement_link beside; /* both ways; bytes_per_s of 0: placement_extra_beside()'s */
 };
 
-/* A copy of a device: a second one in its machine, or in a machine of its own, with "+" behind the names. */
-struct placement_extra placement_extra_copy(const struct placement_problem *problem, uint32_t device, bool own_machine);
+/* A copy of a device: a second one in its machine, or in a machine of its own, with "+" behind the
+ * names. */
+struct placement_extra placement_extra_copy(const struct placement_problem *problem,
+                                            uint32_t device, bool own_machine);
 
-/* What a link between the extra device and `like` is taken to be. In like's machine: as the fastest link between two
- * devices of that machine, else of any; else *assumed, 10 us and 10 GB/s (a copy through the host's memory). In
- * another machine: as like's best link to another machine, else *assumed, 0.3 ms and 117 MB/s (1 Gbit/s Ethernet).
- * Best is what carries one token's activations first. */
+/* What a link between the extra device and `like` is taken to be. In like's machine: as the fastest
+ * link between two devices of that machine, else of any; else *assumed, 10 us and 10 GB/s (a copy
+ * through the host's memory). In another machine: as like's best link to another machine, else
+ * *assumed, 0.3 ms and 117 MB/s (1 Gbit/s Ethernet). Best is what carries one token's activations
+ * first. */
 struct placement_link placement_extra_beside(const struct placement_problem *problem,
                                              const struct placement_extra *extra, bool *assumed);
 
-/* The placement's device with the index n_devices is the extra one. ERROR_INVALID also: `like` is no device, the node
- * has one of that id, or the described device is none. */
-enum error_code placement_with_device(const struct placement_problem *problem, const struct placement_extra *extra,
-                                      const struct placement_options *options, struct placement_rates *out,
-                                      struct error *err);
+/* The placement's device with the index n_devices is the extra one. ERROR_INVALID also: `like` is
+ * no device, the node has one of that id, or the described device is none. */
+enum error_code placement_with_device(const struct placement_problem *problem,
+                                      const struct placement_extra *extra,
+                                      const struct placement_options *options,
+                                      struct placement_rates *out, struct error *err);
 
 /* ---- all at once ---------------------------------------------------------------------- */
 
@@ -83,12 +93,14 @@ struct placement_whatifs {
     struct placement_whatif *list;
 };
 
-/* For the placement in use: without each of its nodes, with each extra device (at most PLACEMENT_EXTRAS_MAX), and
- * without each of its devices whose node has others that may be used; asked in this order. On error the list is
- * empty; zeroed it is, too. */
-enum error_code placement_whatifs_init(struct placement_whatifs *whatifs, const struct placement_problem *problem,
-                                       const struct placement *placement, const struct placement_extra *extras,
-                                       uint32_t n_extras, const struct placement_options *options, struct error *err);
+/* For the placement in use: without each of its nodes, with each extra device (at most
+ * PLACEMENT_EXTRAS_MAX), and without each of its devices whose node has others that may be used;
+ * asked in this order. On error the list is empty; zeroed it is, too. */
+enum error_code placement_whatifs_init(struct placement_whatifs *whatifs,
+                                       const struct placement_problem *problem,
+                                       const struct placement *placement,
+                                       const struct placement_extra *extras, uint32_t n_extras,
+                                       const struct placement_options *options, struct error *err);
 void placement_whatifs_deinit(struct placement_whatifs *whatifs);
 
 /* A line each; on lack of memory text->failed:

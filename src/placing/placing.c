@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* ---- an instance ----------------------------------------------------------------------------------- */
+/* ---- an instance ----------------------------------------------------------------------------- */
 
 struct driver_options placing_driver_options(const Cluster__Demand *demand)
 {
@@ -22,14 +22,15 @@ static enum error_code demand_of(const Cluster__Demand *said, const struct drive
     if (!said->has_goal)
         return ERROR_NONE;
     if (said->goal > PLACEMENT_MIX)
-        return error_set(err, ERROR_UNSUPPORTED, "the goal %u is not known to this version", said->goal);
+        return error_set(err, ERROR_UNSUPPORTED, "the goal %u is not known to this version",
+                         said->goal);
     out->goal = (enum placement_goal)said->goal;
     out->busy = out->goal == PLACEMENT_MIX ? 0.5 : 0;
     return ERROR_NONE;
 }
 
-static enum error_code cost(const Cluster__Demand *demand, const struct model *model, bool embedding_counts,
-                            struct placing_cost *out, struct error *err)
+static enum error_code cost(const Cluster__Demand *demand, const struct model *model,
+                            bool embedding_counts, struct placing_cost *out, struct error *err)
 {
     const struct driver_options given = placing_driver_options(demand);
     struct driver_options options;
@@ -50,20 +51,22 @@ enum error_code placing_cost_of(const struct placing_view *view, const Cluster__
     struct error why = {0};
     *out = (struct placing_cost){0};
     if (!said)
-        return error_set(err, ERROR_NOT_FOUND, "instance %.64s: there is no model '%.64s'", instance->id,
-                         instance->model);
+        return error_set(err, ERROR_NOT_FOUND, "instance %.64s: there is no model '%.64s'",
+                         instance->id, instance->model);
     const struct model *model = view->model(view->self, said);
     if (!model)
-        return error_set(err, ERROR_BUSY, "the header of %.64s is still being fetched", instance->model);
+        return error_set(err, ERROR_BUSY, "the header of %.64s is still being fetched",
+                         instance->model);
     const uint32_t n_layers = model_hyperparameters(model)->n_layers;
     if (n_layers != said->n_layers)
-        return error_set(err, ERROR_INVALID, "%.64s has %u layers, not %u as it was registered with", instance->model,
+        return error_set(err, ERROR_INVALID,
+                         "%.64s has %u layers, not %u as it was registered with", instance->model,
                          n_layers, said->n_layers);
     const enum error_code code = cost(instance->demand, model, embedding_counts, out, &why);
     return code ? error_set(err, code, "instance %.64s: %s", instance->id, why.text) : ERROR_NONE;
 }
 
-/* ---- the problem ----------------------------------------------------------------------------------- */
+/* ---- the problem ----------------------------------------------------------------------------- */
 
 static bool is_linked(const struct cluster_problem *posed, uint32_t from, uint32_t to)
 {
@@ -71,10 +74,10 @@ static bool is_linked(const struct cluster_problem *posed, uint32_t from, uint32
     return link && link->up;
 }
 
-/* What a cluster's problem has of its own beside that of a file: no way through others, hidden states as they travel,
- * and devices that are warm already. */
-static void adapt(const struct cluster *cluster, const struct placing_heat *heat, enum activation_type wire,
-                  struct cluster_problem *posed)
+/* What a cluster's problem has of its own beside that of a file: no way through others, hidden
+ * states as they travel, and devices that are warm already. */
+static void adapt(const struct cluster *cluster, const struct placing_heat *heat,
+                  enum activation_type wire, struct cluster_problem *posed)
 {
     const uint32_t n = cluster->n_devices;
     const uint64_t plain = posed->problem.model.activation_bytes_per_token;
@@ -98,7 +101,8 @@ static void adapt(const struct cluster *cluster, const struct placing_heat *heat
 static enum error_code pose(struct placing *p, struct error *err)
 {
     cluster_problem_deinit(&p->posed);
-    const enum error_code code = cluster_problem_init(&p->posed, &p->cluster, &p->model.model, &p->demand, err);
+    const enum error_code code =
+        cluster_problem_init(&p->posed, &p->cluster, &p->model.model, &p->demand, err);
     if (!code)
         adapt(&p->cluster, p->heat, p->view.wire, &p->posed);
     return code;
@@ -120,8 +124,8 @@ void placing_deinit(struct placing *placing)
         clear(placing);
 }
 
-static enum error_code build(struct placing *p, const struct placing_view *view, const Cluster__Instance *instance,
-                             struct error *err)
+static enum error_code build(struct placing *p, const struct placing_view *view,
+                             const Cluster__Instance *instance, struct error *err)
 {
     struct placing_gathered gathered = {0};
     struct placing_cost cost = {0};
@@ -130,7 +134,8 @@ static enum error_code build(struct placing *p, const struct placing_view *view,
     if (!code && !gathered.cluster.n_devices)
         code = error_set(err, ERROR_NOT_FOUND, "no node of the cluster has a device");
     if (!code)
-        code = placing_cost_of(view, instance, plan_devices_count_embedding(&gathered.cluster), &cost, err);
+        code = placing_cost_of(view, instance, plan_devices_count_embedding(&gathered.cluster),
+                               &cost, err);
     if (!code)
         code = placing_count_memory(view, &gathered, instance->id, err);
     if (code) {
@@ -151,7 +156,7 @@ static enum error_code build(struct placing *p, const struct placing_view *view,
     return pose(p, err);
 }
 
-/* ---- for the master -------------------------------------------------------------------------------- */
+/* ---- for the master -------------------------------------------------------------------------- */
 
 static const Node__Now *now_of(const struct placing_view *view, const char *node)
 {
@@ -162,20 +167,23 @@ static const Node__Now *now_of(const struct placing_view *view, const char *node
     return NULL;
 }
 
-enum error_code placing_problem(void *self, const struct master_view *view, const Cluster__Instance *instance,
-                                const bool *allowed, const struct placement_problem **problem,
+enum error_code placing_problem(void *self, const struct master_view *view,
+                                const Cluster__Instance *instance, const bool *allowed,
+                                const struct placement_problem **problem,
                                 const struct master_device **devices, struct error *err)
 {
     struct placing *p = self;
     struct placing_seen *seen = mem_new_array((size_t)view->n_nodes + 1, sizeof *seen);
     if (!seen)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u nodes", view->n_nodes);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u nodes",
+                         view->n_nodes);
     struct placing_view own = p->view;
     own.state = view->state;
     own.seen = seen;
     own.n_seen = view->n_nodes;
     for (uint32_t i = 0; i < view->n_nodes; i++)
-        seen[i] = (struct placing_seen){view->nodes[i].id, allowed[i], now_of(&p->view, view->nodes[i].id)};
+        seen[i] = (struct placing_seen){view->nodes[i].id, allowed[i],
+                                        now_of(&p->view, view->nodes[i].id)};
     const enum error_code code = build(p, &own, instance, err);
     mem_free(seen);
     if (code)
@@ -195,21 +203,23 @@ bool placing_call_in(void *self)
     return !pose(p, NULL);
 }
 
-/* ---- the forecast ---------------------------------------------------------------------------------- */
+/* ---- the forecast ---------------------------------------------------------------------------- */
 
-static enum error_code take_stages(const struct placing *p, const Cluster__Placement *said, struct placement *out,
-                                   struct error *err)
+static enum error_code take_stages(const struct placing *p, const Cluster__Placement *said,
+                                   struct placement *out, struct error *err)
 {
     *out = (struct placement){0};
     for (size_t i = 0; i < said->n_stages && i < LIMIT_STAGES; i++) {
         const Cluster__Stage *stage = said->stages[i];
         uint32_t device = 0;
         while (device < p->cluster.n_devices &&
-               (strcmp(p->names[device].node, stage->node) != 0 || strcmp(p->names[device].device, stage->device) != 0))
+               (strcmp(p->names[device].node, stage->node) != 0 ||
+                strcmp(p->names[device].device, stage->device) != 0))
             device++;
         if (device == p->cluster.n_devices)
             return error_set(err, ERROR_NOT_FOUND, "stage %zu: its device is not there", i);
-        out->stages[out->n_stages++] = (struct placement_stage){device, stage->first_layer, stage->n_layers};
+        out->stages[out->n_stages++] =
+            (struct placement_stage){device, stage->first_layer, stage->n_layers};
     }
     return ERROR_NONE;
 }
@@ -225,7 +235,8 @@ static void grant(struct placing *p)
 }
 
 enum error_code placing_forecast(const struct placing_view *view, const Cluster__Instance *instance,
-                                 const Cluster__Placement *said, struct placement_forecast *out, struct error *err)
+                                 const Cluster__Placement *said, struct placement_forecast *out,
+                                 struct error *err)
 {
     struct placing placing = {.view = *view};
     struct placement placement;

@@ -1,38 +1,44 @@
-/* From what the cluster has agreed on, and what its nodes say all the time, to a placement problem: the master's
- * builder (cluster/master.h), which has for several machines the rules that `medley run` has for one (plan/plan.h):
- * rates, reserve, the embedding, devices that stand by, micro-batches as run. And the other way: what this node says of
- * its devices.
+/* From what the cluster has agreed on, and what its nodes say all the time, to a placement problem:
+ * the master's builder (cluster/master.h), which has for several machines the rules that `medley
+ * run` has for one (plan/plan.h): rates, reserve, the embedding, devices that stand by,
+ * micro-batches as run. And the other way: what this node says of its devices.
  *
  * Memory. What a device has for an instance is
  *
  *     free + given back - still to come
  *
  *     free           what the node measured last (Now); before it has said any, what it described
- *     given back     stages of this instance that are loaded there: it is placed anew, and they go first, as those of
- *                    others' placements that were replaced do
- *     still to come  stages of other instances that are placed there, and not loaded yet: nobody has measured them
+ *     given back     stages of this instance that are loaded there: it is placed anew, and they go
+ *                    first, as those of others' placements that were replaced do
+ *     still to come  stages of other instances that are placed there, and not loaded yet: nobody
+ *                    has measured them
  *
- * A stage is loaded when the node's own list says so, which is of the same moment as its measurement (Now.held); of a
- * node that gives no list, when the log says that it is ready. A failed one takes nothing. A stage that a newer
- * placement that replaces takes over as it is counts once. Each counts for all devices that live in the same memory.
+ * A stage is loaded when the node's own list says so, which is of the same moment as its
+ * measurement (Now.held); of a node that gives no list, when the log says that it is ready. A
+ * failed one takes nothing. A stage that a newer placement that replaces takes over as it is counts
+ * once. Each counts for all devices that live in the same memory.
  *
- * In host memory that is not enough: weights that stay in their mapped file are measured as free, since the kernel
- * could drop them. So a device without memory of its own never has more than
+ * In host memory that is not enough: weights that stay in their mapped file are measured as free,
+ * since the kernel could drop them. So a device without memory of its own never has more than
  *
- *     max(free, free when it was described, with nothing loaded) - all stages of other instances placed there
+ *     max(free, free when it was described, with nothing loaded) - all stages of other instances
+ *     placed there
  *
- * What a stage takes is said by the same formulas as for placing it (placement_stage_bytes()). No device has more than
- * all of its memory, whatever its node says.
+ * What a stage takes is said by the same formulas as for placing it (placement_stage_bytes()). No
+ * device has more than all of its memory, whatever its node says.
  *
- * Time. A device's share is the part of its time that it may compute now, and no more than what its fitted thermal
- * model says that it can keep up; where it is cool yet, the seconds until then go along (full_s), and the error.
+ * Time. A device's share is the part of its time that it may compute now, and no more than what its
+ * fitted thermal model says that it can keep up; where it is cool yet, the seconds until then go
+ * along (full_s), and the error.
  *
- * Links. Those of the state, whose ends are both there. One that lacks its latency or its bandwidth is assumed by its
- * class, as in a cluster file; one of which nothing is known is no way. Messages are not passed on: where there is no
- * link of its own, there is no way. Hidden states travel as `wire` says, which the links' bandwidths are scaled by.
+ * Links. Those of the state, whose ends are both there. One that lacks its latency or its bandwidth
+ * is assumed by its class, as in a cluster file; one of which nothing is known is no way. Messages
+ * are not passed on: where there is no link of its own, there is no way. Hidden states travel as
+ * `wire` says, which the links' bandwidths are scaled by.
  *
- * Everything here is on one thread (the loop's) and pure but for placing_describe() and placing_now(), which ask the
- * devices, and the clock-less search that the master runs on the problem. */
+ * Everything here is on one thread (the loop's) and pure but for placing_describe() and
+ * placing_now(), which ask the devices, and the clock-less search that the master runs on the
+ * problem. */
 #pragma once
 
 #include "cluster/master.h"
@@ -48,26 +54,27 @@ struct gpu;
 struct heat;
 struct model;
 
-/* ---- this node ------------------------------------------------------------------------------------ */
+/* ---- this node ------------------------------------------------------------------------------- */
 
-/* Fills node->devices and node->memory_bytes: the devices that `medley run` would take, described as it describes them.
- * To be called before anything is loaded: the free memory of then is the measure of "nothing loaded".
- * placing_describe_clear() gives them back. ERROR_NO_MEMORY, or gpu_select()'s. */
+/* Fills node->devices and node->memory_bytes: the devices that `medley run` would take, described
+ * as it describes them. To be called before anything is loaded: the free memory of then is the
+ * measure of "nothing loaded". placing_describe_clear() gives them back. ERROR_NO_MEMORY, or
+ * gpu_select()'s. */
 enum error_code placing_describe(struct gpu *gpu, Cluster__Node *node, struct error *err);
 void placing_describe_clear(Cluster__Node *node);
 
-/* Fills now->devices and now->held, and leaves the uses alone; placing_now_clear() gives them back. `heat` may be NULL:
- * then nothing is said of headroom, and every device may compute all the time. `stages` are those of worker_step()'s
- * view; NULL: now->held is not told. */
-enum error_code placing_now(struct gpu *gpu, struct heat *heat, const struct worker_stage *stages, uint32_t n_stages,
-                            Node__Now *now, struct error *err);
+/* Fills now->devices and now->held, and leaves the uses alone; placing_now_clear() gives them back.
+ * `heat` may be NULL: then nothing is said of headroom, and every device may compute all the time.
+ * `stages` are those of worker_step()'s view; NULL: now->held is not told. */
+enum error_code placing_now(struct gpu *gpu, struct heat *heat, const struct worker_stage *stages,
+                            uint32_t n_stages, Node__Now *now, struct error *err);
 void placing_now_clear(Node__Now *now);
 
-/* A described device as placement has it, with the free memory and the speeds of its description. Foreign: what no
- * device can have is unknown. False: its id is none that could be shown. */
+/* A described device as placement has it, with the free memory and the speeds of its description.
+ * Foreign: what no device can have is unknown. False: its id is none that could be shown. */
 bool placing_device_of(const Cluster__Device *said, struct cluster_device *out);
 
-/* ---- the cluster ---------------------------------------------------------------------------------- */
+/* ---- the cluster ----------------------------------------------------------------------------- */
 
 struct placing_seen { /* of a node */
     const char *node;
@@ -79,29 +86,33 @@ struct placing_view {
     const struct state *state;
     const struct placing_seen *seen; /* a node that is not in it is not alive */
     uint32_t n_seen;
-    /* A model whose header is here. NULL: it is being fetched. It must stay good until the next loop turn. */
+    /* A model whose header is here. NULL: it is being fetched. It must stay good until the next
+     * loop turn. */
     const struct model *(*model)(void *self, const Cluster__Model *model);
     void *self;
     enum activation_type wire;
 };
 
-/* Every admitted node with its devices and links. Devices of nodes that are not alive have no share, so that it can be
- * said why they are not used. Names are the nodes', made printable and different. `instance` NULL: of nobody's stages
- * is anything given back. ERROR_BUSY: stages of a model are still to come whose header is not here yet. */
-enum error_code placing_cluster(const struct placing_view *view, const char *instance, struct cluster *out,
-                                struct error *err);
+/* Every admitted node with its devices and links. Devices of nodes that are not alive have no
+ * share, so that it can be said why they are not used. Names are the nodes', made printable and
+ * different. `instance` NULL: of nobody's stages is anything given back. ERROR_BUSY: stages of a
+ * model are still to come whose header is not here yet. */
+enum error_code placing_cluster(const struct placing_view *view, const char *instance,
+                                struct cluster *out, struct error *err);
 
-/* ---- for the master ------------------------------------------------------------------------------- */
+/* ---- for the master -------------------------------------------------------------------------- */
 
-/* The search runs where master_step() runs, and up to eight times (placement/as_run.h), and anew without a node for
- * each that a driver does not hear (master.c): on a loop give it max_nodes, such as 20000.
+/* The search runs where master_step() runs, and up to eight times (placement/as_run.h), and anew
+ * without a node for each that a driver does not hear (master.c): on a loop give it max_nodes, such
+ * as 20000.
  *
  *     struct placing placing = {.view = …};
  *     struct master_planner planner = {placing_problem, placing_call_in, &placing, max_nodes};
  *     options.place = master_plan, options.self = &planner;
  *     … placing_deinit(&placing);
  *
- * Of the view here, the state and who is alive come from the master's view; `seen` gives what nodes say now. */
+ * Of the view here, the state and who is alive come from the master's view; `seen` gives what nodes
+ * say now. */
 struct placing_heat { /* as in placement/problem.h */
     double headroom, full_s, share_error;
 };
@@ -118,26 +129,29 @@ struct placing {
 };
 void placing_deinit(struct placing *placing); /* a zeroed one is fine */
 
-/* A master_problem_of. ERROR_BUSY: the model's header is not here yet. ERROR_NOT_FOUND: no node has any device. */
-enum error_code placing_problem(void *placing, const struct master_view *view, const Cluster__Instance *instance,
-                                const bool *allowed, const struct placement_problem **problem,
+/* A master_problem_of. ERROR_BUSY: the model's header is not here yet. ERROR_NOT_FOUND: no node has
+ * any device. */
+enum error_code placing_problem(void *placing, const struct master_view *view,
+                                const Cluster__Instance *instance, const bool *allowed,
+                                const struct placement_problem **problem,
                                 const struct master_device **devices, struct error *err);
 bool placing_call_in(void *placing); /* master_planner.call_in */
 
 /* The driver's options for an instance: hosting opens its driver and runners with these. */
 struct driver_options placing_driver_options(const Cluster__Demand *demand);
 
-/* How fast an instance is on one of its placements, for status. ERROR_NOT_FOUND: a device or a way is not there (now);
- * ERROR_BUSY as above. */
+/* How fast an instance is on one of its placements, for status. ERROR_NOT_FOUND: a device or a way
+ * is not there (now); ERROR_BUSY as above. */
 enum error_code placing_forecast(const struct placing_view *view, const Cluster__Instance *instance,
-                                 const Cluster__Placement *placement, struct placement_forecast *out,
-                                 struct error *err);
+                                 const Cluster__Placement *placement,
+                                 struct placement_forecast *out, struct error *err);
 
-/* ---- links ---------------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
-/* Whether what a link measures now (mesh/link.h: link_measured()) is worth an event of the log: the first reading of
- * something; latency moved by more than a quarter and 50 us, bandwidth by more than a fifth; another class. *out is
- * then what to propose: with the readings that are known, and those of the state that are not known any better. `from`
- * and `to` must outlive it; nothing is to be freed. */
+/* Whether what a link measures now (mesh/link.h: link_measured()) is worth an event of the log: the
+ * first reading of something; latency moved by more than a quarter and 50 us, bandwidth by more
+ * than a fifth; another class. *out is then what to propose: with the readings that are known, and
+ * those of the state that are not known any better. `from` and `to` must outlive it; nothing is to
+ * be freed. */
 bool placing_link_changed(const struct state *state, const char *from, const char *to,
                           const struct topology_link *measured, Cluster__Link *out);

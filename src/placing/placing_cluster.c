@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- finding --------------------------------------------------------------------------------------- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {
@@ -22,17 +22,22 @@ static int compare_id(const void *id, const void *node)
     return strcmp(id, (*(const struct placing_node *const *)node)->node->id);
 }
 
-const struct placing_node *placing_find_node(const struct placing_gathered *gathered, const char *id)
+const struct placing_node *placing_find_node(const struct placing_gathered *gathered,
+                                             const char *id)
 {
     const struct placing_node *const *found =
-        id ? bsearch(id, gathered->by_id, gathered->cluster.n_nodes, sizeof *gathered->by_id, compare_id) : NULL;
+        id ? bsearch(id, gathered->by_id, gathered->cluster.n_nodes, sizeof *gathered->by_id,
+                     compare_id)
+           : NULL;
     return found ? *found : NULL;
 }
 
 uint32_t placing_find_device(const struct placing_gathered *gathered, const Cluster__Stage *stage)
 {
     const struct placing_node *node = placing_find_node(gathered, stage->node);
-    return node && stage->device ? cluster_find_device(&gathered->cluster, node->index, stage->device) : UINT32_MAX;
+    return node && stage->device
+               ? cluster_find_device(&gathered->cluster, node->index, stage->device)
+               : UINT32_MAX;
 }
 
 const Node__DeviceNow *placing_device_now(const struct placing_node *node, const char *id)
@@ -54,11 +59,12 @@ static const struct placing_seen *seen_of(const struct placing_view *view, const
     return NULL;
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* Printable, as a cluster file wants it, and another one than those before: of two nodes with one name the second has
- * the beginning of its id behind it, as much as is needed. */
-static void name_node(const struct cluster *cluster, uint32_t index, const Cluster__Node *node, char *out)
+/* Printable, as a cluster file wants it, and another one than those before: of two nodes with one
+ * name the second has the beginning of its id behind it, as much as is needed. */
+static void name_node(const struct cluster *cluster, uint32_t index, const Cluster__Node *node,
+                      char *out)
 {
     enum { NAME_MAX_BYTES = 40 };
     char name[NAME_MAX_BYTES + 1];
@@ -81,9 +87,11 @@ static double part_of(bool known, uint32_t ppm)
     return known && ppm < 1000000 ? ppm * 1e-6 : 1;
 }
 
-/* What it says of itself now. Where it computes all of its time and is predicted not to go on so, the share is the
- * predicted one, from some time on; where its time is cut already, the less of both. */
-static void take_now(const struct placing_node *node, struct cluster_device *device, struct placing_heat *heat)
+/* What it says of itself now. Where it computes all of its time and is predicted not to go on so,
+ * the share is the predicted one, from some time on; where its time is cut already, the less of
+ * both. */
+static void take_now(const struct placing_node *node, struct cluster_device *device,
+                     struct placing_heat *heat)
 {
     const Node__DeviceNow *now = placing_device_now(node, device->id);
     *heat = (struct placing_heat){.headroom = 1};
@@ -98,8 +106,9 @@ static void take_now(const struct placing_node *node, struct cluster_device *dev
     if (duty < 1 || !now->has_sustained_ppm)
         return;
     heat->share_error = now->has_sustained_error_ppm ? part_of(true, now->sustained_error_ppm) : 0;
-    heat->full_s = now->has_throttles_in_ms ? fmin((double)now->throttles_in_ms / 1000, PLACEMENT_SECONDS_MAX)
-                                            : PLACEMENT_SECONDS_MAX;
+    heat->full_s = now->has_throttles_in_ms
+                       ? fmin((double)now->throttles_in_ms / 1000, PLACEMENT_SECONDS_MAX)
+                       : PLACEMENT_SECONDS_MAX;
 }
 
 static bool add_devices(struct placing_gathered *g, const struct placing_node *node)
@@ -142,12 +151,13 @@ static bool add_nodes(const struct placing_view *view, struct placing_gathered *
     return true;
 }
 
-/* ---- links ----------------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 static struct topology_link link_of(const Cluster__Link *said)
 {
     const struct topology_link link = {
-        .class = (enum topology_class)(said->has_class_ && said->class_ < TOPOLOGY_CLASSES ? said->class_ : 0),
+        .class = (enum topology_class)(
+            said->has_class_ && said->class_ < TOPOLOGY_CLASSES ? said->class_ : 0),
         .latency_ns = {said->latency_ns, said->has_latency_ns},
         .jitter_ns = {said->jitter_ns, said->has_jitter_ns},
         .overhead_ns = {0, said->has_latency_ns}, /* it was measured between programs */
@@ -199,7 +209,7 @@ static bool add_links(const struct placing_view *view, struct placing_gathered *
     return true;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static size_t count_devices(const Cluster__State *root)
 {
@@ -209,7 +219,8 @@ static size_t count_devices(const Cluster__State *root)
     return n;
 }
 
-enum error_code placing_gather(const struct placing_view *view, struct placing_gathered *out, struct error *err)
+enum error_code placing_gather(const struct placing_view *view, struct placing_gathered *out,
+                               struct error *err)
 {
     const Cluster__State *root = view->state->root;
     *out = (struct placing_gathered){0};
@@ -220,7 +231,8 @@ enum error_code placing_gather(const struct placing_view *view, struct placing_g
     out->by_id = mem_new_array(n_nodes + 1, sizeof *out->by_id);
     out->names = mem_new_array(n_devices + 1, sizeof *out->names);
     out->heat = mem_new_array(n_devices + 1, sizeof *out->heat);
-    if (out->nodes && out->by_id && out->names && out->heat && add_nodes(view, out) && add_links(view, out))
+    if (out->nodes && out->by_id && out->names && out->heat && add_nodes(view, out) &&
+        add_links(view, out))
         return ERROR_NONE;
     placing_gathered_deinit(out);
     return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %zu nodes", n_nodes);
@@ -236,8 +248,8 @@ void placing_gathered_deinit(struct placing_gathered *gathered)
     *gathered = (struct placing_gathered){0};
 }
 
-enum error_code placing_cluster(const struct placing_view *view, const char *instance, struct cluster *out,
-                                struct error *err)
+enum error_code placing_cluster(const struct placing_view *view, const char *instance,
+                                struct cluster *out, struct error *err)
 {
     struct placing_gathered gathered;
     *out = (struct cluster){0};

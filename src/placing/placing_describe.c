@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- describing ----------------------------------------------------------------------------------- */
+/* ---- describing ------------------------------------------------------------------------------ */
 
 static char *copy(const char *text)
 {
@@ -41,10 +41,10 @@ static bool add_rate(Cluster__Device *out, const struct cluster_type *type)
     return rate->type;
 }
 
-#define SAY(field, number)                                                                                             \
-    do {                                                                                                               \
-        out->field = (number);                                                                                         \
-        out->has_##field = out->field != 0;                                                                            \
+#define SAY(field, number)                                                                         \
+    do {                                                                                           \
+        out->field = (number);                                                                     \
+        out->has_##field = out->field != 0;                                                        \
     } while (0)
 
 static bool say_numbers(const struct cluster_device *device, Cluster__Device *out)
@@ -65,8 +65,10 @@ static bool say_numbers(const struct cluster_device *device, Cluster__Device *ou
     return done;
 }
 
-/* A simulated device keeps nothing free; of the others the rule is placement's, and goes by what is free then. */
-static void say_memory(const struct device *device, const struct cluster_device *described, Cluster__Device *out)
+/* A simulated device keeps nothing free; of the others the rule is placement's, and goes by what is
+ * free then. */
+static void say_memory(const struct device *device, const struct cluster_device *described,
+                       Cluster__Device *out)
 {
     const struct device_memory memory = device_memory(device);
     SAY(memory_bytes, memory.total_bytes);
@@ -119,7 +121,8 @@ enum error_code placing_describe(struct gpu *gpu, Cluster__Node *node, struct er
     node->has_memory_bytes = node->memory_bytes != 0;
     node->devices = mem_new_array(selection.n_devices, sizeof(Cluster__Device *));
     for (uint32_t i = 0; node->devices && i < selection.n_devices; i++) {
-        Cluster__Device *device = describe(selection.devices[i], i >= selection.n_devices - selection.n_spare);
+        Cluster__Device *device =
+            describe(selection.devices[i], i >= selection.n_devices - selection.n_spare);
         if (!device)
             break;
         node->devices[node->n_devices++] = device;
@@ -139,7 +142,7 @@ void placing_describe_clear(Cluster__Node *node)
     node->n_devices = 0;
 }
 
-/* ---- now ------------------------------------------------------------------------------------------- */
+/* ---- now ------------------------------------------------------------------------------------- */
 
 /* 1: as cold as what is around it; 0: at the line where it stops. */
 static void say_headroom(const struct thermal_state *thermal, Node__DeviceNow *out)
@@ -147,7 +150,8 @@ static void say_headroom(const struct thermal_state *thermal, Node__DeviceNow *o
     const double around_c = thermal->ambient_c.valid ? thermal->ambient_c.value : 25;
     if (!thermal->temperature_mc.valid || !(thermal->stop_c > around_c))
         return;
-    const double left = (thermal->stop_c - (double)thermal->temperature_mc.value / 1000) / (thermal->stop_c - around_c);
+    const double left = (thermal->stop_c - (double)thermal->temperature_mc.value / 1000) /
+                        (thermal->stop_c - around_c);
     out->has_headroom_ppm = true;
     out->headroom_ppm = (uint32_t)whole(fmin(fmax(left, 0), 1) * 1e6);
 }
@@ -228,14 +232,15 @@ static bool say_held(const struct worker_stage *stages, uint32_t n_stages, Node_
     return now->held;
 }
 
-enum error_code placing_now(struct gpu *gpu, struct heat *heat, const struct worker_stage *stages, uint32_t n_stages,
-                            Node__Now *now, struct error *err)
+enum error_code placing_now(struct gpu *gpu, struct heat *heat, const struct worker_stage *stages,
+                            uint32_t n_stages, Node__Now *now, struct error *err)
 {
     struct heat_snapshot *snapshot = mem_new(sizeof *snapshot);
     assert(!now->devices && !now->held);
     if (snapshot && heat)
         heat_latest(heat, snapshot);
-    const bool done = snapshot && say_devices(gpu, snapshot, now) && (!stages || say_held(stages, n_stages, now));
+    const bool done =
+        snapshot && say_devices(gpu, snapshot, now) && (!stages || say_held(stages, n_stages, now));
     mem_free(snapshot);
     if (done)
         return ERROR_NONE;

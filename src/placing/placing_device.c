@@ -62,25 +62,30 @@ static bool is_known(const struct cluster_device *device)
 
 bool placing_device_of(const Cluster__Device *said, struct cluster_device *out)
 {
-    const uint32_t speed = said->has_speed && said->speed <= CLUSTER_MEASURED ? said->speed : CLUSTER_ASSUMED;
-    *out = (struct cluster_device){.share = 1,
-                                   .speed = (enum cluster_speed)speed,
-                                   .own_memory = !said->shares_host_memory,
-                                   .is_software = said->is_software,
-                                   .spare = said->spare,
-                                   .decode_bytes_per_s = rate(said->has_decode_bytes_per_s, said->decode_bytes_per_s),
-                                   .prefill_flops = rate(said->has_prefill_flops, said->prefill_flops),
-                                   .read_bytes_per_s = rate(said->has_read_bytes_per_s, said->read_bytes_per_s),
-                                   .write_bytes_per_s = rate(said->has_write_bytes_per_s, said->write_bytes_per_s)};
+    const uint32_t speed =
+        said->has_speed && said->speed <= CLUSTER_MEASURED ? said->speed : CLUSTER_ASSUMED;
+    *out = (struct cluster_device){
+        .share = 1,
+        .speed = (enum cluster_speed)speed,
+        .own_memory = !said->shares_host_memory,
+        .is_software = said->is_software,
+        .spare = said->spare,
+        .decode_bytes_per_s = rate(said->has_decode_bytes_per_s, said->decode_bytes_per_s),
+        .prefill_flops = rate(said->has_prefill_flops, said->prefill_flops),
+        .read_bytes_per_s = rate(said->has_read_bytes_per_s, said->read_bytes_per_s),
+        .write_bytes_per_s = rate(said->has_write_bytes_per_s, said->write_bytes_per_s)};
     read_kind(said->kind, out);
     read_rates(said, out);
     snprintf(out->name, sizeof out->name, "%s", said->name ? said->name : "");
     snprintf(out->pci, sizeof out->pci, "%s", said->pci ? said->pci : "");
-    if (said->has_launch_ns && said->launch_ns <= UINT64_C(10000000000)) /* as in a cluster file: 10 s */
+    if (said->has_launch_ns &&
+        said->launch_ns <= UINT64_C(10000000000)) /* as in a cluster file: 10 s */
         out->launch_s = (double)said->launch_ns / 1e9;
     if (!is_known(out))
         out->speed = CLUSTER_ASSUMED;
-    out->memory_bytes = said->has_free_bytes ? said->free_bytes : said->has_memory_bytes ? said->memory_bytes : 0;
+    out->memory_bytes = said->has_free_bytes     ? said->free_bytes
+                        : said->has_memory_bytes ? said->memory_bytes
+                                                 : 0;
     if (out->memory_bytes > PLACEMENT_BYTES_MAX)
         out->memory_bytes = PLACEMENT_BYTES_MAX;
     return read_id(said->id, out->id, sizeof out->id);

@@ -19,18 +19,21 @@ struct placing_gathered {
 };
 
 /* Without the state's stages: what each device says is free. */
-enum error_code placing_gather(const struct placing_view *view, struct placing_gathered *out, struct error *err);
+enum error_code placing_gather(const struct placing_view *view, struct placing_gathered *out,
+                               struct error *err);
 void placing_gathered_deinit(struct placing_gathered *gathered); /* a zeroed one is fine */
 
-const struct placing_node *placing_find_node(const struct placing_gathered *gathered, const char *id); /* NULL: none */
+const struct placing_node *placing_find_node(const struct placing_gathered *gathered,
+                                             const char *id); /* NULL: none */
 /* Of a stage; UINT32_MAX: it is not there. */
 uint32_t placing_find_device(const struct placing_gathered *gathered, const Cluster__Stage *stage);
 /* What is said of a device now; NULL: nothing. */
 const Node__DeviceNow *placing_device_now(const struct placing_node *node, const char *id);
 
 /* The memory rule of placing.h. */
-enum error_code placing_count_memory(const struct placing_view *view, struct placing_gathered *gathered,
-                                     const char *instance, struct error *err);
+enum error_code placing_count_memory(const struct placing_view *view,
+                                     struct placing_gathered *gathered, const char *instance,
+                                     struct error *err);
 
 /* What an instance costs and asks for. */
 struct placing_cost {

@@ -13,11 +13,12 @@ static const Cluster__Link *find(const struct state *state, const char *from, co
 }
 
 /* More than `percent` of what is known; the first reading always. */
-static bool moved(struct topology_reading reading, bool known, uint64_t old, uint64_t percent, uint64_t least)
+static bool moved(struct topology_reading reading, bool known, uint64_t old, uint64_t percent,
+                  uint64_t least)
 {
     const uint64_t difference = reading.value > old ? reading.value - old : old - reading.value;
-    return reading.valid &&
-           (!known || (difference > least && (double)difference > (double)old * (double)percent / 100));
+    return reading.valid && (!known || (difference > least &&
+                                        (double)difference > (double)old * (double)percent / 100));
 }
 
 static bool worth_it(const Cluster__Link *old, const struct topology_link *new)
@@ -27,16 +28,17 @@ static bool worth_it(const Cluster__Link *old, const struct topology_link *new)
         return new->latency_ns.valid || bandwidth.valid || new->class != TOPOLOGY_UNKNOWN;
     return moved(new->latency_ns, old->has_latency_ns, old->latency_ns, 25, 50000) ||
            moved(bandwidth, old->has_bytes_per_s, old->bytes_per_s, 20, 0) ||
-           (new->jitter_ns.valid && !old->has_jitter_ns) || (new->loss_ppm.valid && !old->has_loss_ppm) ||
+           (new->jitter_ns.valid && !old->has_jitter_ns) ||
+           (new->loss_ppm.valid && !old->has_loss_ppm) ||
            (new->class != TOPOLOGY_UNKNOWN && (uint32_t)new->class != old->class_);
 }
 
 /* The new reading, else the old. */
-#define TAKE(field, reading)                                                                                           \
-    do {                                                                                                               \
-        const struct topology_reading value = (reading);                                                               \
-        out->has_##field = value.valid || (old && old->has_##field);                                                   \
-        out->field = value.valid ? value.value : old ? old->field : 0;                                                 \
+#define TAKE(field, reading)                                                                       \
+    do {                                                                                           \
+        const struct topology_reading value = (reading);                                           \
+        out->has_##field = value.valid || (old && old->has_##field);                               \
+        out->field = value.valid ? value.value : old ? old->field : 0;                             \
     } while (0)
 
 bool placing_link_changed(const struct state *state, const char *from, const char *to,

@@ -24,13 +24,14 @@ struct counting {
     bool has_cost;
 };
 
-/* ---- stages ---------------------------------------------------------------------------------------- */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
 static bool node_tells(const Node__Now *now, const char *instance, uint64_t epoch, uint32_t stage)
 {
     for (size_t i = 0; i < now->n_held; i++) {
         const Node__Held *held = now->held[i];
-        if (held->epoch == epoch && held->stage == stage && held->instance && !strcmp(held->instance, instance))
+        if (held->epoch == epoch && held->stage == stage && held->instance &&
+            !strcmp(held->instance, instance))
             return true;
     }
     return false;
@@ -46,7 +47,8 @@ static bool is_held(const struct counting *c, const Cluster__Placement *placemen
     return stage->state == CLUSTER__STAGE_STATE__READY;
 }
 
-/* Another placement's stage of the same layers on the same device, which is or will be taken over; n_stages: none. */
+/* Another placement's stage of the same layers on the same device, which is or will be taken over;
+ * n_stages: none. */
 static size_t find_twin(const Cluster__Placement *in, const Cluster__Stage *stage)
 {
     size_t i = 0;
@@ -64,27 +66,31 @@ static bool has_twin(const Cluster__Placement *in, const Cluster__Stage *stage)
     return in && find_twin(in, stage) < in->n_stages;
 }
 
-static bool has_held_twin(const struct counting *c, const Cluster__Placement *in, const Cluster__Stage *stage)
+static bool has_held_twin(const struct counting *c, const Cluster__Placement *in,
+                          const Cluster__Stage *stage)
 {
     return has_twin(in, stage) && is_held(c, in, find_twin(in, stage));
 }
 
-/* ---- bytes ----------------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* Of a stage, and all devices that live in its memory; `which` is the count that it adds to. */
-static enum error_code add(struct counting *c, const Cluster__Stage *stage, size_t which, struct error *err)
+static enum error_code add(struct counting *c, const Cluster__Stage *stage, size_t which,
+                           struct error *err)
 {
     const struct cluster *cluster = &c->gathered->cluster;
     const uint32_t device = placing_find_device(c->gathered, stage);
     if (device == UINT32_MAX || cluster->devices[device].share <= 0)
         return ERROR_NONE; /* it is not there now: nothing will be placed there either */
     if (!c->has_cost) {
-        const enum error_code code = placing_cost_of(c->view, c->instance, c->embedding_counts, &c->cost, err);
+        const enum error_code code =
+            placing_cost_of(c->view, c->instance, c->embedding_counts, &c->cost, err);
         if (code)
             return code;
         c->has_cost = true;
     }
-    const struct placement_problem problem = {.model = c->cost.model.model, .demand = c->cost.demand};
+    const struct placement_problem problem = {.model = c->cost.model.model,
+                                              .demand = c->cost.demand};
     const struct placement_stage of = {device, stage->first_layer, stage->n_layers};
     const uint64_t bytes = placement_stage_bytes(&problem, &of);
     const struct cluster_node *node = &cluster->nodes[cluster->devices[device].node];
@@ -97,7 +103,7 @@ static enum error_code add(struct counting *c, const Cluster__Stage *stage, size
 
 #define ADD(stage, field) add(c, (stage), offsetof(struct counted, field), err)
 
-/* ---- instances ------------------------------------------------------------------------------------- */
+/* ---- instances ------------------------------------------------------------------------------- */
 
 static enum error_code count_own(struct counting *c, struct error *err)
 {
@@ -115,8 +121,8 @@ static enum error_code count_own(struct counting *c, struct error *err)
 }
 
 /* A stage that is wanted where it is. */
-static enum error_code count_wanted(struct counting *c, const Cluster__Placement *placement, size_t index, bool held,
-                                    struct error *err)
+static enum error_code count_wanted(struct counting *c, const Cluster__Placement *placement,
+                                    size_t index, bool held, struct error *err)
 {
     const Cluster__Stage *stage = placement->stages[index];
     if (!held && stage->state == CLUSTER__STAGE_STATE__FAILED)
@@ -158,7 +164,7 @@ static enum error_code count_instances(struct counting *c, const char *own, stru
     return code;
 }
 
-/* ---- the rule -------------------------------------------------------------------------------------- */
+/* ---- the rule -------------------------------------------------------------------------------- */
 
 static uint64_t minus(uint64_t a, uint64_t b)
 {
@@ -191,19 +197,22 @@ static void settle(struct placing_gathered *g, uint32_t index, const struct coun
     const Node__DeviceNow *now = placing_device_now(&g->nodes[device->node], device->id);
     const Cluster__Device *said = said_of(g, index);
     const uint64_t described = device->memory_bytes;
-    const uint64_t all =
-        said->has_memory_bytes ? smaller(said->memory_bytes, PLACEMENT_BYTES_MAX) : PLACEMENT_BYTES_MAX;
-    const uint64_t free = now && now->has_free_bytes ? smaller(now->free_bytes, all) : smaller(described, all);
+    const uint64_t all = said->has_memory_bytes ? smaller(said->memory_bytes, PLACEMENT_BYTES_MAX)
+                                                : PLACEMENT_BYTES_MAX;
+    const uint64_t free =
+        now && now->has_free_bytes ? smaller(now->free_bytes, all) : smaller(described, all);
     device->memory_bytes = smaller(minus(free + counted->given_back, counted->to_come), all);
     if (!device->own_memory)
-        device->memory_bytes = smaller(device->memory_bytes, minus(larger(free, described), counted->others));
-    device->reserve_bytes =
-        said->has_reserve_bytes ? said->reserve_bytes : cluster_default_reserve(device->memory_bytes);
+        device->memory_bytes =
+            smaller(device->memory_bytes, minus(larger(free, described), counted->others));
+    device->reserve_bytes = said->has_reserve_bytes ? said->reserve_bytes
+                                                    : cluster_default_reserve(device->memory_bytes);
     device->reserve_bytes = smaller(device->reserve_bytes, device->memory_bytes);
 }
 
-enum error_code placing_count_memory(const struct placing_view *view, struct placing_gathered *gathered,
-                                     const char *instance, struct error *err)
+enum error_code placing_count_memory(const struct placing_view *view,
+                                     struct placing_gathered *gathered, const char *instance,
+                                     struct error *err)
 {
     const uint32_t n_devices = gathered->cluster.n_devices;
     struct counting c = {.view = view,

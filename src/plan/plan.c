@@ -13,28 +13,31 @@
 /* ---- the problem ---------------------------------------------------------------------- */
 
 /* From the devices; anew after some of them were called in. */
-static enum error_code pose(struct plan *plan, const struct driver_options *options, struct error *err)
+static enum error_code pose(struct plan *plan, const struct driver_options *options,
+                            struct error *err)
 {
     const struct placement_demand demand = plan_demand(options);
     cluster_problem_deinit(&plan->posed);
-    enum error_code code = cluster_problem_init(&plan->posed, &plan->cluster, &plan->model.model, &demand, err);
+    enum error_code code =
+        cluster_problem_init(&plan->posed, &plan->cluster, &plan->model.model, &demand, err);
     plan->problem = plan->posed.problem;
     for (uint32_t i = 0; i < plan->problem.n_devices; i++)
         plan->posed.devices[i].node[0] = '\0'; /* they are all of this one */
     return code;
 }
 
-static enum error_code describe(struct plan *plan, const struct model *model, const struct plan_request *request,
+static enum error_code describe(struct plan *plan, const struct model *model,
+                                const struct plan_request *request,
                                 const struct driver_options *options, struct error *err)
 {
     struct plan_compute compute;
-    enum error_code code =
-        plan_compute_measure_all(request->devices, request->n_devices, model, options, &compute, err);
+    enum error_code code = plan_compute_measure_all(request->devices, request->n_devices, model,
+                                                    options, &compute, err);
     if (!code)
         code = plan_devices_init(&plan->cluster, request->devices, request->n_devices, err);
     if (!code)
-        code =
-            plan_model_init(&plan->model, model, options, &compute, plan_devices_count_embedding(&plan->cluster), err);
+        code = plan_model_init(&plan->model, model, options, &compute,
+                               plan_devices_count_embedding(&plan->cluster), err);
     return code;
 }
 
@@ -45,11 +48,12 @@ static void list_ids(const struct plan_request *request, char *out, size_t size)
     size_t used = 0;
     out[0] = '\0';
     for (uint32_t i = 0; i < request->n_devices && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", device_info(request->devices[i])->id);
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "",
+                                 device_info(request->devices[i])->id);
 }
 
-static enum error_code take_split(struct plan *plan, const struct model *model, const struct plan_request *request,
-                                  struct error *err)
+static enum error_code take_split(struct plan *plan, const struct model *model,
+                                  const struct plan_request *request, struct error *err)
 {
     uint32_t counts[LIMIT_STAGES], n_layers = model_hyperparameters(model)->n_layers;
     enum error_code code = plan_split_read(request->split, n_layers, counts, &plan->n_stages, err);
@@ -58,16 +62,19 @@ static enum error_code take_split(struct plan *plan, const struct model *model, 
     if (request->n_devices > 1 && plan->n_stages != request->n_devices) {
         char ids[256];
         list_ids(request, ids, sizeof ids);
-        return error_set(err, ERROR_INVALID, "split '%s' has %u part%s for %u devices (%s)", request->split,
-                         plan->n_stages, plan->n_stages == 1 ? "" : "s", request->n_devices, ids);
+        return error_set(err, ERROR_INVALID, "split '%s' has %u part%s for %u devices (%s)",
+                         request->split, plan->n_stages, plan->n_stages == 1 ? "" : "s",
+                         request->n_devices, ids);
     }
     plan->is_given = true;
     for (uint32_t i = 0; i < plan->n_stages; i++)
-        plan->stages[i] = (struct stage_plan){request->devices[request->n_devices > 1 ? i : 0], counts[i]};
+        plan->stages[i] =
+            (struct stage_plan){request->devices[request->n_devices > 1 ? i : 0], counts[i]};
     return ERROR_NONE;
 }
 
-/* Who gives a split may use all that there is: nothing is kept free, and no device takes the memory of another. */
+/* Who gives a split may use all that there is: nothing is kept free, and no device takes the memory
+ * of another. */
 static void free_memory(struct plan *plan)
 {
     for (uint32_t i = 0; i < plan->problem.n_devices; i++) {
@@ -92,7 +99,8 @@ static enum error_code check_split(struct plan *plan, struct error *err)
         first_layer += plan->stages[i].n_layers;
     }
     if (one_device) /* each of the stages has buffers of its own, and is launched */
-        plan->posed.devices[0].reserve_bytes += (plan->n_stages - 1) * plan->problem.model.compute_bytes;
+        plan->posed.devices[0].reserve_bytes +=
+            (plan->n_stages - 1) * plan->problem.model.compute_bytes;
     if (one_device)
         plan->posed.devices[0].launch_s *= plan->n_stages;
     enum error_code code = placement_check(&plan->problem, placement, err);
@@ -142,12 +150,12 @@ static void take_solution(struct plan *plan, const struct plan_request *request)
     const struct placement *placement = &plan->solution.placement;
     plan->n_stages = placement->n_stages;
     for (uint32_t i = 0; i < placement->n_stages; i++)
-        plan->stages[i] =
-            (struct stage_plan){request->devices[placement->stages[i].device], placement->stages[i].n_layers};
+        plan->stages[i] = (struct stage_plan){request->devices[placement->stages[i].device],
+                                              placement->stages[i].n_layers};
 }
 
-static enum error_code make(struct plan *plan, const struct model *model, const struct plan_request *request,
-                            struct error *err)
+static enum error_code make(struct plan *plan, const struct model *model,
+                            const struct plan_request *request, struct error *err)
 {
     struct driver_options options;
     enum error_code code = driver_options_fill(request->options, model, &options, err);
@@ -165,7 +173,8 @@ static enum error_code make(struct plan *plan, const struct model *model, const 
     code = solve_sparing(plan, request, &options, &why);
     if (code) {
         error_set(err, code, "%s", why.text);
-        return code == ERROR_NOT_FOUND ? plan_refuse(&plan->problem, model, options.kv_type, err) : code;
+        return code == ERROR_NOT_FOUND ? plan_refuse(&plan->problem, model, options.kv_type, err)
+                                       : code;
     }
     code = placement_check(&plan->problem, &plan->solution.placement, err);
     if (!code)
@@ -173,14 +182,15 @@ static enum error_code make(struct plan *plan, const struct model *model, const 
     return code;
 }
 
-enum error_code plan_make(struct plan *out, const struct model *model, const struct plan_request *request,
-                          struct error *err)
+enum error_code plan_make(struct plan *out, const struct model *model,
+                          const struct plan_request *request, struct error *err)
 {
     struct error own;
     *out = (struct plan){0};
     err = err ? err : &own;
     if (!request->n_devices || request->n_devices > LIMIT_STAGES)
-        return error_set(err, ERROR_INVALID, "%u devices; there can be 1 to %d", request->n_devices, LIMIT_STAGES);
+        return error_set(err, ERROR_INVALID, "%u devices; there can be 1 to %d", request->n_devices,
+                         LIMIT_STAGES);
     enum error_code code = make(out, model, request, err);
     if (code)
         plan_deinit(out);

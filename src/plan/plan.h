@@ -1,15 +1,16 @@
 /* Which layers go on which of this machine's devices, and how fast that will be.
  *
- * plan_make() turns the model and the devices into a placement problem (plan_model.h, plan_devices.h) and solves it;
- * with a split of the user's it takes that instead. Either way the placement is used only if placement_check() accepts
- * it. The solver takes as few devices as are fastest: one stream alone is fastest on the fastest device that holds all
- * layers, and a slower one beside it gets none. Several streams (slots) are shared out for the most tokens, with as
- * many micro-batches under way as there are stages, which is what the driver does.
+ * plan_make() turns the model and the devices into a placement problem (plan_model.h,
+ * plan_devices.h) and solves it; with a split of the user's it takes that instead. Either way the
+ * placement is used only if placement_check() accepts it. The solver takes as few devices as are
+ * fastest: one stream alone is fastest on the fastest device that holds all layers, and a slower
+ * one beside it gets none. Several streams (slots) are shared out for the most tokens, with as many
+ * micro-batches under way as there are stages, which is what the driver does.
  *
  * Example:
  *
- *     const struct plan_request request = {.devices = devices, .n_devices = 2, .options = &options};
- *     struct plan plan;
+ *     const struct plan_request request = {.devices = devices, .n_devices = 2, .options =
+ *     &options}; struct plan plan;
  *     if (plan_make(&plan, model, &request, &err)) …
  *     driver_open(model, plan.stages, plan.n_stages, &options, &driver, &err) …
  *     plan_deinit(&plan);
@@ -25,12 +26,14 @@
 #include "plan/plan_model.h"
 
 struct plan_request {
-    struct device *const *devices; /* different ones; but one device alone may be split into several stages */
+    struct device *const
+        *devices; /* different ones; but one device alone may be split into several stages */
     uint32_t n_devices;
-    /* The last of them are for need: unless all devices were measured, they are used only if the others cannot hold the
-     * model. 0: none. */
+    /* The last of them are for need: unless all devices were measured, they are used only if the
+     * others cannot hold the model. 0: none. */
     uint32_t n_spare;
-    const char *split; /* layers of each device, such as "10,6", or of each stage on the one device; NULL: solve */
+    const char *split; /* layers of each device, such as "10,6", or of each stage on the one device;
+                          NULL: solve */
     const struct driver_options *options; /* as the driver will get them */
 };
 
@@ -39,27 +42,30 @@ struct plan { /* a zeroed one is empty */
     uint32_t n_stages;
     bool is_given; /* by a split: nothing was searched */
     bool proved;   /* no other placement of these devices generates faster, by their figures */
-    /* What was solved, with device i = request.devices[i]; for report_placement_text() and plan_forecast(). Stages that
-     * follow each other on one device are one stage of the placement. */
+    /* What was solved, with device i = request.devices[i]; for report_placement_text() and
+     * plan_forecast(). Stages that follow each other on one device are one stage of the
+     * placement. */
     struct placement_problem problem;
     struct placement_solution solution;
     struct plan_model model;
     struct cluster cluster;
-    struct cluster_problem posed; /* `problem` without the answer's micro-batches; its devices may be changed */
+    struct cluster_problem
+        posed; /* `problem` without the answer's micro-batches; its devices may be changed */
 };
 
-/* ERROR_INVALID: the split is none, or placement_check() refuses it. ERROR_NOT_FOUND: there is no placement; the text
- * says what is missing, and which options would make it fit. */
-enum error_code plan_make(struct plan *out, const struct model *model, const struct plan_request *request,
-                          struct error *err);
+/* ERROR_INVALID: the split is none, or placement_check() refuses it. ERROR_NOT_FOUND: there is no
+ * placement; the text says what is missing, and which options would make it fit. */
+enum error_code plan_make(struct plan *out, const struct model *model,
+                          const struct plan_request *request, struct error *err);
 void plan_deinit(struct plan *plan); /* a zeroed one is fine */
 
 /* ---- plan_split.c and plan_refuse.c, for plan_make(): pure --------------------------------- */
 
 /* The counts of a split such as "10,6", which add up to n_layers: LIMIT_STAGES of them at most. */
-enum error_code plan_split_read(const char *split, uint32_t n_layers, uint32_t *counts, uint32_t *n_counts,
-                                struct error *err);
+enum error_code plan_split_read(const char *split, uint32_t n_layers, uint32_t *counts,
+                                uint32_t *n_counts, struct error *err);
 
-/* ERROR_NOT_FOUND for a problem that has no placement: what is missing, and which options would make it fit. */
-enum error_code plan_refuse(const struct placement_problem *problem, const struct model *model, enum kv_type kv_type,
-                            struct error *err);
+/* ERROR_NOT_FOUND for a problem that has no placement: what is missing, and which options would
+ * make it fit. */
+enum error_code plan_refuse(const struct placement_problem *problem, const struct model *model,
+                            enum kv_type kv_type, struct error *err);

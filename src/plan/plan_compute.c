@@ -52,8 +52,8 @@ static uint64_t measure(struct measuring *self, uint32_t first_layer, uint32_t n
     return memory.compute;
 }
 
-/* As many layers as show every kind of layer and every kind of neighbours: enough, and quicker than all. The last one
- * alone may find less to reuse than several. */
+/* As many layers as show every kind of layer and every kind of neighbours: enough, and quicker than
+ * all. The last one alone may find less to reuse than several. */
 static void measure_ends(struct measuring *self)
 {
     const struct hyperparameters *h = model_hyperparameters(self->model);
@@ -63,7 +63,8 @@ static void measure_ends(struct measuring *self)
         self->result = (struct plan_compute){.stage = larger(measure(self, 0, h->n_layers), alone)};
         return;
     }
-    const uint64_t first = measure(self, 0, n), last = larger(measure(self, h->n_layers - n, n), alone);
+    const uint64_t first = measure(self, 0, n),
+                   last = larger(measure(self, h->n_layers - n, n), alone);
     uint64_t middle = first < last ? first : last;
     if (h->n_layers > n + 1)
         middle = measure(self, 1, n);
@@ -85,7 +86,8 @@ static void run(struct device_job *job)
 }
 
 enum error_code plan_compute_measure(struct device *device, const struct model *model,
-                                     const struct driver_options *options, struct plan_compute *out, struct error *err)
+                                     const struct driver_options *options, struct plan_compute *out,
+                                     struct error *err)
 {
     struct measuring self = {.job.run = run, .device = device, .model = model, .options = options};
     pthread_mutex_init(&self.lock, NULL);
@@ -101,9 +103,10 @@ enum error_code plan_compute_measure(struct device *device, const struct model *
     return self.code ? error_set(err, self.code, "%s", self.error.text) : ERROR_NONE;
 }
 
-enum error_code plan_compute_measure_all(struct device *const *devices, uint32_t n_devices, const struct model *model,
-                                         const struct driver_options *options, struct plan_compute *out,
-                                         struct error *err)
+enum error_code plan_compute_measure_all(struct device *const *devices, uint32_t n_devices,
+                                         const struct model *model,
+                                         const struct driver_options *options,
+                                         struct plan_compute *out, struct error *err)
 {
     bool asked_simulated = false;
     *out = (struct plan_compute){0};
@@ -139,22 +142,27 @@ uint64_t plan_compute_per_cell(const struct plan_compute *compute, const struct 
     none.flash = FLASH_AUTO;
     plan_compute_estimate(model, &none, &least);
     least.stage -= masks * cells;
-    const uint64_t most = compute->stage > least.stage && cells ? (compute->stage - least.stage) / cells : 0;
+    const uint64_t most =
+        compute->stage > least.stage && cells ? (compute->stage - least.stage) / cells : 0;
     return most < masks ? most : masks;
 }
 
-void plan_compute_estimate(const struct model *model, const struct driver_options *options, struct plan_compute *out)
+void plan_compute_estimate(const struct model *model, const struct driver_options *options,
+                           struct plan_compute *out)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     const uint64_t rows = options->batch_rows, cells = kv_cells(options->context);
     const uint64_t q = (uint64_t)h->n_head * larger(h->n_head_dim_k, h->n_head_dim_v);
     const uint64_t kv = (uint64_t)h->n_head_kv * (h->n_head_dim_k + h->n_head_dim_v);
-    const uint64_t experts = (uint64_t)h->n_experts_used * h->n_ff_expert + 2 * (uint64_t)h->n_experts;
-    const uint64_t ffn = 3 * larger(h->n_ff, h->n_experts ? experts : 0), attention = 3 * q + 2 * kv;
+    const uint64_t experts =
+        (uint64_t)h->n_experts_used * h->n_ff_expert + 2 * (uint64_t)h->n_experts;
+    const uint64_t ffn = 3 * larger(h->n_ff, h->n_experts ? experts : 0),
+                   attention = 3 * q + 2 * kv;
     out->stage = rows * (4 * (uint64_t)h->n_embd + larger(ffn, attention)) * sizeof(float) +
                  masks_per_cell(model, options) * cells;
     if (options->flash == FLASH_OFF)
-        out->stage += (2 * rows * h->n_head + (uint64_t)h->n_head_kv * h->n_head_dim_v) * cells * sizeof(float);
+        out->stage += (2 * rows * h->n_head + (uint64_t)h->n_head_kv * h->n_head_dim_v) * cells *
+                      sizeof(float);
     out->input = 0;
     out->output = rows * ((uint64_t)h->n_vocab + h->n_embd) * sizeof(float);
 }

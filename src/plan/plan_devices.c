@@ -37,7 +37,8 @@ static void take_given(const struct device_speed *given, struct cluster_device *
     out->launch_s = given->launch_s;
 }
 
-static void take_calibration(const struct device_calibration *calibration, struct cluster_device *out)
+static void take_calibration(const struct device_calibration *calibration,
+                             struct cluster_device *out)
 {
     for (uint32_t i = 0; i < calibration->n_types && i < CLUSTER_TYPES_MAX; i++) {
         const struct calibration_type *type = &calibration->types[i];
@@ -68,7 +69,8 @@ static void take_memory(struct device_memory memory, struct cluster_device *out)
 {
     const bool bounded = memory.total_bytes && memory.free_bytes < PLACEMENT_BYTES_MAX;
     out->memory_bytes = bounded ? memory.free_bytes : PLACEMENT_BYTES_MAX;
-    out->reserve_bytes = bounded && out->speed != CLUSTER_GIVEN ? cluster_default_reserve(out->memory_bytes) : 0;
+    out->reserve_bytes =
+        bounded && out->speed != CLUSTER_GIVEN ? cluster_default_reserve(out->memory_bytes) : 0;
 }
 
 void plan_device_describe(const struct plan_device_facts *facts, struct cluster_device *out)
@@ -79,7 +81,8 @@ void plan_device_describe(const struct plan_device_facts *facts, struct cluster_
     snprintf(out->name, sizeof out->name, "%s", info->name);
     snprintf(out->pci, sizeof out->pci, "%s", info->pci);
     out->own_memory = out->kind == CLUSTER_GPU || facts->given;
-    out->is_software = out->kind == CLUSTER_CPU && !facts->given && strcmp(info->backend, "cpu") != 0;
+    out->is_software =
+        out->kind == CLUSTER_CPU && !facts->given && strcmp(info->backend, "cpu") != 0;
     if (facts->given)
         take_given(facts->given, out);
     else if (facts->calibration)
@@ -103,8 +106,8 @@ void plan_device_ask(const struct device *device, struct cluster_device *out)
     plan_device_describe(&facts, out);
 }
 
-enum error_code plan_devices_init(struct cluster *out, struct device *const *devices, uint32_t n_devices,
-                                  struct error *err)
+enum error_code plan_devices_init(struct cluster *out, struct device *const *devices,
+                                  uint32_t n_devices, struct error *err)
 {
     *out = (struct cluster){0};
     struct cluster_node *node = cluster_add_node(out);
@@ -124,7 +127,8 @@ no_memory:
     return error_set(err, ERROR_NO_MEMORY, "no memory to plan for %u devices", n_devices);
 }
 
-bool plan_devices_spare(struct cluster *cluster, uint32_t n_spare, const struct placement_model *model)
+bool plan_devices_spare(struct cluster *cluster, uint32_t n_spare,
+                        const struct placement_model *model)
 {
     assert(n_spare < cluster->n_devices);
     for (uint32_t i = cluster->n_devices - n_spare; i < cluster->n_devices; i++)

@@ -9,7 +9,8 @@
 /* ---- reading a prompt ------------------------------------------------------------------- */
 
 /* The rows of the driver's next chunk. */
-static uint32_t next_chunk(const struct placement_problem *problem, uint32_t n_stages, uint32_t waiting)
+static uint32_t next_chunk(const struct placement_problem *problem, uint32_t n_stages,
+                           uint32_t waiting)
 {
     const struct schedule_item item = {.waiting = waiting};
     const struct schedule_limits limits = {
@@ -30,8 +31,8 @@ struct line {
     double done[LIMIT_STAGES]; /* of the last n_stages chunks, by chunk modulo n_stages */
 };
 
-static void send(const struct placement_problem *problem, const struct placement *placement, uint32_t chunk,
-                 struct placement_load load, struct line *line)
+static void send(const struct placement_problem *problem, const struct placement *placement,
+                 uint32_t chunk, struct placement_load load, struct line *line)
 {
     double arrives = line->done[chunk % placement->n_stages];
     for (uint32_t i = 0; i < placement->n_stages; i++) {
@@ -74,8 +75,9 @@ void plan_forecast(const struct placement_problem *problem, const struct placeme
     one.demand.prompt_tokens = work->n_prompt;
     struct placement_forecast forecast;
     placement_forecast(&one, placement, &forecast);
-    *out = (struct plan_forecast){
-        .decode_tokens_per_s = forecast.decode_tokens_per_s, .decode_spread = forecast.decode_spread, .measured = true};
+    *out = (struct plan_forecast){.decode_tokens_per_s = forecast.decode_tokens_per_s,
+                                  .decode_spread = forecast.decode_spread,
+                                  .measured = true};
     for (uint32_t i = 0; i < forecast.n_stages; i++)
         out->measured = out->measured && forecast.stages[i].measured;
     if (forecast.prefill_tokens_per_s <= 0)

@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* The index of a tensor's type, which it adds when it is new. */
-static enum error_code find_type(struct placement_model *out, const struct gguf_tensor *tensor, uint32_t *index,
-                                 struct error *err)
+static enum error_code find_type(struct placement_model *out, const struct gguf_tensor *tensor,
+                                 uint32_t *index, struct error *err)
 {
     const char *name = gguf_tensor_type_name(tensor);
     for (*index = 0; *index < out->n_types; ++*index) {
@@ -18,14 +18,16 @@ static enum error_code find_type(struct placement_model *out, const struct gguf_
             return ERROR_NONE;
     }
     if (out->n_types == PLACEMENT_TYPES_MAX)
-        return error_set(err, ERROR_UNSUPPORTED, "the model has more than %d types of tensors", PLACEMENT_TYPES_MAX);
+        return error_set(err, ERROR_UNSUPPORTED, "the model has more than %d types of tensors",
+                         PLACEMENT_TYPES_MAX);
     snprintf(out->type_names[out->n_types++], sizeof out->type_names[0], "%s", name);
     return ERROR_NONE;
 }
 
 /* `tensor` may be NULL: the model has none in that role. */
-static enum error_code add_tensor(struct placement_model *out, struct placement_layer *layer, const struct model *model,
-                                  const struct gguf_tensor *tensor, struct error *err)
+static enum error_code add_tensor(struct placement_model *out, struct placement_layer *layer,
+                                  const struct model *model, const struct gguf_tensor *tensor,
+                                  struct error *err)
 {
     uint32_t type;
     if (!tensor)
@@ -40,13 +42,15 @@ static enum error_code add_tensor(struct placement_model *out, struct placement_
     return ERROR_NONE;
 }
 
-static enum error_code add_layer(struct placement_model *out, struct placement_layer *layer, const struct model *model,
-                                 uint32_t index, enum kv_type kv_type, struct error *err)
+static enum error_code add_layer(struct placement_model *out, struct placement_layer *layer,
+                                 const struct model *model, uint32_t index, enum kv_type kv_type,
+                                 struct error *err)
 {
     enum error_code code = ERROR_NONE;
     for (int role = 0; role < TENSOR_ROLE_COUNT && !code; role++) {
         if (tensor_role_per_layer((enum tensor_role)role))
-            code = add_tensor(out, layer, model, model_tensor(model, (enum tensor_role)role, index), err);
+            code = add_tensor(out, layer, model, model_tensor(model, (enum tensor_role)role, index),
+                              err);
     }
     const struct layer_cost cost = model_layer_cost(model, index);
     layer->flops_per_token_per_context = (double)cost.flops_per_token_per_context;
@@ -54,12 +58,13 @@ static enum error_code add_layer(struct placement_model *out, struct placement_l
     return code;
 }
 
-static enum error_code add_ends(struct placement_model *out, const struct model *model, bool embedding_counts,
-                                struct error *err)
+static enum error_code add_ends(struct placement_model *out, const struct model *model,
+                                bool embedding_counts, struct error *err)
 {
     const struct gguf_tensor *embedding = model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0);
     const struct gguf_tensor *head = model_tensor(model, TENSOR_OUTPUT, 0);
-    enum error_code code = add_tensor(out, &out->output, model, model_tensor(model, TENSOR_OUTPUT_NORM, 0), err);
+    enum error_code code =
+        add_tensor(out, &out->output, model, model_tensor(model, TENSOR_OUTPUT_NORM, 0), err);
     if (!code)
         code = add_tensor(out, &out->output, model, head ? head : embedding, err);
     if (code || !embedding_counts)
@@ -77,7 +82,8 @@ static enum error_code add_ends(struct placement_model *out, const struct model 
 /* Tensors that every stage has. */
 static uint64_t common_bytes(const struct model *model)
 {
-    static const enum tensor_role roles[] = {TENSOR_ROPE_FREQS, TENSOR_ROPE_FACTORS_LONG, TENSOR_ROPE_FACTORS_SHORT};
+    static const enum tensor_role roles[] = {TENSOR_ROPE_FREQS, TENSOR_ROPE_FACTORS_LONG,
+                                             TENSOR_ROPE_FACTORS_SHORT};
     uint64_t bytes = 0;
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         const struct gguf_tensor *tensor = model_tensor(model, roles[i], 0);
@@ -115,16 +121,19 @@ struct placement_kv_types plan_kv_types(const struct model *model, enum kv_type 
 
 /* ---- all of it -------------------------------------------------------------------------- */
 
-enum error_code plan_model_init(struct plan_model *out, const struct model *model, const struct driver_options *options,
-                                const struct plan_compute *compute, bool embedding_counts, struct error *err)
+enum error_code plan_model_init(struct plan_model *out, const struct model *model,
+                                const struct driver_options *options,
+                                const struct plan_compute *compute, bool embedding_counts,
+                                struct error *err)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     *out = (struct plan_model){0};
     if (!heads_allow(model, options->kv_type))
         return error_set(err, ERROR_UNSUPPORTED,
-                         "a %s KV cache needs heads of a multiple of %u values, and this model's have %u; use --kv f16",
-                         plan_kv_type(options->kv_type).name, plan_kv_type(options->kv_type).elements_per_block,
-                         h->n_head_dim_k);
+                         "a %s KV cache needs heads of a multiple of %u values, and this model's "
+                         "have %u; use --kv f16",
+                         plan_kv_type(options->kv_type).name,
+                         plan_kv_type(options->kv_type).elements_per_block, h->n_head_dim_k);
     *out = (struct plan_model){.layers = mem_new_array(h->n_layers, sizeof *out->layers)};
     if (!out->layers)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the costs of %u layers", h->n_layers);

@@ -7,8 +7,8 @@
 
 enum { QUESTIONS_NODES = 20000 }; /* of each search: the user waits for the message */
 
-static void say(const struct placement_problem *problem, const struct placement_remedy *remedy, uint32_t index,
-                struct buffer *out)
+static void say(const struct placement_problem *problem, const struct placement_remedy *remedy,
+                uint32_t index, struct buffer *out)
 {
     buffer_text(out, index ? ", or " : "; it would fit with ");
     switch (remedy->kind) {
@@ -26,7 +26,8 @@ static void say(const struct placement_problem *problem, const struct placement_
                       remedy->kv_type[0] ? " --kv " : "", remedy->kv_type);
         break;
     case PLACEMENT_REMEDY_FREE_MEMORY:
-        buffer_printf(out, "%.0f MiB more on %s", (double)remedy->bytes / 0x1p20, problem->devices[remedy->device].id);
+        buffer_printf(out, "%.0f MiB more on %s", (double)remedy->bytes / 0x1p20,
+                      problem->devices[remedy->device].id);
         break;
     case PLACEMENT_REMEDY_ADD_DEVICE:
         buffer_printf(out, "one more device of %.0f MiB", (double)remedy->bytes / 0x1p20);
@@ -42,16 +43,17 @@ static void say_parts(const struct placement_problem *problem, struct buffer *ou
     const struct placement_model *model = &problem->model;
     double weights = 0, kv = 0;
     for (uint32_t i = 0; i < model->n_layers; i++)
-        kv += (double)model->layers[i].kv_bytes_per_token * problem->demand.context_tokens * problem->demand.streams;
+        kv += (double)model->layers[i].kv_bytes_per_token * problem->demand.context_tokens *
+              problem->demand.streams;
     for (uint32_t i = 0; i < model->n_layers; i++)
         weights += (double)placement_layer_bytes(problem, i);
     weights -= kv + (double)(model->compute_input_bytes + model->compute_output_bytes);
-    buffer_printf(out, " (MiB: weights %.1f, KV cache %.1f, compute of a stage %.1f)", weights / 0x1p20, kv / 0x1p20,
-                  (double)model->compute_bytes / 0x1p20);
+    buffer_printf(out, " (MiB: weights %.1f, KV cache %.1f, compute of a stage %.1f)",
+                  weights / 0x1p20, kv / 0x1p20, (double)model->compute_bytes / 0x1p20);
 }
 
-enum error_code plan_refuse(const struct placement_problem *problem, const struct model *model, enum kv_type kv_type,
-                            struct error *err)
+enum error_code plan_refuse(const struct placement_problem *problem, const struct model *model,
+                            enum kv_type kv_type, struct error *err)
 {
     const struct placement_kv_types types = plan_kv_types(model, kv_type);
     struct placement_options options = placement_options_default();
@@ -65,9 +67,11 @@ enum error_code plan_refuse(const struct placement_problem *problem, const struc
     for (uint32_t i = 0; i < remedies.n; i++)
         say(problem, &remedies.list[i], i, &text);
     const struct placement all = {1, {{0, 0, problem->model.n_layers}}};
-    struct error why = {0}; /* of one device the check says it more exactly than the solver's summary */
+    struct error why = {
+        0}; /* of one device the check says it more exactly than the solver's summary */
     const bool one = problem->n_devices == 1 && placement_check(problem, &all, &why);
-    code = error_set(err, ERROR_NOT_FOUND, "%s%s", one ? why.text : remedies.why, text.data ? text.data : "");
+    code = error_set(err, ERROR_NOT_FOUND, "%s%s", one ? why.text : remedies.why,
+                     text.data ? text.data : "");
     buffer_deinit(&text);
     return code;
 }

@@ -15,8 +15,8 @@ static void add_spare_cpu(const struct gpu *gpu, struct selection *out)
     out->n_spare = 1;
 }
 
-enum error_code selection_make(const struct gpu *gpu, const char *list, bool as_given, struct selection *out,
-                               struct error *err)
+enum error_code selection_make(const struct gpu *gpu, const char *list, bool as_given,
+                               struct selection *out, struct error *err)
 {
     *out = (struct selection){0};
     enum error_code code = gpu_select(gpu, list, out->devices, LIMIT_STAGES, &out->n_devices, err);

@@ -17,7 +17,8 @@ struct selection {
     uint32_t n_spare; /* the last of them stand by (plan/plan.h) */
 };
 
-/* gpu_select() of the list (NULL: the machine's best). The CPU stands by for GPUs that are too small, unless the user
- * has named the devices: by `list`, or `as_given` by a file of simulated ones or a split. Errors of gpu_select(). */
-enum error_code selection_make(const struct gpu *gpu, const char *list, bool as_given, struct selection *out,
-                               struct error *err);
+/* gpu_select() of the list (NULL: the machine's best). The CPU stands by for GPUs that are too
+ * small, unless the user has named the devices: by `list`, or `as_given` by a file of simulated
+ * ones or a split. Errors of gpu_select(). */
+enum error_code selection_make(const struct gpu *gpu, const char *list, bool as_given,
+                               struct selection *out, struct error *err);

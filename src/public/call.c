@@ -9,7 +9,8 @@
 #include <assert.h>
 #include <stdio.h>
 
-_Static_assert(sizeof(struct call) <= sizeof((struct medley_device_request){0}.reserved), "it lies in there");
+_Static_assert(sizeof(struct call) <= sizeof((struct medley_device_request){0}.reserved),
+               "it lies in there");
 _Static_assert(_Alignof(struct call) <= _Alignof(uint64_t), "and aligned");
 _Static_assert((int)LIMIT_DEVICE_REQUESTS == (int)MEDLEY_DEVICE_REQUESTS_MAX, "one limit");
 
@@ -23,7 +24,8 @@ bool call_in_flight(struct medley_device_request *request)
     return atomic_load(&call_of(request)->phase) != CALL_IDLE;
 }
 
-enum medley_error_code call_refuse(struct medley_device_request *request, enum medley_error_code code, const char *text)
+enum medley_error_code call_refuse(struct medley_device_request *request,
+                                   enum medley_error_code code, const char *text)
 {
     request->error.code = code;
     snprintf(request->error.text, sizeof request->error.text, "%s", text);
@@ -41,8 +43,8 @@ void call_clear_results(struct medley_device_request *request)
     request->run_ns = 0;
 }
 
-enum medley_error_code call_prepare(struct medley_device *device, struct medley_device_request *request,
-                                    struct call **out)
+enum medley_error_code call_prepare(struct medley_device *device,
+                                    struct medley_device_request *request, struct call **out)
 {
     if (!request || call_in_flight(request))
         return MEDLEY_ERROR_INVALID; /* its memory is not ours to write an error into */
@@ -53,8 +55,8 @@ enum medley_error_code call_prepare(struct medley_device *device, struct medley_
         return call_refuse(request, MEDLEY_ERROR_INVALID, "the devices are being closed");
     if (device->n_in_flight == LIMIT_DEVICE_REQUESTS) {
         char text[128];
-        snprintf(text, sizeof text, "device %s: %d requests are in flight, the limit", device->info->id,
-                 LIMIT_DEVICE_REQUESTS);
+        snprintf(text, sizeof text, "device %s: %d requests are in flight, the limit",
+                 device->info->id, LIMIT_DEVICE_REQUESTS);
         return call_refuse(request, MEDLEY_ERROR_BUSY, text);
     }
     struct call *call = call_of(request);
@@ -82,7 +84,8 @@ static void run(struct device_job *job)
     context_complete(call->gpu, call);
 }
 
-enum medley_error_code call_submit(struct call *call, enum error_code (*perform)(struct call *, struct error *),
+enum medley_error_code call_submit(struct call *call,
+                                   enum error_code (*perform)(struct call *, struct error *),
                                    medley_device_callback callback)
 {
     assert(call->device && atomic_load(&call->phase) == CALL_IDLE);

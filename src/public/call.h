@@ -38,10 +38,12 @@ struct call *call_of(struct medley_device_request *request);
 bool call_in_flight(struct medley_device_request *request);
 void call_clear_results(struct medley_device_request *request);
 
-/* Makes the request ready to be submitted, results cleared. On failure nothing is to be submitted. */
-enum medley_error_code call_prepare(struct medley_device *device, struct medley_device_request *request,
-                                    struct call **out);
-enum medley_error_code call_refuse(struct medley_device_request *request, enum medley_error_code code,
-                                   const char *text);
-enum medley_error_code call_submit(struct call *call, enum error_code (*perform)(struct call *, struct error *),
+/* Makes the request ready to be submitted, results cleared. On failure nothing is to be
+ * submitted. */
+enum medley_error_code call_prepare(struct medley_device *device,
+                                    struct medley_device_request *request, struct call **out);
+enum medley_error_code call_refuse(struct medley_device_request *request,
+                                   enum medley_error_code code, const char *text);
+enum medley_error_code call_submit(struct call *call,
+                                   enum error_code (*perform)(struct call *, struct error *),
                                    medley_device_callback callback);

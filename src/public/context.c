@@ -64,8 +64,8 @@ static void on_wake(uv_async_t *wake)
 
 /* ---- making a handle ------------------------------------------------------------------- */
 
-static enum medley_error_code fail(struct medley_error *err, enum medley_error_code code, const char *text,
-                                   int uv_failure)
+static enum medley_error_code fail(struct medley_error *err, enum medley_error_code code,
+                                   const char *text, int uv_failure)
 {
     err->code = code;
     snprintf(err->text, sizeof err->text, "%s%s%s", text, uv_failure ? ": " : "",
@@ -73,7 +73,8 @@ static enum medley_error_code fail(struct medley_error *err, enum medley_error_c
     return code;
 }
 
-static enum medley_error_code context_new(uv_loop_t *loop, struct medley_gpu **out, struct medley_error *err)
+static enum medley_error_code context_new(uv_loop_t *loop, struct medley_gpu **out,
+                                          struct medley_error *err)
 {
     struct medley_gpu *gpu = mem_new(sizeof *gpu);
     if (!gpu)
@@ -109,13 +110,15 @@ static void take_machine(struct medley_gpu *gpu, struct machine *machine)
     gpu->n_devices = machine->n_devices;
     for (uint32_t i = 0; i < machine->n_devices; i++) {
         struct machine_device *device = &machine->devices[i];
-        gpu->devices[i] = (struct medley_device){.gpu = gpu, .device = device->device, .info = &device->info};
+        gpu->devices[i] =
+            (struct medley_device){.gpu = gpu, .device = device->device, .info = &device->info};
     }
 }
 
 /* ---- opening --------------------------------------------------------------------------- */
 
-/* On a thread of libuv's pool; the handle's machine and the request's error are this thread's until it is done. */
+/* On a thread of libuv's pool; the handle's machine and the request's error are this thread's until
+ * it is done. */
 static void open_work(uv_work_t *work)
 {
     struct medley_gpu *gpu = work->data;
@@ -140,8 +143,8 @@ static void open_done(uv_work_t *work, int status)
 }
 
 /* Copies one text of the options; *out stays NULL where it is not given. */
-static enum medley_error_code copy_text(const char *text, char *copy, size_t size, const char **out, const char *name,
-                                        struct medley_error *err)
+static enum medley_error_code copy_text(const char *text, char *copy, size_t size, const char **out,
+                                        const char *name, struct medley_error *err)
 {
     if (!text)
         return MEDLEY_ERROR_NONE;
@@ -152,28 +155,33 @@ static enum medley_error_code copy_text(const char *text, char *copy, size_t siz
     return MEDLEY_ERROR_NONE;
 }
 
-static enum medley_error_code copy_options(struct medley_gpu *gpu, const struct medley_gpu_options *options,
+static enum medley_error_code copy_options(struct medley_gpu *gpu,
+                                           const struct medley_gpu_options *options,
                                            struct medley_error *err)
 {
     if (!options)
         return MEDLEY_ERROR_NONE;
-    gpu->options = (struct gpu_options){.n_cpu_threads = options->n_cpu_threads, .skip_other = options->cpu_only};
-    enum medley_error_code code = copy_text(options->backend, gpu->backend, sizeof gpu->backend, &gpu->options.backend,
-                                            "no backend has so long a name", err);
+    gpu->options = (struct gpu_options){.n_cpu_threads = options->n_cpu_threads,
+                                        .skip_other = options->cpu_only};
+    enum medley_error_code code =
+        copy_text(options->backend, gpu->backend, sizeof gpu->backend, &gpu->options.backend,
+                  "no backend has so long a name", err);
     if (!code)
-        code = copy_text(options->registry, gpu->registry, sizeof gpu->registry, &gpu->options.registry,
-                         "the registry's path is too long", err);
+        code = copy_text(options->registry, gpu->registry, sizeof gpu->registry,
+                         &gpu->options.registry, "the registry's path is too long", err);
     if (!code)
-        code = copy_text(options->sim_file, gpu->sim_file, sizeof gpu->sim_file, &gpu->options.sim_file,
-                         "the path of the simulated devices is too long", err);
+        code =
+            copy_text(options->sim_file, gpu->sim_file, sizeof gpu->sim_file,
+                      &gpu->options.sim_file, "the path of the simulated devices is too long", err);
     if (!code)
-        code = copy_text(options->verifier, gpu->verifier, sizeof gpu->verifier, &gpu->options.prober,
-                         "the verifier's path is too long", err);
+        code = copy_text(options->verifier, gpu->verifier, sizeof gpu->verifier,
+                         &gpu->options.prober, "the verifier's path is too long", err);
     return code;
 }
 
 enum medley_error_code medley_gpu_open(uv_loop_t *loop, const struct medley_gpu_options *options,
-                                       struct medley_gpu **out, struct medley_device_request *request,
+                                       struct medley_gpu **out,
+                                       struct medley_device_request *request,
                                        medley_device_callback callback)
 {
     *out = NULL;
@@ -202,8 +210,8 @@ enum medley_error_code medley_gpu_open(uv_loop_t *loop, const struct medley_gpu_
     return MEDLEY_ERROR_NONE;
 }
 
-enum medley_error_code medley_gpu_attach(uv_loop_t *loop, struct medley_gpu *other, struct medley_gpu **out,
-                                         struct medley_error *err)
+enum medley_error_code medley_gpu_attach(uv_loop_t *loop, struct medley_gpu *other,
+                                         struct medley_gpu **out, struct medley_error *err)
 {
     struct medley_error unseen;
     err = err ? err : &unseen;
@@ -331,7 +339,8 @@ uint32_t medley_gpu_rejected_count(const struct medley_gpu *gpu)
     return gpu && gpu->n_devices ? gpu->machine->n_rejected : 0;
 }
 
-const struct medley_device_info *medley_gpu_rejected(const struct medley_gpu *gpu, uint32_t index, const char **reason)
+const struct medley_device_info *medley_gpu_rejected(const struct medley_gpu *gpu, uint32_t index,
+                                                     const char **reason)
 {
     if (index >= medley_gpu_rejected_count(gpu))
         return NULL;

@@ -50,6 +50,7 @@ static inline bool context_is_hidden(const struct medley_gpu *gpu)
     return gpu->loop == &gpu->hidden_loop;
 }
 
-void context_hold(struct medley_gpu *gpu);                        /* one more call in flight */
-void context_deliver(struct medley_gpu *gpu, struct call *call);  /* one less: its callback */
-void context_complete(struct medley_gpu *gpu, struct call *call); /* device threads: hands it to the loop */
+void context_hold(struct medley_gpu *gpu);                       /* one more call in flight */
+void context_deliver(struct medley_gpu *gpu, struct call *call); /* one less: its callback */
+void context_complete(struct medley_gpu *gpu,
+                      struct call *call); /* device threads: hands it to the loop */

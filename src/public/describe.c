@@ -37,7 +37,8 @@ const char *medley_error_name(enum medley_error_code code)
     return error_name((enum error_code)code);
 }
 
-enum medley_error_code public_error(enum error_code code, const struct error *err, struct medley_error *out)
+enum medley_error_code public_error(enum error_code code, const struct error *err,
+                                    struct medley_error *out)
 {
     out->code = (enum medley_error_code)code;
     out->text[0] = 0;

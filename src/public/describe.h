@@ -10,4 +10,5 @@ struct medley_device_info public_info(const struct device_info *info);
 enum medley_copy_path public_path(enum copy_path path);
 
 /* Fills *out and returns its code; *err is read only where `code` is not ERROR_NONE. */
-enum medley_error_code public_error(enum error_code code, const struct error *err, struct medley_error *out);
+enum medley_error_code public_error(enum error_code code, const struct error *err,
+                                    struct medley_error *out);

@@ -6,7 +6,8 @@
 #include <assert.h>
 #include <uv.h>
 
-/* Backends are loaded into a registry that ggml has once per process, so two openings must not meet. */
+/* Backends are loaded into a registry that ggml has once per process, so two openings must not
+ * meet. */
 static uv_once_t registry_once = UV_ONCE_INIT;
 static uv_mutex_t registry_lock;
 
@@ -28,18 +29,20 @@ static void describe_all(struct machine *machine)
     assert(machine->n_devices <= LIMIT_DEVICES);
     for (uint32_t i = 0; i < machine->n_devices; i++) {
         struct device *device = gpu_device(machine->gpu, i);
-        machine->devices[i] = (struct machine_device){.device = device, .info = public_info(device_info(device))};
+        machine->devices[i] =
+            (struct machine_device){.device = device, .info = public_info(device_info(device))};
     }
     machine->n_rejected = gpu_rejected_count(machine->gpu);
     assert(machine->n_rejected <= LIMIT_DEVICES);
     for (uint32_t i = 0; i < machine->n_rejected; i++) {
         const struct device_rejected *rejected = gpu_rejected(machine->gpu, i);
-        machine->rejected[i] =
-            (struct machine_device){.info = public_info(&rejected->info), .reason = rejected->reason};
+        machine->rejected[i] = (struct machine_device){.info = public_info(&rejected->info),
+                                                       .reason = rejected->reason};
     }
 }
 
-enum error_code machine_open(const struct gpu_options *options, struct machine **out, struct error *err)
+enum error_code machine_open(const struct gpu_options *options, struct machine **out,
+                             struct error *err)
 {
     struct machine *machine = mem_new(sizeof *machine);
     if (!machine)

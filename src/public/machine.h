@@ -26,10 +26,12 @@ struct machine {
     struct machine_device rejected[LIMIT_DEVICES];
 };
 
-enum error_code machine_open(const struct gpu_options *options, struct machine **out, struct error *err); /* one user */
-void machine_retain(struct machine *machine); /* any thread, while somebody else is a user */
-/* A user begins to close: his calls are waited for. With the last one every wait within the devices ends (a simulated
- * device that hangs would be waited for in vain). */
+enum error_code machine_open(const struct gpu_options *options, struct machine **out,
+                             struct error *err); /* one user */
+void machine_retain(struct machine *machine);    /* any thread, while somebody else is a user */
+/* A user begins to close: his calls are waited for. With the last one every wait within the devices
+ * ends (a simulated device that hangs would be waited for in vain). */
 void machine_leave(struct machine *machine);
-bool machine_release(struct machine *machine); /* true: that was the last user; machine_close() is due */
+bool machine_release(
+    struct machine *machine); /* true: that was the last user; machine_close() is due */
 void machine_close(struct machine *machine);

@@ -14,8 +14,9 @@ static enum error_code perform_alloc(struct call *call, struct error *err)
     return code;
 }
 
-enum medley_error_code medley_device_alloc(struct medley_device *device, struct medley_device_request *request,
-                                           uint64_t size, medley_device_callback callback)
+enum medley_error_code medley_device_alloc(struct medley_device *device,
+                                           struct medley_device_request *request, uint64_t size,
+                                           medley_device_callback callback)
 {
     struct call *call;
     enum medley_error_code code = call_prepare(device, request, &call);
@@ -30,8 +31,10 @@ static enum error_code perform_free(struct call *call, struct error *err)
     return device_free(call->device->device, call->buffer, err);
 }
 
-enum medley_error_code medley_device_free(struct medley_device *device, struct medley_device_request *request,
-                                          struct medley_device_buffer buffer, medley_device_callback callback)
+enum medley_error_code medley_device_free(struct medley_device *device,
+                                          struct medley_device_request *request,
+                                          struct medley_device_buffer buffer,
+                                          medley_device_callback callback)
 {
     struct call *call;
     enum medley_error_code code = call_prepare(device, request, &call);
@@ -45,12 +48,15 @@ enum medley_error_code medley_device_free(struct medley_device *device, struct m
 
 static enum error_code perform_write(struct call *call, struct error *err)
 {
-    return device_write(call->device->device, call->buffer, call->offset, call->from, call->size, err);
+    return device_write(call->device->device, call->buffer, call->offset, call->from, call->size,
+                        err);
 }
 
-enum medley_error_code medley_device_write(struct medley_device *device, struct medley_device_request *request,
-                                           struct medley_device_buffer to, uint64_t offset, const void *from,
-                                           uint64_t size, medley_device_callback callback)
+enum medley_error_code medley_device_write(struct medley_device *device,
+                                           struct medley_device_request *request,
+                                           struct medley_device_buffer to, uint64_t offset,
+                                           const void *from, uint64_t size,
+                                           medley_device_callback callback)
 {
     struct call *call;
     enum medley_error_code code = call_prepare(device, request, &call);
@@ -70,9 +76,10 @@ static enum error_code perform_read(struct call *call, struct error *err)
     return device_read(call->device->device, call->buffer, call->offset, call->to, call->size, err);
 }
 
-enum medley_error_code medley_device_read(struct medley_device *device, struct medley_device_request *request,
-                                          struct medley_device_buffer from, uint64_t offset, void *to, uint64_t size,
-                                          medley_device_callback callback)
+enum medley_error_code medley_device_read(struct medley_device *device,
+                                          struct medley_device_request *request,
+                                          struct medley_device_buffer from, uint64_t offset,
+                                          void *to, uint64_t size, medley_device_callback callback)
 {
     struct call *call;
     enum medley_error_code code = call_prepare(device, request, &call);
@@ -90,23 +97,27 @@ enum medley_error_code medley_device_read(struct medley_device *device, struct m
 static enum error_code perform_copy(struct call *call, struct error *err)
 {
     enum copy_path path;
-    enum error_code code = device_copy_path(call->device->device, call->buffer, call->offset, call->device_to->device,
-                                            call->buffer_to, call->offset_to, call->size, &path, err);
+    enum error_code code =
+        device_copy_path(call->device->device, call->buffer, call->offset, call->device_to->device,
+                         call->buffer_to, call->offset_to, call->size, &path, err);
     call->request->path = public_path(path);
     return code;
 }
 
-enum medley_error_code medley_device_copy(struct medley_device *device_from, struct medley_device_request *request,
+enum medley_error_code medley_device_copy(struct medley_device *device_from,
+                                          struct medley_device_request *request,
                                           struct medley_device_buffer from, uint64_t offset_from,
-                                          struct medley_device *device_to, struct medley_device_buffer to,
-                                          uint64_t offset_to, uint64_t size, medley_device_callback callback)
+                                          struct medley_device *device_to,
+                                          struct medley_device_buffer to, uint64_t offset_to,
+                                          uint64_t size, medley_device_callback callback)
 {
     struct call *call;
     enum medley_error_code code = call_prepare(device_from, request, &call);
     if (code)
         return code;
     if (!device_to || device_to->gpu != device_from->gpu)
-        return call_refuse(request, MEDLEY_ERROR_INVALID, "copy: the two devices are not of one handle");
+        return call_refuse(request, MEDLEY_ERROR_INVALID,
+                           "copy: the two devices are not of one handle");
     call->buffer.handle = from.handle;
     call->offset = offset_from;
     call->device_to = device_to;
@@ -123,16 +134,18 @@ static enum error_code perform_synchronize(struct call *call, struct error *err)
 
 /* ---- what takes no arguments --------------------------------------------------------------- */
 
-static enum medley_error_code submit_plain(struct medley_device *device, struct medley_device_request *request,
-                                           enum error_code (*perform)(struct call *, struct error *),
-                                           medley_device_callback callback)
+static enum medley_error_code
+submit_plain(struct medley_device *device, struct medley_device_request *request,
+             enum error_code (*perform)(struct call *, struct error *),
+             medley_device_callback callback)
 {
     struct call *call;
     enum medley_error_code code = call_prepare(device, request, &call);
     return code ? code : call_submit(call, perform, callback);
 }
 
-enum medley_error_code medley_device_synchronize(struct medley_device *device, struct medley_device_request *request,
+enum medley_error_code medley_device_synchronize(struct medley_device *device,
+                                                 struct medley_device_request *request,
                                                  medley_device_callback callback)
 {
     return submit_plain(device, request, perform_synchronize, callback);
@@ -148,7 +161,8 @@ static enum error_code perform_memory(struct call *call, struct error *err)
     return ERROR_NONE;
 }
 
-enum medley_error_code medley_device_memory(struct medley_device *device, struct medley_device_request *request,
+enum medley_error_code medley_device_memory(struct medley_device *device,
+                                            struct medley_device_request *request,
                                             medley_device_callback callback)
 {
     return submit_plain(device, request, perform_memory, callback);
@@ -161,7 +175,8 @@ static enum error_code perform_temperature(struct call *call, struct error *err)
     return ERROR_NONE;
 }
 
-enum medley_error_code medley_device_temperature_mc(struct medley_device *device, struct medley_device_request *request,
+enum medley_error_code medley_device_temperature_mc(struct medley_device *device,
+                                                    struct medley_device_request *request,
                                                     medley_device_callback callback)
 {
     return submit_plain(device, request, perform_temperature, callback);
@@ -174,7 +189,8 @@ static enum error_code perform_power(struct call *call, struct error *err)
     return ERROR_NONE;
 }
 
-enum medley_error_code medley_device_power_mw(struct medley_device *device, struct medley_device_request *request,
+enum medley_error_code medley_device_power_mw(struct medley_device *device,
+                                              struct medley_device_request *request,
                                               medley_device_callback callback)
 {
     return submit_plain(device, request, perform_power, callback);
@@ -187,7 +203,8 @@ static enum error_code perform_clock(struct call *call, struct error *err)
     return ERROR_NONE;
 }
 
-enum medley_error_code medley_device_clock_mhz(struct medley_device *device, struct medley_device_request *request,
+enum medley_error_code medley_device_clock_mhz(struct medley_device *device,
+                                               struct medley_device_request *request,
                                                medley_device_callback callback)
 {
     return submit_plain(device, request, perform_clock, callback);

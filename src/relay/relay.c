@@ -7,12 +7,13 @@
 
 #include <string.h>
 
-/* ---- the loop's step --------------------------------------------------------------------------- */
+/* ---- the loop's step ------------------------------------------------------------------------- */
 
 void relay_look_locked(struct relay *relay)
 {
     relay->look = true;
-    uv_async_send(&relay->wake); /* under the lock: who finds that nothing is left may free the relay */
+    uv_async_send(
+        &relay->wake); /* under the lock: who finds that nothing is left may free the relay */
 }
 
 static void cancel_here_locked(struct ask *ask)
@@ -123,9 +124,10 @@ void relay_changed(struct relay *relay)
     pthread_mutex_unlock(&relay->lock);
 }
 
-/* ---- the mesh's events --------------------------------------------------------------------------- */
+/* ---- the mesh's events ----------------------------------------------------------------------- */
 
-static enum error_code take_message(struct peer *peer, const void *bytes, size_t size, struct error *err)
+static enum error_code take_message(struct peer *peer, const void *bytes, size_t size,
+                                    struct error *err)
 {
     struct request_message message;
     enum error_code code = request_read(bytes, size, &message, err);
@@ -141,14 +143,16 @@ static enum error_code take_message(struct peer *peer, const void *bytes, size_t
     return code;
 }
 
-void relay_frame(struct relay *relay, struct link *link, const struct frame_header *header, const uint8_t *payload)
+void relay_frame(struct relay *relay, struct link *link, const struct frame_header *header,
+                 const uint8_t *payload)
 {
     if (relay->handles_closing)
         return;
     struct bytes_reader run = {payload, header->length, false};
     struct error err = {0};
     struct peer *peer = peer_make(relay, link);
-    enum error_code code = peer ? ERROR_NONE : error_set(&err, ERROR_NO_MEMORY, "no memory for a peer");
+    enum error_code code =
+        peer ? ERROR_NONE : error_set(&err, ERROR_NO_MEMORY, "no memory for a peer");
     while (!code && run.left) {
         const void *message;
         size_t size;
@@ -198,9 +202,10 @@ void relay_down(struct relay *relay, struct link *link)
     }
 }
 
-/* ---- opening and closing ------------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
-enum error_code relay_open(const struct relay_options *options, struct relay **out, struct error *err)
+enum error_code relay_open(const struct relay_options *options, struct relay **out,
+                           struct error *err)
 {
     if (!options->find)
         return error_set(err, ERROR_INVALID, "a relay needs find()");

@@ -7,7 +7,8 @@ static void take_acceptance(struct ask *ask)
     ask->accepted = true;
 }
 
-static enum error_code take_tokens(struct ask *ask, struct request_message *message, struct error *err)
+static enum error_code take_tokens(struct ask *ask, struct request_message *message,
+                                   struct error *err)
 {
     struct token_logprob top[LIMIT_TOP_LOGPROBS];
     take_acceptance(ask);
@@ -15,11 +16,11 @@ static enum error_code take_tokens(struct ask *ask, struct request_message *mess
         struct token_event event;
         request_next_token(message, &event, top);
         if (!ask_left(ask) || event.index != ask->n_generated - ask->part_first)
-            return error_set(err, ERROR_INVALID, "token %u where %u was to come, with %u left", event.index,
-                             ask->n_generated - ask->part_first, ask_left(ask));
+            return error_set(err, ERROR_INVALID, "token %u where %u was to come, with %u left",
+                             event.index, ask->n_generated - ask->part_first, ask_left(ask));
         if (event.n_top > ask->request.n_top_logprobs)
-            return error_set(err, ERROR_INVALID, "%u likeliest tokens; %u were asked for", event.n_top,
-                             ask->request.n_top_logprobs);
+            return error_set(err, ERROR_INVALID, "%u likeliest tokens; %u were asked for",
+                             event.n_top, ask->request.n_top_logprobs);
         if (ask_take_token(ask, &event))
             continue;
         peer_send_cancel(ask->peer, ask->part_id);
@@ -29,7 +30,8 @@ static enum error_code take_tokens(struct ask *ask, struct request_message *mess
     return ERROR_NONE;
 }
 
-static enum error_code take_row(struct ask *ask, const struct request_message *message, struct error *err)
+static enum error_code take_row(struct ask *ask, const struct request_message *message,
+                                struct error *err)
 {
     const struct request *request = &ask->request;
     struct buffer *values = &ask->instance->relay->values;
@@ -38,7 +40,8 @@ static enum error_code take_row(struct ask *ask, const struct request_message *m
     take_acceptance(ask);
     if (!wants_rows || message->row.position != ask->part_rows ||
         message->row.position >= request->n_prompt + ask->n_generated)
-        return error_set(err, ERROR_INVALID, "the row of position %u, which nobody asked for", message->row.position);
+        return error_set(err, ERROR_INVALID, "the row of position %u, which nobody asked for",
+                         message->row.position);
     buffer_clear(values); /* its memory is aligned */
     buffer_append(values, message->row.values, (size_t)n_values * sizeof(float));
     if (values->failed) {
@@ -53,8 +56,8 @@ static enum error_code take_row(struct ask *ask, const struct request_message *m
     return ERROR_NONE;
 }
 
-/* Refused: because its driver is not there, or not any more; or for good. What was accepted before by another driver
- * is not refused for good because this one is busy. */
+/* Refused: because its driver is not there, or not any more; or for good. What was accepted before
+ * by another driver is not refused for good because this one is busy. */
 static void take_refusal(struct ask *ask, const struct error *why)
 {
     ask->error = *why;
@@ -72,7 +75,8 @@ static void take_done(struct ask *ask, const struct request_message *message)
 {
     ask->usage = message->done.usage;
     ask->error = message->error;
-    bool unasked = message->done.reason == FINISH_CANCELLED; /* whom this end cancels it forgets at once */
+    bool unasked =
+        message->done.reason == FINISH_CANCELLED; /* whom this end cancels it forgets at once */
     if (message->done.lost || unasked) {
         ask->place_failed = true;
         ask_lost(ask);

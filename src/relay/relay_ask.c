@@ -8,8 +8,8 @@
 
 /* ---- making one --------------------------------------------------------------------------- */
 
-enum error_code ask_new(struct instance *instance, const struct request *request, uint32_t context, struct ask **out,
-                        struct error *err)
+enum error_code ask_new(struct instance *instance, const struct request *request, uint32_t context,
+                        struct ask **out, struct error *err)
 {
     enum error_code code = request_check(request, err);
     if (!code)
@@ -18,7 +18,8 @@ enum error_code ask_new(struct instance *instance, const struct request *request
         return code;
     struct ask *ask = mem_new(sizeof *ask);
     if (!ask)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a request of %u tokens", request->n_prompt);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a request of %u tokens",
+                         request->n_prompt);
     const uint32_t left = context - request->n_prompt;
     ask->instance = instance;
     ask->n_predict = request->n_predict < left ? request->n_predict : left;
@@ -68,7 +69,8 @@ void ask_part(struct ask *ask, struct request *out)
 bool ask_take_token(struct ask *ask, const struct token_event *event)
 {
     const struct request *request = &ask->request;
-    assert(ask_left(ask)); /* the driver was asked for no more, and an answer from elsewhere is checked before */
+    assert(ask_left(ask)); /* the driver was asked for no more, and an answer from elsewhere is
+                              checked before */
     struct token_event moved = *event;
     moved.index = ask->n_generated;
     ask->tokens[request->n_prompt + ask->n_generated++] = event->token;
@@ -96,7 +98,8 @@ static void on_row(void *arg, uint32_t position, const float *values, uint32_t n
     ask_take_row(arg, position, values, n_values);
 }
 
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage, const struct error *err)
+static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                    const struct error *err)
 {
     struct ask *ask = arg;
     struct relay *relay = ask->instance->relay;
@@ -106,7 +109,8 @@ static void on_done(void *arg, enum finish_reason reason, const struct request_u
     if (err)
         ask->error = *err;
     pthread_mutex_lock(&relay->lock);
-    bool is_over = reason == FINISH_STOP || reason == FINISH_LENGTH || (reason == FINISH_CANCELLED && ask->cancelled);
+    bool is_over = reason == FINISH_STOP || reason == FINISH_LENGTH ||
+                   (reason == FINISH_CANCELLED && ask->cancelled);
     ask->state = is_over ? ASK_FINISHING : ASK_RETURNED;
     if (!is_over)
         relay_look_locked(relay);
@@ -175,7 +179,8 @@ void ask_finish(struct ask *ask, enum finish_reason reason, const struct error *
     pthread_mutex_lock(&relay->lock);
     ask->state = ASK_FINISHING;
     pthread_mutex_unlock(&relay->lock);
-    ask->request.handlers.done(ask->request.arg, reason, &usage, reason == FINISH_ERROR ? err : NULL);
+    ask->request.handlers.done(ask->request.arg, reason, &usage,
+                               reason == FINISH_ERROR ? err : NULL);
     pthread_mutex_lock(&relay->lock);
     unlink_locked(relay, ask);
     count_locked(ask->instance, &usage);

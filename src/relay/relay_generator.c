@@ -25,11 +25,13 @@ struct instance *relay_instance(struct relay *relay, const char *id, struct erro
     if (instance)
         return instance;
     if (!size || size > LIMIT_CLUSTER_ID_BYTES) {
-        error_set(err, ERROR_INVALID, "an instance's id of %zu bytes; the limit is %d", size, LIMIT_CLUSTER_ID_BYTES);
+        error_set(err, ERROR_INVALID, "an instance's id of %zu bytes; the limit is %d", size,
+                  LIMIT_CLUSTER_ID_BYTES);
         return NULL;
     }
     if (relay->n_instances >= LIMIT_CLUSTER_INSTANCES) {
-        error_set(err, ERROR_BUSY, "requests go to %u instances already, which is the limit", relay->n_instances);
+        error_set(err, ERROR_BUSY, "requests go to %u instances already, which is the limit",
+                  relay->n_instances);
         return NULL;
     }
     instance = mem_new(sizeof *instance);
@@ -46,12 +48,13 @@ struct instance *relay_instance(struct relay *relay, const char *id, struct erro
     return instance;
 }
 
-enum error_code relay_generator(struct relay *relay, const char *id, uint32_t context, struct generator **out,
-                                struct error *err)
+enum error_code relay_generator(struct relay *relay, const char *id, uint32_t context,
+                                struct generator **out, struct error *err)
 {
     struct error why = {0};
     if (!context || context > LIMIT_CONTEXT)
-        return error_set(err, ERROR_INVALID, "a context of %u tokens; the limit is %d", context, LIMIT_CONTEXT);
+        return error_set(err, ERROR_INVALID, "a context of %u tokens; the limit is %d", context,
+                         LIMIT_CONTEXT);
     struct instance *instance = relay_instance(relay, id, &why);
     if (!instance)
         return error_set(err, why.code, "%s", why.text);
@@ -83,8 +86,10 @@ uint32_t relay_live(struct relay *relay, const char *id)
 
 void instance_count_locked(struct instance *instance, uint64_t n_tokens, uint64_t now_ns)
 {
-    const double age_s = now_ns > instance->recent_ns ? (double)(now_ns - instance->recent_ns) * 1e-9 : 0;
-    instance->recent_tokens = instance->recent_tokens * exp(-age_s / (double)RELAY_RECENT_S) + (double)n_tokens;
+    const double age_s =
+        now_ns > instance->recent_ns ? (double)(now_ns - instance->recent_ns) * 1e-9 : 0;
+    instance->recent_tokens =
+        instance->recent_tokens * exp(-age_s / (double)RELAY_RECENT_S) + (double)n_tokens;
     instance->recent_ns = now_ns;
 }
 
@@ -131,8 +136,8 @@ static void add_locked(struct relay *relay, struct ask *ask)
     ask->instance->stats.requests_total++;
 }
 
-static enum error_code submit_ask(struct instance *instance, const struct request *request, uint32_t context,
-                                  bool is_guest, uint64_t *id, struct error *err)
+static enum error_code submit_ask(struct instance *instance, const struct request *request,
+                                  uint32_t context, bool is_guest, uint64_t *id, struct error *err)
 {
     struct relay *relay = instance->relay;
     struct ask *ask = NULL;
@@ -157,20 +162,22 @@ static enum error_code submit_ask(struct instance *instance, const struct reques
     ask_free(ask);
     if (code == ERROR_CANCELLED)
         return error_set(err, code, "the node is shutting down");
-    return error_set(err, code, "%d requests are waiting already, which is the limit", LIMIT_RELAY_REQUESTS);
+    return error_set(err, code, "%d requests are waiting already, which is the limit",
+                     LIMIT_RELAY_REQUESTS);
 }
 
-static enum error_code submit(struct generator *generator, const struct request *request, uint64_t *id,
-                              struct error *err)
+static enum error_code submit(struct generator *generator, const struct request *request,
+                              uint64_t *id, struct error *err)
 {
     struct instance *instance = instance_of(generator);
-    const uint32_t context = atomic_load(&instance->context); /* once: it changes when the instance is placed anew */
+    const uint32_t context =
+        atomic_load(&instance->context); /* once: it changes when the instance is placed anew */
     return submit_ask(instance, request, context, false, id, err);
 }
 
 /* Its own node has bounded it by the context; here nobody may have asked for the instance yet. */
-enum error_code relay_submit_guest(struct instance *instance, const struct request *request, uint64_t *id,
-                                   struct error *err)
+enum error_code relay_submit_guest(struct instance *instance, const struct request *request,
+                                   uint64_t *id, struct error *err)
 {
     const uint64_t wanted = (uint64_t)request->n_prompt + request->n_predict;
     const uint32_t context = wanted < LIMIT_CONTEXT ? (uint32_t)wanted : LIMIT_CONTEXT;

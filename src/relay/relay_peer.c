@@ -31,7 +31,8 @@ static struct parcel *take_parcel(struct relay *relay)
 static void give_back(struct parcel *parcel)
 {
     struct relay *relay = parcel->relay;
-    if (relay->n_spare < SPARE_MAX && parcel->run.capacity <= SPARE_BYTES_MAX && !relay->handles_closing) {
+    if (relay->n_spare < SPARE_MAX && parcel->run.capacity <= SPARE_BYTES_MAX &&
+        !relay->handles_closing) {
         buffer_clear(&parcel->run);
         parcel->next = relay->spare;
         relay->spare = parcel;
@@ -168,7 +169,8 @@ static void flush(struct peer *peer)
     struct parcel *parcel;
     while ((parcel = next_parcel(peer)) != NULL) {
         struct error err = {0};
-        parcel->send = (struct link_send){.type = FRAME_REQUEST, .n_pieces = 1, .done = on_sent, .data = parcel};
+        parcel->send = (struct link_send){
+            .type = FRAME_REQUEST, .n_pieces = 1, .done = on_sent, .data = parcel};
         parcel->send.pieces[0] = (struct link_piece){parcel->run.data, parcel->run.size};
         enum error_code code = link_send(peer->link, NODE_CHANNEL_PIPELINE, &parcel->send, &err);
         if (code == ERROR_BUSY) {
@@ -215,7 +217,8 @@ bool peer_is_stuck(struct relay *relay)
     bool is_stuck = false;
     pthread_mutex_lock(&relay->lock);
     for (const struct peer *peer = relay->peers; peer && !is_stuck; peer = peer->next)
-        is_stuck = peer->link && (peer->stuck || peer->run.size); /* the second for lack of memory */
+        is_stuck =
+            peer->link && (peer->stuck || peer->run.size); /* the second for lack of memory */
     pthread_mutex_unlock(&relay->lock);
     return is_stuck;
 }

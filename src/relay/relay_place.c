@@ -1,4 +1,5 @@
-/* Where a request of this node goes next: into a driver here, to another node's, or nowhere yet. The loop's. */
+/* Where a request of this node goes next: into a driver here, to another node's, or nowhere yet.
+ * The loop's. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "relay/relay_state.h"
@@ -14,14 +15,16 @@ static bool same_place(const struct place *a, const struct place *b)
            (a->driver || memcmp(a->node_id, b->node_id, NODE_ID_BYTES) == 0);
 }
 
-enum error_code relay_find(struct relay *relay, const char *instance, struct place *out, struct error *err)
+enum error_code relay_find(struct relay *relay, const char *instance, struct place *out,
+                           struct error *err)
 {
     *out = (struct place){0};
-    return relay->options.find(relay->options.self, instance, &out->driver, out->node_id, &out->epoch, err);
+    return relay->options.find(relay->options.self, instance, &out->driver, out->node_id,
+                               &out->epoch, err);
 }
 
-bool relay_is_lost(struct relay *relay, const char *instance, const struct place *place, enum finish_reason reason,
-                   const struct error *why)
+bool relay_is_lost(struct relay *relay, const char *instance, const struct place *place,
+                   enum finish_reason reason, const struct error *why)
 {
     struct place now;
     struct error err = {0};
@@ -52,7 +55,8 @@ static bool has_all(const struct ask *ask)
 /* Ever longer, until it gets on. */
 static void put_off(struct ask *ask, uint64_t now_ns)
 {
-    const bool gets_on = ask->n_generated != ask->waiting_generated || ask->n_rows != ask->waiting_rows;
+    const bool gets_on =
+        ask->n_generated != ask->waiting_generated || ask->n_rows != ask->waiting_rows;
     ask->again_ms = gets_on || !ask->again_ms ? RELAY_QUICK_MS : 2 * ask->again_ms;
     if (ask->again_ms > RELAY_AGAIN_MS)
         ask->again_ms = RELAY_AGAIN_MS;
@@ -83,8 +87,8 @@ void ask_lost(struct ask *ask)
     ask->waiting_rows = ask->n_rows;
     ask->peer = NULL;
     ask->elsewhere_ns = 0;
-    log_line(LOG_INFO, "relay", "request %llu for %s lost its driver after %u tokens: %s", (unsigned long long)ask->id,
-             ask->instance->id, ask->n_generated, ask->error.text);
+    log_line(LOG_INFO, "relay", "request %llu for %s lost its driver after %u tokens: %s",
+             (unsigned long long)ask->id, ask->instance->id, ask->n_generated, ask->error.text);
     set_state(ask, ASK_WAITING);
     if (ask->is_guest)
         end_guest(ask, &ask->error);
@@ -140,8 +144,8 @@ static bool start_there(struct ask *ask, const char *node)
     if (written) {
         ask_part(ask, &part);
         ask->part_id = ++relay->last_wire_id;
-        (onward ? request_write_submit_onward : request_write_submit)(ask->part_id, ask->instance->id, &part,
-                                                                      &peer->run);
+        (onward ? request_write_submit_onward
+                : request_write_submit)(ask->part_id, ask->instance->id, &part, &peer->run);
         written = peer_wrote(peer, before, MESSAGE_ROW);
     }
     if (written) {
@@ -216,7 +220,7 @@ static void give_up(struct ask *ask)
     ask_finish(ask, FINISH_ERROR, &err);
 }
 
-/* ---- the step --------------------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 uint64_t ask_waits_ms(const struct ask *ask, uint64_t now_ns)
 {
@@ -245,8 +249,8 @@ static void take_back(struct ask *ask)
     }
 }
 
-/* Another node's driver serves by now: who has it would say so, unless it does not answer any more. A node that has the
- * next one, too, ends what is in the old one itself. */
+/* Another node's driver serves by now: who has it would say so, unless it does not answer any more.
+ * A node that has the next one, too, ends what is in the old one itself. */
 static bool is_elsewhere(const struct ask *ask)
 {
     struct place place;
@@ -255,7 +259,8 @@ static bool is_elsewhere(const struct ask *ask)
            (place.driver || memcmp(place.node_id, ask->place.node_id, NODE_ID_BYTES) != 0);
 }
 
-/* It is elsewhere, and its old driver has had time to end it, which hands over what is in its caches. */
+/* It is elsewhere, and its old driver has had time to end it, which hands over what is in its
+ * caches. */
 static bool has_left(struct ask *ask, uint64_t now_ns)
 {
     const bool elsewhere = is_elsewhere(ask);

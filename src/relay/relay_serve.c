@@ -1,5 +1,5 @@
-/* Requests of other nodes, in a driver here, or handed on to the node that has it. Their answers are written on the
- * driver's threads, or on the loop's, and sent by the loop. */
+/* Requests of other nodes, in a driver here, or handed on to the node that has it. Their answers
+ * are written on the driver's threads, or on the loop's, and sent by the loop. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "relay/relay_state.h"
@@ -97,7 +97,8 @@ static void on_row(void *arg, uint32_t position, const float *values, uint32_t n
 }
 
 /* Tells the asker that it is over, and forgets it. */
-static void end_locked(struct served *served, enum finish_reason reason, const struct error *why, bool lost)
+static void end_locked(struct served *served, enum finish_reason reason, const struct error *why,
+                       bool lost)
 {
     struct peer *peer = served->peer;
     size_t before = peer->run.size;
@@ -110,7 +111,8 @@ static void end_locked(struct served *served, enum finish_reason reason, const s
     mem_free(served);
 }
 
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage, const struct error *err)
+static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                    const struct error *err)
 {
     struct served *served = arg;
     struct relay *relay = served->peer->relay;
@@ -124,7 +126,8 @@ static void on_done(void *arg, enum finish_reason reason, const struct request_u
     if (reason == FINISH_ERROR && !served->error.code)
         error_set(&served->error, ERROR_INTERNAL, "an error without a reason");
     if (served->is_full) {
-        error_set(&full, ERROR_BUSY, "the link takes the answer too slowly: more than %llu bytes wait for it",
+        error_set(&full, ERROR_BUSY,
+                  "the link takes the answer too slowly: more than %llu bytes wait for it",
                   (unsigned long long)relay->options.queue_bytes);
         end_locked(served, FINISH_ERROR, &full, false);
     } else if (served->cancelled) {
@@ -145,7 +148,8 @@ static struct served *next_returned(struct relay *relay)
 {
     struct served *found = NULL;
     pthread_mutex_lock(&relay->lock);
-    for (struct peer *peer = relay->n_returned ? relay->peers : NULL; peer && !found; peer = peer->next) {
+    for (struct peer *peer = relay->n_returned ? relay->peers : NULL; peer && !found;
+         peer = peer->next) {
         found = peer->served;
         while (found && !found->returned)
             found = found->next;
@@ -158,7 +162,8 @@ void serve_look(struct relay *relay)
 {
     struct served *served;
     while ((served = next_returned(relay)) != NULL) {
-        bool lost = relay_is_lost(relay, served->instance->id, &served->place, served->reason, &served->error);
+        bool lost = relay_is_lost(relay, served->instance->id, &served->place, served->reason,
+                                  &served->error);
         pthread_mutex_lock(&relay->lock);
         relay->n_returned--;
         end_locked(served, served->reason, &served->error, lost);
@@ -167,21 +172,22 @@ void serve_look(struct relay *relay)
 }
 
 /* Here, or, for one that may be handed on, at a node that is reached. */
-static enum error_code find_driver(struct relay *relay, const char *id, bool onward, struct place *place,
-                                   struct error *err)
+static enum error_code find_driver(struct relay *relay, const char *id, bool onward,
+                                   struct place *place, struct error *err)
 {
     const struct relay_options *options = &relay->options;
     struct error why = {0};
     enum error_code code = relay_find(relay, id, place, &why);
     if (code)
         return error_set(err, ERROR_NOT_FOUND, "its driver is not here: %s", why.text);
-    if (place->driver || (onward && options->reaches && options->reaches(options->self, place->node_id)))
+    if (place->driver ||
+        (onward && options->reaches && options->reaches(options->self, place->node_id)))
         return ERROR_NONE;
     return error_set(err, ERROR_NOT_FOUND, "its driver is not here, but on another node");
 }
 
-/* Puts it into the driver, or among this node's own, which the loop hands on later. Accepting, or refusing, is written
- * before any answer: the answers wait for the lock. */
+/* Puts it into the driver, or among this node's own, which the loop hands on later. Accepting, or
+ * refusing, is written before any answer: the answers wait for the lock. */
 static enum error_code submit(struct served *served, const struct request *asked, struct error *err)
 {
     struct peer *peer = served->peer;
@@ -207,12 +213,14 @@ static enum error_code submit(struct served *served, const struct request *asked
     return code;
 }
 
-static enum error_code serve(struct peer *peer, const struct request_message *message, struct error *err)
+static enum error_code serve(struct peer *peer, const struct request_message *message,
+                             struct error *err)
 {
     struct relay *relay = peer->relay;
     struct served *served = NULL;
     struct place place = {0};
-    enum error_code code = find_driver(relay, message->submit.instance, message->submit.onward, &place, err);
+    enum error_code code =
+        find_driver(relay, message->submit.instance, message->submit.onward, &place, err);
     struct instance *instance = code ? NULL : relay_instance(relay, message->submit.instance, err);
     if (!code && !instance)
         code = ERROR_BUSY;
@@ -252,11 +260,13 @@ enum error_code serve_submit(struct peer *peer, struct request_message *message,
     pthread_mutex_unlock(&relay->lock);
     enum error_code code = ERROR_NONE;
     if (is_twice)
-        return error_set(err, ERROR_INVALID, "request %llu a second time", (unsigned long long)message->id);
+        return error_set(err, ERROR_INVALID, "request %llu a second time",
+                         (unsigned long long)message->id);
     if (is_closing)
         code = error_set(&why, ERROR_NOT_FOUND, "this node is leaving");
     else if (n_served >= LIMIT_RELAY_OF_PEER)
-        code = error_set(&why, ERROR_BUSY, "%u requests of one node run already, which is the limit", n_served);
+        code = error_set(&why, ERROR_BUSY,
+                         "%u requests of one node run already, which is the limit", n_served);
     else
         code = serve(peer, message, &why);
     if (code)

@@ -1,7 +1,7 @@
-/* What the relay's files share. relay.c: the loop's step and the mesh's events; relay_generator.c: the doors for those
- * who ask; relay_ask.c: a request of this node and its events; relay_answer.c: what another node says to it;
- * relay_place.c: where it goes next; relay_way.c: through which node; relay_peer.c: what goes out through a link;
- * relay_serve.c: others' requests. */
+/* What the relay's files share. relay.c: the loop's step and the mesh's events; relay_generator.c:
+ * the doors for those who ask; relay_ask.c: a request of this node and its events; relay_answer.c:
+ * what another node says to it; relay_place.c: where it goes next; relay_way.c: through which node;
+ * relay_peer.c: what goes out through a link; relay_serve.c: others' requests. */
 #pragma once
 
 #include "pipeline/request_wire.h"
@@ -14,11 +14,13 @@ enum {
     RELAY_TICK_MS = 100, /* how often what waits is looked at */
     RELAY_STUCK_MS = 10, /* the same, of a link that took nothing more */
     RELAY_RECENT_S = 600,
-    RELAY_QUICK_MS = 10, /* the same, in the first second of waiting: a move is over soon */
-    RELAY_AGAIN_MS =
-        1000, /* until a place that failed is tried again, where no other is known: from RELAY_QUICK_MS up */
-    RELAY_DEAF_MS = 1000,   /* a node that has the request and is not heard, where another way leads there */
-    RELAY_LINGER_MS = 2000, /* a driver that is not the current one any more may end its requests itself */
+    RELAY_QUICK_MS = 10,   /* the same, in the first second of waiting: a move is over soon */
+    RELAY_AGAIN_MS = 1000, /* until a place that failed is tried again, where no other is known:
+                              from RELAY_QUICK_MS up */
+    RELAY_DEAF_MS =
+        1000, /* a node that has the request and is not heard, where another way leads there */
+    RELAY_LINGER_MS =
+        2000, /* a driver that is not the current one any more may end its requests itself */
 };
 
 struct instance {
@@ -42,7 +44,8 @@ struct place { /* of a driver */
     uint64_t epoch;
 };
 
-/* Who may touch an ask beside its `cancelled`: HERE and FINISHING the driver's threads, else the loop's. */
+/* Who may touch an ask beside its `cancelled`: HERE and FINISHING the driver's threads, else the
+ * loop's. */
 enum ask_state {
     ASK_WAITING,
     ASK_HERE,      /* in a driver of this process */
@@ -88,7 +91,8 @@ struct ask { /* a request of this node */
     uint64_t again_ns; /* not before */
     struct error waits_for;
     uint64_t elsewhere_ns; /* THERE: another placement serves since; 0: none does */
-    uint64_t deaf_ns;      /* THERE: its node is not heard since, though there is another way; 0: it is */
+    uint64_t
+        deaf_ns; /* THERE: its node is not heard since, though there is another way; 0: it is */
 };
 
 struct served { /* a request of another node */
@@ -153,40 +157,47 @@ struct relay {
 };
 
 /* ---- relay_generator.c ---- */
-struct instance *relay_instance(struct relay *relay, const char *id, struct error *err); /* made when it is new */
+struct instance *relay_instance(struct relay *relay, const char *id,
+                                struct error *err); /* made when it is new */
 
 void instance_count_locked(struct instance *instance, uint64_t n_tokens, uint64_t now_ns);
 
-enum error_code relay_submit_guest(struct instance *instance, const struct request *request, uint64_t *id,
-                                   struct error *err);
+enum error_code relay_submit_guest(struct instance *instance, const struct request *request,
+                                   uint64_t *id, struct error *err);
 void relay_cancel_locked(struct relay *relay, uint64_t id);
 
 /* ---- relay.c ---- */
 void relay_look_locked(struct relay *relay); /* the loop is to look at asks and served ones */
 
 /* ---- relay_place.c ---- */
-enum error_code relay_find(struct relay *relay, const char *instance, struct place *out, struct error *err);
+enum error_code relay_find(struct relay *relay, const char *instance, struct place *out,
+                           struct error *err);
 /* The driver at `place` ended a request with this: is it the driver that is lost? Loop's thread. */
-bool relay_is_lost(struct relay *relay, const char *instance, const struct place *place, enum finish_reason reason,
-                   const struct error *why);
-void ask_step(struct ask *ask, uint64_t now_ns);               /* by the loop: goes on, ends, or goes on waiting */
-void ask_lost(struct ask *ask);                                /* waits again */
-uint64_t ask_waits_ms(const struct ask *ask, uint64_t now_ns); /* needs to be looked at again by then; 0: when told */
+bool relay_is_lost(struct relay *relay, const char *instance, const struct place *place,
+                   enum finish_reason reason, const struct error *why);
+void ask_step(struct ask *ask,
+              uint64_t now_ns); /* by the loop: goes on, ends, or goes on waiting */
+void ask_lost(struct ask *ask); /* waits again */
+uint64_t ask_waits_ms(const struct ask *ask,
+                      uint64_t now_ns); /* needs to be looked at again by then; 0: when told */
 
 /* ---- relay_way.c ---- */
-/* The link that leads to the node of ask->place, straight or, *onward, through another. NULL: none does. */
+/* The link that leads to the node of ask->place, straight or, *onward, through another. NULL: none
+ * does. */
 struct link *relay_way(struct ask *ask, bool *onward);
-bool relay_is_deaf(struct ask *ask, uint64_t now_ns); /* THERE: its node is not heard, and there is another way */
+bool relay_is_deaf(struct ask *ask,
+                   uint64_t now_ns); /* THERE: its node is not heard, and there is another way */
 
 /* ---- relay_ask.c ---- */
-enum error_code ask_new(struct instance *instance, const struct request *request, uint32_t context, struct ask **out,
-                        struct error *err);
+enum error_code ask_new(struct instance *instance, const struct request *request, uint32_t context,
+                        struct ask **out, struct error *err);
 void ask_free(struct ask *ask);
 uint32_t ask_left(const struct ask *ask);            /* tokens to generate */
 void ask_part(struct ask *ask, struct request *out); /* what is to be given to a driver now */
 bool ask_take_token(struct ask *ask, const struct token_event *event);
 void ask_take_row(struct ask *ask, uint32_t position, const float *values, uint32_t n_values);
-/* The part that ran is over; its reason, usage and error are in the ask. Calls `done` and frees it. */
+/* The part that ran is over; its reason, usage and error are in the ask. Calls `done` and frees
+ * it. */
 void ask_finish(struct ask *ask, enum finish_reason reason, const struct error *err);
 extern const struct request_handlers ask_handlers; /* of a driver here */
 
@@ -203,8 +214,9 @@ void peers_free(struct relay *relay);
 void parcels_free(struct relay *relay);
 
 enum message_weight { MESSAGE_ROW, MESSAGE_TOKEN, MESSAGE_CONTROL };
-/* Under the lock, around the writing of one message to peer->run: is there room? A control message that finds none
- * breaks the peer. Then whether it was written: on lack of memory the run is as it was. */
+/* Under the lock, around the writing of one message to peer->run: is there room? A control message
+ * that finds none breaks the peer. Then whether it was written: on lack of memory the run is as it
+ * was. */
 bool peer_has_room(struct peer *peer, enum message_weight weight);
 bool peer_wrote(struct peer *peer, size_t before, enum message_weight weight);
 void peer_send_cancel(struct peer *peer, uint64_t id);

@@ -34,9 +34,12 @@ uint32_t placement_context_step(uint32_t context_tokens)
 const char *placement_remedy_name(enum placement_remedy_kind kind)
 {
     static const char *const names[PLACEMENT_REMEDY_KINDS] = {
-        [PLACEMENT_REMEDY_KV_TYPE] = "kv_type",         [PLACEMENT_REMEDY_STREAMS] = "streams",
-        [PLACEMENT_REMEDY_CONTEXT] = "context",         [PLACEMENT_REMEDY_COMBINED] = "combined",
-        [PLACEMENT_REMEDY_FREE_MEMORY] = "free_memory", [PLACEMENT_REMEDY_ADD_DEVICE] = "add_device",
+        [PLACEMENT_REMEDY_KV_TYPE] = "kv_type",
+        [PLACEMENT_REMEDY_STREAMS] = "streams",
+        [PLACEMENT_REMEDY_CONTEXT] = "context",
+        [PLACEMENT_REMEDY_COMBINED] = "combined",
+        [PLACEMENT_REMEDY_FREE_MEMORY] = "free_memory",
+        [PLACEMENT_REMEDY_ADD_DEVICE] = "add_device",
     };
     return (unsigned)kind < PLACEMENT_REMEDY_KINDS ? names[kind] : "?";
 }
@@ -48,8 +51,8 @@ static bool has_time(const struct trial *trial)
     return !trial->code && (!trial->options.go_on || trial->options.go_on(trial->options.self));
 }
 
-/* Each device with as many layers as it holds anywhere, whatever the others do: fewer than there are, and it is proved
- * that nothing fits, which the search would take long for. */
+/* Each device with as many layers as it holds anywhere, whatever the others do: fewer than there
+ * are, and it is proved that nothing fits, which the search would take long for. */
 static bool too_few(struct trial *trial, uint64_t to)
 {
     const struct placement_problem *problem = &trial->changed.problem;
@@ -84,7 +87,8 @@ static bool fits(struct trial *trial, uint64_t to)
         return false;
     }
     trial->options.greedy_only = true;
-    enum error_code code = placement_solve(&trial->changed.problem, &trial->options, &solution, &own);
+    enum error_code code =
+        placement_solve(&trial->changed.problem, &trial->options, &solution, &own);
     if (code == ERROR_NOT_FOUND || code == ERROR_BUSY) {
         trial->options.greedy_only = false;
         code = placement_solve(&trial->changed.problem, &trial->options, &solution, &own);
@@ -105,9 +109,11 @@ static bool are_neighbours(uint64_t a, uint64_t b)
     return a < b ? b - a <= 1 : a - b <= 1;
 }
 
-/* From `bad`, which does not fit, towards `good`: the first that does. False: not even `good`. Halved twice: by what is
- * proved quickly, which is nearly always all there is to it, and by the search. */
-static bool turn_until(struct trial *trial, uint64_t bad, uint64_t good, uint64_t *first, bool *least)
+/* From `bad`, which does not fit, towards `good`: the first that does. False: not even `good`.
+ * Halved twice: by what is proved quickly, which is nearly always all there is to it, and by the
+ * search. */
+static bool turn_until(struct trial *trial, uint64_t bad, uint64_t good, uint64_t *first,
+                       bool *least)
 {
     uint64_t maybe = good;
     trial->sure = true;
@@ -142,13 +148,15 @@ static bool turn_until(struct trial *trial, uint64_t bad, uint64_t good, uint64_
 
 static void turn_kv_type(struct trial *trial, uint64_t to)
 {
-    const struct placement_kv_type *now = &trial->kv_types->current, *then = &trial->kv_types->others[to];
+    const struct placement_kv_type *now = &trial->kv_types->current,
+                                   *then = &trial->kv_types->others[to];
     const double ratio = (double)then->bytes_per_block / then->elements_per_block /
                          ((double)now->bytes_per_block / now->elements_per_block);
     for (uint32_t i = 0; i < trial->problem->model.n_layers; i++) {
         const uint64_t bytes = trial->problem->model.layers[i].kv_bytes_per_token;
         /* Less 1e-9 of it, so that a whole number does not become the next one. */
-        trial->changed.layers[i].kv_bytes_per_token = (uint64_t)ceil((double)bytes * ratio * (1 - 1e-9));
+        trial->changed.layers[i].kv_bytes_per_token =
+            (uint64_t)ceil((double)bytes * ratio * (1 - 1e-9));
     }
 }
 
@@ -160,14 +168,17 @@ static void turn_streams(struct trial *trial, uint64_t to)
 static void turn_context(struct trial *trial, uint64_t steps)
 {
     struct placement_demand *demand = &trial->changed.problem.demand;
-    demand->context_tokens = (uint32_t)steps * placement_context_step(trial->problem->demand.context_tokens);
+    demand->context_tokens =
+        (uint32_t)steps * placement_context_step(trial->problem->demand.context_tokens);
     if (demand->prompt_tokens > demand->context_tokens)
         demand->prompt_tokens = demand->context_tokens;
     const struct placement_model *was = &trial->problem->model;
     const uint32_t asked = trial->problem->demand.context_tokens;
     const uint64_t fewer = asked > demand->context_tokens ? asked - demand->context_tokens : 0;
-    const uint64_t most = fewer ? was->compute_bytes / fewer : 0; /* all of the buffer: the product cannot overflow */
-    const uint64_t each = was->compute_bytes_per_context < most ? was->compute_bytes_per_context : most;
+    const uint64_t most =
+        fewer ? was->compute_bytes / fewer : 0; /* all of the buffer: the product cannot overflow */
+    const uint64_t each =
+        was->compute_bytes_per_context < most ? was->compute_bytes_per_context : most;
     trial->changed.problem.model.compute_bytes = was->compute_bytes - each * fewer;
 }
 
@@ -198,8 +209,9 @@ static bool trial_init(struct trial *trial, void (*turn)(struct trial *, uint64_
 }
 
 /* The remedy as the trial is turned now, with its rates. */
-static void keep(struct trial *trial, enum placement_remedy_kind kind, bool least, const char *kv_type,
-                 const struct placement_options *options, struct placement_remedies *out)
+static void keep(struct trial *trial, enum placement_remedy_kind kind, bool least,
+                 const char *kv_type, const struct placement_options *options,
+                 struct placement_remedies *out)
 {
     const struct placement_demand *demand = &trial->changed.problem.demand;
     struct placement_options full = *options;
@@ -208,7 +220,8 @@ static void keep(struct trial *trial, enum placement_remedy_kind kind, bool leas
         return;
     full.max_nodes = full.max_nodes ? full.max_nodes : PLACEMENT_REMEDY_NODES;
     trial->code = placement_rate(&trial->changed.problem, &full, &rates, trial->err);
-    if (!trial->code && rates.answer != PLACEMENT_POSSIBLE) { /* the time is over: greedy is quick */
+    if (!trial->code &&
+        rates.answer != PLACEMENT_POSSIBLE) { /* the time is over: greedy is quick */
         full.go_on = NULL;
         full.greedy_only = true;
         trial->code = placement_rate(&trial->changed.problem, &full, &rates, trial->err);
@@ -233,7 +246,8 @@ static double kv_size(const struct placement_kv_type *type)
     return (double)type->bytes_per_block / type->elements_per_block;
 }
 
-static void try_kv_types(struct trial *trial, const struct placement_options *options, struct placement_remedies *out)
+static void try_kv_types(struct trial *trial, const struct placement_options *options,
+                         struct placement_remedies *out)
 {
     bool least = true;
     if (!trial_init(trial, turn_kv_type))
@@ -242,7 +256,8 @@ static void try_kv_types(struct trial *trial, const struct placement_options *op
         if (kv_size(&trial->kv_types->others[i]) >= kv_size(&trial->kv_types->current))
             continue;
         if (fits(trial, i)) {
-            keep(trial, PLACEMENT_REMEDY_KV_TYPE, least, trial->kv_types->others[i].name, options, out);
+            keep(trial, PLACEMENT_REMEDY_KV_TYPE, least, trial->kv_types->others[i].name, options,
+                 out);
             break;
         }
         least = least && trial->sure;
@@ -250,7 +265,8 @@ static void try_kv_types(struct trial *trial, const struct placement_options *op
     changed_deinit(&trial->changed);
 }
 
-static void try_streams(struct trial *trial, const struct placement_options *options, struct placement_remedies *out)
+static void try_streams(struct trial *trial, const struct placement_options *options,
+                        struct placement_remedies *out)
 {
     uint64_t streams;
     bool least;
@@ -264,10 +280,12 @@ static void try_streams(struct trial *trial, const struct placement_options *opt
 }
 
 /* The longest context with what else the trial has been given. */
-static void turn_context_down(struct trial *trial, enum placement_remedy_kind kind, const char *kv_type,
-                              const struct placement_options *options, struct placement_remedies *out)
+static void turn_context_down(struct trial *trial, enum placement_remedy_kind kind,
+                              const char *kv_type, const struct placement_options *options,
+                              struct placement_remedies *out)
 {
-    const uint32_t asked = trial->problem->demand.context_tokens, step = placement_context_step(asked);
+    const uint32_t asked = trial->problem->demand.context_tokens,
+                   step = placement_context_step(asked);
     const uint32_t most = (asked + step - 1) / step;
     uint64_t steps;
     bool least;
@@ -277,7 +295,8 @@ static void turn_context_down(struct trial *trial, enum placement_remedy_kind ki
     }
 }
 
-static void try_context(struct trial *trial, const struct placement_options *options, struct placement_remedies *out)
+static void try_context(struct trial *trial, const struct placement_options *options,
+                        struct placement_remedies *out)
 {
     if (trial->problem->demand.context_tokens == 1 || !trial_init(trial, turn_context))
         return;
@@ -285,7 +304,8 @@ static void try_context(struct trial *trial, const struct placement_options *opt
     changed_deinit(&trial->changed);
 }
 
-static void try_combined(struct trial *trial, const struct placement_options *options, struct placement_remedies *out)
+static void try_combined(struct trial *trial, const struct placement_options *options,
+                         struct placement_remedies *out)
 {
     const struct placement_kv_type *smallest = &trial->kv_types->current;
     if (out->n || !trial_init(trial, turn_streams))
@@ -300,21 +320,25 @@ static void try_combined(struct trial *trial, const struct placement_options *op
     const bool changed_type = smallest != &trial->kv_types->current;
     /* The whole context first: the other two together may be enough. */
     if (fits(trial, 1)) {
-        keep(trial, PLACEMENT_REMEDY_COMBINED, false, changed_type ? smallest->name : "", options, out);
+        keep(trial, PLACEMENT_REMEDY_COMBINED, false, changed_type ? smallest->name : "", options,
+             out);
     } else if (changed_type || trial->problem->demand.streams > 1) {
         trial->turn = turn_context;
-        turn_context_down(trial, PLACEMENT_REMEDY_COMBINED, changed_type ? smallest->name : "", options, out);
+        turn_context_down(trial, PLACEMENT_REMEDY_COMBINED, changed_type ? smallest->name : "",
+                          options, out);
     }
     changed_deinit(&trial->changed);
 }
 
 /* What one device needs at most: everything. */
-static uint64_t most_units(const struct placement_problem *problem, const struct placement_device *device)
+static uint64_t most_units(const struct placement_problem *problem,
+                           const struct placement_device *device)
 {
     const struct placement_stage whole = {0, 0, problem->model.n_layers};
     const uint64_t bytes = placement_stage_bytes(problem, &whole) + device->reserve_bytes;
     const uint64_t possible = PLACEMENT_BYTES_MAX - device->memory_free_bytes;
-    return (bytes < possible ? bytes + PLACEMENT_REMEDY_UNIT - 1 : possible) / PLACEMENT_REMEDY_UNIT;
+    return (bytes < possible ? bytes + PLACEMENT_REMEDY_UNIT - 1 : possible) /
+           PLACEMENT_REMEDY_UNIT;
 }
 
 static void try_free_memory(struct trial *trial, const struct placement_options *options,
@@ -330,7 +354,8 @@ static void try_free_memory(struct trial *trial, const struct placement_options 
             continue;
         uint64_t units;
         trial->device = d;
-        const uint64_t most = best ? best - 1 : most_units(trial->problem, &trial->problem->devices[d]);
+        const uint64_t most =
+            best ? best - 1 : most_units(trial->problem, &trial->problem->devices[d]);
         if (most > 0 && turn_until(trial, 0, most, &units, &least)) {
             best = units;
             best_device = d;
@@ -349,9 +374,10 @@ static void try_free_memory(struct trial *trial, const struct placement_options 
     changed_deinit(&trial->changed);
 }
 
-/* Like the device with the best score; types that it does not know it takes at the rate of its slowest one. */
-static uint32_t best_device(const struct placement_problem *problem, const struct placement_weights *weights,
-                            double *scores)
+/* Like the device with the best score; types that it does not know it takes at the rate of its
+ * slowest one. */
+static uint32_t best_device(const struct placement_problem *problem,
+                            const struct placement_weights *weights, double *scores)
 {
     uint32_t best = 0;
     placement_scores(problem, weights, scores);
@@ -375,8 +401,8 @@ static void know_all_types(const struct placement_problem *problem, struct place
     device->measured = false;
 }
 
-static void try_add_device(struct trial *trial, const struct placement_options *options, double *scores,
-                           struct placement_remedies *out)
+static void try_add_device(struct trial *trial, const struct placement_options *options,
+                           double *scores, struct placement_remedies *out)
 {
     const struct placement_problem *problem = trial->problem;
     uint64_t units;
@@ -402,14 +428,16 @@ static enum error_code check_type(const struct placement_kv_type *type, struct e
     if (!memchr(type->name, 0, sizeof type->name))
         return error_set(err, ERROR_INVALID, "the name of a KV type has no end");
     if (type->elements_per_block == 0 || type->bytes_per_block == 0)
-        return error_set(err, ERROR_INVALID, "KV type %s: blocks without elements or bytes", type->name);
+        return error_set(err, ERROR_INVALID, "KV type %s: blocks without elements or bytes",
+                         type->name);
     return ERROR_NONE;
 }
 
 static enum error_code check_types(const struct placement_kv_types *types, struct error *err)
 {
     if (types->n > PLACEMENT_KV_TYPES_MAX)
-        return error_set(err, ERROR_INVALID, "%u KV types; %d are possible", types->n, PLACEMENT_KV_TYPES_MAX);
+        return error_set(err, ERROR_INVALID, "%u KV types; %d are possible", types->n,
+                         PLACEMENT_KV_TYPES_MAX);
     enum error_code code = types->n ? check_type(&types->current, err) : ERROR_NONE;
     for (uint32_t i = 0; i < types->n && !code; i++)
         code = check_type(&types->others[i], err);
@@ -451,13 +479,15 @@ static enum error_code find_remedies(struct trial *trial, const struct placement
     return trial->code;
 }
 
-enum error_code placement_remedies(const struct placement_problem *problem, const struct placement_kv_types *kv_types,
-                                   const struct placement_options *options, struct placement_remedies *out,
-                                   struct error *err)
+enum error_code placement_remedies(const struct placement_problem *problem,
+                                   const struct placement_kv_types *kv_types,
+                                   const struct placement_options *options,
+                                   struct placement_remedies *out, struct error *err)
 {
     struct placement_solution solution;
     struct error why = {0};
-    struct trial trial = {.problem = problem, .kv_types = kv_types, .options = *options, .err = err};
+    struct trial trial = {
+        .problem = problem, .kv_types = kv_types, .options = *options, .err = err};
     *out = (struct placement_remedies){0};
     if (check_types(kv_types, err))
         return ERROR_INVALID;

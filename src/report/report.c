@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- time --------------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 struct deadline {
     const struct report_ask *ask;
@@ -25,7 +25,8 @@ static double now_s(const struct report_ask *ask)
     return ask->now_s ? ask->now_s(ask->self) : 0;
 }
 
-static struct placement_options options_until(struct deadline *deadline, const struct report_ask *ask)
+static struct placement_options options_until(struct deadline *deadline,
+                                              const struct report_ask *ask)
 {
     struct placement_options options = placement_options_default();
     *deadline = (struct deadline){ask, now_s(ask) + ask->limit_s};
@@ -36,10 +37,12 @@ static struct placement_options options_until(struct deadline *deadline, const s
     return options;
 }
 
-/* ---- the bottleneck ------------------------------------------------------------------------------------- */
+/* ---- the bottleneck -------------------------------------------------------------------------- */
 
-/* Which part of a stage's time would go if the device computed in no time, or were launched in none. */
-static enum report_limit limit_of_stage(const struct placement_problem *problem, const struct placement_stage *stage)
+/* Which part of a stage's time would go if the device computed in no time, or were launched in
+ * none. */
+static enum report_limit limit_of_stage(const struct placement_problem *problem,
+                                        const struct placement_stage *stage)
 {
     const struct placement_load load = placement_decode_load(problem);
     struct placement_device device = problem->devices[stage->device];
@@ -59,8 +62,8 @@ static enum report_limit limit_of_stage(const struct placement_problem *problem,
     return reading_s < 0.9 * seconds ? REPORT_BY_COMPUTE : REPORT_BY_BANDWIDTH;
 }
 
-/* One micro-batch: what takes the largest part of its round. Several: what is busy the longest, unless the round is too
- * long for so few of them. */
+/* One micro-batch: what takes the largest part of its round. Several: what is busy the longest,
+ * unless the round is too long for so few of them. */
 static struct report_bottleneck find_bottleneck(const struct report *report)
 {
     const struct placement_problem *problem = &report->cluster_problem.problem;
@@ -79,7 +82,8 @@ static struct report_bottleneck find_bottleneck(const struct report *report)
         out.limit = stage->hop_s > stage->decode_s ? REPORT_BY_LINK : REPORT_BY_BANDWIDTH;
     }
     if (!one && cost->longest_s < 0.999 * cost->period_s)
-        return (struct report_bottleneck){.limit = REPORT_BY_STREAMS, .part = cost->longest_s / cost->period_s};
+        return (struct report_bottleneck){.limit = REPORT_BY_STREAMS,
+                                          .part = cost->longest_s / cost->period_s};
     if (!one) {
         longest_s = cost->longest_s;
         out.stage = cost->longest;
@@ -91,10 +95,11 @@ static struct report_bottleneck find_bottleneck(const struct report *report)
     return out;
 }
 
-/* ---- solving ------------------------------------------------------------------------------------------------- */
+/* ---- solving --------------------------------------------------------------------------------- */
 
 /* As placement_rate(). */
-static enum error_code rate_problem(struct placement_problem problem, const struct placement_options *options,
+static enum error_code rate_problem(struct placement_problem problem,
+                                    const struct placement_options *options,
                                     struct placement_rates *out, struct error *err)
 {
     struct placement_options bounded = *options;
@@ -119,7 +124,7 @@ static enum error_code rate_problem(struct placement_problem problem, const stru
     return ERROR_NONE;
 }
 
-/* ---- questions --------------------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 static void exclude(struct cluster_problem *problem, const struct report_ask *ask)
 {
@@ -131,8 +136,8 @@ static void exclude(struct cluster_problem *problem, const struct report_ask *as
 
 /* The best placement on another cluster. */
 static enum error_code rate_cluster(const struct report_ask *ask, const struct cluster *cluster,
-                                    const struct placement_options *options, struct placement_rates *out,
-                                    struct error *err)
+                                    const struct placement_options *options,
+                                    struct placement_rates *out, struct error *err)
 {
     struct cluster_problem problem;
     enum error_code code = cluster_problem_init(&problem, cluster, ask->model, &ask->demand, err);
@@ -144,13 +149,15 @@ static enum error_code rate_cluster(const struct report_ask *ask, const struct c
     return code;
 }
 
-static enum error_code ask_extras(struct report *report, const struct placement_options *options, struct error *err)
+static enum error_code ask_extras(struct report *report, const struct placement_options *options,
+                                  struct error *err)
 {
     const struct report_ask *ask = &report->ask;
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < ask->n_extras && !code; i++) {
         struct cluster more;
-        code = cluster_with_device(ask->cluster, ask->extras[i].node, &ask->extras[i].device, &more, err);
+        code = cluster_with_device(ask->cluster, ask->extras[i].node, &ask->extras[i].device, &more,
+                                   err);
         if (!code)
             code = rate_cluster(ask, &more, options, &report->extras[i], err);
         cluster_deinit(&more);
@@ -158,16 +165,17 @@ static enum error_code ask_extras(struct report *report, const struct placement_
     return code;
 }
 
-/* Without a node, or one device of it; not by placement_without_device(): without the device another one has the memory
- * that both live in. */
-static enum error_code rate_without(const struct report_ask *ask, uint32_t node, uint32_t device, bool whole_node,
-                                    const struct placement_options *options, struct placement_rates *out,
-                                    struct error *err)
+/* Without a node, or one device of it; not by placement_without_device(): without the device
+ * another one has the memory that both live in. */
+static enum error_code rate_without(const struct report_ask *ask, uint32_t node, uint32_t device,
+                                    bool whole_node, const struct placement_options *options,
+                                    struct placement_rates *out, struct error *err)
 {
     struct cluster less = *ask->cluster;
     less.devices = mem_new_array(less.n_devices, sizeof *less.devices);
     if (!less.devices)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices", less.n_devices);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices",
+                         less.n_devices);
     memcpy(less.devices, ask->cluster->devices, less.n_devices * sizeof *less.devices);
     for (uint32_t d = 0; d < less.n_devices; d++) {
         if (whole_node ? less.devices[d].node == node : d == device)
@@ -190,7 +198,8 @@ static bool node_is_new(const struct report *report, uint32_t stage)
 }
 
 /* Without each node in use, then without each device whose node has others. */
-static enum error_code ask_without(struct report *report, const struct placement_options *options, struct error *err)
+static enum error_code ask_without(struct report *report, const struct placement_options *options,
+                                   struct error *err)
 {
     const struct placement_problem *problem = &report->cluster_problem.problem;
     const struct placement *placement = &report->solution.placement;
@@ -198,11 +207,14 @@ static enum error_code ask_without(struct report *report, const struct placement
     enum error_code code = ERROR_NONE;
     whatifs->list = mem_new_array(2 * placement->n_stages, sizeof *whatifs->list);
     if (!whatifs->list)
-        return error_set(err, ERROR_NO_MEMORY, "no memory for %u questions", 2 * placement->n_stages);
+        return error_set(err, ERROR_NO_MEMORY, "no memory for %u questions",
+                         2 * placement->n_stages);
     for (uint32_t i = 0; i < 2 * placement->n_stages && !code; i++) {
         const bool is_node = i < placement->n_stages;
-        const uint32_t stage = is_node ? i : i - placement->n_stages, d = placement->stages[stage].device;
-        const struct cluster_node *node = &report->ask.cluster->nodes[report->ask.cluster->devices[d].node];
+        const uint32_t stage = is_node ? i : i - placement->n_stages,
+                       d = placement->stages[stage].device;
+        const struct cluster_node *node =
+            &report->ask.cluster->nodes[report->ask.cluster->devices[d].node];
         if (is_node ? !node_is_new(report, stage) : node->n_devices == 1)
             continue;
         struct placement_whatif *what = &whatifs->list[whatifs->n++];
@@ -210,7 +222,8 @@ static enum error_code ask_without(struct report *report, const struct placement
         memcpy(what->node, problem->devices[d].node, sizeof what->node);
         if (!is_node)
             memcpy(what->device, problem->devices[d].id, sizeof what->device);
-        code = rate_without(&report->ask, report->ask.cluster->devices[d].node, d, is_node, options, &what->rates, err);
+        code = rate_without(&report->ask, report->ask.cluster->devices[d].node, d, is_node, options,
+                            &what->rates, err);
     }
     return code;
 }
@@ -232,7 +245,8 @@ static enum error_code ask_policies(struct report *report, struct error *err)
         policy->asked = report->ask.policies[i];
         if (!policy->asked)
             continue;
-        const enum error_code code = placement_by_policy(problem, (enum placement_policy)i, &policy->placement, &why);
+        const enum error_code code =
+            placement_by_policy(problem, (enum placement_policy)i, &policy->placement, &why);
         if (code && code != ERROR_NOT_FOUND)
             return error_set(err, code, "%s", why.text);
         policy->found = !code;
@@ -243,14 +257,16 @@ static enum error_code ask_policies(struct report *report, struct error *err)
     return ERROR_NONE;
 }
 
-static enum error_code ask_reasons(struct report *report, const struct placement_options *options, struct error *err)
+static enum error_code ask_reasons(struct report *report, const struct placement_options *options,
+                                   struct error *err)
 {
     const struct placement_problem *problem = &report->cluster_problem.problem;
     report->reasons = mem_new_array(problem->n_devices, sizeof *report->reasons);
     if (!report->reasons)
         return error_set(err, ERROR_NO_MEMORY, "no memory for %u reasons", problem->n_devices);
     enum error_code code = ERROR_NONE;
-    while (!code && report->n_reasons < problem->n_devices && (!options->go_on || options->go_on(options->self))) {
+    while (!code && report->n_reasons < problem->n_devices &&
+           (!options->go_on || options->go_on(options->self))) {
         code = placement_why_left_out(problem, &report->solution.placement, report->n_reasons,
                                       &report->reasons[report->n_reasons], err);
         report->n_reasons++;
@@ -258,17 +274,20 @@ static enum error_code ask_reasons(struct report *report, const struct placement
     return code;
 }
 
-/* Whether several groups are faster, of the demand as it was before a number of micro-batches was chosen. */
-static enum error_code ask_groups(struct report *report, const struct placement_options *options, struct error *err)
+/* Whether several groups are faster, of the demand as it was before a number of micro-batches was
+ * chosen. */
+static enum error_code ask_groups(struct report *report, const struct placement_options *options,
+                                  struct error *err)
 {
     struct placement_problem problem = report->cluster_problem.problem;
     const struct placement_group one = {report->solution.placement, problem.demand.streams,
                                         placement_micro_batches(&problem)};
     problem.demand.micro_batches = report->ask.demand.micro_batches;
-    report->divided = problem.demand.replicas && problem.demand.goal != PLACEMENT_LATENCY && one.streams > 1;
-    return report->divided
-               ? placement_replicate(&problem, options, &one, report->solution.proved, &report->replicas, err)
-               : ERROR_NONE;
+    report->divided =
+        problem.demand.replicas && problem.demand.goal != PLACEMENT_LATENCY && one.streams > 1;
+    return report->divided ? placement_replicate(&problem, options, &one, report->solution.proved,
+                                                 &report->replicas, err)
+                           : ERROR_NONE;
 }
 
 /* Everything beside the placement itself. */
@@ -280,7 +299,8 @@ static enum error_code ask_rest(struct report *report, struct error *err)
     if (!report->outcome && ask_groups(report, &options, err))
         return err->code;
     if (report->outcome == ERROR_NOT_FOUND) {
-        enum error_code code = placement_remedies(problem, &report->ask.kv_types, &options, &report->remedies, err);
+        enum error_code code =
+            placement_remedies(problem, &report->ask.kv_types, &options, &report->remedies, err);
         return code ? code : ask_extras(report, &options, err);
     }
     if (report->outcome)
@@ -295,7 +315,7 @@ static enum error_code ask_rest(struct report *report, struct error *err)
     return code ? code : ask_reasons(report, &options, err);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------ */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static enum error_code solve(struct report *report, struct error *err)
 {
@@ -303,7 +323,8 @@ static enum error_code solve(struct report *report, struct error *err)
     const struct placement_options options = options_until(&deadline, &report->ask);
     const double begin_s = now_s(&report->ask);
     struct error why = {0};
-    report->outcome = placement_solve_as_run(&report->cluster_problem.problem, &options, &report->solution, &why);
+    report->outcome =
+        placement_solve_as_run(&report->cluster_problem.problem, &options, &report->solution, &why);
     report->solve_s = now_s(&report->ask) - begin_s;
     if (report->outcome && report->outcome != ERROR_NOT_FOUND && report->outcome != ERROR_BUSY)
         return error_set(err, report->outcome, "%s", why.text);
@@ -315,7 +336,8 @@ enum error_code report_init(struct report *report, const struct report_ask *ask,
     struct error own;
     err = err ? err : &own;
     *report = (struct report){.ask = *ask};
-    enum error_code code = cluster_problem_init(&report->cluster_problem, ask->cluster, ask->model, &ask->demand, err);
+    enum error_code code =
+        cluster_problem_init(&report->cluster_problem, ask->cluster, ask->model, &ask->demand, err);
     for (uint32_t i = 0; !code && i < ask->n_without; i++) {
         if (cluster_find_node(ask->cluster, ask->without[i]) == UINT32_MAX)
             code = error_set(err, ERROR_INVALID, "there is no node '%s'", ask->without[i]);
@@ -341,10 +363,12 @@ void report_deinit(struct report *report)
     *report = (struct report){0};
 }
 
-struct placement_problem report_group(const struct report *report, uint32_t group, struct placement_forecast *out)
+struct placement_problem report_group(const struct report *report, uint32_t group,
+                                      struct placement_forecast *out)
 {
     const struct placement_group *of = &report->replicas.groups.groups[group];
-    const struct placement_problem problem = placement_of_group(&report->cluster_problem.problem, of);
+    const struct placement_problem problem =
+        placement_of_group(&report->cluster_problem.problem, of);
     placement_forecast(&problem, &of->placement, out);
     return problem;
 }
@@ -378,7 +402,10 @@ void report_placement_text(const struct cluster *cluster, const struct cluster_p
                            const struct placement_solution *solution, struct buffer *out)
 {
     struct report report = {
-        .ask = {.cluster = cluster, .model = &problem->problem.model, .demand = problem->problem.demand, .here = true},
+        .ask = {.cluster = cluster,
+                .model = &problem->problem.model,
+                .demand = problem->problem.demand,
+                .here = true},
         .cluster_problem = *problem,
         .solution = *solution,
     };

@@ -1,6 +1,7 @@
-/* Everything that `medley plan` says: the best placement of a model on a cluster, its forecast, where the time goes,
- * why devices were left out, what would be without this or with that, what other planners would do; and where nothing
- * fits, what would. As data, as text for people (report_text.c), as JSON (report_json.c).
+/* Everything that `medley plan` says: the best placement of a model on a cluster, its forecast,
+ * where the time goes, why devices were left out, what would be without this or with that, what
+ * other planners would do; and where nothing fits, what would. As data, as text for people
+ * (report_text.c), as JSON (report_json.c).
  *
  * Pure: the clock is the caller's. Any thread; a report belongs to one. */
 #pragma once
@@ -33,7 +34,8 @@ struct report_ask {
     const char *without[REPORT_WITHOUT_MAX]; /* nodes that are not to be used */
     struct report_extra extras[REPORT_EXTRAS_MAX];
     bool policies[REPORT_POLICIES]; /* by enum placement_policy */
-    double limit_s; /* of the search; several groups, and all other questions, have as much again; 0: none */
+    double limit_s; /* of the search; several groups, and all other questions, have as much again;
+                       0: none */
     double (*now_s)(void *self); /* NULL: no limit, and no time is said */
     void *self;
 };
@@ -62,8 +64,8 @@ struct report_policy {
 struct report {
     struct report_ask ask;
     struct cluster_problem cluster_problem;
-    /* ERROR_NONE: there is a placement. ERROR_NOT_FOUND: proved that there is none; see `remedies`. ERROR_BUSY: the
-     * time was over before either. */
+    /* ERROR_NONE: there is a placement. ERROR_NOT_FOUND: proved that there is none; see `remedies`.
+     * ERROR_BUSY: the time was over before either. */
     enum error_code outcome;
     struct placement_solution solution;
     double solve_s; /* with a clock */
@@ -79,8 +81,8 @@ struct report {
     struct placement_remedies remedies;
 };
 
-/* ERROR_INVALID: the cluster or the demand make no problem (the text says why), or a node of `without` is not there;
- * ERROR_NO_MEMORY. Then the report is empty, as a zeroed one is. */
+/* ERROR_INVALID: the cluster or the demand make no problem (the text says why), or a node of
+ * `without` is not there; ERROR_NO_MEMORY. Then the report is empty, as a zeroed one is. */
 enum error_code report_init(struct report *report, const struct report_ask *ask, struct error *err);
 void report_deinit(struct report *report); /* NULL is fine */
 
@@ -89,16 +91,19 @@ struct report_name {
     char text[CLUSTER_NODE_MAX + CLUSTER_ID_MAX];
 };
 struct report_name report_device_name(const struct report *report, uint32_t device);
-/* The least certain speed of a stage in use; an estimate, too, where the types were not measured that the model has. */
+/* The least certain speed of a stage in use; an estimate, too, where the types were not measured
+ * that the model has. */
 enum cluster_speed report_speed(const struct report *report);
 
 /* The problem and the forecast of one of several groups. */
-struct placement_problem report_group(const struct report *report, uint32_t group, struct placement_forecast *out);
+struct placement_problem report_group(const struct report *report, uint32_t group,
+                                      struct placement_forecast *out);
 
 /* On lack of memory out->failed. */
 void report_text(const struct report *report, bool explain, struct buffer *out);
 
-/* The same text of a placement of this machine that was found elsewhere: of this problem, made of that cluster. */
+/* The same text of a placement of this machine that was found elsewhere: of this problem, made of
+ * that cluster. */
 void report_placement_text(const struct cluster *cluster, const struct cluster_problem *problem,
                            const struct placement_solution *solution, struct buffer *out);
 void report_json(const struct report *report, struct buffer *out);

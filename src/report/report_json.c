@@ -1,4 +1,5 @@
-/* The JSON of `medley plan --json`. What is not known is null. docs/planning.md lists the fields. */
+/* The JSON of `medley plan --json`. What is not known is null. docs/planning.md lists the
+ * fields. */
 #include "report/report_words.h"
 
 #include <math.h>
@@ -6,8 +7,10 @@
 #include <string.h>
 #include <yyjson.h>
 
-/* Adding to a NULL or full document is a no-op; writing it then fails, which is where it is noticed. */
-static void add_known(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, double value, bool known)
+/* Adding to a NULL or full document is a no-op; writing it then fails, which is where it is
+ * noticed. */
+static void add_known(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, double value,
+                      bool known)
 {
     if (known && isfinite(value))
         yyjson_mut_obj_add_real(doc, object, key, value);
@@ -15,7 +18,8 @@ static void add_known(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *k
         yyjson_mut_obj_add_null(doc, object, key);
 }
 
-static void add_words(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, const char *text)
+static void add_words(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
+                      const char *text)
 {
     if (text[0])
         yyjson_mut_obj_add_strcpy(doc, object, key, text);
@@ -23,7 +27,7 @@ static void add_words(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *k
         yyjson_mut_obj_add_null(doc, object, key);
 }
 
-/* ---- placements ----------------------------------------------------------------------------------------------- */
+/* ---- placements ------------------------------------------------------------------------------ */
 
 static void add_stages(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct report *report,
                        const struct placement *placement, const struct placement_forecast *forecast)
@@ -41,24 +45,28 @@ static void add_stages(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct
         yyjson_mut_obj_add_uint(doc, item, "first_layer", stage->first_layer);
         yyjson_mut_obj_add_uint(doc, item, "layers", stage->n_layers);
         yyjson_mut_obj_add_uint(doc, item, "memory_bytes", said->bytes);
-        yyjson_mut_obj_add_uint(doc, item, "memory_available_bytes", placement_device_bytes(device));
+        yyjson_mut_obj_add_uint(doc, item, "memory_available_bytes",
+                                placement_device_bytes(device));
         yyjson_mut_obj_add_real(doc, item, "decode_s", said->decode_s);
         yyjson_mut_obj_add_real(doc, item, "part_of_round", said->part_of_round);
         yyjson_mut_obj_add_real(doc, item, "hop_s", said->hop_s);
         yyjson_mut_obj_add_bool(doc, item, "measured", said->measured);
         if (placement->n_stages > 1)
-            yyjson_mut_obj_add_strcpy(doc, item, "link", report_link_words(report, stage->device, next).text);
+            yyjson_mut_obj_add_strcpy(doc, item, "link",
+                                      report_link_words(report, stage->device, next).text);
         else
             yyjson_mut_obj_add_null(doc, item, "link");
     }
 }
 
 static void add_forecast(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct report *report,
-                         const struct placement *placement, const struct placement_forecast *forecast)
+                         const struct placement *placement,
+                         const struct placement_forecast *forecast)
 {
     yyjson_mut_obj_add_real(doc, object, "decode_tokens_per_s", forecast->decode_tokens_per_s);
     add_known(doc, object, "decode_spread", forecast->decode_spread, forecast->decode_spread > 0);
-    add_known(doc, object, "prefill_tokens_per_s", forecast->prefill_tokens_per_s, forecast->prefill_tokens_per_s > 0);
+    add_known(doc, object, "prefill_tokens_per_s", forecast->prefill_tokens_per_s,
+              forecast->prefill_tokens_per_s > 0);
     yyjson_mut_obj_add_real(doc, object, "round_s", forecast->cost.round_s);
     yyjson_mut_obj_add_real(doc, object, "period_s", forecast->cost.period_s);
     add_stages(doc, object, report, placement, forecast);
@@ -90,9 +98,10 @@ static void add_best(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct rep
     add_bottleneck(doc, best, report);
 }
 
-/* ---- several groups --------------------------------------------------------------------------------------------- */
+/* ---- several groups -------------------------------------------------------------------------- */
 
-static void add_group(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct report *report, uint32_t index)
+static void add_group(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct report *report,
+                      uint32_t index)
 {
     const struct placement_group *group = &report->replicas.groups.groups[index];
     struct placement_forecast forecast;
@@ -125,9 +134,10 @@ static void add_groups(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct r
         add_group(doc, list, report, i);
 }
 
-/* ---- devices ---------------------------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
-static void add_device(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct report *report, uint32_t index)
+static void add_device(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct report *report,
+                       uint32_t index)
 {
     static const char *const reasons[] = {"used",    "excluded",   "no_memory", "no_types",
                                           "no_link", "costs_time", "no_place"};
@@ -139,8 +149,10 @@ static void add_device(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct r
     yyjson_mut_obj_add_str(doc, item, "device", device->id);
     yyjson_mut_obj_add_uint(doc, item, "memory_bytes", device->memory_free_bytes);
     yyjson_mut_obj_add_uint(doc, item, "reserve_bytes", device->reserve_bytes);
-    add_words(doc, item, "shares_memory_of", memory_of == index ? "" : problem->devices[memory_of].id);
-    yyjson_mut_obj_add_str(doc, item, "speed", cluster_speed_name(report->ask.cluster->devices[index].speed));
+    add_words(doc, item, "shares_memory_of",
+              memory_of == index ? "" : problem->devices[memory_of].id);
+    yyjson_mut_obj_add_str(doc, item, "speed",
+                           cluster_speed_name(report->ask.cluster->devices[index].speed));
     add_known(doc, item, "spread", device->spread, device->spread > 0);
     yyjson_mut_obj_add_real(doc, item, "launch_s", device->launch_s);
     yyjson_mut_obj_add_real(doc, item, "share", device->share);
@@ -148,7 +160,8 @@ static void add_device(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct r
     for (uint32_t type = 0; type < problem->model.n_types; type++) {
         yyjson_mut_val *rates = yyjson_mut_obj_add_obj(doc, types, problem->model.type_names[type]);
         yyjson_mut_obj_add_real(doc, rates, "decode_bytes_per_s", device->decode_bytes_per_s[type]);
-        add_known(doc, rates, "prefill_flops", device->prefill_flops[type], device->prefill_flops[type] > 0);
+        add_known(doc, rates, "prefill_flops", device->prefill_flops[type],
+                  device->prefill_flops[type] > 0);
     }
     if (index >= report->n_reasons) {
         yyjson_mut_obj_add_null(doc, item, "state");
@@ -160,10 +173,10 @@ static void add_device(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct r
     add_known(doc, item, "more_s", reason->more_s, reason->why == PLACEMENT_COSTS_TIME);
 }
 
-/* ---- what if ------------------------------------------------------------------------------------------------------
- */
+/* ---- what if --------------------------------------------------------------------------------- */
 
-static void add_rates(yyjson_mut_doc *doc, yyjson_mut_val *item, const struct placement_rates *rates)
+static void add_rates(yyjson_mut_doc *doc, yyjson_mut_val *item,
+                      const struct placement_rates *rates)
 {
     static const char *const answers[] = {"undecided", "possible", "impossible"};
     const bool possible = rates->answer == PLACEMENT_POSSIBLE;
@@ -181,7 +194,8 @@ static void add_whatifs(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct 
         const struct placement_whatif *what = &report->whatifs.list[i];
         yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
         yyjson_mut_obj_add_str(doc, item, "change",
-                               what->change == PLACEMENT_WITHOUT_NODE ? "without_node" : "without_device");
+                               what->change == PLACEMENT_WITHOUT_NODE ? "without_node"
+                                                                      : "without_device");
         yyjson_mut_obj_add_str(doc, item, "node", what->node);
         add_words(doc, item, "device", what->device);
         add_rates(doc, item, &what->rates);
@@ -204,7 +218,8 @@ static void add_policies(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct
         if (!policy->asked)
             continue;
         yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
-        yyjson_mut_obj_add_str(doc, item, "policy", placement_policy_name((enum placement_policy)i));
+        yyjson_mut_obj_add_str(doc, item, "policy",
+                               placement_policy_name((enum placement_policy)i));
         yyjson_mut_obj_add_bool(doc, item, "found", policy->found);
         add_words(doc, item, "why_not", policy->why);
         if (policy->found)
@@ -227,8 +242,8 @@ static void add_remedies(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, object, "remedies");
     for (uint32_t i = 0; i < remedies->n; i++) {
         const struct placement_remedy *remedy = &remedies->list[i];
-        const bool of_device =
-            remedy->kind == PLACEMENT_REMEDY_FREE_MEMORY || remedy->kind == PLACEMENT_REMEDY_ADD_DEVICE;
+        const bool of_device = remedy->kind == PLACEMENT_REMEDY_FREE_MEMORY ||
+                               remedy->kind == PLACEMENT_REMEDY_ADD_DEVICE;
         yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
         yyjson_mut_obj_add_str(doc, item, "remedy", placement_remedy_name(remedy->kind));
         add_words(doc, item, "kv_type", remedy->kv_type);
@@ -242,8 +257,7 @@ static void add_remedies(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct
     }
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void add_ask(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct report *report)
 {

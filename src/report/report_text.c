@@ -14,11 +14,11 @@ static void say_ask(const struct report *report, struct buffer *out)
     if (!ask->model_name)
         return;
     buffer_printf(out, "%s: %u layers, %s; context %u, %u stream%s, KV cache %s\n", ask->model_name,
-                  ask->model->n_layers, size_text(ask->weight_bytes).text, demand->context_tokens, demand->streams,
-                  demand->streams == 1 ? "" : "s", ask->kv_types.current.name);
+                  ask->model->n_layers, size_text(ask->weight_bytes).text, demand->context_tokens,
+                  demand->streams, demand->streams == 1 ? "" : "s", ask->kv_types.current.name);
 }
 
-/* ---- the best --------------------------------------------------------------------------------------------- */
+/* ---- the best -------------------------------------------------------------------------------- */
 
 static void say_proof(const struct report *report, struct buffer *out)
 {
@@ -35,7 +35,8 @@ static void say_proof(const struct report *report, struct buffer *out)
 
 static void say_rates(const struct placement_forecast *forecast, struct buffer *out)
 {
-    buffer_printf(out, "%u device%s, %s decode", forecast->n_stages, forecast->n_stages == 1 ? "" : "s",
+    buffer_printf(out, "%u device%s, %s decode", forecast->n_stages,
+                  forecast->n_stages == 1 ? "" : "s",
                   report_rate_words(forecast->decode_tokens_per_s).text);
     if (forecast->decode_spread > 0)
         buffer_printf(out, " (±%.0f %%)", fmax(1, 100 * forecast->decode_spread));
@@ -71,16 +72,19 @@ static void say_stages(const struct report *report, const struct placement *plac
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         const struct placement_stage *stage = &placement->stages[i];
         const uint64_t there = problem->devices[stage->device].memory_free_bytes;
-        buffer_printf(out, "  stage %-*u  %-*s  layers %*u–%-*u  %9s of %-9s  %8s", digits(placement->n_stages - 1), i,
-                      widest, report_device_name(report, stage->device).text, wide, stage->first_layer, wide,
-                      stage->first_layer + stage->n_layers - 1, size_text(forecast->stages[i].bytes).text,
-                      size_text(there).text, time_text(forecast->stages[i].decode_s).text);
+        buffer_printf(out, "  stage %-*u  %-*s  layers %*u–%-*u  %9s of %-9s  %8s",
+                      digits(placement->n_stages - 1), i, widest,
+                      report_device_name(report, stage->device).text, wide, stage->first_layer,
+                      wide, stage->first_layer + stage->n_layers - 1,
+                      size_text(forecast->stages[i].bytes).text, size_text(there).text,
+                      time_text(forecast->stages[i].decode_s).text);
         if (i && is_beside(report, stage))
             buffer_text(out, "   same machine");
         else if (i)
             buffer_printf(out, "   link %s (%s%s)", time_text(forecast->stages[i - 1].hop_s).text,
                           report_link_words(report, stage[-1].device, stage->device).text,
-                          report_link_assumed(report, stage[-1].device, stage->device) ? ", assumed" : "");
+                          report_link_assumed(report, stage[-1].device, stage->device) ? ", assumed"
+                                                                                       : "");
         buffer_text(out, "\n");
     }
 }
@@ -110,7 +114,7 @@ static void say_bottleneck(const struct report *report, struct buffer *out)
         buffer_printf(out, " (busy %.0f %% of the time)\n", 100 * bottleneck->part);
 }
 
-/* ---- several groups ----------------------------------------------------------------------------------------- */
+/* ---- several groups -------------------------------------------------------------------------- */
 
 static void say_groups(const struct report *report, struct buffer *out)
 {
@@ -124,13 +128,16 @@ static void say_groups(const struct report *report, struct buffer *out)
         report_group(report, i, &forecast);
         rate += forecast.decode_tokens_per_s;
     }
-    buffer_printf(out, "As %u groups, each with the whole model: %s decode together, %.2f times as fast; %s\n", n,
-                  report_rate_words(rate).text, replicas->rate / replicas->one_rate,
-                  replicas->proved ? "proved the best division" : "the best division that was found");
+    buffer_printf(
+        out,
+        "As %u groups, each with the whole model: %s decode together, %.2f times as fast; %s\n", n,
+        report_rate_words(rate).text, replicas->rate / replicas->one_rate,
+        replicas->proved ? "proved the best division" : "the best division that was found");
     for (uint32_t i = 0; i < n; i++) {
         const struct placement_group *group = &replicas->groups.groups[i];
         report_group(report, i, &forecast);
-        buffer_printf(out, " group %u: %u stream%s, %s\n", i, group->streams, group->streams == 1 ? "" : "s",
+        buffer_printf(out, " group %u: %u stream%s, %s\n", i, group->streams,
+                      group->streams == 1 ? "" : "s",
                       report_rate_words(forecast.decode_tokens_per_s).text);
         say_stages(report, &group->placement, &forecast, out);
     }
@@ -141,7 +148,8 @@ static uint32_t most_stages(const struct placement_groups *groups)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; i < groups->n_groups; i++)
-        most = groups->groups[i].placement.n_stages > most ? groups->groups[i].placement.n_stages : most;
+        most = groups->groups[i].placement.n_stages > most ? groups->groups[i].placement.n_stages
+                                                           : most;
     return most;
 }
 
@@ -154,11 +162,13 @@ static void explain_groups(const struct report *report, struct buffer *out)
         buffer_text(out, "Several groups: all memory together does not hold the model twice.\n");
         return;
     }
-    buffer_printf(out, "Several groups: in bytes alone all memory holds the model %u times; ", replicas->copies);
+    buffer_printf(out, "Several groups: in bytes alone all memory holds the model %u times; ",
+                  replicas->copies);
     const uint32_t most = most_stages(&replicas->groups), now = report->solution.placement.n_stages;
     if (replicas->groups.n_groups > 1 && most < now)
         buffer_printf(out,
-                      "a token goes through %u stage%s at most instead of %u, and groups do not wait for each other. ",
+                      "a token goes through %u stage%s at most instead of %u, and groups do not "
+                      "wait for each other. ",
                       most, most == 1 ? "" : "s", now);
     else if (replicas->groups.n_groups > 1)
         buffer_text(out, "groups compute at the same time, and none waits for another. ");
@@ -167,15 +177,17 @@ static void explain_groups(const struct report *report, struct buffer *out)
     if (replicas->all)
         buffer_text(out, "Every division of devices and streams was in question");
     else
-        buffer_text(out, "Devices near each other were kept together, or streams, so not every division was looked at");
+        buffer_text(out, "Devices near each other were kept together, or streams, so not every "
+                         "division was looked at");
     if (replicas->proved)
         buffer_text(out, ": this is proved the best of them");
     else if (replicas->most_rate < INFINITY)
-        buffer_printf(out, "; none is more than %.1f %% faster", 100 * (replicas->most_rate / replicas->rate - 1));
+        buffer_printf(out, "; none is more than %.1f %% faster",
+                      100 * (replicas->most_rate / replicas->rate - 1));
     buffer_printf(out, " (%u groups solved).\n", replicas->solves);
 }
 
-/* ---- left out --------------------------------------------------------------------------------------------------- */
+/* ---- left out -------------------------------------------------------------------------------- */
 
 static bool is_left_out(const struct report *report, uint32_t device)
 {
@@ -206,8 +218,7 @@ static void say_left_out(const struct report *report, bool all, struct buffer *o
         buffer_text(out, "\n");
 }
 
-/* ---- what if ------------------------------------------------------------------------------------------------------
- */
+/* ---- what if --------------------------------------------------------------------------------- */
 
 static void say_answer(const struct placement_rates *rates, struct buffer *out)
 {
@@ -229,11 +240,12 @@ static void say_extras(const struct report *report, struct buffer *out)
 {
     for (uint32_t i = 0; i < report->ask.n_extras; i++) {
         const struct report_extra *extra = &report->ask.extras[i];
-        const char *node = report->ask.here ? "this machine" : report->ask.cluster->nodes[extra->node].name;
+        const char *node =
+            report->ask.here ? "this machine" : report->ask.cluster->nodes[extra->node].name;
         const struct placement_rates *rates = &report->extras[i];
         bool used = false;
-        const uint32_t index =
-            report->ask.cluster->nodes[extra->node].first_device + report->ask.cluster->nodes[extra->node].n_devices;
+        const uint32_t index = report->ask.cluster->nodes[extra->node].first_device +
+                               report->ask.cluster->nodes[extra->node].n_devices;
         for (uint32_t s = 0; s < rates->placement.n_stages; s++)
             used = used || rates->placement.stages[s].device == index;
         buffer_printf(out, "If you add %s to %s: ", extra->words, node);
@@ -255,8 +267,8 @@ static void say_whatifs(const struct report *report, bool all, struct buffer *ou
         if (is_node ? report->ask.here : !(all || report->ask.here))
             continue;
         buffer_printf(out, "%sWithout %s%s%s: ", n_said ? (n_said % 3 ? "   " : "\n") : "",
-                      is_node || report->ask.here ? "" : what->node, is_node || report->ask.here ? "" : "/",
-                      is_node ? what->node : what->device);
+                      is_node || report->ask.here ? "" : what->node,
+                      is_node || report->ask.here ? "" : "/", is_node ? what->node : what->device);
         say_answer(&what->rates, out);
         n_said++;
     }
@@ -273,12 +285,14 @@ static const char *after_colon(const char *text)
 
 static void say_policies(const struct report *report, struct buffer *out)
 {
-    static const char *const whose[] = {"exo, llama.cpp", "cake", "distributed-llama", "the weighted score"};
+    static const char *const whose[] = {"exo, llama.cpp", "cake", "distributed-llama",
+                                        "the weighted score"};
     for (uint32_t i = 0; i < REPORT_POLICIES; i++) {
         const struct report_policy *policy = &report->policies[i];
         if (!policy->asked)
             continue;
-        buffer_printf(out, "By %s (%s): ", placement_policy_name((enum placement_policy)i), whose[i]);
+        buffer_printf(out, "By %s (%s): ", placement_policy_name((enum placement_policy)i),
+                      whose[i]);
         if (!policy->found) {
             buffer_printf(out, "nothing that works: %s\n", after_colon(policy->why));
             continue;
@@ -286,23 +300,26 @@ static void say_policies(const struct report *report, struct buffer *out)
         say_rates(&policy->forecast, out);
         if (policy->forecast.decode_tokens_per_s > 0)
             buffer_printf(out, "; the best is %.2f times as fast",
-                          report->forecast.decode_tokens_per_s / policy->forecast.decode_tokens_per_s);
+                          report->forecast.decode_tokens_per_s /
+                              policy->forecast.decode_tokens_per_s);
         buffer_text(out, "\n");
         say_stages(report, &policy->placement, &policy->forecast, out);
     }
 }
 
-/* ---- what it stands on
- * ----------------------------------------------------------------------------------------------- */
+/* ---- what it stands on ----------------------------------------------------------------------- */
 
-/* Devices in use whose speed is from there; of the measured ones those of which it was other types. */
-static bool list_speed(const struct report *report, enum cluster_speed speed, const char *title, struct buffer *out)
+/* Devices in use whose speed is from there; of the measured ones those of which it was other
+ * types. */
+static bool list_speed(const struct report *report, enum cluster_speed speed, const char *title,
+                       struct buffer *out)
 {
     const struct placement *placement = &report->solution.placement;
     bool any = false;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         const uint32_t d = placement->stages[i].device;
-        if (report->ask.cluster->devices[d].speed != speed || report->cluster_problem.devices[d].measured)
+        if (report->ask.cluster->devices[d].speed != speed ||
+            report->cluster_problem.devices[d].measured)
             continue;
         buffer_printf(out, "%s%s", any ? ", " : title, report_device_name(report, d).text);
         any = true;
@@ -314,16 +331,19 @@ static bool list_speed(const struct report *report, enum cluster_speed speed, co
 
 static void say_speeds(const struct report *report, struct buffer *out)
 {
-    list_speed(report, CLUSTER_MEASURED, "Measured with other types of weights, of which the slowest counts: ", out);
-    const bool datasheets = list_speed(report, CLUSTER_DATASHEET, "Not measured, but reckoned from a datasheet: ", out);
-    const bool guesses =
-        list_speed(report, CLUSTER_ASSUMED, "Not measured; the speed is a guess by the kind of device: ", out);
+    list_speed(report, CLUSTER_MEASURED,
+               "Measured with other types of weights, of which the slowest counts: ", out);
+    const bool datasheets =
+        list_speed(report, CLUSTER_DATASHEET, "Not measured, but reckoned from a datasheet: ", out);
+    const bool guesses = list_speed(
+        report, CLUSTER_ASSUMED, "Not measured; the speed is a guess by the kind of device: ", out);
     if ((datasheets || guesses) && report->ask.here)
-        buffer_text(out, "`medley devices --calibrate` measures, in seconds; then this is a forecast.\n");
+        buffer_text(
+            out, "`medley devices --calibrate` measures, in seconds; then this is a forecast.\n");
     else if (datasheets || guesses)
-        buffer_text(out,
-                    "`medley devices --calibrate` on that machine and the output of `medley devices --json` as its\n"
-                    "\"devices\" in the file make a forecast of it.\n");
+        buffer_text(out, "`medley devices --calibrate` on that machine and the output of `medley "
+                         "devices --json` as its\n"
+                         "\"devices\" in the file make a forecast of it.\n");
 }
 
 static void explain_demand(const struct report *report, struct buffer *out)
@@ -332,21 +352,24 @@ static void explain_demand(const struct report *report, struct buffer *out)
     const struct placement_solution *solution = &report->solution;
     const struct placement_cost *cost = &report->forecast.cost;
     buffer_printf(out,
-                  "Decoding is forecast with the context half full: %.0f tokens, %u row%s in a micro-batch, %u of them"
+                  "Decoding is forecast with the context half full: %.0f tokens, %u row%s in a "
+                  "micro-batch, %u of them"
                   " in flight.\n",
                   placement_decode_load(problem).context_tokens, placement_rows(problem),
                   placement_rows(problem) == 1 ? "" : "s", placement_micro_batches(problem));
-    buffer_printf(out, "Prefill: a prompt of %u tokens in chunks of %u.\n", placement_prompt_tokens(problem),
-                  placement_chunk_tokens(problem));
-    buffer_printf(out, "A round takes %s, a micro-batch comes every %s.", time_text(cost->round_s).text,
-                  time_text(cost->period_s).text);
+    buffer_printf(out, "Prefill: a prompt of %u tokens in chunks of %u.\n",
+                  placement_prompt_tokens(problem), placement_chunk_tokens(problem));
+    buffer_printf(out, "A round takes %s, a micro-batch comes every %s.",
+                  time_text(cost->round_s).text, time_text(cost->period_s).text);
     if (solution->placement.n_stages > 1)
-        buffer_printf(out, " The token's way back takes %s.",
-                      time_text(report->forecast.stages[solution->placement.n_stages - 1].hop_s).text);
-    buffer_printf(out, "\nSearched %llu nodes; greedy had found %s per micro-batch, the bound is %s.\n",
-                  (unsigned long long)solution->nodes,
-                  solution->greedy_s < INFINITY ? time_text(solution->greedy_s).text : "nothing",
-                  solution->lower_bound_s > 0 ? time_text(solution->lower_bound_s).text : "unknown");
+        buffer_printf(
+            out, " The token's way back takes %s.",
+            time_text(report->forecast.stages[solution->placement.n_stages - 1].hop_s).text);
+    buffer_printf(
+        out, "\nSearched %llu nodes; greedy had found %s per micro-batch, the bound is %s.\n",
+        (unsigned long long)solution->nodes,
+        solution->greedy_s < INFINITY ? time_text(solution->greedy_s).text : "nothing",
+        solution->lower_bound_s > 0 ? time_text(solution->lower_bound_s).text : "unknown");
 }
 
 static void explain_devices(const struct report *report, struct buffer *out)
@@ -357,8 +380,8 @@ static void explain_devices(const struct report *report, struct buffer *out)
         const struct placement_device *device = &problem->devices[d];
         const enum cluster_speed speed = report->ask.cluster->devices[d].speed;
         buffer_printf(out, "  %s  %s, %s kept free; %s:", report_device_name(report, d).text,
-                      size_text(device->memory_free_bytes).text, size_text(device->reserve_bytes).text,
-                      cluster_speed_name(speed));
+                      size_text(device->memory_free_bytes).text,
+                      size_text(device->reserve_bytes).text, cluster_speed_name(speed));
         for (uint32_t type = 0; type < problem->model.n_types; type++) {
             buffer_printf(out, "%s %s %.3g GB/s", type ? "," : "", problem->model.type_names[type],
                           1e-9 * device->decode_bytes_per_s[type]);
@@ -369,19 +392,21 @@ static void explain_devices(const struct report *report, struct buffer *out)
     }
 }
 
-/* ---- all of it
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 void report_text(const struct report *report, bool explain, struct buffer *out)
 {
     say_ask(report, out);
     if (report->outcome == ERROR_BUSY) {
-        buffer_text(out, "The time was over before a placement was found or it was proved that there is none; "
-                         "--time-limit gives more.\n");
+        buffer_text(
+            out,
+            "The time was over before a placement was found or it was proved that there is none; "
+            "--time-limit gives more.\n");
         return;
     }
     if (report->outcome == ERROR_NOT_FOUND) {
-        placement_remedies_text(&report->cluster_problem.problem, &report->ask.kv_types, &report->remedies, out);
+        placement_remedies_text(&report->cluster_problem.problem, &report->ask.kv_types,
+                                &report->remedies, out);
         say_extras(report, out);
         return;
     }
@@ -398,7 +423,8 @@ void report_text(const struct report *report, bool explain, struct buffer *out)
         explain_devices(report, out);
         if (!report->ask.here) {
             buffer_text(out, "Links:\n");
-            topology_summary(out, &report->cluster_problem.topology, &report->cluster_problem.paths);
+            topology_summary(out, &report->cluster_problem.topology,
+                             &report->cluster_problem.paths);
         }
     }
     say_speeds(report, out);

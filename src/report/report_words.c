@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- numbers ----------------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 struct report_words report_rate_words(double tokens_per_s)
 {
@@ -17,7 +17,7 @@ struct report_words report_rate_words(double tokens_per_s)
     return out;
 }
 
-/* ---- links --------------------------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 static uint32_t node_of(const struct report *report, uint32_t device)
 {
@@ -31,14 +31,16 @@ struct report_words report_link_words(const struct report *report, uint32_t from
     const uint32_t first = node_of(report, from), last = node_of(report, to);
     if (first == last)
         return out;
-    const struct topology_link *narrowest = topology_paths_bottleneck(&problem->paths, &problem->topology, first, last);
+    const struct topology_link *narrowest =
+        topology_paths_bottleneck(&problem->paths, &problem->topology, first, last);
     if (!narrowest)
         return (struct report_words){"no link"};
     const struct topology_link *link =
         topology_link(&problem->topology, first, topology_paths_next(&problem->paths, first, last));
     const uint32_t hops = topology_paths_hops(&problem->paths, first, last);
-    int used = snprintf(out.text, sizeof out.text, "%s%s%s", link->class ? topology_class_name(link->class) : "",
-                        link->class ? " " : "", bandwidth_text((double)topology_link_bandwidth(narrowest).value).text);
+    int used = snprintf(out.text, sizeof out.text, "%s%s%s",
+                        link->class ? topology_class_name(link->class) : "", link->class ? " " : "",
+                        bandwidth_text((double)topology_link_bandwidth(narrowest).value).text);
     if (hops == 2)
         snprintf(out.text + used, sizeof out.text - (size_t)used, ", through %s",
                  report->ask.cluster->nodes[link->to].name);
@@ -56,21 +58,23 @@ bool report_link_assumed(const struct report *report, uint32_t from, uint32_t to
         if (next == TOPOLOGY_NO_NODE)
             return false;
         for (uint32_t i = 0; i < cluster->n_links; i++) {
-            if (cluster->links[i].from == at && cluster->links[i].to == next && cluster->link_assumed[i])
+            if (cluster->links[i].from == at && cluster->links[i].to == next &&
+                cluster->link_assumed[i])
                 return true;
         }
     }
     return false;
 }
 
-/* ---- the bottleneck -------------------------------------------------------------------------------------------- */
+/* ---- the bottleneck -------------------------------------------------------------------------- */
 
 struct report_words report_bottleneck_words(const struct report *report)
 {
     struct report_words out = {0};
     const struct report_bottleneck *bottleneck = &report->bottleneck;
     const struct placement *placement = &report->solution.placement;
-    const uint32_t stage = bottleneck->stage, next = stage + 1 < placement->n_stages ? stage + 1 : 0;
+    const uint32_t stage = bottleneck->stage,
+                   next = stage + 1 < placement->n_stages ? stage + 1 : 0;
     const struct report_name name = report_device_name(report, placement->stages[stage].device);
     switch (bottleneck->limit) {
     case REPORT_BY_BANDWIDTH:
@@ -84,7 +88,8 @@ struct report_words report_bottleneck_words(const struct report *report)
         break;
     case REPORT_BY_LINK:
         if (snprintf(out.text, sizeof out.text, "the link from %s to %s", name.text,
-                     report_device_name(report, placement->stages[next].device).text) >= (int)sizeof out.text)
+                     report_device_name(report, placement->stages[next].device).text) >=
+            (int)sizeof out.text)
             snprintf(out.text, sizeof out.text, "the link from stage %u to %u", stage, next);
         break;
     case REPORT_BY_STREAMS:
@@ -94,7 +99,7 @@ struct report_words report_bottleneck_words(const struct report *report)
     return out;
 }
 
-/* ---- left out --------------------------------------------------------------------------------------------------- */
+/* ---- left out -------------------------------------------------------------------------------- */
 
 /* The node in use to which its link is down; UINT32_MAX: none. */
 static uint32_t down_to(const struct report *report, uint32_t device)
@@ -102,7 +107,8 @@ static uint32_t down_to(const struct report *report, uint32_t device)
     const struct topology *topology = &report->cluster_problem.topology;
     const struct placement *placement = &report->solution.placement;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
-        const uint32_t own = node_of(report, device), other = node_of(report, placement->stages[i].device);
+        const uint32_t own = node_of(report, device),
+                       other = node_of(report, placement->stages[i].device);
         const struct topology_link *there = topology_link(topology, own, other),
                                    *back = topology_link(topology, other, own);
         if ((there && !there->up) || (back && !back->up))
@@ -135,14 +141,16 @@ static void say_no_memory(const struct report *report, uint32_t device, struct r
                  size_text(least_bytes(problem)).text);
 }
 
-static void say_cost(const struct report *report, const struct placement_reason *reason, struct report_words *out)
+static void say_cost(const struct report *report, const struct placement_reason *reason,
+                     struct report_words *out)
 {
     const bool one = placement_micro_batches(&report->cluster_problem.problem) == 1;
     if (reason->more_s < 1e-3 * report->forecast.cost.period_s)
         snprintf(out->text, sizeof out->text, "would gain nothing");
     else
-        snprintf(out->text, sizeof out->text, "would cost %s per %s for %u layer%s", time_text(reason->more_s).text,
-                 one ? "token" : "micro-batch", reason->n_layers, reason->n_layers == 1 ? "" : "s");
+        snprintf(out->text, sizeof out->text, "would cost %s per %s for %u layer%s",
+                 time_text(reason->more_s).text, one ? "token" : "micro-batch", reason->n_layers,
+                 reason->n_layers == 1 ? "" : "s");
 }
 
 static void say_no_link(const struct report *report, uint32_t device, struct report_words *out)
@@ -151,7 +159,8 @@ static void say_no_link(const struct report *report, uint32_t device, struct rep
     if (down == UINT32_MAX)
         snprintf(out->text, sizeof out->text, "no link to a device in use");
     else
-        snprintf(out->text, sizeof out->text, "link to %s is down", report->ask.cluster->nodes[down].name);
+        snprintf(out->text, sizeof out->text, "link to %s is down",
+                 report->ask.cluster->nodes[down].name);
 }
 
 struct report_words report_reason_words(const struct report *report, uint32_t device)
@@ -165,7 +174,8 @@ struct report_words report_reason_words(const struct report *report, uint32_t de
         break;
     case PLACEMENT_EXCLUDED:
         snprintf(out.text, sizeof out.text, "%s",
-                 report->ask.cluster->devices[device].spare       ? "stands by for need: not all speeds were measured"
+                 report->ask.cluster->devices[device].spare
+                     ? "stands by for need: not all speeds were measured"
                  : report->ask.cluster->devices[device].share > 0 ? "not to be used"
                                                                   : "its share of time is 0");
         break;

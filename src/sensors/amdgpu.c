@@ -1,10 +1,11 @@
 /* AMD GPUs, from the files of the kernel's driver amdgpu in the PCI device's folder.
  *
- * Sources: Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst of the kernel: gpu_busy_percent,
- * mem_info_vram_{total,used} in bytes; hwmon: tempN_input (edge, junction, mem), tempN_crit where the card throttles,
- * tempN_emergency where it stops, power1_average or (newer cards) power1_input and power1_cap in µW, freq1_input
- * (shader clock) in Hz. The junction is the hottest place of the chip, and what throttling goes by; cards before Vega
- * have the edge alone. A driver that resets a hung GPU answers late. */
+ * Sources: Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst of the kernel:
+ * gpu_busy_percent, mem_info_vram_{total,used} in bytes; hwmon: tempN_input (edge, junction, mem),
+ * tempN_crit where the card throttles, tempN_emergency where it stops, power1_average or (newer
+ * cards) power1_input and power1_cap in µW, freq1_input (shader clock) in Hz. The junction is the
+ * hottest place of the chip, and what throttling goes by; cards before Vega have the edge alone. A
+ * driver that resets a hung GPU answers late. */
 #include "base/mem.h"
 #include "sensors/hwmon_files.h"
 #include "sensors/pci.h"
@@ -24,14 +25,16 @@ struct amdgpu {
     struct card cards[LIMIT_DEVICES];
 };
 
-static enum error_code amdgpu_open(const struct sensor_context *context, void **self, struct error *err)
+static enum error_code amdgpu_open(const struct sensor_context *context, void **self,
+                                   struct error *err)
 {
     char name[PCI_NAME_BYTES];
     if (!pci_count_displays(&context->fs, PCI_VENDOR_AMD, name))
         return error_set(err, ERROR_NOT_FOUND, "no AMD GPU on the PCI bus");
     if (!pci_driver_runs(&context->fs, "amdgpu"))
-        return error_set(err, ERROR_NOT_FOUND,
-                         "the kernel's driver amdgpu does not run the AMD GPU %s: `sudo modprobe amdgpu`", name);
+        return error_set(
+            err, ERROR_NOT_FOUND,
+            "the kernel's driver amdgpu does not run the AMD GPU %s: `sudo modprobe amdgpu`", name);
     struct amdgpu *amdgpu = mem_new(sizeof *amdgpu);
     if (!amdgpu)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
@@ -50,14 +53,17 @@ static void find_hwmon(const struct amdgpu *amdgpu, const char *pci, struct card
         card->temperature_input = 1;
 }
 
-static void read_hwmon(const struct amdgpu *amdgpu, const struct card *card, struct sensor_device *out)
+static void read_hwmon(const struct amdgpu *amdgpu, const struct card *card,
+                       struct sensor_device *out)
 {
     const struct sysfs *fs = amdgpu->fs;
     const char *folder = card->hwmon;
     uint64_t hz;
     out->temperature_mc = hwmon_temperature_mc(fs, folder, card->temperature_input, "input");
-    out->temperature_slowdown_mc = hwmon_temperature_mc(fs, folder, card->temperature_input, "crit");
-    out->temperature_critical_mc = hwmon_temperature_mc(fs, folder, card->temperature_input, "emergency");
+    out->temperature_slowdown_mc =
+        hwmon_temperature_mc(fs, folder, card->temperature_input, "crit");
+    out->temperature_critical_mc =
+        hwmon_temperature_mc(fs, folder, card->temperature_input, "emergency");
     out->power_mw = hwmon_power_mw(fs, folder, 1, "average");
     if (!out->power_mw.valid)
         out->power_mw = hwmon_power_mw(fs, folder, 1, "input");
@@ -71,14 +77,16 @@ static void read_memory(const struct sysfs *fs, const char *pci, struct sensor_d
 {
     uint64_t total, used;
     out->memory_used_bytes = out->memory_free_bytes = reading_failed();
-    if (sysfs_u64(fs, &total, memory_max_bytes, "sys/bus/pci/devices/%s/mem_info_vram_total", pci) ||
+    if (sysfs_u64(fs, &total, memory_max_bytes, "sys/bus/pci/devices/%s/mem_info_vram_total",
+                  pci) ||
         sysfs_u64(fs, &used, total, "sys/bus/pci/devices/%s/mem_info_vram_used", pci) || !total)
         return;
     out->memory_used_bytes = reading_make(used, total);
     out->memory_free_bytes = reading_make(total - used, total);
 }
 
-static void amdgpu_read_device(void *self, uint32_t index, const struct device_info *info, struct sensor_device *out)
+static void amdgpu_read_device(void *self, uint32_t index, const struct device_info *info,
+                               struct sensor_device *out)
 {
     struct amdgpu *amdgpu = self;
     struct card *card = &amdgpu->cards[index];
@@ -100,5 +108,8 @@ static void amdgpu_read_device(void *self, uint32_t index, const struct device_i
         card->hwmon[0] = 0; /* the driver may come back under another number */
 }
 
-const struct sensor_impl sensor_impl_amdgpu = {
-    .name = "amdgpu", .may_block = true, .open = amdgpu_open, .close = mem_free, .read_device = amdgpu_read_device};
+const struct sensor_impl sensor_impl_amdgpu = {.name = "amdgpu",
+                                               .may_block = true,
+                                               .open = amdgpu_open,
+                                               .close = mem_free,
+                                               .read_device = amdgpu_read_device};

@@ -1,7 +1,7 @@
 /* The CPU's clock: the mean of what its cores run at now.
  *
- * Source: Documentation/admin-guide/pm/cpufreq.rst (scaling_cur_freq, in kHz). A virtual machine has no cpufreq; there
- * /proc/cpuinfo says what the processor was sold as. */
+ * Source: Documentation/admin-guide/pm/cpufreq.rst (scaling_cur_freq, in kHz). A virtual machine
+ * has no cpufreq; there /proc/cpuinfo says what the processor was sold as. */
 #include "base/mem.h"
 #include "sensors/sensor_impl.h"
 
@@ -42,8 +42,8 @@ static struct sensor_reading read_cpuinfo(const struct cpufreq *cpufreq)
     for (const char *line = strstr(text, "cpu MHz"); line; line = strstr(line + 1, "cpu MHz")) {
         const char *colon = line + strcspn(line, ":\n");
         double mhz;
-        if (*colon != ':' || !sysfs_parse_decimal(colon + 1 + strspn(colon + 1, " \t"), &mhz) || mhz < 1 ||
-            mhz > (double)LIMIT_CLOCK_MHZ)
+        if (*colon != ':' || !sysfs_parse_decimal(colon + 1 + strspn(colon + 1, " \t"), &mhz) ||
+            mhz < 1 || mhz > (double)LIMIT_CLOCK_MHZ)
             continue;
         sum_mhz += mhz;
         count++;
@@ -56,23 +56,26 @@ static struct sensor_reading read_clock(const struct cpufreq *cpufreq)
     return cpufreq->n_policies ? read_policies(cpufreq) : read_cpuinfo(cpufreq);
 }
 
-static enum error_code cpufreq_open(const struct sensor_context *context, void **self, struct error *err)
+static enum error_code cpufreq_open(const struct sensor_context *context, void **self,
+                                    struct error *err)
 {
     struct cpufreq *cpufreq = mem_new(sizeof *cpufreq);
     if (!cpufreq)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     cpufreq->fs = &context->fs;
-    cpufreq->n_policies =
-        sysfs_list(&context->fs, "sys/devices/system/cpu/cpufreq", "policy", cpufreq->policies, LIMIT_SENSOR_ENTRIES);
+    cpufreq->n_policies = sysfs_list(&context->fs, "sys/devices/system/cpu/cpufreq", "policy",
+                                     cpufreq->policies, LIMIT_SENSOR_ENTRIES);
     if (!read_clock(cpufreq).valid) {
         mem_free(cpufreq);
-        return error_set(err, ERROR_NOT_FOUND, "the kernel does not say the CPU's clock; nothing to mend");
+        return error_set(err, ERROR_NOT_FOUND,
+                         "the kernel does not say the CPU's clock; nothing to mend");
     }
     *self = cpufreq;
     return ERROR_NONE;
 }
 
-static void cpufreq_read_device(void *self, uint32_t index, const struct device_info *info, struct sensor_device *out)
+static void cpufreq_read_device(void *self, uint32_t index, const struct device_info *info,
+                                struct sensor_device *out)
 {
     (void)index;
     if (info->kind == DEVICE_CPU)

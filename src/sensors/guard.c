@@ -51,8 +51,8 @@ struct guard {
 
 /* ---- the surroundings ------------------------------------------------------------------ */
 
-struct guard_shared *guard_shared_new(const struct sensors_options *options, const struct device_info *devices,
-                                      uint32_t n_devices)
+struct guard_shared *guard_shared_new(const struct sensors_options *options,
+                                      const struct device_info *devices, uint32_t n_devices)
 {
     struct guard_shared *shared = mem_new(sizeof *shared + n_devices * sizeof *devices);
     if (!shared)
@@ -64,10 +64,12 @@ struct guard_shared *guard_shared_new(const struct sensors_options *options, con
         length--;
     snprintf(shared->context.fs.root, sizeof shared->context.fs.root, "%.*s", (int)length, root);
     snprintf(shared->nvml_path, PATH_BYTES, "%s", options->nvml_path ? options->nvml_path : "");
-    snprintf(shared->level_zero_path, PATH_BYTES, "%s", options->level_zero_path ? options->level_zero_path : "");
+    snprintf(shared->level_zero_path, PATH_BYTES, "%s",
+             options->level_zero_path ? options->level_zero_path : "");
     shared->context.nvml_path = options->nvml_path ? shared->nvml_path : NULL;
     shared->context.level_zero_path = options->level_zero_path ? shared->level_zero_path : NULL;
-    shared->retry_ns = (uint64_t)(options->retry_ms ? options->retry_ms : LIMIT_SENSOR_RETRY_MS) * NS_PER_MS;
+    shared->retry_ns =
+        (uint64_t)(options->retry_ms ? options->retry_ms : LIMIT_SENSOR_RETRY_MS) * NS_PER_MS;
     if (n_devices)
         memcpy(shared->devices, devices, n_devices * sizeof *devices);
     shared->context.devices = shared->devices;
@@ -245,7 +247,8 @@ static void merge(const void *from, void *to, size_t size, uint64_t now_ns)
     const struct sensor_reading *told = from;
     struct sensor_reading *out = to;
     for (size_t i = 0; i < size / sizeof *out; i++) {
-        bool stale = now_ns > told[i].time_ns && now_ns - told[i].time_ns > (uint64_t)LIMIT_SENSOR_STALE_MS * NS_PER_MS;
+        bool stale = now_ns > told[i].time_ns &&
+                     now_ns - told[i].time_ns > (uint64_t)LIMIT_SENSOR_STALE_MS * NS_PER_MS;
         if (out[i].valid)
             continue;
         if (told[i].valid && !stale)
@@ -293,11 +296,13 @@ void guard_close_begin(struct guard *guard)
 void guard_close_end(struct guard *guard, uint64_t until_ns)
 {
     pthread_mutex_lock(&guard->lock);
-    while (guard->has_thread && !guard->thread_ended && timed_wait(&guard->answered, &guard->lock, until_ns)) {
+    while (guard->has_thread && !guard->thread_ended &&
+           timed_wait(&guard->answered, &guard->lock, until_ns)) {
     }
     bool has_thread = guard->has_thread, ended = guard->thread_ended;
     guard->abandoned = has_thread && !ended;
-    pthread_t thread = guard->thread; /* an abandoned guard is not ours any more once the lock is free */
+    pthread_t thread =
+        guard->thread; /* an abandoned guard is not ours any more once the lock is free */
     pthread_mutex_unlock(&guard->lock);
     if (has_thread && ended)
         pthread_join(thread, NULL);

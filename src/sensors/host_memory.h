@@ -1,8 +1,9 @@
-/* The memory of this machine, or of this process's control group where that leaves less (cgroup v2, as seen from
- * inside: Documentation/admin-guide/cgroup-v2.rst of the kernel).
+/* The memory of this machine, or of this process's control group where that leaves less (cgroup v2,
+ * as seen from inside: Documentation/admin-guide/cgroup-v2.rst of the kernel).
  *
- * Pages of files count as available: the kernel gives them up for whoever needs memory. In a group's memory.current
- * they are counted as used, and a mapped model would seem to fill it; so they are taken off again. */
+ * Pages of files count as available: the kernel gives them up for whoever needs memory. In a
+ * group's memory.current they are counted as used, and a mapped model would seem to fill it; so
+ * they are taken off again. */
 #pragma once
 
 #include "sensors/sysfs.h"

@@ -1,8 +1,8 @@
 /* The CPU's temperature from the drivers of its own sensors.
  *
- * Sources: Documentation/hwmon/{coretemp,k10temp,sysfs-interface}.rst of the kernel. coretemp's and k10temp's
- * "crit" is the temperature at which the processor throttles itself (Intel's TjMax, AMD's HTC limit); that of a
- * thermal zone behind hwmon is the one at which the kernel shuts down. */
+ * Sources: Documentation/hwmon/{coretemp,k10temp,sysfs-interface}.rst of the kernel. coretemp's and
+ * k10temp's "crit" is the temperature at which the processor throttles itself (Intel's TjMax, AMD's
+ * HTC limit); that of a thermal zone behind hwmon is the one at which the kernel shuts down. */
 #include "base/mem.h"
 #include "sensors/hwmon_files.h"
 #include "sensors/sensor_impl.h"
@@ -10,15 +10,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In order of preference; `labels` likewise. Without any of its labels all of a driver's inputs count. */
+/* In order of preference; `labels` likewise. Without any of its labels all of a driver's inputs
+ * count. */
 static const struct driver {
     const char *name;
     const char *labels[2];
     bool crit_is_slowdown;
 } drivers[] = {
-    {"coretemp", {"Package id "}, true}, {"k10temp", {"Tdie", "Tctl"}, true}, {"zenpower", {"Tdie", "Tctl"}, true},
-    {"via_cputemp", {0}, false},         {"apm_xgene", {"SoC"}, false},       {"cpu_thermal", {0}, false},
-    {"cpu0_thermal", {0}, false},        {"soc_thermal", {0}, false},
+    {"coretemp", {"Package id "}, true},  {"k10temp", {"Tdie", "Tctl"}, true},
+    {"zenpower", {"Tdie", "Tctl"}, true}, {"via_cputemp", {0}, false},
+    {"apm_xgene", {"SoC"}, false},        {"cpu_thermal", {0}, false},
+    {"cpu0_thermal", {0}, false},         {"soc_thermal", {0}, false},
 };
 
 enum { DRIVERS = sizeof drivers / sizeof *drivers, INPUTS_MAX = 64 };
@@ -84,7 +86,8 @@ static void scan(struct hwmon *hwmon)
     }
 }
 
-static enum error_code hwmon_open(const struct sensor_context *context, void **self, struct error *err)
+static enum error_code hwmon_open(const struct sensor_context *context, void **self,
+                                  struct error *err)
 {
     struct hwmon *hwmon = mem_new(sizeof *hwmon);
     if (!hwmon)
@@ -101,7 +104,8 @@ static enum error_code hwmon_open(const struct sensor_context *context, void **s
     return ERROR_NONE;
 }
 
-static void hwmon_read_device(void *self, uint32_t index, const struct device_info *info, struct sensor_device *out)
+static void hwmon_read_device(void *self, uint32_t index, const struct device_info *info,
+                              struct sensor_device *out)
 {
     (void)index;
     struct hwmon *hwmon = self;
@@ -112,10 +116,12 @@ static void hwmon_read_device(void *self, uint32_t index, const struct device_in
     struct sensor_reading hottest = reading_failed(), limit = reading_failed();
     for (uint32_t i = 0; i < hwmon->n_inputs; i++) {
         const struct input *input = &hwmon->inputs[i];
-        struct sensor_reading now = hwmon_temperature_mc(hwmon->fs, input->folder, input->number, "input");
+        struct sensor_reading now =
+            hwmon_temperature_mc(hwmon->fs, input->folder, input->number, "input");
         if (now.valid && (!hottest.valid || now.value > hottest.value))
             hottest = now;
-        reading_keep_lower(&limit, hwmon_temperature_mc(hwmon->fs, input->folder, input->number, "crit"));
+        reading_keep_lower(&limit,
+                           hwmon_temperature_mc(hwmon->fs, input->folder, input->number, "crit"));
     }
     out->temperature_mc = hottest;
     if (hwmon->n_inputs && hwmon->driver->crit_is_slowdown)

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-uint32_t hwmon_find_label(const struct sysfs *fs, const char *folder, const char *kind, const char *label)
+uint32_t hwmon_find_label(const struct sysfs *fs, const char *folder, const char *kind,
+                          const char *label)
 {
     char text[64];
     for (uint32_t n = 1; n <= HWMON_INPUTS_MAX; n++) {
@@ -16,7 +17,8 @@ uint32_t hwmon_find_label(const struct sysfs *fs, const char *folder, const char
     return 0;
 }
 
-struct sensor_reading hwmon_temperature_mc(const struct sysfs *fs, const char *folder, uint32_t input, const char *what)
+struct sensor_reading hwmon_temperature_mc(const struct sysfs *fs, const char *folder,
+                                           uint32_t input, const char *what)
 {
     uint64_t mc;
     if (sysfs_u64(fs, &mc, LIMIT_TEMPERATURE_MC, "%s/temp%u_%s", folder, input, what))
@@ -24,7 +26,8 @@ struct sensor_reading hwmon_temperature_mc(const struct sysfs *fs, const char *f
     return reading_temperature_mc((int64_t)mc);
 }
 
-struct sensor_reading hwmon_power_mw(const struct sysfs *fs, const char *folder, uint32_t input, const char *what)
+struct sensor_reading hwmon_power_mw(const struct sysfs *fs, const char *folder, uint32_t input,
+                                     const char *what)
 {
     uint64_t uw;
     if (sysfs_u64(fs, &uw, UINT64_MAX, "%s/power%u_%s", folder, input, what))

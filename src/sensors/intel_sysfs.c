@@ -1,8 +1,10 @@
-/* Intel GPUs without Level Zero: what the kernel's drivers i915 and xe show in the PCI device's folder.
+/* Intel GPUs without Level Zero: what the kernel's drivers i915 and xe show in the PCI device's
+ * folder.
  *
- * Sources: Documentation/ABI/testing/sysfs-driver-intel-{i915,xe}-hwmon of the kernel: energyN_input in µJ (a counter
- * of 64 bits), powerN_max in µW, tempN_input; of the inputs with a label the one of the package counts. The clock is
- * i915's gt_act_freq_mhz beside the card, or xe's tile0/gt0/freq0/act_freq, both in MHz, 0 while the GPU sleeps. */
+ * Sources: Documentation/ABI/testing/sysfs-driver-intel-{i915,xe}-hwmon of the kernel:
+ * energyN_input in µJ (a counter of 64 bits), powerN_max in µW, tempN_input; of the inputs with a
+ * label the one of the package counts. The clock is i915's gt_act_freq_mhz beside the card, or xe's
+ * tile0/gt0/freq0/act_freq, both in MHz, 0 while the GPU sleeps. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sensors/hwmon_files.h"
@@ -23,14 +25,16 @@ struct intel {
     struct card cards[LIMIT_DEVICES];
 };
 
-static enum error_code intel_open(const struct sensor_context *context, void **self, struct error *err)
+static enum error_code intel_open(const struct sensor_context *context, void **self,
+                                  struct error *err)
 {
     char name[PCI_NAME_BYTES];
     if (!pci_count_displays(&context->fs, PCI_VENDOR_INTEL, name))
         return error_set(err, ERROR_NOT_FOUND, "no Intel GPU on the PCI bus");
     if (!pci_driver_runs(&context->fs, "i915") && !pci_driver_runs(&context->fs, "xe"))
         return error_set(err, ERROR_NOT_FOUND,
-                         "neither i915 nor xe runs the Intel GPU %s: `sudo modprobe i915` (Arc from 2024 on: xe)",
+                         "neither i915 nor xe runs the Intel GPU %s: `sudo modprobe i915` (Arc "
+                         "from 2024 on: xe)",
                          name);
     struct intel *intel = mem_new(sizeof *intel);
     if (!intel)
@@ -64,13 +68,15 @@ static bool read_hwmon(const struct intel *intel, struct card *card, struct sens
 {
     const char *folder = card->hwmon;
     if (card->temperature_input)
-        out->temperature_mc = hwmon_temperature_mc(intel->fs, folder, card->temperature_input, "input");
+        out->temperature_mc =
+            hwmon_temperature_mc(intel->fs, folder, card->temperature_input, "input");
     if (!card->energy_input)
         return sysfs_exists(intel->fs, "%s", folder);
     out->power_limit_mw = hwmon_power_mw(intel->fs, folder, card->energy_input, "max");
     out->power_mw = reading_failed();
     uint64_t energy_uj;
-    if (sysfs_u64(intel->fs, &energy_uj, UINT64_MAX, "%s/energy%u_input", folder, card->energy_input))
+    if (sysfs_u64(intel->fs, &energy_uj, UINT64_MAX, "%s/energy%u_input", folder,
+                  card->energy_input))
         return false;
     out->power_mw = energy_meter_update(&card->meter, energy_uj, 0, clock_now_ns());
     return true;
@@ -80,7 +86,8 @@ static struct sensor_reading read_clock(const struct intel *intel, const char *p
 {
     char drm[HWMON_FOLDER_BYTES], names[1][SYSFS_NAME_BYTES];
     uint64_t mhz;
-    if (!sysfs_u64(intel->fs, &mhz, LIMIT_CLOCK_MHZ, "sys/bus/pci/devices/%s/tile0/gt0/freq0/act_freq", pci))
+    if (!sysfs_u64(intel->fs, &mhz, LIMIT_CLOCK_MHZ,
+                   "sys/bus/pci/devices/%s/tile0/gt0/freq0/act_freq", pci))
         return reading_clock_mhz(mhz);
     snprintf(drm, sizeof drm, "sys/bus/pci/devices/%s/drm", pci);
     if (sysfs_list(intel->fs, drm, "card", names, 1) &&
@@ -89,7 +96,8 @@ static struct sensor_reading read_clock(const struct intel *intel, const char *p
     return reading_failed();
 }
 
-static void intel_read_device(void *self, uint32_t index, const struct device_info *info, struct sensor_device *out)
+static void intel_read_device(void *self, uint32_t index, const struct device_info *info,
+                              struct sensor_device *out)
 {
     struct intel *intel = self;
     struct card *card = &intel->cards[index];
@@ -105,5 +113,8 @@ static void intel_read_device(void *self, uint32_t index, const struct device_in
         card->hwmon[0] = 0;
 }
 
-const struct sensor_impl sensor_impl_intel_sysfs = {
-    .name = "intel_sysfs", .may_block = true, .open = intel_open, .close = mem_free, .read_device = intel_read_device};
+const struct sensor_impl sensor_impl_intel_sysfs = {.name = "intel_sysfs",
+                                                    .may_block = true,
+                                                    .open = intel_open,
+                                                    .close = mem_free,
+                                                    .read_device = intel_read_device};

@@ -1,9 +1,9 @@
 /* Intel GPUs, through Level Zero's Sysman, whose loader is opened at run time.
  *
- * Source: the oneAPI Level Zero specification, Sysman (oneapi-src.github.io/level-zero-spec, zes_api.h of v1.32): the
- * part of its binary interface that is used, declared here so that no header is needed. Structures begin with their
- * type (zes_structure_type_t) and a chain that stays NULL. The loader is never closed once it has been started: drivers
- * behind it keep threads. */
+ * Source: the oneAPI Level Zero specification, Sysman (oneapi-src.github.io/level-zero-spec,
+ * zes_api.h of v1.32): the part of its binary interface that is used, declared here so that no
+ * header is needed. Structures begin with their type (zes_structure_type_t) and a chain that stays
+ * NULL. The loader is never closed once it has been started: drivers behind it keep threads. */
 #include "base/mem.h"
 #include "sensors/library.h"
 #include "sensors/pci.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { ZE_UNINITIALIZED = 0x78000001, ZE_INSUFFICIENT_PERMISSIONS = 0x70010000 }; /* ze_result_t */
-enum {                                                                            /* zes_structure_type_t */
+enum { /* zes_structure_type_t */
        ZES_PCI_PROPERTIES = 0x2,
        ZES_ENGINE_PROPERTIES = 0x5,
        ZES_FREQ_PROPERTIES = 0x9,
@@ -23,9 +23,13 @@ enum {                                                                          
        ZES_FREQ_STATE = 0x1b,
        ZES_MEM_STATE = 0x1e
 };
-enum { ZES_TEMP_GLOBAL = 0, ZES_TEMP_GPU = 1 };                                              /* zes_temp_sensors_t */
-enum { ZES_FREQ_GPU = 0 };                                                                   /* zes_freq_domain_t */
-enum { ZES_ENGINE_ALL = 0, ZES_ENGINE_COMPUTE_ALL = 1, ZES_ENGINE_RENDER_COMPUTE_ALL = 11 }; /* zes_engine_group_t */
+enum { ZES_TEMP_GLOBAL = 0, ZES_TEMP_GPU = 1 }; /* zes_temp_sensors_t */
+enum { ZES_FREQ_GPU = 0 };                      /* zes_freq_domain_t */
+enum {
+    ZES_ENGINE_ALL = 0,
+    ZES_ENGINE_COMPUTE_ALL = 1,
+    ZES_ENGINE_RENDER_COMPUTE_ALL = 11
+}; /* zes_engine_group_t */
 
 typedef void *zes_handle;
 
@@ -108,7 +112,8 @@ struct level_zero {
     int (*temp_properties)(zes_handle part, struct zes_temp_properties *out);
     int (*temp_state)(zes_handle part, double *out_celsius);
     int (*power_energy)(zes_handle part, struct zes_counter *out);
-    int (*power_limits)(zes_handle part, struct zes_sustained_limit *sustained, void *burst, void *peak);
+    int (*power_limits)(zes_handle part, struct zes_sustained_limit *sustained, void *burst,
+                        void *peak);
     int (*freq_properties)(zes_handle part, struct zes_freq_properties *out);
     int (*freq_state)(zes_handle part, struct zes_freq_state *out);
     int (*mem_state)(zes_handle part, struct zes_mem_state *out);
@@ -161,18 +166,21 @@ static uint32_t list_parts(enumerate list, zes_handle device, zes_handle *out, u
 static void find_temperature(struct level_zero *zes, struct card *card)
 {
     zes_handle parts[PARTS_MAX];
-    uint32_t n = zes->temp_properties ? list_parts(zes->temperatures, card->device, parts, PARTS_MAX) : 0;
+    uint32_t n =
+        zes->temp_properties ? list_parts(zes->temperatures, card->device, parts, PARTS_MAX) : 0;
     uint32_t best = UINT32_MAX;
     for (uint32_t i = 0; i < n; i++) {
         struct zes_temp_properties properties = {.type = ZES_TEMP_PROPERTIES};
         if (zes->temp_properties(parts[i], &properties) || properties.on_subdevice ||
-            (properties.sensor != ZES_TEMP_GPU && (properties.sensor != ZES_TEMP_GLOBAL || best == ZES_TEMP_GPU)))
+            (properties.sensor != ZES_TEMP_GPU &&
+             (properties.sensor != ZES_TEMP_GLOBAL || best == ZES_TEMP_GPU)))
             continue;
         best = properties.sensor;
         card->temperature = parts[i];
         double mc = properties.max_celsius * 1000;
-        card->slowdown_mc =
-            mc > 0 && mc <= (double)LIMIT_TEMPERATURE_MC ? reading_temperature_mc((int64_t)mc) : reading_failed();
+        card->slowdown_mc = mc > 0 && mc <= (double)LIMIT_TEMPERATURE_MC
+                                ? reading_temperature_mc((int64_t)mc)
+                                : reading_failed();
     }
 }
 
@@ -204,7 +212,8 @@ static int engine_rank(uint32_t group)
 static void find_engine(struct level_zero *zes, struct card *card)
 {
     zes_handle parts[PARTS_MAX];
-    uint32_t n = zes->engine_properties ? list_parts(zes->engines, card->device, parts, PARTS_MAX) : 0;
+    uint32_t n =
+        zes->engine_properties ? list_parts(zes->engines, card->device, parts, PARTS_MAX) : 0;
     int best = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct zes_engine_properties properties = {.type = ZES_ENGINE_PROPERTIES};
@@ -249,24 +258,28 @@ static int find_cards(struct level_zero *zes)
 static enum error_code start(struct level_zero *zes, const char *path, struct error *err)
 {
     if (!zes->init || !zes->drivers || !zes->devices || !zes->pci_properties)
-        return error_set(err, ERROR_UNSUPPORTED, "%s is older than Level Zero 1.5: `sudo apt install libze1`", path);
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "%s is older than Level Zero 1.5: `sudo apt install libze1`", path);
     int result = zes->init(0);
     if (!result)
         result = find_cards(zes);
     if (result == ZE_INSUFFICIENT_PERMISSIONS)
-        return error_set(err, ERROR_IO,
-                         "no permission on /dev/dri/renderD*: `sudo usermod -aG render $USER` and a new login");
-    if (result == ZE_UNINITIALIZED || (!result && !zes->n_cards))
         return error_set(
-            err, ERROR_NOT_FOUND,
-            "Level Zero finds no Intel GPU; if there is one, install Intel's libze-intel-gpu1 (docs/gpu-guide.md)");
+            err, ERROR_IO,
+            "no permission on /dev/dri/renderD*: `sudo usermod -aG render $USER` and a new login");
+    if (result == ZE_UNINITIALIZED || (!result && !zes->n_cards))
+        return error_set(err, ERROR_NOT_FOUND,
+                         "Level Zero finds no Intel GPU; if there is one, install Intel's "
+                         "libze-intel-gpu1 (docs/gpu-guide.md)");
     if (result)
-        return error_set(err, ERROR_DEVICE, "Level Zero does not start (error 0x%x): see `sudo dmesg`",
+        return error_set(err, ERROR_DEVICE,
+                         "Level Zero does not start (error 0x%x): see `sudo dmesg`",
                          (unsigned)result);
     return ERROR_NONE;
 }
 
-static enum error_code level_zero_open(const struct sensor_context *context, void **self, struct error *err)
+static enum error_code level_zero_open(const struct sensor_context *context, void **self,
+                                       struct error *err)
 {
     const char *path = context->level_zero_path ? context->level_zero_path : "libze_loader.so.1";
     char reason[256], name[PCI_NAME_BYTES];
@@ -281,11 +294,11 @@ static enum error_code level_zero_open(const struct sensor_context *context, voi
     } else if (context->level_zero_path) {
         code = error_set(err, ERROR_NOT_FOUND, "%s cannot be opened: %.200s", path, reason);
     } else if (pci_count_displays(&context->fs, PCI_VENDOR_INTEL, name)) {
-        code =
-            error_set(err, ERROR_NOT_FOUND,
-                      "the Intel GPU %s is there, but not %s: `sudo apt install libze1`, and Intel's libze-intel-gpu1 "
-                      "(docs/gpu-guide.md)",
-                      name, path);
+        code = error_set(err, ERROR_NOT_FOUND,
+                         "the Intel GPU %s is there, but not %s: `sudo apt install libze1`, and "
+                         "Intel's libze-intel-gpu1 "
+                         "(docs/gpu-guide.md)",
+                         name, path);
     } else {
         code = error_set(err, ERROR_NOT_FOUND, "no Intel GPU on the PCI bus, and no %s", path);
     }
@@ -298,20 +311,22 @@ static enum error_code level_zero_open(const struct sensor_context *context, voi
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-static void read_memory(const struct level_zero *zes, const struct card *card, struct sensor_device *out)
+static void read_memory(const struct level_zero *zes, const struct card *card,
+                        struct sensor_device *out)
 {
     static const uint64_t max_bytes = (uint64_t)1 << 50;
     uint64_t free_bytes = 0, size_bytes = 0;
     bool known = card->n_memories && zes->mem_state;
     for (uint32_t i = 0; known && i < card->n_memories; i++) {
         struct zes_mem_state state = {.type = ZES_MEM_STATE};
-        known = !zes->mem_state(card->memories[i], &state) && state.size_bytes && state.size_bytes <= max_bytes &&
-                state.free_bytes <= state.size_bytes;
+        known = !zes->mem_state(card->memories[i], &state) && state.size_bytes &&
+                state.size_bytes <= max_bytes && state.free_bytes <= state.size_bytes;
         free_bytes += state.free_bytes;
         size_bytes += state.size_bytes;
     }
     out->memory_free_bytes = known ? reading_make(free_bytes, size_bytes) : reading_failed();
-    out->memory_used_bytes = known ? reading_make(size_bytes - free_bytes, size_bytes) : reading_failed();
+    out->memory_used_bytes =
+        known ? reading_make(size_bytes - free_bytes, size_bytes) : reading_failed();
 }
 
 static void read_power(struct level_zero *zes, struct card *card, struct sensor_device *out)
@@ -320,10 +335,11 @@ static void read_power(struct level_zero *zes, struct card *card, struct sensor_
     out->power_mw = reading_failed();
     if (card->power && zes->power_energy && !zes->power_energy(card->power, &counter) &&
         counter.timestamp_us < UINT64_MAX / 1000)
-        out->power_mw = energy_meter_update(&card->energy, counter.value, 0, counter.timestamp_us * 1000);
+        out->power_mw =
+            energy_meter_update(&card->energy, counter.value, 0, counter.timestamp_us * 1000);
     struct zes_sustained_limit limit = {0};
-    if (card->power && zes->power_limits && !zes->power_limits(card->power, &limit, NULL, NULL) && limit.enabled &&
-        limit.power_mw > 0)
+    if (card->power && zes->power_limits && !zes->power_limits(card->power, &limit, NULL, NULL) &&
+        limit.enabled && limit.power_mw > 0)
         out->power_limit_mw = reading_power_mw((uint64_t)limit.power_mw);
 }
 
@@ -331,20 +347,21 @@ static void read_card(struct level_zero *zes, struct card *card, struct sensor_d
 {
     double celsius = 0;
     out->temperature_mc = reading_failed();
-    if (card->temperature && zes->temp_state && !zes->temp_state(card->temperature, &celsius) && celsius > 0 &&
-        celsius < LIMIT_TEMPERATURE_MC / 1000)
+    if (card->temperature && zes->temp_state && !zes->temp_state(card->temperature, &celsius) &&
+        celsius > 0 && celsius < LIMIT_TEMPERATURE_MC / 1000)
         out->temperature_mc = reading_temperature_mc((int64_t)(celsius * 1000));
     if (card->slowdown_mc.valid)
         out->temperature_slowdown_mc = reading_temperature_mc((int64_t)card->slowdown_mc.value);
     struct zes_freq_state clock = {.type = ZES_FREQ_STATE, .actual_mhz = -1};
     out->clock_mhz = reading_failed();
-    if (card->clock && zes->freq_state && !zes->freq_state(card->clock, &clock) && clock.actual_mhz >= 0 &&
-        clock.actual_mhz <= (double)LIMIT_CLOCK_MHZ)
+    if (card->clock && zes->freq_state && !zes->freq_state(card->clock, &clock) &&
+        clock.actual_mhz >= 0 && clock.actual_mhz <= (double)LIMIT_CLOCK_MHZ)
         out->clock_mhz = reading_clock_mhz((uint64_t)clock.actual_mhz);
     struct zes_counter active = {0};
     out->utilisation_pct = reading_failed();
     if (card->engine && zes->engine_activity && !zes->engine_activity(card->engine, &active))
-        out->utilisation_pct = load_meter_update(&card->load, active.value, active.timestamp_us, clock_now_ns());
+        out->utilisation_pct =
+            load_meter_update(&card->load, active.value, active.timestamp_us, clock_now_ns());
     read_power(zes, card, out);
     read_memory(zes, card, out);
 }

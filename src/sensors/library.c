@@ -24,6 +24,7 @@ void library_bind(void *library, const struct library_symbol *symbols, size_t n_
         void *address = dlsym(library, symbols[i].name);
         if (!address && symbols[i].older)
             address = dlsym(library, symbols[i].older);
-        memcpy(symbols[i].function, &address, sizeof address); /* ISO C has no cast from data to function */
+        memcpy(symbols[i].function, &address,
+               sizeof address); /* ISO C has no cast from data to function */
     }
 }

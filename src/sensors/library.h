@@ -8,7 +8,8 @@
 void *library_open(const char *path, char *reason, size_t size);
 void library_close(void *library); /* NULL is fine */
 
-/* One function: where its address goes, its name, and what it was called before (NULL: nothing else). */
+/* One function: where its address goes, its name, and what it was called before (NULL: nothing
+ * else). */
 struct library_symbol {
     void *function; /* address of a function pointer, set to NULL when there is no such function */
     const char *name, *older;

@@ -1,5 +1,5 @@
-/* The CPU's load and the machine's memory, from /proc/stat and /proc/meminfo (man 5 proc), and the memory that
- * this process's control group leaves it. */
+/* The CPU's load and the machine's memory, from /proc/stat and /proc/meminfo (man 5 proc), and the
+ * memory that this process's control group leaves it. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sensors/host_memory.h"
@@ -14,10 +14,12 @@ struct load {
     struct load_meter meter;
 };
 
-static enum error_code load_open(const struct sensor_context *context, void **self, struct error *err)
+static enum error_code load_open(const struct sensor_context *context, void **self,
+                                 struct error *err)
 {
     if (!sysfs_exists(&context->fs, "proc/stat"))
-        return error_set(err, ERROR_NOT_FOUND, "/proc is not there: `sudo mount -t proc proc /proc`");
+        return error_set(err, ERROR_NOT_FOUND,
+                         "/proc is not there: `sudo mount -t proc proc /proc`");
     struct load *load = mem_new(sizeof *load);
     if (!load)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
@@ -26,16 +28,19 @@ static enum error_code load_open(const struct sensor_context *context, void **se
     return ERROR_NONE;
 }
 
-/* "cpu user nice system idle iowait irq softirq steal …" in ticks; what others stole is no idle time. */
+/* "cpu user nice system idle iowait irq softirq steal …" in ticks; what others stole is no idle
+ * time. */
 static struct sensor_reading read_load(struct load *load)
 {
     char text[256];
     if (sysfs_text(load->fs, text, sizeof text, "proc/stat"))
         return reading_failed();
     uint64_t ticks[8] = {0}, all = 0;
-    int n =
-        sscanf(text, "cpu %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
-               &ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4], &ticks[5], &ticks[6], &ticks[7]);
+    int n = sscanf(text,
+                   "cpu %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
+                   " %" SCNu64 " %" SCNu64,
+                   &ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4], &ticks[5], &ticks[6],
+                   &ticks[7]);
     if (n < 4)
         return reading_failed();
     for (int i = 0; i < 8; i++) {
@@ -62,7 +67,8 @@ static struct memory read_memory(const struct load *load)
     return memory;
 }
 
-static void load_read_device(void *self, uint32_t index, const struct device_info *info, struct sensor_device *out)
+static void load_read_device(void *self, uint32_t index, const struct device_info *info,
+                             struct sensor_device *out)
 {
     (void)index;
     struct load *load = self;
@@ -73,7 +79,8 @@ static void load_read_device(void *self, uint32_t index, const struct device_inf
     out->memory_free_bytes = memory.available_bytes;
     out->memory_used_bytes = reading_failed();
     if (memory.available_bytes.valid)
-        out->memory_used_bytes = reading_make(memory.total_bytes.value - memory.available_bytes.value, UINT64_MAX);
+        out->memory_used_bytes =
+            reading_make(memory.total_bytes.value - memory.available_bytes.value, UINT64_MAX);
 }
 
 static void load_read_node(void *self, struct sensor_node *out)
@@ -85,5 +92,8 @@ static void load_read_node(void *self, struct sensor_node *out)
     out->memory_available_bytes = memory.available_bytes;
 }
 
-const struct sensor_impl sensor_impl_load = {
-    .name = "load", .open = load_open, .close = mem_free, .read_device = load_read_device, .read_node = load_read_node};
+const struct sensor_impl sensor_impl_load = {.name = "load",
+                                             .open = load_open,
+                                             .close = mem_free,
+                                             .read_device = load_read_device,
+                                             .read_node = load_read_node};

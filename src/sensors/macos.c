@@ -1,7 +1,8 @@
 /* macOS: the machine's memory and load. Compiled on Apple systems only; not run here.
  *
- * Source: host_statistics64() and host_statistics() of Mach (mach/mach_host.h, mach/vm_statistics.h). Temperature
- * and power have no public interface there (powermetrics wants root), so they stay unknown. */
+ * Source: host_statistics64() and host_statistics() of Mach (mach/mach_host.h,
+ * mach/vm_statistics.h). Temperature and power have no public interface there (powermetrics wants
+ * root), so they stay unknown. */
 #ifdef __APPLE__
 
 #include "base/clock.h"
@@ -17,7 +18,8 @@ struct macos {
     struct load_meter meter;
 };
 
-static enum error_code macos_open(const struct sensor_context *context, void **self, struct error *err)
+static enum error_code macos_open(const struct sensor_context *context, void **self,
+                                  struct error *err)
 {
     (void)context;
     *self = mem_new(sizeof(struct macos));
@@ -28,11 +30,13 @@ static struct sensor_reading read_load(struct macos *macos)
 {
     host_cpu_load_info_data_t load;
     mach_msg_type_number_t count = HOST_CPU_LOAD_INFO_COUNT;
-    if (host_statistics(mach_host_self(), HOST_CPU_LOAD_INFO, (host_info_t)&load, &count) != KERN_SUCCESS)
+    if (host_statistics(mach_host_self(), HOST_CPU_LOAD_INFO, (host_info_t)&load, &count) !=
+        KERN_SUCCESS)
         return reading_failed();
-    uint64_t busy =
-        (uint64_t)load.cpu_ticks[CPU_STATE_USER] + load.cpu_ticks[CPU_STATE_SYSTEM] + load.cpu_ticks[CPU_STATE_NICE];
-    return load_meter_update(&macos->meter, busy, busy + load.cpu_ticks[CPU_STATE_IDLE], clock_now_ns());
+    uint64_t busy = (uint64_t)load.cpu_ticks[CPU_STATE_USER] + load.cpu_ticks[CPU_STATE_SYSTEM] +
+                    load.cpu_ticks[CPU_STATE_NICE];
+    return load_meter_update(&macos->meter, busy, busy + load.cpu_ticks[CPU_STATE_IDLE],
+                             clock_now_ns());
 }
 
 static void macos_read_node(void *self, struct sensor_node *out)
@@ -46,9 +50,10 @@ static void macos_read_node(void *self, struct sensor_node *out)
     out->memory_total_bytes = reading_make(total, UINT64_MAX);
     vm_statistics64_data_t memory;
     mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
-    if (host_statistics64(mach_host_self(), HOST_VM_INFO64, (host_info64_t)&memory, &count) == KERN_SUCCESS)
-        out->memory_available_bytes =
-            reading_make(((uint64_t)memory.free_count + memory.inactive_count) * (uint64_t)getpagesize(), total);
+    if (host_statistics64(mach_host_self(), HOST_VM_INFO64, (host_info64_t)&memory, &count) ==
+        KERN_SUCCESS)
+        out->memory_available_bytes = reading_make(
+            ((uint64_t)memory.free_count + memory.inactive_count) * (uint64_t)getpagesize(), total);
 }
 
 const struct sensor_impl sensor_impl_macos = {

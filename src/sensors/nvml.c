@@ -1,8 +1,9 @@
 /* NVIDIA GPUs, through the driver's library NVML, which is opened at run time.
  *
- * Source: the NVML API Reference Guide (docs.nvidia.com/deploy/nvml-api): the functions, structures and numbers
- * below are the stable part of its binary interface, declared here so that no header is needed. Every function
- * but nvmlInit and nvmlDeviceGetHandleByPciBusId may be missing: its reading then is. */
+ * Source: the NVML API Reference Guide (docs.nvidia.com/deploy/nvml-api): the functions, structures
+ * and numbers below are the stable part of its binary interface, declared here so that no header is
+ * needed. Every function but nvmlInit and nvmlDeviceGetHandleByPciBusId may be missing: its reading
+ * then is. */
 #include "base/mem.h"
 #include "sensors/library.h"
 #include "sensors/pci.h"
@@ -32,7 +33,8 @@ struct nvml_memory {       /* nvmlMemory_t, in bytes */
 struct nvml_utilization { /* nvmlUtilization_t, in percent of the last sample period */
     unsigned gpu, memory;
 };
-struct nvml_temperature { /* nvmlTemperature_v1_t, in degrees Celsius; `version` says which structure it is */
+struct nvml_temperature { /* nvmlTemperature_v1_t, in degrees Celsius; `version` says which
+                             structure it is */
     unsigned version, sensor;
     int celsius;
 };
@@ -47,7 +49,8 @@ struct nvml {
     int (*memory)(nvml_device device, struct nvml_memory *out);
     int (*utilization)(nvml_device device, struct nvml_utilization *out);
     int (*temperature)(nvml_device device, unsigned sensor, unsigned *out_celsius);
-    int (*temperature_v)(nvml_device device, struct nvml_temperature *out); /* where the older one was dropped */
+    int (*temperature_v)(nvml_device device,
+                         struct nvml_temperature *out); /* where the older one was dropped */
     int (*threshold)(nvml_device device, unsigned which, unsigned *out_celsius);
     int (*power)(nvml_device device, unsigned *out_mw);
     int (*power_limit)(nvml_device device, unsigned *out_mw);
@@ -68,7 +71,8 @@ static void bind(struct nvml *nvml)
         {&nvml->temperature_v, "nvmlDeviceGetTemperatureV", NULL},
         {&nvml->threshold, "nvmlDeviceGetTemperatureThreshold", NULL},
         {&nvml->power, "nvmlDeviceGetPowerUsage", NULL},
-        {&nvml->power_limit, "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"},
+        {&nvml->power_limit, "nvmlDeviceGetEnforcedPowerLimit",
+         "nvmlDeviceGetPowerManagementLimit"},
         {&nvml->clock, "nvmlDeviceGetClockInfo", NULL},
     };
     library_bind(nvml->library, symbols, sizeof symbols / sizeof *symbols);
@@ -76,8 +80,8 @@ static void bind(struct nvml *nvml)
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
-static enum error_code explain_missing(const struct sensor_context *context, const char *path, const char *reason,
-                                       struct error *err)
+static enum error_code explain_missing(const struct sensor_context *context, const char *path,
+                                       const char *reason, struct error *err)
 {
     char name[PCI_NAME_BYTES];
     if (context->nvml_path)
@@ -85,7 +89,8 @@ static enum error_code explain_missing(const struct sensor_context *context, con
     if (!pci_count_displays(&context->fs, PCI_VENDOR_NVIDIA, name))
         return error_set(err, ERROR_NOT_FOUND, "no NVIDIA GPU on the PCI bus, and no %s", path);
     return error_set(err, ERROR_NOT_FOUND,
-                     "the NVIDIA GPU %s is there, but not the driver's library %s: `sudo apt install libnvidia-ml1` "
+                     "the NVIDIA GPU %s is there, but not the driver's library %s: `sudo apt "
+                     "install libnvidia-ml1` "
                      "(it comes with the driver)",
                      name, path);
 }
@@ -94,14 +99,17 @@ static enum error_code explain_init(const struct nvml *nvml, int result, struct 
 {
     switch (result) {
     case NVML_DRIVER_NOT_LOADED:
-        return error_set(err, ERROR_DEVICE, "the NVIDIA driver is not loaded: `sudo modprobe nvidia`");
+        return error_set(err, ERROR_DEVICE,
+                         "the NVIDIA driver is not loaded: `sudo modprobe nvidia`");
     case NVML_NO_PERMISSION:
         return error_set(err, ERROR_IO,
-                         "no permission on /dev/nvidia*: `sudo usermod -aG video $USER` and a new login, or see `ls -l "
+                         "no permission on /dev/nvidia*: `sudo usermod -aG video $USER` and a new "
+                         "login, or see `ls -l "
                          "/dev/nvidia*`");
     case NVML_LIBRARY_IS_NOT_THE_DRIVERS:
         return error_set(err, ERROR_DEVICE,
-                         "the NVIDIA library and the loaded driver are of different versions: restart the machine");
+                         "the NVIDIA library and the loaded driver are of different versions: "
+                         "restart the machine");
     default:
         break;
     }
@@ -119,7 +127,8 @@ static void nvml_close(void *self)
     mem_free(nvml);
 }
 
-static enum error_code nvml_open(const struct sensor_context *context, void **self, struct error *err)
+static enum error_code nvml_open(const struct sensor_context *context, void **self,
+                                 struct error *err)
 {
     const char *path = context->nvml_path ? context->nvml_path : "libnvidia-ml.so.1";
     struct nvml *nvml = mem_new(sizeof *nvml);
@@ -155,13 +164,15 @@ static enum error_code nvml_open(const struct sensor_context *context, void **se
 
 static bool is_lost(int result)
 {
-    return result == NVML_GPU_IS_LOST || result == NVML_UNINITIALIZED || result == NVML_INVALID_ARGUMENT;
+    return result == NVML_GPU_IS_LOST || result == NVML_UNINITIALIZED ||
+           result == NVML_INVALID_ARGUMENT;
 }
 
 static struct sensor_reading celsius(int result, unsigned celsius)
 {
-    return result || celsius > LIMIT_TEMPERATURE_MC / 1000 ? reading_failed()
-                                                           : reading_temperature_mc((int64_t)celsius * 1000);
+    return result || celsius > LIMIT_TEMPERATURE_MC / 1000
+               ? reading_failed()
+               : reading_temperature_mc((int64_t)celsius * 1000);
 }
 
 /* What NVML answers, so that a lost GPU is seen. */
@@ -172,7 +183,8 @@ static int read_temperature(const struct nvml *nvml, nvml_device device, struct 
     if (nvml->temperature) {
         result = nvml->temperature(device, NVML_TEMPERATURE_GPU, &value);
     } else if (nvml->temperature_v) {
-        struct nvml_temperature now = {.version = NVML_TEMPERATURE_VERSION, .sensor = NVML_TEMPERATURE_GPU};
+        struct nvml_temperature now = {.version = NVML_TEMPERATURE_VERSION,
+                                       .sensor = NVML_TEMPERATURE_GPU};
         result = nvml->temperature_v(device, &now);
         value = now.celsius > 0 ? (unsigned)now.celsius : 0;
     }
@@ -180,7 +192,8 @@ static int read_temperature(const struct nvml *nvml, nvml_device device, struct 
     return result;
 }
 
-static struct sensor_reading read_threshold(const struct nvml *nvml, nvml_device device, unsigned which)
+static struct sensor_reading read_threshold(const struct nvml *nvml, nvml_device device,
+                                            unsigned which)
 {
     unsigned value = 0;
     int result = nvml->threshold ? nvml->threshold(device, which, &value) : NVML_NOT_SUPPORTED;
@@ -191,12 +204,14 @@ static void read_memory(const struct nvml *nvml, nvml_device device, struct sens
 {
     struct nvml_memory memory = {0};
     int result = nvml->memory ? nvml->memory(device, &memory) : NVML_NOT_SUPPORTED;
-    bool sane = !result && memory.total && memory.used <= memory.total && memory.free <= memory.total;
+    bool sane =
+        !result && memory.total && memory.used <= memory.total && memory.free <= memory.total;
     out->memory_used_bytes = sane ? reading_make(memory.used, memory.total) : reading_failed();
     out->memory_free_bytes = sane ? reading_make(memory.free, memory.total) : reading_failed();
 }
 
-static void nvml_read_device(void *self, uint32_t index, const struct device_info *info, struct sensor_device *out)
+static void nvml_read_device(void *self, uint32_t index, const struct device_info *info,
+                             struct sensor_device *out)
 {
     struct nvml *nvml = self;
     struct pci_address address;
@@ -228,5 +243,8 @@ static void nvml_read_device(void *self, uint32_t index, const struct device_inf
         *device = NULL; /* a GPU that was reset or plugged in again has a new handle */
 }
 
-const struct sensor_impl sensor_impl_nvml = {
-    .name = "nvml", .may_block = true, .open = nvml_open, .close = nvml_close, .read_device = nvml_read_device};
+const struct sensor_impl sensor_impl_nvml = {.name = "nvml",
+                                             .may_block = true,
+                                             .open = nvml_open,
+                                             .close = nvml_close,
+                                             .read_device = nvml_read_device};

@@ -22,7 +22,8 @@ struct on_demand {
 struct on_demand *on_demand_new(const struct sensors_options *options, uint32_t n_devices)
 {
     assert(n_devices <= LIMIT_DEVICES);
-    struct on_demand *on_demand = mem_new(sizeof *on_demand + n_devices * sizeof(struct device_info));
+    struct on_demand *on_demand =
+        mem_new(sizeof *on_demand + n_devices * sizeof(struct device_info));
     if (!on_demand)
         return NULL;
     pthread_mutex_init(&on_demand->lock, NULL);
@@ -32,7 +33,8 @@ struct on_demand *on_demand_new(const struct sensors_options *options, uint32_t 
     return on_demand;
 }
 
-void on_demand_set_device(struct on_demand *on_demand, uint32_t index, const struct device_info *info)
+void on_demand_set_device(struct on_demand *on_demand, uint32_t index,
+                          const struct device_info *info)
 {
     assert(index < on_demand->n_devices && !on_demand->sensors);
     on_demand->devices[index] = *info;
@@ -53,13 +55,15 @@ struct sensor_device on_demand_read(struct on_demand *on_demand, uint32_t index)
     pthread_mutex_lock(&on_demand->lock);
     if (!on_demand->sensors && !on_demand->failed) {
         struct error err;
-        on_demand->failed = sensors_open(&on_demand->options, on_demand->devices, on_demand->n_devices,
-                                         &on_demand->sensors, &err) != ERROR_NONE;
+        on_demand->failed =
+            sensors_open(&on_demand->options, on_demand->devices, on_demand->n_devices,
+                         &on_demand->sensors, &err) != ERROR_NONE;
         if (on_demand->failed)
             log_line(LOG_WARN, "sensors", "%s", err.text);
     }
     uint64_t now_ns = clock_now_ns();
-    if (on_demand->sensors && (!on_demand->sample.time_ns || now_ns - on_demand->sample.time_ns > fresh_ns))
+    if (on_demand->sensors &&
+        (!on_demand->sample.time_ns || now_ns - on_demand->sample.time_ns > fresh_ns))
         sensors_sample(on_demand->sensors, &on_demand->sample);
     struct sensor_device readings = on_demand->sample.devices[index];
     pthread_mutex_unlock(&on_demand->lock);

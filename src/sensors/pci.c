@@ -37,22 +37,24 @@ bool pci_parse(const char *text, struct pci_address *out)
 
 void pci_name(const struct pci_address *address, char name[PCI_NAME_BYTES])
 {
-    snprintf(name, PCI_NAME_BYTES, "%04x:%02x:%02x.%x", address->domain, address->bus, address->device,
-             address->function);
+    snprintf(name, PCI_NAME_BYTES, "%04x:%02x:%02x.%x", address->domain, address->bus,
+             address->device, address->function);
 }
 
 /* A file such as "vendor": "0x1002". */
 static bool read_hex(const struct sysfs *fs, const char *name, const char *file, unsigned long *out)
 {
     char text[32];
-    if (sysfs_text(fs, text, sizeof text, "sys/bus/pci/devices/%s/%s", name, file) || strncmp(text, "0x", 2) != 0)
+    if (sysfs_text(fs, text, sizeof text, "sys/bus/pci/devices/%s/%s", name, file) ||
+        strncmp(text, "0x", 2) != 0)
         return false;
     char *end;
     *out = strtoul(text, &end, 16);
     return *end == 0 && end > text + 2;
 }
 
-bool pci_find(const struct sysfs *fs, const char *text, enum pci_vendor vendor, char name[PCI_NAME_BYTES])
+bool pci_find(const struct sysfs *fs, const char *text, enum pci_vendor vendor,
+              char name[PCI_NAME_BYTES])
 {
     struct pci_address address;
     unsigned long found;
@@ -75,7 +77,8 @@ bool pci_driver_runs(const struct sysfs *fs, const char *driver)
     return false;
 }
 
-uint32_t pci_count_displays(const struct sysfs *fs, enum pci_vendor vendor, char name[PCI_NAME_BYTES])
+uint32_t pci_count_displays(const struct sysfs *fs, enum pci_vendor vendor,
+                            char name[PCI_NAME_BYTES])
 {
     char names[LIMIT_SENSOR_ENTRIES][SYSFS_NAME_BYTES];
     uint32_t n = sysfs_list(fs, "sys/bus/pci/devices", "", names, LIMIT_SENSOR_ENTRIES);
@@ -84,7 +87,8 @@ uint32_t pci_count_displays(const struct sysfs *fs, enum pci_vendor vendor, char
         struct pci_address address;
         unsigned long found, class;
         if (!pci_parse(names[i], &address) || !read_hex(fs, names[i], "vendor", &found) ||
-            found != (unsigned long)vendor || !read_hex(fs, names[i], "class", &class) || class >> 16 != 0x03)
+            found != (unsigned long)vendor || !read_hex(fs, names[i], "class", &class) ||
+            class >> 16 != 0x03)
             continue;
         if (!count++)
             pci_name(&address, name);

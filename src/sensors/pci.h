@@ -17,11 +17,14 @@ bool pci_parse(const char *text, struct pci_address *out);
 enum { PCI_NAME_BYTES = 24 };
 void pci_name(const struct pci_address *address, char name[PCI_NAME_BYTES]);
 
-/* The name of the folder when `text` is the address of a device of that vendor that is there now. */
-bool pci_find(const struct sysfs *fs, const char *text, enum pci_vendor vendor, char name[PCI_NAME_BYTES]);
+/* The name of the folder when `text` is the address of a device of that vendor that is there
+ * now. */
+bool pci_find(const struct sysfs *fs, const char *text, enum pci_vendor vendor,
+              char name[PCI_NAME_BYTES]);
 
 /* Does this driver of the kernel run any PCI device? */
 bool pci_driver_runs(const struct sysfs *fs, const char *driver);
 
 /* Display controllers (PCI class 0x03) of a vendor; the name of the first is written to `name`. */
-uint32_t pci_count_displays(const struct sysfs *fs, enum pci_vendor vendor, char name[PCI_NAME_BYTES]);
+uint32_t pci_count_displays(const struct sysfs *fs, enum pci_vendor vendor,
+                            char name[PCI_NAME_BYTES]);

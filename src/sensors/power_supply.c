@@ -1,9 +1,10 @@
-/* Battery and mains, Documentation/power/power_supply_class.rst and ABI/testing/sysfs-class-power of the kernel.
+/* Battery and mains, Documentation/power/power_supply_class.rst and ABI/testing/sysfs-class-power
+ * of the kernel.
  *
- * Batteries of mice and headsets (scope "Device") do not feed the machine. Of several batteries the charge is the
- * mean weighted by what each holds when full, where all say it in one unit. A desktop has sockets too (USB-C,
- * "online" 0): without a battery they say nothing of mains. The firmware answers some of these questions, which can
- * take long. */
+ * Batteries of mice and headsets (scope "Device") do not feed the machine. Of several batteries the
+ * charge is the mean weighted by what each holds when full, where all say it in one unit. A desktop
+ * has sockets too (USB-C, "online" 0): without a battery they say nothing of mains. The firmware
+ * answers some of these questions, which can take long. */
 #include "base/mem.h"
 #include "sensors/sensor_impl.h"
 
@@ -31,17 +32,20 @@ struct supplies {
     bool on_mains;
 };
 
-static bool read_name(const struct sysfs *fs, const char *supply, const char *file, char *text, size_t size)
+static bool read_name(const struct sysfs *fs, const char *supply, const char *file, char *text,
+                      size_t size)
 {
     return sysfs_text(fs, text, size, "sys/class/power_supply/%s/%s", supply, file) == SYSFS_OK;
 }
 
-static bool read_number(const struct sysfs *fs, const char *supply, const char *file, uint64_t max, uint64_t *out)
+static bool read_number(const struct sysfs *fs, const char *supply, const char *file, uint64_t max,
+                        uint64_t *out)
 {
     return sysfs_u64(fs, out, max, "sys/class/power_supply/%s/%s", supply, file) == SYSFS_OK;
 }
 
-static void weigh(const struct sysfs *fs, const char *supply, const char *file, uint64_t pct, struct weighted *mean)
+static void weigh(const struct sysfs *fs, const char *supply, const char *file, uint64_t pct,
+                  struct weighted *mean)
 {
     uint64_t full;
     if (!read_number(fs, supply, file, full_max, &full) || !full)
@@ -94,11 +98,13 @@ static struct supplies read_supplies(const struct sysfs *fs)
     return all;
 }
 
-static enum error_code power_supply_open(const struct sensor_context *context, void **self, struct error *err)
+static enum error_code power_supply_open(const struct sensor_context *context, void **self,
+                                         struct error *err)
 {
     struct supplies all = read_supplies(&context->fs);
     if (!all.n_batteries && !all.n_mains)
-        return error_set(err, ERROR_NOT_FOUND, "this machine reports neither battery nor mains; nothing to mend");
+        return error_set(err, ERROR_NOT_FOUND,
+                         "this machine reports neither battery nor mains; nothing to mend");
     struct power_supply *supply = mem_new(sizeof *supply);
     if (!supply)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
@@ -131,8 +137,10 @@ static struct sensor_reading charge_of(const struct supplies *all)
 {
     if (!all->n_readable || all->n_readable < all->n_batteries)
         return reading_failed();
-    const struct weighted *mean = all->by_energy.n == all->n_readable ? &all->by_energy : &all->by_charge;
-    return reading_pct(mean->n == all->n_readable ? mean->sum / mean->weight_sum : all->pct_sum / all->n_readable);
+    const struct weighted *mean =
+        all->by_energy.n == all->n_readable ? &all->by_energy : &all->by_charge;
+    return reading_pct(mean->n == all->n_readable ? mean->sum / mean->weight_sum
+                                                  : all->pct_sum / all->n_readable);
 }
 
 static void power_supply_read_node(void *self, struct sensor_node *out)

@@ -1,4 +1,5 @@
-/* How much work waits for memory: pressure stall information, Documentation/accounting/psi.rst of the kernel. */
+/* How much work waits for memory: pressure stall information, Documentation/accounting/psi.rst of
+ * the kernel. */
 #include "base/mem.h"
 #include "sensors/sensor_impl.h"
 
@@ -25,12 +26,14 @@ static struct sensor_reading find_ppm(const char *text, const char *word)
     return reading_make((uint64_t)(pct * (PPM_MAX / 100) + 0.5), PPM_MAX);
 }
 
-static enum error_code pressure_open(const struct sensor_context *context, void **self, struct error *err)
+static enum error_code pressure_open(const struct sensor_context *context, void **self,
+                                     struct error *err)
 {
     char text[256];
     if (sysfs_text(&context->fs, text, sizeof text, "proc/pressure/memory"))
         return error_set(err, ERROR_NOT_FOUND,
-                         "the kernel does not measure memory pressure: add psi=1 to its command line and restart");
+                         "the kernel does not measure memory pressure: add psi=1 to its command "
+                         "line and restart");
     struct pressure *pressure = mem_new(sizeof *pressure);
     if (!pressure)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");

@@ -1,8 +1,9 @@
 /* The CPU's power from RAPL's energy counters (Intel, and AMD since Zen), and its sustained limit.
  *
- * Source: Documentation/power/powercap/powercap.rst of the kernel. A zone "intel-rapl:0" is a package when its name
- * says so; its parts (intel-rapl:0:0) and the second way to the same counter (intel-rapl-mmio) would count twice. Since
- * Linux 5.10 energy_uj is for root alone (CVE-2020-8694: the counter tells secrets of other users' computations). */
+ * Source: Documentation/power/powercap/powercap.rst of the kernel. A zone "intel-rapl:0" is a
+ * package when its name says so; its parts (intel-rapl:0:0) and the second way to the same counter
+ * (intel-rapl-mmio) would count twice. Since Linux 5.10 energy_uj is for root alone (CVE-2020-8694:
+ * the counter tells secrets of other users' computations). */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sensors/rate.h"
@@ -39,7 +40,8 @@ static void scan(struct rapl *rapl)
     }
 }
 
-static enum sysfs_result read_zone(const struct rapl *rapl, const char *zone, const char *file, uint64_t *out)
+static enum sysfs_result read_zone(const struct rapl *rapl, const char *zone, const char *file,
+                                   uint64_t *out)
 {
     return sysfs_u64(rapl->fs, out, range_max_uj, "sys/class/powercap/%s/%s", zone, file);
 }
@@ -47,26 +49,30 @@ static enum sysfs_result read_zone(const struct rapl *rapl, const char *zone, co
 static enum error_code check(const struct rapl *rapl, struct error *err)
 {
     if (!rapl->n_packages)
-        return error_set(err, ERROR_NOT_FOUND,
-                         "the kernel shows no energy counter of the CPU (a virtual machine has none): "
-                         "`sudo modprobe intel_rapl_msr`");
+        return error_set(
+            err, ERROR_NOT_FOUND,
+            "the kernel shows no energy counter of the CPU (a virtual machine has none): "
+            "`sudo modprobe intel_rapl_msr`");
     for (uint32_t i = 0; i < rapl->n_packages; i++) {
         uint64_t energy_uj;
         enum sysfs_result result = read_zone(rapl, rapl->packages[i].zone, "energy_uj", &energy_uj);
         if (result == SYSFS_DENIED)
-            return error_set(err, ERROR_IO,
-                             "the CPU's energy counter is for root alone: `sudo chmod a+r "
-                             "/sys/class/powercap/intel-rapl:*/energy_uj` until the next start (it lets every "
-                             "user of this machine see its power)");
+            return error_set(
+                err, ERROR_IO,
+                "the CPU's energy counter is for root alone: `sudo chmod a+r "
+                "/sys/class/powercap/intel-rapl:*/energy_uj` until the next start (it lets every "
+                "user of this machine see its power)");
         if (result)
-            return error_set(err, ERROR_IO,
-                             "the CPU's energy counter %s cannot be read: see `sudo dmesg | grep -i rapl`",
-                             rapl->packages[i].zone);
+            return error_set(
+                err, ERROR_IO,
+                "the CPU's energy counter %s cannot be read: see `sudo dmesg | grep -i rapl`",
+                rapl->packages[i].zone);
     }
     return ERROR_NONE;
 }
 
-static enum error_code rapl_open(const struct sensor_context *context, void **self, struct error *err)
+static enum error_code rapl_open(const struct sensor_context *context, void **self,
+                                 struct error *err)
 {
     struct rapl *rapl = mem_new(sizeof *rapl);
     if (!rapl)
@@ -90,10 +96,12 @@ static void add(struct sensor_reading *sum, struct sensor_reading part)
         *sum = reading_power_mw(sum->value + part.value);
 }
 
-static void rapl_read_device(void *self, uint32_t index, const struct device_info *info, struct sensor_device *out)
+static void rapl_read_device(void *self, uint32_t index, const struct device_info *info,
+                             struct sensor_device *out)
 {
     struct rapl *rapl = self;
-    /* A second device that computes on this CPU (software Vulkan) shares the first one's reading. */
+    /* A second device that computes on this CPU (software Vulkan) shares the first one's
+     * reading. */
     (void)index;
     if (info->kind != DEVICE_CPU)
         return;
@@ -107,9 +115,11 @@ static void rapl_read_device(void *self, uint32_t index, const struct device_inf
         } else {
             if (read_zone(rapl, package->zone, "max_energy_range_uj", &range_uj))
                 range_uj = 0;
-            add(&power_mw, energy_meter_update(&package->meter, energy_uj, range_uj, clock_now_ns()));
+            add(&power_mw,
+                energy_meter_update(&package->meter, energy_uj, range_uj, clock_now_ns()));
         }
-        bool known = !read_zone(rapl, package->zone, "constraint_0_power_limit_uw", &limit_uw) && limit_uw;
+        bool known =
+            !read_zone(rapl, package->zone, "constraint_0_power_limit_uw", &limit_uw) && limit_uw;
         add(&limit_mw, known ? reading_power_mw(limit_uw / 1000) : reading_failed());
     }
     out->power_mw = power_mw;

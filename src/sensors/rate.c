@@ -5,8 +5,8 @@
 enum { SHORTEST_NS = 10000000 };
 static const uint64_t longest_ns = 60000000000u;
 
-struct sensor_reading energy_meter_update(struct energy_meter *meter, uint64_t energy_uj, uint64_t range_uj,
-                                          uint64_t time_ns)
+struct sensor_reading energy_meter_update(struct energy_meter *meter, uint64_t energy_uj,
+                                          uint64_t range_uj, uint64_t time_ns)
 {
     uint64_t elapsed_ns = time_ns - meter->time_ns;
     if (meter->running && time_ns >= meter->time_ns && elapsed_ns < SHORTEST_NS)
@@ -30,7 +30,8 @@ void energy_meter_reset(struct energy_meter *meter)
     *meter = (struct energy_meter){0};
 }
 
-struct sensor_reading load_meter_update(struct load_meter *meter, uint64_t busy, uint64_t all, uint64_t time_ns)
+struct sensor_reading load_meter_update(struct load_meter *meter, uint64_t busy, uint64_t all,
+                                        uint64_t time_ns)
 {
     bool too_soon = time_ns >= meter->time_ns && time_ns - meter->time_ns < SHORTEST_NS;
     if (meter->running && (too_soon || all == meter->all))
@@ -38,6 +39,7 @@ struct sensor_reading load_meter_update(struct load_meter *meter, uint64_t busy,
     uint64_t spent = all - meter->all, worked = busy - meter->busy;
     bool known = meter->running && all > meter->all && busy >= meter->busy && worked <= spent;
     *meter = (struct load_meter){.busy = busy, .all = all, .time_ns = time_ns, .running = true};
-    meter->pct = known ? reading_pct((uint64_t)(100.0 * (double)worked / (double)spent + 0.5)) : reading_failed();
+    meter->pct = known ? reading_pct((uint64_t)(100.0 * (double)worked / (double)spent + 0.5))
+                       : reading_failed();
     return meter->pct;
 }

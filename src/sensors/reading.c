@@ -6,7 +6,8 @@
 struct sensor_reading reading_make(uint64_t value, uint64_t max)
 {
     bool valid = value <= max;
-    return (struct sensor_reading){.value = valid ? value : 0, .time_ns = clock_now_ns(), .valid = valid};
+    return (struct sensor_reading){
+        .value = valid ? value : 0, .time_ns = clock_now_ns(), .valid = valid};
 }
 
 struct sensor_reading reading_failed(void)

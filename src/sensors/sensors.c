@@ -48,14 +48,16 @@ static void sweep(struct sensors *sensors, uint64_t wait_ms)
         guard_wait(sensors->guards[i], until_ns);
 }
 
-enum error_code sensors_open(const struct sensors_options *options, const struct device_info *devices,
-                             uint32_t n_devices, struct sensors **out, struct error *err)
+enum error_code sensors_open(const struct sensors_options *options,
+                             const struct device_info *devices, uint32_t n_devices,
+                             struct sensors **out, struct error *err)
 {
     static const struct sensors_options no_wishes;
     *out = NULL;
     options = options ? options : &no_wishes;
     if (n_devices > LIMIT_DEVICES)
-        return error_set(err, ERROR_INVALID, "sensors: %u devices are more than %d", n_devices, LIMIT_DEVICES);
+        return error_set(err, ERROR_INVALID, "sensors: %u devices are more than %d", n_devices,
+                         LIMIT_DEVICES);
     if (options->root && strlen(options->root) >= sizeof((struct sysfs *)0)->root)
         return error_set(err, ERROR_INVALID, "sensors: the path of the root folder is too long");
     struct sensors *sensors = mem_new(sizeof *sensors);

@@ -9,8 +9,9 @@
  * the CPU by its kind. Where two sources have a number the first of the table wins.
  *
  * A source whose driver may hang (NVML, amdgpu, Level Zero, the battery's firmware) works on a
- * thread of its own (guard.h): sensors_sample() waits for it LIMIT_SENSOR_ANSWER_MS, once until
- * it answers, and then goes on with its last readings, which turn invalid LIMIT_SENSOR_STALE_MS after they were taken.
+ * thread of its own (guard.h): sensors_sample() waits for it LIMIT_SENSOR_ANSWER_MS, once until it
+ * answers, and then goes on with its last readings, which turn invalid LIMIT_SENSOR_STALE_MS after
+ * they were taken.
  *
  * Numbers that are a difference (power from an energy counter, load) need two samples: they are
  * invalid in the first, and when the samples are closer than 10 ms the last value stays.
@@ -34,9 +35,9 @@ struct sensors_options {
     const char *root;            /* the folder in which /sys and /proc are looked up; NULL: "/" */
     const char *nvml_path;       /* NULL: libnvidia-ml.so.1 */
     const char *level_zero_path; /* NULL: libze_loader.so.1 */
-    uint32_t answer_ms;          /* that a sample waits for slow sources; 0: LIMIT_SENSOR_ANSWER_MS */
-    uint32_t retry_ms;           /* between attempts to open what is not available; 0: 30 s */
-    bool open_in_background;     /* do not wait for slow sources: they come when they are there */
+    uint32_t answer_ms;      /* that a sample waits for slow sources; 0: LIMIT_SENSOR_ANSWER_MS */
+    uint32_t retry_ms;       /* between attempts to open what is not available; 0: 30 s */
+    bool open_in_background; /* do not wait for slow sources: they come when they are there */
 };
 
 /* Of one device. A struct of readings only: sensors.c merges it as an array. */
@@ -60,9 +61,11 @@ struct sensor_node {
     struct sensor_reading battery_state; /* enum battery_state */
     struct sensor_reading on_ac;         /* 0 or 1 */
     struct sensor_reading cpu_utilisation_pct;
-    struct sensor_reading memory_total_bytes; /* of the machine, or of this process's control group if less */
+    struct sensor_reading
+        memory_total_bytes; /* of the machine, or of this process's control group if less */
     struct sensor_reading memory_available_bytes;
-    /* Part of the last 10 s in which some, or all, tasks waited for memory (PSI avg10), in parts per million. */
+    /* Part of the last 10 s in which some, or all, tasks waited for memory (PSI avg10), in parts
+     * per million. */
     struct sensor_reading memory_stall_some_ppm;
     struct sensor_reading memory_stall_full_ppm;
 };
@@ -77,11 +80,14 @@ struct sensor_sample {
 struct sensors;
 
 /* Copies options and devices. At most LIMIT_DEVICES devices; `options` may be NULL. Waits for slow
- * sources LIMIT_SENSOR_OPEN_MS together. Fails for lack of memory and for what the caller got wrong. */
-enum error_code sensors_open(const struct sensors_options *options, const struct device_info *devices,
-                             uint32_t n_devices, struct sensors **out, struct error *err);
+ * sources LIMIT_SENSOR_OPEN_MS together. Fails for lack of memory and for what the caller got
+ * wrong. */
+enum error_code sensors_open(const struct sensors_options *options,
+                             const struct device_info *devices, uint32_t n_devices,
+                             struct sensors **out, struct error *err);
 
-/* Prompt also when a driver hangs: the thread in it is left behind with what it uses. NULL is fine. */
+/* Prompt also when a driver hangs: the thread in it is left behind with what it uses. NULL is
+ * fine. */
 void sensors_close(struct sensors *sensors);
 
 void sensors_sample(struct sensors *sensors, struct sensor_sample *out);

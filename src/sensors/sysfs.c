@@ -15,8 +15,8 @@
 
 enum { PATH_BYTES = 768 };
 
-__attribute__((format(printf, 3, 0))) static bool make_path(const struct sysfs *fs, char path[PATH_BYTES],
-                                                            const char *format, va_list args)
+__attribute__((format(printf, 3, 0))) static bool
+make_path(const struct sysfs *fs, char path[PATH_BYTES], const char *format, va_list args)
 {
     int used = snprintf(path, PATH_BYTES, "%s/", fs->root);
     if (used < 0 || used >= PATH_BYTES)
@@ -54,7 +54,8 @@ static enum sysfs_result read_path(const char *path, char *text, size_t size)
     return result;
 }
 
-enum sysfs_result sysfs_text(const struct sysfs *fs, char *text, size_t size, const char *format, ...)
+enum sysfs_result sysfs_text(const struct sysfs *fs, char *text, size_t size, const char *format,
+                             ...)
 {
     char path[PATH_BYTES];
     va_list args;
@@ -67,7 +68,8 @@ enum sysfs_result sysfs_text(const struct sysfs *fs, char *text, size_t size, co
     return fits ? read_path(path, text, size) : SYSFS_MISSING;
 }
 
-enum sysfs_result sysfs_u64(const struct sysfs *fs, uint64_t *number, uint64_t max, const char *format, ...)
+enum sysfs_result sysfs_u64(const struct sysfs *fs, uint64_t *number, uint64_t max,
+                            const char *format, ...)
 {
     char path[PATH_BYTES], text[64];
     *number = 0;
@@ -100,8 +102,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *prefix, char names[][SYSFS_NAME_BYTES],
-                    uint32_t max)
+uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *prefix,
+                    char names[][SYSFS_NAME_BYTES], uint32_t max)
 {
     char path[PATH_BYTES];
     int length = snprintf(path, sizeof path, "%s/%s", fs->root, folder);
@@ -110,9 +112,11 @@ uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *pref
         return 0;
     uint32_t count = 0;
     struct dirent *entry;
-    for (uint32_t seen = 0; count < max && seen < LIMIT_SENSOR_ENTRIES && (entry = readdir(dir)); seen++) {
+    for (uint32_t seen = 0; count < max && seen < LIMIT_SENSOR_ENTRIES && (entry = readdir(dir));
+         seen++) {
         size_t size = strlen(entry->d_name) + 1;
-        if (entry->d_name[0] == '.' || size > SYSFS_NAME_BYTES || strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
+        if (entry->d_name[0] == '.' || size > SYSFS_NAME_BYTES ||
+            strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
             continue;
         memcpy(names[count++], entry->d_name, size);
     }

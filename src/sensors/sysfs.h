@@ -26,24 +26,28 @@ enum sysfs_result {
 #define SYSFS_FORMAT __attribute__((format(printf, 4, 5)))
 
 /* The file's text without white space at its end. `size` > 0; what does not fit is cut off. */
-enum sysfs_result sysfs_text(const struct sysfs *fs, char *text, size_t size, const char *format, ...) SYSFS_FORMAT;
+enum sysfs_result sysfs_text(const struct sysfs *fs, char *text, size_t size, const char *format,
+                             ...) SYSFS_FORMAT;
 
-/* The file's one decimal number. Negative, signed, empty, with other characters, above `max`: nonsense. */
-enum sysfs_result sysfs_u64(const struct sysfs *fs, uint64_t *number, uint64_t max, const char *format,
-                            ...) SYSFS_FORMAT;
+/* The file's one decimal number. Negative, signed, empty, with other characters, above `max`:
+ * nonsense. */
+enum sysfs_result sysfs_u64(const struct sysfs *fs, uint64_t *number, uint64_t max,
+                            const char *format, ...) SYSFS_FORMAT;
 
 /* Does the path exist, whatever it is? */
-bool sysfs_exists(const struct sysfs *fs, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool sysfs_exists(const struct sysfs *fs, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* Names in a folder that begin with `prefix`, in natural order (hwmon2 before hwmon10). Longer names
- * than fit are skipped; entries beyond `max` are not seen. */
+/* Names in a folder that begin with `prefix`, in natural order (hwmon2 before hwmon10). Longer
+ * names than fit are skipped; entries beyond `max` are not seen. */
 enum { SYSFS_NAME_BYTES = 48 };
-uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *prefix, char names[][SYSFS_NAME_BYTES],
-                    uint32_t max);
+uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *prefix,
+                    char names[][SYSFS_NAME_BYTES], uint32_t max);
 
 /* The whole of `text` as a decimal number of at most `max`. Pure. */
 bool sysfs_parse_u64(const char *text, uint64_t max, uint64_t *number);
 
-/* A number such as "1.53" at the beginning of `text`, at most 15 digits; where it ends, or NULL when there is none.
- * Not strtod(), whose point depends on the locale and which takes "inf" and hexadecimal. Pure. */
+/* A number such as "1.53" at the beginning of `text`, at most 15 digits; where it ends, or NULL
+ * when there is none. Not strtod(), whose point depends on the locale and which takes "inf" and
+ * hexadecimal. Pure. */
 const char *sysfs_parse_decimal(const char *text, double *number);

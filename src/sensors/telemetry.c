@@ -50,8 +50,9 @@ static void *run(void *argument)
     return NULL;
 }
 
-enum error_code telemetry_open(const struct telemetry_options *options, const struct device_info *devices,
-                               uint32_t n_devices, struct telemetry **out, struct error *err)
+enum error_code telemetry_open(const struct telemetry_options *options,
+                               const struct device_info *devices, uint32_t n_devices,
+                               struct telemetry **out, struct error *err)
 {
     *out = NULL;
     struct telemetry *telemetry = mem_new(sizeof *telemetry);
@@ -62,7 +63,8 @@ enum error_code telemetry_open(const struct telemetry_options *options, const st
     if (!telemetry->options.period_ms)
         telemetry->options.period_ms = PERIOD_MS;
     telemetry->options.sensors.open_in_background = true;
-    enum error_code code = sensors_open(&telemetry->options.sensors, devices, n_devices, &telemetry->sensors, err);
+    enum error_code code =
+        sensors_open(&telemetry->options.sensors, devices, n_devices, &telemetry->sensors, err);
     if (code) {
         mem_free(telemetry);
         return code;

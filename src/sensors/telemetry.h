@@ -1,9 +1,9 @@
 /* Samples all sensors at a steady pace on a thread of its own.
  *
- * Every period the thread reads every device and the machine into one sample, which any thread may copy
- * with telemetry_latest(). A driver that hangs holds up neither the others nor telemetry_close()
- * (sensors.h says how). The pace does not drift: periods that were missed (the machine slept) are
- * skipped.
+ * Every period the thread reads every device and the machine into one sample, which any thread may
+ * copy with telemetry_latest(). A driver that hangs holds up neither the others nor
+ * telemetry_close() (sensors.h says how). The pace does not drift: periods that were missed (the
+ * machine slept) are skipped.
  *
  *     struct telemetry *telemetry;
  *     if (telemetry_open(&(struct telemetry_options){0}, infos, n_infos, &telemetry, &err)) …
@@ -25,11 +25,12 @@ struct telemetry_options {
 struct telemetry;
 
 /* Returns at once; slow sources come when they are there. `options` may be NULL. */
-enum error_code telemetry_open(const struct telemetry_options *options, const struct device_info *devices,
-                               uint32_t n_devices, struct telemetry **out, struct error *err);
+enum error_code telemetry_open(const struct telemetry_options *options,
+                               const struct device_info *devices, uint32_t n_devices,
+                               struct telemetry **out, struct error *err);
 
-/* Waits for the thread: options.sensors.answer_ms + LIMIT_SENSOR_CLOSE_MS at most, plus what on_sample takes.
- * NULL is fine. */
+/* Waits for the thread: options.sensors.answer_ms + LIMIT_SENSOR_CLOSE_MS at most, plus what
+ * on_sample takes. NULL is fine. */
 void telemetry_close(struct telemetry *telemetry);
 
 /* Any thread. False, with *out zeroed, before the first sample. */

@@ -1,8 +1,9 @@
-/* The CPU's temperature from the kernel's thermal zones: ARM boards, and ACPI where there is nothing better.
+/* The CPU's temperature from the kernel's thermal zones: ARM boards, and ACPI where there is
+ * nothing better.
  *
- * Source: Documentation/driver-api/thermal/sysfs-api.rst. "temp" and the trip points are in millidegrees; the kernel
- * shuts down at a "critical" trip point and throttles from a "passive" one. ACPI asks the firmware, which may take
- * long. */
+ * Source: Documentation/driver-api/thermal/sysfs-api.rst. "temp" and the trip points are in
+ * millidegrees; the kernel shuts down at a "critical" trip point and throttles from a "passive"
+ * one. ACPI asks the firmware, which may take long. */
 #include "base/mem.h"
 #include "sensors/sensor_impl.h"
 
@@ -10,7 +11,8 @@
 #include <string.h>
 
 /* What a zone's type begins with, in order of preference. */
-static const char *const types[] = {"x86_pkg_temp", "cpu", "CPU", "soc-thermal", "soc_thermal", "acpitz"};
+static const char *const types[] = {"x86_pkg_temp", "cpu",         "CPU",
+                                    "soc-thermal",  "soc_thermal", "acpitz"};
 
 enum { TYPES = sizeof types / sizeof *types, ZONES_MAX = 32, TRIPS_MAX = 12 };
 
@@ -23,7 +25,8 @@ struct thermal {
 static void scan(struct thermal *thermal)
 {
     char names[LIMIT_SENSOR_ENTRIES][SYSFS_NAME_BYTES];
-    uint32_t n = sysfs_list(thermal->fs, "sys/class/thermal", "thermal_zone", names, LIMIT_SENSOR_ENTRIES);
+    uint32_t n =
+        sysfs_list(thermal->fs, "sys/class/thermal", "thermal_zone", names, LIMIT_SENSOR_ENTRIES);
     size_t best = TYPES;
     thermal->n_zones = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -43,7 +46,8 @@ static void scan(struct thermal *thermal)
     }
 }
 
-static enum error_code thermal_open(const struct sensor_context *context, void **self, struct error *err)
+static enum error_code thermal_open(const struct sensor_context *context, void **self,
+                                    struct error *err)
 {
     struct thermal *thermal = mem_new(sizeof *thermal);
     if (!thermal)
@@ -53,13 +57,15 @@ static enum error_code thermal_open(const struct sensor_context *context, void *
     if (!thermal->n_zones) {
         mem_free(thermal);
         return error_set(err, ERROR_NOT_FOUND,
-                         "the kernel has no thermal zone of the CPU (see /sys/class/thermal/*/type); nothing to mend");
+                         "the kernel has no thermal zone of the CPU (see "
+                         "/sys/class/thermal/*/type); nothing to mend");
     }
     *self = thermal;
     return ERROR_NONE;
 }
 
-static struct sensor_reading read_mc(const struct thermal *thermal, const char *zone, const char *file)
+static struct sensor_reading read_mc(const struct thermal *thermal, const char *zone,
+                                     const char *file)
 {
     uint64_t mc;
     if (sysfs_u64(thermal->fs, &mc, LIMIT_TEMPERATURE_MC, "sys/class/thermal/%s/%s", zone, file))
@@ -71,7 +77,8 @@ static void read_trips(const struct thermal *thermal, const char *zone, struct s
 {
     for (int i = 0; i < TRIPS_MAX; i++) {
         char type[32], file[32];
-        if (sysfs_text(thermal->fs, type, sizeof type, "sys/class/thermal/%s/trip_point_%d_type", zone, i))
+        if (sysfs_text(thermal->fs, type, sizeof type, "sys/class/thermal/%s/trip_point_%d_type",
+                       zone, i))
             return;
         snprintf(file, sizeof file, "trip_point_%d_temp", i);
         if (strcmp(type, "critical") == 0)
@@ -81,7 +88,8 @@ static void read_trips(const struct thermal *thermal, const char *zone, struct s
     }
 }
 
-static void thermal_read_device(void *self, uint32_t index, const struct device_info *info, struct sensor_device *out)
+static void thermal_read_device(void *self, uint32_t index, const struct device_info *info,
+                                struct sensor_device *out)
 {
     (void)index;
     struct thermal *thermal = self;

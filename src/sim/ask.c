@@ -1,5 +1,5 @@
-/* Requests, at the node that was asked: by the rules of relay/relay.h one goes on with prompt and text so far where its
- * driver was lost. Every token is compared with the reference. */
+/* Requests, at the node that was asked: by the rules of relay/relay.h one goes on with prompt and
+ * text so far where its driver was lost. Every token is compared with the reference. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -10,7 +10,8 @@
 static struct ask **find(struct node *node, uint64_t part, uint32_t from)
 {
     struct ask **link = &node->asks;
-    while (*link && ((*link)->state != ASK_THERE || (*link)->part != part || (*link)->where != from))
+    while (*link &&
+           ((*link)->state != ASK_THERE || (*link)->part != part || (*link)->where != from))
         link = &(*link)->next;
     return link;
 }
@@ -97,7 +98,8 @@ static void go_on(struct world *w, struct node *node, struct ask *ask)
 /* It has moved while it could be heard. */
 static bool runs_elsewhere(const struct node *node, const struct ask *ask)
 {
-    const Cluster__Placement *placement = ask->state == ASK_THERE ? ready(node, ask->instance) : NULL;
+    const Cluster__Placement *placement =
+        ask->state == ASK_THERE ? ready(node, ask->instance) : NULL;
     return placement && placement->epoch != ask->epoch;
 }
 
@@ -132,13 +134,15 @@ static double recent(const struct world *w, const struct node *node, uint32_t in
     return age_s < span_s ? node->recent_tokens[instance] * (1 - age_s / span_s) : 0;
 }
 
-static void take_token(struct world *w, struct node *node, struct ask **link, const struct message *m)
+static void take_token(struct world *w, struct node *node, struct ask **link,
+                       const struct message *m)
 {
     struct ask *ask = *link;
     const uint64_t expected = reference_token(ask->reference, ask->n_tokens);
     if (m->position != ask->n_tokens) {
-        world_violated(w, "%s: request %llu gets token %llu, it has %u", node->id, (unsigned long long)ask->request,
-                       (unsigned long long)m->position, ask->n_tokens);
+        world_violated(w, "%s: request %llu gets token %llu, it has %u", node->id,
+                       (unsigned long long)ask->request, (unsigned long long)m->position,
+                       ask->n_tokens);
         return;
     }
     if (m->value != expected) {

@@ -1,8 +1,9 @@
-/* Caches that go along with a move: by the rules of hosting/hosting_give.c and hosting/hosting_take.c in small. The old
- * driver ends between two tokens and offers what it has; who has a layer sends what it holds of it to who has it next;
- * when all have said that they have all, the new driver begins with it. Until then it is not used. Whatever goes wrong,
- * or takes too long, it begins with nothing, and requests are computed anew. What a cache holds is a hash of all tokens
- * that it has seen; each also knows that of one step before, as a cache can be cut short. */
+/* Caches that go along with a move: by the rules of hosting/hosting_give.c and
+ * hosting/hosting_take.c in small. The old driver ends between two tokens and offers what it has;
+ * who has a layer sends what it holds of it to who has it next; when all have said that they have
+ * all, the new driver begins with it. Until then it is not used. Whatever goes wrong, or takes too
+ * long, it begins with nothing, and requests are computed anew. What a cache holds is a hash of all
+ * tokens that it has seen; each also knows that of one step before, as a cache can be cut short. */
 #include "sim/world.h"
 
 #include "base/limits.h"
@@ -50,8 +51,8 @@ void kept_free(struct hosted *h)
 
 /* ---- messages ---- */
 
-static struct message *new_message(struct world *w, const struct node *node, uint32_t to, enum message_kind kind,
-                                   const struct kept *list, uint32_t n)
+static struct message *new_message(struct world *w, const struct node *node, uint32_t to,
+                                   enum message_kind kind, const struct kept *list, uint32_t n)
 {
     struct message *m = message_new(kind, node, to);
     if (m)
@@ -62,8 +63,8 @@ static struct message *new_message(struct world *w, const struct node *node, uin
         return NULL;
     }
     for (uint32_t i = 0; i < n; i++) {
-        const uint64_t words[KEPT_WORDS] = {list[i].request, list[i].tokens, list[i].hash, list[i].before_tokens,
-                                            list[i].before_hash};
+        const uint64_t words[KEPT_WORDS] = {list[i].request, list[i].tokens, list[i].hash,
+                                            list[i].before_tokens, list[i].before_hash};
         memcpy(m->tokens + (size_t)i * KEPT_WORDS, words, sizeof words);
     }
     m->n_tokens = n * KEPT_WORDS;
@@ -82,7 +83,8 @@ static struct kept *read_list(struct world *w, const struct message *m, uint32_t
     return list;
 }
 
-static void tell_done(struct world *w, struct node *node, uint32_t to, const struct message *route, bool has_all)
+static void tell_done(struct world *w, struct node *node, uint32_t to, const struct message *route,
+                      bool has_all)
 {
     struct message *m = new_message(w, node, to, MESSAGE_CACHE_DONE, NULL, 0);
     if (!m)
@@ -107,12 +109,14 @@ static struct handover *kept_give(struct world *w, struct hosted *h, const Clust
     give->until_ms = w->now_ms + LIMIT_CACHE_OFFER_MS;
     for (uint32_t i = 0; i < next->n_stages; i++) {
         const Cluster__Stage *stage = next->stages[i];
-        const uint32_t first = stage->first_layer > h->first_layer ? stage->first_layer : h->first_layer;
+        const uint32_t first =
+            stage->first_layer > h->first_layer ? stage->first_layer : h->first_layer;
         const uint32_t end = stage->first_layer + stage->n_layers < h->first_layer + h->n_layers
                                  ? stage->first_layer + stage->n_layers
                                  : h->first_layer + h->n_layers;
         if (first < end)
-            give->heirs[give->n_heirs++] = (struct heir){world_node(w, stage->node)->index, i, end - first};
+            give->heirs[give->n_heirs++] =
+                (struct heir){world_node(w, stage->node)->index, i, end - first};
     }
     return give;
 }
@@ -135,7 +139,8 @@ static uint64_t fold_all(const uint64_t *tokens, uint32_t n)
 }
 
 /* What the driver has told all its stages to keep. */
-static uint32_t list_slots(const struct node *node, const struct hosted *h, struct kept *out, uint32_t most)
+static uint32_t list_slots(const struct node *node, const struct hosted *h, struct kept *out,
+                           uint32_t most)
 {
     uint32_t n = 0;
     for (const struct sequence *s = node->sequences; s && n < most; s = s->next) {
@@ -157,13 +162,15 @@ static bool is_told(const uint32_t *nodes, uint32_t n, uint32_t node)
 }
 
 /* To each node of both placements, once. */
-static void make_offer(struct world *w, struct node *node, struct hosted *h, const Cluster__Placement *next)
+static void make_offer(struct world *w, struct node *node, struct hosted *h,
+                       const Cluster__Placement *next)
 {
     struct kept slots[LIMIT_SEQUENCES];
     uint32_t told[2 * LIMIT_STAGES], n_told = 0;
     const uint32_t n = list_slots(node, h, slots, LIMIT_SEQUENCES);
     for (uint32_t i = 0; i < h->n_route + next->n_stages; i++) {
-        const uint32_t to = i < h->n_route ? h->route[i] : world_node(w, next->stages[i - h->n_route]->node)->index;
+        const uint32_t to =
+            i < h->n_route ? h->route[i] : world_node(w, next->stages[i - h->n_route]->node)->index;
         if (is_told(told, n_told, to))
             continue;
         told[n_told++] = to;
@@ -190,7 +197,8 @@ static const struct cached *find_cached(const struct hosted *h, const struct kep
 }
 
 /* False: it does not have what its driver offered. */
-static bool send_rows(struct world *w, struct node *node, const struct hosted *h, const struct heir *heir)
+static bool send_rows(struct world *w, struct node *node, const struct hosted *h,
+                      const struct heir *heir)
 {
     const struct handover *give = h->give;
     struct kept rows[LIMIT_SEQUENCES];
@@ -198,7 +206,8 @@ static bool send_rows(struct world *w, struct node *node, const struct hosted *h
         const struct cached *has = find_cached(h, &give->offer[i]);
         if (!has)
             return false;
-        rows[i] = (struct kept){has->request, has->tokens, has->hash, has->before_tokens, has->before_hash};
+        rows[i] = (struct kept){has->request, has->tokens, has->hash, has->before_tokens,
+                                has->before_hash};
     }
     struct message *m = new_message(w, node, heir->node, MESSAGE_CACHE_ROWS, rows, give->n_offered);
     if (!m)
@@ -235,7 +244,9 @@ static void go_on(struct world *w, struct node *node, struct hosted *h)
         const struct heir *heir = &give->heirs[give->n_sent++];
         if (!send_rows(w, node, h, heir)) {
             tell_done(w, node, world_node(w, next->stages[0]->node)->index,
-                      &(struct message){.instance = h->instance, .epoch = next->epoch, .stage = heir->stage}, false);
+                      &(struct message){
+                          .instance = h->instance, .epoch = next->epoch, .stage = heir->stage},
+                      false);
             give->over = true;
             return;
         }
@@ -245,7 +256,8 @@ static void go_on(struct world *w, struct node *node, struct hosted *h)
     give->over = give->offered && give->n_sent == give->n_heirs;
 }
 
-static void decline(struct world *w, struct node *node, const struct hosted *h, const Cluster__Placement *next)
+static void decline(struct world *w, struct node *node, const struct hosted *h,
+                    const Cluster__Placement *next)
 {
     tell_done(w, node, world_node(w, next->stages[0]->node)->index,
               &(struct message){.instance = h->instance, .epoch = next->epoch}, false);
@@ -277,7 +289,8 @@ void kept_open(struct world *w, struct node *node, struct hosted *h)
 {
     const char id[] = {'i', (char)('0' + h->instance), 0};
     const Cluster__Instance *is = state_instance(node_state(node), id);
-    if (!is || !is->next || is->next->epoch != h->epoch || is->next->replaces || !state_is_ready(is->current))
+    if (!is || !is->next || is->next->epoch != h->epoch || is->next->replaces ||
+        !state_is_ready(is->current))
         return;
     h->take = mem_new(sizeof *h->take);
     w->out_of_memory |= !h->take;
@@ -315,7 +328,8 @@ static void tell_when_full(struct world *w, struct node *node, struct hosted *h)
     if (!full || take->told)
         return;
     take->told = true;
-    tell_done(w, node, h->route[0], &(struct message){.instance = h->instance, .epoch = h->epoch, .stage = h->stage},
+    tell_done(w, node, h->route[0],
+              &(struct message){.instance = h->instance, .epoch = h->epoch, .stage = h->stage},
               true);
 }
 
@@ -331,7 +345,8 @@ static void on_offer(struct world *w, struct node *node, struct hosted *h, const
         go_on(w, node, h);
         node->changed = true;
     }
-    if (h->epoch == m->epoch && h->take && h->take->open && !h->take->offered && h->take->from_epoch == m->a) {
+    if (h->epoch == m->epoch && h->take && h->take->open && !h->take->offered &&
+        h->take->from_epoch == m->a) {
         h->take->seeds = read_list(w, m, &h->take->n_seeds);
         h->take->offered = h->take->seeds != NULL;
         if (h->take->until_ms)
@@ -357,8 +372,8 @@ static void on_rows(struct world *w, struct node *node, struct hosted *h, const 
 {
     struct takeover *take = h->take;
     uint32_t n;
-    if (h->epoch != m->epoch || h->stage != m->stage || h->state != WORKER_READY || !take || take->from_epoch != m->a ||
-        (h->stage == 0 && !take->open))
+    if (h->epoch != m->epoch || h->stage != m->stage || h->state != WORKER_READY || !take ||
+        take->from_epoch != m->a || (h->stage == 0 && !take->open))
         return;
     struct kept *list = read_list(w, m, &n);
     if (!list)
@@ -410,7 +425,8 @@ void kept_receive(struct world *w, struct node *node, const struct message *m)
 
 /* ---- what is made of it ---- */
 
-uint32_t kept_seed(struct hosted *driver, uint64_t request, const uint64_t *tokens, uint32_t n_tokens)
+uint32_t kept_seed(struct hosted *driver, uint64_t request, const uint64_t *tokens,
+                   uint32_t n_tokens)
 {
     struct takeover *take = driver->take;
     for (uint32_t i = 0; take && i < take->n_seeds; i++) {

@@ -48,11 +48,12 @@ static bool grow(struct facts *facts);
 
 static struct fact *slot_of(const struct facts *facts, const struct fact *f)
 {
-    uint64_t hash = random_mix(f->lineage.generation ^ random_mix(f->lineage.founder ^ (f->key << 3) ^ f->kind));
+    uint64_t hash = random_mix(f->lineage.generation ^
+                               random_mix(f->lineage.founder ^ (f->key << 3) ^ f->kind));
     for (;; hash++) {
         struct fact *slot = &facts->table[hash & (facts->capacity - 1)];
-        if (!slot->kind ||
-            (slot->kind == f->kind && slot->key == f->key && lineage_compare(slot->lineage, f->lineage) == 0))
+        if (!slot->kind || (slot->kind == f->kind && slot->key == f->key &&
+                            lineage_compare(slot->lineage, f->lineage) == 0))
             return slot;
     }
 }
@@ -85,8 +86,8 @@ static void check_fact(struct world *w, struct fact fact, const char *what)
         *slot = fact;
         facts->n++;
     } else if (slot->value != fact.value) {
-        world_violated(w, "%s %" PRIu64 " of generation %" PRIu64 " differs between n%u and n%u", what, fact.key,
-                       fact.lineage.generation, slot->node, fact.node);
+        world_violated(w, "%s %" PRIu64 " of generation %" PRIu64 " differs between n%u and n%u",
+                       what, fact.key, fact.lineage.generation, slot->node, fact.node);
     }
 }
 
@@ -108,11 +109,12 @@ void check_deinit(struct world *w)
 void check_leader(struct world *w, const struct node *node, const struct replica_status *status)
 {
     if (status->applied > status->commit || status->commit > status->last)
-        world_violated(w, "%s has applied %" PRIu64 ", committed %" PRIu64 " of %" PRIu64, node->id, status->applied,
-                       status->commit, status->last);
+        world_violated(w, "%s has applied %" PRIu64 ", committed %" PRIu64 " of %" PRIu64, node->id,
+                       status->applied, status->commit, status->last);
     if (status->leads)
         check_fact(w,
-                   (struct fact){status->lineage, status->term, (uint64_t)node->index << 32 | node->life, node->index,
+                   (struct fact){status->lineage, status->term,
+                                 (uint64_t)node->index << 32 | node->life, node->index,
                                  FACT_LEADER},
                    "the leader of term");
 }
@@ -120,9 +122,11 @@ void check_leader(struct world *w, const struct node *node, const struct replica
 void check_applied(struct world *w, struct node *node, const struct replica_effect *e)
 {
     if (e->index <= node->applied)
-        world_violated(w, "%s applies entry %" PRIu64 " after %" PRIu64, node->id, e->index, node->applied);
+        world_violated(w, "%s applies entry %" PRIu64 " after %" PRIu64, node->id, e->index,
+                       node->applied);
     check_fact(w,
-               (struct fact){e->lineage, e->index, hash_bytes(e->term << 2 | e->entry, e->bytes, e->size), node->index,
+               (struct fact){e->lineage, e->index,
+                             hash_bytes(e->term << 2 | e->entry, e->bytes, e->size), node->index,
                              FACT_ENTRY},
                "entry");
     w->result->entries += e->index > w->result->entries ? e->index - w->result->entries : 0;
@@ -134,7 +138,8 @@ void check_state(struct world *w, struct node *node, struct lineage lineage, uin
     const Cluster__State *root = node->view->state.root;
     const uint64_t epoch = root ? root->last_epoch : 0;
     if (lineage_compare(node->epoch_lineage, lineage) == 0 && epoch < node->last_epoch)
-        world_violated(w, "%s: the last epoch falls from %" PRIu64 " to %" PRIu64, node->id, node->last_epoch, epoch);
+        world_violated(w, "%s: the last epoch falls from %" PRIu64 " to %" PRIu64, node->id,
+                       node->last_epoch, epoch);
     node->epoch_lineage = lineage;
     node->last_epoch = epoch;
     if (w->shares)
@@ -146,14 +151,18 @@ void check_state(struct world *w, struct node *node, struct lineage lineage, uin
         w->out_of_memory = true;
         return;
     }
-    w->result->state_bytes = bytes->size > w->result->state_bytes ? bytes->size : w->result->state_bytes;
-    check_fact(w, (struct fact){lineage, index, hash_bytes(0, bytes->data, bytes->size), node->index, FACT_STATE},
+    w->result->state_bytes =
+        bytes->size > w->result->state_bytes ? bytes->size : w->result->state_bytes;
+    check_fact(w,
+               (struct fact){lineage, index, hash_bytes(0, bytes->data, bytes->size), node->index,
+                             FACT_STATE},
                "the state at entry");
 }
 
-/* Only where it was taken: then the state has it as it was proposed. Who founds the log anew applies what was not
- * agreed on in the old lineage; it counts in the new one. */
-void check_placed(struct world *w, struct node *node, struct lineage lineage, const Cluster__InstancePlaced *placed)
+/* Only where it was taken: then the state has it as it was proposed. Who founds the log anew
+ * applies what was not agreed on in the old lineage; it counts in the new one. */
+void check_placed(struct world *w, struct node *node, struct lineage lineage,
+                  const Cluster__InstancePlaced *placed)
 {
     const Cluster__Instance *instance = state_instance(&node->view->state, placed->id);
     uint64_t hash = hash_bytes(0, placed->id, strlen(placed->id));
@@ -163,8 +172,11 @@ void check_placed(struct world *w, struct node *node, struct lineage lineage, co
         hash = hash_bytes(hash, stage->device, strlen(stage->device));
     }
     if (instance && state_epoch(instance) != placed->placement->epoch)
-        world_violated(w, "%s: %s has another epoch than it was just placed with", node->id, placed->id);
-    check_fact(w, (struct fact){lineage, placed->placement->epoch, hash ^ placed->after_epoch, node->index, FACT_EPOCH},
+        world_violated(w, "%s: %s has another epoch than it was just placed with", node->id,
+                       placed->id);
+    check_fact(w,
+               (struct fact){lineage, placed->placement->epoch, hash ^ placed->after_epoch,
+                             node->index, FACT_EPOCH},
                "the placement with epoch");
 }
 
@@ -204,7 +216,8 @@ static bool placed(const struct world *w, const struct node *node, char *why, si
     return true;
 }
 
-static bool acknowledged(const struct world *w, const struct replica_status *status, char *why, size_t size)
+static bool acknowledged(const struct world *w, const struct replica_status *status, char *why,
+                         size_t size)
 {
     for (uint32_t i = 0; i < w->facts->n_lineages; i++) {
         const struct acknowledged *last = &w->facts->last[i];
@@ -232,10 +245,10 @@ static bool agrees(struct world *w, const struct node **leader, char *why, size_
         if (lineage_compare(status.lineage, first.lineage) || status.applied != first.applied ||
             status.last != status.applied) {
             snprintf(why, size,
-                     "%s has generation %" PRIu64 ", entry %" PRIu64 " of %" PRIu64 "; n0 has generation %" PRIu64
-                     ", entry %" PRIu64,
-                     node->id, status.lineage.generation, status.applied, status.last, first.lineage.generation,
-                     first.applied);
+                     "%s has generation %" PRIu64 ", entry %" PRIu64 " of %" PRIu64
+                     "; n0 has generation %" PRIu64 ", entry %" PRIu64,
+                     node->id, status.lineage.generation, status.applied, status.last,
+                     first.lineage.generation, first.applied);
             return false;
         }
         leaders += status.leads;
@@ -255,8 +268,8 @@ bool check_converged(struct world *w, char *why, size_t size)
         return false;
     const Cluster__State *root = leader->view->state.root;
     if (!root || root->n_nodes < w->n || root->n_members < w->n) {
-        snprintf(why, size, "%zu of %u nodes are let in, %zu are members", root ? root->n_nodes : 0, w->n,
-                 root ? root->n_members : 0);
+        snprintf(why, size, "%zu of %u nodes are let in, %zu are members", root ? root->n_nodes : 0,
+                 w->n, root ? root->n_members : 0);
         return false;
     }
     if (w->open_asks) {

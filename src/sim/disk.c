@@ -12,10 +12,12 @@ static void begin_write(struct world *w, struct node *node)
     node->batch = 0;
     for (const struct queued_write *write = node->writes; write; write = write->next)
         node->batch++;
-    world_push(w, (struct event){.at_ms = w->now_ms + 1 + world_draw(w, w->scenario->nodes[node->index].disk_ms + slow),
-                                 .type = EVENT_DISK,
-                                 .node = node->index,
-                                 .a = node->life});
+    world_push(
+        w, (struct event){.at_ms = w->now_ms + 1 +
+                                   world_draw(w, w->scenario->nodes[node->index].disk_ms + slow),
+                          .type = EVENT_DISK,
+                          .node = node->index,
+                          .a = node->life});
 }
 
 void disk_queue(struct world *w, struct node *node, struct replica_effect *e)

@@ -102,13 +102,14 @@ void fault_begin(struct world *w, uint32_t index)
     const uint64_t until_ms = fault_end_ms(w, fault);
     const enum scenario_fault_type kind = (enum scenario_fault_type)fault->kind;
     world_say(w, "fault: %s, n%llu, n%llu, %llu, for %llu ms", scenario_fault_name(kind),
-              (unsigned long long)fault->node, (unsigned long long)fault->other, (unsigned long long)fault->amount,
-              (unsigned long long)fault->for_ms);
+              (unsigned long long)fault->node, (unsigned long long)fault->other,
+              (unsigned long long)fault->amount, (unsigned long long)fault->for_ms);
     switch (kind) {
     case FAULT_KILL:
     case FAULT_POWER:
     case FAULT_LOST_DISK:
-        node_stop(w, node, kind == FAULT_KILL, kind == FAULT_LOST_DISK && has_log_elsewhere(w, node));
+        node_stop(w, node, kind == FAULT_KILL,
+                  kind == FAULT_LOST_DISK && has_log_elsewhere(w, node));
         break;
     case FAULT_PAUSE:
         pause_node(w, node, until_ms);

@@ -1,6 +1,7 @@
-/* How warm a node's devices are: simdevices/sim_plant.h is the metal, and thermal/governor.h sees it through a sensor
- * of whole degrees every HEAT_MS and says for how much of its time a device may compute, as heat/heat.c. Work takes so
- * much longer then. A device that is to pause computes for a hundredth of its time here: what is under way ends. */
+/* How warm a node's devices are: simdevices/sim_plant.h is the metal, and thermal/governor.h sees
+ * it through a sensor of whole degrees every HEAT_MS and says for how much of its time a device may
+ * compute, as heat/heat.c. Work takes so much longer then. A device that is to pause computes for a
+ * hundredth of its time here: what is under way ends. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -28,7 +29,8 @@ static struct plant_params params_of(const struct scenario_node *is)
 
 static void next(struct world *w, const struct node *node, uint64_t after_ms)
 {
-    world_push(w, (struct event){.at_ms = w->now_ms + after_ms, .type = EVENT_HEAT, .node = node->index});
+    world_push(
+        w, (struct event){.at_ms = w->now_ms + after_ms, .type = EVENT_HEAT, .node = node->index});
 }
 
 bool heat_init(struct world *w, struct node *node)
@@ -44,18 +46,20 @@ bool heat_init(struct world *w, struct node *node)
         device->plant = params_of(is);
         device->body = plant_rested(&device->plant);
         device->duty_permille = 1000;
-        thermal_governor_init(&device->governor, thermal_limits_default((int64_t)is->limit_c * 1000));
+        thermal_governor_init(&device->governor,
+                              thermal_limits_default((int64_t)is->limit_c * 1000));
     }
     next(w, node, 1 + world_draw(w, HEAT_MS));
     return true;
 }
 
-/* The time since the last sample passes: first the work, then the rest. Sequences compute beside each other here, on a
- * device one after the other. */
+/* The time since the last sample passes: first the work, then the rest. Sequences compute beside
+ * each other here, on a device one after the other. */
 static double pass(struct node *node, struct device *device)
 {
     const double period_s = (double)HEAT_MS * 1e-3;
-    const double busy_s = fmin((double)device->busy_us * 1e-6, period_s * device->duty_permille * 1e-3);
+    const double busy_s =
+        fmin((double)device->busy_us * 1e-6, period_s * device->duty_permille * 1e-3);
     device->plant.ambient_c = AIR_C + node->air_now_k;
     plant_advance(&device->plant, &device->body, true, busy_s);
     plant_advance(&device->plant, &device->body, false, period_s - busy_s);
@@ -78,20 +82,22 @@ static void look(struct world *w, struct node *node, uint32_t index)
     const uint32_t before = device->duty_permille;
     device->duty_permille = thermal_governor_step(&device->governor, &input).duty_permille;
     if (before / 100 != device->duty_permille / 100)
-        world_say(w, "%s: d%u has %.1f C, its duty is %u %%", node->id, index, device->body.temperature_c,
-                  device->duty_permille / 10);
+        world_say(w, "%s: d%u has %.1f C, its duty is %u %%", node->id, index,
+                  device->body.temperature_c, device->duty_permille / 10);
     if (device->duty_permille < 1000 && host_computes(node, index))
         w->result->throttled_ms += HEAT_MS;
     if (mc > w->result->hottest_mc)
         w->result->hottest_mc = mc;
     if (device->body.throttled)
-        world_violated(w, "%s: device d%u reached its limit of %.0f C", node->id, index, device->plant.limit_c);
+        world_violated(w, "%s: device d%u reached its limit of %.0f C", node->id, index,
+                       device->plant.limit_c);
 }
 
 /* Metal does not care whether its node runs; the governor does, but then nothing computes. */
 void heat_sample(struct world *w, struct node *node)
 {
-    const double air_s = (double)w->scenario->air_s, left = air_s > 0 ? exp(-(double)HEAT_MS * 1e-3 / air_s) : 0;
+    const double air_s = (double)w->scenario->air_s,
+                 left = air_s > 0 ? exp(-(double)HEAT_MS * 1e-3 / air_s) : 0;
     node->air_now_k = node->air_k + (node->air_now_k - node->air_k) * left;
     for (uint64_t i = 0; i < w->scenario->nodes[node->index].devices; i++)
         look(w, node, (uint32_t)i);
@@ -103,7 +109,8 @@ uint64_t heat_work_ms(struct node *node, uint32_t index, uint64_t ms)
     if (!node->devices)
         return ms;
     struct device *device = &node->devices[index];
-    const uint32_t duty = device->duty_permille > DUTY_LEAST_PERMILLE ? device->duty_permille : DUTY_LEAST_PERMILLE;
+    const uint32_t duty =
+        device->duty_permille > DUTY_LEAST_PERMILLE ? device->duty_permille : DUTY_LEAST_PERMILLE;
     device->busy_us += ms * 1000;
     return ms * 1000 / duty;
 }

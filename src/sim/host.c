@@ -1,5 +1,5 @@
-/* Stages on a node's devices: worker_step() says what to do; loading takes its time, memory is given back a moment
- * after, and a device refuses what it has no room for. As hosting/hosting.h. */
+/* Stages on a node's devices: worker_step() says what to do; loading takes its time, memory is
+ * given back a moment after, and a device refuses what it has no room for. As hosting/hosting.h. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -10,8 +10,10 @@
 enum { UNLOAD_MS = 30, LOAD_MS = 50, FETCH_MS = 100, LINK_MIB_PER_S = 110 };
 enum { EVENT_FETCHED = 1 }; /* event.b of EVENT_STAGE; 0: of the stage whose key is in event.a */
 
-static const char *const instances[SCENARIO_INSTANCES] = {"i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7"};
-static const char *const models[SCENARIO_INSTANCES] = {"m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7"};
+static const char *const instances[SCENARIO_INSTANCES] = {"i0", "i1", "i2", "i3",
+                                                          "i4", "i5", "i6", "i7"};
+static const char *const models[SCENARIO_INSTANCES] = {"m0", "m1", "m2", "m3",
+                                                       "m4", "m5", "m6", "m7"};
 static const char *const devices[SCENARIO_DEVICES] = {"d0", "d1", "d2", "d3"};
 
 struct hosted *host_find(struct node *node, uint32_t instance, uint64_t epoch, uint32_t stage)
@@ -25,12 +27,13 @@ struct hosted *host_find(struct node *node, uint32_t instance, uint64_t epoch, u
 /* A layer's weights are on a device once, however many stages use them (engine/weight_unit.h). */
 static bool shares(const struct hosted *of, const struct hosted *h, uint32_t layer)
 {
-    return of->instance == h->instance && of->device == h->device && of->holds && layer >= of->first_layer &&
-           layer - of->first_layer < of->n_layers;
+    return of->instance == h->instance && of->device == h->device && of->holds &&
+           layer >= of->first_layer && layer - of->first_layer < of->n_layers;
 }
 
 /* Of what `h` uses, that no stage of `list` up to `end` has on the device. */
-static uint64_t bytes_beside(const struct hosted *list, const struct hosted *end, const struct hosted *h)
+static uint64_t bytes_beside(const struct hosted *list, const struct hosted *end,
+                             const struct hosted *h)
 {
     uint32_t n = 0;
     for (uint32_t layer = h->first_layer; layer < h->first_layer + h->n_layers; layer++) {
@@ -69,7 +72,9 @@ bool host_computes(const struct node *node, uint32_t device)
 
 static void later(struct world *w, const struct node *node, uint64_t ms, uint64_t a, uint64_t b)
 {
-    world_push(w, (struct event){.at_ms = w->now_ms + ms, .type = EVENT_STAGE, .node = node->index, .a = a, .b = b});
+    world_push(
+        w, (struct event){
+               .at_ms = w->now_ms + ms, .type = EVENT_STAGE, .node = node->index, .a = a, .b = b});
 }
 
 void host_look_later(struct world *w, const struct node *node, const struct hosted *h, uint64_t ms)
@@ -171,8 +176,9 @@ static void load(struct world *w, struct node *node, const struct worker_action 
     const uint32_t instance = instance_index(action->instance);
     if (host_find(node, instance, action->epoch, action->stage))
         return;
-    struct hosted *old =
-        action->type == WORKER_ADOPT ? host_find(node, instance, action->from_epoch, action->from_stage) : NULL;
+    struct hosted *old = action->type == WORKER_ADOPT
+                             ? host_find(node, instance, action->from_epoch, action->from_stage)
+                             : NULL;
     const bool adopts = old && old->holds;
     if (old)
         begin_unload(w, node, old);
@@ -189,7 +195,8 @@ static void load(struct world *w, struct node *node, const struct worker_action 
                          .device = (uint32_t)(action->device[1] - '0'),
                          .stage = action->stage,
                          .epoch = action->epoch,
-                         .bytes = action->n_layers * w->scenario->instances[instance].layer_mib << 20,
+                         .bytes = action->n_layers * w->scenario->instances[instance].layer_mib
+                                  << 20,
                          .first_layer = action->first_layer,
                          .n_layers = action->n_layers,
                          .state = WORKER_LOADING,
@@ -215,7 +222,8 @@ static void fetch(struct world *w, struct node *node, uint32_t instance)
     if (node->fetches[instance])
         return;
     node->fetches[instance] = true;
-    later(w, node, FETCH_MS + is->layers * is->layer_mib * 1000 / LINK_MIB_PER_S / 20, instance, EVENT_FETCHED);
+    later(w, node, FETCH_MS + is->layers * is->layer_mib * 1000 / LINK_MIB_PER_S / 20, instance,
+          EVENT_FETCHED);
 }
 
 static uint64_t report_key(const struct worker_action *action)
@@ -225,7 +233,8 @@ static uint64_t report_key(const struct worker_action *action)
         return 0;
     const uint64_t state = event->stage_reported->state;
     event_free(event);
-    return UINT64_C(3) << 60 | hash_bytes(action->epoch << 8 | action->stage << 2 | state, action->instance, 2) >> 4;
+    return UINT64_C(3) << 60 |
+           hash_bytes(action->epoch << 8 | action->stage << 2 | state, action->instance, 2) >> 4;
 }
 
 static void act(struct world *w, struct node *node, const struct worker_action *action)
@@ -261,12 +270,15 @@ struct weights_of {
     struct node *node;
 };
 
-static enum worker_weights weights(void *self, const Cluster__Model *model, uint32_t first, uint32_t n)
+static enum worker_weights weights(void *self, const Cluster__Model *model, uint32_t first,
+                                   uint32_t n)
 {
     const struct weights_of *of = self;
     const uint32_t i = instance_index(model->name);
     (void)first, (void)n;
-    return of->node->has_weights[i] ? WORKER_HAS_ALL : of->node->fetches[i] ? WORKER_FETCHES : WORKER_LACKS;
+    return of->node->has_weights[i] ? WORKER_HAS_ALL
+           : of->node->fetches[i]   ? WORKER_FETCHES
+                                    : WORKER_LACKS;
 }
 
 void host_turn(struct world *w, struct node *node)
@@ -278,9 +290,9 @@ void host_turn(struct world *w, struct node *node)
     if (!node_state(node)->root)
         return;
     for (const struct hosted *h = node->hosted; h && n < 64; h = h->next)
-        stages[n++] =
-            (struct worker_stage){instances[h->instance], models[h->instance], devices[h->device], h->epoch,  h->stage,
-                                  h->first_layer,         h->n_layers,         h->state,           h->problem};
+        stages[n++] = (struct worker_stage){
+            instances[h->instance], models[h->instance], devices[h->device], h->epoch,  h->stage,
+            h->first_layer,         h->n_layers,         h->state,           h->problem};
     const struct worker_view view = {.state = node_state(node),
                                      .node = node->id,
                                      .now_ms = w->now_ms,
@@ -328,8 +340,9 @@ void host_event(struct world *w, struct node *node, const struct event *event)
 
 static const Cluster__Stage *wanted(const Cluster__Placement *placement, const struct hosted *h)
 {
-    return placement && placement->epoch == h->epoch && h->stage < placement->n_stages ? placement->stages[h->stage]
-                                                                                       : NULL;
+    return placement && placement->epoch == h->epoch && h->stage < placement->n_stages
+               ? placement->stages[h->stage]
+               : NULL;
 }
 
 void host_check(struct world *w, struct node *node)
@@ -340,7 +353,8 @@ void host_check(struct world *w, struct node *node)
             world_violated(w, "%s: device d%u holds more than it has", node->id, d);
     }
     for (const struct hosted *h = node->hosted; h; h = h->next) {
-        const Cluster__Instance *instance = state_instance(node_state(node), instances[h->instance]);
+        const Cluster__Instance *instance =
+            state_instance(node_state(node), instances[h->instance]);
         const Cluster__Stage *stage = instance ? wanted(instance->current, h) : NULL;
         if (instance && !stage)
             stage = wanted(instance->next, h);
@@ -348,7 +362,7 @@ void host_check(struct world *w, struct node *node)
             continue;
         if (strcmp(stage->node, node->id) != 0 || strcmp(stage->device, devices[h->device]) != 0 ||
             stage->first_layer != h->first_layer || stage->n_layers != h->n_layers)
-            world_violated(w, "%s: stage %u of %s, epoch %llu, is not the one that was placed", node->id, h->stage,
-                           instance->id, (unsigned long long)h->epoch);
+            world_violated(w, "%s: stage %u of %s, epoch %llu, is not the one that was placed",
+                           node->id, h->stage, instance->id, (unsigned long long)h->epoch);
     }
 }

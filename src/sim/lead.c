@@ -1,5 +1,5 @@
-/* What a leader does: lets nodes in and keeps their records, says who replicates, and runs the master with the planner
- * and moves for gain; as node/daemon_lead.c. */
+/* What a leader does: lets nodes in and keeps their records, says who replicates, and runs the
+ * master with the planner and moves for gain; as node/daemon_lead.c. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -41,7 +41,8 @@ bool lead_open(struct world *w, struct node *node)
         for (uint32_t k = 0; k < SCENARIO_DEVICES; k++)
             node->said[i].duty_permille[k] = 1000, node->said[i].headroom[k] = 1;
     }
-    return node->master && node->mover && node->heard_ms && node->steady_ms && node->recorded_ms && node->said;
+    return node->master && node->mover && node->heard_ms && node->steady_ms && node->recorded_ms &&
+           node->said;
 }
 
 void lead_lost(struct node *node)
@@ -73,7 +74,8 @@ static void set_members(struct world *w, struct node *node, const struct replica
     struct leading *p = w->leading;
     uint32_t n = 0;
     uint64_t heir;
-    if (w->now_ms < node->members_ms || w->now_ms < node->members_pause_ms || status->members_pending)
+    if (w->now_ms < node->members_ms || w->now_ms < node->members_pause_ms ||
+        status->members_pending)
         return;
     node->members_ms = w->now_ms + 1000;
     const Cluster__State *root = node_state(node)->root;
@@ -86,11 +88,11 @@ static void set_members(struct world *w, struct node *node, const struct replica
         if (!alive)
             node->steady_ms[k] = w->now_ms;
         const uint64_t match = replica_match(node->replica, is->member);
-        p->views[n++] =
-            (struct member_view){.id = is->member,
-                                 .alive = alive,
-                                 .caught_up = self || (match && match + LIMIT_CLUSTER_BATCH >= status->last),
-                                 .steady = self || (alive && w->now_ms - node->steady_ms[k] >= STEADY_MS)};
+        p->views[n++] = (struct member_view){
+            .id = is->member,
+            .alive = alive,
+            .caught_up = self || (match && match + LIMIT_CLUSTER_BATCH >= status->last),
+            .steady = self || (alive && w->now_ms - node->steady_ms[k] >= STEADY_MS)};
     }
     if (!n)
         return;
@@ -104,8 +106,8 @@ static void set_members(struct world *w, struct node *node, const struct replica
 
 /* ---- the master ---- */
 
-/* A placement of what works, for gain or since it is not valid any more. There are few of them, whatever happens
- * (placement/replan.h: F1; cluster/master.h: MASTER_FORCED_MAX_MS). */
+/* A placement of what works, for gain or since it is not valid any more. There are few of them,
+ * whatever happens (placement/replan.h: F1; cluster/master.h: MASTER_FORCED_MAX_MS). */
 static void note_move(struct world *w, struct node *node, const Cluster__Event *event)
 {
     enum { MOVES_PER_HOUR = 16, HOUR_MS = 3600 * 1000 };
@@ -125,8 +127,8 @@ static void note_move(struct world *w, struct node *node, const Cluster__Event *
     world_say(w, "%s moves %s: %s", node->id, id, event->instance_placed->placement->why);
     w->result->moves++;
     if (++node->moves[instance_index(id)] > MOVES_PER_HOUR * hours)
-        world_violated(w, "%s moves %s for the %uth time in %llu h", node->id, id, node->moves[instance_index(id)],
-                       (unsigned long long)hours);
+        world_violated(w, "%s moves %s for the %uth time in %llu h", node->id, id,
+                       node->moves[instance_index(id)], (unsigned long long)hours);
 }
 
 static void propose_bytes(struct world *w, struct node *node, const struct buffer *bytes)
@@ -217,7 +219,8 @@ static void run_master(struct world *w, struct node *node, const struct replica_
                                      .uses = uses,
                                      .n_uses = gather_uses(w, node, uses),
                                      .self = node->id};
-    w->out_of_memory |= master_step(node->master, &options, &view, &p->proposals, NULL) != ERROR_NONE;
+    w->out_of_memory |=
+        master_step(node->master, &options, &view, &p->proposals, NULL) != ERROR_NONE;
     for (uint32_t i = 0; i < p->proposals.n; i++)
         propose_bytes(w, node, &p->proposals.events[i]);
     master_proposals_clear(&p->proposals);

@@ -1,6 +1,6 @@
-/* Links between nodes: how they come and end, by the rules of mesh/link.h and node/daemon_links.c. One whose process
- * dies ends at once; else only silence tells. On links that nobody watches closely (watch.c) no question is simulated:
- * silence is there while nothing can pass. */
+/* Links between nodes: how they come and end, by the rules of mesh/link.h and node/daemon_links.c.
+ * One whose process dies ends at once; else only silence tells. On links that nobody watches
+ * closely (watch.c) no question is simulated: silence is there while nothing can pass. */
 #include "sim/world.h"
 
 #include "base/limits.h"
@@ -15,7 +15,8 @@ struct end *net_end(const struct world *w, uint32_t at, uint32_t to)
     return &w->ends[(size_t)at * w->n + to];
 }
 
-void net_push(struct world *w, enum event_type type, uint64_t after_ms, uint32_t at, uint32_t to, uint64_t b)
+void net_push(struct world *w, enum event_type type, uint64_t after_ms, uint32_t at, uint32_t to,
+              uint64_t b)
 {
     world_push(w, (struct event){.at_ms = w->now_ms + after_ms,
                                  .type = type,

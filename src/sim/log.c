@@ -1,4 +1,5 @@
-/* A node's copy of the log: what its replica asks for is carried out, by the rules of agreement/agreement.h. */
+/* A node's copy of the log: what its replica asks for is carried out, by the rules of
+ * agreement/agreement.h. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -31,8 +32,8 @@ static void note_event(struct world *w, struct node *node, const struct replica_
     if (is_new && w->options->say) {
         struct buffer text = {0};
         event_describe(event, &text);
-        world_say(w, "entry %llu (%s): %s", (unsigned long long)e->index, event->by ? event->by : "?",
-                  text.data ? text.data : "");
+        world_say(w, "entry %llu (%s): %s", (unsigned long long)e->index,
+                  event->by ? event->by : "?", text.data ? text.data : "");
         buffer_deinit(&text);
     }
     nonces_applied(&node->nonces, event->nonce);
@@ -40,7 +41,8 @@ static void note_event(struct world *w, struct node *node, const struct replica_
     event_free(event);
 }
 
-static void note_placed(struct world *w, struct node *node, const struct replica_effect *e, bool is_new)
+static void note_placed(struct world *w, struct node *node, const struct replica_effect *e,
+                        bool is_new)
 {
     Cluster__Event *event;
     if (event_decode(e->bytes, e->size, &event, NULL))
@@ -62,8 +64,9 @@ static void apply_now(struct world *w, struct node *node, const struct replica_e
         return;
     state = &node->view->state;
     w->out_of_memory |=
-        (e->entry == LOG_MEMBERS ? state_apply_members(state, e->index, e->bytes, e->size, &outcome, NULL)
-                                 : state_apply(state, e->index, e->bytes, e->size, &outcome, NULL)) != ERROR_NONE;
+        (e->entry == LOG_MEMBERS
+             ? state_apply_members(state, e->index, e->bytes, e->size, &outcome, NULL)
+             : state_apply(state, e->index, e->bytes, e->size, &outcome, NULL)) != ERROR_NONE;
     if (outcome.applied && e->entry == LOG_EVENT)
         note_placed(w, node, e, is_new);
     if (is_new)
@@ -133,8 +136,8 @@ static void restore(struct world *w, struct node *node, const struct replica_eff
     w->result->snapshots++;
     if (!view_share(w, node, chain) && view_own(w, node, chain) &&
         state_decode(&node->view->state, e->bytes, e->size, &err))
-        world_violated(w, "%s cannot read the state of entry %llu: %s", node->id, (unsigned long long)e->index,
-                       err.text);
+        world_violated(w, "%s cannot read the state of entry %llu: %s", node->id,
+                       (unsigned long long)e->index, err.text);
     view_advance(w, node, e->index);
     check_state(w, node, lineage, e->index);
 }
@@ -207,8 +210,8 @@ static void notice_leader(struct world *w, struct node *node, const struct repli
 {
     const bool began = status->leads && (!node->leads || status->term != node->term);
     if (began) {
-        world_say(w, "%s leads, term %llu, generation %llu", node->id, (unsigned long long)status->term,
-                  (unsigned long long)status->lineage.generation);
+        world_say(w, "%s leads, term %llu, generation %llu", node->id,
+                  (unsigned long long)status->term, (unsigned long long)status->lineage.generation);
         w->result->elections++;
         nonces_lost(&node->nonces);
         node->ready = false;
@@ -225,7 +228,8 @@ static void notice_leader(struct world *w, struct node *node, const struct repli
         node->changed = true;
     }
     node->term = status->term;
-    if (status->leads && !node->ready && (status->applied >= node->lead_from || w->now_ms >= node->ready_by_ms)) {
+    if (status->leads && !node->ready &&
+        (status->applied >= node->lead_from || w->now_ms >= node->ready_by_ms)) {
         node->ready = true;
         for (struct proposal *p = node->proposals; p; p = p->next)
             p->again_ms = 0;

@@ -1,5 +1,5 @@
-/* Messages: lossy ones, and those of a link between two nodes, which come once and in order while it is up, as over
- * TCP or QUIC. */
+/* Messages: lossy ones, and those of a link between two nodes, which come once and in order while
+ * it is up, as over TCP or QUIC. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -47,7 +47,8 @@ static uint64_t delay(struct world *w)
 uint64_t net_way_ms(struct world *w)
 {
     uint64_t ms = delay(w);
-    for (uint64_t again_ms = RETRANSMIT_MS; again_ms < 60000 && world_chance_ppm(w, w->loss_ppm); again_ms *= 2)
+    for (uint64_t again_ms = RETRANSMIT_MS; again_ms < 60000 && world_chance_ppm(w, w->loss_ppm);
+         again_ms *= 2)
         ms += again_ms;
     return ms;
 }
@@ -87,7 +88,10 @@ void net_send(struct world *w, struct message *message)
                                      .type = EVENT_MESSAGE,
                                      .node = to,
                                      .message = copy_of(message)});
-    world_push(w, (struct event){.at_ms = w->now_ms + delay(w), .type = EVENT_MESSAGE, .node = to, .message = message});
+    world_push(w, (struct event){.at_ms = w->now_ms + delay(w),
+                                 .type = EVENT_MESSAGE,
+                                 .node = to,
+                                 .message = message});
 }
 
 /* ---- of a link ---- */
@@ -106,7 +110,9 @@ bool net_send_link(struct world *w, struct message *message)
     }
     const uint64_t after = from == to ? 0 : net_way_ms(w);
     message->number = from == to ? w->nodes[from].boots : ++net_end(w, from, to)->sent;
-    world_push(w, (struct event){.at_ms = w->now_ms + after, .type = EVENT_MESSAGE, .node = to, .message = message});
+    world_push(
+        w, (struct event){
+               .at_ms = w->now_ms + after, .type = EVENT_MESSAGE, .node = to, .message = message});
     return true;
 }
 

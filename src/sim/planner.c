@@ -1,4 +1,5 @@
-/* The problems that a leader's master has solved, from the agreed state and what nodes say; as placing/placing.c. */
+/* The problems that a leader's master has solved, from the agreed state and what nodes say; as
+ * placing/placing.c. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -50,8 +51,8 @@ void planner_deinit(struct world *w)
     mem_free(w->planner);
 }
 
-static uint64_t taken(const struct world *w, const struct state *state, const Cluster__Instance *but, const char *node,
-                      const char *device)
+static uint64_t taken(const struct world *w, const struct state *state,
+                      const Cluster__Instance *but, const char *node, const char *device)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < state->root->n_instances; i++) {
@@ -59,10 +60,11 @@ static uint64_t taken(const struct world *w, const struct state *state, const Cl
         const Cluster__Placement *const own[] = {instance->current, instance->next};
         for (int k = 0; k < 2 && instance != but; k++) {
             for (size_t s = 0; own[k] && s < own[k]->n_stages; s++) {
-                if (strcmp(own[k]->stages[s]->node, node) == 0 && strcmp(own[k]->stages[s]->device, device) == 0)
-                    bytes +=
-                        own[k]->stages[s]->n_layers * w->scenario->instances[instance_index(instance->id)].layer_mib
-                        << 20;
+                if (strcmp(own[k]->stages[s]->node, node) == 0 &&
+                    strcmp(own[k]->stages[s]->device, device) == 0)
+                    bytes += own[k]->stages[s]->n_layers *
+                                 w->scenario->instances[instance_index(instance->id)].layer_mib
+                             << 20;
             }
         }
     }
@@ -120,12 +122,16 @@ static void fill_heat(const struct said *said, uint32_t k, struct placement_devi
     device->share = fmin(device->share, prospect->share.value);
 }
 
-static void fill_device(struct world_planner *p, const struct master_view *view, const Cluster__Instance *instance,
-                        const Cluster__NodeRecord *record, const Cluster__Device *from, struct placement_device *device)
+static void fill_device(struct world_planner *p, const struct master_view *view,
+                        const Cluster__Instance *instance, const Cluster__NodeRecord *record,
+                        const Cluster__Device *from, struct placement_device *device)
 {
-    const uint32_t index = world_node(p->w, record->node->id)->index, k = (uint32_t)(from->id[1] - '0');
-    const struct said said = index == p->node->index ? own_words(p->w, p->node) : p->node->said[index];
-    const uint64_t used = taken(p->w, view->state, instance, record->node->id, from->id) + said.others_bytes;
+    const uint32_t index = world_node(p->w, record->node->id)->index,
+                   k = (uint32_t)(from->id[1] - '0');
+    const struct said said =
+        index == p->node->index ? own_words(p->w, p->node) : p->node->said[index];
+    const uint64_t used =
+        taken(p->w, view->state, instance, record->node->id, from->id) + said.others_bytes;
     *device = (struct placement_device){.measured = true};
     fill_heat(&said, k, device);
     snprintf(device->id, sizeof device->id, "%s", from->id);
@@ -134,12 +140,13 @@ static void fill_device(struct world_planner *p, const struct master_view *view,
     device->decode_bytes_per_s[0] = 1e9 * (double)p->w->scenario->nodes[index].gb_per_s;
 }
 
-static uint32_t fill_devices(struct world_planner *p, const struct master_view *view, const Cluster__Instance *instance,
-                             const bool *allowed)
+static uint32_t fill_devices(struct world_planner *p, const struct master_view *view,
+                             const Cluster__Instance *instance, const bool *allowed)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < view->n_nodes; i++) {
-        const Cluster__NodeRecord *record = allowed[i] ? state_node(view->state, view->nodes[i].id) : NULL;
+        const Cluster__NodeRecord *record =
+            allowed[i] ? state_node(view->state, view->nodes[i].id) : NULL;
         for (size_t k = 0; record && k < record->node->n_devices && n < p->capacity; k++) {
             const Cluster__Device *from = record->node->devices[k];
             fill_device(p, view, instance, record, from, &p->devices[n]);
@@ -150,8 +157,9 @@ static uint32_t fill_devices(struct world_planner *p, const struct master_view *
     return n;
 }
 
-static enum error_code make_problem(void *self, const struct master_view *view, const Cluster__Instance *instance,
-                                    const bool *allowed, const struct placement_problem **problem,
+static enum error_code make_problem(void *self, const struct master_view *view,
+                                    const Cluster__Instance *instance, const bool *allowed,
+                                    const struct placement_problem **problem,
                                     const struct master_device **devices, struct error *err)
 {
     struct world_planner *p = self;
@@ -164,17 +172,17 @@ static enum error_code make_problem(void *self, const struct master_view *view, 
         p->layers[i] = (struct placement_layer){0};
         p->layers[i].bytes[0] = p->layers[i].bytes_per_token[0] = is->layer_mib << 20;
     }
-    p->problem =
-        (struct placement_problem){.n_devices = n,
-                                   .devices = p->devices,
-                                   .links = p->links,
-                                   .model = {.n_types = 1,
-                                             .type_names = {"q4_0"},
-                                             .n_layers = (uint32_t)is->layers,
-                                             .layers = p->layers,
-                                             .activation_bytes_per_token = 8192,
-                                             .output_bytes_per_token = 4},
-                                   .demand = {.goal = PLACEMENT_LATENCY, .context_tokens = 4096, .streams = 1}};
+    p->problem = (struct placement_problem){
+        .n_devices = n,
+        .devices = p->devices,
+        .links = p->links,
+        .model = {.n_types = 1,
+                  .type_names = {"q4_0"},
+                  .n_layers = (uint32_t)is->layers,
+                  .layers = p->layers,
+                  .activation_bytes_per_token = 8192,
+                  .output_bytes_per_token = 4},
+        .demand = {.goal = PLACEMENT_LATENCY, .context_tokens = 4096, .streams = 1}};
     *problem = &p->problem;
     *devices = p->names;
     return ERROR_NONE;
@@ -183,7 +191,8 @@ static enum error_code make_problem(void *self, const struct master_view *view, 
 struct master_planner planner_of(struct world *w, struct node *node)
 {
     w->planner->node = node;
-    return (struct master_planner){.problem = make_problem, .self = w->planner, .max_nodes = PLAN_NODES_MAX};
+    return (struct master_planner){
+        .problem = make_problem, .self = w->planner, .max_nodes = PLAN_NODES_MAX};
 }
 
 bool planner_has_weights(void *world, const char *node, const char *model)

@@ -1,4 +1,5 @@
-/* Events on their way into the log: proposed again until they are applied, here or by way of the leader. */
+/* Events on their way into the log: proposed again until they are applied, here or by way of the
+ * leader. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -14,7 +15,8 @@ void proposal_free(struct proposal **link)
 }
 
 /* `key`: of what it says, so that it is not said twice at once; 0: none. */
-void log_propose(struct world *w, struct node *node, Cluster__Event *event, uint64_t key, bool client)
+void log_propose(struct world *w, struct node *node, Cluster__Event *event, uint64_t key,
+                 bool client)
 {
     struct proposal **end = &node->proposals;
     for (; *end; end = &(*end)->next) {
@@ -43,7 +45,8 @@ static bool submit(struct world *w, struct node *node, uint64_t nonce, const str
 {
     uint64_t index;
     if (nonces_has(&node->nonces, nonce) || !nonces_has_room(&node->nonces) ||
-        replica_submit(node->replica, w->now_ms, (const uint8_t *)event->data, event->size, &index, NULL))
+        replica_submit(node->replica, w->now_ms, (const uint8_t *)event->data, event->size, &index,
+                       NULL))
         return false;
     nonces_submitted(&node->nonces, nonce);
     return true;
@@ -88,7 +91,8 @@ void propose_foreign(struct world *w, struct node *node, bool use)
     for (struct foreign *foreign; (foreign = node->foreign) != NULL;) {
         Cluster__Event *event = NULL;
         node->foreign = foreign->next;
-        if (use && !event_decode((const uint8_t *)foreign->event.data, foreign->event.size, &event, NULL))
+        if (use &&
+            !event_decode((const uint8_t *)foreign->event.data, foreign->event.size, &event, NULL))
             submit(w, node, event->nonce, &foreign->event);
         event_free(event);
         buffer_deinit(&foreign->event);

@@ -1,4 +1,5 @@
-/* What a leader keeps true in the state: the nodes' records, and the models and instances that are wanted. */
+/* What a leader keeps true in the state: the nodes' records, and the models and instances that are
+ * wanted. */
 #include "sim/world.h"
 
 #include <stdio.h>
@@ -6,8 +7,8 @@
 
 enum { REPROPOSE_MS = 2000, JOINS_AT_ONCE = 64 };
 
-static void fill_node(const struct world *w, const struct node *about, Cluster__Node *out, Cluster__Device *devices,
-                      Cluster__Device **list)
+static void fill_node(const struct world *w, const struct node *about, Cluster__Node *out,
+                      Cluster__Device *devices, Cluster__Device **list)
 {
     static const char *const names[SCENARIO_DEVICES] = {"d0", "d1", "d2", "d3"};
     const struct scenario_node *is = &w->scenario->nodes[about->index];
@@ -36,7 +37,8 @@ static bool is_recorded(const Cluster__Node *about, const Cluster__Node *record)
     return same;
 }
 
-static bool record(struct world *w, struct node *node, const struct node *about, const Cluster__NodeRecord *is)
+static bool record(struct world *w, struct node *node, const struct node *about,
+                   const Cluster__NodeRecord *is)
 {
     Cluster__Device devices[SCENARIO_DEVICES], *list[SCENARIO_DEVICES];
     Cluster__Node message;
@@ -57,7 +59,8 @@ static bool record(struct world *w, struct node *node, const struct node *about,
         return false;
     }
     node->recorded_ms[about->index] = w->now_ms;
-    log_propose(w, node, &event, UINT64_C(1) << 60 | (uint64_t)event.kind_case << 32 | about->index, false);
+    log_propose(w, node, &event, UINT64_C(1) << 60 | (uint64_t)event.kind_case << 32 | about->index,
+                false);
     return true;
 }
 

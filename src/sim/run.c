@@ -23,9 +23,10 @@ static void plan_events(struct world *w)
 {
     const struct scenario *s = w->scenario;
     for (uint32_t i = 0; i < s->n_faults; i++) {
-        world_push(w,
-                   (struct event){
-                       .at_ms = s->faults[i].at_ms, .type = EVENT_FAULT, .node = (uint32_t)s->faults[i].node, .a = i});
+        world_push(w, (struct event){.at_ms = s->faults[i].at_ms,
+                                     .type = EVENT_FAULT,
+                                     .node = (uint32_t)s->faults[i].node,
+                                     .a = i});
         world_push(w, (struct event){.at_ms = fault_end_ms(w, &s->faults[i]),
                                      .type = EVENT_HEAL,
                                      .node = (uint32_t)s->faults[i].node,
@@ -52,8 +53,8 @@ static bool world_init(struct world *w)
     w->cuts = mem_new_array((size_t)w->n * w->n, sizeof *w->cuts);
     w->stream_left = mem_new_array(s->n_streams + 1, sizeof *w->stream_left);
     w->by_member = mem_new_array(WORLD_MEMBERS, sizeof *w->by_member);
-    if (!w->nodes || !w->by_member || !w->ends || !w->cuts || !w->stream_left || planner_init(w) || !leading_init(w) ||
-        !check_init(w))
+    if (!w->nodes || !w->by_member || !w->ends || !w->cuts || !w->stream_left || planner_init(w) ||
+        !leading_init(w) || !check_init(w))
         return false;
     for (uint32_t i = 0; i < w->n; i++) {
         struct node *node = &w->nodes[i];
@@ -100,8 +101,8 @@ static void world_deinit(struct world *w)
     mem_free(w);
 }
 
-enum error_code sim_run(const struct scenario *scenario, const struct sim_options *options, struct sim_result *out,
-                        struct error *err)
+enum error_code sim_run(const struct scenario *scenario, const struct sim_options *options,
+                        struct sim_result *out, struct error *err)
 {
     static const struct sim_options silent;
     *out = (struct sim_result){0};
@@ -121,7 +122,8 @@ enum error_code sim_run(const struct scenario *scenario, const struct sim_option
     return failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the simulation") : ERROR_NONE;
 }
 
-static bool counts_as_expected(const struct scenario_expect *e, const struct sim_result *r, char *why, size_t size)
+static bool counts_as_expected(const struct scenario_expect *e, const struct sim_result *r,
+                               char *why, size_t size)
 {
     const struct {
         const char *what;
@@ -137,27 +139,29 @@ static bool counts_as_expected(const struct scenario_expect *e, const struct sim
         if (counts[i].is >= counts[i].least && (!counts[i].below || counts[i].is < counts[i].below))
             continue;
         snprintf(why, size, "%llu %s, expected are %llu or more, and fewer than %llu (0: any)",
-                 (unsigned long long)counts[i].is, counts[i].what, (unsigned long long)counts[i].least,
-                 (unsigned long long)counts[i].below);
+                 (unsigned long long)counts[i].is, counts[i].what,
+                 (unsigned long long)counts[i].least, (unsigned long long)counts[i].below);
         return false;
     }
     return true;
 }
 
-bool sim_as_expected(const struct scenario *scenario, const struct sim_result *r, char *why, size_t size)
+bool sim_as_expected(const struct scenario *scenario, const struct sim_result *r, char *why,
+                     size_t size)
 {
     const struct scenario_expect *e = &scenario->expect;
     if (r->violated != (e->violation != 0))
-        snprintf(why, size, "%s", r->violated ? r->what : "a violation was expected, there was none");
+        snprintf(why, size, "%s",
+                 r->violated ? r->what : "a violation was expected, there was none");
     else if (r->answered < e->answered_min)
-        snprintf(why, size, "%llu requests were answered, %llu are expected", (unsigned long long)r->answered,
-                 (unsigned long long)e->answered_min);
+        snprintf(why, size, "%llu requests were answered, %llu are expected",
+                 (unsigned long long)r->answered, (unsigned long long)e->answered_min);
     else if (e->failed_max && r->failed >= e->failed_max)
-        snprintf(why, size, "%llu requests failed, fewer than %llu are expected", (unsigned long long)r->failed,
-                 (unsigned long long)e->failed_max);
+        snprintf(why, size, "%llu requests failed, fewer than %llu are expected",
+                 (unsigned long long)r->failed, (unsigned long long)e->failed_max);
     else if (e->pause_ms_max && r->longest_pause_ms > e->pause_ms_max)
-        snprintf(why, size, "the longest pause was %llu ms, %llu are allowed", (unsigned long long)r->longest_pause_ms,
-                 (unsigned long long)e->pause_ms_max);
+        snprintf(why, size, "the longest pause was %llu ms, %llu are allowed",
+                 (unsigned long long)r->longest_pause_ms, (unsigned long long)e->pause_ms_max);
     else if (!counts_as_expected(e, r, why, size))
         return false;
     else

@@ -4,9 +4,10 @@
 
 #include <string.h>
 
-static const char *const fault_names[FAULT_TYPES] = {"kill",      "power",  "pause",  "cut",  "cut_one",   "isolate",
-                                                     "split",     "loss",   "double", "slow", "slow_disk", "full_disk",
-                                                     "lost_disk", "device", "runner", "heat", "memory",    "clock"};
+static const char *const fault_names[FAULT_TYPES] = {
+    "kill",      "power",  "pause",  "cut",  "cut_one",   "isolate",
+    "split",     "loss",   "double", "slow", "slow_disk", "full_disk",
+    "lost_disk", "device", "runner", "heat", "memory",    "clock"};
 
 const char *scenario_fault_name(enum scenario_fault_type type)
 {
@@ -80,7 +81,8 @@ enum error_code scenario_check(const struct scenario *s, struct error *err)
         return error_set(err, ERROR_INVALID, "a scenario needs a node and an instance");
     for (uint32_t i = 0; i < s->n_nodes; i++) {
         if (s->nodes[i].load_c && s->nodes[i].load_c < SCENARIO_LOAD_C_MIN)
-            return error_set(err, ERROR_INVALID, "node %u: load_c is 0 or at least %d, for the air has 25", i,
+            return error_set(err, ERROR_INVALID,
+                             "node %u: load_c is 0 or at least %d, for the air has 25", i,
                              SCENARIO_LOAD_C_MIN);
     }
     for (uint32_t i = 0; i < s->n_streams; i++) {

@@ -1,5 +1,6 @@
-/* What a simulation is told: machines, an instance or a few, streams of requests, and what goes wrong when. Plain data,
- * from a file (docs/simulator.md) or drawn from a seed. Every number is one that a file can say.
+/* What a simulation is told: machines, an instance or a few, streams of requests, and what goes
+ * wrong when. Plain data, from a file (docs/simulator.md) or drawn from a seed. Every number is one
+ * that a file can say.
  *
  * A zeroed scenario is empty; scenario_deinit() frees. Pure; any thread. */
 #pragma once
@@ -20,7 +21,8 @@ enum {
     SCENARIO_FILE_BYTES = 1024 * 1024
 };
 
-/* `node`, `other` and `amount` are the fault's; each ends after for_ms, and no later than the scenario's chaos_ms. */
+/* `node`, `other` and `amount` are the fault's; each ends after for_ms, and no later than the
+ * scenario's chaos_ms. */
 enum scenario_fault_type {
     FAULT_KILL,      /* kill -9 of the node; it is started again at the end */
     FAULT_POWER,     /* its power fails: nobody is told */
@@ -34,7 +36,8 @@ enum scenario_fault_type {
     FAULT_SLOW,      /* messages take up to `amount` ms more */
     FAULT_SLOW_DISK, /* writes of the node take up to `amount` ms more */
     FAULT_FULL_DISK, /* writes of the node fail */
-    FAULT_LOST_DISK, /* the node is lost with its disk; at the end it comes back as another member */
+    FAULT_LOST_DISK, /* the node is lost with its disk; at the end it comes back as another member
+                      */
     FAULT_DEVICE,    /* device `amount` of the node is gone */
     FAULT_RUNNER,    /* what is loaded on device `amount` of the node fails, once */
     FAULT_HEAT,      /* the air around the node is `amount` K warmer */
@@ -52,8 +55,8 @@ struct scenario_node {
     uint64_t disk_ms;        /* a durable write takes 1 ms to so much */
     uint64_t joins_ms;       /* when it asks to be let in; the first node founds the cluster */
     uint64_t has_weights;
-    /* Its devices at full load in air of 25 degrees settle at load_c, half-way in 0.7 tau_s, and throttle themselves at
-     * limit_c. load_c 0: they do not get warm. */
+    /* Its devices at full load in air of 25 degrees settle at load_c, half-way in 0.7 tau_s, and
+     * throttle themselves at limit_c. load_c 0: they do not get warm. */
     uint64_t load_c, limit_c, tau_s;
 };
 
@@ -100,13 +103,16 @@ void scenario_deinit(struct scenario *scenario); /* NULL is fine */
 enum error_code scenario_copy(struct scenario *to, const struct scenario *from, struct error *err);
 
 /* Foreign bytes. ERROR_INVALID names the line, or what does not fit together; ERROR_NO_MEMORY. */
-enum error_code scenario_parse(const char *text, size_t size, struct scenario *out, struct error *err);
+enum error_code scenario_parse(const char *text, size_t size, struct scenario *out,
+                               struct error *err);
 enum error_code scenario_check(const struct scenario *scenario, struct error *err);
-void scenario_write(const struct scenario *scenario, struct buffer *out); /* scenario_parse() reads the same back */
+void scenario_write(const struct scenario *scenario,
+                    struct buffer *out); /* scenario_parse() reads the same back */
 
 struct scenario_wish {
     uint64_t seed;
     uint32_t nodes;    /* 0: 3 to 7 */
     uint64_t chaos_ms; /* 0: a minute */
 };
-enum error_code scenario_random(const struct scenario_wish *wish, struct scenario *out, struct error *err);
+enum error_code scenario_random(const struct scenario_wish *wish, struct scenario *out,
+                                struct error *err);

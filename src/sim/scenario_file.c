@@ -1,4 +1,5 @@
-/* A scenario as text: sections of `key = value` lines; all values are whole numbers but a fault's kind. */
+/* A scenario as text: sections of `key = value` lines; all values are whole numbers but a fault's
+ * kind. */
 #include "sim/scenario.h"
 
 #include "base/mem.h"
@@ -24,7 +25,8 @@ struct section {
 };
 
 #define HOURS (UINT64_C(48) * 3600 * 1000)
-#define KEY(type, field, low, high, missing) {#field, offsetof(struct type, field), low, high, missing}
+#define KEY(type, field, low, high, missing)                                                       \
+    {#field, offsetof(struct type, field), low, high, missing}
 #define LIST(name) offsetof(struct scenario, n_##name), offsetof(struct scenario, name)
 
 static const struct section sections[] = {
@@ -43,17 +45,23 @@ static const struct section sections[] = {
      0,
      0,
      0,
-     {KEY(scenario, expect.violation, 0, 1, 0), KEY(scenario, expect.answered_min, 0, UINT64_MAX, 0),
-      KEY(scenario, expect.failed_max, 0, UINT64_MAX, 0), KEY(scenario, expect.pause_ms_max, 0, HOURS, 0),
-      KEY(scenario, expect.elections_max, 0, UINT64_MAX, 0), KEY(scenario, expect.moves_min, 0, UINT64_MAX, 0),
-      KEY(scenario, expect.moves_max, 0, UINT64_MAX, 0), KEY(scenario, expect.suspicions_max, 0, UINT64_MAX, 0),
-      KEY(scenario, expect.hottest_c_min, 0, 1000, 0), KEY(scenario, expect.throttled_ms_max, 0, UINT64_MAX, 0)}},
+     {KEY(scenario, expect.violation, 0, 1, 0),
+      KEY(scenario, expect.answered_min, 0, UINT64_MAX, 0),
+      KEY(scenario, expect.failed_max, 0, UINT64_MAX, 0),
+      KEY(scenario, expect.pause_ms_max, 0, HOURS, 0),
+      KEY(scenario, expect.elections_max, 0, UINT64_MAX, 0),
+      KEY(scenario, expect.moves_min, 0, UINT64_MAX, 0),
+      KEY(scenario, expect.moves_max, 0, UINT64_MAX, 0),
+      KEY(scenario, expect.suspicions_max, 0, UINT64_MAX, 0),
+      KEY(scenario, expect.hottest_c_min, 0, 1000, 0),
+      KEY(scenario, expect.throttled_ms_max, 0, UINT64_MAX, 0)}},
     {"node",
      sizeof(struct scenario_node),
      SCENARIO_NODES,
      LIST(nodes),
-     {KEY(scenario_node, devices, 1, SCENARIO_DEVICES, 1), KEY(scenario_node, memory_mib, 1, 1 << 24, 8192),
-      KEY(scenario_node, gb_per_s, 1, 100000, 50), KEY(scenario_node, load_mib_per_s, 1, 1 << 20, 1000),
+     {KEY(scenario_node, devices, 1, SCENARIO_DEVICES, 1),
+      KEY(scenario_node, memory_mib, 1, 1 << 24, 8192), KEY(scenario_node, gb_per_s, 1, 100000, 50),
+      KEY(scenario_node, load_mib_per_s, 1, 1 << 20, 1000),
       KEY(scenario_node, disk_ms, 1, 60000, 5), KEY(scenario_node, joins_ms, 0, HOURS, 0),
       KEY(scenario_node, has_weights, 0, 1, 1), KEY(scenario_node, load_c, 0, 500, 0),
       KEY(scenario_node, limit_c, 30, 130, 90), KEY(scenario_node, tau_s, 10, 10000, 60)}},
@@ -61,13 +69,15 @@ static const struct section sections[] = {
      sizeof(struct scenario_instance),
      SCENARIO_INSTANCES,
      LIST(instances),
-     {KEY(scenario_instance, layers, 1, 1024, 16), KEY(scenario_instance, layer_mib, 1, 1 << 20, 256),
+     {KEY(scenario_instance, layers, 1, 1024, 16),
+      KEY(scenario_instance, layer_mib, 1, 1 << 20, 256),
       KEY(scenario_instance, idle_ms, 0, HOURS, 0)}},
     {"stream",
      sizeof(struct scenario_stream),
      SCENARIO_STREAMS,
      LIST(streams),
-     {KEY(scenario_stream, node, 0, SCENARIO_NODES - 1, 0), KEY(scenario_stream, instance, 0, SCENARIO_INSTANCES, 0),
+     {KEY(scenario_stream, node, 0, SCENARIO_NODES - 1, 0),
+      KEY(scenario_stream, instance, 0, SCENARIO_INSTANCES, 0),
       KEY(scenario_stream, start_ms, 0, HOURS, 0), KEY(scenario_stream, pause_ms, 0, HOURS, 1000),
       KEY(scenario_stream, requests, 1, 1000000, 1), KEY(scenario_stream, prompt, 1, 4096, 16),
       KEY(scenario_stream, tokens, 1, 65536, 100)}},
@@ -76,8 +86,10 @@ static const struct section sections[] = {
      SCENARIO_FAULTS,
      LIST(faults),
      {KEY(scenario_fault, at_ms, 0, HOURS, 0), KEY(scenario_fault, for_ms, 1, HOURS, 5000),
-      KEY(scenario_fault, kind, 0, FAULT_TYPES - 1, 0), KEY(scenario_fault, node, 0, SCENARIO_NODES - 1, 0),
-      KEY(scenario_fault, other, 0, SCENARIO_NODES - 1, 0), KEY(scenario_fault, amount, 0, UINT64_MAX, 0)}},
+      KEY(scenario_fault, kind, 0, FAULT_TYPES - 1, 0),
+      KEY(scenario_fault, node, 0, SCENARIO_NODES - 1, 0),
+      KEY(scenario_fault, other, 0, SCENARIO_NODES - 1, 0),
+      KEY(scenario_fault, amount, 0, UINT64_MAX, 0)}},
 };
 enum { SECTIONS = sizeof sections / sizeof *sections };
 
@@ -122,7 +134,8 @@ static enum error_code begin_section(struct reader *r, const char *name, struct 
         return ERROR_NONE;
     uint32_t *n = count_of(r->out, r->section);
     if (*n == r->section->most)
-        return error_set(err, ERROR_INVALID, "line %u: more than %u of [%s]", r->line, r->section->most, name);
+        return error_set(err, ERROR_INVALID, "line %u: more than %u of [%s]", r->line,
+                         r->section->most, name);
     void *list;
     memcpy(&list, (char *)r->out + r->section->list, sizeof list);
     void *grown = mem_resize(list, *n + 1, r->section->size);
@@ -134,7 +147,8 @@ static enum error_code begin_section(struct reader *r, const char *name, struct 
     return ERROR_NONE;
 }
 
-static bool parse_value(const struct section *section, const struct key *key, const char *text, uint64_t *out)
+static bool parse_value(const struct section *section, const struct key *key, const char *text,
+                        uint64_t *out)
 {
     if (key->offset == kind_key.offset && strcmp(section->name, "fault") == 0) {
         for (int i = 0; i < FAULT_TYPES; i++) {
@@ -165,14 +179,16 @@ static enum error_code set(struct reader *r, const char *name, const char *value
 {
     if (!r->section)
         return error_set(err, ERROR_INVALID, "line %u: it is in no section", r->line);
-    for (const struct key *key = r->section->keys; key < r->section->keys + KEYS_MAX && key->name; key++) {
+    for (const struct key *key = r->section->keys; key < r->section->keys + KEYS_MAX && key->name;
+         key++) {
         if (strcmp(key_name(key), name) != 0)
             continue;
         if (parse_value(r->section, key, value, field(r->record, key)))
             return ERROR_NONE;
         return error_set(err, ERROR_INVALID, "line %u: %s cannot be '%.40s'", r->line, name, value);
     }
-    return error_set(err, ERROR_INVALID, "line %u: [%s] has no key '%.40s'", r->line, r->section->name, name);
+    return error_set(err, ERROR_INVALID, "line %u: [%s] has no key '%.40s'", r->line,
+                     r->section->name, name);
 }
 
 static char *trim(char *text)
@@ -202,7 +218,8 @@ static enum error_code read_line(struct reader *r, char *line, struct error *err
     return set(r, trim(line), trim(equals + 1), err);
 }
 
-enum error_code scenario_parse(const char *text, size_t size, struct scenario *out, struct error *err)
+enum error_code scenario_parse(const char *text, size_t size, struct scenario *out,
+                               struct error *err)
 {
     *out = (struct scenario){0};
     struct reader r = {.out = out};
@@ -211,7 +228,8 @@ enum error_code scenario_parse(const char *text, size_t size, struct scenario *o
     if (size > SCENARIO_FILE_BYTES || memchr(text, 0, size))
         return error_set(err, ERROR_INVALID, "it is too large, or not text");
     char *copy = mem_copy_text(text, size);
-    enum error_code code = copy ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "no memory for a scenario");
+    enum error_code code =
+        copy ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "no memory for a scenario");
     for (char *line = copy, *end; !code && line; line = end) {
         end = strchr(line, '\n');
         if (end)
@@ -232,7 +250,8 @@ enum error_code scenario_parse(const char *text, size_t size, struct scenario *o
 static void write_record(const struct section *section, void *record, struct buffer *out)
 {
     buffer_printf(out, "[%s]\n", section->name);
-    for (const struct key *key = section->keys; key < section->keys + KEYS_MAX && key->name; key++) {
+    for (const struct key *key = section->keys; key < section->keys + KEYS_MAX && key->name;
+         key++) {
         const uint64_t value = *field(record, key);
         if (key->offset == kind_key.offset && strcmp(section->name, "fault") == 0)
             buffer_printf(out, "kind = %s\n", scenario_fault_name((enum scenario_fault_type)value));

@@ -1,5 +1,5 @@
-/* A scenario drawn from a seed: unlike machines, one or two instances that fit twice, streams, and a few faults a
- * minute, some at once. */
+/* A scenario drawn from a seed: unlike machines, one or two instances that fit twice, streams, and
+ * a few faults a minute, some at once. */
 #include "sim/scenario.h"
 
 #include "base/mem.h"
@@ -22,7 +22,8 @@ static void draw_nodes(struct dice *d, struct scenario *s)
                                              .gb_per_s = draw(d, 20, 800),
                                              .load_mib_per_s = draw(d, 300, 6000),
                                              .disk_ms = draw(d, 1, draw(d, 0, 3) == 0 ? 200 : 15),
-                                             .joins_ms = draw(d, 0, 2) == 0 ? draw(d, 0, 20000) : draw(d, 0, 1000),
+                                             .joins_ms = draw(d, 0, 2) == 0 ? draw(d, 0, 20000)
+                                                                            : draw(d, 0, 1000),
                                              .has_weights = i == 0 || draw(d, 0, 2) > 0};
     }
     s->nodes[0].joins_ms = 0;
@@ -43,8 +44,10 @@ static void draw_instances(struct dice *d, struct scenario *s)
     for (uint32_t i = 0; i < s->n_nodes; i++)
         total += s->nodes[i].devices * s->nodes[i].memory_mib;
     for (uint32_t i = 0; i < s->n_instances; i++) {
-        const uint64_t layers = draw(d, 6, 40), share = total * draw(d, 5, 45) / 100 / s->n_instances;
-        s->instances[i] = (struct scenario_instance){.layers = layers, .layer_mib = share / layers + 1};
+        const uint64_t layers = draw(d, 6, 40),
+                       share = total * draw(d, 5, 45) / 100 / s->n_instances;
+        s->instances[i] =
+            (struct scenario_instance){.layers = layers, .layer_mib = share / layers + 1};
         if (s->instances[i].layer_mib > 1024) /* a layer is on one device */
             s->instances[i].layer_mib = 1024;
         if (draw(d, 0, 3) == 0)
@@ -117,16 +120,19 @@ static void draw_fault(struct dice *d, const struct scenario *s, struct scenario
     }
 }
 
-enum error_code scenario_random(const struct scenario_wish *wish, struct scenario *out, struct error *err)
+enum error_code scenario_random(const struct scenario_wish *wish, struct scenario *out,
+                                struct error *err)
 {
     struct dice d = {.seed = random_mix(wish->seed ^ 0x5ce0a410)};
-    *out = (struct scenario){.seed = wish->seed, .settle_ms = 180000, .patience_ms = 600000, .fits = 1};
+    *out = (struct scenario){
+        .seed = wish->seed, .settle_ms = 180000, .patience_ms = 600000, .fits = 1};
     out->chaos_ms = wish->chaos_ms ? wish->chaos_ms : 60000;
     out->grace_ms = draw(&d, 0, 2) ? 30000 : 4000;
     out->snapshot_after = draw(&d, 0, 1) ? 512 : draw(&d, 5, 40);
     out->delay_ms = draw(&d, 0, 8);
     if (wish->nodes > 64)
-        out->snapshot_after = 512; /* small logs are for small clusters: a snapshot of many nodes is large */
+        out->snapshot_after =
+            512; /* small logs are for small clusters: a snapshot of many nodes is large */
     out->n_nodes = wish->nodes ? wish->nodes : (uint32_t)draw(&d, 3, 7);
     out->n_instances = (uint32_t)draw(&d, 1, 2);
     out->n_streams = (uint32_t)draw(&d, 1, 4);

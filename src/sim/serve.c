@@ -1,7 +1,8 @@
 /* Drivers. A token is a function of all tokens before it and of its position;
- * every stage keeps a hash of what it has seen of a sequence, as it would its KV cache, and what comes out is right
- * only if all of them have seen the same. By the rules of pipeline/driver.h and hosting/hosting.h: what is lost on the
- * way loses the driver, which gives its sequences back to who asked. */
+ * every stage keeps a hash of what it has seen of a sequence, as it would its KV cache, and what
+ * comes out is right only if all of them have seen the same. By the rules of pipeline/driver.h and
+ * hosting/hosting.h: what is lost on the way loses the driver, which gives its sequences back to
+ * who asked. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -24,7 +25,8 @@ uint64_t reference_token(uint64_t hash, uint64_t position)
 
 /* ---- who is where ---- */
 
-const Cluster__Placement *serve_placement(const struct node *node, uint32_t instance, uint64_t epoch)
+const Cluster__Placement *serve_placement(const struct node *node, uint32_t instance,
+                                          uint64_t epoch)
 {
     const char id[] = {'i', (char)('0' + instance), 0};
     const Cluster__Instance *is = state_instance(node_state(node), id);
@@ -37,7 +39,8 @@ static bool can_serve(struct world *w, const struct node *node, const Cluster__P
 {
     for (size_t i = 0; i < placement->n_stages; i++) {
         const Cluster__Stage *stage = placement->stages[i];
-        if (stage->state != CLUSTER__STAGE_STATE__READY || !net_link(w, node->index, world_node(w, stage->node)->index))
+        if (stage->state != CLUSTER__STAGE_STATE__READY ||
+            !net_link(w, node->index, world_node(w, stage->node)->index))
             return false;
     }
     return true;
@@ -47,7 +50,8 @@ struct hosted *serve_driver(struct world *w, struct node *node, uint32_t instanc
 {
     const char id[] = {'i', (char)('0' + instance), 0};
     const Cluster__Instance *is = state_instance(node_state(node), id);
-    if (!is || !is->current || world_node(w, is->current->stages[0]->node) != node || !can_serve(w, node, is->current))
+    if (!is || !is->current || world_node(w, is->current->stages[0]->node) != node ||
+        !can_serve(w, node, is->current))
         return NULL;
     struct hosted *h = host_find(node, instance, is->current->epoch, 0);
     return h && h->state == WORKER_READY && !h->lost ? h : NULL;
@@ -69,7 +73,8 @@ void serve_drop_all(struct node *node)
         free_sequence(&node->sequences);
 }
 
-static void give_back(struct world *w, struct node *node, uint32_t origin, uint64_t link, uint64_t part)
+static void give_back(struct world *w, struct node *node, uint32_t origin, uint64_t link,
+                      uint64_t part)
 {
     if (net_link(w, node->index, origin) != link)
         return;
@@ -247,7 +252,8 @@ void serve_link_down(struct world *w, struct node *node, uint32_t other)
         if (h->stage == 0 && h->state == WORKER_READY && there)
             lose(w, node, h);
         else if (h->stage && follows)
-            serve_notice(w, node, h->route[0], &(struct message){.instance = h->instance, .epoch = h->epoch});
+            serve_notice(w, node, h->route[0],
+                         &(struct message){.instance = h->instance, .epoch = h->epoch});
     }
     for (struct sequence **link = &node->sequences; *link;) {
         if ((*link)->origin == other)
@@ -273,7 +279,8 @@ void serve_turn(struct world *w, struct node *node)
         const bool good = placement && can_serve(w, node, placement);
         if (!good && !h->lost)
             lose(w, node, h);
-        else if (good && h->lost && w->now_ms >= h->mend_ms && !(is_current(node, h) && kept_waits(w, node, h)))
+        else if (good && h->lost && w->now_ms >= h->mend_ms &&
+                 !(is_current(node, h) && kept_waits(w, node, h)))
             h->lost = false;
     }
 }

@@ -51,8 +51,8 @@ static bool copy(struct shrinking *s, struct scenario *out)
     return !s->code && s->runs;
 }
 
-/* Halves first, then quarters, down to single ones (Zeller and Hildebrandt, "Simplifying and isolating
- * failure-inducing input", 2002). */
+/* Halves first, then quarters, down to single ones (Zeller and Hildebrandt, "Simplifying and
+ * isolating failure-inducing input", 2002). */
 static bool drop_faults(struct shrinking *s)
 {
     bool any = false;
@@ -62,7 +62,8 @@ static bool drop_faults(struct shrinking *s)
             const uint32_t left = s->best->n_faults - at, size = n < left ? n : left;
             if (!copy(s, &smaller))
                 return any;
-            memmove(smaller.faults + at, smaller.faults + at + size, (left - size) * sizeof *smaller.faults);
+            memmove(smaller.faults + at, smaller.faults + at + size,
+                    (left - size) * sizeof *smaller.faults);
             smaller.n_faults -= size;
             if (try(s, &smaller))
                 any = true;
@@ -80,7 +81,8 @@ static bool drop_streams(struct shrinking *s)
         struct scenario smaller;
         if (!copy(s, &smaller))
             return any;
-        memmove(smaller.streams + i, smaller.streams + i + 1, (--smaller.n_streams - i) * sizeof *smaller.streams);
+        memmove(smaller.streams + i, smaller.streams + i + 1,
+                (--smaller.n_streams - i) * sizeof *smaller.streams);
         any |= try(s, &smaller);
     }
     return any;
@@ -156,7 +158,8 @@ static bool drop_instances(struct shrinking *s)
     return try(s, &smaller);
 }
 
-enum error_code sim_shrink(struct scenario *scenario, uint32_t runs, struct sim_result *out, struct error *err)
+enum error_code sim_shrink(struct scenario *scenario, uint32_t runs, struct sim_result *out,
+                           struct error *err)
 {
     struct shrinking s = {.best = scenario, .result = out, .runs = runs, .err = err};
     s.code = sim_run(scenario, NULL, out, err);

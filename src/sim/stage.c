@@ -1,4 +1,5 @@
-/* Stages that compute for a driver: each has a hash of what it has seen of a sequence, as it would have its KV cache.
+/* Stages that compute for a driver: each has a hash of what it has seen of a sequence, as it would
+ * have its KV cache.
  */
 #include "sim/world.h"
 
@@ -26,19 +27,21 @@ static struct cached *cached_of(struct world *w, struct hosted *h, const struct 
     }
     if (h->n_cached == CACHED_MAX)
         memmove(h->cached, h->cached + 1, --h->n_cached * sizeof *h->cached);
-    h->cached[h->n_cached] =
-        (struct cached){.request = m->request, .part = m->part, .tokens = m->position, .hash = hash};
+    h->cached[h->n_cached] = (struct cached){
+        .request = m->request, .part = m->part, .tokens = m->position, .hash = hash};
     return &h->cached[h->n_cached++];
 }
 
-static uint64_t work_ms(const struct world *w, const struct node *node, const struct hosted *h, uint32_t n_tokens)
+static uint64_t work_ms(const struct world *w, const struct node *node, const struct hosted *h,
+                        uint32_t n_tokens)
 {
     const uint64_t ms = (h->bytes >> 20) / w->scenario->nodes[node->index].gb_per_s;
     return 1 + ms + n_tokens / 64;
 }
 
 /* The stage has computed; on to the next. */
-static void pass_on(struct world *w, struct node *node, const struct hosted *h, const struct message *m)
+static void pass_on(struct world *w, struct node *node, const struct hosted *h,
+                    const struct message *m)
 {
     const bool last = m->stage + 1 == h->n_route;
     const uint32_t to = h->route[last ? 0 : m->stage + 1];
@@ -67,7 +70,8 @@ void stage_step(struct world *w, struct node *node, const struct message *m)
     struct cached *cached = h && h->state == WORKER_READY ? cached_of(w, h, m) : NULL;
     if (!cached) {
         if (h || placement)
-            serve_notice(w, node, h ? h->route[0] : world_node(w, placement->stages[0]->node)->index, m);
+            serve_notice(w, node,
+                         h ? h->route[0] : world_node(w, placement->stages[0]->node)->index, m);
         return; /* else it is over: its driver will see that, too */
     }
     cached->before_tokens = cached->tokens;
@@ -86,12 +90,15 @@ void stage_step(struct world *w, struct node *node, const struct message *m)
     if (done->tokens)
         memcpy(done->tokens, m->tokens, m->n_tokens * sizeof *m->tokens);
     w->out_of_memory |= !done->tokens;
-    done->value = m->stage == 0 || m->value == cached->hash ? cached->hash : random_mix(m->value ^ cached->hash);
-    world_push(w, (struct event){.at_ms = w->now_ms + heat_work_ms(node, h->device, work_ms(w, node, h, m->n_tokens)),
-                                 .type = EVENT_STEP,
-                                 .node = node->index,
-                                 .a = h->key,
-                                 .message = done});
+    done->value = m->stage == 0 || m->value == cached->hash ? cached->hash
+                                                            : random_mix(m->value ^ cached->hash);
+    world_push(w,
+               (struct event){.at_ms = w->now_ms + heat_work_ms(node, h->device,
+                                                                work_ms(w, node, h, m->n_tokens)),
+                              .type = EVENT_STEP,
+                              .node = node->index,
+                              .a = h->key,
+                              .message = done});
 }
 
 /* What was lost meanwhile computes nothing. */

@@ -1,5 +1,5 @@
-/* What a run is made of, for src/sim alone (world.h). A struct node is a machine with its process; what is in it is of
- * the process, but for the disk, the devices and the clock. */
+/* What a run is made of, for src/sim alone (world.h). A struct node is a machine with its process;
+ * what is in it is of the process, but for the disk, the devices and the clock. */
 #pragma once
 
 #include "agreement/nonces.h"
@@ -39,8 +39,9 @@ struct said {
     double tokens[SCENARIO_INSTANCES];        /* generated of late */
     uint32_t duty_permille[SCENARIO_DEVICES]; /* 1000: all of its time */
     double headroom[SCENARIO_DEVICES];
-    struct thermal_prospect prospects[SCENARIO_DEVICES]; /* with a share that is not valid: none is known */
-    uint64_t others_bytes;                               /* of each device's memory, other programs' */
+    struct thermal_prospect
+        prospects[SCENARIO_DEVICES]; /* with a share that is not valid: none is known */
+    uint64_t others_bytes;           /* of each device's memory, other programs' */
     uint32_t n_missed;
     char *missed[MISSED_MAX]; /* ids of nodes that it was linked with, and does not hear */
 };

@@ -68,7 +68,8 @@ bool view_own(struct world *w, struct node *node, uint64_t chain)
     } else if (old->state.root) {
         struct buffer bytes = {0};
         state_encode(&old->state, &bytes);
-        w->out_of_memory |= bytes.failed || state_decode(&view->state, (const uint8_t *)bytes.data, bytes.size, NULL);
+        w->out_of_memory |= bytes.failed || state_decode(&view->state, (const uint8_t *)bytes.data,
+                                                         bytes.size, NULL);
         buffer_deinit(&bytes);
     }
     view_drop(w, old);

@@ -1,6 +1,7 @@
-/* Who is watched closely, and what is made of the answers. Nodes that run an instance together, and the leader all that
- * do, ask each other every WATCH_MS, and mesh/pulse.h says of the gaps between the answers when one is suspected. An
- * answer is drawn with the delays and losses of its way there and back. */
+/* Who is watched closely, and what is made of the answers. Nodes that run an instance together, and
+ * the leader all that do, ask each other every WATCH_MS, and mesh/pulse.h says of the gaps between
+ * the answers when one is suspected. An answer is drawn with the delays and losses of its way there
+ * and back. */
 #include "sim/world.h"
 
 #include "base/mem.h"
@@ -31,7 +32,8 @@ bool net_silent(const struct world *w, uint32_t at, uint32_t to)
 bool net_misses(const struct world *w, uint32_t at, uint32_t to)
 {
     const struct end *end = net_end(w, at, to);
-    return at != to && (end->link ? end->silent : end->down_ms && w->now_ms - end->down_ms >= GONE_MS);
+    return at != to &&
+           (end->link ? end->silent : end->down_ms && w->now_ms - end->down_ms >= GONE_MS);
 }
 
 void net_say(const struct world *w, const struct node *node, struct said *out)
@@ -59,7 +61,8 @@ static void watch(struct world *w, struct node *node, uint32_t to)
     net_push(w, EVENT_LOOK, 1 + world_draw(w, LOOK_MS), node->index, to, end->watched->key);
 }
 
-static bool has_stages(struct world *w, const Cluster__Placement *placement, const struct node *node)
+static bool has_stages(struct world *w, const Cluster__Placement *placement,
+                       const struct node *node)
 {
     for (size_t i = 0; placement && i < placement->n_stages; i++) {
         if (world_node(w, placement->stages[i]->node) == node)
@@ -75,7 +78,8 @@ void net_watch_peers(struct world *w, struct node *node)
     bool wanted[SCENARIO_NODES] = {false};
     bool any = node->n_watches > 0;
     for (size_t i = 0; root && i < root->n_instances; i++) {
-        const Cluster__Placement *const own[] = {root->instances[i]->current, root->instances[i]->next};
+        const Cluster__Placement *const own[] = {root->instances[i]->current,
+                                                 root->instances[i]->next};
         if (!root->instances[i]->active ||
             (!node->leads && !has_stages(w, own[0], node) && !has_stages(w, own[1], node)))
             continue;
@@ -128,10 +132,12 @@ void net_answer(struct world *w, const struct event *event)
     const uint32_t at = event->node, to = event->other;
     struct end *end = net_end(w, at, to);
     struct node *node = &w->nodes[at], *peer = &w->nodes[to];
-    if (end->link != event->a || !end->watched || end->watched->key != event->b || net_link(w, to, at) != end->link)
+    if (end->link != event->a || !end->watched || end->watched->key != event->b ||
+        net_link(w, to, at) != end->link)
         return;
     if (peer->paused_until_ms > w->now_ms) {
-        net_push(w, EVENT_ANSWER, peer->paused_until_ms - w->now_ms + net_way_ms(w), at, to, event->b);
+        net_push(w, EVENT_ANSWER, peer->paused_until_ms - w->now_ms + net_way_ms(w), at, to,
+                 event->b);
         return;
     }
     if (net_is_cut(w, at, to) || net_is_cut(w, to, at)) {
@@ -154,7 +160,8 @@ void net_look(struct world *w, const struct event *event)
     if (w->now_ms - end->watched->asked_ms > WATCH_MS - WATCH_MS / 4 || !end->watched->asked_ms)
         ask(w, at, to);
     const uint64_t silent_ms = w->now_ms - end->heard_ms;
-    const bool suspects = pulse_suspects(&end->watched->pulse, end->heard_ms * MS_NS, w->now_ms * MS_NS);
+    const bool suspects =
+        pulse_suspects(&end->watched->pulse, end->heard_ms * MS_NS, w->now_ms * MS_NS);
     if (silent_ms >= DEAD_MS) {
         net_give_up(w, at, to);
         return;

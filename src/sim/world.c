@@ -67,7 +67,8 @@ static void set_wake(struct world *w, struct node *node)
 {
     uint64_t due = log_timer(w, node);
     due = node->tick_ms < due ? node->tick_ms : due;
-    if (node->leads && node->lead_ms + LEAD_MS > w->now_ms && node->changed && node->lead_ms + LEAD_MS < due)
+    if (node->leads && node->lead_ms + LEAD_MS > w->now_ms && node->changed &&
+        node->lead_ms + LEAD_MS < due)
         due = node->lead_ms + LEAD_MS;
     if (due <= w->now_ms)
         due = w->now_ms + 1;
@@ -108,7 +109,8 @@ static void check(struct world *w)
         w->result->at_ms = w->now_ms;
         w->result->converged_ms = w->now_ms - w->healed_ms;
     } else if (w->now_ms - since_ms > w->scenario->settle_ms) {
-        world_violated(w, "%llu ms after the last fault: %s", (unsigned long long)(w->now_ms - w->healed_ms), why);
+        world_violated(w, "%llu ms after the last fault: %s",
+                       (unsigned long long)(w->now_ms - w->healed_ms), why);
     } else {
         world_push(w, (struct event){.at_ms = w->now_ms + 250, .type = EVENT_CHECK});
     }
@@ -135,16 +137,19 @@ static void on_stream(struct world *w, struct node *node, const struct event *ev
         ask_begin(w, node, event->other);
         world_turn(w, node);
     } else {
-        world_push(w, (struct event){
-                          .at_ms = w->now_ms + 1000, .type = EVENT_STREAM, .node = event->node, .other = event->other});
+        world_push(w, (struct event){.at_ms = w->now_ms + 1000,
+                                     .type = EVENT_STREAM,
+                                     .node = event->node,
+                                     .other = event->other});
     }
 }
 
 /* What a node that stands still does not do. */
 static bool is_deferred(struct world *w, const struct node *node, struct event *event)
 {
-    const bool own = event->type == EVENT_WAKE || event->type == EVENT_DISK || event->type == EVENT_STAGE ||
-                     event->type == EVENT_STEP || event->type == EVENT_STREAM || event->type == EVENT_LOOK ||
+    const bool own = event->type == EVENT_WAKE || event->type == EVENT_DISK ||
+                     event->type == EVENT_STAGE || event->type == EVENT_STEP ||
+                     event->type == EVENT_STREAM || event->type == EVENT_LOOK ||
                      event->type == EVENT_ANSWER;
     if (!own || node->paused_until_ms <= w->now_ms)
         return false;

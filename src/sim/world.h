@@ -1,12 +1,13 @@
-/* The inside of a run, for src/sim alone. Files: chance.c chance and the heap of events; world.c what becomes of them;
- * faults.c; run.c the beginning and the end; net.c messages; links.c how links come and end, watch.c how silence on
- * them is found; log.c a node's replica, views.c its state, disk.c what it writes, propose.c events on their way into
- * the log; lead.c what a leader does, records.c what it keeps true, planner.c the problems it solves; host.c stages and
- * devices; heat.c how warm those are; serve.c drivers, stage.c what computes for them, cache.c what they hand over;
- * ask.c requests; check.c what must be so.
+/* The inside of a run, for src/sim alone. Files: chance.c chance and the heap of events; world.c
+ * what becomes of them; faults.c; run.c the beginning and the end; net.c messages; links.c how
+ * links come and end, watch.c how silence on them is found; log.c a node's replica, views.c its
+ * state, disk.c what it writes, propose.c events on their way into the log; lead.c what a leader
+ * does, records.c what it keeps true, planner.c the problems it solves; host.c stages and devices;
+ * heat.c how warm those are; serve.c drivers, stage.c what computes for them, cache.c what they
+ * hand over; ask.c requests; check.c what must be so.
  *
- * An event concerns one node. When it has been handled, world_turn() carries out what the node wants, and sets its
- * timer. */
+ * An event concerns one node. When it has been handled, world_turn() carries out what the node
+ * wants, and sets its timer. */
 #pragma once
 
 #include "sim/types.h"
@@ -45,10 +46,12 @@ static inline uint32_t instance_index(const char *id)
 /* ---- net.c ---- */
 struct message *message_new(enum message_kind kind, const struct node *from, uint32_t to);
 void message_free_one(struct message *message);
-void net_send(struct world *w, struct message *message);      /* lossy */
-bool net_send_link(struct world *w, struct message *message); /* false: it is down; the message is freed */
+void net_send(struct world *w, struct message *message); /* lossy */
+bool net_send_link(struct world *w,
+                   struct message *message); /* false: it is down; the message is freed */
 void net_deliver(struct world *w, struct event *event);
-uint64_t net_link(const struct world *w, uint32_t at, uint32_t to); /* 0: down; a node has one to itself */
+uint64_t net_link(const struct world *w, uint32_t at,
+                  uint32_t to); /* 0: down; a node has one to itself */
 bool net_reaches(const struct world *w, uint32_t from, uint32_t to);
 bool net_is_cut(const struct world *w, uint32_t from, uint32_t to);
 uint64_t net_way_ms(struct world *w); /* drawn: delay and losses of something on a link */
@@ -59,17 +62,21 @@ void net_try_link(struct world *w, uint32_t a, uint32_t b);
 void net_links_soon(struct world *w, uint32_t node);
 void net_node_gone(struct world *w, uint32_t node, bool told);
 void net_silence(struct world *w, const struct event *event);
-void net_watch(struct world *w, uint32_t at, uint32_t to); /* looks after a while whether it is still there */
+void net_watch(struct world *w, uint32_t at,
+               uint32_t to); /* looks after a while whether it is still there */
 void net_cut(struct world *w, uint32_t from, uint32_t to, int by);
-void net_push(struct world *w, enum event_type type, uint64_t after_ms, uint32_t at, uint32_t to, uint64_t b);
+void net_push(struct world *w, enum event_type type, uint64_t after_ms, uint32_t at, uint32_t to,
+              uint64_t b);
 void net_unwatch(struct end *end);
 void net_become_silent(struct world *w, uint32_t at, uint32_t to);
-void net_give_up(struct world *w, uint32_t at, uint32_t to); /* the end is closed; the other is told if it can be */
+void net_give_up(struct world *w, uint32_t at,
+                 uint32_t to); /* the end is closed; the other is told if it can be */
 
 /* ---- watch.c ---- */
 void net_heard(struct world *w, struct node *node, uint32_t from);
 bool net_silent(const struct world *w, uint32_t at, uint32_t to);
-bool net_misses(const struct world *w, uint32_t at, uint32_t to); /* silent, or gone for longer than a moment */
+bool net_misses(const struct world *w, uint32_t at,
+                uint32_t to); /* silent, or gone for longer than a moment */
 void net_say(const struct world *w, const struct node *node, struct said *out);
 void net_watch_peers(struct world *w, struct node *node);
 void net_look(struct world *w, const struct event *event);
@@ -96,7 +103,8 @@ void log_receive(struct world *w, struct node *node, const struct message *messa
 void log_disk(struct world *w, struct node *node);
 void log_turn(struct world *w, struct node *node);
 uint64_t log_timer(const struct world *w, const struct node *node);
-void log_propose(struct world *w, struct node *node, Cluster__Event *event, uint64_t key, bool client);
+void log_propose(struct world *w, struct node *node, Cluster__Event *event, uint64_t key,
+                 bool client);
 void log_receive_proposal(struct world *w, struct node *node, const struct message *message);
 const struct state *node_state(const struct node *node);
 
@@ -106,7 +114,8 @@ void view_drop(struct world *w, struct view *view); /* NULL is fine */
 uint64_t view_chain(const struct lineage *lineage, uint64_t index);
 bool view_share(struct world *w, struct node *node, uint64_t chain); /* true: it has that one now */
 bool view_own(struct world *w, struct node *node, uint64_t chain);   /* to be changed */
-void view_keep(struct world *w, struct node *node, uint64_t until);  /* shown until the new one has come so far */
+void view_keep(struct world *w, struct node *node,
+               uint64_t until); /* shown until the new one has come so far */
 void view_advance(struct world *w, struct node *node, uint64_t index);
 
 /* ---- propose.c ---- */
@@ -148,14 +157,16 @@ void host_check(struct world *w, struct node *node);
 /* ---- serve.c ---- */
 struct hosted *serve_driver(struct world *w, struct node *node, uint32_t instance);
 void serve_receive(struct world *w, struct node *node, const struct message *message);
-void serve_begin(struct world *w, struct node *node, uint32_t origin, const struct message *request);
+void serve_begin(struct world *w, struct node *node, uint32_t origin,
+                 const struct message *request);
 void serve_event(struct world *w, struct node *node, const struct event *event);
 void serve_link_down(struct world *w, struct node *node, uint32_t other);
 void serve_turn(struct world *w, struct node *node);
 void serve_stage_gone(struct world *w, struct node *node, const struct hosted *stage);
 void serve_drop_all(struct node *node);
 
-const Cluster__Placement *serve_placement(const struct node *node, uint32_t instance, uint64_t epoch);
+const Cluster__Placement *serve_placement(const struct node *node, uint32_t instance,
+                                          uint64_t epoch);
 /* To the driver: what came for a stage here is lost. */
 void serve_notice(struct world *w, struct node *node, uint32_t driver, const struct message *m);
 
@@ -164,14 +175,16 @@ void serve_return_all(struct world *w, struct node *node, const struct hosted *d
 
 /* ---- cache.c ---- */
 void kept_free(struct hosted *h);
-/* Of a stage that nobody wants any more; true: it is busy with handing its caches over, to be asked again. */
+/* Of a stage that nobody wants any more; true: it is busy with handing its caches over, to be asked
+ * again. */
 bool kept_hand_over(struct world *w, struct node *node, struct hosted *h);
 void kept_open(struct world *w, struct node *node, struct hosted *h); /* of a stage that is new */
 bool kept_waits(struct world *w, const struct node *node, struct hosted *driver);
 void kept_lost(struct hosted *driver);
 void kept_receive(struct world *w, struct node *node, const struct message *message);
 /* How many of a request's tokens all stages of the driver have; they are given once. */
-uint32_t kept_seed(struct hosted *driver, uint64_t request, const uint64_t *tokens, uint32_t n_tokens);
+uint32_t kept_seed(struct hosted *driver, uint64_t request, const uint64_t *tokens,
+                   uint32_t n_tokens);
 bool kept_take(struct hosted *h, uint64_t request, uint64_t position, uint64_t *hash);
 
 /* ---- stage.c ---- */
@@ -194,7 +207,8 @@ void check_deinit(struct world *w);
 void check_leader(struct world *w, const struct node *node, const struct replica_status *status);
 void check_applied(struct world *w, struct node *node, const struct replica_effect *effect);
 void check_state(struct world *w, struct node *node, struct lineage lineage, uint64_t index);
-void check_placed(struct world *w, struct node *node, struct lineage lineage, const Cluster__InstancePlaced *placed);
+void check_placed(struct world *w, struct node *node, struct lineage lineage,
+                  const Cluster__InstancePlaced *placed);
 void check_acknowledged(struct world *w, struct node *node, uint64_t index);
 bool check_converged(struct world *w, char *why, size_t size);
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size);

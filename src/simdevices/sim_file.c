@@ -8,7 +8,8 @@
 
 struct parser {
     struct sim_file *out;
-    struct sim_section section; /* the one that is being read; its spec is put in its place at its end */
+    struct sim_section
+        section; /* the one that is being read; its spec is put in its place at its end */
     bool in_section;
     unsigned line;
     unsigned section_line;
@@ -52,7 +53,8 @@ static enum error_code check_name(const struct parser *parser, struct sim_text n
                          sim_text_show(name).text, SIM_NAME_MAX);
     for (uint32_t i = 0; i < parser->out->n_devices; i++) {
         if (sim_text_is(name, parser->out->devices[i].name))
-            return error_set(parser->err, ERROR_INVALID, "device '%s' is there twice", sim_text_show(name).text);
+            return error_set(parser->err, ERROR_INVALID, "device '%s' is there twice",
+                             sim_text_show(name).text);
     }
     if (parser->out->n_devices == LIMIT_SIM_DEVICES)
         return error_set(parser->err, ERROR_INVALID, "more than %d devices", LIMIT_SIM_DEVICES);
@@ -71,7 +73,8 @@ static enum error_code begin_section(struct parser *parser, struct sim_text line
     if (check_name(parser, name))
         return at_line(parser, parser->line);
     parser->section = (struct sim_section){0};
-    snprintf(parser->section.spec.name, sizeof parser->section.spec.name, "%.*s", (int)name.size, name.at);
+    snprintf(parser->section.spec.name, sizeof parser->section.spec.name, "%.*s", (int)name.size,
+             name.at);
     parser->section_line = parser->line;
     parser->in_section = true;
     return ERROR_NONE;
@@ -86,7 +89,8 @@ static enum error_code read_key(struct parser *parser, struct sim_text line)
         return error_set(parser->err, ERROR_INVALID, "'%s' is neither [device] nor key = value",
                          sim_text_show(line).text);
     if (!parser->in_section)
-        return error_set(parser->err, ERROR_INVALID, "'%s' stands before the first [device]", sim_text_show(line).text);
+        return error_set(parser->err, ERROR_INVALID, "'%s' stands before the first [device]",
+                         sim_text_show(line).text);
     size_t before = (size_t)(equals - line.at);
     struct sim_text key = sim_text_trim((struct sim_text){line.at, before});
     struct sim_text value = sim_text_trim((struct sim_text){equals + 1, line.size - before - 1});
@@ -113,13 +117,15 @@ static enum error_code read_line(struct parser *parser, struct sim_text line)
     return read_key(parser, line) ? at_line(parser, parser->line) : ERROR_NONE;
 }
 
-enum error_code sim_file_parse(const char *bytes, size_t size, struct sim_file *out, struct error *err)
+enum error_code sim_file_parse(const char *bytes, size_t size, struct sim_file *out,
+                               struct error *err)
 {
     struct error local;
     struct parser parser = {.out = out, .err = err ? err : &local};
     *out = (struct sim_file){0};
     if (size > LIMIT_SIM_FILE_BYTES)
-        return error_set(err, ERROR_INVALID, "%zu bytes are more than the limit of %d", size, LIMIT_SIM_FILE_BYTES);
+        return error_set(err, ERROR_INVALID, "%zu bytes are more than the limit of %d", size,
+                         LIMIT_SIM_FILE_BYTES);
     for (size_t at = 0; at < size;) {
         const char *end = memchr(bytes + at, '\n', size - at);
         size_t length = end ? (size_t)(end - bytes) - at : size - at;

@@ -6,8 +6,9 @@
  *     decode = 240GB/s
  *     fail   = dies at 30s, garbage after 100 batches
  *
- * One key a line; '#' and ';' begin a comment. Every number has a unit. docs/simulated-devices.md lists the
- * keys; sim_keys.c is the table. A wrong line is ERROR_INVALID with "line N: " in front. */
+ * One key a line; '#' and ';' begin a comment. Every number has a unit. docs/simulated-devices.md
+ * lists the keys; sim_keys.c is the table. A wrong line is ERROR_INVALID with "line N: " in
+ * front. */
 #pragma once
 
 #include "base/error.h"
@@ -24,7 +25,7 @@ enum sim_failure_kind {
     SIM_DIES,    /* `at` seconds after it was opened: every operation fails from then on */
     SIM_HANGS,   /* `at` seconds after it was opened: operations block until the device is closed */
     SIM_REFUSES, /* an allocation that would bring what is in use above `at` bytes fails */
-    SIM_LIES,    /* after `at` batches: signs of results and bits of what is read back are flipped */
+    SIM_LIES, /* after `at` batches: signs of results and bits of what is read back are flipped */
 };
 
 struct sim_failure {
@@ -53,7 +54,8 @@ struct sim_file {
 };
 
 /* `bytes` need no NUL. On failure *out is not to be used. */
-enum error_code sim_file_parse(const char *bytes, size_t size, struct sim_file *out, struct error *err);
+enum error_code sim_file_parse(const char *bytes, size_t size, struct sim_file *out,
+                               struct error *err);
 
 /* The same of a file; messages begin with its path. */
 enum error_code sim_file_read(const char *path, struct sim_file *out, struct error *err);

@@ -10,14 +10,16 @@ enum error_code sim_file_read(const char *path, struct sim_file *out, struct err
 {
     FILE *file = fopen(path, "rbe");
     if (!file)
-        return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path,
+                         strerror(errno));
     char *bytes = mem_new(LIMIT_SIM_FILE_BYTES + 1);
     if (!bytes) {
         fclose(file);
         return error_set(err, ERROR_NO_MEMORY, "%s: out of memory", path);
     }
     size_t size = fread(bytes, 1, LIMIT_SIM_FILE_BYTES + 1, file);
-    enum error_code code = ferror(file) ? error_set(err, ERROR_IO, "%s", strerror(errno)) : ERROR_NONE;
+    enum error_code code =
+        ferror(file) ? error_set(err, ERROR_IO, "%s", strerror(errno)) : ERROR_NONE;
     fclose(file);
     if (!code && size > LIMIT_SIM_FILE_BYTES)
         code = error_set(err, ERROR_INVALID, "it has more than %d bytes", LIMIT_SIM_FILE_BYTES);

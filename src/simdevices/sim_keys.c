@@ -26,8 +26,14 @@ static const struct number_key numbers[] = {
     {"clock", AT(clock_mhz), SIM_MHZ, {1, 1e5, "1MHz to 100GHz"}},
     {"power_idle", AT(heat.power_idle_w), SIM_WATTS, {0, 1e5, "0W to 100kW"}},
     {"power_max", AT(heat.power_max_w), SIM_WATTS, {1e-3, 1e5, "1mW to 100kW"}},
-    {"thermal_mass", AT(heat.thermal_mass_j_per_k), SIM_JOULES_PER_K, {0.1, 1e7, "0.1J/K to 10000000J/K"}},
-    {"thermal_resistance", AT(heat.resistance_k_per_w), SIM_KELVIN_PER_W, {1e-3, 1e3, "0.001K/W to 1000K/W"}},
+    {"thermal_mass",
+     AT(heat.thermal_mass_j_per_k),
+     SIM_JOULES_PER_K,
+     {0.1, 1e7, "0.1J/K to 10000000J/K"}},
+    {"thermal_resistance",
+     AT(heat.resistance_k_per_w),
+     SIM_KELVIN_PER_W,
+     {1e-3, 1e3, "0.001K/W to 1000K/W"}},
     {"ambient", AT(heat.ambient_c), SIM_CELSIUS, {-50, 100, "-50C to 100C"}},
     {"limit", AT(heat.limit_c), SIM_CELSIUS, {0, 200, "0C to 200C"}},
     {"hysteresis", AT(heat.hysteresis_k), SIM_KELVIN, {0.1, 100, "0.1K to 100K"}},
@@ -78,11 +84,13 @@ static enum error_code add_failure(struct sim_spec *spec, struct sim_text text, 
         text.size -= strlen(words->before) + strlen(words->after);
         struct sim_failure *failure = &spec->failures[spec->n_failures++];
         failure->kind = words->kind;
-        return words->counts ? sim_count_parse("fail", text, words->range, &failure->at, err)
-                             : sim_value_parse("fail", text, words->unit, words->range, &failure->at, err);
+        return words->counts
+                   ? sim_count_parse("fail", text, words->range, &failure->at, err)
+                   : sim_value_parse("fail", text, words->unit, words->range, &failure->at, err);
     }
     return error_set(err, ERROR_INVALID,
-                     "fail: '%s' is none of: dies at 30s, hangs at 30s, allocation after 4GiB, garbage after 100 "
+                     "fail: '%s' is none of: dies at 30s, hangs at 30s, allocation after 4GiB, "
+                     "garbage after 100 "
                      "batches",
                      sim_text_show(text).text);
 }
@@ -103,24 +111,29 @@ static enum error_code set_failures(struct sim_spec *spec, struct sim_text value
 
 /* ---- one line ------------------------------------------------------------------------------- */
 
-static enum error_code set_preset(struct sim_section *section, struct sim_text value, struct error *err)
+static enum error_code set_preset(struct sim_section *section, struct sim_text value,
+                                  struct error *err)
 {
-    snprintf(section->preset, sizeof section->preset, "%.*s", (int)(value.size < 24 ? value.size : 24), value.at);
+    snprintf(section->preset, sizeof section->preset, "%.*s",
+             (int)(value.size < 24 ? value.size : 24), value.at);
     struct sim_spec unused;
     if (value.size < sizeof section->preset && sim_preset_fill(section->preset, &unused))
         return ERROR_NONE;
     char names[256];
     sim_preset_names(names, sizeof names);
-    return error_set(err, ERROR_INVALID, "there is no preset '%s'; there are: %s", sim_text_show(value).text, names);
+    return error_set(err, ERROR_INVALID, "there is no preset '%s'; there are: %s",
+                     sim_text_show(value).text, names);
 }
 
 static enum error_code set_name(struct sim_spec *spec, struct sim_text value, struct error *err)
 {
     if (!value.size || value.size >= sizeof spec->title)
-        return error_set(err, ERROR_INVALID, "name: it must have 1 to %zu characters", sizeof spec->title - 1);
+        return error_set(err, ERROR_INVALID, "name: it must have 1 to %zu characters",
+                         sizeof spec->title - 1);
     for (size_t i = 0; i < value.size; i++) {
         if (value.at[i] < ' ' || value.at[i] > '~')
-            return error_set(err, ERROR_INVALID, "name: '%s' is not plain ASCII", sim_text_show(value).text);
+            return error_set(err, ERROR_INVALID, "name: '%s' is not plain ASCII",
+                             sim_text_show(value).text);
     }
     memcpy(spec->title, value.at, value.size);
     spec->title[value.size] = '\0';
@@ -147,14 +160,15 @@ static void list_keys(char *text, size_t size)
         used += (size_t)snprintf(text + used, size - used, ", %s", numbers[i].name);
 }
 
-enum error_code sim_section_set(struct sim_section *section, struct sim_text key, struct sim_text value,
-                                struct error *err)
+enum error_code sim_section_set(struct sim_section *section, struct sim_text key,
+                                struct sim_text value, struct error *err)
 {
     int index = find_key(key);
     if (index == KEYS) {
         char keys[256];
         list_keys(keys, sizeof keys);
-        return error_set(err, ERROR_INVALID, "there is no key '%s'; there are: %s", sim_text_show(key).text, keys);
+        return error_set(err, ERROR_INVALID, "there is no key '%s'; there are: %s",
+                         sim_text_show(key).text, keys);
     }
     if (section->set & (1u << index))
         return error_set(err, ERROR_INVALID, "%s is set twice", sim_text_show(key).text);
@@ -199,7 +213,8 @@ static void fill_in(struct sim_section *section)
 /* A device without a preset has heat when it has all of these; one alone is a mistake. */
 static enum error_code check_heat(struct sim_section *section, struct error *err)
 {
-    static const char *const needed[] = {"power_idle", "power_max", "thermal_mass", "thermal_resistance", "limit"};
+    static const char *const needed[] = {"power_idle", "power_max", "thermal_mass",
+                                         "thermal_resistance", "limit"};
     static const char *const optional[] = {"ambient", "hysteresis", "throttle"};
     const char *given = NULL, *missing = NULL;
     for (int i = 0; i < 5; i++) {
@@ -211,7 +226,8 @@ static enum error_code check_heat(struct sim_section *section, struct error *err
     for (int i = 0; i < 3; i++)
         given = is_set(section, optional[i]) ? optional[i] : given;
     if (!section->spec.has_heat && given && missing)
-        return error_set(err, ERROR_INVALID, "%s is set and %s is not: the model of its heat needs both", given,
+        return error_set(err, ERROR_INVALID,
+                         "%s is set and %s is not: the model of its heat needs both", given,
                          missing);
     section->spec.has_heat = section->spec.has_heat || given;
     const struct plant_params *heat = &section->spec.heat;
@@ -221,9 +237,10 @@ static enum error_code check_heat(struct sim_section *section, struct error *err
         return error_set(err, ERROR_INVALID, "power_max is below power_idle");
     double rest_c = heat->ambient_c + heat->power_idle_w * heat->resistance_k_per_w;
     if (rest_c >= heat->limit_c - heat->hysteresis_k)
-        return error_set(err, ERROR_INVALID,
-                         "idle it settles at %.1f C: it would never cool below limit - hysteresis (%.1f C)", rest_c,
-                         heat->limit_c - heat->hysteresis_k);
+        return error_set(
+            err, ERROR_INVALID,
+            "idle it settles at %.1f C: it would never cool below limit - hysteresis (%.1f C)",
+            rest_c, heat->limit_c - heat->hysteresis_k);
     return ERROR_NONE;
 }
 

@@ -12,8 +12,8 @@ struct sim_section {
 };
 
 /* One line. Unknown and repeated keys are refused. */
-enum error_code sim_section_set(struct sim_section *section, struct sim_text key, struct sim_text value,
-                                struct error *err);
+enum error_code sim_section_set(struct sim_section *section, struct sim_text key,
+                                struct sim_text value, struct error *err);
 
 /* Fills in the preset and the defaults, and checks that all is there and makes sense together. */
 enum error_code sim_section_finish(struct sim_section *section, struct error *err);

@@ -3,10 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* memory to board: from memory of published specifications, not checked against the vendors' pages, except where a
- * remark says otherwise; near enough to try things out, no figures to cite. copy to limit: chosen for the simulation,
- * in the range that such devices are known for; no vendor publishes thermal mass or resistance. The resistance follows
- * from `load`: the temperature at which full board power settles in air of 25 C. */
+/* memory to board: from memory of published specifications, not checked against the vendors' pages,
+ * except where a remark says otherwise; near enough to try things out, no figures to cite. copy to
+ * limit: chosen for the simulation, in the range that such devices are known for; no vendor
+ * publishes thermal mass or resistance. The resistance follows from `load`: the temperature at
+ * which full board power settles in air of 25 C. */
 struct preset {
     const char *name, *title;
     double memory_gib;   /* as published */
@@ -14,17 +15,20 @@ struct preset {
     double tflops;       /* as published: f32, not tensor cores; else units x 2 x clock */
     double clock_mhz;    /* as published: boost */
     double board_w;      /* as published: board power */
-    double copy_gb;      /* chosen: 0.8 of the link for a card; memory / 2 where host and device share it */
+    double
+        copy_gb; /* chosen: 0.8 of the link for a card; memory / 2 where host and device share it */
     double idle_w;       /* chosen */
     double mass_j_per_k; /* chosen */
     double load_c;       /* chosen */
     double limit_c;      /* chosen, near what vendors state where they do */
 };
 
-/* Not published, but reckoned: f32 of the A770 (4096 lanes x 2 x MHz), the Jetson (1024 x 2 x MHz) and the Pi
- * (4 cores x 16 x MHz); GB/s of the Pi (4267 MT/s x 4 B). Estimates: f32, MHz and W of the M2 Pro; W of the Pi. */
+/* Not published, but reckoned: f32 of the A770 (4096 lanes x 2 x MHz), the Jetson (1024 x 2 x MHz)
+ * and the Pi (4 cores x 16 x MHz); GB/s of the Pi (4267 MT/s x 4 B). Estimates: f32, MHz and W of
+ * the M2 Pro; W of the Pi. */
 static const struct preset presets[] = {
-    /* name               title                          GiB  GB/s   TFLOP/s MHz   W    copy  idle mass load limit */
+    /* name               title                          GiB  GB/s   TFLOP/s MHz   W    copy  idle
+     *                    mass load limit */
     {"rtx-3060", "NVIDIA GeForce RTX 3060", 12, 360, 12.7, 1777, 170, 25, 13, 350, 72, 93},
     {"rtx-3090", "NVIDIA GeForce RTX 3090", 24, 936, 35.6, 1695, 350, 25, 25, 700, 78, 93},
     {"rtx-4060", "NVIDIA GeForce RTX 4060", 8, 272, 15.1, 2460, 115, 12, 10, 300, 70, 90},

@@ -11,7 +11,8 @@ void sim_preset_names(char *text, size_t size); /* "rtx-3060, rtx-4090, …" for
 
 /* What is published of a real device: what plans take (less the shares below) for one
  * that nobody measured. `device_name` is as its driver says it; false
- * when the table has none of exactly that name (what a driver adds in parentheses does not count). */
+ * when the table has none of exactly that name (what a driver adds in parentheses does not
+ * count). */
 struct sim_published {
     const char *name; /* constant */
     double bandwidth_gb_per_s;

@@ -68,7 +68,8 @@ static const struct unit units[][UNITS_MAX] = {
                          {"Kb/s", 125},
                          {"Mb/s", 125e3},
                          {"Gb/s", 125e6}},
-    [SIM_FLOPS] = {{"FLOP/s", 1}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}},
+    [SIM_FLOPS] =
+        {{"FLOP/s", 1}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}},
     [SIM_SECONDS] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}},
     [SIM_WATTS] = {{"mW", 1e-3}, {"W", 1}, {"kW", 1e3}},
     [SIM_JOULES_PER_K] = {{"J/K", 1}},
@@ -114,8 +115,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Reads digits with at most one point, not through strtod(): its point depends on the locale, and it
- * takes "nan", "inf" and hexadecimal. Removes what it has read; false when that is no number. */
+/* Reads digits with at most one point, not through strtod(): its point depends on the locale, and
+ * it takes "nan", "inf" and hexadecimal. Removes what it has read; false when that is no number. */
 static bool take_number(struct sim_text *text, double *out)
 {
     double value = 0, scale = 1;
@@ -138,17 +139,17 @@ static bool take_number(struct sim_text *text, double *out)
     return true;
 }
 
-static enum error_code check_range(const char *key, struct sim_text text, double value, struct sim_range range,
-                                   struct error *err)
+static enum error_code check_range(const char *key, struct sim_text text, double value,
+                                   struct sim_range range, struct error *err)
 {
     if (value >= range.min && value <= range.max)
         return ERROR_NONE;
-    return error_set(err, ERROR_INVALID, "%s = %s is out of range: it must be %s", key, sim_text_show(text).text,
-                     range.words);
+    return error_set(err, ERROR_INVALID, "%s = %s is out of range: it must be %s", key,
+                     sim_text_show(text).text, range.words);
 }
 
-enum error_code sim_value_parse(const char *key, struct sim_text text, enum sim_unit unit, struct sim_range range,
-                                double *out, struct error *err)
+enum error_code sim_value_parse(const char *key, struct sim_text text, enum sim_unit unit,
+                                struct sim_range range, double *out, struct error *err)
 {
     struct sim_text rest = sim_text_trim(text);
     char known[96];
@@ -162,11 +163,12 @@ enum error_code sim_value_parse(const char *key, struct sim_text text, enum sim_
     }
     double number;
     if (!take_number(&rest, &number))
-        return error_set(err, ERROR_INVALID, "%s: '%s' is not a number with a unit (%s)", key, sim_text_show(text).text,
-                         known);
+        return error_set(err, ERROR_INVALID, "%s: '%s' is not a number with a unit (%s)", key,
+                         sim_text_show(text).text, known);
     rest = sim_text_trim(rest);
     if (!rest.size)
-        return error_set(err, ERROR_INVALID, "%s = %s has no unit; it takes %s", key, sim_text_show(text).text, known);
+        return error_set(err, ERROR_INVALID, "%s = %s has no unit; it takes %s", key,
+                         sim_text_show(text).text, known);
     const struct unit *found = find_unit(unit, rest);
     if (!found)
         return error_set(err, ERROR_INVALID, "%s: there is no unit '%s' for it; it takes %s", key,
@@ -175,15 +177,17 @@ enum error_code sim_value_parse(const char *key, struct sim_text text, enum sim_
     return check_range(key, text, *out, range, err);
 }
 
-enum error_code sim_count_parse(const char *key, struct sim_text text, struct sim_range range, double *out,
-                                struct error *err)
+enum error_code sim_count_parse(const char *key, struct sim_text text, struct sim_range range,
+                                double *out, struct error *err)
 {
     struct sim_text rest = sim_text_trim(text);
     for (size_t i = 0; i < rest.size; i++) {
         if (!is_digit(rest.at[i]))
-            return error_set(err, ERROR_INVALID, "%s: '%s' is not a whole number", key, sim_text_show(text).text);
+            return error_set(err, ERROR_INVALID, "%s: '%s' is not a whole number", key,
+                             sim_text_show(text).text);
     }
     if (!take_number(&rest, out))
-        return error_set(err, ERROR_INVALID, "%s: '%s' is not a whole number", key, sim_text_show(text).text);
+        return error_set(err, ERROR_INVALID, "%s: '%s' is not a whole number", key,
+                         sim_text_show(text).text);
     return check_range(key, text, *out, range, err);
 }

@@ -41,11 +41,11 @@ struct sim_range {
     const char *words; /* "4MiB to 1PiB" */
 };
 
-/* "12GiB" or "12 GiB": a decimal number and a unit of the kind; the value in the base unit. Messages
- * begin with the name of the key. */
-enum error_code sim_value_parse(const char *key, struct sim_text text, enum sim_unit unit, struct sim_range range,
-                                double *out, struct error *err);
+/* "12GiB" or "12 GiB": a decimal number and a unit of the kind; the value in the base unit.
+ * Messages begin with the name of the key. */
+enum error_code sim_value_parse(const char *key, struct sim_text text, enum sim_unit unit,
+                                struct sim_range range, double *out, struct error *err);
 
 /* A whole number without a unit. */
-enum error_code sim_count_parse(const char *key, struct sim_text text, struct sim_range range, double *out,
-                                struct error *err);
+enum error_code sim_count_parse(const char *key, struct sim_text text, struct sim_range range,
+                                double *out, struct error *err);

@@ -23,12 +23,14 @@ double thermal_duty_proportional_from_c(double stop_c)
 
 double thermal_load_full_w(const struct thermal_load *load)
 {
-    return load->idle_w + fmax(load->power_w - load->idle_w, 0) / between(DUTY_SEEN_MIN, load->duty, 1);
+    return load->idle_w +
+           fmax(load->power_w - load->idle_w, 0) / between(DUTY_SEEN_MIN, load->duty, 1);
 }
 
 double thermal_duty_for_power(const struct thermal_load *load, double power_w)
 {
-    const double busy_w = thermal_load_full_w(load) - load->idle_w, allowed_w = power_w - load->idle_w;
+    const double busy_w = thermal_load_full_w(load) - load->idle_w,
+                 allowed_w = power_w - load->idle_w;
     if (allowed_w >= busy_w)
         return 1;
     return between(0, allowed_w / busy_w, 1);
@@ -39,10 +41,11 @@ double thermal_duty_reach_s(const struct thermal_body *body)
     return between(REACH_S_MIN, thermal_time_constant_s(body) / 3, REACH_S_MAX);
 }
 
-double thermal_duty_model(const struct thermal_body *body, const struct thermal_load *load, double temperature_c,
-                          double hold_c)
+double thermal_duty_model(const struct thermal_body *body, const struct thermal_load *load,
+                          double temperature_c, double hold_c)
 {
-    const double power_w = thermal_power_reaching_w(body, temperature_c, hold_c, thermal_duty_reach_s(body));
+    const double power_w =
+        thermal_power_reaching_w(body, temperature_c, hold_c, thermal_duty_reach_s(body));
     return thermal_duty_for_power(load, power_w);
 }
 

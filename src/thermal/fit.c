@@ -1,14 +1,17 @@
 #include "thermal/fit.h"
 
-/* The first coefficient is h / tau and its regressor minus the mean temperature; then h / C, mean power; then 1. */
+/* The first coefficient is h / tau and its regressor minus the mean temperature; then h / C, mean
+ * power; then 1. */
 enum { OF_TEMPERATURE, OF_POWER, OF_ONE };
 
 static const double MEMORY_S[THERMAL_FIT_TERMS] = {3600, 3600, 1500};
-static const double COVARIANCE_START[THERMAL_FIT_TERMS] = {100, 100, 1e4}; /* wide: 10 per step, 10 K/W, 100 K */
+static const double COVARIANCE_START[THERMAL_FIT_TERMS] = {
+    100, 100, 1e4}; /* wide: 10 per step, 10 K/W, 100 K */
 
 enum { WINDOWS_MIN = 24 }; /* two minutes before anything is trusted */
 
-#define ERROR_K_FLOOR 0.05   /* what rounding leaves at best; keeps a lucky start from being believed too much */
+#define ERROR_K_FLOOR                                                                              \
+    0.05 /* what rounding leaves at best; keeps a lucky start from being believed too much */
 #define ERROR_K_MAX 1.0      /* predictions worse than that are not worth following */
 #define ERROR_WINDOWS 24.0   /* over how many the mean square runs */
 #define HUBER 3.0            /* errors beyond so many times the usual weigh less */
@@ -38,8 +41,8 @@ static void start(struct thermal_fit *fit, double temperature_c)
     fit->started = true;
 }
 
-/* The past weighs less by exp(-step / memory), each parameter at its own pace. A direction that nothing excites
- * would grow for ever; it stops at what was not known in the beginning. */
+/* The past weighs less by exp(-step / memory), each parameter at its own pace. A direction that
+ * nothing excites would grow for ever; it stops at what was not known in the beginning. */
 static void forget(struct thermal_fit *fit)
 {
     for (int i = 0; i < THERMAL_FIT_TERMS; i++) {
@@ -82,7 +85,8 @@ static void learn_air(struct thermal_fit *fit, double error)
 }
 
 /* False, and nothing changed, where that would make a physical body an unphysical one. */
-static bool learn_all(struct thermal_fit *fit, const double spread[THERMAL_FIT_TERMS], double leverage, double error)
+static bool learn_all(struct thermal_fit *fit, const double spread[THERMAL_FIT_TERMS],
+                      double leverage, double error)
 {
     double weight = 1, next[THERMAL_FIT_TERMS];
     if (fit->n_windows >= WINDOWS_MIN)
@@ -103,7 +107,8 @@ static bool learn_all(struct thermal_fit *fit, const double spread[THERMAL_FIT_T
     return true;
 }
 
-static void update(struct thermal_fit *fit, const double regressor[THERMAL_FIT_TERMS], double change_k)
+static void update(struct thermal_fit *fit, const double regressor[THERMAL_FIT_TERMS],
+                   double change_k)
 {
     double spread[THERMAL_FIT_TERMS], leverage = 0, error = change_k;
     for (int i = 0; i < THERMAL_FIT_TERMS; i++) {
@@ -147,12 +152,16 @@ static void finish_half(struct thermal_fit *fit)
     const struct thermal_half *first = &fit->half_before, *second = &fit->half;
     if (fit->has_half_before) {
         const double h = THERMAL_FIT_STEP_S;
-        const double temperature_c =
-            (first->temperature.weighted / h + second->temperature.plain - second->temperature.weighted / h) / h;
-        const double power_w = (first->power.weighted / h + second->power.plain - second->power.weighted / h) / h;
+        const double temperature_c = (first->temperature.weighted / h + second->temperature.plain -
+                                      second->temperature.weighted / h) /
+                                     h;
+        const double power_w =
+            (first->power.weighted / h + second->power.plain - second->power.weighted / h) / h;
         const double change_k = (second->temperature.plain - first->temperature.plain) / h;
-        const double regressor[THERMAL_FIT_TERMS] = {
-            [OF_TEMPERATURE] = fit->reference_c - temperature_c, [OF_POWER] = power_w, [OF_ONE] = 1};
+        const double regressor[THERMAL_FIT_TERMS] = {[OF_TEMPERATURE] =
+                                                         fit->reference_c - temperature_c,
+                                                     [OF_POWER] = power_w,
+                                                     [OF_ONE] = 1};
         update(fit, regressor, change_k);
         judge(fit);
     }
@@ -176,7 +185,8 @@ static void follow(struct thermal_fit *fit, struct thermal_point to, double seco
     while (seconds > 0) {
         const double room = THERMAL_FIT_STEP_S - fit->half_done_s;
         const double step = fmin(room, seconds), part = step / seconds;
-        const struct thermal_point next = {at.temperature_c + (to.temperature_c - at.temperature_c) * part,
+        const struct thermal_point next = {at.temperature_c +
+                                               (to.temperature_c - at.temperature_c) * part,
                                            at.power_w + (to.power_w - at.power_w) * part};
         const double s1 = fit->half_done_s, s2 = s1 + step;
         integrate(&fit->half.temperature, s1, at.temperature_c, s2, next.temperature_c);
@@ -224,8 +234,9 @@ void thermal_fit_add(struct thermal_fit *fit, struct thermal_sample sample)
         return;
     if (fit->has_last && seconds > THERMAL_FIT_GAP_S)
         thermal_fit_interrupt(fit);
-    const struct thermal_point point = {without_leap(fit, (double)sample.temperature_mc.value * 1e-3),
-                                        (double)sample.power_mw.value * 1e-3};
+    const struct thermal_point point = {
+        without_leap(fit, (double)sample.temperature_mc.value * 1e-3),
+        (double)sample.power_mw.value * 1e-3};
     if (!fit->started)
         start(fit, point.temperature_c);
     if (fit->has_last)
@@ -235,7 +246,7 @@ void thermal_fit_add(struct thermal_fit *fit, struct thermal_sample sample)
     fit->has_last = true;
 }
 
-/* ---- what is known ----------------------------------------------------------------------------- */
+/* ---- what is known --------------------------------------------------------------------------- */
 
 bool thermal_fit_trusted(const struct thermal_fit *fit)
 {
@@ -245,12 +256,14 @@ bool thermal_fit_trusted(const struct thermal_fit *fit)
 bool thermal_fit_is_known(const struct thermal_fit *fit)
 {
     struct thermal_body body;
-    return fit->n_windows >= WINDOWS_MIN && error_k(fit) <= ERROR_K_MAX && thermal_fit_body(fit, &body);
+    return fit->n_windows >= WINDOWS_MIN && error_k(fit) <= ERROR_K_MAX &&
+           thermal_fit_body(fit, &body);
 }
 
 bool thermal_fit_body(const struct thermal_fit *fit, struct thermal_body *body)
 {
-    const double of_temperature = fit->coefficient[OF_TEMPERATURE], of_power = fit->coefficient[OF_POWER];
+    const double of_temperature = fit->coefficient[OF_TEMPERATURE],
+                 of_power = fit->coefficient[OF_POWER];
     if (!is_physical(fit->coefficient))
         return false;
     const struct thermal_body found = {
@@ -269,8 +282,10 @@ bool thermal_fit_steady(const struct thermal_fit *fit, double power_w, struct th
     struct thermal_body body;
     if (!thermal_fit_body(fit, &body))
         return false;
-    const double c = thermal_steady_c(&body, power_w), of_temperature = fit->coefficient[OF_TEMPERATURE];
-    const double slope[THERMAL_FIT_TERMS] = {[OF_TEMPERATURE] = -(c - fit->reference_c) / of_temperature,
+    const double c = thermal_steady_c(&body, power_w),
+                 of_temperature = fit->coefficient[OF_TEMPERATURE];
+    const double slope[THERMAL_FIT_TERMS] = {[OF_TEMPERATURE] =
+                                                 -(c - fit->reference_c) / of_temperature,
                                              [OF_POWER] = power_w / of_temperature,
                                              [OF_ONE] = 1 / of_temperature};
     double variance = 0;
@@ -282,13 +297,15 @@ bool thermal_fit_steady(const struct thermal_fit *fit, double power_w, struct th
     return true;
 }
 
-bool thermal_fit_discrete(const struct thermal_fit *fit, double step_s, struct thermal_discrete *out)
+bool thermal_fit_discrete(const struct thermal_fit *fit, double step_s,
+                          struct thermal_discrete *out)
 {
     struct thermal_body body;
     if (!thermal_fit_body(fit, &body))
         return false;
     const double rest = -expm1(-step_s / thermal_time_constant_s(&body)); /* 1 - a */
-    const struct thermal_discrete found = {1 - rest, body.resistance_k_per_w * rest, rest * body.ambient_c};
+    const struct thermal_discrete found = {1 - rest, body.resistance_k_per_w * rest,
+                                           rest * body.ambient_c};
     if (!(found.a > 0 && found.a < 1 && found.b_k_per_w > 0))
         return false;
     *out = found;
@@ -297,5 +314,6 @@ bool thermal_fit_discrete(const struct thermal_fit *fit, double step_s, struct t
 
 struct thermal_number thermal_fit_error_k(const struct thermal_fit *fit)
 {
-    return (struct thermal_number){sqrt(fit->error_square), fit->n_windows >= THERMAL_FIT_TERMS * 2};
+    return (struct thermal_number){sqrt(fit->error_square),
+                                   fit->n_windows >= THERMAL_FIT_TERMS * 2};
 }

@@ -72,16 +72,18 @@ const char *thermal_reason_text(enum thermal_reason reason)
 
 void thermal_governor_init(struct thermal_governor *governor, struct thermal_limits limits)
 {
-    *governor = (struct thermal_governor){.limits = limits, .duty = 1, .release_wait_s = RELEASE_S_MIN};
+    *governor =
+        (struct thermal_governor){.limits = limits, .duty = 1, .release_wait_s = RELEASE_S_MIN};
     governor->action = (struct thermal_action){.duty_permille = 1000};
 }
 
 static struct thermal_lines lines_of(const struct thermal_limits *limits, bool on_battery)
 {
     static const struct thermal_limits none;
-    struct thermal_limits use = limits->margin_mc == none.margin_mc && limits->hysteresis_mc == none.hysteresis_mc
-                                    ? thermal_limits_default(limits->limit_mc)
-                                    : *limits;
+    struct thermal_limits use =
+        limits->margin_mc == none.margin_mc && limits->hysteresis_mc == none.hysteresis_mc
+            ? thermal_limits_default(limits->limit_mc)
+            : *limits;
     if (!thermal_limit_is_believed(use.limit_mc))
         use.limit_mc = LIMIT_UNKNOWN_MC;
     const uint32_t margin_mc =
@@ -96,17 +98,20 @@ static struct thermal_lines lines_of(const struct thermal_limits *limits, bool o
 /* ---- what the sensors say ------------------------------------------------------------------ */
 
 /* The sample without a leap that nothing confirms. */
-static struct thermal_sample confirm(struct thermal_governor *governor, struct thermal_sample sample)
+static struct thermal_sample confirm(struct thermal_governor *governor,
+                                     struct thermal_sample sample)
 {
     const struct thermal_reading now = sample.temperature_mc;
     if (!now.valid)
         return sample;
     const double leap_c = fabs((double)now.value * 1e-3 - governor->temperature_c);
-    const bool fresh = thermal_seconds_between(governor->sensed_ns, sample.time_ns) <= SENSOR_WAIT_S;
+    const bool fresh =
+        thermal_seconds_between(governor->sensed_ns, sample.time_ns) <= SENSOR_WAIT_S;
     if (governor->has_sensed && fresh && leap_c > LEAP_C) {
         const struct thermal_reading before = governor->unconfirmed;
         governor->unconfirmed = now;
-        sample.temperature_mc.valid = before.valid && fabs((double)(now.value - before.value)) <= LEAP_C * 1e3;
+        sample.temperature_mc.valid =
+            before.valid && fabs((double)(now.value - before.value)) <= LEAP_C * 1e3;
     } else {
         governor->unconfirmed.valid = false;
     }
@@ -119,19 +124,23 @@ static void see_temperature(struct thermal_governor *governor, const struct ther
         return;
     const double c = (double)sample->temperature_mc.value * 1e-3;
     const double since_s = thermal_seconds_between(governor->sensed_ns, sample->time_ns);
-    const bool goes_on = governor->has_sensed && since_s <= SENSOR_WAIT_S && fabs(c - governor->smooth_c) <= LEAP_C;
+    const bool goes_on =
+        governor->has_sensed && since_s <= SENSOR_WAIT_S && fabs(c - governor->smooth_c) <= LEAP_C;
     governor->smooth_c = goes_on ? c + (governor->smooth_c - c) * exp(-since_s / SMOOTH_S) : c;
     governor->temperature_c = c;
     governor->sensed_ns = sample->time_ns;
     governor->has_sensed = true;
 }
 
-static void see_power(struct thermal_governor *governor, const struct thermal_sample *sample, double step_s)
+static void see_power(struct thermal_governor *governor, const struct thermal_sample *sample,
+                      double step_s)
 {
     if (!sample->power_mw.valid)
         return;
-    const double w = (double)sample->power_mw.value * 1e-3, duty = governor->action.duty_permille / 1000.0;
-    if (!governor->has_power || thermal_seconds_between(governor->powered_ns, sample->time_ns) > POWER_WAIT_S) {
+    const double w = (double)sample->power_mw.value * 1e-3,
+                 duty = governor->action.duty_permille / 1000.0;
+    if (!governor->has_power ||
+        thermal_seconds_between(governor->powered_ns, sample->time_ns) > POWER_WAIT_S) {
         governor->power_w = w;
         governor->power_duty = duty;
         governor->power_idle_w = governor->has_power ? fmin(governor->power_idle_w, w) : w;
@@ -140,32 +149,36 @@ static void see_power(struct thermal_governor *governor, const struct thermal_sa
     governor->power_w = w + (governor->power_w - w) * keep;
     governor->power_duty = duty + (governor->power_duty - duty) * keep;
     const double idle_w = governor->power_idle_w;
-    governor->power_idle_w =
-        fmin(idle_w + fmax(governor->power_w - idle_w, 0) * step_s / IDLE_RISE_S, governor->power_w);
+    governor->power_idle_w = fmin(
+        idle_w + fmax(governor->power_w - idle_w, 0) * step_s / IDLE_RISE_S, governor->power_w);
     governor->powered_ns = sample->time_ns;
     governor->has_power = true;
 }
 
 static struct thermal_load load_of(const struct thermal_governor *governor)
 {
-    /* Until a rest has been seen, "idle" is only the least so far; half of it errs towards less duty. */
+    /* Until a rest has been seen, "idle" is only the least so far; half of it errs towards less
+     * duty. */
     const double idle_w = fmin(governor->power_idle_w, governor->power_w / 2);
-    return (struct thermal_load){.power_w = governor->power_w, .duty = governor->power_duty, .idle_w = idle_w};
+    return (struct thermal_load){
+        .power_w = governor->power_w, .duty = governor->power_duty, .idle_w = idle_w};
 }
 
 static bool knows_power(const struct thermal_governor *governor)
 {
-    return governor->has_power && thermal_seconds_between(governor->powered_ns, governor->now_ns) <= POWER_WAIT_S;
+    return governor->has_power &&
+           thermal_seconds_between(governor->powered_ns, governor->now_ns) <= POWER_WAIT_S;
 }
 
 /* The body, where it may be followed. */
 static bool model_of(const struct thermal_governor *governor, struct thermal_body *body)
 {
-    return thermal_fit_trusted(&governor->fit) && knows_power(governor) && thermal_fit_body(&governor->fit, body);
+    return thermal_fit_trusted(&governor->fit) && knows_power(governor) &&
+           thermal_fit_body(&governor->fit, body);
 }
 
-/* Where the temperature will be LEAD_S from now, at least: smoothed and along its slope, or the raw reading
- * where that runs away faster than smoothing can follow. */
+/* Where the temperature will be LEAD_S from now, at least: smoothed and along its slope, or the raw
+ * reading where that runs away faster than smoothing can follow. */
 static double ahead_c(const struct thermal_governor *governor, double step_s)
 {
     const struct thermal_number slope = thermal_history_slope(&governor->history, SLOPE_S);
@@ -178,7 +191,7 @@ static double ahead_c(const struct thermal_governor *governor, double step_s)
     return fmax(smooth_c, governor->temperature_c + run_c / SMOOTH_S * LEAD_S);
 }
 
-/* ---- measures ------------------------------------------------------------------------------------ */
+/* ---- measures -------------------------------------------------------------------------------- */
 
 static void ask_lower(struct thermal_governor *governor, const struct thermal_load *load)
 {
@@ -189,7 +202,8 @@ static void ask_lower(struct thermal_governor *governor, const struct thermal_lo
         governor->release_wait_s = fmin(governor->release_wait_s * 2, RELEASE_S_MAX);
     governor->asked_lower = true;
     governor->asked_ns = governor->now_ns;
-    governor->asked_power_w = (struct thermal_number){thermal_load_full_w(load), knows_power(governor)};
+    governor->asked_power_w =
+        (struct thermal_number){thermal_load_full_w(load), knows_power(governor)};
     governor->quiet_s = 0;
 }
 
@@ -202,8 +216,9 @@ static void consider_release(struct thermal_governor *governor, double temperatu
     if (governor->quiet_s < governor->release_wait_s)
         return;
     struct thermal_body body;
-    const bool leads_back = model_of(governor, &body) && governor->asked_power_w.valid &&
-                            thermal_steady_c(&body, governor->asked_power_w.value) > governor->lines.hold_c;
+    const bool leads_back =
+        model_of(governor, &body) && governor->asked_power_w.valid &&
+        thermal_steady_c(&body, governor->asked_power_w.value) > governor->lines.hold_c;
     if (leads_back && governor->quiet_s < governor->release_wait_s * 10)
         return;
     governor->asked_lower = false;
@@ -212,7 +227,8 @@ static void consider_release(struct thermal_governor *governor, double temperatu
 }
 
 /* What the law in force allows, 0 … 1. */
-static double allowed(struct thermal_governor *governor, double temperature_c, enum thermal_reason *law)
+static double allowed(struct thermal_governor *governor, double temperature_c,
+                      enum thermal_reason *law)
 {
     const struct thermal_lines *lines = &governor->lines;
     struct thermal_body body;
@@ -227,18 +243,22 @@ static double allowed(struct thermal_governor *governor, double temperature_c, e
 }
 
 /* The duty while the sensor works and nothing is paused. */
-static enum thermal_reason run(struct thermal_governor *governor, double temperature_c, double step_s)
+static enum thermal_reason run(struct thermal_governor *governor, double temperature_c,
+                               double step_s)
 {
     const struct thermal_load load = load_of(governor);
     enum thermal_reason law;
     double duty = allowed(governor, temperature_c, &law);
     struct thermal_body body;
-    const bool soon = model_of(governor, &body) && thermal_seconds_to_heat(&body, governor->smooth_c, governor->power_w,
-                                                                           governor->lines.hold_c) < PRECISION_SOON_S;
+    const bool soon = model_of(governor, &body) &&
+                      thermal_seconds_to_heat(&body, governor->smooth_c, governor->power_w,
+                                              governor->lines.hold_c) < PRECISION_SOON_S;
     if (duty < 1 || soon || temperature_c >= governor->lines.hold_c - PRECISION_NEAR_C)
         ask_lower(governor, &load);
-    const bool may_help = thermal_seconds_between(governor->asked_ns, governor->now_ns) < PRECISION_WAIT_S;
-    if (governor->asked_lower && may_help && governor->duty >= 1 && temperature_c < governor->lines.hold_c)
+    const bool may_help =
+        thermal_seconds_between(governor->asked_ns, governor->now_ns) < PRECISION_WAIT_S;
+    if (governor->asked_lower && may_help && governor->duty >= 1 &&
+        temperature_c < governor->lines.hold_c)
         duty = 1;
     duty = fmin(duty, governor->duty + RISE_PER_S * fmin(step_s, 1));
     if (thermal_seconds_between(governor->sensed_ns, governor->now_ns) > 0)
@@ -262,7 +282,8 @@ static enum thermal_reason run_blind(struct thermal_governor *governor)
     double duty = governor->limits.blind_duty_permille / 1000.0;
     struct thermal_body body;
     if (model_of(governor, &body)) {
-        const double safe_w = LOST_POWER_SHARE * thermal_power_holding_w(&body, governor->lines.hold_c);
+        const double safe_w =
+            LOST_POWER_SHARE * thermal_power_holding_w(&body, governor->lines.hold_c);
         duty = fmin(thermal_duty_for_power(&load, safe_w), LOST_DUTY_MODEL);
     }
     governor->duty = fmax(fmin(duty, governor->lost_duty), DUTY_MIN);
@@ -287,7 +308,8 @@ static enum thermal_reason decide(struct thermal_governor *governor, double step
         governor->duty = 1;
         return THERMAL_NO_SENSOR;
     }
-    const bool blind = thermal_seconds_between(governor->sensed_ns, governor->now_ns) > SENSOR_WAIT_S;
+    const bool blind =
+        thermal_seconds_between(governor->sensed_ns, governor->now_ns) > SENSOR_WAIT_S;
     if (!blind)
         governor->lost = false;
     const bool was_paused = governor->action.paused;
@@ -311,7 +333,7 @@ static enum thermal_reason decide(struct thermal_governor *governor, double step
     return reason;
 }
 
-/* ---- predictions ----------------------------------------------------------------------------------- */
+/* ---- predictions ----------------------------------------------------------------------------- */
 
 static struct thermal_prospect look_ahead(struct thermal_governor *governor, double step_s)
 {
@@ -321,7 +343,8 @@ static struct thermal_prospect look_ahead(struct thermal_governor *governor, dou
         .load = load_of(governor),
         .temperature_c = governor->smooth_c,
         .hold_c = governor->lines.hold_c,
-        .line_c = by_model ? governor->lines.hold_c : thermal_duty_proportional_from_c(governor->lines.stop_c),
+        .line_c = by_model ? governor->lines.hold_c
+                           : thermal_duty_proportional_from_c(governor->lines.stop_c),
         .reach_s = by_model ? thermal_duty_reach_s(&body) : LEAD_S,
     };
     if (!knows_power(governor) || !governor->has_sensed || governor->lost)
@@ -341,20 +364,25 @@ static void predict(struct thermal_governor *governor)
     if (model_of(governor, &body)) {
         const double power_w = governor->power_w;
         const double hold_w = thermal_power_holding_w(&body, governor->lines.hold_c);
-        action->predicted_c = (struct thermal_number){thermal_after_c(&body, now_c, power_w, THERMAL_AHEAD_S), true};
+        action->predicted_c =
+            (struct thermal_number){thermal_after_c(&body, now_c, power_w, THERMAL_AHEAD_S), true};
         action->headroom_w = (struct thermal_number){hold_w - power_w, true};
-        action->headroom_s = (struct thermal_number){thermal_seconds_to_heat(&body, now_c, power_w, stop_c), true};
+        action->headroom_s =
+            (struct thermal_number){thermal_seconds_to_heat(&body, now_c, power_w, stop_c), true};
         return;
     }
-    const struct thermal_number slope = thermal_history_slope(&governor->history, 2 * THERMAL_AHEAD_S);
+    const struct thermal_number slope =
+        thermal_history_slope(&governor->history, 2 * THERMAL_AHEAD_S);
     if (!slope.valid)
         return;
-    const double s = now_c >= stop_c ? 0 : slope.value > 0 ? (stop_c - now_c) / slope.value : THERMAL_NEVER;
+    const double s = now_c >= stop_c   ? 0
+                     : slope.value > 0 ? (stop_c - now_c) / slope.value
+                                       : THERMAL_NEVER;
     action->predicted_c = (struct thermal_number){now_c + slope.value * THERMAL_AHEAD_S, true};
     action->headroom_s = (struct thermal_number){s, true};
 }
 
-/* ---- one step ------------------------------------------------------------------------------------------ */
+/* ---- one step -------------------------------------------------------------------------------- */
 
 /* The clock went back: nothing that counted time may go on counting. */
 static void restart_time(struct thermal_governor *governor, uint64_t now_ns)
@@ -373,7 +401,8 @@ static void set_duty(struct thermal_governor *governor, bool on_battery, enum th
     const double battery_duty = fmax(governor->limits.battery_duty_permille / 1000.0, DUTY_MIN);
     if (on_battery && duty > battery_duty) {
         duty = battery_duty;
-        reason = reason == THERMAL_NO_SENSOR || reason == THERMAL_SENSOR_LOST ? reason : THERMAL_BATTERY;
+        reason =
+            reason == THERMAL_NO_SENSOR || reason == THERMAL_SENSOR_LOST ? reason : THERMAL_BATTERY;
     }
     const double told = action->duty_permille / 1000.0;
     action->reason = reason;
@@ -384,7 +413,8 @@ static void set_duty(struct thermal_governor *governor, bool on_battery, enum th
         action->duty_permille = (uint32_t)lround(fmin(duty, 1) * 1000);
 }
 
-struct thermal_action thermal_governor_step(struct thermal_governor *governor, const struct thermal_input *input)
+struct thermal_action thermal_governor_step(struct thermal_governor *governor,
+                                            const struct thermal_input *input)
 {
     struct thermal_sample sample = thermal_sample_clean(input->sample);
     if (governor->has_now && sample.time_ns <= governor->now_ns) {
@@ -392,7 +422,8 @@ struct thermal_action thermal_governor_step(struct thermal_governor *governor, c
             restart_time(governor, sample.time_ns);
         return governor->action;
     }
-    const double since_s = governor->has_now ? thermal_seconds_between(governor->now_ns, sample.time_ns) : 0;
+    const double since_s =
+        governor->has_now ? thermal_seconds_between(governor->now_ns, sample.time_ns) : 0;
     const double step_s = fmin(since_s, STEP_S_MAX);
     governor->now_ns = sample.time_ns;
     governor->has_now = true;

@@ -12,7 +12,8 @@ uint32_t thermal_history_count(const struct thermal_history *history)
     return history->count;
 }
 
-const struct thermal_sample *thermal_history_at(const struct thermal_history *history, uint32_t index)
+const struct thermal_sample *thermal_history_at(const struct thermal_history *history,
+                                                uint32_t index)
 {
     assert(index < history->count);
     return &history->samples[(history->first + index) % THERMAL_HISTORY_SAMPLES];
@@ -27,12 +28,14 @@ static void drop_oldest(struct thermal_history *history)
 void thermal_history_add(struct thermal_history *history, struct thermal_sample sample)
 {
     sample = thermal_sample_clean(sample);
-    if (history->count && sample.time_ns <= thermal_history_at(history, history->count - 1)->time_ns)
+    if (history->count &&
+        sample.time_ns <= thermal_history_at(history, history->count - 1)->time_ns)
         thermal_history_clear(history);
     if (history->count == THERMAL_HISTORY_SAMPLES)
         drop_oldest(history);
     history->samples[(history->first + history->count++) % THERMAL_HISTORY_SAMPLES] = sample;
-    while (sample.time_ns - thermal_history_at(history, 0)->time_ns > THERMAL_HISTORY_SECONDS * UINT64_C(1000000000))
+    while (sample.time_ns - thermal_history_at(history, 0)->time_ns >
+           THERMAL_HISTORY_SECONDS * UINT64_C(1000000000))
         drop_oldest(history);
 }
 
@@ -45,7 +48,8 @@ struct thermal_summary thermal_history_summary(const struct thermal_history *his
         const struct thermal_sample *sample = thermal_history_at(history, i);
         const struct thermal_reading now = sample->temperature_mc;
         if (now.valid) {
-            struct thermal_reading *min = &summary.temperature_mc_min, *max = &summary.temperature_mc_max;
+            struct thermal_reading *min = &summary.temperature_mc_min,
+                                   *max = &summary.temperature_mc_max;
             *min = !min->valid || now.value < min->value ? now : *min;
             *max = !max->valid || now.value > max->value ? now : *max;
             summary.n_valid++;

@@ -1,8 +1,9 @@
 /* The last minute of a device: a ring of samples, oldest dropped first.
  *
- * Sized for a sample every 500 ms. One that is sampled faster remembers less than 60 s; what is older than
- * 60 s before the newest sample is never counted. Samples must come in order of time; one that does not is a
- * clock that was set back, and starts the history anew. Zeroed memory is an empty history. Pure; one thread. */
+ * Sized for a sample every 500 ms. One that is sampled faster remembers less than 60 s; what is
+ * older than 60 s before the newest sample is never counted. Samples must come in order of time;
+ * one that does not is a clock that was set back, and starts the history anew. Zeroed memory is an
+ * empty history. Pure; one thread. */
 #pragma once
 
 #include "thermal/reading.h"
@@ -20,7 +21,8 @@ void thermal_history_clear(struct thermal_history *history);
 
 uint32_t thermal_history_count(const struct thermal_history *history);
 /* 0 is the oldest; index < count. */
-const struct thermal_sample *thermal_history_at(const struct thermal_history *history, uint32_t index);
+const struct thermal_sample *thermal_history_at(const struct thermal_history *history,
+                                                uint32_t index);
 
 struct thermal_summary {
     uint32_t n_samples;
@@ -31,6 +33,6 @@ struct thermal_summary {
 };
 struct thermal_summary thermal_history_summary(const struct thermal_history *history);
 
-/* Kelvin per second: the least-squares line through the valid temperatures of the last `seconds`. Unknown with
- * fewer than three of them. */
+/* Kelvin per second: the least-squares line through the valid temperatures of the last `seconds`.
+ * Unknown with fewer than three of them. */
 struct thermal_number thermal_history_slope(const struct thermal_history *history, double seconds);

@@ -8,7 +8,8 @@ static double between(double low, double value, double high)
     return fmin(fmax(value, low), high);
 }
 
-/* The body as it is while it works hard: at rest, and in whole degrees, its resistance is hard to see. */
+/* The body as it is while it works hard: at rest, and in whole degrees, its resistance is hard to
+ * see. */
 static void learn_body(struct thermal_outlook *outlook, const struct thermal_fit *fit)
 {
     struct thermal_steady steady;
@@ -36,22 +37,26 @@ void thermal_outlook_see(struct thermal_outlook *outlook, const struct thermal_l
     outlook->heavy_w = fmax(outlook->heavy_w, outlook->load_w);
     if (outlook->heavy_w <= load->idle_w + BUSY_W_MIN)
         return;
-    const double busy = between(0, (outlook->load_w - load->idle_w) / (outlook->heavy_w - load->idle_w), 1);
-    outlook->heavy_w -= (outlook->heavy_w - outlook->load_w) * busy * fmin(seconds / THERMAL_OUTLOOK_FADE_S, 1);
+    const double busy =
+        between(0, (outlook->load_w - load->idle_w) / (outlook->heavy_w - load->idle_w), 1);
+    outlook->heavy_w -=
+        (outlook->heavy_w - outlook->load_w) * busy * fmin(seconds / THERMAL_OUTLOOK_FADE_S, 1);
     if (busy > 0.5)
         learn_body(outlook, fit);
 }
 
-struct thermal_prospect thermal_outlook_ask(const struct thermal_outlook *outlook, const struct thermal_fit *fit,
+struct thermal_prospect thermal_outlook_ask(const struct thermal_outlook *outlook,
+                                            const struct thermal_fit *fit,
                                             const struct thermal_situation *now)
 {
     struct thermal_prospect prospect = {.full_s = THERMAL_NEVER};
     struct thermal_steady steady;
     const double resistance = outlook->resistance_k_per_w;
-    if (!(resistance > 0) || outlook->heavy_w <= now->load.idle_w + BUSY_W_MIN || !thermal_fit_is_known(fit) ||
-        !thermal_fit_steady(fit, now->load.power_w, &steady))
+    if (!(resistance > 0) || outlook->heavy_w <= now->load.idle_w + BUSY_W_MIN ||
+        !thermal_fit_is_known(fit) || !thermal_fit_steady(fit, now->load.power_w, &steady))
         return prospect;
-    const double steady_c = steady.temperature_c + resistance * (outlook->heavy_w - now->load.power_w);
+    const double steady_c =
+        steady.temperature_c + resistance * (outlook->heavy_w - now->load.power_w);
     const double busy_w = outlook->heavy_w - now->load.idle_w;
     const double further = between(0, (outlook->heavy_w - now->load.power_w) / busy_w, 1);
     const double error_k = hypot(steady.error_k, outlook->error_k * further);
@@ -59,7 +64,8 @@ struct thermal_prospect thermal_outlook_ask(const struct thermal_outlook *outloo
     if (!(error_k <= span_k * THERMAL_OUTLOOK_ERROR_MAX))
         return prospect;
     prospect.share.valid = true;
-    prospect.share.value = between(THERMAL_OUTLOOK_SHARE_MIN, 1 - (steady_c - now->hold_c) / span_k, 1);
+    prospect.share.value =
+        between(THERMAL_OUTLOOK_SHARE_MIN, 1 - (steady_c - now->hold_c) / span_k, 1);
     prospect.share_error = error_k / span_k;
     const struct thermal_body late = {
         .capacity_j_per_k = outlook->time_constant_s / resistance,
@@ -68,6 +74,8 @@ struct thermal_prospect thermal_outlook_ask(const struct thermal_outlook *outloo
     };
     if (thermal_body_is_physical(&late))
         prospect.full_s =
-            fmax(thermal_seconds_to_heat(&late, now->temperature_c, outlook->heavy_w, now->line_c) - now->reach_s, 0);
+            fmax(thermal_seconds_to_heat(&late, now->temperature_c, outlook->heavy_w, now->line_c) -
+                     now->reach_s,
+                 0);
     return prospect;
 }

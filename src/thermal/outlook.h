@@ -1,9 +1,11 @@
-/* What a device can keep up: the share of its time that it may compute for good, by the fitted body (model.h, fit.h).
+/* What a device can keep up: the share of its time that it may compute for good, by the fitted body
+ * (model.h, fit.h).
  *
- * Kept in mind is the heaviest load of late: the power, smoothed over THERMAL_OUTLOOK_LOAD_S, that its work would draw
- * at full duty. A lighter load replaces it within half an hour of work; a device at rest forgets nothing, so that one
- * that has been left because of its heat does not look cool merely because it does nothing. With that power L, the
- * power of now P, idle power I, and the hold line of governor.h,
+ * Kept in mind is the heaviest load of late: the power, smoothed over THERMAL_OUTLOOK_LOAD_S, that
+ * its work would draw at full duty. A lighter load replaces it within half an hour of work; a
+ * device at rest forgets nothing, so that one that has been left because of its heat does not look
+ * cool merely because it does nothing. With that power L, the power of now P, idle power I, and the
+ * hold line of governor.h,
  *
  *     T_steady = T_fit(P) + R (L - P)
  *
@@ -13,14 +15,15 @@
  *
  *     full_s = tau ln((T_late - T) / (T_late - T_line)) - reach_s
  *
- * T_fit(P) = T_ambient + R_fit P is right at the power of now, whatever is off about R_fit; R is as it was fitted while
- * the device worked. Power is idle + duty x (L - idle), so the share is (P_hold - I) / (L - I) (model.h), from
- * THERMAL_OUTLOOK_SHARE_MIN to 1. The error is one standard deviation; error_fit is thermal_fit_steady()'s now,
- * error_work that at L when it last worked. full_s is when its duty has to fall, at the earliest: T_late is T_steady
- * and its error; line and reach are those of the governor's law in force (duty.h).
+ * T_fit(P) = T_ambient + R_fit P is right at the power of now, whatever is off about R_fit; R is as
+ * it was fitted while the device worked. Power is idle + duty x (L - idle), so the share is (P_hold
+ * - I) / (L - I) (model.h), from THERMAL_OUTLOOK_SHARE_MIN to 1. The error is one standard
+ * deviation; error_fit is thermal_fit_steady()'s now, error_work that at L when it last worked.
+ * full_s is when its duty has to fall, at the earliest: T_late is T_steady and its error; line and
+ * reach are those of the governor's law in force (duty.h).
  *
- * The error of R (L - I) is left out: it matters only where the share is small. Air that changes is followed as the fit
- * follows it, in about two minutes.
+ * The error of R (L - I) is left out: it matters only where the share is small. Air that changes is
+ * followed as the fit follows it, in about two minutes.
  *
  * Zeroed memory is an outlook that has seen nothing. Pure; one thread. */
 #pragma once
@@ -57,5 +60,6 @@ struct thermal_situation {
     double hold_c;
     double line_c, reach_s; /* its duty falls so long before that line */
 };
-struct thermal_prospect thermal_outlook_ask(const struct thermal_outlook *outlook, const struct thermal_fit *fit,
+struct thermal_prospect thermal_outlook_ask(const struct thermal_outlook *outlook,
+                                            const struct thermal_fit *fit,
                                             const struct thermal_situation *now);

@@ -3,7 +3,8 @@
 struct thermal_sample thermal_sample_clean(struct thermal_sample sample)
 {
     struct thermal_reading *temperature = &sample.temperature_mc, *power = &sample.power_mw;
-    if (temperature->value < THERMAL_TEMPERATURE_MC_MIN || temperature->value > THERMAL_TEMPERATURE_MC_MAX)
+    if (temperature->value < THERMAL_TEMPERATURE_MC_MIN ||
+        temperature->value > THERMAL_TEMPERATURE_MC_MAX)
         temperature->valid = false;
     if (power->value <= 0 || power->value > THERMAL_POWER_MW_MAX)
         power->valid = false;

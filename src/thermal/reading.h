@@ -1,7 +1,7 @@
 /* What a sensor said, and when. A reading that is not valid says nothing: it is never read as zero.
  *
- * Temperatures are millidegrees Celsius and powers milliwatts where they come in, degrees Celsius and
- * watts (doubles, named _c and _w) inside this room. Pure: no state, any thread. */
+ * Temperatures are millidegrees Celsius and powers milliwatts where they come in, degrees Celsius
+ * and watts (doubles, named _c and _w) inside this room. Pure: no state, any thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -33,4 +33,5 @@ struct thermal_sample {
 /* The same sample, with what cannot be marked as not valid. */
 struct thermal_sample thermal_sample_clean(struct thermal_sample sample);
 
-double thermal_seconds_between(uint64_t from_ns, uint64_t to_ns); /* 0 when `to` is not after `from` */
+double thermal_seconds_between(uint64_t from_ns,
+                               uint64_t to_ns); /* 0 when `to` is not after `from` */

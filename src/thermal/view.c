@@ -15,7 +15,8 @@ struct thermal_state thermal_state_of(const char *id, const struct thermal_gover
     };
     snprintf(state.id, sizeof state.id, "%s", id);
     if (governor->has_sensed && !governor->lost)
-        state.temperature_mc = (struct thermal_reading){llround(governor->temperature_c * 1e3), true};
+        state.temperature_mc =
+            (struct thermal_reading){llround(governor->temperature_c * 1e3), true};
     struct thermal_body body;
     if (state.fit_trusted && thermal_fit_body(&governor->fit, &body))
         state.ambient_c = (struct thermal_number){body.ambient_c, true};

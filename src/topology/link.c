@@ -6,8 +6,8 @@
 
 #define PACKET_BYTES 1460.0 /* Ethernet's 1500 less IPv4's and TCP's headers */
 
-static const char *const class_names[TOPOLOGY_CLASSES] = {"unknown", "loopback",    "same host", "ethernet",
-                                                          "wifi",    "thunderbolt", "rdma"};
+static const char *const class_names[TOPOLOGY_CLASSES] = {
+    "unknown", "loopback", "same host", "ethernet", "wifi", "thunderbolt", "rdma"};
 
 const char *topology_class_name(enum topology_class class)
 {
@@ -43,10 +43,12 @@ struct topology_link topology_link_clean(struct topology_link link)
 
 struct topology_reading topology_link_bandwidth(const struct topology_link *link)
 {
-    return link->peer_bandwidth_bytes_per_s.valid ? link->peer_bandwidth_bytes_per_s : link->bandwidth_bytes_per_s;
+    return link->peer_bandwidth_bytes_per_s.valid ? link->peer_bandwidth_bytes_per_s
+                                                  : link->bandwidth_bytes_per_s;
 }
 
-/* E(n, p) for p <= 1/2: then a term is less than half of the one before as soon as they are small. */
+/* E(n, p) for p <= 1/2: then a term is less than half of the one before as soon as they are
+ * small. */
 static double retransmissions(double n_packets, double loss)
 {
     double sum = 0, term = 1, lost = loss;
@@ -59,7 +61,8 @@ static double retransmissions(double n_packets, double loss)
 
 static double seconds_of(struct topology_reading reading_ns)
 {
-    return reading_ns.valid ? (double)reading_ns.value * 1e-9 : 0; /* 0: no such term, and the estimate is a floor */
+    return reading_ns.valid ? (double)reading_ns.value * 1e-9
+                            : 0; /* 0: no such term, and the estimate is a floor */
 }
 
 struct topology_time topology_link_time(const struct topology_link *link, uint64_t bytes)
@@ -73,10 +76,13 @@ struct topology_time topology_link_time(const struct topology_link *link, uint64
     if (loss_ppm) {
         const double loss = (double)loss_ppm * 1e-6;
         if (latency_s > 0)
-            bytes_per_s = fmin(bytes_per_s, PACKET_BYTES * sqrt(1.5) / (2 * latency_s * sqrt(loss)));
-        lost_s = retransmissions(fmax(1, ceil((double)bytes / PACKET_BYTES)), loss) * (2 * latency_s + late_s);
+            bytes_per_s =
+                fmin(bytes_per_s, PACKET_BYTES * sqrt(1.5) / (2 * latency_s * sqrt(loss)));
+        lost_s = retransmissions(fmax(1, ceil((double)bytes / PACKET_BYTES)), loss) *
+                 (2 * latency_s + late_s);
     }
-    const double seconds = latency_s + seconds_of(link->overhead_ns) + (double)bytes / bytes_per_s + lost_s;
+    const double seconds =
+        latency_s + seconds_of(link->overhead_ns) + (double)bytes / bytes_per_s + lost_s;
     return (struct topology_time){
         .seconds = seconds,
         .late_s = seconds + late_s,

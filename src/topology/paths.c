@@ -5,8 +5,9 @@
 
 #include <assert.h>
 
-/* A cost is nanoseconds above hops in one integer: adding two adds both, the lesser is the faster or, at the same time,
- * the shorter. Two paths' hops together stay below the nanoseconds, and two costs do not overflow. */
+/* A cost is nanoseconds above hops in one integer: adding two adds both, the lesser is the faster
+ * or, at the same time, the shorter. Two paths' hops together stay below the nanoseconds, and two
+ * costs do not overflow. */
 enum { HOP_BITS = 11 };
 static_assert(2 * (LIMIT_TOPOLOGY_NODES - 1) < 1 << HOP_BITS, "the hops of two paths fit");
 static_assert(LIMIT_TOPOLOGY_NODES <= UINT16_MAX, "a next hop fits");
@@ -25,7 +26,8 @@ static uint64_t link_cost(const struct topology_link *link, uint64_t bytes)
     return time.valid && ns < (double)(APART >> HOP_BITS) ? ((uint64_t)ns << HOP_BITS) + 1 : APART;
 }
 
-/* Every path that gets better by way of one node. A cost of APART never wins: whatever is added has a hop. */
+/* Every path that gets better by way of one node. A cost of APART never wins: whatever is added has
+ * a hop. */
 static void relax(struct topology_paths *paths, uint32_t via)
 {
     const uint32_t n = paths->n_nodes;
@@ -47,8 +49,8 @@ static void relax(struct topology_paths *paths, uint32_t via)
     }
 }
 
-enum error_code topology_paths_init(struct topology_paths *paths, const struct topology *topology, uint64_t bytes,
-                                    struct error *err)
+enum error_code topology_paths_init(struct topology_paths *paths, const struct topology *topology,
+                                    uint64_t bytes, struct error *err)
 {
     const uint32_t n = topology->n_nodes;
     const size_t n_pairs = (size_t)n * n;
@@ -97,7 +99,9 @@ double topology_paths_seconds(const struct topology_paths *paths, uint32_t from,
 
 uint32_t topology_paths_hops(const struct topology_paths *paths, uint32_t from, uint32_t to)
 {
-    return reaches(paths, from, to) ? (uint32_t)(paths->costs[at(paths, from, to)] & ((1 << HOP_BITS) - 1)) : 0;
+    return reaches(paths, from, to)
+               ? (uint32_t)(paths->costs[at(paths, from, to)] & ((1 << HOP_BITS) - 1))
+               : 0;
 }
 
 uint32_t topology_paths_next(const struct topology_paths *paths, uint32_t from, uint32_t to)
@@ -111,7 +115,8 @@ static bool narrower(const struct topology_link *link, const struct topology_lin
 }
 
 const struct topology_link *topology_paths_bottleneck(const struct topology_paths *paths,
-                                                      const struct topology *topology, uint32_t from, uint32_t to)
+                                                      const struct topology *topology,
+                                                      uint32_t from, uint32_t to)
 {
     const struct topology_link *narrowest = NULL;
     if (!reaches(paths, from, to))
@@ -143,8 +148,10 @@ static void measure_links(struct topology_metrics *metrics, const struct topolog
         metrics->n_usable++;
         metrics->n_floors += time.is_floor;
         sum_bytes_per_s += (double)topology_link_bandwidth(link).value;
-        /* a part of a best path is best, so a link that any of them takes is the best one between its own ends */
-        if (topology_paths_next(paths, link->from, link->to) == link->to && narrower(link, metrics->bottleneck))
+        /* a part of a best path is best, so a link that any of them takes is the best one between
+         * its own ends */
+        if (topology_paths_next(paths, link->from, link->to) == link->to &&
+            narrower(link, metrics->bottleneck))
             metrics->bottleneck = link;
     }
     if (metrics->n_usable)
@@ -160,7 +167,8 @@ static uint32_t group_of(const struct topology_paths *paths, uint32_t node)
     return first;
 }
 
-struct topology_metrics topology_measure(const struct topology *topology, const struct topology_paths *paths)
+struct topology_metrics topology_measure(const struct topology *topology,
+                                         const struct topology_paths *paths)
 {
     assert(topology->n_nodes == paths->n_nodes);
     struct topology_metrics metrics = {0};
@@ -174,7 +182,8 @@ struct topology_metrics topology_measure(const struct topology *topology, const 
                     metrics.apart[0] = from;
                     metrics.apart[1] = to;
                 }
-            } else if (from != to && (metrics.diameter[0] == metrics.diameter[1] || seconds > metrics.diameter_s)) {
+            } else if (from != to && (metrics.diameter[0] == metrics.diameter[1] ||
+                                      seconds > metrics.diameter_s)) {
                 metrics.diameter_s = seconds;
                 metrics.diameter[0] = from;
                 metrics.diameter[1] = to;

@@ -38,11 +38,16 @@ static struct short_text amount(double bytes)
     return scaled(bytes, units, 7);
 }
 
-/* The length of the UTF-8 character that starts here (RFC 3629), 0 if there is none or it must not be shown. */
+/* The length of the UTF-8 character that starts here (RFC 3629), 0 if there is none or it must not
+ * be shown. */
 static size_t character(const unsigned char *text)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const size_t length = text[0] < 0x80 ? 1 : text[0] < 0xc0 ? 0 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
+    const size_t length = text[0] < 0x80   ? 1
+                          : text[0] < 0xc0 ? 0
+                          : text[0] < 0xe0 ? 2
+                          : text[0] < 0xf0 ? 3
+                                           : 4;
     if (!length || text[0] > 0xf4)
         return 0;
     uint32_t code = length == 1 ? text[0] : text[0] & (0x7fu >> length);
@@ -51,10 +56,13 @@ static size_t character(const unsigned char *text)
             return 0;
         code = code << 6 | (text[i] & 0x3f);
     }
-    const bool is_valid = code >= least[length] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
-    const bool is_control = code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029;
+    const bool is_valid =
+        code >= least[length] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
+    const bool is_control =
+        code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029;
     const bool turns_direction = code == 0x061c || code == 0x200e || code == 0x200f ||
-                                 (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+                                 (code >= 0x202a && code <= 0x202e) ||
+                                 (code >= 0x2066 && code <= 0x2069);
     return is_valid && !is_control && !turns_direction ? length : 0;
 }
 
@@ -75,8 +83,8 @@ static void append_name(struct buffer *text, const char *name, bool for_label)
     }
 }
 
-static void append_pair(struct buffer *text, const struct topology *topology, uint32_t from, uint32_t to,
-                        const char *between)
+static void append_pair(struct buffer *text, const struct topology *topology, uint32_t from,
+                        uint32_t to, const char *between)
 {
     append_name(text, topology->names[from], false);
     buffer_text(text, between);
@@ -95,9 +103,11 @@ static void append_class(struct buffer *text, const struct topology *topology, u
     double latency_ns[2] = {INFINITY, 0}, bytes_per_s[2] = {INFINITY, 0};
     for (uint32_t i = 0; i < topology->n_links; i++) {
         const struct topology_link *link = &topology->links[i];
-        if (link->class != class || link->from == link->to || !topology_link_time(link, bytes).valid)
+        if (link->class != class || link->from == link->to ||
+            !topology_link_time(link, bytes).valid)
             continue;
-        const double ns = (double)link->latency_ns.value, rate = (double)topology_link_bandwidth(link).value;
+        const double ns = (double)link->latency_ns.value,
+                     rate = (double)topology_link_bandwidth(link).value;
         n++;
         latency_ns[0] = fmin(latency_ns[0], ns);
         latency_ns[1] = fmax(latency_ns[1], ns);
@@ -107,9 +117,11 @@ static void append_class(struct buffer *text, const struct topology *topology, u
     if (!n)
         return;
     buffer_printf(text, "%s: %u link%s, latency %s to %s, ",
-                  class == TOPOLOGY_UNKNOWN ? "unknown class" : topology_class_name(class), n, plural(n),
-                  duration(latency_ns[0] * 1e-9).text, duration(latency_ns[1] * 1e-9).text);
-    buffer_printf(text, "bandwidth %s to %s\n", bandwidth(bytes_per_s[0]).text, bandwidth(bytes_per_s[1]).text);
+                  class == TOPOLOGY_UNKNOWN ? "unknown class" : topology_class_name(class), n,
+                  plural(n), duration(latency_ns[0] * 1e-9).text,
+                  duration(latency_ns[1] * 1e-9).text);
+    buffer_printf(text, "bandwidth %s to %s\n", bandwidth(bytes_per_s[0]).text,
+                  bandwidth(bytes_per_s[1]).text);
 }
 
 static void append_connection(struct buffer *text, const struct topology *topology,
@@ -119,18 +131,21 @@ static void append_connection(struct buffer *text, const struct topology *topolo
         buffer_text(text, "every node reaches every other\n");
         return;
     }
-    buffer_printf(text, "not connected: %u group%s, %u pair%s without a path, the first ", metrics->n_groups,
-                  plural(metrics->n_groups), metrics->n_apart, plural(metrics->n_apart));
+    buffer_printf(text, "not connected: %u group%s, %u pair%s without a path, the first ",
+                  metrics->n_groups, plural(metrics->n_groups), metrics->n_apart,
+                  plural(metrics->n_apart));
     append_pair(text, topology, metrics->apart[0], metrics->apart[1], " to ");
     buffer_text(text, "\n");
 }
 
-void topology_summary(struct buffer *text, const struct topology *topology, const struct topology_paths *paths)
+void topology_summary(struct buffer *text, const struct topology *topology,
+                      const struct topology_paths *paths)
 {
     const struct topology_metrics metrics = topology_measure(topology, paths);
     const uint32_t *ends = metrics.diameter;
-    buffer_printf(text, "%u node%s, %u link%s: %u usable, %u down, %u without an estimate\n", topology->n_nodes,
-                  plural(topology->n_nodes), metrics.n_links, plural(metrics.n_links), metrics.n_usable, metrics.n_down,
+    buffer_printf(text, "%u node%s, %u link%s: %u usable, %u down, %u without an estimate\n",
+                  topology->n_nodes, plural(topology->n_nodes), metrics.n_links,
+                  plural(metrics.n_links), metrics.n_usable, metrics.n_down,
                   metrics.n_links - metrics.n_usable - metrics.n_down);
     append_connection(text, topology, &metrics);
     if (ends[0] != ends[1]) {
@@ -141,8 +156,8 @@ void topology_summary(struct buffer *text, const struct topology *topology, cons
         buffer_printf(text, ", %u hop%s\n", n_hops, plural(n_hops));
     }
     if (metrics.bottleneck) {
-        buffer_printf(text,
-                      "bandwidth %s on average, %s at the narrowest: ", bandwidth(metrics.average_bytes_per_s).text,
+        buffer_printf(text, "bandwidth %s on average, %s at the narrowest: ",
+                      bandwidth(metrics.average_bytes_per_s).text,
                       bandwidth((double)topology_link_bandwidth(metrics.bottleneck).value).text);
         append_pair(text, topology, metrics.bottleneck->from, metrics.bottleneck->to, " to ");
         buffer_printf(text, " (%s)\n", topology_class_name(metrics.bottleneck->class));
@@ -150,14 +165,15 @@ void topology_summary(struct buffer *text, const struct topology *topology, cons
     for (int class = 0; class < TOPOLOGY_CLASSES; class ++)
         append_class(text, topology, paths->bytes, (enum topology_class) class);
     if (metrics.n_floors)
-        buffer_printf(text, "times are lower bounds: %u link%s without jitter, loss or overhead\n", metrics.n_floors,
-                      plural(metrics.n_floors));
+        buffer_printf(text, "times are lower bounds: %u link%s without jitter, loss or overhead\n",
+                      metrics.n_floors, plural(metrics.n_floors));
 }
 
 static void append_edge(struct buffer *text, const struct topology_link *link)
 {
     const struct topology_reading rate = topology_link_bandwidth(link);
-    buffer_printf(text, "  n%u -> n%u [label=\"%s", link->from, link->to, topology_class_name(link->class));
+    buffer_printf(text, "  n%u -> n%u [label=\"%s", link->from, link->to,
+                  topology_class_name(link->class));
     if (link->latency_ns.valid)
         buffer_printf(text, "\\n%s", duration((double)link->latency_ns.value * 1e-9).text);
     if (rate.valid)

@@ -25,10 +25,12 @@ struct statement {
 
 static bool set_name(X509_NAME *name, const char *text)
 {
-    return X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)text, -1, -1, 0) == 1;
+    return X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)text, -1, -1,
+                                      0) == 1;
 }
 
-/* A random serial number is what keeps two certificates of one authority apart without a counter in a file. */
+/* A random serial number is what keeps two certificates of one authority apart without a counter in
+ * a file. */
 static bool set_serial(X509 *certificate)
 {
     BIGNUM *number = BN_new();
@@ -66,11 +68,13 @@ static bool add_extensions(X509 *certificate, const struct statement *what, X509
 }
 
 /* Ed25519 signs the message itself, so there is no digest to choose. */
-static X509 *make_certificate(const struct statement *what, EVP_PKEY *public_key, X509 *issuer, EVP_PKEY *signer)
+static X509 *make_certificate(const struct statement *what, EVP_PKEY *public_key, X509 *issuer,
+                              EVP_PKEY *signer)
 {
     X509 *certificate = X509_new();
     if (certificate && set_fields(certificate, what, public_key) &&
-        add_extensions(certificate, what, issuer ? issuer : certificate) && X509_sign(certificate, signer, NULL) > 0)
+        add_extensions(certificate, what, issuer ? issuer : certificate) &&
+        X509_sign(certificate, signer, NULL) > 0)
         return certificate;
     X509_free(certificate);
     return NULL;
@@ -121,21 +125,24 @@ void authority_deinit(struct authority *authority)
     *authority = (struct authority){0};
 }
 
-enum error_code authority_sign(const struct authority *authority, const uint8_t public_key[PUBLIC_KEY_BYTES],
-                               uint64_t now_unix_s, X509 **out, struct error *err)
+enum error_code authority_sign(const struct authority *authority,
+                               const uint8_t public_key[PUBLIC_KEY_BYTES], uint64_t now_unix_s,
+                               X509 **out, struct error *err)
 {
     *out = NULL;
     assert(authority->certificate);
     if (!authority->key)
         return error_set(err, ERROR_UNSUPPORTED, "this node does not hold the authority's key");
     uint8_t id[NODE_ID_BYTES];
-    char node[NODE_ID_TEXT], cluster[CLUSTER_ID_TEXT], name[NAME_TEXT], subject[NAME_TEXT], names[NAME_TEXT];
+    char node[NODE_ID_TEXT], cluster[CLUSTER_ID_TEXT], name[NAME_TEXT], subject[NAME_TEXT],
+        names[NAME_TEXT];
     node_id_of(public_key, id);
     id_text(id, sizeof id, node);
     id_text(authority->cluster_id, CLUSTER_ID_BYTES, cluster);
     authority_name(authority->cluster_id, name);
     snprintf(subject, sizeof subject, "Medley node %.16s", node);
-    snprintf(names, sizeof names, "URI:urn:medley:node:%s,URI:urn:medley:cluster:%s", node, cluster);
+    snprintf(names, sizeof names, "URI:urn:medley:node:%s,URI:urn:medley:cluster:%s", node,
+             cluster);
     if (now_unix_s < AUTHORITY_EPOCH_UNIX_S)
         now_unix_s = AUTHORITY_EPOCH_UNIX_S;
     struct statement what = {
@@ -150,7 +157,8 @@ enum error_code authority_sign(const struct authority *authority, const uint8_t 
                        {NID_authority_key_identifier, "keyid:always"},
                        {NID_subject_alt_name, names}},
     };
-    EVP_PKEY *key = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, public_key, PUBLIC_KEY_BYTES);
+    EVP_PKEY *key =
+        EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, public_key, PUBLIC_KEY_BYTES);
     *out = key ? make_certificate(&what, key, authority->certificate, authority->key) : NULL;
     EVP_PKEY_free(key);
     return *out ? ERROR_NONE : openssl_error(err, "signing a certificate");

@@ -1,16 +1,17 @@
 /* A cluster's authority, and what makes a node a member: its certificate.
  *
- * The first node makes the cluster: a random cluster id, an Ed25519 key pair for the authority, and a self-signed
- * certificate that carries the id. The authority signs node certificates: subject alternative names
+ * The first node makes the cluster: a random cluster id, an Ed25519 key pair for the authority, and
+ * a self-signed certificate that carries the id. The authority signs node certificates: subject
+ * alternative names
  *     urn:medley:node:<64 digits>   urn:medley:cluster:<32 digits>
  * for both ends of TLS, not able to sign others, in force for AUTHORITY_NODE_DAYS.
  *
- * Every member holds the authority's key, so that any of them can let somebody in when the first node is gone
- * (docs/SECURITY.md says why that gives nothing away that the member list does not protect). `key` may be NULL for a
- * member that shall not let others in.
+ * Every member holds the authority's key, so that any of them can let somebody in when the first
+ * node is gone (docs/SECURITY.md says why that gives nothing away that the member list does not
+ * protect). `key` may be NULL for a member that shall not let others in.
  *
- * Time is passed in, in seconds since 1970. Certificates start AUTHORITY_SKEW_S before they are made, so that a
- * reader whose clock is behind takes them.
+ * Time is passed in, in seconds since 1970. Certificates start AUTHORITY_SKEW_S before they are
+ * made, so that a reader whose clock is behind takes them.
  *
  * Ownership: authority_deinit(), membership_deinit(); both wipe keys. Threads: none. */
 #pragma once
@@ -21,8 +22,8 @@ enum {
     AUTHORITY_NODE_DAYS = 365,
     AUTHORITY_RENEW_DAYS = 120, /* a certificate with less left than this is renewed */
     AUTHORITY_SKEW_S = 86400,
-    /* 2026-11-01: no clock that shows less is right. An authority is in force from here to the year 9999: its life is
-     * the cluster's, and ends with it. */
+    /* 2026-11-01: no clock that shows less is right. An authority is in force from here to the year
+     * 9999: its life is the cluster's, and ends with it. */
     AUTHORITY_EPOCH_UNIX_S = 1793491200,
 };
 
@@ -43,41 +44,47 @@ enum error_code authority_make(struct authority *out, struct error *err);
 void authority_deinit(struct authority *authority);
 
 /* A certificate for the node that has this public key. *out is freed with X509_free(). */
-enum error_code authority_sign(const struct authority *authority, const uint8_t public_key[PUBLIC_KEY_BYTES],
-                               uint64_t now_unix_s, X509 **out, struct error *err);
+enum error_code authority_sign(const struct authority *authority,
+                               const uint8_t public_key[PUBLIC_KEY_BYTES], uint64_t now_unix_s,
+                               X509 **out, struct error *err);
 
 /* The first node of a new cluster. */
-enum error_code membership_found(const struct identity *identity, uint64_t now_unix_s, struct membership *out,
-                                 struct error *err);
+enum error_code membership_found(const struct identity *identity, uint64_t now_unix_s,
+                                 struct membership *out, struct error *err);
 
 /* Takes over the authority (also on failure) and signs this node's certificate with it. */
-enum error_code membership_of_authority(struct authority *authority, const struct identity *identity,
-                                        uint64_t now_unix_s, struct membership *out, struct error *err);
+enum error_code membership_of_authority(struct authority *authority,
+                                        const struct identity *identity, uint64_t now_unix_s,
+                                        struct membership *out, struct error *err);
 
-/* Does all of it belong together: authority's certificate and key, node's certificate and identity? Says nothing
- * about time. */
-enum error_code membership_check(const struct membership *membership, const struct identity *identity,
-                                 struct error *err);
+/* Does all of it belong together: authority's certificate and key, node's certificate and identity?
+ * Says nothing about time. */
+enum error_code membership_check(const struct membership *membership,
+                                 const struct identity *identity, struct error *err);
 
 /* Is it time to renew? Also when the certificate's time is over. */
 bool membership_is_due(const struct membership *membership, uint64_t now_unix_s);
 
-/* Signs this node a new certificate with the authority's key; ERROR_UNSUPPORTED where this node has none: then a
- * member that has it calls authority_sign(), and membership_set_certificate() takes the result. */
-enum error_code membership_renew(struct membership *membership, const struct identity *identity, uint64_t now_unix_s,
-                                 struct error *err);
+/* Signs this node a new certificate with the authority's key; ERROR_UNSUPPORTED where this node has
+ * none: then a member that has it calls authority_sign(), and membership_set_certificate() takes
+ * the result. */
+enum error_code membership_renew(struct membership *membership, const struct identity *identity,
+                                 uint64_t now_unix_s, struct error *err);
 
 /* Counts the certificate up; refuses one of another node or cluster. */
-enum error_code membership_set_certificate(struct membership *membership, const struct identity *identity,
-                                           X509 *certificate, struct error *err);
+enum error_code membership_set_certificate(struct membership *membership,
+                                           const struct identity *identity, X509 *certificate,
+                                           struct error *err);
 
 void membership_deinit(struct membership *membership);
 
 /* ---- certificates (authority_names.c) ------------------------------------------------------ */
 
-/* What a node's certificate says: the node, and its cluster. False when it is not one: names missing, doubled or
- * malformed, or an id that is not the hash of its key. Whether its signature is good is not looked at. */
-bool certificate_names(const X509 *certificate, uint8_t node_id[NODE_ID_BYTES], uint8_t cluster_id[CLUSTER_ID_BYTES]);
+/* What a node's certificate says: the node, and its cluster. False when it is not one: names
+ * missing, doubled or malformed, or an id that is not the hash of its key. Whether its signature is
+ * good is not looked at. */
+bool certificate_names(const X509 *certificate, uint8_t node_id[NODE_ID_BYTES],
+                       uint8_t cluster_id[CLUSTER_ID_BYTES]);
 
 /* The cluster id in an authority's certificate. */
 bool certificate_cluster(const X509 *certificate, uint8_t cluster_id[CLUSTER_ID_BYTES]);

@@ -21,7 +21,8 @@ static bool parse_urn(const ASN1_IA5STRING *name, const char *prefix, uint8_t *i
     return id_parse(digits, id, size);
 }
 
-/* Every name must be one of the two, and each wanted one be there once. An id that is NULL must not be there. */
+/* Every name must be one of the two, and each wanted one be there once. An id that is NULL must not
+ * be there. */
 static bool read_names(const X509 *certificate, uint8_t *node_id, uint8_t *cluster_id)
 {
     int critical; /* -1: not there, -2: more than one */
@@ -34,8 +35,8 @@ static bool read_names(const X509 *certificate, uint8_t *node_id, uint8_t *clust
         } else if (node_id && !seen_node &&
                    parse_urn(name->d.uniformResourceIdentifier, node_urn, node_id, NODE_ID_BYTES)) {
             seen_node = true;
-        } else if (!seen_cluster &&
-                   parse_urn(name->d.uniformResourceIdentifier, cluster_urn, cluster_id, CLUSTER_ID_BYTES)) {
+        } else if (!seen_cluster && parse_urn(name->d.uniformResourceIdentifier, cluster_urn,
+                                              cluster_id, CLUSTER_ID_BYTES)) {
             seen_cluster = true;
         } else {
             good = false;
@@ -45,13 +46,15 @@ static bool read_names(const X509 *certificate, uint8_t *node_id, uint8_t *clust
     return good && seen_cluster && (seen_node || !node_id);
 }
 
-bool certificate_names(const X509 *certificate, uint8_t node_id[NODE_ID_BYTES], uint8_t cluster_id[CLUSTER_ID_BYTES])
+bool certificate_names(const X509 *certificate, uint8_t node_id[NODE_ID_BYTES],
+                       uint8_t cluster_id[CLUSTER_ID_BYTES])
 {
     EVP_PKEY *key = X509_get0_pubkey(certificate);
     uint8_t public_key[PUBLIC_KEY_BYTES], hash[NODE_ID_BYTES];
     size_t size = sizeof public_key;
-    if (!key || !EVP_PKEY_is_a(key, "ED25519") || EVP_PKEY_get_raw_public_key(key, public_key, &size) != 1 ||
-        size != sizeof public_key || !read_names(certificate, node_id, cluster_id))
+    if (!key || !EVP_PKEY_is_a(key, "ED25519") ||
+        EVP_PKEY_get_raw_public_key(key, public_key, &size) != 1 || size != sizeof public_key ||
+        !read_names(certificate, node_id, cluster_id))
         return false;
     node_id_of(public_key, hash);
     return memcmp(hash, node_id, sizeof hash) == 0;

@@ -26,7 +26,8 @@ static const SSL_METHOD *method_of(enum credentials_transport transport, enum cr
     return role == CREDENTIALS_CLIENT ? TLS_client_method() : TLS_server_method();
 }
 
-/* AES is the faster cipher where the processor has instructions for it, and several times the slower one elsewhere. */
+/* AES is the faster cipher where the processor has instructions for it, and several times the
+ * slower one elsewhere. */
 static bool has_aes(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -40,14 +41,17 @@ static bool has_aes(void)
 
 static bool choose_algorithms(SSL_CTX *context)
 {
-    static const char aes_first[] = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
-    static const char chacha_first[] = "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384";
+    static const char aes_first[] =
+        "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
+    static const char chacha_first[] =
+        "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384";
     return SSL_CTX_set_ciphersuites(context, has_aes() ? aes_first : chacha_first) == 1 &&
            SSL_CTX_set1_sigalgs_list(context, "ed25519") == 1 &&
            SSL_CTX_set1_groups_list(context, "?X25519MLKEM768:X25519") == 1;
 }
 
-/* No tickets, no cache, no early data: every connection is a whole handshake, with both certificates looked at. */
+/* No tickets, no cache, no early data: every connection is a whole handshake, with both
+ * certificates looked at. */
 static void refuse_resumption(SSL_CTX *context)
 {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
@@ -60,14 +64,16 @@ SSL_CTX *credentials_bare_context(enum credentials_transport transport, enum cre
     SSL_CTX *context = SSL_CTX_new(method_of(transport, role));
     if (!context)
         return NULL;
-    bool pinned = transport == CREDENTIALS_QUIC || (SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
-                                                    SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) == 1);
+    bool pinned = transport == CREDENTIALS_QUIC ||
+                  (SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
+                   SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) == 1);
     if (!pinned || !choose_algorithms(context)) {
         SSL_CTX_free(context);
         return NULL;
     }
     refuse_resumption(context);
-    SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
+    SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE |
+                                     SSL_OP_PRIORITIZE_CHACHA);
     SSL_CTX_set_max_cert_list(context, CERTIFICATE_LIST_BYTES);
     return context;
 }
@@ -95,8 +101,8 @@ bool credentials_offer(SSL_CTX *context, const char *name)
     return SSL_CTX_set_alpn_protos(context, list, (unsigned)length + 1) == 0; /* 0 is its success */
 }
 
-static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_size, const unsigned char *in,
-                           unsigned in_size, void *self)
+static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_size,
+                           const unsigned char *in, unsigned in_size, void *self)
 {
     (void)self;
     const uint8_t *found = find_protocol(in, in_size, CREDENTIALS_ALPN);
@@ -113,7 +119,8 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 
 /* ---- the contexts ------------------------------------------------------------------------ */
 
-static bool set_up(struct credentials *credentials, SSL_CTX *context, enum credentials_role role, X509 *authority)
+static bool set_up(struct credentials *credentials, SSL_CTX *context, enum credentials_role role,
+                   X509 *authority)
 {
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     SSL_CTX_set_verify_depth(context, 0); /* nothing between the authority and a node */
@@ -131,8 +138,8 @@ static bool open_contexts(struct credentials *credentials, X509 *authority)
 {
     for (int transport = 0; transport < 2; transport++) {
         for (int role = 0; role < 2; role++) {
-            SSL_CTX *context =
-                credentials_bare_context((enum credentials_transport)transport, (enum credentials_role)role);
+            SSL_CTX *context = credentials_bare_context((enum credentials_transport)transport,
+                                                        (enum credentials_role)role);
             credentials->contexts[transport][role] = context;
             if (!context || !set_up(credentials, context, (enum credentials_role)role, authority))
                 return false;
@@ -142,21 +149,25 @@ static bool open_contexts(struct credentials *credentials, X509 *authority)
 }
 
 /* From the certificate: the other contexts are only touched when it fits. */
-static enum error_code show(struct credentials *credentials, EVP_PKEY *key, X509 *certificate, struct error *err)
+static enum error_code show(struct credentials *credentials, EVP_PKEY *key, X509 *certificate,
+                            struct error *err)
 {
     uint64_t from, until;
     if (!certificate_period(certificate, &from, &until))
         return error_set(err, ERROR_INVALID, "the node's certificate has no period");
     for (int i = 0; i < 4; i++) {
-        if (SSL_CTX_use_cert_and_key(credentials->contexts[i / 2][i % 2], certificate, key, NULL, 1) != 1)
+        if (SSL_CTX_use_cert_and_key(credentials->contexts[i / 2][i % 2], certificate, key, NULL,
+                                     1) != 1)
             return openssl_error(err, "using the node's certificate");
     }
     credentials->floor_unix_s = from + AUTHORITY_SKEW_S;
     return ERROR_NONE;
 }
 
-enum error_code credentials_new(const struct identity *identity, const struct membership *membership,
-                                const struct credentials_members *members, struct credentials **out, struct error *err)
+enum error_code credentials_new(const struct identity *identity,
+                                const struct membership *membership,
+                                const struct credentials_members *members, struct credentials **out,
+                                struct error *err)
 {
     *out = NULL;
     assert(members->admitted);
@@ -191,14 +202,14 @@ void credentials_free(struct credentials *credentials)
     mem_free(credentials);
 }
 
-SSL_CTX *credentials_context(const struct credentials *credentials, enum credentials_transport transport,
-                             enum credentials_role role)
+SSL_CTX *credentials_context(const struct credentials *credentials,
+                             enum credentials_transport transport, enum credentials_role role)
 {
     return credentials->contexts[transport][role];
 }
 
-enum error_code credentials_renew(struct credentials *credentials, const struct membership *membership,
-                                  struct error *err)
+enum error_code credentials_renew(struct credentials *credentials,
+                                  const struct membership *membership, struct error *err)
 {
     if (memcmp(membership->authority.cluster_id, credentials->cluster_id, CLUSTER_ID_BYTES) != 0)
         return error_set(err, ERROR_INVALID, "the new certificate is of another cluster");

@@ -8,7 +8,8 @@ struct credentials {
     struct credentials_members members;
     struct identity identity;
     uint8_t cluster_id[CLUSTER_ID_BYTES];
-    uint64_t floor_unix_s; /* it is not earlier than this: then this node's own certificate was made */
+    uint64_t
+        floor_unix_s; /* it is not earlier than this: then this node's own certificate was made */
 };
 
 /* TLS 1.3 with our algorithms, and no certificate yet. NULL: OpenSSL's queue says why. */

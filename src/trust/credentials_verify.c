@@ -19,8 +19,8 @@ static time_t time_of_judgement(const struct credentials *credentials)
     return (time_t)(now < credentials->floor_unix_s ? credentials->floor_unix_s : now);
 }
 
-/* What the chain alone cannot say. The reasons are X509_V_ERR_…, since OpenSSL makes the alert for the other end out
- * of them: "certificate revoked" is how a removed node learns of it. */
+/* What the chain alone cannot say. The reasons are X509_V_ERR_…, since OpenSSL makes the alert for
+ * the other end out of them: "certificate revoked" is how a removed node learns of it. */
 static int judge(const struct credentials *credentials, const X509 *certificate)
 {
     uint8_t node_id[NODE_ID_BYTES], cluster_id[CLUSTER_ID_BYTES];
@@ -80,11 +80,13 @@ enum error_code credentials_peer(const SSL *ssl, uint8_t node_id[NODE_ID_BYTES],
     return ERROR_NONE;
 }
 
-enum error_code credentials_channel_binding(SSL *ssl, uint8_t binding[CHANNEL_BINDING_BYTES], struct error *err)
+enum error_code credentials_channel_binding(SSL *ssl, uint8_t binding[CHANNEL_BINDING_BYTES],
+                                            struct error *err)
 {
     static const char label[] = "EXPORTER-medley-join";
     if (!SSL_is_init_finished(ssl) ||
-        SSL_export_keying_material(ssl, binding, CHANNEL_BINDING_BYTES, label, sizeof label - 1, NULL, 0, 0) != 1) {
+        SSL_export_keying_material(ssl, binding, CHANNEL_BINDING_BYTES, label, sizeof label - 1,
+                                   NULL, 0, 0) != 1) {
         ERR_clear_error();
         return error_set(err, ERROR_INVALID, "the TLS channel is not up");
     }
@@ -114,7 +116,8 @@ static const char *words_of_verification(long reason)
     case X509_V_ERR_CERT_HAS_EXPIRED:
         return "its certificate has expired (or this machine's clock is ahead)";
     case X509_V_ERR_CERT_NOT_YET_VALID:
-        return "its certificate is not in force yet (its clock is ahead, or this machine's is behind)";
+        return "its certificate is not in force yet (its clock is ahead, or this machine's is "
+               "behind)";
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
         return "its certificate is signed by itself";
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
@@ -137,7 +140,8 @@ static const char *words_of_alert(int alert)
     case SSL_AD_CERTIFICATE_REVOKED:
         return "it says that this node is not a member of its cluster, or was removed";
     case SSL_AD_CERTIFICATE_EXPIRED:
-        return "it says that this node's certificate has expired or is not in force yet: compare the clocks";
+        return "it says that this node's certificate has expired or is not in force yet: compare "
+               "the clocks";
     case SSL_AD_UNKNOWN_CA:
         return "it is of another cluster";
     case SSL_AD_CERTIFICATE_REQUIRED:
@@ -156,16 +160,17 @@ static const char *words_of_alert(int alert)
     }
 }
 
-/* The alert that the other end sent, or -1: over TCP it is in the library's error, over QUIC in the code that closed
- * the connection (RFC 9001, 4.8). */
+/* The alert that the other end sent, or -1: over TCP it is in the library's error, over QUIC in the
+ * code that closed the connection (RFC 9001, 4.8). */
 static int alert_of(const SSL *ssl, unsigned long library_error)
 {
     int reason = ERR_GET_REASON(library_error);
-    if (library_error && ERR_GET_LIB(library_error) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET &&
-        reason <= SSL_AD_REASON_OFFSET + 255)
+    if (library_error && ERR_GET_LIB(library_error) == ERR_LIB_SSL &&
+        reason > SSL_AD_REASON_OFFSET && reason <= SSL_AD_REASON_OFFSET + 255)
         return reason - SSL_AD_REASON_OFFSET;
     SSL_CONN_CLOSE_INFO info;
-    if (SSL_is_quic(ssl) && SSL_get_conn_close_info((SSL *)(uintptr_t)ssl, &info, sizeof info) == 1 &&
+    if (SSL_is_quic(ssl) &&
+        SSL_get_conn_close_info((SSL *)(uintptr_t)ssl, &info, sizeof info) == 1 &&
         info.error_code >> 8 == 1)
         return (int)(info.error_code & 255);
     return -1;
@@ -174,7 +179,8 @@ static int alert_of(const SSL *ssl, unsigned long library_error)
 void credentials_failure(const SSL *ssl, unsigned long library_error, char *text, size_t size)
 {
     /* who does not verify has a result all the same */
-    long reason = SSL_get_verify_mode(ssl) == SSL_VERIFY_NONE ? X509_V_OK : SSL_get_verify_result(ssl);
+    long reason =
+        SSL_get_verify_mode(ssl) == SSL_VERIFY_NONE ? X509_V_OK : SSL_get_verify_result(ssl);
     const char *words = reason != X509_V_OK ? words_of_verification(reason) : NULL;
     int alert = words ? -1 : alert_of(ssl, library_error);
     if (alert >= 0)

@@ -21,9 +21,11 @@ enum error_code digest_run_begin(struct digest_run *run, struct error *err)
     return openssl_error(err, "SHA-256");
 }
 
-enum error_code digest_run_add(struct digest_run *run, const void *bytes, size_t size, struct error *err)
+enum error_code digest_run_add(struct digest_run *run, const void *bytes, size_t size,
+                               struct error *err)
 {
-    return EVP_DigestUpdate(run->context, bytes, size) == 1 ? ERROR_NONE : openssl_error(err, "SHA-256");
+    return EVP_DigestUpdate(run->context, bytes, size) == 1 ? ERROR_NONE
+                                                            : openssl_error(err, "SHA-256");
 }
 
 enum error_code digest_run_end(struct digest_run *run, struct digest *out, struct error *err)
@@ -77,8 +79,9 @@ static enum error_code add_range(struct digest_run *run, struct range range, uin
     return ERROR_NONE;
 }
 
-enum error_code digest_file(int fd, uint64_t offset, uint64_t size, bool (*part_done)(void *, uint64_t), void *arg,
-                            struct digest *out, struct error *err)
+enum error_code digest_file(int fd, uint64_t offset, uint64_t size,
+                            bool (*part_done)(void *, uint64_t), void *arg, struct digest *out,
+                            struct error *err)
 {
     uint8_t *piece = mem_new(PIECE_BYTES);
     if (!piece)

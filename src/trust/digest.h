@@ -1,4 +1,5 @@
-/* SHA-256 of bytes, at once or piece by piece, and its 64 letters for names of files and messages. Any thread. */
+/* SHA-256 of bytes, at once or piece by piece, and its 64 letters for names of files and messages.
+ * Any thread. */
 #pragma once
 
 #include "base/error.h"
@@ -21,15 +22,18 @@ struct digest_run {
 enum error_code digest_of(const void *bytes, size_t size, struct digest *out, struct error *err);
 
 enum error_code digest_run_begin(struct digest_run *run, struct error *err);
-enum error_code digest_run_add(struct digest_run *run, const void *bytes, size_t size, struct error *err);
+enum error_code digest_run_add(struct digest_run *run, const void *bytes, size_t size,
+                               struct error *err);
 /* Always ends the run; `out` may be NULL where it is given up. */
 enum error_code digest_run_end(struct digest_run *run, struct digest *out, struct error *err);
 
-/* The digest of a range of an open file. ERROR_INVALID: the file ends before. `part_done` (may be NULL) is called after
- * every piece; false from it ends with ERROR_CANCELLED. */
-enum error_code digest_file(int fd, uint64_t offset, uint64_t size, bool (*part_done)(void *arg, uint64_t bytes),
-                            void *arg, struct digest *out, struct error *err);
+/* The digest of a range of an open file. ERROR_INVALID: the file ends before. `part_done` (may be
+ * NULL) is called after every piece; false from it ends with ERROR_CANCELLED. */
+enum error_code digest_file(int fd, uint64_t offset, uint64_t size,
+                            bool (*part_done)(void *arg, uint64_t bytes), void *arg,
+                            struct digest *out, struct error *err);
 
 bool digest_equal(const struct digest *a, const struct digest *b);
-const char *digest_text(const struct digest *digest, char out[DIGEST_TEXT]); /* lower-case hexadecimal */
-bool digest_parse(const char *text, struct digest *out);                     /* exactly those 64 letters */
+const char *digest_text(const struct digest *digest,
+                        char out[DIGEST_TEXT]);          /* lower-case hexadecimal */
+bool digest_parse(const char *text, struct digest *out); /* exactly those 64 letters */

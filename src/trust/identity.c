@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* SubjectPublicKeyInfo of an Ed25519 key, up to the key itself: RFC 8410, section 4. */
-static const uint8_t spki_prefix[] = {0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00};
+static const uint8_t spki_prefix[] = {0x30, 0x2a, 0x30, 0x05, 0x06, 0x03,
+                                      0x2b, 0x65, 0x70, 0x03, 0x21, 0x00};
 
 void node_id_of(const uint8_t public_key[PUBLIC_KEY_BYTES], uint8_t node_id[NODE_ID_BYTES])
 {
@@ -26,7 +27,8 @@ enum error_code identity_of_key(EVP_PKEY *key, struct identity *out, struct erro
         return error_set(err, ERROR_INVALID, "it is not an Ed25519 key");
     }
     if (EVP_PKEY_get_raw_private_key(key, NULL, &private_size) != 1 ||
-        EVP_PKEY_get_raw_public_key(key, out->public_key, &public_size) != 1 || public_size != PUBLIC_KEY_BYTES) {
+        EVP_PKEY_get_raw_public_key(key, out->public_key, &public_size) != 1 ||
+        public_size != PUBLIC_KEY_BYTES) {
         EVP_PKEY_free(key);
         *out = (struct identity){0};
         return openssl_error(err, "the key has no private half");

@@ -1,15 +1,15 @@
 /* Who a node is: an Ed25519 key pair, and the node id that is the hash of its public key.
  *
- * The pair is made once, on the node's first start, and kept in the state folder (identity_files.h). Nobody else can
- * have the id without the private key, so an id needs no authority to be believed: a certificate only says which
- * cluster the id may ask to talk to.
+ * The pair is made once, on the node's first start, and kept in the state folder
+ * (identity_files.h). Nobody else can have the id without the private key, so an id needs no
+ * authority to be believed: a certificate only says which cluster the id may ask to talk to.
  *
- * Ed25519 and not P-256: its signatures need no randomness, so a machine that was cloned or has just booted cannot
- * give its key away; keys are 32 bytes; and no browser ever sees these certificates, which is what P-256 would be
- * needed for.
+ * Ed25519 and not P-256: its signatures need no randomness, so a machine that was cloned or has
+ * just booted cannot give its key away; keys are 32 bytes; and no browser ever sees these
+ * certificates, which is what P-256 would be needed for.
  *
- * Ownership: an identity belongs to who made it; identity_deinit() wipes the private key. Threads: an identity that
- * is not changed may be read by several. */
+ * Ownership: an identity belongs to who made it; identity_deinit() wipes the private key. Threads:
+ * an identity that is not changed may be read by several. */
 #pragma once
 
 #include "base/error.h"
@@ -45,6 +45,7 @@ void identity_deinit(struct identity *identity);
 /* The id that belongs to a public key. */
 void node_id_of(const uint8_t public_key[PUBLIC_KEY_BYTES], uint8_t node_id[NODE_ID_BYTES]);
 
-/* Lower-case hexadecimal digits; `text` has 2 * size + 1 places. id_parse() takes exactly such text. */
+/* Lower-case hexadecimal digits; `text` has 2 * size + 1 places. id_parse() takes exactly such
+ * text. */
 void id_text(const uint8_t *id, size_t size, char *text);
 bool id_parse(const char *text, uint8_t *id, size_t size);

@@ -73,7 +73,8 @@ static bool parse_membership(BIO *text, struct membership *out)
 {
     out->authority.certificate = read_certificate(text);
     out->certificate = out->authority.certificate ? read_certificate(text) : NULL;
-    if (!out->certificate || !certificate_cluster(out->authority.certificate, out->authority.cluster_id))
+    if (!out->certificate ||
+        !certificate_cluster(out->authority.certificate, out->authority.cluster_id))
         return false;
     bool more = BIO_pending(text) > 0;
     if (more)
@@ -89,7 +90,8 @@ static BIO *open_text(const struct secret *secret)
 
 /* ---- the node's key ------------------------------------------------------------------------- */
 
-static enum error_code load_key(const struct secret_folder *folder, struct identity *out, struct error *err)
+static enum error_code load_key(const struct secret_folder *folder, struct identity *out,
+                                struct error *err)
 {
     struct secret secret;
     enum error_code code = secret_read(folder, key_file, &secret, err);
@@ -98,10 +100,11 @@ static enum error_code load_key(const struct secret_folder *folder, struct ident
     BIO *text = open_text(&secret);
     EVP_PKEY *key = text ? read_key(text) : NULL;
     if (!key)
-        code = error_set(err, ERROR_INVALID,
-                         "%s/%s is damaged: it holds no private key; bring it back from a backup, or "
-                         "remove it and let this machine join anew",
-                         folder->path, key_file);
+        code =
+            error_set(err, ERROR_INVALID,
+                      "%s/%s is damaged: it holds no private key; bring it back from a backup, or "
+                      "remove it and let this machine join anew",
+                      folder->path, key_file);
     BIO_free(text);
     secret_wipe(&secret);
     ERR_clear_error();
@@ -115,7 +118,8 @@ static enum error_code load_key(const struct secret_folder *folder, struct ident
 
 /* Writes what `fill` puts into memory that OpenSSL wipes. */
 static enum error_code store_text(const struct secret_folder *folder, const char *name,
-                                  bool (*fill)(BIO *text, const void *what), const void *what, struct error *err)
+                                  bool (*fill)(BIO *text, const void *what), const void *what,
+                                  struct error *err)
 {
     BIO *text = BIO_new(BIO_s_secmem());
     char *bytes = NULL;
@@ -136,8 +140,8 @@ static bool fill_key(BIO *text, const void *what)
     return PEM_write_bio_PrivateKey(text, identity->key, NULL, NULL, 0, NULL, NULL) == 1;
 }
 
-static enum error_code open_identity(const struct secret_folder *folder, struct identity *out, bool *made,
-                                     struct error *err)
+static enum error_code open_identity(const struct secret_folder *folder, struct identity *out,
+                                     bool *made, struct error *err)
 {
     enum error_code code = load_key(folder, out, err);
     if (code != ERROR_NOT_FOUND)
@@ -171,8 +175,9 @@ enum error_code identity_open(const char *path, struct identity *out, bool *made
 
 /* ---- the membership -------------------------------------------------------------------------- */
 
-static enum error_code load_membership(const struct secret_folder *folder, const struct identity *identity,
-                                       struct membership *out, struct error *err)
+static enum error_code load_membership(const struct secret_folder *folder,
+                                       const struct identity *identity, struct membership *out,
+                                       struct error *err)
 {
     struct secret secret;
     struct error local;
@@ -190,14 +195,15 @@ static enum error_code load_membership(const struct secret_folder *folder, const
     ERR_clear_error();
     if (code) {
         membership_deinit(out);
-        error_wrap(err, "%s/%s (bring it back from a backup, or remove it and let this machine join anew)",
-                   folder->path, membership_file);
+        error_wrap(
+            err, "%s/%s (bring it back from a backup, or remove it and let this machine join anew)",
+            folder->path, membership_file);
     }
     return code;
 }
 
-enum error_code membership_load(const char *path, const struct identity *identity, struct membership *out,
-                                struct error *err)
+enum error_code membership_load(const char *path, const struct identity *identity,
+                                struct membership *out, struct error *err)
 {
     *out = (struct membership){0};
     if (!path || !path[0])
@@ -216,11 +222,12 @@ static bool fill_membership(BIO *text, const void *what)
     const struct membership *membership = what;
     return PEM_write_bio_X509(text, membership->authority.certificate) == 1 &&
            PEM_write_bio_X509(text, membership->certificate) == 1 &&
-           (!membership->authority.key ||
-            PEM_write_bio_PrivateKey(text, membership->authority.key, NULL, NULL, 0, NULL, NULL) == 1);
+           (!membership->authority.key || PEM_write_bio_PrivateKey(text, membership->authority.key,
+                                                                   NULL, NULL, 0, NULL, NULL) == 1);
 }
 
-enum error_code membership_store(const char *path, const struct membership *membership, struct error *err)
+enum error_code membership_store(const char *path, const struct membership *membership,
+                                 struct error *err)
 {
     if (!path || !path[0])
         return ERROR_NONE;
@@ -233,7 +240,8 @@ enum error_code membership_store(const char *path, const struct membership *memb
     return code;
 }
 
-/* The membership goes first: a key without one is a node that has not joined yet, which is a state of its own. */
+/* The membership goes first: a key without one is a node that has not joined yet, which is a state
+ * of its own. */
 enum error_code identity_forget(const char *path, struct error *err)
 {
     if (!path || !path[0])

@@ -18,19 +18,21 @@ void membership_deinit(struct membership *membership)
     *membership = (struct membership){0};
 }
 
-enum error_code membership_of_authority(struct authority *authority, const struct identity *identity,
-                                        uint64_t now_unix_s, struct membership *out, struct error *err)
+enum error_code membership_of_authority(struct authority *authority,
+                                        const struct identity *identity, uint64_t now_unix_s,
+                                        struct membership *out, struct error *err)
 {
     *out = (struct membership){.authority = *authority};
     *authority = (struct authority){0};
-    enum error_code code = authority_sign(&out->authority, identity->public_key, now_unix_s, &out->certificate, err);
+    enum error_code code =
+        authority_sign(&out->authority, identity->public_key, now_unix_s, &out->certificate, err);
     if (code)
         membership_deinit(out);
     return code;
 }
 
-enum error_code membership_found(const struct identity *identity, uint64_t now_unix_s, struct membership *out,
-                                 struct error *err)
+enum error_code membership_found(const struct identity *identity, uint64_t now_unix_s,
+                                 struct membership *out, struct error *err)
 {
     *out = (struct membership){0};
     struct authority authority;
@@ -42,23 +44,28 @@ static enum error_code check_authority(const struct authority *authority, struct
 {
     uint8_t cluster_id[CLUSTER_ID_BYTES];
     EVP_PKEY *key = authority->certificate ? X509_get0_pubkey(authority->certificate) : NULL;
-    if (!key || !EVP_PKEY_is_a(key, "ED25519") || !certificate_cluster(authority->certificate, cluster_id) ||
-        X509_check_ca(authority->certificate) != 1 || X509_verify(authority->certificate, key) != 1) {
+    if (!key || !EVP_PKEY_is_a(key, "ED25519") ||
+        !certificate_cluster(authority->certificate, cluster_id) ||
+        X509_check_ca(authority->certificate) != 1 ||
+        X509_verify(authority->certificate, key) != 1) {
         ERR_clear_error();
-        return error_set(err, ERROR_INVALID, "the authority's certificate is not one of a Medley cluster");
+        return error_set(err, ERROR_INVALID,
+                         "the authority's certificate is not one of a Medley cluster");
     }
     if (memcmp(cluster_id, authority->cluster_id, sizeof cluster_id) != 0)
         return error_set(err, ERROR_INVALID, "the authority's certificate is of another cluster");
     if (authority->key && EVP_PKEY_eq(authority->key, key) != 1) {
         ERR_clear_error();
-        return error_set(err, ERROR_INVALID, "the authority's key does not belong to its certificate");
+        return error_set(err, ERROR_INVALID,
+                         "the authority's key does not belong to its certificate");
     }
     return ERROR_NONE;
 }
 
 /* The node's certificate against the identity and the authority. */
-static enum error_code check_certificate(const struct authority *authority, const struct identity *identity,
-                                         X509 *certificate, struct error *err)
+static enum error_code check_certificate(const struct authority *authority,
+                                         const struct identity *identity, X509 *certificate,
+                                         struct error *err)
 {
     uint8_t node_id[NODE_ID_BYTES], cluster_id[CLUSTER_ID_BYTES];
     if (!certificate || !certificate_names(certificate, node_id, cluster_id))
@@ -70,27 +77,31 @@ static enum error_code check_certificate(const struct authority *authority, cons
     if (X509_check_issued(authority->certificate, certificate) != X509_V_OK ||
         X509_verify(certificate, X509_get0_pubkey(authority->certificate)) != 1) {
         ERR_clear_error();
-        return error_set(err, ERROR_INVALID, "the certificate was not signed by the cluster's authority");
+        return error_set(err, ERROR_INVALID,
+                         "the certificate was not signed by the cluster's authority");
     }
     return ERROR_NONE;
 }
 
-enum error_code membership_check(const struct membership *membership, const struct identity *identity,
-                                 struct error *err)
+enum error_code membership_check(const struct membership *membership,
+                                 const struct identity *identity, struct error *err)
 {
     enum error_code code = check_authority(&membership->authority, err);
-    return code ? code : check_certificate(&membership->authority, identity, membership->certificate, err);
+    return code ? code
+                : check_certificate(&membership->authority, identity, membership->certificate, err);
 }
 
 bool membership_is_due(const struct membership *membership, uint64_t now_unix_s)
 {
     uint64_t from, until;
-    return membership->certificate && (!certificate_period(membership->certificate, &from, &until) ||
-                                       now_unix_s + AUTHORITY_RENEW_DAYS * (uint64_t)DAY_S > until);
+    return membership->certificate &&
+           (!certificate_period(membership->certificate, &from, &until) ||
+            now_unix_s + AUTHORITY_RENEW_DAYS * (uint64_t)DAY_S > until);
 }
 
-enum error_code membership_set_certificate(struct membership *membership, const struct identity *identity,
-                                           X509 *certificate, struct error *err)
+enum error_code membership_set_certificate(struct membership *membership,
+                                           const struct identity *identity, X509 *certificate,
+                                           struct error *err)
 {
     enum error_code code = check_certificate(&membership->authority, identity, certificate, err);
     if (code)
@@ -101,11 +112,12 @@ enum error_code membership_set_certificate(struct membership *membership, const 
     return ERROR_NONE;
 }
 
-enum error_code membership_renew(struct membership *membership, const struct identity *identity, uint64_t now_unix_s,
-                                 struct error *err)
+enum error_code membership_renew(struct membership *membership, const struct identity *identity,
+                                 uint64_t now_unix_s, struct error *err)
 {
     X509 *certificate;
-    enum error_code code = authority_sign(&membership->authority, identity->public_key, now_unix_s, &certificate, err);
+    enum error_code code =
+        authority_sign(&membership->authority, identity->public_key, now_unix_s, &certificate, err);
     if (code)
         return code;
     code = membership_set_certificate(membership, identity, certificate, err);

@@ -22,14 +22,17 @@ void secret_wipe(struct secret *secret)
 
 /* ---- whose it is ------------------------------------------------------------------------- */
 
-static enum error_code check_owner(const struct stat *file, const char *path, const char *mode, struct error *err)
+static enum error_code check_owner(const struct stat *file, const char *path, const char *mode,
+                                   struct error *err)
 {
     if (file->st_uid != geteuid())
-        return error_set(err, ERROR_INVALID,
-                         "it belongs to another user (number %lu); if it is yours: sudo chown %lu '%s'",
-                         (unsigned long)file->st_uid, (unsigned long)geteuid(), path);
+        return error_set(
+            err, ERROR_INVALID,
+            "it belongs to another user (number %lu); if it is yours: sudo chown %lu '%s'",
+            (unsigned long)file->st_uid, (unsigned long)geteuid(), path);
     if (file->st_mode & (S_IRWXG | S_IRWXO))
-        return error_set(err, ERROR_INVALID, "others may read or change it (mode %04o); to mend it: chmod %s '%s'",
+        return error_set(err, ERROR_INVALID,
+                         "others may read or change it (mode %04o); to mend it: chmod %s '%s'",
                          (unsigned)(file->st_mode & 07777), mode, path);
     return ERROR_NONE;
 }
@@ -55,7 +58,8 @@ enum error_code secret_folder_open(const char *path, struct secret_folder *out, 
     err = err ? err : &local;
     *out = (struct secret_folder){.fd = -1};
     if (!path[0] || strlen(path) >= sizeof out->path)
-        return error_set(err, ERROR_INVALID, "the path of the folder for keys is %s", path[0] ? "too long" : "empty");
+        return error_set(err, ERROR_INVALID, "the path of the folder for keys is %s",
+                         path[0] ? "too long" : "empty");
     memcpy(out->path, path, strlen(path) + 1);
     enum error_code code = open_folder(out, err);
     if (!code)
@@ -74,8 +78,8 @@ void secret_folder_close(struct secret_folder *folder)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static enum error_code check_file(const struct secret_folder *folder, const char *name, int fd, size_t *size,
-                                  struct error *err)
+static enum error_code check_file(const struct secret_folder *folder, const char *name, int fd,
+                                  size_t *size, struct error *err)
 {
     struct stat file;
     char path[PATH_MAX + NAME_MAX];
@@ -85,7 +89,8 @@ static enum error_code check_file(const struct secret_folder *folder, const char
     if (!S_ISREG(file.st_mode))
         return error_set(err, ERROR_INVALID, "it is not a regular file");
     if (file.st_size > LIMIT_SECRET_BYTES)
-        return error_set(err, ERROR_INVALID, "it is larger than the limit of %d bytes", LIMIT_SECRET_BYTES);
+        return error_set(err, ERROR_INVALID, "it is larger than the limit of %d bytes",
+                         LIMIT_SECRET_BYTES);
     *size = (size_t)file.st_size;
     return check_owner(&file, path, "600", err);
 }
@@ -100,7 +105,8 @@ static enum error_code read_whole(int fd, size_t size, struct secret *out, struc
     return failure ? error_set(err, ERROR_IO, "%s", strerror(failure)) : ERROR_NONE;
 }
 
-enum error_code secret_read(const struct secret_folder *folder, const char *name, struct secret *out, struct error *err)
+enum error_code secret_read(const struct secret_folder *folder, const char *name,
+                            struct secret *out, struct error *err)
 {
     struct error local;
     err = err ? err : &local;
@@ -127,8 +133,8 @@ enum error_code secret_read(const struct secret_folder *folder, const char *name
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-enum error_code secret_replace(const struct secret_folder *folder, const char *name, const void *bytes, size_t size,
-                               struct error *err)
+enum error_code secret_replace(const struct secret_folder *folder, const char *name,
+                               const void *bytes, size_t size, struct error *err)
 {
     int failure = durable_replace_at(folder->fd, name, bytes, size);
     if (failure)
@@ -136,7 +142,8 @@ enum error_code secret_replace(const struct secret_folder *folder, const char *n
     return ERROR_NONE;
 }
 
-enum error_code secret_remove(const struct secret_folder *folder, const char *name, struct error *err)
+enum error_code secret_remove(const struct secret_folder *folder, const char *name,
+                              struct error *err)
 {
     if (unlinkat(folder->fd, name, 0) != 0 && errno != ENOENT)
         return error_set(err, ERROR_IO, "removing %s/%s: %s", folder->path, name, strerror(errno));

@@ -11,7 +11,8 @@ static SSL_CTX *context(void *self, bool is_quic, bool is_server)
                                is_server ? CREDENTIALS_SERVER : CREDENTIALS_CLIENT);
 }
 
-static enum error_code peer(void *self, const SSL *ssl, uint8_t node_id[NODE_ID_BYTES], struct error *err)
+static enum error_code peer(void *self, const SSL *ssl, uint8_t node_id[NODE_ID_BYTES],
+                            struct error *err)
 {
     return credentials_peer(ssl, node_id, err);
 }
@@ -40,14 +41,16 @@ static SSL_CTX *join_context(void *self, bool is_quic, bool is_server)
     return self;
 }
 
-static enum error_code join_peer(void *self, const SSL *ssl, uint8_t node_id[NODE_ID_BYTES], struct error *err)
+static enum error_code join_peer(void *self, const SSL *ssl, uint8_t node_id[NODE_ID_BYTES],
+                                 struct error *err)
 {
     return error_set(err, ERROR_INVALID, "a machine that joins knows nobody yet");
 }
 
 enum error_code security_of_stranger(struct link_security *out, struct error *err)
 {
-    *out = (struct link_security){.context = join_context, .peer = join_peer, .failure = credentials_failure};
+    *out = (struct link_security){
+        .context = join_context, .peer = join_peer, .failure = credentials_failure};
     out->self = credentials_join_context(CREDENTIALS_TCP, err);
     return out->self ? ERROR_NONE : ERROR_NO_MEMORY;
 }

@@ -10,11 +10,12 @@ enum { LOOK_MS = 20, RATE_SAMPLE_BYTES = 16 * 1024 };
 
 uint32_t fetch_chunk_size(const struct fetch *fetch, uint32_t part, uint32_t chunk)
 {
-    uint64_t left = fetch->manifest->parts[part].size - (uint64_t)chunk * fetch->settings.chunk_bytes;
+    uint64_t left =
+        fetch->manifest->parts[part].size - (uint64_t)chunk * fetch->settings.chunk_bytes;
     return left < fetch->settings.chunk_bytes ? (uint32_t)left : fetch->settings.chunk_bytes;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static size_t cut_into_chunks(struct fetch *fetch, const struct part_set *wanted)
 {
@@ -36,7 +37,8 @@ static size_t cut_into_chunks(struct fetch *fetch, const struct part_set *wanted
 }
 
 enum error_code fetch_new(const struct manifest *manifest, const struct part_set *wanted,
-                          const struct fetch_settings *settings, uint64_t now_ns, struct fetch **out, struct error *err)
+                          const struct fetch_settings *settings, uint64_t now_ns,
+                          struct fetch **out, struct error *err)
 {
     *out = NULL;
     struct fetch *fetch = mem_new(sizeof *fetch);
@@ -86,7 +88,7 @@ struct fetch_progress fetch_progress(const struct fetch *fetch)
     return fetch->progress;
 }
 
-/* ---- answers ------------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static struct fetch_request *find_request(struct fetch *fetch, uint32_t peer, uint32_t id)
 {
@@ -100,7 +102,8 @@ static struct fetch_request *find_request(struct fetch *fetch, uint32_t peer, ui
 
 static void measure(struct fetch_peer *peer, const struct fetch_request *request, uint64_t now_ns)
 {
-    bool had_to_wait = peer->arrived_ns > request->asked_ns; /* behind another chunk: then no round trip is in it */
+    bool had_to_wait = peer->arrived_ns >
+                       request->asked_ns; /* behind another chunk: then no round trip is in it */
     uint64_t since = had_to_wait ? peer->arrived_ns : request->asked_ns;
     uint64_t took = now_ns > since ? now_ns - since : 1;
     if (!had_to_wait)
@@ -121,7 +124,8 @@ static void wait_anew(struct fetch *fetch, uint32_t peer, uint64_t now_ns)
         struct fetch_request *request = &fetch->requests[i];
         if (request->state != REQUEST_ASKED || request->peer != peer)
             continue;
-        uint64_t late = now_ns + fetch_waiting_ns(&fetch->peers[peer], fetch_expected_ns(&fetch->peers[peer], 0));
+        uint64_t late = now_ns + fetch_waiting_ns(&fetch->peers[peer],
+                                                  fetch_expected_ns(&fetch->peers[peer], 0));
         request->late_ns = late > request->late_ns ? late : request->late_ns;
     }
 }
@@ -135,8 +139,8 @@ static void cancel_twins(struct fetch *fetch, uint32_t part, uint32_t chunk)
     }
 }
 
-enum fetch_take fetch_chunk(struct fetch *fetch, uint64_t now_ns, uint32_t peer_index, uint32_t id, uint64_t size,
-                            struct fetch_action *where)
+enum fetch_take fetch_chunk(struct fetch *fetch, uint64_t now_ns, uint32_t peer_index, uint32_t id,
+                            uint64_t size, struct fetch_action *where)
 {
     struct fetch_request *request = find_request(fetch, peer_index, id);
     if (!request)
@@ -173,7 +177,8 @@ enum fetch_take fetch_chunk(struct fetch *fetch, uint64_t now_ns, uint32_t peer_
     return FETCH_WRITE;
 }
 
-void fetch_refused(struct fetch *fetch, uint64_t now_ns, uint32_t peer_index, uint32_t id, bool lacks)
+void fetch_refused(struct fetch *fetch, uint64_t now_ns, uint32_t peer_index, uint32_t id,
+                   bool lacks)
 {
     struct fetch_request *request = find_request(fetch, peer_index, id);
     if (!request)
@@ -231,7 +236,7 @@ void fetch_verified(struct fetch *fetch, uint64_t now_ns, uint32_t i, bool is_go
     blame(fetch, senders);
 }
 
-/* ---- time ---------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static void end_late_requests(struct fetch *fetch, uint64_t now_ns)
 {
@@ -272,12 +277,15 @@ static void fail(struct fetch *fetch, uint32_t missing)
     fetch->status = FETCH_FAILED;
     if (missing < fetch->manifest->n_parts)
         error_set(&fetch->err, ERROR_NOT_FOUND,
-                  "%s: no node has it (of %u that were asked %u sent wrong bytes, %u did not answer, %u left)",
+                  "%s: no node has it (of %u that were asked %u sent wrong bytes, %u did not "
+                  "answer, %u left)",
                   part_name(fetch, missing), fetch->n_peers, lied, silent, away);
     else
         error_set(&fetch->err, ERROR_IO,
-                  "nothing arrived for %llu s (of %u nodes %u did not answer, %u sent wrong bytes, %u left)",
-                  (unsigned long long)(fetch->settings.patience_ns / 1000000000u), fetch->n_peers, silent, lied, away);
+                  "nothing arrived for %llu s (of %u nodes %u did not answer, %u sent wrong bytes, "
+                  "%u left)",
+                  (unsigned long long)(fetch->settings.patience_ns / 1000000000u), fetch->n_peers,
+                  silent, lied, away);
 }
 
 static uint64_t patience_end(const struct fetch *fetch)

@@ -1,9 +1,11 @@
 /* Who is asked for what next. */
 #include "weights/fetch_state.h"
 
-enum { STEAL_PERCENT = 150 }; /* another's chunk is asked for twice where it would take so much longer than here */
+enum {
+    STEAL_PERCENT = 150
+}; /* another's chunk is asked for twice where it would take so much longer than here */
 
-/* ---- whom to ask -------------------------------------------------------------------------------- */
+/* ---- whom to ask ----------------------------------------------------------------------------- */
 
 /* Two chunks, and what the link holds in one round trip: then its sender never waits for us. */
 static uint64_t owed_max(const struct fetch *fetch, const struct fetch_peer *peer)
@@ -17,11 +19,12 @@ static uint64_t owed_max(const struct fetch *fetch, const struct fetch_peer *pee
 
 static bool has_room(const struct fetch *fetch, const struct fetch_peer *peer, uint64_t now_ns)
 {
-    return fetch_peer_usable(peer) && peer->resume_ns <= now_ns && peer->n_requests < LIMIT_FETCH_REQUESTS_OF_PEER &&
+    return fetch_peer_usable(peer) && peer->resume_ns <= now_ns &&
+           peer->n_requests < LIMIT_FETCH_REQUESTS_OF_PEER &&
            peer->owed_bytes < owed_max(fetch, peer) && !(peer->timeouts && peer->n_requests);
 }
 
-/* ---- which part of it --------------------------------------------------------------------------- */
+/* ---- which part of it ------------------------------------------------------------------------ */
 
 static bool has_trusted_source(const struct fetch *fetch, uint32_t part)
 {
@@ -34,7 +37,8 @@ static bool has_trusted_source(const struct fetch *fetch, uint32_t part)
     return false;
 }
 
-/* A part that several have begun is not for those who are suspected, unless only they can end it. */
+/* A part that several have begun is not for those who are suspected, unless only they can end
+ * it. */
 static bool may_serve(const struct fetch *fetch, uint32_t i, uint32_t peer)
 {
     const struct fetch_part *part = &fetch->parts[i];
@@ -42,7 +46,8 @@ static bool may_serve(const struct fetch *fetch, uint32_t i, uint32_t peer)
         return false;
     if (part->is_single)
         return part->owner == FETCH_NOBODY || part->owner == peer;
-    return !fetch->peers[peer].notes.is_suspected || part->n_free == part->n_chunks || !has_trusted_source(fetch, i);
+    return !fetch->peers[peer].notes.is_suspected || part->n_free == part->n_chunks ||
+           !has_trusted_source(fetch, i);
 }
 
 /* Begun ones first, then the rarest, then in order. n_parts: none. */
@@ -61,7 +66,7 @@ static uint32_t choose_part(const struct fetch *fetch, uint32_t peer)
     return best;
 }
 
-/* ---- asking ------------------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 static struct fetch_request *free_request(struct fetch *fetch)
 {
@@ -72,8 +77,8 @@ static struct fetch_request *free_request(struct fetch *fetch)
     return NULL;
 }
 
-static void ask(struct fetch *fetch, uint64_t now_ns, uint32_t peer_index, uint32_t i, uint32_t chunk,
-                struct fetch_action *out)
+static void ask(struct fetch *fetch, uint64_t now_ns, uint32_t peer_index, uint32_t i,
+                uint32_t chunk, struct fetch_action *out)
 {
     struct fetch_peer *peer = &fetch->peers[peer_index];
     struct fetch_part *part = &fetch->parts[i];
@@ -121,7 +126,8 @@ static bool choose_fresh(struct fetch *fetch, uint64_t now_ns, struct fetch_acti
 {
     uint32_t best_peer = FETCH_NOBODY, best_part = 0;
     uint64_t best_ns = UINT64_MAX;
-    while (fetch->first_open < fetch->manifest->n_parts && fetch->parts[fetch->first_open].state != PART_OPEN)
+    while (fetch->first_open < fetch->manifest->n_parts &&
+           fetch->parts[fetch->first_open].state != PART_OPEN)
         fetch->first_open++;
     for (uint32_t p = 0; p < fetch->n_peers; p++) {
         uint64_t expected = fetch_expected_ns(&fetch->peers[p], fetch->settings.chunk_bytes);
@@ -140,21 +146,24 @@ static bool choose_fresh(struct fetch *fetch, uint64_t now_ns, struct fetch_acti
     return true;
 }
 
-/* ---- at the end: helping those who are late ------------------------------------------------------ */
+/* ---- at the end: helping those who are late -------------------------------------------------- */
 
 static uint64_t remaining_ns(const struct fetch_request *request, uint64_t now_ns)
 {
     uint64_t passed = now_ns - request->asked_ns;
-    return passed < request->expected_ns ? request->expected_ns - passed : passed; /* overdue: who knows; ever more */
+    return passed < request->expected_ns ? request->expected_ns - passed
+                                         : passed; /* overdue: who knows; ever more */
 }
 
 /* The request of another that would gain most from this idle peer; NULL: none would. */
-static const struct fetch_request *choose_late(const struct fetch *fetch, uint32_t peer, uint64_t now_ns)
+static const struct fetch_request *choose_late(const struct fetch *fetch, uint32_t peer,
+                                               uint64_t now_ns)
 {
     const struct fetch_request *best = NULL;
     for (uint32_t i = 0; i < LIMIT_FETCH_REQUESTS; i++) {
         const struct fetch_request *request = &fetch->requests[i];
-        if (request->state != REQUEST_ASKED || request->peer == peer || fetch->parts[request->part].is_single ||
+        if (request->state != REQUEST_ASKED || request->peer == peer ||
+            fetch->parts[request->part].is_single ||
             !part_set_has(&fetch->peers[peer].has, request->part))
             continue;
         uint64_t here = fetch_expected_ns(&fetch->peers[peer], request->size);
@@ -184,7 +193,8 @@ static bool choose_stolen(struct fetch *fetch, uint64_t now_ns, struct fetch_act
 bool fetch_choose(struct fetch *fetch, uint64_t now_ns, struct fetch_action *out)
 {
     if (!free_request(fetch) ||
-        (fetch->owed_bytes && fetch->owed_bytes + fetch->settings.chunk_bytes > fetch->settings.bytes_in_flight))
+        (fetch->owed_bytes &&
+         fetch->owed_bytes + fetch->settings.chunk_bytes > fetch->settings.bytes_in_flight))
         return false;
     return choose_fresh(fetch, now_ns, out) || choose_stolen(fetch, now_ns, out);
 }

@@ -5,7 +5,7 @@
 
 enum { FORMAT = 1 };
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void put_head(struct buffer *out, enum fetch_message_type type)
 {
@@ -13,7 +13,8 @@ static void put_head(struct buffer *out, enum fetch_message_type type)
     bytes_put(out, type, 1);
 }
 
-static void put_have_head(struct buffer *out, const struct digest *model, uint64_t manifest_bytes, uint32_t n_parts)
+static void put_have_head(struct buffer *out, const struct digest *model, uint64_t manifest_bytes,
+                          uint32_t n_parts)
 {
     put_head(out, FETCH_MESSAGE_HAVE);
     buffer_append(out, model->bytes, DIGEST_BYTES);
@@ -62,8 +63,8 @@ void fetch_message_write(const struct fetch_message *message, struct buffer *out
     }
 }
 
-void fetch_message_write_have(const struct digest *model, uint64_t manifest_bytes, const struct part_set *has,
-                              struct buffer *out)
+void fetch_message_write_have(const struct digest *model, uint64_t manifest_bytes,
+                              const struct part_set *has, struct buffer *out)
 {
     put_have_head(out, model, manifest_bytes, has->n_parts);
     for (uint32_t i = 0; i < has->n_parts; i += 8) {
@@ -74,7 +75,7 @@ void fetch_message_write_have(const struct digest *model, uint64_t manifest_byte
     }
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static enum error_code malformed(struct error *err, const char *what)
 {
@@ -88,7 +89,8 @@ static void get_digest(struct bytes_reader *reader, struct digest *out)
         memcpy(out->bytes, bytes, DIGEST_BYTES);
 }
 
-static enum error_code read_have(struct bytes_reader *reader, struct fetch_message *out, struct error *err)
+static enum error_code read_have(struct bytes_reader *reader, struct fetch_message *out,
+                                 struct error *err)
 {
     get_digest(reader, &out->model);
     out->have.manifest_bytes = bytes_get(reader, 8);
@@ -104,7 +106,8 @@ static enum error_code read_have(struct bytes_reader *reader, struct fetch_messa
     return ERROR_NONE;
 }
 
-static enum error_code read_request(struct bytes_reader *reader, struct fetch_message *out, struct error *err)
+static enum error_code read_request(struct bytes_reader *reader, struct fetch_message *out,
+                                    struct error *err)
 {
     get_digest(reader, &out->model);
     out->request.part = bytes_get_u32(reader);
@@ -120,7 +123,8 @@ static enum error_code read_request(struct bytes_reader *reader, struct fetch_me
     return ERROR_NONE;
 }
 
-static enum error_code read_fields(struct bytes_reader *reader, struct fetch_message *out, struct error *err)
+static enum error_code read_fields(struct bytes_reader *reader, struct fetch_message *out,
+                                   struct error *err)
 {
     if (out->type == FETCH_MESSAGE_HAVE)
         return read_have(reader, out, err);
@@ -145,7 +149,8 @@ static enum error_code read_fields(struct bytes_reader *reader, struct fetch_mes
     return reader->short_ ? malformed(err, "it ends early") : ERROR_NONE;
 }
 
-enum error_code fetch_message_read(const void *bytes, size_t size, struct fetch_message *out, struct error *err)
+enum error_code fetch_message_read(const void *bytes, size_t size, struct fetch_message *out,
+                                   struct error *err)
 {
     struct bytes_reader reader = {.at = bytes, .left = size};
     *out = (struct fetch_message){0};

@@ -3,15 +3,18 @@
  *     byte 0  format: 1
  *          1  type
  *             ASK_HAVE  32 model
- *             HAVE      32 model, 8 bytes of its manifest (0: it is not known here), 4 parts, 1 bit a part
- *             REQUEST   4 id, 32 model, 4 part (FETCH_MANIFEST: the manifest's bytes), 8 offset in it, 4 size
+ *             HAVE      32 model, 8 bytes of its manifest (0: it is not known here), 4 parts, 1 bit
+ *                       a part
+ *             REQUEST   4 id, 32 model, 4 part (FETCH_MANIFEST: the manifest's bytes), 8 offset in
+ *                       it, 4 size
  *             CHUNK     4 id, then the bytes
  *             REFUSE    4 id, 1 reason
  *             CANCEL    4 id
  *
- * Numbers are little-endian. What is behind the fields that this version knows is skipped, so that a newer node may
- * say more; CHUNK's bytes go to its end. A request is of at least one and at most LIMIT_FETCH_CHUNK_BYTES bytes; of
- * HAVE no bit is set beyond its parts. Reading allocates nothing; what it gives points into the message. */
+ * Numbers are little-endian. What is behind the fields that this version knows is skipped, so that
+ * a newer node may say more; CHUNK's bytes go to its end. A request is of at least one and at most
+ * LIMIT_FETCH_CHUNK_BYTES bytes; of HAVE no bit is set beyond its parts. Reading allocates nothing;
+ * what it gives points into the message. */
 #pragma once
 
 #include "base/buffer.h"
@@ -59,14 +62,16 @@ struct fetch_message {
     };
 };
 
-/* Appends to `out`. A chunk's bytes may be left out (NULL) and put behind by the caller, who has them elsewhere. */
+/* Appends to `out`. A chunk's bytes may be left out (NULL) and put behind by the caller, who has
+ * them elsewhere. */
 void fetch_message_write(const struct fetch_message *message, struct buffer *out);
 
 /* Appends HAVE of a set. */
-void fetch_message_write_have(const struct digest *model, uint64_t manifest_bytes, const struct part_set *has,
-                              struct buffer *out);
+void fetch_message_write_have(const struct digest *model, uint64_t manifest_bytes,
+                              const struct part_set *has, struct buffer *out);
 /* The set of a HAVE, which has as many parts as it. */
 void fetch_message_parts(const struct fetch_message *message, struct part_set *out);
 
 /* ERROR_UNSUPPORTED: another format, or a type of a newer version. */
-enum error_code fetch_message_read(const void *bytes, size_t size, struct fetch_message *out, struct error *err);
+enum error_code fetch_message_read(const void *bytes, size_t size, struct fetch_message *out,
+                                   struct error *err);

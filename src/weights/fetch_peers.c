@@ -10,12 +10,13 @@ enum {
     WAIT_UNKNOWN_MS = 15000,
     WAIT_MAX_MS = 60000,
     WAIT_FACTOR = 4, /* a rate may fall to a quarter of the estimate */
-    LOSSES_MAX = 8,  /* parts that were its alone and that it did not end: else it could begin them for ever */
+    LOSSES_MAX = 8,  /* parts that were its alone and that it did not end: else it could begin them
+                        for ever */
 };
 
 static const double RATE_UNKNOWN = 10e6, RATE_MIN = 1000; /* bytes/s */
 
-/* ---- estimates --------------------------------------------------------------------------------- */
+/* ---- estimates ------------------------------------------------------------------------------- */
 
 static void read_link(struct fetch_peer *peer, const struct topology_link *link)
 {
@@ -23,7 +24,8 @@ static void read_link(struct fetch_peer *peer, const struct topology_link *link)
     struct topology_reading rate = topology_link_bandwidth(&clean);
     peer->is_rate_known = rate.valid;
     peer->rate = rate.valid ? fmax((double)rate.value, RATE_MIN) : RATE_UNKNOWN;
-    peer->round_trip_ns = clean.latency_ns.valid ? 2 * clean.latency_ns.value : ROUND_TRIP_UNKNOWN_MS * 1000000ull;
+    peer->round_trip_ns =
+        clean.latency_ns.valid ? 2 * clean.latency_ns.value : ROUND_TRIP_UNKNOWN_MS * 1000000ull;
 }
 
 uint64_t fetch_expected_ns(const struct fetch_peer *peer, uint64_t bytes)
@@ -39,14 +41,15 @@ uint64_t fetch_waiting_ns(const struct fetch_peer *peer, uint64_t expected_ns)
     return wait < WAIT_MAX_MS * 1000000ull ? wait : WAIT_MAX_MS * 1000000ull;
 }
 
-/* ---- coming and going -------------------------------------------------------------------------- */
+/* ---- coming and going ------------------------------------------------------------------------ */
 
 void fetch_count_sources(struct fetch *fetch)
 {
     for (uint32_t i = 0; i < fetch->manifest->n_parts; i++) {
         fetch->parts[i].n_sources = 0;
         for (uint32_t p = 0; p < fetch->n_peers; p++)
-            fetch->parts[i].n_sources += fetch_peer_usable(&fetch->peers[p]) && part_set_has(&fetch->peers[p].has, i);
+            fetch->parts[i].n_sources +=
+                fetch_peer_usable(&fetch->peers[p]) && part_set_has(&fetch->peers[p].has, i);
     }
 }
 
@@ -60,8 +63,9 @@ static void copy_set(struct part_set *to, const struct part_set *from)
     }
 }
 
-enum error_code fetch_peer_add(struct fetch *fetch, uint64_t now_ns, const struct topology_link *link,
-                               const struct part_set *has, uint32_t *peer, struct error *err)
+enum error_code fetch_peer_add(struct fetch *fetch, uint64_t now_ns,
+                               const struct topology_link *link, const struct part_set *has,
+                               uint32_t *peer, struct error *err)
 {
     if (fetch->n_peers == LIMIT_FETCH_PEERS)
         return error_set(err, ERROR_BUSY, "a fetch asks at most %d nodes", LIMIT_FETCH_PEERS);
@@ -91,7 +95,8 @@ void fetch_peer_gone(struct fetch *fetch, uint64_t now_ns, uint32_t peer)
     fetch_count_sources(fetch);
 }
 
-void fetch_peer_back(struct fetch *fetch, uint64_t now_ns, uint32_t peer, const struct topology_link *link)
+void fetch_peer_back(struct fetch *fetch, uint64_t now_ns, uint32_t peer,
+                     const struct topology_link *link)
 {
     struct fetch_peer *back = &fetch->peers[peer];
     back->is_here = true;
@@ -116,7 +121,7 @@ struct fetch_peer_notes fetch_peer_notes(const struct fetch *fetch, uint32_t pee
     return fetch->peers[peer].notes;
 }
 
-/* ---- what they owe ------------------------------------------------------------------------------ */
+/* ---- what they owe --------------------------------------------------------------------------- */
 
 bool fetch_is_asked_twice(const struct fetch *fetch, const struct fetch_request *request)
 {
@@ -134,7 +139,8 @@ void fetch_request_end(struct fetch *fetch, struct fetch_request *request, bool 
     struct fetch_peer *peer = &fetch->peers[request->peer];
     struct fetch_part *part = &fetch->parts[request->part];
     uint8_t *chunk = &fetch->chunks[part->first_chunk + request->chunk];
-    assert(request->state == REQUEST_ASKED && peer->n_requests && peer->owed_bytes >= request->size);
+    assert(request->state == REQUEST_ASKED && peer->n_requests &&
+           peer->owed_bytes >= request->size);
     peer->owed_bytes -= request->size;
     peer->n_requests--;
     fetch->owed_bytes -= request->size;

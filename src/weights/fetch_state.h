@@ -1,7 +1,8 @@
 /* Private to fetch.c, fetch_peers.c and fetch_choose.c.
  *
- * Invariants: a chunk is ASKED exactly while a request for it is under way (at most two), and GOT when one was
- * answered. A single part's chunks come from its owner only. Peers that are out or away have no requests. */
+ * Invariants: a chunk is ASKED exactly while a request for it is under way (at most two), and GOT
+ * when one was answered. A single part's chunks come from its owner only. Peers that are out or
+ * away have no requests. */
 #pragma once
 
 #include "base/limits.h"
@@ -46,7 +47,8 @@ enum fetch_request_state { REQUEST_NONE, REQUEST_ASKED, REQUEST_CANCELLED };
 struct fetch_request {
     enum fetch_request_state state;
     uint32_t id, peer, part, chunk, size;
-    uint64_t asked_ns, expected_ns, late_ns; /* expected: how long it should take; late: when it is given up */
+    uint64_t asked_ns, expected_ns,
+        late_ns; /* expected: how long it should take; late: when it is given up */
 };
 
 struct fetch {
@@ -80,11 +82,13 @@ uint64_t fetch_waiting_ns(const struct fetch_peer *peer, uint64_t expected_ns);
 /* Another request for the same chunk is under way. */
 bool fetch_is_asked_twice(const struct fetch *fetch, const struct fetch_request *request);
 
-/* The request is no more; its chunk is free again unless another is under way for it. `tell`: the peer is told. */
+/* The request is no more; its chunk is free again unless another is under way for it. `tell`: the
+ * peer is told. */
 void fetch_request_end(struct fetch *fetch, struct fetch_request *request, bool tell);
 /* All that the peer owes. Single parts of it begin anew. */
 void fetch_peer_release(struct fetch *fetch, uint32_t peer, bool tell);
-/* A peer answers in order, so one late answer means that it is silent: all that it owes is asked elsewhere. */
+/* A peer answers in order, so one late answer means that it is silent: all that it owes is asked
+ * elsewhere. */
 void fetch_peer_late(struct fetch *fetch, uint32_t peer, uint64_t now_ns);
 void fetch_peer_out(struct fetch *fetch, uint32_t peer);
 /* Nothing of the part counts any more. */

@@ -27,14 +27,15 @@ enum error_code file_identity_of(int fd, struct file_identity *out, struct error
 
 bool file_identity_equal(const struct file_identity *a, const struct file_identity *b)
 {
-    return a->size == b->size && a->inode == b->inode && a->device == b->device && a->mtime_ns == b->mtime_ns &&
-           a->ctime_ns == b->ctime_ns;
+    return a->size == b->size && a->inode == b->inode && a->device == b->device &&
+           a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
 }
 
 bool file_identity_is_recent(const struct file_identity *identity)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now); /* the clock of the file's times */
-    int64_t changed = identity->ctime_ns > identity->mtime_ns ? identity->ctime_ns : identity->mtime_ns;
+    int64_t changed =
+        identity->ctime_ns > identity->mtime_ns ? identity->ctime_ns : identity->mtime_ns;
     return to_ns(now) - changed < LIMIT_MANIFEST_RECENT_MS * 1000000ll;
 }

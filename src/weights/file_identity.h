@@ -1,6 +1,6 @@
-/* Which file it is, and in which state: where two of these are equal, the bytes have not changed in between, unless
- * within the clock tick of one of them (see LIMIT_MANIFEST_RECENT_MS). The change time counts too, because the
- * modification time can be set back. */
+/* Which file it is, and in which state: where two of these are equal, the bytes have not changed in
+ * between, unless within the clock tick of one of them (see LIMIT_MANIFEST_RECENT_MS). The change
+ * time counts too, because the modification time can be set back. */
 #pragma once
 
 #include "base/error.h"
@@ -15,5 +15,6 @@ struct file_identity {
 
 enum error_code file_identity_of(int fd, struct file_identity *out, struct error *err);
 bool file_identity_equal(const struct file_identity *a, const struct file_identity *b);
-/* It changed less than LIMIT_MANIFEST_RECENT_MS ago, so that a further change might leave no trace. */
+/* It changed less than LIMIT_MANIFEST_RECENT_MS ago, so that a further change might leave no
+ * trace. */
 bool file_identity_is_recent(const struct file_identity *identity);

@@ -11,9 +11,9 @@ enum { PART_BYTES_MIN = 1 + 8 + 8 + DIGEST_BYTES };
 
 static const char magic[4] = {'M', 'd', 'M', 'f'};
 
-static_assert(LIMIT_MANIFEST_BYTES >=
-                  16 + MANIFEST_NAME + 4 +
-                      (LIMIT_MODEL_TENSORS + 1) * (PART_BYTES_MIN + (uint64_t)MANIFEST_PART_NAME - 1),
+static_assert(LIMIT_MANIFEST_BYTES >= 16 + MANIFEST_NAME + 4 +
+                                          (LIMIT_MODEL_TENSORS + 1) *
+                                              (PART_BYTES_MIN + (uint64_t)MANIFEST_PART_NAME - 1),
               "the largest model's manifest is within the limit");
 
 void manifest_deinit(struct manifest *manifest)
@@ -22,7 +22,7 @@ void manifest_deinit(struct manifest *manifest)
     *manifest = (struct manifest){0};
 }
 
-/* ---- what holds of every manifest ------------------------------------------------------------- */
+/* ---- what holds of every manifest ------------------------------------------------------------ */
 
 static bool is_printable(const char *text)
 {
@@ -38,12 +38,16 @@ static enum error_code check_part(const struct manifest *manifest, uint32_t i, s
     const struct manifest_part *part = &manifest->parts[i];
     const struct manifest_part *before = i ? part - 1 : NULL;
     if ((i == MANIFEST_HEADER) != !part->name[0] || !is_printable(part->name))
-        return error_set(err, ERROR_INVALID, "part %u of the manifest has a name that no tensor can have", i);
-    if (part->size == 0 || part->offset > manifest->size || part->size > manifest->size - part->offset)
-        return error_set(err, ERROR_INVALID, "part %u of the manifest is not inside the file of %" PRIu64 " bytes", i,
+        return error_set(err, ERROR_INVALID,
+                         "part %u of the manifest has a name that no tensor can have", i);
+    if (part->size == 0 || part->offset > manifest->size ||
+        part->size > manifest->size - part->offset)
+        return error_set(err, ERROR_INVALID,
+                         "part %u of the manifest is not inside the file of %" PRIu64 " bytes", i,
                          manifest->size);
     if (before ? part->offset < before->offset + before->size : part->offset != 0)
-        return error_set(err, ERROR_INVALID, "part %u of the manifest overlaps the one before it", i);
+        return error_set(err, ERROR_INVALID, "part %u of the manifest overlaps the one before it",
+                         i);
     return ERROR_NONE;
 }
 
@@ -52,15 +56,16 @@ enum error_code manifest_check(const struct manifest *manifest, struct error *er
     if (manifest->size > INT64_MAX || !is_printable(manifest->name))
         return error_set(err, ERROR_INVALID, "the manifest's size or name cannot be");
     if (manifest->n_parts < 2 || manifest->n_parts > LIMIT_MODEL_TENSORS + 1)
-        return error_set(err, ERROR_INVALID, "the manifest has %u parts; it must be 2 to %d", manifest->n_parts,
-                         LIMIT_MODEL_TENSORS + 1);
+        return error_set(err, ERROR_INVALID, "the manifest has %u parts; it must be 2 to %d",
+                         manifest->n_parts, LIMIT_MODEL_TENSORS + 1);
     for (uint32_t i = 0; i < manifest->n_parts; i++) {
         enum error_code code = check_part(manifest, i, err);
         if (code)
             return code;
     }
     if (manifest->parts[MANIFEST_HEADER].size > LIMIT_MANIFEST_HEADER_BYTES)
-        return error_set(err, ERROR_INVALID, "the model's header is larger than the limit of %d bytes",
+        return error_set(err, ERROR_INVALID,
+                         "the model's header is larger than the limit of %d bytes",
                          LIMIT_MANIFEST_HEADER_BYTES);
     return ERROR_NONE;
 }
@@ -115,7 +120,8 @@ static bool get_part(struct bytes_reader *reader, struct manifest_part *part)
     return !reader->short_;
 }
 
-static enum error_code get_parts(struct bytes_reader *reader, struct manifest *out, struct error *err)
+static enum error_code get_parts(struct bytes_reader *reader, struct manifest *out,
+                                 struct error *err)
 {
     uint32_t n = bytes_get_u32(reader);
     if (reader->short_ || n > reader->left / PART_BYTES_MIN) /* before memory is taken for them */
@@ -125,25 +131,30 @@ static enum error_code get_parts(struct bytes_reader *reader, struct manifest *o
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     for (; out->n_parts < n; out->n_parts++) {
         if (!get_part(reader, &out->parts[out->n_parts]))
-            return error_set(err, ERROR_INVALID, "part %u of the manifest is malformed", out->n_parts);
+            return error_set(err, ERROR_INVALID, "part %u of the manifest is malformed",
+                             out->n_parts);
     }
     if (reader->left)
-        return error_set(err, ERROR_INVALID, "the manifest has %zu bytes behind its end", reader->left);
+        return error_set(err, ERROR_INVALID, "the manifest has %zu bytes behind its end",
+                         reader->left);
     return manifest_check(out, err);
 }
 
-enum error_code manifest_read(const void *bytes, size_t size, struct manifest *out, struct error *err)
+enum error_code manifest_read(const void *bytes, size_t size, struct manifest *out,
+                              struct error *err)
 {
     struct bytes_reader reader = {.at = bytes, .left = size};
     *out = (struct manifest){0};
     if (size > LIMIT_MANIFEST_BYTES)
-        return error_set(err, ERROR_INVALID, "the manifest is larger than the limit of %d bytes", LIMIT_MANIFEST_BYTES);
+        return error_set(err, ERROR_INVALID, "the manifest is larger than the limit of %d bytes",
+                         LIMIT_MANIFEST_BYTES);
     const void *begin = bytes_take(&reader, sizeof magic);
     if (!begin || memcmp(begin, magic, sizeof magic) != 0)
         return error_set(err, ERROR_INVALID, "this is no manifest");
     uint32_t format = bytes_get_u32(&reader);
     if (!reader.short_ && format != MANIFEST_FORMAT)
-        return error_set(err, ERROR_UNSUPPORTED, "the manifest is of format %u; this version reads %d", format,
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "the manifest is of format %u; this version reads %d", format,
                          MANIFEST_FORMAT);
     out->size = bytes_get(&reader, 8);
     enum error_code code = get_text(&reader, out->name, sizeof out->name)
@@ -154,12 +165,13 @@ enum error_code manifest_read(const void *bytes, size_t size, struct manifest *o
     return code;
 }
 
-enum error_code manifest_identity(const struct manifest *manifest, struct digest *out, struct error *err)
+enum error_code manifest_identity(const struct manifest *manifest, struct digest *out,
+                                  struct error *err)
 {
     struct buffer bytes = {0};
     manifest_write(manifest, &bytes);
-    enum error_code code =
-        bytes.failed ? error_set(err, ERROR_NO_MEMORY, "out of memory") : digest_of(bytes.data, bytes.size, out, err);
+    enum error_code code = bytes.failed ? error_set(err, ERROR_NO_MEMORY, "out of memory")
+                                        : digest_of(bytes.data, bytes.size, out, err);
     buffer_deinit(&bytes);
     return code;
 }

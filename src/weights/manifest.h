@@ -1,20 +1,24 @@
-/* A manifest: what a model's file consists of, with the SHA-256 of each part, so that parts can be had from anybody.
+/* A manifest: what a model's file consists of, with the SHA-256 of each part, so that parts can be
+ * had from anybody.
  *
- * Part 0 is the header: all bytes before the first tensor's. The others are the tensors in order of their place. Bytes
- * between parts are padding and belong to none; a file without them reads the same.
+ * Part 0 is the header: all bytes before the first tensor's. The others are the tensors in order of
+ * their place. Bytes between parts are padding and belong to none; a file without them reads the
+ * same.
  *
- * The hash of a manifest's encoding is the model's identity in the cluster. Nothing of the encoding depends on where
- * the file lies or what it is called, so that equal files are one model.
+ * The hash of a manifest's encoding is the model's identity in the cluster. Nothing of the encoding
+ * depends on where the file lies or what it is called, so that equal files are one model.
  *
  *     byte 0  4  magic "MdMf"
  *          4  4  format: 1
  *          8  8  size of the file
- *         16  1  n: length of the model's name, then n bytes (general.name, printable; empty where it has none)
+ *         16  1  n: length of the model's name, then n bytes (general.name, printable; empty where
+ *             it has none)
  *             4  number of parts, header included
- *             of each part: 1 + n (length and name; the header's is empty), 8 offset, 8 size, 32 SHA-256
+ *             of each part: 1 + n (length and name; the header's is empty), 8 offset, 8 size, 32
+ *             SHA-256
  *
- * Numbers are little-endian. There is one encoding of a manifest: what is read and written again is the same bytes. So
- * a newer format is another format, not this one with more behind it.
+ * Numbers are little-endian. There is one encoding of a manifest: what is read and written again is
+ * the same bytes. So a newer format is another format, not this one with more behind it.
  *
  * Read-only once made: any thread. */
 #pragma once
@@ -45,10 +49,12 @@ void manifest_deinit(struct manifest *manifest); /* zeroed is fine */
 void manifest_write(const struct manifest *manifest, struct buffer *out);
 
 /* ERROR_INVALID: not what manifest_write() writes. ERROR_UNSUPPORTED: another format. */
-enum error_code manifest_read(const void *bytes, size_t size, struct manifest *out, struct error *err);
+enum error_code manifest_read(const void *bytes, size_t size, struct manifest *out,
+                              struct error *err);
 
 /* The model's identity. */
-enum error_code manifest_identity(const struct manifest *manifest, struct digest *out, struct error *err);
+enum error_code manifest_identity(const struct manifest *manifest, struct digest *out,
+                                  struct error *err);
 
 /* Whether all that manifest_read() demands is so; err says what is not. */
 enum error_code manifest_check(const struct manifest *manifest, struct error *err);

@@ -21,7 +21,8 @@ static void put_identity(struct buffer *out, const struct file_identity *identit
     bytes_put(out, (uint64_t)identity->ctime_ns, 8);
 }
 
-void manifest_entry_write(const struct file_identity *identity, const struct manifest *manifest, struct buffer *out)
+void manifest_entry_write(const struct file_identity *identity, const struct manifest *manifest,
+                          struct buffer *out)
 {
     struct buffer bytes = {0};
     struct digest digest;
@@ -38,13 +39,15 @@ void manifest_entry_write(const struct file_identity *identity, const struct man
     buffer_deinit(&bytes);
 }
 
-enum error_code manifest_entry_read(const void *bytes, size_t size, const struct file_identity *identity,
-                                    struct manifest *out, struct error *err)
+enum error_code manifest_entry_read(const void *bytes, size_t size,
+                                    const struct file_identity *identity, struct manifest *out,
+                                    struct error *err)
 {
     struct bytes_reader reader = {.at = bytes, .left = size};
     *out = (struct manifest){0};
     const void *begin = bytes_take(&reader, sizeof magic);
-    if (size < ENTRY_BYTES || memcmp(begin, magic, sizeof magic) != 0 || bytes_get_u32(&reader) != ENTRY_FORMAT)
+    if (size < ENTRY_BYTES || memcmp(begin, magic, sizeof magic) != 0 ||
+        bytes_get_u32(&reader) != ENTRY_FORMAT)
         return error_set(err, ERROR_INVALID, "it is not as this version writes it");
     struct file_identity kept = {.size = bytes_get(&reader, 8),
                                  .inode = bytes_get(&reader, 8),
@@ -69,8 +72,8 @@ enum error_code manifest_entry_read(const void *bytes, size_t size, const struct
 }
 
 /* One entry a path, so that entries of files that changed are replaced and do not collect. */
-static enum error_code entry_path(const char *folder, const struct gguf_file *file, char out[PATH_MAX],
-                                  struct error *err)
+static enum error_code entry_path(const char *folder, const struct gguf_file *file,
+                                  char out[PATH_MAX], struct error *err)
 {
     char *path = realpath(gguf_file_path(file), NULL); /* the system's memory, not ours to fail */
     const char *name = path ? path : gguf_file_path(file);
@@ -81,8 +84,8 @@ static enum error_code entry_path(const char *folder, const struct gguf_file *fi
     return code ? code : durable_path(folder, digest_text(&digest, text), ".manifest", out, err);
 }
 
-static enum error_code load(const char *path, const struct file_identity *identity, struct manifest *out,
-                            struct error *err)
+static enum error_code load(const char *path, const struct file_identity *identity,
+                            struct manifest *out, struct error *err)
 {
     struct buffer bytes = {0};
     enum error_code code = durable_read(path, LIMIT_MANIFEST_BYTES + ENTRY_BYTES, 0, &bytes, err);
@@ -98,18 +101,19 @@ static void keep(const char *folder, const char *path, const struct file_identit
     struct error err = {0};
     struct buffer bytes = {0};
     manifest_entry_write(identity, manifest, &bytes);
-    enum error_code code =
-        bytes.failed ? error_set(&err, ERROR_NO_MEMORY, "out of memory") : durable_make_folder(folder, &err);
+    enum error_code code = bytes.failed ? error_set(&err, ERROR_NO_MEMORY, "out of memory")
+                                        : durable_make_folder(folder, &err);
     if (!code)
         code = durable_replace(path, bytes.data, bytes.size, &err);
     if (code)
-        log_line(LOG_WARN, "mesh", "the model's hashes are not kept and will be made again: %s", err.text);
+        log_line(LOG_WARN, "mesh", "the model's hashes are not kept and will be made again: %s",
+                 err.text);
     buffer_deinit(&bytes);
 }
 
 enum error_code manifest_of_file(const char *folder, const struct gguf_file *file,
-                                 const struct manifest_options *options, struct manifest *out, bool *was_cached,
-                                 struct error *err)
+                                 const struct manifest_options *options, struct manifest *out,
+                                 bool *was_cached, struct error *err)
 {
     char path[PATH_MAX];
     struct file_identity identity;

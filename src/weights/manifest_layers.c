@@ -19,7 +19,8 @@ static enum error_code add_tensor(const struct manifest *manifest, const struct 
     const struct manifest_part *part = &manifest->parts[low];
     if (low == manifest->n_parts || part->offset != tensor->offset || part->size != tensor->size ||
         strcmp(part->name, tensor->name) != 0)
-        return error_set(err, ERROR_INVALID, "the manifest has no tensor %s as the model does", tensor->name);
+        return error_set(err, ERROR_INVALID, "the manifest has no tensor %s as the model does",
+                         tensor->name);
     part_set_add(set, low);
     return ERROR_NONE;
 }
@@ -54,13 +55,15 @@ static void add_ends(struct adding *adding, bool first, bool last)
         add_role(adding, TENSOR_TOKEN_EMBEDDING, 0);
 }
 
-enum error_code manifest_add_layers(const struct manifest *manifest, const struct model *model, uint32_t first_layer,
-                                    uint32_t n_layers, struct part_set *set, struct error *err)
+enum error_code manifest_add_layers(const struct manifest *manifest, const struct model *model,
+                                    uint32_t first_layer, uint32_t n_layers, struct part_set *set,
+                                    struct error *err)
 {
     uint32_t n = model_hyperparameters(model)->n_layers;
     assert(set->n_parts == manifest->n_parts);
     if (n_layers < 1 || first_layer >= n || n_layers > n - first_layer)
-        return error_set(err, ERROR_INVALID, "%u layers from %u on, of a model that has %u", n_layers, first_layer, n);
+        return error_set(err, ERROR_INVALID, "%u layers from %u on, of a model that has %u",
+                         n_layers, first_layer, n);
     struct adding adding = {.manifest = manifest, .model = model, .set = set, .err = err};
     part_set_add(set, MANIFEST_HEADER);
     for (uint32_t layer = first_layer; layer < first_layer + n_layers; layer++) {

@@ -33,7 +33,8 @@ static void name_model(const struct gguf_file *file, char out[MANIFEST_NAME])
         out[i] = name[i] >= ' ' && name[i] <= '~' ? name[i] : '?';
 }
 
-static enum error_code list_parts(const struct gguf_file *file, struct manifest *out, struct error *err)
+static enum error_code list_parts(const struct gguf_file *file, struct manifest *out,
+                                  struct error *err)
 {
     uint64_t n = gguf_file_tensor_count(file);
     if (n == 0)
@@ -62,9 +63,11 @@ static enum error_code list_parts(const struct gguf_file *file, struct manifest 
                 : ERROR_NONE;
 }
 
-enum error_code manifest_agrees(const struct manifest *manifest, const struct gguf_file *file, struct error *err)
+enum error_code manifest_agrees(const struct manifest *manifest, const struct gguf_file *file,
+                                struct error *err)
 {
-    bool same = manifest->size == gguf_file_size(file) && manifest->n_parts == gguf_file_tensor_count(file) + 1;
+    bool same = manifest->size == gguf_file_size(file) &&
+                manifest->n_parts == gguf_file_tensor_count(file) + 1;
     uint64_t first = manifest->size;
     for (uint32_t i = 1; same && i < manifest->n_parts; i++) {
         const struct manifest_part *part = &manifest->parts[i];
@@ -74,7 +77,8 @@ enum error_code manifest_agrees(const struct manifest *manifest, const struct gg
     }
     if (same && manifest->parts[MANIFEST_HEADER].size == first)
         return ERROR_NONE;
-    return error_set(err, ERROR_INVALID, "the manifest and the model's header describe different tensors");
+    return error_set(err, ERROR_INVALID,
+                     "the manifest and the model's header describe different tensors");
 }
 
 /* ---- hashing --------------------------------------------------------------------------------- */
@@ -107,7 +111,8 @@ static void *hash_parts(void *arg)
         if (i >= hashing->manifest->n_parts)
             break;
         struct manifest_part *part = &hashing->manifest->parts[i];
-        if (digest_file(hashing->fd, part->offset, part->size, piece_done, hashing, &part->digest, &err))
+        if (digest_file(hashing->fd, part->offset, part->size, piece_done, hashing, &part->digest,
+                        &err))
             error_wrap(&err, "%s", i ? part->name : "the header");
     }
     pthread_mutex_lock(&hashing->lock);
@@ -142,21 +147,26 @@ static void watch(struct hashing *hashing, const struct manifest_options *option
             ;
         running = hashing->n_running;
         pthread_mutex_unlock(&hashing->lock);
-        if (options->progress && !options->progress(options->arg, atomic_load(&hashing->done_bytes), total))
+        if (options->progress &&
+            !options->progress(options->arg, atomic_load(&hashing->done_bytes), total))
             atomic_store(&hashing->stop, true);
     }
 }
 
-static enum error_code hash_all(struct hashing *hashing, const struct manifest_options *options, struct error *err)
+static enum error_code hash_all(struct hashing *hashing, const struct manifest_options *options,
+                                struct error *err)
 {
-    uint32_t n = options->n_threads < 1 ? 1 : options->n_threads < THREADS_MAX ? options->n_threads : THREADS_MAX;
+    uint32_t n = options->n_threads < 1             ? 1
+                 : options->n_threads < THREADS_MAX ? options->n_threads
+                                                    : THREADS_MAX;
     pthread_t threads[THREADS_MAX];
     uint32_t n_started = 0;
     int failure = 0;
     pthread_mutex_init(&hashing->lock, NULL);
     timed_wait_init(&hashing->ended);
     hashing->n_running = n;
-    while (n_started < n && (failure = pthread_create(&threads[n_started], NULL, hash_parts, hashing)) == 0)
+    while (n_started < n &&
+           (failure = pthread_create(&threads[n_started], NULL, hash_parts, hashing)) == 0)
         n_started++;
     pthread_mutex_lock(&hashing->lock);
     hashing->n_running -= n - n_started;
@@ -192,7 +202,8 @@ enum error_code manifest_make(const struct gguf_file *file, const struct manifes
     if (!code)
         code = file_identity_of(hashing.fd, &after, err);
     if (!code && !file_identity_equal(&before, &after))
-        code = error_set(err, ERROR_INVALID, "it changed while it was read; try again when it is whole");
+        code = error_set(err, ERROR_INVALID,
+                         "it changed while it was read; try again when it is whole");
     if (!code)
         return ERROR_NONE;
     manifest_deinit(out);

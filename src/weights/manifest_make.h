@@ -7,15 +7,19 @@ struct gguf_file;
 
 struct manifest_options {
     uint32_t n_threads; /* 0: one; at most 64 */
-    /* Called some ten times a second on the caller's thread, and at the end; false cancels. NULL: nobody looks. */
+    /* Called some ten times a second on the caller's thread, and at the end; false cancels. NULL:
+     * nobody looks. */
     bool (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
     void *arg;
 };
 
-/* ERROR_INVALID: the file changes while it is read. ERROR_UNSUPPORTED: a tensor's name is not printable.
- * ERROR_CANCELLED: progress() said so. `file` is one with a descriptor (gguf_file_open). */
+/* ERROR_INVALID: the file changes while it is read. ERROR_UNSUPPORTED: a tensor's name is not
+ * printable. ERROR_CANCELLED: progress() said so. `file` is one with a descriptor
+ * (gguf_file_open). */
 enum error_code manifest_make(const struct gguf_file *file, const struct manifest_options *options,
                               struct manifest *out, struct error *err);
 
-/* Whether the manifest's parts are exactly the tensors that the (checked) header in the file describes. */
-enum error_code manifest_agrees(const struct manifest *manifest, const struct gguf_file *file, struct error *err);
+/* Whether the manifest's parts are exactly the tensors that the (checked) header in the file
+ * describes. */
+enum error_code manifest_agrees(const struct manifest *manifest, const struct gguf_file *file,
+                                struct error *err);

@@ -1,4 +1,5 @@
-/* A set of a model's parts (manifest.h): one bit a part. A zeroed set is empty and holds none. Pure. */
+/* A set of a model's parts (manifest.h): one bit a part. A zeroed set is empty and holds none.
+ * Pure. */
 #pragma once
 
 #include "base/error.h"
@@ -12,9 +13,11 @@ struct part_set {
     uint64_t *bits;
 };
 
-static inline enum error_code part_set_init(struct part_set *set, uint32_t n_parts, struct error *err)
+static inline enum error_code part_set_init(struct part_set *set, uint32_t n_parts,
+                                            struct error *err)
 {
-    *set = (struct part_set){n_parts, mem_new_array(((size_t)n_parts + 63) / 64, sizeof *set->bits)};
+    *set =
+        (struct part_set){n_parts, mem_new_array(((size_t)n_parts + 63) / 64, sizeof *set->bits)};
     return set->bits || !n_parts ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");
 }
 

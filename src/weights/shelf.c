@@ -16,8 +16,8 @@
 
 /* ---- names and locks ------------------------------------------------------------------------- */
 
-enum error_code shelf_paths_of(const struct shelf *shelf, const struct digest *identity, struct shelf_paths *out,
-                               struct error *err)
+enum error_code shelf_paths_of(const struct shelf *shelf, const struct digest *identity,
+                               struct shelf_paths *out, struct error *err)
 {
     char name[DIGEST_TEXT];
     digest_text(identity, name);
@@ -27,7 +27,8 @@ enum error_code shelf_paths_of(const struct shelf *shelf, const struct digest *i
     return code ? code : durable_path(shelf->folder, name, ".parts", out->record, err);
 }
 
-/* Whether the descriptor is still what lies at the path: another process may have removed it in between. */
+/* Whether the descriptor is still what lies at the path: another process may have removed it in
+ * between. */
 static bool is_at(int fd, const char *path)
 {
     struct stat held, there;
@@ -35,13 +36,15 @@ static bool is_at(int fd, const char *path)
            held.st_dev == there.st_dev;
 }
 
-enum error_code shelf_record_lock(const char *path, bool make, int lock, int *out, struct error *err)
+enum error_code shelf_record_lock(const char *path, bool make, int lock, int *out,
+                                  struct error *err)
 {
     enum { ATTEMPTS = 100 };
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (make ? O_CREAT : 0), 0600);
         if (fd < 0)
-            return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path, strerror(errno));
+            return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path,
+                             strerror(errno));
         if (flock(fd, lock | LOCK_NB) != 0) {
             int failure = errno;
             close(fd);
@@ -94,7 +97,8 @@ static struct shelf_entry look_at(const struct shelf *shelf, const struct digest
     if (stat(paths.data, &info) == 0)
         entry.bytes = (uint64_t)info.st_blocks * 512;
     if (stat(paths.record, &info) == 0)
-        entry.used_ns = (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec;
+        entry.used_ns =
+            (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec;
     if (!shelf_record_lock(paths.record, false, LOCK_EX, &fd, NULL)) {
         entry.in_use = false;
         close(fd);
@@ -103,7 +107,8 @@ static struct shelf_entry look_at(const struct shelf *shelf, const struct digest
 }
 
 /* Room for LIMIT_SHELF_MODELS; more than those are not looked at. */
-static enum error_code list_all(const struct shelf *shelf, struct listed *out, uint32_t *n, struct error *err)
+static enum error_code list_all(const struct shelf *shelf, struct listed *out, uint32_t *n,
+                                struct error *err)
 {
     DIR *folder = opendir(shelf->folder);
     if (!folder)
@@ -185,19 +190,21 @@ static void evict(struct shelf *shelf, const struct listed *all, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         if (all[i].entry.evict && !shelf_remove(shelf, &all[i].identity, NULL))
             log_line(LOG_INFO, "mesh", "removed the fetched model %.12s (%s) to make room",
-                     digest_text(&all[i].identity, name), shelf_bytes_text(all[i].entry.bytes, size));
+                     digest_text(&all[i].identity, name),
+                     shelf_bytes_text(all[i].entry.bytes, size));
     }
 }
 
 enum error_code shelf_make_room(struct shelf *shelf, uint64_t need_bytes, struct error *err)
 {
-    struct shelf_room room = {
-        .need_bytes = need_bytes, .limit_bytes = shelf->options.limit_bytes, .spare_bytes = shelf->options.spare_bytes};
+    struct shelf_room room = {.need_bytes = need_bytes,
+                              .limit_bytes = shelf->options.limit_bytes,
+                              .spare_bytes = shelf->options.spare_bytes};
     struct listed *all = mem_new_array(LIMIT_SHELF_MODELS, sizeof *all);
     struct shelf_entry *entries = mem_new_array(LIMIT_SHELF_MODELS, sizeof *entries);
     uint32_t n = 0;
-    enum error_code code =
-        all && entries ? list_all(shelf, all, &n, err) : error_set(err, ERROR_NO_MEMORY, "out of memory");
+    enum error_code code = all && entries ? list_all(shelf, all, &n, err)
+                                          : error_set(err, ERROR_NO_MEMORY, "out of memory");
     if (!code)
         code = free_bytes(shelf, &room.free_bytes, err);
     for (uint32_t i = 0; !code && i < n; i++)
@@ -222,11 +229,14 @@ static void sweep(struct shelf *shelf)
     struct shelf_paths paths;
     struct digest identity;
     for (struct dirent *file; folder && (file = readdir(folder));) {
-        bool ours = read_name(file->d_name, ".gguf", &identity) || read_name(file->d_name, ".manifest", &identity);
+        bool ours = read_name(file->d_name, ".gguf", &identity) ||
+                    read_name(file->d_name, ".manifest", &identity);
         int fd;
-        if (!ours || shelf_paths_of(shelf, &identity, &paths, NULL) || access(paths.record, F_OK) == 0)
+        if (!ours || shelf_paths_of(shelf, &identity, &paths, NULL) ||
+            access(paths.record, F_OK) == 0)
             continue;
-        if (!shelf_record_lock(paths.record, true, LOCK_EX, &fd, NULL)) { /* nobody is making it just now */
+        if (!shelf_record_lock(paths.record, true, LOCK_EX, &fd,
+                               NULL)) { /* nobody is making it just now */
             shelf_files_remove(&paths);
             close(fd);
         }
@@ -235,8 +245,8 @@ static void sweep(struct shelf *shelf)
         closedir(folder);
 }
 
-enum error_code shelf_open(const char *folder, const struct shelf_options *options, struct shelf **out,
-                           struct error *err)
+enum error_code shelf_open(const char *folder, const struct shelf_options *options,
+                           struct shelf **out, struct error *err)
 {
     *out = NULL;
     struct shelf *shelf = mem_new(sizeof *shelf);
@@ -259,8 +269,8 @@ void shelf_close(struct shelf *shelf)
     mem_free(shelf);
 }
 
-enum error_code shelf_manifest(const struct shelf *shelf, const struct digest *identity, struct manifest *out,
-                               struct error *err)
+enum error_code shelf_manifest(const struct shelf *shelf, const struct digest *identity,
+                               struct manifest *out, struct error *err)
 {
     struct shelf_paths paths;
     struct buffer bytes = {0};

@@ -23,12 +23,13 @@ struct shelf_model {
     uint64_t record_size; /* its good bytes */
 };
 
-enum error_code shelf_paths_of(const struct shelf *shelf, const struct digest *identity, struct shelf_paths *out,
-                               struct error *err);
+enum error_code shelf_paths_of(const struct shelf *shelf, const struct digest *identity,
+                               struct shelf_paths *out, struct error *err);
 
-/* Opens a record under a lock (LOCK_SH or LOCK_EX, without waiting). ERROR_BUSY: somebody has it; ERROR_NOT_FOUND:
- * there is none and it is not to be made. */
-enum error_code shelf_record_lock(const char *path, bool make, int lock, int *out, struct error *err);
+/* Opens a record under a lock (LOCK_SH or LOCK_EX, without waiting). ERROR_BUSY: somebody has it;
+ * ERROR_NOT_FOUND: there is none and it is not to be made. */
+enum error_code shelf_record_lock(const char *path, bool make, int lock, int *out,
+                                  struct error *err);
 
 /* Removes a model whose record the caller has locked alone. */
 void shelf_files_remove(const struct shelf_paths *paths);

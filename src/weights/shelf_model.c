@@ -1,5 +1,5 @@
-/* One model on the shelf. The invariant: a part that the record names is whole on the disk. So a part is synced before
- * it is recorded, and its record is gone before its bytes are. */
+/* One model on the shelf. The invariant: a part that the record names is whole on the disk. So a
+ * part is synced before it is recorded, and its record is gone before its bytes are. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "weights/shelf_impl.h"
@@ -24,9 +24,11 @@ static bool is_kept(const struct shelf_model *model)
     return true;
 }
 
-/* Another process may keep the same one in the same instant; then one of the two fails, and it is there all the same.
+/* Another process may keep the same one in the same instant; then one of the two fails, and it is
+ * there all the same.
  */
-static enum error_code keep_manifest(struct shelf_model *model, const struct manifest *manifest, struct error *err)
+static enum error_code keep_manifest(struct shelf_model *model, const struct manifest *manifest,
+                                     struct error *err)
 {
     struct buffer bytes = {0};
     manifest_write(manifest, &bytes);
@@ -46,7 +48,8 @@ static enum error_code keep_manifest(struct shelf_model *model, const struct man
     return code;
 }
 
-static enum error_code io_error(const struct shelf_model *model, const char *doing, int failure, struct error *err)
+static enum error_code io_error(const struct shelf_model *model, const char *doing, int failure,
+                                struct error *err)
 {
     return error_set(err, ERROR_IO, "%s %s: %s", doing, model->paths.data, strerror(failure));
 }
@@ -59,15 +62,18 @@ static enum error_code open_data(struct shelf_model *model, bool *was_whole, str
     if (model->data < 0 || fstat(model->data, &info) != 0)
         return io_error(model, "opening", errno, err);
     if (flock(model->data, LOCK_EX | LOCK_NB) != 0)
-        return errno == EWOULDBLOCK ? error_set(err, ERROR_BUSY, "%s: another process fetches it", model->paths.data)
-                                    : io_error(model, "locking", errno, err);
+        return errno == EWOULDBLOCK
+                   ? error_set(err, ERROR_BUSY, "%s: another process fetches it", model->paths.data)
+                   : io_error(model, "locking", errno, err);
     *was_whole = S_ISREG(info.st_mode) && (uint64_t)info.st_size == model->manifest.size;
-    if (!*was_whole && (ftruncate(model->data, 0) != 0 || ftruncate(model->data, (off_t)model->manifest.size) != 0))
+    if (!*was_whole && (ftruncate(model->data, 0) != 0 ||
+                        ftruncate(model->data, (off_t)model->manifest.size) != 0))
         return io_error(model, "making", errno, err);
     return ERROR_NONE;
 }
 
-static enum error_code write_record(struct shelf_model *model, const struct buffer *entries, struct error *err)
+static enum error_code write_record(struct shelf_model *model, const struct buffer *entries,
+                                    struct error *err)
 {
     if (entries->failed)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
@@ -105,11 +111,12 @@ static enum error_code open_record(struct shelf_model *model, bool was_whole, st
     enum error_code code = part_set_init(&model->has, model->manifest.n_parts, err);
     struct error why = {0};
     if (!code && was_whole && !durable_read(model->paths.record, size_max, 0, &bytes, &why))
-        model->record_size = shelf_record_read(bytes.data, bytes.size, &model->identity, &model->has);
+        model->record_size =
+            shelf_record_read(bytes.data, bytes.size, &model->identity, &model->has);
     if (!code && !model->record_size) {
         if (bytes.size || why.code)
-            log_line(LOG_WARN, "mesh", "%s is not readable%s%s; the model is fetched anew", model->paths.record,
-                     why.code ? ": " : "", why.text);
+            log_line(LOG_WARN, "mesh", "%s is not readable%s%s; the model is fetched anew",
+                     model->paths.record, why.code ? ": " : "", why.text);
         code = begin_record(model, err);
     } else if (!code && ftruncate(model->record, (off_t)model->record_size) != 0) {
         code = error_set(err, ERROR_IO, "writing %s: %s", model->paths.record, strerror(errno));
@@ -120,8 +127,8 @@ static enum error_code open_record(struct shelf_model *model, bool was_whole, st
     return code;
 }
 
-enum error_code shelf_model_open(struct shelf *shelf, const struct manifest *manifest, struct shelf_model **out,
-                                 struct error *err)
+enum error_code shelf_model_open(struct shelf *shelf, const struct manifest *manifest,
+                                 struct shelf_model **out, struct error *err)
 {
     *out = NULL;
     bool was_whole = false;
@@ -184,31 +191,35 @@ int shelf_model_descriptor(const struct shelf_model *model)
 
 static int punch(const struct shelf_model *model, const struct manifest_part *part)
 {
-    bool done =
-        fallocate(model->data, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)part->offset, (off_t)part->size) == 0;
-    return done || errno == EOPNOTSUPP ? 0 : errno; /* a file system without holes keeps the room: no harm */
+    bool done = fallocate(model->data, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                          (off_t)part->offset, (off_t)part->size) == 0;
+    return done || errno == EOPNOTSUPP
+               ? 0
+               : errno; /* a file system without holes keeps the room: no harm */
 }
 
 /* Takes the blocks. Where the file system cannot, the check before must do. */
-static enum error_code take_blocks(struct shelf_model *model, const struct part_set *wanted, uint64_t need_bytes,
-                                   struct error *err)
+static enum error_code take_blocks(struct shelf_model *model, const struct part_set *wanted,
+                                   uint64_t need_bytes, struct error *err)
 {
     int failure = 0;
     for (uint32_t i = 0; !failure && i < model->manifest.n_parts; i++) {
         const struct manifest_part *part = &model->manifest.parts[i];
         if (part_set_has(wanted, i) && !part_set_has(&model->has, i) &&
-            fallocate(model->data, FALLOC_FL_KEEP_SIZE, (off_t)part->offset, (off_t)part->size) != 0)
+            fallocate(model->data, FALLOC_FL_KEEP_SIZE, (off_t)part->offset, (off_t)part->size) !=
+                0)
             failure = errno == EINTR ? 0 : errno;
     }
     if (!failure || failure == EOPNOTSUPP)
         return ERROR_NONE;
     char need[SHELF_BYTES_TEXT];
     shelf_model_trim(model, NULL);
-    return error_set(err, ERROR_IO, "%s: the disk does not give the %s that are needed: %s", model->shelf->folder,
-                     shelf_bytes_text(need_bytes, need), strerror(failure));
+    return error_set(err, ERROR_IO, "%s: the disk does not give the %s that are needed: %s",
+                     model->shelf->folder, shelf_bytes_text(need_bytes, need), strerror(failure));
 }
 
-enum error_code shelf_model_reserve(struct shelf_model *model, const struct part_set *wanted, struct error *err)
+enum error_code shelf_model_reserve(struct shelf_model *model, const struct part_set *wanted,
+                                    struct error *err)
 {
     uint64_t missing = 0, kept = 0;
     struct stat info;
@@ -224,19 +235,22 @@ enum error_code shelf_model_reserve(struct shelf_model *model, const struct part
         return ERROR_NONE;
     if (fstat(model->data, &info) != 0)
         return io_error(model, "looking at", errno, err);
-    uint64_t taken = (uint64_t)info.st_blocks * 512; /* by parts, and by what was reserved or fetched before */
+    uint64_t taken =
+        (uint64_t)info.st_blocks * 512; /* by parts, and by what was reserved or fetched before */
     uint64_t reserved = taken > kept ? taken - kept : 0;
     uint64_t need = missing > reserved ? missing - reserved : 0;
     enum error_code code = need ? shelf_make_room(model->shelf, need, err) : ERROR_NONE;
-    return code ? error_wrap(err, "%s", model->shelf->folder) : take_blocks(model, wanted, missing, err);
+    return code ? error_wrap(err, "%s", model->shelf->folder)
+                : take_blocks(model, wanted, missing, err);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-enum error_code shelf_model_write(struct shelf_model *model, uint32_t part, uint64_t offset, const void *bytes,
-                                  size_t size, struct error *err)
+enum error_code shelf_model_write(struct shelf_model *model, uint32_t part, uint64_t offset,
+                                  const void *bytes, size_t size, struct error *err)
 {
-    const struct manifest_part *of = part < model->manifest.n_parts ? &model->manifest.parts[part] : NULL;
+    const struct manifest_part *of =
+        part < model->manifest.n_parts ? &model->manifest.parts[part] : NULL;
     if (!of || offset > of->size || size > of->size - offset)
         return error_set(err, ERROR_INVALID, "a range that is not inside part %u", part);
     if (part_set_has(&model->has, part))
@@ -245,7 +259,8 @@ enum error_code shelf_model_write(struct shelf_model *model, uint32_t part, uint
     return failure ? io_error(model, "writing", failure, err) : ERROR_NONE;
 }
 
-enum error_code shelf_model_verify(const struct shelf_model *model, uint32_t part, struct error *err)
+enum error_code shelf_model_verify(const struct shelf_model *model, uint32_t part,
+                                   struct error *err)
 {
     const struct manifest_part *of = &model->manifest.parts[part];
     struct digest digest;
@@ -256,7 +271,8 @@ enum error_code shelf_model_verify(const struct shelf_model *model, uint32_t par
     return code;
 }
 
-enum error_code shelf_model_keep(struct shelf_model *model, const uint32_t *parts, uint32_t n, struct error *err)
+enum error_code shelf_model_keep(struct shelf_model *model, const uint32_t *parts, uint32_t n,
+                                 struct error *err)
 {
     struct buffer entries = {0};
     if (fdatasync(model->data) != 0)
@@ -270,14 +286,16 @@ enum error_code shelf_model_keep(struct shelf_model *model, const uint32_t *part
     return code;
 }
 
-enum error_code shelf_model_drop(struct shelf_model *model, const struct part_set *parts, struct error *err)
+enum error_code shelf_model_drop(struct shelf_model *model, const struct part_set *parts,
+                                 struct error *err)
 {
     struct buffer entries = {0};
     for (uint32_t i = 0; i < model->manifest.n_parts; i++) {
         if (part_set_has(parts, i) && part_set_has(&model->has, i))
             shelf_record_add(i, true, &entries);
     }
-    enum error_code code = entries.size || entries.failed ? write_record(model, &entries, err) : ERROR_NONE;
+    enum error_code code =
+        entries.size || entries.failed ? write_record(model, &entries, err) : ERROR_NONE;
     buffer_deinit(&entries);
     int failure = 0;
     for (uint32_t i = 0; !code && !failure && i < model->manifest.n_parts; i++) {
@@ -299,7 +317,8 @@ enum error_code shelf_model_trim(struct shelf_model *model, struct error *err)
     return failure ? io_error(model, "shrinking", failure, err) : ERROR_NONE;
 }
 
-enum error_code shelf_model_recheck(struct shelf_model *model, uint32_t *n_dropped, struct error *err)
+enum error_code shelf_model_recheck(struct shelf_model *model, uint32_t *n_dropped,
+                                    struct error *err)
 {
     struct part_set bad;
     *n_dropped = 0;

@@ -1,6 +1,7 @@
 /* Which models make room for what is to be fetched. Pure.
  *
- * The least recently used go first, never one that is in use; and none goes where all of them would not be enough. */
+ * The least recently used go first, never one that is in use; and none goes where all of them would
+ * not be enough. */
 #pragma once
 
 #include "base/error.h"
@@ -22,10 +23,10 @@ struct shelf_room {
     uint64_t spare_bytes; /* that must stay free there */
 };
 
-/* ERROR_BUSY: the limit, ERROR_IO: the disk; err has what is needed, what there is, and what is in use. Then no entry
- * is to be evicted. */
-enum error_code shelf_policy_choose(const struct shelf_room *room, struct shelf_entry *entries, uint32_t n,
-                                    struct error *err);
+/* ERROR_BUSY: the limit, ERROR_IO: the disk; err has what is needed, what there is, and what is in
+ * use. Then no entry is to be evicted. */
+enum error_code shelf_policy_choose(const struct shelf_room *room, struct shelf_entry *entries,
+                                    uint32_t n, struct error *err);
 
 enum { SHELF_BYTES_TEXT = 32 };
 const char *shelf_bytes_text(uint64_t bytes, char out[SHELF_BYTES_TEXT]); /* "5.2 GiB" */

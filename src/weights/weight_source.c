@@ -25,10 +25,12 @@ enum error_code weight_source_of_file(const struct manifest *manifest, const str
     return code;
 }
 
-enum error_code weight_source_of_shelf(const struct shelf_model *model, struct weight_source *out, struct error *err)
+enum error_code weight_source_of_shelf(const struct shelf_model *model, struct weight_source *out,
+                                       struct error *err)
 {
-    *out = (struct weight_source){
-        .manifest = shelf_model_manifest(model), .has = shelf_model_has(model), .fd = shelf_model_descriptor(model)};
+    *out = (struct weight_source){.manifest = shelf_model_manifest(model),
+                                  .has = shelf_model_has(model),
+                                  .fd = shelf_model_descriptor(model)};
     enum error_code code = read_manifest(out, err);
     if (code)
         weight_source_deinit(out);
@@ -44,7 +46,8 @@ void weight_source_deinit(struct weight_source *source)
 static bool is_unchanged(const struct weight_source *source)
 {
     struct file_identity now;
-    return source->has || (!file_identity_of(source->fd, &now, NULL) && file_identity_equal(&now, &source->identity));
+    return source->has || (!file_identity_of(source->fd, &now, NULL) &&
+                           file_identity_equal(&now, &source->identity));
 }
 
 static bool has_part(const struct weight_source *source, uint32_t part)
@@ -56,17 +59,22 @@ static bool has_part(const struct weight_source *source, uint32_t part)
 
 static void refuse(uint32_t id, enum fetch_refusal why, struct buffer *out)
 {
-    fetch_message_write(&(struct fetch_message){.type = FETCH_MESSAGE_REFUSE, .id = id, .refusal = why}, out);
+    fetch_message_write(
+        &(struct fetch_message){.type = FETCH_MESSAGE_REFUSE, .id = id, .refusal = why}, out);
 }
 
-static void send_part(const struct weight_source *source, const struct fetch_message *request, struct buffer *out)
+static void send_part(const struct weight_source *source, const struct fetch_message *request,
+                      struct buffer *out)
 {
     const struct manifest_part *part = &source->manifest->parts[request->request.part];
     size_t before = out->size;
-    fetch_message_write(&(struct fetch_message){.type = FETCH_MESSAGE_CHUNK, .id = request->id}, out);
+    fetch_message_write(&(struct fetch_message){.type = FETCH_MESSAGE_CHUNK, .id = request->id},
+                        out);
     void *room = buffer_extend(out, request->request.size);
     /* looked at again after reading: what was read while it changed is not sent */
-    if (room && !pread_all(source->fd, room, request->request.size, part->offset + request->request.offset) &&
+    if (room &&
+        !pread_all(source->fd, room, request->request.size,
+                   part->offset + request->request.offset) &&
         is_unchanged(source))
         return;
     if (room) {
@@ -75,13 +83,15 @@ static void send_part(const struct weight_source *source, const struct fetch_mes
     }
 }
 
-void weight_source_answer(const struct weight_source *source, const struct fetch_message *request, struct buffer *out)
+void weight_source_answer(const struct weight_source *source, const struct fetch_message *request,
+                          struct buffer *out)
 {
     assert(request->type == FETCH_MESSAGE_REQUEST);
     uint32_t i = request->request.part;
     uint64_t offset = request->request.offset, size = request->request.size;
     bool whole = i == FETCH_MANIFEST;
-    if (!source->manifest || !digest_equal(&source->model, &request->model) || (!whole && !has_part(source, i))) {
+    if (!source->manifest || !digest_equal(&source->model, &request->model) ||
+        (!whole && !has_part(source, i))) {
         refuse(request->id, FETCH_REFUSE_LACKS, out);
         return;
     }
@@ -90,9 +100,10 @@ void weight_source_answer(const struct weight_source *source, const struct fetch
         refuse(request->id, FETCH_REFUSE_INVALID, out);
     else if (whole)
         fetch_message_write(
-            &(struct fetch_message){.type = FETCH_MESSAGE_CHUNK,
-                                    .id = request->id,
-                                    .chunk = {(const uint8_t *)source->manifest_bytes.data + offset, (uint32_t)size}},
+            &(struct fetch_message){
+                .type = FETCH_MESSAGE_CHUNK,
+                .id = request->id,
+                .chunk = {(const uint8_t *)source->manifest_bytes.data + offset, (uint32_t)size}},
             out);
     else
         send_part(source, request, out);

@@ -1,7 +1,8 @@
-/* What this node gives others of a model: ranges of parts that it has, whole and verified, and the manifest.
+/* What this node gives others of a model: ranges of parts that it has, whole and verified, and the
+ * manifest.
  *
- * Two kinds: a model's own file, with the manifest that was made from it, as long as it has not changed since; and a
- * model on the shelf, of which only kept parts are given.
+ * Two kinds: a model's own file, with the manifest that was made from it, as long as it has not
+ * changed since; and a model on the shelf, of which only kept parts are given.
  *
  * Threads: one at a time; reading a range reads the disk. */
 #pragma once
@@ -25,10 +26,13 @@ struct weight_source { /* zeroed: gives nothing */
 /* Manifest and file, or the shelf's model, must outlive it. weight_source_deinit() it. */
 enum error_code weight_source_of_file(const struct manifest *manifest, const struct gguf_file *file,
                                       struct weight_source *out, struct error *err);
-enum error_code weight_source_of_shelf(const struct shelf_model *model, struct weight_source *out, struct error *err);
+enum error_code weight_source_of_shelf(const struct shelf_model *model, struct weight_source *out,
+                                       struct error *err);
 void weight_source_deinit(struct weight_source *source);
 
-/* Appends the answer to a REQUEST: CHUNK or REFUSE. Whatever is asked, nothing else than what is said above is sent. */
-void weight_source_answer(const struct weight_source *source, const struct fetch_message *request, struct buffer *out);
+/* Appends the answer to a REQUEST: CHUNK or REFUSE. Whatever is asked, nothing else than what is
+ * said above is sent. */
+void weight_source_answer(const struct weight_source *source, const struct fetch_message *request,
+                          struct buffer *out);
 /* Appends HAVE, the answer to ASK_HAVE. */
 void weight_source_have(const struct weight_source *source, struct buffer *out);

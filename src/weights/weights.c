@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- models ---------------------------------------------------------------------------------------- */
+/* ---- models ---------------------------------------------------------------------------------- */
 
 struct weights_entry *weights_find(struct weights *weights, const struct digest *id)
 {
@@ -69,26 +69,29 @@ bool weights_fill_facts(struct weights_entry *entry, struct weights_facts *out)
     *out = (struct weights_facts){.model = entry->id};
     if (!model)
         return false;
-    const struct manifest *manifest = file ? &file->manifest : shelf_model_manifest(entry->here.shelf);
+    const struct manifest *manifest =
+        file ? &file->manifest : shelf_model_manifest(entry->here.shelf);
     out->bytes = manifest->size;
-    snprintf(out->name, sizeof out->name, "%s", manifest->name[0] ? manifest->name : model_name(model));
+    snprintf(out->name, sizeof out->name, "%s",
+             manifest->name[0] ? manifest->name : model_name(model));
     out->n_layers = model_hyperparameters(model)->n_layers;
     snprintf(out->architecture, sizeof out->architecture, "%s", model_architecture(model)->name);
     return true;
 }
 
-/* ---- what the owner asks ----------------------------------------------------------------------------- */
+/* ---- what the owner asks --------------------------------------------------------------------- */
 
 static bool wants_layers(const struct weights_entry *entry, uint32_t first_layer, uint32_t n_layers)
 {
-    bool all = entry->is_wanted && first_layer <= LIMIT_LAYERS && n_layers <= LIMIT_LAYERS - first_layer;
+    bool all =
+        entry->is_wanted && first_layer <= LIMIT_LAYERS && n_layers <= LIMIT_LAYERS - first_layer;
     for (uint32_t i = 0; all && i < n_layers; i++)
         all = part_set_has(&entry->layers, first_layer + i);
     return all;
 }
 
-enum worker_weights weights_have(struct weights *weights, const struct digest *model, uint32_t first_layer,
-                                 uint32_t n_layers)
+enum worker_weights weights_have(struct weights *weights, const struct digest *model,
+                                 uint32_t first_layer, uint32_t n_layers)
 {
     struct weights_entry *entry = weights_find(weights, model);
     if (!entry)
@@ -99,8 +102,9 @@ enum worker_weights weights_have(struct weights *weights, const struct digest *m
     if (entry->is_busy && !entry->here.shelf)
         return WORKER_FETCHES; /* it is being looked at */
     if (entry->problem.code)
-        return entry->touched_ns - entry->problem_ns < LIMIT_WEIGHTS_RETRY_MS * 1000000ull ? WORKER_CANNOT_FETCH
-                                                                                           : WORKER_LACKS;
+        return entry->touched_ns - entry->problem_ns < LIMIT_WEIGHTS_RETRY_MS * 1000000ull
+                   ? WORKER_CANNOT_FETCH
+                   : WORKER_LACKS;
     return wants_layers(entry, first_layer, n_layers) ? WORKER_FETCHES : WORKER_LACKS;
 }
 
@@ -113,7 +117,8 @@ static void forget_problem(struct weights_entry *entry)
         holder->has_lied = holder->had_wrong_size = false;
 }
 
-void weights_fetch(struct weights *weights, const struct digest *model, uint32_t first_layer, uint32_t n_layers)
+void weights_fetch(struct weights *weights, const struct digest *model, uint32_t first_layer,
+                   uint32_t n_layers)
 {
     char name[DIGEST_TEXT];
     struct weights_entry *entry = weights_make(weights, model);
@@ -187,7 +192,7 @@ struct weights_counts weights_counts(const struct weights *weights)
     return weights->counts;
 }
 
-/* ---- time -------------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static void on_timer(uv_timer_t *timer)
 {
@@ -213,7 +218,8 @@ void weights_wake_at(struct weights *weights, uint64_t at_ns)
     uint64_t now_ns = clock_now_ns();
     weights->wake_ns = at_ns;
     uv_update_time(weights->options.loop);
-    uv_timer_start(&weights->timer, on_timer, at_ns > now_ns ? (at_ns - now_ns + 999999) / 1000000 : 0, 0);
+    uv_timer_start(&weights->timer, on_timer,
+                   at_ns > now_ns ? (at_ns - now_ns + 999999) / 1000000 : 0, 0);
 }
 
 void weights_raise_changed(struct weights *weights)
@@ -222,12 +228,13 @@ void weights_raise_changed(struct weights *weights)
     weights_wake_at(weights, 0);
 }
 
-/* ---- opening and closing ----------------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static enum error_code set_paths(struct weights *weights, const char *folder, struct error *err)
 {
     char models[PATH_MAX];
-    const struct shelf_options options = {weights->options.limit_bytes, weights->options.spare_bytes};
+    const struct shelf_options options = {weights->options.limit_bytes,
+                                          weights->options.spare_bytes};
     enum error_code code = durable_path(folder, "manifests", "", weights->manifests, err);
     if (!code)
         code = durable_path(folder, "files", "", weights->files_path, err);
@@ -236,7 +243,8 @@ static enum error_code set_paths(struct weights *weights, const char *folder, st
     return code ? code : shelf_open(models, &options, &weights->shelf, err);
 }
 
-enum error_code weights_open(const struct weights_options *options, struct weights **out, struct error *err)
+enum error_code weights_open(const struct weights_options *options, struct weights **out,
+                             struct error *err)
 {
     *out = NULL;
     struct weights *weights = mem_new(sizeof *weights);

@@ -5,7 +5,7 @@
 
 enum { SPARE_MAX = 16 };
 
-/* ---- memory for chunks --------------------------------------------------------------------------------- */
+/* ---- memory for chunks ----------------------------------------------------------------------- */
 
 struct weights_write *weights_memory_take(struct weights *weights, uint32_t bytes)
 {
@@ -50,12 +50,13 @@ void weights_memory_give(struct weights *weights, struct weights_write *memory)
     }
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void run_write(struct weights_job *job)
 {
     struct weights_write *write = (struct weights_write *)job;
-    shelf_model_write(write->shelf, write->part, write->offset, write->bytes, write->size, &job->err);
+    shelf_model_write(write->shelf, write->part, write->offset, write->bytes, write->size,
+                      &job->err);
 }
 
 /* Those that asked for nothing more because too much was not written yet. */
@@ -99,7 +100,7 @@ void weights_shelf_write(struct weights_write *write)
     weights_lane_add(weights, &write->job);
 }
 
-/* ---- verifying --------------------------------------------------------------------------------------------- */
+/* ---- verifying ------------------------------------------------------------------------------- */
 
 static void run_verify(struct weights_job *job)
 {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- requests ------------------------------------------------------------------------------------------ */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static struct weights_holder *holder_at(struct weights_entry *entry, uint32_t index)
 {
@@ -31,7 +31,8 @@ static bool send_request(struct weights_entry *entry, const struct fetch_action 
                                 .wire_id = weights->next_wire_id++,
                                 .id = action->id};
     weights->asks = ask;
-    struct fetch_message message = {.type = FETCH_MESSAGE_REQUEST, .id = ask->wire_id, .model = entry->id};
+    struct fetch_message message = {
+        .type = FETCH_MESSAGE_REQUEST, .id = ask->wire_id, .model = entry->id};
     message.request.part = entry->fetching.is_manifest ? FETCH_MANIFEST : action->part;
     message.request.offset = action->offset;
     message.request.size = action->size;
@@ -40,7 +41,8 @@ static bool send_request(struct weights_entry *entry, const struct fetch_action 
 }
 
 /* Takes those that match out of the list. `tell`: the peer is told that it need not answer. */
-static void end_asks(struct weights_entry *entry, const struct weights_holder *holder, const uint32_t *id, bool tell)
+static void end_asks(struct weights_entry *entry, const struct weights_holder *holder,
+                     const uint32_t *id, bool tell)
 {
     struct weights_ask **at = &entry->weights->asks;
     while (*at) {
@@ -51,7 +53,8 @@ static void end_asks(struct weights_entry *entry, const struct weights_holder *h
         }
         *at = ask->next;
         if (tell)
-            weights_post(ask->peer, &(struct fetch_message){.type = FETCH_MESSAGE_CANCEL, .id = ask->wire_id});
+            weights_post(ask->peer,
+                         &(struct fetch_message){.type = FETCH_MESSAGE_CANCEL, .id = ask->wire_id});
         mem_free(ask);
     }
 }
@@ -71,10 +74,11 @@ static bool take_ask(struct weights_peer *peer, uint32_t wire_id, struct weights
     return false; /* cancelled meanwhile, or never asked */
 }
 
-/* ---- who is asked -------------------------------------------------------------------------------------- */
+/* ---- who is asked ---------------------------------------------------------------------------- */
 
 /* What the holder has of what is being fetched. False: memory. */
-static bool set_of(const struct weights_entry *entry, const struct weights_holder *holder, struct part_set *out)
+static bool set_of(const struct weights_entry *entry, const struct weights_holder *holder,
+                   struct part_set *out)
 {
     const struct weights_fetching *fetching = &entry->fetching;
     const struct manifest *manifest =
@@ -83,7 +87,8 @@ static bool set_of(const struct weights_entry *entry, const struct weights_holde
         return false;
     if (fetching->is_manifest && holder->manifest_bytes == manifest->size)
         part_set_add(out, 0);
-    for (uint32_t i = 0; !fetching->is_manifest && holder->has.n_parts == manifest->n_parts && i < manifest->n_parts;
+    for (uint32_t i = 0; !fetching->is_manifest && holder->has.n_parts == manifest->n_parts &&
+                         i < manifest->n_parts;
          i++) {
         if (part_set_has(&holder->has, i))
             part_set_add(out, i);
@@ -119,9 +124,10 @@ void weights_fetch_away(struct weights_entry *entry, struct weights_holder *hold
         fetch_peer_gone(entry->fetching.fetch, clock_now_ns(), holder->index);
 }
 
-/* ---- beginning and end --------------------------------------------------------------------------------- */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
-static void begin(struct weights_entry *entry, const struct manifest *manifest, const struct part_set *wanted)
+static void begin(struct weights_entry *entry, const struct manifest *manifest,
+                  const struct part_set *wanted)
 {
     struct weights_fetching *fetching = &entry->fetching;
     const struct fetch_settings settings = {.bytes_in_flight = LIMIT_WEIGHTS_FLIGHT_BYTES,
@@ -129,7 +135,8 @@ static void begin(struct weights_entry *entry, const struct manifest *manifest, 
     struct error err = {0};
     fetching->generation++;
     fetching->kept_ns = clock_now_ns();
-    enum error_code code = fetch_new(manifest, wanted, &settings, fetching->kept_ns, &fetching->fetch, &err);
+    enum error_code code =
+        fetch_new(manifest, wanted, &settings, fetching->kept_ns, &fetching->fetch, &err);
     if (!code && !fetching->is_manifest && !fetching->unkept) {
         fetching->unkept = mem_new_array(manifest->n_parts, sizeof *fetching->unkept);
         code = fetching->unkept ? ERROR_NONE : error_set(&err, ERROR_NO_MEMORY, "out of memory");
@@ -158,14 +165,18 @@ void weights_fetch_begin_manifest(struct weights_entry *entry, uint64_t bytes)
     struct error err = {0};
     fetching->is_manifest = true;
     manifest_deinit(&fetching->whole);
-    fetching->whole = (struct manifest){.size = bytes, .n_parts = 1, .parts = mem_new(sizeof *fetching->whole.parts)};
+    fetching->whole = (struct manifest){
+        .size = bytes, .n_parts = 1, .parts = mem_new(sizeof *fetching->whole.parts)};
     buffer_clear(&fetching->bytes);
-    if (!fetching->whole.parts || !buffer_extend(&fetching->bytes, (size_t)bytes) || part_set_init(&one, 1, NULL)) {
-        error_set(&err, ERROR_NO_MEMORY, "out of memory for a manifest of %llu bytes", (unsigned long long)bytes);
+    if (!fetching->whole.parts || !buffer_extend(&fetching->bytes, (size_t)bytes) ||
+        part_set_init(&one, 1, NULL)) {
+        error_set(&err, ERROR_NO_MEMORY, "out of memory for a manifest of %llu bytes",
+                  (unsigned long long)bytes);
         weights_step_failed(entry, &err);
         return;
     }
-    fetching->whole.parts[0] = (struct manifest_part){.name = "the manifest", .size = bytes, .digest = entry->id};
+    fetching->whole.parts[0] =
+        (struct manifest_part){.name = "the manifest", .size = bytes, .digest = entry->id};
     part_set_add(&one, 0);
     begin(entry, &fetching->whole, &one);
     part_set_deinit(&one);
@@ -183,7 +194,8 @@ void weights_fetch_stop(struct weights_entry *entry)
             holder->has_lied = true; /* the next step does not ask it again */
             struct digest id;
             memcpy(id.bytes, holder->node_id, sizeof id.bytes);
-            log_line(LOG_WARN, "weights", "node %.12s sent wrong bytes of a model", digest_text(&id, name));
+            log_line(LOG_WARN, "weights", "node %.12s sent wrong bytes of a model",
+                     digest_text(&id, name));
         }
         holder->in_fetch = false;
     }
@@ -211,8 +223,9 @@ static void end(struct weights_entry *entry)
     } else if (!fetching->n_keeping) {
         char name[DIGEST_TEXT];
         weights_fetch_stop(entry);
-        log_line(LOG_INFO, "weights", "model %.12s: fetched %u parts, %llu bytes", digest_text(&entry->id, name),
-                 fetching->progress.n_verified, (unsigned long long)fetching->progress.verified_bytes);
+        log_line(LOG_INFO, "weights", "model %.12s: fetched %u parts, %llu bytes",
+                 digest_text(&entry->id, name), fetching->progress.n_verified,
+                 (unsigned long long)fetching->progress.verified_bytes);
         weights_step(entry);
     }
 }
@@ -264,9 +277,10 @@ void weights_fetch_pump(struct weights_entry *entry)
         weights_wake_at(weights, fetch_wake_ns(fetch, now_ns));
 }
 
-/* ---- what comes ------------------------------------------------------------------------------------------ */
+/* ---- what comes ------------------------------------------------------------------------------ */
 
-void weights_fetch_chunk(struct weights_peer *peer, const struct fetch_message *message, struct weights_write *memory)
+void weights_fetch_chunk(struct weights_peer *peer, const struct fetch_message *message,
+                         struct weights_write *memory)
 {
     struct weights *weights = peer->weights;
     struct weights_ask ask;
@@ -274,8 +288,8 @@ void weights_fetch_chunk(struct weights_peer *peer, const struct fetch_message *
     weights->counts.received_bytes += message->chunk.size;
     enum fetch_take take = FETCH_IGNORE;
     if (take_ask(peer, message->id, &ask))
-        take = fetch_chunk(ask.entry->fetching.fetch, clock_now_ns(), ask.holder->index, ask.id, message->chunk.size,
-                           &where);
+        take = fetch_chunk(ask.entry->fetching.fetch, clock_now_ns(), ask.holder->index, ask.id,
+                           message->chunk.size, &where);
     else
         ask.entry = NULL;
     if (take == FETCH_WRITE && ask.entry->fetching.is_manifest) {

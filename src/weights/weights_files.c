@@ -13,7 +13,7 @@
 
 enum { THREADS_MAX = 4 }; /* that hash a file; a disk is seldom faster */
 
-/* ---- which files there are ------------------------------------------------------------------------------- */
+/* ---- which files there are ------------------------------------------------------------------- */
 
 static void free_file(struct weights_file *file)
 {
@@ -34,19 +34,23 @@ void weights_files_free(struct weights *weights)
 }
 
 static void add(struct weights *weights, const char *path, bool is_new,
-                void (*done)(void *, const struct weights_facts *, const struct error *), void *arg);
+                void (*done)(void *, const struct weights_facts *, const struct error *),
+                void *arg);
 
-/* Has only its inode been touched (a backup's hard link, a new owner), the next hash brings the same model back. */
+/* Has only its inode been touched (a backup's hard link, a new owner), the next hash brings the
+ * same model back. */
 struct weights_file *weights_file_of(struct weights_entry *entry)
 {
     struct weights_file *file = entry->file;
     struct file_identity now;
     if (!file || file->has_changed)
         return NULL;
-    if (!file_identity_of(file->source.fd, &now, NULL) && file_identity_equal(&now, &file->source.identity))
+    if (!file_identity_of(file->source.fd, &now, NULL) &&
+        file_identity_equal(&now, &file->source.identity))
         return file;
     log_line(LOG_WARN, "weights",
-             "%s has changed since it was hashed: it is hashed again, and meanwhile not used and given to nobody",
+             "%s has changed since it was hashed: it is hashed again, and meanwhile not used and "
+             "given to nobody",
              file->path);
     file->has_changed = true; /* it stays open: somebody may have its model */
     add(entry->weights, file->path, false, NULL, NULL);
@@ -54,7 +58,7 @@ struct weights_file *weights_file_of(struct weights_entry *entry)
     return NULL;
 }
 
-/* ---- STATE/files ------------------------------------------------------------------------------------------- */
+/* ---- STATE/files ----------------------------------------------------------------------------- */
 
 static enum error_code write_list(const struct weights *weights, struct error *err)
 {
@@ -66,8 +70,9 @@ static enum error_code write_list(const struct weights *weights, struct error *e
         if (!later)
             buffer_printf(&text, "%s\n", file->path);
     }
-    enum error_code code = text.failed ? error_set(err, ERROR_NO_MEMORY, "out of memory")
-                                       : durable_replace(weights->files_path, text.data, text.size, err);
+    enum error_code code = text.failed
+                               ? error_set(err, ERROR_NO_MEMORY, "out of memory")
+                               : durable_replace(weights->files_path, text.data, text.size, err);
     buffer_deinit(&text);
     return code;
 }
@@ -76,16 +81,18 @@ void weights_files_load(struct weights *weights)
 {
     struct buffer text = {0};
     struct error err = {0};
-    enum error_code code = durable_read(weights->files_path, (uint64_t)LIMIT_WEIGHTS_FILES * PATH_MAX, 0, &text, &err);
+    enum error_code code =
+        durable_read(weights->files_path, (uint64_t)LIMIT_WEIGHTS_FILES * PATH_MAX, 0, &text, &err);
     if (code && code != ERROR_NOT_FOUND)
         log_line(LOG_WARN, "weights", "the list of models' files cannot be read: %s", err.text);
     char *rest = NULL;
-    for (char *path = text.data ? strtok_r(text.data, "\n", &rest) : NULL; path; path = strtok_r(NULL, "\n", &rest))
+    for (char *path = text.data ? strtok_r(text.data, "\n", &rest) : NULL; path;
+         path = strtok_r(NULL, "\n", &rest))
         add(weights, path, false, NULL, NULL);
     buffer_deinit(&text);
 }
 
-/* ---- a file that is added ---------------------------------------------------------------------------------- */
+/* ---- a file that is added -------------------------------------------------------------------- */
 
 struct adding {
     struct weights_job job;
@@ -124,7 +131,8 @@ static void run_add(struct weights_job *job)
 {
     struct adding *adding = (struct adding *)job;
     struct weights_file *file = adding->file;
-    const struct manifest_options options = {.n_threads = threads(), .progress = may_go_on, .arg = job->weights};
+    const struct manifest_options options = {
+        .n_threads = threads(), .progress = may_go_on, .arg = job->weights};
     struct file_identity before;
     enum error_code code = model_open(file->path, &file->model, &job->err);
     if (code)
@@ -132,7 +140,8 @@ static void run_add(struct weights_job *job)
     const struct gguf_file *bytes = model_file(file->model);
     code = file_identity_of(gguf_file_descriptor(bytes), &before, &job->err);
     if (!code)
-        code = manifest_of_file(job->weights->manifests, bytes, &options, &file->manifest, NULL, &job->err);
+        code = manifest_of_file(job->weights->manifests, bytes, &options, &file->manifest, NULL,
+                                &job->err);
     if (!code)
         code = weight_source_of_file(&file->manifest, bytes, &file->source, &job->err);
     if (!code && !file_identity_equal(&before, &file->source.identity))
@@ -140,13 +149,14 @@ static void run_add(struct weights_job *job)
 }
 
 /* The entry that the file is the model of; its older file, if any, stays as long as it is good. */
-static enum error_code take_file(struct weights *weights, struct weights_file *file, struct weights_entry **out,
-                                 struct error *err)
+static enum error_code take_file(struct weights *weights, struct weights_file *file,
+                                 struct weights_entry **out, struct error *err)
 {
     struct weights_entry *entry = weights_make(weights, &file->source.model);
     *out = entry;
     if (!entry)
-        return error_set(err, ERROR_BUSY, "%s: no memory, or more than %d models", file->path, LIMIT_WEIGHTS_MODELS);
+        return error_set(err, ERROR_BUSY, "%s: no memory, or more than %d models", file->path,
+                         LIMIT_WEIGHTS_MODELS);
     if (!weights_file_of(entry)) {
         entry->file = file;
         file->is_used = true;
@@ -173,8 +183,8 @@ static void forget(struct weights *weights, struct weights_file *file)
     free_file(file);
 }
 
-/* Of files with one path the one that is an entry's stays. Those that have changed stay, too, because their model may
- * be in use; they are few. */
+/* Of files with one path the one that is an entry's stays. Those that have changed stay, too,
+ * because their model may be in use; they are few. */
 static void forget_doubles(struct weights *weights, const char *path)
 {
     struct weights_file *next;
@@ -222,7 +232,8 @@ static void add_done(struct weights_job *job)
     mem_free(adding);
 }
 
-static enum error_code begin_adding(struct weights *weights, const char *path, struct adding *adding, struct error *err)
+static enum error_code begin_adding(struct weights *weights, const char *path,
+                                    struct adding *adding, struct error *err)
 {
     struct weights_file *file = mem_new(sizeof *file);
     if (file)
@@ -254,7 +265,8 @@ static void add(struct weights *weights, const char *path, bool is_new,
     if (!code && weights_is_closing(weights))
         code = error_set(&err, ERROR_CANCELLED, "the node stops");
     if (!code && weights->n_files == LIMIT_WEIGHTS_FILES)
-        code = error_set(&err, ERROR_BUSY, "a node remembers at most %d models' files", LIMIT_WEIGHTS_FILES);
+        code = error_set(&err, ERROR_BUSY, "a node remembers at most %d models' files",
+                         LIMIT_WEIGHTS_FILES);
     if (!code) {
         adding->is_new = is_new;
         adding->done = done;
@@ -269,12 +281,14 @@ static void add(struct weights *weights, const char *path, bool is_new,
 }
 
 void weights_add_file(struct weights *weights, const char *path,
-                      void (*done)(void *, const struct weights_facts *, const struct error *), void *arg)
+                      void (*done)(void *, const struct weights_facts *, const struct error *),
+                      void *arg)
 {
     struct error err = {0};
     char *real = realpath(path, NULL); /* the system's memory */
     if (!real)
-        error_set(&err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path, strerror(errno));
+        error_set(&err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path,
+                  strerror(errno));
     else if (strchr(real, '\n'))
         error_set(&err, ERROR_INVALID, "a path with a line feed cannot be remembered");
     if (!err.code)

@@ -29,7 +29,8 @@ static void done(uv_work_t *work, int status)
 static void start(struct weights_job *job)
 {
     job->work.data = job;
-    uv_queue_work(job->weights->options.loop, &job->work, run, done); /* which fails without a function only */
+    uv_queue_work(job->weights->options.loop, &job->work, run,
+                  done); /* which fails without a function only */
 }
 
 static void run_lane(struct weights *weights)

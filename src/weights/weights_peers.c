@@ -22,7 +22,7 @@ uint32_t weights_channel(const struct link *link)
     return link_channels(link) > NODE_CHANNEL_WEIGHTS ? NODE_CHANNEL_WEIGHTS : LINK_DATA;
 }
 
-/* ---- saying -------------------------------------------------------------------------------------------- */
+/* ---- saying ---------------------------------------------------------------------------------- */
 
 static enum error_code post_now(struct weights_peer *peer, const void *bytes, size_t size)
 {
@@ -45,7 +45,8 @@ static void empty_outbox(struct weights_peer *peer)
 
 void weights_post_bytes(struct weights_peer *peer, const void *bytes, size_t size)
 {
-    const struct error slow = {ERROR_BUSY, "the other end does not take what it is told about weights"};
+    const struct error slow = {ERROR_BUSY,
+                               "the other end does not take what it is told about weights"};
     empty_outbox(peer);
     /* other errors: the link ends, and all that was said on it with it */
     if (!peer->outbox.size && post_now(peer, bytes, size) != ERROR_BUSY)
@@ -79,7 +80,8 @@ void weights_ask_have(struct weights_peer *peer, const struct weights_entry *ent
 }
 
 /* `entry` NULL: nothing is here of the model. */
-static void tell_have(struct weights_peer *peer, const struct digest *model, struct weights_entry *entry)
+static void tell_have(struct weights_peer *peer, const struct digest *model,
+                      struct weights_entry *entry)
 {
     struct buffer bytes = {0};
     const struct part_set none = {0};
@@ -87,7 +89,8 @@ static void tell_have(struct weights_peer *peer, const struct digest *model, str
     if (file)
         weight_source_have(&file->source, &bytes);
     else if (entry && entry->here.shelf)
-        fetch_message_write_have(model, entry->here.source.manifest_bytes.size, &entry->here.has, &bytes);
+        fetch_message_write_have(model, entry->here.source.manifest_bytes.size, &entry->here.has,
+                                 &bytes);
     else
         fetch_message_write_have(model, 0, &none, &bytes);
     post_buffer(peer, &bytes);
@@ -101,9 +104,10 @@ void weights_tell_all(struct weights_entry *entry)
         tell_have(peer, &entry->id, entry);
 }
 
-/* ---- hearing --------------------------------------------------------------------------------------------- */
+/* ---- hearing --------------------------------------------------------------------------------- */
 
-static struct weights_holder *make_holder(struct weights_entry *entry, const struct weights_peer *peer)
+static struct weights_holder *make_holder(struct weights_entry *entry,
+                                          const struct weights_peer *peer)
 {
     struct weights_holder *holder = entry->holders;
     while (holder && memcmp(holder->node_id, peer->node_id, NODE_ID_BYTES) != 0)
@@ -124,7 +128,8 @@ static void hear_have(struct weights_peer *peer, const struct fetch_message *mes
 {
     struct weights_entry *entry = weights_find(peer->weights, &message->model);
     struct part_set has;
-    if (!entry || (!entry->is_wanted && !entry->problem.code) || part_set_init(&has, message->have.n_parts, NULL))
+    if (!entry || (!entry->is_wanted && !entry->problem.code) ||
+        part_set_init(&has, message->have.n_parts, NULL))
         return;
     struct weights_holder *holder = make_holder(entry, peer);
     if (!holder) {
@@ -147,7 +152,8 @@ static void hear_have(struct weights_peer *peer, const struct fetch_message *mes
     weights_fetch_pump(entry);
 }
 
-static void hear(struct weights_peer *peer, const struct fetch_message *message, struct weights_write *memory)
+static void hear(struct weights_peer *peer, const struct fetch_message *message,
+                 struct weights_write *memory)
 {
     switch (message->type) {
     case FETCH_MESSAGE_ASK_HAVE:
@@ -172,15 +178,17 @@ static void hear(struct weights_peer *peer, const struct fetch_message *message,
     weights_memory_give(peer->weights, memory);
 }
 
-/* ---- the mesh's events ----------------------------------------------------------------------------------- */
+/* ---- the mesh's events ----------------------------------------------------------------------- */
 
-void *weights_memory(struct weights *weights, struct link *link, uint32_t channel, const struct frame_header *header)
+void *weights_memory(struct weights *weights, struct link *link, uint32_t channel,
+                     const struct frame_header *header)
 {
     struct weights_peer *peer = weights_peer_find(weights, link);
     struct error why = {0};
     (void)channel;
     if (!peer || peer->receiving)
-        return NULL; /* of two channels one is enough: the messages are the same in the link's own memory */
+        return NULL; /* of two channels one is enough: the messages are the same in the link's own
+                        memory */
     if (header->length > LIMIT_FETCH_CHUNK_BYTES + FETCH_CHUNK_HEAD) {
         error_set(&why, ERROR_INVALID, "a message about weights of %u bytes", header->length);
         link_abort(link, &why);
@@ -218,8 +226,9 @@ void weights_frame(struct weights *weights, struct link *link, const struct fram
     if (!peer)
         return;
     struct weights_write *memory = memory_of(peer, header, payload);
-    enum error_code code = memory ? fetch_message_read(memory->memory, header->length, &message, &err)
-                                  : error_set(&err, ERROR_NO_MEMORY, "out of memory for a message about weights");
+    enum error_code code =
+        memory ? fetch_message_read(memory->memory, header->length, &message, &err)
+               : error_set(&err, ERROR_NO_MEMORY, "out of memory for a message about weights");
     if (!code && !weights_is_closing(weights)) {
         hear(peer, &message, memory);
         return;

@@ -1,4 +1,5 @@
-/* Answers to other nodes' requests: read on the thread pool, sent from the memory they were read into. */
+/* Answers to other nodes' requests: read on the thread pool, sent from the memory they were read
+ * into. */
 #include "weights/weights_state.h"
 
 #include <string.h>
@@ -28,7 +29,7 @@ static void free_answer(struct weights *weights, struct weights_answer *answer)
     mem_free(answer);
 }
 
-/* ---- sending ------------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 static void on_sent(struct link_send *send, enum error_code code)
 {
@@ -49,7 +50,8 @@ static bool send_answer(struct weights *weights, struct weights_answer *answer)
         free_answer(weights, answer);
         return true;
     }
-    answer->send = (struct link_send){.type = FRAME_WEIGHTS, .n_pieces = 1, .done = on_sent, .data = answer};
+    answer->send =
+        (struct link_send){.type = FRAME_WEIGHTS, .n_pieces = 1, .done = on_sent, .data = answer};
     answer->send.pieces[0] = (struct link_piece){answer->message.data, answer->message.size};
     enum error_code code = link_send(peer->link, weights_channel(peer->link), &answer->send, NULL);
     if (!code)
@@ -59,7 +61,7 @@ static bool send_answer(struct weights *weights, struct weights_answer *answer)
     return code != ERROR_BUSY;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void run_read(struct weights_job *job)
 {
@@ -80,10 +82,12 @@ static void read_done(struct weights_job *job)
 
 static void refuse(struct weights_peer *peer, uint32_t id, enum fetch_refusal why)
 {
-    weights_post(peer, &(struct fetch_message){.type = FETCH_MESSAGE_REFUSE, .id = id, .refusal = why});
+    weights_post(peer,
+                 &(struct fetch_message){.type = FETCH_MESSAGE_REFUSE, .id = id, .refusal = why});
 }
 
-/* The source as it is now: the shelf's set of parts is copied, because it grows while others read. */
+/* The source as it is now: the shelf's set of parts is copied, because it grows while others
+ * read. */
 static bool find_source(struct weights_answer *answer, struct weights_entry *entry)
 {
     const struct weights_file *file = weights_file_of(entry);
@@ -104,7 +108,8 @@ static void begin_reading(struct weights *weights, struct weights_answer *answer
 {
     struct weights_entry *entry = weights_find(weights, &answer->request.model);
     if (!entry || !find_source(answer, entry)) {
-        refuse(answer->peer, answer->request.id, entry && entry->is_busy ? FETCH_REFUSE_BUSY : FETCH_REFUSE_LACKS);
+        refuse(answer->peer, answer->request.id,
+               entry && entry->is_busy ? FETCH_REFUSE_BUSY : FETCH_REFUSE_LACKS);
         free_answer(weights, answer);
         return;
     }
@@ -133,12 +138,13 @@ void weights_serve_go_on(struct weights *weights)
     }
 }
 
-/* ---- what peers ask ---------------------------------------------------------------------------------------- */
+/* ---- what peers ask -------------------------------------------------------------------------- */
 
 void weights_serve(struct weights_peer *peer, const struct fetch_message *request)
 {
     struct weights *weights = peer->weights;
-    struct weights_answer *answer = peer->n_asked < LIMIT_WEIGHTS_ASKED ? mem_new(sizeof *answer) : NULL;
+    struct weights_answer *answer =
+        peer->n_asked < LIMIT_WEIGHTS_ASKED ? mem_new(sizeof *answer) : NULL;
     if (!answer) {
         refuse(peer, request->id, FETCH_REFUSE_BUSY);
         return;

@@ -1,4 +1,5 @@
-/* Jobs that open and change the shelf: all in the lane, so that the shelf has one thread at a time. */
+/* Jobs that open and change the shelf: all in the lane, so that the shelf has one thread at a
+ * time. */
 #include "weights/weights_state.h"
 
 #include "base/clock.h"
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-/* ---- a model's files ------------------------------------------------------------------------------------- */
+/* ---- a model's files ------------------------------------------------------------------------- */
 
 void weights_shelved_close(struct weights_shelved *shelved)
 {
@@ -39,8 +40,9 @@ static enum error_code copy_has(struct weights_shelved *shelved, struct error *e
 }
 
 /* ERROR_NOT_FOUND: it is not on the shelf, and no manifest was given to put it there. */
-static enum error_code open_shelved(struct shelf *shelf, const struct digest *id, const struct buffer *bytes,
-                                    struct weights_shelved *out, struct error *err)
+static enum error_code open_shelved(struct shelf *shelf, const struct digest *id,
+                                    const struct buffer *bytes, struct weights_shelved *out,
+                                    struct error *err)
 {
     struct manifest manifest;
     *out = (struct weights_shelved){0};
@@ -61,7 +63,7 @@ static enum error_code open_shelved(struct shelf *shelf, const struct digest *id
     return code;
 }
 
-/* ---- looking ----------------------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 struct look {
     struct weights_job job;
@@ -130,7 +132,7 @@ void weights_shelf_look_at_all(struct weights *weights)
     mem_free(all);
 }
 
-/* ---- room ---------------------------------------------------------------------------------------------------- */
+/* ---- room ------------------------------------------------------------------------------------ */
 
 struct lent { /* a model that may go */
     struct weights_entry *entry;
@@ -145,7 +147,8 @@ struct reserve {
     bool has_lent; /* the second attempt */
 };
 
-/* Models that are open are not evicted: those that may go are closed for as long as room is made. */
+/* Models that are open are not evicted: those that may go are closed for as long as room is
+ * made. */
 static void run_reserve(struct weights_job *job)
 {
     struct reserve *reserve = (struct reserve *)job;
@@ -176,8 +179,8 @@ static void give_back(struct reserve *reserve)
 
 static bool may_go(const struct weights_entry *entry, uint64_t now_ns)
 {
-    return entry->here.shelf && !entry->is_busy && !entry->n_jobs && !entry->n_users && !entry->n_serving &&
-           !entry->is_wanted && !entry->fetching.fetch &&
+    return entry->here.shelf && !entry->is_busy && !entry->n_jobs && !entry->n_users &&
+           !entry->n_serving && !entry->is_wanted && !entry->fetching.fetch &&
            now_ns - entry->touched_ns >= LIMIT_WEIGHTS_IDLE_MS * 1000000ull;
 }
 
@@ -187,7 +190,8 @@ static void lend(struct reserve *reserve)
     uint64_t now_ns = clock_now_ns();
     reserve->has_lent = true;
     reserve->lent = mem_new_array(weights->n_entries, sizeof *reserve->lent);
-    for (struct weights_entry *entry = weights->entries; entry && reserve->lent; entry = entry->next) {
+    for (struct weights_entry *entry = weights->entries; entry && reserve->lent;
+         entry = entry->next) {
         if (!may_go(entry, now_ns))
             continue;
         reserve->lent[reserve->n_lent++] = (struct lent){entry, entry->here};
@@ -242,7 +246,7 @@ void weights_shelf_reserve(struct weights_entry *entry)
     weights_lane_add(entry->weights, &reserve->job);
 }
 
-/* ---- recording what is verified -------------------------------------------------------------------------- */
+/* ---- recording what is verified -------------------------------------------------------------- */
 
 struct keep {
     struct weights_job job;
@@ -310,7 +314,8 @@ void weights_shelf_keep(struct weights_entry *entry, bool trim)
     keep->trim = trim;
     for (uint32_t i = 0; i < keep->n_parts; i++)
         keep->opens_header |= keep->parts[i] == MANIFEST_HEADER;
-    fetching->unkept = mem_new_array(shelf_model_manifest(entry->here.shelf)->n_parts, sizeof *fetching->unkept);
+    fetching->unkept =
+        mem_new_array(shelf_model_manifest(entry->here.shelf)->n_parts, sizeof *fetching->unkept);
     if (!fetching->unkept) {
         fetching->unkept = keep->parts;
         mem_free(keep);

@@ -1,8 +1,9 @@
 /* Private to weights*.c.
  *
- * Invariants: what a job on the pool touches is its own, or not touched by the loop until the job is done. All changes
- * of the shelf are jobs of one lane, one at a time in order, because a shelf belongs to one thread. Verifying is
- * beside it: shelf.h allows that for parts that are not kept yet. */
+ * Invariants: what a job on the pool touches is its own, or not touched by the loop until the job
+ * is done. All changes of the shelf are jobs of one lane, one at a time in order, because a shelf
+ * belongs to one thread. Verifying is beside it: shelf.h allows that for parts that are not kept
+ * yet. */
 #pragma once
 
 #include "base/buffer.h"
@@ -26,7 +27,8 @@ struct weights_job {
     void (*run)(struct weights_job *job);  /* on the pool */
     void (*done)(struct weights_job *job); /* on the loop; the job is the callee's */
     bool in_lane;
-    bool must_run; /* also while closing; else err is ERROR_CANCELLED then and run() is not called */
+    bool
+        must_run; /* also while closing; else err is ERROR_CANCELLED then and run() is not called */
     struct error err;
 };
 void weights_job_start(struct weights *weights, struct weights_job *job);
@@ -79,7 +81,8 @@ struct weights_verify { /* a part whose bytes have all come */
     uint64_t after_write; /* so many of the entry's writes must be done */
 };
 
-/* Looks whether the model is on the shelf. `manifest` (taken; NULL: none): puts it there where it is not. */
+/* Looks whether the model is on the shelf. `manifest` (taken; NULL: none): puts it there where it
+ * is not. */
 void weights_shelf_look(struct weights_entry *entry, struct buffer *manifest);
 void weights_shelf_look_at_all(struct weights *weights);
 /* Room for the entry's fetching.wanted; then weights_fetch_begin(). */
@@ -92,7 +95,7 @@ void weights_shelf_write(struct weights_write *write);
 bool weights_shelf_verify(struct weights_entry *entry, uint32_t part); /* false: no memory */
 void weights_shelf_verify_next(struct weights *weights);
 struct weights_write *weights_memory_take(struct weights *weights, uint32_t bytes); /* NULL: none */
-void weights_memory_give(struct weights *weights, struct weights_write *memory);    /* NULL is fine */
+void weights_memory_give(struct weights *weights, struct weights_write *memory); /* NULL is fine */
 
 /* ---- fetching: weights_step.c decides what is next, weights_fetch.c moves it ---- */
 struct weights_holder { /* another node, and what it has of a model */
@@ -150,7 +153,8 @@ struct weights_entry { /* a model */
 };
 
 struct weights_entry *weights_find(struct weights *weights, const struct digest *id);
-struct weights_entry *weights_make(struct weights *weights, const struct digest *id); /* NULL: memory, limit */
+struct weights_entry *weights_make(struct weights *weights,
+                                   const struct digest *id); /* NULL: memory, limit */
 const struct model *weights_opened(struct weights_entry *entry);
 /* False: its header is not here. */
 bool weights_fill_facts(struct weights_entry *entry, struct weights_facts *out);
@@ -161,7 +165,8 @@ void weights_wake_at(struct weights *weights, uint64_t at_ns);
 void weights_step(struct weights_entry *entry);
 /* Whether these layers' parts, and the header, are on this disk. */
 bool weights_layers_are_here(struct weights_entry *entry, uint32_t first_layer, uint32_t n_layers);
-void weights_step_failed(struct weights_entry *entry, const struct error *why); /* the fetch ends with a problem */
+void weights_step_failed(struct weights_entry *entry,
+                         const struct error *why); /* the fetch ends with a problem */
 void weights_step_tick(struct weights_entry *entry, uint64_t now_ns);
 
 /* The entry's fetching.wanted, for which there is room. */
@@ -172,7 +177,8 @@ void weights_fetch_pump(struct weights_entry *entry);
 void weights_fetch_verified(struct weights_entry *entry, uint32_t part, bool is_good);
 void weights_fetch_kept(struct weights_entry *entry);
 /* The memory is the callee's. */
-void weights_fetch_chunk(struct weights_peer *peer, const struct fetch_message *message, struct weights_write *memory);
+void weights_fetch_chunk(struct weights_peer *peer, const struct fetch_message *message,
+                         struct weights_write *memory);
 void weights_fetch_refused(struct weights_peer *peer, const struct fetch_message *message);
 void weights_fetch_have(struct weights_entry *entry, struct weights_holder *holder);
 void weights_fetch_away(struct weights_entry *entry, struct weights_holder *holder);
@@ -247,7 +253,8 @@ struct weights {
     struct weights_counts counts;
 };
 
-/* How long is waited for somebody who has a model: as long as a fetch waits where nobody has a part (fetch.h). */
+/* How long is waited for somebody who has a model: as long as a fetch waits where nobody has a part
+ * (fetch.h). */
 static inline uint64_t weights_search_ns(const struct weights *weights)
 {
     return weights->options.patience_ms * UINT64_C(1000000) / 6;

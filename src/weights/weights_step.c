@@ -1,4 +1,5 @@
-/* What is next for a model that is wanted: look on the shelf, find its manifest, its header, its layers. */
+/* What is next for a model that is wanted: look on the shelf, find its manifest, its header, its
+ * layers. */
 #include "weights/weights_state.h"
 
 #include "base/clock.h"
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-/* ---- what is here ------------------------------------------------------------------------------------ */
+/* ---- what is here ---------------------------------------------------------------------------- */
 
 bool weights_layers_are_here(struct weights_entry *entry, uint32_t first_layer, uint32_t n_layers)
 {
@@ -30,13 +31,15 @@ bool weights_layers_are_here(struct weights_entry *entry, uint32_t first_layer, 
 }
 
 /* The parts that are wanted and not here. */
-static enum error_code find_missing(struct weights_entry *entry, struct part_set *out, struct error *err)
+static enum error_code find_missing(struct weights_entry *entry, struct part_set *out,
+                                    struct error *err)
 {
     const struct weights_shelved *here = &entry->here;
     const struct manifest *manifest = shelf_model_manifest(here->shelf);
     enum error_code code = part_set_init(out, manifest->n_parts, err);
     if (!code && here->is_dead)
-        code = error_set(err, ERROR_UNSUPPORTED, "its header is here, but this version cannot use it");
+        code =
+            error_set(err, ERROR_UNSUPPORTED, "its header is here, but this version cannot use it");
     if (!code)
         part_set_add(out, MANIFEST_HEADER);
     for (uint32_t i = 0; !code && here->model && i < LIMIT_LAYERS; i++) {
@@ -50,7 +53,7 @@ static enum error_code find_missing(struct weights_entry *entry, struct part_set
     return code;
 }
 
-/* ---- steps --------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static void end_wanting(struct weights_entry *entry)
 {
@@ -76,7 +79,8 @@ static bool has_other_size(struct weights_entry *entry, uint64_t wrong)
     bool other = false;
     for (struct weights_holder *holder = entry->holders; holder; holder = holder->next) {
         holder->had_wrong_size |= holder->manifest_bytes == wrong;
-        other |= holder->peer && holder->manifest_bytes && !holder->had_wrong_size && !holder->has_lied;
+        other |=
+            holder->peer && holder->manifest_bytes && !holder->had_wrong_size && !holder->has_lied;
     }
     return other;
 }
@@ -100,7 +104,8 @@ void weights_step_failed(struct weights_entry *entry, const struct error *why)
 static void search(struct weights_entry *entry)
 {
     for (struct weights_holder *holder = entry->holders; holder; holder = holder->next) {
-        if (holder->peer && holder->manifest_bytes && !holder->had_wrong_size && !holder->has_lied) {
+        if (holder->peer && holder->manifest_bytes && !holder->had_wrong_size &&
+            !holder->has_lied) {
             weights_fetch_begin_manifest(entry, holder->manifest_bytes);
             return;
         }
@@ -123,7 +128,8 @@ static void fetch_missing(struct weights_entry *entry)
 
 void weights_step(struct weights_entry *entry)
 {
-    if (weights_is_closing(entry->weights) || !entry->is_wanted || entry->is_busy || entry->fetching.fetch)
+    if (weights_is_closing(entry->weights) || !entry->is_wanted || entry->is_busy ||
+        entry->fetching.fetch)
         return;
     if (weights_file_of(entry))
         end_wanting(entry);
@@ -135,12 +141,12 @@ void weights_step(struct weights_entry *entry)
         search(entry);
 }
 
-/* ---- time ------------------------------------------------------------------------------------------------ */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static void look_at_search(struct weights_entry *entry, uint64_t now_ns)
 {
-    const bool searches =
-        entry->is_wanted && !entry->is_busy && !entry->fetching.fetch && entry->was_looked && !entry->here.shelf;
+    const bool searches = entry->is_wanted && !entry->is_busy && !entry->fetching.fetch &&
+                          entry->was_looked && !entry->here.shelf;
     uint64_t end_ns = entry->fetching.since_ns + weights_search_ns(entry->weights);
     struct error err = {0};
     if (!searches)
@@ -149,7 +155,8 @@ static void look_at_search(struct weights_entry *entry, uint64_t now_ns)
         weights_wake_at(entry->weights, end_ns);
         return;
     }
-    error_set(&err, ERROR_NOT_FOUND, "none of the %u nodes that were asked has this model", entry->n_holders);
+    error_set(&err, ERROR_NOT_FOUND, "none of the %u nodes that were asked has this model",
+              entry->n_holders);
     set_problem(entry, &err);
 }
 

@@ -2,8 +2,9 @@
  *
  *     LD_PRELOAD=…/libchaosclock.so CHAOS_CLOCK=FILE medley up
  *
- * FILE holds one int64_t, nanoseconds; whoever writes it lets the clock jump at once. A namespace cannot do this: a
- * time namespace has its own monotonic clock, but no wall clock. The monotonic clocks are left alone. */
+ * FILE holds one int64_t, nanoseconds; whoever writes it lets the clock jump at once. A namespace
+ * cannot do this: a time namespace has its own monotonic clock, but no wall clock. The monotonic
+ * clocks are left alone. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>

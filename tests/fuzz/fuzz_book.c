@@ -1,5 +1,5 @@
-/* The book of members' bytes: its file, and what a new member is told. Holds: what is taken is written and read back as
- * the same; all ids are ids; who was removed is not in it. */
+/* The book of members' bytes: its file, and what a new member is told. Holds: what is taken is
+ * written and read back as the same; all ids are ids; who was removed is not in it. */
 #include "fuzz.h"
 
 #include "join/book.h"
@@ -14,7 +14,8 @@ static void check(const struct book *book, const char *removed)
     for (size_t i = 0; i < book_size(book); i++) {
         uint8_t id[NODE_ID_BYTES];
         FUZZ_CHECK(id_parse(book_at(book, i)->id, id, sizeof id) && book_admits(book, id));
-        FUZZ_CHECK(strcmp(book_at(book, i)->id, removed) != 0 && book_find(book, book_at(book, i)->id));
+        FUZZ_CHECK(strcmp(book_at(book, i)->id, removed) != 0 &&
+                   book_find(book, book_at(book, i)->id));
     }
 }
 
@@ -36,7 +37,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     book_encode(book, SIZE_MAX, &bytes);
     FUZZ_CHECK(!book_open(path, &again, &err) && book_was_removed(again, removed));
     book_encode(again, SIZE_MAX, &second);
-    FUZZ_CHECK(bytes.size == second.size && (!bytes.size || memcmp(bytes.data, second.data, bytes.size) == 0));
+    FUZZ_CHECK(bytes.size == second.size &&
+               (!bytes.size || memcmp(bytes.data, second.data, bytes.size) == 0));
     book_close(book);
     book_close(again);
     buffer_deinit(&bytes);

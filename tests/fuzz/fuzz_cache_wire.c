@@ -1,5 +1,5 @@
-/* Messages about KV caches from other nodes: any bytes. What is read lies within the message and the limits, and says
- * the same after it has been written again. */
+/* Messages about KV caches from other nodes: any bytes. What is read lies within the message and
+ * the limits, and says the same after it has been written again. */
 #include "fuzz.h"
 
 #include "pipeline/cache_wire.h"
@@ -38,7 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     for (uint32_t i = 0; i < message.offer.n_slots; i++) {
         const unsigned char *tokens = message.offer.slots[i].tokens;
-        FUZZ_CHECK(tokens >= data && tokens + 4 * (size_t)message.offer.slots[i].n_tokens <= data + size);
+        FUZZ_CHECK(tokens >= data &&
+                   tokens + 4 * (size_t)message.offer.slots[i].n_tokens <= data + size);
     }
     write(&message, &again);
     FUZZ_CHECK(!again.failed && again.size == size && memcmp(again.data, data, size) == 0);

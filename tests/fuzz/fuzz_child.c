@@ -1,6 +1,6 @@
-/* What a node and a device's process say to each other: any bytes, as a word of the socket, as what is asked of a
- * cache, or as an answer. What is read lies within the limits and the bytes, and says the same after it has been
- * written again. */
+/* What a node and a device's process say to each other: any bytes, as a word of the socket, as what
+ * is asked of a cache, or as an answer. What is read lies within the limits and the bytes, and says
+ * the same after it has been written again. */
 #include "fuzz.h"
 
 #include "pipeline/child_cache.h"

@@ -1,5 +1,6 @@
-/* Events and snapshots: any bytes, as both. An event leads to a state that a snapshot gives back bit for bit; a
- * snapshot that is accepted is the same after it was decoded and encoded twice, and takes events. */
+/* Events and snapshots: any bytes, as both. An event leads to a state that a snapshot gives back
+ * bit for bit; a snapshot that is accepted is the same after it was decoded and encoded twice, and
+ * takes events. */
 #include "fuzz.h"
 
 #include "cluster/state.h"
@@ -17,7 +18,8 @@ static void check_round_trip(const struct state *state)
     FUZZ_CHECK(!first.failed);
     FUZZ_CHECK(state_decode(&copy, (const uint8_t *)first.data, first.size, &err) == ERROR_NONE);
     state_encode(&copy, &second);
-    FUZZ_CHECK(first.size == second.size && (!first.size || memcmp(first.data, second.data, first.size) == 0));
+    FUZZ_CHECK(first.size == second.size &&
+               (!first.size || memcmp(first.data, second.data, first.size) == 0));
     state_deinit(&copy);
     buffer_deinit(&first);
     buffer_deinit(&second);
@@ -40,7 +42,8 @@ static void as_event(struct state *state, const uint8_t *data, size_t size)
     }
 }
 
-/* The input as an event for the state that the input is: what it says of nodes and instances then meets some. */
+/* The input as an event for the state that the input is: what it says of nodes and instances then
+ * meets some. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct state state = {0};

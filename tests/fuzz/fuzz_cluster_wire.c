@@ -1,5 +1,5 @@
-/* A replica's messages: any bytes. What is decoded and encoded is the same when that is done again; and a follower, a
- * leader and a node that waits to be taken in survive it, whatever it says. */
+/* A replica's messages: any bytes. What is decoded and encoded is the same when that is done again;
+ * and a follower, a leader and a node that waits to be taken in survive it, whatever it says. */
 #include "fuzz.h"
 
 #include "cluster/replica.h"

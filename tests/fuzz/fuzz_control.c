@@ -1,5 +1,6 @@
-/* What is said to a node's control socket: any bytes, to one node that runs as long as the process and is a cluster of
- * its own. Holds: every line of every answer to lines is a JSON object, and then the node answers as ever. */
+/* What is said to a node's control socket: any bytes, to one node that runs as long as the process
+ * and is a cluster of its own. Holds: every line of every answer to lines is a JSON object, and
+ * then the node answers as ever. */
 #include "fuzz.h"
 
 #include "base/clock.h"
@@ -33,7 +34,8 @@ static void clear(void)
 
 static void begin(void)
 {
-    static const char devices[] = "[chip]\nmemory = 32MiB\ndecode = 1GB/s\nflops = 1GFLOP/s\ncopy = 1GB/s\n";
+    static const char devices[] =
+        "[chip]\nmemory = 32MiB\ndecode = 1GB/s\nflops = 1GFLOP/s\ncopy = 1GB/s\n";
     static char sim[64];
     struct error err;
     struct gpu *gpu;
@@ -42,7 +44,9 @@ static void begin(void)
     snprintf(sim, sizeof sim, "%s/sim.ini", folder);
     FILE *file = fopen(sim, "w");
     FUZZ_CHECK(file && fputs(devices, file) >= 0 && fclose(file) == 0);
-    FUZZ_CHECK(!gpu_open(&(struct gpu_options){.n_cpu_threads = 1, .skip_other = true, .sim_file = sim}, &gpu, &err));
+    FUZZ_CHECK(
+        !gpu_open(&(struct gpu_options){.n_cpu_threads = 1, .skip_other = true, .sim_file = sim},
+                  &gpu, &err));
     FUZZ_CHECK(uv_loop_init(&loop) == 0);
     const struct daemon_options options = {
         .folder = folder, .name = "tower", .host = "127.0.0.1", .no_discovery = true, .gpu = gpu};

@@ -1,5 +1,6 @@
-/* Messages about weights from other nodes: any bytes. What is read is within the limits, reads the same after it has
- * been written, and a source answers a request with what was asked or a refusal. */
+/* Messages about weights from other nodes: any bytes. What is read is within the limits, reads the
+ * same after it has been written, and a source answers a request with what was asked or a
+ * refusal. */
 #include "fuzz.h"
 
 #include "base/limits.h"
@@ -10,8 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct manifest_part parts[3] = {
-    {.size = 100}, {.name = "a", .offset = 100, .size = 5000}, {.name = "b", .offset = 5120, .size = 7}};
+static struct manifest_part parts[3] = {{.size = 100},
+                                        {.name = "a", .offset = 100, .size = 5000},
+                                        {.name = "b", .offset = 5120, .size = 7}};
 static struct manifest manifest = {.size = 5127, .n_parts = 3, .parts = parts};
 static struct part_set has;
 static struct weight_source source;
@@ -38,7 +40,8 @@ static void answer(const struct fetch_message *request)
     if (back.type == FETCH_MESSAGE_CHUNK) {
         FUZZ_CHECK(request->request.part == 1 || is_manifest);
         FUZZ_CHECK(back.chunk.size == request->request.size &&
-                   request->request.offset + back.chunk.size <= (is_manifest ? source.manifest_bytes.size : 5000));
+                   request->request.offset + back.chunk.size <=
+                       (is_manifest ? source.manifest_bytes.size : 5000));
     } else {
         FUZZ_CHECK(back.type == FETCH_MESSAGE_REFUSE);
     }
@@ -64,7 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         answer(&message);
     if (message.type == FETCH_MESSAGE_HAVE) {
         struct part_set set;
-        FUZZ_CHECK(message.have.n_parts <= LIMIT_MODEL_TENSORS + 1 && !part_set_init(&set, message.have.n_parts, NULL));
+        FUZZ_CHECK(message.have.n_parts <= LIMIT_MODEL_TENSORS + 1 &&
+                   !part_set_init(&set, message.have.n_parts, NULL));
         fetch_message_parts(&message, &set);
         buffer_clear(&twice);
         fetch_message_write_have(&message.model, message.have.manifest_bytes, &set, &twice);

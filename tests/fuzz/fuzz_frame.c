@@ -1,6 +1,6 @@
-/* Fuzz target: what a peer may send on a channel. The first byte says how the rest is cut. Holds: the reader takes
- * every byte or breaks with a message; a header that is taken is written back as it came; fixed payloads that are taken
- * are within their ranges. */
+/* Fuzz target: what a peer may send on a channel. The first byte says how the rest is cut. Holds:
+ * the reader takes every byte or breaks with a message; a header that is taken is written back as
+ * it came; fixed payloads that are taken are within their ranges. */
 #include "fuzz.h"
 
 #include "base/limits.h"
@@ -20,7 +20,8 @@ static void check_header(const struct frame_reader *reader)
 {
     uint8_t bytes[FRAME_HEADER_BYTES];
     frame_header_write(&reader->header, bytes);
-    FUZZ_CHECK(memcmp(bytes, reader->bytes, 3) == 0 && memcmp(bytes + 4, reader->bytes + 4, 12) == 0);
+    FUZZ_CHECK(memcmp(bytes, reader->bytes, 3) == 0 &&
+               memcmp(bytes + 4, reader->bytes + 4, 12) == 0);
     FUZZ_CHECK(reader->header.length <= LENGTH_MAX);
 }
 

@@ -1,5 +1,5 @@
-/* A GGUF file of any bytes: opened or refused with a text; when opened, everything the header promises holds,
- * and ggml's own reader, where it takes the file too, reads the same. */
+/* A GGUF file of any bytes: opened or refused with a text; when opened, everything the header
+ * promises holds, and ggml's own reader, where it takes the file too, reads the same. */
 #include "fuzz.h"
 
 #include "gguf_oracle.h"
@@ -30,7 +30,8 @@ static void read_array(const struct gguf_file *file, const char *key)
     if (gguf_file_array(file, key, GGUF_ARRAY_U32, &length, NULL) == ERROR_NONE && length > 0)
         sum += gguf_file_array_u32(file, key, 0) + gguf_file_array_u32(file, key, length - 1);
     if (gguf_file_array(file, key, GGUF_ARRAY_F32, &length, NULL) == ERROR_NONE && length > 0)
-        FUZZ_CHECK(gguf_file_array_f32(file, key, length - 1) == gguf_file_array_f32(file, key, length - 1));
+        FUZZ_CHECK(gguf_file_array_f32(file, key, length - 1) ==
+                   gguf_file_array_f32(file, key, length - 1));
     if (gguf_file_array(file, key, GGUF_ARRAY_BOOL, &length, NULL) == ERROR_NONE && length > 0)
         sum += gguf_file_array_bool(file, key, length - 1);
     if (gguf_file_array(file, key, GGUF_ARRAY_TEXT, &length, NULL) == ERROR_NONE)
@@ -61,18 +62,23 @@ static void read_tensor(const struct gguf_file *file, uint64_t index)
 {
     const struct gguf_tensor *tensor = gguf_file_tensor(file, index);
     uint64_t file_size = gguf_file_size(file);
-    FUZZ_CHECK(tensor->size > 0 && tensor->offset < file_size && tensor->size <= file_size - tensor->offset);
-    sum += gguf_file_bytes(file)[tensor->offset] + gguf_file_bytes(file)[tensor->offset + tensor->size - 1];
+    FUZZ_CHECK(tensor->size > 0 && tensor->offset < file_size &&
+               tensor->size <= file_size - tensor->offset);
+    sum += gguf_file_bytes(file)[tensor->offset] +
+           gguf_file_bytes(file)[tensor->offset + tensor->size - 1];
     size_t length = strlen(tensor->name);
-    FUZZ_CHECK(length > 0 && length < GGML_MAX_NAME && gguf_file_find_tensor(file, tensor->name) == tensor);
-    FUZZ_CHECK(tensor->n_dims <= 4 && tensor->ne[0] % ggml_blck_size((enum ggml_type)tensor->type) == 0);
+    FUZZ_CHECK(length > 0 && length < GGML_MAX_NAME &&
+               gguf_file_find_tensor(file, tensor->name) == tensor);
+    FUZZ_CHECK(tensor->n_dims <= 4 &&
+               tensor->ne[0] % ggml_blck_size((enum ggml_type)tensor->type) == 0);
     uint64_t size = ggml_row_size((enum ggml_type)tensor->type, tensor->ne[0]);
     for (int d = 1; d < 4; d++)
         size *= (uint64_t)tensor->ne[d];
     FUZZ_CHECK(size == tensor->size);
     for (uint64_t i = 0; i < index && i < 64; i++) {
         const struct gguf_tensor *other = gguf_file_tensor(file, i);
-        FUZZ_CHECK(other->offset + other->size <= tensor->offset || tensor->offset + tensor->size <= other->offset);
+        FUZZ_CHECK(other->offset + other->size <= tensor->offset ||
+                   tensor->offset + tensor->size <= other->offset);
     }
 }
 
@@ -82,7 +88,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gguf_file *file = NULL;
     struct error err = {0};
     enum error_code code = gguf_file_open_memory(data, size, &file, &err);
-    FUZZ_CHECK((code == ERROR_NONE) == (file != NULL) && (code == ERROR_NONE) == (err.text[0] == 0));
+    FUZZ_CHECK((code == ERROR_NONE) == (file != NULL) &&
+               (code == ERROR_NONE) == (err.text[0] == 0));
     if (!file)
         return 0;
     FUZZ_CHECK(gguf_file_size(file) == size && gguf_file_bytes(file) == data);

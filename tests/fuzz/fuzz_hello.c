@@ -1,5 +1,6 @@
-/* Fuzz target: the first message on a channel, as a hello and as a refusal. Holds: what is refused has a message; what
- * is taken is within its limits, printable, and the same after it was written and read again. */
+/* Fuzz target: the first message on a channel, as a hello and as a refusal. Holds: what is refused
+ * has a message; what is taken is within its limits, printable, and the same after it was written
+ * and read again. */
 #include "fuzz.h"
 
 #include "mesh/hello.h"
@@ -28,7 +29,8 @@ static void check_hello(const uint8_t *data, size_t size)
     FUZZ_CHECK(hello.version.major > 0);
     if (hello.version.major != LINK_MAJOR)
         return;
-    FUZZ_CHECK(hello.n_channels >= 2 && hello.n_channels <= LIMIT_LINK_CHANNELS && hello.channel < hello.n_channels);
+    FUZZ_CHECK(hello.n_channels >= 2 && hello.n_channels <= LIMIT_LINK_CHANNELS &&
+               hello.channel < hello.n_channels);
     FUZZ_CHECK(hello.n_greeting <= LIMIT_GREETING_BYTES);
     uint8_t bytes[LIMIT_HELLO_BYTES];
     FUZZ_CHECK(hello_read(bytes, hello_write(&hello, bytes), &again, &err) == ERROR_NONE);

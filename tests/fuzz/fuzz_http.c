@@ -1,5 +1,6 @@
-/* Bodies of API requests: any bytes. The first byte chooses the endpoint. What is accepted is answered as far
- * as that goes without a model: every text goes through the JSON writer, and must read back as JSON. */
+/* Bodies of API requests: any bytes. The first byte chooses the endpoint. What is accepted is
+ * answered as far as that goes without a model: every text goes through the JSON writer, and must
+ * read back as JSON. */
 #include "fuzz.h"
 
 #include "api/json_out.h"
@@ -39,7 +40,8 @@ static void check_prompts(const struct prompt_input *prompts, uint32_t count, bo
     FUZZ_CHECK(count >= 1 && count <= LIMIT_PROMPTS);
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t k = 0; k < prompts[i].n_tokens; k++)
-            FUZZ_CHECK(prompts[i].tokens[k] >= 0 && prompts[i].tokens[k] < (checked ? VOCAB : LIMIT_VOCAB));
+            FUZZ_CHECK(prompts[i].tokens[k] >= 0 &&
+                       prompts[i].tokens[k] < (checked ? VOCAB : LIMIT_VOCAB));
         if (!prompts[i].tokens)
             check_text(prompts[i].text);
     }
@@ -57,7 +59,8 @@ static void fuzz_generation(enum generation_kind kind, const char *body, size_t 
     if (!checked)
         check_error(&err);
     FUZZ_CHECK(request.n >= 1 && request.n * request.n_prompts <= LIMIT_REQUEST_CHOICES);
-    FUZZ_CHECK(request.n_stops <= LIMIT_STOP_STRINGS && request.n_top_logprobs <= LIMIT_TOP_LOGPROBS);
+    FUZZ_CHECK(request.n_stops <= LIMIT_STOP_STRINGS &&
+               request.n_top_logprobs <= LIMIT_TOP_LOGPROBS);
     check_text(request.model);
     for (uint32_t i = 0; i < request.n_stops; i++)
         check_text(request.stops[i]);

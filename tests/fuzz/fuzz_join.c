@@ -1,8 +1,10 @@
-/* Fuzz target: what a stranger sends while joining. The first byte says who gets the rest, and when:
+/* Fuzz target: what a stranger sends while joining. The first byte says who gets the rest, and
+ * when:
  *   0 a member's first message, 1 its second (after a good HELLO by code), 2 the same by hand,
  *   3 a joiner's first (by code), 4 the same by hand, 5 its second, 6 its third (the grant);
  *   7 the inside of a grant; 8 a typed code; 9 a certificate.
- * Holds: nobody gets in, every answer is a message that can be read, and a failure has printable words. */
+ * Holds: nobody gets in, every answer is a message that can be read, and a failure has printable
+ * words. */
 #include "fuzz.h"
 
 #include "base/limits.h"
@@ -41,31 +43,35 @@ static void start(enum join_mode mode)
     world.invite = (struct invite){0};
     world.pace = (struct join_pace){0};
     FUZZ_CHECK(invite_make(&world.invite, 0, 0, code, NULL) == ERROR_NONE);
-    struct joiner_settings joiner = {.identity = &world.newcomer, .name = "tower", .mode = mode, .pace = &world.pace};
+    struct joiner_settings joiner = {
+        .identity = &world.newcomer, .name = "tower", .mode = mode, .pace = &world.pace};
     FUZZ_CHECK(join_code_parse(code, joiner.code, NULL) == ERROR_NONE);
-    struct inviter_settings inviter = {
-        .identity = &world.member, .authority = &world.membership.authority, .name = "laptop", .invite = &world.invite};
+    struct inviter_settings inviter = {.identity = &world.member,
+                                       .authority = &world.membership.authority,
+                                       .name = "laptop",
+                                       .invite = &world.invite};
     FUZZ_CHECK(inviter_init(&world.inviter, &inviter, 0, NULL) == ERROR_NONE);
     FUZZ_CHECK(joiner_start(&world.joiner, &joiner, 0, &world.to_member, NULL) == ERROR_NONE);
 }
 
 static void to_member(void)
 {
-    FUZZ_CHECK(inviter_step(&world.inviter, 0, world.to_member.data, world.to_member.size, &world.to_joiner, NULL) !=
-               JOIN_FAILED);
+    FUZZ_CHECK(inviter_step(&world.inviter, 0, world.to_member.data, world.to_member.size,
+                            &world.to_joiner, NULL) != JOIN_FAILED);
 }
 
 static void to_joiner(void)
 {
-    FUZZ_CHECK(joiner_step(&world.joiner, 0, world.to_joiner.data, world.to_joiner.size, &world.to_member, NULL) !=
-               JOIN_FAILED);
+    FUZZ_CHECK(joiner_step(&world.joiner, 0, world.to_joiner.data, world.to_joiner.size,
+                           &world.to_member, NULL) != JOIN_FAILED);
 }
 
 static void check(enum join_result result, const struct buffer *reply, const struct error *err)
 {
     struct join_message message;
     FUZZ_CHECK(result == JOIN_WAITING || result == JOIN_FAILED);
-    FUZZ_CHECK(reply->size == 0 || join_message_read(reply->data, reply->size, &message, NULL) == ERROR_NONE);
+    FUZZ_CHECK(reply->size == 0 ||
+               join_message_read(reply->data, reply->size, &message, NULL) == ERROR_NONE);
     FUZZ_CHECK(result != JOIN_FAILED || err->text[0]);
     for (const char *at = err->text; *at; at++)
         FUZZ_CHECK(*at >= ' ' && *at <= '~');
@@ -74,14 +80,16 @@ static void check(enum join_result result, const struct buffer *reply, const str
 static void attack_member(const uint8_t *data, size_t size)
 {
     struct error err = {0};
-    check(inviter_step(&world.inviter, 0, data, size, &world.to_joiner, &err), &world.to_joiner, &err);
+    check(inviter_step(&world.inviter, 0, data, size, &world.to_joiner, &err), &world.to_joiner,
+          &err);
     FUZZ_CHECK(world.invite.state == INVITE_OPEN);
 }
 
 static void attack_joiner(const uint8_t *data, size_t size)
 {
     struct error err = {0};
-    check(joiner_step(&world.joiner, 0, data, size, &world.to_member, &err), &world.to_member, &err);
+    check(joiner_step(&world.joiner, 0, data, size, &world.to_member, &err), &world.to_member,
+          &err);
     FUZZ_CHECK(!world.joiner.membership.certificate);
 }
 
@@ -118,7 +126,8 @@ static void read_certificate(const uint8_t *data, size_t size)
         bool is_node = certificate_names(certificate, node_id, cluster_id);
         FUZZ_CHECK(!is_node || !certificate_cluster(certificate, cluster_id));
         certificate_period(certificate, &from, &until);
-        struct membership membership = {.authority = world.membership.authority, .certificate = certificate};
+        struct membership membership = {.authority = world.membership.authority,
+                                        .certificate = certificate};
         FUZZ_CHECK(membership_check(&membership, &world.newcomer, NULL) == ERROR_INVALID);
     }
     X509_free(certificate);

@@ -1,8 +1,9 @@
-/* Fuzz target: the bytes of a channel on which somebody joins (join/join_channel.h), from a stream without a network.
- * The first byte says in how large pieces they come and are taken (0 to 15), and after how many messages the owner has
- * enough. Every message is sent back.
- * Holds: a message has 1 to LIMIT_JOIN_MESSAGE_BYTES, is whole, and comes in its turn; what is sent back is what came;
- * the channel ends once, in order exactly between two messages; and all is given back. */
+/* Fuzz target: the bytes of a channel on which somebody joins (join/join_channel.h), from a stream
+ * without a network. The first byte says in how large pieces they come and are taken (0 to 15), and
+ * after how many messages the owner has enough. Every message is sent back.
+ * Holds: a message has 1 to LIMIT_JOIN_MESSAGE_BYTES, is whole, and comes in its turn; what is sent
+ * back is what came; the channel ends once, in order exactly between two messages; and all is given
+ * back. */
 #include "fuzz.h"
 
 #include "base/bytes.h"
@@ -34,7 +35,7 @@ static uv_loop_t *the_loop(void)
     return &loop;
 }
 
-/* ---- the stream --------------------------------------------------------------------------------- */
+/* ---- the stream ------------------------------------------------------------------------------ */
 
 static size_t piece_of(size_t size)
 {
@@ -42,7 +43,8 @@ static size_t piece_of(size_t size)
     return world.again ? 0 : size < world.piece ? size : world.piece;
 }
 
-static enum stream_result fake_read(struct stream *stream, void *into, size_t size, size_t *n, struct error *err)
+static enum stream_result fake_read(struct stream *stream, void *into, size_t size, size_t *n,
+                                    struct error *err)
 {
     size_t left = world.size - world.read;
     *n = 0;
@@ -54,8 +56,8 @@ static enum stream_result fake_read(struct stream *stream, void *into, size_t si
     return *n ? STREAM_DONE : STREAM_AGAIN;
 }
 
-static enum stream_result fake_write(struct stream *stream, const void *bytes, size_t size, size_t *n,
-                                     struct error *err)
+static enum stream_result fake_write(struct stream *stream, const void *bytes, size_t size,
+                                     size_t *n, struct error *err)
 {
     *n = piece_of(size);
     FUZZ_CHECK(!world.is_finished && world.written + *n <= world.at);
@@ -81,10 +83,13 @@ static void fake_close(struct stream *stream)
     world.is_closing = true;
 }
 
-static const struct stream_impl impl = {
-    .read = fake_read, .write = fake_write, .flush = fake_flush, .finish = fake_finish, .close = fake_close};
+static const struct stream_impl impl = {.read = fake_read,
+                                        .write = fake_write,
+                                        .flush = fake_flush,
+                                        .finish = fake_finish,
+                                        .close = fake_close};
 
-/* ---- the owner ---------------------------------------------------------------------------------- */
+/* ---- the owner ------------------------------------------------------------------------------- */
 
 static uint64_t length_at(size_t at)
 {
@@ -129,7 +134,8 @@ static void on_closed(void *self)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct join_clock clock;
-    static const struct join_channel_events events = {on_message, on_late, on_ended, on_closed, NULL};
+    static const struct join_channel_events events = {on_message, on_late, on_ended, on_closed,
+                                                      NULL};
     if (size < 1)
         return 0;
     uv_loop_t *loop = the_loop();

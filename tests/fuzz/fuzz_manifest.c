@@ -1,5 +1,5 @@
-/* Manifests from other nodes and from the disk: any bytes. What is read is as manifest_check() says, and is written as
- * the same bytes. */
+/* Manifests from other nodes and from the disk: any bytes. What is read is as manifest_check()
+ * says, and is written as the same bytes. */
 #include "fuzz.h"
 
 #include "base/limits.h"

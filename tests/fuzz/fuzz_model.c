@@ -1,5 +1,5 @@
-/* A model of any bytes: its family, hyper-parameters and tensors accepted or refused with a text. What is accepted
- * has every cost within its file's size, and finite numbers. */
+/* A model of any bytes: its family, hyper-parameters and tensors accepted or refused with a text.
+ * What is accepted has every cost within its file's size, and finite numbers. */
 #include "fuzz.h"
 
 #include "base/limits.h"
@@ -15,10 +15,11 @@ static void check_numbers(const struct hyperparameters *h)
     FUZZ_CHECK(h->n_embd > 0 && h->n_vocab > 0 && h->n_head > 0 && h->n_head_kv > 0);
     FUZZ_CHECK(h->n_head % h->n_head_kv == 0 && h->n_rot % 2 == 0 && h->n_rot <= h->n_head_dim_k);
     FUZZ_CHECK(h->n_experts_used <= h->n_experts);
-    const float numbers[] = {h->rms_epsilon,       h->rope_base,        h->rope_base_window,   h->rope_frequency_scale,
-                             h->yarn_ext_factor,   h->yarn_attn_factor, h->yarn_beta_fast,     h->yarn_beta_slow,
-                             h->attention_softcap, h->final_softcap,    h->attention_scale,    h->embedding_scale,
-                             h->residual_scale,    h->logit_scale,      h->expert_weight_scale};
+    const float numbers[] = {h->rms_epsilon,          h->rope_base,       h->rope_base_window,
+                             h->rope_frequency_scale, h->yarn_ext_factor, h->yarn_attn_factor,
+                             h->yarn_beta_fast,       h->yarn_beta_slow,  h->attention_softcap,
+                             h->final_softcap,        h->attention_scale, h->embedding_scale,
+                             h->residual_scale,       h->logit_scale,     h->expert_weight_scale};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         FUZZ_CHECK(isfinite(numbers[i]));
 }
@@ -29,7 +30,8 @@ static void check_costs(const struct model *model)
     uint64_t file_size = gguf_file_size(model_file(model)), bytes = model_input_cost(model).bytes;
     for (uint32_t i = 0; i < h->n_layers; i++) {
         struct layer_cost cost = model_layer_cost(model, i);
-        FUZZ_CHECK(cost.bytes > 0 && cost.bytes_per_token <= cost.bytes && cost.kv_elements_per_token > 0);
+        FUZZ_CHECK(cost.bytes > 0 && cost.bytes_per_token <= cost.bytes &&
+                   cost.kv_elements_per_token > 0);
         bytes += cost.bytes;
     }
     if (model_tensor(model, TENSOR_OUTPUT, 0))
@@ -46,7 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (gguf_file_open_memory(data, size, &file, &err) != ERROR_NONE)
         return 0;
     enum error_code code = model_open_file(file, &model, &err);
-    FUZZ_CHECK((code == ERROR_NONE) == (err.text[0] == 0) && (code == ERROR_NONE) == (model != NULL));
+    FUZZ_CHECK((code == ERROR_NONE) == (err.text[0] == 0) &&
+               (code == ERROR_NONE) == (model != NULL));
     if (code)
         return 0;
     check_numbers(model_hyperparameters(model));

@@ -1,4 +1,5 @@
-/* x-request-id and Last-Event-ID as clients send them: any bytes. The first byte is the number of choices. */
+/* x-request-id and Last-Event-ID as clients send them: any bytes. The first byte is the number of
+ * choices. */
 #include "fuzz.h"
 
 #include "api/resume.h"
@@ -16,7 +17,8 @@ static void check_written(const struct stream_position *positions, uint32_t n)
         stream_position_write(&positions[i], &out);
     FUZZ_CHECK(!out.failed && stream_positions_read(out.data, out.size, again, n, &err));
     for (uint32_t i = 0; i < n; i++)
-        FUZZ_CHECK(again[i].n_events == positions[i].n_events && again[i].check == positions[i].check &&
+        FUZZ_CHECK(again[i].n_events == positions[i].n_events &&
+                   again[i].check == positions[i].check &&
                    again[i].is_checked == positions[i].is_checked);
     buffer_deinit(&out);
 }
@@ -37,7 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         char id[LIMIT_REQUEST_ID_BYTES + 1] = {0};
         FUZZ_CHECK(size - 1 <= LIMIT_REQUEST_ID_BYTES);
         memcpy(id, text, size - 1);
-        FUZZ_CHECK(request_id_number(id, 0) != request_id_number(id, 1) && !strpbrk(id, " \r\n\"\\"));
+        FUZZ_CHECK(request_id_number(id, 0) != request_id_number(id, 1) &&
+                   !strpbrk(id, " \r\n\"\\"));
     }
     return 0;
 }

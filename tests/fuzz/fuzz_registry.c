@@ -1,5 +1,5 @@
-/* The registry of devices: any bytes. What is accepted is within its limits, and is the same after it has been written
- * and read again. */
+/* The registry of devices: any bytes. What is accepted is within its limits, and is the same after
+ * it has been written and read again. */
 #include "fuzz.h"
 
 #include "base/limits.h"
@@ -20,7 +20,8 @@ static void check_entry(const struct registry_entry *entry)
     FUZZ_CHECK(entry->result <= REGISTRY_HUNG);
     FUZZ_CHECK(memchr(entry->reason, 0, sizeof entry->reason));
     const struct device_calibration *calibration = &entry->calibration;
-    FUZZ_CHECK(calibration->n_types <= CALIBRATION_TYPES_MAX && calibration->n_peers <= CALIBRATION_PEERS_MAX);
+    FUZZ_CHECK(calibration->n_types <= CALIBRATION_TYPES_MAX &&
+               calibration->n_peers <= CALIBRATION_PEERS_MAX);
     for (uint32_t i = 0; i < calibration->n_types; i++) {
         FUZZ_CHECK(calibration->types[i].name[0]);
         check_measurement(&calibration->types[i].decode_bytes_per_s);

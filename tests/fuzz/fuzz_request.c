@@ -1,5 +1,5 @@
-/* Requests and answers from other nodes: any bytes, as a run of messages. What is read keeps the limits, and reads the
- * same after it has been written again. */
+/* Requests and answers from other nodes: any bytes, as a run of messages. What is read keeps the
+ * limits, and reads the same after it has been written again. */
 #include "fuzz.h"
 
 #include "pipeline/request_wire.h"
@@ -15,7 +15,8 @@ static void write_tokens(struct request_message *message, struct buffer *run)
     for (uint32_t i = 0; i < message->tokens.count; i++) {
         struct token_event event;
         request_next_token(message, &event, top);
-        FUZZ_CHECK(event.token >= 0 && event.token < LIMIT_VOCAB && event.n_top <= LIMIT_TOP_LOGPROBS);
+        FUZZ_CHECK(event.token >= 0 && event.token < LIMIT_VOCAB &&
+                   event.n_top <= LIMIT_TOP_LOGPROBS);
         request_write_token(message->id, &event, &last, run);
     }
 }
@@ -53,8 +54,8 @@ static void write_again(struct request_message *message, struct buffer *run)
         break;
     case REQUEST_DONE:
         FUZZ_CHECK((message->done.reason == FINISH_ERROR) == (message->error.code != ERROR_NONE));
-        request_write_done(message->id, message->done.reason, &message->done.usage, &message->error, message->done.lost,
-                           run);
+        request_write_done(message->id, message->done.reason, &message->done.usage, &message->error,
+                           message->done.lost, run);
         break;
     case REQUEST_CANCEL:
         request_write_cancel(message->id, run);
@@ -72,7 +73,8 @@ static void check_again(const struct request_message *message, const struct buff
     size_t size = 0;
     if (!run->size)
         return;
-    FUZZ_CHECK(!run->failed && !request_next(&reader, &bytes, &size, NULL) && bytes && !reader.left);
+    FUZZ_CHECK(!run->failed && !request_next(&reader, &bytes, &size, NULL) && bytes &&
+               !reader.left);
     FUZZ_CHECK(!request_read(bytes, size, &again, NULL));
     FUZZ_CHECK(again.kind == message->kind && again.id == message->id);
     request_message_deinit(&again);

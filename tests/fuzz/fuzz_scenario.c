@@ -1,5 +1,5 @@
-/* Fuzz target: a scenario of `medley sim`. Holds: what is refused has a short, printable message; what is taken fits
- * together, and written and read again it is the same. */
+/* Fuzz target: a scenario of `medley sim`. Holds: what is refused has a short, printable message;
+ * what is taken fits together, and written and read again it is the same. */
 #include "fuzz.h"
 
 #include "sim/scenario.h"
@@ -18,7 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(code == ERROR_INVALID && err.code == code && err.text[0]);
         return 0;
     }
-    FUZZ_CHECK(scenario.n_nodes && scenario.n_nodes <= SCENARIO_NODES && scenario.n_faults <= SCENARIO_FAULTS);
+    FUZZ_CHECK(scenario.n_nodes && scenario.n_nodes <= SCENARIO_NODES &&
+               scenario.n_faults <= SCENARIO_FAULTS);
     scenario_write(&scenario, &text);
     FUZZ_CHECK(!text.failed);
     if (text.size <= SCENARIO_FILE_BYTES) {

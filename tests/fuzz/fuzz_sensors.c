@@ -1,11 +1,12 @@
-/* Fuzz target: the sensors that read the kernel's files. Holds: whatever the files say, a reading is plausible or not
- * valid, and a source that is not available says why in printable words.
+/* Fuzz target: the sensors that read the kernel's files. Holds: whatever the files say, a reading
+ * is plausible or not valid, and a source that is not available says why in printable words.
  *
  * An input is a machine's files as text, which this program serves in the place of sysfs.c:
  *
  *     @sys/class/hwmon/hwmon0/name      a path; what follows up to the next '@' line is the file
  *     coretemp
- *     %                                 half a second later: what follows replaces what was there, or is new
+ *     %                                 half a second later: what follows replaces what was there,
+ * or is new
  *     @proc/stat
  *     ...
  */
@@ -21,7 +22,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- the clock: half a second between two samples, without waiting for it ---------------------- */
+/* ---- the clock: half a second between two samples, without waiting for it -------------------- */
 
 static uint64_t ahead_ns;
 
@@ -32,7 +33,7 @@ uint64_t clock_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + ahead_ns;
 }
 
-/* ---- the files ----------------------------------------------------------------------------------- */
+/* ---- the files ------------------------------------------------------------------------------- */
 
 enum { FILES_MAX = 512, PATH_BYTES = 256 };
 
@@ -105,21 +106,23 @@ static enum sysfs_result copy_text(const char *path, char *text, size_t size)
     return SYSFS_OK;
 }
 
-#define MAKE_PATH(path, format)                                                                                        \
-    char path[PATH_BYTES];                                                                                             \
-    va_list args;                                                                                                      \
-    va_start(args, format);                                                                                            \
-    vsnprintf(path, sizeof path, format, args);                                                                        \
+#define MAKE_PATH(path, format)                                                                    \
+    char path[PATH_BYTES];                                                                         \
+    va_list args;                                                                                  \
+    va_start(args, format);                                                                        \
+    vsnprintf(path, sizeof path, format, args);                                                    \
     va_end(args)
 
-enum sysfs_result sysfs_text(const struct sysfs *fs, char *text, size_t size, const char *format, ...)
+enum sysfs_result sysfs_text(const struct sysfs *fs, char *text, size_t size, const char *format,
+                             ...)
 {
     (void)fs;
     MAKE_PATH(path, format);
     return copy_text(path, text, size > LIMIT_SENSOR_FILE_BYTES ? LIMIT_SENSOR_FILE_BYTES : size);
 }
 
-enum sysfs_result sysfs_u64(const struct sysfs *fs, uint64_t *number, uint64_t max, const char *format, ...)
+enum sysfs_result sysfs_u64(const struct sysfs *fs, uint64_t *number, uint64_t max,
+                            const char *format, ...)
 {
     (void)fs;
     char text[64];
@@ -153,8 +156,8 @@ static int compare_names(const void *a, const void *b)
     return length_a != length_b ? (length_a < length_b ? -1 : 1) : strcmp(a, b);
 }
 
-uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *prefix, char names[][SYSFS_NAME_BYTES],
-                    uint32_t max)
+uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *prefix,
+                    char names[][SYSFS_NAME_BYTES], uint32_t max)
 {
     (void)fs;
     uint32_t count = 0;
@@ -163,8 +166,8 @@ uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *pref
             continue;
         const char *name = files[i].path + strlen(folder) + 1;
         size_t length = strcspn(name, "/");
-        bool taken =
-            length == 0 || length >= SYSFS_NAME_BYTES || name[0] == '.' || strncmp(name, prefix, strlen(prefix)) != 0;
+        bool taken = length == 0 || length >= SYSFS_NAME_BYTES || name[0] == '.' ||
+                     strncmp(name, prefix, strlen(prefix)) != 0;
         for (uint32_t k = 0; k < count && !taken; k++)
             taken = strlen(names[k]) == length && memcmp(names[k], name, length) == 0;
         if (taken)
@@ -176,11 +179,12 @@ uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *pref
     return count;
 }
 
-/* ---- what must hold ------------------------------------------------------------------------------- */
+/* ---- what must hold -------------------------------------------------------------------------- */
 
 static const struct sensor_impl *const sources[] = {
-    &sensor_impl_amdgpu,  &sensor_impl_intel_sysfs, &sensor_impl_hwmon,    &sensor_impl_thermal_zone, &sensor_impl_rapl,
-    &sensor_impl_cpufreq, &sensor_impl_load,        &sensor_impl_pressure, &sensor_impl_power_supply,
+    &sensor_impl_amdgpu,       &sensor_impl_intel_sysfs, &sensor_impl_hwmon,
+    &sensor_impl_thermal_zone, &sensor_impl_rapl,        &sensor_impl_cpufreq,
+    &sensor_impl_load,         &sensor_impl_pressure,    &sensor_impl_power_supply,
 };
 enum { SOURCES = sizeof sources / sizeof *sources, DEVICES = 4 };
 

@@ -1,5 +1,6 @@
-/* Fuzz target: a file of simulated devices. Holds: what is refused has a short, printable message; what is
- * taken is within the documented ranges, has distinct names, and makes sense to the model of heat. */
+/* Fuzz target: a file of simulated devices. Holds: what is refused has a short, printable message;
+ * what is taken is within the documented ranges, has distinct names, and makes sense to the model
+ * of heat. */
 #include "fuzz.h"
 
 #include "simdevices/sim_file.h"
@@ -13,8 +14,10 @@ static struct sim_file file;
 static void check_heat(const struct sim_spec *spec)
 {
     const struct plant_params *heat = &spec->heat;
-    FUZZ_CHECK(heat->power_idle_w >= 0 && heat->power_max_w >= heat->power_idle_w && heat->power_max_w <= 1e5);
-    FUZZ_CHECK(heat->thermal_mass_j_per_k > 0 && heat->resistance_k_per_w > 0 && heat->hysteresis_k > 0);
+    FUZZ_CHECK(heat->power_idle_w >= 0 && heat->power_max_w >= heat->power_idle_w &&
+               heat->power_max_w <= 1e5);
+    FUZZ_CHECK(heat->thermal_mass_j_per_k > 0 && heat->resistance_k_per_w > 0 &&
+               heat->hysteresis_k > 0);
     FUZZ_CHECK(heat->throttled_clock > 0 && heat->throttled_clock <= 1);
     struct plant plant = plant_rested(heat);
     FUZZ_CHECK(plant.temperature_c < heat->limit_c && !plant.throttled);

@@ -1,6 +1,6 @@
-/* Tokenizers. Bytes that begin like a GGUF file are a vocabulary, which then takes and gives a few texts;
- * any other bytes are a text: for every pre-tokeniser rule, and for a BPE and an SPM vocabulary of a few
- * tokens, which must give its characters back. */
+/* Tokenizers. Bytes that begin like a GGUF file are a vocabulary, which then takes and gives a few
+ * texts; any other bytes are a text: for every pre-tokeniser rule, and for a BPE and an SPM
+ * vocabulary of a few tokens, which must give its characters back. */
 #include "base/log.h"
 #include "fuzz.h"
 #include "gguf_bytes.h"
@@ -15,7 +15,8 @@
 
 enum { FLAGS_ALL = TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL };
 
-static void append_pieces(const struct tokenizer *tokenizer, const struct token_list *ids, struct buffer *out)
+static void append_pieces(const struct tokenizer *tokenizer, const struct token_list *ids,
+                          struct buffer *out)
 {
     buffer_append(out, "", 0);
     for (size_t i = 0; i < ids->count; i++) {
@@ -25,8 +26,8 @@ static void append_pieces(const struct tokenizer *tokenizer, const struct token_
 }
 
 /* Everything that can be asked about one text; the pieces of its tokens are left in `pieces`. */
-static void use_tokenizer(const struct tokenizer *tokenizer, const char *text, size_t size, unsigned flags,
-                          struct buffer *pieces)
+static void use_tokenizer(const struct tokenizer *tokenizer, const char *text, size_t size,
+                          unsigned flags, struct buffer *pieces)
 {
     struct token_list ids = {0};
     struct buffer out = {0};
@@ -44,7 +45,8 @@ static void use_tokenizer(const struct tokenizer *tokenizer, const char *text, s
 
 static void fuzz_vocabulary(const uint8_t *data, size_t size)
 {
-    static const char *const texts[] = {"", "Hello, World's 12345", "ab ab\n\n\xC3\xA9\xE4\xB8\xAD\xFF<s><|im_end|>"};
+    static const char *const texts[] = {"", "Hello, World's 12345",
+                                        "ab ab\n\n\xC3\xA9\xE4\xB8\xAD\xFF<s><|im_end|>"};
     struct gguf_file *file;
     struct tokenizer *tokenizer;
     if (gguf_file_open_memory(data, size, &file, NULL))
@@ -72,7 +74,8 @@ static struct tokenizer *make(struct gguf_bytes *bytes)
     const struct buffer *whole = gguf_bytes_finish(bytes);
     struct gguf_file *file;
     struct tokenizer *tokenizer = NULL;
-    if (gguf_file_open_memory(whole->data, whole->size, &file, NULL) || tokenizer_open(file, &tokenizer, NULL))
+    if (gguf_file_open_memory(whole->data, whole->size, &file, NULL) ||
+        tokenizer_open(file, &tokenizer, NULL))
         assert(false && "the target's own vocabulary");
     gguf_file_close(file);
     gguf_bytes_deinit(bytes);
@@ -162,7 +165,8 @@ static void fuzz_text(const char *text, size_t size)
         assert(!size || scratch.ends[scratch.n_words - 1] == scratch.size);
     }
     use_tokenizer(bpe, text, size, 0, &pieces);
-    assert(pieces.size == scratch.size && (!size || memcmp(pieces.data, scratch.text, scratch.size) == 0));
+    assert(pieces.size == scratch.size &&
+           (!size || memcmp(pieces.data, scratch.text, scratch.size) == 0));
     use_tokenizer(spm, text, size, FLAGS_ALL, &pieces);
     buffer_deinit(&pieces);
     pretokenizer_scratch_deinit(&scratch);

@@ -1,5 +1,5 @@
-/* Micro-batches from other machines: any bytes. What is read is within the pipeline's shape, and reads the same after
- * it has been written again. */
+/* Micro-batches from other machines: any bytes. What is read is within the pipeline's shape, and
+ * reads the same after it has been written again. */
 #include "fuzz.h"
 
 #include "pipeline/wire.h"
@@ -63,8 +63,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct buffer message = {0};
     wire_write(&microbatch, &route, ACTIVATION_F32, &SHAPE, scratch, &message);
     FUZZ_CHECK(!message.failed && !wire_read(message.data, message.size, &SHAPE, &again, &err));
-    FUZZ_CHECK(again.n_rows == microbatch.n_rows && again.n_shares == microbatch.n_shares && again.at == microbatch.at);
-    FUZZ_CHECK(wire_read_back(message.data, message.size, &SHAPE, &microbatch, &err)); /* it is not ahead of itself */
+    FUZZ_CHECK(again.n_rows == microbatch.n_rows && again.n_shares == microbatch.n_shares &&
+               again.at == microbatch.at);
+    FUZZ_CHECK(wire_read_back(message.data, message.size, &SHAPE, &microbatch,
+                              &err)); /* it is not ahead of itself */
     buffer_deinit(&message);
     return 0;
 }

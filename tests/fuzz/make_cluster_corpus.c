@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void save(const char *folder, const char *corpus, const char *name, const struct buffer *bytes)
+static void save(const char *folder, const char *corpus, const char *name,
+                 const struct buffer *bytes)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s/%s", folder, corpus, name);

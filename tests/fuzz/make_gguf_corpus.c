@@ -56,7 +56,8 @@ static void good_vocabulary(struct gguf_bytes *b)
     gguf_bytes_array(b, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores, 64, 4);
     gguf_bytes_array(b, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, 64, 4);
     gguf_bytes_u32(b, "tokenizer.ggml.bos_token_id", 1);
-    gguf_bytes_text(b, "tokenizer.chat_template", "{% for m in messages %}{{ m['content'] }}{% endfor %}");
+    gguf_bytes_text(b, "tokenizer.chat_template",
+                    "{% for m in messages %}{{ m['content'] }}{% endfor %}");
 }
 
 static void good_version_2(struct gguf_bytes *b)

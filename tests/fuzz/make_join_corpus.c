@@ -1,5 +1,5 @@
-/* Writes the corpus of fuzz_join: the messages of good joins, each for the moment in which it comes.
- * `make-join-corpus FOLDER` */
+/* Writes the corpus of fuzz_join: the messages of good joins, each for the moment in which it
+ * comes. `make-join-corpus FOLDER` */
 #include "mesh/join.h"
 
 #include <openssl/crypto.h>
@@ -15,7 +15,8 @@ static void write_input(const char *name, int moment, const void *bytes, size_t 
     char path[1024];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "wb");
-    if (!file || fputc(moment, file) == EOF || fwrite(bytes, 1, size, file) != size || fclose(file) != 0) {
+    if (!file || fputc(moment, file) == EOF || fwrite(bytes, 1, size, file) != size ||
+        fclose(file) != 0) {
         perror(path);
         exit(1);
     }
@@ -26,7 +27,8 @@ static void keep(const char *name, int moment, const struct buffer *message)
     write_input(name, moment, message->data, message->size);
 }
 
-static void join(const struct identity *member, const struct membership *membership, enum join_mode mode)
+static void join(const struct identity *member, const struct membership *membership,
+                 enum join_mode mode)
 {
     static const struct identity none;
     struct identity newcomer = none;
@@ -40,9 +42,12 @@ static void join(const struct identity *member, const struct membership *members
     bool by_code = mode == JOIN_BY_CODE;
     identity_make(&newcomer, NULL);
     invite_make(&invite, 0, 0, code, NULL);
-    struct joiner_settings a = {.identity = &newcomer, .name = "tower", .mode = mode, .pace = &pace};
-    struct inviter_settings b = {
-        .identity = member, .authority = &membership->authority, .name = "laptop", .invite = &invite};
+    struct joiner_settings a = {
+        .identity = &newcomer, .name = "tower", .mode = mode, .pace = &pace};
+    struct inviter_settings b = {.identity = member,
+                                 .authority = &membership->authority,
+                                 .name = "laptop",
+                                 .invite = &invite};
     memcpy(a.code, invite.digits, sizeof a.code);
     if (joiner_start(&joiner, &a, 0, &up, &err) || inviter_init(&inviter, &b, 0, &err))
         exit(1);
@@ -54,7 +59,8 @@ static void join(const struct identity *member, const struct membership *members
     inviter_step(&inviter, 0, up.data, up.size, &down, &err);
     if (by_code) {
         keep("accept", 5, &down);
-        inviter_grant(&inviter, &(struct join_grant){.with_key = true, .payload = "hi", .payload_size = 2}, 0,
+        inviter_grant(&inviter,
+                      &(struct join_grant){.with_key = true, .payload = "hi", .payload_size = 2}, 0,
                       AUTHORITY_EPOCH_UNIX_S, &down, &err);
         keep("grant", 6, &down);
     }

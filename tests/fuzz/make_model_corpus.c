@@ -1,4 +1,5 @@
-/* Writes the corpus of the model target: one tiny model of each family, by the architecture table itself. */
+/* Writes the corpus of the model target: one tiny model of each family, by the architecture table
+ * itself. */
 #include "gguf_bytes.h"
 #include "model/model.h"
 
@@ -8,7 +9,8 @@
 
 enum { WIDTH = 8, HEADS = 2, LAYERS = 2, FF = 8, VOCAB = 4, EXPERTS = 2 };
 
-static void key_u32(struct gguf_bytes *bytes, const char *family, const char *suffix, uint32_t value)
+static void key_u32(struct gguf_bytes *bytes, const char *family, const char *suffix,
+                    uint32_t value)
 {
     char key[128];
     snprintf(key, sizeof key, "%s.%s", family, suffix);
@@ -62,7 +64,8 @@ static void add_tensors(struct gguf_bytes *bytes, const struct architecture *arc
     struct gguf_file *file;
     struct hyperparameters h;
     struct error err;
-    gguf_bytes_tensor(bytes, "token_embd.weight", GGML_TYPE_F32, 2, (int64_t[]){WIDTH, VOCAB}, NULL);
+    gguf_bytes_tensor(bytes, "token_embd.weight", GGML_TYPE_F32, 2, (int64_t[]){WIDTH, VOCAB},
+                      NULL);
     const struct buffer *whole = gguf_bytes_finish(bytes);
     if (gguf_file_open_memory(whole->data, whole->size, &file, &err) ||
         hyperparameters_read(architecture, file, &h, &err)) {
@@ -70,8 +73,8 @@ static void add_tensors(struct gguf_bytes *bytes, const struct architecture *arc
         exit(1);
     }
     gguf_file_close(file);
-    uint64_t needed =
-        architecture_roles_needed(architecture, &h) | ROLE_BIT(TENSOR_Q) | ROLE_BIT(TENSOR_K) | ROLE_BIT(TENSOR_V);
+    uint64_t needed = architecture_roles_needed(architecture, &h) | ROLE_BIT(TENSOR_Q) |
+                      ROLE_BIT(TENSOR_K) | ROLE_BIT(TENSOR_V);
     for (int role = 0; role < TENSOR_ROLE_COUNT; role++) {
         bool per_layer = tensor_role_per_layer((enum tensor_role)role);
         for (uint32_t layer = 0; layer < (per_layer ? LAYERS : 1); layer++) {

@@ -62,9 +62,11 @@ int main(int argc, char **argv)
     keep("tokens", &run);
     request_write_row(1, 3, (const float[]){0.5f, -1, 2}, 3, &run);
     keep("row", &run);
-    request_write_done(1, FINISH_LENGTH, &(struct request_usage){5, 1, 3, 10, 20, 30}, NULL, false, &run);
+    request_write_done(1, FINISH_LENGTH, &(struct request_usage){5, 1, 3, 10, 20, 30}, NULL, false,
+                       &run);
     keep("done", &run);
-    request_write_done(1, FINISH_ERROR, &(struct request_usage){5, 0, 0, 10, 0, 0}, &why, true, &run);
+    request_write_done(1, FINISH_ERROR, &(struct request_usage){5, 0, 0, 10, 0, 0}, &why, true,
+                       &run);
     keep("done-lost", &run);
     request_write_cancel(1, &run);
     keep("cancel", &run);

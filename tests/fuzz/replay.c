@@ -1,11 +1,11 @@
-/* Runs a fuzz target without libFuzzer: every file of its corpus, then seeded mutations of each, so that an
- * ordinary build keeps what fuzzing has found and looks a little further.
+/* Runs a fuzz target without libFuzzer: every file of its corpus, then seeded mutations of each, so
+ * that an ordinary build keeps what fuzzing has found and looks a little further.
  *
  * Usage: fuzz-NAME [-n MUTATIONS-OF-EACH] [-s SEED] [-t SECONDS] FOLDER-OR-FILE...
  *
  * The mutations are the same for the same seed; after SECONDS no more are made (slow machines, slow
- * sanitizers). An input that brings the process down, or runs for longer than HANG_SECONDS, is written
- * to ./crash-NAME. */
+ * sanitizers). An input that brings the process down, or runs for longer than HANG_SECONDS, is
+ * written to ./crash-NAME. */
 #include "fuzz.h"
 
 #include "base/clock.h"
@@ -73,7 +73,8 @@ static void catch_crashes(const char *program)
         signal(others[i], on_signal);
 }
 
-/* The target gets an allocation that ends where the input does, so that a sanitizer sees a read past the end. */
+/* The target gets an allocation that ends where the input does, so that a sanitizer sees a read
+ * past the end. */
 static void run(const uint8_t *data, size_t size)
 {
     uint8_t *exact = malloc(size ? size : 1);
@@ -160,7 +161,8 @@ static uint64_t edge(struct dice *dice)
 }
 
 /* Replaces `cut` bytes at `at` by `n` bytes of `from`. */
-static size_t replace(uint8_t *data, size_t size, size_t at, size_t cut, const uint8_t *from, size_t n)
+static size_t replace(uint8_t *data, size_t size, size_t at, size_t cut, const uint8_t *from,
+                      size_t n)
 {
     if (size - cut + n > INPUT_BYTES_MAX)
         return size;
@@ -176,7 +178,8 @@ static size_t mutate_once(uint8_t *data, size_t size, struct dice *dice)
     uint64_t number = edge(dice);
     size_t width = (size_t)1 << roll(dice, 4);
     const struct input *other = &inputs[roll(dice, n_inputs)];
-    size_t from = (size_t)roll(dice, other->size + 1), length = (size_t)roll(dice, other->size - from + 1);
+    size_t from = (size_t)roll(dice, other->size + 1),
+           length = (size_t)roll(dice, other->size - from + 1);
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)roll(dice, 256);
     switch (roll(dice, 8)) {
@@ -187,7 +190,8 @@ static size_t mutate_once(uint8_t *data, size_t size, struct dice *dice)
     case 1: /* a byte */
         return left ? replace(data, size, at, 1, bytes, 1) : size;
     case 2: /* a number, little-endian */
-        return left >= width ? replace(data, size, at, width, (const uint8_t *)&number, width) : size;
+        return left >= width ? replace(data, size, at, width, (const uint8_t *)&number, width)
+                             : size;
     case 3: /* the end is missing */
         return at;
     case 4: /* a piece is missing */
@@ -198,7 +202,8 @@ static size_t mutate_once(uint8_t *data, size_t size, struct dice *dice)
         memcpy(bytes, data + at, left < sizeof bytes ? left : sizeof bytes);
         return replace(data, size, at, 0, bytes, left < sizeof bytes ? left : sizeof bytes);
     default: /* a piece of another input */
-        return replace(data, size, at, length < left ? (size_t)roll(dice, length + 1) : 0, other->data + from, length);
+        return replace(data, size, at, length < left ? (size_t)roll(dice, length + 1) : 0,
+                       other->data + from, length);
     }
 }
 

@@ -1,11 +1,14 @@
-/* What the next minor version of Medley might be: the same program with more to say. The linker's --wrap puts these
- * functions in the place of the product's (meson.build), so nothing of this is in `medley`.
+/* What the next minor version of Medley might be: the same program with more to say. The linker's
+ * --wrap puts these functions in the place of the product's (meson.build), so nothing of this is in
+ * `medley`.
  *
  *  - the link protocol's minor version is one higher; MEDLEY_NEXT_MINORS=2: two;
- *  - hellos, descriptions of nodes, NOW messages, events, replicas' messages and requests have a field, or bytes at
- * their end, that this version does not know; there are frames and requests of unknown types;
- *  - there is one more kind of event, which makes the setting "next" in the state. It is proposed by every node, over
- *    and over, under the product's rule: only once all nodes know it (event_level()).
+ *  - hellos, descriptions of nodes, NOW messages, events, replicas' messages and requests have a
+ * field, or bytes at their end, that this version does not know; there are frames and requests of
+ * unknown types;
+ *  - there is one more kind of event, which makes the setting "next" in the state. It is proposed
+ * by every node, over and over, under the product's rule: only once all nodes know it
+ * (event_level()).
  */
 #include "cluster/event.h"
 #include "cluster/state.h"
@@ -17,10 +20,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXTRA = 9, KIND = CLUSTER__EVENT__KIND_REFOUNDED + 1, FRAME_UNKNOWN_CONTROL = 63, FRAME_UNKNOWN_DATA = 95 };
+enum {
+    EXTRA = 9,
+    KIND = CLUSTER__EVENT__KIND_REFOUNDED + 1,
+    FRAME_UNKNOWN_CONTROL = 63,
+    FRAME_UNKNOWN_DATA = 95
+};
 
-enum error_code __real_mesh_open(const struct mesh_options *options, struct mesh **out, struct error *err);
-enum error_code __wrap_mesh_open(const struct mesh_options *options, struct mesh **out, struct error *err);
+enum error_code __real_mesh_open(const struct mesh_options *options, struct mesh **out,
+                                 struct error *err);
+enum error_code __wrap_mesh_open(const struct mesh_options *options, struct mesh **out,
+                                 struct error *err);
 size_t __real_hello_write(const struct hello *hello, uint8_t bytes[static LIMIT_HELLO_BYTES]);
 size_t __wrap_hello_write(const struct hello *hello, uint8_t bytes[static LIMIT_HELLO_BYTES]);
 void __real_message_encode(const ProtobufCMessage *message, struct buffer *out);
@@ -28,14 +38,16 @@ void __wrap_message_encode(const ProtobufCMessage *message, struct buffer *out);
 void __real_event_encode(const Cluster__Event *event, struct buffer *out);
 void __wrap_event_encode(const Cluster__Event *event, struct buffer *out);
 uint32_t __wrap_event_level_known(void);
-enum error_code __real_state_apply(struct state *state, uint64_t index, const uint8_t *event, size_t size,
-                                   struct state_outcome *outcome, struct error *err);
-enum error_code __wrap_state_apply(struct state *state, uint64_t index, const uint8_t *event, size_t size,
-                                   struct state_outcome *outcome, struct error *err);
+enum error_code __real_state_apply(struct state *state, uint64_t index, const uint8_t *event,
+                                   size_t size, struct state_outcome *outcome, struct error *err);
+enum error_code __wrap_state_apply(struct state *state, uint64_t index, const uint8_t *event,
+                                   size_t size, struct state_outcome *outcome, struct error *err);
 void __real_wire_encode(struct buffer *out, const struct wire_message *message);
 void __wrap_wire_encode(struct buffer *out, const struct wire_message *message);
-void __real_request_write_submit(uint64_t id, const char *instance, const struct request *request, struct buffer *run);
-void __wrap_request_write_submit(uint64_t id, const char *instance, const struct request *request, struct buffer *run);
+void __real_request_write_submit(uint64_t id, const char *instance, const struct request *request,
+                                 struct buffer *run);
+void __wrap_request_write_submit(uint64_t id, const char *instance, const struct request *request,
+                                 struct buffer *run);
 void __real_request_write_accepted(uint64_t id, struct buffer *run);
 void __wrap_request_write_accepted(uint64_t id, struct buffer *run);
 void __real_daemon_lead(struct daemon *daemon);
@@ -43,11 +55,13 @@ void __wrap_daemon_lead(struct daemon *daemon);
 
 /* ---- the link -------------------------------------------------------------------------------- */
 
-enum error_code __wrap_mesh_open(const struct mesh_options *options, struct mesh **out, struct error *err)
+enum error_code __wrap_mesh_open(const struct mesh_options *options, struct mesh **out,
+                                 struct error *err)
 {
     struct mesh_options next = *options;
     const char *minors = getenv("MEDLEY_NEXT_MINORS");
-    next.version = (struct link_version){LINK_MAJOR, LINK_MINOR + (minors ? (uint32_t)atoi(minors) : 1)};
+    next.version =
+        (struct link_version){LINK_MAJOR, LINK_MINOR + (minors ? (uint32_t)atoi(minors) : 1)};
     return __real_mesh_open(&next, out, err);
 }
 
@@ -65,10 +79,12 @@ size_t __wrap_hello_write(const struct hello *hello, uint8_t bytes[static LIMIT_
 
 /* ---- messages of the cluster ----------------------------------------------------------------- */
 
-/* What this node says of itself has a field more; what others have said of themselves stays as it is. */
+/* What this node says of itself has a field more; what others have said of themselves stays as it
+ * is. */
 void __wrap_message_encode(const ProtobufCMessage *message, struct buffer *out)
 {
-    const bool is_own = message->descriptor == &cluster__node__descriptor && !message->n_unknown_fields &&
+    const bool is_own = message->descriptor == &cluster__node__descriptor &&
+                        !message->n_unknown_fields &&
                         ((const Cluster__Node *)message)->level == KIND;
     __real_message_encode(message, out);
     if (is_own || message->descriptor == &node__now__descriptor)
@@ -98,8 +114,8 @@ uint32_t __wrap_event_level_known(void)
 }
 
 /* The new kind means: the setting "next" has the value of its number. */
-enum error_code __wrap_state_apply(struct state *state, uint64_t index, const uint8_t *bytes, size_t size,
-                                   struct state_outcome *outcome, struct error *err)
+enum error_code __wrap_state_apply(struct state *state, uint64_t index, const uint8_t *bytes,
+                                   size_t size, struct state_outcome *outcome, struct error *err)
 {
     Cluster__Event *event = NULL;
     struct buffer as_setting = {0};
@@ -139,7 +155,8 @@ static void lengthen(struct buffer *run, size_t begin)
         ((uint8_t *)run->data)[begin] = (uint8_t)(((uint8_t *)run->data)[begin] + 5);
 }
 
-void __wrap_request_write_submit(uint64_t id, const char *instance, const struct request *request, struct buffer *run)
+void __wrap_request_write_submit(uint64_t id, const char *instance, const struct request *request,
+                                 struct buffer *run)
 {
     const size_t begin = run->size;
     __real_request_write_submit(id, instance, request, run);
@@ -168,8 +185,10 @@ static void post(struct link *link, uint32_t channel, uint16_t type)
 static void propose(struct daemon *daemon)
 {
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    ProtobufCMessageUnknownField kind = {
-        .tag = KIND, .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED, .len = 1, .data = (uint8_t *)""};
+    ProtobufCMessageUnknownField kind = {.tag = KIND,
+                                         .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED,
+                                         .len = 1,
+                                         .data = (uint8_t *)""};
     event.base.n_unknown_fields = 1;
     event.base.unknown_fields = &kind;
     agreement_propose(daemon->agreement, &event, NULL, NULL);

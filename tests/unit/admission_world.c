@@ -40,7 +40,8 @@ static void on_stream(void *self, struct stream *stream)
         stream_close(stream, NULL, NULL);
 }
 
-static void on_decide(void *self, uint64_t id, const uint8_t node_id[NODE_ID_BYTES], const char *name)
+static void on_decide(void *self, uint64_t id, const uint8_t node_id[NODE_ID_BYTES],
+                      const char *name)
 {
     static const char much[LIMIT_JOIN_PAYLOAD_BYTES + 1];
     struct town *town = self;
@@ -53,12 +54,14 @@ static void on_decide(void *self, uint64_t id, const uint8_t node_id[NODE_ID_BYT
         ignored = admission_grant(town->admission, id, PAYLOAD, sizeof PAYLOAD, &err);
         break;
     case DECIDE_REFUSE:
-        assert_int_equal(admission_refuse(town->admission, id, "it was removed for good", &err), ERROR_NONE);
+        assert_int_equal(admission_refuse(town->admission, id, "it was removed for good", &err),
+                         ERROR_NONE);
         break;
     case DECIDE_NEVER:
         break;
     case DECIDE_TOO_MUCH:
-        assert_int_equal(admission_grant(town->admission, id, much, sizeof much, &err), ERROR_INVALID);
+        assert_int_equal(admission_grant(town->admission, id, much, sizeof much, &err),
+                         ERROR_INVALID);
         break;
     }
 }
@@ -68,8 +71,8 @@ static void on_changed(void *self)
     ((struct town *)self)->n_changed++;
 }
 
-static void on_ended(void *self, uint64_t id, const uint8_t node_id[NODE_ID_BYTES], const char *name,
-                     const struct error *why)
+static void on_ended(void *self, uint64_t id, const uint8_t node_id[NODE_ID_BYTES],
+                     const char *name, const struct error *why)
 {
     struct town *town = self;
     town->n_ended++;
@@ -262,21 +265,25 @@ void newcomer_check_member(struct newcomer *newcomer)
     static const struct credentials_members members = {.admitted = link_world_is_member};
     struct error err = {0};
     assert_int_equal(newcomer->n_joined, 1);
-    assert_int_equal(membership_check(&newcomer->membership, &newcomer->identity, &err), ERROR_NONE);
+    assert_int_equal(membership_check(&newcomer->membership, &newcomer->identity, &err),
+                     ERROR_NONE);
     assert_non_null(newcomer->membership.authority.key);
-    assert_memory_equal(newcomer->membership.authority.cluster_id, links->authority.cluster_id, CLUSTER_ID_BYTES);
+    assert_memory_equal(newcomer->membership.authority.cluster_id, links->authority.cluster_id,
+                        CLUSTER_ID_BYTES);
     assert_int_equal(newcomer->payload.size, sizeof PAYLOAD);
     assert_memory_equal(newcomer->payload.data, PAYLOAD, sizeof PAYLOAD);
     credentials_free(node->credentials);
     node->credentials = NULL;
-    if (credentials_new(&newcomer->identity, &newcomer->membership, &members, &node->credentials, &err))
+    if (credentials_new(&newcomer->identity, &newcomer->membership, &members, &node->credentials,
+                        &err))
         fail_msg("%s", err.text);
     node->options.security = security_of(node->credentials);
     memcpy(node->options.node_id, newcomer->identity.node_id, NODE_ID_BYTES);
     link_world_open(links, 0);
     link_world_dial(links, 0, TOWN_MEMBER);
     assert_true(town_run(newcomer->town, both_up, links));
-    assert_memory_equal(link_peer(links->nodes[TOWN_MEMBER].link), newcomer->identity.node_id, NODE_ID_BYTES);
+    assert_memory_equal(link_peer(links->nodes[TOWN_MEMBER].link), newcomer->identity.node_id,
+                        NODE_ID_BYTES);
     link_world_close(links, 0);
 }
 
@@ -295,7 +302,8 @@ void stranger_connect(struct stranger *stranger, struct town *town, int host)
     const int on = 1;
     struct sockaddr_in address = {.sin_family = AF_INET};
     struct link_security security;
-    *stranger = (struct stranger){.town = town, .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    *stranger =
+        (struct stranger){.town = town, .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     assert_true(stranger->fd >= 0);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + (uint32_t)host - 1);
     assert_int_equal(bind(stranger->fd, (struct sockaddr *)&address, sizeof address), 0);

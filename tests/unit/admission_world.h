@@ -1,5 +1,5 @@
-/* A member that lets machines in and newcomers that want to be, over loopback on link_world's loop: for tests of
- * admission and joining. */
+/* A member that lets machines in and newcomers that want to be, over loopback on link_world's loop:
+ * for tests of admission and joining. */
 #pragma once
 
 #include "base/limits.h"
@@ -66,8 +66,8 @@ uint32_t town_waiting(struct town *town, struct admission_waiting *first);
 /* It is a member: all of it belongs together, and a link to the member comes up with it. */
 void newcomer_check_member(struct newcomer *newcomer);
 
-/* One that shakes hands as a stranger does, and then does what it likes. From 127.0.0.`host`; its socket does not
- * block. */
+/* One that shakes hands as a stranger does, and then does what it likes. From 127.0.0.`host`; its
+ * socket does not block. */
 struct stranger {
     struct town *town;
     int fd;

@@ -28,7 +28,8 @@ static struct agreement_node *node_of_member(struct agreement_world *w, uint64_t
     return NULL;
 }
 
-static bool post(struct agreement_node *from, uint64_t member, const void *bytes, size_t size, bool is_proposal)
+static bool post(struct agreement_node *from, uint64_t member, const void *bytes, size_t size,
+                 bool is_proposal)
 {
     struct agreement_world *w = from->world;
     struct agreement_node *to = node_of_member(w, member);
@@ -68,10 +69,12 @@ static void on_changed(void *self)
     node->n_emptied += !agreement_state(node->agreement)->root;
 }
 
-static void on_applied(void *self, uint64_t index, const Cluster__Event *event, const struct state_outcome *outcome)
+static void on_applied(void *self, uint64_t index, const Cluster__Event *event,
+                       const struct state_outcome *outcome)
 {
     struct agreement_node *node = self;
-    assert(node->n_applied < AGREEMENT_APPLIED_MAX && index && (outcome->applied || outcome->reason));
+    assert(node->n_applied < AGREEMENT_APPLIED_MAX && index &&
+           (outcome->applied || outcome->reason));
     node->nonces[node->n_applied++] = event->nonce;
 }
 
@@ -113,7 +116,8 @@ static void set_members(struct agreement_world *w)
             const struct agreement_node *other = &w->nodes[k];
             const uint64_t member = other->agreement ? agreement_member(other->agreement) : 0;
             if (other->wanted && member)
-                views[n++] = (struct member_view){.id = member, .alive = !other->cut_off, .steady = true};
+                views[n++] =
+                    (struct member_view){.id = member, .alive = !other->cut_off, .steady = true};
         }
         if (node->agreement)
             agreement_set_members(node->agreement, views, node->cut_off ? 0 : n);
@@ -130,7 +134,8 @@ static uint64_t now_ms(void)
     return clock_now_ns() / 1000000;
 }
 
-bool agreement_world_run(struct agreement_world *w, bool (*is_so)(void *arg), void *arg, uint32_t limit_ms)
+bool agreement_world_run(struct agreement_world *w, bool (*is_so)(void *arg), void *arg,
+                         uint32_t limit_ms)
 {
     const uint64_t until = now_ms() + limit_ms;
     uint64_t members_ms = 0;
@@ -166,8 +171,11 @@ struct agreement_world *agreement_world_init(void)
     uv_timer_start(&w->tick, on_tick, 1, 1);
     w->last = &w->first;
     w->options.loop = &w->loop;
-    w->options.replica = (struct replica_options){
-        .election_ms = 100, .heartbeat_ms = 25, .status_ms = 50, .grace_ms = 60000, .minority_grace_ms = 60000};
+    w->options.replica = (struct replica_options){.election_ms = 100,
+                                                  .heartbeat_ms = 25,
+                                                  .status_ms = 50,
+                                                  .grace_ms = 60000,
+                                                  .minority_grace_ms = 60000};
     w->options.step_ms = 50;
     w->options.reopen_ms = 50;
     w->options.proposal_ms = 5000;
@@ -187,7 +195,8 @@ enum error_code agreement_world_open(struct agreement_world *w, int index, struc
     struct agreement_options options = w->options;
     options.path = node->path;
     options.node = node->id;
-    options.events = (struct agreement_events){on_changed, on_applied, on_send, on_forward, on_failed, node};
+    options.events =
+        (struct agreement_events){on_changed, on_applied, on_send, on_forward, on_failed, node};
     return agreement_open(&options, &node->agreement, err);
 }
 
@@ -288,10 +297,13 @@ int agreement_world_leader(const struct agreement_world *w)
 
 const char *agreement_world_setting(const struct agreement_world *w, int index, const char *key)
 {
-    return w->nodes[index].agreement ? state_setting(agreement_state(w->nodes[index].agreement), key) : NULL;
+    return w->nodes[index].agreement
+               ? state_setting(agreement_state(w->nodes[index].agreement), key)
+               : NULL;
 }
 
-static void on_done(void *arg, enum error_code code, const struct state_outcome *outcome, const struct error *err)
+static void on_done(void *arg, enum error_code code, const struct state_outcome *outcome,
+                    const struct error *err)
 {
     struct agreement_wish *wish = arg;
     assert(!wish->is_done && !code == !!outcome && !code == !err);
@@ -302,7 +314,8 @@ static void on_done(void *arg, enum error_code code, const struct state_outcome 
         wish->err = *err;
 }
 
-void agreement_world_propose(struct agreement_world *w, int index, Cluster__Event *event, struct agreement_wish *wish)
+void agreement_world_propose(struct agreement_world *w, int index, Cluster__Event *event,
+                             struct agreement_wish *wish)
 {
     *wish = (struct agreement_wish){0};
     agreement_propose(w->nodes[index].agreement, event, on_done, wish);

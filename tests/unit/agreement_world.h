@@ -1,5 +1,6 @@
-/* Several agreements on one loop, without a mesh: what one sends is delivered to the other from a queue, if nothing is
- * between them and it is not lost. Each has a store in a folder of its own. Time is real, elections are quick. */
+/* Several agreements on one loop, without a mesh: what one sends is delivered to the other from a
+ * queue, if nothing is between them and it is not lost. Each has a store in a folder of its own.
+ * Time is real, elections are quick. */
 #pragma once
 
 #include "agreement/agreement.h"
@@ -35,17 +36,20 @@ struct agreement_world {
 };
 
 struct agreement_world *agreement_world_init(void);
-void agreement_world_deinit(struct agreement_world *world); /* closes what is open; checks that nothing is left */
+void agreement_world_deinit(
+    struct agreement_world *world); /* closes what is open; checks that nothing is left */
 enum error_code agreement_world_open(struct agreement_world *world, int index, struct error *err);
 void agreement_world_close(struct agreement_world *world, int index);
 /* Runs the loop until it is so; false: not within `limit_ms`. */
-bool agreement_world_run(struct agreement_world *world, bool (*is_so)(void *arg), void *arg, uint32_t limit_ms);
+bool agreement_world_run(struct agreement_world *world, bool (*is_so)(void *arg), void *arg,
+                         uint32_t limit_ms);
 void agreement_world_run_for(struct agreement_world *world, uint32_t ms);
 /* Opens n nodes, the first founds, the others are taken in; they have the state. */
 void agreement_world_found(struct agreement_world *world, int n);
 
 int agreement_world_leader(const struct agreement_world *world); /* -1: none that others follow */
-const char *agreement_world_setting(const struct agreement_world *world, int index, const char *key);
+const char *agreement_world_setting(const struct agreement_world *world, int index,
+                                    const char *key);
 /* What became of an event. */
 struct agreement_wish {
     bool is_done;
@@ -55,6 +59,6 @@ struct agreement_wish {
 };
 void agreement_world_propose(struct agreement_world *world, int index, Cluster__Event *event,
                              struct agreement_wish *wish);
-void agreement_world_set(struct agreement_world *world, int index, const char *key, const char *value,
-                         struct agreement_wish *wish);
+void agreement_world_set(struct agreement_world *world, int index, const char *key,
+                         const char *value, struct agreement_wish *wish);
 bool agreement_wish_is_done(void *wish);

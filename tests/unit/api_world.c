@@ -39,7 +39,8 @@ static struct {
 static enum error_code service_open(void *arg, void *uv_loop, struct error *err)
 {
     (void)arg;
-    struct api_options options = {.address = "127.0.0.1:0", .models = world.models, .waiting_ms = world.waiting_ms};
+    struct api_options options = {
+        .address = "127.0.0.1:0", .models = world.models, .waiting_ms = world.waiting_ms};
     enum error_code code = api_server_open(uv_loop, &options, &world.server, err);
     pthread_mutex_lock(&world.lock);
     world.port = code ? 1 : api_server_port(world.server);
@@ -70,7 +71,8 @@ static void *run(void *arg)
 {
     struct node_service services[2] = {world.beside};
     bool two = world.beside.name;
-    services[two] = (struct node_service){"api", service_open, service_stop, service_close, service_free, NULL};
+    services[two] =
+        (struct node_service){"api", service_open, service_stop, service_close, service_free, NULL};
     struct error err;
     (void)arg;
     world.result = node_run(services, two ? 2 : 1, &err);
@@ -86,7 +88,8 @@ void api_world_start(struct fake_driver_options options)
     api_world_start_with(api_models_of_one(&world.model.api), 0, NULL);
 }
 
-void api_world_start_with(struct api_models models, uint32_t waiting_ms, const struct node_service *beside)
+void api_world_start_with(struct api_models models, uint32_t waiting_ms,
+                          const struct node_service *beside)
 {
     world.models = models;
     world.waiting_ms = waiting_ms;
@@ -117,8 +120,9 @@ void api_world_stop(void)
 
 int api_connect(void)
 {
-    struct sockaddr_in to = {
-        .sin_family = AF_INET, .sin_port = htons(world.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(world.port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
@@ -145,7 +149,8 @@ void api_post_with(int fd, const char *path, const char *headers, const char *js
 {
     struct buffer request = {0};
     buffer_printf(&request,
-                  "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n%s\r\n%s",
+                  "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: "
+                  "application/json\r\nContent-Length: %zu\r\n%s\r\n%s",
                   path, strlen(json), headers, json);
     api_send(fd, request.data, request.size);
     buffer_deinit(&request);
@@ -172,7 +177,9 @@ static bool receive_more(int fd, struct buffer *into)
 
 static const char *find(const struct buffer *buffer, size_t from, const char *text)
 {
-    return buffer->size > from ? memmem(buffer->data + from, buffer->size - from, text, strlen(text)) : NULL;
+    return buffer->size > from
+               ? memmem(buffer->data + from, buffer->size - from, text, strlen(text))
+               : NULL;
 }
 
 static bool receive_chunks(int fd, struct buffer *raw, struct buffer *body)
@@ -198,7 +205,8 @@ static bool receive_chunks(int fd, struct buffer *raw, struct buffer *body)
 
 struct api_reply api_receive(int fd)
 {
-    static struct buffer raw; /* one answer at a time; what follows it belongs to the next of a pipeline */
+    static struct buffer
+        raw; /* one answer at a time; what follows it belongs to the next of a pipeline */
     static int raw_fd = -1;
     struct api_reply reply = {0};
     if (raw_fd != fd)
@@ -287,7 +295,10 @@ const char *api_json_at(const struct buffer *body, const char *pointer)
         fail_msg("not JSON: %s", body->data);
     yyjson_val *value = yyjson_ptr_get(yyjson_doc_get_root(doc), pointer);
     char *json = value ? yyjson_val_write(value, 0, NULL) : NULL;
-    snprintf(text, sizeof text, "%s", !value ? "(none)" : yyjson_is_str(value) ? yyjson_get_str(value) : json);
+    snprintf(text, sizeof text, "%s",
+             !value                 ? "(none)"
+             : yyjson_is_str(value) ? yyjson_get_str(value)
+                                    : json);
     free(json);
     yyjson_doc_free(doc);
     return text;

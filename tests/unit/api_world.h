@@ -7,10 +7,13 @@
 
 #include <stdbool.h>
 
-/* Starts the server in a thread of its own; it ends by SIGTERM to this process, as it would in life. */
+/* Starts the server in a thread of its own; it ends by SIGTERM to this process, as it would in
+ * life. */
 void api_world_start(struct fake_driver_options options);
-/* The same over the test's own models; `beside`, if not NULL, is a service on the same loop, opened first. */
-void api_world_start_with(struct api_models models, uint32_t waiting_ms, const struct node_service *beside);
+/* The same over the test's own models; `beside`, if not NULL, is a service on the same loop, opened
+ * first. */
+void api_world_start_with(struct api_models models, uint32_t waiting_ms,
+                          const struct node_service *beside);
 void api_world_stop(void); /* a second call does nothing */
 
 int api_connect(void);
@@ -18,7 +21,8 @@ void api_send(int fd, const void *bytes, size_t size);
 void api_send_text(int fd, const char *text);
 /* POST of a JSON body, with its headers. */
 void api_post(int fd, const char *path, const char *json);
-void api_post_with(int fd, const char *path, const char *headers, const char *json); /* more headers: "a: b\r\n" */
+void api_post_with(int fd, const char *path, const char *headers,
+                   const char *json); /* more headers: "a: b\r\n" */
 
 struct api_reply {
     int status;         /* 0: the connection closed before a status line */
@@ -32,12 +36,16 @@ void api_reply_clear(struct api_reply *reply);
 /* Reads what comes until `text` has come; false: closed before. */
 bool api_wait_for(int fd, const char *text);
 
-/* The value at a JSON pointer of a body, as text: strings without quotes, "(none)". Valid until the next call. */
+/* The value at a JSON pointer of a body, as text: strings without quotes, "(none)". Valid until the
+ * next call. */
 const char *api_json_at(const struct buffer *body, const char *pointer);
 /* A chat request's body. */
-#define CHAT(content, more)                                                                                            \
-    "{\"model\":\"fake-model\",\"messages\":[{\"role\":\"user\",\"content\":\"" content "\"}]" more "}"
+#define CHAT(content, more)                                                                        \
+    "{\"model\":\"fake-model\",\"messages\":[{\"role\":\"user\",\"content\":\"" content            \
+    "\"}]" more "}"
 
-struct api_reply api_once(const char *path, const char *json); /* json NULL: GET; on a connection of its own */
-/* Waits until /health says that many slots are busy, and with 0 that nothing is queued; fails after 5 s. */
+struct api_reply api_once(const char *path,
+                          const char *json); /* json NULL: GET; on a connection of its own */
+/* Waits until /health says that many slots are busy, and with 0 that nothing is queued; fails after
+ * 5 s. */
 void api_wait_busy(unsigned busy);

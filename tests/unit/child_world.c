@@ -41,18 +41,20 @@ static void on_changed(void *arg)
 
 static uint32_t layers_of(const struct child_world *world, uint32_t stage)
 {
-    const uint32_t all = model_hyperparameters(world->model)->n_layers, each = all / world->n_stages;
+    const uint32_t all = model_hyperparameters(world->model)->n_layers,
+                   each = all / world->n_stages;
     return stage + 1 < world->n_stages ? each : all - each * (world->n_stages - 1);
 }
 
-static enum error_code open_lane(struct child_world *world, uint32_t stage, const struct wire_shape *shape,
-                                 struct error *err)
+static enum error_code open_lane(struct child_world *world, uint32_t stage,
+                                 const struct wire_shape *shape, struct error *err)
 {
     struct child_stage stages[CHILD_WORLD_STAGES] = {0};
     struct lane *lane = NULL;
     for (uint32_t i = 0; i < world->n_stages; i++)
-        stages[i] = (struct child_stage){.here = strcmp(world->devices[i], world->devices[stage]) == 0,
-                                         .n_layers = layers_of(world, i)};
+        stages[i] =
+            (struct child_stage){.here = strcmp(world->devices[i], world->devices[stage]) == 0,
+                                 .n_layers = layers_of(world, i)};
     const struct lane_options options = {
         .device = world->devices[stage],
         .model = world->model,
@@ -93,14 +95,16 @@ enum error_code child_world_try(struct child_world *world, struct error *err)
     struct pipeline_settings settings;
     struct driver_options filled;
     for (uint32_t i = 0; i < world->n_stages; i++)
-        plan[i] =
-            (struct stage_plan){world->children ? NULL : gpu_find(world->gpu, world->devices[i]), layers_of(world, i)};
-    enum error_code code = pipeline_check(world->model, plan, world->n_stages, &world->options, &filled, err);
+        plan[i] = (struct stage_plan){
+            world->children ? NULL : gpu_find(world->gpu, world->devices[i]), layers_of(world, i)};
+    enum error_code code =
+        pipeline_check(world->model, plan, world->n_stages, &world->options, &filled, err);
     if (code)
         return code;
     world->options = filled;
     if (!world->children)
-        return driver_open(world->model, plan, world->n_stages, &world->options, &world->driver, err);
+        return driver_open(world->model, plan, world->n_stages, &world->options, &world->driver,
+                           err);
     pipeline_settings_init(&settings, world->model, plan, world->n_stages, &world->options);
     for (uint32_t i = 0; i < world->n_stages && !code; i++) {
         if (!world->lanes[i])
@@ -108,7 +112,8 @@ enum error_code child_world_try(struct child_world *world, struct error *err)
     }
     world->far = (struct far){.instance = 7, .epoch = 1, .send = send_to, .arg = world};
     if (!code)
-        code = driver_open_far(world->model, plan, world->n_stages, &world->options, &world->far, &world->driver, err);
+        code = driver_open_far(world->model, plan, world->n_stages, &world->options, &world->far,
+                               &world->driver, err);
     if (code)
         close_lanes(world);
     return code;
@@ -168,7 +173,8 @@ static bool on_token(void *arg, const struct token_event *event)
     return true;
 }
 
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage, const struct error *err)
+static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                    const struct error *err)
 {
     struct reply *reply = arg;
     if (err)

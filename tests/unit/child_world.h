@@ -1,5 +1,6 @@
-/* A driver whose stages are in devices' processes: what a node does with them, in one call each. For tests and the
- * benchmark; a failure that is not asked about ends the program with its reason. */
+/* A driver whose stages are in devices' processes: what a node does with them, in one call each.
+ * For tests and the benchmark; a failure that is not asked about ends the program with its
+ * reason. */
 #pragma once
 
 #include "model/model.h"

@@ -46,13 +46,15 @@ static void make_node(Cluster__Node *node, Cluster__Device *devices, Cluster__De
 
 static const Cluster__Instance *some_instance(const struct state *state)
 {
-    return state->root && state->root->n_instances ? state->root->instances[draw((uint32_t)state->root->n_instances)]
-                                                   : NULL;
+    return state->root && state->root->n_instances
+               ? state->root->instances[draw((uint32_t)state->root->n_instances)]
+               : NULL;
 }
 
 /* Every layer once, on devices that are there; now and then not. */
-static void make_placement(const struct state *state, Cluster__InstancePlaced *placed, Cluster__Placement *placement,
-                           Cluster__Stage *stages, Cluster__Stage **list)
+static void make_placement(const struct state *state, Cluster__InstancePlaced *placed,
+                           Cluster__Placement *placement, Cluster__Stage *stages,
+                           Cluster__Stage **list)
 {
     const Cluster__Instance *instance = some_instance(state);
     const Cluster__Model *model = instance ? state_model(state, instance->model) : NULL;
@@ -85,8 +87,9 @@ static void make_report(const struct state *state, Cluster__StageReport *report)
     report->instance = instance ? instance->id : name("instance", 4);
     report->epoch = placement && draw(10) ? placement->epoch : draw(100);
     report->stage = placement ? draw((uint32_t)placement->n_stages + (draw(20) == 0)) : draw(3);
-    report->node = placement && report->stage < placement->n_stages && draw(20) ? placement->stages[report->stage]->node
-                                                                                : name("node", 6);
+    report->node = placement && report->stage < placement->n_stages && draw(20)
+                       ? placement->stages[report->stage]->node
+                       : name("node", 6);
     report->state = draw(8) ? CLUSTER__STAGE_STATE__READY : (Cluster__StageState)draw(4);
     report->problem = report->state == CLUSTER__STAGE_STATE__FAILED ? name("problem", 5) : NULL;
 }
@@ -185,7 +188,8 @@ static void large_event(const struct state *state, Cluster__Event *e, struct buf
     case 5:
         demand.has_context_tokens = demand.has_streams = true;
         demand.context_tokens = 512, demand.streams = draw(20) ? 1 : 0;
-        instance.id = name("instance", 4), instance.model = name("model", 3), instance.demand = &demand;
+        instance.id = name("instance", 4), instance.model = name("model", 3),
+        instance.demand = &demand;
         e->kind_case = CLUSTER__EVENT__KIND_INSTANCE_DESIRED, e->instance_desired = &instance;
         break;
     case 6:

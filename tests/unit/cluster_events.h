@@ -1,5 +1,5 @@
-/* Random events for tests: mostly sensible ones, on few nodes, devices, models and instances, so that they meet; some
- * with a field that is wrong; some that are only bytes. */
+/* Random events for tests: mostly sensible ones, on few nodes, devices, models and instances, so
+ * that they meet; some with a field that is wrong; some that are only bytes. */
 #pragma once
 
 #include "base/buffer.h"

@@ -47,7 +47,8 @@ bool world_chance(struct world *w, double probability)
     return random_unit_at(w->seed, w->draws++) < probability;
 }
 
-__attribute__((noreturn, format(printf, 2, 3))) static void broken(const struct world *w, const char *format, ...)
+__attribute__((noreturn, format(printf, 2, 3))) static void broken(const struct world *w,
+                                                                   const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -62,15 +63,16 @@ __attribute__((noreturn, format(printf, 2, 3))) static void broken(const struct 
 
 static uint64_t fact_hash(const struct fact *f)
 {
-    return random_mix(f->lineage.generation ^ random_mix(f->lineage.founder ^ random_mix(f->key + (uint64_t)f->kind)));
+    return random_mix(f->lineage.generation ^
+                      random_mix(f->lineage.founder ^ random_mix(f->key + (uint64_t)f->kind)));
 }
 
 static struct fact *fact_slot(const struct world_facts *facts, const struct fact *f)
 {
     for (size_t i = fact_hash(f);; i++) {
         struct fact *slot = &facts->table[i & (facts->capacity - 1)];
-        if (!slot->kind ||
-            (slot->kind == f->kind && slot->key == f->key && lineage_compare(slot->lineage, f->lineage) == 0))
+        if (!slot->kind || (slot->kind == f->kind && slot->key == f->key &&
+                            lineage_compare(slot->lineage, f->lineage) == 0))
             return slot;
     }
 }
@@ -99,10 +101,10 @@ static void check_fact(struct world *w, struct fact fact, const char *what)
         facts->n++;
     } else if (slot->value != fact.value) {
         broken(w,
-               "%s differs: generation %" PRIu64 " of %" PRIu64 ", %" PRIu64 ": node %" PRIu64 " has %" PRIx64
-               ", node %" PRIu64 " had %" PRIx64,
-               what, fact.lineage.generation, fact.lineage.founder, fact.key, fact.by, fact.value, slot->by,
-               slot->value);
+               "%s differs: generation %" PRIu64 " of %" PRIu64 ", %" PRIu64 ": node %" PRIu64
+               " has %" PRIx64 ", node %" PRIu64 " had %" PRIx64,
+               what, fact.lineage.generation, fact.lineage.founder, fact.key, fact.by, fact.value,
+               slot->by, slot->value);
     }
 }
 
@@ -153,7 +155,8 @@ static uint32_t index_of(const struct world *w, uint64_t id)
     return w->n;
 }
 
-static void send(struct world *w, const struct world_node *from, const struct replica_effect *effect)
+static void send(struct world *w, const struct world_node *from,
+                 const struct replica_effect *effect)
 {
     const uint32_t f = (uint32_t)(from - w->nodes), t = index_of(w, effect->to);
     w->sent++;
@@ -181,14 +184,17 @@ static uint64_t hash_bytes(uint64_t hash, const uint8_t *bytes, size_t size)
 static void apply(struct world *w, struct world_node *node, const struct replica_effect *e)
 {
     if (e->index <= node->applied)
-        broken(w, "node %" PRIu64 " applies entry %" PRIu64 " after %" PRIu64, node->id, e->index, node->applied);
-    const uint64_t hash = hash_bytes(random_mix(e->term ^ (uint64_t)e->entry << 60), e->bytes, e->size);
+        broken(w, "node %" PRIu64 " applies entry %" PRIu64 " after %" PRIu64, node->id, e->index,
+               node->applied);
+    const uint64_t hash =
+        hash_bytes(random_mix(e->term ^ (uint64_t)e->entry << 60), e->bytes, e->size);
     node->state = random_mix(node->state ^ random_mix(e->index) ^ hash);
     node->applied = e->index;
     if (e->entry == LOG_EVENT && e->index > w->committed)
         w->committed = e->index;
     check_fact(w, (struct fact){e->lineage, e->index, hash, node->id, FACT_ENTRY}, "an entry");
-    check_fact(w, (struct fact){e->lineage, e->index, node->state, node->id, FACT_STATE}, "the state");
+    check_fact(w, (struct fact){e->lineage, e->index, node->state, node->id, FACT_STATE},
+               "the state");
 }
 
 static void restore(struct world *w, struct world_node *node, const struct replica_effect *e)
@@ -202,7 +208,9 @@ static void restore(struct world *w, struct world_node *node, const struct repli
     w->restored++;
     /* Entries that mean nothing leave no trace: the state is that of the last entry that did. */
     if (state[1])
-        check_fact(w, (struct fact){replica_status(node->replica).lineage, state[1], node->state, node->id, FACT_STATE},
+        check_fact(w,
+                   (struct fact){replica_status(node->replica).lineage, state[1], node->state,
+                                 node->id, FACT_STATE},
                    "the restored state");
 }
 
@@ -211,7 +219,8 @@ static void write_later(struct world *w, struct world_node *node, struct replica
     if (node->n_writes == WORLD_WRITES)
         broken(w, "node %" PRIu64 " has too many writes", node->id);
     const uint64_t earliest = node->n_writes ? node->writes[node->n_writes - 1].done_ms : w->now_ms;
-    node->writes[node->n_writes++] = (struct world_write){e->write, earliest + world_draw(w, w->disk_ms + 1)};
+    node->writes[node->n_writes++] =
+        (struct world_write){e->write, earliest + world_draw(w, w->disk_ms + 1)};
     e->write = (struct log_write){0};
 }
 
@@ -252,10 +261,12 @@ static void look(struct world *w, struct world_node *node)
     }
     const struct replica_status status = replica_status(node->replica);
     if (status.applied > status.commit || status.commit > status.last)
-        broken(w, "node %" PRIu64 " has applied %" PRIu64 ", committed %" PRIu64 " of %" PRIu64, node->id,
-               status.applied, status.commit, status.last);
+        broken(w, "node %" PRIu64 " has applied %" PRIu64 ", committed %" PRIu64 " of %" PRIu64,
+               node->id, status.applied, status.commit, status.last);
     if (status.leads)
-        check_fact(w, (struct fact){status.lineage, status.term, node->id << 20 | node->life, node->id, FACT_LEADER},
+        check_fact(w,
+                   (struct fact){status.lineage, status.term, node->id << 20 | node->life, node->id,
+                                 FACT_LEADER},
                    "the leader");
 }
 
@@ -320,7 +331,8 @@ void world_init(struct world *w, uint64_t seed, uint32_t n, uint64_t grace_ms)
         w->nodes[i].id = 1 + random_at(seed, ~(uint64_t)i) % 1000000 * WORLD_NODES + i;
     struct log_write first;
     struct error err;
-    if (replica_found(w->nodes[0].id, &first, &err) || log_saved_write(&w->nodes[0].disk, &first, &err))
+    if (replica_found(w->nodes[0].id, &first, &err) ||
+        log_saved_write(&w->nodes[0].disk, &first, &err))
         broken(w, "%s", err.text);
     log_write_clear(&first);
     w->nodes[0].admitted = true;
@@ -368,7 +380,8 @@ static void deliver(struct world *w)
     struct world_node *node = &w->nodes[t];
     struct error err;
     if (node->up && !w->cut[f][t] && !w->nodes[f].removed && !node->removed) {
-        if (replica_receive(node->replica, w->now_ms, message.from, message.bytes, message.size, &err))
+        if (replica_receive(node->replica, w->now_ms, message.from, message.bytes, message.size,
+                            &err))
             broken(w, "node %" PRIu64 ": %s", node->id, err.text);
         look(w, node);
     }
@@ -420,7 +433,8 @@ bool world_submit(struct world *w)
         const size_t size = world_draw(w, sizeof bytes);
         for (size_t k = 0; k < size; k++)
             bytes[k] = (uint8_t)world_draw(w, 256);
-        const bool taken = replica_submit(node->replica, w->now_ms, bytes, size, &index, NULL) == ERROR_NONE;
+        const bool taken =
+            replica_submit(node->replica, w->now_ms, bytes, size, &index, NULL) == ERROR_NONE;
         w->submitted += taken;
         look(w, node);
         if (taken)
@@ -461,7 +475,8 @@ static void cut_at_random(struct world *w)
     case 0: /* two halves */
         for (uint32_t i = 0; i < w->n; i++) {
             for (uint32_t j = 0; j < w->n; j++)
-                w->cut[i][j] = random_at(w->seed, w->draws + i) % 2 != random_at(w->seed, w->draws + j) % 2;
+                w->cut[i][j] =
+                    random_at(w->seed, w->draws + i) % 2 != random_at(w->seed, w->draws + j) % 2;
         }
         w->draws += w->n;
         break;
@@ -553,13 +568,15 @@ bool world_agrees(const struct world *w, char *why, size_t size)
         const struct replica_status status = replica_status(node->replica);
         if (!first)
             first = node, reference = status;
-        if (lineage_compare(status.lineage, reference.lineage) || status.applied != reference.applied ||
-            status.last != status.applied || node->state != first->state) {
+        if (lineage_compare(status.lineage, reference.lineage) ||
+            status.applied != reference.applied || status.last != status.applied ||
+            node->state != first->state) {
             snprintf(why, size,
-                     "node %" PRIu64 ": generation %" PRIu64 ", applied %" PRIu64 " of %" PRIu64 ", state %" PRIx64
-                     "; node %" PRIu64 ": generation %" PRIu64 ", applied %" PRIu64 ", state %" PRIx64,
-                     node->id, status.lineage.generation, status.applied, status.last, node->state, first->id,
-                     reference.lineage.generation, reference.applied, first->state);
+                     "node %" PRIu64 ": generation %" PRIu64 ", applied %" PRIu64 " of %" PRIu64
+                     ", state %" PRIx64 "; node %" PRIu64 ": generation %" PRIu64
+                     ", applied %" PRIu64 ", state %" PRIx64,
+                     node->id, status.lineage.generation, status.applied, status.last, node->state,
+                     first->id, reference.lineage.generation, reference.applied, first->state);
             return false;
         }
     }
@@ -579,12 +596,13 @@ void world_describe(const struct world *w, FILE *out)
             continue;
         const struct replica_status s = replica_status(node->replica);
         fprintf(out,
-                "node %" PRIu64 "%s: generation %" PRIu64 " of %" PRIu64 ", term %" PRIu64 "%s, leader %" PRIu64
-                ", commit %" PRIu64 ", applied %" PRIu64 ", last %" PRIu64 ", snapshot %" PRIu64 ", timer %" PRIu64
-                "%s:",
-                node->id, node->admitted ? "" : " (not admitted)", s.lineage.generation, s.lineage.founder, s.term,
-                s.leads ? " leads" : "", s.leader, s.commit, s.applied, s.last, s.snapshot,
-                replica_timer(node->replica), s.members_pending ? ", members pending" : "");
+                "node %" PRIu64 "%s: generation %" PRIu64 " of %" PRIu64 ", term %" PRIu64
+                "%s, leader %" PRIu64 ", commit %" PRIu64 ", applied %" PRIu64 ", last %" PRIu64
+                ", snapshot %" PRIu64 ", timer %" PRIu64 "%s:",
+                node->id, node->admitted ? "" : " (not admitted)", s.lineage.generation,
+                s.lineage.founder, s.term, s.leads ? " leads" : "", s.leader, s.commit, s.applied,
+                s.last, s.snapshot, replica_timer(node->replica),
+                s.members_pending ? ", members pending" : "");
         replica_members(node->replica, &members);
         for (uint32_t k = 0; k < members.n; k++)
             fprintf(out, " %" PRIu64 "%s", members.list[k].id, members.list[k].votes ? "*" : "");

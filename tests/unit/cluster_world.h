@@ -1,9 +1,11 @@
-/* A few nodes under a made-up clock, network and disk, for tests of the log: one seed draws everything.
+/* A few nodes under a made-up clock, network and disk, for tests of the log: one seed draws
+ * everything.
  *
- * A node is a replica, what its disk holds, writes that are not durable yet, and a state: a hash over all that was
- * applied. A crash loses the writes that were not acknowledged, from a random one on. Messages are lost, doubled
- * and overtake each other; links are cut one way or both. After every effect the checkers look: one leader for a
- * lineage and term (and that in one life of it), one entry for a lineage and index, one state for it. */
+ * A node is a replica, what its disk holds, writes that are not durable yet, and a state: a hash
+ * over all that was applied. A crash loses the writes that were not acknowledged, from a random one
+ * on. Messages are lost, doubled and overtake each other; links are cut one way or both. After
+ * every effect the checkers look: one leader for a lineage and term (and that in one life of it),
+ * one entry for a lineage and index, one state for it. */
 #pragma once
 
 #include "cluster/replica.h"
@@ -54,7 +56,8 @@ void world_heal(struct world *world); /* every link, no loss, every node up */
 void world_run(struct world *world, uint64_t ms, bool chaos);
 bool world_submit(struct world *world); /* an event, by some node that believes it leads */
 uint32_t world_leaders(const struct world *world);
-/* All nodes that are not removed: same lineage, same log, same state, one leader. Says what is not so. */
+/* All nodes that are not removed: same lineage, same log, same state, one leader. Says what is not
+ * so. */
 bool world_agrees(const struct world *world, char *why, size_t size);
 
 void world_describe(const struct world *world, FILE *out);

@@ -21,7 +21,8 @@
 
 #include <cmocka.h>
 
-static const char devices[] = "[chip]\nmemory = 32MiB\ndecode = 100MB/s\nflops = 300MFLOP/s\ncopy = 1GB/s\n";
+static const char devices[] =
+    "[chip]\nmemory = 32MiB\ndecode = 100MB/s\nflops = 300MFLOP/s\ncopy = 1GB/s\n";
 
 struct daemon_world *daemon_world_open(void)
 {
@@ -72,8 +73,8 @@ static void on_over(void *self, const struct error *why)
         node->why = *why;
 }
 
-enum error_code daemon_world_start(struct daemon_world *world, int index, const struct daemon_options *options,
-                                   struct error *err)
+enum error_code daemon_world_start(struct daemon_world *world, int index,
+                                   const struct daemon_options *options, struct error *err)
 {
     struct daemon_node *node = &world->nodes[index];
     struct daemon_options all = *options;
@@ -153,7 +154,8 @@ struct talk *talk_open(struct daemon_world *world, int node)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct talk *talk = calloc(1, sizeof *talk);
     assert_non_null(talk);
-    snprintf(address.sun_path, sizeof address.sun_path, "%s/control.sock", world->nodes[node].folder);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/control.sock",
+             world->nodes[node].folder);
     talk->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     assert_true(talk->fd >= 0);
     while (connect(talk->fd, (struct sockaddr *)&address, sizeof address)) {
@@ -191,7 +193,8 @@ void talk_say(struct daemon_world *world, struct talk *talk, const void *bytes, 
 bool talk_await(struct daemon_world *world, struct talk *talk, const char *text, uint64_t ms)
 {
     const uint64_t end_ns = clock_now_ns() + ms * 1000000;
-    for (hear(talk); !strstr(talk->text, text) && !talk->has_ended && clock_now_ns() < end_ns; hear(talk))
+    for (hear(talk); !strstr(talk->text, text) && !talk->has_ended && clock_now_ns() < end_ns;
+         hear(talk))
         daemon_world_turn(world);
     return strstr(talk->text, text);
 }

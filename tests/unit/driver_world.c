@@ -15,7 +15,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-void world_open(struct world *world, uint32_t n_stages, uint32_t n_devices, const struct driver_options *options)
+void world_open(struct world *world, uint32_t n_stages, uint32_t n_devices,
+                const struct driver_options *options)
 {
     *world = (struct world){.n_devices = n_devices};
     struct stage_plan plan[FAKE_LAYERS];
@@ -70,13 +71,14 @@ static void on_row(void *arg, uint32_t position, const float *values, uint32_t n
         fake_hidden(tokens, position + 1, expected);
     else
         fake_logits(tokens, position + 1, expected);
-    bool good = position == client->n_rows && position < n_prompt + client->n_tokens && n_values == width &&
-                memcmp(values, expected, width * sizeof *values) == 0;
+    bool good = position == client->n_rows && position < n_prompt + client->n_tokens &&
+                n_values == width && memcmp(values, expected, width * sizeof *values) == 0;
     client->n_bad_rows += !good;
     client->n_rows++;
 }
 
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage, const struct error *err)
+static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                    const struct error *err)
 {
     struct client *client = arg;
     pthread_mutex_lock(&lock);
@@ -184,7 +186,8 @@ uint32_t client_expected(const struct client *client, uint32_t context, int32_t 
     while (n < request->n_predict && position < context && n < CLIENT_TOKENS) {
         float logits[FAKE_VOCAB];
         fake_logits(history, position, logits);
-        int32_t token = sampler_pick(sampler, &request->sampler, logits, history, position, position);
+        int32_t token =
+            sampler_pick(sampler, &request->sampler, logits, history, position, position);
         if (is_stop(request, token))
             break;
         tokens[n++] = history[position++] = token;

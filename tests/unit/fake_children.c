@@ -83,17 +83,18 @@ static enum error_code start(struct lane *lane, struct error *err)
 {
     struct stage_plan plan[LIMIT_STAGES] = {0};
     for (uint32_t i = 0; i < lane->options.n_stages; i++)
-        plan[i] = (struct stage_plan){lane->stages[i].here ? lane->device : NULL, lane->stages[i].n_layers};
-    const enum error_code code = runner_open(lane->options.model, plan, lane->options.n_stages, &lane->driver_options,
-                                             &lane->far, &lane->runner, err);
+        plan[i] = (struct stage_plan){lane->stages[i].here ? lane->device : NULL,
+                                      lane->stages[i].n_layers};
+    const enum error_code code = runner_open(lane->options.model, plan, lane->options.n_stages,
+                                             &lane->driver_options, &lane->far, &lane->runner, err);
     pthread_mutex_lock(&lane->lock);
     lane->is_up = !code;
     pthread_mutex_unlock(&lane->lock);
     return code;
 }
 
-enum error_code lane_open(struct children *children, const struct lane_options *options, struct lane **out,
-                          struct error *err)
+enum error_code lane_open(struct children *children, const struct lane_options *options,
+                          struct lane **out, struct error *err)
 {
     struct lane *lane = calloc(1, sizeof *lane);
     assert(lane);
@@ -248,15 +249,18 @@ static enum error_code carry_out(struct piece *piece, struct buffer *rows, struc
     struct stage *stage = runner_pipeline(piece->lane->runner)->stages[piece->stage].stage;
     struct cache_message message;
     if (piece->kind == PIECE_READ)
-        return stage_kv_read(stage, &piece->run,
-                             buffer_extend(rows, (size_t)(piece->run.n_rows * stage_kv_row_bytes(stage))), err);
-    const enum error_code code = cache_read(piece->message.data, piece->message.size, &message, err);
+        return stage_kv_read(
+            stage, &piece->run,
+            buffer_extend(rows, (size_t)(piece->run.n_rows * stage_kv_row_bytes(stage))), err);
+    const enum error_code code =
+        cache_read(piece->message.data, piece->message.size, &message, err);
     if (code || piece->kind == PIECE_WRITE)
         return code ? code : stage_kv_write(stage, &message.rows.run, message.rows.bytes, err);
     for (uint32_t i = 0; i < message.offer.n_slots; i++) {
         struct pipeline *pipeline = runner_pipeline(piece->lane->runner);
         stage_kv_set_length(stage, message.offer.slots[i].slot, message.offer.slots[i].n_tokens);
-        for (uint32_t k = 0; piece->stage + 1 == pipeline->n_stages && k < message.offer.slots[i].n_tokens; k++) {
+        for (uint32_t k = 0;
+             piece->stage + 1 == pipeline->n_stages && k < message.offer.slots[i].n_tokens; k++) {
             int32_t token;
             memcpy(&token, message.offer.slots[i].tokens + 4 * (size_t)k, sizeof token);
             picker_note(pipeline->picker, message.offer.slots[i].slot, k, token);
@@ -280,7 +284,8 @@ static void run_piece(struct device_job *job)
     free(piece);
 }
 
-static void submit(struct lane *lane, struct lane_job *job, struct piece like, const struct buffer *message)
+static void submit(struct lane *lane, struct lane_job *job, struct piece like,
+                   const struct buffer *message)
 {
     struct piece *piece = calloc(1, sizeof *piece);
     assert(piece);
@@ -298,12 +303,14 @@ void lane_read(struct lane *lane, struct lane_job *job, uint32_t stage, const st
     submit(lane, job, (struct piece){.kind = PIECE_READ, .stage = stage, .run = *run}, NULL);
 }
 
-void lane_write(struct lane *lane, struct lane_job *job, uint32_t stage, const struct buffer *message)
+void lane_write(struct lane *lane, struct lane_job *job, uint32_t stage,
+                const struct buffer *message)
 {
     submit(lane, job, (struct piece){.kind = PIECE_WRITE, .stage = stage}, message);
 }
 
-void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage, const struct buffer *message)
+void lane_settle(struct lane *lane, struct lane_job *job, uint32_t stage,
+                 const struct buffer *message)
 {
     submit(lane, job, (struct piece){.kind = PIECE_SETTLE, .stage = stage}, message);
 }

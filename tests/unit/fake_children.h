@@ -1,6 +1,6 @@
-/* Devices' processes (pipeline/children.h) in the place of the real ones when a program is linked: the lanes of toy
- * devices, each a runner in this process. What goes to them and comes from them goes the way of messages, and they die
- * when a test says so. */
+/* Devices' processes (pipeline/children.h) in the place of the real ones when a program is linked:
+ * the lanes of toy devices, each a runner in this process. What goes to them and comes from them
+ * goes the way of messages, and they die when a test says so. */
 #pragma once
 
 #include "fake_pipeline.h"
@@ -8,6 +8,7 @@
 
 struct children *fake_children_new(struct gpu *gpu); /* free() it */
 
-/* All lanes of the device: what they held is lost, and nothing comes back until they are started again. */
+/* All lanes of the device: what they held is lost, and nothing comes back until they are started
+ * again. */
 void fake_children_kill(struct children *children, const char *device);
 void fake_children_start(struct children *children, const char *device);

@@ -87,7 +87,8 @@ static bool step(struct sequence *sequence, enum finish_reason *reason)
     if (token == FAKE_EOS)
         return true;
     struct token_logprob top[3] = {{token, -0.25f}, {'x', -1.5f}, {'y', -2.5f}};
-    struct token_event event = {.token = token, .index = sequence->n_generated++, .logprob = -0.25f, .top = top};
+    struct token_event event = {
+        .token = token, .index = sequence->n_generated++, .logprob = -0.25f, .top = top};
     event.n_top = request->n_top_logprobs < 3 ? request->n_top_logprobs : 3;
     if (!request->handlers.token(request->arg, &event))
         return true;
@@ -97,8 +98,9 @@ static bool step(struct sequence *sequence, enum finish_reason *reason)
 
 static void end(struct driver *driver, struct sequence *sequence, enum finish_reason reason)
 {
-    struct request_usage usage = {
-        .prompt_tokens = sequence->request.n_prompt, .cached_tokens = 1, .generated_tokens = sequence->n_generated};
+    struct request_usage usage = {.prompt_tokens = sequence->request.n_prompt,
+                                  .cached_tokens = 1,
+                                  .generated_tokens = sequence->n_generated};
     pthread_mutex_lock(&driver->lock);
     struct sequence **link = &driver->sequences;
     while (*link != sequence)
@@ -152,8 +154,8 @@ static void *work(void *arg)
 struct driver *fake_driver_open(struct fake_driver_options options)
 {
     struct driver *driver = calloc(1, sizeof *driver);
-    driver->options =
-        (struct driver_options){.n_slots = options.n_slots, .queue_max = options.queue_max, .context = options.context};
+    driver->options = (struct driver_options){
+        .n_slots = options.n_slots, .queue_max = options.queue_max, .context = options.context};
     driver->token_us = options.token_us;
     pthread_mutex_init(&driver->lock, NULL);
     pthread_create(&driver->thread, NULL, work, driver);
@@ -182,7 +184,8 @@ const struct driver_options *driver_options(const struct driver *driver)
     return &driver->options;
 }
 
-enum error_code driver_submit(struct driver *driver, const struct request *request, uint64_t *id, struct error *err)
+enum error_code driver_submit(struct driver *driver, const struct request *request, uint64_t *id,
+                              struct error *err)
 {
     struct sequence *sequence = calloc(1, sizeof *sequence);
     sequence->request = *request;

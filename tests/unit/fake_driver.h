@@ -1,6 +1,6 @@
-/* Stand-ins for the driver, the tokenizer, the chat template and the model, for tests of the API: linked in their
- * place. A token is a byte; the model writes its prompt's bytes again, then ends -- or, when the prompt begins with
- * '!', writes them for ever. */
+/* Stand-ins for the driver, the tokenizer, the chat template and the model, for tests of the API:
+ * linked in their place. A token is a byte; the model writes its prompt's bytes again, then ends --
+ * or, when the prompt begins with '!', writes them for ever. */
 #pragma once
 
 #include "api/server.h"
@@ -25,6 +25,7 @@ struct fake_model {
     struct hyperparameters hyperparameters;
     struct driver_generator generator;
 };
-/* `driver` as above, the caller's; n_vocab is FAKE_VOCAB or more. To end with api_model_deinit(&fake->api). */
+/* `driver` as above, the caller's; n_vocab is FAKE_VOCAB or more. To end with
+ * api_model_deinit(&fake->api). */
 void fake_model_init(struct fake_model *fake, const char *id, const char *alias, uint32_t n_vocab,
                      struct driver *driver);

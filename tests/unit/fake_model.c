@@ -18,12 +18,13 @@ void fake_model_init(struct fake_model *fake, const char *id, const char *alias,
 {
     *fake = (struct fake_model){.hyperparameters = {.n_vocab = n_vocab, .n_embd = FAKE_EMBD}};
     generator_of_driver(&fake->generator, driver);
-    fake->api = (struct api_model){.id = id,
-                                   .alias = alias,
-                                   .model = (struct model *)(void *)&fake->hyperparameters,
-                                   .tokenizer = (struct tokenizer *)(void *)fake, /* opaque, and not looked at */
-                                   .chat_template = (struct chat_template *)(void *)fake,
-                                   .generator = &fake->generator.base};
+    fake->api = (struct api_model){
+        .id = id,
+        .alias = alias,
+        .model = (struct model *)(void *)&fake->hyperparameters,
+        .tokenizer = (struct tokenizer *)(void *)fake, /* opaque, and not looked at */
+        .chat_template = (struct chat_template *)(void *)fake,
+        .generator = &fake->generator.base};
 }
 
 int32_t tokenizer_bos(const struct tokenizer *tokenizer)
@@ -64,17 +65,19 @@ enum error_code token_list_push(struct token_list *list, int32_t id, struct erro
     return ERROR_NONE;
 }
 
-enum error_code tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size, unsigned flags,
-                                 struct token_list *out, struct error *err)
+enum error_code tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
+                                 unsigned flags, struct token_list *out, struct error *err)
 {
     (void)tokenizer;
-    enum error_code code = flags & TOKENIZE_ADD_SPECIAL ? token_list_push(out, FAKE_BOS, err) : ERROR_NONE;
+    enum error_code code =
+        flags & TOKENIZE_ADD_SPECIAL ? token_list_push(out, FAKE_BOS, err) : ERROR_NONE;
     for (size_t i = 0; i < size && !code; i++)
         code = token_list_push(out, (unsigned char)text[i], err);
     return code;
 }
 
-void tokenizer_piece(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out)
+void tokenizer_piece(const struct tokenizer *tokenizer, int32_t id, bool special,
+                     struct buffer *out)
 {
     (void)tokenizer;
     char byte = (char)id;
@@ -84,8 +87,8 @@ void tokenizer_piece(const struct tokenizer *tokenizer, int32_t id, bool special
         buffer_text(out, id == FAKE_EOS ? "</s>" : "<s>");
 }
 
-void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t n, bool remove_special,
-                      bool unparse_special, struct buffer *out)
+void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t n,
+                      bool remove_special, bool unparse_special, struct buffer *out)
 {
     (void)remove_special;
     for (size_t i = 0; i < n; i++)
@@ -93,8 +96,8 @@ void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, siz
 }
 
 /* Whole characters of valid UTF-8 only: the tests send nothing else through here. */
-void token_stream_push(struct token_stream *stream, const struct tokenizer *tokenizer, int32_t id, bool special,
-                       struct buffer *out)
+void token_stream_push(struct token_stream *stream, const struct tokenizer *tokenizer, int32_t id,
+                       bool special, struct buffer *out)
 {
     (void)tokenizer;
     (void)special;
@@ -115,8 +118,8 @@ void token_stream_finish(struct token_stream *stream, struct buffer *out)
 }
 
 /* The last message's content; one that says "refuse" is refused. */
-enum error_code chat_template_render(struct chat_template *chat_template, const char *input_json, size_t input_size,
-                                     struct buffer *out, struct error *err)
+enum error_code chat_template_render(struct chat_template *chat_template, const char *input_json,
+                                     size_t input_size, struct buffer *out, struct error *err)
 {
     (void)chat_template;
     yyjson_doc *doc = yyjson_read(input_json, input_size, 0);

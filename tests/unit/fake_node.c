@@ -115,7 +115,8 @@ static void start(void)
     snprintf(address.sun_path, sizeof address.sun_path, "%s/control.sock", node.folder);
     unlink(address.sun_path);
     node.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(node.listener, (const struct sockaddr *)&address, sizeof address) || listen(node.listener, 8))
+    if (bind(node.listener, (const struct sockaddr *)&address, sizeof address) ||
+        listen(node.listener, 8))
         abort();
     node.running = pthread_create(&node.thread, NULL, listen_on, NULL) == 0;
 }

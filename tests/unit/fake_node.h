@@ -1,5 +1,5 @@
-/* A node's control socket that answers from a table: a thread of the test that listens in a temporary MEDLEY_STATE_DIR.
- * One connection at a time. */
+/* A node's control socket that answers from a table: a thread of the test that listens in a
+ * temporary MEDLEY_STATE_DIR. One connection at a time. */
 #pragma once
 
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* A machine and a model of toys, put in the place of the real ones when the program is linked:
  * fake_device.c implements what the pipeline uses of gpu.h (a thread a device), fake_stage.c all of
- * engine/stage.h and the model's sizes. The driver runs on it without weights, thousands of times a second.
+ * engine/stage.h and the model's sizes. The driver runs on it without weights, thousands of times a
+ * second.
  *
  * The toy model: each layer keeps, for every position of a slot, a hash of everything that stood
  * at the positions before and of what the layer below made of this one. Logits are random numbers
@@ -16,21 +17,25 @@
 
 enum { FAKE_VOCAB = 97, FAKE_EMBD = 8, FAKE_LAYERS = 8 };
 
-struct device *fake_device_open(const char *id, uint64_t free_bytes, uint64_t bandwidth_mb_per_s); /* 0: not measured */
-void fake_device_close(struct device *device);                       /* after its queue has drained */
-void fake_device_hold(struct device *device, bool held);             /* its jobs wait while it is held */
-struct gpu *fake_gpu_new(struct device *const *devices, uint32_t n); /* for gpu_find(); at most 8. free() it */
-const struct device *fake_device_current(void);                      /* whose thread this is; NULL: none's */
+struct device *fake_device_open(const char *id, uint64_t free_bytes,
+                                uint64_t bandwidth_mb_per_s); /* 0: not measured */
+void fake_device_close(struct device *device);                /* after its queue has drained */
+void fake_device_hold(struct device *device, bool held);      /* its jobs wait while it is held */
+struct gpu *fake_gpu_new(struct device *const *devices,
+                         uint32_t n);           /* for gpu_find(); at most 8. free() it */
+const struct device *fake_device_current(void); /* whose thread this is; NULL: none's */
 
-const struct model *fake_model(void); /* FAKE_LAYERS layers of 1000 bytes, trained for a context of 2000 */
+const struct model *
+fake_model(void); /* FAKE_LAYERS layers of 1000 bytes, trained for a context of 2000 */
 
 /* What the stages do beside computing; from the next call on. */
 struct fake_faults {
     uint32_t forward_per_mille; /* forwards that fail */
     uint32_t copy_per_mille;    /* copies that fail */
     uint32_t delay_us_max;      /* a forward takes up to this long */
-    bool strangers;         /* rows and copies that do not fit the cache are refused, as a real stage does: for tests
-                               where a stage was opened anew under a driver. Else they are a fault of the driver's */
+    bool strangers; /* rows and copies that do not fit the cache are refused, as a real stage does:
+                       for tests where a stage was opened anew under a driver. Else they are a fault
+                       of the driver's */
     uint32_t open_fails_at; /* the layer, from 1 on, whose stage cannot be opened; 0: none */
     bool read_fails;        /* caches cannot be read */
     uint64_t seed;
@@ -45,7 +50,8 @@ uint32_t fake_holds_open(void); /* stage_hold() that were not dropped */
 struct fake_trace {
     uint32_t n_batches;
     uint64_t n_rows;
-    uint32_t rows_max, outputs_max, decode_rows_max; /* of one batch; a decode row is one that is alone in its slot */
+    uint32_t rows_max, outputs_max,
+        decode_rows_max; /* of one batch; a decode row is one that is alone in its slot */
     uint32_t copies;
 };
 struct fake_trace fake_trace(void);

@@ -34,9 +34,10 @@ static atomic_uint stages_open, holds_open;
 
 const struct model *fake_model(void)
 {
-    static const struct model model = {
-        .hyperparameters = {
-            .n_layers = FAKE_LAYERS, .n_embd = FAKE_EMBD, .n_vocab = FAKE_VOCAB, .n_context_train = 2000}};
+    static const struct model model = {.hyperparameters = {.n_layers = FAKE_LAYERS,
+                                                           .n_embd = FAKE_EMBD,
+                                                           .n_vocab = FAKE_VOCAB,
+                                                           .n_context_train = 2000}};
     return &model;
 }
 
@@ -153,8 +154,9 @@ void fake_hidden(const int32_t *tokens, uint32_t n, float *hidden)
 
 /* ---- the stage ------------------------------------------------------------------------ */
 
-enum error_code stage_open(struct device *device, const struct model *model, const struct stage_options *options,
-                           struct stage **out, struct error *err)
+enum error_code stage_open(struct device *device, const struct model *model,
+                           const struct stage_options *options, struct stage **out,
+                           struct error *err)
 {
     (void)model;
     assert(fake_device_current() == device);
@@ -163,14 +165,16 @@ enum error_code stage_open(struct device *device, const struct model *model, con
         return error_set(err, ERROR_NO_MEMORY, "needs 2 GiB, 1 GiB is free");
     struct stage *stage = mem_new(sizeof *stage);
     uint32_t *lengths = mem_new_array(options->n_slots, sizeof *lengths);
-    uint64_t *states = mem_new_array((size_t)options->n_layers * options->n_slots * options->context, sizeof *states);
+    uint64_t *states = mem_new_array(
+        (size_t)options->n_layers * options->n_slots * options->context, sizeof *states);
     if (!stage || !lengths || !states) {
         mem_free(stage);
         mem_free(lengths);
         mem_free(states);
         return error_set(err, ERROR_NO_MEMORY, "no memory for a toy");
     }
-    *stage = (struct stage){.device = device, .options = *options, .lengths = lengths, .states = states};
+    *stage =
+        (struct stage){.device = device, .options = *options, .lengths = lengths, .states = states};
     atomic_fetch_add(&stages_open, 1);
     *out = stage;
     return ERROR_NONE;
@@ -208,7 +212,8 @@ uint32_t stage_width(const struct stage *stage)
 
 uint32_t stage_output_width(const struct stage *stage)
 {
-    return stage->options.first_layer + stage->options.n_layers == FAKE_LAYERS ? FAKE_VOCAB : FAKE_EMBD;
+    return stage->options.first_layer + stage->options.n_layers == FAKE_LAYERS ? FAKE_VOCAB
+                                                                               : FAKE_EMBD;
 }
 
 uint32_t batch_output_count(const struct batch *batch)
@@ -221,11 +226,13 @@ uint32_t batch_output_count(const struct batch *batch)
 
 static uint64_t *state_at(struct stage *stage, uint32_t layer, uint32_t slot, uint32_t position)
 {
-    return &stage->states[((size_t)layer * stage->options.n_slots + slot) * stage->options.context + position];
+    return &stage->states[((size_t)layer * stage->options.n_slots + slot) * stage->options.context +
+                          position];
 }
 
 /* What stage.h asks of a batch. Decode rows: alone in their slot. */
-static uint32_t check_batch(struct stage *stage, const struct batch *batch, const float *in, const float *out)
+static uint32_t check_batch(struct stage *stage, const struct batch *batch, const float *in,
+                            const float *out)
 {
     assert(fake_device_current() == stage->device);
     assert(batch->n_rows && batch->n_rows <= stage->options.rows_max);
@@ -288,8 +295,8 @@ static bool goes_on(const struct stage *stage, const struct batch *batch)
     return true;
 }
 
-enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in, float *out,
-                              struct error *err)
+enum error_code stage_forward(struct stage *stage, const struct batch *batch, const float *in,
+                              float *out, struct error *err)
 {
     uint32_t n_alone = check_batch(stage, batch, in, out);
     if (stage_is_first(stage))
@@ -302,7 +309,8 @@ enum error_code stage_forward(struct stage *stage, const struct batch *batch, co
         const struct batch_row *row = &batch->rows[i];
         uint64_t hash = in ? hidden_to_hash(in + (size_t)i * FAKE_EMBD) : (uint64_t)row->token;
         for (uint32_t layer = 0; layer < stage->options.n_layers; layer++) {
-            uint64_t before = row->position ? *state_at(stage, layer, row->slot, row->position - 1) : 0;
+            uint64_t before =
+                row->position ? *state_at(stage, layer, row->slot, row->position - 1) : 0;
             hash = layer_state(before, hash, stage->options.first_layer + layer);
             *state_at(stage, layer, row->slot, row->position) = hash;
         }
@@ -331,9 +339,11 @@ void stage_kv_truncate(struct stage *stage, uint32_t slot, uint32_t length)
         stage->lengths[slot] = length;
 }
 
-enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length, struct error *err)
+enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, uint32_t length,
+                              struct error *err)
 {
-    assert(fake_device_current() == stage->device && from < stage->options.n_slots && to < stage->options.n_slots);
+    assert(fake_device_current() == stage->device && from < stage->options.n_slots &&
+           to < stage->options.n_slots);
     struct fake_faults now = faults_now();
     if (now.strangers && length > stage->lengths[from])
         return error_set(err, ERROR_INVALID, "the toy has nothing to copy");
@@ -342,7 +352,8 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
     if (draw % 1000 < now.copy_per_mille)
         return error_set(err, ERROR_DEVICE, "the toy cannot copy now");
     for (uint32_t layer = 0; layer < stage->options.n_layers; layer++)
-        memcpy(state_at(stage, layer, to, 0), state_at(stage, layer, from, 0), length * sizeof(uint64_t));
+        memcpy(state_at(stage, layer, to, 0), state_at(stage, layer, from, 0),
+               length * sizeof(uint64_t));
     stage->lengths[to] = length;
     pthread_mutex_lock(&lock);
     trace.copies += stage_is_first(stage);
@@ -378,22 +389,23 @@ uint64_t stage_kv_row_bytes(const struct stage *stage)
     return sizeof(uint64_t);
 }
 
-static enum error_code check_run(const struct stage *stage, const struct kv_run *run, uint32_t length,
-                                 struct error *err)
+static enum error_code check_run(const struct stage *stage, const struct kv_run *run,
+                                 uint32_t length, struct error *err)
 {
     const struct stage_options *o = &stage->options;
-    if (run->layer < o->first_layer || run->layer - o->first_layer >= o->n_layers || run->slot >= o->n_slots ||
-        run->first > length || run->n_rows > length - run->first)
+    if (run->layer < o->first_layer || run->layer - o->first_layer >= o->n_layers ||
+        run->slot >= o->n_slots || run->first > length || run->n_rows > length - run->first)
         return error_set(err, ERROR_INVALID, "the toy has no such rows");
     return ERROR_NONE;
 }
 
-enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *run, void *out, struct error *err)
+enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *run, void *out,
+                              struct error *err)
 {
     assert(fake_device_current() == stage->device);
     struct stage *from = (struct stage *)(uintptr_t)stage;
-    enum error_code code =
-        check_run(stage, run, run->slot < stage->options.n_slots ? stage->lengths[run->slot] : 0, err);
+    enum error_code code = check_run(
+        stage, run, run->slot < stage->options.n_slots ? stage->lengths[run->slot] : 0, err);
     if (!code && faults_now().read_fails)
         code = error_set(err, ERROR_DEVICE, "the toy cannot remember");
     if (!code)
@@ -402,7 +414,8 @@ enum error_code stage_kv_read(const struct stage *stage, const struct kv_run *ru
     return code;
 }
 
-enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in, struct error *err)
+enum error_code stage_kv_write(struct stage *stage, const struct kv_run *run, const void *in,
+                               struct error *err)
 {
     assert(fake_device_current() == stage->device);
     enum error_code code = check_run(stage, run, stage->options.context, err);

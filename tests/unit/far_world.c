@@ -89,7 +89,8 @@ static void plan_for(const struct far_world *far, uint32_t machine, struct stage
     uint32_t left = FAKE_LAYERS;
     for (uint32_t i = 0; i < far->n_stages; i++) {
         uint32_t n_layers = i + 1 == far->n_stages ? left : FAKE_LAYERS / far->n_stages;
-        plan[i] = (struct stage_plan){far->machine_of[i] == machine ? far->world.devices[machine] : NULL, n_layers};
+        plan[i] = (struct stage_plan){
+            far->machine_of[i] == machine ? far->world.devices[machine] : NULL, n_layers};
         left -= n_layers;
     }
 }
@@ -113,7 +114,8 @@ void far_world_open(struct far_world *far, const char *machines, enum activation
             far->n_machines = far->machine_of[i] + 1;
     }
     assert_true(far->n_machines <= FAR_MACHINES);
-    far->far = (struct far){.instance = 7, .epoch = 3, .type = type, .send = send_parcel, .arg = far};
+    far->far =
+        (struct far){.instance = 7, .epoch = 3, .type = type, .send = send_parcel, .arg = far};
     far->network = calloc(1, sizeof *far->network);
     assert_non_null(far->network);
     far->network->end = &far->network->first;
@@ -128,9 +130,11 @@ void far_world_open(struct far_world *far, const char *machines, enum activation
         plan_for(far, machine, plan);
         enum error_code code = ERROR_NONE;
         if (!machine)
-            code = driver_open_far(fake_model(), plan, far->n_stages, options, &far->far, &far->world.driver, &err);
+            code = driver_open_far(fake_model(), plan, far->n_stages, options, &far->far,
+                                   &far->world.driver, &err);
         else if (has_stages(plan, far->n_stages))
-            code = runner_open(fake_model(), plan, far->n_stages, options, &far->far, &far->runners[machine], &err);
+            code = runner_open(fake_model(), plan, far->n_stages, options, &far->far,
+                               &far->runners[machine], &err);
         if (code)
             fail_msg("machine %u: %s", machine, err.text);
     }

@@ -1,5 +1,5 @@
-/* The toy machine spread over several: a driver on machine 0, runners on the others, and a network of one thread
- * between them that carries the messages in order. */
+/* The toy machine spread over several: a driver on machine 0, runners on the others, and a network
+ * of one thread between them that carries the messages in order. */
 #pragma once
 
 #include "driver_world.h"
@@ -21,7 +21,8 @@ struct far_world {
 /* `machines`: a digit for each stage, the machine that has it: "012", "1", "010". */
 void far_world_open(struct far_world *far, const char *machines, enum activation_type type,
                     const struct driver_options *options);
-void far_world_cut(struct far_world *far);  /* messages are lost from now on, and the driver is told */
+void far_world_cut(
+    struct far_world *far); /* messages are lost from now on, and the driver is told */
 void far_world_mend(struct far_world *far); /* they arrive again, and the driver is told */
 void far_world_close(struct far_world *far);
 

@@ -72,8 +72,8 @@ void gguf_bytes_deinit(struct gguf_bytes *bytes)
     *bytes = (struct gguf_bytes){0};
 }
 
-void gguf_bytes_raw_key(struct gguf_bytes *bytes, const char *key, size_t key_size, uint32_t type, const void *value,
-                        size_t value_size)
+void gguf_bytes_raw_key(struct gguf_bytes *bytes, const char *key, size_t key_size, uint32_t type,
+                        const void *value, size_t value_size)
 {
     put_text(&bytes->keys, key, key_size);
     put_u32(&bytes->keys, type);
@@ -81,7 +81,8 @@ void gguf_bytes_raw_key(struct gguf_bytes *bytes, const char *key, size_t key_si
     bytes->n_keys++;
 }
 
-static void key_value(struct gguf_bytes *bytes, const char *key, enum gguf_type type, const void *value, size_t size)
+static void key_value(struct gguf_bytes *bytes, const char *key, enum gguf_type type,
+                      const void *value, size_t size)
 {
     gguf_bytes_raw_key(bytes, key, strlen(key), type, value, size);
 }
@@ -153,29 +154,31 @@ void gguf_bytes_text_sized(struct gguf_bytes *bytes, const char *key, const char
     put_text(&bytes->keys, text, size);
 }
 
-static void array_head(struct gguf_bytes *bytes, const char *key, enum gguf_type type, uint64_t count)
+static void array_head(struct gguf_bytes *bytes, const char *key, enum gguf_type type,
+                       uint64_t count)
 {
     key_value(bytes, key, GGUF_TYPE_ARRAY, NULL, 0);
     put_u32(&bytes->keys, type);
     put_u64(&bytes->keys, count);
 }
 
-void gguf_bytes_array(struct gguf_bytes *bytes, const char *key, enum gguf_type type, const void *elements,
-                      uint64_t count, size_t element_size)
+void gguf_bytes_array(struct gguf_bytes *bytes, const char *key, enum gguf_type type,
+                      const void *elements, uint64_t count, size_t element_size)
 {
     array_head(bytes, key, type, count);
     put(&bytes->keys, elements, (size_t)count * element_size);
 }
 
-void gguf_bytes_texts(struct gguf_bytes *bytes, const char *key, const char *const *texts, uint64_t count)
+void gguf_bytes_texts(struct gguf_bytes *bytes, const char *key, const char *const *texts,
+                      uint64_t count)
 {
     array_head(bytes, key, GGUF_TYPE_STRING, count);
     for (uint64_t i = 0; i < count; i++)
         put_text(&bytes->keys, texts[i], strlen(texts[i]));
 }
 
-void gguf_bytes_raw_tensor(struct gguf_bytes *bytes, const char *name, size_t name_size, uint32_t n_dims,
-                           const int64_t *ne, uint32_t type, uint64_t offset)
+void gguf_bytes_raw_tensor(struct gguf_bytes *bytes, const char *name, size_t name_size,
+                           uint32_t n_dims, const int64_t *ne, uint32_t type, uint64_t offset)
 {
     put_text(&bytes->tensors, name, name_size);
     put_u32(&bytes->tensors, n_dims);
@@ -185,8 +188,8 @@ void gguf_bytes_raw_tensor(struct gguf_bytes *bytes, const char *name, size_t na
     bytes->n_tensors++;
 }
 
-void gguf_bytes_tensor(struct gguf_bytes *bytes, const char *name, enum ggml_type type, uint32_t n_dims,
-                       const int64_t *ne, const void *values)
+void gguf_bytes_tensor(struct gguf_bytes *bytes, const char *name, enum ggml_type type,
+                       uint32_t n_dims, const int64_t *ne, const void *values)
 {
     pad(&bytes->data, alignment(bytes));
     gguf_bytes_raw_tensor(bytes, name, strlen(name), n_dims, ne, type, bytes->data.size);

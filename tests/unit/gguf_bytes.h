@@ -24,7 +24,8 @@ struct gguf_bytes {
     struct buffer keys, tensors, data, whole;
 };
 
-/* The whole file, valid until the next call with these bytes. More may be added and finished again. */
+/* The whole file, valid until the next call with these bytes. More may be added and finished
+ * again. */
 const struct buffer *gguf_bytes_finish(struct gguf_bytes *bytes);
 void gguf_bytes_save(struct gguf_bytes *bytes, const char *path); /* finishes and writes a file */
 void gguf_bytes_deinit(struct gguf_bytes *bytes);
@@ -42,18 +43,21 @@ void gguf_bytes_f32(struct gguf_bytes *bytes, const char *key, float value);
 void gguf_bytes_f64(struct gguf_bytes *bytes, const char *key, double value);
 void gguf_bytes_bool(struct gguf_bytes *bytes, const char *key, bool value);
 void gguf_bytes_text(struct gguf_bytes *bytes, const char *key, const char *text);
-void gguf_bytes_text_sized(struct gguf_bytes *bytes, const char *key, const char *text, size_t size);
+void gguf_bytes_text_sized(struct gguf_bytes *bytes, const char *key, const char *text,
+                           size_t size);
 /* `count` elements of any type but text. */
-void gguf_bytes_array(struct gguf_bytes *bytes, const char *key, enum gguf_type type, const void *elements,
-                      uint64_t count, size_t element_size);
-void gguf_bytes_texts(struct gguf_bytes *bytes, const char *key, const char *const *texts, uint64_t count);
+void gguf_bytes_array(struct gguf_bytes *bytes, const char *key, enum gguf_type type,
+                      const void *elements, uint64_t count, size_t element_size);
+void gguf_bytes_texts(struct gguf_bytes *bytes, const char *key, const char *const *texts,
+                      uint64_t count);
 
-/* ---- tensors: `values` may be NULL (zeros); the data follows that of the tensor before, aligned ---- */
-void gguf_bytes_tensor(struct gguf_bytes *bytes, const char *name, enum ggml_type type, uint32_t n_dims,
-                       const int64_t *ne, const void *values);
+/* ---- tensors: `values` may be NULL (zeros); the data follows that of the tensor before, aligned
+ */
+void gguf_bytes_tensor(struct gguf_bytes *bytes, const char *name, enum ggml_type type,
+                       uint32_t n_dims, const int64_t *ne, const void *values);
 
 /* ---- for wrong files: no check, no bookkeeping beyond the counts ---- */
-void gguf_bytes_raw_key(struct gguf_bytes *bytes, const char *key, size_t key_size, uint32_t type, const void *value,
-                        size_t value_size);
-void gguf_bytes_raw_tensor(struct gguf_bytes *bytes, const char *name, size_t name_size, uint32_t n_dims,
-                           const int64_t *ne, uint32_t type, uint64_t offset);
+void gguf_bytes_raw_key(struct gguf_bytes *bytes, const char *key, size_t key_size, uint32_t type,
+                        const void *value, size_t value_size);
+void gguf_bytes_raw_tensor(struct gguf_bytes *bytes, const char *name, size_t name_size,
+                           uint32_t n_dims, const int64_t *ne, uint32_t type, uint64_t offset);

@@ -30,8 +30,9 @@ static void fake_get(const void *family, uint32_t index, struct device_info *inf
     *info = (struct device_info){.id = "fake0", .name = "Fake", .backend = "fake"};
 }
 
-static enum error_code fake_initialize(const void *family, uint32_t index, const struct gpu_options *options,
-                                       void **self, struct error *err)
+static enum error_code fake_initialize(const void *family, uint32_t index,
+                                       const struct gpu_options *options, void **self,
+                                       struct error *err)
 {
     (void)index, (void)options;
     struct fake_family *mine = (struct fake_family *)(uintptr_t)family;
@@ -110,8 +111,8 @@ static uint64_t run_of(const struct fake *fake, uint64_t *offset, uint64_t size)
     return size < 8 * MIB - *offset ? size : 8 * MIB - *offset;
 }
 
-static enum error_code fake_copy_to(void *self, void *to, uint64_t offset, const void *from, uint64_t size,
-                                    struct error *err)
+static enum error_code fake_copy_to(void *self, void *to, uint64_t offset, const void *from,
+                                    uint64_t size, struct error *err)
 {
     struct fake *fake = self;
     if (fake->family->fault == FAKE_WRITE_FAILS)
@@ -126,8 +127,8 @@ static enum error_code fake_copy_to(void *self, void *to, uint64_t offset, const
     return ERROR_NONE;
 }
 
-static enum error_code fake_copy_from(void *self, void *from, uint64_t offset, void *to, uint64_t size,
-                                      struct error *err)
+static enum error_code fake_copy_from(void *self, void *from, uint64_t offset, void *to,
+                                      uint64_t size, struct error *err)
 {
     struct fake *fake = self;
     if (fake->family->fault == FAKE_READ_FAILS)
@@ -142,8 +143,9 @@ static enum error_code fake_copy_from(void *self, void *from, uint64_t offset, v
     return ERROR_NONE;
 }
 
-static enum error_code fake_copy_between(void *self, void *from, uint64_t offset_from, void *other, void *to,
-                                         uint64_t offset_to, uint64_t size, struct error *err)
+static enum error_code fake_copy_between(void *self, void *from, uint64_t offset_from, void *other,
+                                         void *to, uint64_t offset_to, uint64_t size,
+                                         struct error *err)
 {
     (void)other;
     struct fake_family *family = ((struct fake *)self)->family;
@@ -169,8 +171,8 @@ static struct reading_u64 fake_temperature(const void *self)
     return (struct reading_u64){41000, true};
 }
 
-static enum error_code fake_multiply(void *self, uint32_t n, const float *a, const float *b, float *out,
-                                     struct error *err)
+static enum error_code fake_multiply(void *self, uint32_t n, const float *a, const float *b,
+                                     float *out, struct error *err)
 {
     enum fake_fault fault = ((struct fake *)self)->family->fault;
     if (fault == FAKE_PRODUCT_FAILS)

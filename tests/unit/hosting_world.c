@@ -19,7 +19,8 @@ static void apply(struct house *house, const struct buffer *bytes, bool must)
 {
     struct state_outcome outcome;
     struct error err = {0};
-    if (state_apply(&house->state, ++house->index, (const uint8_t *)bytes->data, bytes->size, &outcome, &err))
+    if (state_apply(&house->state, ++house->index, (const uint8_t *)bytes->data, bytes->size,
+                    &outcome, &err))
         fail_msg("%s", err.text);
     if (must && !outcome.applied)
         fail_msg("%s", outcome.reason);
@@ -44,7 +45,8 @@ static void admit(struct house *house, struct house_node *node)
     Cluster__Event event = CLUSTER__EVENT__INIT;
     for (int i = 0; i <= HOUSE_DEVICES; i++) {
         cluster__device__init(&devices[i]);
-        snprintf(names[i], sizeof names[i], "toy%d%c", node->index, i < HOUSE_DEVICES ? 'a' + i : 'x');
+        snprintf(names[i], sizeof names[i], "toy%d%c", node->index,
+                 i < HOUSE_DEVICES ? 'a' + i : 'x');
         devices[i].id = names[i];
         list[i] = &devices[i];
     }
@@ -64,7 +66,8 @@ static void want(struct house *house)
     Cluster__Demand demand = CLUSTER__DEMAND__INIT;
     Cluster__Instance instance = CLUSTER__INSTANCE__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    model.name = (char *)"toy", model.has_manifest = true, model.manifest.len = 32, model.manifest.data = hash;
+    model.name = (char *)"toy", model.has_manifest = true, model.manifest.len = 32,
+    model.manifest.data = hash;
     model.has_n_layers = true, model.n_layers = FAKE_LAYERS;
     event.kind_case = CLUSTER__EVENT__KIND_MODEL_REGISTERED, event.model_registered = &model;
     submit(house, &event);
@@ -120,8 +123,10 @@ void house_abandon_next(struct house *house)
 {
     Cluster__InstanceAbandoned abandoned = CLUSTER__INSTANCE_ABANDONED__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    abandoned.id = (char *)"i", abandoned.has_epoch = true, abandoned.epoch = house_next(house)->epoch;
-    event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_ABANDONED, event.instance_abandoned = &abandoned;
+    abandoned.id = (char *)"i", abandoned.has_epoch = true,
+    abandoned.epoch = house_next(house)->epoch;
+    event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_ABANDONED,
+    event.instance_abandoned = &abandoned;
     submit(house, &event);
 }
 
@@ -137,7 +142,8 @@ const Cluster__Placement *house_next(const struct house *house)
 
 /* ---- a node's hosting ----------------------------------------------------------------- */
 
-static enum worker_weights weights(void *self, const Cluster__Model *model, uint32_t first_layer, uint32_t n_layers)
+static enum worker_weights weights(void *self, const Cluster__Model *model, uint32_t first_layer,
+                                   uint32_t n_layers)
 {
     assert_true(first_layer + n_layers <= model->n_layers);
     return ((struct house_node *)self)->weights;
@@ -239,8 +245,8 @@ void house_close_hosting(struct house *house, int index)
 
 /* ---- links ---------------------------------------------------------------------------- */
 
-static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
-                     const uint8_t *payload)
+static void on_frame(void *self, struct link *link, uint32_t channel,
+                     const struct frame_header *header, const uint8_t *payload)
 {
     struct house_node *node = ((struct link_world_node *)self)->data;
     assert_int_equal(channel, LINK_DATA);
@@ -263,15 +269,16 @@ static void on_lost(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struc
         hosting_lost(node->hosting, node_id, why);
 }
 
-static void on_stray(void *arg, const uint8_t node_id[NODE_ID_BYTES], const struct wire_route *route)
+static void on_stray(void *arg, const uint8_t node_id[NODE_ID_BYTES],
+                     const struct wire_route *route)
 {
     struct house_node *node = arg;
     if (node->hosting)
         hosting_stray(node->hosting, node_id, route);
 }
 
-static enum error_code on_cache(void *arg, const uint8_t node_id[NODE_ID_BYTES], const void *bytes, size_t size,
-                                struct error *err)
+static enum error_code on_cache(void *arg, const uint8_t node_id[NODE_ID_BYTES], const void *bytes,
+                                size_t size, struct error *err)
 {
     struct house_node *node = arg;
     return node->hosting ? hosting_cache(node->hosting, node_id, bytes, size, err) : ERROR_NONE;
@@ -304,7 +311,8 @@ void house_mend(struct house *house, int from, int to)
 
 /* ---- the house ------------------------------------------------------------------------ */
 
-/* As finely as the product reads it: a driver that starts anew tells by it what was sent for the one before. */
+/* As finely as the product reads it: a driver that starts anew tells by it what was sent for the
+ * one before. */
 static uint64_t wall_ms(void)
 {
     struct timespec now;
@@ -325,7 +333,8 @@ static void turn(struct house *house)
     for (int i = 0; i < WORLD_NODES; i++) {
         mem_fail_nth(house->nodes[i].fail_nth);
         if (house->nodes[i].hosting && !house->nodes[i].is_behind)
-            hosting_step(house->nodes[i].hosting, &house->state, uv_now(&house->links->loop), wall_ms());
+            hosting_step(house->nodes[i].hosting, &house->state, uv_now(&house->links->loop),
+                         wall_ms());
         mem_fail_nth(0);
     }
 }
@@ -382,7 +391,8 @@ static void open_node(struct house *house, int index, bool has_children)
 {
     struct house_node *node = &house->nodes[index];
     struct link_world_node *world = &house->links->nodes[index];
-    const struct carrier_handlers handlers = {.lost = on_lost, .arg = node, .stray = on_stray, .cache = on_cache};
+    const struct carrier_handlers handlers = {
+        .lost = on_lost, .arg = node, .stray = on_stray, .cache = on_cache};
     node->house = house;
     node->index = index;
     id_text(world->identity.node_id, NODE_ID_BYTES, node->id);
@@ -398,7 +408,9 @@ static void open_node(struct house *house, int index, bool has_children)
     world->options.events.frame = on_frame;
     world->options.events.down = on_down;
     link_world_open(house->links, index);
-    assert_int_equal(carrier_open(&house->links->loop, world->mesh, &handlers, &node->carrier, NULL), ERROR_NONE);
+    assert_int_equal(
+        carrier_open(&house->links->loop, world->mesh, &handlers, &node->carrier, NULL),
+        ERROR_NONE);
     house_open_hosting(house, index);
     admit(house, node);
 }

@@ -1,5 +1,6 @@
-/* Nodes that host stages of one agreed state: each a mesh, a carrier and a hosting, with toy devices (fake_pipeline.h).
- * The state is shared; what is proposed is applied between the loop's turns. */
+/* Nodes that host stages of one agreed state: each a mesh, a carrier and a hosting, with toy
+ * devices (fake_pipeline.h). The state is shared; what is proposed is applied between the loop's
+ * turns. */
 #pragma once
 
 #include "driver_world.h"
@@ -43,16 +44,18 @@ struct house {
     void (*down[WORLD_NODES])(void *self, struct link *link, const struct error *why);
 };
 
-/* All nodes are linked and admitted, the model "toy" is registered, the instance "i" is wanted, and placed nowhere. */
+/* All nodes are linked and admitted, the model "toy" is registered, the instance "i" is wanted, and
+ * placed nowhere. */
 struct house *house_open(void);
-struct house *house_open_with(const char *children); /* a letter a node: 'c' has processes for its devices */
+struct house *
+house_open_with(const char *children); /* a letter a node: 'c' has processes for its devices */
 void house_close(struct house *house);
 
 void house_open_hosting(struct house *house, int node);
 void house_close_hosting(struct house *house, int node);
 
-/* Places "i": a letter pair for each stage, the node's digit and the device's letter: "0a1a". "0x" is a device that the
- * state knows and the node does not have. Returns the epoch. */
+/* Places "i": a letter pair for each stage, the node's digit and the device's letter: "0a1a". "0x"
+ * is a device that the state knows and the node does not have. Returns the epoch. */
 uint64_t house_place(struct house *house, const char *stages);
 void house_set_active(struct house *house, bool active);
 void house_abandon_next(struct house *house);
@@ -61,7 +64,8 @@ void house_abandon_next(struct house *house);
 bool house_run(struct house *house, bool (*holds)(void *arg), void *arg, uint64_t ms);
 void house_pass(struct house *house, uint64_t ms);
 
-struct driver *house_driver(struct house *house, int node); /* waits until it can serve; fails the test after 5 s */
+struct driver *house_driver(struct house *house,
+                            int node); /* waits until it can serve; fails the test after 5 s */
 const Cluster__Placement *house_current(const struct house *house);
 const Cluster__Placement *house_next(const struct house *house);
 

@@ -23,7 +23,8 @@ void join_world_init(struct join_world *world)
     memset(world->binding, 0x5a, sizeof world->binding);
     assert_int_equal(identity_make(&world->member, NULL), ERROR_NONE);
     assert_int_equal(identity_make(&world->newcomer, NULL), ERROR_NONE);
-    assert_int_equal(membership_found(&world->member, WORLD_NOW, &world->membership, NULL), ERROR_NONE);
+    assert_int_equal(membership_found(&world->member, WORLD_NOW, &world->membership, NULL),
+                     ERROR_NONE);
     join_world_invite(world);
 }
 
@@ -34,11 +35,12 @@ void join_world_deinit(struct join_world *world)
     identity_deinit(&world->newcomer);
 }
 
-void attempt_start(struct attempt *attempt, struct join_world *world, enum join_mode mode, const char *code,
-                   const uint8_t *joiner_binding)
+void attempt_start(struct attempt *attempt, struct join_world *world, enum join_mode mode,
+                   const char *code, const uint8_t *joiner_binding)
 {
     *attempt = (struct attempt){0};
-    struct joiner_settings joiner = {.identity = &world->newcomer, .name = "tower", .mode = mode, .pace = &world->pace};
+    struct joiner_settings joiner = {
+        .identity = &world->newcomer, .name = "tower", .mode = mode, .pace = &world->pace};
     struct inviter_settings inviter = {.identity = &world->member,
                                        .authority = &world->membership.authority,
                                        .name = "laptop",
@@ -47,15 +49,18 @@ void attempt_start(struct attempt *attempt, struct join_world *world, enum join_
     memcpy(joiner.binding, joiner_binding, sizeof joiner.binding);
     memcpy(inviter.binding, world->binding, sizeof inviter.binding);
     assert_int_equal(inviter_init(&attempt->inviter, &inviter, world->now_ms, NULL), ERROR_NONE);
-    assert_int_equal(joiner_start(&attempt->joiner, &joiner, world->now_ms, &attempt->to_member, NULL), ERROR_NONE);
+    assert_int_equal(
+        joiner_start(&attempt->joiner, &joiner, world->now_ms, &attempt->to_member, NULL),
+        ERROR_NONE);
 }
 
 void attempt_deliver_to_member(struct attempt *attempt, struct join_world *world)
 {
     if (!attempt->to_member.size)
         return;
-    attempt->inviter_result = inviter_step(&attempt->inviter, world->now_ms, attempt->to_member.data,
-                                           attempt->to_member.size, &attempt->to_joiner, &attempt->inviter_error);
+    attempt->inviter_result =
+        inviter_step(&attempt->inviter, world->now_ms, attempt->to_member.data,
+                     attempt->to_member.size, &attempt->to_joiner, &attempt->inviter_error);
     buffer_clear(&attempt->to_member);
 }
 
@@ -63,8 +68,9 @@ void attempt_deliver_to_joiner(struct attempt *attempt, struct join_world *world
 {
     if (!attempt->to_joiner.size)
         return;
-    attempt->joiner_result = joiner_step(&attempt->joiner, world->now_ms, attempt->to_joiner.data,
-                                         attempt->to_joiner.size, &attempt->to_member, &attempt->joiner_error);
+    attempt->joiner_result =
+        joiner_step(&attempt->joiner, world->now_ms, attempt->to_joiner.data,
+                    attempt->to_joiner.size, &attempt->to_member, &attempt->joiner_error);
     buffer_clear(&attempt->to_joiner);
 }
 
@@ -85,7 +91,8 @@ void attempt_end(struct attempt *attempt)
 }
 
 static const char payload[] = "whom else to talk to";
-const struct join_grant world_grant = {.with_key = true, .payload = payload, .payload_size = sizeof payload};
+const struct join_grant world_grant = {
+    .with_key = true, .payload = payload, .payload_size = sizeof payload};
 
 void assert_says(const struct error *err, const char *part)
 {
@@ -95,8 +102,9 @@ void assert_says(const struct error *err, const char *part)
 
 void attempt_grant(struct attempt *attempt, struct join_world *world)
 {
-    attempt->inviter_result = inviter_grant(&attempt->inviter, &world_grant, world->now_ms, WORLD_NOW,
-                                            &attempt->to_joiner, &attempt->inviter_error);
+    attempt->inviter_result =
+        inviter_grant(&attempt->inviter, &world_grant, world->now_ms, WORLD_NOW,
+                      &attempt->to_joiner, &attempt->inviter_error);
     attempt_run(attempt, world);
 }
 
@@ -114,7 +122,8 @@ void attempt_finish(struct attempt *attempt, struct join_world *world)
     assert_memory_equal(attempt->joiner.peer_id, world->member.node_id, NODE_ID_BYTES);
     joiner_take(&attempt->joiner, &membership, &told);
     assert_int_equal(membership_check(&membership, &world->newcomer, NULL), ERROR_NONE);
-    assert_memory_equal(membership.authority.cluster_id, world->membership.authority.cluster_id, CLUSTER_ID_BYTES);
+    assert_memory_equal(membership.authority.cluster_id, world->membership.authority.cluster_id,
+                        CLUSTER_ID_BYTES);
     assert_non_null(membership.authority.key);
     assert_int_equal(told.size, sizeof payload);
     assert_memory_equal(told.data, payload, sizeof payload);

@@ -53,19 +53,21 @@ static void on_down(void *self, struct link *link, const struct error *why)
     node->n_down++;
 }
 
-static void *on_memory(void *self, struct link *link, uint32_t channel, const struct frame_header *header)
+static void *on_memory(void *self, struct link *link, uint32_t channel,
+                       const struct frame_header *header)
 {
     struct link_world_node *node = self;
     return header->length > 1024 && header->length <= node->memory_bytes ? node->memory : NULL;
 }
 
-static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
-                     const uint8_t *payload)
+static void on_frame(void *self, struct link *link, uint32_t channel,
+                     const struct frame_header *header, const uint8_t *payload)
 {
     struct link_world_node *node = self;
     assert_true(node->n_frames < WORLD_FRAMES);
     struct link_world_frame *frame = &node->frames[node->n_frames++];
-    *frame = (struct link_world_frame){link, channel, *header, 0, link_world_hash(payload, header->length)};
+    *frame = (struct link_world_frame){link, channel, *header, 0,
+                                       link_world_hash(payload, header->length)};
     if (header->length >= 8)
         memcpy(&frame->first_word, payload, 8);
     if (node->echoes)
@@ -104,9 +106,9 @@ static void make_node(struct link_world *world, struct link_world_node *node)
     node->membership.authority = world->authority;
     X509_up_ref(world->authority.certificate);
     EVP_PKEY_up_ref(world->authority.key);
-    assert_int_equal(
-        authority_sign(&world->authority, node->identity.public_key, now_s, &node->membership.certificate, &err),
-        ERROR_NONE);
+    assert_int_equal(authority_sign(&world->authority, node->identity.public_key, now_s,
+                                    &node->membership.certificate, &err),
+                     ERROR_NONE);
 }
 
 static void sort_nodes(struct link_world *world)

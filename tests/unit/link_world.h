@@ -1,4 +1,5 @@
-/* Nodes with links between them, all in this process on one loop, over loopback: for tests of mesh. */
+/* Nodes with links between them, all in this process on one loop, over loopback: for tests of
+ * mesh. */
 #pragma once
 
 #include "mesh/mesh.h"
@@ -52,11 +53,13 @@ struct link_world {
     struct link_world_node nodes[WORLD_NODES]; /* sorted by node id: the first has the lowest */
 };
 
-/* All nodes are members of one cluster; none is open. Returns the world, which stays this file's. */
+/* All nodes are members of one cluster; none is open. Returns the world, which stays this
+ * file's. */
 struct link_world *link_world_init(enum mesh_transport transport);
 void link_world_deinit(struct link_world *world);
 
-/* Opens it with short times, as options may change before: node->options; and lets it listen on 127.0.0.1. */
+/* Opens it with short times, as options may change before: node->options; and lets it listen on
+ * 127.0.0.1. */
 void link_world_open(struct link_world *world, int node);
 void link_world_close(struct link_world *world, int node); /* runs the loop until it is closed */
 struct dial *link_world_dial(struct link_world *world, int from, int to);

@@ -21,7 +21,9 @@ static void submit(struct house *h, Cluster__Event *event)
     struct buffer bytes = {0};
     struct state_outcome outcome;
     event_encode(event, &bytes);
-    assert_int_equal(state_apply(&h->state, ++h->index, (uint8_t *)bytes.data, bytes.size, &outcome, &err), ERROR_NONE);
+    assert_int_equal(
+        state_apply(&h->state, ++h->index, (uint8_t *)bytes.data, bytes.size, &outcome, &err),
+        ERROR_NONE);
     if (!outcome.applied)
         fail_msg("%s", outcome.reason);
     buffer_deinit(&bytes);
@@ -34,13 +36,15 @@ static void submit_bytes(struct house *h, const struct buffer *bytes)
     assert_int_equal(event_decode((uint8_t *)bytes->data, bytes->size, &event, &err), ERROR_NONE);
     h->placed += event->kind_case == CLUSTER__EVENT__KIND_INSTANCE_PLACED;
     event_free(event);
-    assert_int_equal(state_apply(&h->state, ++h->index, (uint8_t *)bytes->data, bytes->size, &outcome, &err),
-                     ERROR_NONE);
+    assert_int_equal(
+        state_apply(&h->state, ++h->index, (uint8_t *)bytes->data, bytes->size, &outcome, &err),
+        ERROR_NONE);
     h->ignored += !outcome.applied;
 }
 
-enum error_code house_fake_place(void *self, const struct master_view *view, const Cluster__Instance *instance,
-                                 const bool *allowed, bool beside, struct master_placement *out, struct error *e)
+enum error_code house_fake_place(void *self, const struct master_view *view,
+                                 const Cluster__Instance *instance, const bool *allowed,
+                                 bool beside, struct master_placement *out, struct error *e)
 {
     const struct house *h = self;
     const uint32_t most = h->max_stages ? h->max_stages : NODES;
@@ -49,7 +53,8 @@ enum error_code house_fake_place(void *self, const struct master_view *view, con
     for (uint32_t k = 0; k < view->n_nodes && out->n_stages < most; k++) {
         const uint32_t i = h->reverse ? view->n_nodes - 1 - k : k;
         if (allowed[i])
-            out->stages[out->n_stages++] = (struct master_stage){.node = view->nodes[i].id, .device = "gpu"};
+            out->stages[out->n_stages++] =
+                (struct master_stage){.node = view->nodes[i].id, .device = "gpu"};
     }
     if (!out->n_stages || (h->needs_three && out->n_stages < 3))
         return error_set(e, ERROR_NOT_FOUND, "no device is left");
@@ -90,11 +95,13 @@ void house_make(struct house *h, uint64_t idle_ms)
     Cluster__Demand demand = CLUSTER__DEMAND__INIT;
     Cluster__Instance instance = CLUSTER__INSTANCE__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    model.name = (char *)"m", model.has_manifest = true, model.manifest.len = 32, model.manifest.data = hash;
+    model.name = (char *)"m", model.has_manifest = true, model.manifest.len = 32,
+    model.manifest.data = hash;
     model.has_n_layers = true, model.n_layers = LAYERS;
     event.kind_case = CLUSTER__EVENT__KIND_MODEL_REGISTERED, event.model_registered = &model;
     submit(h, &event);
-    demand.has_context_tokens = demand.has_streams = true, demand.context_tokens = 512, demand.streams = 1;
+    demand.has_context_tokens = demand.has_streams = true, demand.context_tokens = 512,
+    demand.streams = 1;
     instance.id = (char *)"i", instance.model = (char *)"m", instance.demand = &demand;
     instance.has_idle_ms = true, instance.idle_ms = idle_ms;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_DESIRED, event.instance_desired = &instance;
@@ -110,13 +117,14 @@ void house_drop(struct house *h)
 static void master_turn(struct house *h)
 {
     struct master_node nodes[NODES];
-    const struct master_use use = {.instance = "i", .used_ms = h->used_ms, .wanted = h->wanted, .tokens = h->tokens};
+    const struct master_use use = {
+        .instance = "i", .used_ms = h->used_ms, .wanted = h->wanted, .tokens = h->tokens};
     struct master_proposals proposals;
     for (uint32_t i = 0; i < NODES; i++) {
         if (h->up[i])
             h->heard_ms[i] = h->now_ms;
-        nodes[i] =
-            (struct master_node){house_ids[i], h->heard_ms[i], h->suspected[i], &h->misses[i], h->misses[i] != NULL};
+        nodes[i] = (struct master_node){house_ids[i], h->heard_ms[i], h->suspected[i],
+                                        &h->misses[i], h->misses[i] != NULL};
     }
     const struct master_view view = {.state = &h->state,
                                      .lineage = h->lineage,
@@ -138,7 +146,8 @@ struct at {
     uint32_t node;
 };
 
-static enum worker_weights weights(void *self, const Cluster__Model *model, uint32_t first, uint32_t n)
+static enum worker_weights weights(void *self, const Cluster__Model *model, uint32_t first,
+                                   uint32_t n)
 {
     const struct at *at = self;
     return at->house->lacks_weights[at->node] ? WORKER_LACKS : WORKER_HAS_ALL;

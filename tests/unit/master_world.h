@@ -1,5 +1,5 @@
-/* A cluster in one program, for tests of master and workers: four nodes with a device each, one instance "i" of a
- * model, and a planner that splits it evenly. Loading takes 300 ms. */
+/* A cluster in one program, for tests of master and workers: four nodes with a device each, one
+ * instance "i" of a model, and a planner that splits it evenly. Loading takes 300 ms. */
 #pragma once
 
 #include "cluster/master.h"
@@ -29,7 +29,8 @@ struct house {
     bool needs_three;       /* fewer nodes are too few for it */
     uint64_t memory[NODES]; /* of the real planner's problem; a layer has 100 */
     double speeds[NODES];
-    double sustained[NODES], full_s[NODES], doubt[NODES]; /* of its devices; sustained 0: for good */
+    double sustained[NODES], full_s[NODES],
+        doubt[NODES]; /* of its devices; sustained 0: for good */
     bool no_memory_beside, gains, by_hand, suspected[NODES], paused[NODES];
     char *misses[NODES]; /* a node that it does not hear, though the leader may */
     uint32_t considered;
@@ -48,11 +49,13 @@ struct house *house_on_two_nodes(void);            /* asked for, over the first 
 void house_drop(struct house *h);
 void house_run(struct house *h, uint64_t ms);
 const Cluster__Instance *house_instance(const struct house *h);
-bool house_serves(const struct house *h);                            /* all stages are ready */
-uint32_t house_loaded(const struct house *h);                        /* stages, on nodes that are up */
+bool house_serves(const struct house *h);     /* all stages are ready */
+uint32_t house_loaded(const struct house *h); /* stages, on nodes that are up */
 void house_set(struct house *h, const char *key, const char *value); /* NULL: taken away */
-/* A move by hand, as `medley move` proposes it: the old placement serves until the new one is ready. */
+/* A move by hand, as `medley move` proposes it: the old placement serves until the new one is
+ * ready. */
 void house_propose_move(struct house *h, uint32_t from, uint32_t n);
 /* An even split over the first allowed nodes. */
-enum error_code house_fake_place(void *self, const struct master_view *view, const Cluster__Instance *instance,
-                                 const bool *allowed, bool beside, struct master_placement *out, struct error *e);
+enum error_code house_fake_place(void *self, const struct master_view *view,
+                                 const Cluster__Instance *instance, const bool *allowed,
+                                 bool beside, struct master_placement *out, struct error *e);

@@ -30,13 +30,16 @@ static void make_membership(struct world *world, int i)
 {
     struct world_node *node = &world->nodes[i], *first = &world->nodes[0];
     if (i == 0) {
-        assert_int_equal(membership_found(&node->identity, WORLD_NOW, &node->membership, NULL), ERROR_NONE);
+        assert_int_equal(membership_found(&node->identity, WORLD_NOW, &node->membership, NULL),
+                         ERROR_NONE);
         return;
     }
     struct authority copy = first->membership.authority;
     X509_up_ref(copy.certificate);
     EVP_PKEY_up_ref(copy.key);
-    assert_int_equal(membership_of_authority(&copy, &node->identity, WORLD_NOW, &node->membership, NULL), ERROR_NONE);
+    assert_int_equal(
+        membership_of_authority(&copy, &node->identity, WORLD_NOW, &node->membership, NULL),
+        ERROR_NONE);
 }
 
 void world_init(struct world *world)
@@ -92,7 +95,8 @@ static void add_extension(X509 *certificate, X509 *issuer, int nid, const char *
     X509_EXTENSION_free(extension);
 }
 
-static void default_names(const struct identity *identity, const struct authority *authority, char *names, size_t size)
+static void default_names(const struct identity *identity, const struct authority *authority,
+                          char *names, size_t size)
 {
     char node[NODE_ID_TEXT], cluster[CLUSTER_ID_TEXT];
     uint8_t none[CLUSTER_ID_BYTES] = {0};
@@ -108,29 +112,33 @@ X509 *world_forge(const struct identity *identity, const struct world_forgery *w
     default_names(identity, what->authority, names, sizeof names);
     X509_set_version(certificate, X509_VERSION_3);
     ASN1_INTEGER_set(X509_get_serialNumber(certificate), 7);
-    X509_NAME_add_entry_by_txt(X509_get_subject_name(certificate), "CN", MBSTRING_ASC, (const uint8_t *)"forged", -1,
-                               -1, 0);
+    X509_NAME_add_entry_by_txt(X509_get_subject_name(certificate), "CN", MBSTRING_ASC,
+                               (const uint8_t *)"forged", -1, -1, 0);
     X509 *issuer = what->self_signed ? certificate : what->authority->certificate;
     X509_set_issuer_name(certificate, X509_get_subject_name(issuer));
-    ASN1_TIME_set(X509_getm_notBefore(certificate), (time_t)(what->from_unix_s ? what->from_unix_s : WORLD_NOW - 100));
-    ASN1_TIME_set(X509_getm_notAfter(certificate), (time_t)(what->until_unix_s ? what->until_unix_s : WORLD_NOW + 100));
+    ASN1_TIME_set(X509_getm_notBefore(certificate),
+                  (time_t)(what->from_unix_s ? what->from_unix_s : WORLD_NOW - 100));
+    ASN1_TIME_set(X509_getm_notAfter(certificate),
+                  (time_t)(what->until_unix_s ? what->until_unix_s : WORLD_NOW + 100));
     X509_set_pubkey(certificate, identity->key);
     add_extension(certificate, issuer, NID_basic_constraints, "critical,CA:FALSE");
     add_extension(certificate, issuer, NID_key_usage, "critical,digitalSignature");
-    add_extension(certificate, issuer, NID_ext_key_usage, what->usage ? what->usage : "serverAuth,clientAuth");
+    add_extension(certificate, issuer, NID_ext_key_usage,
+                  what->usage ? what->usage : "serverAuth,clientAuth");
     add_extension(certificate, issuer, NID_subject_key_identifier, "hash");
     if (!what->self_signed)
         add_extension(certificate, issuer, NID_authority_key_identifier, "keyid:always");
     add_extension(certificate, issuer, NID_subject_alt_name, what->names ? what->names : names);
-    assert_true(X509_sign(certificate, what->self_signed ? identity->key : what->authority->key, NULL) > 0);
+    assert_true(
+        X509_sign(certificate, what->self_signed ? identity->key : what->authority->key, NULL) > 0);
     return certificate;
 }
 
 void world_show(struct credentials *credentials, X509 *certificate, EVP_PKEY *key)
 {
     for (int i = 0; i < 4; i++) {
-        SSL_CTX *context =
-            credentials_context(credentials, (enum credentials_transport)(i / 2), (enum credentials_role)(i % 2));
+        SSL_CTX *context = credentials_context(credentials, (enum credentials_transport)(i / 2),
+                                               (enum credentials_role)(i % 2));
         assert_int_equal(SSL_CTX_use_cert_and_key(context, certificate, key, NULL, 1), 1);
     }
 }
@@ -160,7 +168,8 @@ static bool first_byte(struct world_link *link)
         return false;
     int result = SSL_read(link->client, &byte, 1);
     if (result != 1)
-        credentials_failure(link->client, ERR_peek_error(), link->client_why, sizeof link->client_why);
+        credentials_failure(link->client, ERR_peek_error(), link->client_why,
+                            sizeof link->client_why);
     ERR_clear_error();
     return result == 1;
 }
@@ -184,7 +193,8 @@ bool world_connect(SSL_CTX *client, SSL_CTX *server, struct world_link *link)
     if (!good && link->client_done) { /* what the client hears of it */
         char byte;
         assert_true(SSL_read(link->client, &byte, 1) <= 0);
-        credentials_failure(link->client, ERR_peek_error(), link->client_why, sizeof link->client_why);
+        credentials_failure(link->client, ERR_peek_error(), link->client_why,
+                            sizeof link->client_why);
         ERR_clear_error();
     } else if (!good && !link->server_why[0]) {
         turn(link->server, &link->server_done, link->server_why, sizeof link->server_why);

@@ -58,8 +58,8 @@ struct world_link {
     char client_why[128], server_why[128];
 };
 
-/* Runs the handshake, then lets the server say one byte and the client read it: only then does a client know.
- * False when either end failed. */
+/* Runs the handshake, then lets the server say one byte and the client read it: only then does a
+ * client know. False when either end failed. */
 bool world_connect(SSL_CTX *client, SSL_CTX *server, struct world_link *link);
 void world_disconnect(struct world_link *link);
 

@@ -65,13 +65,15 @@ static void unlock(void)
 
 /* ---- struct api_models ---- */
 
-static void list_models(void *self, void (*each)(void *arg, const struct api_listed *model), void *arg)
+static void list_models(void *self, void (*each)(void *arg, const struct api_listed *model),
+                        void *arg)
 {
     (void)self;
     lock();
     for (int i = 0; i < MODELS; i++) {
         const struct entry *entry = &world.entries[i];
-        struct api_listed listed = {entry->id, entry->alias, 1000 + (uint64_t)i, &entry->fake.generator.base};
+        struct api_listed listed = {entry->id, entry->alias, 1000 + (uint64_t)i,
+                                    &entry->fake.generator.base};
         if (entry->listed)
             each(arg, &listed);
     }
@@ -85,7 +87,8 @@ static struct entry *find(const char *name)
     uint32_t n_found = 0;
     for (int i = 0; i < MODELS; i++) {
         struct entry *entry = &world.entries[i];
-        if (!entry->listed || (name && strcmp(name, entry->id) != 0 && strcmp(name, entry->alias) != 0))
+        if (!entry->listed ||
+            (name && strcmp(name, entry->id) != 0 && strcmp(name, entry->alias) != 0))
             continue;
         found = entry;
         n_found++;
@@ -110,7 +113,8 @@ static void tell(const struct asker *asker, enum error_code code)
 }
 
 static void open_model(void *self, const char *name,
-                       void (*opened)(void *arg, struct api_model *model, const struct error *err), void *arg)
+                       void (*opened)(void *arg, struct api_model *model, const struct error *err),
+                       void *arg)
 {
     (void)self;
     lock();
@@ -141,14 +145,15 @@ static void cancel(void *self, void *arg)
     unlock();
 }
 
-/* Without a holder nothing of it may be used: what the server noted is asked for anew the next time. */
+/* Without a holder nothing of it may be used: what the server noted is asked for anew the next
+ * time. */
 static void forget(struct entry *entry)
 {
     api_model_deinit(&entry->fake.api);
     memset(&entry->fake.api, 0, sizeof entry->fake.api);
     if (entry->listed)
-        fake_model_init(&entry->fake, entry->id, entry->alias, FAKE_VOCAB + 2 * (entry != world.entries),
-                        entry->driver);
+        fake_model_init(&entry->fake, entry->id, entry->alias,
+                        FAKE_VOCAB + 2 * (entry != world.entries), entry->driver);
     else
         world.n_forgotten++;
 }
@@ -225,7 +230,8 @@ void models_world_start(uint32_t waiting_ms)
         struct entry *entry = &world.entries[i];
         *entry = (struct entry){.id = names[i][0], .alias = names[i][1], .listed = true};
         entry->driver = fake_driver_open(options[i]);
-        fake_model_init(&entry->fake, entry->id, entry->alias, FAKE_VOCAB + 2 * (uint32_t)i, entry->driver);
+        fake_model_init(&entry->fake, entry->id, entry->alias, FAKE_VOCAB + 2 * (uint32_t)i,
+                        entry->driver);
     }
     world.late = world.stopping = false;
     world.running = true;

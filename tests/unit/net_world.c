@@ -49,7 +49,8 @@ static void be_host(const char *name, int in, int out, void (*program)(int in, i
     char *address = strchr(device, ' ');
     *address++ = '\0';
     snprintf(command, sizeof command,
-             "ip link set lo up && ip addr add %s/24 dev %s && ip link set %s up && ip route add 224.0.0.0/4 dev %s",
+             "ip link set lo up && ip addr add %s/24 dev %s && ip link set %s up && ip route add "
+             "224.0.0.0/4 dev %s",
              address, device, device, device);
     if (system(command))
         _exit(1);

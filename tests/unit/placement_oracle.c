@@ -1,10 +1,11 @@
 /* A stage is a column, so that memory, types and the order of layers are in what columns there are:
  *     stage[d][a][b]   0 or 1: layers a … b-1 are on device d, all of them or none
- *     hop[b][i][j]     0 … 1: the stage that ends before layer b is on i, the one that begins with it on j
+ *     hop[b][i][j]     0 … 1: the stage that ends before layer b is on i, the one that begins with
+ *                      it on j
  *     back[i][j]       0 … 1: the last stage is on i, the first on j        (as hop[L])
  *     period           of several micro-batches
- * One stage begins with layer 0; what ends before a layer goes on with it; a device has one stage at most. Seconds are
- * divided by a scale. */
+ * One stage begins with layer 0; what ends before a layer goes on with it; a device has one stage
+ * at most. Seconds are divided by a scale. */
 #include "placement_oracle.h"
 
 #include "placement/cost.h"
@@ -23,7 +24,8 @@ struct program {
     uint32_t n_devices, n_layers;
     struct placement_stage *stages; /* of the first columns */
     HighsInt n_stages, n_columns, n_rows, n_values;
-    double *cost, *lower, *upper, *round, *row_lower, *row_upper, *values; /* round: what a column adds to it */
+    double *cost, *lower, *upper, *round, *row_lower, *row_upper,
+        *values; /* round: what a column adds to it */
     HighsInt *integer, *starts, *indices;
     double scale;
     double limit; /* of a stage */
@@ -52,18 +54,21 @@ static HighsInt period(const struct program *program)
 static bool stage_possible(const struct program *program, const struct placement_stage *stage)
 {
     const struct placement_problem *problem = program->problem;
-    for (uint32_t layer = stage->first_layer; layer < stage->first_layer + stage->n_layers; layer++) {
+    for (uint32_t layer = stage->first_layer; layer < stage->first_layer + stage->n_layers;
+         layer++) {
         if (!placement_layer_allowed(problem, stage->device, layer))
             return false;
     }
-    return placement_stage_bytes(problem, stage) <= placement_device_bytes(&problem->devices[stage->device]) &&
+    return placement_stage_bytes(problem, stage) <=
+               placement_device_bytes(&problem->devices[stage->device]) &&
            placement_stage_s(problem, stage, placement_decode_load(problem)) <= program->limit;
 }
 
 static void list_stages(struct program *program)
 {
     const uint32_t n_layers = program->n_layers;
-    program->stages = zeroed((size_t)program->n_devices * n_layers * n_layers, sizeof *program->stages);
+    program->stages =
+        zeroed((size_t)program->n_devices * n_layers * n_layers, sizeof *program->stages);
     for (uint32_t d = 0; d < program->n_devices; d++) {
         for (uint32_t first = 0; first < n_layers; first++) {
             for (uint32_t n = 1; first + n <= n_layers; n++) {
@@ -75,7 +80,8 @@ static void list_stages(struct program *program)
     }
 }
 
-static void set_hop(struct program *program, HighsInt column, uint32_t from, uint32_t to, double seconds)
+static void set_hop(struct program *program, HighsInt column, uint32_t from, uint32_t to,
+                    double seconds)
 {
     program->upper[column] = placement_linked(program->problem, from, to);
     if (program->upper[column] > 0)
@@ -89,16 +95,19 @@ static void set_columns(struct program *program)
     for (HighsInt column = 0; column < program->n_stages; column++) {
         program->integer[column] = 1;
         program->upper[column] = 1;
-        program->round[column] = placement_stage_s(problem, &program->stages[column], load) / program->scale;
+        program->round[column] =
+            placement_stage_s(problem, &program->stages[column], load) / program->scale;
     }
     for (uint32_t i = 0; i < program->n_devices; i++) {
         for (uint32_t j = 0; j < program->n_devices; j++) {
             for (uint32_t boundary = 1; boundary < program->n_layers; boundary++) {
-                set_hop(program, hop(program, boundary, i, j), i, j, placement_hop_s(problem, i, j, load.rows));
+                set_hop(program, hop(program, boundary, i, j), i, j,
+                        placement_hop_s(problem, i, j, load.rows));
                 if (i == j)
                     program->upper[hop(program, boundary, i, j)] = 0;
             }
-            set_hop(program, hop(program, program->n_layers, i, j), i, j, placement_back_s(problem, i, j, load.rows));
+            set_hop(program, hop(program, program->n_layers, i, j), i, j,
+                    placement_back_s(problem, i, j, load.rows));
         }
     }
     const double m = placement_micro_batches(problem), busy = m > 1 ? placement_busy(problem) : 0;
@@ -140,12 +149,15 @@ static void add(struct program *program, HighsInt column, double value)
     program->values[program->n_values++] = value;
 }
 
-/* Those of the device (UINT32_MAX: any) that end before `end` or, if that is 0, begin with `begin`. */
-static void add_stages(struct program *program, uint32_t device, uint32_t begin, uint32_t end, double value)
+/* Those of the device (UINT32_MAX: any) that end before `end` or, if that is 0, begin with
+ * `begin`. */
+static void add_stages(struct program *program, uint32_t device, uint32_t begin, uint32_t end,
+                       double value)
 {
     for (HighsInt column = 0; column < program->n_stages; column++) {
         const struct placement_stage *stage = &program->stages[column];
-        const bool fits = end ? stage->first_layer + stage->n_layers == end : stage->first_layer == begin;
+        const bool fits =
+            end ? stage->first_layer + stage->n_layers == end : stage->first_layer == begin;
         if (fits && (device == UINT32_MAX || stage->device == device))
             add(program, column, value);
     }
@@ -208,11 +220,13 @@ static void read_solution(const struct program *program, void *highs, struct pla
     double *columns = zeroed((size_t)program->n_columns, sizeof *columns);
     double *rows = zeroed((size_t)program->n_rows, sizeof *rows);
     double *duals = zeroed((size_t)(program->n_columns + program->n_rows), sizeof *duals);
-    assert_int_equal(Highs_getSolution(highs, columns, duals, rows, duals + program->n_columns), kHighsStatusOk);
+    assert_int_equal(Highs_getSolution(highs, columns, duals, rows, duals + program->n_columns),
+                     kHighsStatusOk);
     *out = (struct placement){0};
     for (uint32_t layer = 0; layer < program->n_layers; layer++) {
         for (HighsInt column = 0; column < program->n_stages; column++) {
-            if (columns[column] > 0.5 && program->stages[column].first_layer == layer && out->n_stages < LIMIT_STAGES)
+            if (columns[column] > 0.5 && program->stages[column].first_layer == layer &&
+                out->n_stages < LIMIT_STAGES)
                 out->stages[out->n_stages++] = program->stages[column];
         }
     }
@@ -230,11 +244,14 @@ static double solve(struct program *program, struct placement *out)
     assert_int_equal(Highs_setIntOptionValue(highs, "threads", 1), kHighsStatusOk);
     assert_int_equal(Highs_setDoubleOptionValue(highs, "mip_rel_gap", 1e-8), kHighsStatusOk);
     assert_int_equal(Highs_setDoubleOptionValue(highs, "mip_abs_gap", 1e-8), kHighsStatusOk);
-    assert_int_equal(Highs_setDoubleOptionValue(highs, "mip_feasibility_tolerance", 1e-9), kHighsStatusOk);
-    assert_int_equal(Highs_setDoubleOptionValue(highs, "primal_feasibility_tolerance", 1e-9), kHighsStatusOk);
+    assert_int_equal(Highs_setDoubleOptionValue(highs, "mip_feasibility_tolerance", 1e-9),
+                     kHighsStatusOk);
+    assert_int_equal(Highs_setDoubleOptionValue(highs, "primal_feasibility_tolerance", 1e-9),
+                     kHighsStatusOk);
     assert_int_equal(Highs_passMip(highs, program->n_columns, program->n_rows, program->n_values,
-                                   kHighsMatrixFormatRowwise, kHighsObjSenseMinimize, 0, program->cost, program->lower,
-                                   program->upper, program->row_lower, program->row_upper, program->starts,
+                                   kHighsMatrixFormatRowwise, kHighsObjSenseMinimize, 0,
+                                   program->cost, program->lower, program->upper,
+                                   program->row_lower, program->row_upper, program->starts,
                                    program->indices, program->values, program->integer),
                      kHighsStatusOk);
     assert_int_not_equal(Highs_run(highs), kHighsStatusError);
@@ -249,10 +266,13 @@ static double solve(struct program *program, struct placement *out)
     return objective;
 }
 
-double placement_oracle(const struct placement_problem *problem, double known_s, struct placement *out)
+double placement_oracle(const struct placement_problem *problem, double known_s,
+                        struct placement *out)
 {
-    struct program program = {
-        .problem = problem, .n_devices = problem->n_devices, .n_layers = problem->model.n_layers, .limit = INFINITY};
+    struct program program = {.problem = problem,
+                              .n_devices = problem->n_devices,
+                              .n_layers = problem->model.n_layers,
+                              .limit = INFINITY};
     const double m = placement_micro_batches(problem), busy = placement_busy(problem);
     const size_t n = problem->n_devices, layers = problem->model.n_layers;
     program.scale = scale_of(problem);

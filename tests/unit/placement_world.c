@@ -37,14 +37,16 @@ static void make_layers(struct world *world, bool mixed)
     model->compute_output_bytes = (uint64_t)(size * 0.2);
 }
 
-static void make_device(struct world *world, uint32_t i, struct world_shape shape, double memory_bytes)
+static void make_device(struct world *world, uint32_t i, struct world_shape shape,
+                        double memory_bytes)
 {
     struct placement_device *device = &world->devices[i];
     if (i && world_random(world) < shape.twins) {
         *device = device[-1];
     } else {
         const double speed = pow(10, 10 + 2 * world_random(world)); /* 10 GB/s … 1 TB/s */
-        *device = (struct placement_device){.memory_free_bytes = (uint64_t)(memory_bytes * 2 * world_random(world)),
+        *device = (struct placement_device){.memory_free_bytes =
+                                                (uint64_t)(memory_bytes * 2 * world_random(world)),
                                             .reserve_bytes = 1 << 20,
                                             .launch_s = 1e-4 * world_random(world),
                                             .share = 0.5 + 0.5 * world_random(world),
@@ -109,8 +111,10 @@ void world_make_any(struct world *world, uint64_t seed, struct world_range range
     struct world dice = {.seed = ~seed};
     const double layers = world_random(&dice), devices = world_random(&dice);
     const struct world_shape shape = {
-        .n_devices = range.devices_min + (uint32_t)(devices * (range.devices_max - range.devices_min + 1)),
-        .n_layers = range.layers_min + (uint32_t)(layers * (range.layers_max - range.layers_min + 1)),
+        .n_devices =
+            range.devices_min + (uint32_t)(devices * (range.devices_max - range.devices_min + 1)),
+        .n_layers =
+            range.layers_min + (uint32_t)(layers * (range.layers_max - range.layers_min + 1)),
         .tightness = 0.6 + 3 * world_random(&dice),
         .links_missing = world_random(&dice) < 0.5 ? 0 : 0.5 * world_random(&dice),
         .twins = world_random(&dice) < 0.5 ? 0 : 0.5,
@@ -139,8 +143,9 @@ static void place_rest(struct force *force, uint32_t first_layer)
         if (force->as_run)
             own.demand.micro_batches = placement->n_stages;
         if (placement_check(problem, placement, NULL) == ERROR_NONE)
-            force->best_s = fmin(force->best_s, placement_decode_cost(&own, placement).objective_s *
-                                                    (force->as_run ? placement_micro_batches(&own) : 1));
+            force->best_s =
+                fmin(force->best_s, placement_decode_cost(&own, placement).objective_s *
+                                        (force->as_run ? placement_micro_batches(&own) : 1));
         return;
     }
     for (uint32_t d = 0; d < problem->n_devices; d++) {
@@ -180,8 +185,8 @@ struct division {
     double known[1 << DIVIDED_DEVICES][DIVIDED_STREAMS + 1]; /* -1: not yet */
 };
 
-static double rate_of(struct division *division, const struct placement_problem *problem, uint32_t set,
-                      uint32_t streams)
+static double rate_of(struct division *division, const struct placement_problem *problem,
+                      uint32_t set, uint32_t streams)
 {
     double *known = &division->known[set][streams];
     if (*known < 0) {
@@ -193,7 +198,8 @@ static double rate_of(struct division *division, const struct placement_problem 
     return *known > 0 ? *known : -INFINITY;
 }
 
-static double divide(struct division *division, const struct placement_problem *problem, uint32_t set, uint32_t streams)
+static double divide(struct division *division, const struct placement_problem *problem,
+                     uint32_t set, uint32_t streams)
 {
     const uint32_t lowest = set & -set;
     if (streams == 0 || set == 0)
@@ -201,13 +207,14 @@ static double divide(struct division *division, const struct placement_problem *
     double best = divide(division, problem, set ^ lowest, streams); /* not used */
     for (uint32_t group = set; group; group = (group - 1) & set) {
         for (uint32_t own = 1; group & lowest && own <= streams; own++)
-            best = fmax(best,
-                        rate_of(division, problem, group, own) + divide(division, problem, set ^ group, streams - own));
+            best = fmax(best, rate_of(division, problem, group, own) +
+                                  divide(division, problem, set ^ group, streams - own));
     }
     return best;
 }
 
-double world_all_divisions(const struct placement_problem *problem, double (*rate)(const struct placement_problem *))
+double world_all_divisions(const struct placement_problem *problem,
+                           double (*rate)(const struct placement_problem *))
 {
     static struct division division;
     division.problem = *problem;
@@ -220,5 +227,6 @@ double world_all_divisions(const struct placement_problem *problem, double (*rat
         for (uint32_t streams = 0; streams <= DIVIDED_STREAMS; streams++)
             division.known[set][streams] = -1;
     }
-    return divide(&division, problem, (UINT32_C(1) << problem->n_devices) - 1, problem->demand.streams);
+    return divide(&division, problem, (UINT32_C(1) << problem->n_devices) - 1,
+                  problem->demand.streams);
 }

@@ -20,7 +20,8 @@ void world_apply(struct placing_world *w, Cluster__Event *event)
     struct state_outcome outcome;
     struct error err = {0};
     event_encode(event, &bytes);
-    assert_int_equal(state_apply(&w->state, ++w->index, (uint8_t *)bytes.data, bytes.size, &outcome, &err), 0);
+    assert_int_equal(
+        state_apply(&w->state, ++w->index, (uint8_t *)bytes.data, bytes.size, &outcome, &err), 0);
     if (!outcome.applied)
         fail_msg("%s", outcome.reason);
     buffer_deinit(&bytes);
@@ -49,16 +50,19 @@ static void add_model(struct placing_world *w)
     uint8_t hash[32] = {1};
     Cluster__Model message = CLUSTER__MODEL__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    message.name = (char *)"m", message.has_manifest = true, message.manifest.len = 32, message.manifest.data = hash;
+    message.name = (char *)"m", message.has_manifest = true, message.manifest.len = 32,
+    message.manifest.data = hash;
     message.has_n_layers = true, message.n_layers = model_hyperparameters(w->model)->n_layers;
     event.kind_case = CLUSTER__EVENT__KIND_MODEL_REGISTERED, event.model_registered = &message;
     world_apply(w, &event);
 }
 
-void world_open(struct placing_world *w, const struct model *of, const char *const *machines, uint32_t n)
+void world_open(struct placing_world *w, const struct model *of, const char *const *machines,
+                uint32_t n)
 {
     struct error err = {0};
-    *w = (struct placing_world){.model = of, .n_nodes = n, .now_ms = 10000, .options = master_options_default()};
+    *w = (struct placing_world){
+        .model = of, .n_nodes = n, .now_ms = 10000, .options = master_options_default()};
     for (uint32_t i = 0; i < n; i++) {
         Cluster__Node node = CLUSTER__NODE__INIT;
         w->gpus[i] = open_sim(machines[i]);
@@ -74,7 +78,8 @@ void world_open(struct placing_world *w, const struct model *of, const char *con
     for (uint32_t i = 0; i < WORLD_NODES; i++)
         w->seen[i] = (struct placing_seen){.node = world_ids[i]};
     add_model(w);
-    w->placing.view = (struct placing_view){.seen = w->seen, .n_seen = n, .model = find_model, .self = w};
+    w->placing.view =
+        (struct placing_view){.seen = w->seen, .n_seen = n, .model = find_model, .self = w};
     w->planner = (struct master_planner){placing_problem, placing_call_in, &w->placing, 0};
     w->options.place = master_plan, w->options.self = &w->planner;
 }
@@ -89,14 +94,16 @@ void world_close(struct placing_world *w)
     state_deinit(&w->state);
 }
 
-void world_link(struct placing_world *w, uint32_t from, uint32_t to, uint64_t latency_ns, uint64_t bytes_per_s)
+void world_link(struct placing_world *w, uint32_t from, uint32_t to, uint64_t latency_ns,
+                uint64_t bytes_per_s)
 {
-    const struct topology_link measured = {.class = TOPOLOGY_ETHERNET,
-                                           .up = true,
-                                           .latency_ns = {latency_ns, true},
-                                           .jitter_ns = {0, true},
-                                           .loss_ppm = {0, true},
-                                           .bandwidth_bytes_per_s = {bytes_per_s, bytes_per_s != 0}};
+    const struct topology_link measured = {
+        .class = TOPOLOGY_ETHERNET,
+        .up = true,
+        .latency_ns = {latency_ns, true},
+        .jitter_ns = {0, true},
+        .loss_ppm = {0, true},
+        .bandwidth_bytes_per_s = {bytes_per_s, bytes_per_s != 0}};
     Cluster__Link link, *list = &link;
     Cluster__Links links = CLUSTER__LINKS__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
@@ -119,7 +126,8 @@ void world_instance(struct placing_world *w, const char *id, uint32_t context, u
     Cluster__Demand demand = CLUSTER__DEMAND__INIT;
     Cluster__Instance instance = CLUSTER__INSTANCE__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    demand.has_context_tokens = demand.has_streams = true, demand.context_tokens = context, demand.streams = streams;
+    demand.has_context_tokens = demand.has_streams = true, demand.context_tokens = context,
+    demand.streams = streams;
     instance.id = (char *)(uintptr_t)id, instance.model = (char *)"m", instance.demand = &demand;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_DESIRED, event.instance_desired = &instance;
     world_apply(w, &event);
@@ -133,7 +141,8 @@ void world_hear(struct placing_world *w, uint32_t node)
         fail_msg("%s", err.text);
 }
 
-void world_hold(struct placing_world *w, uint32_t node, const char *instance, uint64_t epoch, uint32_t stage)
+void world_hold(struct placing_world *w, uint32_t node, const char *instance, uint64_t epoch,
+                uint32_t stage)
 {
     const struct worker_stage held = {
         .instance = instance, .model = "m", .epoch = epoch, .stage = stage, .state = WORKER_READY};
@@ -150,7 +159,8 @@ const Cluster__Instance *world_find(const struct placing_world *w, const char *i
     return instance;
 }
 
-void world_report(struct placing_world *w, const char *id, uint64_t epoch, Cluster__StageState state)
+void world_report(struct placing_world *w, const char *id, uint64_t epoch,
+                  Cluster__StageState state)
 {
     const Cluster__Instance *instance = world_find(w, id);
     const Cluster__Placement *placement =
@@ -178,7 +188,8 @@ void world_step(struct placing_world *w, const char *wanted)
     w->now_ms += 40000; /* no patience is left of any attempt before */
     for (uint32_t i = 0; i < w->n_nodes; i++) {
         nodes[i] = (struct master_node){world_ids[i], w->up[i] ? w->now_ms : 1};
-        w->seen[i] = (struct placing_seen){world_ids[i], w->up[i], w->now[i].n_devices ? &w->now[i] : NULL};
+        w->seen[i] =
+            (struct placing_seen){world_ids[i], w->up[i], w->now[i].n_devices ? &w->now[i] : NULL};
     }
     const struct master_view view = {.state = &w->state,
                                      .now_ms = w->now_ms,
@@ -210,8 +221,8 @@ const char *world_stages(const struct placing_world *w, const char *id)
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; placement && i < placement->n_stages; i++)
-        used +=
-            (size_t)snprintf(text + used, sizeof text - used, "%s%s/%s %u", i ? ", " : "", placement->stages[i]->node,
-                             placement->stages[i]->device, placement->stages[i]->n_layers);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s/%s %u", i ? ", " : "",
+                                 placement->stages[i]->node, placement->stages[i]->device,
+                                 placement->stages[i]->n_layers);
     return text;
 }

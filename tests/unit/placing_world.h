@@ -1,5 +1,5 @@
-/* Clusters of simulated machines for tests of placing: nodes, links, models and instances go in as events, the master
- * steps with the planner, and its proposals are applied. */
+/* Clusters of simulated machines for tests of placing: nodes, links, models and instances go in as
+ * events, the master steps with the planner, and its proposals are applied. */
 #pragma once
 
 #include "cluster/master.h"
@@ -25,16 +25,22 @@ struct placing_world {
 extern const char *const world_ids[WORLD_NODES];
 
 /* A node for each machine; all are up, and nothing is between them. */
-void world_open(struct placing_world *w, const struct model *model, const char *const *machines, uint32_t n);
+void world_open(struct placing_world *w, const struct model *model, const char *const *machines,
+                uint32_t n);
 void world_close(struct placing_world *w);
 void world_apply(struct placing_world *w, Cluster__Event *event);
 void world_node(struct placing_world *w, Cluster__Node *node); /* joined and admitted */
-void world_link(struct placing_world *w, uint32_t from, uint32_t to, uint64_t latency_ns, uint64_t bytes_per_s);
-void world_links(struct placing_world *w, uint64_t latency_ns, uint64_t bytes_per_s); /* all, both ways */
+void world_link(struct placing_world *w, uint32_t from, uint32_t to, uint64_t latency_ns,
+                uint64_t bytes_per_s);
+void world_links(struct placing_world *w, uint64_t latency_ns,
+                 uint64_t bytes_per_s); /* all, both ways */
 void world_instance(struct placing_world *w, const char *id, uint32_t context, uint32_t streams);
-void world_hear(struct placing_world *w, uint32_t node); /* its devices now; of its stages it tells nothing */
-void world_hold(struct placing_world *w, uint32_t node, const char *instance, uint64_t epoch, uint32_t stage);
-void world_report(struct placing_world *w, const char *instance, uint64_t epoch, Cluster__StageState state);
+void world_hear(struct placing_world *w,
+                uint32_t node); /* its devices now; of its stages it tells nothing */
+void world_hold(struct placing_world *w, uint32_t node, const char *instance, uint64_t epoch,
+                uint32_t stage);
+void world_report(struct placing_world *w, const char *instance, uint64_t epoch,
+                  Cluster__StageState state);
 /* A step of the master that wants this instance; what it proposes is applied. */
 void world_step(struct placing_world *w, const char *wanted);
 const Cluster__Instance *world_find(const struct placing_world *w, const char *id);

@@ -1,5 +1,5 @@
-/* The system calls of the product's own code on power_disk.h: the linker's --wrap leads them here (see meson.build), in
- * these tests alone. What is not in POWER_FOLDER goes on to the real ones. */
+/* The system calls of the product's own code on power_disk.h: the linker's --wrap leads them here
+ * (see meson.build), in these tests alone. What is not in POWER_FOLDER goes on to the real ones. */
 #include "power_disk.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@ int __real_access(const char *path, int mode);
 int __real_unlink(const char *path);
 int __real_unlinkat(int folder, const char *name, int flags);
 int __real_renameat(int from_folder, const char *from, int to_folder, const char *to);
-int __real_renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags);
+int __real_renameat2(int from_folder, const char *from, int to_folder, const char *to,
+                     unsigned flags);
 int __real_rename(const char *from, const char *to);
 int __real_open64(const char *path, int flags, ...);
 int __real_openat64(int folder, const char *name, int flags, ...);
@@ -29,7 +30,8 @@ int __wrap_access(const char *path, int mode);
 int __wrap_unlink(const char *path);
 int __wrap_unlinkat(int folder, const char *name, int flags);
 int __wrap_renameat(int from_folder, const char *from, int to_folder, const char *to);
-int __wrap_renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags);
+int __wrap_renameat2(int from_folder, const char *from, int to_folder, const char *to,
+                     unsigned flags);
 int __wrap_rename(const char *from, const char *to);
 int __wrap_open64(const char *path, int flags, ...);
 int __wrap_openat64(int folder, const char *name, int flags, ...);
@@ -91,7 +93,8 @@ int __wrap_renameat(int from_folder, const char *from, int to_folder, const char
                                     : __real_renameat(from_folder, from, to_folder, to);
 }
 
-int __wrap_renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+int __wrap_renameat2(int from_folder, const char *from, int to_folder, const char *to,
+                     unsigned flags)
 {
     const char *name = name_of(from), *new_name = name_of(to);
     return name && new_name ? answer(power_rename(name, new_name, !(flags & RENAME_NOREPLACE)))
@@ -148,7 +151,8 @@ int __wrap_openat64(int folder, const char *name, int flags, ...)
     va_start(arguments, flags);
     const mode_t mode = mode_of(flags, arguments);
     va_end(arguments);
-    return folder == FOLDER_FD ? open_named(name, flags) : __real_openat64(folder, name, flags, mode);
+    return folder == FOLDER_FD ? open_named(name, flags)
+                               : __real_openat64(folder, name, flags, mode);
 }
 
 int __wrap_fstat64(int fd, struct stat *out)
@@ -156,7 +160,8 @@ int __wrap_fstat64(int fd, struct stat *out)
     const struct power_file *file = file_of(fd);
     if (!file)
         return __real_fstat64(fd, out);
-    *out = (struct stat){.st_mode = S_IFREG | 0600, .st_uid = geteuid(), .st_size = (off_t)power_size(file)};
+    *out = (struct stat){
+        .st_mode = S_IFREG | 0600, .st_uid = geteuid(), .st_size = (off_t)power_size(file)};
     return 0;
 }
 

@@ -205,7 +205,8 @@ int power_write(struct power_file *file, const void *bytes, size_t size, uint64_
 
 size_t power_read(const struct power_file *file, void *bytes, size_t size, uint64_t at)
 {
-    const size_t there = at < file->seen.size ? file->seen.size - at : 0, n = there < size ? there : size;
+    const size_t there = at < file->seen.size ? file->seen.size - at : 0,
+                 n = there < size ? there : size;
     if (n)
         memcpy(bytes, file->seen.bytes + at, n);
     return n;
@@ -352,7 +353,8 @@ static void tear(struct image *image, const struct change *change, const struct 
             image_noise(image, at, next - at);
     }
     for (int i = 0; i < 2 && disk.torn_bytes && change->size; i++) {
-        const uint64_t edge = i ? end : change->at, sector = edge / disk.torn_bytes * disk.torn_bytes;
+        const uint64_t edge = i ? end : change->at,
+                       sector = edge / disk.torn_bytes * disk.torn_bytes;
         if (edge == sector || !chance(loss->noise_percent))
             continue;
         const uint64_t size = sector < image->size ? image->size - sector : 0;

@@ -132,12 +132,14 @@ static const sqlite3_io_methods methods = {
 
 /* ---- the folder ---- */
 
-static int vfs_open(sqlite3_vfs *vfs, sqlite3_filename path, sqlite3_file *base, int flags, int *out)
+static int vfs_open(sqlite3_vfs *vfs, sqlite3_filename path, sqlite3_file *base, int flags,
+                    int *out)
 {
     struct opened *opened = (struct opened *)base;
     const char *name = name_of(path);
     (void)vfs;
-    *opened = (struct opened){.spares_neighbours = true, .removed_on_close = flags & SQLITE_OPEN_DELETEONCLOSE};
+    *opened = (struct opened){.spares_neighbours = true,
+                              .removed_on_close = flags & SQLITE_OPEN_DELETEONCLOSE};
     if (!name || strlen(name) >= sizeof opened->name || power_is_off())
         return SQLITE_CANTOPEN;
     memcpy(opened->name, name, strlen(name) + 1);
@@ -145,7 +147,8 @@ static int vfs_open(sqlite3_vfs *vfs, sqlite3_filename path, sqlite3_file *base,
     if (!opened->file && flags & SQLITE_OPEN_CREATE) {
         if (power_create(name, &opened->file))
             return SQLITE_CANTOPEN;
-        opened->syncs_folder = flags & (SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL | SQLITE_OPEN_SUPER_JOURNAL);
+        opened->syncs_folder =
+            flags & (SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL | SQLITE_OPEN_SUPER_JOURNAL);
     }
     if (!opened->file)
         return SQLITE_CANTOPEN;

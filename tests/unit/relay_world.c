@@ -7,7 +7,8 @@
 
 #include <cmocka.h>
 
-static const struct driver_options OPTIONS = {.n_slots = 4, .context = RELAY_CONTEXT, .batch_rows = 40};
+static const struct driver_options OPTIONS = {
+    .n_slots = 4, .context = RELAY_CONTEXT, .batch_rows = 40};
 
 /* ---- what a relay is given ---------------------------------------------------------------- */
 
@@ -16,8 +17,8 @@ static struct driver *driver_of(struct relay_world *world)
     return world->is_far ? world->far.world.driver : world->driver.driver;
 }
 
-static enum error_code find(void *self, const char *instance, struct driver **driver, uint8_t node_id[NODE_ID_BYTES],
-                            uint64_t *epoch, struct error *err)
+static enum error_code find(void *self, const char *instance, struct driver **driver,
+                            uint8_t node_id[NODE_ID_BYTES], uint64_t *epoch, struct error *err)
 {
     struct relay_node *node = self;
     struct relay_world *world = node->world;
@@ -55,7 +56,8 @@ static bool through(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *o
     const struct relay_world *world = node->world;
     const int to = index_of(world, node_id);
     for (int i = 0; world->has_detours && i < WORLD_NODES; i++) {
-        if (i == node->index || i == to || world->blind[node->index][i] || (world->blind[i][to] && !world->is_misled))
+        if (i == node->index || i == to || world->blind[node->index][i] ||
+            (world->blind[i][to] && !world->is_misled))
             continue;
         if (out)
             memcpy(out, world->links->nodes[i].identity.node_id, NODE_ID_BYTES);
@@ -71,8 +73,8 @@ static void wanted(void *self, const char *instance)
     node->n_wanted++;
 }
 
-static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
-                     const uint8_t *payload)
+static void on_frame(void *self, struct link *link, uint32_t channel,
+                     const struct frame_header *header, const uint8_t *payload)
 {
     struct relay_node *node = ((struct link_world_node *)self)->data;
     assert_int_equal(channel, NODE_CHANNEL_PIPELINE);
@@ -97,7 +99,8 @@ static void open_node(struct relay_world *world, int index, const struct relay_o
     struct relay_node *node = &world->nodes[index];
     struct link_world_node *link_node = &world->links->nodes[index];
     struct error err = {0};
-    *node = (struct relay_node){.world = world, .index = index, .link_down = link_node->options.events.down};
+    *node = (struct relay_node){
+        .world = world, .index = index, .link_down = link_node->options.events.down};
     link_node->data = node;
     link_node->options.events.frame = on_frame;
     link_node->options.events.down = on_down;
@@ -120,7 +123,8 @@ static bool all_linked(void *arg)
     struct relay_world *world = arg;
     for (int i = 0; i < WORLD_NODES; i++) {
         for (int k = 0; k < WORLD_NODES; k++) {
-            if (i != k && !mesh_find(world->links->nodes[i].mesh, world->links->nodes[k].identity.node_id))
+            if (i != k &&
+                !mesh_find(world->links->nodes[i].mesh, world->links->nodes[k].identity.node_id))
                 return false;
         }
     }
@@ -232,12 +236,14 @@ void relay_world_cut(struct relay_world *world)
 
 /* ---- clients ------------------------------------------------------------------------------ */
 
-enum error_code relay_world_ask(struct relay_world *world, int node, struct client *client, struct error *err)
+enum error_code relay_world_ask(struct relay_world *world, int node, struct client *client,
+                                struct error *err)
 {
     client->request.prompt = client->prompt;
     client->request.arg = client;
     uint64_t id = 0;
-    enum error_code code = generator_submit(world->nodes[node].generator, &client->request, &id, err);
+    enum error_code code =
+        generator_submit(world->nodes[node].generator, &client->request, &id, err);
     client->id = id;
     return code;
 }
@@ -269,8 +275,10 @@ static bool has_tokens(void *arg)
     return client_is_done(waiting->clients) || client_tokens(waiting->clients) >= waiting->n_tokens;
 }
 
-bool relay_world_wait_tokens(struct relay_world *world, const struct client *client, uint32_t n_tokens)
+bool relay_world_wait_tokens(struct relay_world *world, const struct client *client,
+                             uint32_t n_tokens)
 {
     struct waiting waiting = {.clients = client, .n_tokens = n_tokens};
-    return link_world_run(world->links, has_tokens, &waiting, 20000) && client_tokens(client) >= n_tokens;
+    return link_world_run(world->links, has_tokens, &waiting, 20000) &&
+           client_tokens(client) >= n_tokens;
 }

@@ -11,11 +11,15 @@ void tree_close(struct tree *tree); /* removes it with all that is in it */
 /* Paths are below the root, formatted as by printf. Folders on the way are made. */
 void tree_write(const struct tree *tree, const char *text, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void tree_folder(const struct tree *tree, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void tree_pipe(const struct tree *tree, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void tree_remove(const struct tree *tree, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tree_folder(const struct tree *tree, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void tree_pipe(const struct tree *tree, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void tree_remove(const struct tree *tree, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* A laptop: two sockets' worth of coretemp, RAPL, four cores at 1 to 4 GHz, 16 GiB, a battery, mains, PSI. */
+/* A laptop: two sockets' worth of coretemp, RAPL, four cores at 1 to 4 GHz, 16 GiB, a battery,
+ * mains, PSI. */
 void tree_add_laptop(const struct tree *tree);
 /* A Radeon at `pci`: junction 71 °C, 180 W of 250, 2.1 GHz, 3 of 16 GiB used, 87 % busy. */
 void tree_add_radeon(const struct tree *tree, const char *pci);

@@ -21,12 +21,14 @@ static const struct device_info world_devices[WORLD_DEVICES] = {
     {.id = "sycl0", .vendor = "Intel", .pci = "0000:03:00.0", .kind = DEVICE_GPU},
 };
 
-/* No library of the machine that runs the tests: a file that is not there. Time enough for slow sources, however busy
- * the machine is: they do answer. */
+/* No library of the machine that runs the tests: a file that is not there. Time enough for slow
+ * sources, however busy the machine is: they do answer. */
 static inline struct sensors_options world_options(const struct tree *tree)
 {
-    return (struct sensors_options){
-        .root = tree->root, .nvml_path = "/nonexistent/nvml", .level_zero_path = "/nonexistent/ze", .answer_ms = 10000};
+    return (struct sensors_options){.root = tree->root,
+                                    .nvml_path = "/nonexistent/nvml",
+                                    .level_zero_path = "/nonexistent/ze",
+                                    .answer_ms = 10000};
 }
 
 static inline struct sensors *world_open(const struct sensors_options *options)
@@ -51,31 +53,31 @@ static inline struct sensor_source world_source(struct sensors *sensors, const c
 }
 
 /* A source that is not available, with these words in its reason. */
-#define assert_absent(sensors, name, words)                                                                            \
-    do {                                                                                                               \
-        struct sensor_source absent_ = world_source(sensors, name);                                                    \
-        assert_false(absent_.available);                                                                               \
-        if (!strstr(absent_.reason, words))                                                                            \
-            fail_msg("%s: \"%s\" is not in \"%s\"", name, words, absent_.reason);                                      \
+#define assert_absent(sensors, name, words)                                                        \
+    do {                                                                                           \
+        struct sensor_source absent_ = world_source(sensors, name);                                \
+        assert_false(absent_.available);                                                           \
+        if (!strstr(absent_.reason, words))                                                        \
+            fail_msg("%s: \"%s\" is not in \"%s\"", name, words, absent_.reason);                  \
     } while (0)
-#define assert_available(sensors, name)                                                                                \
-    do {                                                                                                               \
-        struct sensor_source there_ = world_source(sensors, name);                                                     \
-        if (!there_.available)                                                                                         \
-            fail_msg("%s: %s", name, there_.reason);                                                                   \
+#define assert_available(sensors, name)                                                            \
+    do {                                                                                           \
+        struct sensor_source there_ = world_source(sensors, name);                                 \
+        if (!there_.available)                                                                     \
+            fail_msg("%s: %s", name, there_.reason);                                               \
     } while (0)
 
-#define assert_reads(reading, expected)                                                                                \
-    do {                                                                                                               \
-        struct sensor_reading told_ = (reading);                                                                       \
-        assert_true(told_.valid);                                                                                      \
-        assert_int_equal(told_.value, expected);                                                                       \
-        assert_true(told_.time_ns > 0);                                                                                \
+#define assert_reads(reading, expected)                                                            \
+    do {                                                                                           \
+        struct sensor_reading told_ = (reading);                                                   \
+        assert_true(told_.valid);                                                                  \
+        assert_int_equal(told_.value, expected);                                                   \
+        assert_true(told_.time_ns > 0);                                                            \
     } while (0)
 /* A source has it, but not now. */
-#define assert_unknown(reading)                                                                                        \
-    do {                                                                                                               \
-        struct sensor_reading told_ = (reading);                                                                       \
-        assert_false(told_.valid);                                                                                     \
-        assert_int_equal(told_.value, 0);                                                                              \
+#define assert_unknown(reading)                                                                    \
+    do {                                                                                           \
+        struct sensor_reading told_ = (reading);                                                   \
+        assert_false(told_.valid);                                                                 \
+        assert_int_equal(told_.value, 0);                                                          \
     } while (0)

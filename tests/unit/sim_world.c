@@ -49,8 +49,8 @@ enum error_code try_open(const char *ini, struct gpu **gpu, struct error *err)
     assert_true(descriptor >= 0);
     assert_int_equal(write(descriptor, ini, strlen(ini)), (ssize_t)strlen(ini));
     close(descriptor);
-    enum error_code code =
-        gpu_open(&(struct gpu_options){.n_cpu_threads = 2, .skip_other = true, .sim_file = path}, gpu, err);
+    enum error_code code = gpu_open(
+        &(struct gpu_options){.n_cpu_threads = 2, .skip_other = true, .sim_file = path}, gpu, err);
     remove(path);
     return code;
 }
@@ -74,7 +74,8 @@ struct stage_options options_of(uint32_t first_layer, uint32_t n_layers)
                                   .kv_type = KV_F16};
 }
 
-struct stage *open_stage(struct device *device, const struct model *what, uint32_t first_layer, uint32_t n_layers)
+struct stage *open_stage(struct device *device, const struct model *what, uint32_t first_layer,
+                         uint32_t n_layers)
 {
     struct stage_options options = options_of(first_layer, n_layers);
     struct stage *stage = NULL;
@@ -86,12 +87,14 @@ struct stage *open_stage(struct device *device, const struct model *what, uint32
 }
 
 /* Tokens by position, to slot 0; only the last one's output is wanted on the last stage. */
-enum error_code feed(struct stage *stage, uint32_t first, uint32_t n, const float *in, float *out, struct error *err)
+enum error_code feed(struct stage *stage, uint32_t first, uint32_t n, const float *in, float *out,
+                     struct error *err)
 {
     struct batch_row rows[128];
     for (uint32_t i = 0; i < n; i++)
-        rows[i] = (struct batch_row){
-            .position = first + i, .token = (int32_t)((first + i) * 31 % VOCAB), .output = i + 1 == n};
+        rows[i] = (struct batch_row){.position = first + i,
+                                     .token = (int32_t)((first + i) * 31 % VOCAB),
+                                     .output = i + 1 == n};
     return stage_forward(stage, &(struct batch){.rows = rows, .n_rows = n}, in, out, err);
 }
 

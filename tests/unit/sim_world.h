@@ -1,4 +1,5 @@
-/* What the tests of simulated devices share: a machine from a text, a small golden model, and stages on it. */
+/* What the tests of simulated devices share: a machine from a text, a small golden model, and
+ * stages on it. */
 #pragma once
 
 #include "engine/stage.h"
@@ -18,9 +19,11 @@ int sim_world_close(void **state);
 enum error_code try_open(const char *ini, struct gpu **gpu, struct error *err);
 struct gpu *open_sim(const char *ini);
 struct stage_options options_of(uint32_t first_layer, uint32_t n_layers);
-struct stage *open_stage(struct device *device, const struct model *what, uint32_t first_layer, uint32_t n_layers);
+struct stage *open_stage(struct device *device, const struct model *what, uint32_t first_layer,
+                         uint32_t n_layers);
 /* Tokens by position, to slot 0; only the last one's output is wanted on the last stage. */
-enum error_code feed(struct stage *stage, uint32_t first, uint32_t n, const float *in, float *out, struct error *err);
+enum error_code feed(struct stage *stage, uint32_t first, uint32_t n, const float *in, float *out,
+                     struct error *err);
 void feed_well(struct stage *stage, uint32_t first, uint32_t n, const float *in, float *out);
 double seconds_since(uint64_t start_ns);
 void expect_words(const struct error *err, const char *words);

@@ -1,6 +1,7 @@
-/* A library in the place of libze_loader.so.1: one GPU at 0000:03:00.0. Structures are written at the offsets that
- * zes_api.h v1.32 gives them on 64-bit machines, so that level_zero.c's declarations are checked against the header's
- * numbers. MEDLEY_STANDIN_LEVEL_ZERO: normal, no_gpu, no_permission,
+/* A library in the place of libze_loader.so.1: one GPU at 0000:03:00.0. Structures are written at
+ * the offsets that zes_api.h v1.32 gives them on 64-bit machines, so that level_zero.c's
+ * declarations are checked against the header's numbers. MEDLEY_STANDIN_LEVEL_ZERO: normal, no_gpu,
+ * no_permission,
  * errors, nonsense, bad_count. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ PART(zesEngineGetActivity);
 EXPORT int zesPowerGetLimits(void *part, void *sustained, void *burst, void *peak);
 
 static char driver, device, parts[4]; /* of a list, part i is &parts[i] */
-static uint64_t calls;                /* counters move with each read: 1 s and 40 J, of that 0.25 s busy */
+static uint64_t calls; /* counters move with each read: 1 s and 40 J, of that 0.25 s busy */
 
 static int mode_is(const char *name)
 {

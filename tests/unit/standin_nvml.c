@@ -1,5 +1,5 @@
-/* See standin_nvml.h. Built four times: whole, with LACKS_SYMBOLS (an old driver's), NEW (what is deprecated has
- * gone) and USELESS (no handles). */
+/* See standin_nvml.h. Built four times: whole, with LACKS_SYMBOLS (an old driver's), NEW (what is
+ * deprecated has gone) and USELESS (no handles). */
 #include "standin_nvml.h"
 
 #include <stdatomic.h>
@@ -38,8 +38,9 @@ static char gpu;
 
 static enum standin_mode mode_of_environment(void)
 {
-    static const char *const names[STANDIN_MODES] = {"normal", "no_driver", "no_permission", "mismatch", "errors",
-                                                     "lost",   "nonsense",  "slow",          "hang",     "hang_init"};
+    static const char *const names[STANDIN_MODES] = {
+        "normal", "no_driver", "no_permission", "mismatch", "errors",
+        "lost",   "nonsense",  "slow",          "hang",     "hang_init"};
     const char *name = getenv("MEDLEY_STANDIN_NVML");
     for (int i = 0; name && i < STANDIN_MODES; i++) {
         if (strcmp(name, names[i]) == 0)
@@ -150,7 +151,8 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **out)
 int nvmlDeviceGetMemoryInfo(void *device, struct memory *out)
 {
     const unsigned long long gib = 1ull << 30;
-    *out = (struct memory){.total = 24 * gib, .free = 16 * gib, .used = (now() == STANDIN_NONSENSE ? 80 : 8) * gib};
+    *out = (struct memory){
+        .total = 24 * gib, .free = 16 * gib, .used = (now() == STANDIN_NONSENSE ? 80 : 8) * gib};
     return answer(device);
 }
 

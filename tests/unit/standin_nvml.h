@@ -1,7 +1,8 @@
 /* A library in the place of libnvidia-ml.so.1: one GPU at 0000:01:00.0, which behaves or does not.
  *
- * The environment MEDLEY_STANDIN_NVML says how at start (normal, no_driver, no_permission, mismatch, errors,
- * nonsense, slow, hang, hang_init); standin_nvml_set() changes it, also while a call hangs. */
+ * The environment MEDLEY_STANDIN_NVML says how at start (normal, no_driver, no_permission,
+ * mismatch, errors, nonsense, slow, hang, hang_init); standin_nvml_set() changes it, also while a
+ * call hangs. */
 #pragma once
 
 enum standin_mode {
@@ -18,4 +19,4 @@ enum standin_mode {
     STANDIN_MODES,
 };
 typedef void standin_set(enum standin_mode mode); /* standin_nvml_set */
-typedef unsigned standin_count(void);             /* standin_nvml_open: nvmlInit less nvmlShutdown */
+typedef unsigned standin_count(void); /* standin_nvml_open: nvmlInit less nvmlShutdown */

@@ -1,4 +1,5 @@
-/* node: joining, both ends, over real connections on loopback; and strangers that are up to no good. */
+/* node: joining, both ends, over real connections on loopback; and strangers that are up to no
+ * good. */
 #include "admission_world.h"
 
 #include "base/mem.h"
@@ -88,8 +89,8 @@ static void test_a_host_name_with_several_addresses(void **state)
     town_deinit(town);
 }
 
-/* Nothing waits for a timer, and by hand only for the persons. Over QUIC: who joins comes by TCP; the links of members
- * are QUIC's. */
+/* Nothing waits for a timer, and by hand only for the persons. Over QUIC: who joins comes by TCP;
+ * the links of members are QUIC's. */
 static void test_by_the_real_clock(void **state)
 {
     static const enum mesh_transport transports[] = {MESH_TCP, MESH_QUIC};
@@ -154,7 +155,8 @@ static void test_what_is_no_attempt(void **state)
     struct town *town = town_init();
     expect_failure(town_join(town, 0, NULL, "K7QM"), ERROR_INVALID, "8 characters");
     expect_failure(town_join(town, 0, "", "K7QM-4XZD"), ERROR_INVALID, "host");
-    expect_failure(town_join(town, 0, "no-such-host.invalid", "K7QM-4XZD"), ERROR_NOT_FOUND, "no-such-host.invalid");
+    expect_failure(town_join(town, 0, "no-such-host.invalid", "K7QM-4XZD"), ERROR_NOT_FOUND,
+                   "no-such-host.invalid");
     struct newcomer *closed_at_once = town_join(town, 1, "no-such-host.invalid", "K7QM-4XZD");
     newcomer_close(closed_at_once);
     assert_int_equal(closed_at_once->n_ended, 0);
@@ -185,15 +187,17 @@ static void test_a_silent_host(void **state)
     town_deinit(town);
 }
 
-/* ---- the owner decides ------------------------------------------------------------------------ */
+/* ---- the owner decides ----------------------------------------------------------------------- */
 
 static void test_the_cluster_says_no(void **state)
 {
     struct town *town = town_init();
     town->decision = DECIDE_REFUSE;
-    expect_failure(town_join(town, 0, NULL, invite(town)), ERROR_CANCELLED, "it was removed for good");
+    expect_failure(town_join(town, 0, NULL, invite(town)), ERROR_CANCELLED,
+                   "it was removed for good");
     assert_int_equal(town->n_decide, 1);
-    assert_int_equal(admission_grant(town->admission, town->decide_id, NULL, 0, NULL), ERROR_NOT_FOUND);
+    assert_int_equal(admission_grant(town->admission, town->decide_id, NULL, 0, NULL),
+                     ERROR_NOT_FOUND);
     town_deinit(town);
 }
 
@@ -216,7 +220,8 @@ static void test_a_decision_later(void **state)
     assert_true(town_run(town, member_decides, town));
     assert_int_equal(newcomer->n_joined, 0);
     assert_int_equal(admission_grant(town->admission, town->decide_id, NULL, 0, NULL), ERROR_NONE);
-    assert_int_equal(admission_grant(town->admission, town->decide_id, NULL, 0, NULL), ERROR_NOT_FOUND);
+    assert_int_equal(admission_grant(town->admission, town->decide_id, NULL, 0, NULL),
+                     ERROR_NOT_FOUND);
     assert_true(town_run(town, newcomer_ended, newcomer));
     assert_int_equal(newcomer->why.code, ERROR_NONE);
     assert_int_equal(newcomer->n_joined, 1);
@@ -274,7 +279,8 @@ static void test_a_false_member(void **state)
         assert_int_equal(newcomer->n_ended, 0);
         if (garbage) {
             size_t n;
-            assert_int_equal(stream_write(town->held, "HTTP/1.1 200 OK", 15, &n, NULL), STREAM_DONE);
+            assert_int_equal(stream_write(town->held, "HTTP/1.1 200 OK", 15, &n, NULL),
+                             STREAM_DONE);
             assert_int_equal(stream_flush(town->held, NULL), STREAM_DONE);
             expect_failure(newcomer, ERROR_INVALID, "no message of the join protocol");
         } else {
@@ -295,12 +301,13 @@ static void test_a_member_that_may_not_let_in(void **state)
     struct authority *authority = &town->links->nodes[TOWN_MEMBER].membership.authority;
     EVP_PKEY *key = authority->key;
     authority->key = NULL;
-    expect_failure(town_join(town, 0, NULL, invite(town)), ERROR_CANCELLED, "does not hold the authority's key");
+    expect_failure(town_join(town, 0, NULL, invite(town)), ERROR_CANCELLED,
+                   "does not hold the authority's key");
     authority->key = key;
     town_deinit(town);
 }
 
-/* ---- by hand ---------------------------------------------------------------------------------- */
+/* ---- by hand --------------------------------------------------------------------------------- */
 
 /* Until the words are on both screens. */
 static struct admission_waiting knock(struct town *town, int index)
@@ -347,7 +354,8 @@ static void test_the_member_says_no(void **state)
 {
     struct town *town = town_init();
     struct admission_waiting waiting = knock(town, 0);
-    assert_int_equal(admission_refuse(town->admission, waiting.id, "not my machine", NULL), ERROR_NONE);
+    assert_int_equal(admission_refuse(town->admission, waiting.id, "not my machine", NULL),
+                     ERROR_NONE);
     expect_failure(&town->newcomers[0], ERROR_CANCELLED, "not my machine");
     assert_int_equal(joining_again_ms(town->newcomers[0].joining), LIMIT_JOIN_DECLINED_MS);
     assert_int_equal(town_waiting(town, NULL), 0);
@@ -429,7 +437,7 @@ static void test_a_second_knock_takes_the_place_of_the_first(void **state)
     town_deinit(town);
 }
 
-/* ---- closing in the middle ---------------------------------------------------------------------- */
+/* ---- closing in the middle ------------------------------------------------------------------- */
 
 static void test_the_member_closes(void **state)
 {
@@ -483,7 +491,7 @@ static void test_the_newcomer_closes_at_any_time(void **state)
     town_deinit(town);
 }
 
-/* ---- strangers that are up to no good ------------------------------------------------------------ */
+/* ---- strangers that are up to no good -------------------------------------------------------- */
 
 static const uint8_t FULL[4 + 200] = {200, 0, 0, 0};
 
@@ -605,9 +613,10 @@ static void test_a_crowd(void **state)
     town_deinit(town);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Whatever allocation fails: both ends come to an end, nothing is left behind, and the next attempt works. */
+/* Whatever allocation fails: both ends come to an end, nothing is left behind, and the next attempt
+ * works. */
 static void test_lack_of_memory(void **state)
 {
     struct town *town = town_init();

@@ -1,5 +1,5 @@
-/* What devices are together, and the best of them for a model: by hand, and against trying every way to share out
- * layers. */
+/* What devices are together, and the best of them for a model: by hand, and against trying every
+ * way to share out layers. */
 #include "gpu/aggregate.h"
 
 #include <setjmp.h>
@@ -13,13 +13,15 @@
 
 #define GIB (UINT64_C(1) << 30)
 
-static struct device_info make(const char *id, const char *vendor, enum device_kind kind, uint64_t free_bytes,
-                               uint64_t mb_per_s, uint64_t mflops)
+static struct device_info make(const char *id, const char *vendor, enum device_kind kind,
+                               uint64_t free_bytes, uint64_t mb_per_s, uint64_t mflops)
 {
-    struct device_info info = {.kind = kind, .memory_total_bytes = free_bytes, .memory_free_bytes = free_bytes};
+    struct device_info info = {
+        .kind = kind, .memory_total_bytes = free_bytes, .memory_free_bytes = free_bytes};
     snprintf(info.id, sizeof info.id, "%s", id);
     snprintf(info.vendor, sizeof info.vendor, "%s", vendor);
-    snprintf(info.backend, sizeof info.backend, "%s", strncmp(id, "sim:", 4) == 0 ? "sim" : "vulkan");
+    snprintf(info.backend, sizeof info.backend, "%s",
+             strncmp(id, "sim:", 4) == 0 ? "sim" : "vulkan");
     info.bandwidth_mb_per_s = (struct reading_u64){mb_per_s, mb_per_s != 0};
     info.peak_mflops = (struct reading_u64){mflops, mflops != 0};
     return info;
@@ -85,8 +87,9 @@ static void test_what_is_shared_counts_once(void **state)
     struct device_info devices[] = {
         make("cuda0", "NVIDIA", DEVICE_GPU, 12 * GIB, 300000, 10000000),
         make("cuda1", "NVIDIA", DEVICE_GPU, 8 * GIB, 200000, 8000000),
-        make("vulkan0", "Intel", DEVICE_INTEGRATED_GPU, 10 * GIB, 30000, 500000), /* sees a part of the host's */
-        make("vulkan1", "Mesa", DEVICE_CPU, 20 * GIB, 1000, 50000),               /* software: the CPU again */
+        make("vulkan0", "Intel", DEVICE_INTEGRATED_GPU, 10 * GIB, 30000,
+             500000),                                               /* sees a part of the host's */
+        make("vulkan1", "Mesa", DEVICE_CPU, 20 * GIB, 1000, 50000), /* software: the CPU again */
         make("cpu", "Intel", DEVICE_CPU, 20 * GIB, 40000, 90000),
         make("sim:card", "NVIDIA", DEVICE_GPU, 24 * GIB, 0, 7),
         make("sim:pc", "NVIDIA", DEVICE_CPU, 1 * GIB, 0, 3),
@@ -107,15 +110,18 @@ static void test_what_is_shared_counts_once(void **state)
     char text[AGGREGATE_TEXT_BYTES];
     aggregate_text(&aggregate, devices, text, sizeof text);
     assert_non_null(strstr(text, "7 devices: 4 NVIDIA, 2 Intel, 1 Mesa\n"));
-    assert_non_null(strstr(text, "65.0 of 65.0 GiB are free; 3 devices share the host's, which counts once\n"));
     assert_non_null(
-        strstr(text, "slowest vulkan1 1.00 GB/s; the fastest, cuda0, is 300.0 times as fast (5 of 7 measured)"));
+        strstr(text, "65.0 of 65.0 GiB are free; 3 devices share the host's, which counts once\n"));
+    assert_non_null(strstr(
+        text,
+        "slowest vulkan1 1.00 GB/s; the fastest, cuda0, is 300.0 times as fast (5 of 7 measured)"));
 }
 
 static void test_ties_go_to_the_first(void **state)
 {
     (void)state;
-    struct device_info devices[] = {make("a", "A", DEVICE_GPU, GIB, 500, 0), make("b", "A", DEVICE_GPU, GIB, 500, 0)};
+    struct device_info devices[] = {make("a", "A", DEVICE_GPU, GIB, 500, 0),
+                                    make("b", "A", DEVICE_GPU, GIB, 500, 0)};
     struct aggregate aggregate = aggregate_of(devices, 2);
     assert_int_equal(aggregate.slowest, 0);
     assert_int_equal(aggregate.fastest, 0);
@@ -154,7 +160,8 @@ static void test_numbers_that_do_not_fit(void **state)
 
 /* ---- the best devices -------------------------------------------------------------------- */
 
-static const struct aggregate_need eight_gib = {.weight_bytes = 7 * GIB, .kv_bytes = GIB, .n_layers = 32};
+static const struct aggregate_need eight_gib = {
+    .weight_bytes = 7 * GIB, .kv_bytes = GIB, .n_layers = 32};
 
 static void test_the_fastest_need_not_be_the_best(void **state)
 {
@@ -179,7 +186,8 @@ static void test_the_fastest_need_not_be_the_best(void **state)
     assert_int_equal(all.n_layers[0], 4);
     assert_int_equal(all.n_layers[1], 16);
     assert_int_equal(all.n_layers[2], 12);
-    assert_true(all.ns_per_token.value < two.ns_per_token.value && two.ns_per_token.value < one.ns_per_token.value);
+    assert_true(all.ns_per_token.value < two.ns_per_token.value &&
+                two.ns_per_token.value < one.ns_per_token.value);
     struct aggregate_need sparse = eight_gib;
     sparse.bytes_per_token = 2 * GIB;
     expect(aggregate_best(devices, 3, &sparse, 1).ns_per_token, 21474836);
@@ -188,7 +196,8 @@ static void test_the_fastest_need_not_be_the_best(void **state)
 static void test_too_large_and_too_few(void **state)
 {
     (void)state;
-    struct device_info devices[] = {make("a", "", DEVICE_GPU, 3 * GIB, 10, 0), make("b", "", DEVICE_GPU, GIB, 90, 0)};
+    struct device_info devices[] = {make("a", "", DEVICE_GPU, 3 * GIB, 10, 0),
+                                    make("b", "", DEVICE_GPU, GIB, 90, 0)};
     struct aggregate_choice choice = aggregate_best(devices, 2, &eight_gib, 1);
     assert_false(choice.fits);
     assert_false(choice.ns_per_token.valid);
@@ -197,7 +206,8 @@ static void test_too_large_and_too_few(void **state)
     assert_int_equal(aggregate_best(devices, 2, &eight_gib, 2).n_layers_left, 16);
     assert_int_equal(aggregate_best(devices, 2, &eight_gib, 0).n_layers_left, 32);
     assert_int_equal(aggregate_best(NULL, 0, &eight_gib, 3).n_layers_left, 32);
-    struct aggregate_need absurd = {.weight_bytes = UINT64_MAX, .kv_bytes = UINT64_MAX, .n_layers = 1};
+    struct aggregate_need absurd = {
+        .weight_bytes = UINT64_MAX, .kv_bytes = UINT64_MAX, .n_layers = 1};
     assert_false(aggregate_best(devices, 2, &absurd, 2).fits);
     devices[0].memory_free_bytes = UINT64_MAX;
     devices[0].bandwidth_mb_per_s.value = 1;
@@ -281,15 +291,16 @@ struct trial {
 };
 
 /* Gives 0 to `left` layers to device `at`, and the rest to those after it. */
-static void share(struct trial *trial, uint32_t at, uint32_t left, uint32_t unmeasured, double time, uint32_t n_used,
-                  uint64_t in_host)
+static void share(struct trial *trial, uint32_t at, uint32_t left, uint32_t unmeasured, double time,
+                  uint32_t n_used, uint64_t in_host)
 {
     if (in_host > trial->host_bytes || n_used > trial->k)
         return;
     if (at == trial->n_devices) {
         if (left < trial->best_left ||
-            (left == trial->best_left && (unmeasured < trial->best_unmeasured ||
-                                          (unmeasured == trial->best_unmeasured && time < trial->best_time)))) {
+            (left == trial->best_left &&
+             (unmeasured < trial->best_unmeasured ||
+              (unmeasured == trial->best_unmeasured && time < trial->best_time)))) {
             trial->best_left = left;
             trial->best_unmeasured = unmeasured;
             trial->best_time = time;
@@ -301,8 +312,8 @@ static void share(struct trial *trial, uint32_t at, uint32_t left, uint32_t unme
         uint64_t bytes = n * trial->layer_bytes;
         bool measured = info->bandwidth_mb_per_s.valid;
         share(trial, at + 1, left - n, unmeasured + (measured ? 0 : n),
-              time + (measured ? (double)bytes * 1e3 / (double)info->bandwidth_mb_per_s.value : 0), n_used + (n > 0),
-              in_host + (info->kind == DEVICE_GPU ? 0 : bytes));
+              time + (measured ? (double)bytes * 1e3 / (double)info->bandwidth_mb_per_s.value : 0),
+              n_used + (n > 0), in_host + (info->kind == DEVICE_GPU ? 0 : bytes));
     }
 }
 
@@ -312,10 +323,14 @@ static void test_against_every_way(void **state)
     uint32_t n_fit = 0, n_unknown = 0;
     for (int round = 0; round < 3000; round++) {
         struct device_info devices[5];
-        struct trial trial = {.devices = devices, .n_devices = 1 + random_below(5), .layer_bytes = 1000};
+        struct trial trial = {
+            .devices = devices, .n_devices = 1 + random_below(5), .layer_bytes = 1000};
         for (uint32_t i = 0; i < trial.n_devices; i++) {
-            enum device_kind kind = random_below(3) ? DEVICE_GPU : random_below(2) ? DEVICE_CPU : DEVICE_INTEGRATED_GPU;
-            devices[i] = make("", "", kind, random_below(5500), random_below(5) ? 1 + random_below(9) : 0, 0);
+            enum device_kind kind = random_below(3)   ? DEVICE_GPU
+                                    : random_below(2) ? DEVICE_CPU
+                                                      : DEVICE_INTEGRATED_GPU;
+            devices[i] = make("", "", kind, random_below(5500),
+                              random_below(5) ? 1 + random_below(9) : 0, 0);
             if (kind != DEVICE_GPU && devices[i].memory_free_bytes > trial.host_bytes)
                 trial.host_bytes = devices[i].memory_free_bytes;
         }
@@ -323,7 +338,8 @@ static void test_against_every_way(void **state)
         uint32_t n_layers = 1 + random_below(7);
         trial.best_left = n_layers + 1;
         share(&trial, 0, n_layers, 0, 0, 0, 0);
-        struct aggregate_need need = {.weight_bytes = n_layers * 900, .kv_bytes = n_layers * 100, .n_layers = n_layers};
+        struct aggregate_need need = {
+            .weight_bytes = n_layers * 900, .kv_bytes = n_layers * 100, .n_layers = n_layers};
         struct aggregate_choice choice = aggregate_best(devices, trial.n_devices, &need, trial.k);
         assert_true(choice.exact);
         assert_int_equal(choice.n_layers_left, trial.best_left);
@@ -342,15 +358,16 @@ static void test_against_every_way(void **state)
         assert_int_equal(unmeasured, trial.best_unmeasured);
         assert_true(time <= trial.best_time * (1 + 1e-12) && time >= trial.best_time * (1 - 1e-12));
         if (choice.ns_per_token.valid)
-            assert_true((double)choice.ns_per_token.value >= time - 2 && (double)choice.ns_per_token.value <= time + 2);
+            assert_true((double)choice.ns_per_token.value >= time - 2 &&
+                        (double)choice.ns_per_token.value <= time + 2);
         n_fit += choice.fits;
         n_unknown += choice.fits && unmeasured;
     }
     assert_true(n_fit > 500 && n_fit < 2500 && n_unknown > 100);
 }
 
-/* Many devices: the search is not exact, but finds room whenever there is some. Here the best is known: it is exact on
- * the twelve that matter, and the others hold nothing. */
+/* Many devices: the search is not exact, but finds room whenever there is some. Here the best is
+ * known: it is exact on the twelve that matter, and the others hold nothing. */
 static void test_many_devices(void **state)
 {
     (void)state;
@@ -360,7 +377,8 @@ static void test_many_devices(void **state)
         struct device_info devices[LIMIT_DEVICES];
         for (uint32_t i = 0; i < LIMIT_DEVICES; i++)
             devices[i] =
-                make("", "", DEVICE_GPU, i < AGGREGATE_EXACT_MAX ? random_below(9000) : 999, 1 + random_below(1000), 0);
+                make("", "", DEVICE_GPU, i < AGGREGATE_EXACT_MAX ? random_below(9000) : 999,
+                     1 + random_below(1000), 0);
         uint32_t k = 1 + random_below(8);
         struct aggregate_need need = {.weight_bytes = 24000, .n_layers = 24};
         struct aggregate_choice exact = aggregate_best(devices, AGGREGATE_EXACT_MAX, &need, k);

@@ -1,5 +1,5 @@
-/* Agreements: founding, members, proposals from everywhere, elections, restarts, snapshots in pieces, founding anew,
- * disks that are full, leaving. */
+/* Agreements: founding, members, proposals from everywhere, elections, restarts, snapshots in
+ * pieces, founding anew, disks that are full, leaving. */
 #include "agreement_world.h"
 
 #include "base/limits.h"
@@ -78,7 +78,8 @@ static void test_alone(void **state)
     assert_int_equal(set(0, "fan", "quiet"), ERROR_NONE);
     assert_string_equal(agreement_world_setting(w, 0, "fan"), "quiet");
     assert_int_equal(w->nodes[0].n_applied, 1);
-    assert_true(w->nodes[0].n_changed > 0 && agreement_status(a).leads && agreement_status(a).lineage.generation == 1);
+    assert_true(w->nodes[0].n_changed > 0 && agreement_status(a).leads &&
+                agreement_status(a).lineage.generation == 1);
 
     /* A second one of the same file is refused, and does it no harm. */
     struct agreement_options options = w->options;
@@ -209,7 +210,8 @@ static void test_three(void **state)
     /* Everybody has raised the same events in the same order. */
     for (int k = 1; k < 3; k++) {
         assert_int_equal(w->nodes[k].n_applied, w->nodes[0].n_applied);
-        assert_memory_equal(w->nodes[k].nonces, w->nodes[0].nonces, w->nodes[0].n_applied * sizeof(uint64_t));
+        assert_memory_equal(w->nodes[k].nonces, w->nodes[0].nonces,
+                            w->nodes[0].n_applied * sizeof(uint64_t));
     }
     /* All are gone and come back. */
     for (int k = 0; k < 3; k++)
@@ -291,7 +293,8 @@ static void test_once(void **state)
 static bool leader_is_gone(void *arg)
 {
     const int old = *(int *)arg, leader = agreement_world_leader(w);
-    return leader >= 0 && leader != old && agreement_state(w->nodes[leader].agreement)->root->n_members == 3;
+    return leader >= 0 && leader != old &&
+           agreement_state(w->nodes[leader].agreement)->root->n_members == 3;
 }
 
 static void test_leader_is_removed(void **state)
@@ -398,7 +401,8 @@ static void test_founded_anew(void **state)
     assert_string_equal(agreement_world_setting(w, 1, "kept"), "yes");
     assert_int_equal(set(1, "new", "era"), ERROR_NONE);
 
-    /* The old voter leads its own log alone, until it hears of the new one. Its state is never empty. */
+    /* The old voter leads its own log alone, until it hears of the new one. Its state is never
+     * empty. */
     w->nodes[1].cut_off = true;
     assert_int_equal(agreement_world_open(w, 0, &err), ERROR_NONE);
     await(0, "kept", "yes");
@@ -494,7 +498,8 @@ static bool is_forgotten(void *arg)
 static void forget(int node)
 {
     struct forgotten forgotten = {0};
-    assert_int_equal(agreement_forget(w->nodes[node].agreement, on_forgotten, &forgotten, &err), ERROR_NONE);
+    assert_int_equal(agreement_forget(w->nodes[node].agreement, on_forgotten, &forgotten, &err),
+                     ERROR_NONE);
     assert_int_equal(agreement_forget(w->nodes[node].agreement, NULL, NULL, &err), ERROR_BUSY);
     assert_null(agreement_state(w->nodes[node].agreement)->root);
     assert_true(agreement_world_run(w, is_forgotten, &forgotten, 5000));
@@ -537,7 +542,8 @@ static void test_cannot_leave(void **state)
     assert_int_equal(set(0, "a", "b"), ERROR_NONE);
     snprintf(moved, sizeof moved, "%s-moved", w->folder);
     assert_int_equal(rename(w->folder, moved), 0);
-    assert_int_equal(agreement_forget(w->nodes[0].agreement, on_forgotten, &forgotten, &err), ERROR_NONE);
+    assert_int_equal(agreement_forget(w->nodes[0].agreement, on_forgotten, &forgotten, &err),
+                     ERROR_NONE);
     assert_true(agreement_world_run(w, is_forgotten, &forgotten, 5000));
     assert_int_not_equal(forgotten.code, ERROR_NONE);
     assert_true(has_failed(&w->nodes[0]) && w->nodes[0].n_failed == 1);
@@ -550,7 +556,8 @@ static void test_cannot_leave(void **state)
     assert_int_equal(set(0, "a", "c"), ERROR_NONE);
 }
 
-/* What is done to the file while the node does not hold it is found out, and the file is left as it is. */
+/* What is done to the file while the node does not hold it is found out, and the file is left as it
+ * is. */
 static void test_damaged(void **state)
 {
     struct agreement_wish wish;
@@ -581,7 +588,8 @@ static void test_closed_while_busy(void **state)
     struct forgotten forgotten = {0};
     agreement_world_set(w, 0, "a", "b", &wish);
     agreement_world_run_for(w, 1);
-    assert_int_equal(agreement_forget(w->nodes[0].agreement, on_forgotten, &forgotten, &err), ERROR_NONE);
+    assert_int_equal(agreement_forget(w->nodes[0].agreement, on_forgotten, &forgotten, &err),
+                     ERROR_NONE);
     agreement_world_close(w, 0);
     assert_true(wish.is_done && forgotten.is_done);
     assert_int_equal(agreement_world_open(w, 0, &err), ERROR_NONE);
@@ -595,7 +603,8 @@ static bool leads_or_failed(void *arg)
     return agreement_status(node->agreement).leads || agreement_failure(node->agreement);
 }
 
-/* Whichever allocation fails: nothing is lost that was said to count, and afterwards all goes on. */
+/* Whichever allocation fails: nothing is lost that was said to count, and afterwards all goes
+ * on. */
 static void test_memory(void **state)
 {
     w->options.reopen_ms = 5;

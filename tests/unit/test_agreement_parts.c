@@ -32,13 +32,15 @@ static void test_cut_and_joined(void **state)
     struct buffer frame = {0};
     fill();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct pieces_cut cut = {.number = (uint32_t)i, .frame_bytes_max = 100, .bytes = bytes, .size = sizes[i]};
+        struct pieces_cut cut = {
+            .number = (uint32_t)i, .frame_bytes_max = 100, .bytes = bytes, .size = sizes[i]};
         const uint8_t *message = NULL;
         size_t size, n = 0;
         while (pieces_next(&cut, &frame)) {
             assert_true(frame.size <= 100 && !message);
-            assert_int_equal(pieces_take(&pieces, 5, (uint8_t *)frame.data, frame.size, &message, &size, &err),
-                             ERROR_NONE);
+            assert_int_equal(
+                pieces_take(&pieces, 5, (uint8_t *)frame.data, frame.size, &message, &size, &err),
+                ERROR_NONE);
             n++;
         }
         assert_non_null(message);
@@ -54,8 +56,8 @@ static const uint8_t *message;
 static size_t message_size;
 
 /* A piece as it would come; the message is made of bytes[0 … total). */
-static enum error_code piece(struct pieces *pieces, uint64_t from, uint32_t number, uint32_t total, uint32_t offset,
-                             uint32_t n)
+static enum error_code piece(struct pieces *pieces, uint64_t from, uint32_t number, uint32_t total,
+                             uint32_t offset, uint32_t n)
 {
     struct buffer frame = {0};
     bytes_put(&frame, 1, 1);
@@ -86,8 +88,9 @@ static void test_not_mixed(void **state)
     assert_int_equal(piece(&pieces, 5, 2, 200, 100, 100), ERROR_NONE);
     assert_null(message);
     assert_int_equal(piece(&pieces, 5, 4, 200, 0, 100), ERROR_NONE);
-    assert_int_equal(pieces_take(&pieces, 5, (const uint8_t *)"\0heartbeat", 10, &message, &message_size, &err),
-                     ERROR_NONE);
+    assert_int_equal(
+        pieces_take(&pieces, 5, (const uint8_t *)"\0heartbeat", 10, &message, &message_size, &err),
+        ERROR_NONE);
     assert_int_equal(message_size, 9);
     assert_int_equal(piece(&pieces, 5, 4, 200, 100, 100), ERROR_NONE);
     assert_null(message);
@@ -113,7 +116,8 @@ static void test_no_pieces(void **state)
     static const char *const frames[] = {"", "\0", "\1", "\1\0\0\0\0\0\0\0\0\0\0\0\0", "\2xxx"};
     static const size_t sizes[] = {0, 1, 1, 13, 4};
     for (int i = 0; i < 5; i++)
-        assert_int_equal(pieces_take(&pieces, 5, (const uint8_t *)frames[i], sizes[i], &message, &message_size, &err),
+        assert_int_equal(pieces_take(&pieces, 5, (const uint8_t *)frames[i], sizes[i], &message,
+                                     &message_size, &err),
                          ERROR_INVALID);
     pieces_deinit(&pieces);
 }
@@ -124,7 +128,8 @@ static void test_many_senders(void **state)
     fill();
     for (uint64_t from = 1; from <= LIMIT_PIECES_SENDERS; from++)
         assert_int_equal(piece(&pieces, from, 1, 300, 0, 100), ERROR_NONE);
-    assert_int_equal(piece(&pieces, 1, 1, 300, 100, 100), ERROR_NONE); /* now 2 has waited longest */
+    assert_int_equal(piece(&pieces, 1, 1, 300, 100, 100),
+                     ERROR_NONE); /* now 2 has waited longest */
     assert_int_equal(piece(&pieces, 77, 1, 200, 0, 100), ERROR_NONE);
     for (uint64_t from = 1; from <= LIMIT_PIECES_SENDERS; from++) {
         const uint32_t at = from == 1 ? 200 : 100;
@@ -141,10 +146,12 @@ static void test_no_memory(void **state)
     struct pieces pieces = {0};
     uint8_t frame[113] = {1, 0, 0, 0, 0, 200};
     mem_fail_nth(1);
-    assert_int_equal(pieces_take(&pieces, 9, frame, sizeof frame, &message, &message_size, &err), ERROR_NO_MEMORY);
+    assert_int_equal(pieces_take(&pieces, 9, frame, sizeof frame, &message, &message_size, &err),
+                     ERROR_NO_MEMORY);
     mem_fail_nth(0);
     frame[9] = 100;
-    assert_int_equal(pieces_take(&pieces, 9, frame, sizeof frame, &message, &message_size, &err), ERROR_NONE);
+    assert_int_equal(pieces_take(&pieces, 9, frame, sizeof frame, &message, &message_size, &err),
+                     ERROR_NONE);
     assert_null(message);
     pieces_deinit(&pieces);
 }
@@ -176,7 +183,8 @@ static void test_nonces(void **state)
     for (; nonces_has_room(&nonces); open++)
         nonces_submitted(&nonces, n++);
     assert_int_equal(open, LIMIT_PROPOSAL_NONCES / 2);
-    for (int i = 0; i < LIMIT_PROPOSAL_NONCES; i++) /* there is always a place for what was applied */
+    for (int i = 0; i < LIMIT_PROPOSAL_NONCES;
+         i++) /* there is always a place for what was applied */
         nonces_applied(&nonces, n++);
     assert_true(nonces_has(&nonces, 50) && nonces_has(&nonces, n - 1));
     nonces_clear(&nonces);
@@ -186,8 +194,9 @@ static void test_nonces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut_and_joined), cmocka_unit_test(test_not_mixed), cmocka_unit_test(test_no_pieces),
-        cmocka_unit_test(test_many_senders),   cmocka_unit_test(test_no_memory), cmocka_unit_test(test_nonces),
+        cmocka_unit_test(test_cut_and_joined), cmocka_unit_test(test_not_mixed),
+        cmocka_unit_test(test_no_pieces),      cmocka_unit_test(test_many_senders),
+        cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_nonces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

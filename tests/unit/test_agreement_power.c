@@ -1,7 +1,9 @@
-/* The power goes in the whole house: three nodes lose it at once, in the middle of writing, again and again. What the
- * cluster had agreed to is there when they are back, on all of them, and the three still agree.
+/* The power goes in the whole house: three nodes lose it at once, in the middle of writing, again
+ * and again. What the cluster had agreed to is there when they are back, on all of them, and the
+ * three still agree.
  *
- * All stores are on one power_disk.h; libuv's pool has one thread, so that one write is made at a time.
+ * All stores are on one power_disk.h; libuv's pool has one thread, so that one write is made at a
+ * time.
  *
  * MEDLEY_SEEDS=FROM-TO: these seeds in place of the first one. */
 #include "agreement_world.h"
@@ -98,12 +100,15 @@ static void all_is_there(void)
     w->options.proposal_ms = 8000;
     assert_true(open_all());
     if (!say(0))
-        fail_msg("seed %llu: the nodes do not come together again", (unsigned long long)seed_under_way);
+        fail_msg("seed %llu: the nodes do not come together again",
+                 (unsigned long long)seed_under_way);
     for (int i = 0; i < NODES; i++) {
         if (!agreement_world_run(w, has_all, &i, 5000))
-            fail_msg("seed %llu: node %d lacks what was agreed to", (unsigned long long)seed_under_way, i);
+            fail_msg("seed %llu: node %d lacks what was agreed to",
+                     (unsigned long long)seed_under_way, i);
         for (int k = 0; k < i; k++)
-            assert_true(agreement_member(w->nodes[i].agreement) != agreement_member(w->nodes[k].agreement));
+            assert_true(agreement_member(w->nodes[i].agreement) !=
+                        agreement_member(w->nodes[k].agreement));
     }
     close_all();
     w->options.proposal_ms = 600;
@@ -127,8 +132,8 @@ static void one_house(uint64_t seed)
             all_is_there();
     }
     agreement_world_deinit(w);
-    print_message("# seed %llu: %u of %u changes were agreed to, the power went %u times\n", (unsigned long long)seed,
-                  said.n_agreed, said.n, said.n_losses);
+    print_message("# seed %llu: %u of %u changes were agreed to, the power went %u times\n",
+                  (unsigned long long)seed, said.n_agreed, said.n, said.n_losses);
     assert_true(said.n_agreed > 0 && said.n_losses > 0);
 }
 

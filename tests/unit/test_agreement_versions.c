@@ -1,5 +1,5 @@
-/* Agreements of unlike versions: kinds of events that not every node knows are not proposed, not taken up by a leader,
- * and, where a log has one after all, not passed over in silence. */
+/* Agreements of unlike versions: kinds of events that not every node knows are not proposed, not
+ * taken up by a leader, and, where a log has one after all, not passed over in silence. */
 #include "agreement_world.h"
 
 #include "cluster/store.h"
@@ -34,8 +34,10 @@ static int teardown(void **state)
 static Cluster__Event an_event(ProtobufCMessageUnknownField *field, uint32_t kind)
 {
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    *field = (ProtobufCMessageUnknownField){
-        .tag = kind, .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED, .len = 1, .data = (uint8_t *)(uintptr_t)""};
+    *field = (ProtobufCMessageUnknownField){.tag = kind,
+                                            .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED,
+                                            .len = 1,
+                                            .data = (uint8_t *)(uintptr_t)""};
     event.base.n_unknown_fields = 1;
     event.base.unknown_fields = field;
     return event;
@@ -74,7 +76,8 @@ static void test_levels(void **state)
     struct buffer bytes = {0};
     assert_int_equal(event_level(&event), NEXT);
     event_encode(&event, &bytes);
-    assert_int_equal(event_decode((const uint8_t *)bytes.data, bytes.size, &back, &err), ERROR_NONE);
+    assert_int_equal(event_decode((const uint8_t *)bytes.data, bytes.size, &back, &err),
+                     ERROR_NONE);
     assert_int_equal(event_level(back), NEXT);
     event_free(back);
     buffer_deinit(&bytes);

@@ -18,7 +18,8 @@
 
 #include <cmocka.h>
 
-static const struct fake_driver_options usual = {.n_slots = 4, .queue_max = 8, .context = 64, .token_us = 1000};
+static const struct fake_driver_options usual = {
+    .n_slots = 4, .queue_max = 8, .context = 64, .token_us = 1000};
 
 static int start(void **state)
 {
@@ -39,7 +40,9 @@ static void test_pipelined_requests(void **state)
     (void)state;
     int fd = api_connect();
     for (int i = 0; i < 3; i++)
-        api_send_text(fd, "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\nGET /nothing HTTP/1.1\r\nHost: x\r\n\r\n");
+        api_send_text(
+            fd,
+            "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\nGET /nothing HTTP/1.1\r\nHost: x\r\n\r\n");
     for (int i = 0; i < 6; i++) {
         struct api_reply reply = api_receive(fd);
         assert_int_equal(reply.status, i % 2 ? 404 : 200);
@@ -48,9 +51,10 @@ static void test_pipelined_requests(void **state)
     /* a request right behind a body: answered, or refused by closing after the first answer */
     struct buffer both = {0};
     const char *json = "{\"model\":\"fake\",\"prompt\":\"abc\"}";
-    buffer_printf(
-        &both, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%sGET /health HTTP/1.1\r\n\r\n",
-        strlen(json), json);
+    buffer_printf(&both,
+                  "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%sGET "
+                  "/health HTTP/1.1\r\n\r\n",
+                  strlen(json), json);
     api_send(fd, both.data, both.size);
     struct api_reply reply = api_receive(fd);
     assert_int_equal(reply.status, 200);
@@ -69,7 +73,8 @@ static void test_keep_alive_and_waiting_pipeline(void **state)
     int fd = api_connect();
     for (int i = 0; i < 20; i++) {
         bool streamed = i % 2;
-        api_post(fd, "/v1/chat/completions", streamed ? CHAT("abc", ",\"stream\":true") : CHAT("abc", ""));
+        api_post(fd, "/v1/chat/completions",
+                 streamed ? CHAT("abc", ",\"stream\":true") : CHAT("abc", ""));
         if (i % 4 == 0)
             usleep(2000); /* sent while the first is being answered */
         api_send_text(fd, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -116,17 +121,26 @@ static void test_head_options_and_bad_lengths(void **state)
         {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 400},
         {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400},
         {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 5x\r\n\r\n", 400},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n\r\n", 400},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\nx\r\n\r\n", 411},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+         400},
+        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n\r\n",
+         400},
+        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\nx\r\n\r\n",
          411},
-        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999999\r\n\r\n", 413},
-        {"POST /tokenize HTTP/1.1\r\nHost: a:1\r\nOrigin: http://b\r\nContent-Length: 14\r\n\r\n{\"content\":\"\"}",
+        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+         "chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+         411},
+        {"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999999\r\n\r\n",
+         413},
+        {"POST /tokenize HTTP/1.1\r\nHost: a:1\r\nOrigin: http://b\r\nContent-Length: "
+         "14\r\n\r\n{\"content\":\"\"}",
          403},
-        {"POST /tokenize HTTP/1.1\r\nHost: a:1\r\nOrigin: http://a:1\r\nContent-Length: 14\r\n\r\n{\"content\":\"\"}",
+        {"POST /tokenize HTTP/1.1\r\nHost: a:1\r\nOrigin: http://a:1\r\nContent-Length: "
+         "14\r\n\r\n{\"content\":\"\"}",
          200},
-        {"POST /tokenize HTTP/1.1\r\nConnection: close\r\nContent-Length: 14\r\n\r\n{\"content\":\"\"}", 200},
+        {"POST /tokenize HTTP/1.1\r\nConnection: close\r\nContent-Length: "
+         "14\r\n\r\n{\"content\":\"\"}",
+         200},
         {"GET /health?x=1 HTTP/1.0\r\n\r\n", 200},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -149,7 +163,8 @@ static void test_body_too_large_is_refused_early(void **state)
     (void)state;
     int fd = api_connect();
     char *piece = calloc(1, 1 << 20);
-    api_send_text(fd, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 104857600\r\n\r\n");
+    api_send_text(fd,
+                  "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 104857600\r\n\r\n");
     struct api_reply reply = api_receive(fd); /* before any of the body is sent */
     assert_int_equal(reply.status, 413);
     assert_string_equal(api_json_at(&reply.body, "/error/code"), "body_too_large");
@@ -167,7 +182,8 @@ static void test_expect_continue(void **state)
 {
     (void)state;
     int fd = api_connect();
-    api_send_text(fd, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 31\r\n\r\n");
+    api_send_text(fd, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: "
+                      "100-continue\r\nContent-Length: 31\r\n\r\n");
     struct api_reply reply = api_receive(fd);
     assert_int_equal(reply.status, 100);
     api_reply_clear(&reply);
@@ -182,8 +198,10 @@ static void test_expect_continue(void **state)
 static void test_chunked_body(void **state)
 {
     (void)state;
-    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
-    static const char body[] = "a;x=1\r\n{\"model\":\"\r\n15\r\nfake\",\"prompt\":\"abc\"}\r\n0\r\nTrailer: x\r\n\r\n";
+    static const char head[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char body[] =
+        "a;x=1\r\n{\"model\":\"\r\n15\r\nfake\",\"prompt\":\"abc\"}\r\n0\r\nTrailer: x\r\n\r\n";
     for (size_t cut = 0; cut < sizeof body - 1; cut++) {
         int fd = api_connect();
         api_send_text(fd, head);
@@ -247,7 +265,8 @@ static void test_full_queue(void **state)
         close(fds[i]);
     api_wait_busy(0);
     reply = api_once("/v1/completions", "{\"model\":\"fake\",\"prompt\":\"abc\",\"n\":9}");
-    assert_true(reply.status == 200 || reply.status == 429); /* nine do not always fit in eight places */
+    assert_true(reply.status == 200 ||
+                reply.status == 429); /* nine do not always fit in eight places */
     api_reply_clear(&reply);
     api_wait_busy(0);
 }
@@ -259,13 +278,12 @@ static void test_slow_reader_is_cut_off(void **state)
     int fd = api_connect(), small = 4096;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     struct buffer json = {0};
-    buffer_text(
-        &json,
-        "{\"model\":\"fake\",\"prompt\":\"!x\",\"max_tokens\":1000000,\"n\":4,\"stream\":true,\"stop\":[\"END\"]}");
+    buffer_text(&json, "{\"model\":\"fake\",\"prompt\":\"!x\",\"max_tokens\":1000000,\"n\":4,"
+                       "\"stream\":true,\"stop\":[\"END\"]}");
     api_post(fd, "/v1/completions", json.data);
     api_wait_busy(4);
-    for (int i = 0; i < 100;
-         i++) { /* 4 tokens a millisecond, 180 bytes each: some seconds to fill what the kernel takes */
+    for (int i = 0; i < 100; i++) { /* 4 tokens a millisecond, 180 bytes each: some seconds to fill
+                                       what the kernel takes */
         struct api_reply reply = api_once("/health", NULL);
         bool over = strstr(reply.body.data, "\"busy\":0") != NULL;
         api_reply_clear(&reply);
@@ -278,14 +296,14 @@ static void test_slow_reader_is_cut_off(void **state)
     close(fd);
 }
 
-/* Fails the nth allocation of the server while it answers: 200 or 503, an error in the stream, or a closed
- * connection; and then it goes on. The client's side allocates nothing. */
+/* Fails the nth allocation of the server while it answers: 200 or 503, an error in the stream, or a
+ * closed connection; and then it goes on. The client's side allocates nothing. */
 static void without_memory(unsigned nth, const char *path, const char *json, bool *ok)
 {
     static char request[1024], answer[65536];
     snprintf(request, sizeof request,
-             "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s", path, strlen(json),
-             json);
+             "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+             path, strlen(json), json);
     int fd = api_connect();
     mem_fail_nth(nth);
     api_send_text(fd, request);
@@ -298,17 +316,19 @@ static void without_memory(unsigned nth, const char *path, const char *json, boo
     answer[size] = '\0';
     *ok = strncmp(answer, "HTTP/1.1 200", 12) == 0 && !strstr(answer, "\"error\"") &&
           (!strstr(answer, "chunked") || strstr(answer, "[DONE]"));
-    assert_true(*ok || !size || strstr(answer, "no memory") || strncmp(answer, "HTTP/1.1 200", 12) == 0);
+    assert_true(*ok || !size || strstr(answer, "no memory") ||
+                strncmp(answer, "HTTP/1.1 200", 12) == 0);
 }
 
 static void test_no_memory_at_any_point(void **state)
 {
     (void)state;
     static const char *const requests[][2] = {
-        {"/v1/completions",
-         "{\"model\":\"fake\",\"prompt\":\"abc\",\"n\":2,\"logprobs\":2,\"echo\":true,\"stop\":\"x\"}"},
+        {"/v1/completions", "{\"model\":\"fake\",\"prompt\":\"abc\",\"n\":2,\"logprobs\":2,"
+                            "\"echo\":true,\"stop\":\"x\"}"},
         {"/v1/chat/completions",
-         CHAT("abc", ",\"stream\":true,\"logprobs\":true,\"stream_options\":{\"include_usage\":true}")},
+         CHAT("abc",
+              ",\"stream\":true,\"logprobs\":true,\"stream_options\":{\"include_usage\":true}")},
         {"/v1/embeddings", "{\"model\":\"fake\",\"input\":[\"a\",\"b\"]}"},
         {"/tokenize", "{\"content\":\"a\"}"},
         {"/detokenize", "{\"tokens\":[97]}"},
@@ -320,7 +340,8 @@ static void test_no_memory_at_any_point(void **state)
             without_memory(nth, requests[i][0], requests[i][1], &ok);
             n_failed += !ok;
         }
-        assert_true(ok && n_failed >= 3); /* it has failed, and beyond the last allocation it has not */
+        assert_true(ok &&
+                    n_failed >= 3); /* it has failed, and beyond the last allocation it has not */
         api_wait_busy(0);
     }
 }
@@ -328,12 +349,13 @@ static void test_no_memory_at_any_point(void **state)
 static void test_garbage_does_not_stop_the_server(void **state)
 {
     (void)state;
-    static const char *const garbage[] = {"\x16\x03\x01\x02",
-                                          "GET\r\n\r\n",
-                                          "\r\n\r\n\r\n",
-                                          "FOO / HTTP/1.1\r\n\r\n",
-                                          "GET / HTTP/9.9\r\nA\r\n\r\n",
-                                          "POST /v1/completions HTTP/1.1\r\nContent-Length: 50\r\n\r\n{"};
+    static const char *const garbage[] = {
+        "\x16\x03\x01\x02",
+        "GET\r\n\r\n",
+        "\r\n\r\n\r\n",
+        "FOO / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/9.9\r\nA\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nContent-Length: 50\r\n\r\n{"};
     for (size_t i = 0; i < sizeof garbage / sizeof *garbage; i++) {
         int fd = api_connect();
         api_send_text(fd, garbage[i]);
@@ -357,7 +379,8 @@ static void test_departures_at_any_moment(void **state)
 {
     (void)state;
     static const char *const requests[][2] = {
-        {"/v1/completions", "{\"model\":\"fake\",\"prompt\":\"abc\",\"n\":3,\"stream\":true,\"echo\":true}"},
+        {"/v1/completions",
+         "{\"model\":\"fake\",\"prompt\":\"abc\",\"n\":3,\"stream\":true,\"echo\":true}"},
         {"/v1/completions", "{\"model\":\"fake\",\"prompt\":\"!bc\",\"n\":2,\"stop\":\"!\"}"},
         {"/v1/chat/completions", CHAT("!bc", ",\"stream\":true,\"logprobs\":true")},
         {"/v1/embeddings", "{\"model\":\"fake\",\"input\":[\"a\",\"b\",\"c\"]}"},
@@ -365,8 +388,10 @@ static void test_departures_at_any_moment(void **state)
     };
     for (uint64_t i = 0; i < 400; i++) {
         static char request[1024];
-        const char *const *chosen = requests[random_at(1, i) % (sizeof requests / sizeof *requests)];
-        int size = snprintf(request, sizeof request, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s",
+        const char *const *chosen =
+            requests[random_at(1, i) % (sizeof requests / sizeof *requests)];
+        int size = snprintf(request, sizeof request,
+                            "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s",
                             chosen[0], strlen(chosen[1]), chosen[1]);
         bool whole = random_at(2, i) % 4;
         int fd = api_connect();
@@ -382,7 +407,8 @@ static void test_a_stop_waits_for_what_runs_and_a_second_does_not(void **state)
 {
     (void)state;
     int fd = api_connect();
-    api_post(fd, "/v1/completions", "{\"model\":\"fake\",\"prompt\":\"!x\",\"max_tokens\":1000000,\"stream\":true}");
+    api_post(fd, "/v1/completions",
+             "{\"model\":\"fake\",\"prompt\":\"!x\",\"max_tokens\":1000000,\"stream\":true}");
     api_wait_busy(1);
     kill(getpid(), SIGTERM);
     struct api_reply reply = {0};

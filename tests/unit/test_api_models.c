@@ -34,7 +34,8 @@ static int stop(void **state)
 }
 
 /* The value at `pointer` of the answer, which must have this status. */
-static void expect(const char *path, const char *json, int status, const char *pointer, const char *value)
+static void expect(const char *path, const char *json, int status, const char *pointer,
+                   const char *value)
 {
     struct api_reply reply = api_once(path, json);
     assert_int_equal(reply.status, status);
@@ -48,7 +49,8 @@ static void expect(const char *path, const char *json, int status, const char *p
 static const char *const requests[][2] = {
     {"/v1/completions", ASK("first", "")},
     {"/v1/completions", ASK("two", ",\"stream\":true,\"n\":2")},
-    {"/v1/chat/completions", "{\"model\":\"second\",\"messages\":[{\"role\":\"user\",\"content\":\"abc\"}]}"},
+    {"/v1/chat/completions",
+     "{\"model\":\"second\",\"messages\":[{\"role\":\"user\",\"content\":\"abc\"}]}"},
     {"/v1/embeddings", "{\"model\":\"first\",\"input\":[\"a\",\"b\"]}"},
     {"/tokenize", "{\"content\":\"a\",\"model\":\"second\"}"},
     {"/detokenize", "{\"tokens\":[97],\"model\":\"one\"}"},
@@ -70,11 +72,13 @@ static void test_each_request_gets_its_model(void **state)
     }
     expect("/v1/embeddings", "{\"model\":\"two\",\"input\":\"a\"}", 200, "/model", "second");
     models_world_wait(0, 0);
-    struct api_reply reply = api_once("/health", NULL); /* it is the second's driver that had five of them */
-    assert_string_equal(reply.body.data,
-                        "{\"status\":\"ok\",\"models\":[{\"model\":\"first\",\"slots\":{\"total\":4,\"busy\":0},"
-                        "\"queued\":0},{\"model\":\"second\",\"slots\":{\"total\":2,\"busy\":0},\"queued\":0}],"
-                        "\"slots\":{\"total\":6,\"busy\":0},\"queued\":0}");
+    struct api_reply reply =
+        api_once("/health", NULL); /* it is the second's driver that had five of them */
+    assert_string_equal(
+        reply.body.data,
+        "{\"status\":\"ok\",\"models\":[{\"model\":\"first\",\"slots\":{\"total\":4,\"busy\":0},"
+        "\"queued\":0},{\"model\":\"second\",\"slots\":{\"total\":2,\"busy\":0},\"queued\":0}],"
+        "\"slots\":{\"total\":6,\"busy\":0},\"queued\":0}");
     api_reply_clear(&reply);
     reply = api_once("/metrics", NULL);
     assert_non_null(strstr(reply.body.data, "\nmedley_slots 6\n"));
@@ -116,9 +120,11 @@ static void test_what_a_model_can_is_its_own(void **state)
     expect("/v1/completions", json, 200, "/choices/0/text", "a");
     snprintf(json, sizeof json, biased, "first");
     expect("/v1/completions", json, 400, "/error/param", "logit_bias.259");
-    expect("/v1/embeddings", "{\"model\":\"first\",\"input\":[[258]]}", 400, "/error/param", "input");
+    expect("/v1/embeddings", "{\"model\":\"first\",\"input\":[[258]]}", 400, "/error/param",
+           "input");
     /* forty tokens: the second has a context of 32 */
-    static const char prompt[] = "{\"model\":\"%s\",\"prompt\":\"0123456789012345678901234567890123456789\"}";
+    static const char prompt[] =
+        "{\"model\":\"%s\",\"prompt\":\"0123456789012345678901234567890123456789\"}";
     snprintf(json, sizeof json, prompt, "first");
     expect("/v1/completions", json, 200, "/usage/prompt_tokens", "41");
     snprintf(json, sizeof json, prompt, "second");
@@ -165,10 +171,12 @@ static void test_a_model_goes_and_comes_between_requests(void **state)
     expect("/v1/completions", ASK("second", ""), 200, "/model", "second");
     expect("/v1/models/first", NULL, 404, "/error/code", "model_not_found");
     struct api_reply reply = api_once("/health", NULL);
-    assert_string_equal(reply.body.data,
-                        "{\"status\":\"ok\",\"model\":\"second\",\"slots\":{\"total\":2,\"busy\":0},\"queued\":0}");
+    assert_string_equal(
+        reply.body.data,
+        "{\"status\":\"ok\",\"model\":\"second\",\"slots\":{\"total\":2,\"busy\":0},\"queued\":0}");
     api_reply_clear(&reply);
-    expect("/detokenize", "{\"tokens\":[97]}", 200, "/content", "a"); /* the only one needs no name */
+    expect("/detokenize", "{\"tokens\":[97]}", 200, "/content",
+           "a"); /* the only one needs no name */
     models_world_list("second", false);
     expect("/v1/models", NULL, 200, "/data", "[]");
     expect("/v1/completions", ASK("second", ""), 404, "/error/message",
@@ -186,7 +194,8 @@ static void test_a_model_that_goes_is_held_to_the_end(void **state)
     (void)state;
     uint32_t before = models_world_forgotten();
     int fd = api_connect();
-    api_post(fd, "/v1/completions", "{\"model\":\"two\",\"prompt\":\"!x\",\"max_tokens\":25,\"stream\":true}");
+    api_post(fd, "/v1/completions",
+             "{\"model\":\"two\",\"prompt\":\"!x\",\"max_tokens\":25,\"stream\":true}");
     assert_true(api_wait_for(fd, "data: "));
     models_world_list("second", false);
     assert_int_equal(models_world_forgotten(), before);
@@ -251,7 +260,8 @@ static void test_a_stream_says_that_it_waits(void **state)
     assert_true(event && strstr(event, "\"text\":\"a\"") && strstr(event, "\n\ndata: [DONE]\n\n"));
     assert_null(strstr(event, ": loading"));
     api_reply_clear(&reply);
-    /* the connection goes on, once the server has seen that the answer is out, with nothing left of the waiting */
+    /* the connection goes on, once the server has seen that the answer is out, with nothing left of
+     * the waiting */
     usleep(WAITING_MS * 1000);
     api_post(fd, "/v1/completions", ASK("first", ""));
     models_world_wait(1, 0);
@@ -301,7 +311,8 @@ static void test_a_model_that_cannot_be_opened(void **state)
             models_world_wait(1, 0);
             models_world_answer(rows[r].code);
             struct api_reply reply = api_receive(fd);
-            assert_true(reply.status == rows[r].status || strstr(requests[i][1], "stream")); /* it may have begun */
+            assert_true(reply.status == rows[r].status ||
+                        strstr(requests[i][1], "stream")); /* it may have begun */
             if (reply.status == rows[r].status) {
                 assert_string_equal(api_json_at(&reply.body, "/error/code"), rows[r].shown);
                 assert_non_null(strstr(reply.body.data, "the model cannot be opened: "));
@@ -327,7 +338,8 @@ static void test_a_stream_that_waits_in_vain(void **state)
         assert_true((n = recv(fd, bytes, sizeof bytes, 0)) > 0);
         buffer_append(&rest, bytes, (size_t)n);
     }
-    assert_non_null(strstr(rest.data, "data: {\"error\":{\"message\":\"the model cannot be opened: busy\""));
+    assert_non_null(
+        strstr(rest.data, "data: {\"error\":{\"message\":\"the model cannot be opened: busy\""));
     buffer_deinit(&rest);
     close(fd);
 }
@@ -371,11 +383,13 @@ static void test_departures_at_any_moment(void **state)
     models_world_wait(0, 0);
 }
 
-/* The nth allocation fails while a model is opened, the notes that the server makes of it included. */
+/* The nth allocation fails while a model is opened, the notes that the server makes of it
+ * included. */
 static void without_memory(unsigned nth, const char *const *request, bool late, bool *ok)
 {
     static char text[1024], answer[65536];
-    snprintf(text, sizeof text, "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+    snprintf(text, sizeof text,
+             "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
              request[0], strlen(request[1]), request[1]);
     models_world_be_late(late);
     int fd = api_connect();
@@ -393,7 +407,8 @@ static void without_memory(unsigned nth, const char *const *request, bool late, 
     answer[size] = '\0';
     *ok = strncmp(answer, "HTTP/1.1 200", 12) == 0 && !strstr(answer, "\"error\"") &&
           (!strstr(answer, "chunked") || strstr(answer, "[DONE]"));
-    assert_true(*ok || !size || strstr(answer, "no memory") || strncmp(answer, "HTTP/1.1 200", 12) == 0);
+    assert_true(*ok || !size || strstr(answer, "no memory") ||
+                strncmp(answer, "HTTP/1.1 200", 12) == 0);
 }
 
 static void test_no_memory_at_any_point(void **state)

@@ -19,8 +19,8 @@ enum { VOCAB = 1000 };
 #define TEXT "\"model\":\"m\",\"prompt\":\"hi\""
 
 /* As a server with a model does it. */
-static bool read_generation(enum generation_kind kind, const char *body, size_t size, struct generation_request *out,
-                            struct api_error *err)
+static bool read_generation(enum generation_kind kind, const char *body, size_t size,
+                            struct generation_request *out, struct api_error *err)
 {
     if (!generation_request_parse(kind, body, size, out, err))
         return false;
@@ -52,28 +52,37 @@ static const struct refusal refusals[] = {
     {GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[]}", "messages"},
     {GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[1]}", "messages[0]"},
     {GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[{\"content\":\"a\"}]}", "messages[0].role"},
-    {GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\"}]}", "messages[0].content"},
-    {GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":null}]}", "messages[0].content"},
-    {GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]}", "messages[0].role"},
-    {GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":1,\"content\":\"a\"}]}", "messages[0].role"},
+    {GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\"}]}",
+     "messages[0].content"},
+    {GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":null}]}",
+     "messages[0].content"},
+    {GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]}",
+     "messages[0].role"},
+    {GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":1,\"content\":\"a\"}]}",
+     "messages[0].role"},
     {GENERATION_CHAT,
-     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[{\"type\":"
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\","
+     "\"content\":[{\"type\":"
      "\"image_url\",\"image_url\":{\"url\":\"x\"}}]}]}",
      "messages[1].content[0].type"},
     {GENERATION_CHAT,
-     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":3}]}]}",
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":3}"
+     "]}]}",
      "messages[0].content[0].text"},
     {GENERATION_CHAT,
-     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\",\"x\":1}]}]}",
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+     "\"a\",\"x\":1}]}]}",
      "messages[0].content[0].x"},
-    {GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"tool_calls\":[]}]}",
+    {GENERATION_CHAT,
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"tool_calls\":[]}]}",
      "messages[0].tool_calls"},
     {GENERATION_CHAT, "{" CHAT ",\"max_tokens\":0}", "max_tokens"},
     {GENERATION_CHAT, "{" CHAT ",\"max_tokens\":1.5}", "max_tokens"},
     {GENERATION_CHAT, "{" CHAT ",\"max_tokens\":-1}", "max_tokens"},
     {GENERATION_CHAT, "{" CHAT ",\"max_tokens\":\"5\"}", "max_tokens"},
     {GENERATION_CHAT, "{" CHAT ",\"max_tokens\":1e300}", "max_tokens"},
-    {GENERATION_CHAT, "{" CHAT ",\"max_tokens\":5,\"max_completion_tokens\":6}", "max_completion_tokens"},
+    {GENERATION_CHAT, "{" CHAT ",\"max_tokens\":5,\"max_completion_tokens\":6}",
+     "max_completion_tokens"},
     {GENERATION_CHAT, "{" CHAT ",\"temperature\":-0.1}", "temperature"},
     {GENERATION_CHAT, "{" CHAT ",\"temperature\":2.1}", "temperature"},
     {GENERATION_CHAT, "{" CHAT ",\"temperature\":\"hot\"}", "temperature"},
@@ -89,12 +98,14 @@ static const struct refusal refusals[] = {
     {GENERATION_CHAT, "{" CHAT ",\"stream\":\"yes\"}", "stream"},
     {GENERATION_CHAT, "{" CHAT ",\"stream_options\":true}", "stream_options"},
     {GENERATION_CHAT, "{" CHAT ",\"stream_options\":{\"include_usage\":true}}", "stream_options"},
-    {GENERATION_CHAT, "{" CHAT ",\"stream\":true,\"stream_options\":{\"x\":1}}", "stream_options.x"},
+    {GENERATION_CHAT, "{" CHAT ",\"stream\":true,\"stream_options\":{\"x\":1}}",
+     "stream_options.x"},
     {GENERATION_CHAT, "{" CHAT ",\"stop\":5}", "stop"},
     {GENERATION_CHAT, "{" CHAT ",\"stop\":[5]}", "stop"},
     {GENERATION_CHAT, "{" CHAT ",\"stop\":\"\"}", "stop"},
     {GENERATION_CHAT,
-     "{" CHAT ",\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\",\"c\",\"d\",\"e\",\"f\","
+     "{" CHAT ",\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\",\"c\","
+     "\"d\",\"e\",\"f\","
      "\"g\",\"h\"]}",
      "stop"},
     {GENERATION_CHAT, "{" CHAT ",\"seed\":1.5}", "seed"},
@@ -109,7 +120,8 @@ static const struct refusal refusals[] = {
     {GENERATION_CHAT, "{" CHAT ",\"tools\":[]}", "tools"},
     {GENERATION_CHAT, "{" CHAT ",\"tool_choice\":\"auto\"}", "tool_choice"},
     {GENERATION_CHAT, "{" CHAT ",\"functions\":[]}", "functions"},
-    {GENERATION_CHAT, "{" CHAT ",\"response_format\":{\"type\":\"json_object\"}}", "response_format"},
+    {GENERATION_CHAT, "{" CHAT ",\"response_format\":{\"type\":\"json_object\"}}",
+     "response_format"},
     {GENERATION_CHAT, "{" CHAT ",\"audio\":{}}", "audio"},
     {GENERATION_CHAT, "{" CHAT ",\"modalities\":[\"text\"]}", "modalities"},
     {GENERATION_CHAT, "{" CHAT ",\"store\":true}", "store"},
@@ -181,8 +193,9 @@ static void test_defaults_are_openai_s(void **state)
     assert_false(r.stream || r.has_max_tokens || r.has_seed || r.logprobs || r.echo);
     assert_true(r.sampler.temperature == 1 && r.sampler.top_p == 1 && r.sampler.top_k == 0);
     assert_true(r.sampler.min_p == 0 && r.sampler.typical_p == 1 && r.sampler.repeat_penalty == 1);
-    assert_string_equal(r.chat_json.data,
-                        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"add_generation_prompt\":true}");
+    assert_string_equal(
+        r.chat_json.data,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"add_generation_prompt\":true}");
     generation_request_deinit(&r);
 }
 
@@ -190,46 +203,54 @@ static void test_every_field_arrives(void **state)
 {
     (void)state;
     struct generation_request r =
-        parse(GENERATION_CHAT, "{" CHAT ",\"max_completion_tokens\":7,\"temperature\":0.5,\"top_p\":0.25,\"n\":3,"
-                               "\"stream\":true,\"stream_options\":{\"include_usage\":true},\"stop\":[\"a\",\"bc\"],"
-                               "\"seed\":-5,\"logprobs\":true,\"top_logprobs\":4,\"frequency_penalty\":-1.5,"
-                               "\"presence_penalty\":1.5,\"logit_bias\":{\"7\":-100,\"9\":2.5},\"user\":\"u\","
-                               "\"top_k\":40,\"min_p\":0.125,\"typical_p\":0.75,\"repeat_penalty\":1.25,"
-                               "\"response_format\":{\"type\":\"text\"},\"store\":false,\"tools\":null}");
+        parse(GENERATION_CHAT,
+              "{" CHAT ",\"max_completion_tokens\":7,\"temperature\":0.5,\"top_p\":0.25,\"n\":3,"
+              "\"stream\":true,\"stream_options\":{\"include_usage\":true},\"stop\":[\"a\",\"bc\"],"
+              "\"seed\":-5,\"logprobs\":true,\"top_logprobs\":4,\"frequency_penalty\":-1.5,"
+              "\"presence_penalty\":1.5,\"logit_bias\":{\"7\":-100,\"9\":2.5},\"user\":\"u\","
+              "\"top_k\":40,\"min_p\":0.125,\"typical_p\":0.75,\"repeat_penalty\":1.25,"
+              "\"response_format\":{\"type\":\"text\"},\"store\":false,\"tools\":null}");
     assert_true(r.has_max_tokens && r.max_tokens == 7 && r.n == 3 && r.stream && r.include_usage);
     assert_true(r.has_seed && r.sampler.seed == (uint64_t)-5);
     assert_true(r.logprobs && r.n_top_logprobs == 4 && r.n_stops == 2 && r.stops[1].size == 2);
     assert_memory_equal(r.stops[1].data, "bc", 2);
     assert_true(r.sampler.temperature == 0.5f && r.sampler.top_p == 0.25f && r.sampler.top_k == 40);
     assert_true(r.sampler.frequency_penalty == -1.5f && r.sampler.presence_penalty == 1.5f);
-    assert_true(r.sampler.min_p == 0.125f && r.sampler.typical_p == 0.75f && r.sampler.repeat_penalty == 1.25f);
-    assert_true(r.sampler.n_biases == 2 && r.sampler.biases[1].token == 9 && r.sampler.biases[1].bias == 2.5f);
+    assert_true(r.sampler.min_p == 0.125f && r.sampler.typical_p == 0.75f &&
+                r.sampler.repeat_penalty == 1.25f);
+    assert_true(r.sampler.n_biases == 2 && r.sampler.biases[1].token == 9 &&
+                r.sampler.biases[1].bias == 2.5f);
     generation_request_deinit(&r);
 }
 
 static void test_messages_become_plain(void **state)
 {
     (void)state;
-    struct generation_request r = parse(
-        GENERATION_CHAT,
-        "{\"model\":\"m\",\"messages\":[{\"role\":\"developer\",\"content\":\"be \\\"brief\\\"\"},{\"role\":\"user\","
-        "\"name\":\"Ann\",\"content\":[{\"type\":\"text\",\"text\":\"a\\n\"},{\"text\":\"\\u20ac\",\"type\":\"text\"}]"
-        "},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":null}]}");
-    assert_string_equal(r.chat_json.data,
-                        "{\"messages\":[{\"role\":\"system\",\"content\":\"be \\\"brief\\\"\"},{\"role\":\"user\","
-                        "\"content\":\"a\\n\xe2\x82\xac\",\"name\":\"Ann\"},{\"role\":\"assistant\",\"content\":\"\"}],"
-                        "\"add_generation_prompt\":true}");
+    struct generation_request r =
+        parse(GENERATION_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"developer\",\"content\":"
+                               "\"be \\\"brief\\\"\"},{\"role\":\"user\","
+                               "\"name\":\"Ann\",\"content\":[{\"type\":\"text\",\"text\":\"a\\n\"}"
+                               ",{\"text\":\"\\u20ac\",\"type\":\"text\"}]"
+                               "},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":null}]}");
+    assert_string_equal(
+        r.chat_json.data,
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"be \\\"brief\\\"\"},{\"role\":\"user\","
+        "\"content\":\"a\\n\xe2\x82\xac\",\"name\":\"Ann\"},{\"role\":\"assistant\",\"content\":"
+        "\"\"}],"
+        "\"add_generation_prompt\":true}");
     generation_request_deinit(&r);
 }
 
 static void test_prompts_in_every_form(void **state)
 {
     (void)state;
-    struct generation_request r = parse(GENERATION_COMPLETION, "{" TEXT ",\"max_tokens\":0,\"logprobs\":0}");
+    struct generation_request r =
+        parse(GENERATION_COMPLETION, "{" TEXT ",\"max_tokens\":0,\"logprobs\":0}");
     assert_true(r.n_prompts == 1 && r.prompts[0].text.size == 2 && !r.prompts[0].tokens);
     assert_true(r.has_max_tokens && r.max_tokens == 0 && r.logprobs && r.n_top_logprobs == 0);
     generation_request_deinit(&r);
-    r = parse(GENERATION_COMPLETION, "{\"model\":\"m\",\"prompt\":[\"a\",\"bc\",\"\"],\"best_of\":1}");
+    r = parse(GENERATION_COMPLETION,
+              "{\"model\":\"m\",\"prompt\":[\"a\",\"bc\",\"\"],\"best_of\":1}");
     assert_true(r.n_prompts == 3 && r.prompts[1].text.size == 2 && r.prompts[2].text.size == 0);
     generation_request_deinit(&r);
     r = parse(GENERATION_COMPLETION, "{\"model\":\"m\",\"prompt\":[1,2,999]}");
@@ -251,16 +272,19 @@ static void test_too_many_prompts(void **state)
         buffer_text(&body, ",\"a\"");
     size_t whole = body.size;
     buffer_text(&body, "]}");
-    assert_true(generation_request_parse(GENERATION_COMPLETION, body.data, body.size, &request, &err));
+    assert_true(
+        generation_request_parse(GENERATION_COMPLETION, body.data, body.size, &request, &err));
     assert_int_equal(request.n_prompts, LIMIT_PROMPTS);
     generation_request_deinit(&request);
     body.size = whole;
     buffer_text(&body, "],\"n\":2}");
-    assert_false(generation_request_parse(GENERATION_COMPLETION, body.data, body.size, &request, &err));
+    assert_false(
+        generation_request_parse(GENERATION_COMPLETION, body.data, body.size, &request, &err));
     assert_string_equal(err.param, "n");
     body.size = whole;
     buffer_text(&body, ",\"b\"]}");
-    assert_false(generation_request_parse(GENERATION_COMPLETION, body.data, body.size, &request, &err));
+    assert_false(
+        generation_request_parse(GENERATION_COMPLETION, body.data, body.size, &request, &err));
     assert_string_equal(err.param, "prompt");
     buffer_deinit(&body);
 }
@@ -311,7 +335,8 @@ static void test_no_memory_at_any_point(void **state)
 {
     (void)state;
     const char *body = "{" TEXT ",\"logit_bias\":{\"1\":1},\"stop\":[\"a\"],\"n\":2}";
-    const char *chat = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+    const char *chat = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
+                       "\"text\",\"text\":"
                        "\"a\"}]}]}";
     for (int which = 0; which < 2; which++) {
         bool ok = false;
@@ -319,8 +344,10 @@ static void test_no_memory_at_any_point(void **state)
             struct generation_request request;
             struct api_error err = {0};
             mem_fail_nth(nth);
-            ok = which ? generation_request_parse(GENERATION_CHAT, chat, strlen(chat), &request, &err)
-                       : generation_request_parse(GENERATION_COMPLETION, body, strlen(body), &request, &err);
+            ok = which
+                     ? generation_request_parse(GENERATION_CHAT, chat, strlen(chat), &request, &err)
+                     : generation_request_parse(GENERATION_COMPLETION, body, strlen(body), &request,
+                                                &err);
             mem_fail_nth(0);
             assert_true(ok || err.status == 503);
             assert_true(!ok || nth > 2); /* it has failed at least twice before */
@@ -345,7 +372,8 @@ static void test_addresses(void **state)
     assert_string_equal(a.host, "127.0.0.1");
     assert_int_equal(api_address_parse("[::1]:0", &a, &err), ERROR_NONE);
     assert_string_equal(a.host, "::1");
-    static const char *const bad[] = {"8080", "a:", "a:b", "a:65536", "::1:80", "[::1]", "[::1:80", "a:1x", ""};
+    static const char *const bad[] = {"8080",  "a:",      "a:b",  "a:65536", "::1:80",
+                                      "[::1]", "[::1:80", "a:1x", ""};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(api_address_parse(bad[i], &a, &err), ERROR_INVALID);
     assert_true(api_address_is_loopback("127.3.4.5") && api_address_is_loopback("::1"));
@@ -366,9 +394,10 @@ static void test_json_strings_are_always_utf8(void **state)
          "\"\xef\xbf\xbd"
          "b\""},
         {"\xf0\x9f\x98", "\"\xef\xbf\xbd\""},
-        {"\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},                 /* a surrogate */
-        {"\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\""},                                 /* too long a form */
-        {"\xf4\x90\x80\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""}, /* beyond U+10FFFF */
+        {"\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""}, /* a surrogate */
+        {"\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\""},                 /* too long a form */
+        {"\xf4\x90\x80\x80",
+         "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""}, /* beyond U+10FFFF */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct buffer out = {0};

@@ -1,4 +1,5 @@
-/* Answers that are gone on with: request ids, positions, and streams that another request goes on with. */
+/* Answers that are gone on with: request ids, positions, and streams that another request goes on
+ * with. */
 #include "api/resume.h"
 #include "api_world.h"
 #include "models_world.h"
@@ -29,7 +30,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* ---- pure ---------------------------------------------------------------------------------------- */
+/* ---- pure ------------------------------------------------------------------------------------ */
 
 static void test_sane_ids(void **state)
 {
@@ -43,8 +44,10 @@ static void test_sane_ids(void **state)
     assert_false(request_id_is_sane("", 0));
     for (int byte = 0; byte < 256; byte++) {
         text[3] = (char)byte;
-        bool is_word = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9');
-        assert_int_equal(request_id_is_sane(text, 8), is_word || (byte && strchr("-_.:+/=~@", byte)));
+        bool is_word = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+                       (byte >= '0' && byte <= '9');
+        assert_int_equal(request_id_is_sane(text, 8),
+                         is_word || (byte && strchr("-_.:+/=~@", byte)));
     }
 }
 
@@ -88,8 +91,10 @@ static void test_positions(void **state)
     assert_true(reads("17-9f3a02c1", 1));
     assert_true(reads("17-9f3a02c1.3.0-00000000", 3));
     static const char *const bad[] = {
-        "",         "-",          "x",  " 1", "1 ",  "-1",          "4294967296", "1-",
-        "1-9f3a02", "1-9F3A02C1", "1.", ".1", "1.2", "1-9f3a02c12", "1,2",        "99999999999999999999999"};
+        "",         "-",           "x",          " 1",
+        "1 ",       "-1",          "4294967296", "1-",
+        "1-9f3a02", "1-9F3A02C1",  "1.",         ".1",
+        "1.2",      "1-9f3a02c12", "1,2",        "99999999999999999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(reads(bad[i], 1));
     assert_false(reads("1.2.3", 2));
@@ -103,7 +108,7 @@ static void test_positions(void **state)
     assert_int_equal(b.n_events, 2);
 }
 
-/* ---- streams ------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 enum { EVENTS_MAX = 128 };
 
@@ -145,7 +150,8 @@ static void take_event(struct events *events, const char *from, const char *end)
     copy_at(root, "/error/code", event->error, sizeof event->error);
     copy_at(root, "/id", event->name, sizeof event->name);
     event->choice = (unsigned)yyjson_get_uint(yyjson_ptr_get(root, "/choices/0/index"));
-    event->n_logprobs = (unsigned)yyjson_arr_size(yyjson_ptr_get(root, "/choices/0/logprobs/content"));
+    event->n_logprobs =
+        (unsigned)yyjson_arr_size(yyjson_ptr_get(root, "/choices/0/logprobs/content"));
     event->is_usage = yyjson_is_obj(yyjson_ptr_get(root, "/usage"));
     yyjson_doc_free(doc);
 }
@@ -153,7 +159,8 @@ static void take_event(struct events *events, const char *from, const char *end)
 static struct api_reply ask(const char *headers, const char *json)
 {
     int fd = api_connect();
-    api_post_with(fd, strstr(json, "messages") ? "/v1/chat/completions" : "/v1/completions", headers, json);
+    api_post_with(fd, strstr(json, "messages") ? "/v1/chat/completions" : "/v1/completions",
+                  headers, json);
     struct api_reply reply = api_receive(fd);
     close(fd);
     return reply;
@@ -183,25 +190,29 @@ static void go_on_everywhere(const char *json)
     ask_stream("X-Request-ID: abc-1\r\n", json, &all);
     assert_true(all.n > 3);
     for (unsigned k = 0; k < all.n; k++) {
-        snprintf(headers, sizeof headers, "x-request-id: abc-1\r\nLast-Event-ID: %s\r\n", all.list[k].id);
+        snprintf(headers, sizeof headers, "x-request-id: abc-1\r\nLast-Event-ID: %s\r\n",
+                 all.list[k].id);
         ask_stream(headers, json, &rest);
         assert_int_equal(rest.n, all.n - k - 1);
         assert_memory_equal(rest.list, all.list + k + 1, rest.n * sizeof *rest.list);
     }
 }
 
-#define STREAM_OF(prompt, more) "{\"model\":\"first\",\"prompt\":\"" prompt "\",\"stream\":true" more "}"
-#define STREAMED_CHAT(content, more)                                                                                   \
-    "{\"model\":\"first\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"" content "\"}]" more "}"
+#define STREAM_OF(prompt, more)                                                                    \
+    "{\"model\":\"first\",\"prompt\":\"" prompt "\",\"stream\":true" more "}"
+#define STREAMED_CHAT(content, more)                                                               \
+    "{\"model\":\"first\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"" content \
+    "\"}]" more "}"
 
 static void test_go_on_after_each_event(void **state)
 {
     (void)state;
     go_on_everywhere(STREAM_OF("a story", ""));
     go_on_everywhere(STREAM_OF("ab", ",\"echo\":true,\"stream_options\":{\"include_usage\":true}"));
-    go_on_everywhere(STREAMED_CHAT("\xf0\x9f\x98\x80 ab\xe2\x82\xac.x",
-                                   ",\"stop\":[\".\",\"b\xe2\x82\xac!\"],\"logprobs\":true,\"top_logprobs\":2,"
-                                   "\"stream_options\":{\"include_usage\":true}"));
+    go_on_everywhere(
+        STREAMED_CHAT("\xf0\x9f\x98\x80 ab\xe2\x82\xac.x",
+                      ",\"stop\":[\".\",\"b\xe2\x82\xac!\"],\"logprobs\":true,\"top_logprobs\":2,"
+                      "\"stream_options\":{\"include_usage\":true}"));
 }
 
 /* Events of several choices come in any order: the text of each must be the rest of its own. */
@@ -209,11 +220,13 @@ static void test_several_choices(void **state)
 {
     (void)state;
     static struct events all, rest;
-    static const char json[] = "{\"model\":\"first\",\"prompt\":[\"abcd\",\"efghij\"],\"stream\":true,\"n\":2}";
+    static const char json[] =
+        "{\"model\":\"first\",\"prompt\":[\"abcd\",\"efghij\"],\"stream\":true,\"n\":2}";
     ask_stream("x-request-id: n\r\n", json, &all);
     for (unsigned k = 0; k < all.n; k++) {
         char text[4][64] = {{0}}, headers[256];
-        snprintf(headers, sizeof headers, "x-request-id: n\r\nlast-event-id: %s\r\n", all.list[k].id);
+        snprintf(headers, sizeof headers, "x-request-id: n\r\nlast-event-id: %s\r\n",
+                 all.list[k].id);
         ask_stream(headers, json, &rest);
         assert_int_equal(rest.n, all.n - k - 1);
         for (unsigned i = 0; i <= k; i++)
@@ -225,7 +238,8 @@ static void test_several_choices(void **state)
     }
 }
 
-/* A stream that goes on breaks off again: its ids are good, too, and also before it has anything new to say. */
+/* A stream that goes on breaks off again: its ids are good, too, and also before it has anything
+ * new to say. */
 static void test_ids_of_a_second_stream(void **state)
 {
     (void)state;
@@ -263,11 +277,12 @@ static void test_another_text_is_not_joined(void **state)
         snprintf(headers, sizeof headers, "x-request-id: n\r\nLast-Event-ID: %s\r\n", rows[i].last);
         ask_stream(headers, STREAM_OF("abc", ""), &events);
         assert_string_equal(events.n ? events.list[0].text : "", rows[i].text);
-        assert_string_equal(events.n ? events.list[events.n - 1].error : "", rows[i].refused ? "answer_differs" : "");
+        assert_string_equal(events.n ? events.list[events.n - 1].error : "",
+                            rows[i].refused ? "answer_differs" : "");
     }
 }
 
-/* ---- headers ------------------------------------------------------------------------------------- */
+/* ---- headers --------------------------------------------------------------------------------- */
 
 static void expect_id(const char *headers, const char *json, const char *wanted)
 {
@@ -304,7 +319,8 @@ static void test_every_answer_has_an_id(void **state)
     expect_id("x-request-id:\r\n", plain, NULL);
 }
 
-static void expect_refused(const char *headers, const char *json, int status, const char *pointer, const char *value)
+static void expect_refused(const char *headers, const char *json, int status, const char *pointer,
+                           const char *value)
 {
     struct api_reply reply = ask(headers, json);
     assert_int_equal(reply.status, status);
@@ -315,20 +331,24 @@ static void expect_refused(const char *headers, const char *json, int status, co
 static void test_hostile_headers(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"x", "1-", "1.2", "18446744073709551616", "1-zzzzzzzz", "%31", "1\t2"};
+    static const char *const bad[] = {"x",          "1-",  "1.2", "18446744073709551616",
+                                      "1-zzzzzzzz", "%31", "1\t2"};
     char headers[LIMIT_LAST_EVENT_ID_BYTES + 256];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         snprintf(headers, sizeof headers, "x-request-id: n\r\nLast-Event-ID: %s\r\n", bad[i]);
         expect_refused(headers, STREAM_OF("abc", ""), 400, "/error/param", "Last-Event-ID");
     }
-    snprintf(headers, sizeof headers, "x-request-id: n\r\nLast-Event-ID: %0*d\r\n", LIMIT_LAST_EVENT_ID_BYTES + 1, 1);
+    snprintf(headers, sizeof headers, "x-request-id: n\r\nLast-Event-ID: %0*d\r\n",
+             LIMIT_LAST_EVENT_ID_BYTES + 1, 1);
     expect_refused(headers, STREAM_OF("abc", ""), 400, "/error/param", "Last-Event-ID");
     /* No id that fixes the text, or no stream. */
-    expect_refused("Last-Event-ID: 1\r\n", STREAM_OF("abc", ""), 400, "/error/param", "Last-Event-ID");
-    expect_refused("x-request-id: a b\r\nLast-Event-ID: 1\r\n", STREAM_OF("abc", ""), 400, "/error/param",
+    expect_refused("Last-Event-ID: 1\r\n", STREAM_OF("abc", ""), 400, "/error/param",
                    "Last-Event-ID");
-    expect_refused("x-request-id: n\r\nLast-Event-ID: 1\r\n", "{\"model\":\"first\",\"prompt\":\"abc\"}", 400,
+    expect_refused("x-request-id: a b\r\nLast-Event-ID: 1\r\n", STREAM_OF("abc", ""), 400,
                    "/error/param", "Last-Event-ID");
+    expect_refused("x-request-id: n\r\nLast-Event-ID: 1\r\n",
+                   "{\"model\":\"first\",\"prompt\":\"abc\"}", 400, "/error/param",
+                   "Last-Event-ID");
     static struct events events;
     ask_stream("Last-Event-ID: 1\r\n", STREAM_OF("abc", ",\"seed\":7"), &events);
     assert_string_equal(events.list[0].text, "b");
@@ -340,8 +360,8 @@ static void test_the_model_is_gone(void **state)
 {
     (void)state;
     models_world_list("first", false);
-    expect_refused("x-request-id: n\r\nLast-Event-ID: 1\r\n", STREAM_OF("abc", ""), 404, "/error/code",
-                   "model_not_found");
+    expect_refused("x-request-id: n\r\nLast-Event-ID: 1\r\n", STREAM_OF("abc", ""), 404,
+                   "/error/code", "model_not_found");
     models_world_list("first", true);
 }
 

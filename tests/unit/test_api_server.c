@@ -13,7 +13,8 @@
 
 #include <cmocka.h>
 
-static const struct fake_driver_options usual = {.n_slots = 4, .queue_max = 8, .context = 64, .token_us = 1000};
+static const struct fake_driver_options usual = {
+    .n_slots = 4, .queue_max = 8, .context = 64, .token_us = 1000};
 
 static int start(void **state)
 {
@@ -29,7 +30,8 @@ static int stop(void **state)
     return 0;
 }
 
-static void expect_error(const char *path, const char *json, int status, const char *code, const char *param)
+static void expect_error(const char *path, const char *json, int status, const char *code,
+                         const char *param)
 {
     struct api_reply reply = api_once(path, json);
     assert_int_equal(reply.status, status);
@@ -41,7 +43,8 @@ static void expect_error(const char *path, const char *json, int status, const c
 static void test_plain_completion(void **state)
 {
     (void)state;
-    struct api_reply reply = api_once("/v1/completions", "{\"model\":\"fake\",\"prompt\":\"h\xc3\xa9llo\"}");
+    struct api_reply reply =
+        api_once("/v1/completions", "{\"model\":\"fake\",\"prompt\":\"h\xc3\xa9llo\"}");
     assert_int_equal(reply.status, 200);
     assert_string_equal(api_json_at(&reply.body, "/object"), "text_completion");
     assert_string_equal(api_json_at(&reply.body, "/model"), "fake-model");
@@ -50,16 +53,17 @@ static void test_plain_completion(void **state)
     assert_string_equal(api_json_at(&reply.body, "/usage/prompt_tokens"), "7");
     assert_string_equal(api_json_at(&reply.body, "/usage/completion_tokens"), "6");
     assert_string_equal(api_json_at(&reply.body, "/usage/total_tokens"), "13");
-    assert_string_equal(api_json_at(&reply.body, "/usage/prompt_tokens_details/cached_tokens"), "1");
+    assert_string_equal(api_json_at(&reply.body, "/usage/prompt_tokens_details/cached_tokens"),
+                        "1");
     api_reply_clear(&reply);
 }
 
 static void test_chat_with_everything(void **state)
 {
     (void)state;
-    struct api_reply reply =
-        api_once("/v1/chat/completions", CHAT("ab.cd", ",\"n\":2,\"stop\":[\".\",\"zz\"],\"logprobs\":true,"
-                                                       "\"top_logprobs\":2"));
+    struct api_reply reply = api_once(
+        "/v1/chat/completions", CHAT("ab.cd", ",\"n\":2,\"stop\":[\".\",\"zz\"],\"logprobs\":true,"
+                                              "\"top_logprobs\":2"));
     assert_int_equal(reply.status, 200);
     assert_string_equal(api_json_at(&reply.body, "/object"), "chat.completion");
     assert_string_equal(api_json_at(&reply.body, "/choices/1/index"), "1");
@@ -70,10 +74,13 @@ static void test_chat_with_everything(void **state)
     assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/content/1/token"), "b");
     assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/content/1/bytes"), "[98]");
     assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/content/1/logprob"), "-0.25");
-    assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/content/1/top_logprobs/1/token"), "x");
-    assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/content/1/top_logprobs/2"), "(none)");
+    assert_string_equal(
+        api_json_at(&reply.body, "/choices/0/logprobs/content/1/top_logprobs/1/token"), "x");
+    assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/content/1/top_logprobs/2"),
+                        "(none)");
     assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/content/2"), "(none)");
-    assert_string_equal(api_json_at(&reply.body, "/usage/prompt_tokens"), "6"); /* once, not for each choice */
+    assert_string_equal(api_json_at(&reply.body, "/usage/prompt_tokens"),
+                        "6"); /* once, not for each choice */
     assert_string_equal(api_json_at(&reply.body, "/usage/completion_tokens"), "6");
     api_reply_clear(&reply);
 }
@@ -82,38 +89,45 @@ static void test_length_and_echo_and_many_prompts(void **state)
 {
     (void)state;
     struct api_reply reply =
-        api_once("/v1/completions",
-                 "{\"model\":\"fake\",\"prompt\":[\"abc\",[100,101,102]],\"max_tokens\":2,\"echo\":true,\"n\":2}");
+        api_once("/v1/completions", "{\"model\":\"fake\",\"prompt\":[\"abc\",[100,101,102]],\"max_"
+                                    "tokens\":2,\"echo\":true,\"n\":2}");
     assert_int_equal(reply.status, 200);
     assert_string_equal(api_json_at(&reply.body, "/choices/1/text"), "abcab");
     assert_string_equal(api_json_at(&reply.body, "/choices/2/text"), "defde");
     assert_string_equal(api_json_at(&reply.body, "/choices/3/finish_reason"), "length");
     assert_string_equal(api_json_at(&reply.body, "/usage/prompt_tokens"), "7");
     api_reply_clear(&reply);
-    reply = api_once("/v1/completions", "{\"model\":\"fake\",\"prompt\":\"abc\",\"max_tokens\":2,\"logprobs\":1}");
+    reply = api_once("/v1/completions",
+                     "{\"model\":\"fake\",\"prompt\":\"abc\",\"max_tokens\":2,\"logprobs\":1}");
     assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/tokens"), "[\"a\",\"b\"]");
     assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/text_offset"), "[0,1]");
-    assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/top_logprobs/1"), "{\"b\":-0.25}");
+    assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/top_logprobs/1"),
+                        "{\"b\":-0.25}");
     api_reply_clear(&reply);
 }
 
 static void test_echo_scores_the_prompt(void **state)
 {
     (void)state;
-    struct api_reply reply = api_once(
-        "/v1/completions", "{\"model\":\"fake\",\"prompt\":[97,98,100],\"max_tokens\":1,\"echo\":true,\"logprobs\":1}");
+    struct api_reply reply =
+        api_once("/v1/completions", "{\"model\":\"fake\",\"prompt\":[97,98,100],\"max_tokens\":1,"
+                                    "\"echo\":true,\"logprobs\":1}");
     assert_int_equal(reply.status, 200);
     assert_string_equal(api_json_at(&reply.body, "/choices/0/text"), "abda");
-    assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/tokens"), "[\"a\",\"b\",\"d\",\"a\"]");
+    assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/tokens"),
+                        "[\"a\",\"b\",\"d\",\"a\"]");
     assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/text_offset"), "[0,1,2,3]");
-    assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/token_logprobs"), "[null,0,-1000,-0.25]");
+    assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/token_logprobs"),
+                        "[null,0,-1000,-0.25]");
     assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/top_logprobs"),
                         "[null,{\"b\":0},{\"c\":0,\"d\":-1000},{\"a\":-0.25}]");
     api_reply_clear(&reply);
-    reply = api_once("/v1/completions",
-                     "{\"model\":\"fake\",\"prompt\":\"ab\",\"max_tokens\":0,\"echo\":true,\"logprobs\":0}");
+    reply = api_once(
+        "/v1/completions",
+        "{\"model\":\"fake\",\"prompt\":\"ab\",\"max_tokens\":0,\"echo\":true,\"logprobs\":0}");
     assert_string_equal(api_json_at(&reply.body, "/choices/0/text"), "ab");
-    assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/tokens"), "[\"<s>\",\"a\",\"b\"]");
+    assert_string_equal(api_json_at(&reply.body, "/choices/0/logprobs/tokens"),
+                        "[\"<s>\",\"a\",\"b\"]");
     assert_string_equal(api_json_at(&reply.body, "/usage/completion_tokens"), "0");
     api_reply_clear(&reply);
 }
@@ -131,8 +145,10 @@ static void take_event(struct stream *stream, const char *data, size_t size)
     yyjson_doc *doc = yyjson_read(data, size, 0);
     assert_non_null(doc);
     yyjson_val *root = yyjson_doc_get_root(doc), *choice = yyjson_ptr_get(root, "/choices/0");
-    yyjson_val *text = yyjson_ptr_get(choice, "/delta/content"), *role = yyjson_ptr_get(choice, "/delta/role");
-    yyjson_val *reason = yyjson_ptr_get(choice, "/finish_reason"), *n = yyjson_ptr_get(root, "/usage/total_tokens");
+    yyjson_val *text = yyjson_ptr_get(choice, "/delta/content"),
+               *role = yyjson_ptr_get(choice, "/delta/role");
+    yyjson_val *reason = yyjson_ptr_get(choice, "/finish_reason"),
+               *n = yyjson_ptr_get(root, "/usage/total_tokens");
     text = text ? text : yyjson_ptr_get(choice, "/text");
     strcat(stream->text, text ? yyjson_get_str(text) : "");
     strcat(stream->roles, role ? yyjson_get_str(role) : "");
@@ -166,9 +182,9 @@ static void test_stream(void **state)
 {
     (void)state;
     struct api_reply reply =
-        api_once("/v1/chat/completions",
-                 CHAT("\xf0\x9f\x98\x80 ab\xe2\x82\xac.x",
-                      ",\"stream\":true,\"stream_options\":{\"include_usage\":true},\"stop\":\".\",\"logprobs\":true"));
+        api_once("/v1/chat/completions", CHAT("\xf0\x9f\x98\x80 ab\xe2\x82\xac.x",
+                                              ",\"stream\":true,\"stream_options\":{\"include_"
+                                              "usage\":true},\"stop\":\".\",\"logprobs\":true"));
     assert_int_equal(reply.status, 200);
     assert_non_null(strstr(reply.head.data, "text/event-stream"));
     struct stream stream = read_stream(&reply.body);
@@ -176,10 +192,12 @@ static void test_stream(void **state)
     assert_string_equal(stream.roles, "assistant");
     assert_string_equal(stream.text, "\xf0\x9f\x98\x80 ab\xe2\x82\xac");
     assert_string_equal(stream.reasons, "stop");
-    assert_string_equal(stream.usage, "24"); /* 13 of the prompt, 10 of the text, and the stop string's */
+    assert_string_equal(stream.usage,
+                        "24"); /* 13 of the prompt, 10 of the text, and the stop string's */
     assert_int_equal(stream.n_logprobs, 10);
     api_reply_clear(&reply);
-    reply = api_once("/v1/completions", "{\"model\":\"fake\",\"prompt\":\"abc\",\"stream\":true,\"echo\":true}");
+    reply = api_once("/v1/completions",
+                     "{\"model\":\"fake\",\"prompt\":\"abc\",\"stream\":true,\"echo\":true}");
     stream = read_stream(&reply.body);
     assert_true(stream.done);
     assert_string_equal(stream.text, "abcabc");
@@ -211,17 +229,20 @@ static void test_other_routes(void **state)
 static void test_embeddings(void **state)
 {
     (void)state;
-    struct api_reply reply = api_once("/v1/embeddings", "{\"model\":\"fake\",\"input\":[[257,2],[1]]}");
+    struct api_reply reply =
+        api_once("/v1/embeddings", "{\"model\":\"fake\",\"input\":[[257,2],[1]]}");
     assert_int_equal(reply.status, 200);
     float v[4];
-    assert_int_equal(sscanf(api_json_at(&reply.body, "/data/0/embedding"), "[%f,%f,%f,%f]", &v[0], &v[1], &v[2], &v[3]),
+    assert_int_equal(sscanf(api_json_at(&reply.body, "/data/0/embedding"), "[%f,%f,%f,%f]", &v[0],
+                            &v[1], &v[2], &v[3]),
                      4);
     assert_true(v[0] > 0.9999f && v[0] < 1 && v[2] == 0 && v[1] == -v[3]);
     float norm = v[0] * v[0] + v[1] * v[1] + v[3] * v[3];
     assert_true(norm > 0.999999f && norm < 1.000001f);
     assert_string_equal(api_json_at(&reply.body, "/usage/prompt_tokens"), "3");
     api_reply_clear(&reply);
-    reply = api_once("/v1/embeddings", "{\"model\":\"fake\",\"input\":\"a\",\"encoding_format\":\"base64\"}");
+    reply = api_once("/v1/embeddings",
+                     "{\"model\":\"fake\",\"input\":\"a\",\"encoding_format\":\"base64\"}");
     assert_int_equal(strlen(api_json_at(&reply.body, "/data/0/embedding")), 24); /* 16 bytes */
     api_reply_clear(&reply);
 }
@@ -231,13 +252,14 @@ static void test_errors(void **state)
     (void)state;
     expect_error("/v1/chat/completions", CHAT("a", ",\"colour\":1"), 400, "null", "colour");
     expect_error("/v1/chat/completions", CHAT("refuse", ""), 400, "null", "messages");
-    expect_error("/v1/completions", "{\"model\":\"other\",\"prompt\":\"a\"}", 404, "model_not_found", "model");
+    expect_error("/v1/completions", "{\"model\":\"other\",\"prompt\":\"a\"}", 404,
+                 "model_not_found", "model");
     expect_error("/v1/completions", "{\"model\":", 400, "invalid_json", "null");
     expect_error("/v1/completions", "{\"model\":\"\xff\"}", 400, "invalid_json", "null");
-    expect_error(
-        "/v1/completions",
-        "{\"model\":\"fake\",\"prompt\":\"a prompt that is longer than the sixty-four tokens of the context\"}", 400,
-        "context_length_exceeded", "null");
+    expect_error("/v1/completions",
+                 "{\"model\":\"fake\",\"prompt\":\"a prompt that is longer than the sixty-four "
+                 "tokens of the context\"}",
+                 400, "context_length_exceeded", "null");
     expect_error("/v1/completions", NULL, 405, "method_not_allowed", "null");
     expect_error("/v1/nothing", "{}", 404, "unknown_url", "null");
     expect_error("/v1/models/other", NULL, 404, "model_not_found", "model");
@@ -251,7 +273,8 @@ static void test_many_at_once(void **state)
         for (int i = 0; i < 8; i++) {
             char json[128];
             fds[i] = api_connect();
-            snprintf(json, sizeof json, "{\"model\":\"fake\",\"prompt\":\"number %d of them\",\"max_tokens\":50%s}", i,
+            snprintf(json, sizeof json,
+                     "{\"model\":\"fake\",\"prompt\":\"number %d of them\",\"max_tokens\":50%s}", i,
                      i % 2 ? ",\"stream\":true" : "");
             api_post(fds[i], "/v1/completions", json);
         }

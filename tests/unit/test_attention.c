@@ -1,4 +1,5 @@
-/* Our attention against its formula in double precision, and its promise: a row's bits depend on nothing beside it. */
+/* Our attention against its formula in double precision, and its promise: a row's bits depend on
+ * nothing beside it. */
 #include "base/random.h"
 #include "kernels/attention.h"
 
@@ -42,14 +43,17 @@ static size_t put(enum attention_type type, float *values, size_t n, char *bytes
     return ggml_row_size(types[type], (int64_t)n);
 }
 
-static void fill(const struct world *w, float *values, char *bytes, size_t cell, size_t n_values, uint64_t *draws)
+static void fill(const struct world *w, float *values, char *bytes, size_t cell, size_t n_values,
+                 uint64_t *draws)
 {
-    memset(bytes, 0xff, cell * w->room * SLOTS); /* NaN in what belongs to no sequence, as F16, F32 and Q8_0 */
+    memset(bytes, 0xff,
+           cell * w->room * SLOTS); /* NaN in what belongs to no sequence, as F16, F32 and Q8_0 */
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         for (uint32_t i = 0; i < w->n; i++, values += n_values) {
             for (size_t d = 0; d < n_values; d++)
                 values[d] = drawn(draws);
-            assert_int_equal(put(w->form.type, values, n_values, bytes + (slot * w->room + i) * cell), cell);
+            assert_int_equal(
+                put(w->form.type, values, n_values, bytes + (slot * w->room + i) * cell), cell);
         }
     }
 }
@@ -61,12 +65,14 @@ static size_t cell_bytes(enum attention_type type, size_t n)
 
 static void world_init(struct world *w, const struct attention_form *form, uint32_t n, bool sinks)
 {
-    const size_t n_k = (size_t)form->n_head_kv * form->dim_k, n_v = (size_t)form->n_head_kv * form->dim_v;
+    const size_t n_k = (size_t)form->n_head_kv * form->dim_k,
+                 n_v = (size_t)form->n_head_kv * form->dim_v;
     uint64_t draws = 0;
     *w = (struct world){.form = *form, .n = n, .room = n + 70};
     w->k_cell = cell_bytes(form->type, n_k), w->v_cell = cell_bytes(form->type, n_v);
     w->q = malloc(sizeof(float) * SLOTS * n * form->n_head * form->dim_k);
-    w->k_values = malloc(sizeof(float) * SLOTS * n * n_k), w->v_values = malloc(sizeof(float) * SLOTS * n * n_v);
+    w->k_values = malloc(sizeof(float) * SLOTS * n * n_k),
+    w->v_values = malloc(sizeof(float) * SLOTS * n * n_v);
     w->k = malloc(w->k_cell * w->room * SLOTS), w->v = malloc(w->v_cell * w->room * SLOTS);
     assert_true(w->q && w->k && w->v && w->k_values && w->v_values);
     for (size_t i = 0; i < (size_t)SLOTS * n * form->n_head * form->dim_k; i++)
@@ -83,12 +89,14 @@ static void world_deinit(struct world *w)
     free(w->q), free(w->k), free(w->v), free(w->k_values), free(w->v_values), free(w->sinks);
 }
 
-/* Rows `first` to first + n - 1 of `slot`, behind `others` rows of the slots before, on `n_threads`, to out[row]... */
+/* Rows `first` to first + n - 1 of `slot`, behind `others` rows of the slots before, on
+ * `n_threads`, to out[row]... */
 struct ask {
     uint32_t slot, first, n, others, n_threads;
 };
 
-static void compute(const struct attention_kernel *kernel, const struct world *w, struct ask ask, float *out)
+static void compute(const struct attention_kernel *kernel, const struct world *w, struct ask ask,
+                    float *out)
 {
     const struct attention_form *f = &w->form;
     const size_t q_row = (size_t)f->n_head * f->dim_k, o_row = (size_t)f->n_head * f->dim_v;
@@ -101,10 +109,12 @@ static void compute(const struct attention_kernel *kernel, const struct world *w
     for (uint32_t i = 0; i < t; i++) {
         const bool other = i < ask.slot * ask.others;
         const uint32_t slot = other ? i / ask.others : ask.slot;
-        const uint32_t position = other ? w->n - ask.others + i % ask.others : ask.first + i - ask.slot * ask.others;
+        const uint32_t position =
+            other ? w->n - ask.others + i % ask.others : ask.first + i - ask.slot * ask.others;
         positions[i] = (int32_t)position;
         cells[i] = (int64_t)slot * w->room + position;
-        memcpy(q + i * q_row, w->q + ((size_t)slot * w->n + position) * q_row, q_row * sizeof(float));
+        memcpy(q + i * q_row, w->q + ((size_t)slot * w->n + position) * q_row,
+               q_row * sizeof(float));
     }
     const struct attention_batch batch = {.q = q,
                                           .q_row = q_row,
@@ -127,7 +137,8 @@ static void compute(const struct attention_kernel *kernel, const struct world *w
 }
 
 /* The formula, for one query. */
-static void reference(const struct world *w, uint32_t slot, uint32_t position, uint32_t head, double *out)
+static void reference(const struct world *w, uint32_t slot, uint32_t position, uint32_t head,
+                      double *out)
 {
     const struct attention_form *f = &w->form;
     const uint32_t kv = head / (f->n_head / f->n_head_kv), end = position + 1;
@@ -157,18 +168,44 @@ struct example {
 };
 
 static const struct example examples[] = {
-    {{.n_head = 4, .n_head_kv = 2, .dim_k = 64, .dim_v = 64, .scale = 0.125f, .type = ATTENTION_F16}, false},
-    {{.n_head = 3, .n_head_kv = 3, .dim_k = 20, .dim_v = 37, .scale = 0.2f, .type = ATTENTION_F32}, true},
-    {{.n_head = 2, .n_head_kv = 1, .dim_k = 96, .dim_v = 32, .scale = 0.1f, .softcap = 3, .type = ATTENTION_Q8_0},
+    {{.n_head = 4,
+      .n_head_kv = 2,
+      .dim_k = 64,
+      .dim_v = 64,
+      .scale = 0.125f,
+      .type = ATTENTION_F16},
      false},
-    {{.n_head = 71, .n_head_kv = 1, .dim_k = 16, .dim_v = 16, .window = 100, .scale = 0.3f, .type = ATTENTION_F16},
+    {{.n_head = 3, .n_head_kv = 3, .dim_k = 20, .dim_v = 37, .scale = 0.2f, .type = ATTENTION_F32},
      true},
-    {{.n_head = 8, .n_head_kv = 1, .dim_k = 256, .dim_v = 256, .window = 600, .scale = 0.06f, .type = ATTENTION_F16},
+    {{.n_head = 2,
+      .n_head_kv = 1,
+      .dim_k = 96,
+      .dim_v = 32,
+      .scale = 0.1f,
+      .softcap = 3,
+      .type = ATTENTION_Q8_0},
+     false},
+    {{.n_head = 71,
+      .n_head_kv = 1,
+      .dim_k = 16,
+      .dim_v = 16,
+      .window = 100,
+      .scale = 0.3f,
+      .type = ATTENTION_F16},
+     true},
+    {{.n_head = 8,
+      .n_head_kv = 1,
+      .dim_k = 256,
+      .dim_v = 256,
+      .window = 600,
+      .scale = 0.06f,
+      .type = ATTENTION_F16},
      false},
 };
 enum { EXAMPLES = sizeof examples / sizeof examples[0] };
 
-/* exp() of what lies between -86 and 0 is off by 1.2e-7, the sums of some hundred values of 1 by less than 1e-5. */
+/* exp() of what lies between -86 and 0 is off by 1.2e-7, the sums of some hundred values of 1 by
+ * less than 1e-5. */
 static void test_is_the_formula(void **state)
 {
     (void)state;
@@ -187,7 +224,8 @@ static void test_is_the_formula(void **state)
                 for (uint32_t head = 0; head < f->n_head; head += 7) {
                     reference(&w, 1, position, head, want);
                     for (uint32_t d = 0; d < f->dim_v; d++)
-                        if (!(fabs(want[d] - (double)out[position * o_row + head * f->dim_v + d]) < 1e-5))
+                        if (!(fabs(want[d] - (double)out[position * o_row + head * f->dim_v + d]) <
+                              1e-5))
                             fail_msg("%s, example %u: position %u, head %u, %u: %.8g, not %.8g",
                                      attention_kernel_name(kernel), e, position, head, d,
                                      (double)out[position * o_row + head * f->dim_v + d], want[d]);
@@ -200,8 +238,8 @@ static void test_is_the_formula(void **state)
 }
 
 /* Chunks of `step` rows, from `first` on, have the bits of `whole`. */
-static void expect_same(const struct attention_kernel *kernel, const struct world *w, struct ask how, uint32_t step,
-                        uint32_t first, const float *whole)
+static void expect_same(const struct attention_kernel *kernel, const struct world *w,
+                        struct ask how, uint32_t step, uint32_t first, const float *whole)
 {
     const size_t o_row = (size_t)w->form.n_head * w->form.dim_v;
     float *out = malloc(sizeof(float) * step * o_row);
@@ -210,8 +248,9 @@ static void expect_same(const struct attention_kernel *kernel, const struct worl
         how.n = w->n - how.first < step ? w->n - how.first : step;
         compute(kernel, w, how, out);
         if (memcmp(out, whole + how.first * o_row, how.n * o_row * sizeof(float)) != 0)
-            fail_msg("%s: rows from %u on, in chunks of %u, beside %u, on %u threads, have other bits",
-                     attention_kernel_name(kernel), how.first, step, how.others, how.n_threads);
+            fail_msg(
+                "%s: rows from %u on, in chunks of %u, beside %u, on %u threads, have other bits",
+                attention_kernel_name(kernel), how.first, step, how.others, how.n_threads);
     }
     free(out);
 }
@@ -231,8 +270,10 @@ static void test_a_row_has_the_same_bits_whatever_is_beside_it(void **state)
             expect_same(kernel, &w, (struct ask){.slot = 1, .n_threads = 3}, w.n, 0, whole);
             expect_same(kernel, &w, (struct ask){.slot = 1, .n_threads = 2}, 100, 0, whole);
             expect_same(kernel, &w, (struct ask){.slot = 1, .n_threads = 1}, 64, 440, whole);
-            expect_same(kernel, &w, (struct ask){.slot = 1, .others = 5, .n_threads = 3}, 7, 590, whole);
-            expect_same(kernel, &w, (struct ask){.slot = 1, .others = 1, .n_threads = 1}, 1, 620, whole);
+            expect_same(kernel, &w, (struct ask){.slot = 1, .others = 5, .n_threads = 3}, 7, 590,
+                        whole);
+            expect_same(kernel, &w, (struct ask){.slot = 1, .others = 1, .n_threads = 1}, 1, 620,
+                        whole);
             expect_same(kernel, &w, (struct ask){.slot = 1, .n_threads = 2}, 1, 620, whole);
         }
         free(whole);
@@ -253,7 +294,8 @@ static void test_a_slot_is_like_another(void **state)
     float *here = malloc(sizeof(float) * w.n * row), *there = malloc(sizeof(float) * w.n * row);
     assert_true(here && there);
     compute(attention_kernel_best(), &w, (struct ask){.slot = 0, .n = w.n, .n_threads = 1}, here);
-    compute(attention_kernel_best(), &w, (struct ask){.slot = 2, .n = w.n, .others = 9, .n_threads = 2}, there);
+    compute(attention_kernel_best(), &w,
+            (struct ask){.slot = 2, .n = w.n, .others = 9, .n_threads = 2}, there);
     assert_memory_equal(here, there, w.n * row * sizeof(float));
     free(here), free(there);
     world_deinit(&w);
@@ -318,7 +360,8 @@ static void test_every_half_is_converted_exactly(void **state)
             for (uint32_t d = 0; d < DIM; d++) {
                 const float want = ggml_fp16_to_fp32(v[cell * DIM + d]);
                 if (isfinite(want) && want != out[d])
-                    fail_msg("%s: half %x is %g", attention_kernel_name(kernel), v[cell * DIM + d], (double)out[d]);
+                    fail_msg("%s: half %x is %g", attention_kernel_name(kernel), v[cell * DIM + d],
+                             (double)out[d]);
             }
         }
     }

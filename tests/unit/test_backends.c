@@ -35,21 +35,23 @@ static void test_the_backends_words(void **state)
 {
     (void)state;
     char reason[256];
-    backend_explain_no_device(&backend, "init: no ROCm-capable device is detected", reason, sizeof reason);
-    assert_string_equal(
-        reason, "loaded, but it finds no device (init: no ROCm-capable device is detected): needs a toy; buy one");
+    backend_explain_no_device(&backend, "init: no ROCm-capable device is detected", reason,
+                              sizeof reason);
+    assert_string_equal(reason, "loaded, but it finds no device (init: no ROCm-capable device is "
+                                "detected): needs a toy; buy one");
     char words[1024];
     memset(words, 'w', sizeof words - 1);
     words[sizeof words - 1] = 0;
     backend_explain_no_device(&backend, words, reason, sizeof reason);
-    assert_non_null(strstr(reason, "www): needs a toy; buy one")); /* a long tale does not push out the mend */
+    assert_non_null(
+        strstr(reason, "www): needs a toy; buy one")); /* a long tale does not push out the mend */
 }
 
 static void test_a_driver_that_is_too_old(void **state)
 {
     (void)state;
-    const char *words =
-        "ggml_cuda_init: failed to initialize CUDA: CUDA driver version is insufficient for CUDA runtime version";
+    const char *words = "ggml_cuda_init: failed to initialize CUDA: CUDA driver version is "
+                        "insufficient for CUDA runtime version";
     char reason[256];
     backend_explain_no_device(&backend, words, reason, sizeof reason);
     assert_non_null(strstr(reason, "its driver is too old (ggml_cuda_init: "));
@@ -57,7 +59,8 @@ static void test_a_driver_that_is_too_old(void **state)
     struct backend cuda = *backend_find("cuda");
     cuda.device_files = NULL;
     backend_explain_no_device(&cuda, words, reason, sizeof reason);
-    assert_non_null(strstr(reason, "mend: update the NVIDIA driver (nvidia-smi shows which it is)"));
+    assert_non_null(
+        strstr(reason, "mend: update the NVIDIA driver (nvidia-smi shows which it is)"));
 }
 
 /* Root may use every file, so somebody else looks. */

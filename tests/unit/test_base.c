@@ -145,9 +145,11 @@ static void test_large_blocks_are_given_back(void **state)
 #ifdef __SANITIZE_ADDRESS__
     skip(); /* another heap */
 #endif
-    assert_int_equal(mapped_for_a_second_block(4 << 20), 0); /* glibc's own way: from the heap, which keeps it */
+    assert_int_equal(mapped_for_a_second_block(4 << 20),
+                     0); /* glibc's own way: from the heap, which keeps it */
     heap_return_large();
-    assert_true(mapped_for_a_second_block(8 << 20) >= 8 << 20); /* more than the heap has kept by now */
+    assert_true(mapped_for_a_second_block(8 << 20) >=
+                8 << 20); /* more than the heap has kept by now */
 }
 
 /* ---- durable files ---- */
@@ -161,7 +163,8 @@ static void in_place(const char *command)
     assert_int_equal(system(line), 0);
 }
 
-static void assert_read(const char *path, mode_t forbidden, enum error_code expected, const char *says)
+static void assert_read(const char *path, mode_t forbidden, enum error_code expected,
+                        const char *says)
 {
     struct buffer bytes = {0};
     struct error err = {0};
@@ -187,7 +190,8 @@ static void test_durable_file(void **state)
     const mode_t mask = umask(0777);
     assert_int_equal(durable_replace(path, "new", 3, &err), ERROR_NONE);
     umask(mask);
-    in_place("test half = $(cat witness) && test 1 = $(ls -A a/b | wc -l)"); /* what a crash left is not written to */
+    in_place("test half = $(cat witness) && test 1 = $(ls -A a/b | wc -l)"); /* what a crash left is
+                                                                                not written to */
     assert_int_equal(stat(path, &file), 0);
     assert_int_equal(file.st_mode & 0777, 0600);
     assert_read(path, S_IWOTH, ERROR_NONE, "new");
@@ -198,7 +202,8 @@ static void test_durable_file(void **state)
     assert_read(path, 0, ERROR_INVALID, "limit of 8 bytes");
     in_place("mv a/b/file a/b/real && ln -s real a/b/file");
     assert_read(path, 0, ERROR_IO, "it is a link");
-    assert_int_equal(durable_replace(path, "new", 3, &err), ERROR_NONE); /* the link, not what it means */
+    assert_int_equal(durable_replace(path, "new", 3, &err),
+                     ERROR_NONE); /* the link, not what it means */
     in_place("test 9 = $(wc -c < a/b/real) && rm a/b/file && mkfifo a/b/file");
     assert_read(path, 0, ERROR_INVALID, "not a regular file");
     in_place("rm a/b/file && mkdir -p a/b/file/full");

@@ -170,7 +170,8 @@ static void test_told(void **state)
             assert_int_equal(err.code, ERROR_INVALID);
         buffer_deinit(&copy);
     }
-    assert_int_equal(book_take(book, "\x0a\x04\x0a\x02xx", 6, &err), ERROR_INVALID); /* an id that is none */
+    assert_int_equal(book_take(book, "\x0a\x04\x0a\x02xx", 6, &err),
+                     ERROR_INVALID); /* an id that is none */
     assert_int_equal(book_take(book, "\x12\x02xx", 4, &err), ERROR_INVALID);
     buffer_deinit(&all);
     buffer_deinit(&some);

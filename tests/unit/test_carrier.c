@@ -1,5 +1,5 @@
-/* A pipeline over real links: driver and runners on the toy machine (fake_pipeline.h), each behind a mesh of its own,
- * over loopback with TLS. */
+/* A pipeline over real links: driver and runners on the toy machine (fake_pipeline.h), each behind
+ * a mesh of its own, over loopback with TLS. */
 #include "driver_world.h"
 #include "hosting/carrier.h"
 #include "link_world.h"
@@ -36,8 +36,8 @@ struct net {
     uint32_t n_stages;
 };
 
-static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
-                     const uint8_t *payload)
+static void on_frame(void *self, struct link *link, uint32_t channel,
+                     const struct frame_header *header, const uint8_t *payload)
 {
     struct machine *machine = ((struct link_world_node *)self)->data;
     assert_int_equal(channel, LINK_DATA);
@@ -79,26 +79,32 @@ static void open_machine(struct net *net, int index)
     struct stage_plan plan[FAKE_LAYERS];
     char id[16];
     snprintf(id, sizeof id, "toy%d", index);
-    *machine = (struct machine){.net = net, .node = index, .device = fake_device_open(id, 1000000, 0)};
-    machine->far =
-        (struct far){.instance = 5, .epoch = 1, .type = ACTIVATION_F16, .send = send_message, .arg = machine};
+    *machine =
+        (struct machine){.net = net, .node = index, .device = fake_device_open(id, 1000000, 0)};
+    machine->far = (struct far){
+        .instance = 5, .epoch = 1, .type = ACTIVATION_F16, .send = send_message, .arg = machine};
     node->data = machine;
     node->options.events.frame = on_frame;
     link_world_open(net->links, index);
-    assert_int_equal(carrier_open(&net->links->loop, node->mesh, &handlers, &machine->carrier, NULL), ERROR_NONE);
+    assert_int_equal(
+        carrier_open(&net->links->loop, node->mesh, &handlers, &machine->carrier, NULL),
+        ERROR_NONE);
     uint32_t left = FAKE_LAYERS;
     for (uint32_t i = 0; i < net->n_stages; i++) {
         uint32_t n_layers = i + 1 == net->n_stages ? left : FAKE_LAYERS / net->n_stages;
-        plan[i] = (struct stage_plan){net->split[i] - '0' == index ? machine->device : NULL, n_layers};
+        plan[i] =
+            (struct stage_plan){net->split[i] - '0' == index ? machine->device : NULL, n_layers};
         left -= n_layers;
     }
     struct error err = {0};
     if (index == 0) {
-        if (driver_open_far(fake_model(), plan, net->n_stages, &OPTIONS, &machine->far, &machine->driver, &err))
+        if (driver_open_far(fake_model(), plan, net->n_stages, &OPTIONS, &machine->far,
+                            &machine->driver, &err))
             fail_msg("%s", err.text);
         carrier_attach(machine->carrier, 5, to_driver, machine->driver, NULL);
     } else {
-        if (runner_open(fake_model(), plan, net->n_stages, &OPTIONS, &machine->far, &machine->runner, &err))
+        if (runner_open(fake_model(), plan, net->n_stages, &OPTIONS, &machine->far,
+                        &machine->runner, &err))
             fail_msg("%s", err.text);
         carrier_attach(machine->carrier, 5, to_runner, machine->runner, NULL);
     }
@@ -109,7 +115,8 @@ static bool all_linked(void *arg)
     struct net *net = arg;
     for (int i = 0; i < WORLD_NODES; i++) {
         for (int k = 0; k < WORLD_NODES; k++) {
-            if (i != k && !mesh_find(net->links->nodes[i].mesh, net->links->nodes[k].identity.node_id))
+            if (i != k &&
+                !mesh_find(net->links->nodes[i].mesh, net->links->nodes[k].identity.node_id))
                 return false;
         }
     }
@@ -118,7 +125,8 @@ static bool all_linked(void *arg)
 
 static void open_net(struct net *net, const char *split)
 {
-    *net = (struct net){.links = link_world_init(MESH_TCP), .split = split, .n_stages = (uint32_t)strlen(split)};
+    *net = (struct net){
+        .links = link_world_init(MESH_TCP), .split = split, .n_stages = (uint32_t)strlen(split)};
     for (int i = 0; i < WORLD_NODES; i++)
         open_machine(net, i);
     for (int i = 0; i < WORLD_NODES; i++) {
@@ -130,7 +138,8 @@ static void open_net(struct net *net, const char *split)
 
 static void close_net(struct net *net)
 {
-    carrier_attach(net->machines[0].carrier, 5, NULL, NULL, NULL); /* what comes late is for nobody */
+    carrier_attach(net->machines[0].carrier, 5, NULL, NULL,
+                   NULL); /* what comes late is for nobody */
     driver_close(net->machines[0].driver);
     for (int i = 0; i < WORLD_NODES; i++)
         runner_close(net->machines[i].runner);

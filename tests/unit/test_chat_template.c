@@ -26,7 +26,8 @@ static struct chat_template *open_text(const char *source)
     return chat_template;
 }
 
-static void check_render(struct chat_template *chat_template, const char *input, const char *expected)
+static void check_render(struct chat_template *chat_template, const char *input,
+                         const char *expected)
 {
     struct buffer out = {0};
     struct error err = {0};
@@ -39,15 +40,16 @@ static void check_render(struct chat_template *chat_template, const char *input,
 }
 
 /* The error's text must hold `words`; nothing is appended. */
-static void check_fails(struct chat_template *chat_template, const char *input, size_t size, enum error_code expected,
-                        const char *words)
+static void check_fails(struct chat_template *chat_template, const char *input, size_t size,
+                        enum error_code expected, const char *words)
 {
     struct buffer out = {0};
     struct error err = {0};
     buffer_text(&out, "before");
     enum error_code code = chat_template_render(chat_template, input, size, &out, &err);
     if (code != expected || err.code != expected || !strstr(err.text, words))
-        fail_msg("%s: '%s' instead of %s: '%s'", error_name(code), err.text, error_name(expected), words);
+        fail_msg("%s: '%s' instead of %s: '%s'", error_name(code), err.text, error_name(expected),
+                 words);
     assert_string_equal(out.data, "before");
     buffer_deinit(&out);
 }
@@ -86,10 +88,12 @@ static void test_the_golden_set_renders_exactly(void **state)
     yyjson_val *each, *one;
     yyjson_arr_foreach(yyjson_obj_get(yyjson_doc_get_root(doc), "templates"), i, n, each)
     {
-        struct chat_template *chat_template = open_text(yyjson_get_str(yyjson_obj_get(each, "jinja")));
+        struct chat_template *chat_template =
+            open_text(yyjson_get_str(yyjson_obj_get(each, "jinja")));
         yyjson_arr_foreach(yyjson_obj_get(each, "cases"), j, m, one)
         {
-            char *input = yyjson_val_write(one, 0, NULL); /* "rendered" is one more variable, which nobody reads */
+            char *input = yyjson_val_write(
+                one, 0, NULL); /* "rendered" is one more variable, which nobody reads */
             check_render(chat_template, input, yyjson_get_str(yyjson_obj_get(one, "rendered")));
             free(input);
             cases++;
@@ -117,13 +121,17 @@ static void test_variables_are_those_of_transformers(void **state)
 {
     (void)state;
     check("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}", USER("x"), "<bos>x<eos>");
-    check("{{ tools is none }} {{ documents is none }} {{ add_generation_prompt }} {{ other is defined }}", NO_MESSAGES,
-          "True True False False");
-    check("{{ tools|length }}{{ other }}{{ add_generation_prompt }}",
-          "{\"messages\": [], \"tools\": [1, 2], \"other\": \"o\", \"add_generation_prompt\": true}", "2oTrue");
+    check("{{ tools is none }} {{ documents is none }} {{ add_generation_prompt }} {{ other is "
+          "defined }}",
+          NO_MESSAGES, "True True False False");
+    check(
+        "{{ tools|length }}{{ other }}{{ add_generation_prompt }}",
+        "{\"messages\": [], \"tools\": [1, 2], \"other\": \"o\", \"add_generation_prompt\": true}",
+        "2oTrue");
     check("{{ bos_token }}", "{\"messages\": [], \"bos_token\": \"mine\"}", "mine");
     struct chat_template *none;
-    assert_int_equal(chat_template_open("[{{ bos_token }}]", 17, NULL, NULL, &none, NULL), ERROR_NONE);
+    assert_int_equal(chat_template_open("[{{ bos_token }}]", 17, NULL, NULL, &none, NULL),
+                     ERROR_NONE);
     check_render(none, NO_MESSAGES, "[]");
     chat_template_close(none);
 }
@@ -131,40 +139,52 @@ static void test_variables_are_those_of_transformers(void **state)
 static void test_python_s_jinja_is_followed(void **state)
 {
     (void)state;
-    check("{{ messages[0].content.strip('xn') }}|{{ messages[0].content.lstrip('\\n') }}|{{ '  a '.strip() }}",
+    check("{{ messages[0].content.strip('xn') }}|{{ messages[0].content.lstrip('\\n') }}|{{ '  a "
+          "'.strip() }}",
           USER("\\n nx"),
           "\n |"
           " nx|a");
-    check("{{ 'abba'.lstrip('a') }} {{ 'abba'.rstrip('a') }} {{ 'aa'.strip('a') }}.", NO_MESSAGES, "bba abb .");
+    check("{{ 'abba'.lstrip('a') }} {{ 'abba'.rstrip('a') }} {{ 'aa'.strip('a') }}.", NO_MESSAGES,
+          "bba abb .");
     check("{{ tools }} {{ tools|string }}",
           "{\"messages\": [], \"tools\": [{\"a\": \"it's\", \"b\": [true, null, 1.5]}]}",
           "[{'a': \"it's\", 'b': [True, None, 1.5]}] [{'a': \"it's\", 'b': [True, None, 1.5]}]");
-    check("{{ messages[0]|tojson }}", USER("<ü\\\">"), "{\"role\": \"user\", \"content\": \"<ü\\\">\"}");
+    check("{{ messages[0]|tojson }}", USER("<ü\\\">"),
+          "{\"role\": \"user\", \"content\": \"<ü\\\">\"}");
     check("{{ dict(b=1, a='x')|tojson }}", NO_MESSAGES, "{\"b\": 1, \"a\": \"x\"}");
-    check("{% for c in messages[0].content %}{% if c.type == 'image' %}!{% endif %}{{ c }}.{% endfor %}", USER("añ😀"),
-          "a.ñ.😀.");
-    check("{{ messages[0].content|selectattr('type', 'equalto', 'image')|list|length }}{{ missing|trim }}", USER("x"),
-          "0");
-    check("{% for i in range(9) %}{% if i == 2 %}{% continue %}{% elif i == 5 %}{% break %}{% endif %}{{ i }}"
+    check("{% for c in messages[0].content %}{% if c.type == 'image' %}!{% endif %}{{ c }}.{% "
+          "endfor %}",
+          USER("añ😀"), "a.ñ.😀.");
+    check("{{ messages[0].content|selectattr('type', 'equalto', 'image')|list|length }}{{ "
+          "missing|trim }}",
+          USER("x"), "0");
+    check("{% for i in range(9) %}{% if i == 2 %}{% continue %}{% elif i == 5 %}{% break %}{% "
+          "endif %}{{ i }}"
           "{% endfor %}{{ range(5, 1, -2)|list }}",
           NO_MESSAGES, "0134[5, 3]");
-    check("{{ '=' * 3 }}{{ [1] * 2 }} {{ -7 % 3 }} {{ [1, 'a'] == [1, 'a'] }} {{ '' == false }} {{ 'a' < 'b' }} "
+    check("{{ '=' * 3 }}{{ [1] * 2 }} {{ -7 % 3 }} {{ [1, 'a'] == [1, 'a'] }} {{ '' == false }} {{ "
+          "'a' < 'b' }} "
           "{{ 'a' ~ 1 ~ none ~ missing }}",
           NO_MESSAGES, "===[1, 1] 2 True False True a1None");
-    check("{{ 'aBC dEF'.capitalize() }} {{ 'aBC dEF'|title }} {{ ', '.join(['a', 'b']) }} {{ 'a\nb\n'.splitlines() }} "
-          "{{ 'a/b/c'.rsplit('/', 1) }} {{ 'abab'.find('b') }} {{ 'abab'.count('b') }} {{ 'abc'.removeprefix('a') }}"
-          "{{ 'abc'.removesuffix('c') }} {{ '12'.isdigit() }} {{ messages|count }} {{ missing|d('e') }} {{ "
+    check("{{ 'aBC dEF'.capitalize() }} {{ 'aBC dEF'|title }} {{ ', '.join(['a', 'b']) }} {{ "
+          "'a\nb\n'.splitlines() }} "
+          "{{ 'a/b/c'.rsplit('/', 1) }} {{ 'abab'.find('b') }} {{ 'abab'.count('b') }} {{ "
+          "'abc'.removeprefix('a') }}"
+          "{{ 'abc'.removesuffix('c') }} {{ '12'.isdigit() }} {{ messages|count }} {{ "
+          "missing|d('e') }} {{ "
           "'xax'|trim('x') }}",
           NO_MESSAGES, "Abc def Abc Def a, b ['a', 'b'] ['a/b', 'c'] 1 2 bcab True 0 e a");
-    check("{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(100)|length }}", NO_MESSAGES,
-          "193");
+    check("{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ "
+          "f(100)|length }}",
+          NO_MESSAGES, "193");
 }
 
 static void test_half_a_character_becomes_a_replacement(void **state)
 {
     (void)state;
     check("{{ messages[0].content[0] }}{{ messages[0].content }}", USER("😀"), "\xEF\xBF\xBD😀");
-    check("{{ messages[0].content }}", USER("\\ud83d\\ude00\\u0000."), "😀"); /* up to the NUL, as C sees it */
+    check("{{ messages[0].content }}", USER("\\ud83d\\ude00\\u0000."),
+          "😀"); /* up to the NUL, as C sees it */
 }
 
 static void test_strftime_now_tells_the_date(void **state)
@@ -175,7 +195,9 @@ static void test_strftime_now_tells_the_date(void **state)
     struct chat_template *chat_template = open_text("{{ strftime_now('%A %d %B %Y') }}");
     time_t now = time(NULL);
     strftime(before, sizeof before, "%A %d %B %Y", localtime(&now));
-    assert_int_equal(chat_template_render(chat_template, NO_MESSAGES, strlen(NO_MESSAGES), &out, NULL), ERROR_NONE);
+    assert_int_equal(
+        chat_template_render(chat_template, NO_MESSAGES, strlen(NO_MESSAGES), &out, NULL),
+        ERROR_NONE);
     now = time(NULL);
     strftime(after, sizeof after, "%A %d %B %Y", localtime(&now));
     assert_true(strcmp(out.data, before) == 0 || strcmp(out.data, after) == 0);
@@ -189,16 +211,18 @@ static void test_without_a_template_the_rendering_is_plain(void **state)
     struct chat_template *plain;
     assert_int_equal(chat_template_open(NULL, 0, "<bos>", "", &plain, NULL), ERROR_NONE);
     assert_true(chat_template_is_fallback(plain));
-    check_render(
-        plain,
-        "{\"messages\": [{\"role\": \"system\", \"content\": \"Be\\nbrief.\"}, {\"role\": \"user\", \"content\": "
-        "[{\"type\": \"text\", \"text\": \"Hi\"}, {\"type\": \"text\", \"text\": \"!\"}]}, {\"role\": "
-        "\"assistant\", \"content\": null}], \"add_generation_prompt\": true}",
-        "system: Be\nbrief.\nuser: Hi!\nassistant: \nassistant:");
+    check_render(plain,
+                 "{\"messages\": [{\"role\": \"system\", \"content\": \"Be\\nbrief.\"}, {\"role\": "
+                 "\"user\", \"content\": "
+                 "[{\"type\": \"text\", \"text\": \"Hi\"}, {\"type\": \"text\", \"text\": "
+                 "\"!\"}]}, {\"role\": "
+                 "\"assistant\", \"content\": null}], \"add_generation_prompt\": true}",
+                 "system: Be\nbrief.\nuser: Hi!\nassistant: \nassistant:");
     check_render(plain, USER("x"), "user: x\n");
-    const char *wrong[] = {"{\"messages\": [{\"content\": \"x\"}]}", "{\"messages\": [3]}",
-                           "{\"messages\": [{\"role\": \"user\", \"content\": 3}]}",
-                           "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}"};
+    const char *wrong[] = {
+        "{\"messages\": [{\"content\": \"x\"}]}", "{\"messages\": [3]}",
+        "{\"messages\": [{\"role\": \"user\", \"content\": 3}]}",
+        "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         check_fails(plain, wrong[i], strlen(wrong[i]), ERROR_INVALID, "messages[0]");
     chat_template_close(plain);
@@ -206,20 +230,23 @@ static void test_without_a_template_the_rendering_is_plain(void **state)
 
 /* ---- wrong ---- */
 
-static void check_refused(const char *source, size_t size, enum error_code expected, const char *words)
+static void check_refused(const char *source, size_t size, enum error_code expected,
+                          const char *words)
 {
     struct chat_template *chat_template = (struct chat_template *)1;
     struct error err = {0};
     enum error_code code = chat_template_open(source, size, "", "", &chat_template, &err);
     if (code != expected || err.code != expected || !strstr(err.text, words))
-        fail_msg("%s: '%s' instead of %s: '%s'", error_name(code), err.text, error_name(expected), words);
+        fail_msg("%s: '%s' instead of %s: '%s'", error_name(code), err.text, error_name(expected),
+                 words);
     assert_null(chat_template);
 }
 
 static void test_templates_that_do_not_parse_are_refused(void **state)
 {
     (void)state;
-    const char *wrong[] = {"{{ 'abc", "{% foo %}", "{% if %}", "{% for x in %}{% endfor %}", "{# never", "{{ 1 + }}"};
+    const char *wrong[] = {"{{ 'abc",  "{% foo %}", "{% if %}", "{% for x in %}{% endfor %}",
+                           "{# never", "{{ 1 + }}"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         check_refused(wrong[i], strlen(wrong[i]), ERROR_INVALID, "chat template: ");
     check_refused("\xff", 1, ERROR_INVALID, "UTF-8");
@@ -234,9 +261,9 @@ static void test_templates_that_do_not_parse_are_refused(void **state)
 static void test_what_the_template_raises_is_told(void **state)
 {
     (void)state;
-    struct chat_template *chat_template =
-        open_text("{% if messages|length == 0 %}{{ raise_exception('no messages, no prompt') }}{% endif %}"
-                  "{{ messages[0].content.nothing() }}");
+    struct chat_template *chat_template = open_text(
+        "{% if messages|length == 0 %}{{ raise_exception('no messages, no prompt') }}{% endif %}"
+        "{{ messages[0].content.nothing() }}");
     check_fails(chat_template, NO_MESSAGES, strlen(NO_MESSAGES), ERROR_INVALID,
                 "chat template: no messages, no prompt");
     check_fails(chat_template, USER("x"), strlen(USER("x")), ERROR_INVALID, "not a function");
@@ -265,10 +292,13 @@ static void test_input_that_is_not_messages_is_refused(void **state)
     for (size_t s = 0; s < 2; s++) {
         struct chat_template *chat_template;
         size_t size = sources[s] ? strlen(sources[s]) : 0;
-        assert_int_equal(chat_template_open(sources[s], size, "", "", &chat_template, NULL), ERROR_NONE);
+        assert_int_equal(chat_template_open(sources[s], size, "", "", &chat_template, NULL),
+                         ERROR_NONE);
         for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-            check_fails(chat_template, wrong[i].text, strlen(wrong[i].text), ERROR_INVALID, wrong[i].words);
-        check_fails(chat_template, NO_MESSAGES "\0", strlen(NO_MESSAGES) + 1, ERROR_INVALID, "not JSON");
+            check_fails(chat_template, wrong[i].text, strlen(wrong[i].text), ERROR_INVALID,
+                        wrong[i].words);
+        check_fails(chat_template, NO_MESSAGES "\0", strlen(NO_MESSAGES) + 1, ERROR_INVALID,
+                    "not JSON");
         check_render(chat_template, NO_MESSAGES, sources[s] ? "[]" : "");
         chat_template_close(chat_template);
     }
@@ -277,8 +307,9 @@ static void test_input_that_is_not_messages_is_refused(void **state)
 /* ---- bombs: each template is harmless unless `boom` is set ---- */
 
 #define BOMB(text) "{% if boom %}" text "{% endif %}fine"
-#define DOUBLED(times)                                                                                                 \
-    "{% set n = namespace(s='ab') %}{% for i in range(" times ") %}{% set n.s = n.s + n.s %}{% endfor %}"
+#define DOUBLED(times)                                                                             \
+    "{% set n = namespace(s='ab') %}{% for i in range(" times                                      \
+    ") %}{% set n.s = n.s + n.s %}{% endfor %}"
 static const char light[] = "{\"messages\": [], \"boom\": true}";
 
 static void check_bomb(const char *source, const char *words)
@@ -299,7 +330,8 @@ static void test_memory_is_bounded(void **state)
     check_bomb(BOMB("{{ [[[1]]]|tojson(indent=500000000) }}"), "256 MiB");
     check_bomb(BOMB("{{ 'ab' * 1000000000 }}"), "repeating");
     check_bomb(BOMB("{{ range(10**9) }}"), "range() of 1000000000");
-    check_bomb(BOMB("{% for i in range(0, 1, 0.000000001) %}{% endfor %}"), "range() of 1000000000");
+    check_bomb(BOMB("{% for i in range(0, 1, 0.000000001) %}{% endfor %}"),
+               "range() of 1000000000");
     check_bomb(BOMB("{{ range(10**300) }}"), "range() of 1e+300");
 }
 
@@ -355,8 +387,9 @@ static void *bomb_render(void *result)
     struct error *err = result;
     struct buffer out = {0};
     struct chat_template *chat_template = NULL;
-    const char source[] = "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}"
-                          "{% set x = a + b + c %}{% endfor %}{% endfor %}{% endfor %}";
+    const char source[] =
+        "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}"
+        "{% set x = a + b + c %}{% endfor %}{% endfor %}{% endfor %}";
     chat_template_open(source, sizeof source - 1, "", "", &chat_template, err);
     chat_template_render(chat_template, NO_MESSAGES, strlen(NO_MESSAGES), &out, err);
     buffer_deinit(&out);
@@ -387,7 +420,8 @@ static void test_time_is_bounded(void **state)
     for (int i = 0; i < 2; i++) {
         pthread_join(threads[i], NULL);
         assert_int_equal(errors[i].code, ERROR_BUSY);
-        assert_string_equal(errors[i].text, "chat template: takes more than 5000 ms of processor time");
+        assert_string_equal(errors[i].text,
+                            "chat template: takes more than 5000 ms of processor time");
     }
 }
 
@@ -403,7 +437,8 @@ static void *render_often(void *argument)
     struct worker *worker = argument;
     for (int i = 0; i < 30; i++) {
         struct buffer out = {0};
-        if (!chat_template_render(worker->chat_template, USER("hi"), strlen(USER("hi")), &out, NULL))
+        if (!chat_template_render(worker->chat_template, USER("hi"), strlen(USER("hi")), &out,
+                                  NULL))
             worker->good += strcmp(out.data, "user: hi\n") == 0;
         buffer_deinit(&out);
     }
@@ -419,10 +454,13 @@ static void test_objects_are_independent_of_threads(void **state)
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 128 * 1024);
     for (int i = 0; i < 2; i++)
-        workers[i].chat_template = open_text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}");
-    for (int round = 0; round < 2; round++) { /* the second round from other threads than the first */
+        workers[i].chat_template =
+            open_text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}");
+    for (int round = 0; round < 2;
+         round++) { /* the second round from other threads than the first */
         for (int i = 0; i < 2; i++)
-            assert_int_equal(pthread_create(&threads[i], &small, render_often, &workers[(i + round) % 2]), 0);
+            assert_int_equal(
+                pthread_create(&threads[i], &small, render_often, &workers[(i + round) % 2]), 0);
         for (int i = 0; i < 2; i++)
             pthread_join(threads[i], NULL);
     }
@@ -438,7 +476,8 @@ static enum error_code open_and_render(const char *source)
     struct chat_template *chat_template = NULL;
     struct buffer out = {0};
     struct error err = {0};
-    enum error_code code = chat_template_open(source, source ? strlen(source) : 0, "", "", &chat_template, &err);
+    enum error_code code =
+        chat_template_open(source, source ? strlen(source) : 0, "", "", &chat_template, &err);
     if (!code)
         code = chat_template_render(chat_template, USER("x"), strlen(USER("x")), &out, &err);
     assert_int_equal(code, err.code);

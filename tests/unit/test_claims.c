@@ -43,7 +43,8 @@ static void test_own(void **state)
     report.node = me;
     assert_true(claims_event(&event, "me"));
 
-    Cluster__Link mine = CLUSTER__LINK__INIT, theirs = CLUSTER__LINK__INIT, *list[] = {&mine, &theirs};
+    Cluster__Link mine = CLUSTER__LINK__INIT, theirs = CLUSTER__LINK__INIT,
+                  *list[] = {&mine, &theirs};
     Cluster__Links links = CLUSTER__LINKS__INIT;
     mine.from = theirs.to = me;
     mine.to = theirs.from = other;
@@ -66,8 +67,9 @@ static void test_own(void **state)
 
 static void test_leaders(void **state)
 {
-    static const Cluster__Event__KindCase kinds[] = {
-        CLUSTER__EVENT__KIND_INSTANCE_PLACED, CLUSTER__EVENT__KIND_INSTANCE_ABANDONED, CLUSTER__EVENT__KIND_REFOUNDED};
+    static const Cluster__Event__KindCase kinds[] = {CLUSTER__EVENT__KIND_INSTANCE_PLACED,
+                                                     CLUSTER__EVENT__KIND_INSTANCE_ABANDONED,
+                                                     CLUSTER__EVENT__KIND_REFOUNDED};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         Cluster__InstancePlaced placed = CLUSTER__INSTANCE_PLACED__INIT;
         Cluster__Placement placement = CLUSTER__PLACEMENT__INIT;
@@ -77,7 +79,8 @@ static void test_leaders(void **state)
         placed.placement = &placement;
         assert_false(claims_event(&event, "me"));
         placement.by_hand = true;
-        assert_true(claims_event(&event, "me") == (kinds[i] == CLUSTER__EVENT__KIND_INSTANCE_PLACED));
+        assert_true(claims_event(&event, "me") ==
+                    (kinds[i] == CLUSTER__EVENT__KIND_INSTANCE_PLACED));
     }
 }
 

@@ -1,5 +1,6 @@
-/* The commands that ask this machine's node, as a user starts them, on a node that answers from a table: what they ask,
- * what they print, and how they end when the node is not there, or answers what it should not. */
+/* The commands that ask this machine's node, as a user starts them, on a node that answers from a
+ * table: what they ask, what they print, and how they end when the node is not there, or answers
+ * what it should not. */
 #include "fake_node.h"
 
 #include <pty.h>
@@ -46,7 +47,8 @@ static int medley_on_terminal(const char *word, const char *argument, const char
     }
     size_t n = 0;
     bool answered = false;
-    for (ssize_t got; n + 1 < sizeof out && (got = read(terminal, out + n, sizeof out - 1 - n)) > 0;) {
+    for (ssize_t got;
+         n + 1 < sizeof out && (got = read(terminal, out + n, sizeof out - 1 - n)) > 0;) {
         n += (size_t)got;
         out[n] = '\0';
         if (!answered && strstr(out, "[y/N] ")) {
@@ -76,8 +78,8 @@ static void expect(int status, const char *words, const char *const *parts)
         expect_out(words, *parts);
 }
 #define EXPECT(status, words, ...) expect(status, words, (const char *const[]){__VA_ARGS__, NULL})
-#define ANSWERS(...)                                                                                                   \
-    static const struct fake_answer answers[] = {__VA_ARGS__};                                                         \
+#define ANSWERS(...)                                                                               \
+    static const struct fake_answer answers[] = {__VA_ARGS__};                                     \
     fake_node_answers(answers, sizeof answers / sizeof *answers)
 
 static void expect_heard(const char *line)
@@ -86,20 +88,29 @@ static void expect_heard(const char *line)
         fail_msg("the node did not hear '%s' but\n%s", line, fake_node_heard());
 }
 
-/* ---- what they print -------------------------------------------------------------------------- */
+/* ---- what they print ------------------------------------------------------------------------- */
 
-#define NODES                                                                                                          \
-    "{\"nodes\":[{\"id\":\"a1\",\"name\":\"laptop\",\"self\":true,\"state\":\"up\",\"leads\":true,\"votes\":true,"     \
-    "\"version\":\"0.1\",\"addresses\":[\"10.0.0.1:7979\",\"[fe80::1]:7979\"],\"heard_ms\":null,\"words\":null,"       \
-    "\"devices\":[{\"id\":\"cuda0\",\"name\":\"RTX\",\"kind\":\"gpu\",\"memory_bytes\":25769803776,"                   \
-    "\"free_bytes\":21474836480},{\"id\":\"vulkan0\",\"name\":\"Iris\",\"kind\":\"integrated gpu\","                   \
-    "\"memory_bytes\":17179869184,\"free_bytes\":8589934592},{\"id\":\"cpu\",\"name\":\"CPU\",\"kind\":\"cpu\","       \
-    "\"memory_bytes\":17179869184,\"free_bytes\":8589934592}]},"                                                       \
-    "{\"id\":\"b2\",\"name\":\"nuc\",\"self\":false,\"state\":\"silent\",\"leads\":false,\"votes\":true,"              \
-    "\"version\":\"0.1\",\"addresses\":[],\"heard_ms\":12000,\"words\":null,\"devices\":[{\"id\":\"cpu\","             \
-    "\"name\":\"CPU\",\"kind\":\"cpu\",\"memory_bytes\":8589934592,\"free_bytes\":null}]},"                            \
-    "{\"id\":\"c3\",\"name\":\"tower\",\"self\":false,\"state\":\"waiting\",\"leads\":false,\"votes\":false,"          \
-    "\"version\":null,\"addresses\":[\"10.0.0.3:7979\"],\"heard_ms\":null,\"words\":\"apple river stone cloud\","      \
+#define NODES                                                                                      \
+    "{\"nodes\":[{\"id\":\"a1\",\"name\":\"laptop\",\"self\":true,\"state\":\"up\",\"leads\":"     \
+    "true,\"votes\":true,"                                                                         \
+    "\"version\":\"0.1\",\"addresses\":[\"10.0.0.1:7979\",\"[fe80::1]:7979\"],\"heard_ms\":null,"  \
+    "\"words\":null,"                                                                              \
+    "\"devices\":[{\"id\":\"cuda0\",\"name\":\"RTX\",\"kind\":\"gpu\",\"memory_bytes\":"           \
+    "25769803776,"                                                                                 \
+    "\"free_bytes\":21474836480},{\"id\":\"vulkan0\",\"name\":\"Iris\",\"kind\":\"integrated "     \
+    "gpu\","                                                                                       \
+    "\"memory_bytes\":17179869184,\"free_bytes\":8589934592},{\"id\":\"cpu\",\"name\":\"CPU\","    \
+    "\"kind\":\"cpu\","                                                                            \
+    "\"memory_bytes\":17179869184,\"free_bytes\":8589934592}]},"                                   \
+    "{\"id\":\"b2\",\"name\":\"nuc\",\"self\":false,\"state\":\"silent\",\"leads\":false,"         \
+    "\"votes\":true,"                                                                              \
+    "\"version\":\"0.1\",\"addresses\":[],\"heard_ms\":12000,\"words\":null,\"devices\":[{\"id\":" \
+    "\"cpu\","                                                                                     \
+    "\"name\":\"CPU\",\"kind\":\"cpu\",\"memory_bytes\":8589934592,\"free_bytes\":null}]},"        \
+    "{\"id\":\"c3\",\"name\":\"tower\",\"self\":false,\"state\":\"waiting\",\"leads\":false,"      \
+    "\"votes\":false,"                                                                             \
+    "\"version\":null,\"addresses\":[\"10.0.0.3:7979\"],\"heard_ms\":null,\"words\":\"apple "      \
+    "river stone cloud\","                                                                         \
     "\"devices\":[]}]}\n"
 
 static void test_nodes(void **state)
@@ -108,13 +119,17 @@ static void test_nodes(void **state)
     ANSWERS({"nodes", {NODES}, NULL});
     assert_int_equal(medley("nodes"), 0);
     assert_string_equal(
-        out, "NAME               STATE           ROLE   DEVICES              MEMORY (FREE / TOTAL)  ADDRESSES\n"
-             "laptop (this one)  up              leads  cuda0, vulkan0, cpu  28.0 GiB / 40.0 GiB    10.0.0.1:7979, "
-             "[fe80::1]:7979\n"
-             "nuc                silent, 12.0 s  votes  cpu                  8.0 GiB                -\n"
-             "tower              waiting         -      -                    -                      10.0.0.3:7979\n"
-             "\n"
-             "tower waits to be let in: medley admit tower   (its words: apple river stone cloud)\n");
+        out,
+        "NAME               STATE           ROLE   DEVICES              MEMORY (FREE / TOTAL)  "
+        "ADDRESSES\n"
+        "laptop (this one)  up              leads  cuda0, vulkan0, cpu  28.0 GiB / 40.0 GiB    "
+        "10.0.0.1:7979, "
+        "[fe80::1]:7979\n"
+        "nuc                silent, 12.0 s  votes  cpu                  8.0 GiB                -\n"
+        "tower              waiting         -      -                    -                      "
+        "10.0.0.3:7979\n"
+        "\n"
+        "tower waits to be let in: medley admit tower   (its words: apple river stone cloud)\n");
     assert_string_equal(fake_node_heard(), "{\"do\":\"nodes\"}\n");
     EXPECT(0, "nodes --json", "\"name\": \"laptop\"", "\"heard_ms\": null", "\n}\n");
     EXPECT(2, "nodes tower", "'tower' is one word too many");
@@ -124,46 +139,57 @@ static void test_nodes(void **state)
 static void test_links(void **state)
 {
     (void)state;
-    ANSWERS({"links",
-             {"{\"links\":[{\"from\":\"laptop\",\"to\":\"tower\",\"class\":\"ethernet\",\"up\":true,"
-              "\"latency_ns\":250000,\"jitter_ns\":31000,\"loss_ppm\":0,\"bytes_per_s\":117500000},"
-              "{\"from\":\"tower\",\"to\":\"laptop\",\"class\":\"wifi\",\"up\":false,\"latency_ns\":2500000,"
-              "\"jitter_ns\":null,\"loss_ppm\":120,\"bytes_per_s\":null}]}\n"}});
+    ANSWERS(
+        {"links",
+         {"{\"links\":[{\"from\":\"laptop\",\"to\":\"tower\",\"class\":\"ethernet\",\"up\":true,"
+          "\"latency_ns\":250000,\"jitter_ns\":31000,\"loss_ppm\":0,\"bytes_per_s\":117500000},"
+          "{\"from\":\"tower\",\"to\":\"laptop\",\"class\":\"wifi\",\"up\":false,\"latency_ns\":"
+          "2500000,"
+          "\"jitter_ns\":null,\"loss_ppm\":120,\"bytes_per_s\":null}]}\n"}});
     assert_int_equal(medley("links"), 0);
-    assert_string_equal(out, "FROM    TO      STATE  CLASS     LATENCY  JITTER  LOSS     BANDWIDTH\n"
-                             "laptop  tower   up     ethernet  0.25 ms  31 us   0.0 %    940 Mb/s\n"
-                             "tower   laptop  down   wifi      2.5 ms   -       0.012 %  -\n");
+    assert_string_equal(out,
+                        "FROM    TO      STATE  CLASS     LATENCY  JITTER  LOSS     BANDWIDTH\n"
+                        "laptop  tower   up     ethernet  0.25 ms  31 us   0.0 %    940 Mb/s\n"
+                        "tower   laptop  down   wifi      2.5 ms   -       0.012 %  -\n");
     EXPECT(0, "links --json", "\"bytes_per_s\": 117500000");
 }
 
-#define STAGES                                                                                                         \
-    "[{\"node\":\"tower\",\"device\":\"cuda0\",\"first_layer\":0,\"n_layers\":10,\"state\":\"ready\","                 \
-    "\"problem\":null},{\"node\":\"laptop\",\"device\":\"cpu\",\"first_layer\":10,\"n_layers\":1,"                     \
+#define STAGES                                                                                     \
+    "[{\"node\":\"tower\",\"device\":\"cuda0\",\"first_layer\":0,\"n_layers\":10,\"state\":"       \
+    "\"ready\","                                                                                   \
+    "\"problem\":null},{\"node\":\"laptop\",\"device\":\"cpu\",\"first_layer\":10,\"n_layers\":1," \
     "\"state\":\"loading\",\"problem\":\"disk is slow\"}]"
 
 static void test_status(void **state)
 {
     (void)state;
-    ANSWERS({"status",
-             {"{\"node\":{\"id\":\"a1b2c3d4e5f60718293a\",\"name\":\"laptop\"},\"version\":\"0.1.0\","
-              "\"waiting\":false,\"cluster\":{\"id\":\"c1\",\"generation\":2,\"leader\":\"tower\",\"term\":7,"
-              "\"voters\":3,\"nodes\":4},\"api\":\"http://127.0.0.1:8080\",\"listening\":[\"[::]:7979\"],"
-              "\"code\":\"K7QM-4XZD\",\"instances\":[{\"id\":\"demo-1\",\"model\":\"demo\",\"active\":true,"
-              "\"state\":\"loading\",\"problem\":null,\"epoch\":3,\"stages\":" STAGES "}],"
-              "\"models\":[{\"name\":\"demo\",\"bytes\":2645056,\"n_layers\":11,\"architecture\":\"llama\"}]}\n"}});
+    ANSWERS(
+        {"status",
+         {"{\"node\":{\"id\":\"a1b2c3d4e5f60718293a\",\"name\":\"laptop\"},\"version\":\"0.1.0\","
+          "\"waiting\":false,\"cluster\":{\"id\":\"c1\",\"generation\":2,\"leader\":\"tower\","
+          "\"term\":7,"
+          "\"voters\":3,\"nodes\":4},\"api\":\"http://"
+          "127.0.0.1:8080\",\"listening\":[\"[::]:7979\"],"
+          "\"code\":\"K7QM-4XZD\",\"instances\":[{\"id\":\"demo-1\",\"model\":\"demo\",\"active\":"
+          "true,"
+          "\"state\":\"loading\",\"problem\":null,\"epoch\":3,\"stages\":" STAGES "}],"
+          "\"models\":[{\"name\":\"demo\",\"bytes\":2645056,\"n_layers\":11,\"architecture\":"
+          "\"llama\"}]}\n"}});
     assert_int_equal(medley("status"), 0);
-    assert_string_equal(out, "node       laptop, medley 0.1.0, id a1b2c3d4e5f60718\n"
-                             "cluster    c1, 4 nodes of which 3 vote, led by tower (generation 2, term 7)\n"
-                             "listens    [::]:7979\n"
-                             "API        http://127.0.0.1:8080\n"
-                             "join code  K7QM-4XZD\n"
-                             "\n"
-                             "MODEL  SIZE     LAYERS  ARCHITECTURE\n"
-                             "demo   2.5 MiB  11      llama\n"
-                             "\n"
-                             "INSTANCE  MODEL  STATE    WHERE\n"
-                             "demo-1    demo   loading  tower cuda0 layers 0-9, laptop cpu layer 10 (loading: disk is "
-                             "slow)\n");
+    assert_string_equal(
+        out,
+        "node       laptop, medley 0.1.0, id a1b2c3d4e5f60718\n"
+        "cluster    c1, 4 nodes of which 3 vote, led by tower (generation 2, term 7)\n"
+        "listens    [::]:7979\n"
+        "API        http://127.0.0.1:8080\n"
+        "join code  K7QM-4XZD\n"
+        "\n"
+        "MODEL  SIZE     LAYERS  ARCHITECTURE\n"
+        "demo   2.5 MiB  11      llama\n"
+        "\n"
+        "INSTANCE  MODEL  STATE    WHERE\n"
+        "demo-1    demo   loading  tower cuda0 layers 0-9, laptop cpu layer 10 (loading: disk is "
+        "slow)\n");
     EXPECT(0, "status --json", "\"term\": 7");
 }
 
@@ -171,24 +197,27 @@ static void test_status_of_one_that_waits(void **state)
 {
     (void)state;
     ANSWERS({"status",
-             {"{\"node\":{\"id\":\"a1\",\"name\":\"tower\"},\"version\":\"0.1.0\",\"waiting\":true,\"cluster\":null,"
+             {"{\"node\":{\"id\":\"a1\",\"name\":\"tower\"},\"version\":\"0.1.0\",\"waiting\":true,"
+              "\"cluster\":null,"
               "\"api\":null,\"listening\":[],\"code\":null,\"instances\":[],\"models\":[]}\n"}});
-    EXPECT(0, "status", "none yet: waits to be let in", "medley admit", "listens    nowhere", "No models yet",
-           "No model runs.");
+    EXPECT(0, "status", "none yet: waits to be let in", "medley admit", "listens    nowhere",
+           "No models yet", "No model runs.");
 }
 
 static void test_events(void **state)
 {
     (void)state;
-    ANSWERS({"events",
-             {"{\"index\":5,\"time_ms\":1700000000123,\"by\":\"laptop\",\"text\":\"tower joined\"}\n",
-              "{\"index\":6,\"time_ms\":1700000060000,\"by\":null,\"text\":\"demo-1 placed\"}\n"}});
+    ANSWERS(
+        {"events",
+         {"{\"index\":5,\"time_ms\":1700000000123,\"by\":\"laptop\",\"text\":\"tower joined\"}\n",
+          "{\"index\":6,\"time_ms\":1700000060000,\"by\":null,\"text\":\"demo-1 placed\"}\n"}});
     setenv("TZ", "UTC", 1);
     assert_int_equal(medley("events --last 2"), 0);
     assert_string_equal(out, "2023-11-14 22:13:20       5  laptop: tower joined\n"
                              "2023-11-14 22:14:20       6  demo-1 placed\n");
     assert_string_equal(fake_node_heard(), "{\"do\":\"events\",\"follow\":false,\"last\":2}\n");
-    EXPECT(0, "events --json", "{\"index\":5,\"time_ms\":1700000000123,\"by\":\"laptop\",\"text\":\"tower joined\"}\n");
+    EXPECT(0, "events --json",
+           "{\"index\":5,\"time_ms\":1700000000123,\"by\":\"laptop\",\"text\":\"tower joined\"}\n");
     expect_heard("{\"do\":\"events\",\"follow\":false,\"last\":null}\n");
     EXPECT(1, "events --follow", "demo-1 placed\n", "the node on this machine has ended");
     expect_heard("\"follow\":true");
@@ -202,7 +231,8 @@ static void test_invite(void **state)
     (void)state;
     ANSWERS({"invite", {"{\"code\":\"K7QM-4XZD\",\"expires_s\":300}\n"}});
     assert_int_equal(medley("invite --minutes 5"), 0);
-    assert_string_equal(out, "K7QM-4XZD\nIt lets one machine in, within 5 minutes. There: medley join K7QM-4XZD\n");
+    assert_string_equal(
+        out, "K7QM-4XZD\nIt lets one machine in, within 5 minutes. There: medley join K7QM-4XZD\n");
     assert_string_equal(fake_node_heard(), "{\"do\":\"invite\",\"minutes\":5}\n");
     EXPECT(0, "invite --json", "\"code\": \"K7QM-4XZD\"");
     expect_heard("\"minutes\":10");
@@ -216,7 +246,8 @@ static void test_join_by_code(void **state)
     (void)state;
     ANSWERS({"join", {"{\"searching\":true}\n", JOINED}});
     EXPECT(0, "join k7qm4xzd", "looking for the cluster", "joined the cluster c1 through laptop\n");
-    assert_string_equal(fake_node_heard(), "{\"do\":\"join\",\"code\":\"k7qm4xzd\",\"host\":null}\n");
+    assert_string_equal(fake_node_heard(),
+                        "{\"do\":\"join\",\"code\":\"k7qm4xzd\",\"host\":null}\n");
     EXPECT(0, "join K7QM-4XZD laptop:7979", "joined");
     expect_heard("{\"do\":\"join\",\"code\":\"K7QM-4XZD\",\"host\":\"laptop:7979\"}\n");
     EXPECT(0, "join 10.0.0.1", "joined");
@@ -230,8 +261,9 @@ static void test_join_by_code(void **state)
 static void test_join_by_hand(void **state)
 {
     (void)state;
-    ANSWERS(
-        {"join", {"{\"compare\":{\"words\":\"apple river stone cloud\",\"with\":\"laptop\"}}\n", FAKE_LISTEN, JOINED}});
+    ANSWERS({"join",
+             {"{\"compare\":{\"words\":\"apple river stone cloud\",\"with\":\"laptop\"}}\n",
+              FAKE_LISTEN, JOINED}});
     EXPECT(1, "join", "there is no terminal to ask on", "medley join CODE");
     expect_heard("{\"agree\":false}\n");
     assert_int_equal(medley_on_terminal("join", NULL, "y\n"), 0);
@@ -247,14 +279,17 @@ static void test_admit(void **state)
 {
     (void)state;
     ANSWERS({"admit",
-             {"{\"compare\":{\"words\":\"apple river stone cloud\",\"name\":\"tower\",\"id\":\"c3\"}}\n", FAKE_LISTEN,
-              "{\"admitted\":\"tower\"}\n"}});
+             {"{\"compare\":{\"words\":\"apple river stone "
+              "cloud\",\"name\":\"tower\",\"id\":\"c3\"}}\n",
+              FAKE_LISTEN, "{\"admitted\":\"tower\"}\n"}});
     EXPECT(1, "admit tower", "--yes-the-words-are");
     expect_heard("{\"do\":\"admit\",\"node\":\"tower\"}\n{\"agree\":false}\n");
-    EXPECT(0, "admit tower --yes-the-words-are 'Apple-River stone cloud'", "tower is in the cluster\n");
+    EXPECT(0, "admit tower --yes-the-words-are 'Apple-River stone cloud'",
+           "tower is in the cluster\n");
     expect_heard("{\"agree\":true}\n");
     fake_node_answers(answers, 1);
-    EXPECT(1, "admit tower --yes-the-words-are 'apple river stone clown'", "tower is not let in: it shows other words");
+    EXPECT(1, "admit tower --yes-the-words-are 'apple river stone clown'",
+           "tower is not let in: it shows other words");
     EXPECT(1, "admit tower --yes-the-words-are 'apple river stone'", "tower is not let in");
     EXPECT(1, "admit tower --yes-the-words-are ''", "tower is not let in");
     assert_null(strstr(fake_node_heard(), "true"));
@@ -285,13 +320,15 @@ static void test_what_is_told_the_node(void **state)
 static void test_moves(void **state)
 {
     (void)state;
-    ANSWERS({"drain", {"{\"drained\":\"tower\"}\n"}}, {"move", {"{\"moved\":\"demo\",\"stages\":[]}\n"}},
+    ANSWERS({"drain", {"{\"drained\":\"tower\"}\n"}},
+            {"move", {"{\"moved\":\"demo\",\"stages\":[]}\n"}},
             {"moves", {"{\"moves\":\"off\"}\n"}});
     EXPECT(0, "drain tower", "tower is used for nothing new");
     EXPECT(0, "move demo --to tower/sim:card:20,pi/cpu:2", "demo runs where you said\n");
     EXPECT(0, "move --off", "moves for gain are off\n");
     expect_heard("{\"do\":\"drain\",\"node\":\"tower\",\"undo\":false}\n"
-                 "{\"do\":\"move\",\"instance\":\"demo\",\"to\":[{\"node\":\"tower\",\"device\":\"sim:card\","
+                 "{\"do\":\"move\",\"instance\":\"demo\",\"to\":[{\"node\":\"tower\",\"device\":"
+                 "\"sim:card\","
                  "\"n_layers\":20},{\"node\":\"pi\",\"device\":\"cpu\",\"n_layers\":2}]}\n"
                  "{\"do\":\"moves\",\"instance\":null,\"on\":false}\n");
     EXPECT(2, "drain", "which machine?");
@@ -307,15 +344,17 @@ static void test_moves(void **state)
     EXPECT(2, "move demo --to a/b:1x", "is no NODE/DEVICE:LAYERS");
 }
 
-/* ---- models ----------------------------------------------------------------------------------- */
+/* ---- models ---------------------------------------------------------------------------------- */
 
 static void test_add(void **state)
 {
     (void)state;
     char words[256], heard[256];
     ANSWERS({"add",
-             {"{\"adding\":{\"bytes\":1000000}}\n", "{\"adding\":{\"bytes\":1000000}}\n", "{\"model\":\"demo\"}\n"}});
-    snprintf(words, sizeof words, "add %s/../$(basename %s)/m.gguf", fake_node_folder(), fake_node_folder());
+             {"{\"adding\":{\"bytes\":1000000}}\n", "{\"adding\":{\"bytes\":1000000}}\n",
+              "{\"model\":\"demo\"}\n"}});
+    snprintf(words, sizeof words, "add %s/../$(basename %s)/m.gguf", fake_node_folder(),
+             fake_node_folder());
     EXPECT(1, words, "m.gguf: No such file");
     snprintf(heard, sizeof heard, "%s/m.gguf", fake_node_folder());
     fclose(fopen(heard, "w"));
@@ -335,8 +374,9 @@ static void test_place(void **state)
               "{\"ready\":{\"instance\":\"demo-1\",\"stages\":" STAGES "}}\n"}});
     assert_int_equal(medley("place demo -c 100 --streams 4 --goal mix --idle 0"), 0);
     assert_string_equal(out, "demo-1 is ready: tower cuda0 layers 0-9, laptop cpu layer 10\n");
-    assert_string_equal(fake_node_heard(), "{\"do\":\"place\",\"model\":\"demo\",\"context\":100,\"streams\":4,"
-                                           "\"goal\":\"mix\",\"idle_s\":0}\n");
+    assert_string_equal(fake_node_heard(),
+                        "{\"do\":\"place\",\"model\":\"demo\",\"context\":100,\"streams\":4,"
+                        "\"goal\":\"mix\",\"idle_s\":0}\n");
     EXPECT(0, "place demo --json", "\"instance\": \"demo-1\"");
     expect_heard("\"context\":null,\"streams\":null,\"goal\":null,\"idle_s\":null");
     EXPECT(2, "place demo --goal speed", "--goal takes latency, throughput or mix");
@@ -345,7 +385,7 @@ static void test_place(void **state)
     EXPECT(2, "place", "which model?");
 }
 
-/* ---- a node that is not there, that fails, that is no node ------------------------------------ */
+/* ---- a node that is not there, that fails, that is no node ----------------------------------- */
 
 #define NO_NODE "no node runs on this machine: start one with `medley up`"
 
@@ -358,14 +398,16 @@ static void test_no_node(void **state)
     EXPECT(1, "nodes", "medley nodes: " NO_NODE); /* a socket on which nobody listens */
     snprintf(path, sizeof path, "%s/control.sock", fake_node_folder());
     assert_int_equal(unlink(path), 0);
-    static const char *const all[] = {"nodes",   "links",    "status",   "events",   "invite", "join",
-                                      "admit x", "remove x", "forget x", "unload x", "place x"};
+    static const char *const all[] = {"nodes",    "links",    "status",  "events",
+                                      "invite",   "join",     "admit x", "remove x",
+                                      "forget x", "unload x", "place x"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         EXPECT(1, all[i], NO_NODE);
     setenv("MEDLEY_STATE_DIR", "", 1);
     EXPECT(1, "nodes", NO_NODE);
     setenv("MEDLEY_STATE_DIR",
-           "/tmp/a-folder-whose-name-is-so-long-that-no-socket-can-be-in-it/because-a-socket-path-has-107-characters",
+           "/tmp/a-folder-whose-name-is-so-long-that-no-socket-can-be-in-it/"
+           "because-a-socket-path-has-107-characters",
            1);
     EXPECT(1, "nodes", "no node runs on this machine: its folder");
     setenv("MEDLEY_STATE_DIR", fake_node_folder(), 1);
@@ -377,11 +419,15 @@ static void test_no_node(void **state)
 static void test_errors_of_the_node(void **state)
 {
     (void)state;
-    ANSWERS({"remove", {"{\"error\":{\"code\":\"not_found\",\"text\":\"there is no node 'x'\"}}\n"}},
-            {"forget", {"{\"error\":{\"code\":\"invalid\",\"text\":\"a \\u001b[31mred\\u0000 word\"}}\n"}},
-            {"unload", {"{\"error\":{\"code\":\"of a newer node\",\"text\":\"new\"}}\n"}},
-            {"nodes", {"{\"error\":5}\n"}}, {"links", {"{\"error\":{\"code\":7,\"text\":\"x\"}}\n"}},
-            {"join", {"{\"searching\":true}\n", "{\"error\":{\"code\":\"busy\",\"text\":\"the code is used\"}}\n"}});
+    ANSWERS(
+        {"remove", {"{\"error\":{\"code\":\"not_found\",\"text\":\"there is no node 'x'\"}}\n"}},
+        {"forget",
+         {"{\"error\":{\"code\":\"invalid\",\"text\":\"a \\u001b[31mred\\u0000 word\"}}\n"}},
+        {"unload", {"{\"error\":{\"code\":\"of a newer node\",\"text\":\"new\"}}\n"}},
+        {"nodes", {"{\"error\":5}\n"}}, {"links", {"{\"error\":{\"code\":7,\"text\":\"x\"}}\n"}},
+        {"join",
+         {"{\"searching\":true}\n",
+          "{\"error\":{\"code\":\"busy\",\"text\":\"the code is used\"}}\n"}});
     EXPECT(1, "remove x", "medley remove: there is no node 'x'\n");
     EXPECT(1, "forget x", "'text' is not a text");
     EXPECT(1, "unload x", "medley unload: new\n");
@@ -393,11 +439,12 @@ static void test_errors_of_the_node(void **state)
 static void test_answers_that_are_none(void **state)
 {
     (void)state;
-    ANSWERS({"nodes", {"nonsense\n"}}, {"links", {"[1, 2]\n"}}, {"status", {"{\"node\":{\"id\":"}},
-            {"events", {"{\"index\":1,\"time_ms\":2,\"by\":null,\"text\":\"one\"}\n", "{\"index\":2"}},
-            {"invite", {"\n"}}, {"admit", {"{\"compare\":{}}\n"}}, {"remove", {"{}\n"}},
-            {"forget", {"{\"forgotten\":[]}\n"}}, {"place", {"{\"state\":\"placing\"}\n"}},
-            {"join", {"{\"compare\":\"x\"}\n"}});
+    ANSWERS(
+        {"nodes", {"nonsense\n"}}, {"links", {"[1, 2]\n"}}, {"status", {"{\"node\":{\"id\":"}},
+        {"events", {"{\"index\":1,\"time_ms\":2,\"by\":null,\"text\":\"one\"}\n", "{\"index\":2"}},
+        {"invite", {"\n"}}, {"admit", {"{\"compare\":{}}\n"}}, {"remove", {"{}\n"}},
+        {"forget", {"{\"forgotten\":[]}\n"}}, {"place", {"{\"state\":\"placing\"}\n"}},
+        {"join", {"{\"compare\":\"x\"}\n"}});
     EXPECT(1, "nodes", "the node's answer is not a JSON object");
     EXPECT(1, "links", "the node's answer is not a JSON object");
     EXPECT(1, "status", "hung up in the middle of its answer");
@@ -423,7 +470,8 @@ static void test_wrong_types(void **state)
     (void)state;
     ANSWERS({"nodes", {"{\"nodes\":[5]}\n"}}, {"links", {"{\"links\":{}}\n"}},
             {"status", {"{\"node\":{\"id\":\"a\",\"name\":\"b\"},\"version\":-1}\n"}},
-            {"events", {"{\"index\":-1,\"time_ms\":18446744073709551615,\"by\":null,\"text\":\"x\"}\n"}},
+            {"events",
+             {"{\"index\":-1,\"time_ms\":18446744073709551615,\"by\":null,\"text\":\"x\"}\n"}},
             {"invite", {"{\"code\":\"K7QM-4XZD\",\"expires_s\":1e300}\n"}});
     EXPECT(1, "nodes", "'devices' is not a list");
     EXPECT(1, "links", "'links' is not a list");
@@ -435,14 +483,18 @@ static void test_wrong_types(void **state)
 static void test_names_cannot_write_to_the_terminal(void **state)
 {
     (void)state;
-    ANSWERS({"nodes",
-             {"{\"nodes\":[{\"id\":\"a\",\"name\":\"t\\u001b[2J\\nx\\u0085\",\"self\":false,\"state\":\"waiting\","
-              "\"leads\":false,\"votes\":false,\"version\":\"\",\"addresses\":[\"\\r\"],\"heard_ms\":null,"
-              "\"words\":\"\\u0007\",\"devices\":[{\"id\":\"\\u009b\",\"name\":\"\",\"kind\":\"\","
-              "\"memory_bytes\":18446744073709551615,\"free_bytes\":18446744073709551615}]}]}\n"}},
-            {"remove", {"{\"removed\":\"\\u001b]0;x\\u0007\"}\n"}},
-            {"events", {"{\"index\":1,\"time_ms\":18446744073709551615,\"by\":\"\\t\",\"text\":\"\\u001b\"}\n"}},
-            {"place", {"{\"ready\":{\"instance\":\"\\u001b\",\"stages\":[]}}\n"}});
+    ANSWERS(
+        {"nodes",
+         {"{\"nodes\":[{\"id\":\"a\",\"name\":\"t\\u001b[2J\\nx\\u0085\",\"self\":false,\"state\":"
+          "\"waiting\","
+          "\"leads\":false,\"votes\":false,\"version\":\"\",\"addresses\":[\"\\r\"],\"heard_ms\":"
+          "null,"
+          "\"words\":\"\\u0007\",\"devices\":[{\"id\":\"\\u009b\",\"name\":\"\",\"kind\":\"\","
+          "\"memory_bytes\":18446744073709551615,\"free_bytes\":18446744073709551615}]}]}\n"}},
+        {"remove", {"{\"removed\":\"\\u001b]0;x\\u0007\"}\n"}},
+        {"events",
+         {"{\"index\":1,\"time_ms\":18446744073709551615,\"by\":\"\\t\",\"text\":\"\\u001b\"}\n"}},
+        {"place", {"{\"ready\":{\"instance\":\"\\u001b\",\"stages\":[]}}\n"}});
     static const char *const all[] = {"nodes", "remove x", "events", "place x", "nodes --json"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (medley(all[i]))

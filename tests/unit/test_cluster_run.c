@@ -1,5 +1,5 @@
-/* `medley run` and `medley plan` where a node runs on this machine: through it, and past it where the user says so. The
- * node answers from a table, and speaks pipeline/request_wire.h. */
+/* `medley run` and `medley plan` where a node runs on this machine: through it, and past it where
+ * the user says so. The node answers from a table, and speaks pipeline/request_wire.h. */
 #include "base/bytes.h"
 #include "fake_node.h"
 #include "pipeline/request_wire.h"
@@ -40,10 +40,11 @@ static void expect(int status, const char *words, const char *part)
     snprintf(line, sizeof line, "%s 2>&1", words);
     const int ended = medley(line);
     if (ended != status || !strstr(out, part))
-        fail_msg("medley %s: status %d, not %d; or no '%s' in\n%s", words, ended, status, part, out);
+        fail_msg("medley %s: status %d, not %d; or no '%s' in\n%s", words, ended, status, part,
+                 out);
 }
 
-/* ---- the node's end of {"do": "generate"} ----------------------------------------------------- */
+/* ---- the node's end of {"do": "generate"} ---------------------------------------------------- */
 
 enum { TOKENS = 5 };
 static int32_t tokens[TOKENS]; /* what a driver of this process generates after "hello" */
@@ -65,7 +66,8 @@ static bool hear(int fd, struct buffer *memory, struct request_message *message)
     if (!read_all(fd, length, sizeof length))
         return false;
     const size_t size = bytes_load(length, sizeof length);
-    if (!read_all(fd, buffer_extend(memory, size), size) || request_read(memory->data, size, message, &err))
+    if (!read_all(fd, buffer_extend(memory, size), size) ||
+        request_read(memory->data, size, message, &err))
         return false;
     n_submits += message->kind == REQUEST_SUBMIT;
     n_cancels += message->kind == REQUEST_CANCEL;
@@ -83,7 +85,8 @@ static void say_tokens(int fd, uint64_t id, uint32_t n)
     struct buffer run = {0};
     size_t last = SIZE_MAX;
     for (uint32_t i = 0; i < n; i++)
-        request_write_token(id, &(struct token_event){.token = tokens[i % TOKENS], .index = i}, &last, &run);
+        request_write_token(id, &(struct token_event){.token = tokens[i % TOKENS], .index = i},
+                            &last, &run);
     say(fd, &run);
 }
 
@@ -99,7 +102,8 @@ static bool is_as_asked(const struct request_message *message)
 {
     const struct request *request = &message->submit.request;
     return strcmp(message->submit.instance, "llama-1") == 0 && request->n_predict == TOKENS &&
-           request->n_prompt == n_prompt && memcmp(request->prompt, prompt, n_prompt * sizeof *prompt) == 0 &&
+           request->n_prompt == n_prompt &&
+           memcmp(request->prompt, prompt, n_prompt * sizeof *prompt) == 0 &&
            request->sampler.temperature <= 0 && request->n_stop_tokens >= 1;
 }
 
@@ -140,8 +144,9 @@ static void talk_comes_back(int fd)
         const uint64_t id = message.id;
         const struct request *request = &message.submit.request;
         const bool is_back = n_submits > 1;
-        n_wrong += is_back && (request->n_prompt != n_prompt + 2 || request->n_predict != TOKENS - 2 ||
-                               memcmp(request->prompt + n_prompt, tokens, 2 * sizeof *tokens) != 0);
+        n_wrong +=
+            is_back && (request->n_prompt != n_prompt + 2 || request->n_predict != TOKENS - 2 ||
+                        memcmp(request->prompt + n_prompt, tokens, 2 * sizeof *tokens) != 0);
         request_message_deinit(&message);
         if (!is_back) {
             say_tokens(fd, id, 2);
@@ -170,19 +175,20 @@ static void talk_once(int fd, void (*reply)(int fd, uint64_t id))
     buffer_deinit(&memory);
 }
 
-#define TALK(name, ...)                                                                                                \
-    static void reply_##name(int fd, uint64_t id)                                                                      \
-    {                                                                                                                  \
-        __VA_ARGS__                                                                                                    \
-    }                                                                                                                  \
-    static void talk_##name(int fd)                                                                                    \
-    {                                                                                                                  \
-        talk_once(fd, reply_##name);                                                                                   \
+#define TALK(name, ...)                                                                            \
+    static void reply_##name(int fd, uint64_t id)                                                  \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }                                                                                              \
+    static void talk_##name(int fd)                                                                \
+    {                                                                                              \
+        talk_once(fd, reply_##name);                                                               \
     }
 
 TALK(refusal, {
     struct buffer run = {0};
-    request_write_refused(id, &(struct error){ERROR_INVALID, "the prompt has a \x1b[2J in it"}, &run);
+    request_write_refused(id, &(struct error){ERROR_INVALID, "the prompt has a \x1b[2J in it"},
+                          &run);
     say(fd, &run);
     recv(fd, &id, 1, 0);
 })
@@ -219,25 +225,28 @@ TALK(interrupt, {
     say_tokens(fd, id, 2);
     getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
     kill(peer.pid, SIGINT);
-    while (hear(fd, &memory, &message)) /* the rest of a message may come; the command must end by itself */
+    while (hear(fd, &memory,
+                &message)) /* the rest of a message may come; the command must end by itself */
         say_tokens(fd, id, 1);
     buffer_deinit(&memory);
 })
 
-#define PLACED {"place", {"{\"state\":\"placing\"}\n{\"ready\":{\"instance\":\"llama-1\",\"stages\":[]}}\n"}}
-#define GENERATES(talk)                                                                                                \
-    {"generate",                                                                                                       \
-     {"{\"context\":64,\"instance\":\"llama-1\",\"stages\":[{\"node\":\"tower\",\"device\":\"cuda0\","                 \
-      "\"first_layer\":0,\"n_layers\":2,\"state\":\"ready\",\"problem\":null}]}\n"},                                   \
+#define PLACED                                                                                     \
+    {"place", {"{\"state\":\"placing\"}\n{\"ready\":{\"instance\":\"llama-1\",\"stages\":[]}}\n"}}
+#define GENERATES(talk)                                                                            \
+    {"generate",                                                                                   \
+     {"{\"context\":64,\"instance\":\"llama-1\",\"stages\":[{\"node\":\"tower\",\"device\":"       \
+      "\"cuda0\","                                                                                 \
+      "\"first_layer\":0,\"n_layers\":2,\"state\":\"ready\",\"problem\":null}]}\n"},               \
      talk}
-#define ANSWERS(...)                                                                                                   \
-    static const struct fake_answer answers[] = {__VA_ARGS__};                                                         \
-    n_submits = n_cancels = n_wrong = 0;                                                                               \
+#define ANSWERS(...)                                                                               \
+    static const struct fake_answer answers[] = {__VA_ARGS__};                                     \
+    n_submits = n_cancels = n_wrong = 0;                                                           \
     fake_node_answers(answers, sizeof answers / sizeof *answers)
 
 #define HELLO "run llama.gguf --raw -p hello -n 5 --temp 0 "
 
-/* ---- run -------------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static void test_run_through_the_node(void **state)
 {
@@ -255,11 +264,14 @@ static void test_run_through_the_node(void **state)
     snprintf(wanted, sizeof wanted, "%s/models/llama.gguf", getenv("MEDLEY_GOLDEN"));
     assert_non_null(realpath(wanted, path));
     snprintf(wanted, sizeof wanted,
-             "{\"do\":\"place\",\"model\":\"%s\",\"context\":64,\"streams\":null,\"goal\":null,\"idle_s\":null}\n"
+             "{\"do\":\"place\",\"model\":\"%s\",\"context\":64,\"streams\":null,\"goal\":null,"
+             "\"idle_s\":null}\n"
              "{\"do\":\"generate\",\"model\":\"%s\"}\n",
              path, path);
     assert_string_equal(fake_node_heard(), wanted);
-    expect(0, HELLO, "prompt 6 tokens (1 cached) 2500.0 tok/s, answer 5 tokens 100.0 tok/s; tower cuda0 layers 0-1\n");
+    expect(0, HELLO,
+           "prompt 6 tokens (1 cached) 2500.0 tok/s, answer 5 tokens 100.0 tok/s; tower cuda0 "
+           "layers 0-1\n");
 }
 
 static void test_run_goes_on_when_the_node_is_back(void **state)
@@ -283,7 +295,8 @@ static void test_run_json(void **state)
     ANSWERS(PLACED, GENERATES(talk_well));
     assert_int_equal(medley(HELLO "--json 2>/dev/null"), 0);
     yyjson_doc *doc = yyjson_read(out, strlen(out), 0);
-    yyjson_val *root = yyjson_doc_get_root(doc), *stage = yyjson_arr_get_first(yyjson_obj_get(root, "stages"));
+    yyjson_val *root = yyjson_doc_get_root(doc),
+               *stage = yyjson_arr_get_first(yyjson_obj_get(root, "stages"));
     assert_int_equal(yyjson_arr_size(yyjson_obj_get(root, "tokens")), TOKENS);
     assert_string_equal(yyjson_get_str(yyjson_obj_get(root, "finish_reason")), "length");
     assert_int_equal(yyjson_get_uint(yyjson_obj_get(root, "decode_ns")), 40000000);
@@ -355,16 +368,18 @@ static void test_run_where_the_cluster_cannot(void **state)
 {
     (void)state;
     ANSWERS({"place",
-             {"{\"state\":\"placing\"}\n", "{\"error\":{\"code\":\"no_memory\",\"text\":\"it fits nowhere\"}}\n"}});
+             {"{\"state\":\"placing\"}\n",
+              "{\"error\":{\"code\":\"no_memory\",\"text\":\"it fits nowhere\"}}\n"}});
     expect(1, HELLO, "it fits nowhere");
     static const struct fake_answer wrong[] = {
-        PLACED, {"generate", {"{\"context\":4294967295,\"instance\":\"x\",\"stages\":[]}\n"}, NULL}};
+        PLACED,
+        {"generate", {"{\"context\":4294967295,\"instance\":\"x\",\"stages\":[]}\n"}, NULL}};
     fake_node_answers(wrong, 2);
     expect(1, HELLO, "beyond a limit");
     expect(1, "run nothing.gguf -p x", "nothing.gguf");
 }
 
-/* ---- plan ------------------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------------------ */
 
 static char cluster[64 * 1024]; /* an example's file, in one line */
 
@@ -395,14 +410,17 @@ static void test_plan_where_the_node_fails(void **state)
 {
     (void)state;
     ANSWERS({"cluster", {"{\"nodes\":[]}\n"}});
-    expect(1, "plan llama.gguf", "the cluster (--here plans for this machine alone): no node has a device");
+    expect(1, "plan llama.gguf",
+           "the cluster (--here plans for this machine alone): no node has a device");
     static const struct fake_answer waits[] = {
-        {"cluster", {"{\"error\":{\"code\":\"not_found\",\"text\":\"in no cluster yet\"}}\n"}, NULL}};
+        {"cluster",
+         {"{\"error\":{\"code\":\"not_found\",\"text\":\"in no cluster yet\"}}\n"},
+         NULL}};
     fake_node_answers(waits, 1);
     expect(1, "plan llama.gguf", "this machine alone): in no cluster yet");
 }
 
-/* ---- what is to be answered ------------------------------------------------------------------- */
+/* ---- what is to be answered ------------------------------------------------------------------ */
 
 static void take_ids(yyjson_val *list, int32_t *ids, uint32_t most, uint32_t *n)
 {

@@ -1,5 +1,5 @@
-/* The simulated cluster: 200 seeds of five nodes without a violation, the same seed twice, scenarios as files, and that
- * a violation is found and made small.
+/* The simulated cluster: 200 seeds of five nodes without a violation, the same seed twice,
+ * scenarios as files, and that a violation is found and made small.
  *
  * test-cluster_sim [FIRST-SEED [SEEDS]] */
 #include "sim/sim.h"
@@ -19,8 +19,9 @@ static uint64_t first_seed = 1, n_seeds = 200;
 static struct scenario drawn(uint64_t seed, uint32_t nodes)
 {
     struct scenario scenario;
-    assert_int_equal(scenario_random(&(struct scenario_wish){.seed = seed, .nodes = nodes}, &scenario, &err),
-                     ERROR_NONE);
+    assert_int_equal(
+        scenario_random(&(struct scenario_wish){.seed = seed, .nodes = nodes}, &scenario, &err),
+        ERROR_NONE);
     return scenario;
 }
 
@@ -40,8 +41,9 @@ static void seeds_are_clean(void **unused)
         struct sim_result result;
         assert_int_equal(sim_run(&scenario, NULL, &result, &err), ERROR_NONE);
         if (result.violated)
-            fail_msg("seed %llu, %llu ms: %s (medley sim --nodes 5 --seed %llu -v)", (unsigned long long)seed,
-                     (unsigned long long)result.at_ms, result.what, (unsigned long long)seed);
+            fail_msg("seed %llu, %llu ms: %s (medley sim --nodes 5 --seed %llu -v)",
+                     (unsigned long long)seed, (unsigned long long)result.at_ms, result.what,
+                     (unsigned long long)seed);
         assert_true(result.answered + result.failed == result.requests);
         sums.answered += result.answered;
         sums.replays += result.replays;
@@ -54,12 +56,14 @@ static void seeds_are_clean(void **unused)
         sums.suspicions += result.suspicions;
         scenario_deinit(&scenario);
     }
-    print_message(
-        "# %llu seeds: %llu requests answered, %llu replays, %llu drivers lost, %llu elections, %llu foundings anew\n",
-        (unsigned long long)n_seeds, (unsigned long long)sums.answered, (unsigned long long)sums.replays,
-        (unsigned long long)sums.failovers, (unsigned long long)sums.elections, (unsigned long long)sums.generations);
+    print_message("# %llu seeds: %llu requests answered, %llu replays, %llu drivers lost, %llu "
+                  "elections, %llu foundings anew\n",
+                  (unsigned long long)n_seeds, (unsigned long long)sums.answered,
+                  (unsigned long long)sums.replays, (unsigned long long)sums.failovers,
+                  (unsigned long long)sums.elections, (unsigned long long)sums.generations);
     if (n_seeds >= 200) { /* they were not idle */
-        assert_true(sums.answered > 10 * n_seeds && sums.replays > n_seeds / 2 && sums.elections > n_seeds);
+        assert_true(sums.answered > 10 * n_seeds && sums.replays > n_seeds / 2 &&
+                    sums.elections > n_seeds);
         assert_true(sums.failovers > n_seeds / 4 && sums.snapshots > 0 && sums.generations > 0);
         assert_true(sums.moves > 0 && sums.suspicions > n_seeds);
     }
@@ -88,7 +92,8 @@ static void files_say_all(void **unused)
         scenario_write(&again, &other);
         assert_string_equal(text.data, other.data);
         assert_true(again.n_faults == scenario.n_faults && again.n_nodes == scenario.n_nodes);
-        assert_memory_equal(again.faults, scenario.faults, scenario.n_faults * sizeof *scenario.faults);
+        assert_memory_equal(again.faults, scenario.faults,
+                            scenario.n_faults * sizeof *scenario.faults);
         buffer_deinit(&text);
         buffer_deinit(&other);
         scenario_deinit(&scenario);
@@ -109,8 +114,10 @@ static void wrong_files_are_refused(void **unused)
         {"[node]\n[instance]\n[fault]\nkind = flood\n", "kind cannot be 'flood'"},
         {"[node]\n[instance]\n[fault]\nnode = 1\n", "fault 0: there is no such node"},
         {"[node]\n[instance]\n[fault]\nkind = cut\n", "no link to itself"},
-        {"[node]\n[instance]\n[fault]\nkind = clock\namount = 9223372036854775807\n", "the amount of 'clock' is 3162"},
-        {"[node]\n[instance]\n[fault]\nkind = memory\namount = 17592186044416\n", "the amount of 'memory' is 16777216"},
+        {"[node]\n[instance]\n[fault]\nkind = clock\namount = 9223372036854775807\n",
+         "the amount of 'clock' is 3162"},
+        {"[node]\n[instance]\n[fault]\nkind = memory\namount = 17592186044416\n",
+         "the amount of 'memory' is 16777216"},
         {"[node]\nload_c = 25\n[instance]\n", "node 0: load_c is 0 or at least 30"},
         {"[node]\n[instance]\n[stream]\ninstance = 1\n", "stream 0: there is no such"},
         {"[node]\n[instance]\n[fault]\nat_ms = 60001\n", "after the faults' end"},
@@ -118,7 +125,8 @@ static void wrong_files_are_refused(void **unused)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct scenario scenario;
-        assert_int_equal(scenario_parse(wrong[i][0], strlen(wrong[i][0]), &scenario, &err), ERROR_INVALID);
+        assert_int_equal(scenario_parse(wrong[i][0], strlen(wrong[i][0]), &scenario, &err),
+                         ERROR_INVALID);
         if (!strstr(err.text, wrong[i][1]))
             fail_msg("'%s' does not say '%s'", err.text, wrong[i][1]);
     }
@@ -136,8 +144,10 @@ static void nothing_depends_on_wall_clocks(void **unused)
                     scenario.faults[k].amount = 0;
             }
             for (uint32_t k = 0; k < 2; k++) { /* the same number of steps in both */
-                struct scenario_fault *leap = &scenario.faults[scenario.n_faults - 1 - k % scenario.n_faults];
-                *leap = (struct scenario_fault){.at_ms = 20000 + 9000 * k, .for_ms = 15000, .kind = FAULT_CLOCK};
+                struct scenario_fault *leap =
+                    &scenario.faults[scenario.n_faults - 1 - k % scenario.n_faults];
+                *leap = (struct scenario_fault){
+                    .at_ms = 20000 + 9000 * k, .for_ms = 15000, .kind = FAULT_CLOCK};
                 leap->node = seed % 5;
                 leap->amount = i ? UINT64_C(40000000) << k : 0;
             }
@@ -162,7 +172,8 @@ static void a_device_that_throttles_is_found(void **unused)
         struct scenario scenario = parsed(filled);
         struct sim_result result;
         assert_int_equal(sim_run(&scenario, NULL, &result, &err), ERROR_NONE);
-        print_message("# %.1f C, %llu tokens\n", (double)result.hottest_mc / 1000, (unsigned long long)result.tokens);
+        print_message("# %.1f C, %llu tokens\n", (double)result.hottest_mc / 1000,
+                      (unsigned long long)result.tokens);
         assert_true(result.hottest_mc > 45000 && (i == 1 || result.tokens > 100));
         if (result.violated != (i == 1))
             fail_msg("%s", result.what);
@@ -187,7 +198,8 @@ static void memory_that_others_take_is_left(void **unused)
     scenario_deinit(&scenario);
 }
 
-/* A model that fits nowhere, of which the scenario claims that it does, among faults that do not matter. */
+/* A model that fits nowhere, of which the scenario claims that it does, among faults that do not
+ * matter. */
 static void violations_are_found_and_made_small(void **unused)
 {
     struct scenario scenario = parsed("[scenario]\nsettle_ms = 10000\nchaos_ms = 30000\n"

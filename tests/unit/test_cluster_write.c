@@ -1,5 +1,6 @@
-/* A cluster that is written as a cluster file is read as the same cluster: those of the table, the example, and random
- * ones of all that a reader can give. With the argument `print` it prints a list of those, for check_schema.py. */
+/* A cluster that is written as a cluster file is read as the same cluster: those of the table, the
+ * example, and random ones of all that a reader can give. With the argument `print` it prints a
+ * list of those, for check_schema.py. */
 #include "base/mem.h"
 #include "clusterfile/cluster_file.h"
 #include "clusterfile/cluster_write.h"
@@ -24,7 +25,7 @@ static char *path_of(const char *name)
     return path;
 }
 
-/* ---- the same -------------------------------------------------------------------------------------- */
+/* ---- the same -------------------------------------------------------------------------------- */
 
 /* A decimal number loses the last bits of a double. */
 static void expect_rate(double a, double b, const char *what)
@@ -47,7 +48,8 @@ static void expect_device(const struct cluster_device *a, const struct cluster_d
         assert_string_equal(a->types[i].name, b->types[i].name);
         assert_true(a->types[i].decode_bytes_per_s == b->types[i].decode_bytes_per_s);
         assert_true(a->types[i].prefill_flops == b->types[i].prefill_flops);
-        assert_true(a->types[i].decode_bytes_per_s <= 0 || a->types[i].decode_spread == b->types[i].decode_spread);
+        assert_true(a->types[i].decode_bytes_per_s <= 0 ||
+                    a->types[i].decode_spread == b->types[i].decode_spread);
     }
     expect_rate(a->decode_bytes_per_s, b->decode_bytes_per_s, "bandwidth");
     expect_rate(a->prefill_flops, b->prefill_flops, "flops");
@@ -102,7 +104,7 @@ static void expect_round_trip(const struct cluster *cluster, const char *name)
     buffer_deinit(&json);
 }
 
-/* ---- those of the table ----------------------------------------------------------------------------- */
+/* ---- those of the table ---------------------------------------------------------------------- */
 
 static void all_of_the_table(void **state)
 {
@@ -132,7 +134,8 @@ static void all_of_the_table(void **state)
 
 static void the_examples(void **state)
 {
-    static const char *const examples[] = {"examples/home-cluster.json", "examples/two-machines.json"};
+    static const char *const examples[] = {"examples/home-cluster.json",
+                                           "examples/two-machines.json"};
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         struct cluster cluster;
         struct error err = {0};
@@ -143,7 +146,7 @@ static void the_examples(void **state)
     }
 }
 
-/* ---- random ones ------------------------------------------------------------------------------------- */
+/* ---- random ones ----------------------------------------------------------------------------- */
 
 static uint64_t seed;
 
@@ -166,7 +169,8 @@ static double between(double low, double high) /* evenly on a logarithmic scale 
 static void draw_rates(struct cluster_device *device)
 {
     device->speed = (enum cluster_speed)below(4);
-    const bool calibrated = device->speed == CLUSTER_MEASURED || (device->speed == CLUSTER_ASSUMED && below(2));
+    const bool calibrated =
+        device->speed == CLUSTER_MEASURED || (device->speed == CLUSTER_ASSUMED && below(2));
     if (device->speed == CLUSTER_GIVEN || device->speed == CLUSTER_DATASHEET) {
         device->decode_bytes_per_s = between(1e3, 1e15);
         device->prefill_flops = below(2) ? between(1e6, 1e18) : 0;
@@ -182,14 +186,16 @@ static void draw_rates(struct cluster_device *device)
     }
     device->launch_s = below(2) ? between(1e-9, 10) : 0;
     device->read_bytes_per_s = below(2) ? between(1e3, 1e15) : 0;
-    device->write_bytes_per_s = calibrated && below(2) ? between(1e3, 1e15) : device->read_bytes_per_s;
+    device->write_bytes_per_s =
+        calibrated && below(2) ? between(1e3, 1e15) : device->read_bytes_per_s;
 }
 
 static void draw_device(struct cluster_device *device, uint32_t index)
 {
     snprintf(device->id, sizeof device->id, "x%u", index);
     if (below(2))
-        snprintf(device->name, sizeof device->name, "%s", below(2) ? "a \"card\" \\ of some sort" : "GPU");
+        snprintf(device->name, sizeof device->name, "%s",
+                 below(2) ? "a \"card\" \\ of some sort" : "GPU");
     if (below(3) == 0)
         snprintf(device->pci, sizeof device->pci, "0000:%02x:00.0", below(256));
     device->kind = (enum cluster_kind)below(3);
@@ -211,7 +217,8 @@ static void draw_link(struct cluster *cluster, uint32_t from, uint32_t to)
 {
     const bool up = below(5) != 0;
     struct topology_link *link = cluster_add_link(cluster, up && below(3) == 0);
-    *link = (struct topology_link){from, to, (enum topology_class)below(TOPOLOGY_CLASSES), up, .loss_ppm = {0}};
+    *link = (struct topology_link){from, to, (enum topology_class)below(TOPOLOGY_CLASSES), up,
+                                   .loss_ppm = {0}};
     if (up || below(2))
         link->latency_ns = draw_reading(6e10);
     if (below(2))
@@ -256,7 +263,7 @@ static void random_clusters(void **state)
     }
 }
 
-/* ---- what has no word ------------------------------------------------------------------------------- */
+/* ---- what has no word ------------------------------------------------------------------------ */
 
 static void what_cannot_be_said(void **state)
 {
@@ -265,8 +272,12 @@ static void what_cannot_be_said(void **state)
     struct error err = {0};
     strcpy(cluster_add_node(&cluster)->name, "a");
     struct cluster_device *device = cluster_add_device(&cluster);
-    *device = (struct cluster_device){
-        .id = "x", .name = "a\x1b[2J\xff", .kind = CLUSTER_GPU, .share = 1, .launch_s = NAN, .read_bytes_per_s = 12};
+    *device = (struct cluster_device){.id = "x",
+                                      .name = "a\x1b[2J\xff",
+                                      .kind = CLUSTER_GPU,
+                                      .share = 1,
+                                      .launch_s = NAN,
+                                      .read_bytes_per_s = 12};
     cluster_write(&cluster, &json);
     if (cluster_parse(json.data, json.size, &back, &err))
         fail_msg("%s", err.text);

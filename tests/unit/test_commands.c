@@ -1,5 +1,5 @@
-/* The commands run, logits and bench as a user starts them: what they print, and how they end when the words
- * or the files are wrong. MEDLEY_BINARY is the program. */
+/* The commands run, logits and bench as a user starts them: what they print, and how they end when
+ * the words or the files are wrong. MEDLEY_BINARY is the program. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,8 @@
 
 static char out[1 << 20]; /* stdout of the last command, and stderr where the words ask for it */
 
-/* Runs `medley WORDS` in the golden folder by the shell, on one CPU thread; returns its exit status. */
+/* Runs `medley WORDS` in the golden folder by the shell, on one CPU thread; returns its exit
+ * status. */
 static int medley(const char *words)
 {
     char line[4096];
@@ -60,7 +61,8 @@ static void test_logits_are_the_references(void **state)
     (void)state;
     yyjson_doc *doc;
     yyjson_val *root = reference(&doc);
-    char *prompt = ids_of(yyjson_obj_get(root, "prompt")), *greedy = ids_of(yyjson_obj_get(root, "greedy"));
+    char *prompt = ids_of(yyjson_obj_get(root, "prompt")),
+         *greedy = ids_of(yyjson_obj_get(root, "greedy"));
     prompt[strlen(prompt) - 1] = '\0';
     static const char *const splits[] = {"2", "1,1"};
     for (int i = 0; i < 2; i++) {
@@ -68,7 +70,8 @@ static void test_logits_are_the_references(void **state)
         int descriptor = mkstemp(file);
         assert_true(descriptor >= 0);
         snprintf(line, sizeof line,
-                 "logits " LLAMA "--kv f32 --flash off --no-repack --split %s --tokens %s --greedy 8 --out %s",
+                 "logits " LLAMA
+                 "--kv f32 --flash off --no-repack --split %s --tokens %s --greedy 8 --out %s",
                  splits[i], prompt + 1, file);
         assert_int_equal(medley(line), 0);
         snprintf(expected, sizeof expected, "{\"greedy\":%s}\n", greedy);
@@ -90,7 +93,8 @@ static void test_run_gives_the_same_text_twice_and_on_every_split(void **state)
     assert_int_equal(medley("run " LLAMA "--raw -p hello -n 12 --seed 7 2>/dev/null"), 0);
     char *first = strdup(out);
     assert_true(strlen(first) > 1);
-    assert_int_equal(medley("run " LLAMA "--raw -p hello -n 12 --seed 7 --split 1,1 2>/dev/null"), 0);
+    assert_int_equal(medley("run " LLAMA "--raw -p hello -n 12 --seed 7 --split 1,1 2>/dev/null"),
+                     0);
     assert_string_equal(out, first);
     free(first);
 }
@@ -155,7 +159,8 @@ static void test_wrong_words(void **state)
     expect_failure(2, "run " LLAMA "-p a -n -1", "-n takes a whole number");
     expect_failure(2, "run " LLAMA "-p a --kv q3", "--kv takes f16, f32 or q8_0");
     expect_failure(2, "run " LLAMA "-p a --nonsense", "--nonsense");
-    expect_failure(2, "run " LLAMA "-p a --split 1,2", "split '1,2' adds up to 3 layers; the model has 2");
+    expect_failure(2, "run " LLAMA "-p a --split 1,2",
+                   "split '1,2' adds up to 3 layers; the model has 2");
     expect_failure(2, "run " LLAMA "-p a --split 1,1,1", "adds up to 3 layers");
     expect_failure(2, "run " LLAMA "--raw -p aaaaaaaaaaaaaaaaaaaaaaaa -c 4", "context");
     expect_failure(2, "run " LLAMA "--json", "need a prompt");

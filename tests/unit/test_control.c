@@ -1,5 +1,5 @@
-/* The control socket of a node, spoken to by commands as they should, and by others as they should not; and nodes that
- * cannot begin. */
+/* The control socket of a node, spoken to by commands as they should, and by others as they should
+ * not; and nodes that cannot begin. */
 #include "daemon_world.h"
 
 #include <setjmp.h>
@@ -257,7 +257,8 @@ static void test_waits(void **state)
     expect("{\"do\":\"join\",\"code\":\"no code\",\"host\":\"127.0.0.1:1\"}", "invalid");
     expect("{\"do\":\"join\",\"code\":null,\"host\":\"a:b:c:99999999\"}", "error");
     expect("{\"do\":\"join\",\"code\":null,\"host\":\"127.0.0.1:99999\"}", "invalid");
-    expect("{\"do\":\"join\",\"code\":\"12345678\",\"host\":\"127.0.0.1:1\"}", "error"); /* nobody is there */
+    expect("{\"do\":\"join\",\"code\":\"12345678\",\"host\":\"127.0.0.1:1\"}",
+           "error"); /* nobody is there */
 
     /* Who asked to join goes, or stays while the node stops. */
     struct talk *gone = talk_open(w, 0), *stays;
@@ -315,7 +316,8 @@ static void test_damaged(void **state)
         assert_non_null(file);
         assert_true(fputs("this is none of ours", file) >= 0);
         fclose(file);
-        assert_int_equal(daemon_world_start(w, 0, &(struct daemon_options){0}, &err), ERROR_INVALID);
+        assert_int_equal(daemon_world_start(w, 0, &(struct daemon_options){0}, &err),
+                         ERROR_INVALID);
         assert_non_null(strstr(err.text, files[i]));
         assert_int_equal(rename(kept, path), 0);
     }
@@ -324,7 +326,8 @@ static void test_damaged(void **state)
     expect("{\"do\":\"status\"}", "\"nodes\":1");
 }
 
-/* Founding that was interrupted: a log without a certificate is dropped, and the node founds anew. */
+/* Founding that was interrupted: a log without a certificate is dropped, and the node founds
+ * anew. */
 static void test_founding_interrupted(void **state)
 {
     char path[128];

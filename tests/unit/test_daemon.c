@@ -1,5 +1,5 @@
-/* Whole nodes on one loop: they join by code and by hand, share a model, answer, go and come back; and they end in
- * order whatever they were at. */
+/* Whole nodes on one loop: they join by code and by hand, share a model, answer, go and come back;
+ * and they end in order whatever they were at. */
 #include "daemon_world.h"
 
 #include "base/mem.h"
@@ -90,7 +90,8 @@ static void start_cluster(int n)
     for (int i = 1; i < n; i++) {
         char code[16];
         invite(i - 1, code);
-        start(i, &(struct daemon_options){.peers = {address_of(i - 1)}, .n_peers = 1, .join_code = code});
+        start(i, &(struct daemon_options){
+                     .peers = {address_of(i - 1)}, .n_peers = 1, .join_code = code});
         for (int j = 0; j <= i; j++)
             await_nodes(j, (uint32_t)i + 1);
     }
@@ -103,7 +104,8 @@ static struct talk *begin_place(int node, uint32_t context)
     char line[1024];
     struct talk *talk = talk_open(w, node);
     assert_non_null(getenv("MEDLEY_ROOT"));
-    snprintf(line, sizeof line, "{\"do\":\"place\",\"model\":\"%s/models/demo.gguf\",\"streams\":8,\"context\":%u}\n",
+    snprintf(line, sizeof line,
+             "{\"do\":\"place\",\"model\":\"%s/models/demo.gguf\",\"streams\":8,\"context\":%u}\n",
              getenv("MEDLEY_ROOT"), context);
     talk_say(w, talk, line, strlen(line));
     return talk;
@@ -123,7 +125,8 @@ static struct talk *begin_generate(int node, uint32_t n)
 {
     static const char line[] = "{\"do\":\"generate\",\"model\":\"Medley Stories\"}\n";
     static const int32_t prompt[] = {2044, 5, 6, 7};
-    struct request request = {.prompt = prompt, .n_prompt = 4, .n_predict = n, .sampler = sampler_defaults()};
+    struct request request = {
+        .prompt = prompt, .n_prompt = 4, .n_predict = n, .sampler = sampler_defaults()};
     request.sampler.temperature = 0;
     struct buffer run = {0};
     struct talk *talk = talk_open(w, node);
@@ -141,7 +144,8 @@ static struct talk *begin_generate(int node, uint32_t n)
 static bool read_tokens(const struct talk *talk, int32_t *tokens, uint32_t *n)
 {
     const char *from = memchr(talk->text, '\n', talk->n) + 1;
-    struct bytes_reader run = {(const unsigned char *)from, talk->n - (size_t)(from - talk->text), false};
+    struct bytes_reader run = {(const unsigned char *)from, talk->n - (size_t)(from - talk->text),
+                               false};
     struct request_message message;
     const void *bytes = NULL;
     size_t size;
@@ -209,7 +213,8 @@ static void test_life(void **state)
     assert_int_equal(first.n, again.n);
     assert_memory_equal(first.tokens, again.tokens, first.n * sizeof first.tokens[0]);
 
-    assert_non_null(strstr(ask(w, 0, "{\"do\":\"remove\",\"node\":\"node2\"}"), "\"removed\":\"node2\""));
+    assert_non_null(
+        strstr(ask(w, 0, "{\"do\":\"remove\",\"node\":\"node2\"}"), "\"removed\":\"node2\""));
     await_nodes(0, 2);
     await_nodes(1, 2);
     daemon_world_pass(w, 300);
@@ -255,7 +260,8 @@ static struct opened open_text(int node)
     return opened;
 }
 
-/* Who asks gets the context that the instance has now, however long its vocabulary has been open. */
+/* Who asks gets the context that the instance has now, however long its vocabulary has been
+ * open. */
 static void test_context_anew(void **state)
 {
     start_cluster(1);
@@ -281,7 +287,9 @@ static void test_open_again(void **state)
         daemon_open_model(w->nodes[0].daemon, "Medley Stories", on_opened, &opened);
         const bool is_late = !opened.is_over;
         if (is_late)
-            usleep(100 * 1000); /* the loop stands still: it is the vocabulary's reader whose memory fails */
+            usleep(
+                100 *
+                1000); /* the loop stands still: it is the vocabulary's reader whose memory fails */
         mem_fail_nth(0);
         assert_true(daemon_world_run(w, is_opened, &opened, 15000));
         assert_int_equal(opened.code, ERROR_NO_MEMORY);
@@ -307,7 +315,8 @@ static void test_wrong_code(void **state)
     assert_non_null(strstr(w->nodes[1].said, "--join: "));
     for (int i = 0; i < 1000 && !strstr(ask(w, 0, "{\"do\":\"nodes\"}"), "waiting"); i++)
         daemon_world_pass(w, 10); /* by hand, from now on */
-    snprintf(line, sizeof line, "{\"do\":\"join\",\"code\":\"%s\",\"host\":\"%s\"}", code, address_of(0));
+    snprintf(line, sizeof line, "{\"do\":\"join\",\"code\":\"%s\",\"host\":\"%s\"}", code,
+             address_of(0));
     const char *answer = ask(w, 1, line);
     if (!strstr(answer, "\"joined\":{"))
         fail_msg("%s", answer);
@@ -324,10 +333,12 @@ static void test_by_hand(void **state)
     struct talk *member = talk_open(w, 0), *stranger = talk_open(w, 1);
     talk_say(w, member, "{\"do\":\"admit\",\"node\":\"node1\"}\n", 30);
     talk_say(w, stranger, "{\"do\":\"join\"}\n", 14);
-    assert_true(talk_await(w, member, "\"words\":", 5000) && talk_await(w, stranger, "\"words\":", 5000));
+    assert_true(talk_await(w, member, "\"words\":", 5000) &&
+                talk_await(w, stranger, "\"words\":", 5000));
     char one[64], other[64];
     assert_int_equal(sscanf(strstr(member->text, "\"words\":"), "\"words\":\"%63[^\"]", one), 1);
-    assert_int_equal(sscanf(strstr(stranger->text, "\"words\":"), "\"words\":\"%63[^\"]", other), 1);
+    assert_int_equal(sscanf(strstr(stranger->text, "\"words\":"), "\"words\":\"%63[^\"]", other),
+                     1);
     assert_string_equal(one, other);
     talk_say(w, member, "{\"agree\":true}\n", 15);
     talk_say(w, stranger, "{\"agree\":true}\n{\"agree\":false}\n", 31);
@@ -345,8 +356,10 @@ static void test_cannot_listen(void **state)
     char code[16];
     start_cluster(1);
     invite(0, code);
-    const struct daemon_options options = {
-        .peers = {address_of(0)}, .n_peers = 1, .join_code = code, .port = w->nodes[0].daemon->port};
+    const struct daemon_options options = {.peers = {address_of(0)},
+                                           .n_peers = 1,
+                                           .join_code = code,
+                                           .port = w->nodes[0].daemon->port};
     start(1, &options);
     for (int i = 0; i < 2000 && !w->nodes[1].is_over; i++)
         daemon_world_pass(w, 5);
@@ -367,7 +380,8 @@ static void test_stop_joining(void **state)
         if (!w->nodes[0].daemon)
             start_cluster(1);
         invite(0, code);
-        start(1, &(struct daemon_options){.peers = {address_of(0)}, .n_peers = 1, .join_code = code});
+        start(1,
+              &(struct daemon_options){.peers = {address_of(0)}, .n_peers = 1, .join_code = code});
         daemon_world_pass(w, 450 + ms);
         daemon_world_stop(w, ms % 240 ? 0 : 1); /* the one that lets in, or the one that comes in */
         if (w->nodes[1].daemon)

@@ -1,5 +1,6 @@
-/* `medley devices` as a user starts it: who verified what, what is remembered, and what a registry that is in a bad
- * way costs. With GGML_VK_VISIBLE_DEVICES=0 there is a Vulkan device, which is verified in a child. */
+/* `medley devices` as a user starts it: who verified what, what is remembered, and what a registry
+ * that is in a bad way costs. With GGML_VK_VISIBLE_DEVICES=0 there is a Vulkan device, which is
+ * verified in a child. */
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -45,7 +46,8 @@ static void run(const char *command)
 static char *output_of(const char *arguments)
 {
     char command[512];
-    snprintf(command, sizeof command, "\"$MEDLEY_BINARY\" devices %s 2>$FOLDER/errors; cat $FOLDER/errors", arguments);
+    snprintf(command, sizeof command,
+             "\"$MEDLEY_BINARY\" devices %s 2>$FOLDER/errors; cat $FOLDER/errors", arguments);
     FILE *pipe = popen(command, "r");
     enum { SIZE = 1 << 18 };
     char *text = mem_new(SIZE);
@@ -72,9 +74,12 @@ static void expect_verified(const char *arguments, const char *cpu, const char *
     yyjson_arr_foreach(devices, i, count, device)
     {
         assert_true(yyjson_is_null(yyjson_obj_get(device, "calibration")));
-        yyjson_val *id = yyjson_obj_get(device, "id"), *verified = yyjson_obj_get(device, "verified");
+        yyjson_val *id = yyjson_obj_get(device, "id"),
+                   *verified = yyjson_obj_get(device, "verified");
         assert_true(yyjson_get_uint(yyjson_obj_get(verified, "unix_s")) > 1600000000);
-        const char *expected = yyjson_equals_str(id, "cpu") ? cpu : yyjson_equals_str(id, "vulkan0") ? vulkan : NULL;
+        const char *expected = yyjson_equals_str(id, "cpu")       ? cpu
+                               : yyjson_equals_str(id, "vulkan0") ? vulkan
+                                                                  : NULL;
         if (expected)
             assert_string_equal(yyjson_get_str(yyjson_obj_get(verified, "how")), expected);
         n_seen += expected != NULL;
@@ -129,7 +134,8 @@ static void test_no_place_for_a_registry(void **state)
         setenv("MEDLEY_STATE_DIR", places[i], 1);
         expect_verified("--json", "in process", "child");
         char *text = output_of("");
-        const char *said = strstr(text, "Not remembered, and found out anew at every start: registry of devices");
+        const char *said =
+            strstr(text, "Not remembered, and found out anew at every start: registry of devices");
         assert_int_equal(said != NULL, places[i][0] != 0); /* whoever wants none is not told */
         assert_true(!said || strstr(said, places[i]));
         mem_free(text);
@@ -144,7 +150,8 @@ static bool expect_reading(yyjson_val *reading)
     yyjson_val *valid = yyjson_obj_get(reading, "valid"), *value = yyjson_obj_get(reading, "value");
     assert_true(yyjson_is_bool(valid));
     assert_true(yyjson_get_bool(valid) ? yyjson_is_uint(value) : yyjson_is_null(value));
-    uint64_t unix_ms = yyjson_get_uint(yyjson_obj_get(reading, "unix_ms")), now_ms = (uint64_t)time(NULL) * 1000;
+    uint64_t unix_ms = yyjson_get_uint(yyjson_obj_get(reading, "unix_ms")),
+             now_ms = (uint64_t)time(NULL) * 1000;
     if (yyjson_get_bool(valid))
         assert_true(unix_ms > now_ms - 60000 && unix_ms < now_ms + 2000);
     return yyjson_get_bool(valid);
@@ -156,9 +163,11 @@ static void expect_reasons(yyjson_val *list)
     yyjson_val *source;
     yyjson_arr_foreach(list, i, count, source)
     {
-        yyjson_val *available = yyjson_obj_get(source, "available"), *reason = yyjson_obj_get(source, "reason");
+        yyjson_val *available = yyjson_obj_get(source, "available"),
+                   *reason = yyjson_obj_get(source, "reason");
         assert_true(yyjson_is_bool(available));
-        assert_true(yyjson_get_bool(available) ? yyjson_is_null(reason) : yyjson_get_len(reason) > 0);
+        assert_true(yyjson_get_bool(available) ? yyjson_is_null(reason)
+                                               : yyjson_get_len(reason) > 0);
         length++;
     }
     assert_true(length > 3);
@@ -168,7 +177,8 @@ static void expect_reasons(yyjson_val *list)
 
 static void write_simulated(void)
 {
-    run("printf '[card]\npreset = rtx-3060\n[slow]\nmemory = 2GiB\ndecode = 30GB/s\nflops = 1GFLOP/s\n' "
+    run("printf '[card]\npreset = rtx-3060\n[slow]\nmemory = 2GiB\ndecode = 30GB/s\nflops = "
+        "1GFLOP/s\n' "
         "> $FOLDER/sim.ini");
 }
 
@@ -179,7 +189,8 @@ static void test_json_has_readings_and_a_summary(void **state)
     char *text = output_of("--json --backend cpu " SIMULATED);
     yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
     assert_non_null(doc);
-    yyjson_val *root = yyjson_doc_get_root(doc), *devices = yyjson_obj_get(root, "devices"), *device, *reading;
+    yyjson_val *root = yyjson_doc_get_root(doc), *devices = yyjson_obj_get(root, "devices"),
+               *device, *reading;
     size_t i, count;
     yyjson_arr_foreach(devices, i, count, device)
     {
@@ -190,15 +201,17 @@ static void test_json_has_readings_and_a_summary(void **state)
     }
     assert_int_equal(yyjson_arr_size(devices), 3);
     yyjson_val *cpu = yyjson_obj_get(yyjson_arr_get(devices, 0), "readings");
-    assert_true(expect_reading(yyjson_obj_get(cpu, "memory_free_bytes"))); /* of /proc: everywhere */
-    assert_true(expect_reading(yyjson_obj_get(cpu, "utilisation_pct")));   /* needs two samples */
+    assert_true(
+        expect_reading(yyjson_obj_get(cpu, "memory_free_bytes")));       /* of /proc: everywhere */
+    assert_true(expect_reading(yyjson_obj_get(cpu, "utilisation_pct"))); /* needs two samples */
     yyjson_val *card = yyjson_arr_get(devices, 1), *readings = yyjson_obj_get(card, "readings");
     assert_true(expect_reading(yyjson_obj_get(readings, "power_mw")));
     yyjson_val *temperature = yyjson_obj_get(readings, "temperature_mc");
     assert_true(expect_reading(temperature));
     assert_int_equal(yyjson_get_uint(yyjson_obj_get(temperature, "value")),
                      yyjson_get_uint(yyjson_obj_get(card, "temperature_mc")));
-    assert_false(expect_reading(yyjson_obj_get(yyjson_obj_get(yyjson_arr_get(devices, 2), "readings"), "power_mw")));
+    assert_false(expect_reading(
+        yyjson_obj_get(yyjson_obj_get(yyjson_arr_get(devices, 2), "readings"), "power_mw")));
     expect_reasons(yyjson_obj_get(root, "sensors"));
     expect_reasons(yyjson_obj_get(root, "backends"));
     yyjson_val *summary = yyjson_obj_get(root, "summary");
@@ -206,7 +219,8 @@ static void test_json_has_readings_and_a_summary(void **state)
     assert_int_equal(yyjson_get_uint(yyjson_obj_get(summary, "devices_with_bandwidth")), 2);
     assert_string_equal(yyjson_get_str(yyjson_obj_get(summary, "slowest")), "sim:slow");
     assert_string_equal(yyjson_get_str(yyjson_obj_get(summary, "fastest")), "sim:card");
-    assert_int_equal(yyjson_get_uint(yyjson_obj_get(summary, "heterogeneity_permille")), 8400); /* 0.7 x 360 / 30 */
+    assert_int_equal(yyjson_get_uint(yyjson_obj_get(summary, "heterogeneity_permille")),
+                     8400); /* 0.7 x 360 / 30 */
     yyjson_doc_free(doc);
     mem_free(text);
 }
@@ -234,7 +248,9 @@ static void test_a_driver_that_crashes_costs_its_backend_alone(void **state)
     const char *driver = getenv("MEDLEY_CRASHING_DRIVER");
     if (!driver || !has_vulkan())
         skip();
-    run("printf '{\"file_format_version\":\"1.0.0\",\"ICD\":{\"library_path\":\"%s\",\"api_version\":\"1.3.0\"}}' "
+    run("printf "
+        "'{\"file_format_version\":\"1.0.0\",\"ICD\":{\"library_path\":\"%s\",\"api_version\":\"1."
+        "3.0\"}}' "
         "\"$MEDLEY_CRASHING_DRIVER\" > $FOLDER/icd.json");
     char manifest[128];
     snprintf(manifest, sizeof manifest, "%s/icd.json", folder);
@@ -252,7 +268,8 @@ static void test_a_driver_that_crashes_costs_its_backend_alone(void **state)
     mem_free(second);
     mem_free(third);
     mem_free(output_of("--json"));
-    expect_verified("--json", "registry", "registry"); /* another driver's crash is not held against the usual one */
+    expect_verified("--json", "registry",
+                    "registry"); /* another driver's crash is not held against the usual one */
 }
 
 static void test_a_usable_list_comes_soon(void **state)

@@ -145,7 +145,8 @@ static void test_reuse_can_be_switched_off(void **state)
 {
     (void)state;
     struct world world;
-    world_open(&world, 1, 1, &(struct driver_options){.n_slots = 1, .context = 400, .no_prefix_reuse = true});
+    world_open(&world, 1, 1,
+               &(struct driver_options){.n_slots = 1, .context = 400, .no_prefix_reuse = true});
     struct client client;
     for (int i = 0; i < 2; i++) {
         client_init(&client, 7, 200, 3);
@@ -272,7 +273,8 @@ static void test_cancelling_queued_running_and_prefilling(void **state)
 {
     (void)state;
     struct world world;
-    world_open(&world, 2, 2, &(struct driver_options){.n_slots = 1, .context = 500, .batch_rows = 32});
+    world_open(&world, 2, 2,
+               &(struct driver_options){.n_slots = 1, .context = 500, .batch_rows = 32});
     static struct client running, queued, after, prefilling;
     client_init(&running, 30, 10, 400);
     client_init(&queued, 31, 10, 10);
@@ -323,7 +325,8 @@ static void test_a_failing_stage_ends_the_request_and_no_more(void **state)
     (void)state;
     for (uint32_t layer = 0; layer < FAKE_LAYERS; layer += 2) {
         struct world world;
-        world_open(&world, 4, 4, &(struct driver_options){.n_slots = 1, .context = 400, .batch_rows = 16});
+        world_open(&world, 4, 4,
+                   &(struct driver_options){.n_slots = 1, .context = 400, .batch_rows = 16});
         struct client broken, after;
         client_init(&broken, 50, 300, 20);
         fake_fail_next(layer);
@@ -341,12 +344,14 @@ static void test_a_failing_stage_ends_the_request_and_no_more(void **state)
     }
 }
 
-/* The second request copies its prefix from the first, which then turns out never to have passed the stage of `layer`.
+/* The second request copies its prefix from the first, which then turns out never to have passed
+ * the stage of `layer`.
  */
 static void copy_from_a_failing_slot(uint32_t n_stages, uint32_t layer)
 {
     struct world world;
-    world_open(&world, n_stages, n_stages, &(struct driver_options){.n_slots = 2, .context = 400, .batch_rows = 32});
+    world_open(&world, n_stages, n_stages,
+               &(struct driver_options){.n_slots = 2, .context = 400, .batch_rows = 32});
     struct client broken, copying;
     client_init(&broken, 51, 200, 5);
     client_init(&copying, 51, 200, 5);
@@ -387,7 +392,8 @@ static void test_rows_and_embeddings(void **state)
     fake_trace_clear();
     run(&client, &world);
     assert_int_equal(client.n_rows, 212);
-    assert_in_range(fake_trace().outputs_max, 2, 66); /* memory is bounded, however long the prompt */
+    assert_in_range(fake_trace().outputs_max, 2,
+                    66); /* memory is bounded, however long the prompt */
     client_init(&client, 60, 200, 0);
     client.request.embeddings = true;
     run(&client, &world);
@@ -410,12 +416,14 @@ static void test_logprobs_are_given(void **state)
     world_close(&world);
 }
 
-/* A long prompt comes while a stream runs: the stream gets a token with every micro-batch, none is larger than half. */
+/* A long prompt comes while a stream runs: the stream gets a token with every micro-batch, none is
+ * larger than half. */
 static void test_a_long_prompt_does_not_freeze_a_stream(void **state)
 {
     (void)state;
     struct world world;
-    world_open(&world, 1, 1, &(struct driver_options){.n_slots = 2, .context = 500, .batch_rows = 128});
+    world_open(&world, 1, 1,
+               &(struct driver_options){.n_slots = 2, .context = 500, .batch_rows = 128});
     static struct client stream, prompt;
     client_init(&stream, 70, 5, 450);
     client_init(&prompt, 71, 480, 1);

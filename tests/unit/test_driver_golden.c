@@ -1,5 +1,5 @@
-/* The driver on the real engine: a golden model's reference tokens through every split of its layers,
- * every micro-batch size, with other sequences beside it and on top of a reused prefix.
+/* The driver on the real engine: a golden model's reference tokens through every split of its
+ * layers, every micro-batch size, with other sequences beside it and on top of a reused prefix.
  *
  * Everything here runs as the reference did (F32 cache, no flash attention, no repacking, CPU). For
  * weights in F32 ggml's results do not depend on how rows are put together, so every logit must
@@ -91,7 +91,8 @@ static void on_row(void *arg, uint32_t position, const float *values, uint32_t n
     client->n_rows++;
 }
 
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage, const struct error *err)
+static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                    const struct error *err)
 {
     struct client *client = arg;
     if (err)
@@ -104,8 +105,8 @@ static void on_done(void *arg, enum finish_reason reason, const struct request_u
     pthread_mutex_unlock(&lock);
 }
 
-static void submit(struct driver *driver, const struct golden *golden, uint32_t n_prompt, uint32_t n_predict, bool rows,
-                   struct client *client)
+static void submit(struct driver *driver, const struct golden *golden, uint32_t n_prompt,
+                   uint32_t n_predict, bool rows, struct client *client)
 {
     *client = (struct client){.n_vocab = golden->n_vocab};
     if (rows)
@@ -134,7 +135,8 @@ static void wait_done(struct client *client)
     assert_int_equal(client->reason, FINISH_LENGTH);
 }
 
-static struct driver *open_driver(const struct golden *golden, uint32_t n_stages, struct driver_options options)
+static struct driver *open_driver(const struct golden *golden, uint32_t n_stages,
+                                  struct driver_options options)
 {
     struct stage_plan plan[8];
     for (uint32_t i = 0; i < n_stages; i++)
@@ -153,11 +155,14 @@ static struct driver *open_driver(const struct golden *golden, uint32_t n_stages
 
 /* ---- the ways to run it --------------------------------------------------------------- */
 
-/* The golden prompt with all its rows, and `n_others` other requests at the same time: parts of the same prompt. */
-static float *run(const struct golden *golden, uint32_t n_stages, uint32_t batch_rows, uint32_t n_others)
+/* The golden prompt with all its rows, and `n_others` other requests at the same time: parts of the
+ * same prompt. */
+static float *run(const struct golden *golden, uint32_t n_stages, uint32_t batch_rows,
+                  uint32_t n_others)
 {
     struct driver *driver =
-        open_driver(golden, n_stages, (struct driver_options){.n_slots = n_others + 1, .batch_rows = batch_rows});
+        open_driver(golden, n_stages,
+                    (struct driver_options){.n_slots = n_others + 1, .batch_rows = batch_rows});
     struct client client, others[8];
     for (uint32_t i = 0; i < n_others; i++)
         submit(driver, golden, 3 + 2 * i, 20, false, &others[i]);
@@ -168,7 +173,8 @@ static float *run(const struct golden *golden, uint32_t n_stages, uint32_t batch
     driver_close(driver);
     assert_int_equal(client.n_rows, golden->n_prompt + golden->n_greedy);
     assert_int_equal(client.n_tokens, golden->n_greedy);
-    assert_memory_equal(client.tokens, golden->tokens + golden->n_prompt, client.n_tokens * sizeof *client.tokens);
+    assert_memory_equal(client.tokens, golden->tokens + golden->n_prompt,
+                        client.n_tokens * sizeof *client.tokens);
     return client.logits;
 }
 
@@ -181,10 +187,11 @@ static void check_every_way(const char *name, bool exact)
         for (uint32_t i = 0; i < 3; i++) {
             for (uint32_t n_others = 0; n_others <= 6; n_others += 3) {
                 float *logits = run(&golden, n_stages, batches[i], n_others);
-                size_t size = (size_t)(golden.n_prompt + golden.n_greedy) * golden.n_vocab * sizeof *logits;
+                size_t size =
+                    (size_t)(golden.n_prompt + golden.n_greedy) * golden.n_vocab * sizeof *logits;
                 if (exact && memcmp(logits, plain, size) != 0)
-                    fail_msg("%s: %u stages, batches of %u, %u others: other bits", name, n_stages, batches[i],
-                             n_others);
+                    fail_msg("%s: %u stages, batches of %u, %u others: other bits", name, n_stages,
+                             batches[i], n_others);
                 mem_free(logits);
             }
         }
@@ -212,7 +219,8 @@ static void test_quantised_has_the_same_tokens_however_it_is_run(void **state)
     check_every_way("llama-q4k", false);
 }
 
-/* The reference's greedy tokens continue from wherever the sequence is taken up again, on a reused prefix too. */
+/* The reference's greedy tokens continue from wherever the sequence is taken up again, on a reused
+ * prefix too. */
 static void test_a_replay_continues_on_a_reused_prefix(void **state)
 {
     (void)state;

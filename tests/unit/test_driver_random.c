@@ -1,5 +1,5 @@
-/* The driver on the toy machine under random workloads: whatever else runs, is cancelled or
- * fails, each request gets what it would have got alone (or a beginning of it, when it was cut short).
+/* The driver on the toy machine under random workloads: whatever else runs, is cancelled or fails,
+ * each request gets what it would have got alone (or a beginning of it, when it was cut short).
  * MEDLEY_SEEDS=from-to picks the scenarios; a failure prints its seed. */
 #include "far_world.h"
 

@@ -1,5 +1,5 @@
-/* Small files (base/durable_file.h) when the power goes, or a step of replacing them fails: there is what was
- * acknowledged last, or what was being written, whole.
+/* Small files (base/durable_file.h) when the power goes, or a step of replacing them fails: there
+ * is what was acknowledged last, or what was being written, whole.
  *
  * MEDLEY_SEEDS=FROM-TO: these seeds in place of the first ones. */
 #include "power_disk.h"
@@ -35,7 +35,8 @@ struct content {
 
 static struct content draw_content(void)
 {
-    struct content content = {.there = true, .size = power_draw(3) ? power_draw(BYTES_MAX) : power_draw(40)};
+    struct content content = {.there = true,
+                              .size = power_draw(3) ? power_draw(BYTES_MAX) : power_draw(40)};
     const uint8_t first = (uint8_t)power_draw(256);
     for (size_t i = 0; i < content.size; i++)
         content.bytes[i] = (uint8_t)(first + i * 7);
@@ -44,7 +45,8 @@ static struct content draw_content(void)
 
 static bool same(const struct content *a, const struct content *b)
 {
-    return a->there == b->there && a->size == b->size && (!a->size || memcmp(a->bytes, b->bytes, a->size) == 0);
+    return a->there == b->there && a->size == b->size &&
+           (!a->size || memcmp(a->bytes, b->bytes, a->size) == 0);
 }
 
 static struct content found(void)

@@ -70,9 +70,11 @@ static void sim_init(struct sim *sim, uint64_t seed, const uint64_t *sizes, uint
     memset(sim, 0, sizeof *sim);
     sim->seed = seed;
     sim->settings.chunk_bytes = CHUNK;
-    sim->manifest = (struct manifest){.n_parts = n, .parts = mem_new_array(n, sizeof *sim->manifest.parts)};
+    sim->manifest =
+        (struct manifest){.n_parts = n, .parts = mem_new_array(n, sizeof *sim->manifest.parts)};
     for (uint32_t i = 0; i < n; i++) {
-        sim->manifest.parts[i] = (struct manifest_part){.offset = sim->manifest.size, .size = sizes[i]};
+        sim->manifest.parts[i] =
+            (struct manifest_part){.offset = sim->manifest.size, .size = sizes[i]};
         if (i)
             snprintf(sim->manifest.parts[i].name, MANIFEST_PART_NAME, "tensor.%u", i);
         sim->manifest.size += sizes[i];
@@ -137,14 +139,16 @@ static void asked(struct sim *sim, const struct fetch_action *ask)
     sim->asked += ask->size;
     sim->owed += ask->size;
     sim->owed_most = sim->owed > sim->owed_most ? sim->owed : sim->owed_most;
-    double begin =
-        sim->now_s + peer->latency_s > peer->busy_until_s ? sim->now_s + peer->latency_s : peer->busy_until_s;
+    double begin = sim->now_s + peer->latency_s > peer->busy_until_s ? sim->now_s + peer->latency_s
+                                                                     : peer->busy_until_s;
     if (begin >= peer->silent_from_s && begin < peer->silent_to_s)
         return; /* never answered */
-    bool refused = draw(sim, 1000) < peer->refuses_permille, lacks = draw(sim, 1000) < peer->lacks_permille;
+    bool refused = draw(sim, 1000) < peer->refuses_permille,
+         lacks = draw(sim, 1000) < peer->lacks_permille;
     if (!refused && !lacks)
         peer->busy_until_s = begin + ask->size / peer->bytes_per_s;
-    struct mail *mail = post(sim, (refused || lacks ? begin : peer->busy_until_s) + peer->latency_s, *ask);
+    struct mail *mail =
+        post(sim, (refused || lacks ? begin : peer->busy_until_s) + peer->latency_s, *ask);
     if (refused || lacks)
         mail->what = lacks ? MAIL_LACKS : MAIL_BUSY;
     else if (draw(sim, 1000) < peer->lies_permille)
@@ -155,7 +159,8 @@ static void cancelled(struct sim *sim, const struct fetch_action *cancel)
 {
     for (uint32_t i = 0; i < MAIL_MAX; i++) { /* some come nevertheless */
         struct mail *mail = &sim->mail[i];
-        if (mail->what != MAIL_NONE && mail->what != MAIL_VERIFY && mail->ask.id == cancel->id && draw(sim, 2))
+        if (mail->what != MAIL_NONE && mail->what != MAIL_VERIFY && mail->ask.id == cancel->id &&
+            draw(sim, 2))
             mail->what = MAIL_NONE;
     }
 }
@@ -163,14 +168,16 @@ static void cancelled(struct sim *sim, const struct fetch_action *cancel)
 static void act(struct sim *sim)
 {
     struct fetch_action action;
-    for (uint32_t n = 0; (action = fetch_next(sim->fetch, to_ns(sim->now_s))).kind != FETCH_NOTHING; n++) {
+    for (uint32_t n = 0; (action = fetch_next(sim->fetch, to_ns(sim->now_s))).kind != FETCH_NOTHING;
+         n++) {
         assert_true(n < 100000);
         if (action.kind == FETCH_ASK)
             asked(sim, &action);
         else if (action.kind == FETCH_CANCEL)
             cancelled(sim, &action);
         else
-            post(sim, sim->now_s + (double)sim->manifest.parts[action.part].size / 1e9, action)->what = MAIL_VERIFY;
+            post(sim, sim->now_s + (double)sim->manifest.parts[action.part].size / 1e9, action)
+                ->what = MAIL_VERIFY;
     }
 }
 
@@ -195,14 +202,16 @@ static void deliver(struct sim *sim, struct mail *mail)
         return;
     } else if (now.what == MAIL_BUSY || now.what == MAIL_LACKS) {
         sim->owed -= now.ask.size;
-        fetch_refused(sim->fetch, to_ns(sim->now_s), now.ask.peer, now.ask.id, now.what == MAIL_LACKS);
+        fetch_refused(sim->fetch, to_ns(sim->now_s), now.ask.peer, now.ask.id,
+                      now.what == MAIL_LACKS);
     } else {
         sim->owed -= now.ask.size;
-        enum fetch_take take =
-            fetch_chunk(sim->fetch, to_ns(sim->now_s), now.ask.peer, now.ask.id, now.ask.size, &where);
+        enum fetch_take take = fetch_chunk(sim->fetch, to_ns(sim->now_s), now.ask.peer, now.ask.id,
+                                           now.ask.size, &where);
         assert_true(take == FETCH_WRITE || take == FETCH_IGNORE);
         if (take == FETCH_WRITE) {
-            assert_true(where.part == now.ask.part && where.offset == now.ask.offset && where.size == now.ask.size);
+            assert_true(where.part == now.ask.part && where.offset == now.ask.offset &&
+                        where.size == now.ask.size);
             sim->is_bad[where.part][where.offset / CHUNK] = now.what == MAIL_BAD;
             sim->written += where.size;
             sim->peers[now.ask.peer].sent_bytes += where.size;
@@ -233,14 +242,16 @@ static void let_go(struct sim *sim)
 static enum fetch_status sim_run(struct sim *sim, struct error *err)
 {
     enum fetch_status status;
-    assert_int_equal(fetch_new(&sim->manifest, &sim->wanted, &sim->settings, to_ns(0), &sim->fetch, err), 0);
+    assert_int_equal(
+        fetch_new(&sim->manifest, &sim->wanted, &sim->settings, to_ns(0), &sim->fetch, err), 0);
     for (uint32_t i = 0; i < sim->n_peers; i++) {
         struct sim_peer *peer = &sim->peers[i];
         struct topology_link link = {.up = true};
         uint32_t index;
         if (peer->is_known) {
             link.latency_ns = (struct topology_reading){(uint64_t)(peer->latency_s * 1e9), true};
-            link.bandwidth_bytes_per_s = (struct topology_reading){(uint64_t)peer->bytes_per_s, true};
+            link.bandwidth_bytes_per_s =
+                (struct topology_reading){(uint64_t)peer->bytes_per_s, true};
         }
         assert_int_equal(fetch_peer_add(sim->fetch, to_ns(0), &link, &peer->has, &index, err), 0);
         assert_int_equal(index, i);
@@ -274,7 +285,8 @@ static void expect_done(struct sim *sim)
 
 /* ---- plain cases ---- */
 
-static const uint64_t MODEL[] = {3000000, 64000000, 20000, 31000000, 20000, 1, CHUNK, CHUNK + 1, 45000000};
+static const uint64_t MODEL[] = {3000000, 64000000, 20000,     31000000, 20000,
+                                 1,       CHUNK,    CHUNK + 1, 45000000};
 enum { MODEL_PARTS = 9 };
 
 static double model_bytes(void)
@@ -327,7 +339,8 @@ static void test_the_nearest_has_most_to_do(void **state)
     sim_peer(sim, 500e6, 0.0002)->is_known = true;
     expect_done(sim);
     assert_true((double)sim->peers[1].sent_bytes > 0.9 * model_bytes());
-    assert_true(sim->now_s < 1.3 * model_bytes() / 500e6 + 0.1); /* nobody waits for the slow one at the end */
+    assert_true(sim->now_s <
+                1.3 * model_bytes() / 500e6 + 0.1); /* nobody waits for the slow one at the end */
     sim_deinit(sim);
 }
 
@@ -339,7 +352,8 @@ static void test_a_late_chunk_is_asked_for_twice(void **state)
     stuck->is_known = sim_peer(sim, 100e6, 0.0003)->is_known = true;
     stuck->silent_from_s = 0.5;
     expect_done(sim);
-    assert_true(sim->now_s < model_bytes() / 100e6 + 0.3); /* long before its answers time out, 2 s */
+    assert_true(sim->now_s <
+                model_bytes() / 100e6 + 0.3); /* long before its answers time out, 2 s */
     assert_true(fetch_progress(sim->fetch).received_bytes == (uint64_t)model_bytes());
     sim_deinit(sim);
 }
@@ -381,7 +395,8 @@ static void test_a_liar_is_found_and_the_honest_are_not_blamed(void **state)
         sim_peer(sim, 40e6, 0.001);
         expect_done(sim);
         assert_true(fetch_peer_notes(sim->fetch, 1).has_lied);
-        assert_false(fetch_peer_notes(sim->fetch, 0).has_lied || fetch_peer_notes(sim->fetch, 2).has_lied);
+        assert_false(fetch_peer_notes(sim->fetch, 0).has_lied ||
+                     fetch_peer_notes(sim->fetch, 2).has_lied);
         sim_deinit(sim);
     }
 }
@@ -403,7 +418,8 @@ static void test_what_nobody_has_is_a_clear_error(void **state)
     sim_init(sim, 7, MODEL, MODEL_PARTS);
     struct sim_peer *peer = sim_peer(sim, 50e6, 0.001);
     part_set_remove(&peer->has, 4);
-    expect_failed(ERROR_NOT_FOUND, "tensor.4: no node has it (of 1 that were asked 0 sent wrong bytes", 15);
+    expect_failed(ERROR_NOT_FOUND,
+                  "tensor.4: no node has it (of 1 that were asked 0 sent wrong bytes", 15);
 
     sim_init(sim, 8, MODEL, MODEL_PARTS);
     sim_peer(sim, 50e6, 0.001)->lies_permille = 1000;
@@ -457,7 +473,8 @@ static void test_running_out_of_memory_is_an_error(void **state)
     sim_init(sim, 12, MODEL, MODEL_PARTS);
     for (unsigned nth = 1; nth <= 3; nth++) {
         mem_fail_nth(nth);
-        assert_int_equal(fetch_new(&sim->manifest, &sim->wanted, NULL, 0, &sim->fetch, NULL), ERROR_NO_MEMORY);
+        assert_int_equal(fetch_new(&sim->manifest, &sim->wanted, NULL, 0, &sim->fetch, NULL),
+                         ERROR_NO_MEMORY);
         assert_null(sim->fetch);
         mem_fail_nth(0);
     }
@@ -468,7 +485,8 @@ static void test_running_out_of_memory_is_an_error(void **state)
 
 static struct sim_peer *draw_peer(void)
 {
-    static const double rates[] = {1e6, 12e6, 60e6, 120e6, 1e9}, latencies[] = {0.0001, 0.001, 0.01, 0.1};
+    static const double rates[] = {1e6, 12e6, 60e6, 120e6, 1e9},
+                        latencies[] = {0.0001, 0.001, 0.01, 0.1};
     struct sim_peer *peer = sim_peer(sim, rates[draw(sim, 5)], latencies[draw(sim, 4)]);
     peer->is_known = draw(sim, 2);
     if (draw(sim, 3) == 0)
@@ -492,12 +510,12 @@ static struct sim_peer *draw_peer(void)
 
 static bool is_saint(const struct sim_peer *peer)
 {
-    return !peer->lies_permille && !peer->refuses_permille && !peer->lacks_permille && peer->gone_s == NEVER &&
-           peer->silent_from_s == NEVER;
+    return !peer->lies_permille && !peer->refuses_permille && !peer->lacks_permille &&
+           peer->gone_s == NEVER && peer->silent_from_s == NEVER;
 }
 
-/* Where every part has a peer that does as it should, it is fetched, whatever the others do; else it ends, one way or
- * the other, and nobody honest is called a liar. */
+/* Where every part has a peer that does as it should, it is fetched, whatever the others do; else
+ * it ends, one way or the other, and nobody honest is called a liar. */
 static void test_random_peers(void **state)
 {
     (void)state;
@@ -506,7 +524,8 @@ static void test_random_peers(void **state)
         uint64_t sizes[PARTS_MAX];
         uint32_t n = 2 + (uint32_t)(random_at(seed, 900) % 20);
         for (uint32_t i = 0; i < n; i++)
-            sizes[i] = 1 + random_at(seed, 1000 + i) % (random_at(seed, 2000 + i) % 3 ? 9000000 : 40000);
+            sizes[i] =
+                1 + random_at(seed, 1000 + i) % (random_at(seed, 2000 + i) % 3 ? 9000000 : 40000);
         sim_init(sim, seed, sizes, n);
         uint32_t n_peers = 1 + (uint32_t)draw(sim, PEERS_MAX - 1);
         bool possible = true, honest[PEERS_MAX] = {0};

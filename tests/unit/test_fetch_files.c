@@ -17,12 +17,14 @@
 
 #include <cmocka.h>
 
-/* Asks a source as a link would: by messages. `lies`: a bit of every chunk is flipped on the way. */
-static void over_the_wire(struct fetch *fetch, const struct fetch_action *ask, const struct weight_source *source,
-                          bool lies, struct shelf_model *into)
+/* Asks a source as a link would: by messages. `lies`: a bit of every chunk is flipped on the
+ * way. */
+static void over_the_wire(struct fetch *fetch, const struct fetch_action *ask,
+                          const struct weight_source *source, bool lies, struct shelf_model *into)
 {
     struct buffer request = {0}, answer = {0};
-    struct fetch_message message = {.type = FETCH_MESSAGE_REQUEST, .id = ask->id, .model = source->model};
+    struct fetch_message message = {
+        .type = FETCH_MESSAGE_REQUEST, .id = ask->id, .model = source->model};
     message.request.part = ask->part;
     message.request.offset = ask->offset;
     message.request.size = ask->size;
@@ -35,15 +37,18 @@ static void over_the_wire(struct fetch *fetch, const struct fetch_action *ask, c
     struct fetch_action where;
     if (message.type == FETCH_MESSAGE_REFUSE)
         fetch_refused(fetch, 1, ask->peer, message.id, message.refusal != FETCH_REFUSE_BUSY);
-    else if (fetch_chunk(fetch, 1, ask->peer, message.id, message.chunk.size, &where) == FETCH_WRITE)
-        assert_int_equal(
-            shelf_model_write(into, where.part, where.offset, message.chunk.bytes, message.chunk.size, NULL), 0);
+    else if (fetch_chunk(fetch, 1, ask->peer, message.id, message.chunk.size, &where) ==
+             FETCH_WRITE)
+        assert_int_equal(shelf_model_write(into, where.part, where.offset, message.chunk.bytes,
+                                           message.chunk.size, NULL),
+                         0);
     buffer_deinit(&request);
     buffer_deinit(&answer);
 }
 
 /* Asks all that may be asked at once, then lets it arrive. Peer 1 lies. */
-static void one_round(struct fetch *fetch, const struct weight_source *sources, struct shelf_model *into)
+static void one_round(struct fetch *fetch, const struct weight_source *sources,
+                      struct shelf_model *into)
 {
     struct fetch_action asks[LIMIT_FETCH_REQUESTS], action;
     uint32_t n_asks = 0, n = 0;
@@ -83,7 +88,9 @@ static void test_a_model_from_a_file_a_shelf_and_a_liar(void **state)
     assert_int_equal(shelf_model_open(shelves[1], &manifest, &from, NULL), 0);
     for (uint32_t i = 0; i < manifest.n_parts; i += 2) {
         const struct manifest_part *part = &manifest.parts[i];
-        assert_int_equal(shelf_model_write(from, i, 0, gguf_file_bytes(file) + part->offset, part->size, NULL), 0);
+        assert_int_equal(
+            shelf_model_write(from, i, 0, gguf_file_bytes(file) + part->offset, part->size, NULL),
+            0);
         assert_int_equal(shelf_model_keep(from, &i, 1, NULL), 0);
     }
     assert_int_equal(weight_source_of_file(&manifest, file, &sources[0], NULL), 0);
@@ -94,7 +101,9 @@ static void test_a_model_from_a_file_a_shelf_and_a_liar(void **state)
     struct fetch *fetch;
     part_set_init(&wanted, manifest.n_parts, NULL);
     part_set_add_all(&wanted);
-    assert_int_equal(fetch_new(&manifest, &wanted, &(struct fetch_settings){.chunk_bytes = 4096}, 0, &fetch, NULL), 0);
+    assert_int_equal(fetch_new(&manifest, &wanted, &(struct fetch_settings){.chunk_bytes = 4096}, 0,
+                               &fetch, NULL),
+                     0);
     for (uint32_t i = 0; i < 3; i++) {
         struct buffer have = {0};
         struct fetch_message message;
@@ -105,7 +114,8 @@ static void test_a_model_from_a_file_a_shelf_and_a_liar(void **state)
         assert_int_equal(fetch_message_read(have.data, have.size, &message, NULL), 0);
         part_set_init(&has, message.have.n_parts, NULL);
         fetch_message_parts(&message, &has);
-        assert_int_equal(part_set_count(&has), i < 2 ? manifest.n_parts : (manifest.n_parts + 1) / 2);
+        assert_int_equal(part_set_count(&has),
+                         i < 2 ? manifest.n_parts : (manifest.n_parts + 1) / 2);
         assert_int_equal(message.have.manifest_bytes, sources[i].manifest_bytes.size);
         assert_int_equal(fetch_peer_add(fetch, 0, &link, &has, &peer, NULL), 0);
         part_set_deinit(&has);
@@ -132,8 +142,8 @@ static void test_a_model_from_a_file_a_shelf_and_a_liar(void **state)
     weights_folder_remove(folder);
 }
 
-static enum fetch_message_type ask_source(const struct weight_source *source, uint32_t part, uint64_t offset,
-                                          uint32_t size, enum fetch_refusal *why)
+static enum fetch_message_type ask_source(const struct weight_source *source, uint32_t part,
+                                          uint64_t offset, uint32_t size, enum fetch_refusal *why)
 {
     struct buffer answer = {0};
     struct fetch_message message = {.type = FETCH_MESSAGE_REQUEST, .id = 5, .model = source->model};
@@ -162,12 +172,14 @@ static void test_a_source_gives_what_it_has_and_nothing_of_a_changed_file(void *
     weights_folder_make(folder);
     snprintf(path, sizeof path, "%s/m.gguf", folder);
     weights_copy_file(weights_golden("qwen3", golden), path);
-    assert_int_equal(gguf_file_open(path, &file, NULL) || manifest_make(file, NULL, &manifest, NULL), 0);
+    assert_int_equal(
+        gguf_file_open(path, &file, NULL) || manifest_make(file, NULL, &manifest, NULL), 0);
     assert_int_equal(weight_source_of_file(&manifest, file, &source, NULL), 0);
     uint64_t size = manifest.parts[1].size;
     assert_int_equal(ask_source(&source, 1, size - 10, 10, &why), FETCH_MESSAGE_CHUNK);
-    assert_int_equal(ask_source(&source, FETCH_MANIFEST, 0, (uint32_t)source.manifest_bytes.size, &why),
-                     FETCH_MESSAGE_CHUNK);
+    assert_int_equal(
+        ask_source(&source, FETCH_MANIFEST, 0, (uint32_t)source.manifest_bytes.size, &why),
+        FETCH_MESSAGE_CHUNK);
     assert_int_equal(ask_source(&source, 1, size - 10, 11, &why), FETCH_MESSAGE_REFUSE);
     assert_int_equal(why, FETCH_REFUSE_INVALID);
     assert_int_equal(ask_source(&source, 1, UINT64_MAX, 11, &why), FETCH_MESSAGE_REFUSE);

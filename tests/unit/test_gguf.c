@@ -25,7 +25,8 @@ static void refused(struct gguf_bytes *bytes, enum error_code code, const char *
     struct error err = {0};
     enum error_code got = gguf_file_open_memory(whole->data, whole->size, &file, &err);
     if (got != code || !strstr(err.text, words))
-        fail_msg("wanted %s with '%s', got %s: %s", error_name(code), words, error_name(got), err.text);
+        fail_msg("wanted %s with '%s', got %s: %s", error_name(code), words, error_name(got),
+                 err.text);
     assert_null(file);
     assert_int_equal(err.code, code);
     gguf_bytes_deinit(bytes);
@@ -126,7 +127,8 @@ static void test_versions(void **state)
     (void)state;
     refused(&(struct gguf_bytes){.version = 1}, ERROR_UNSUPPORTED, "version 1");
     refused(&(struct gguf_bytes){.version = 4}, ERROR_UNSUPPORTED, "version 4");
-    refused(&(struct gguf_bytes){.version = 0x03000000}, ERROR_UNSUPPORTED, "big-endian GGUF file (version 3)");
+    refused(&(struct gguf_bytes){.version = 0x03000000}, ERROR_UNSUPPORTED,
+            "big-endian GGUF file (version 3)");
     refused_raw("GGUF", 4, ERROR_INVALID, "truncated");
     refused_raw("GGUF\x03\0\0\0\0\0\0\0\0\0\0\0\0", 17, ERROR_INVALID, "truncated");
 }
@@ -135,9 +137,11 @@ static void test_counts(void **state)
 {
     (void)state;
     refused(&(struct gguf_bytes){.n_keys = UINT64_MAX}, ERROR_INVALID, "18446744073709551615 keys");
-    refused(&(struct gguf_bytes){.n_tensors = (uint64_t)INT64_MAX}, ERROR_INVALID, "9223372036854775807 tensors");
+    refused(&(struct gguf_bytes){.n_tensors = (uint64_t)INT64_MAX}, ERROR_INVALID,
+            "9223372036854775807 tensors");
     refused(&(struct gguf_bytes){.n_keys = LIMIT_MODEL_KEYS + 1}, ERROR_INVALID, "at most 65536");
-    refused(&(struct gguf_bytes){.n_tensors = LIMIT_MODEL_TENSORS + 1}, ERROR_INVALID, "at most 65536");
+    refused(&(struct gguf_bytes){.n_tensors = LIMIT_MODEL_TENSORS + 1}, ERROR_INVALID,
+            "at most 65536");
     refused(&(struct gguf_bytes){.n_keys = LIMIT_MODEL_KEYS}, ERROR_INVALID, "the file has 24");
     refused(&(struct gguf_bytes){.n_tensors = 1}, ERROR_INVALID, "need at least");
 }
@@ -257,7 +261,8 @@ static void test_split_models(void **state)
     struct gguf_bytes bytes = {0};
     gguf_bytes_u16(&bytes, "split.no", 0);
     gguf_bytes_u16(&bytes, "split.count", 3);
-    refused(&bytes, ERROR_UNSUPPORTED, "one of the 3 parts of a split model; join them with `llama-gguf-split --merge");
+    refused(&bytes, ERROR_UNSUPPORTED,
+            "one of the 3 parts of a split model; join them with `llama-gguf-split --merge");
     gguf_bytes_i64(&bytes, "split.count", 2);
     refused(&bytes, ERROR_UNSUPPORTED, "one of the 2 parts");
     gguf_bytes_u16(&bytes, "split.count", 1);
@@ -295,7 +300,8 @@ static void test_tensor_names(void **state)
     gguf_bytes_deinit(&bytes);
 }
 
-static void one_tensor(struct gguf_bytes *bytes, uint32_t n_dims, const int64_t *ne, uint32_t type, uint64_t offset)
+static void one_tensor(struct gguf_bytes *bytes, uint32_t n_dims, const int64_t *ne, uint32_t type,
+                       uint64_t offset)
 {
     gguf_bytes_raw_tensor(bytes, "t", 1, n_dims, ne, type, offset);
 }
@@ -337,7 +343,8 @@ static void test_tensor_types(void **state)
     one_tensor(&bytes, 2, shape, UINT32_MAX, 0);
     refused(&bytes, ERROR_UNSUPPORTED, "tensor 't' has type 4294967295, which ggml does not know");
     one_tensor(&bytes, 2, shape, GGML_TYPE_Q4_K, 0);
-    refused(&bytes, ERROR_INVALID, "tensor 't': rows of 32 elements are not whole blocks of 256 (type q4_K)");
+    refused(&bytes, ERROR_INVALID,
+            "tensor 't': rows of 32 elements are not whole blocks of 256 (type q4_K)");
 }
 
 static void test_tensor_data(void **state)
@@ -351,7 +358,8 @@ static void test_tensor_data(void **state)
     one_tensor(&bytes, 2, shape, GGML_TYPE_F32, (uint64_t)INT64_MAX - 31);
     refused(&bytes, ERROR_INVALID, "tensor 't': offset plus size overflows");
     one_tensor(&bytes, 2, shape, GGML_TYPE_F32, 0);
-    refused(&bytes, ERROR_INVALID, "truncated: 96 bytes are there, 352 are needed (up to the end of tensor 't')");
+    refused(&bytes, ERROR_INVALID,
+            "truncated: 96 bytes are there, 352 are needed (up to the end of tensor 't')");
 
     gguf_bytes_raw_tensor(&bytes, "a", 1, 2, shape, GGML_TYPE_F32, 0);
     gguf_bytes_raw_tensor(&bytes, "b", 1, 2, shape, GGML_TYPE_F32, 224);

@@ -1,4 +1,5 @@
-/* gguf: files cut anywhere, files with flipped bits, memory that runs out, and ggml's own reader as the oracle. */
+/* gguf: files cut anywhere, files with flipped bits, memory that runs out, and ggml's own reader as
+ * the oracle. */
 #include "base/mem.h"
 #include "base/random.h"
 #include "gguf_bytes.h"
@@ -43,7 +44,8 @@ static void build(struct gguf_bytes *b)
     gguf_bytes_finish(b);
 }
 
-/* Opens a copy that ends exactly where the allocation does, so that ASan sees a read beyond. True: accepted. */
+/* Opens a copy that ends exactly where the allocation does, so that ASan sees a read beyond. True:
+ * accepted. */
 static bool try_bytes(const char *data, size_t size)
 {
     char *copy = malloc(size ? size : 1);
@@ -67,7 +69,8 @@ static void test_cut_at_every_byte(void **state)
     struct gguf_bytes bytes = {0};
     build(&bytes);
     const struct buffer *whole = &bytes.whole;
-    size_t end = whole->size - (32 - 14); /* the last tensor's bytes; then padding, which may be missing */
+    size_t end =
+        whole->size - (32 - 14); /* the last tensor's bytes; then padding, which may be missing */
     for (size_t size = 0; size <= whole->size; size++)
         assert_int_equal(try_bytes(whole->data, size), size >= end);
     gguf_bytes_deinit(&bytes);
@@ -98,7 +101,8 @@ static void test_flipped_bits(void **state)
             bytes.whole.data[at[k]] = kept[k];
     }
     assert_true(try_bytes(bytes.whole.data, bytes.whole.size));
-    assert_in_range(accepted, 1, tries - 1); /* values and names may change freely; structure may not */
+    assert_in_range(accepted, 1,
+                    tries - 1); /* values and names may change freely; structure may not */
     gguf_bytes_deinit(&bytes);
 }
 
@@ -115,8 +119,9 @@ static void test_every_allocation_fails(void **state)
             struct gguf_file *file = NULL;
             struct error err = {0};
             mem_fail_nth(nth);
-            enum error_code code = from_path ? gguf_file_open(path, &file, &err)
-                                             : gguf_file_open_memory(bytes.whole.data, bytes.whole.size, &file, &err);
+            enum error_code code =
+                from_path ? gguf_file_open(path, &file, &err)
+                          : gguf_file_open_memory(bytes.whole.data, bytes.whole.size, &file, &err);
             mem_fail_nth(0);
             gguf_file_close(file);
             if (code == ERROR_NONE)
@@ -133,7 +138,8 @@ static void test_every_allocation_fails(void **state)
     gguf_bytes_deinit(&bytes);
 }
 
-/* Calls `each` with the path of every .gguf of a folder under the golden folder; returns how many. */
+/* Calls `each` with the path of every .gguf of a folder under the golden folder; returns how
+ * many. */
 static unsigned each_file(const char *folder, void (*each)(const char *path, const char *name))
 {
     char path[4096];
@@ -180,7 +186,8 @@ static void open_corpus(const char *path, const char *name)
 {
     struct gguf_file *file;
     struct error err = {0};
-    bool good = strncmp(name, "good-", 5) == 0, opened = gguf_file_open(path, &file, &err) == ERROR_NONE;
+    bool good = strncmp(name, "good-", 5) == 0,
+         opened = gguf_file_open(path, &file, &err) == ERROR_NONE;
     gguf_file_close(file);
     n_good += good;
     n_evil += strncmp(name, "evil-", 5) == 0;
@@ -229,9 +236,12 @@ int main(void)
 {
     ggml_log_set(no_log, NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut_at_every_byte),           cmocka_unit_test(test_flipped_bits),
-        cmocka_unit_test(test_every_allocation_fails),      cmocka_unit_test(test_golden_files),
-        cmocka_unit_test(test_fuzz_corpus_is_good_or_evil), cmocka_unit_test(test_opening_is_not_quadratic),
+        cmocka_unit_test(test_cut_at_every_byte),
+        cmocka_unit_test(test_flipped_bits),
+        cmocka_unit_test(test_every_allocation_fails),
+        cmocka_unit_test(test_golden_files),
+        cmocka_unit_test(test_fuzz_corpus_is_good_or_evil),
+        cmocka_unit_test(test_opening_is_not_quadratic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,8 @@ static int open_fixture(void **state)
     gguf_bytes_array(b, "i8s", GGUF_TYPE_INT8, (int8_t[]){-128, 127}, 2, 1);
     gguf_bytes_array(b, "u64s", GGUF_TYPE_UINT64, (uint64_t[]){1, UINT32_MAX}, 2, 8);
     gguf_bytes_array(b, "u64s large", GGUF_TYPE_UINT64, (uint64_t[]){1, 1ULL << 32}, 2, 8);
-    gguf_bytes_array(b, "i64s small", GGUF_TYPE_INT64, (int64_t[]){INT32_MIN, INT32_MIN - 1LL}, 2, 8);
+    gguf_bytes_array(b, "i64s small", GGUF_TYPE_INT64, (int64_t[]){INT32_MIN, INT32_MIN - 1LL}, 2,
+                     8);
     gguf_bytes_array(b, "f32s", GGUF_TYPE_FLOAT32, (float[]){0.25f, -INFINITY}, 2, 4);
     gguf_bytes_array(b, "f32s nan", GGUF_TYPE_FLOAT32, (float[]){0.25f, NAN}, 2, 4);
     gguf_bytes_array(b, "f64s", GGUF_TYPE_FLOAT64, (double[]){0.75}, 1, 8);
@@ -75,7 +76,8 @@ static void test_integers_of_any_width(void **state)
     static const struct {
         const char *key;
         uint32_t value;
-    } cases[] = {{"u8", 200}, {"u16", 60000}, {"i16", 300}, {"u32", UINT32_MAX}, {"u64", 7}, {"i64", UINT32_MAX}};
+    } cases[] = {{"u8", 200},         {"u16", 60000}, {"i16", 300},
+                 {"u32", UINT32_MAX}, {"u64", 7},     {"i64", UINT32_MAX}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t value = 0;
         assert_int_equal(gguf_file_u32(file_of(state), cases[i].key, &value, NULL), ERROR_NONE);
@@ -190,20 +192,29 @@ static void test_arrays_refused(void **state)
         enum error_code code;
         const char *text;
     } cases[] = {
-        {"u64s large", GGUF_ARRAY_U32, ERROR_INVALID, "key 'u64s large': element 1 does not fit in 32 bits"},
-        {"i64s small", GGUF_ARRAY_U32, ERROR_INVALID, "key 'i64s small': element 1 does not fit in 32 bits"},
+        {"u64s large", GGUF_ARRAY_U32, ERROR_INVALID,
+         "key 'u64s large': element 1 does not fit in 32 bits"},
+        {"i64s small", GGUF_ARRAY_U32, ERROR_INVALID,
+         "key 'i64s small': element 1 does not fit in 32 bits"},
         {"f32s nan", GGUF_ARRAY_F32, ERROR_INVALID, "key 'f32s nan': element 1 is not a number"},
-        {"u32", GGUF_ARRAY_U32, ERROR_INVALID, "key 'u32' must be an array of integers, but is u32"},
-        {"texts", GGUF_ARRAY_U32, ERROR_INVALID, "key 'texts' must be an array of integers, but is an array of str"},
-        {"u32s", GGUF_ARRAY_F32, ERROR_INVALID, "key 'u32s' must be an array of floats, but is an array of u32"},
-        {"u32s", GGUF_ARRAY_BOOL, ERROR_INVALID, "key 'u32s' must be an array of bools, but is an array of u32"},
-        {"u32s", GGUF_ARRAY_TEXT, ERROR_INVALID, "key 'u32s' must be an array of texts, but is an array of u32"},
+        {"u32", GGUF_ARRAY_U32, ERROR_INVALID,
+         "key 'u32' must be an array of integers, but is u32"},
+        {"texts", GGUF_ARRAY_U32, ERROR_INVALID,
+         "key 'texts' must be an array of integers, but is an array of str"},
+        {"u32s", GGUF_ARRAY_F32, ERROR_INVALID,
+         "key 'u32s' must be an array of floats, but is an array of u32"},
+        {"u32s", GGUF_ARRAY_BOOL, ERROR_INVALID,
+         "key 'u32s' must be an array of bools, but is an array of u32"},
+        {"u32s", GGUF_ARRAY_TEXT, ERROR_INVALID,
+         "key 'u32s' must be an array of texts, but is an array of u32"},
         {"absent", GGUF_ARRAY_TEXT, ERROR_NOT_FOUND, "key 'absent' is missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint64_t length = 42;
         struct error err = {0};
-        assert_int_equal(gguf_file_array(file_of(state), cases[i].key, cases[i].kind, &length, &err), cases[i].code);
+        assert_int_equal(
+            gguf_file_array(file_of(state), cases[i].key, cases[i].kind, &length, &err),
+            cases[i].code);
         assert_string_equal(err.text, cases[i].text);
         assert_int_equal(length, 42);
     }
@@ -226,7 +237,8 @@ static void test_arrays_of_texts(void **state)
 {
     struct collected all = {0};
     uint64_t length;
-    assert_int_equal(gguf_file_array(file_of(state), "texts", GGUF_ARRAY_TEXT, &length, NULL), ERROR_NONE);
+    assert_int_equal(gguf_file_array(file_of(state), "texts", GGUF_ARRAY_TEXT, &length, NULL),
+                     ERROR_NONE);
     assert_int_equal(length, 3);
     gguf_file_array_texts(file_of(state), "texts", collect, &all);
     assert_int_equal(all.count, 3);

@@ -61,7 +61,8 @@ static void load_golden(const char *folder, const char *name)
     yyjson_val *root = yyjson_doc_get_root(doc);
     g->n_vocab = (uint32_t)yyjson_get_int(yyjson_obj_get(root, "n_vocab"));
     g->n_pos = (uint32_t)yyjson_get_int(yyjson_obj_get(root, "n_pos"));
-    g->context = (uint32_t)yyjson_get_int(yyjson_obj_get(yyjson_obj_get(root, "settings"), "n_ctx"));
+    g->context =
+        (uint32_t)yyjson_get_int(yyjson_obj_get(yyjson_obj_get(root, "settings"), "n_ctx"));
     g->n_prompt = read_ids(yyjson_obj_get(root, "prompt"), g->tokens);
     uint32_t n_greedy = read_ids(yyjson_obj_get(root, "greedy"), g->tokens + g->n_prompt);
     memcpy(g->expected, g->tokens + g->n_prompt, n_greedy * sizeof g->expected[0]);
@@ -170,7 +171,8 @@ static void run_batch(struct pipeline *p, const struct batch *batch, float *out)
     float *in = NULL;
     for (uint32_t i = 0; i < p->n_stages; i++) {
         bool last = i + 1 == p->n_stages;
-        float *next = last ? out : malloc(sizeof(float) * batch->n_rows * stage_width(p->stages[i]));
+        float *next =
+            last ? out : malloc(sizeof(float) * batch->n_rows * stage_width(p->stages[i]));
         if (stage_forward(p->stages[i], batch, in, next, &err))
             fail_msg("%s", err.text);
         free(in);
@@ -180,19 +182,22 @@ static void run_batch(struct pipeline *p, const struct batch *batch, float *out)
 
 /* Feeds positions first .. first + n - 1 in slot 1; their logits go to `out`. With a crowd,
  * slot 0 gets one row and slot 2 two rows of another sequence in the same batch. */
-static void feed(const struct golden *g, struct pipeline *p, uint32_t first, uint32_t n, uint32_t *n_crowd, float *out)
+static void feed(const struct golden *g, struct pipeline *p, uint32_t first, uint32_t n,
+                 uint32_t *n_crowd, float *out)
 {
     struct batch_row rows[80];
     uint32_t count = 0;
     if (n_crowd) {
-        rows[count++] = (struct batch_row){.slot = 0, .position = *n_crowd, .token = g->tokens[*n_crowd % 7]};
+        rows[count++] =
+            (struct batch_row){.slot = 0, .position = *n_crowd, .token = g->tokens[*n_crowd % 7]};
         for (uint32_t i = 0; i < 2; i++)
-            rows[count++] = (struct batch_row){.slot = 2, .position = 2 * *n_crowd + i, .token = g->tokens[3 + i]};
+            rows[count++] = (struct batch_row){
+                .slot = 2, .position = 2 * *n_crowd + i, .token = g->tokens[3 + i]};
         ++*n_crowd;
     }
     for (uint32_t i = 0; i < n; i++)
-        rows[count++] =
-            (struct batch_row){.slot = 1, .position = first + i, .token = g->tokens[first + i], .output = true};
+        rows[count++] = (struct batch_row){
+            .slot = 1, .position = first + i, .token = g->tokens[first + i], .output = true};
     struct batch batch = {.rows = rows, .n_rows = count};
     run_batch(p, &batch, out);
 }
@@ -239,8 +244,8 @@ static void compare(const struct golden *g, const struct way *way, const float *
         sum += d * d;
     }
     limits_of(g, way->exact, &max_limit, &rms_limit);
-    /* A rounded cache is not in the golden README. Measured: 0.94 / 0.13 at most, a near-tie can fall; where an
-     * expert is chosen otherwise a whole row moves, by up to 4.1. */
+    /* A rounded cache is not in the golden README. Measured: 0.94 / 0.13 at most, a near-tie can
+     * fall; where an expert is chosen otherwise a whole row moves, by up to 4.1. */
     bool rounded = way->kv == KV_Q8_0;
     if (rounded) {
         bool mixture = model_hyperparameters(g->model)->n_experts;
@@ -250,10 +255,11 @@ static void compare(const struct golden *g, const struct way *way, const float *
     if (getenv("MEDLEY_GOLDEN_PRINT"))
         fprintf(stderr, "%-24s %-28s max %.2e rms %.2e\n", g->name, way->name, max, rms);
     if (!(max <= max_limit && rms <= rms_limit))
-        fail_msg("%s, %s: off by %.3g at most (limit %.3g), rms %.3g (limit %.3g)", g->name, way->name, max, max_limit,
-                 rms, rms_limit);
+        fail_msg("%s, %s: off by %.3g at most (limit %.3g), rms %.3g (limit %.3g)", g->name,
+                 way->name, max, max_limit, rms, rms_limit);
     for (uint32_t i = g->n_prompt - 1; i < g->n_pos && !rounded; i++)
-        assert_int_equal(argmax(got + (size_t)i * g->n_vocab, g->n_vocab), g->expected[i - g->n_prompt + 1]);
+        assert_int_equal(argmax(got + (size_t)i * g->n_vocab, g->n_vocab),
+                         g->expected[i - g->n_prompt + 1]);
 }
 
 static void run_way(const struct golden *g, const struct way *way)
@@ -292,11 +298,16 @@ static bool is_refused(const struct golden *g, const struct way *way)
 {
     struct error err = {0};
     struct stage *stage;
-    struct stage_options options = {
-        .n_layers = 1, .n_slots = 1, .context = g->context, .rows_max = 64, .kv_type = way->kv, .flash = way->flash};
+    struct stage_options options = {.n_layers = 1,
+                                    .n_slots = 1,
+                                    .context = g->context,
+                                    .rows_max = 64,
+                                    .kv_type = way->kv,
+                                    .flash = way->flash};
     if (way->kv != KV_Q8_0 || model_hyperparameters(g->model)->n_head_dim_k % 32 == 0)
         return false;
-    assert_int_equal(stage_open(gpu_find(gpu, way->device), g->model, &options, &stage, &err), ERROR_UNSUPPORTED);
+    assert_int_equal(stage_open(gpu_find(gpu, way->device), g->model, &options, &stage, &err),
+                     ERROR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "--kv f16"));
     return true;
 }
@@ -312,38 +323,44 @@ static void run_all(void **state)
     }
 }
 
-#define WAY(...)                                                                                                       \
-    &(struct way)                                                                                                      \
-    {                                                                                                                  \
-        __VA_ARGS__                                                                                                    \
+#define WAY(...)                                                                                   \
+    &(struct way)                                                                                  \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
     }
-#define CASE(label, ...) {.name = label, .test_func = run_all, .initial_state = WAY(.name = label, __VA_ARGS__)}
+#define CASE(label, ...)                                                                           \
+    {.name = label, .test_func = run_all, .initial_state = WAY(.name = label, __VA_ARGS__)}
 
 int main(int argc, char **argv)
 {
     (void)argv;
     const struct CMUnitTest cpu[] = {
-        CASE("whole", .device = "cpu", .n_stages = 1, .kv = KV_F32, .flash = FLASH_OFF, .exact = true),
-        CASE("chunks of 7", .device = "cpu", .n_stages = 1, .chunk = 7, .kv = KV_F32, .flash = FLASH_OFF,
+        CASE("whole", .device = "cpu", .n_stages = 1, .kv = KV_F32, .flash = FLASH_OFF,
              .exact = true),
-        CASE("one by one", .device = "cpu", .n_stages = 1, .chunk = 1, .kv = KV_F32, .flash = FLASH_OFF, .exact = true),
-        CASE("two stages", .device = "cpu", .n_stages = 2, .kv = KV_F32, .flash = FLASH_OFF, .exact = true),
-        CASE("four stages, chunks of 5", .device = "cpu", .n_stages = 4, .chunk = 5, .kv = KV_F32, .flash = FLASH_OFF,
+        CASE("chunks of 7", .device = "cpu", .n_stages = 1, .chunk = 7, .kv = KV_F32,
+             .flash = FLASH_OFF, .exact = true),
+        CASE("one by one", .device = "cpu", .n_stages = 1, .chunk = 1, .kv = KV_F32,
+             .flash = FLASH_OFF, .exact = true),
+        CASE("two stages", .device = "cpu", .n_stages = 2, .kv = KV_F32, .flash = FLASH_OFF,
              .exact = true),
-        CASE("in a crowd", .device = "cpu", .n_stages = 1, .chunk = 5, .kv = KV_F32, .flash = FLASH_OFF, .crowd = true,
-             .exact = true),
-        CASE("repacked", .device = "cpu", .n_stages = 1, .kv = KV_F32, .flash = FLASH_OFF, .repack = true,
-             .exact = true),
+        CASE("four stages, chunks of 5", .device = "cpu", .n_stages = 4, .chunk = 5, .kv = KV_F32,
+             .flash = FLASH_OFF, .exact = true),
+        CASE("in a crowd", .device = "cpu", .n_stages = 1, .chunk = 5, .kv = KV_F32,
+             .flash = FLASH_OFF, .crowd = true, .exact = true),
+        CASE("repacked", .device = "cpu", .n_stages = 1, .kv = KV_F32, .flash = FLASH_OFF,
+             .repack = true, .exact = true),
         CASE("flash attention", .device = "cpu", .n_stages = 1, .kv = KV_F32, .flash = FLASH_ON),
-        CASE("f16 cache, flash", .device = "cpu", .n_stages = 2, .chunk = 9, .kv = KV_F16, .flash = FLASH_ON,
-             .crowd = true, .repack = true),
+        CASE("f16 cache, flash", .device = "cpu", .n_stages = 2, .chunk = 9, .kv = KV_F16,
+             .flash = FLASH_ON, .crowd = true, .repack = true),
         CASE("q8_0 cache, flash", .device = "cpu", .n_stages = 1, .kv = KV_Q8_0, .flash = FLASH_ON),
-        CASE("q8_0 cache, no flash", .device = "cpu", .n_stages = 1, .kv = KV_Q8_0, .flash = FLASH_OFF),
-        CASE("f16 cache, no flash", .device = "cpu", .n_stages = 1, .kv = KV_F16, .flash = FLASH_OFF),
+        CASE("q8_0 cache, no flash", .device = "cpu", .n_stages = 1, .kv = KV_Q8_0,
+             .flash = FLASH_OFF),
+        CASE("f16 cache, no flash", .device = "cpu", .n_stages = 1, .kv = KV_F16,
+             .flash = FLASH_OFF),
     };
     const struct CMUnitTest vulkan[] = {
-        CASE("vulkan", .device = "vulkan0", .n_stages = 2, .chunk = 11, .kv = KV_F16, .flash = FLASH_AUTO,
-             .crowd = true),
+        CASE("vulkan", .device = "vulkan0", .n_stages = 2, .chunk = 11, .kv = KV_F16,
+             .flash = FLASH_AUTO, .crowd = true),
     };
     /* with an argument: the GPU path, on software Vulkan */
     return argc > 1 ? cmocka_run_group_tests(vulkan, load_all, unload_all)

@@ -158,7 +158,8 @@ static void test_select(void **state)
     expect_refused("cpu,cpu", 4, ERROR_INVALID, "twice");
     expect_refused("CPU", 4, ERROR_NOT_FOUND, "there are: ");
     expect_refused("cpu,gpu7", 4, ERROR_NOT_FOUND, "'gpu7'; there are: ");
-    expect_refused("a-name-that-is-longer-than-any-id-of-a-device-can-be", 4, ERROR_NOT_FOUND, "no device");
+    expect_refused("a-name-that-is-longer-than-any-id-of-a-device-can-be", 4, ERROR_NOT_FOUND,
+                   "no device");
     if (two_vulkans()) {
         assert_int_equal(gpu_select(gpu, "vulkan1,cpu", out, 4, &n, NULL), ERROR_NONE);
         assert_int_equal(n, 2);
@@ -181,7 +182,8 @@ static void test_backend_override(void **state)
     setenv("MEDLEY_BACKEND", "quantum", 1);
     assert_int_equal(gpu_open(NULL, &other, &err), ERROR_INVALID);
     assert_null(other);
-    assert_non_null(strstr(err.text, "MEDLEY_BACKEND: no backend 'quantum'; there are: cuda, hip, vulkan"));
+    assert_non_null(
+        strstr(err.text, "MEDLEY_BACKEND: no backend 'quantum'; there are: cuda, hip, vulkan"));
     struct gpu_options wishes = {.backend = "cpu", .n_cpu_threads = 1};
     assert_int_equal(gpu_open(&wishes, &other, &err), ERROR_NONE); /* the option wins */
     assert_int_equal(gpu_device_count(other), 1);
@@ -226,9 +228,11 @@ static void exercise(struct device *device, uint64_t size)
         uint64_t offset = random_at(size, 2 * i) % size;
         uint64_t length = random_at(size, 2 * i + 1) % (size - offset + 1);
         fill(expected + offset, length, i);
-        assert_int_equal(device_write(device, buffer, offset, expected + offset, length, NULL), ERROR_NONE);
+        assert_int_equal(device_write(device, buffer, offset, expected + offset, length, NULL),
+                         ERROR_NONE);
         offset /= 3;
-        assert_int_equal(device_read(device, buffer, offset, bytes, size - offset, NULL), ERROR_NONE);
+        assert_int_equal(device_read(device, buffer, offset, bytes, size - offset, NULL),
+                         ERROR_NONE);
         assert_memory_equal(bytes, expected + offset, size - offset);
     }
     assert_int_equal(device_free(device, buffer, NULL), ERROR_NONE);
@@ -337,7 +341,8 @@ static void test_copy_between_all_pairs(void **state)
             assert_int_equal(device_alloc(to, SIZE, &target, NULL), ERROR_NONE);
             assert_int_equal(device_write(from, source, 0, wrote, SIZE, NULL), ERROR_NONE);
             assert_int_equal(device_write(to, target, 0, read, SIZE, NULL), ERROR_NONE);
-            assert_int_equal(device_copy(from, source, 3, to, target, 17, SIZE - 20, NULL), ERROR_NONE);
+            assert_int_equal(device_copy(from, source, 3, to, target, 17, SIZE - 20, NULL),
+                             ERROR_NONE);
             assert_int_equal(device_synchronize(to, NULL), ERROR_NONE);
             assert_int_equal(device_read(to, target, 0, read, SIZE, NULL), ERROR_NONE);
             assert_memory_equal(read + 17, wrote + 3, SIZE - 20);
@@ -398,7 +403,8 @@ static void test_queues_keep_order_and_drain(void **state)
         submitter->device = gpu_device(other, t % gpu_device_count(other));
         submitter->ordered = true;
         for (uint32_t i = 0; i < JOBS; i++)
-            submitter->jobs[i] = (struct counted_job){{.run = run_counted}, &submitter->next, i, &submitter->ordered};
+            submitter->jobs[i] = (struct counted_job){
+                {.run = run_counted}, &submitter->next, i, &submitter->ordered};
         assert_int_equal(pthread_create(&submitter->thread, NULL, submit_all, submitter), 0);
     }
     for (uint32_t t = 0; t < SUBMITTERS; t++)

@@ -1,5 +1,6 @@
-/* gpu: calibration. Its statistics on made-up samples, its order on fakes, and a short real one on the devices that
- * there are. With the argument `vulkan` also on software Vulkan, and the split of layers that follows from it. */
+/* gpu: calibration. Its statistics on made-up samples, its order on fakes, and a short real one on
+ * the devices that there are. With the argument `vulkan` also on software Vulkan, and the split of
+ * layers that follows from it. */
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -49,7 +50,8 @@ static void test_rates(void **state)
     /* 1000 bytes in 1, 2 and 4 us */
     struct device_measurement found = measurement_rate((double[]){4000, 1000, 2000}, 3, 1000);
     assert_true(fabs(found.median - 5e8) < 1 && found.n_runs == 3);
-    found = measurement_rate((double[]){0, -5}, 2, 1000); /* a clock that stands still measures nothing */
+    found = measurement_rate((double[]){0, -5}, 2,
+                             1000); /* a clock that stands still measures nothing */
     assert_int_equal(found.n_runs, 0);
 }
 
@@ -61,7 +63,9 @@ static void test_a_summary_takes_the_best(void **state)
     assert_false(summary.bandwidth_mb_per_s.valid || summary.peak_mflops.valid);
     calibration = (struct device_calibration){
         .n_types = 3,
-        .types = {{"f16", {9e12, 0, 3}, {1e12, 0, 3}}, {"q8_0", {2e9, 0, 3}, {5e12, 0, 3}}, {"q4_0", {3e9, 0, 3}, {0}}},
+        .types = {{"f16", {9e12, 0, 3}, {1e12, 0, 3}},
+                  {"q8_0", {2e9, 0, 3}, {5e12, 0, 3}},
+                  {"q4_0", {3e9, 0, 3}, {0}}},
     };
     summary = calibration_summarize(&calibration);
     assert_int_equal(summary.bandwidth_mb_per_s.value, 3000); /* of q4_0 and q8_0 */
@@ -101,17 +105,20 @@ static void test_sampling(void **state)
     struct device_measurement found;
     struct sampler sampler = {.budget_ns = 1, .end_ns = UINT64_MAX};
     struct counted counted = {.fails_at = 1};
-    assert_false(sampler_run(&sampler, run_counted, &counted, 1, &found)); /* the run that warms up */
+    assert_false(
+        sampler_run(&sampler, run_counted, &counted, 1, &found)); /* the run that warms up */
     counted = (struct counted){.fails_at = 3};
     sampler.budget_ns = 1000000000;
     assert_false(sampler_run(&sampler, run_counted, &counted, 1, &found));
     assert_int_equal(found.n_runs, 0);
     counted = (struct counted){0};
-    assert_true(sampler_run(&sampler, run_counted, &counted, 0, &found)); /* fast: until there are enough */
+    assert_true(
+        sampler_run(&sampler, run_counted, &counted, 0, &found)); /* fast: until there are enough */
     assert_int_equal(counted.n_runs, 1 + SAMPLES_MAX);
     counted = (struct counted){.sleep_us = 2000};
     sampler.budget_ns = 1000000;
-    assert_true(sampler_run(&sampler, run_counted, &counted, 1000, &found)); /* slow: one fits, some more are taken */
+    assert_true(sampler_run(&sampler, run_counted, &counted, 1000,
+                            &found)); /* slow: one fits, some more are taken */
     assert_in_range(counted.n_runs, 2, 1 + 3);
     assert_true(found.median > 0 && found.median <= 1000 / 0.002);
     counted = (struct counted){0};
@@ -138,7 +145,8 @@ struct seen {
     uint32_t n, last, total;
 };
 
-static void see_progress(void *user, const char *device_id, const char *what, uint32_t done, uint32_t total)
+static void see_progress(void *user, const char *device_id, const char *what, uint32_t done,
+                         uint32_t total)
 {
     struct seen *seen = user;
     assert_true(device_id[0] && what[0] && done <= total && done >= seen->last);
@@ -149,9 +157,11 @@ static void test_copies_of_fakes_are_measured(void **state)
 {
     (void)state;
     struct fake_family family = {0};
-    struct device *one = open_fake(&fake_impl, &family), *two = open_fake(&fake_impl_minimal, &family);
+    struct device *one = open_fake(&fake_impl, &family),
+                  *two = open_fake(&fake_impl_minimal, &family);
     struct seen seen = {0};
-    const struct calibration_options options = {.budget_ms = 30, .progress = see_progress, .user = &seen};
+    const struct calibration_options options = {
+        .budget_ms = 30, .progress = see_progress, .user = &seen};
     struct device_calibration found;
     assert_int_equal(calibrate_device(one, &options, &found, NULL), ERROR_NONE);
     assert_true(found.write_bytes_per_s.n_runs && found.read_bytes_per_s.n_runs);
@@ -190,8 +200,8 @@ static void test_a_device_that_fails_later(void **state)
     device_close(device);
 }
 
-static enum error_code copy_for_ever(void *self, void *to, uint64_t offset, const void *from, uint64_t size,
-                                     struct error *err)
+static enum error_code copy_for_ever(void *self, void *to, uint64_t offset, const void *from,
+                                     uint64_t size, struct error *err)
 {
     for (;;)
         pause();
@@ -259,7 +269,8 @@ static int remove_folder(void **state)
 static struct gpu *open_gpu(void)
 {
     /* no prober: this program's main() is not one */
-    const struct gpu_options options = {.registry = path, .skip_other = !getenv("GGML_VK_VISIBLE_DEVICES")};
+    const struct gpu_options options = {.registry = path,
+                                        .skip_other = !getenv("GGML_VK_VISIBLE_DEVICES")};
     struct gpu *gpu;
     struct error err;
     if (gpu_open(&options, &gpu, &err))
@@ -278,11 +289,13 @@ static void check_calibration(const struct device *device, uint32_t n_devices)
     for (uint32_t i = 0; i < found->n_types; i++) {
         const struct calibration_type *type = &found->types[i];
         q4_0 = q4_0 || strcmp(type->name, "q4_0") == 0;
-        assert_true(type->decode_bytes_per_s.median > 1e6 && type->decode_bytes_per_s.median < 1e14);
+        assert_true(type->decode_bytes_per_s.median > 1e6 &&
+                    type->decode_bytes_per_s.median < 1e14);
         assert_true(type->prefill_flops.median > 1e6 && type->prefill_flops.median < 1e17);
     }
     assert_true(q4_0);
-    assert_true(device_info(device)->bandwidth_mb_per_s.valid && device_info(device)->peak_mflops.valid);
+    assert_true(device_info(device)->bandwidth_mb_per_s.valid &&
+                device_info(device)->peak_mflops.valid);
 }
 
 static void test_real_devices_are_measured_and_remembered(void **state)
@@ -296,7 +309,8 @@ static void test_real_devices_are_measured_and_remembered(void **state)
         struct device *device = gpu_device(gpu, i);
         assert_null(device_calibration(device)); /* never on its own */
         assert_false(device_info(device)->bandwidth_mb_per_s.valid);
-        const struct calibration_options options = {.budget_ms = 200, .progress = see_progress, .user = &seen};
+        const struct calibration_options options = {
+            .budget_ms = 200, .progress = see_progress, .user = &seen};
         struct error err;
         seen = (struct seen){0};
         if (gpu_calibrate(gpu, &device, 1, &options, &err))
@@ -311,7 +325,8 @@ static void test_real_devices_are_measured_and_remembered(void **state)
     assert_int_equal(device_info(gpu_find(gpu, "cpu"))->bandwidth_mb_per_s.value, bandwidth);
     assert_int_equal(device_verification(gpu_find(gpu, "cpu")).how, VERIFIED_BY_REGISTRY);
     gpu_close(gpu);
-    const struct gpu_options other_threads = {.registry = path, .skip_other = true, .n_cpu_threads = 1};
+    const struct gpu_options other_threads = {
+        .registry = path, .skip_other = true, .n_cpu_threads = 1};
     assert_int_equal(gpu_open(&other_threads, &gpu, NULL), ERROR_NONE);
     if (sysconf(_SC_NPROCESSORS_ONLN) > 1) /* it is another device with fewer threads */
         assert_null(device_calibration(gpu_find(gpu, "cpu")));
@@ -322,17 +337,19 @@ static void test_real_devices_are_measured_and_remembered(void **state)
 static void pretend(const struct device *device, double bandwidth)
 {
     struct registry_entry entry = {.key = *device_key(device), .calibrated = true};
-    entry.calibration =
-        (struct device_calibration){.unix_s = 1700000000, .n_types = 1, .types = {{"q4_0", {bandwidth, 0, 3}, {0}}}};
+    entry.calibration = (struct device_calibration){
+        .unix_s = 1700000000, .n_types = 1, .types = {{"q4_0", {bandwidth, 0, 3}, {0}}}};
     assert_int_equal(registry_update(path, &entry, 1, NULL), ERROR_NONE);
 }
 
 /* Where all layers go with vulkan0 and the CPU, of which the last n_spare are for need. */
-static void expect_all_on_with(const struct gpu *gpu, const struct model *model, uint32_t n_spare, const char *id)
+static void expect_all_on_with(const struct gpu *gpu, const struct model *model, uint32_t n_spare,
+                               const char *id)
 {
     struct device *devices[] = {gpu_find(gpu, "vulkan0"), gpu_find(gpu, "cpu")};
     const struct driver_options options = {.context = 256};
-    const struct plan_request request = {.devices = devices, .n_devices = 2, .n_spare = n_spare, .options = &options};
+    const struct plan_request request = {
+        .devices = devices, .n_devices = 2, .n_spare = n_spare, .options = &options};
     struct plan plan;
     struct error err;
     if (plan_make(&plan, model, &request, &err))
@@ -406,6 +423,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_layers_of_uncalibrated_devices),
     };
     if (argc > 1 && strcmp(argv[1], "vulkan") == 0)
-        return cmocka_run_group_tests_name("gpu_calibration_vulkan", vulkan_tests, make_folder, remove_folder);
+        return cmocka_run_group_tests_name("gpu_calibration_vulkan", vulkan_tests, make_folder,
+                                           remove_folder);
     return cmocka_run_group_tests_name("gpu_calibration", tests, make_folder, remove_folder);
 }

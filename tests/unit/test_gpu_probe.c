@@ -1,4 +1,5 @@
-/* gpu: verification in child processes. This program is its own child: its devices crash, hang and lie there. */
+/* gpu: verification in child processes. This program is its own child: its devices crash, hang and
+ * lie there. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "gpu/probe.h"
@@ -40,20 +41,20 @@ static enum error_code die_by_signal(int number)
     return ERROR_NONE;
 }
 
-static enum error_code multiply_segfaults(void *self, uint32_t n, const float *a, const float *b, float *out,
-                                          struct error *err)
+static enum error_code multiply_segfaults(void *self, uint32_t n, const float *a, const float *b,
+                                          float *out, struct error *err)
 {
     return die_by_signal(SIGSEGV);
 }
 
-static enum error_code multiply_aborts(void *self, uint32_t n, const float *a, const float *b, float *out,
-                                       struct error *err)
+static enum error_code multiply_aborts(void *self, uint32_t n, const float *a, const float *b,
+                                       float *out, struct error *err)
 {
     return die_by_signal(SIGABRT);
 }
 
-static enum error_code multiply_exits(void *self, uint32_t n, const float *a, const float *b, float *out,
-                                      struct error *err)
+static enum error_code multiply_exits(void *self, uint32_t n, const float *a, const float *b,
+                                      float *out, struct error *err)
 {
     _exit(3);
 }
@@ -72,36 +73,36 @@ static enum error_code write_and_hang(const char *text)
     return hang();
 }
 
-static enum error_code multiply_talks_nonsense(void *self, uint32_t n, const float *a, const float *b, float *out,
-                                               struct error *err)
+static enum error_code multiply_talks_nonsense(void *self, uint32_t n, const float *a,
+                                               const float *b, float *out, struct error *err)
 {
     return write_and_hang("what is a device?\n");
 }
 
-static enum error_code multiply_talks_for_ever(void *self, uint32_t n, const float *a, const float *b, float *out,
-                                               struct error *err)
+static enum error_code multiply_talks_for_ever(void *self, uint32_t n, const float *a,
+                                               const float *b, float *out, struct error *err)
 {
     char text[2 * PROBE_LINE_MAX] = "";
     memset(text, 'x', sizeof text - 1);
     return write_and_hang(text);
 }
 
-static enum error_code multiply_begins_a_line(void *self, uint32_t n, const float *a, const float *b, float *out,
-                                              struct error *err)
+static enum error_code multiply_begins_a_line(void *self, uint32_t n, const float *a,
+                                              const float *b, float *out, struct error *err)
 {
     return write_and_hang("medley-probe 1 pas");
 }
 
-static enum error_code multiply_closes_the_pipe(void *self, uint32_t n, const float *a, const float *b, float *out,
-                                                struct error *err)
+static enum error_code multiply_closes_the_pipe(void *self, uint32_t n, const float *a,
+                                                const float *b, float *out, struct error *err)
 {
     close(PROBE_DESCRIPTOR);
     return hang();
 }
 
 /* Says who it is in the file of the environment, then hangs. */
-static enum error_code multiply_tells_its_pid(void *self, uint32_t n, const float *a, const float *b, float *out,
-                                              struct error *err)
+static enum error_code multiply_tells_its_pid(void *self, uint32_t n, const float *a,
+                                              const float *b, float *out, struct error *err)
 {
     char name[512], final[512];
     snprintf(final, sizeof final, "%s", getenv("PROBE_PID_FILE"));
@@ -114,8 +115,8 @@ static enum error_code multiply_tells_its_pid(void *self, uint32_t n, const floa
 }
 
 /* Fails when it has a descriptor that nobody gave it. */
-static enum error_code multiply_counts_descriptors(void *self, uint32_t n, const float *a, const float *b, float *out,
-                                                   struct error *err)
+static enum error_code multiply_counts_descriptors(void *self, uint32_t n, const float *a,
+                                                   const float *b, float *out, struct error *err)
 {
     for (int fd = PROBE_DESCRIPTOR + 1; fd < 256; fd++) {
         char link[64], target[256] = "";
@@ -137,7 +138,8 @@ static uint32_t list_segfaults(const void *unused)
 static const struct {
     const char *backend;
     enum fake_fault fault;
-    enum error_code (*multiply)(void *, uint32_t, const float *, const float *, float *, struct error *);
+    enum error_code (*multiply)(void *, uint32_t, const float *, const float *, float *,
+                                struct error *);
 } kinds[] = {
     {"honest", FAKE_HONEST, NULL},
     {"lies", FAKE_FLIPS_A_BIT, NULL},
@@ -154,8 +156,8 @@ static const struct {
     {"lists-badly", FAKE_HONEST, NULL},
 };
 
-static enum error_code lookup(const char *backend, const struct device_impl **out, const void **out_family,
-                              struct error *err)
+static enum error_code lookup(const char *backend, const struct device_impl **out,
+                              const void **out_family, struct error *err)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].backend, backend) != 0)
@@ -259,7 +261,8 @@ static void test_every_way_to_end(void **state)
 static void test_a_hang_costs_its_limit_and_children_run_side_by_side(void **state)
 {
     (void)state;
-    struct probe probes[] = {probe_of("hangs"), probe_of("half-a-line"), probe_of("closes"), probe_of("hangs")};
+    struct probe probes[] = {probe_of("hangs"), probe_of("half-a-line"), probe_of("closes"),
+                             probe_of("hangs")};
     uint64_t start_ns = clock_now_ns();
     probe_run(probes, 4, "/proc/self/exe", 1500);
     uint64_t took_ms = (clock_now_ns() - start_ns) / 1000000;
@@ -348,7 +351,8 @@ static void test_a_killed_child_says_nothing_of_the_device(void **state)
     expect_no_children();
 }
 
-/* A program that has its dead children thrown away by the kernel gets no status, but the answers. */
+/* A program that has its dead children thrown away by the kernel gets no status, but the
+ * answers. */
 static void test_a_parent_that_ignores_its_children(void **state)
 {
     (void)state;
@@ -379,7 +383,8 @@ static void test_a_child_dies_with_its_parent(void **state)
 {
     (void)state;
     unlink(pid_path);
-    char *const arguments[] = {(char *)(uintptr_t)"parent", (char *)(uintptr_t)"--run-one-probe", NULL};
+    char *const arguments[] = {(char *)(uintptr_t)"parent", (char *)(uintptr_t)"--run-one-probe",
+                               NULL};
     pid_t parent;
     assert_int_equal(posix_spawn(&parent, "/proc/self/exe", NULL, NULL, arguments, environ), 0);
     pid_t child = read_pid();
@@ -404,7 +409,8 @@ static void test_lines_of_children(void **state)
     enum probe_result result;
     char reason[16];
     for (size_t i = 0; i < sizeof not_lines / sizeof *not_lines; i++)
-        assert_false(probe_parse(not_lines[i], strlen(not_lines[i]), &result, reason, sizeof reason));
+        assert_false(
+            probe_parse(not_lines[i], strlen(not_lines[i]), &result, reason, sizeof reason));
     assert_true(probe_parse("medley-probe 1 passed", 21, &result, reason, sizeof reason));
     assert_int_equal(result, PROBE_PASSED);
     static const char bad[] = "medley-probe 1 failed \x1b[31m\xff and more than fits";
@@ -437,7 +443,8 @@ static struct vet vet_once(const char *backend, const char *driver, bool prober,
     const struct gpu_options options = {.registry = registry_path,
                                         .prober = prober ? "/proc/self/exe" : NULL,
                                         .verify = verify,
-                                        .verify_limit_ms = strcmp(backend, "hangs") == 0 ? 300 : LONG_MS};
+                                        .verify_limit_ms =
+                                            strcmp(backend, "hangs") == 0 ? 300 : LONG_MS};
     struct vet vet = vet_of(backend, driver);
     vet_one(&vet, &options);
     if (vet.verdict != VET_REFUSED)
@@ -451,7 +458,8 @@ static void test_a_crash_is_remembered_until_something_changes(void **state)
 {
     (void)state;
     static const char *const backends[] = {"segfaults", "hangs"};
-    static const char *const says[] = {"crashed (signal 11) during verification", "did not answer within 0.3 s"};
+    static const char *const says[] = {"crashed (signal 11) during verification",
+                                       "did not answer within 0.3 s"};
     unlink(registry_path);
     for (int i = 0; i < 2; i++) {
         struct vet vet = vet_once(backends[i], "1.0", true, false);

@@ -64,7 +64,8 @@ static void test_queue_keeps_each_threads_order(void **state)
         submitters[t].queue = &queue;
         for (uint32_t i = 0; i < JOBS; i++)
             submitters[t].jobs[i] = (struct numbered_job){{.run = note}, &journal, t, i};
-        assert_int_equal(pthread_create(&submitters[t].thread, NULL, submit_all, &submitters[t]), 0);
+        assert_int_equal(pthread_create(&submitters[t].thread, NULL, submit_all, &submitters[t]),
+                         0);
     }
     for (uint32_t t = 0; t < THREADS; t++)
         pthread_join(submitters[t].thread, NULL);
@@ -171,7 +172,8 @@ static void test_duty_rests_in_proportion(void **state)
 {
     (void)state;
     static struct spin_job jobs[401];
-    /* The rest may be longer on a busy machine; shorter only by what is still owed at the end (2 ms). */
+    /* The rest may be longer on a busy machine; shorter only by what is still owed at the end (2
+     * ms). */
     double rest = rest_per_work(250, jobs, 21, 4000000);
     assert_true(rest > 2.5 && rest < 60);
     rest = rest_per_work(500, jobs, 401, 200000); /* rests of many short jobs add up */
@@ -317,7 +319,8 @@ static void test_device_duty(void **state)
     struct gpu_options options = {0};
     struct device_info info = {.id = "fake0"};
     struct device *device = NULL;
-    assert_int_equal(device_open(&fake_impl, &family, 0, &options, 20000, &info, &device, NULL), ERROR_NONE);
+    assert_int_equal(device_open(&fake_impl, &family, 0, &options, 20000, &info, &device, NULL),
+                     ERROR_NONE);
     struct spin_job job = {.job.run = spin};
     device_set_duty(device, 0);
     device_submit(device, &job.job);
@@ -333,12 +336,13 @@ static void test_device_duty(void **state)
     assert_int_equal(family.n_open, 0);
 }
 
-/* ---- handles ----------------------------------------------------------------------------------- */
+/* ---- handles --------------------------------------------------------------------------------- */
 
 static void test_handles_tell_live_from_stale_and_foreign(void **state)
 {
     (void)state;
-    struct handle_table mine = {.owner = handle_owner_next()}, other = {.owner = handle_owner_next()};
+    struct handle_table mine = {.owner = handle_owner_next()},
+                        other = {.owner = handle_owner_next()};
     int thing;
     assert_int_not_equal(mine.owner, other.owner);
     assert_null(handle_find(&mine, 0));

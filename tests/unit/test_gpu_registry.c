@@ -63,7 +63,8 @@ static void calibrate(struct registry_entry *entry, double bandwidth)
     entry->calibration = (struct device_calibration){
         .unix_s = 1700000001,
         .n_types = 2,
-        .types = {{"q4_0", {bandwidth, 0.01, 40}, {1.5e11, 0.02, 7}}, {"q4_K", {bandwidth / 3, 0, 3}, {0}}},
+        .types = {{"q4_0", {bandwidth, 0.01, 40}, {1.5e11, 0.02, 7}},
+                  {"q4_K", {bandwidth / 3, 0, 3}, {0}}},
         .write_bytes_per_s = {1.1e10, 0.125, 12},
         .launch_ns = {5432.1, 0.3, 256},
         .n_peers = 1,
@@ -86,7 +87,8 @@ static void test_what_is_written_is_read(void **state)
 {
     (void)state;
     struct registry registry = {0}, again;
-    struct registry_entry one = entry_of("0000:c1:00.0", REGISTRY_PASSED), two = entry_of("other", REGISTRY_CRASHED);
+    struct registry_entry one = entry_of("0000:c1:00.0", REGISTRY_PASSED),
+                          two = entry_of("other", REGISTRY_CRASHED);
     calibrate(&one, 123456789.25);
     snprintf(two.reason, sizeof two.reason, "it crashed (signal 11)");
     assert_int_equal(registry_merge(&registry, &one, NULL), ERROR_NONE);
@@ -119,16 +121,18 @@ static void test_what_is_written_is_read(void **state)
     registry_deinit(&again);
 }
 
-#define ENTRY(device, verification, time, calibration)                                                                 \
-    "{\"backend\":\"vulkan\",\"device\":" device ",\"driver\":\"\",\"ggml\":\"0\",\"verification\":" verification      \
+#define ENTRY(device, verification, time, calibration)                                             \
+    "{\"backend\":\"vulkan\",\"device\":" device                                                   \
+    ",\"driver\":\"\",\"ggml\":\"0\",\"verification\":" verification                               \
     ",\"reason\":\"\",\"verified_unix_s\":" time ",\"calibration\":" calibration "}"
 #define FILE_OF(entries) "{\"medley_devices\":1,\"entries\":[" entries "]}"
-#define CALIBRATED(types, write, peers)                                                                                \
-    FILE_OF(ENTRY("\"d\"", "\"passed\"", "1",                                                                          \
-                  "{\"unix_s\":1,\"types\":[" types "],\"write_bytes_per_s\":" write                                   \
+#define CALIBRATED(types, write, peers)                                                            \
+    FILE_OF(ENTRY("\"d\"", "\"passed\"", "1",                                                      \
+                  "{\"unix_s\":1,\"types\":[" types "],\"write_bytes_per_s\":" write               \
                   ",\"read_bytes_per_s\":null,\"launch_ns\":null,\"peers\":[" peers "]}"))
 #define TYPE(name) "{\"name\":" name ",\"decode_bytes_per_s\":null,\"prefill_flops\":null}"
-#define MEASURED(median, spread, runs) "{\"median\":" median ",\"spread\":" spread ",\"runs\":" runs "}"
+#define MEASURED(median, spread, runs)                                                             \
+    "{\"median\":" median ",\"spread\":" spread ",\"runs\":" runs "}"
 
 static void test_hostile_texts(void **state)
 {
@@ -155,7 +159,8 @@ static void test_hostile_texts(void **state)
         "{\"medley_devices\":1,\"entries\":[],\"more\":1}",
         FILE_OF("{}"),
         FILE_OF("7"),
-        FILE_OF(ENTRY("\"d\"", "\"passed\"", "1", "null") "," ENTRY("\"d\"", "\"hung\"", "2", "null")),
+        FILE_OF(
+            ENTRY("\"d\"", "\"passed\"", "1", "null") "," ENTRY("\"d\"", "\"hung\"", "2", "null")),
         FILE_OF(ENTRY("7", "\"passed\"", "1", "null")),
         FILE_OF(ENTRY("\"line\\nbreak\"", "\"passed\"", "1", "null")),
         FILE_OF(ENTRY("\"nul\\u0000\"", "\"passed\"", "1", "null")),
@@ -206,7 +211,8 @@ static void test_every_truncation_is_refused(void **state)
     calibrate(&one, 1e9);
     registry_merge(&registry, &one, NULL);
     char *json = text_of(&registry);
-    for (size_t size = 0; size + 2 < strlen(json); size++) /* the last bytes are the closing brace and a newline */
+    for (size_t size = 0; size + 2 < strlen(json);
+         size++) /* the last bytes are the closing brace and a newline */
         assert_int_equal(registry_parse(json, size, &again, NULL), ERROR_INVALID);
     mem_free(json);
     registry_deinit(&registry);
@@ -349,7 +355,8 @@ static void test_what_cannot_be_trusted_is_made_anew(void **state)
         assert_int_equal(count_in_file(), 0);
         put("two");
         assert_int_equal(count_in_file(), 1);
-        run(i < 6 ? "test -f $FOLDER/a/b/devices.json.unused" : "test ! -e $FOLDER/a/b/devices.json.unused");
+        run(i < 6 ? "test -f $FOLDER/a/b/devices.json.unused"
+                  : "test ! -e $FOLDER/a/b/devices.json.unused");
         if (i == 0)
             run("test \"$(cat $FOLDER/a/b/devices.json.unused)\" = garbage");
     }
@@ -533,7 +540,8 @@ static void test_where_it_lies(void **state)
 static void test_keys(void **state)
 {
     (void)state;
-    struct device_info gpu = {.backend = "cuda", .name = "A GPU", .pci = "0000:c1:00.0", .driver = "550.1"};
+    struct device_info gpu = {
+        .backend = "cuda", .name = "A GPU", .pci = "0000:c1:00.0", .driver = "550.1"};
     struct registry_key key = registry_key_of(&gpu, 1, 0);
     assert_string_equal(key.device, "0000:c1:00.0");
     assert_string_equal(key.driver, "550.1");

@@ -14,8 +14,8 @@
 
 static const struct gpu_options no_wishes;
 
-static enum error_code open_fake(const struct device_impl *impl, struct fake_family *family, struct device **device,
-                                 struct error *err)
+static enum error_code open_fake(const struct device_impl *impl, struct fake_family *family,
+                                 struct device **device, struct error *err)
 {
     struct device_info info;
     impl->get(family, 0, &info);
@@ -47,7 +47,8 @@ static void test_every_lie_is_found(void **state)
         {FAKE_NO_MEMORY, ERROR_DEVICE, "no memory"},
         {FAKE_FREE_ABOVE_TOTAL, ERROR_DEVICE, "are free"},
         {FAKE_ALLOC_FAILS, ERROR_NO_MEMORY, "claims 1024 MiB free but does not give"},
-        {FAKE_SMALLER_THAN_SAID, ERROR_NO_MEMORY, "claims 1024 MiB free but does not give 65536 KiB"},
+        {FAKE_SMALLER_THAN_SAID, ERROR_NO_MEMORY,
+         "claims 1024 MiB free but does not give 65536 KiB"},
         {FAKE_WRAPS, ERROR_DEVICE, "wrong data"},
         {FAKE_ALIASES, ERROR_DEVICE, "wrong data"},
         {FAKE_FLIPS_A_BIT, ERROR_DEVICE, "wrong data"},
@@ -84,7 +85,8 @@ static void test_hanging_device_is_given_up(void **state)
     struct error err;
     struct device *device;
     uint64_t start_ns = clock_now_ns();
-    assert_int_equal(device_open(&fake_impl, &family, 0, &no_wishes, 50, &info, &device, &err), ERROR_DEVICE);
+    assert_int_equal(device_open(&fake_impl, &family, 0, &no_wishes, 50, &info, &device, &err),
+                     ERROR_DEVICE);
     assert_null(device);
     assert_non_null(strstr(err.text, "did not answer"));
     assert_true(clock_now_ns() - start_ns >= 50000000);

@@ -18,8 +18,9 @@
 #include <cmocka.h>
 
 /* Unchecked it would pass its limit after about a second of work and end near 175 C. */
-#define HOT                                                                                                            \
-    "[hot]\nmemory = 64MiB\ndecode = 1GB/s\nflops = 1GFLOP/s\nlaunch = 0s\npower_idle = 5W\npower_max = 100W\n"        \
+#define HOT                                                                                        \
+    "[hot]\nmemory = 64MiB\ndecode = 1GB/s\nflops = 1GFLOP/s\nlaunch = 0s\npower_idle = "          \
+    "5W\npower_max = 100W\n"                                                                       \
     "thermal_mass = 2J/K\nthermal_resistance = 1.5K/W\nlimit = 80C\nthrottle = 100%\n"
 
 static void sleep_ms(long ms)
@@ -104,7 +105,8 @@ static void test_a_governed_device_keeps_below_its_limit(void **state)
     struct heat_snapshot *snapshot = calloc(1, sizeof *snapshot);
     assert_non_null(snapshot);
     heat_latest(heat, snapshot);
-    print_message("# hottest %.1f C of 80, %u batches of 250\n", hottest, atomic_load(&load.n_done));
+    print_message("# hottest %.1f C of 80, %u batches of 250\n", hottest,
+                  atomic_load(&load.n_done));
     assert_true(hottest < 80);
     assert_true(hottest > 50); /* it did work */
     assert_true(atomic_load(&load.n_done) > 5);
@@ -172,7 +174,8 @@ static void test_the_screen(void **state)
     assert_non_null(snapshot);
     snapshot->n_devices = 2;
     snapshot->devices[0].device = gpu_find(gpu, "cpu");
-    snapshot->devices[0].thermal.action = (struct thermal_action){.reason = THERMAL_FREE, .duty_permille = 1000};
+    snapshot->devices[0].thermal.action =
+        (struct thermal_action){.reason = THERMAL_FREE, .duty_permille = 1000};
     struct heat_device *hot = &snapshot->devices[1];
     hot->device = gpu_find(gpu, "sim:hot");
     hot->readings.temperature_mc = (struct sensor_reading){74300, 1, true};

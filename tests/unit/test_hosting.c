@@ -1,4 +1,5 @@
-/* Stages of one state on several nodes (hosting_world.h): loaded, driven over links, moved, lost, found and given back.
+/* Stages of one state on several nodes (hosting_world.h): loaded, driven over links, moved, lost,
+ * found and given back.
  */
 #include "hosting_world.h"
 
@@ -46,7 +47,8 @@ static void converse(struct house *house)
     assert_true(house_run(house, clients_done, NULL, 10000));
     for (int i = 0; i < CLIENTS; i++) {
         if (clients[i].reason != FINISH_LENGTH)
-            fail_msg("client %d ended with %d: %s", i, (int)clients[i].reason, clients[i].error.text);
+            fail_msg("client %d ended with %d: %s", i, (int)clients[i].reason,
+                     clients[i].error.text);
         client_check(&clients[i], HOUSE_CONTEXT);
     }
 }
@@ -81,7 +83,8 @@ static void test_an_instance_over_nodes(void **state)
         struct hosting_stage list[4];
         assert_int_equal(hosting_stage_list(house->nodes[0].hosting, list, 4) >= 1, 1);
         assert_string_equal(list[0].instance, "i");
-        assert_true(list[0].state == WORKER_READY && list[0].bytes == 1000 * list[0].n_layers && !list[0].problem);
+        assert_true(list[0].state == WORKER_READY && list[0].bytes == 1000 * list[0].n_layers &&
+                    !list[0].problem);
         house_set_active(house, false);
         assert_true(house_run(house, all_gone, house, 5000));
         assert_null(hosting_driver(house->nodes[0].hosting, "i", NULL));
@@ -122,7 +125,8 @@ static bool has_next_driver(void *arg)
     struct hosting_stage list[4];
     uint32_t n = hosting_stage_list(house->nodes[0].hosting, list, 4);
     for (uint32_t i = 0; i < n && i < 4; i++) {
-        if (house_next(house) && list[i].epoch == house_next(house)->epoch && list[i].state == WORKER_READY)
+        if (house_next(house) && list[i].epoch == house_next(house)->epoch &&
+            list[i].state == WORKER_READY)
             return true;
     }
     return false;
@@ -239,7 +243,8 @@ static void test_a_node_that_starts_anew(void **state)
     (void)state;
     struct house *house = house_open();
     const uint64_t epoch = house_place(house, "0a1a");
-    fake_set_faults((struct fake_faults){.strangers = true}); /* a message may meet the new runner */
+    fake_set_faults(
+        (struct fake_faults){.strangers = true}); /* a message may meet the new runner */
     for (int node = 1; node >= 0; node--) {
         submit(house_driver(house, 0), 250);
         assert_true(house_run(house, has_tokens, &clients[0], 5000));
@@ -254,7 +259,8 @@ static void test_a_node_that_starts_anew(void **state)
     house_close(house);
 }
 
-/* Messages come to a node that has loaded nothing, and the driver's node does not know it from the state. */
+/* Messages come to a node that has loaded nothing, and the driver's node does not know it from the
+ * state. */
 static void test_messages_that_come_to_nobody(void **state)
 {
     (void)state;
@@ -340,7 +346,8 @@ static void test_loads_that_fail(void **state)
     house_close(house);
 }
 
-/* Whichever allocation of a step fails: nothing is lost that the next steps do not make good, or it fails in order. */
+/* Whichever allocation of a step fails: nothing is lost that the next steps do not make good, or it
+ * fails in order. */
 static void test_steps_without_memory(void **state)
 {
     (void)state;
@@ -416,11 +423,16 @@ int main(int argc, char **argv)
 {
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_an_instance_over_nodes),       cmocka_unit_test(test_a_new_placement_takes_over),
-        cmocka_unit_test(test_a_move_that_is_abandoned),     cmocka_unit_test(test_a_link_that_comes_back),
-        cmocka_unit_test(test_a_link_between_others),        cmocka_unit_test(test_a_node_that_starts_anew),
-        cmocka_unit_test(test_messages_that_come_to_nobody), cmocka_unit_test(test_loads_that_fail),
-        cmocka_unit_test(test_steps_without_memory),         cmocka_unit_test(test_closing_while_it_loads),
+        cmocka_unit_test(test_an_instance_over_nodes),
+        cmocka_unit_test(test_a_new_placement_takes_over),
+        cmocka_unit_test(test_a_move_that_is_abandoned),
+        cmocka_unit_test(test_a_link_that_comes_back),
+        cmocka_unit_test(test_a_link_between_others),
+        cmocka_unit_test(test_a_node_that_starts_anew),
+        cmocka_unit_test(test_messages_that_come_to_nobody),
+        cmocka_unit_test(test_loads_that_fail),
+        cmocka_unit_test(test_steps_without_memory),
+        cmocka_unit_test(test_closing_while_it_loads),
         cmocka_unit_test(test_unloading_while_it_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* A placement takes over what is in the caches of the one before it: which tokens need not be computed again, that the
- * text goes on as if nothing had been, and what happens when caches do not come. */
+/* A placement takes over what is in the caches of the one before it: which tokens need not be
+ * computed again, that the text goes on as if nothing had been, and what happens when caches do not
+ * come. */
 #include "hosting_world.h"
 
 #include "base/fnv.h"
@@ -49,8 +50,8 @@ static void submit(struct driver *driver)
     }
 }
 
-/* The same requests with what they have got so far, as the relay does it. Returns the tokens that were not computed
- * again. */
+/* The same requests with what they have got so far, as the relay does it. Returns the tokens that
+ * were not computed again. */
 static uint32_t go_on(struct house *house, struct driver *driver, uint32_t *n_known)
 {
     struct world world = {.driver = driver};
@@ -86,10 +87,12 @@ static bool serves(void *arg)
 {
     const struct serving *serving = arg;
     uint64_t epoch = 0;
-    return hosting_driver(serving->house->nodes[serving->node].hosting, "i", &epoch) && epoch == serving->epoch;
+    return hosting_driver(serving->house->nodes[serving->node].hosting, "i", &epoch) &&
+           epoch == serving->epoch;
 }
 
-/* Moves in mid-sentence; returns the share of tokens, in percent, that the new driver did not compute again. */
+/* Moves in mid-sentence; returns the share of tokens, in percent, that the new driver did not
+ * compute again. */
 static uint32_t move(struct house *house, int from, const char *to, uint64_t ms)
 {
     submit(house_driver(house, from));
@@ -150,7 +153,8 @@ static void test_caches_that_do_not_come(void **state)
     house_close(house);
 }
 
-/* Nobody is there who could offer anything: an idle instance, and one whose driver has just lost a stage. */
+/* Nobody is there who could offer anything: an idle instance, and one whose driver has just lost a
+ * stage. */
 static void test_nothing_to_take_over(void **state)
 {
     (void)state;
@@ -171,7 +175,8 @@ static bool holds(void *arg)
     return fake_holds_open() > 0;
 }
 
-/* No memory for both: what the device keeps stays loaded while the old part makes room, and no longer. */
+/* No memory for both: what the device keeps stays loaded while the old part makes room, and no
+ * longer. */
 static void test_weights_that_stay(void **state)
 {
     static const char *const places[] = {"0a0b1a", "0a0b", "0b0a", "0b", "1a"};
@@ -208,7 +213,8 @@ static bool hands_over(void *arg)
     return false;
 }
 
-/* While caches are handed over, or just before: whichever process it is, the text is computed anew, and right. */
+/* While caches are handed over, or just before: whichever process it is, the text is computed anew,
+ * and right. */
 static void test_processes_that_die(void **state)
 {
     (void)state;
@@ -249,12 +255,15 @@ static void test_processes_that_die(void **state)
 
 /* ---- messages that are wrong, or too late -------------------------------------------------- */
 
-static void post(struct house *house, int to, int from, struct buffer *message, enum error_code wanted)
+static void post(struct house *house, int to, int from, struct buffer *message,
+                 enum error_code wanted)
 {
     struct error err = {0};
     uint8_t node_id[NODE_ID_BYTES];
     assert_true(id_parse(house->nodes[from].id, node_id, NODE_ID_BYTES));
-    assert_int_equal(hosting_cache(house->nodes[to].hosting, node_id, message->data, message->size, &err), wanted);
+    assert_int_equal(
+        hosting_cache(house->nodes[to].hosting, node_id, message->data, message->size, &err),
+        wanted);
     assert_int_equal(err.text[0] != 0, wanted != ERROR_NONE);
     buffer_clear(message);
 }
@@ -299,8 +308,10 @@ static void test_messages_that_are_too_late(void **state)
     assert_true(old);
     assert_int_equal(move(house, 0, "0b1b", 5000), 100);
     const uint64_t new = house_current(house)->epoch;
-    const struct cache_route routes[] = {
-        {key_of("i"), old, new}, {key_of("i"), new, new + 1}, {key_of("i"), 0, new}, {key_of("j"), old, new}};
+    const struct cache_route routes[] = {{key_of("i"), old, new},
+                                         {key_of("i"), new, new + 1},
+                                         {key_of("i"), 0, new},
+                                         {key_of("j"), old, new}};
     submit(house_driver(house, 0));
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         flood(house, &routes[i]);

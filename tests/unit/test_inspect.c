@@ -32,7 +32,8 @@ int command_misused(const struct command *command, const char *format, ...)
     return EXIT_USAGE;
 }
 
-/* Runs the command with up to three words and returns its standard output, which the caller frees. */
+/* Runs the command with up to three words and returns its standard output, which the caller
+ * frees. */
 static char *inspect(int want_status, const char *a, const char *b, const char *c)
 {
     char words[4][512] = {"inspect"};
@@ -118,8 +119,10 @@ static void test_json_of_a_model(void **state)
     assert_int_equal(number_at(doc, "/n_layers"), 2);
     assert_int_equal(number_at(doc, "/n_embd"), 64);
     assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/cost/layers")), 2);
-    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/tensors")), number_at(doc, "/n_tensors"));
-    /* F32: what is stored is input, layers and output, four bytes a parameter; KV is 2 heads x 2 x 16 x 2 bytes */
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/tensors")),
+                     number_at(doc, "/n_tensors"));
+    /* F32: what is stored is input, layers and output, four bytes a parameter; KV is 2 heads x 2 x
+     * 16 x 2 bytes */
     uint64_t bytes = number_at(doc, "/cost/input/bytes") + number_at(doc, "/cost/layers/0/bytes") +
                      number_at(doc, "/cost/layers/1/bytes") + number_at(doc, "/cost/output/bytes");
     assert_int_equal(bytes, number_at(doc, "/weight_bytes"));
@@ -167,7 +170,8 @@ static void test_foreign_text_is_harmless(void **state)
         text = inspect(EXIT_FAILED, path, "--json", i ? "--keys" : "--tensors");
         yyjson_doc *doc = yyjson_read(text, strlen(text), 0); /* refuses what is not UTF-8 */
         assert_non_null(doc);
-        assert_string_equal(string_at(doc, "/chat_template"), "\033[2J\xef\xbf\xbd\xc2\x9b end \xef\xbf\xbd");
+        assert_string_equal(string_at(doc, "/chat_template"),
+                            "\033[2J\xef\xbf\xbd\xc2\x9b end \xef\xbf\xbd");
         assert_true(strlen(string_at(doc, "/error")) > 0);
         yyjson_doc_free(doc);
         free(text);
@@ -193,8 +197,10 @@ static void test_wrong_words_and_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text_of_a_model),           cmocka_unit_test(test_json_of_a_model),
-        cmocka_unit_test(test_vocabulary_alone_is_shown), cmocka_unit_test(test_foreign_text_is_harmless),
+        cmocka_unit_test(test_text_of_a_model),
+        cmocka_unit_test(test_json_of_a_model),
+        cmocka_unit_test(test_vocabulary_alone_is_shown),
+        cmocka_unit_test(test_foreign_text_is_harmless),
         cmocka_unit_test(test_wrong_words_and_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

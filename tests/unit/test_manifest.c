@@ -42,7 +42,8 @@ static void test_digest_is_sha_256(void **state)
     struct digest digest, again;
     char text[DIGEST_TEXT];
     assert_int_equal(digest_of("abc", 3, &digest, NULL), 0); /* FIPS 180-2, appendix B.1 */
-    assert_string_equal(digest_text(&digest, text), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    assert_string_equal(digest_text(&digest, text),
+                        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     assert_true(digest_parse(text, &again) && digest_equal(&digest, &again));
     text[5] = 'G';
     assert_false(digest_parse(text, &again) || digest_parse("ba78", &again));
@@ -67,7 +68,8 @@ static void test_every_part_has_the_hash_of_its_bytes(void **state)
     assert_int_equal(manifest_agrees(&manifest, file, NULL), 0);
     assert_int_equal(manifest_find(&manifest, "no.such.tensor"), manifest.n_parts);
     struct digest one_id, four_id;
-    assert_int_equal(manifest_make(file, &(struct manifest_options){.n_threads = 4}, &four, &err), 0);
+    assert_int_equal(manifest_make(file, &(struct manifest_options){.n_threads = 4}, &four, &err),
+                     0);
     manifest_identity(&manifest, &one_id, NULL);
     manifest_identity(&four, &four_id, NULL);
     assert_true(digest_equal(&one_id, &four_id));
@@ -111,8 +113,8 @@ static void test_progress_ends_at_the_total_and_can_cancel(void **state)
     gguf_file_close(file);
 
     char folder[PATH_MAX], path[PATH_MAX + 16];
-    weights_folder_make(
-        folder); /* a file that takes long: its tensor is a hole of 16 GiB, which is not even mapped in */
+    weights_folder_make(folder); /* a file that takes long: its tensor is a hole of 16 GiB, which is
+                                    not even mapped in */
     snprintf(path, sizeof path, "%s/long", folder);
     FILE *out = fopen(path, "wb");
     struct buffer header = {0};
@@ -229,7 +231,8 @@ static void test_the_largest_manifest_can_be_read(void **state)
 {
     (void)state;
     uint32_t n = LIMIT_MODEL_TENSORS + 1;
-    struct manifest made = {.n_parts = n, .parts = mem_new_array(n, sizeof *made.parts), .size = n}, read;
+    struct manifest made = {.n_parts = n, .parts = mem_new_array(n, sizeof *made.parts), .size = n},
+                    read;
     memset(made.name, 'n', MANIFEST_NAME - 1);
     for (uint32_t i = 0; i < n; i++) {
         made.parts[i].offset = i;
@@ -255,7 +258,8 @@ static bool is_cached(const char *folder, const char *path)
     struct manifest manifest;
     struct error err = {0};
     bool was_cached;
-    if (gguf_file_open(path, &file, &err) || manifest_of_file(folder, file, NULL, &manifest, &was_cached, &err))
+    if (gguf_file_open(path, &file, &err) ||
+        manifest_of_file(folder, file, NULL, &manifest, &was_cached, &err))
         fail_msg("%s", err.text);
     struct digest digest;
     const struct manifest_part *last = &manifest.parts[manifest.n_parts - 1];
@@ -284,7 +288,8 @@ static void test_kept_until_the_file_changes(void **state)
     assert_int_equal(stat(path, &info), 0);
     weights_flip_byte(path, (uint64_t)info.st_size - 1);
     struct timespec times[2] = {info.st_atim, info.st_mtim};
-    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0); /* the same size, inode and modification time */
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0),
+                     0); /* the same size, inode and modification time */
     wait_ms(LIMIT_MANIFEST_RECENT_MS + 50);
     assert_false(is_cached(kept, path));
     assert_true(is_cached(kept, path));
@@ -302,12 +307,14 @@ static void test_damaged_entries_are_made_again(void **state)
     manifest_deinit(&read);
     for (size_t i = 0; i < bytes.size; i++) {
         bytes.data[i] ^= 0x10;
-        assert_int_equal(manifest_entry_read(bytes.data, bytes.size, &identity, &read, NULL), ERROR_INVALID);
+        assert_int_equal(manifest_entry_read(bytes.data, bytes.size, &identity, &read, NULL),
+                         ERROR_INVALID);
         bytes.data[i] ^= 0x10;
         assert_int_equal(manifest_entry_read(bytes.data, i, &identity, &read, NULL), ERROR_INVALID);
     }
     identity.ctime_ns++;
-    assert_int_equal(manifest_entry_read(bytes.data, bytes.size, &identity, &read, NULL), ERROR_INVALID);
+    assert_int_equal(manifest_entry_read(bytes.data, bytes.size, &identity, &read, NULL),
+                     ERROR_INVALID);
     manifest_deinit(&made);
     buffer_deinit(&bytes);
 }
@@ -331,7 +338,8 @@ static void check_layers(const char *name, bool tied)
     assert_int_equal(model_open(weights_golden(name, path), &model, &err), 0);
     assert_int_equal(manifest_make(model_file(model), NULL, &manifest, &err), 0);
     uint32_t n = model_hyperparameters(model)->n_layers;
-    assert_int_equal(part_set_init(&first, manifest.n_parts, NULL) || part_set_init(&last, manifest.n_parts, NULL) ||
+    assert_int_equal(part_set_init(&first, manifest.n_parts, NULL) ||
+                         part_set_init(&last, manifest.n_parts, NULL) ||
                          part_set_init(&all, manifest.n_parts, NULL),
                      0);
     assert_int_equal(manifest_add_layers(&manifest, model, 0, 1, &first, &err), 0);
@@ -339,14 +347,19 @@ static void check_layers(const char *name, bool tied)
     assert_int_equal(manifest_add_layers(&manifest, model, 0, n, &all, &err), 0);
     assert_int_equal(part_set_count(&all), manifest.n_parts);
     assert_true(part_set_has(&first, MANIFEST_HEADER) && part_set_has(&last, MANIFEST_HEADER));
-    assert_true(wants(&manifest, &first, "token_embd.weight") && wants(&manifest, &first, "blk.0.attn_q.weight"));
-    assert_true(!wants(&manifest, &first, "output_norm.weight") && wants(&manifest, &last, "output_norm.weight"));
-    assert_true(!wants(&manifest, &first, "blk.1.attn_q.weight") && !wants(&manifest, &last, "blk.0.attn_q.weight"));
+    assert_true(wants(&manifest, &first, "token_embd.weight") &&
+                wants(&manifest, &first, "blk.0.attn_q.weight"));
+    assert_true(!wants(&manifest, &first, "output_norm.weight") &&
+                wants(&manifest, &last, "output_norm.weight"));
+    assert_true(!wants(&manifest, &first, "blk.1.attn_q.weight") &&
+                !wants(&manifest, &last, "blk.0.attn_q.weight"));
     assert_int_equal(wants(&manifest, &last, "token_embd.weight"), tied);
     if (!tied)
-        assert_true(wants(&manifest, &last, "output.weight") && !wants(&manifest, &first, "output.weight"));
+        assert_true(wants(&manifest, &last, "output.weight") &&
+                    !wants(&manifest, &first, "output.weight"));
     assert_int_equal(manifest_add_layers(&manifest, model, n, 1, &all, &err), ERROR_INVALID);
-    assert_int_equal(manifest_add_layers(&manifest, model, 1, UINT32_MAX, &all, &err), ERROR_INVALID);
+    assert_int_equal(manifest_add_layers(&manifest, model, 1, UINT32_MAX, &all, &err),
+                     ERROR_INVALID);
     manifest.parts[1].name[0] ^= 1;
     assert_int_equal(manifest_add_layers(&manifest, model, 0, n, &all, &err), ERROR_INVALID);
     part_set_deinit(&first);

@@ -1,5 +1,5 @@
-/* Master and workers in a closed loop: what is wanted gets loaded, what is idle goes, what is lost or drained is placed
- * elsewhere, and nothing flutters. */
+/* Master and workers in a closed loop: what is wanted gets loaded, what is idle goes, what is lost
+ * or drained is placed elsewhere, and nothing flutters. */
 #include "cluster/placed.h"
 #include "master_world.h"
 
@@ -36,7 +36,7 @@ static void rests_while_all_is_well(void **unused)
     const uint64_t index = h->index;
     house_run(h, 60 * 1000);
     assert_true(h->index == index && h->placed == 1); /* not one event in a minute */
-    h->leads_since_ms = h->now_ms;                    /* an election: another master, which has heard of nobody yet */
+    h->leads_since_ms = h->now_ms; /* an election: another master, which has heard of nobody yet */
     memset(&h->master, 0, sizeof h->master);
     memset(h->heard_ms, 0, sizeof h->heard_ms);
     house_run(h, 60 * 1000);
@@ -69,7 +69,8 @@ static void a_node_that_restarts_loads_again(void **unused)
     house_run(h, 200);
     assert_false(house_serves(h));
     house_run(h, 1000);
-    assert_true(house_serves(h) && house_instance(h)->current->epoch == epoch && h->loads == NODES + 1);
+    assert_true(house_serves(h) && house_instance(h)->current->epoch == epoch &&
+                h->loads == NODES + 1);
     house_drop(h);
 }
 
@@ -126,8 +127,8 @@ static void nowhere_to_go(void **unused)
     house_drop(h);
 }
 
-/* What replaces a placement that has lost a node gets its memory: the old stages go at once, but for those that the new
- * ones take over; and none of them is loaded again meanwhile. */
+/* What replaces a placement that has lost a node gets its memory: the old stages go at once, but
+ * for those that the new ones take over; and none of them is loaded again meanwhile. */
 static void what_is_replaced_makes_room(void **unused)
 {
     struct house *h = house_on_two_nodes();
@@ -138,7 +139,8 @@ static void what_is_replaced_makes_room(void **unused)
     h->lacks_weights[0] = true;
     for (uint64_t end_ms = h->now_ms + 5000; !house_instance(h)->next && h->now_ms < end_ms;)
         house_run(h, 100);
-    assert_true(house_instance(h)->next && house_instance(h)->next->replaces && house_instance(h)->current);
+    assert_true(house_instance(h)->next && house_instance(h)->next->replaces &&
+                house_instance(h)->current);
     house_run(h, 100);
     for (uint32_t i = 0; i < h->n_have[0]; i++)
         assert_true(h->have[0][i].epoch == house_instance(h)->next->epoch && h->n_have[0] == 1);
@@ -148,7 +150,8 @@ static void what_is_replaced_makes_room(void **unused)
     house_drop(h);
 }
 
-/* What is on a drained node goes, while it goes on serving; and nothing comes back to it before that is undone. */
+/* What is on a drained node goes, while it goes on serving; and nothing comes back to it before
+ * that is undone. */
 static void a_drained_node_is_emptied(void **unused)
 {
     struct house *h = house_on_two_nodes();
@@ -160,7 +163,8 @@ static void a_drained_node_is_emptied(void **unused)
                     !house_instance(h)->next->replaces);
     }
     house_run(h, 1000);
-    assert_true(house_serves(h) && h->n_have[1] == 0 && h->placed == 2 && house_instance(h)->current->epoch > old);
+    assert_true(house_serves(h) && h->n_have[1] == 0 && h->placed == 2 &&
+                house_instance(h)->current->epoch > old);
     h->up[0] = false, h->n_have[0] = 0; /* not even for want of others … */
     house_run(h, 3000);
     assert_true(house_serves(h) && h->n_have[1] == 0 && h->placed == 3);
@@ -188,7 +192,8 @@ static void a_drained_node_that_is_needed(void **unused)
     assert_non_null(strstr(master_problem(&h->master, "i"), "cannot leave the drained node"));
     house_set(h, "drain/node2", NULL);
     house_run(h, 320 * 1000);
-    assert_true(house_serves(h) && house_loaded(h) == 1 && h->n_have[2] == 1 && !master_problem(&h->master, "i"));
+    assert_true(house_serves(h) && house_loaded(h) == 1 && h->n_have[2] == 1 &&
+                !master_problem(&h->master, "i"));
     house_drop(h);
 }
 
@@ -228,7 +233,8 @@ static void stages_that_do_not_hear_each_other(void **unused)
     house_drop(h);
 }
 
-/* The driver hears from every stage what is lost there, also from those that are not its neighbours. */
+/* The driver hears from every stage what is lost there, also from those that are not its
+ * neighbours. */
 static void a_driver_that_does_not_hear_a_stage(void **unused)
 {
     (void)unused;
@@ -276,18 +282,20 @@ static void a_new_lineage_is_told_first(void **unused)
     h->lineage = (struct lineage){3, 9};
     h->wanted = true;
     house_run(h, 1500);
-    assert_true(house_serves(h) && state_lineage(&h->state).generation == 3 && state_lineage(&h->state).founder == 9);
+    assert_true(house_serves(h) && state_lineage(&h->state).generation == 3 &&
+                state_lineage(&h->state).founder == 9);
     assert_true(house_instance(h)->current->epoch > UINT64_C(3) << 32);
     house_drop(h);
 }
 
-/* Above the last one; and two who propose after the same one, or one who does in two terms, take different ones; so
- * does whoever places something else. */
+/* Above the last one; and two who propose after the same one, or one who does in two terms, take
+ * different ones; so does whoever places something else. */
 static void epochs_of_different_proposers_and_placements_differ(void **unused)
 {
     const struct master_placement here = {.n_stages = 1, .stages = {{"node0", "gpu0", 0, 8}}};
     const struct master_placement there = {.n_stages = 1, .stages = {{"node1", "gpu0", 0, 8}}};
-    const struct master_placement both = {.n_stages = 2, .stages = {{"node0", "gpu0", 0, 7}, {"node1", "gpu0", 7, 1}}};
+    const struct master_placement both = {
+        .n_stages = 2, .stages = {{"node0", "gpu0", 0, 7}, {"node1", "gpu0", 7, 1}}};
     const struct lineage lineage = {4, 99}, twin = {4, 98}, next = {5, 99};
     for (uint64_t last = 0; last < 20; last++) {
         const uint64_t epoch = placed_epoch(last, lineage, 6, "node0", &here);

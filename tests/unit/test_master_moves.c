@@ -1,5 +1,5 @@
-/* Master and workers in a closed loop: what moves, by hand or for gain, changes over when all of it is ready, and
- * nothing moves for noise. Then the same with the real planner. */
+/* Master and workers in a closed loop: what moves, by hand or for gain, changes over when all of it
+ * is ready, and nothing moves for noise. Then the same with the real planner. */
 #include "base/random.h"
 #include "master_world.h"
 #include "placement/problem.h"
@@ -23,14 +23,18 @@ static void a_move_changes_over_when_ready(void **unused)
     h->reverse = true;
     house_propose_move(h, 0, 2); /* the same once more: nothing is taken from what serves */
     house_run(h, 200);
-    assert_true(house_serves(h) && house_instance(h)->next && h->adoptions == 0 && h->n_have[0] == 2);
+    assert_true(house_serves(h) && house_instance(h)->next && h->adoptions == 0 &&
+                h->n_have[0] == 2);
     house_run(h, 500);
-    assert_true(house_serves(h) && !house_instance(h)->next && h->loads == 4 && house_loaded(h) == 2);
+    assert_true(house_serves(h) && !house_instance(h)->next && h->loads == 4 &&
+                house_loaded(h) == 2);
     house_propose_move(h, 2, 2);
     house_run(h, 200);
-    assert_true(house_serves(h) && house_instance(h)->next && house_instance(h)->current->epoch == old + 1);
+    assert_true(house_serves(h) && house_instance(h)->next &&
+                house_instance(h)->current->epoch == old + 1);
     house_run(h, 500);
-    assert_true(house_serves(h) && !house_instance(h)->next && house_instance(h)->current->epoch == old + 2);
+    assert_true(house_serves(h) && !house_instance(h)->next &&
+                house_instance(h)->current->epoch == old + 2);
     assert_true(h->loads == 6 && house_loaded(h) == 2 && h->n_have[2] == 1 && h->n_have[3] == 1);
     house_drop(h);
 }
@@ -42,18 +46,20 @@ static void a_move_that_fails_is_given_up(void **unused)
     h->cannot_load[3] = true;
     house_propose_move(h, 2, 2);
     house_run(h, 2000);
-    assert_true(house_serves(h) && !house_instance(h)->next && house_instance(h)->current->epoch == old &&
-                house_loaded(h) == 2);
+    assert_true(house_serves(h) && !house_instance(h)->next &&
+                house_instance(h)->current->epoch == old && house_loaded(h) == 2);
     house_propose_move(h, 1, 2);
     h->up[2] = false; /* dies in the middle of it */
     house_run(h, 3000);
-    assert_true(house_serves(h) && !house_instance(h)->next && house_instance(h)->current->epoch == old);
+    assert_true(house_serves(h) && !house_instance(h)->next &&
+                house_instance(h)->current->epoch == old);
     assert_true(h->placed == 1);
     house_drop(h);
 }
 
-static enum error_code fake_consider(void *self, const struct master_view *view, const Cluster__Instance *want,
-                                     const bool *allowed, struct master_placement *out, char why[static 64],
+static enum error_code fake_consider(void *self, const struct master_view *view,
+                                     const Cluster__Instance *want, const bool *allowed,
+                                     struct master_placement *out, char why[static 64],
                                      struct error *e)
 {
     struct house *h = self;
@@ -82,7 +88,8 @@ static void moves_for_gain(void **unused)
     assert_true(h->considered >= 10 && h->considered <= 12 && h->placed == 1);
     h->reverse = h->gains = true;
     house_run(h, 60 * 1000);
-    assert_true(house_serves(h) && h->placed == 2 && h->n_have[2] == 1 && h->n_have[3] == 1 && house_loaded(h) == 2);
+    assert_true(house_serves(h) && h->placed == 2 && h->n_have[2] == 1 && h->n_have[3] == 1 &&
+                house_loaded(h) == 2);
     assert_string_equal(house_instance(h)->current->why, "for a test");
     assert_false(house_instance(h)->current->replaces);
     /* Somebody does not want that. */
@@ -94,7 +101,8 @@ static void moves_for_gain(void **unused)
     house_set(h, "moves", NULL);
     h->cannot_load[0] = true; /* a move that fails is not tried again and again */
     house_run(h, 60 * 1000);
-    assert_true(house_serves(h) && h->placed >= 3 && h->placed <= 6 && h->n_have[2] == 1 && h->n_have[3] == 1);
+    assert_true(house_serves(h) && h->placed >= 3 && h->placed <= 6 && h->n_have[2] == 1 &&
+                h->n_have[3] == 1);
     h->cannot_load[0] = false;
     house_run(h, 320 * 1000);
     assert_true(house_serves(h) && h->n_have[0] == 1 && h->n_have[1] == 1 && house_loaded(h) == 2);
@@ -110,15 +118,17 @@ static void what_was_placed_by_hand_stays(void **unused)
     h->considered = 0;
     h->gains = true;
     house_run(h, 60 * 1000);
-    assert_true(house_serves(h) && h->placed == 1 && h->considered == 0 && house_instance(h)->current->by_hand);
+    assert_true(house_serves(h) && h->placed == 1 && h->considered == 0 &&
+                house_instance(h)->current->by_hand);
     h->up[2] = false, h->n_have[2] = 0; /* until it has lost a device */
     house_run(h, 3000);
     assert_true(house_serves(h) && h->placed == 2 && !house_instance(h)->current->by_hand);
     house_drop(h);
 }
 
-static enum error_code problem_of(void *self, const struct master_view *view, const Cluster__Instance *want,
-                                  const bool *allowed, const struct placement_problem **problem,
+static enum error_code problem_of(void *self, const struct master_view *view,
+                                  const Cluster__Instance *want, const bool *allowed,
+                                  const struct placement_problem **problem,
                                   const struct master_device **devices, struct error *e)
 {
     static struct placement_problem p;
@@ -153,7 +163,8 @@ static enum error_code problem_of(void *self, const struct master_view *view, co
     p.devices = list, p.links = links;
     p.model = (struct placement_model){.n_types = 1, .n_layers = LAYERS, .layers = layers};
     p.model.activation_bytes_per_token = 1;
-    p.demand = (struct placement_demand){.context_tokens = want->demand->context_tokens, .streams = 1};
+    p.demand =
+        (struct placement_demand){.context_tokens = want->demand->context_tokens, .streams = 1};
     *problem = &p, *devices = names;
     return ERROR_NONE;
 }
@@ -239,7 +250,8 @@ static void faster_devices_are_moved_to(void **unused)
     drop_replanning(h);
 }
 
-/* A cluster at rest, and one at work whose measurements are not quite the same each time: nothing moves. */
+/* A cluster at rest, and one at work whose measurements are not quite the same each time: nothing
+ * moves. */
 static void noise_moves_nothing(void **unused)
 {
     static const double speeds[NODES] = {1000, 1000, 1000, 1000};
@@ -249,12 +261,14 @@ static void noise_moves_nothing(void **unused)
     for (int use = 0; use < 2; use++) {
         h->tokens = use * 1e6;
         house_run(h, 3600 * 1000);
-        assert_true(house_serves(h) && h->placed == 1 && house_instance(h)->current->epoch == epoch && h->ignored == 0);
+        assert_true(house_serves(h) && h->placed == 1 &&
+                    house_instance(h)->current->epoch == epoch && h->ignored == 0);
     }
     drop_replanning(h);
 }
 
-/* One that is too hot to compute decodes nothing: sooner than where a placement works that is not valid any more. */
+/* One that is too hot to compute decodes nothing: sooner than where a placement works that is not
+ * valid any more. */
 static void a_paused_device_is_left_soon(void **unused)
 {
     static const double speeds[NODES] = {1000, 1000, 900, 900};
@@ -271,8 +285,9 @@ static void a_paused_device_is_left_soon(void **unused)
     drop_replanning(h);
 }
 
-/* A device that will throttle is left while it still computes all of its time; one that stays cool for as long as it is
- * used, or of which nobody can say it for sure, is not; and when it can keep it up again, it may be used again. */
+/* A device that will throttle is left while it still computes all of its time; one that stays cool
+ * for as long as it is used, or of which nobody can say it for sure, is not; and when it can keep
+ * it up again, it may be used again. */
 static void a_device_that_will_be_hot_is_left(void **unused)
 {
     static const double speeds[NODES] = {1000, 1000, 900, 900};
@@ -288,7 +303,8 @@ static void a_device_that_will_be_hot_is_left(void **unused)
     h->doubt[0] = 0.02;
     house_run(h, 25 * 1000);
     assert_true(h->placed == 2 && !uses(h, "node0") && house_serves(h));
-    assert_string_equal(house_instance(h)->current->why, "hot: node0/gpu predicted to throttle in 30 s");
+    assert_string_equal(house_instance(h)->current->why,
+                        "hot: node0/gpu predicted to throttle in 30 s");
     h->full_s[0] = 120; /* it has cooled, and would be hot again */
     house_run(h, 600 * 1000);
     assert_true(h->placed == 2);
@@ -302,7 +318,8 @@ static void a_device_that_will_be_hot_is_left(void **unused)
     drop_replanning(h);
 }
 
-/* Memory that somebody else takes: what works is left only when that lasts, and not again and again. */
+/* Memory that somebody else takes: what works is left only when that lasts, and not again and
+ * again. */
 static void memory_that_others_take(void **unused)
 {
     static const double speeds[NODES] = {1000, 1000, 900, 900};

@@ -20,8 +20,8 @@ static void one_three_five(void **unused)
         assert_int_equal(members_voters_wanted(n), wanted[n]);
 }
 
-/* Whatever the members are, and whoever is alive: step by step to what is wanted, never two voters at once, never the
- * leader's own vote; and then it rests. */
+/* Whatever the members are, and whoever is alive: step by step to what is wanted, never two voters
+ * at once, never the leader's own vote; and then it rests. */
 static void every_way_leads_there(void **unused)
 {
     static struct members now, next;
@@ -32,11 +32,13 @@ static void every_way_leads_there(void **unused)
         now.n = 0;
         for (uint32_t i = 0; i < 9; i++) {
             if (i == 0 || random_at(seed, draws++) % 2)
-                now.list[now.n++] = (struct member){100 + i, i == 0 || random_at(seed, draws++) % 2};
+                now.list[now.n++] =
+                    (struct member){100 + i, i == 0 || random_at(seed, draws++) % 2};
         }
         for (uint32_t i = 0; i < n; i++) { /* of nodes that are, will be, or are no more */
             const bool steady = random_at(seed, draws++) % 2;
-            views[i] = (struct member_view){100 + i, i == 0 || random_at(seed, draws++) % 4, true, steady};
+            views[i] =
+                (struct member_view){100 + i, i == 0 || random_at(seed, draws++) % 4, true, steady};
             alive += views[i].alive;
         }
         uint32_t steps = 0;
@@ -75,8 +77,9 @@ static void a_leader_that_goes_hands_over(void **unused)
     assert_true(now.n == 2 && members_voters(&now) == 1 && members_find(&now, leader)->votes);
 }
 
-/* A node that lost its disk is another member: the old one goes in one step, the new one comes in the next. In one
- * step libraft would take the new one to have the old one's entries, and never send it any. */
+/* A node that lost its disk is another member: the old one goes in one step, the new one comes in
+ * the next. In one step libraft would take the new one to have the old one's entries, and never
+ * send it any. */
 static void nobody_takes_anothers_place(void **unused)
 {
     static struct members now = {2, {{1, true}, {2, false}}}, next;

@@ -1,5 +1,5 @@
-/* mesh: CPace against the test vectors of draft-irtf-cfrg-cpace ("CPace using group ristretto255 and hash
- * SHA-512"), the join code, and the words. */
+/* mesh: CPace against the test vectors of draft-irtf-cfrg-cpace ("CPace using group ristretto255
+ * and hash SHA-512"), the join code, and the words. */
 #include "base/limits.h"
 #include "join/cpace.h"
 #include "join/join_invite.h"
@@ -27,7 +27,7 @@ static void from_hex(const char *hex, uint8_t *bytes, size_t size)
     assert_int_equal(n, size);
 }
 
-/* ---- the draft's vectors ----------------------------------------------------------------------- */
+/* ---- the draft's vectors --------------------------------------------------------------------- */
 
 struct vectors {
     struct cpace_text code, channel, session;
@@ -81,7 +81,8 @@ static void test_key(void **state)
     assert_memory_equal(key, expected, sizeof key);
 }
 
-/* What is no point, and the neutral one, must end the run: the first ones are RFC 9496's, appendix A.2. */
+/* What is no point, and the neutral one, must end the run: the first ones are RFC 9496's, appendix
+ * A.2. */
 static void test_invalid_shares(void **state)
 {
     (void)state;
@@ -105,14 +106,15 @@ static void test_invalid_shares(void **state)
     }
 }
 
-/* ---- what depends on what ----------------------------------------------------------------------- */
+/* ---- what depends on what -------------------------------------------------------------------- */
 
 struct side {
     const char *code, *channel, *session;
 };
 
 /* Do two sides that believe this find the same key? Data of A is "hello", of B `data`. */
-static bool agree(const struct side *a, const struct side *b, const char *data_at_a, const char *data_at_b)
+static bool agree(const struct side *a, const struct side *b, const char *data_at_a,
+                  const char *data_at_b)
 {
     uint8_t g[2][32], scalar[2][32], key[2][CPACE_KEY_BYTES], tag[2][CPACE_TAG_BYTES];
     struct cpace_turn at_a[2] = {{.data = text("hello")}, {.data = text(data_at_a)}};
@@ -121,7 +123,8 @@ static bool agree(const struct side *a, const struct side *b, const char *data_a
     cpace_generator(text(b->code), text(b->channel), text(b->session), g[1]);
     cpace_scalar(scalar[0]);
     cpace_scalar(scalar[1]);
-    assert_true(cpace_share(g[0], scalar[0], at_a[0].share) && cpace_share(g[1], scalar[1], at_a[1].share));
+    assert_true(cpace_share(g[0], scalar[0], at_a[0].share) &&
+                cpace_share(g[1], scalar[1], at_a[1].share));
     memcpy(at_b[0].share, at_a[0].share, 32);
     memcpy(at_b[1].share, at_a[1].share, 32);
     assert_true(cpace_key(scalar[0], at_a[1].share, text(a->session), &at_a[0], &at_a[1], key[0]));
@@ -131,7 +134,8 @@ static bool agree(const struct side *a, const struct side *b, const char *data_a
     bool same = memcmp(key[0], key[1], CPACE_KEY_BYTES) == 0;
     assert_int_equal(same, memcmp(tag[0], tag[1], CPACE_TAG_BYTES) == 0);
     cpace_tag(key[0], text(a->session), &at_a[1], tag[1]);
-    assert_memory_not_equal(tag[0], tag[1], CPACE_TAG_BYTES); /* one side's proof is not the other's */
+    assert_memory_not_equal(tag[0], tag[1],
+                            CPACE_TAG_BYTES); /* one side's proof is not the other's */
     return same;
 }
 
@@ -139,8 +143,10 @@ static void test_both_must_believe_the_same(void **state)
 {
     (void)state;
     struct side good = {"K7QM4XZD", "channel", "session"};
-    struct side code = {"K7QM4XZE", "channel", "session"}, channel = {"K7QM4XZD", "other", "session"},
-                session = {"K7QM4XZD", "channel", "other"}, moved = {"K7QM4XZDc", "hannel", "session"};
+    struct side code = {"K7QM4XZE", "channel", "session"},
+                channel = {"K7QM4XZD", "other", "session"},
+                session = {"K7QM4XZD", "channel", "other"},
+                moved = {"K7QM4XZDc", "hannel", "session"};
     assert_true(agree(&good, &good, "x", "x"));
     assert_false(agree(&good, &good, "x", "y"));
     assert_false(agree(&good, &code, "x", "x"));
@@ -158,7 +164,7 @@ static void test_long_inputs(void **state)
     assert_true(agree(&side, &side, longer, longer));
 }
 
-/* ---- the code ----------------------------------------------------------------------------------- */
+/* ---- the code -------------------------------------------------------------------------------- */
 
 static void test_codes(void **state)
 {
@@ -180,7 +186,8 @@ static void test_codes(void **state)
     assert_int_equal(seen, UINT32_MAX);
     invite_make(&invite, 0, 0, other, NULL);
     assert_string_not_equal(code, other);
-    assert_int_equal(invite_make(&invite, 0, LIMIT_JOIN_CODE_MS_MAX + 1ull, code, NULL), ERROR_INVALID);
+    assert_int_equal(invite_make(&invite, 0, LIMIT_JOIN_CODE_MS_MAX + 1ull, code, NULL),
+                     ERROR_INVALID);
     assert_int_equal(invite_look(&invite, 0), INVITE_OPEN); /* the old one stays */
     invite_end(&invite);
     assert_int_equal(invite_look(&invite, 0), INVITE_NONE);
@@ -190,7 +197,8 @@ static void test_typed_codes(void **state)
 {
     (void)state;
     char digits[JOIN_CODE_DIGITS];
-    static const char *const good[] = {"K7QM-1X0D", "k7qm1x0d", " k7qM lxOd ", "K-7-Q-M-I-X-o-D", "K7QM--1XOD"};
+    static const char *const good[] = {"K7QM-1X0D", "k7qm1x0d", " k7qM lxOd ", "K-7-Q-M-I-X-o-D",
+                                       "K7QM--1XOD"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         assert_int_equal(join_code_parse(good[i], digits, NULL), ERROR_NONE);
         assert_memory_equal(digits, "K7QM1X0D", sizeof digits);
@@ -238,7 +246,7 @@ static void test_the_life_of_an_invite(void **state)
     assert_true(join_knock(&invite.hand_paused_until_ms, 10 + LIMIT_JOIN_PAUSE_MS));
 }
 
-/* ---- the words ---------------------------------------------------------------------------------- */
+/* ---- the words ------------------------------------------------------------------------------- */
 
 /* Is the one the other after changing, adding or dropping at most one letter? */
 static bool is_near(const char *a, const char *b)

@@ -59,7 +59,7 @@ static const struct authority *authority_of(const struct world *world)
     return &world->nodes[0].membership.authority;
 }
 
-/* ---- who is believed -------------------------------------------------------------------------- */
+/* ---- who is believed ------------------------------------------------------------------------- */
 
 static void test_members_know_each_other(void **state)
 {
@@ -125,7 +125,8 @@ static void test_a_self_signed_certificate_is_refused(void **state)
     char names[256], node[NODE_ID_TEXT], cluster[CLUSTER_ID_TEXT];
     id_text(identity->node_id, NODE_ID_BYTES, node);
     id_text(authority_of(&world)->cluster_id, CLUSTER_ID_BYTES, cluster);
-    snprintf(names, sizeof names, "URI:urn:medley:node:%s,URI:urn:medley:cluster:%s", node, cluster);
+    snprintf(names, sizeof names, "URI:urn:medley:node:%s,URI:urn:medley:cluster:%s", node,
+             cluster);
     show_forged(&world, &(struct world_forgery){.self_signed = true, .names = names});
     assert_refused(&world, "signed by itself", "another cluster");
     world_deinit(&world);
@@ -137,7 +138,8 @@ static void test_time(void **state)
     struct world world;
     struct world_link link;
     world_init(&world);
-    show_forged(&world, &(struct world_forgery){.authority = authority_of(&world), .until_unix_s = WORLD_NOW - 1});
+    show_forged(&world, &(struct world_forgery){.authority = authority_of(&world),
+                                                .until_unix_s = WORLD_NOW - 1});
     assert_refused(&world, "expired", "expired");
     show_forged(&world, &(struct world_forgery){.authority = authority_of(&world),
                                                 .from_unix_s = WORLD_NOW + 60,
@@ -149,7 +151,8 @@ static void test_time(void **state)
     world_deinit(&world);
 }
 
-/* A clock that is behind by a day, or that starts in 1970, still takes the certificates of the day. */
+/* A clock that is behind by a day, or that starts in 1970, still takes the certificates of the
+ * day. */
 static void test_clocks_that_are_behind(void **state)
 {
     (void)state;
@@ -171,7 +174,8 @@ static void test_clocks_that_are_behind(void **state)
     world_deinit(&world);
 }
 
-/* Whoever holds the authority's key can sign anything: what it signs must still be a node's, and its own. */
+/* Whoever holds the authority's key can sign anything: what it signs must still be a node's, and
+ * its own. */
 static void test_names_that_lie(void **state)
 {
     (void)state;
@@ -182,26 +186,33 @@ static void test_names_that_lie(void **state)
     id_text(world.nodes[2].identity.node_id, NODE_ID_BYTES, other);
     id_text(authority_of(&world)->cluster_id, CLUSTER_ID_BYTES, cluster);
     int n = 0;
-    snprintf(names[n++], 400, "URI:urn:medley:node:%s,URI:urn:medley:cluster:%s", other, cluster); /* another's id */
+    snprintf(names[n++], 400, "URI:urn:medley:node:%s,URI:urn:medley:cluster:%s", other,
+             cluster); /* another's id */
     snprintf(names[n++], 400, "URI:urn:medley:cluster:%s", cluster);
     snprintf(names[n++], 400, "URI:urn:medley:node:%s", node);
-    snprintf(names[n++], 400, "URI:urn:medley:node:%s,URI:urn:medley:node:%s,URI:urn:medley:cluster:%s", node, other,
+    snprintf(names[n++], 400,
+             "URI:urn:medley:node:%s,URI:urn:medley:node:%s,URI:urn:medley:cluster:%s", node, other,
              cluster);
-    snprintf(names[n++], 400, "URI:urn:medley:node:%s,URI:urn:medley:cluster:%s,DNS:example.org", node, cluster);
+    snprintf(names[n++], 400, "URI:urn:medley:node:%s,URI:urn:medley:cluster:%s,DNS:example.org",
+             node, cluster);
     snprintf(names[n++], 400, "URI:urn:medley:node:%.63s,URI:urn:medley:cluster:%s", node, cluster);
-    snprintf(names[n++], 400, "URI:urn:medley:node:%.63sG,URI:urn:medley:cluster:%s", node, cluster);
+    snprintf(names[n++], 400, "URI:urn:medley:node:%.63sG,URI:urn:medley:cluster:%s", node,
+             cluster);
     snprintf(names[n++], 400, "DNS:localhost");
     for (int i = 0; i < n; i++) {
-        show_forged(&world, &(struct world_forgery){.authority = authority_of(&world), .names = names[i]});
+        show_forged(&world,
+                    &(struct world_forgery){.authority = authority_of(&world), .names = names[i]});
         assert_refused(&world, "not one of a Medley node", "does not take");
     }
     snprintf(names[0], 400, "URI:urn:medley:node:%s,URI:urn:medley:cluster:%032d", node, 0);
-    show_forged(&world, &(struct world_forgery){.authority = authority_of(&world), .names = names[0]});
+    show_forged(&world,
+                &(struct world_forgery){.authority = authority_of(&world), .names = names[0]});
     assert_refused(&world, "another cluster", "another cluster");
     world_deinit(&world);
 }
 
-/* A removed member that kept the authority's key makes itself a new node with all the right names. */
+/* A removed member that kept the authority's key makes itself a new node with all the right
+ * names. */
 static void test_who_signs_itself(void **state)
 {
     (void)state;
@@ -211,10 +222,13 @@ static void test_who_signs_itself(void **state)
     X509 *certificate;
     world_init(&world);
     assert_int_equal(identity_make(&fresh, NULL), ERROR_NONE);
-    assert_int_equal(authority_sign(authority_of(&world), fresh.public_key, WORLD_NOW, &certificate, NULL), ERROR_NONE);
+    assert_int_equal(
+        authority_sign(authority_of(&world), fresh.public_key, WORLD_NOW, &certificate, NULL),
+        ERROR_NONE);
     world_show(world.nodes[1].credentials, certificate, fresh.key);
     assert_refused(&world, "not a member of this cluster", "not a member of its cluster");
-    memcpy(world.nodes[0].view.members[world.nodes[0].view.n_members++], fresh.node_id, NODE_ID_BYTES);
+    memcpy(world.nodes[0].view.members[world.nodes[0].view.n_members++], fresh.node_id,
+           NODE_ID_BYTES);
     assert_true(connect_nodes(&world, 0, 1, &link)); /* the list was all that was missing */
     world_disconnect(&link);
     X509_free(certificate);
@@ -246,7 +260,8 @@ static void test_usage(void **state)
     struct world world;
     struct world_link link;
     world_init(&world);
-    show_forged(&world, &(struct world_forgery){.authority = authority_of(&world), .usage = "serverAuth"});
+    show_forged(&world,
+                &(struct world_forgery){.authority = authority_of(&world), .usage = "serverAuth"});
     assert_true(connect_nodes(&world, 0, 1, &link));
     world_disconnect(&link);
     assert_false(connect_nodes(&world, 1, 0, &link));
@@ -266,7 +281,8 @@ static void test_a_member_cannot_sign(void **state)
     memcpy(false_one.cluster_id, authority_of(&world)->cluster_id, CLUSTER_ID_BYTES);
     show_forged(&world, &(struct world_forgery){.authority = &false_one});
     for (int i = 0; i < 2; i++) { /* also with the chain that leads up to the authority */
-        SSL_CTX_add1_chain_cert(tcp(world.nodes[1].credentials, (enum credentials_role)i), false_one.certificate);
+        SSL_CTX_add1_chain_cert(tcp(world.nodes[1].credentials, (enum credentials_role)i),
+                                false_one.certificate);
     }
     assert_false(connect_nodes(&world, 0, 1, &link));
     world_disconnect(&link);
@@ -275,7 +291,7 @@ static void test_a_member_cannot_sign(void **state)
     world_deinit(&world);
 }
 
-/* ---- protocol --------------------------------------------------------------------------------- */
+/* ---- protocol -------------------------------------------------------------------------------- */
 
 static SSL_CTX *stranger(const char *protocol, int version)
 {
@@ -309,7 +325,8 @@ static void test_strangers(void **state)
     };
     for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
         SSL_CTX *context = stranger(tries[i].protocol, tries[i].version);
-        assert_false(world_connect(context, tcp(world.nodes[0].credentials, CREDENTIALS_SERVER), &link));
+        assert_false(
+            world_connect(context, tcp(world.nodes[0].credentials, CREDENTIALS_SERVER), &link));
         assert_text_says(link.client_why, tries[i].why);
         uint8_t id[NODE_ID_BYTES];
         assert_int_equal(credentials_peer(link.server, id, NULL), ERROR_INVALID);
@@ -329,7 +346,9 @@ static void test_no_protocol(void **state)
     world_init(&world);
     SSL_CTX *context = stranger("", TLS1_3_VERSION);
     struct world_node *node = &world.nodes[1];
-    assert_int_equal(SSL_CTX_use_cert_and_key(context, node->membership.certificate, node->identity.key, NULL, 1), 1);
+    assert_int_equal(SSL_CTX_use_cert_and_key(context, node->membership.certificate,
+                                              node->identity.key, NULL, 1),
+                     1);
     assert_true(world_connect(context, tcp(world.nodes[0].credentials, CREDENTIALS_SERVER), &link));
     uint8_t id[NODE_ID_BYTES];
     struct error err;
@@ -351,7 +370,8 @@ static void test_the_join_channel(void **state)
     assert_true(world_connect(context, tcp(world.nodes[0].credentials, CREDENTIALS_SERVER), &link));
     assert_int_equal(credentials_purpose(link.client), CREDENTIALS_JOIN);
     assert_int_equal(credentials_purpose(link.server), CREDENTIALS_JOIN);
-    uint8_t id[NODE_ID_BYTES], here[CHANNEL_BINDING_BYTES], there[CHANNEL_BINDING_BYTES], other[CHANNEL_BINDING_BYTES];
+    uint8_t id[NODE_ID_BYTES], here[CHANNEL_BINDING_BYTES], there[CHANNEL_BINDING_BYTES],
+        other[CHANNEL_BINDING_BYTES];
     assert_int_equal(credentials_peer(link.server, id, NULL), ERROR_INVALID);
     assert_int_equal(credentials_peer(link.client, id, NULL), ERROR_INVALID);
     assert_int_equal(credentials_channel_binding(link.client, here, NULL), ERROR_NONE);
@@ -365,7 +385,8 @@ static void test_the_join_channel(void **state)
     SSL_CTX_free(context);
     /* a link still needs a certificate after a joiner was here */
     context = stranger(CREDENTIALS_ALPN, TLS1_3_VERSION);
-    assert_false(world_connect(context, tcp(world.nodes[0].credentials, CREDENTIALS_SERVER), &link));
+    assert_false(
+        world_connect(context, tcp(world.nodes[0].credentials, CREDENTIALS_SERVER), &link));
     world_disconnect(&link);
     SSL_CTX_free(context);
     world_deinit(&world);
@@ -407,14 +428,17 @@ static void test_renewal(void **state)
     assert_int_equal(membership_renew(&node->membership, &node->identity, later, NULL), ERROR_NONE);
     assert_false(membership_is_due(&node->membership, later));
     assert_int_equal(credentials_renew(node->credentials, &node->membership, NULL), ERROR_NONE);
-    world.nodes[0].view.now_unix_s = later + AUTHORITY_RENEW_DAYS * 86400ull; /* the old one has expired */
+    world.nodes[0].view.now_unix_s =
+        later + AUTHORITY_RENEW_DAYS * 86400ull; /* the old one has expired */
     assert_true(connect_nodes(&world, 1, 0, &link));
     assert_int_equal(credentials_peer(link.server, (uint8_t[NODE_ID_BYTES]){0}, NULL), ERROR_NONE);
     world_disconnect(&link);
-    assert_int_equal(credentials_renew(node->credentials, &world.nodes[0].membership, NULL), ERROR_INVALID);
+    assert_int_equal(credentials_renew(node->credentials, &world.nodes[0].membership, NULL),
+                     ERROR_INVALID);
     struct world other;
     world_init(&other);
-    assert_int_equal(credentials_renew(node->credentials, &other.nodes[1].membership, NULL), ERROR_INVALID);
+    assert_int_equal(credentials_renew(node->credentials, &other.nodes[1].membership, NULL),
+                     ERROR_INVALID);
     world_deinit(&other);
     world_deinit(&world);
 }
@@ -428,13 +452,15 @@ static void test_credentials_that_do_not_fit(void **state)
     world_init(&world);
     struct world_node *nodes = world.nodes;
     struct credentials_members members = {.admitted = world_is_member, .self = &nodes[0].view};
-    assert_int_equal(credentials_new(&nodes[0].identity, &nodes[1].membership, &members, &credentials, &err),
-                     ERROR_INVALID);
+    assert_int_equal(
+        credentials_new(&nodes[0].identity, &nodes[1].membership, &members, &credentials, &err),
+        ERROR_INVALID);
     assert_text_says(err.text, "of another node");
     assert_null(credentials);
     mem_fail_nth(1);
-    assert_int_equal(credentials_new(&nodes[0].identity, &nodes[0].membership, &members, &credentials, &err),
-                     ERROR_NO_MEMORY);
+    assert_int_equal(
+        credentials_new(&nodes[0].identity, &nodes[0].membership, &members, &credentials, &err),
+        ERROR_NO_MEMORY);
     mem_fail_nth(0);
     assert_null(credentials);
     credentials_free(NULL);
@@ -442,14 +468,17 @@ static void test_credentials_that_do_not_fit(void **state)
     uint64_t today = (uint64_t)time(NULL);
     for (int i = 0; i < 2; i++) {
         nodes[i].view.now_unix_s = today;
-        assert_int_equal(membership_renew(&nodes[i].membership, &nodes[i].identity, today, NULL), ERROR_NONE);
-        assert_int_equal(credentials_renew(nodes[i].credentials, &nodes[i].membership, NULL), ERROR_NONE);
+        assert_int_equal(membership_renew(&nodes[i].membership, &nodes[i].identity, today, NULL),
+                         ERROR_NONE);
+        assert_int_equal(credentials_renew(nodes[i].credentials, &nodes[i].membership, NULL),
+                         ERROR_NONE);
     }
-    assert_int_equal(credentials_new(&nodes[0].identity, &nodes[0].membership, &members, &credentials, &err),
-                     ERROR_NONE);
+    assert_int_equal(
+        credentials_new(&nodes[0].identity, &nodes[0].membership, &members, &credentials, &err),
+        ERROR_NONE);
     struct world_link link;
-    assert_true(
-        world_connect(tcp(credentials, CREDENTIALS_CLIENT), tcp(nodes[1].credentials, CREDENTIALS_SERVER), &link));
+    assert_true(world_connect(tcp(credentials, CREDENTIALS_CLIENT),
+                              tcp(nodes[1].credentials, CREDENTIALS_SERVER), &link));
     world_disconnect(&link);
     credentials_free(credentials);
     world_deinit(&world);
@@ -482,7 +511,8 @@ static void test_words_for_other_failures(void **state)
                   {SSL_AD_PROTOCOL_VERSION, "TLS 1.3"},
                   {SSL_AD_INTERNAL_ERROR, "ended the TLS handshake: "}};
     for (size_t i = 0; i < sizeof alerts / sizeof alerts[0]; i++) {
-        credentials_failure(ssl, ERR_PACK(ERR_LIB_SSL, 0, SSL_AD_REASON_OFFSET + alerts[i].alert), why, sizeof why);
+        credentials_failure(ssl, ERR_PACK(ERR_LIB_SSL, 0, SSL_AD_REASON_OFFSET + alerts[i].alert),
+                            why, sizeof why);
         assert_text_says(why, alerts[i].says);
     }
     ERR_clear_error();

@@ -26,7 +26,8 @@ static int udp_socket(struct sockaddr_in *address)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     socklen_t size = sizeof *address;
-    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    *address =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_true(fd >= 0 && bind(fd, (struct sockaddr *)address, size) == 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)address, &size), 0);
     return fd;
@@ -65,8 +66,8 @@ static bool quic_failed(SSL *ssl, int result)
     return result != 1 && why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE;
 }
 
-/* Until the client has read the server's first byte. False: it failed, and `why` is what credentials_failure() says
- * at the end that looked. */
+/* Until the client has read the server's first byte. False: it failed, and `why` is what
+ * credentials_failure() says at the end that looked. */
 static bool quic_connect(struct quic_pair *pair, char *why, size_t size)
 {
     bool said = false;
@@ -91,7 +92,8 @@ static bool quic_connect(struct quic_pair *pair, char *why, size_t size)
         if (!pair->server)
             pair->server = SSL_accept_connection(pair->listener, SSL_ACCEPT_CONNECTION_NO_BLOCK);
         if (pair->server && !said)
-            said = SSL_is_init_finished(pair->server) && SSL_write_ex(pair->server, &byte, 1, &n) == 1;
+            said =
+                SSL_is_init_finished(pair->server) && SSL_write_ex(pair->server, &byte, 1, &n) == 1;
         if (pair->server)
             SSL_handle_events(pair->server);
         poll(&(struct pollfd){.fd = pair->sockets[i % 2], .events = POLLIN}, 1, 1);
@@ -158,7 +160,8 @@ static void test_quic_join(void **state)
         fail_msg("%s", why);
     assert_int_equal(credentials_purpose(pair.client), CREDENTIALS_JOIN);
     assert_int_equal(credentials_purpose(pair.server), CREDENTIALS_JOIN);
-    assert_int_equal(credentials_peer(pair.server, (uint8_t[NODE_ID_BYTES]){0}, NULL), ERROR_INVALID);
+    assert_int_equal(credentials_peer(pair.server, (uint8_t[NODE_ID_BYTES]){0}, NULL),
+                     ERROR_INVALID);
     quic_close(&pair);
     SSL_CTX_free(context);
     world_deinit(&world);

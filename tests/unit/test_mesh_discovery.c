@@ -1,5 +1,5 @@
-/* Discovery between two hosts in network namespaces of their own, with and without a daemon of Avahi's beside it; and
- * what strangers may announce. */
+/* Discovery between two hosts in network namespaces of their own, with and without a daemon of
+ * Avahi's beside it; and what strangers may announce. */
 #include "mesh/discovery.h"
 #include "mesh/discovery_record.h"
 #include "net_world.h"
@@ -38,12 +38,14 @@ static void on_found(void *arg, const struct discovery_peer *peer)
     struct program *program = arg;
     char address[INET6_ADDRSTRLEN] = "";
     if (peer->address.ss_family == AF_INET)
-        inet_ntop(AF_INET, &((const struct sockaddr_in *)&peer->address)->sin_addr, address, sizeof address);
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)&peer->address)->sin_addr, address,
+                  sizeof address);
     else
-        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)&peer->address)->sin6_addr, address, sizeof address);
-    dprintf(program->out, "found %s %s [%s] %s %u %u.%u\n", peer->record.id, peer->record.name, peer->record.cluster,
-            peer->address.ss_family == AF_INET ? address : "v6", peer->record.port, peer->record.version_major,
-            peer->record.version_minor);
+        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)&peer->address)->sin6_addr, address,
+                  sizeof address);
+    dprintf(program->out, "found %s %s [%s] %s %u %u.%u\n", peer->record.id, peer->record.name,
+            peer->record.cluster, peer->address.ss_family == AF_INET ? address : "v6",
+            peer->record.port, peer->record.version_major, peer->record.version_minor);
 }
 
 static void on_lost(void *arg, const char *name)
@@ -59,7 +61,8 @@ static void give_room(uv_handle_t *handle, size_t size, uv_buf_t *buf)
     *buf = uv_buf_init(program->input, sizeof program->input - 1);
 }
 
-/* "cluster NAME" announces another cluster, "kill" ends the daemon; the end of the input ends the program. */
+/* "cluster NAME" announces another cluster, "kill" ends the daemon; the end of the input ends the
+ * program. */
 static void on_input(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     struct program *program = stream->data;
@@ -147,8 +150,8 @@ static void server(int in, int out)
         mount("tmpfs", "/run", "tmpfs", 0, NULL))
         _exit(5);
     write_file("/run/avahi.conf", "[server]\nenable-dbus=no\n");
-    daemon_pid = spawn(
-        (char *[]){"avahi-daemon", "-f", "/run/avahi.conf", "--no-drop-root", "--no-rlimits", "--no-chroot", NULL});
+    daemon_pid = spawn((char *[]){"avahi-daemon", "-f", "/run/avahi.conf", "--no-drop-root",
+                                  "--no-rlimits", "--no-chroot", NULL});
     wait_for_file("/run/avahi-daemon/socket");
     run_program(in, out, "server", "dddd000011112222");
     kill(daemon_pid, SIGKILL);
@@ -226,7 +229,11 @@ static void add_raw(AvahiStringList **txt, const char *bytes, size_t size)
 static void test_what_strangers_announce(void **state)
 {
     (void)state;
-    struct discovery_record own = {.id = "abcd", .cluster = "home", .version_major = 1, .version_minor = 7}, got;
+    struct discovery_record own = {.id = "abcd",
+                                   .cluster = "home",
+                                   .version_major = 1,
+                                   .version_minor = 7},
+                            got;
     AvahiStringList *txt = discovery_record_write(&own);
     assert_true(discovery_record_read("tower", 99, txt, &got));
     assert_string_equal(got.name, "tower");
@@ -255,8 +262,8 @@ static void test_what_strangers_announce(void **state)
         assert_false(discovery_record_read("tower", 99, txt, &got));
         avahi_string_list_free(txt);
     }
-    static const char *const versions[] = {"version=1", "version=a.b", "version=1.2.3", "version=99999999999.1",
-                                           "version="};
+    static const char *const versions[] = {"version=1", "version=a.b", "version=1.2.3",
+                                           "version=99999999999.1", "version="};
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
         txt = NULL;
         add_raw(&txt, "id=x", 4);

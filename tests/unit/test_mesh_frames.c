@@ -1,4 +1,5 @@
-/* mesh, the pure parts: frames, hellos, pings, who stays when two dial, waiting, what probes know, classes. */
+/* mesh, the pure parts: frames, hellos, pings, who stays when two dial, waiting, what probes know,
+ * classes. */
 #include "base/limits.h"
 #include "base/random.h"
 #include "mesh/backoff.h"
@@ -24,11 +25,13 @@
 
 static void test_a_header_survives(void **state)
 {
-    const struct frame_header header = {.type = 0x1234, .flags = 0x5678, .length = 0x0abcdef0, .tag = 0xfedcba98};
+    const struct frame_header header = {
+        .type = 0x1234, .flags = 0x5678, .length = 0x0abcdef0, .tag = 0xfedcba98};
     uint8_t bytes[FRAME_HEADER_BYTES];
     struct frame_header back;
     frame_header_write(&header, bytes);
-    const uint8_t expected[] = {'M', 'd', 1, 0, 0x34, 0x12, 0x78, 0x56, 0xf0, 0xde, 0xbc, 0x0a, 0x98, 0xba, 0xdc, 0xfe};
+    const uint8_t expected[] = {'M',  'd',  1,    0,    0x34, 0x12, 0x78, 0x56,
+                                0xf0, 0xde, 0xbc, 0x0a, 0x98, 0xba, 0xdc, 0xfe};
     assert_memory_equal(bytes, expected, sizeof expected);
     assert_int_equal(frame_header_read(bytes, UINT32_MAX, &back, NULL), ERROR_NONE);
     assert_memory_equal(&back, &header, sizeof back);
@@ -53,7 +56,8 @@ static void test_a_bad_header_is_refused(void **state)
 }
 
 /* Feeds bytes in pieces; returns how many frames were complete, with their payloads' sum. */
-static int feed(struct frame_reader *reader, const uint8_t *bytes, size_t size, uint64_t seed, uint64_t *sum)
+static int feed(struct frame_reader *reader, const uint8_t *bytes, size_t size, uint64_t seed,
+                uint64_t *sum)
 {
     static uint8_t payload[4096];
     int n_frames = 0;
@@ -218,23 +222,29 @@ static void test_versions(void **state)
 {
     struct link_version agreed;
     struct error err = {0};
-    assert_int_equal(version_agree((struct link_version){1, 3}, (struct link_version){1, 2}, &agreed, &err),
-                     ERROR_NONE);
+    assert_int_equal(
+        version_agree((struct link_version){1, 3}, (struct link_version){1, 2}, &agreed, &err),
+        ERROR_NONE);
     assert_int_equal(agreed.minor, 2);
-    assert_int_equal(version_agree((struct link_version){1, 2}, (struct link_version){1, 3}, &agreed, &err),
-                     ERROR_NONE);
+    assert_int_equal(
+        version_agree((struct link_version){1, 2}, (struct link_version){1, 3}, &agreed, &err),
+        ERROR_NONE);
     assert_int_equal(agreed.minor, 2);
-    assert_int_equal(version_agree((struct link_version){1, 2}, (struct link_version){1, 4}, &agreed, &err),
-                     ERROR_UNSUPPORTED);
+    assert_int_equal(
+        version_agree((struct link_version){1, 2}, (struct link_version){1, 4}, &agreed, &err),
+        ERROR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "1.4 of the protocol, this node 1.2: update the medley here"));
-    assert_int_equal(version_agree((struct link_version){1, UINT32_MAX}, (struct link_version){1, 0}, &agreed, &err),
+    assert_int_equal(version_agree((struct link_version){1, UINT32_MAX},
+                                   (struct link_version){1, 0}, &agreed, &err),
                      ERROR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "update the medley there"));
-    assert_int_equal(version_agree((struct link_version){1, 9}, (struct link_version){2, 0}, &agreed, &err),
-                     ERROR_UNSUPPORTED);
+    assert_int_equal(
+        version_agree((struct link_version){1, 9}, (struct link_version){2, 0}, &agreed, &err),
+        ERROR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "update the medley here"));
-    assert_int_equal(version_agree((struct link_version){2, 0}, (struct link_version){1, 0}, &agreed, &err),
-                     ERROR_UNSUPPORTED);
+    assert_int_equal(
+        version_agree((struct link_version){2, 0}, (struct link_version){1, 0}, &agreed, &err),
+        ERROR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "update the medley there"));
 }
 
@@ -246,12 +256,14 @@ static void test_fixed_payloads(void **state)
     struct burst burst;
     struct burst_report report;
     ping_write(&(struct ping){5, UINT64_MAX}, bytes);
-    assert_int_equal(ping_read(bytes, 64, &ping, NULL), ERROR_NONE); /* a longer one is a newer node's */
+    assert_int_equal(ping_read(bytes, 64, &ping, NULL),
+                     ERROR_NONE); /* a longer one is a newer node's */
     assert_true(ping.number == 5 && ping.sent_ns == UINT64_MAX);
     assert_int_equal(ping_read(bytes, PING_BYTES - 1, &ping, NULL), ERROR_INVALID);
     pong_write(&(struct pong){1, 2, 3, 4}, bytes);
     assert_int_equal(pong_read(bytes, PONG_BYTES, &pong, NULL), ERROR_NONE);
-    assert_true(pong.number == 1 && pong.sent_ns == 2 && pong.received_ns == 3 && pong.answered_ns == 4);
+    assert_true(pong.number == 1 && pong.sent_ns == 2 && pong.received_ns == 3 &&
+                pong.answered_ns == 4);
     assert_int_equal(pong_read(bytes, PING_BYTES, &pong, NULL), ERROR_INVALID);
     burst_write(&(struct burst){9, 3, 4}, bytes);
     assert_int_equal(burst_read(bytes, BURST_BYTES_MIN, &burst, NULL), ERROR_NONE);
@@ -274,7 +286,8 @@ static void test_the_table_of_resolutions(void **state)
     assert_int_equal(resolve_incoming(at), RESOLVE_ACCEPT); /* the higher gives way */
     at.we_are_lower = true;
     assert_int_equal(resolve_incoming(at), RESOLVE_REFUSE);
-    at = (struct resolve_state){.has_link = true, .same_boot = true, .link_is_ours = true, .we_are_lower = true};
+    at = (struct resolve_state){
+        .has_link = true, .same_boot = true, .link_is_ours = true, .we_are_lower = true};
     assert_int_equal(resolve_incoming(at), RESOLVE_REFUSE);
     at.link_closes = true;
     assert_int_equal(resolve_incoming(at), RESOLVE_REFUSE);
@@ -305,9 +318,10 @@ static void test_waiting_after_a_link(void **state)
     for (uint64_t seed = 0; seed < 1000; seed++) {
         assert_in_range(backoff_again_ms(250, 0, 1, seed), 62, 125);
         assert_in_range(backoff_again_ms(250, 8000, 1, seed), 500, 1000);
-        assert_in_range(backoff_again_ms(250, 10 * LIMIT_DIAL_WAIT_MS, 1, seed), LIMIT_DIAL_WAIT_MS / 2,
-                        LIMIT_DIAL_WAIT_MS);
-        assert_in_range(backoff_again_ms(250, 100, 1000, seed), 2000, 4000); /* a thousand: 250 to 500 a second */
+        assert_in_range(backoff_again_ms(250, 10 * LIMIT_DIAL_WAIT_MS, 1, seed),
+                        LIMIT_DIAL_WAIT_MS / 2, LIMIT_DIAL_WAIT_MS);
+        assert_in_range(backoff_again_ms(250, 100, 1000, seed), 2000,
+                        4000); /* a thousand: 250 to 500 a second */
     }
     for (; at_ms < 3600 * 1000; n++)
         at_ms += backoff_again_ms(250, at_ms, 1, n);
@@ -320,8 +334,10 @@ static void test_waiting_after_a_link(void **state)
 
 #define MS UINT64_C(1000000)
 
-/* 64 pings over a link of there_ns and back_ns, whose peer's clock is off and fast, each held for a while. */
-static struct link_probe probe_pinged(uint64_t there_ns, uint64_t back_ns, uint64_t jitter_ns, double drift)
+/* 64 pings over a link of there_ns and back_ns, whose peer's clock is off and fast, each held for a
+ * while. */
+static struct link_probe probe_pinged(uint64_t there_ns, uint64_t back_ns, uint64_t jitter_ns,
+                                      double drift)
 {
     struct link_probe probe = {0};
     for (uint64_t i = 0; i < 64; i++) {
@@ -359,15 +375,17 @@ static void test_jitter_does_not_see_the_clocks(void **state)
 static void test_what_a_peer_makes_up_is_not_believed(void **state)
 {
     struct link_probe probe = {0};
-    link_probe_pong(&probe, &(struct pong){0, 200, 10, 20}, 100);        /* sent in the future */
-    link_probe_pong(&probe, &(struct pong){0, 100, 20, 10}, 200);        /* answered before it came */
-    link_probe_pong(&probe, &(struct pong){0, 100, 0, UINT64_MAX}, 200); /* held for longer than it took */
+    link_probe_pong(&probe, &(struct pong){0, 200, 10, 20}, 100); /* sent in the future */
+    link_probe_pong(&probe, &(struct pong){0, 100, 20, 10}, 200); /* answered before it came */
+    link_probe_pong(&probe, &(struct pong){0, 100, 0, UINT64_MAX},
+                    200); /* held for longer than it took */
     assert_false(link_probe_reading(&probe).latency_ns.valid);
     link_probe_report(&probe, &(struct burst_report){0, 1000, 1000}, 10); /* of no burst */
     assert_int_equal(link_probe_began(&probe, 65536, 1000), 1);
     link_probe_report(&probe, &(struct burst_report){2, 1000, 1000}, 5000);
     assert_false(link_probe_reading(&probe).bandwidth_bytes_per_s.valid);
-    link_probe_report(&probe, &(struct burst_report){1, 65537, 1000}, 5000); /* more than was sent */
+    link_probe_report(&probe, &(struct burst_report){1, 65537, 1000},
+                      5000); /* more than was sent */
     assert_false(link_probe_reading(&probe).bandwidth_bytes_per_s.valid);
 }
 
@@ -405,7 +423,8 @@ static void test_bursts_stay_below_one_per_cent(void **state)
                 busy_s += took_s;
                 bytes_sum += bytes;
                 now_ns += (uint64_t)(took_s * 1e9) + MS;
-                const struct burst_report report = {number, bytes / 2, (uint64_t)(took_s * 1e9 / 2)};
+                const struct burst_report report = {number, bytes / 2,
+                                                    (uint64_t)(took_s * 1e9 / 2)};
                 link_probe_report(&probe, &report, now_ns);
             }
             now_ns += 2000 * MS;
@@ -460,8 +479,10 @@ static void test_classes_of_interfaces(void **state)
     struct sockaddr_in here = {.sin_family = AF_INET}, far = here;
     here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     far.sin_addr.s_addr = htonl(0xc6336401); /* 198.51.100.1: nobody's (RFC 5737) */
-    assert_int_equal(interface_class((struct sockaddr *)&here, (struct sockaddr *)&here, root), TOPOLOGY_SAME_HOST);
-    assert_int_equal(interface_class((struct sockaddr *)&far, (struct sockaddr *)&far, root), TOPOLOGY_UNKNOWN);
+    assert_int_equal(interface_class((struct sockaddr *)&here, (struct sockaddr *)&here, root),
+                     TOPOLOGY_SAME_HOST);
+    assert_int_equal(interface_class((struct sockaddr *)&far, (struct sockaddr *)&far, root),
+                     TOPOLOGY_UNKNOWN);
     snprintf(command, sizeof command, "rm -r %s", root);
     assert_int_equal(system(command), 0);
 }

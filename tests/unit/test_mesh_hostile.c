@@ -1,5 +1,5 @@
-/* mesh: peers that are up to no good, with a member's certificate and without. Nothing crashes or hangs, and a good
- * peer is served meanwhile. */
+/* mesh: peers that are up to no good, with a member's certificate and without. Nothing crashes or
+ * hangs, and a good peer is served meanwhile. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "link_world.h"
@@ -53,8 +53,8 @@ static bool is_cut(void *arg)
 
 static void test_garbage_instead_of_tls(void **state)
 {
-    static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\xff\xff", "Md\1\0\3",
-                                        "\x15\x03\x03\x00\x02\x02\x28"};
+    static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\xff\xff",
+                                        "Md\1\0\3", "\x15\x03\x03\x00\x02\x02\x28"};
     struct link_world *world = link_world_init(MESH_TCP);
     link_world_open(world, 1);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
@@ -73,7 +73,8 @@ static void test_silence_and_dripping_before_tls(void **state)
 {
     struct link_world *world = link_world_init(MESH_TCP);
     link_world_open(world, 1);
-    int silent = link_world_raw_connect(world->nodes[1].port), drips = link_world_raw_connect(world->nodes[1].port);
+    int silent = link_world_raw_connect(world->nodes[1].port),
+        drips = link_world_raw_connect(world->nodes[1].port);
     const uint64_t begin_ns = clock_now_ns();
     for (int i = 0; i < 20 && !is_cut(&drips); i++) {
         static const uint8_t record[] = {0x16, 3, 1, 1, 0};
@@ -130,7 +131,7 @@ static void test_resets(void **state)
     link_world_deinit(world);
 }
 
-/* ---- with a certificate ------------------------------------------------------------------------ */
+/* ---- with a certificate ---------------------------------------------------------------------- */
 
 /* A member that speaks TLS as it should, and then what it likes. Its socket does not block. */
 struct member {
@@ -180,7 +181,8 @@ static void member_frame(struct member *member, uint16_t type, const void *paylo
     member_write(member, bytes, FRAME_HEADER_BYTES + length);
 }
 
-static void member_hello(struct member *member, uint32_t channel, uint32_t n_channels, uint64_t session)
+static void member_hello(struct member *member, uint32_t channel, uint32_t n_channels,
+                         uint64_t session)
 {
     const struct hello hello = {.version = {LINK_MAJOR, LINK_MINOR},
                                 .channel = channel,
@@ -198,13 +200,15 @@ static uint16_t member_read(struct member *member, uint8_t *payload, uint32_t *l
     size_t have = 0, n;
     struct frame_header header = {0};
     for (int i = 0; i < 2000 && have < FRAME_HEADER_BYTES + header.length; i++) {
-        uint8_t *into = have < FRAME_HEADER_BYTES ? bytes + have : payload + have - FRAME_HEADER_BYTES;
-        const size_t left =
-            have < FRAME_HEADER_BYTES ? FRAME_HEADER_BYTES - have : FRAME_HEADER_BYTES + header.length - have;
+        uint8_t *into =
+            have < FRAME_HEADER_BYTES ? bytes + have : payload + have - FRAME_HEADER_BYTES;
+        const size_t left = have < FRAME_HEADER_BYTES ? FRAME_HEADER_BYTES - have
+                                                      : FRAME_HEADER_BYTES + header.length - have;
         if (SSL_read_ex(member->ssl, into, left, &n)) {
             have += n;
             if (have == FRAME_HEADER_BYTES)
-                assert_int_equal(frame_header_read(bytes, LIMIT_HELLO_BYTES, &header, NULL), ERROR_NONE);
+                assert_int_equal(frame_header_read(bytes, LIMIT_HELLO_BYTES, &header, NULL),
+                                 ERROR_NONE);
         } else if (SSL_get_error(member->ssl, 0) != SSL_ERROR_WANT_READ) {
             return 0;
         } else {
@@ -326,7 +330,8 @@ static void test_bad_hellos_of_a_member(void **state)
     member_close(&member);
     member = member_connect(world);
     uint8_t header[FRAME_HEADER_BYTES];
-    frame_header_write(&(struct frame_header){.type = FRAME_HELLO, .length = LIMIT_HELLO_BYTES + 1}, header);
+    frame_header_write(&(struct frame_header){.type = FRAME_HELLO, .length = LIMIT_HELLO_BYTES + 1},
+                       header);
     member_write(&member, header, sizeof header);
     assert_int_equal(member_answer(&member), 0);
     member_close(&member);
@@ -341,7 +346,8 @@ static void test_bad_hellos_of_a_member(void **state)
     link_world_deinit(world);
 }
 
-/* One byte of a frame at a time on control: no ping is ever answered, so it is dead after dead_ms. */
+/* One byte of a frame at a time on control: no ping is ever answered, so it is dead after
+ * dead_ms. */
 static void test_a_member_that_drips(void **state)
 {
     struct link_world *world = link_world_init(MESH_TCP);
@@ -365,7 +371,8 @@ static void test_a_member_that_drips(void **state)
     link_world_deinit(world);
 }
 
-/* A peer whose machine has lost power says nothing at all; one that breaks off within a frame says that. */
+/* A peer whose machine has lost power says nothing at all; one that breaks off within a frame says
+ * that. */
 static void test_half_open_and_cut_off(void **state)
 {
     struct link_world *world = link_world_init(MESH_TCP);
@@ -449,12 +456,14 @@ static void test_another_clusters_node(void **state)
     struct error err = {0};
     credentials_free(stranger->credentials);
     membership_deinit(&stranger->membership);
-    assert_int_equal(membership_found(&stranger->identity, (uint64_t)time(NULL), &stranger->membership, &err),
-                     ERROR_NONE);
-    assert_int_equal(credentials_new(&stranger->identity, &stranger->membership,
-                                     &(struct credentials_members){.admitted = link_world_is_member},
-                                     &stranger->credentials, &err),
-                     ERROR_NONE);
+    assert_int_equal(
+        membership_found(&stranger->identity, (uint64_t)time(NULL), &stranger->membership, &err),
+        ERROR_NONE);
+    assert_int_equal(
+        credentials_new(&stranger->identity, &stranger->membership,
+                        &(struct credentials_members){.admitted = link_world_is_member},
+                        &stranger->credentials, &err),
+        ERROR_NONE);
     stranger->options.security = security_of(stranger->credentials);
     link_world_open(world, 0);
     link_world_open(world, 1);
@@ -467,7 +476,7 @@ static void test_another_clusters_node(void **state)
     link_world_deinit(world);
 }
 
-/* ---- who wants to join ------------------------------------------------------------------------- */
+/* ---- who wants to join ----------------------------------------------------------------------- */
 
 static struct stream *joining;
 
@@ -482,7 +491,8 @@ static bool has_joiner(void *arg)
     return ((struct link_world *)arg)->nodes[1].n_joiners > 0;
 }
 
-/* A stranger may only join, on a stream that is handed over; where nobody takes it, it is turned away. */
+/* A stranger may only join, on a stream that is handed over; where nobody takes it, it is turned
+ * away. */
 static void test_a_stranger_may_only_join(void **state)
 {
     for (int taken = 0; taken < 2; taken++) {
@@ -492,7 +502,8 @@ static void test_a_stranger_may_only_join(void **state)
         link_world_open(world, 1);
         SSL_CTX *context = credentials_join_context(CREDENTIALS_TCP, NULL);
         assert_non_null(context);
-        struct member stranger = {.world = world, .fd = link_world_raw_connect(world->nodes[1].port)};
+        struct member stranger = {.world = world,
+                                  .fd = link_world_raw_connect(world->nodes[1].port)};
         fcntl(stranger.fd, F_SETFL, O_NONBLOCK);
         stranger.ssl = SSL_new(context);
         SSL_set_fd(stranger.ssl, stranger.fd);

@@ -79,7 +79,7 @@ static unsigned mode_of(const char *path)
     return file.st_mode & 07777;
 }
 
-/* ---- the node's key --------------------------------------------------------------------------- */
+/* ---- the node's key -------------------------------------------------------------------------- */
 
 static void test_the_key_stays(void **state)
 {
@@ -214,7 +214,8 @@ static void test_what_is_no_file(void **state)
     assert_refused("it is a link");
     run("rm $FOLDER/node.key; mkdir -m 700 $FOLDER/node.key");
     assert_refused("not a regular file");
-    run("rmdir $FOLDER/node.key; head -c 70000 /dev/zero > $FOLDER/node.key; chmod 600 $FOLDER/node.key");
+    run("rmdir $FOLDER/node.key; head -c 70000 /dev/zero > $FOLDER/node.key; chmod 600 "
+        "$FOLDER/node.key");
     assert_refused("larger than the limit");
     run("rm -r $FOLDER; : > $FOLDER");
     assert_refused("folder for keys");
@@ -238,7 +239,8 @@ static void test_a_torn_write(void **state)
 {
     (void)state;
     struct identity identity;
-    run("mkdir -p -m 700 $FOLDER; printf 'half a k' > $FOLDER/.node.key.new; chmod 666 $FOLDER/.node.key.new");
+    run("mkdir -p -m 700 $FOLDER; printf 'half a k' > $FOLDER/.node.key.new; chmod 666 "
+        "$FOLDER/.node.key.new");
     open_good(&identity, true);
     identity_deinit(&identity);
     run("test \"$(ls -A $FOLDER)\" = node.key");
@@ -320,7 +322,7 @@ static void test_a_lock_that_is_held(void **state)
     secret_folder_close(&held);
 }
 
-/* ---- memberships ------------------------------------------------------------------------------ */
+/* ---- memberships ----------------------------------------------------------------------------- */
 
 static void test_membership_round_trip(void **state)
 {
@@ -343,11 +345,13 @@ static void test_membership_round_trip(void **state)
             fail_msg("%s", err.text);
         assert_int_equal(X509_cmp(loaded.certificate, made.certificate), 0);
         assert_int_equal(X509_cmp(loaded.authority.certificate, made.authority.certificate), 0);
-        assert_memory_equal(loaded.authority.cluster_id, made.authority.cluster_id, CLUSTER_ID_BYTES);
+        assert_memory_equal(loaded.authority.cluster_id, made.authority.cluster_id,
+                            CLUSTER_ID_BYTES);
         assert_int_equal(loaded.authority.key != NULL, with_key);
         X509 *certificate;
-        assert_int_equal(authority_sign(&loaded.authority, identity.public_key, WORLD_NOW, &certificate, NULL),
-                         with_key ? ERROR_NONE : ERROR_UNSUPPORTED);
+        assert_int_equal(
+            authority_sign(&loaded.authority, identity.public_key, WORLD_NOW, &certificate, NULL),
+            with_key ? ERROR_NONE : ERROR_UNSUPPORTED);
         X509_free(certificate);
         membership_deinit(&loaded);
     }
@@ -379,7 +383,10 @@ static void test_a_damaged_membership(void **state)
     static const char *const damages[] = {
         ": > $FOLDER/membership.pem",
         "head -c 400 $ROOT/kept > $FOLDER/membership.pem",
-        "sed '/BEGIN PRIVATE/,$d' $ROOT/kept | sed '1,/END CERT/d' > $FOLDER/membership.pem", /* one certificate */
+        "sed '/BEGIN PRIVATE/,$d' $ROOT/kept | sed '1,/END CERT/d' > "
+        "$FOLDER/membership.pem", /* one
+                                     certificate
+                                   */
         "sed '/END PRIVATE/d' $ROOT/kept > $FOLDER/membership.pem",
         "cat $ROOT/kept $ROOT/kept > $FOLDER/membership.pem",
         "sed 's/^[A-Za-z0-9].*/AAAA/' $ROOT/kept > $FOLDER/membership.pem",
@@ -464,7 +471,7 @@ static void test_leaving(void **state)
     identity_deinit(&after);
 }
 
-/* ---- certificates ----------------------------------------------------------------------------- */
+/* ---- certificates ---------------------------------------------------------------------------- */
 
 static void test_what_a_certificate_says(void **state)
 {
@@ -505,7 +512,8 @@ static void test_ids_as_text(void **state)
     assert_string_equal(text, "01abff00");
     assert_true(id_parse(text, back, 4));
     assert_memory_equal(id, back, 4);
-    static const char *const bad[] = {"", "01abff0", "01abff000", "01ABff00", "01abfg00", "01 bff00"};
+    static const char *const bad[] = {"",         "01abff0",  "01abff000",
+                                      "01ABff00", "01abfg00", "01 bff00"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_false(id_parse(bad[i], back, 4));
 }
@@ -517,7 +525,8 @@ static void test_a_known_id(void **state)
     (void)state;
     uint8_t key[PUBLIC_KEY_BYTES], id[NODE_ID_BYTES];
     char text[NODE_ID_TEXT];
-    assert_true(id_parse("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a", key, sizeof key));
+    assert_true(id_parse("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a", key,
+                         sizeof key));
     node_id_of(key, id);
     id_text(id, sizeof id, text);
     assert_string_equal(text, "06e3fd8fda29bb60ab59557de61edb0aecdb231134be30e75b455f8e1b792fa9");

@@ -34,16 +34,18 @@ static void test_without_the_authoritys_key(void **state)
     struct buffer told;
     join_world_init(&world);
     attempt_by_code(&world, world.code, &attempt);
-    attempt.inviter_result =
-        inviter_grant(&attempt.inviter, &(struct join_grant){0}, world.now_ms, WORLD_NOW, &attempt.to_joiner, NULL);
+    attempt.inviter_result = inviter_grant(&attempt.inviter, &(struct join_grant){0}, world.now_ms,
+                                           WORLD_NOW, &attempt.to_joiner, NULL);
     attempt_run(&attempt, &world);
     assert_int_equal(attempt.joiner_result, JOIN_STORE);
     joiner_take(&attempt.joiner, &membership, &told);
     assert_null(membership.authority.key);
     assert_int_equal(told.size, 0);
     struct inviter inviter;
-    struct inviter_settings settings = {
-        .identity = &world.newcomer, .authority = &membership.authority, .name = "tower", .invite = &world.invite};
+    struct inviter_settings settings = {.identity = &world.newcomer,
+                                        .authority = &membership.authority,
+                                        .name = "tower",
+                                        .invite = &world.invite};
     assert_int_equal(inviter_init(&inviter, &settings, 0, NULL), ERROR_UNSUPPORTED);
     inviter_deinit(&inviter);
     membership_deinit(&membership);
@@ -150,7 +152,8 @@ static void test_guessing_voids_the_code(void **state)
     join_world_deinit(&world);
 }
 
-/* A hundred that open at once and only then show their proofs have no more guesses than one after the other. */
+/* A hundred that open at once and only then show their proofs have no more guesses than one after
+ * the other. */
 static void test_guessing_in_parallel(void **state)
 {
     (void)state;
@@ -233,23 +236,24 @@ static void test_waiting_too_long(void **state)
     join_world_init(&world);
     attempt_start(&attempt, &world, JOIN_BY_CODE, world.code, world.binding);
     assert_int_equal(attempt.joiner.deadline_ms, world.now_ms + LIMIT_JOIN_STEP_MS);
-    assert_int_equal(joiner_tick(&attempt.joiner, world.now_ms + LIMIT_JOIN_STEP_MS - 1, &attempt.to_member, NULL),
+    assert_int_equal(joiner_tick(&attempt.joiner, world.now_ms + LIMIT_JOIN_STEP_MS - 1,
+                                 &attempt.to_member, NULL),
                      JOIN_WAITING);
-    assert_int_equal(
-        joiner_tick(&attempt.joiner, world.now_ms + LIMIT_JOIN_STEP_MS, &attempt.to_member, &attempt.joiner_error),
-        JOIN_FAILED);
+    assert_int_equal(joiner_tick(&attempt.joiner, world.now_ms + LIMIT_JOIN_STEP_MS,
+                                 &attempt.to_member, &attempt.joiner_error),
+                     JOIN_FAILED);
     assert_says(&attempt.joiner_error, "in time");
-    assert_int_equal(
-        inviter_tick(&attempt.inviter, world.now_ms + LIMIT_JOIN_STEP_MS, &attempt.to_joiner, &attempt.inviter_error),
-        JOIN_FAILED);
+    assert_int_equal(inviter_tick(&attempt.inviter, world.now_ms + LIMIT_JOIN_STEP_MS,
+                                  &attempt.to_joiner, &attempt.inviter_error),
+                     JOIN_FAILED);
     attempt_end(&attempt);
     /* let in, and never heard of again */
     attempt_by_code(&world, world.code, &attempt);
-    attempt.inviter_result =
-        inviter_grant(&attempt.inviter, &world_grant, world.now_ms, WORLD_NOW, &attempt.to_joiner, NULL);
-    assert_int_equal(
-        inviter_tick(&attempt.inviter, world.now_ms + LIMIT_JOIN_STEP_MS, &attempt.to_joiner, &attempt.inviter_error),
-        JOIN_FAILED);
+    attempt.inviter_result = inviter_grant(&attempt.inviter, &world_grant, world.now_ms, WORLD_NOW,
+                                           &attempt.to_joiner, NULL);
+    assert_int_equal(inviter_tick(&attempt.inviter, world.now_ms + LIMIT_JOIN_STEP_MS,
+                                  &attempt.to_joiner, &attempt.inviter_error),
+                     JOIN_FAILED);
     assert_says(&attempt.inviter_error, "remove it");
     attempt_end(&attempt);
     join_world_deinit(&world);
@@ -263,17 +267,22 @@ static void test_after_the_end(void **state)
     join_world_init(&world);
     attempt_by_code(&world, world.code, &attempt);
     attempt_finish(&attempt, &world);
-    assert_int_equal(joiner_step(&attempt.joiner, UINT64_MAX, "x", 1, &attempt.to_member, NULL), JOIN_OVER);
-    assert_int_equal(inviter_step(&attempt.inviter, UINT64_MAX, "x", 1, &attempt.to_joiner, NULL), JOIN_OVER);
+    assert_int_equal(joiner_step(&attempt.joiner, UINT64_MAX, "x", 1, &attempt.to_member, NULL),
+                     JOIN_OVER);
+    assert_int_equal(inviter_step(&attempt.inviter, UINT64_MAX, "x", 1, &attempt.to_joiner, NULL),
+                     JOIN_OVER);
     assert_int_equal(attempt.to_member.size + attempt.to_joiner.size, 0);
     attempt_end(&attempt);
     attempt_by_code(&world, world.code, &attempt);
     attempt_assert_failed(&attempt);
-    assert_int_equal(joiner_step(&attempt.joiner, 0, "x", 1, &attempt.to_member, NULL), JOIN_FAILED);
-    assert_int_equal(inviter_step(&attempt.inviter, 0, "x", 1, &attempt.to_joiner, NULL), JOIN_FAILED);
+    assert_int_equal(joiner_step(&attempt.joiner, 0, "x", 1, &attempt.to_member, NULL),
+                     JOIN_FAILED);
+    assert_int_equal(inviter_step(&attempt.inviter, 0, "x", 1, &attempt.to_joiner, NULL),
+                     JOIN_FAILED);
     assert_int_equal(joiner_agree(&attempt.joiner, 0, &attempt.to_member), JOIN_FAILED);
     assert_int_equal(inviter_agree(&attempt.inviter, 0), JOIN_FAILED);
-    assert_int_equal(inviter_grant(&attempt.inviter, &world_grant, 0, 0, &attempt.to_joiner, NULL), JOIN_FAILED);
+    assert_int_equal(inviter_grant(&attempt.inviter, &world_grant, 0, 0, &attempt.to_joiner, NULL),
+                     JOIN_FAILED);
     assert_int_equal(attempt.to_member.size + attempt.to_joiner.size, 0);
     attempt_end(&attempt);
     join_world_deinit(&world);
@@ -287,8 +296,10 @@ static void test_bad_settings(void **state)
     struct inviter inviter;
     struct buffer reply = {0};
     join_world_init(&world);
-    struct joiner_settings a = {.identity = &world.newcomer, .name = "a b", .mode = JOIN_BY_HAND, .pace = &world.pace};
-    struct inviter_settings b = {.identity = &world.member, .authority = &world.membership.authority, .name = ""};
+    struct joiner_settings a = {
+        .identity = &world.newcomer, .name = "a b", .mode = JOIN_BY_HAND, .pace = &world.pace};
+    struct inviter_settings b = {
+        .identity = &world.member, .authority = &world.membership.authority, .name = ""};
     assert_int_equal(joiner_start(&joiner, &a, 0, &reply, NULL), ERROR_INVALID);
     assert_int_equal(inviter_init(&inviter, &b, 0, NULL), ERROR_INVALID);
     joiner_deinit(&joiner);
@@ -309,8 +320,8 @@ static void test_a_payload_that_is_too_large(void **state)
         join_world_init(&world);
         attempt_by_code(&world, world.code, &attempt);
         struct join_grant much = {true, large, sizeof large - 1 + (size_t)over};
-        attempt.inviter_result =
-            inviter_grant(&attempt.inviter, &much, world.now_ms, WORLD_NOW, &attempt.to_joiner, &attempt.inviter_error);
+        attempt.inviter_result = inviter_grant(&attempt.inviter, &much, world.now_ms, WORLD_NOW,
+                                               &attempt.to_joiner, &attempt.inviter_error);
         attempt_run(&attempt, &world);
         assert_int_equal(attempt.inviter_result, over ? JOIN_FAILED : JOIN_WAITING);
         assert_int_equal(attempt.joiner_result, over ? JOIN_FAILED : JOIN_STORE);
@@ -321,7 +332,8 @@ static void test_a_payload_that_is_too_large(void **state)
     }
 }
 
-/* Each allocation of a join fails once: the join fails in words, or goes on; nothing leaks (address sanitizer). */
+/* Each allocation of a join fails once: the join fails in words, or goes on; nothing leaks (address
+ * sanitizer). */
 static void test_out_of_memory(void **state)
 {
     (void)state;
@@ -341,14 +353,16 @@ static void test_out_of_memory(void **state)
         if (attempt.joiner_result == JOIN_STORE)
             n_members++;
         else
-            assert_true(attempt.joiner_result == JOIN_FAILED || attempt.inviter_result == JOIN_FAILED);
+            assert_true(attempt.joiner_result == JOIN_FAILED ||
+                        attempt.inviter_result == JOIN_FAILED);
         attempt_end(&attempt);
     }
     assert_true(n_members > 0 && n_members < 12);
     join_world_deinit(&world);
 }
 
-/* The whole way: a TLS channel between a stranger and a member, its binding, the join, and then a link. */
+/* The whole way: a TLS channel between a stranger and a member, its binding, the join, and then a
+ * link. */
 static void test_from_stranger_to_member(void **state)
 {
     (void)state;
@@ -361,7 +375,8 @@ static void test_from_stranger_to_member(void **state)
     membership_deinit(&join.membership);
     join.membership.authority = world.nodes[0].membership.authority; /* borrowed */
     SSL_CTX *stranger = credentials_join_context(CREDENTIALS_TCP, NULL);
-    SSL_CTX *server = credentials_context(world.nodes[0].credentials, CREDENTIALS_TCP, CREDENTIALS_SERVER);
+    SSL_CTX *server =
+        credentials_context(world.nodes[0].credentials, CREDENTIALS_TCP, CREDENTIALS_SERVER);
     assert_true(world_connect(stranger, server, &link));
     uint8_t binding[CHANNEL_BINDING_BYTES];
     assert_int_equal(credentials_channel_binding(link.server, join.binding, NULL), ERROR_NONE);
@@ -369,7 +384,8 @@ static void test_from_stranger_to_member(void **state)
     attempt_start(&attempt, &join, JOIN_BY_CODE, join.code, binding);
     attempt_run(&attempt, &join);
     assert_int_equal(attempt.inviter_result, JOIN_DECIDE);
-    memcpy(world.nodes[0].view.members[world.nodes[0].view.n_members++], attempt.inviter.peer_id, NODE_ID_BYTES);
+    memcpy(world.nodes[0].view.members[world.nodes[0].view.n_members++], attempt.inviter.peer_id,
+           NODE_ID_BYTES);
     attempt_grant(&attempt, &join);
     world_disconnect(&link);
     struct membership membership;
@@ -377,8 +393,10 @@ static void test_from_stranger_to_member(void **state)
     struct credentials *credentials;
     joiner_take(&attempt.joiner, &membership, &told);
     struct credentials_members members = {world_is_member, world_now, &world.nodes[0].view};
-    assert_int_equal(credentials_new(&join.newcomer, &membership, &members, &credentials, NULL), ERROR_NONE);
-    assert_true(world_connect(credentials_context(credentials, CREDENTIALS_TCP, CREDENTIALS_CLIENT), server, &link));
+    assert_int_equal(credentials_new(&join.newcomer, &membership, &members, &credentials, NULL),
+                     ERROR_NONE);
+    assert_true(world_connect(credentials_context(credentials, CREDENTIALS_TCP, CREDENTIALS_CLIENT),
+                              server, &link));
     uint8_t id[NODE_ID_BYTES];
     assert_int_equal(credentials_peer(link.server, id, NULL), ERROR_NONE);
     assert_memory_equal(id, join.newcomer.node_id, sizeof id);

@@ -28,7 +28,8 @@ static void test_by_hand(void **state)
             if (i == first) {
                 attempt.inviter_result = inviter_agree(&attempt.inviter, world.now_ms);
             } else {
-                assert_int_equal(joiner_agree(&attempt.joiner, world.now_ms, &attempt.to_member), JOIN_WAITING);
+                assert_int_equal(joiner_agree(&attempt.joiner, world.now_ms, &attempt.to_member),
+                                 JOIN_WAITING);
                 attempt_run(&attempt, &world);
             }
             if (i == 0)
@@ -108,7 +109,8 @@ static void test_one_side_says_no(void **state)
     join_world_init(&world);
     attempt_start(&attempt, &world, JOIN_BY_HAND, world.code, world.binding);
     attempt_run(&attempt, &world);
-    attempt.joiner_result = joiner_refuse(&attempt.joiner, &attempt.to_member, &attempt.joiner_error);
+    attempt.joiner_result =
+        joiner_refuse(&attempt.joiner, &attempt.to_member, &attempt.joiner_error);
     attempt_run(&attempt, &world);
     attempt_assert_failed(&attempt);
     assert_says(&attempt.inviter_error, "tower said no");
@@ -116,8 +118,8 @@ static void test_one_side_says_no(void **state)
     world.now_ms += LIMIT_JOIN_PAUSE_MS;
     attempt_start(&attempt, &world, JOIN_BY_HAND, world.code, world.binding);
     attempt_run(&attempt, &world);
-    attempt.inviter_result =
-        inviter_refuse(&attempt.inviter, "the name tower is taken", &attempt.to_joiner, &attempt.inviter_error);
+    attempt.inviter_result = inviter_refuse(&attempt.inviter, "the name tower is taken",
+                                            &attempt.to_joiner, &attempt.inviter_error);
     attempt_run(&attempt, &world);
     attempt_assert_failed(&attempt);
     assert_says(&attempt.joiner_error, "laptop said no: the name tower is taken");
@@ -155,8 +157,9 @@ static void test_knocking_too_often(void **state)
     struct joiner again;
     struct joiner_settings settings = {
         .identity = &world.newcomer, .name = "tower", .mode = JOIN_BY_HAND, .pace = &world.pace};
-    assert_int_equal(joiner_start(&again, &settings, world.now_ms + LIMIT_JOIN_PAUSE_MS - 1, &b.to_member, NULL),
-                     ERROR_BUSY);
+    assert_int_equal(
+        joiner_start(&again, &settings, world.now_ms + LIMIT_JOIN_PAUSE_MS - 1, &b.to_member, NULL),
+        ERROR_BUSY);
     joiner_deinit(&again);
     world.pace = (struct join_pace){0}; /* another newcomer */
     attempt_start(&b, &world, JOIN_BY_HAND, world.code, world.binding);

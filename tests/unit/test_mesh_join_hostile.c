@@ -1,4 +1,5 @@
-/* mesh: joining, and everybody who should not get in: in the middle, with false notes, with spoiled messages. */
+/* mesh: joining, and everybody who should not get in: in the middle, with false notes, with spoiled
+ * messages. */
 #include "base/limits.h"
 #include "join/join_session.h"
 #include "join_world.h"
@@ -23,14 +24,16 @@ static void test_the_one_in_the_middle(void **state)
     attempt_start(&attempt, &world, JOIN_BY_CODE, world.code, other);
     attempt_run(&attempt, &world);
     attempt_assert_failed(&attempt);
-    /* the joiner's signature covers the channel, so the proof was not even looked at: nobody's guess */
+    /* the joiner's signature covers the channel, so the proof was not even looked at: nobody's
+     * guess */
     assert_says(&attempt.inviter_error, "does not have the private key");
     assert_int_equal(world.invite.n_wrong, 0);
     attempt_end(&attempt);
     join_world_deinit(&world);
 }
 
-/* … and signs what it carries as its own: the proof is still of another channel, and costs a guess. */
+/* … and signs what it carries as its own: the proof is still of another channel, and costs a
+ * guess. */
 static void test_the_one_in_the_middle_signs(void **state)
 {
     (void)state;
@@ -47,7 +50,8 @@ static void test_the_one_in_the_middle_signs(void **state)
     attempt_deliver_to_member(&far, &world);
     attempt_deliver_to_joiner(&far, &world);
     struct join_message stolen;
-    assert_int_equal(join_message_read(near.to_member.data, near.to_member.size, &stolen, NULL), ERROR_NONE);
+    assert_int_equal(join_message_read(near.to_member.data, near.to_member.size, &stolen, NULL),
+                     ERROR_NONE);
     memcpy(far.to_member.data + 4, stolen.fields[0].bytes, stolen.fields[0].size);
     attempt_run(&far, &world);
     attempt_assert_failed(&far);
@@ -104,7 +108,8 @@ static void test_everything_depends_on_the_channel(void **state)
     }
 }
 
-/* A member whose grant does not fit what it said: another cluster's authority, or another node's certificate. */
+/* A member whose grant does not fit what it said: another cluster's authority, or another node's
+ * certificate. */
 static void test_a_member_that_grants_something_else(void **state)
 {
     (void)state;
@@ -146,7 +151,8 @@ static void test_false_notes(void **state)
     assert_int_equal(attempt.inviter_result, JOIN_FAILED);
     attempt_end(&attempt);
     attempt_by_code(&world, world.code, &attempt);
-    inviter_grant(&attempt.inviter, &world_grant, world.now_ms, WORLD_NOW, &attempt.to_joiner, NULL);
+    inviter_grant(&attempt.inviter, &world_grant, world.now_ms, WORLD_NOW, &attempt.to_joiner,
+                  NULL);
     uint8_t agree[CPACE_TAG_BYTES]; /* a good note, but the other one */
     join_session_note(&attempt.joiner.session, JOIN_AGREE, agree);
     join_message_begin(&attempt.to_member, JOIN_DONE);
@@ -165,7 +171,8 @@ static void test_false_notes(void **state)
     join_world_deinit(&world);
 }
 
-/* Every message of a good join, said again in a new attempt (with a new code of the same digits: the worst case). */
+/* Every message of a good join, said again in a new attempt (with a new code of the same digits:
+ * the worst case). */
 static void test_replay(void **state)
 {
     (void)state;
@@ -185,14 +192,18 @@ static void test_replay(void **state)
     attempt_end(&attempt);
     join_world_invite(&world);
     memcpy(world.invite.digits, digits, sizeof digits);
-    struct inviter_settings settings = {
-        .identity = &world.member, .authority = &world.membership.authority, .name = "laptop", .invite = &world.invite};
+    struct inviter_settings settings = {.identity = &world.member,
+                                        .authority = &world.membership.authority,
+                                        .name = "laptop",
+                                        .invite = &world.invite};
     memcpy(settings.binding, world.binding, sizeof settings.binding);
     struct inviter inviter;
     struct error err;
     assert_int_equal(inviter_init(&inviter, &settings, world.now_ms, NULL), ERROR_NONE);
-    assert_int_equal(inviter_step(&inviter, world.now_ms, hello.data, hello.size, &nothing, &err), JOIN_WAITING);
-    assert_int_equal(inviter_step(&inviter, world.now_ms, proof.data, proof.size, &nothing, &err), JOIN_FAILED);
+    assert_int_equal(inviter_step(&inviter, world.now_ms, hello.data, hello.size, &nothing, &err),
+                     JOIN_WAITING);
+    assert_int_equal(inviter_step(&inviter, world.now_ms, proof.data, proof.size, &nothing, &err),
+                     JOIN_FAILED);
     assert_int_equal(world.invite.state, INVITE_OPEN);
     inviter_deinit(&inviter);
     buffer_deinit(&hello);
@@ -201,9 +212,10 @@ static void test_replay(void **state)
     join_world_deinit(&world);
 }
 
-/* Runs a join up to its `step`th message, cut to `size` bytes of it and with one bit of byte `flip` turned; then on to
- * its end. True: it made a member all the same. */
-static bool run_spoiled(struct join_world *world, enum join_mode mode, int step, size_t *size, size_t flip, int bit)
+/* Runs a join up to its `step`th message, cut to `size` bytes of it and with one bit of byte `flip`
+ * turned; then on to its end. True: it made a member all the same. */
+static bool run_spoiled(struct join_world *world, enum join_mode mode, int step, size_t *size,
+                        size_t flip, int bit)
 {
     struct attempt attempt;
     world->pace = (struct join_pace){0};
@@ -230,8 +242,8 @@ static bool run_spoiled(struct join_world *world, enum join_mode mode, int step,
         if (attempt.inviter_result == JOIN_DECIDE) {
             assert_int_not_equal(step, 2); /* a spoiled proof is never taken */
             attempt_deliver_to_joiner(&attempt, world);
-            attempt.inviter_result =
-                inviter_grant(&attempt.inviter, &world_grant, world->now_ms, WORLD_NOW, &attempt.to_joiner, NULL);
+            attempt.inviter_result = inviter_grant(&attempt.inviter, &world_grant, world->now_ms,
+                                                   WORLD_NOW, &attempt.to_joiner, NULL);
         }
         if (attempt.joiner_result == JOIN_STORE) {
             attempt.joiner_result = joiner_done(&attempt.joiner, &attempt.to_member);
@@ -258,7 +270,8 @@ static void test_spoiled_messages(void **state)
                 size_t cut = i;
                 assert_false(run_spoiled(&world, (enum join_mode)mode, step, &cut, SIZE_MAX, 0));
                 whole = SIZE_MAX;
-                assert_false(run_spoiled(&world, (enum join_mode)mode, step, &whole, i, (int)(i % 8)));
+                assert_false(
+                    run_spoiled(&world, (enum join_mode)mode, step, &whole, i, (int)(i % 8)));
             }
         }
     }
@@ -277,9 +290,9 @@ static void test_a_spoiled_grant(void **state)
             world.pace = (struct join_pace){0};
             join_world_invite(&world);
             attempt_by_code(&world, world.code, &attempt);
-            assert_int_equal(
-                inviter_grant(&attempt.inviter, &world_grant, world.now_ms, WORLD_NOW, &attempt.to_joiner, NULL),
-                JOIN_WAITING);
+            assert_int_equal(inviter_grant(&attempt.inviter, &world_grant, world.now_ms, WORLD_NOW,
+                                           &attempt.to_joiner, NULL),
+                             JOIN_WAITING);
             size = attempt.to_joiner.size;
             if (cut)
                 attempt.to_joiner.size = i;
@@ -318,13 +331,14 @@ static void test_messages(void **state)
     read_refused("\x01\x08\x01\x00\x05\x01\x00\x1b", 8, "unprintable");
     static char large[LIMIT_JOIN_MESSAGE_BYTES + 1];
     read_refused(large, sizeof large, "larger than the limit");
-    static const char *const names[] = {"",
-                                        "a b",
-                                        "a\x1b[2J",
-                                        "tower\n",
-                                        "t\xc3\xbcrme",
-                                        "../etc",
-                                        "0123456789012345678901234567890123456789012345678901234567890123"};
+    static const char *const names[] = {
+        "",
+        "a b",
+        "a\x1b[2J",
+        "tower\n",
+        "t\xc3\xbcrme",
+        "../etc",
+        "0123456789012345678901234567890123456789012345678901234567890123"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         assert_false(join_name_is_valid(names[i], strlen(names[i])));
         join_message_begin(&buffer, JOIN_ANSWER);
@@ -365,7 +379,8 @@ static void test_turns(void **state)
         attempt_end(&attempt);
     }
     attempt_start(&attempt, &world, JOIN_BY_CODE, world.code, world.binding);
-    buffer_append(&attempt.to_joiner, attempt.to_member.data, attempt.to_member.size); /* its own words back */
+    buffer_append(&attempt.to_joiner, attempt.to_member.data,
+                  attempt.to_member.size); /* its own words back */
     attempt_deliver_to_joiner(&attempt, &world);
     assert_int_equal(attempt.joiner_result, JOIN_FAILED);
     attempt_end(&attempt);

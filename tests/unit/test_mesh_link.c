@@ -32,7 +32,8 @@ static bool has_come(void *arg)
            wanted->node->n_down >= wanted->n_down && wanted->node->n_drained >= wanted->n_drained;
 }
 
-#define WAIT_FOR(world, ms, ...) assert_true(link_world_run(world, has_come, &(struct wanted){__VA_ARGS__}, ms))
+#define WAIT_FOR(world, ms, ...)                                                                   \
+    assert_true(link_world_run(world, has_come, &(struct wanted){__VA_ARGS__}, ms))
 
 /* ---- up, frames, down ---------------------------------------------------------------------- */
 
@@ -131,14 +132,16 @@ static uint8_t *random_bytes(size_t size)
 /* Pieces of odd sizes, straight into the receiver's memory. */
 static void test_a_large_tensor_arrives_whole(void **state)
 {
-    const size_t size = transport == MESH_TCP ? 64u << 20 : 24u << 20; /* OpenSSL's QUIC takes its time */
+    const size_t size =
+        transport == MESH_TCP ? 64u << 20 : 24u << 20; /* OpenSSL's QUIC takes its time */
     struct link_world *world = link_world_init(transport);
     link_world_link_two(world);
     struct link_world_node *a = &world->nodes[0], *b = &world->nodes[1];
     uint8_t *bytes = random_bytes(size);
     b->memory = mem_new(size);
     b->memory_bytes = size;
-    struct sent sent = {.send = {.type = USER, .tag = 9, .n_pieces = 4, .done = on_sent, .data = &sent}};
+    struct sent sent = {
+        .send = {.type = USER, .tag = 9, .n_pieces = 4, .done = on_sent, .data = &sent}};
     const size_t cuts[] = {0, 13, 13 + 70001, 13 + 70001 + (20u << 20), size};
     for (int i = 0; i < 4; i++)
         sent.send.pieces[i] = (struct link_piece){bytes + cuts[i], cuts[i + 1] - cuts[i]};
@@ -147,7 +150,8 @@ static void test_a_large_tensor_arrives_whole(void **state)
     assert_false(sent.done); /* never from within the call */
     post(a->link, LINK_CONTROL, 1);
     WAIT_FOR(world, 5000, .node = b, .n_frames = 1);
-    assert_int_equal(b->frames[0].channel, LINK_CONTROL); /* control does not wait behind the tensor */
+    assert_int_equal(b->frames[0].channel,
+                     LINK_CONTROL); /* control does not wait behind the tensor */
     assert_true(link_world_run(world, is_sent, &sent, 30000));
     WAIT_FOR(world, 30000, .node = b, .n_frames = 2);
     assert_int_equal(sent.code, ERROR_NONE);
@@ -190,7 +194,8 @@ static void test_a_stopped_reader_stops_the_sender(void **state)
     link_pause(b->link, LINK_DATA);
     uint32_t n = 0, n_busy = 0;
     struct error err = {0};
-    while (n < WORLD_FRAMES - 2 && n_busy < 3) { /* busy for 150 ms: the kernel's buffers are full, too */
+    while (n < WORLD_FRAMES - 2 &&
+           n_busy < 3) { /* busy for 150 ms: the kernel's buffers are full, too */
         const struct frame_header header = {.type = USER, .length = BYTES, .tag = n};
         const enum error_code code = link_post(a->link, LINK_DATA, &header, bytes, &err);
         assert_true(code == ERROR_NONE || code == ERROR_BUSY);
@@ -277,8 +282,11 @@ static void test_requests_are_given_back_when_the_link_goes(void **state)
     struct link_world_node *a = &world->nodes[0], *b = &world->nodes[1];
     uint8_t *bytes = mem_new(size);
     link_pause(b->link, LINK_DATA);
-    struct sent sent = {
-        .send = {.type = USER, .n_pieces = 1, .pieces = {{bytes, size}}, .done = on_sent, .data = &sent}};
+    struct sent sent = {.send = {.type = USER,
+                                 .n_pieces = 1,
+                                 .pieces = {{bytes, size}},
+                                 .done = on_sent,
+                                 .data = &sent}};
     assert_int_equal(link_send(a->link, LINK_DATA, &sent.send, NULL), ERROR_NONE);
     link_world_pass(world, 100);
     assert_false(sent.done);
@@ -320,7 +328,8 @@ static void test_dialling_goes_on(void **state)
     link_world_deinit(world);
 }
 
-/* After a link that lasted, the other end is looked for often; after one that was never made, ever more rarely. */
+/* After a link that lasted, the other end is looked for often; after one that was never made, ever
+ * more rarely. */
 static void test_a_link_that_lasted_is_soon_back(void **state)
 {
     struct link_world *world = link_world_init(transport);
@@ -354,7 +363,8 @@ static void test_hurried(void **state)
     link_world_close(world, 1);
     link_world_open(world, 0);
     struct mesh *mesh = world->nodes[0].mesh;
-    struct mesh_target target = {.host = "127.0.0.1", .port = world->nodes[1].port, .has_node_id = true};
+    struct mesh_target target = {
+        .host = "127.0.0.1", .port = world->nodes[1].port, .has_node_id = true};
     memcpy(target.node_id, world->nodes[1].identity.node_id, NODE_ID_BYTES);
     struct dial *dial;
     assert_int_equal(mesh_dial(mesh, &target, &dial, NULL), ERROR_NONE);
@@ -377,7 +387,8 @@ static void test_hurried(void **state)
     link_world_deinit(world);
 }
 
-/* Whoever dials first, second, or both at once: one link, the same at both ends, and frames pass. */
+/* Whoever dials first, second, or both at once: one link, the same at both ends, and frames
+ * pass. */
 static void test_both_dial_at_once(void **state)
 {
     for (int round = 0; round < (transport == MESH_TCP ? 12 : 6); round++) {
@@ -414,7 +425,8 @@ static void test_only_the_node_that_was_meant(void **state)
     link_world_open(world, 0);
     link_world_open(world, 1);
     struct dial *dial;
-    struct mesh_target target = {.host = "127.0.0.1", .port = world->nodes[1].port, .has_node_id = true};
+    struct mesh_target target = {
+        .host = "127.0.0.1", .port = world->nodes[1].port, .has_node_id = true};
     memcpy(target.node_id, world->nodes[2].identity.node_id, NODE_ID_BYTES);
     assert_int_equal(mesh_dial(world->nodes[0].mesh, &target, &dial, NULL), ERROR_NONE);
     link_world_pass(world, 300);
@@ -505,7 +517,8 @@ static bool is_measured(void *arg)
     const struct link_world *world = arg;
     for (int i = 0; i < 2; i++) {
         const struct topology_link measured = link_measured(world->nodes[i].link);
-        if (!measured.latency_ns.valid || !measured.jitter_ns.valid || !measured.bandwidth_bytes_per_s.valid)
+        if (!measured.latency_ns.valid || !measured.jitter_ns.valid ||
+            !measured.bandwidth_bytes_per_s.valid)
             return false;
     }
     return true;
@@ -532,7 +545,7 @@ static void test_a_link_is_measured(void **state)
     link_world_deinit(world);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Whichever allocation fails: no crash, no leak, and the next attempt brings the link up. */
 static void test_allocations_may_fail(void **state)

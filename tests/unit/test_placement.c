@@ -50,7 +50,8 @@ static void equals_brute_force(void **state)
     uint32_t possible = 0, several = 0;
     for (uint64_t seed = 1; seed <= 3000; seed++) {
         make_random(seed, 5, 8);
-        const double expected_s = world_brute_force(&world.problem), found_s = solve(&world.problem);
+        const double expected_s = world_brute_force(&world.problem),
+                     found_s = solve(&world.problem);
         assert_same(found_s, expected_s, seed);
         possible += expected_s < INFINITY;
         several += expected_s < INFINITY && world.problem.n_devices > 1;
@@ -66,7 +67,8 @@ static void many_devices_equal_brute_force(void **state)
     for (uint64_t seed = 1; seed <= 60; seed++) {
         world_make_any(&world, seed, (struct world_range){13, 15, 2, 4});
         for (uint32_t i = 0; i < world.problem.n_devices; i++)
-            world.devices[i].memory_free_bytes *= 4; /* so few layers are large for so many devices */
+            world.devices[i].memory_free_bytes *=
+                4; /* so few layers are large for so many devices */
         const double expected_s = world_brute_force(&world.problem);
         assert_same(solve(&world.problem), expected_s, seed);
         possible += expected_s < INFINITY;
@@ -164,16 +166,19 @@ static void check_rejects_mutants(void **state)
             broken = solution.placement;
             broken.stages[1].device = broken.stages[0].device;
             assert_int_equal(placement_check(&world.problem, &broken, NULL), ERROR_INVALID);
-            const uint32_t from = solution.placement.stages[0].device, to = solution.placement.stages[1].device;
+            const uint32_t from = solution.placement.stages[0].device,
+                           to = solution.placement.stages[1].device;
             world.links[from * world.problem.n_devices + to].bytes_per_s = 0;
-            assert_int_equal(placement_check(&world.problem, &solution.placement, NULL), ERROR_INVALID);
+            assert_int_equal(placement_check(&world.problem, &solution.placement, NULL),
+                             ERROR_INVALID);
             world.links[from * world.problem.n_devices + to].bytes_per_s = 1e9;
             mutants++;
         }
         struct placement_device *device = &world.devices[solution.placement.stages[0].device];
         const struct placement_device kept = *device;
         device->memory_free_bytes =
-            device->reserve_bytes + placement_stage_bytes(&world.problem, &solution.placement.stages[0]) - 1;
+            device->reserve_bytes +
+            placement_stage_bytes(&world.problem, &solution.placement.stages[0]) - 1;
         assert_int_equal(placement_check(&world.problem, &solution.placement, NULL), ERROR_INVALID);
         *device = kept;
         device->excluded = true;
@@ -224,8 +229,8 @@ static void a_thousand_devices_are_placed(void **state)
         devices[i] = world.devices[i % 64];
         devices[i].launch_s *= 1 + i / 1000.0;
         for (uint32_t j = 0; j < DEVICES; j++)
-            links[i * DEVICES + j] =
-                i / 3 == j / 3 ? (struct placement_link){1e-5, 1e10} : (struct placement_link){3e-4, 115e6};
+            links[i * DEVICES + j] = i / 3 == j / 3 ? (struct placement_link){1e-5, 1e10}
+                                                    : (struct placement_link){3e-4, 115e6};
     }
     struct placement_problem problem = world.problem;
     problem.n_devices = DEVICES;
@@ -272,12 +277,12 @@ static void refused(const char *words)
         fail_msg("'%s' does not say '%s'", err.text, words);
 }
 
-#define REFUSE(field, bad, words)                                                                                      \
-    do {                                                                                                               \
-        const __typeof__(field) kept = (field);                                                                        \
-        (field) = (bad);                                                                                               \
-        refused(words);                                                                                                \
-        (field) = kept;                                                                                                \
+#define REFUSE(field, bad, words)                                                                  \
+    do {                                                                                           \
+        const __typeof__(field) kept = (field);                                                    \
+        (field) = (bad);                                                                           \
+        refused(words);                                                                            \
+        (field) = kept;                                                                            \
     } while (0)
 
 /* 100 s of work: 20 at once, the rest at a quarter of its time. */
@@ -345,7 +350,8 @@ static void extreme_numbers_are_solved(void **state)
             if (world_random(&dice) < 0.2)
                 world.devices[i].memory_free_bytes = 0;
             if (world_random(&dice) < 0.2)
-                world.devices[i].decode_bytes_per_s[0] = world.devices[i].decode_bytes_per_s[1] = 1e18;
+                world.devices[i].decode_bytes_per_s[0] = world.devices[i].decode_bytes_per_s[1] =
+                    1e18;
             if (world_random(&dice) < 0.2)
                 world.devices[i].launch_s = world_random(&dice) < 0.5 ? 0 : 1e6;
             if (world_random(&dice) < 0.1)

@@ -28,7 +28,10 @@ static void make_plain(void)
         .n_devices = 3,
         .devices = world.devices,
         .links = world.links,
-        .model = {.n_types = 1, .n_layers = 4, .layers = world.layers, .activation_bytes_per_token = 1000},
+        .model = {.n_types = 1,
+                  .n_layers = 4,
+                  .layers = world.layers,
+                  .activation_bytes_per_token = 1000},
         .demand = {.context_tokens = 100, .streams = 1, .prompt_tokens = 64, .chunk_tokens = 16},
     };
     for (uint32_t i = 0; i < 4; i++) {
@@ -36,7 +39,8 @@ static void make_plain(void)
         world.layers[i].flops_per_token[0] = 1e9;
     }
     for (uint32_t i = 0; i < 3; i++) {
-        world.devices[i] = (struct placement_device){.memory_free_bytes = i == 1 ? 300000000 : 900000000, .share = 1};
+        world.devices[i] = (struct placement_device){
+            .memory_free_bytes = i == 1 ? 300000000 : 900000000, .share = 1};
         world.devices[i].decode_bytes_per_s[0] = i == 0 ? 1e9 : i == 1 ? 2e9 : 1e7;
         world.devices[i].prefill_flops[0] = 1e12;
         world.devices[i].spread = 0.1;
@@ -70,9 +74,11 @@ static void formulas_by_hand(void **state)
     placement_forecast(&world.problem, &split, &forecast);
     near(forecast.decode_tokens_per_s, 1 / cost.round_s);
     near(forecast.decode_spread, 0.1 * hypot(0.15, 0.1) / cost.round_s);
-    /* A chunk of 16 rows reads for as long as one row (computing takes 16 ms a layer): four chunks. */
+    /* A chunk of 16 rows reads for as long as one row (computing takes 16 ms a layer): four
+     * chunks. */
     near(forecast.prefill_tokens_per_s, 64 / (0.150 + 0.100 + 0.005 + 0.016 + 3 * 0.150));
-    world.problem.demand = (struct placement_demand){.goal = PLACEMENT_THROUGHPUT, .context_tokens = 100, .streams = 8};
+    world.problem.demand = (struct placement_demand){
+        .goal = PLACEMENT_THROUGHPUT, .context_tokens = 100, .streams = 8};
     cost = placement_decode_cost(&world.problem, &split);
     near(cost.period_s, 0.150);
     near(placement_decode_tokens_per_s(&world.problem, &cost), 1 / 0.150);
@@ -87,7 +93,8 @@ static void reasons(void **state)
     struct placement_solution solution = solve();
     assert_int_equal(solution.placement.n_stages, 2);
     struct placement_reason reason;
-    assert_int_equal(placement_why_left_out(&world.problem, &solution.placement, 2, &reason, NULL), ERROR_NONE);
+    assert_int_equal(placement_why_left_out(&world.problem, &solution.placement, 2, &reason, NULL),
+                     ERROR_NONE);
     assert_int_equal(reason.why, PLACEMENT_COSTS_TIME);
     assert_true(reason.more_s > 9 && reason.n_layers == 1);
 }
@@ -96,7 +103,9 @@ static enum placement_left_out why(uint32_t device)
 {
     const struct placement_solution solution = solve();
     struct placement_reason reason;
-    assert_int_equal(placement_why_left_out(&world.problem, &solution.placement, device, &reason, NULL), ERROR_NONE);
+    assert_int_equal(
+        placement_why_left_out(&world.problem, &solution.placement, device, &reason, NULL),
+        ERROR_NONE);
     return reason.why;
 }
 
@@ -120,16 +129,19 @@ static void policies_are_never_better(void **state)
 {
     uint32_t found = 0;
     for (uint64_t seed = 1; seed <= 100; seed++) {
-        world_make(&world, seed, (struct world_shape){.n_devices = 5, .n_layers = 32, .tightness = 3});
+        world_make(&world, seed,
+                   (struct world_shape){.n_devices = 5, .n_layers = 32, .tightness = 3});
         const struct placement_options options = placement_options_default();
         struct placement_solution best;
         const bool possible = placement_solve(&world.problem, &options, &best, NULL) == ERROR_NONE;
         for (int policy = PLACEMENT_BY_MEMORY; policy <= PLACEMENT_BY_SCORE; policy++) {
             struct placement placement;
-            if (placement_by_policy(&world.problem, (enum placement_policy)policy, &placement, NULL))
+            if (placement_by_policy(&world.problem, (enum placement_policy)policy, &placement,
+                                    NULL))
                 continue;
             assert_true(possible);
-            assert_true(placement_decode_cost(&world.problem, &placement).period_s >= best.period_s * (1 - 1e-9));
+            assert_true(placement_decode_cost(&world.problem, &placement).period_s >=
+                        best.period_s * (1 - 1e-9));
             found++;
         }
     }

@@ -34,12 +34,14 @@ static void start(double disk_bytes_per_s)
     state = (struct replan_state){0};
     for (uint32_t i = 0; i < WORLD_DEVICES; i++)
         disks[i] = (struct replan_device){disk_bytes_per_s};
-    input = (struct replan_input){.problem = &world.problem, .devices = disks, .current = &layout, .tokens = 1e5};
+    input = (struct replan_input){
+        .problem = &world.problem, .devices = disks, .current = &layout, .tokens = 1e5};
 }
 
 enum { MB = 1000 * 1000 };
 
-/* Three devices of 1, 2 and 2 GB/s on nodes of their own; four layers of 100 MB; hops of 5 ms + 1 KB at 100 MB/s. */
+/* Three devices of 1, 2 and 2 GB/s on nodes of their own; four layers of 100 MB; hops of 5 ms + 1
+ * KB at 100 MB/s. */
 static void make_plain(void)
 {
     memset(&world, 0, sizeof world);
@@ -47,7 +49,10 @@ static void make_plain(void)
         .n_devices = 3,
         .devices = world.devices,
         .links = world.links,
-        .model = {.n_types = 1, .n_layers = 4, .layers = world.layers, .activation_bytes_per_token = 1000},
+        .model = {.n_types = 1,
+                  .n_layers = 4,
+                  .layers = world.layers,
+                  .activation_bytes_per_token = 1000},
         .demand = {.context_tokens = 1000, .streams = 1, .prompt_tokens = 64, .chunk_tokens = 16},
     };
     for (uint32_t i = 0; i < 4; i++) {
@@ -56,7 +61,8 @@ static void make_plain(void)
         world.layers[i].kv_bytes_per_token = 10;
     }
     for (uint32_t i = 0; i < 3; i++) {
-        world.devices[i] = (struct placement_device){.memory_free_bytes = 900 * (uint64_t)MB, .share = 1};
+        world.devices[i] =
+            (struct placement_device){.memory_free_bytes = 900 * (uint64_t)MB, .share = 1};
         world.devices[i].decode_bytes_per_s[0] = i == 0 ? 1e9 : 2e9;
         world.devices[i].kv_bytes_per_s = 1e18;
         world.devices[i].prefill_flops[0] = 1e12;
@@ -115,7 +121,8 @@ static void costs_by_hand(void **unused)
     world.devices[0].memory_free_bytes = world.devices[1].memory_free_bytes = 9000 * (uint64_t)MB;
     assert_int_equal(replan_to(&input, &options, &then, &plan, NULL), ERROR_NONE);
     assert_true(plan.replay && plan.kv_bytes == 0 && plan.moves[0].kv_bytes == 0);
-    near(plan.pause_s, options.switch_s + 500 / placement_prefill_tokens_per_s(&world.problem, &then));
+    near(plan.pause_s,
+         options.switch_s + 500 / placement_prefill_tokens_per_s(&world.problem, &then));
 }
 
 static void weights_come_from_who_has_them(void **unused)
@@ -134,7 +141,8 @@ static void weights_come_from_who_has_them(void **unused)
     assert_int_equal(replan_to(&input, &options, &then, &plan, NULL), ERROR_NONE);
     assert_true(plan.moves[0].source == 1 && plan.moves[1].source == 1);
     near(plan.load_s, fmax(200e6 / 150e6, 0.005 + 200e6 / 150e6));
-    disks[0].disk_bytes_per_s = disks[1].disk_bytes_per_s = 0; /* node0 still has them in its device */
+    disks[0].disk_bytes_per_s = disks[1].disk_bytes_per_s =
+        0; /* node0 still has them in its device */
     assert_int_equal(replan_to(&input, &options, &then, &plan, NULL), ERROR_NONE);
     assert_true(plan.moves[0].source == 0);
     strcpy(layout.runs[0].device, "lost");
@@ -145,7 +153,8 @@ static void weights_come_from_who_has_them(void **unused)
     assert_int_equal(decision.verdict, REPLAN_NOWHERE);
     struct buffer text = {0};
     replan_text(&world.problem, &decision, &text);
-    assert_string_equal(text.data, "Nowhere to go: no device that is linked has the model's weights\n");
+    assert_string_equal(text.data,
+                        "Nowhere to go: no device that is linked has the model's weights\n");
     buffer_deinit(&text);
 }
 
@@ -184,8 +193,10 @@ static void a_move_must_pay_and_settle(void **unused)
     near(decision.gain_s, decision.stay_s - decision.plan.total_s);
     struct buffer text = {0};
     replan_text(&world.problem, &decision, &text);
-    assert_non_null(strstr(text.data, "5.0 tok/s instead of 2.5; loading takes 1.0 s beside the reply, the pause"));
-    assert_non_null(strstr(text.data, "layers 0-3  gpu0 to gpu1 of node1  381.5 MiB from its disk"));
+    assert_non_null(strstr(
+        text.data, "5.0 tok/s instead of 2.5; loading takes 1.0 s beside the reply, the pause"));
+    assert_non_null(
+        strstr(text.data, "layers 0-3  gpu0 to gpu1 of node1  381.5 MiB from its disk"));
     buffer_deinit(&text);
     /* It moved; a third, faster still, must wait for the hold. */
     set_layout(&decision.plan.target);
@@ -218,7 +229,8 @@ static void a_lost_device_moves_its_layers_only(void **unused)
     assert_string_equal(decision.why, "lost of node2 is gone");
     assert_true(decision.stay_s == INFINITY && decision.plan.replay && !decision.plan.beside);
     assert_int_equal(decision.plan.n_moves, 1);
-    assert_true(decision.plan.moves[0].first_layer == 3 && decision.plan.moves[0].from == REPLAN_GONE);
+    assert_true(decision.plan.moves[0].first_layer == 3 &&
+                decision.plan.moves[0].from == REPLAN_GONE);
     step(5.1); /* again, while it has not been done */
     assert_int_equal(decision.verdict, REPLAN_MUST);
     /* Nowhere to go. */
@@ -236,7 +248,8 @@ static void a_lost_device_moves_its_layers_only(void **unused)
     assert_int_equal(decision.plan.n_moves, decision.plan.target.n_stages);
 }
 
-/* Excluded, for heat or by hand: it still works while the weights load elsewhere, and its KV cache is copied. */
+/* Excluded, for heat or by hand: it still works while the weights load elsewhere, and its KV cache
+ * is copied. */
 static void a_hot_device_hands_over(void **unused)
 {
     make_plain();
@@ -252,7 +265,8 @@ static void a_hot_device_hands_over(void **unused)
     assert_int_equal(decision.plan.kv_bytes, 4 * 10 * 100);
     struct buffer text = {0};
     replan_text(&world.problem, &decision, &text);
-    assert_non_null(strstr(text.data, "Move, because placement: stage 0: gpu1 is not to be used: 5.0 tok/s"));
+    assert_non_null(
+        strstr(text.data, "Move, because placement: stage 0: gpu1 is not to be used: 5.0 tok/s"));
     buffer_deinit(&text);
 }
 
@@ -275,10 +289,12 @@ static void alike_devices_stay_where_they_are(void **unused)
     step(6);
     assert_int_equal(decision.verdict, REPLAN_MUST);
     assert_int_equal(decision.plan.n_moves, 1);
-    assert_true(decision.plan.target.stages[0].device == 0 && decision.plan.target.stages[1].device == 1);
+    assert_true(decision.plan.target.stages[0].device == 0 &&
+                decision.plan.target.stages[1].device == 1);
 }
 
-/* A fast machine far away, by which little is saved in the time that is left, and a near change that does most of it.
+/* A fast machine far away, by which little is saved in the time that is left, and a near change
+ * that does most of it.
  */
 static void near_wins_over_far(void **unused)
 {
@@ -315,7 +331,8 @@ static void try_all(struct all *all, uint32_t first_layer)
         struct replan_plan plan;
         if (replan_to(&input, &options, placement, &plan, NULL))
             return;
-        const bool pays = plan.n_moves && plan.decode_tokens_per_s >= 1.1 * decision.current_tokens_per_s &&
+        const bool pays = plan.n_moves &&
+                          plan.decode_tokens_per_s >= 1.1 * decision.current_tokens_per_s &&
                           decision.stay_s - plan.total_s > options.worth * plan.pause_s;
         if (pays || !all->optional)
             all->least_s = fmin(all->least_s, plan.total_s);
@@ -363,7 +380,8 @@ static void moves_are_the_difference(const struct replan_plan *plan, const struc
     }
     for (uint32_t i = 0; i < plan->target.n_stages; i++) {
         for (uint32_t j = 0; j < plan->target.stages[i].n_layers; j++)
-            assert_int_equal(owner[plan->target.stages[i].first_layer + j], plan->target.stages[i].device);
+            assert_int_equal(owner[plan->target.stages[i].first_layer + j],
+                             plan->target.stages[i].device);
     }
 }
 
@@ -378,8 +396,10 @@ static struct least find_least(bool mix)
     for (uint64_t seed = 1; seed <= 300; seed++) {
         const bool streams = seed % 3 == 0, forced = seed % 2;
         struct placement now;
-        world_make(&world, seed,
-                   (struct world_shape){.n_devices = 4, .n_layers = 7, .tightness = 2, .mixed_types = seed % 5 == 0});
+        world_make(
+            &world, seed,
+            (struct world_shape){
+                .n_devices = 4, .n_layers = 7, .tightness = 2, .mixed_types = seed % 5 == 0});
         start(200e6 + 2e9 * world_random(&world));
         if (streams) {
             world.problem.demand.goal = PLACEMENT_THROUGHPUT;
@@ -403,8 +423,10 @@ static struct least find_least(bool mix)
             continue;
         struct all all = {.least_s = INFINITY, .optional = !forced};
         try_all(&all, 0);
-        const bool found = decision.verdict != REPLAN_STAY, missed = !found && all.least_s < INFINITY;
-        /* Of a mix the fastest cuts are not those with the most tokens, by which a move is weighed. */
+        const bool found = decision.verdict != REPLAN_STAY,
+                   missed = !found && all.least_s < INFINITY;
+        /* Of a mix the fastest cuts are not those with the most tokens, by which a move is
+         * weighed. */
         if (!missed || !mix)
             assert_int_equal(decision.verdict, forced                   ? REPLAN_MUST
                                                : all.least_s < INFINITY ? REPLAN_MOVE
@@ -420,7 +442,8 @@ static struct least find_least(bool mix)
         out.moved += !forced;
         out.n++;
     }
-    print_message("# the least of all: %u of %u, the worst is %.3f of it\n", out.best, out.n, out.worst);
+    print_message("# the least of all: %u of %u, the worst is %.3f of it\n", out.best, out.n,
+                  out.worst);
     return out;
 }
 
@@ -431,7 +454,8 @@ static void the_least_time_of_all(void **unused)
     assert_true(least.best * 100 >= least.n * 90 && least.worst < 1.1);
 }
 
-/* Whose fastest cuts are not those with the shortest period: a search by the objective finds 79, the worst is 1.21. */
+/* Whose fastest cuts are not those with the shortest period: a search by the objective finds 79,
+ * the worst is 1.21. */
 static void the_least_time_of_a_mix(void **unused)
 {
     const struct least least = find_least(true);
@@ -453,7 +477,8 @@ static void disturb(const struct truth *truth, double noise)
     for (uint32_t d = 0; d < n; d++) {
         const double off = pow(1 + noise, 2 * world_random(&world) - 1);
         for (uint32_t type = 0; type < 2; type++)
-            world.devices[d].decode_bytes_per_s[type] = truth->devices[d].decode_bytes_per_s[type] * off;
+            world.devices[d].decode_bytes_per_s[type] =
+                truth->devices[d].decode_bytes_per_s[type] * off;
         world.devices[d].launch_s = truth->devices[d].launch_s / off;
     }
     for (uint32_t i = 0; i < n * n; i++) {
@@ -481,7 +506,9 @@ static double true_rate(const struct truth *truth)
 static bool begin(uint64_t seed, struct truth *truth)
 {
     struct placement now;
-    world_make(&world, seed, (struct world_shape){.n_devices = 5, .n_layers = 24, .tightness = 2.5, .twins = 0.3});
+    world_make(
+        &world, seed,
+        (struct world_shape){.n_devices = 5, .n_layers = 24, .tightness = 2.5, .twins = 0.3});
     start(1e9);
     if (seed % 2) {
         world.problem.demand.goal = PLACEMENT_THROUGHPUT;
@@ -601,14 +628,15 @@ static void wrong_input_is_refused(void **unused)
     set_layout(&now);
     const struct replan_input good = input;
     const struct replan_options good_options = options;
-#define REFUSED(what)                                                                                                  \
-    do {                                                                                                               \
-        what;                                                                                                          \
-        assert_int_equal(replan(&input, &options, &state, &state, &decision, &err), ERROR_INVALID);                    \
-        input = good;                                                                                                  \
-        options = good_options;                                                                                        \
-        set_layout(&now);                                                                                              \
-        disks[2].disk_bytes_per_s = 1e8;                                                                               \
+#define REFUSED(what)                                                                              \
+    do {                                                                                           \
+        what;                                                                                      \
+        assert_int_equal(replan(&input, &options, &state, &state, &decision, &err),                \
+                         ERROR_INVALID);                                                           \
+        input = good;                                                                              \
+        options = good_options;                                                                    \
+        set_layout(&now);                                                                          \
+        disks[2].disk_bytes_per_s = 1e8;                                                           \
     } while (0)
     REFUSED(input.tokens = NAN);
     REFUSED(input.seconds = -1);
@@ -620,9 +648,9 @@ static void wrong_input_is_refused(void **unused)
     REFUSED(options.hold_s_max = 1);
     REFUSED(options.settle_s = NAN);
     /* Layouts that are none: they must go, and nothing is read beyond them. */
-    const struct replan_run wrong[] = {{"node1", "gpu1", 0, 5},          {"node1", "gpu1", 1, 3},
-                                       {"node1", "gpu1", UINT32_MAX, 2}, {"node1", "gpu1", 0, UINT32_MAX},
-                                       {"node1", "gpu1", 0, 0},          {"", "", 7, 7}};
+    const struct replan_run wrong[] = {
+        {"node1", "gpu1", 0, 5},          {"node1", "gpu1", 1, 3}, {"node1", "gpu1", UINT32_MAX, 2},
+        {"node1", "gpu1", 0, UINT32_MAX}, {"node1", "gpu1", 0, 0}, {"", "", 7, 7}};
     for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         layout = (struct replan_layout){1, {wrong[i]}};
         step(1);
@@ -630,7 +658,8 @@ static void wrong_input_is_refused(void **unused)
     }
     /* Another machine's clock, which was ahead: the hold counts from now. */
     set_layout(&(struct placement){1, {{0, 0, 4}}});
-    state = (struct replan_state){.has_moved = true, .moved_s = 1e9, .hold_s = NAN, .pending_since_s = 1e9};
+    state = (struct replan_state){
+        .has_moved = true, .moved_s = 1e9, .hold_s = NAN, .pending_since_s = 1e9};
     step(5);
     assert_int_equal(decision.verdict, REPLAN_WAIT);
     near(decision.wait_s, 60);

@@ -1,4 +1,5 @@
-/* The model whole on several groups of devices: against every division there is, and never slower than one group. */
+/* The model whole on several groups of devices: against every division there is, and never slower
+ * than one group. */
 #include "base/mem.h"
 #include "placement/as_run.h"
 #include "placement/check.h"
@@ -38,11 +39,13 @@ static void is_sound(const struct placement_problem *problem)
     if (placement_check_groups(problem, &replicas.groups, &err))
         fail_msg("%s", err.text);
     near(replicas.rate, placement_groups_rate(problem, &replicas.groups));
-    assert_true(replicas.rate >= replicas.one_rate && replicas.rate <= replicas.most_rate * (1 + 1e-9));
+    assert_true(replicas.rate >= replicas.one_rate &&
+                replicas.rate <= replicas.most_rate * (1 + 1e-9));
     assert_true(!replicas.proved || replicas.all);
 }
 
-/* Alike devices of 1 GB/s with room for `copies` models of four layers of 100 MB each, hops of 20 ms. */
+/* Alike devices of 1 GB/s with room for `copies` models of four layers of 100 MB each, hops of 20
+ * ms. */
 static void make_alike(uint32_t n_devices, double copies, uint32_t streams)
 {
     memset(&world, 0, sizeof world);
@@ -50,13 +53,20 @@ static void make_alike(uint32_t n_devices, double copies, uint32_t streams)
         .n_devices = n_devices,
         .devices = world.devices,
         .links = world.links,
-        .model = {.n_types = 1, .n_layers = 4, .layers = world.layers, .activation_bytes_per_token = 1000},
-        .demand = {.goal = PLACEMENT_THROUGHPUT, .context_tokens = 1000, .streams = streams, .replicas = true},
+        .model = {.n_types = 1,
+                  .n_layers = 4,
+                  .layers = world.layers,
+                  .activation_bytes_per_token = 1000},
+        .demand = {.goal = PLACEMENT_THROUGHPUT,
+                   .context_tokens = 1000,
+                   .streams = streams,
+                   .replicas = true},
     };
     for (uint32_t i = 0; i < 4; i++)
         world.layers[i].bytes[0] = world.layers[i].bytes_per_token[0] = 100 * 1000 * 1000;
     for (uint32_t i = 0; i < n_devices; i++) {
-        world.devices[i] = (struct placement_device){.memory_free_bytes = (uint64_t)(copies * 400e6), .share = 1};
+        world.devices[i] =
+            (struct placement_device){.memory_free_bytes = (uint64_t)(copies * 400e6), .share = 1};
         world.devices[i].decode_bytes_per_s[0] = 1e9;
         snprintf(world.devices[i].id, sizeof world.devices[i].id, "gpu%u", i);
         snprintf(world.devices[i].node, sizeof world.devices[i].node, "node%u", i);
@@ -79,7 +89,8 @@ static void compute_slowly(void)
 static void two_machines_that_each_hold_it(void **state)
 {
     make_alike(2, 1, 2);
-    world.problem.demand.micro_batches = 2; /* rows are computed by themselves: 2 / (0.4 + 2 hops) or 1 / 0.4 for one */
+    world.problem.demand.micro_batches =
+        2; /* rows are computed by themselves: 2 / (0.4 + 2 hops) or 1 / 0.4 for one */
     replicate(&world.problem);
     is_sound(&world.problem);
     assert_true(replicas.proved && replicas.copies == 2);
@@ -129,7 +140,8 @@ static void one_where_it_is_asked_for(void **state)
     assert_int_equal(replicas.groups.n_groups, 1);
     make_alike(3, 0.1, 2);
     const struct placement_options options = placement_options_default();
-    assert_int_equal(placement_replicate(&world.problem, &options, NULL, false, &replicas, NULL), ERROR_NOT_FOUND);
+    assert_int_equal(placement_replicate(&world.problem, &options, NULL, false, &replicas, NULL),
+                     ERROR_NOT_FOUND);
     assert_int_equal(replicas.groups.n_groups, 0);
 }
 
@@ -140,8 +152,8 @@ static void alike_devices_are_counted(void **state)
     world.problem.demand.micro_batches = 16;
     replicate(&world.problem);
     is_sound(&world.problem);
-    print_message("# 64 alike: %u groups, %.1f of at most %.1f, %u solved\n", replicas.groups.n_groups, replicas.rate,
-                  replicas.most_rate, replicas.solves);
+    print_message("# 64 alike: %u groups, %.1f of at most %.1f, %u solved\n",
+                  replicas.groups.n_groups, replicas.rate, replicas.most_rate, replicas.solves);
     assert_true(replicas.all && replicas.copies == 16);
     near(replicas.rate, 16 / (0.4 + 4 * 0.02 + 3 * 1e-6 + 4e-9));
 }
@@ -151,7 +163,9 @@ static void alike_devices_are_counted(void **state)
 static double force_rate(const struct placement_problem *problem)
 {
     const double objective_s = world_brute_force(problem);
-    return objective_s < INFINITY ? problem->demand.streams / (placement_micro_batches(problem) * objective_s) : 0;
+    return objective_s < INFINITY
+               ? problem->demand.streams / (placement_micro_batches(problem) * objective_s)
+               : 0;
 }
 
 static double as_run_rate(const struct placement_problem *problem)
@@ -161,7 +175,8 @@ static double as_run_rate(const struct placement_problem *problem)
     const struct placement_options options = placement_options_default();
     if (placement_solve_as_run(&own, &options, &solution, NULL))
         return 0;
-    const struct placement_group group = {solution.placement, own.demand.streams, placement_micro_batches(&own)};
+    const struct placement_group group = {solution.placement, own.demand.streams,
+                                          placement_micro_batches(&own)};
     return placement_group_rate(problem, &group);
 }
 
@@ -169,7 +184,8 @@ struct tally {
     uint32_t n, several, proved, solves, slower;
 };
 
-static void compare(uint64_t seed, uint32_t n_devices, uint32_t n_layers, bool as_run, struct tally *tally)
+static void compare(uint64_t seed, uint32_t n_devices, uint32_t n_layers, bool as_run,
+                    struct tally *tally)
 {
     struct placement_demand *demand = &world.problem.demand;
     const struct placement_options options = placement_options_default();
@@ -186,7 +202,8 @@ static void compare(uint64_t seed, uint32_t n_devices, uint32_t n_layers, bool a
     demand->micro_batches = as_run ? 0 : 1 + (uint32_t)seed % demand->streams;
     demand->replicas = true;
     struct error err;
-    const enum error_code code = placement_replicate(&world.problem, &options, NULL, false, &replicas, &err);
+    const enum error_code code =
+        placement_replicate(&world.problem, &options, NULL, false, &replicas, &err);
     const double expected = world_all_divisions(&world.problem, as_run ? as_run_rate : force_rate);
     if (code) {
         assert_int_equal(code, ERROR_NOT_FOUND);
@@ -195,8 +212,9 @@ static void compare(uint64_t seed, uint32_t n_devices, uint32_t n_layers, bool a
     is_sound(&world.problem);
     assert_true(replicas.all);
     if (!replicas.proved || !(fabs(replicas.rate - expected) <= 1e-6 * expected))
-        fail_msg("seed %llu: %.9g in %u groups (proved: %d), all divisions %.9g", (unsigned long long)seed,
-                 replicas.rate, replicas.groups.n_groups, replicas.proved, expected);
+        fail_msg("seed %llu: %.9g in %u groups (proved: %d), all divisions %.9g",
+                 (unsigned long long)seed, replicas.rate, replicas.groups.n_groups, replicas.proved,
+                 expected);
     tally->n++;
     tally->several += replicas.groups.n_groups > 1;
     tally->proved += replicas.proved;
@@ -208,7 +226,8 @@ static void equals_brute_force(void **state)
     struct tally tally = {0};
     for (uint64_t seed = 1; seed <= 200; seed++)
         compare(seed, 2 + (uint32_t)seed % 3, 4, false, &tally);
-    print_message("# %u possible, %u in several groups, %u groups solved\n", tally.n, tally.several, tally.solves);
+    print_message("# %u possible, %u in several groups, %u groups solved\n", tally.n, tally.several,
+                  tally.solves);
     assert_true(tally.n > 100 && tally.several > 30 && tally.several < tally.n - 10);
 }
 
@@ -217,7 +236,8 @@ static void equals_every_division_as_run(void **state)
     struct tally tally = {0};
     for (uint64_t seed = 1; seed <= 100; seed++)
         compare(seed, 3 + (uint32_t)seed % 3, 12, true, &tally);
-    print_message("# %u possible, %u in several groups, %u groups solved\n", tally.n, tally.several, tally.solves);
+    print_message("# %u possible, %u in several groups, %u groups solved\n", tally.n, tally.several,
+                  tally.solves);
     assert_true(tally.n > 50 && tally.several > 10 && tally.several < tally.n - 5);
 }
 
@@ -275,7 +295,8 @@ static void any_time_and_never_slower(void **state)
         world.problem.demand.goal = seed % 2 ? PLACEMENT_THROUGHPUT : PLACEMENT_MIX;
         world.problem.demand.streams = 2 + (uint32_t)seed;
         world.problem.demand.replicas = true;
-        const enum error_code code = placement_replicate(&world.problem, &options, NULL, false, &replicas, NULL);
+        const enum error_code code =
+            placement_replicate(&world.problem, &options, NULL, false, &replicas, NULL);
         assert_true(code == ERROR_NONE || code == ERROR_NOT_FOUND || code == ERROR_BUSY);
         if (code)
             continue;
@@ -306,7 +327,8 @@ static void the_same_twice(void **state)
     replicate(&world.problem);
     is_sound(&world.problem);
     assert_int_equal(again.groups.n_groups, replicas.groups.n_groups);
-    for (uint32_t i = 0; i < again.groups.n_groups; i++) { /* behind n_stages is what was there before */
+    for (uint32_t i = 0; i < again.groups.n_groups;
+         i++) { /* behind n_stages is what was there before */
         const struct placement_group *a = &again.groups.groups[i], *b = &replicas.groups.groups[i];
         assert_true(a->streams == b->streams && a->micro_batches == b->micro_batches);
         assert_int_equal(a->placement.n_stages, b->placement.n_stages);
@@ -343,7 +365,8 @@ static void mutated_groups_are_refused(void **state)
     bad = good;
     bad.groups[0].placement.stages[0].n_layers--;
     assert_int_equal(placement_check_groups(&world.problem, &bad, NULL), ERROR_INVALID);
-    for (uint32_t i = 0; i < 4; i++) /* room for the weights, but not for the KV cache of two streams */
+    for (uint32_t i = 0; i < 4;
+         i++) /* room for the weights, but not for the KV cache of two streams */
         world.layers[i].kv_bytes_per_token = 1000;
     bad = good;
     assert_int_equal(placement_check_groups(&world.problem, &bad, NULL), ERROR_INVALID);

@@ -17,7 +17,9 @@ static struct world world;
 static struct placement_options options;
 
 static const struct placement_kv_types KV = {
-    .current = {"f16", 1, 2}, .n = 3, .others = {{"f16", 1, 2}, {"q8_0", 32, 34}, {"q4_0", 32, 18}}};
+    .current = {"f16", 1, 2},
+    .n = 3,
+    .others = {{"f16", 1, 2}, {"q8_0", 32, 34}, {"q4_0", 32, 18}}};
 static const struct placement_kv_types NO_KV;
 
 static void near(double a, double b)
@@ -28,8 +30,8 @@ static void near(double a, double b)
 
 enum { MB = 1000 * 1000 };
 
-/* Two machines, the second with two devices; four layers of 100 MB; hops of 5 ms + 1 KB at 1 MB/s, within the second
- * machine 1 ms + 1 KB at 1 GB/s. */
+/* Two machines, the second with two devices; four layers of 100 MB; hops of 5 ms + 1 KB at 1 MB/s,
+ * within the second machine 1 ms + 1 KB at 1 GB/s. */
 static void make_plain(void)
 {
     memset(&world, 0, sizeof world);
@@ -38,7 +40,10 @@ static void make_plain(void)
         .n_devices = 3,
         .devices = world.devices,
         .links = world.links,
-        .model = {.n_types = 1, .n_layers = 4, .layers = world.layers, .activation_bytes_per_token = 1000},
+        .model = {.n_types = 1,
+                  .n_layers = 4,
+                  .layers = world.layers,
+                  .activation_bytes_per_token = 1000},
         .demand = {.context_tokens = 100, .streams = 1, .prompt_tokens = 64, .chunk_tokens = 16},
     };
     for (uint32_t i = 0; i < 4; i++) {
@@ -46,8 +51,8 @@ static void make_plain(void)
         world.layers[i].flops_per_token[0] = 1e9;
     }
     for (uint32_t i = 0; i < 3; i++) {
-        world.devices[i] =
-            (struct placement_device){.memory_free_bytes = (i == 0 ? 900 : 250) * (uint64_t)MB, .share = 1};
+        world.devices[i] = (struct placement_device){
+            .memory_free_bytes = (i == 0 ? 900 : 250) * (uint64_t)MB, .share = 1};
         world.devices[i].decode_bytes_per_s[0] = i == 0 ? 1e9 : 2e9;
         world.devices[i].prefill_flops[0] = 1e12;
         strcpy(world.devices[i].id, i == 2 ? "gpu1" : "gpu0");
@@ -72,16 +77,20 @@ static void without_each(void **state)
     struct placement_rates rates;
     make_plain();
     near(rate_of(&world.problem).decode_tokens_per_s, 1 / (0.2 + 0.001 + 1e-6 + 0.001 + 4e-9));
-    assert_int_equal(placement_without_node(&world.problem, "fast", &options, &rates, NULL), ERROR_NONE);
+    assert_int_equal(placement_without_node(&world.problem, "fast", &options, &rates, NULL),
+                     ERROR_NONE);
     assert_true(rates.answer == PLACEMENT_POSSIBLE && rates.proved);
     near(rates.decode_tokens_per_s, 1 / 0.4);
-    assert_int_equal(placement_without_device(&world.problem, 2, &options, &rates, NULL), ERROR_NONE);
+    assert_int_equal(placement_without_device(&world.problem, 2, &options, &rates, NULL),
+                     ERROR_NONE);
     near(rates.decode_tokens_per_s, 1 / (0.1 + 0.2 + 0.006 + 0.005 + 4e-6));
     assert_true(rates.prefill_tokens_per_s > 0);
     world.devices[0].memory_free_bytes = 100;
-    assert_int_equal(placement_without_device(&world.problem, 2, &options, &rates, NULL), ERROR_NONE);
+    assert_int_equal(placement_without_device(&world.problem, 2, &options, &rates, NULL),
+                     ERROR_NONE);
     assert_true(rates.answer == PLACEMENT_IMPOSSIBLE && rates.decode_tokens_per_s == 0);
-    assert_int_equal(placement_without_node(&world.problem, "nobody", &options, &rates, NULL), ERROR_NONE);
+    assert_int_equal(placement_without_node(&world.problem, "nobody", &options, &rates, NULL),
+                     ERROR_NONE);
     assert_int_equal(rates.answer, PLACEMENT_POSSIBLE);
 }
 
@@ -90,29 +99,37 @@ static void with_one_more(void **state)
     struct placement_rates rates;
     bool assumed;
     make_plain();
-    /* A second slow one in a machine of its own changes nothing; a fast one with all the memory does. */
+    /* A second slow one in a machine of its own changes nothing; a fast one with all the memory
+     * does. */
     struct placement_extra extra = placement_extra_copy(&world.problem, 0, true);
     assert_string_equal(extra.device.node, "slow+");
-    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, NULL), ERROR_NONE);
+    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, NULL),
+                     ERROR_NONE);
     near(rates.decode_tokens_per_s, rate_of(&world.problem).decode_tokens_per_s);
     extra = placement_extra_copy(&world.problem, 1, false);
     extra.device.memory_free_bytes = 900 * (uint64_t)MB;
     struct placement_link link = placement_extra_beside(&world.problem, &extra, &assumed);
     assert_true(!assumed && link.latency_s == 0.001 && link.bytes_per_s == 1e9);
-    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, NULL), ERROR_NONE);
+    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, NULL),
+                     ERROR_NONE);
     near(rates.decode_tokens_per_s, 1 / 0.2);
     assert_true(rates.placement.n_stages == 1 && rates.placement.stages[0].device == 3);
     /* What it is linked by: the given, its machine's, another machine's, and what is assumed. */
     extra.beside = (struct placement_link){1, 2};
-    assert_true(placement_extra_beside(&world.problem, &extra, &assumed).latency_s == 1 && !assumed);
+    assert_true(placement_extra_beside(&world.problem, &extra, &assumed).latency_s == 1 &&
+                !assumed);
     extra = placement_extra_copy(&world.problem, 0, false);
-    assert_true(placement_extra_beside(&world.problem, &extra, &assumed).latency_s == 0.001 && !assumed);
+    assert_true(placement_extra_beside(&world.problem, &extra, &assumed).latency_s == 0.001 &&
+                !assumed);
     extra = placement_extra_copy(&world.problem, 0, true);
-    assert_true(placement_extra_beside(&world.problem, &extra, &assumed).latency_s == 0.005 && !assumed);
+    assert_true(placement_extra_beside(&world.problem, &extra, &assumed).latency_s == 0.005 &&
+                !assumed);
     world.problem.n_devices = 1;
-    assert_true(placement_extra_beside(&world.problem, &extra, &assumed).bytes_per_s == 117e6 && assumed);
+    assert_true(placement_extra_beside(&world.problem, &extra, &assumed).bytes_per_s == 117e6 &&
+                assumed);
     extra = placement_extra_copy(&world.problem, 0, false);
-    assert_true(placement_extra_beside(&world.problem, &extra, &assumed).bytes_per_s == 10e9 && assumed);
+    assert_true(placement_extra_beside(&world.problem, &extra, &assumed).bytes_per_s == 10e9 &&
+                assumed);
 }
 
 static void a_wrong_extra_is_refused(void **state)
@@ -122,21 +139,26 @@ static void a_wrong_extra_is_refused(void **state)
     make_plain();
     struct placement_extra extra = placement_extra_copy(&world.problem, 1, false);
     extra.like = 3;
-    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, &err), ERROR_INVALID);
+    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, &err),
+                     ERROR_INVALID);
     assert_non_null(strstr(err.text, "like device 3"));
     extra.like = 1;
     strcpy(extra.device.id, "gpu1");
-    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, &err), ERROR_INVALID);
+    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, &err),
+                     ERROR_INVALID);
     assert_non_null(strstr(err.text, "already"));
     memset(extra.device.id, 'x', sizeof extra.device.id);
-    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, &err), ERROR_INVALID);
+    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, &err),
+                     ERROR_INVALID);
     extra = placement_extra_copy(&world.problem, 1, false);
     extra.device.launch_s = NAN;
-    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, &err), ERROR_INVALID);
+    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, &err),
+                     ERROR_INVALID);
     assert_non_null(strstr(err.text, "launch_s"));
     extra.device.launch_s = 0;
     extra.beside = (struct placement_link){-1, 1};
-    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, &err), ERROR_INVALID);
+    assert_int_equal(placement_with_device(&world.problem, &extra, &options, &rates, &err),
+                     ERROR_INVALID);
 }
 
 static int turns_left;
@@ -153,7 +175,9 @@ static void all_at_once(void **state)
     make_plain();
     const struct placement now = rate_of(&world.problem).placement;
     struct placement_extra extra = placement_extra_copy(&world.problem, 1, false);
-    assert_int_equal(placement_whatifs_init(&whatifs, &world.problem, &now, &extra, 1, &options, NULL), ERROR_NONE);
+    assert_int_equal(
+        placement_whatifs_init(&whatifs, &world.problem, &now, &extra, 1, &options, NULL),
+        ERROR_NONE);
     assert_int_equal(whatifs.n, 4); /* without fast, with the extra one, without either of fast's */
     assert_int_equal(whatifs.list[0].change, PLACEMENT_WITHOUT_NODE);
     assert_int_equal(whatifs.list[1].change, PLACEMENT_WITH_DEVICE);
@@ -166,7 +190,9 @@ static void all_at_once(void **state)
     placement_whatifs_deinit(&whatifs);
     options.go_on = for_a_while;
     turns_left = 1; /* enough for the first question only to begin */
-    assert_int_equal(placement_whatifs_init(&whatifs, &world.problem, &now, NULL, 0, &options, NULL), ERROR_NONE);
+    assert_int_equal(
+        placement_whatifs_init(&whatifs, &world.problem, &now, NULL, 0, &options, NULL),
+        ERROR_NONE);
     assert_int_equal(whatifs.list[0].rates.answer, PLACEMENT_POSSIBLE); /* greedy's */
     assert_false(whatifs.list[0].rates.proved);
     assert_int_equal(whatifs.list[2].rates.answer, PLACEMENT_UNDECIDED);
@@ -178,7 +204,9 @@ static void all_at_once(void **state)
     extra.like = 9;
     options.go_on = NULL;
     struct error err;
-    assert_int_equal(placement_whatifs_init(&whatifs, &world.problem, &now, &extra, 1, &options, &err), ERROR_INVALID);
+    assert_int_equal(
+        placement_whatifs_init(&whatifs, &world.problem, &now, &extra, 1, &options, &err),
+        ERROR_INVALID);
     assert_non_null(strstr(err.text, "extra device 0"));
     assert_null(whatifs.list);
 }
@@ -189,14 +217,18 @@ static void answers_are_monotone(void **state)
     uint32_t n = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         world_make(&world, seed,
-                   (struct world_shape){.n_devices = 5, .n_layers = 24, .tightness = 2, .mixed_types = seed % 2});
+                   (struct world_shape){
+                       .n_devices = 5, .n_layers = 24, .tightness = 2, .mixed_types = seed % 2});
         options = placement_options_default();
         const struct placement_rates now = rate_of(&world.problem);
         for (uint32_t d = 0; d < 5; d++) {
-            const struct placement_extra extra = placement_extra_copy(&world.problem, d, seed % 3 == 0);
+            const struct placement_extra extra =
+                placement_extra_copy(&world.problem, d, seed % 3 == 0);
             struct placement_rates less, more;
-            assert_int_equal(placement_without_device(&world.problem, d, &options, &less, NULL), ERROR_NONE);
-            assert_int_equal(placement_with_device(&world.problem, &extra, &options, &more, NULL), ERROR_NONE);
+            assert_int_equal(placement_without_device(&world.problem, d, &options, &less, NULL),
+                             ERROR_NONE);
+            assert_int_equal(placement_with_device(&world.problem, &extra, &options, &more, NULL),
+                             ERROR_NONE);
             assert_true(less.proved && more.proved);
             assert_true(less.decode_tokens_per_s <= now.decode_tokens_per_s * (1 + 1e-8));
             assert_true(more.decode_tokens_per_s >= now.decode_tokens_per_s * (1 - 1e-8));
@@ -234,8 +266,8 @@ static void nothing_is_wrong(void **state)
     assert_true(remedies.fits && remedies.n == 0 && remedies.missing_bytes == 0);
 }
 
-/* Three devices of 210 MB hold two layers each while those are at most 105 MB: 5 MB of KV. With 8 layers of 100 MB
- * two are left over. */
+/* Three devices of 210 MB hold two layers each while those are at most 105 MB: 5 MB of KV. With 8
+ * layers of 100 MB two are left over. */
 static void memory_by_hand(void **state)
 {
     make_plain();
@@ -247,8 +279,8 @@ static void memory_by_hand(void **state)
     for (uint32_t d = 0; d < 3; d++)
         world.devices[d].memory_free_bytes = 210 * (uint64_t)MB;
     struct placement_remedies remedies = remedies_of(&KV);
-    /* No context is short enough: 6 layers fit at most. On one device four layers of 100.1 MB must lie: 190.4 MB more,
-     * which is 181.6 MiB. A new one must hold two. */
+    /* No context is short enough: 6 layers fit at most. On one device four layers of 100.1 MB must
+     * lie: 190.4 MB more, which is 181.6 MiB. A new one must hold two. */
     assert_false(remedies.fits);
     assert_int_equal(remedies.needed_bytes, 8 * 100100000ull);
     assert_int_equal(remedies.there_bytes, 630 * (uint64_t)MB);
@@ -267,7 +299,8 @@ static void memory_by_hand(void **state)
     buffer_deinit(&text);
 }
 
-/* Six layers, two for each device while their KV cache is at most 5 MB: 5000 bytes a token, so 1000 tokens in all. */
+/* Six layers, two for each device while their KV cache is at most 5 MB: 5000 bytes a token, so 1000
+ * tokens in all. */
 static void make_tight(uint32_t context, uint32_t streams)
 {
     make_plain();
@@ -287,7 +320,8 @@ static void context_and_streams_by_hand(void **state)
     make_tight(4096, 1); /* 1000 tokens in steps of 256: 768; q8_0 1882, q4_0 3555 */
     struct placement_remedies remedies = remedies_of(&KV);
     const struct placement_remedy *context = remedy_of(&remedies, PLACEMENT_REMEDY_CONTEXT);
-    assert_true(context && context->least && context->context_tokens == 768 && context->streams == 1);
+    assert_true(context && context->least && context->context_tokens == 768 &&
+                context->streams == 1);
     assert_null(remedy_of(&remedies, PLACEMENT_REMEDY_KV_TYPE));
     assert_null(remedy_of(&remedies, PLACEMENT_REMEDY_STREAMS));
     assert_null(remedy_of(&remedies, PLACEMENT_REMEDY_COMBINED));
@@ -300,7 +334,8 @@ static void context_and_streams_by_hand(void **state)
     remedies = remedies_of(&KV);
     assert_string_equal(remedies.list[0].kv_type, "q8_0");
     assert_null(remedy_of(&(struct placement_remedies){0}, PLACEMENT_REMEDY_KV_TYPE));
-    /* 40 MB of buffers, of which a token takes 10000: 512 tokens have 4.2 MB of them and 5.1 MB of KV cache. */
+    /* 40 MB of buffers, of which a token takes 10000: 512 tokens have 4.2 MB of them and 5.1 MB of
+     * KV cache. */
     make_tight(4096, 1);
     world.problem.model.compute_bytes = 40 * (uint64_t)MB;
     remedies = remedies_of(&NO_KV);
@@ -312,7 +347,8 @@ static void context_and_streams_by_hand(void **state)
     make_tight(300, 8); /* 2400 tokens; three streams are 900 */
     remedies = remedies_of(&NO_KV);
     const struct placement_remedy *streams = remedy_of(&remedies, PLACEMENT_REMEDY_STREAMS);
-    assert_true(streams && streams->least && streams->streams == 3 && streams->context_tokens == 300);
+    assert_true(streams && streams->least && streams->streams == 3 &&
+                streams->context_tokens == 300);
     context = remedy_of(&remedies, PLACEMENT_REMEDY_CONTEXT);
     assert_true(context && context->context_tokens == 64 && context->streams == 8);
     struct buffer text = {0};
@@ -324,15 +360,19 @@ static void context_and_streams_by_hand(void **state)
 
 static void all_of_it_together(void **state)
 {
-    make_tight(30000, 200); /* even 1024 tokens of 200 streams are too much, and one stream of 30000 in Q4_0 is */
+    make_tight(
+        30000,
+        200); /* even 1024 tokens of 200 streams are too much, and one stream of 30000 in Q4_0 is */
     struct placement_remedies remedies = remedies_of(&KV);
     const struct placement_remedy *combined = remedy_of(&remedies, PLACEMENT_REMEDY_COMBINED);
-    assert_true(combined && combined->streams == 1 && combined->context_tokens == 3072 && combined->least);
+    assert_true(combined && combined->streams == 1 && combined->context_tokens == 3072 &&
+                combined->least);
     assert_string_equal(combined->kv_type, "q4_0");
     struct buffer text = {0};
     placement_remedies_text(&world.problem, &KV, &remedies, &text);
-    assert_non_null(
-        strstr(text.data, "  a KV cache in q4_0 instead of f16, 1 stream instead of 200, a context of 3072 tokens"));
+    assert_non_null(strstr(
+        text.data,
+        "  a KV cache in q4_0 instead of f16, 1 stream instead of 200, a context of 3072 tokens"));
     buffer_deinit(&text);
     make_tight(3500, 200); /* here the context may stay */
     remedies = remedies_of(&KV);
@@ -365,26 +405,31 @@ static void wrong_types_are_refused(void **state)
     struct error err;
     make_tight(4096, 1);
     types.others[1].elements_per_block = 0;
-    assert_int_equal(placement_remedies(&world.problem, &types, &options, &out, &err), ERROR_INVALID);
+    assert_int_equal(placement_remedies(&world.problem, &types, &options, &out, &err),
+                     ERROR_INVALID);
     assert_non_null(strstr(err.text, "q8_0"));
     types = KV;
     types.n = PLACEMENT_KV_TYPES_MAX + 1;
-    assert_int_equal(placement_remedies(&world.problem, &types, &options, &out, &err), ERROR_INVALID);
+    assert_int_equal(placement_remedies(&world.problem, &types, &options, &out, &err),
+                     ERROR_INVALID);
     types = KV;
     memset(types.current.name, 'x', sizeof types.current.name);
-    assert_int_equal(placement_remedies(&world.problem, &types, &options, &out, &err), ERROR_INVALID);
+    assert_int_equal(placement_remedies(&world.problem, &types, &options, &out, &err),
+                     ERROR_INVALID);
     world.problem.demand.streams = 0;
     assert_int_equal(placement_remedies(&world.problem, &KV, &options, &out, &err), ERROR_INVALID);
     assert_non_null(strstr(err.text, "streams"));
 }
 
-/* What a remedy says, applied by hand: the check accepts its placement. One unit less is refused by brute force. */
+/* What a remedy says, applied by hand: the check accepts its placement. One unit less is refused by
+ * brute force. */
 static void apply(const struct placement_remedy *remedy, struct placement_problem *problem)
 {
     problem->demand.streams = remedy->streams;
     problem->demand.context_tokens = remedy->context_tokens;
     for (uint32_t type = 0; type < KV.n; type++) {
-        for (uint32_t i = 0; i < problem->model.n_layers && !strcmp(KV.others[type].name, remedy->kv_type); i++)
+        for (uint32_t i = 0;
+             i < problem->model.n_layers && !strcmp(KV.others[type].name, remedy->kv_type); i++)
             world.layers[i].kv_bytes_per_token =
                 (world.layers[i].kv_bytes_per_token / 2 * KV.others[type].bytes_per_block +
                  KV.others[type].elements_per_block - 1) /
@@ -417,13 +462,15 @@ static void remedies_are_true(void **state)
             if (remedy->kind == PLACEMENT_REMEDY_ADD_DEVICE)
                 continue;
             apply(remedy, &world.problem);
-            assert_int_equal(placement_check(&world.problem, &remedy->rates.placement, NULL), ERROR_NONE);
+            assert_int_equal(placement_check(&world.problem, &remedy->rates.placement, NULL),
+                             ERROR_NONE);
             if (remedy->kind == PLACEMENT_REMEDY_FREE_MEMORY)
                 world.devices[remedy->device].memory_free_bytes -= PLACEMENT_REMEDY_UNIT;
             if (remedy->kind == PLACEMENT_REMEDY_STREAMS)
                 world.problem.demand.streams++;
             if (remedy->kind == PLACEMENT_REMEDY_CONTEXT)
-                world.problem.demand.context_tokens += placement_context_step(before.problem.demand.context_tokens);
+                world.problem.demand.context_tokens +=
+                    placement_context_step(before.problem.demand.context_tokens);
             if (remedy->least && remedy->kind != PLACEMENT_REMEDY_KV_TYPE &&
                 remedy->kind != PLACEMENT_REMEDY_COMBINED) {
                 assert_true(world_brute_force(&world.problem) == INFINITY);
@@ -434,7 +481,8 @@ static void remedies_are_true(void **state)
     }
     for (int kind = 0; kind < PLACEMENT_REMEDY_KINDS; kind++) {
         if (seen[kind] < (kind == PLACEMENT_REMEDY_COMBINED ? 1 : 5))
-            fail_msg("%s: %u times only", placement_remedy_name((enum placement_remedy_kind)kind), seen[kind]);
+            fail_msg("%s: %u times only", placement_remedy_name((enum placement_remedy_kind)kind),
+                     seen[kind]);
     }
     assert_true(least > 100);
 }

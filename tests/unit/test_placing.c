@@ -1,5 +1,6 @@
-/* Instances on clusters of unlike simulated machines: placed as the solver places them, and as `medley run` does on one
- * machine; nodes that go; what is too large; links as they become known; nodes that lie. */
+/* Instances on clusters of unlike simulated machines: placed as the solver places them, and as
+ * `medley run` does on one machine; nodes that go; what is too large; links as they become known;
+ * nodes that lie. */
 #include "placing_world.h"
 #include "sim_world.h"
 
@@ -40,16 +41,18 @@ static int close_gemma(void **state)
     return 0;
 }
 
-#define DEVICE(name, memory, decode, flops)                                                                            \
-    "[" name "]\nmemory = " memory "\ndecode = " decode "\nflops = " flops "\nlaunch = 10us\ncopy = 1GB/s\n"
+#define DEVICE(name, memory, decode, flops)                                                        \
+    "[" name "]\nmemory = " memory "\ndecode = " decode "\nflops = " flops                         \
+    "\nlaunch = 10us\ncopy = 1GB/s\n"
 
 static struct placing_world w;
 
-/* ---- what a node says of itself --------------------------------------------------------------------- */
+/* ---- what a node says of itself -------------------------------------------------------------- */
 
 static void a_description_says_it_all(void **state)
 {
-    struct gpu *gpu = open_sim(DEVICE("a", "1GiB", "1.5GB/s", "1TFLOP/s") DEVICE("b", "2GiB", "9GB/s", "3TFLOP/s"));
+    struct gpu *gpu = open_sim(DEVICE("a", "1GiB", "1.5GB/s", "1TFLOP/s")
+                                   DEVICE("b", "2GiB", "9GB/s", "3TFLOP/s"));
     Cluster__Node node = CLUSTER__NODE__INIT;
     struct error err = {0};
     assert_int_equal(placing_describe(gpu, &node, &err), ERROR_NONE);
@@ -61,10 +64,13 @@ static void a_description_says_it_all(void **state)
         plan_device_ask(gpu_find(gpu, node.devices[i]->id), &asked);
         assert_string_equal(read.id, asked.id);
         assert_string_equal(read.name, asked.name);
-        assert_true(read.kind == asked.kind && read.own_memory == asked.own_memory && read.speed == CLUSTER_GIVEN);
+        assert_true(read.kind == asked.kind && read.own_memory == asked.own_memory &&
+                    read.speed == CLUSTER_GIVEN);
         assert_true(read.memory_bytes == asked.memory_bytes && read.share == 1 && !read.spare);
-        assert_true(read.decode_bytes_per_s == asked.decode_bytes_per_s && read.prefill_flops == asked.prefill_flops);
-        assert_true(fabs(read.launch_s - asked.launch_s) < 1e-12 && read.read_bytes_per_s == asked.read_bytes_per_s);
+        assert_true(read.decode_bytes_per_s == asked.decode_bytes_per_s &&
+                    read.prefill_flops == asked.prefill_flops);
+        assert_true(fabs(read.launch_s - asked.launch_s) < 1e-12 &&
+                    read.read_bytes_per_s == asked.read_bytes_per_s);
         assert_true(node.devices[i]->has_reserve_bytes && node.devices[i]->reserve_bytes == 0);
     }
     placing_describe_clear(&node);
@@ -84,11 +90,14 @@ static void the_cpu_describes_itself(void **state)
     assert_true(device.kind == CLUSTER_CPU && !device.own_memory && !device.is_software);
     assert_false(node.devices[0]->has_reserve_bytes);
     assert_true(node.devices[0]->free_bytes <= node.devices[0]->memory_bytes);
-    const struct worker_stage stages[] = {{.instance = "i", .epoch = 3, .stage = 1, .state = WORKER_READY},
-                                          {.instance = "i", .epoch = 4, .stage = 1, .state = WORKER_LOADING}};
+    const struct worker_stage stages[] = {
+        {.instance = "i", .epoch = 3, .stage = 1, .state = WORKER_READY},
+        {.instance = "i", .epoch = 4, .stage = 1, .state = WORKER_LOADING}};
     assert_int_equal(placing_now(gpu, NULL, stages, 2, &now, &err), ERROR_NONE);
-    assert_true(now.n_devices == 1 && now.devices[0]->free_bytes > 0 && now.devices[0]->share_ppm == 1000000);
-    assert_true(now.tells_held && now.n_held == 1 && now.held[0]->epoch == 3 && now.held[0]->stage == 1);
+    assert_true(now.n_devices == 1 && now.devices[0]->free_bytes > 0 &&
+                now.devices[0]->share_ppm == 1000000);
+    assert_true(now.tells_held && now.n_held == 1 && now.held[0]->epoch == 3 &&
+                now.held[0]->stage == 1);
     placing_now_clear(&now);
     placing_describe_clear(&node);
     for (unsigned nth = 1; nth < 40; nth++) { /* without memory: an error, and nothing is left */
@@ -112,14 +121,16 @@ static void the_cpu_describes_itself(void **state)
 /* Cold and free at first. */
 static void heat_is_told(void **state)
 {
-    struct gpu *gpu = open_sim("[hot]\nmemory = 64MiB\ndecode = 1GB/s\nflops = 1GFLOP/s\nlaunch = 0s\n"
-                               "power_idle = 5W\npower_max = 100W\nthermal_mass = 2J/K\n"
-                               "thermal_resistance = 1.5K/W\nlimit = 80C\nthrottle = 100%\n");
+    struct gpu *gpu =
+        open_sim("[hot]\nmemory = 64MiB\ndecode = 1GB/s\nflops = 1GFLOP/s\nlaunch = 0s\n"
+                 "power_idle = 5W\npower_max = 100W\nthermal_mass = 2J/K\n"
+                 "thermal_resistance = 1.5K/W\nlimit = 80C\nthrottle = 100%\n");
     struct heat *heat;
     struct error err = {0};
     const Node__DeviceNow *hot = NULL;
     Node__Now now = NODE__NOW__INIT;
-    assert_int_equal(heat_open(gpu, &(struct heat_options){.period_ms = 50}, &heat, &err), ERROR_NONE);
+    assert_int_equal(heat_open(gpu, &(struct heat_options){.period_ms = 50}, &heat, &err),
+                     ERROR_NONE);
     for (int i = 0; i < 100 && !(hot && hot->has_headroom_ppm); i++) {
         nanosleep(&(struct timespec){0, 50 * 1000 * 1000}, NULL);
         placing_now_clear(&now);
@@ -128,7 +139,8 @@ static void heat_is_told(void **state)
             hot = strcmp(now.devices[k]->id, "sim:hot") ? hot : now.devices[k];
     }
     assert_true(hot && hot->has_headroom_ppm && !now.tells_held);
-    assert_true(hot->headroom_ppm > 600000 && hot->headroom_ppm <= 1000000 && hot->share_ppm == 1000000);
+    assert_true(hot->headroom_ppm > 600000 && hot->headroom_ppm <= 1000000 &&
+                hot->share_ppm == 1000000);
     placing_now_clear(&now);
     heat_close(heat);
     gpu_close(gpu);
@@ -137,19 +149,24 @@ static void heat_is_told(void **state)
 /* What was measured travels, too. */
 static void measured_speeds_travel(void **state)
 {
-    Cluster__Rate rates[2] = {CLUSTER__RATE__INIT, CLUSTER__RATE__INIT}, *list[] = {&rates[0], &rates[1]};
+    Cluster__Rate rates[2] = {CLUSTER__RATE__INIT, CLUSTER__RATE__INIT},
+                  *list[] = {&rates[0], &rates[1]};
     Cluster__Device said = CLUSTER__DEVICE__INIT;
     struct cluster_device device;
-    rates[0].type = (char *)"q4_0", rates[0].has_decode_bytes_per_s = true, rates[0].decode_bytes_per_s = 1000;
+    rates[0].type = (char *)"q4_0", rates[0].has_decode_bytes_per_s = true,
+    rates[0].decode_bytes_per_s = 1000;
     rates[0].has_prefill_flops = true, rates[0].prefill_flops = 77;
     rates[0].has_decode_spread_ppm = true, rates[0].decode_spread_ppm = 20000;
-    rates[1].type = (char *)"f16", rates[1].has_decode_bytes_per_s = true, rates[1].decode_bytes_per_s = UINT64_MAX;
+    rates[1].type = (char *)"f16", rates[1].has_decode_bytes_per_s = true,
+    rates[1].decode_bytes_per_s = UINT64_MAX;
     said.id = (char *)"cuda0", said.kind = (char *)"gpu", said.pci = (char *)"0000:01:00.0";
     said.n_rates = 2, said.rates = list;
     said.has_speed = true, said.speed = CLUSTER_MEASURED;
     assert_true(placing_device_of(&said, &device));
-    assert_true(device.n_types == 2 && device.types[0].decode_bytes_per_s == 1000 && device.own_memory);
-    assert_true(device.types[0].prefill_flops == 77 && fabs(device.types[0].decode_spread - 0.02) < 1e-12);
+    assert_true(device.n_types == 2 && device.types[0].decode_bytes_per_s == 1000 &&
+                device.own_memory);
+    assert_true(device.types[0].prefill_flops == 77 &&
+                fabs(device.types[0].decode_spread - 0.02) < 1e-12);
     assert_true(device.types[1].decode_bytes_per_s == 0); /* no machine */
     said.speed = 99;
     assert_true(placing_device_of(&said, &device) && device.speed == CLUSTER_ASSUMED);
@@ -159,11 +176,11 @@ static void measured_speeds_travel(void **state)
     assert_false(placing_device_of(&said, &device));
 }
 
-/* ---- placed as the solver does ----------------------------------------------------------------------- */
+/* ---- placed as the solver does --------------------------------------------------------------- */
 
 /* The same cluster, put together from the devices themselves. */
-static void solve_the_same(uint32_t n_slots, const bool *up, uint64_t latency_ns, uint64_t bytes_per_s, char *out,
-                           size_t size)
+static void solve_the_same(uint32_t n_slots, const bool *up, uint64_t latency_ns,
+                           uint64_t bytes_per_s, char *out, size_t size)
 {
     const struct driver_options given = {.context = CONTEXT, .n_slots = n_slots};
     struct driver_options options;
@@ -188,14 +205,15 @@ static void solve_the_same(uint32_t n_slots, const bool *up, uint64_t latency_ns
     }
     for (uint32_t i = 0; i < cluster.n_nodes * cluster.n_nodes; i++) {
         if (i / cluster.n_nodes != i % cluster.n_nodes)
-            *cluster_add_link(&cluster, false) = (struct topology_link){.from = i / cluster.n_nodes,
-                                                                        .to = i % cluster.n_nodes,
-                                                                        .up = true,
-                                                                        .latency_ns = {latency_ns, true},
-                                                                        .jitter_ns = {0, true},
-                                                                        .overhead_ns = {0, true},
-                                                                        .loss_ppm = {0, true},
-                                                                        .bandwidth_bytes_per_s = {bytes_per_s, true}};
+            *cluster_add_link(&cluster, false) =
+                (struct topology_link){.from = i / cluster.n_nodes,
+                                       .to = i % cluster.n_nodes,
+                                       .up = true,
+                                       .latency_ns = {latency_ns, true},
+                                       .jitter_ns = {0, true},
+                                       .overhead_ns = {0, true},
+                                       .loss_ppm = {0, true},
+                                       .bandwidth_bytes_per_s = {bytes_per_s, true}};
     }
     assert_int_equal(driver_options_fill(&given, gemma, &options, &err), ERROR_NONE);
     plan_compute_estimate(gemma, &options, &compute);
@@ -209,15 +227,16 @@ static void solve_the_same(uint32_t n_slots, const bool *up, uint64_t latency_ns
     size_t used = 0;
     for (uint32_t i = 0; i < solution.placement.n_stages; i++) {
         const struct placement_device *device = &posed.devices[solution.placement.stages[i].device];
-        used += (size_t)snprintf(out + used, size - used, "%s%s/%s %u", i ? ", " : "", device->node, device->id,
-                                 solution.placement.stages[i].n_layers);
+        used += (size_t)snprintf(out + used, size - used, "%s%s/%s %u", i ? ", " : "", device->node,
+                                 device->id, solution.placement.stages[i].n_layers);
     }
     cluster_problem_deinit(&posed);
     plan_model_deinit(&cost);
     cluster_deinit(&cluster);
 }
 
-static void expect_as_solved(uint32_t n_slots, uint64_t latency_ns, uint64_t bytes_per_s, size_t n_stages_min)
+static void expect_as_solved(uint32_t n_slots, uint64_t latency_ns, uint64_t bytes_per_s,
+                             size_t n_stages_min)
 {
     char expected[512];
     world_instance(&w, "i", CONTEXT, n_slots);
@@ -268,8 +287,9 @@ static void one_node_as_medley_run(void **state)
     assert_int_equal(gpu_select(w.gpus[0], NULL, devices, 4, &request.n_devices, &err), ERROR_NONE);
     assert_int_equal(plan_make(&plan, gemma, &request, &err), ERROR_NONE);
     for (uint32_t i = 0; i < plan.n_stages; i++)
-        used += (size_t)snprintf(expected + used, sizeof expected - used, "%snode0/%s %u", i ? ", " : "",
-                                 device_info(plan.stages[i].device)->id, plan.stages[i].n_layers);
+        used += (size_t)snprintf(expected + used, sizeof expected - used, "%snode0/%s %u",
+                                 i ? ", " : "", device_info(plan.stages[i].device)->id,
+                                 plan.stages[i].n_layers);
     assert_string_equal(world_stages(&w, "i"), expected);
     /* and the same forecast, but for the compute buffers, which take no time */
     struct placement_forecast forecast, own;
@@ -285,7 +305,8 @@ static void one_node_as_medley_run(void **state)
     world_close(&w);
 }
 
-/* Hidden states that travel in half the bytes take half the time of the wire, and no less latency. */
+/* Hidden states that travel in half the bytes take half the time of the wire, and no less
+ * latency. */
 static void the_wire_counts(void **state)
 {
     static const char *const machines[] = {DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s"),
@@ -302,16 +323,18 @@ static void the_wire_counts(void **state)
         const struct master_device *devices;
         struct error err = {0};
         w.placing.view.wire = half ? ACTIVATION_F16 : ACTIVATION_F32;
-        if (placing_problem(&w.placing, &view, world_find(&w, "i"), allowed, &problem, &devices, &err))
+        if (placing_problem(&w.placing, &view, world_find(&w, "i"), allowed, &problem, &devices,
+                            &err))
             fail_msg("%s", err.text);
         rates[half] = placement_link(problem, 0, 1)->bytes_per_s;
         latencies[half] = placement_link(problem, 0, 1)->latency_s;
     }
-    assert_true(rates[1] / rates[0] > 1.9 && rates[1] / rates[0] <= 2 && latencies[0] == latencies[1]);
+    assert_true(rates[1] / rates[0] > 1.9 && rates[1] / rates[0] <= 2 &&
+                latencies[0] == latencies[1]);
     world_close(&w);
 }
 
-/* ---- nodes that go, and what is too large ------------------------------------------------------------- */
+/* ---- nodes that go, and what is too large ---------------------------------------------------- */
 
 static void a_node_that_is_down(void **state)
 {
@@ -366,7 +389,7 @@ static void too_large(void **state)
     world_close(&w);
 }
 
-/* ---- links ----------------------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 static void links_as_they_become_known(void **state)
 {
@@ -395,7 +418,8 @@ static void links_as_they_become_known(void **state)
     world_close(&w);
 }
 
-/* What nodes say of their devices' heat comes to the planner as it is meant; nonsense is nothing. */
+/* What nodes say of their devices' heat comes to the planner as it is meant; nonsense is
+ * nothing. */
 static void heat_that_is_predicted(void **state)
 {
     static const char *const machines[] = {DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s"),
@@ -436,7 +460,9 @@ static void heat_that_is_predicted(void **state)
         now->throttles_in_ms = cases[i].in_ms;
         w.seen[0] = (struct placing_seen){world_ids[0], true, NULL};
         w.seen[1] = (struct placing_seen){world_ids[1], true, &w.now[1]};
-        assert_int_equal(placing_problem(&w.placing, &view, world_find(&w, "i"), allowed, &problem, &devices, &err), 0);
+        assert_int_equal(placing_problem(&w.placing, &view, world_find(&w, "i"), allowed, &problem,
+                                         &devices, &err),
+                         0);
         assert_int_equal(placement_problem_check(problem, &err), 0);
         const struct placement_device *device = &problem->devices[1];
         assert_string_equal(device->id, "sim:b");
@@ -482,14 +508,19 @@ static void which_changes_are_events(void **state)
     Cluster__Link link;
     world_open(&w, gemma, machines, 2);
     measured.class = TOPOLOGY_UNKNOWN;
-    assert_false(placing_link_changed(&w.state, "node0", "node1", &measured, &link)); /* nothing is known */
+    assert_false(
+        placing_link_changed(&w.state, "node0", "node1", &measured, &link)); /* nothing is known */
     world_link(&w, 0, 1, 1000000, 0);
-    measured = (struct topology_link){.class = TOPOLOGY_ETHERNET, .up = true, .latency_ns = {1000000, true}};
+    measured = (struct topology_link){
+        .class = TOPOLOGY_ETHERNET, .up = true, .latency_ns = {1000000, true}};
     assert_false(placing_link_changed(&w.state, "node0", "node1", &measured, &link));
-    assert_true(placing_link_changed(&w.state, "node1", "node0", &measured, &link)); /* the other way: the first */
+    assert_true(placing_link_changed(&w.state, "node1", "node0", &measured,
+                                     &link)); /* the other way: the first */
     measured.bandwidth_bytes_per_s = (struct topology_reading){1000000, true};
-    assert_true(placing_link_changed(&w.state, "node0", "node1", &measured, &link)); /* the first of these */
-    assert_true(link.bytes_per_s == 1000000 && link.latency_ns == 1000000 && link.class_ == TOPOLOGY_ETHERNET);
+    assert_true(placing_link_changed(&w.state, "node0", "node1", &measured,
+                                     &link)); /* the first of these */
+    assert_true(link.bytes_per_s == 1000000 && link.latency_ns == 1000000 &&
+                link.class_ == TOPOLOGY_ETHERNET);
     assert_true(link.has_jitter_ns && link.jitter_ns == 0); /* of the state */
     world_link(&w, 0, 1, 1000000, 1000000);
     static const struct {
@@ -518,9 +549,10 @@ static void which_changes_are_events(void **state)
     world_close(&w);
 }
 
-/* ---- spare devices, lies, no memory -------------------------------------------------------------------- */
+/* ---- spare devices, lies, no memory ---------------------------------------------------------- */
 
-static void add_node(const char *id, const char *name, uint64_t member, Cluster__Device **devices, size_t n)
+static void add_node(const char *id, const char *name, uint64_t member, Cluster__Device **devices,
+                     size_t n)
 {
     Cluster__Node node = CLUSTER__NODE__INIT;
     node.id = (char *)(uintptr_t)id, node.name = (char *)(uintptr_t)name;
@@ -532,7 +564,8 @@ static void add_node(const char *id, const char *name, uint64_t member, Cluster_
 /* The CPU beside a card that nobody measured: only when the card is too small. */
 static void spare_devices_are_called_in(void **state)
 {
-    Cluster__Device devices[2] = {CLUSTER__DEVICE__INIT, CLUSTER__DEVICE__INIT}, *list[] = {&devices[0], &devices[1]};
+    Cluster__Device devices[2] = {CLUSTER__DEVICE__INIT, CLUSTER__DEVICE__INIT},
+                    *list[] = {&devices[0], &devices[1]};
     world_open(&w, gemma, NULL, 0);
     devices[0].id = (char *)"cuda0", devices[0].kind = (char *)"gpu";
     devices[0].has_free_bytes = true, devices[0].free_bytes = 48 << 20;
@@ -552,11 +585,13 @@ static void spare_devices_are_called_in(void **state)
     placing_deinit(&w.placing);
 }
 
-/* Names that are there twice, empty or no text; devices that cannot be: the others are placed on all the same. */
+/* Names that are there twice, empty or no text; devices that cannot be: the others are placed on
+ * all the same. */
 static void nodes_that_lie(void **state)
 {
     static const char *const machines[] = {DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s")};
-    Cluster__Device devices[3] = {CLUSTER__DEVICE__INIT, CLUSTER__DEVICE__INIT, CLUSTER__DEVICE__INIT};
+    Cluster__Device devices[3] = {CLUSTER__DEVICE__INIT, CLUSTER__DEVICE__INIT,
+                                  CLUSTER__DEVICE__INIT};
     Cluster__Device *list[] = {&devices[0], &devices[1], &devices[2]};
     Cluster__Rate rate = CLUSTER__RATE__INIT, *rates[20];
     char long_name[1000];
@@ -585,7 +620,8 @@ static void nodes_that_lie(void **state)
     w.n_nodes = 3, w.up[1] = w.up[2] = true, w.placing.view.n_seen = 3;
     world_instance(&w, "i", CONTEXT, 1);
     world_step(&w, "i");
-    assert_string_equal(world_stages(&w, "i"), "node0/sim:a 7"); /* what lies has kept all of it free */
+    assert_string_equal(world_stages(&w, "i"),
+                        "node0/sim:a 7"); /* what lies has kept all of it free */
     const struct cluster *cluster = &w.placing.cluster;
     assert_true(cluster->n_nodes == 5 && cluster->n_devices == 3);
     for (uint32_t i = 0; i < cluster->n_nodes; i++)
@@ -622,7 +658,8 @@ static void nothing_there(void **state)
     view.state = &empty;
     assert_int_equal(placing_cluster(&view, NULL, &cluster, &err), ERROR_NONE);
     assert_true(!cluster.n_nodes && !cluster.n_devices);
-    assert_int_equal(placing_problem(&placing, &nobody, &instance, NULL, &problem, &devices, &err), ERROR_NOT_FOUND);
+    assert_int_equal(placing_problem(&placing, &nobody, &instance, NULL, &problem, &devices, &err),
+                     ERROR_NOT_FOUND);
     placing_deinit(&placing);
 }
 
@@ -644,7 +681,8 @@ static void every_failed_allocation_is_an_error(void **state)
     for (enum error_code code = ERROR_NO_MEMORY; code;) {
         struct error err = {0};
         mem_fail_nth(++nth);
-        code = placing_problem(&w.placing, &view, world_find(&w, "j"), allowed, &problem, &devices, &err);
+        code = placing_problem(&w.placing, &view, world_find(&w, "j"), allowed, &problem, &devices,
+                               &err);
         mem_fail_nth(0);
         assert_true(code == ERROR_NONE || (code == ERROR_NO_MEMORY && err.text[0]));
         assert_true(nth < 200);

@@ -1,4 +1,5 @@
-/* The memory that instances leave each other, step by step: placed, loaded, measured, heard of, failed, replaced. */
+/* The memory that instances leave each other, step by step: placed, loaded, measured, heard of,
+ * failed, replaced. */
 #include "placing_world.h"
 #include "sim_world.h"
 
@@ -26,8 +27,9 @@ static int close_gemma(void **state)
     return 0;
 }
 
-#define DEVICE(name, memory, decode, flops)                                                                            \
-    "[" name "]\nmemory = " memory "\ndecode = " decode "\nflops = " flops "\nlaunch = 10us\ncopy = 1GB/s\n"
+#define DEVICE(name, memory, decode, flops)                                                        \
+    "[" name "]\nmemory = " memory "\ndecode = " decode "\nflops = " flops                         \
+    "\nlaunch = 10us\ncopy = 1GB/s\n"
 
 static struct placing_world w;
 
@@ -113,7 +115,8 @@ static void failed_and_replaced(void **state)
     assert_true(memory_for("j", 0) == all - size && memory_for("i", 0) == all);
     world_report(&w, "i", epoch, CLUSTER__STAGE_STATE__FAILED);
     assert_true(memory_for("j", 0) == all - size); /* failed, but it is still held */
-    world_step(&w, "i"); /* the same again, under a new epoch: taken over, so it counts once, as loaded */
+    world_step(
+        &w, "i"); /* the same again, under a new epoch: taken over, so it counts once, as loaded */
     world_step(&w, "i");
     const Cluster__Instance *instance = world_find(&w, "i");
     assert_true(instance->next && instance->next->replaces && instance->next->epoch > epoch);
@@ -126,10 +129,12 @@ static void failed_and_replaced(void **state)
     world_close(&w);
 }
 
-/* Of a machine of whose devices two live in its memory. The weights of what is loaded are measured as free. */
+/* Of a machine of whose devices two live in its memory. The weights of what is loaded are measured
+ * as free. */
 static void host_memory(void **state)
 {
-    Cluster__Device devices[2] = {CLUSTER__DEVICE__INIT, CLUSTER__DEVICE__INIT}, *list[] = {&devices[0], &devices[1]};
+    Cluster__Device devices[2] = {CLUSTER__DEVICE__INIT, CLUSTER__DEVICE__INIT},
+                    *list[] = {&devices[0], &devices[1]};
     Cluster__Node node = CLUSTER__NODE__INIT;
     const uint64_t all = 64 << 20, free = 56 << 20;
     world_open(&w, gemma, NULL, 0);
@@ -147,20 +152,24 @@ static void host_memory(void **state)
     node__now__init(&w.now[0]);
     world_instance(&w, "i", 4096, 1);
     world_step(&w, "i");
-    assert_string_equal(world_stages(&w, "i"), "node0/cpu 7"); /* the first of equals, in all of the memory */
+    assert_string_equal(world_stages(&w, "i"),
+                        "node0/cpu 7"); /* the first of equals, in all of the memory */
     world_step(&w, "i");
     const uint64_t size = free - memory_for("j", 0), epoch = state_epoch(world_find(&w, "i"));
     assert_in_range(size, 1 << 20, 50 << 20);
-    assert_true(memory_for("j", 1) == free - size && memory_for("i", 1) == free); /* whichever of the two it is on */
+    assert_true(memory_for("j", 1) == free - size &&
+                memory_for("i", 1) == free); /* whichever of the two it is on */
 
     Node__Held held = NODE__HELD__INIT, *held_list = &held;
-    Node__DeviceNow now[2] = {NODE__DEVICE_NOW__INIT, NODE__DEVICE_NOW__INIT}, *now_list[] = {&now[0], &now[1]};
+    Node__DeviceNow now[2] = {NODE__DEVICE_NOW__INIT, NODE__DEVICE_NOW__INIT},
+                    *now_list[] = {&now[0], &now[1]};
     Node__Now heard = NODE__NOW__INIT;
     held.instance = (char *)"i", held.epoch = epoch;
     heard.tells_held = true, heard.n_held = 1, heard.held = &held_list;
     heard.n_devices = 2, heard.devices = now_list;
     for (int i = 0; i < 2; i++)
-        now[i].id = devices[i].id, now[i].has_free_bytes = true, now[i].free_bytes = free - (1 << 20);
+        now[i].id = devices[i].id, now[i].has_free_bytes = true,
+        now[i].free_bytes = free - (1 << 20);
     w.seen[0].now = &heard; /* loaded: a MiB is gone, the rest is mapped */
     assert_true(memory_for("j", 0) == free - size && memory_for("j", 1) == free - size);
     assert_true(memory_for("i", 0) == free);     /* not more than it ever had */

@@ -1,5 +1,5 @@
-/* This machine's plan: splits that are given, splits of its own against all that there are, figures and their sources,
- * and the forecast by hand. */
+/* This machine's plan: splits that are given, splits of its own against all that there are, figures
+ * and their sources, and the forecast by hand. */
 #include "sim_world.h"
 
 #include "base/mem.h"
@@ -40,8 +40,9 @@ static int close_gemma(void **state)
 
 /* ---- machines of simulated devices ------------------------------------------------------- */
 
-#define DEVICE(name, memory, decode, flops)                                                                            \
-    "[" name "]\nmemory = " memory "\ndecode = " decode "\nflops = " flops "\nlaunch = 10us\ncopy = 1GB/s\n"
+#define DEVICE(name, memory, decode, flops)                                                        \
+    "[" name "]\nmemory = " memory "\ndecode = " decode "\nflops = " flops                         \
+    "\nlaunch = 10us\ncopy = 1GB/s\n"
 
 struct machine {
     struct gpu *gpu;
@@ -54,10 +55,13 @@ struct machine {
 static void machine_open(struct machine *machine, const char *ini, uint32_t n_slots)
 {
     *machine = (struct machine){.gpu = open_sim(ini)};
-    machine->options = (struct driver_options){.context = 16384, .batch_rows = 16, .n_slots = n_slots};
-    machine->request = (struct plan_request){.devices = machine->devices, .options = &machine->options};
-    assert_int_equal(gpu_select(machine->gpu, NULL, machine->devices, 8, &machine->request.n_devices, NULL),
-                     ERROR_NONE);
+    machine->options =
+        (struct driver_options){.context = 16384, .batch_rows = 16, .n_slots = n_slots};
+    machine->request =
+        (struct plan_request){.devices = machine->devices, .options = &machine->options};
+    assert_int_equal(
+        gpu_select(machine->gpu, NULL, machine->devices, 8, &machine->request.n_devices, NULL),
+        ERROR_NONE);
 }
 
 static struct plan plan_of(const struct machine *machine)
@@ -69,7 +73,8 @@ static struct plan plan_of(const struct machine *machine)
     return plan;
 }
 
-static void expect_refused(const struct machine *machine, const char *split, enum error_code code, const char *text)
+static void expect_refused(const struct machine *machine, const char *split, enum error_code code,
+                           const char *text)
 {
     struct plan_request request = machine->request;
     struct plan plan;
@@ -98,14 +103,18 @@ static void test_a_given_split(void **state)
 {
     (void)state;
     struct machine machine;
-    machine_open(&machine, DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "1GiB", "9GB/s", "1TFLOP/s"), 1);
+    machine_open(&machine,
+                 DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "1GiB", "9GB/s", "1TFLOP/s"),
+                 1);
     machine.request.split = "3,4";
     struct plan plan = plan_of(&machine);
     expect_stages(&plan, "sim:a 3, sim:b 4");
     assert_true(plan.is_given && !plan.proved);
     plan_deinit(&plan);
-    expect_refused(&machine, "3,6", ERROR_INVALID, "split '3,6' adds up to 9 layers; the model has 7");
-    expect_refused(&machine, "7", ERROR_INVALID, "split '7' has 1 part for 2 devices (sim:a, sim:b)");
+    expect_refused(&machine, "3,6", ERROR_INVALID,
+                   "split '3,6' adds up to 9 layers; the model has 7");
+    expect_refused(&machine, "7", ERROR_INVALID,
+                   "split '7' has 1 part for 2 devices (sim:a, sim:b)");
     expect_refused(&machine, "3,2,2", ERROR_INVALID, "3 parts for 2 devices");
     expect_refused(&machine, "7,0", ERROR_INVALID, "part 2");
     expect_refused(&machine, "", ERROR_INVALID, "part 1");
@@ -123,7 +132,9 @@ static void test_a_given_split_must_fit(void **state)
 {
     (void)state;
     struct machine machine;
-    machine_open(&machine, DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "8MiB", "9GB/s", "1TFLOP/s"), 1);
+    machine_open(&machine,
+                 DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "8MiB", "9GB/s", "1TFLOP/s"),
+                 1);
     expect_refused(&machine, "2,5", ERROR_INVALID,
                    "the split does not work: placement: stage 1: sim:b: layers 2 to 6 need ");
     machine.request.split = "6,1";
@@ -204,12 +215,15 @@ static void expect_the_fastest(const char *ini, uint32_t n_slots, const char *st
 static void test_the_fastest_device_takes_all_that_fits(void **state)
 {
     (void)state;
-    expect_the_fastest(DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s") DEVICE("b", "1GiB", "300MB/s", "1TFLOP/s"), 1,
-                       "sim:b 7");
-    expect_the_fastest(DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s") DEVICE("b", "12MiB", "300MB/s", "1TFLOP/s"), 1,
-                       "sim:a 2, sim:b 5");
-    expect_the_fastest(DEVICE("a", "8MiB", "100MB/s", "1TFLOP/s") DEVICE("b", "8MiB", "300MB/s", "1TFLOP/s")
-                           DEVICE("c", "8MiB", "200MB/s", "1TFLOP/s"),
+    expect_the_fastest(DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s")
+                           DEVICE("b", "1GiB", "300MB/s", "1TFLOP/s"),
+                       1, "sim:b 7");
+    expect_the_fastest(DEVICE("a", "1GiB", "100MB/s", "1TFLOP/s")
+                           DEVICE("b", "12MiB", "300MB/s", "1TFLOP/s"),
+                       1, "sim:a 2, sim:b 5");
+    expect_the_fastest(DEVICE("a", "8MiB", "100MB/s", "1TFLOP/s")
+                           DEVICE("b", "8MiB", "300MB/s", "1TFLOP/s")
+                               DEVICE("c", "8MiB", "200MB/s", "1TFLOP/s"),
                        1, "sim:c 3, sim:a 1, sim:b 3");
 }
 
@@ -217,11 +231,13 @@ static void test_the_fastest_device_takes_all_that_fits(void **state)
 static void test_streams_are_shared_out_by_speed(void **state)
 {
     (void)state;
-    expect_the_fastest(DEVICE("a", "1GiB", "1GB/s", "30MFLOP/s") DEVICE("b", "1GiB", "1GB/s", "10MFLOP/s"), 8,
-                       "sim:a 6, sim:b 1");
+    expect_the_fastest(DEVICE("a", "1GiB", "1GB/s", "30MFLOP/s")
+                           DEVICE("b", "1GiB", "1GB/s", "10MFLOP/s"),
+                       8, "sim:a 6, sim:b 1");
 }
 
-/* What `medley plan` says of these devices is what the driver gets: stage by stage, with the same forecast. */
+/* What `medley plan` says of these devices is what the driver gets: stage by stage, with the same
+ * forecast. */
 static void expect_the_report_agrees(const struct machine *machine)
 {
     struct driver_options options;
@@ -232,9 +248,11 @@ static void expect_the_report_agrees(const struct machine *machine)
     struct error err = {0};
     struct plan plan = plan_of(machine);
     if (driver_options_fill(&machine->options, gemma, &options, &err) ||
-        plan_compute_measure_all(machine->devices, machine->request.n_devices, gemma, &options, &compute, &err) ||
+        plan_compute_measure_all(machine->devices, machine->request.n_devices, gemma, &options,
+                                 &compute, &err) ||
         plan_devices_init(&cluster, machine->devices, machine->request.n_devices, &err) ||
-        plan_model_init(&cost, gemma, &options, &compute, plan_devices_count_embedding(&cluster), &err))
+        plan_model_init(&cost, gemma, &options, &compute, plan_devices_count_embedding(&cluster),
+                        &err))
         fail_msg("%s", err.text);
     const struct report_ask ask = {
         .cluster = &cluster, .model = &cost.model, .demand = plan_demand(&options), .here = true};
@@ -272,7 +290,9 @@ static void test_the_report_agrees(void **state)
         gpu_close(machine.gpu);
     }
     struct machine machine;
-    machine_open(&machine, DEVICE("a", "1GiB", "1GB/s", "30MFLOP/s") DEVICE("b", "1GiB", "1GB/s", "10MFLOP/s"), 8);
+    machine_open(
+        &machine,
+        DEVICE("a", "1GiB", "1GB/s", "30MFLOP/s") DEVICE("b", "1GiB", "1GB/s", "10MFLOP/s"), 8);
     expect_the_report_agrees(&machine);
     gpu_close(machine.gpu);
 }
@@ -300,7 +320,9 @@ static void test_what_does_not_fit_says_what_would(void **state)
     expect_refused(&machine, NULL, ERROR_NOT_FOUND, "; it would fit with --kv q8_0, or --context ");
     expect_refused(&machine, NULL, ERROR_NOT_FOUND, " MiB more on sim:a");
     gpu_close(machine.gpu);
-    machine_open(&machine, DEVICE("a", "12MiB", "1GB/s", "1TFLOP/s") DEVICE("b", "12MiB", "1GB/s", "1TFLOP/s"), 3);
+    machine_open(
+        &machine,
+        DEVICE("a", "12MiB", "1GB/s", "1TFLOP/s") DEVICE("b", "12MiB", "1GB/s", "1TFLOP/s"), 3);
     expect_refused(&machine, NULL, ERROR_NOT_FOUND, "are missing");
     expect_refused(&machine, NULL, ERROR_NOT_FOUND, " (MiB: weights 0.");
     expect_refused(&machine, NULL, ERROR_NOT_FOUND, "--slots 1");
@@ -309,7 +331,8 @@ static void test_what_does_not_fit_says_what_would(void **state)
     gpu_close(machine.gpu);
 }
 
-/* What it says would help does help: the context of the message is planned, and one step more is refused. */
+/* What it says would help does help: the context of the message is planned, and one step more is
+ * refused. */
 static void test_the_context_that_it_says_fits(void **state)
 {
     (void)state;
@@ -334,7 +357,9 @@ static void test_spare_devices(void **state)
 {
     (void)state;
     struct machine machine;
-    machine_open(&machine, DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "1GiB", "2GB/s", "1TFLOP/s"), 1);
+    machine_open(&machine,
+                 DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "1GiB", "2GB/s", "1TFLOP/s"),
+                 1);
     machine.request.n_spare = 1;
     struct plan plan = plan_of(&machine);
     expect_stages(&plan, "sim:b 7");
@@ -366,9 +391,11 @@ static void fail_every_allocation(const char *ini, enum error_code expected)
 static void test_every_failed_allocation_is_an_error(void **state)
 {
     (void)state;
-    fail_every_allocation(DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s") DEVICE("b", "1GiB", "2GB/s", "1TFLOP/s"),
+    fail_every_allocation(DEVICE("a", "1GiB", "1GB/s", "1TFLOP/s")
+                              DEVICE("b", "1GiB", "2GB/s", "1TFLOP/s"),
                           ERROR_NONE);
-    fail_every_allocation(DEVICE("a", "6MiB", "1GB/s", "1TFLOP/s") DEVICE("b", "6MiB", "2GB/s", "1TFLOP/s"),
+    fail_every_allocation(DEVICE("a", "6MiB", "1GB/s", "1TFLOP/s")
+                              DEVICE("b", "6MiB", "2GB/s", "1TFLOP/s"),
                           ERROR_NOT_FOUND);
 }
 
@@ -378,7 +405,8 @@ static struct placement_layer layer;
 static struct placement_model two_types(void)
 {
     layer = (struct placement_layer){.bytes = {1000000, 100}};
-    return (struct placement_model){.n_types = 2, .type_names = {"q4_0", "f32"}, .n_layers = 1, .layers = &layer};
+    return (struct placement_model){
+        .n_types = 2, .type_names = {"q4_0", "f32"}, .n_layers = 1, .layers = &layer};
 }
 
 static const struct device_info a_gpu = {.id = "vulkan0", .backend = "vulkan", .kind = DEVICE_GPU};
@@ -415,7 +443,8 @@ static void test_calibrated_figures(void **state)
     (void)state;
     struct device_calibration calibration = {
         .n_types = 2,
-        .types = {{"q8_0", {8e9, 0.01, 5}, {3e11, 0.01, 5}}, {"q4_0", {9e9, 0.02, 5}, {4e11, 0.05, 5}}},
+        .types = {{"q8_0", {8e9, 0.01, 5}, {3e11, 0.01, 5}},
+                  {"q4_0", {9e9, 0.02, 5}, {4e11, 0.05, 5}}},
         .write_bytes_per_s = {6e9, 0, 5},
         .read_bytes_per_s = {5e9, 0, 5},
         .launch_ns = {7000, 0, 5},
@@ -424,7 +453,8 @@ static void test_calibrated_figures(void **state)
     struct placement_device device;
     describe(&facts, &device);
     assert_true(device.decode_bytes_per_s[0] == 9e9 && device.prefill_flops[0] == 4e11);
-    assert_true(device.decode_bytes_per_s[1] == 8e9 && device.prefill_flops[1] == 3e11); /* the slowest */
+    assert_true(device.decode_bytes_per_s[1] == 8e9 &&
+                device.prefill_flops[1] == 3e11); /* the slowest */
     assert_true(device.kv_bytes_per_s == 8e9 && device.copy_bytes_per_s == 5e9);
     assert_true(fabs(device.launch_s - 7e-6) < 1e-12 && device.spread == 0.02 && device.measured);
     strcpy(calibration.types[1].name, "q6_K"); /* most of the model is of no measured type now */
@@ -439,11 +469,13 @@ static void test_calibrated_figures(void **state)
 static void test_published_figures(void **state)
 {
     (void)state;
-    const struct device_info info = {.name = "NVIDIA GeForce RTX 3060", .backend = "cuda", .kind = DEVICE_GPU};
+    const struct device_info info = {
+        .name = "NVIDIA GeForce RTX 3060", .backend = "cuda", .kind = DEVICE_GPU};
     const struct plan_device_facts facts = {.info = &info};
     struct placement_device device;
     describe(&facts, &device);
-    assert_true(fabs(device.decode_bytes_per_s[0] - 0.7 * 360e9) < 1 && device.prefill_flops[0] > 1e12);
+    assert_true(fabs(device.decode_bytes_per_s[0] - 0.7 * 360e9) < 1 &&
+                device.prefill_flops[0] > 1e12);
     assert_false(device.measured);
 }
 
@@ -470,7 +502,8 @@ static void test_guessed_figures(void **state)
 
 /* ---- the forecast, by hand ---------------------------------------------------------------- */
 
-/* Two devices of 1 and 2 GB/s and 1 and 4 GFLOP/s; four layers of 1 MB and 1 MFLOP a token, a head of 2 MB. */
+/* Two devices of 1 and 2 GB/s and 1 and 4 GFLOP/s; four layers of 1 MB and 1 MFLOP a token, a head
+ * of 2 MB. */
 struct plain {
     struct placement_device devices[2];
     struct placement_link links[4];
@@ -488,7 +521,8 @@ static void make_plain(struct plain *plain)
         plain->links[i] = (struct placement_link){1e-4, 1e6};
     }
     for (uint32_t i = 0; i < 2; i++) {
-        plain->devices[i] = (struct placement_device){.memory_free_bytes = 1 << 30, .share = 1, .measured = true};
+        plain->devices[i] =
+            (struct placement_device){.memory_free_bytes = 1 << 30, .share = 1, .measured = true};
         plain->devices[i].decode_bytes_per_s[0] = i ? 2e9 : 1e9;
         plain->devices[i].prefill_flops[0] = i ? 4e9 : 1e9;
         plain->devices[i].copy_bytes_per_s = i ? 0 : 1e6;
@@ -498,8 +532,14 @@ static void make_plain(struct plain *plain)
         .n_devices = 2,
         .devices = plain->devices,
         .links = plain->links,
-        .model = {.n_types = 1, .n_layers = 4, .layers = plain->layers, .activation_bytes_per_token = 10},
-        .demand = {.context_tokens = 1000, .streams = 3, .goal = PLACEMENT_THROUGHPUT, .chunk_tokens = 100},
+        .model = {.n_types = 1,
+                  .n_layers = 4,
+                  .layers = plain->layers,
+                  .activation_bytes_per_token = 10},
+        .demand = {.context_tokens = 1000,
+                   .streams = 3,
+                   .goal = PLACEMENT_THROUGHPUT,
+                   .chunk_tokens = 100},
     };
     plain->problem.model.output.bytes[0] = plain->problem.model.output.bytes_per_token[0] = 2000000;
     plain->problem.model.output.flops_per_token[0] = 2e6;
@@ -527,7 +567,8 @@ static void test_a_forecast_by_hand(void **state)
     const double hops = 1e-4 + 10 / 1e6 + 1e-4 + 4 / 1e6;
     near(forecast.decode_tokens_per_s, 1 / (first + second + hops));
     assert_true(forecast.measured && forecast.decode_spread == 0);
-    /* Chunks of 150 / 4 + 1 but at least 64: 64, 64, 22. Computing takes longer than reading; the head comes last. */
+    /* Chunks of 150 / 4 + 1 but at least 64: 64, 64, 22. Computing takes longer than reading; the
+     * head comes last. */
     const double slow[] = {64e-3, 64e-3, 22e-3}, fast[] = {48e-3, 48e-3, 16.5e-3};
     double ends[2] = {0};
     const double rows[] = {64, 64, 22};
@@ -550,7 +591,8 @@ static void test_a_forecast_of_what_is_not_known(void **state)
     const struct plan_work work = {.n_prompt = 1};
     struct plan_forecast forecast;
     plan_forecast(&plain.problem, &both, &work, &forecast);
-    assert_true(forecast.prefill_s == 0 && forecast.prefill_tokens_per_s == 0 && !forecast.measured);
+    assert_true(forecast.prefill_s == 0 && forecast.prefill_tokens_per_s == 0 &&
+                !forecast.measured);
     assert_true(forecast.decode_tokens_per_s > 0);
     plan_forecast(&plain.problem, &one, &work, &forecast);
     assert_true(forecast.prefill_tokens_per_s > 0 && forecast.measured);

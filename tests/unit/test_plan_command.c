@@ -1,5 +1,6 @@
-/* `medley plan` as a user starts it: on this machine, on simulated devices, on a cluster file that holds what `medley
- * devices --json` printed; what it answers to a model that fits nowhere, and to wrong words. */
+/* `medley plan` as a user starts it: on this machine, on simulated devices, on a cluster file that
+ * holds what `medley devices --json` printed; what it answers to a model that fits nowhere, and to
+ * wrong words. */
 #include "base/mem.h"
 
 #include <setjmp.h>
@@ -61,25 +62,30 @@ static void expect(int status, const char *arguments, const char *const *parts)
     }
     mem_free(text);
 }
-#define EXPECT(status, arguments, ...) expect(status, arguments, (const char *const[]){__VA_ARGS__, NULL})
+#define EXPECT(status, arguments, ...)                                                             \
+    expect(status, arguments, (const char *const[]){__VA_ARGS__, NULL})
 
 #define DEMO "models/demo.gguf "
 
 static void this_machine(void **state)
 {
     (void)state;
-    EXPECT(0, DEMO, "Medley Stories: 5 layers", "Best, by a guess: 1 device", "stage 0  cpu", "proved optimal in ",
-           "`medley devices --calibrate` measures");
+    EXPECT(0, DEMO, "Medley Stories: 5 layers", "Best, by a guess: 1 device", "stage 0  cpu",
+           "proved optimal in ", "`medley devices --calibrate` measures");
 }
 
 static void simulated(void **state)
 {
     (void)state;
-    EXPECT(0, DEMO "--sim examples/two-machines.ini --explain --policy all --add 16GiB,900GB/s -c 128 --kv f32",
-           "context 256", "KV cache f32", "Best: 1 device", "stage 0  sim:desktop", "Left out: sim:laptop: would cost ",
-           "If you add 16GiB,900GB/s to this machine: ", "By equal (distributed-llama): 2 devices", "Devices:\n",
-           "given: ");
-    EXPECT(0, DEMO "--sim examples/two-machines.ini --streams 8", "8 streams", "Best: 1 device", "Bottleneck: ");
+    EXPECT(0,
+           DEMO "--sim examples/two-machines.ini --explain --policy all --add 16GiB,900GB/s -c 128 "
+                "--kv f32",
+           "context 256", "KV cache f32", "Best: 1 device", "stage 0  sim:desktop",
+           "Left out: sim:laptop: would cost ",
+           "If you add 16GiB,900GB/s to this machine: ", "By equal (distributed-llama): 2 devices",
+           "Devices:\n", "given: ");
+    EXPECT(0, DEMO "--sim examples/two-machines.ini --streams 8", "8 streams", "Best: 1 device",
+           "Bottleneck: ");
 }
 
 /* What `medley plan` answers as `medley run` says it: "sim:b 2 layers, sim:a 3 layers". */
@@ -92,7 +98,8 @@ static void split_of(const char *json, char *out)
     yyjson_arr_foreach(stages, i, count, stage)
     {
         const int n_layers = yyjson_get_int(yyjson_obj_get(stage, "layers"));
-        out += sprintf(out, "%s%s %d layer%s", i ? ", " : "", yyjson_get_str(yyjson_obj_get(stage, "device")), n_layers,
+        out += sprintf(out, "%s%s %d layer%s", i ? ", " : "",
+                       yyjson_get_str(yyjson_obj_get(stage, "device")), n_layers,
                        n_layers == 1 ? "" : "s");
     }
     yyjson_doc_free(doc);
@@ -115,12 +122,15 @@ static void as_it_runs(void **state)
 {
     (void)state;
     char split[128];
-    mem_free(output_of(0, "printf '[a]\\nmemory = 8MiB\\ndecode = 40MB/s\\nflops = 1GFLOP/s\\n"
-                          "[b]\\nmemory = 1GiB\\ndecode = 10MB/s\\nflops = 1GFLOP/s\\n' >$FOLDER/two.ini"));
-    char *text = output_of(0, "\"$MEDLEY_BINARY\" plan " DEMO "--sim $FOLDER/two.ini -c 1024 --json");
+    mem_free(output_of(
+        0, "printf '[a]\\nmemory = 8MiB\\ndecode = 40MB/s\\nflops = 1GFLOP/s\\n"
+           "[b]\\nmemory = 1GiB\\ndecode = 10MB/s\\nflops = 1GFLOP/s\\n' >$FOLDER/two.ini"));
+    char *text =
+        output_of(0, "\"$MEDLEY_BINARY\" plan " DEMO "--sim $FOLDER/two.ini -c 1024 --json");
     split_of(text, split);
     mem_free(text);
-    text = output_of(0, "\"$MEDLEY_BINARY\" run " DEMO "--sim $FOLDER/two.ini -c 1024 -p hello -n 2 </dev/null");
+    text = output_of(0, "\"$MEDLEY_BINARY\" run " DEMO
+                        "--sim $FOLDER/two.ini -c 1024 -p hello -n 2 </dev/null");
     drop_brackets(text);
     if (!strstr(text, split))
         fail_msg("no '%s' in\n%s", split, text);
@@ -130,8 +140,11 @@ static void as_it_runs(void **state)
 static void a_cluster(void **state)
 {
     (void)state;
-    EXPECT(0, DEMO "--cluster examples/home-cluster.json --goal throughput --streams 4 --without pi --prompt 100",
-           "Best, by estimate: ", "pi/cpu: not to be used", "studio/cpu: shares the memory of studio/metal0");
+    EXPECT(0,
+           DEMO "--cluster examples/home-cluster.json --goal throughput --streams 4 --without pi "
+                "--prompt 100",
+           "Best, by estimate: ", "pi/cpu: not to be used",
+           "studio/cpu: shares the memory of studio/metal0");
     EXPECT(0, DEMO "--cluster examples/home-cluster.json --goal mix --busy 0.25 --streams 4 --json",
            "\"goal\": \"mix\"", "\"busy\": 0.25", "\"outcome\": \"placed\"");
     EXPECT(0, DEMO "--cluster examples/home-cluster.json --add tower:cuda0 --add pi:rtx-3060",
@@ -142,20 +155,24 @@ static void a_cluster(void **state)
 static void reports_in_a_cluster(void **state)
 {
     (void)state;
-    mem_free(output_of(0, "\"$MEDLEY_BINARY\" devices --json --sim examples/two-machines.ini >$FOLDER/report.json"));
-    mem_free(output_of(0, "( printf '{\"nodes\": [{\"name\": \"a\", \"devices\": '; cat $FOLDER/report.json; "
-                          "printf '}, {\"name\": \"b\", \"devices\": '; cat $FOLDER/report.json; "
-                          "printf '}], \"links\": [{\"between\": [\"a\", \"b\"], \"class\": \"ethernet\"}]}' ) "
-                          ">$FOLDER/cluster.json"));
-    EXPECT(0, DEMO "--cluster $FOLDER/cluster.json --explain", "a/sim:desktop  ", "given: ", "b/cpu");
+    mem_free(output_of(
+        0,
+        "\"$MEDLEY_BINARY\" devices --json --sim examples/two-machines.ini >$FOLDER/report.json"));
+    mem_free(output_of(
+        0, "( printf '{\"nodes\": [{\"name\": \"a\", \"devices\": '; cat $FOLDER/report.json; "
+           "printf '}, {\"name\": \"b\", \"devices\": '; cat $FOLDER/report.json; "
+           "printf '}], \"links\": [{\"between\": [\"a\", \"b\"], \"class\": \"ethernet\"}]}' ) "
+           ">$FOLDER/cluster.json"));
+    EXPECT(0, DEMO "--cluster $FOLDER/cluster.json --explain", "a/sim:desktop  ",
+           "given: ", "b/cpu");
 }
 
 static void json(void **state)
 {
     (void)state;
-    char *text =
-        output_of(0, "\"$MEDLEY_BINARY\" plan " DEMO "--cluster examples/home-cluster.json --json --policy equal "
-                     "--add tower:8GiB,100GB/s");
+    char *text = output_of(0, "\"$MEDLEY_BINARY\" plan " DEMO
+                              "--cluster examples/home-cluster.json --json --policy equal "
+                              "--add tower:8GiB,100GB/s");
     yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
     assert_non_null(doc);
     assert_true(yyjson_equals_str(yyjson_doc_ptr_get(doc, "/outcome"), "placed"));
@@ -173,10 +190,11 @@ static void json(void **state)
 static void what_fits_nowhere(void **state)
 {
     (void)state;
-    mem_free(output_of(
-        0, "printf '{\"nodes\": [{\"name\": \"a\", \"devices\": [{\"id\": \"cpu\", \"memory\": \"60MiB\"}]}]}' "
-           ">$FOLDER/tiny.json"));
-    EXPECT(1, DEMO "--cluster $FOLDER/tiny.json -c 16384", "It fits nowhere: ", "missing ", "a context of ");
+    mem_free(output_of(0, "printf '{\"nodes\": [{\"name\": \"a\", \"devices\": [{\"id\": \"cpu\", "
+                          "\"memory\": \"60MiB\"}]}]}' "
+                          ">$FOLDER/tiny.json"));
+    EXPECT(1, DEMO "--cluster $FOLDER/tiny.json -c 16384", "It fits nowhere: ", "missing ",
+           "a context of ");
     EXPECT(1, DEMO "--cluster $FOLDER/tiny.json -c 16384 --json", "\"outcome\": \"infeasible\"",
            "\"remedy\": \"context\"");
 }
@@ -191,18 +209,24 @@ static void wrong_words(void **state)
     EXPECT(2, DEMO "--busy 0.5", "--busy is for --goal mix");
     EXPECT(2, DEMO "--goal mix --busy 1.5", "--busy takes a part of the time, 0 to 1, not '1.5'");
     EXPECT(2, DEMO "--goal mix --busy nan", "--busy takes a number");
-    EXPECT(1, DEMO "--kv q8_0 --cluster examples/home-cluster.json", "needs heads of a multiple of 32 values");
+    EXPECT(1, DEMO "--kv q8_0 --cluster examples/home-cluster.json",
+           "needs heads of a multiple of 32 values");
     EXPECT(2, DEMO "--kv q2", "--kv takes f16, f32 or q8_0, not 'q2'");
-    EXPECT(2, DEMO "--policy best", "--policy takes memory, flops, equal, score or all, not 'best'");
+    EXPECT(2, DEMO "--policy best",
+           "--policy takes memory, flops, equal, score or all, not 'best'");
     EXPECT(2, DEMO "--streams 0", "--streams takes a whole number from 1 to ");
     EXPECT(2, DEMO "--time-limit 0", "--time-limit takes seconds");
     EXPECT(2, DEMO "--time-limit nan", "--time-limit takes a number");
     EXPECT(2, DEMO "--cluster a --sim b", "exclude each other");
     EXPECT(1, DEMO "--cluster $FOLDER/none.json", "none.json: No such file");
-    EXPECT(2, DEMO "--cluster examples/home-cluster.json --without nobody", "there is no node 'nobody'");
-    EXPECT(2, DEMO "--cluster examples/home-cluster.json --add 24GiB,900GB/s", "it takes NODE:DEVICE");
-    EXPECT(2, DEMO "--cluster examples/home-cluster.json --add nobody:24GiB,900GB/s", "there is no node 'nobody'");
-    EXPECT(2, DEMO "--cluster examples/home-cluster.json --add tower:24GiB", "the bandwidth is missing");
+    EXPECT(2, DEMO "--cluster examples/home-cluster.json --without nobody",
+           "there is no node 'nobody'");
+    EXPECT(2, DEMO "--cluster examples/home-cluster.json --add 24GiB,900GB/s",
+           "it takes NODE:DEVICE");
+    EXPECT(2, DEMO "--cluster examples/home-cluster.json --add nobody:24GiB,900GB/s",
+           "there is no node 'nobody'");
+    EXPECT(2, DEMO "--cluster examples/home-cluster.json --add tower:24GiB",
+           "the bandwidth is missing");
     mem_free(output_of(0, "printf '{\"nodes\": [{\"name\": \"a\"}]}' >$FOLDER/bad.json"));
     EXPECT(2, DEMO "--cluster $FOLDER/bad.json", "bad.json: nodes[0]: the devices are missing");
 }

@@ -1,4 +1,5 @@
-/* From an open model to the placement's: sums are the model's costs, and memory is what the engine takes. */
+/* From an open model to the placement's: sums are the model's costs, and memory is what the engine
+ * takes. */
 #include "base/mem.h"
 #include "engine/batch_shape.h"
 #include "gpu/gpu.h"
@@ -37,8 +38,9 @@ static int close_cpu(void **state)
     return 0;
 }
 
-static const char *const names[] = {"llama",  "llama-q4_0", "llama-q4k", "qwen2-tied", "qwen3",      "qwen3-f16",
-                                    "gemma2", "gemma3",     "llama-moe", "gpt-oss",    "llama-yarn", "phi3-longrope"};
+static const char *const names[] = {"llama",     "llama-q4_0", "llama-q4k",  "qwen2-tied",
+                                    "qwen3",     "qwen3-f16",  "gemma2",     "gemma3",
+                                    "llama-moe", "gpt-oss",    "llama-yarn", "phi3-longrope"};
 enum { NAMES = sizeof names / sizeof *names };
 
 static struct model *open_model(const char *name)
@@ -66,7 +68,8 @@ static struct driver_options options_of(const struct model *model, struct driver
     return options;
 }
 
-static struct plan_model plan_of(const struct model *model, const struct driver_options *options, bool embedding_counts)
+static struct plan_model plan_of(const struct model *model, const struct driver_options *options,
+                                 bool embedding_counts)
 {
     struct plan_compute compute;
     struct plan_model plan;
@@ -79,7 +82,8 @@ static struct plan_model plan_of(const struct model *model, const struct driver_
 
 /* ---- costs ---------------------------------------------------------------------------- */
 
-static void check_sums(const struct placement_model *model, const struct placement_layer *layer, struct layer_cost cost)
+static void check_sums(const struct placement_model *model, const struct placement_layer *layer,
+                       struct layer_cost cost)
 {
     uint64_t bytes = 0, bytes_per_token = 0;
     double flops = 0;
@@ -101,7 +105,8 @@ static void test_sums_are_the_models_costs(void **state)
     (void)state;
     for (int n = 0; n <= NAMES; n++) {
         struct model *model = open_model(n < NAMES ? names[n] : "demo");
-        const struct driver_options options = options_of(model, (struct driver_options){.kv_type = KV_F16});
+        const struct driver_options options =
+            options_of(model, (struct driver_options){.kv_type = KV_F16});
         struct plan_model plan = plan_of(model, &options, true);
         assert_int_equal(plan.model.n_layers, model_hyperparameters(model)->n_layers);
         assert_ptr_equal(plan.model.layers, plan.layers);
@@ -112,7 +117,8 @@ static void test_sums_are_the_models_costs(void **state)
         }
         check_sums(&plan.model, &plan.model.input, model_input_cost(model));
         check_sums(&plan.model, &plan.model.output, model_output_cost(model));
-        assert_int_equal(plan.model.activation_bytes_per_token, 4 * model_hyperparameters(model)->n_embd);
+        assert_int_equal(plan.model.activation_bytes_per_token,
+                         4 * model_hyperparameters(model)->n_embd);
         plan_model_deinit(&plan);
         model_close(model);
     }
@@ -135,8 +141,8 @@ static void test_types_are_told_apart(void **state)
     const struct driver_options options = options_of(model, (struct driver_options){0});
     struct plan_model plan = plan_of(model, &options, false);
     const uint32_t f32 = type_index(&plan.model, "f32"), q4 = type_index(&plan.model, "q4_0");
-    uint64_t norms =
-        model_tensor(model, TENSOR_ATTENTION_NORM, 0)->size + model_tensor(model, TENSOR_FFN_NORM, 0)->size;
+    uint64_t norms = model_tensor(model, TENSOR_ATTENTION_NORM, 0)->size +
+                     model_tensor(model, TENSOR_FFN_NORM, 0)->size;
     assert_int_equal(plan.layers[0].bytes[f32], norms);
     assert_int_equal(plan.layers[0].bytes[q4], model_layer_cost(model, 0).bytes - norms);
     for (uint32_t i = 0; i < plan.model.n_types; i++) /* the host's */
@@ -154,8 +160,8 @@ static void test_a_tied_embedding_is_stored_twice(void **state)
     struct plan_model plan = plan_of(model, &options, true);
     const uint64_t embedding = model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0)->size;
     assert_null(model_tensor(model, TENSOR_OUTPUT, 0));
-    const uint32_t type =
-        type_index(&plan.model, gguf_tensor_type_name(model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0)));
+    const uint32_t type = type_index(
+        &plan.model, gguf_tensor_type_name(model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0)));
     assert_int_equal(plan.model.input.bytes[type], embedding);
     assert_in_range(plan.model.output.bytes[type], embedding, embedding + 4096);
     assert_int_equal(plan.model.tied_bytes, 0);
@@ -168,13 +174,16 @@ static void test_a_mixture_reads_its_share(void **state)
     (void)state;
     struct model *model = open_model("llama-moe");
     const struct hyperparameters *h = model_hyperparameters(model);
-    const struct driver_options options = options_of(model, (struct driver_options){.kv_type = KV_F32, .n_slots = 4});
+    const struct driver_options options =
+        options_of(model, (struct driver_options){.kv_type = KV_F32, .n_slots = 4});
     struct plan_model plan = plan_of(model, &options, false);
     assert_true(h->n_experts_used < h->n_experts);
     assert_true(plan.model.expert_share == (double)h->n_experts_used / h->n_experts);
-    const uint32_t type = type_index(&plan.model, gguf_tensor_type_name(model_tensor(model, TENSOR_EXPERTS_UP, 0)));
+    const uint32_t type =
+        type_index(&plan.model, gguf_tensor_type_name(model_tensor(model, TENSOR_EXPERTS_UP, 0)));
     assert_true(plan.layers[0].bytes_per_token[type] < plan.layers[0].bytes[type]);
-    assert_int_equal(plan.layers[0].kv_bytes_per_token, 4 * model_layer_cost(model, 0).kv_elements_per_token);
+    assert_int_equal(plan.layers[0].kv_bytes_per_token,
+                     4 * model_layer_cost(model, 0).kv_elements_per_token);
     assert_int_equal(plan_demand(&options).goal, PLACEMENT_THROUGHPUT);
     assert_int_equal(plan_demand(&options).streams, 4);
     plan_model_deinit(&plan);
@@ -202,9 +211,9 @@ static uint64_t engine_bytes(const struct model *model, const struct driver_opti
 
 static uint32_t n_promised; /* models of which a shorter context is known to need less buffers */
 
-/* Never less than the engine takes but for the padding between tensors, and little more: the ends are measured one by
- * one, and a stage that has both reuses the memory; a model of few layers is measured whole, and a single layer needs
- * less than several. */
+/* Never less than the engine takes but for the padding between tensors, and little more: the ends
+ * are measured one by one, and a stage that has both reuses the memory; a model of few layers is
+ * measured whole, and a single layer needs less than several. */
 static void check_memory(const char *name, struct driver_options given)
 {
     struct model *model = open_model(name);
@@ -213,29 +222,32 @@ static void check_memory(const char *name, struct driver_options given)
     const struct placement_problem problem = {.model = plan.model, .demand = plan_demand(&options)};
     const uint32_t n = plan.model.n_layers;
     assert_int_equal(problem.demand.context_tokens, kv_cells(options.context));
-    const struct placement_stage stages[] = {{0, 0, n}, {0, 0, 1}, {0, n - 1, 1}, {0, 0, n - 1}, {0, 1, n - 1}};
+    const struct placement_stage stages[] = {
+        {0, 0, n}, {0, 0, 1}, {0, n - 1, 1}, {0, 0, n - 1}, {0, 1, n - 1}};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         const uint64_t takes = engine_bytes(model, &options, &stages[i]);
         const uint64_t planned = placement_stage_bytes(&problem, &stages[i]);
         const uint64_t padding = 64 * UINT64_C(32) * (n + 1);
         const bool is_small = n <= 3 || n <= model_hyperparameters(model)->window_period + 1;
         const uint64_t small = is_small || stages[i].n_layers == 1 ? plan.model.compute_bytes : 0;
-        const uint64_t more =
-            plan.model.compute_input_bytes + plan.model.compute_output_bytes + takes / 20 + padding + small;
+        const uint64_t more = plan.model.compute_input_bytes + plan.model.compute_output_bytes +
+                              takes / 20 + padding + small;
         if (planned + padding < takes || planned > takes + more)
             fail_msg("%s: layers %u-%u take %llu bytes, planned %llu", name, stages[i].first_layer,
                      stages[i].first_layer + stages[i].n_layers - 1, (unsigned long long)takes,
                      (unsigned long long)planned);
     }
-    /* What is promised of a shorter context is kept; in the smallest graphs other tensors are larger by some KiB. */
+    /* What is promised of a shorter context is kept; in the smallest graphs other tensors are
+     * larger by some KiB. */
     struct driver_options less = options;
     less.context = options.context / 2;
     struct plan_model shorter = plan_of(model, &less, true);
     const uint64_t fewer = kv_cells(options.context) - kv_cells(less.context);
     assert_true(fewer > 0);
     n_promised += plan.model.compute_bytes_per_context > 0;
-    assert_true(shorter.model.compute_bytes <=
-                plan.model.compute_bytes - plan.model.compute_bytes_per_context * fewer + 32 * UINT64_C(1024));
+    assert_true(shorter.model.compute_bytes <= plan.model.compute_bytes -
+                                                   plan.model.compute_bytes_per_context * fewer +
+                                                   32 * UINT64_C(1024));
     plan_model_deinit(&shorter);
     plan_model_deinit(&plan);
     model_close(model);
@@ -247,13 +259,16 @@ static void test_memory_is_what_the_engine_takes(void **state)
     for (int n = 0; n <= NAMES; n++) {
         const char *name = n < NAMES ? names[n] : "demo";
         check_memory(name, (struct driver_options){.context = 1000, .batch_rows = 256});
-        check_memory(name, (struct driver_options){.context = 300, .n_slots = 3, .batch_rows = 64, .kv_type = KV_F32});
-        check_memory(name, (struct driver_options){.context = 1000, .batch_rows = 256, .flash = FLASH_OFF});
+        check_memory(name, (struct driver_options){
+                               .context = 300, .n_slots = 3, .batch_rows = 64, .kv_type = KV_F32});
+        check_memory(
+            name, (struct driver_options){.context = 1000, .batch_rows = 256, .flash = FLASH_OFF});
     }
     assert_true(n_promised > 0);
 }
 
-/* Without a device: enough, and not absurdly much, but for the masks, which the CPU's attention does without. */
+/* Without a device: enough, and not absurdly much, but for the masks, which the CPU's attention
+ * does without. */
 static void check_estimate(const char *name, struct driver_options given)
 {
     struct model *model = open_model(name);
@@ -265,17 +280,20 @@ static void check_estimate(const char *name, struct driver_options given)
     plan_compute_estimate(model, &options, &estimate);
     const uint64_t slack = 64 * 1024, whole = measured.stage + measured.input + measured.output;
     const uint64_t guess = estimate.stage + estimate.input + estimate.output;
-    const uint64_t masks = options.flash == FLASH_OFF ? 0
-                                                      : plan_compute_per_cell(&estimate, model, &options) *
-                                                            (uint64_t)kv_cells(options.context);
+    const uint64_t masks = options.flash == FLASH_OFF
+                               ? 0
+                               : plan_compute_per_cell(&estimate, model, &options) *
+                                     (uint64_t)kv_cells(options.context);
     if (getenv("MEDLEY_PLAN_PRINT"))
         print_message("# %s: %llu+%llu+%llu measured, %llu+%llu+%llu estimated\n", name,
                       (unsigned long long)measured.stage, (unsigned long long)measured.input,
                       (unsigned long long)measured.output, (unsigned long long)estimate.stage,
                       (unsigned long long)estimate.input, (unsigned long long)estimate.output);
-    if (estimate.stage + slack < measured.stage || guess + slack < whole || guess > 3 * whole + masks + slack)
-        fail_msg("%s: compute %llu and %llu in all, estimated %llu and %llu", name, (unsigned long long)measured.stage,
-                 (unsigned long long)whole, (unsigned long long)estimate.stage, (unsigned long long)guess);
+    if (estimate.stage + slack < measured.stage || guess + slack < whole ||
+        guess > 3 * whole + masks + slack)
+        fail_msg("%s: compute %llu and %llu in all, estimated %llu and %llu", name,
+                 (unsigned long long)measured.stage, (unsigned long long)whole,
+                 (unsigned long long)estimate.stage, (unsigned long long)guess);
     model_close(model);
 }
 
@@ -285,8 +303,10 @@ static void test_the_estimate_is_near_the_engines(void **state)
     for (int n = 0; n <= NAMES; n++) {
         const char *name = n < NAMES ? names[n] : "demo";
         check_estimate(name, (struct driver_options){.context = 1000, .batch_rows = 512});
-        check_estimate(name, (struct driver_options){.context = 1000, .batch_rows = 256, .flash = FLASH_OFF});
-        check_estimate(name, (struct driver_options){.context = 300, .n_slots = 3, .batch_rows = 64});
+        check_estimate(
+            name, (struct driver_options){.context = 1000, .batch_rows = 256, .flash = FLASH_OFF});
+        check_estimate(name,
+                       (struct driver_options){.context = 300, .n_slots = 3, .batch_rows = 64});
     }
 }
 

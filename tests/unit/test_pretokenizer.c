@@ -1,6 +1,6 @@
-/* The pre-tokeniser rules by name: how each cuts one text that has something for every pattern, and that
- * each compiles and has names of its own. The expected words were computed from libllama's regexes by a
- * separate program (Python's re over the same classes), not by this code. */
+/* The pre-tokeniser rules by name: how each cuts one text that has something for every pattern, and
+ * that each compiles and has names of its own. The expected words were computed from libllama's
+ * regexes by a separate program (Python's re over the same classes), not by this code. */
 #include "base/buffer.h"
 #include "base/mem.h"
 #include "model/pretokenizer.h"
@@ -18,84 +18,120 @@
 static const struct {
     const char *name, *words; /* with | between */
 } cases[] = {
-    {"default", "Hello|,| World|'|s| HTTPServer| I|'|LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n | "
-                "x|\r\n\t|(|ok|)...| e|\u0301|te| |½34| |$|9|~| "},
-    {"gpt-2", "Hello|,| World|'s| HTTPServer| I|'|LL| 1234567| a|12| 中国語のかな| 한국어| ไทย|  \n\n | "
-              "x|\r\n|\t|(|ok|)...| e|\u0301|te| ½34| $|9|~| "},
-    {"mpt", "Hello|,| World|'s| HTTPServer| I|'|LL| 1234567| a|12| 中国語のかな| 한국어| ไทย|  \n\n | "
-            "x|\r\n|\t|(|ok|)...| e|\u0301|te| ½34| $|9|~| "},
-    {"llama-bpe", "Hello|,| World|'s| HTTPServer| I|'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
-                  "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
-    {"dbrx", "Hello|,| World|'s| HTTPServer| I|'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
-             "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
-    {"glm4", "Hello|,| World|'s| HTTPServer| I|'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
-             "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
-    {"qwen2", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  \n\n| | "
+    {"default",
+     "Hello|,| World|'|s| HTTPServer| I|'|LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n | "
+     "x|\r\n\t|(|ok|)...| e|\u0301|te| |½34| |$|9|~| "},
+    {"gpt-2",
+     "Hello|,| World|'s| HTTPServer| I|'|LL| 1234567| a|12| 中国語のかな| 한국어| ไทย|  \n\n | "
+     "x|\r\n|\t|(|ok|)...| e|\u0301|te| ½34| $|9|~| "},
+    {"mpt",
+     "Hello|,| World|'s| HTTPServer| I|'|LL| 1234567| a|12| 中国語のかな| 한국어| ไทย|  \n\n | "
+     "x|\r\n|\t|(|ok|)...| e|\u0301|te| ½34| $|9|~| "},
+    {"llama-bpe",
+     "Hello|,| World|'s| HTTPServer| I|'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
+     "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
+    {"dbrx",
+     "Hello|,| World|'s| HTTPServer| I|'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
+     "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
+    {"glm4",
+     "Hello|,| World|'s| HTTPServer| I|'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
+     "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
+    {"qwen2", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| "
+              "ไทย|  \n\n| | "
               "x|\r\n|\t|(ok|)...| e|\u0301te| |½|3|4| $|9|~| "},
-    {"stablelm2", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  \n\n| | "
+    {"stablelm2", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| "
+                  "한국어| ไทย|  \n\n| | "
                   "x|\r\n|\t|(ok|)...| e|\u0301te| |½|3|4| $|9|~| "},
-    {"grok-2", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  \n\n| | "
+    {"grok-2", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| "
+               "ไทย|  \n\n| | "
                "x|\r\n|\t|(ok|)...| e|\u0301te| |½|3|4| $|9|~| "},
-    {"jais-2", "Hello|,| World|'s| HTTPServer| I|'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
-               "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
-    {"deepseek-llm", "Hello|,| World|'|s| HTTPServer| I|'|LL| |1234567| a|12| |中国語のかな| |한국어| |ไทย|  |\n|\n| | "
+    {"jais-2",
+     "Hello|,| World|'s| HTTPServer| I|'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
+     "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
+    {"deepseek-llm", "Hello|,| World|'|s| HTTPServer| I|'|LL| |1234567| a|12| |中国語のかな| "
+                     "|한국어| |ไทย|  |\n|\n| | "
                      "x|\r|\n|\t(|ok|)...| e|\u0301|te| |½34| $|9|~| "},
-    {"deepseek-coder", "Hello|,| World|'|s| HTTPServer| I|'|LL| |1|2|3|4|5|6|7| a|1|2| |中国語のかな| |한국어| |ไทย|  "
+    {"deepseek-coder", "Hello|,| World|'|s| HTTPServer| I|'|LL| |1|2|3|4|5|6|7| a|1|2| "
+                       "|中国語のかな| |한국어| |ไทย|  "
                        "|\n|\n| | x|\r|\n|\t(|ok|)...| e|\u0301|te| |½|3|4| $|9|~ "},
-    {"deepseek-v3", "Hello|,| World|'s| HTTPServer| I|'LL| |123|456|7| a|12| |中国語のかな| 한국어| ไทย|  \n\n| | "
-                    "x|\r\n|\t|(ok|)...| e\u0301te| |½34| $|9|~| "},
-    {"spark2_5", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| |中国語のかな| 한국어| ไทย|  \n\n | "
+    {"deepseek-v3",
+     "Hello|,| World|'s| HTTPServer| I|'LL| |123|456|7| a|12| |中国語のかな| 한국어| ไทย|  \n\n| | "
+     "x|\r\n|\t|(ok|)...| e\u0301te| |½34| $|9|~| "},
+    {"spark2_5", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| |中国語のかな| "
+                 "한국어| ไทย|  \n\n | "
                  "x|\r|\n|\t|(ok|)...| e\u0301te| |½|3|4| $|9|~| "},
-    {"youtu", "Hello|,| World's| HTTPServer| I'LL| |1|2|3|4|5|6|7| a|1|2| |中国語のかな| |한국어| ไทย|  \n\n| | "
+    {"youtu", "Hello|,| World's| HTTPServer| I'LL| |1|2|3|4|5|6|7| a|1|2| |中国語のかな| |한국어| "
+              "ไทย|  \n\n| | "
               "x|\r\n|\t|(ok|)...| e\u0301te| |½|3|4| $|9|~| "},
-    {"falcon", "Hello|,| World|'|s| HTTPServer| I|'|LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n | "
-               "x|\r\n\t|(|ok|)...| e|\u0301|te| ½34| |$|9|~| "},
-    {"starcoder", "Hello|,| World|'s| HTTPServer| I|'|LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  \n\n | "
+    {"falcon",
+     "Hello|,| World|'|s| HTTPServer| I|'|LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n | "
+     "x|\r\n\t|(|ok|)...| e|\u0301|te| ½34| |$|9|~| "},
+    {"starcoder", "Hello|,| World|'s| HTTPServer| I|'|LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| "
+                  "한국어| ไทย|  \n\n | "
                   "x|\r\n|\t|(|ok|)...| e|\u0301|te| |½|3|4| $|9|~| "},
-    {"command-r", "Hello|,| World|'s| HTTPServer| I|'|LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  \n\n | "
+    {"command-r", "Hello|,| World|'s| HTTPServer| I|'|LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| "
+                  "한국어| ไทย|  \n\n | "
                   "x|\r\n|\t|(|ok|)...| e|\u0301|te| |½|3|4| $|9|~| "},
-    {"qwen35", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  \n\n| | "
+    {"qwen35", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| "
+               "ไทย|  \n\n| | "
                "x|\r\n|\t|(ok|)...| e\u0301te| |½|3|4| $|9|~| "},
-    {"poro-chat", "Hello|,| World's| HTTPServer| I'LL| 1234567| a12| 中国語のかな| 한국어| ไทย|  \n\n | "
-                  "x|\r\n\t(|ok|)...| e\u0301te| ½34| $9~| "},
-    {"bloom", "Hello|,| World's| HTTPServer| I'LL| 1234567| a12| 中国語のかな| 한국어| ไทย|  \n\n | x|\r\n\t(|ok|)...| "
+    {"poro-chat",
+     "Hello|,| World's| HTTPServer| I'LL| 1234567| a12| 中国語のかな| 한국어| ไทย|  \n\n | "
+     "x|\r\n\t(|ok|)...| e\u0301te| ½34| $9~| "},
+    {"bloom", "Hello|,| World's| HTTPServer| I'LL| 1234567| a12| 中国語のかな| 한국어| ไทย|  \n\n "
+              "| x|\r\n\t(|ok|)...| "
               "e\u0301te| ½34| $9~| "},
-    {"viking", "Hello|,| World's| HTTPServer| I'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  \n\n | "
+    {"viking", "Hello|,| World's| HTTPServer| I'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| "
+               "ไทย|  \n\n | "
                "x|\r\n\t(|ok|)...| e\u0301te| |½|3|4| $|9|~| "},
-    {"tekken", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  \n\n| | "
+    {"tekken", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| "
+               "ไทย|  \n\n| | "
                "x|\r\n|\t|(ok|)...| e|\u0301te| |½|3|4| $|9|~| "},
-    {"chameleon", "Hello|,| World|'|s| HTTPServer| I|'|LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  |\n|\n|  "
+    {"chameleon", "Hello|,| World|'|s| HTTPServer| I|'|LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| "
+                  "한국어| ไทย|  |\n|\n|  "
                   "|x|\r|\n|\t|(|ok|)|.|.|.| e|\u0301|te| |½|3|4| |$|9|~| "},
-    {"gpt-4o", "Hello|,| World's| HTTPServer| I'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
-               "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
-    {"granite-embed-multi-97m", "Hello|,| World's| HTTPServer| I'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  "
-                                "\n\n| | x|\r\n|\t|(ok|)...| e\u0301te| |½34| $|9|~| "},
-    {"tiny_aya", "Hello|,| World's| HTTPServer| I'LL| |1|234|567| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
-                 "x|\r\n|\t|(ok|)...| e\u0301te| |½34| $|9|~| "},
-    {"kimi-k2", "Hello|,| World's| HTTPServer| I'LL| |123|456|7| a|12| |中国語|のかな| 한국어| ไทย|  \n\n| | "
-                "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
-    {"superbpe", "Hello, World's HTTPServer I'LL |1|234|567| a|12| 中国語のかな 한국어 ไทย  \n\n  x\r\n\t(ok)... "
+    {"gpt-4o",
+     "Hello|,| World's| HTTPServer| I'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
+     "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
+    {"granite-embed-multi-97m",
+     "Hello|,| World's| HTTPServer| I'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  "
+     "\n\n| | x|\r\n|\t|(ok|)...| e\u0301te| |½34| $|9|~| "},
+    {"tiny_aya",
+     "Hello|,| World's| HTTPServer| I'LL| |1|234|567| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
+     "x|\r\n|\t|(ok|)...| e\u0301te| |½34| $|9|~| "},
+    {"kimi-k2",
+     "Hello|,| World's| HTTPServer| I'LL| |123|456|7| a|12| |中国語|のかな| 한국어| ไทย|  \n\n| | "
+     "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
+    {"superbpe", "Hello, World's HTTPServer I'LL |1|234|567| a|12| 中国語のかな 한국어 ไทย  \n\n  "
+                 "x\r\n\t(ok)... "
                  "e\u0301te |½34| $|9|~ "},
-    {"bailingmoe", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  \n\n| | "
+    {"bailingmoe", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| "
+                   "한국어| ไทย|  \n\n| | "
                    "x|\r\n|\t|(ok|)...| e|\u0301te| |½|3|4| $|9|~| "},
-    {"seed-coder", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  \n\n| | "
+    {"seed-coder", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| "
+                   "한국어| ไทย|  \n\n| | "
                    "x|\r\n|\t|(ok|)...| e|\u0301te| |½|3|4| $|9|~| "},
-    {"ufakzeka", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  \n\n| | "
+    {"ufakzeka", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| "
+                 "한국어| ไทย|  \n\n| | "
                  "x|\r\n|\t|(ok|)...| e|\u0301te| |½|3|4| $|9|~| "},
-    {"afmoe", "Hello|,| World|'s| HTTPServer| I|'LL| |1|234|567| a|12| |中国語のかな| |한국어| |ไ|ทย|  \n\n| | "
+    {"afmoe", "Hello|,| World|'s| HTTPServer| I|'LL| |1|234|567| a|12| |中国語のかな| |한국어| "
+              "|ไ|ทย|  \n\n| | "
               "x|\r\n|\t|(ok|)...| e\u0301te| |½34| $|9|~| "},
-    {"laguna", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| ไทย|  |\n\n| | "
+    {"laguna", "Hello|,| World|'s| HTTPServer| I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな| 한국어| "
+               "ไทย|  |\n\n| | "
                "x|\r|\n|\t|(ok|)...| e|\u0301te| |½|3|4| $|9|~| "},
-    {"exaone-moe", "Hello|,| World|'s| HTTPServer I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな 한국어 ไทย|  \n\n| | "
+    {"exaone-moe", "Hello|,| World|'s| HTTPServer I|'LL| |1|2|3|4|5|6|7| a|1|2| 中国語のかな "
+                   "한국어 ไทย|  \n\n| | "
                    "x|\r\n|\t|(ok|)...| e\u0301te| |½|3|4| $|9|~| "},
-    {"minicpm5", "Hello|,| World|'s| HTTPServer| I|'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
-                 "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
-    {"gemma4",
-     "Hello, World's HTTPServer I'LL 1234567 a12 中国語のかな 한국어 ไทย  |\n\n|  x\r|\n|\t(ok)... e\u0301te ½34 $9~ "},
+    {"minicpm5",
+     "Hello|,| World|'s| HTTPServer| I|'LL| |123|456|7| a|12| 中国語のかな| 한국어| ไทย|  \n\n| | "
+     "x|\r\n|\t|(ok|)...| e|\u0301te| |½34| $|9|~| "},
+    {"gemma4", "Hello, World's HTTPServer I'LL 1234567 a12 中国語のかな 한국어 ไทย  |\n\n|  "
+               "x\r|\n|\t(ok)... e\u0301te ½34 $9~ "},
 };
 
-static void cut(const struct pretokenizer *pretokenizer, struct pretokenizer_scratch *scratch, const char *text,
-                size_t size, struct buffer *words)
+static void cut(const struct pretokenizer *pretokenizer, struct pretokenizer_scratch *scratch,
+                const char *text, size_t size, struct buffer *words)
 {
     buffer_clear(words);
     buffer_append(words, "", 0);
@@ -143,13 +179,15 @@ static void test_rules_cut_as_expected(void **state)
 static void test_every_rule_compiles_and_keeps_all_bytes(void **state)
 {
     static const char text[] = "a 1\xFF\xED\xA0\x80\xF0\x9F\x98\x80\xC0\xAF \xE3\x80\x80\n\0z'";
-    static const char kept[] = "a 1\xEF\xBF\xBD\xED\xA0\x80\xF0\x9F\x98\x80\xEF\xBF\xBD\xEF\xBF\xBD \xE3\x80\x80\n\0z'";
+    static const char kept[] =
+        "a 1\xEF\xBF\xBD\xED\xA0\x80\xF0\x9F\x98\x80\xEF\xBF\xBD\xEF\xBF\xBD \xE3\x80\x80\n\0z'";
     struct pretokenizer_scratch scratch = {0}; /* one for all: scratches are not tied to a rule */
     const struct pretokenizer_rule *rule;
     for (size_t i = 0; (rule = pretokenizer_rule_at(i)); i++) {
         struct pretokenizer *pretokenizer;
         assert_int_equal(pretokenizer_open(rule, &pretokenizer, NULL), ERROR_NONE);
-        assert_int_equal(pretokenizer_split(pretokenizer, text, sizeof text - 1, &scratch, NULL), ERROR_NONE);
+        assert_int_equal(pretokenizer_split(pretokenizer, text, sizeof text - 1, &scratch, NULL),
+                         ERROR_NONE);
         assert_true(scratch.n_words > 0);
         assert_int_equal(scratch.ends[scratch.n_words - 1], sizeof kept - 1);
         assert_memory_equal(scratch.text, kept, sizeof kept - 1);
@@ -183,7 +221,8 @@ static void test_names_belong_to_one_rule(void **state)
 static void test_long_runs(void **state)
 {
     enum { RUN_BYTES = 1 << 17 };
-    static const char *const units[] = {"a", "A", "1", " ", "\n", "\r\n ", "!", "'", "\xE4\xB8\xAD", "\xCC\x81", "a 1"};
+    static const char *const units[] = {
+        "a", "A", "1", " ", "\n", "\r\n ", "!", "'", "\xE4\xB8\xAD", "\xCC\x81", "a 1"};
     struct pretokenizer_scratch scratch = {0};
     struct buffer text = {0};
     const struct pretokenizer_rule *rule;
@@ -195,7 +234,8 @@ static void test_long_runs(void **state)
             while (text.size < RUN_BYTES)
                 buffer_text(&text, units[u]);
             buffer_text(&text, "x"); /* so that no run reaches the end */
-            assert_int_equal(pretokenizer_split(pretokenizer, text.data, text.size, &scratch, NULL), ERROR_NONE);
+            assert_int_equal(pretokenizer_split(pretokenizer, text.data, text.size, &scratch, NULL),
+                             ERROR_NONE);
             assert_int_equal(scratch.ends[scratch.n_words - 1], text.size);
         }
         pretokenizer_close(pretokenizer);
@@ -237,7 +277,8 @@ static void test_byte_alphabet(void **state)
     assert_int_equal(byte_alphabet_encode('\n'), 0x10A);
     assert_int_equal(byte_alphabet_encode('A'), 'A');
     for (uint32_t code_point = 0; code_point < 0x400; code_point++)
-        assert_int_equal(byte_alphabet_decode(code_point) >= 0, code_point < 0x200 && seen[code_point]);
+        assert_int_equal(byte_alphabet_decode(code_point) >= 0,
+                         code_point < 0x200 && seen[code_point]);
 }
 
 static void test_utf8(void **state)
@@ -253,9 +294,16 @@ static void test_utf8(void **state)
             assert_int_equal(length, 1);
         }
     }
-    static const char *const wrong[] = {
-        "\x80", "\xBF",  "\xC0\xAF", "\xE0\x80\x80", "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80\x80",
-        "\xFF", "\xC3(", "\xE2\x82("};
+    static const char *const wrong[] = {"\x80",
+                                        "\xBF",
+                                        "\xC0\xAF",
+                                        "\xE0\x80\x80",
+                                        "\xF0\x80\x80\x80",
+                                        "\xF4\x90\x80\x80",
+                                        "\xF8\x88\x80\x80\x80",
+                                        "\xFF",
+                                        "\xC3(",
+                                        "\xE2\x82("};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         size_t length;
         assert_int_equal(unicode_decode(wrong[i], strlen(wrong[i]), &length), UNICODE_REPLACEMENT);

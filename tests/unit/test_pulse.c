@@ -1,4 +1,5 @@
-/* The failure detector over random delays: how soon it sees that a peer is gone, and how often it is wrong. */
+/* The failure detector over random delays: how soon it sees that a peer is gone, and how often it
+ * is wrong. */
 #include "mesh/pulse.h"
 
 #include "base/random.h"
@@ -14,11 +15,12 @@
 
 enum { PING_MS = 200, LOOK_MS = 100 };
 
-/* A line on which answers stay in order: one that is lost is sent again after a timeout that doubles, as TCP's does
- * where nothing helps it (RFC 6298), and those after it wait. */
+/* A line on which answers stay in order: one that is lost is sent again after a timeout that
+ * doubles, as TCP's does where nothing helps it (RFC 6298), and those after it wait. */
 struct line {
-    double trip_ms, jitter_ms, loss; /* there and back; jitter of each way, uniform; loss of a packet */
-    double timeout_ms;               /* 0: nothing is sent again */
+    double trip_ms, jitter_ms,
+        loss;          /* there and back; jitter of each way, uniform; loss of a packet */
+    double timeout_ms; /* 0: nothing is sent again */
     uint64_t seed, draws;
     double last_ms; /* when the last answer came */
 };
@@ -105,7 +107,8 @@ static void on_a_lan(void **unused)
     print_message("# a LAN: seen after %.0f ms on average, %.0f ms at most\n", sum / 500, longest);
 }
 
-/* Hours of a bad line. A false alarm takes three losses in a row where each waits for a timeout: 2 x 1e-6 of a ping. */
+/* Hours of a bad line. A false alarm takes three losses in a row where each waits for a timeout: 2
+ * x 1e-6 of a ping. */
 static void count_alarms(const char *what, struct line line, uint32_t n_hours, uint32_t n_most)
 {
     uint32_t n_alarms = 0;
@@ -118,20 +121,24 @@ static void count_alarms(const char *what, struct line line, uint32_t n_hours, u
         longest = fmax(longest, outcome.seen_ms);
         sum += outcome.seen_ms;
     }
-    print_message("# %s: %u false alarms in %u hours; seen after %.0f ms on average, %.0f ms at most\n", what, n_alarms,
-                  n_hours, sum / n_hours, longest);
+    print_message(
+        "# %s: %u false alarms in %u hours; seen after %.0f ms on average, %.0f ms at most\n", what,
+        n_alarms, n_hours, sum / n_hours, longest);
     assert_true(n_alarms <= n_most);
 }
 
 static void on_a_bad_line(void **unused)
 {
-    count_alarms("50 ms of jitter, each way", (struct line){.trip_ms = 4, .jitter_ms = 50, .timeout_ms = 250}, 50, 0);
+    count_alarms("50 ms of jitter, each way",
+                 (struct line){.trip_ms = 4, .jitter_ms = 50, .timeout_ms = 250}, 50, 0);
     count_alarms("1 % loss, 50 ms of jitter, sent again",
-                 (struct line){.trip_ms = 4, .jitter_ms = 50, .loss = 0.01, .timeout_ms = 300}, 50, 6);
+                 (struct line){.trip_ms = 4, .jitter_ms = 50, .loss = 0.01, .timeout_ms = 300}, 50,
+                 6);
     count_alarms("1 % loss, 50 ms of jitter, never sent again",
                  (struct line){.trip_ms = 4, .jitter_ms = 50, .loss = 0.01}, 50, 0);
-    count_alarms("3 % loss, 80 ms away", (struct line){.trip_ms = 80, .jitter_ms = 30, .loss = 0.03, .timeout_ms = 300},
-                 50, 50);
+    count_alarms("3 % loss, 80 ms away",
+                 (struct line){.trip_ms = 80, .jitter_ms = 30, .loss = 0.03, .timeout_ms = 300}, 50,
+                 50);
 }
 
 /* A machine that slept, or was busy, does not take its own silence for others'. */
@@ -156,7 +163,8 @@ static void phi_is_what_it_says(void **unused)
 {
     struct pulse pulse = {0};
     assert_true(pulse_phi(&pulse, 1000) == 0);
-    for (uint32_t i = 0; i < PULSE_WINDOW + 10; i++) /* gaps of 150 and 250 ms: mean 200, deviation 50 */
+    for (uint32_t i = 0; i < PULSE_WINDOW + 10;
+         i++) /* gaps of 150 and 250 ms: mean 200, deviation 50 */
         pulse_beat(&pulse, ns(200.0 * i + (i % 2 ? 25 : -25)));
     assert_true(fabs(pulse_phi(&pulse, 200) - log10(2)) < 0.01);
     assert_true(fabs(pulse_phi(&pulse, 250) + log10(0.158655)) < 0.02); /* one deviation above */

@@ -215,8 +215,10 @@ static void test_refusals(void **state)
     assert_true(relay_world_wait(&world, &client, 1));
     assert_int_equal(client.error.code, ERROR_NOT_FOUND);
     struct generator *generator;
-    assert_int_equal(relay_generator(world.nodes[0].relay, "", 10, &generator, &err), ERROR_INVALID);
-    assert_int_equal(relay_generator(world.nodes[0].relay, "toy", 0, &generator, &err), ERROR_INVALID);
+    assert_int_equal(relay_generator(world.nodes[0].relay, "", 10, &generator, &err),
+                     ERROR_INVALID);
+    assert_int_equal(relay_generator(world.nodes[0].relay, "toy", 0, &generator, &err),
+                     ERROR_INVALID);
     relay_world_close(&world);
 }
 
@@ -275,7 +277,7 @@ static void test_cancelling_in_every_state(void **state)
     relay_world_close(&world);
 }
 
-/* ---- loss and replay -------------------------------------------------------------------------- */
+/* ---- loss and replay ------------------------------------------------------------------------- */
 
 /* Where the driver is, how it is lost, where the next is. */
 struct loss {
@@ -355,7 +357,8 @@ static void test_a_link_that_goes_down(void **state)
     for (uint32_t n = 10; n <= 50; n += 20) {
         assert_true(relay_world_wait_tokens(&world, &clients[0], n));
         struct error why = {.code = ERROR_IO, .text = "the cable is out"};
-        link_abort(mesh_find(world.links->nodes[0].mesh, world.links->nodes[2].identity.node_id), &why);
+        link_abort(mesh_find(world.links->nodes[0].mesh, world.links->nodes[2].identity.node_id),
+                   &why);
         link_world_pass(world.links, 1);
         relay_world_link(&world);
     }
@@ -365,11 +368,13 @@ static void test_a_link_that_goes_down(void **state)
         client_check(&clients[i], RELAY_CONTEXT);
         assert_int_equal(clients[i].reason, FINISH_LENGTH);
     }
-    assert_int_equal(driver_stats(world.driver.driver).slots_busy, 0); /* what the lost link had begun has ended */
+    assert_int_equal(driver_stats(world.driver.driver).slots_busy,
+                     0); /* what the lost link had begun has ended */
     relay_world_close(&world);
 }
 
-/* The rows of a prompt and of the last token are not given twice, nor left out, wherever it is lost. */
+/* The rows of a prompt and of the last token are not given twice, nor left out, wherever it is
+ * lost. */
 static void test_rows_of_a_lost_driver(void **state)
 {
     (void)state;
@@ -416,7 +421,7 @@ static void test_an_error_of_the_request(void **state)
     relay_world_close(&world);
 }
 
-/* ---- limits and the end ------------------------------------------------------------------------ */
+/* ---- limits and the end ---------------------------------------------------------------------- */
 
 /* The loop stands still: the driver goes on, and ends what finds no room. */
 static void test_a_link_that_is_too_slow(void **state)

@@ -1,4 +1,5 @@
-/* Requests and answers from a node that breaks the rules: its link ends, or it is ignored; nobody else notices. */
+/* Requests and answers from a node that breaks the rules: its link ends, or it is ignored; nobody
+ * else notices. */
 #include "relay_world.h"
 
 #include "base/random.h"
@@ -45,7 +46,8 @@ struct ending {
 static bool has_ended(void *arg)
 {
     const struct ending *ending = arg;
-    return links_ended(ending->world, VICTIM) > ending->n && links_ended(ending->world, VILLAIN) > ending->n_theirs;
+    return links_ended(ending->world, VICTIM) > ending->n &&
+           links_ended(ending->world, VILLAIN) > ending->n_theirs;
 }
 
 /* The run costs its sender the link; then it is linked again. */
@@ -69,7 +71,8 @@ static void assert_ignored(struct relay_world *world, struct buffer *run)
 static struct request small_request(void)
 {
     static const int32_t prompt[] = {1, 2, 3};
-    return (struct request){.prompt = prompt, .n_prompt = 3, .n_predict = 280, .sampler = sampler_defaults()};
+    return (struct request){
+        .prompt = prompt, .n_prompt = 3, .n_predict = 280, .sampler = sampler_defaults()};
 }
 
 /* An honest request still runs. */
@@ -123,8 +126,8 @@ static void test_hostile_requests(void **state)
     relay_world_close(&world);
 }
 
-/* Any mutation of good messages: the link ends or it does not; the node goes on. (fuzz_request looks at more: each end
- * of a link makes the next dial wait longer.) */
+/* Any mutation of good messages: the link ends or it does not; the node goes on. (fuzz_request
+ * looks at more: each end of a link makes the next dial wait longer.) */
 static void test_mutated_requests(void **state)
 {
     (void)state;
@@ -179,7 +182,7 @@ static void test_too_many_requests(void **state)
     relay_world_close(&world);
 }
 
-/* ---- to a node that asks ---------------------------------------------------------------------- */
+/* ---- to a node that asks --------------------------------------------------------------------- */
 
 static bool is_asked(void *arg)
 {
@@ -187,7 +190,8 @@ static bool is_asked(void *arg)
     return world->nodes[VILLAIN].n_frames > 0;
 }
 
-/* The villain has the driver, and the victim a request with it, whose id is 1: the first of its relay. */
+/* The villain has the driver, and the victim a request with it, whose id is 1: the first of its
+ * relay. */
 static void ask_villain(struct relay_world *world, struct client *client, uint32_t n_predict)
 {
     relay_world_open(world, &DEFAULTS);
@@ -239,7 +243,8 @@ static void test_hostile_answers(void **state)
     for (uint32_t i = 0; i < 4; i++)
         write_token(2, expected[1 + i % 3], i, &run); /* one more than there may be */
     assert_ends_link(&world, &run);
-    assert_int_equal(client_tokens(&client), 4); /* the rest were good; nothing is missing now but the end */
+    assert_int_equal(client_tokens(&client),
+                     4); /* the rest were good; nothing is missing now but the end */
     assert_true(relay_world_wait(&world, &client, 1));
     assert_int_equal(client.reason, FINISH_LENGTH);
     buffer_deinit(&run);

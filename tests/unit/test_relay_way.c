@@ -1,4 +1,5 @@
-/* Requests to a driver that their node does not reach, through a third. The driver is at node 0, who asks is node 1. */
+/* Requests to a driver that their node does not reach, through a third. The driver is at node 0,
+ * who asks is node 1. */
 #include "relay_world.h"
 
 #include <setjmp.h>
@@ -57,8 +58,8 @@ static void test_through_the_third(void **state)
     relay_world_close(&world);
 }
 
-/* The node with the driver falls silent, though its link is up; then the third does not hear it either, but by then the
- * first does. */
+/* The node with the driver falls silent, though its link is up; then the third does not hear it
+ * either, but by then the first does. */
 static void test_in_the_middle(void **state)
 {
     (void)state;

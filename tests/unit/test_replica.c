@@ -1,5 +1,5 @@
-/* Single traits of a replica, each in the shortest story that shows it. What it sees to beyond libraft is tested
- * here by hand-made messages, and in test_replica_random.c by chance. */
+/* Single traits of a replica, each in the shortest story that shows it. What it sees to beyond
+ * libraft is tested here by hand-made messages, and in test_replica_random.c by chance. */
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cluster/wire.h"
@@ -157,13 +157,14 @@ static struct log_entry event_entry(uint64_t term)
     return (struct log_entry){term, LOG_EVENT, (uint8_t *)(uintptr_t)"e", 1};
 }
 
-static void append(struct stage *s, uint64_t term, uint64_t prev, uint64_t prev_term, uint64_t commit,
-                   struct log_entry *entries, uint32_t n)
+static void append(struct stage *s, uint64_t term, uint64_t prev, uint64_t prev_term,
+                   uint64_t commit, struct log_entry *entries, uint32_t n)
 {
     hear(s, LEADER,
          (struct wire_message){
              .type = WIRE_APPEND,
-             .append = {term, prev, prev_term, commit, {.first = prev + 1, .n = n, .entries = entries}}});
+             .append = {
+                 term, prev, prev_term, commit, {.first = prev + 1, .n = n, .entries = entries}}});
 }
 
 /* ---- tests ---- */
@@ -176,12 +177,15 @@ static void a_late_vote_result_is_not_for_a_follower(void **unused)
     new_stage(&s);
     append(&s, 1, 0, 0, 2, entries, 2);
     const uint64_t term = replica_status(s.replica).term;
-    hear(&s, 9, (struct wire_message){.type = WIRE_VOTE_RESULT, .vote_result = {1000, true, false}});
+    hear(&s, 9,
+         (struct wire_message){.type = WIRE_VOTE_RESULT, .vote_result = {1000, true, false}});
     hear(&s, 9, (struct wire_message){.type = WIRE_VOTE_RESULT, .vote_result = {term, true, true}});
-    assert_true(replica_status(s.replica).term == term && replica_status(s.replica).leader == LEADER);
+    assert_true(replica_status(s.replica).term == term &&
+                replica_status(s.replica).leader == LEADER);
     close_stage(&s);
     open_stage(&s); /* without a leader other bytes lie where a candidate would have its own */
-    hear(&s, 9, (struct wire_message){.type = WIRE_VOTE_RESULT, .vote_result = {1000, false, false}});
+    hear(&s, 9,
+         (struct wire_message){.type = WIRE_VOTE_RESULT, .vote_result = {1000, false, false}});
     assert_true(replica_status(s.replica).term == term);
     drop_stage(&s);
 }
@@ -199,7 +203,8 @@ static void no_word_before_the_disk_has_it(void **unused)
     s.hold_writes = true;
     s.n_sent = 0;
     hear(&s, 9, (struct wire_message){.type = WIRE_VOTE, .vote = {5, 9, 4, false, false}});
-    assert_true(s.n_writes == 1 && s.writes[0].has_term && s.writes[0].term == 5 && s.writes[0].vote == 9);
+    assert_true(s.n_writes == 1 && s.writes[0].has_term && s.writes[0].term == 5 &&
+                s.writes[0].vote == 9);
     assert_null(last_sent(&s, WIRE_VOTE_RESULT));
     hear(&s, LEADER, (struct wire_message){.type = WIRE_VOTE, .vote = {5, 9, 4, false, false}});
     assert_null(last_sent(&s, WIRE_VOTE_RESULT));
@@ -215,14 +220,15 @@ static void no_word_before_the_disk_has_it(void **unused)
     drop_stage(&s);
 }
 
-/* Two lists in one message: each is noted with its own index, and the first counts as committed. When the second
- * is taken back, the first is what remains. */
+/* Two lists in one message: each is noted with its own index, and the first counts as committed.
+ * When the second is taken back, the first is what remains. */
 static void lists_of_members_in_one_message(void **unused)
 {
     static struct members members;
     struct stage s;
     uint8_t one[64], two[64], three[64];
-    struct log_entry entries[] = {members_entry(1, 1, one), event_entry(1), members_entry(1, 3, two), event_entry(1),
+    struct log_entry entries[] = {members_entry(1, 1, one), event_entry(1),
+                                  members_entry(1, 3, two), event_entry(1),
                                   members_entry(1, 7, three)};
     new_stage(&s);
     append(&s, 1, 0, 0, 1, entries, 5);
@@ -233,7 +239,8 @@ static void lists_of_members_in_one_message(void **unused)
     replica_members(s.replica, &members);
     assert_true(members_voters(&members) == 2);
     append(&s, 2, 5, 2, 5, NULL, 0);
-    assert_true(replica_status(s.replica).applied == 5 && !replica_status(s.replica).members_pending);
+    assert_true(replica_status(s.replica).applied == 5 &&
+                !replica_status(s.replica).members_pending);
     assert_true(s.n_applied == 5);
     drop_stage(&s);
 }
@@ -243,7 +250,8 @@ static void the_commit_index_never_falls(void **unused)
 {
     struct stage s;
     uint8_t bytes[64];
-    struct log_entry entries[] = {members_entry(1, 1, bytes), event_entry(1), event_entry(1), event_entry(1)};
+    struct log_entry entries[] = {members_entry(1, 1, bytes), event_entry(1), event_entry(1),
+                                  event_entry(1)};
     new_stage(&s);
     append(&s, 1, 0, 0, 3, entries, 4);
     assert_true(replica_status(s.replica).commit == 3);
@@ -259,15 +267,17 @@ static void replaced_entries_are_not_acknowledged(void **unused)
 {
     struct stage s;
     uint8_t bytes[64];
-    struct log_entry entries[] = {members_entry(1, 1, bytes), event_entry(1), event_entry(1), event_entry(1)};
+    struct log_entry entries[] = {members_entry(1, 1, bytes), event_entry(1), event_entry(1),
+                                  event_entry(1)};
     struct log_entry others[] = {event_entry(2)};
     new_stage(&s);
     append(&s, 1, 0, 0, 1, entries, 1);
     s.hold_writes = true;
     s.n_sent = 0;
     append(&s, 1, 1, 1, 1, entries + 1, 3); /* 2 to 4 */
-    append(&s, 2, 1, 1, 1, NULL, 0);        /* another term: until that is durable nothing is said at all */
-    append(&s, 2, 2, 1, 1, others, 1);      /* 3, instead of 3 and 4 */
+    append(&s, 2, 1, 1, 1, NULL,
+           0); /* another term: until that is durable nothing is said at all */
+    append(&s, 2, 2, 1, 1, others, 1); /* 3, instead of 3 and 4 */
     assert_true(s.n_writes == 3);
     finish_one_write(&s);
     look(&s);
@@ -287,7 +297,8 @@ static void entries_from_before_the_snapshot(void **unused)
 {
     struct stage s;
     uint8_t bytes[64];
-    struct log_entry entries[] = {members_entry(1, 1, bytes), event_entry(1), event_entry(1), event_entry(1)};
+    struct log_entry entries[] = {members_entry(1, 1, bytes), event_entry(1), event_entry(1),
+                                  event_entry(1)};
     const struct log_snapshot snapshot = {.index = 3,
                                           .term = 1,
                                           .members_index = 1,
@@ -306,7 +317,8 @@ static void entries_from_before_the_snapshot(void **unused)
     drop_stage(&s);
 }
 
-/* Of an older term nothing is answered but the term: libraft leaves the rest of that answer unset. */
+/* Of an older term nothing is answered but the term: libraft leaves the rest of that answer
+ * unset. */
 static void an_older_term_is_answered_with_the_term_alone(void **unused)
 {
     struct stage s;
@@ -344,10 +356,12 @@ static void votes_without_knowing_that_it_may(void **unused)
     new_stage(&s);
     append(&s, 1, 0, 0, 2, entries, 2);
     hear(&s, LEADER, (struct wire_message){.type = WIRE_VOTE, .vote = {2, 3, 1, false, false}});
-    assert_false(last_sent(&s, WIRE_VOTE_RESULT)->vote_result.granted); /* its leader was just heard */
+    assert_false(
+        last_sent(&s, WIRE_VOTE_RESULT)->vote_result.granted); /* its leader was just heard */
     s.now_ms += 2000;
     hear(&s, LEADER, (struct wire_message){.type = WIRE_VOTE, .vote = {3, 3, 1, false, false}});
-    assert_true(last_sent(&s, WIRE_VOTE_RESULT)->vote_result.granted && s.disk.vote == LEADER && s.disk.term == 3);
+    assert_true(last_sent(&s, WIRE_VOTE_RESULT)->vote_result.granted && s.disk.vote == LEADER &&
+                s.disk.term == 3);
     drop_stage(&s);
 }
 
@@ -382,9 +396,12 @@ static void refuses_what_cannot_be(void **unused)
     struct replica *replica;
     new_stage(&s);
     assert_int_equal(replica_receive(s.replica, 0, 9, (const uint8_t *)"", 0, &err), ERROR_INVALID);
-    assert_int_equal(replica_receive(s.replica, 0, SELF, (const uint8_t *)"x", 1, &err), ERROR_INVALID);
+    assert_int_equal(replica_receive(s.replica, 0, SELF, (const uint8_t *)"x", 1, &err),
+                     ERROR_INVALID);
     assert_int_equal(replica_submit(s.replica, 0, large, 1, &index, &err), ERROR_BUSY);
-    assert_int_equal(replica_submit(s.replica, 0, large, LIMIT_CLUSTER_ENTRY_BYTES + 1, &index, &err), ERROR_INVALID);
+    assert_int_equal(
+        replica_submit(s.replica, 0, large, LIMIT_CLUSTER_ENTRY_BYTES + 1, &index, &err),
+        ERROR_INVALID);
     struct log_entry entry = event_entry(1);
     options.id = SELF;
     assert_int_equal(log_append(&gap.log, &entry, &err), ERROR_NONE);
@@ -453,8 +470,8 @@ static void a_lost_leader_is_replaced(void **unused)
     end_world(w);
 }
 
-/* Two laptops, and the one that votes is gone for good: the other goes on, with all that was known. When the first
- * comes back after all, it gives up its log. */
+/* Two laptops, and the one that votes is gone for good: the other goes on, with all that was known.
+ * When the first comes back after all, it gives up its log. */
 static void the_second_of_two_goes_on_alone(void **unused)
 {
     struct world *w = world_of(5, 2, 3000);
@@ -470,7 +487,8 @@ static void the_second_of_two_goes_on_alone(void **unused)
     world_run(w, 6000, false);
     assert_true(world_leaders(w) == 1 && world_submit(w));
     const struct replica_status status = replica_status(w->nodes[1].replica);
-    assert_true(status.lineage.generation == 2 && status.lineage.founder == w->nodes[1].id && status.commit >= known);
+    assert_true(status.lineage.generation == 2 && status.lineage.founder == w->nodes[1].id &&
+                status.commit >= known);
     world_start(w, 0);
     world_run(w, 6000, false);
     assert_true(replica_status(w->nodes[0].replica).lineage.generation == 2);
@@ -498,10 +516,13 @@ static void leadership_is_handed_over(void **unused)
     while (!replica_status(w->nodes[leader].replica).leads)
         leader++;
     const uint32_t other = (leader + 1) % 3;
-    assert_int_equal(replica_hand_over(w->nodes[leader].replica, w->now_ms, w->nodes[other].id, &err), ERROR_NONE);
+    assert_int_equal(
+        replica_hand_over(w->nodes[leader].replica, w->now_ms, w->nodes[other].id, &err),
+        ERROR_NONE);
     world_run(w, 300, false);
     assert_true(replica_status(w->nodes[other].replica).leads);
-    assert_int_equal(replica_hand_over(w->nodes[other].replica, w->now_ms, 12345, &err), ERROR_INVALID);
+    assert_int_equal(replica_hand_over(w->nodes[other].replica, w->now_ms, 12345, &err),
+                     ERROR_INVALID);
     world_run(w, 2000, false);
     end_world(w);
 }

@@ -1,6 +1,7 @@
-/* The log under everything that a home can do to it: 300 seeds of 1 to 7 nodes with lost, doubled and late messages,
- * cut links, crashes that lose what was not durable, members that come and voters that change. In a third of
- * them the log may be founded anew. The checkers are in cluster_world.c.
+/* The log under everything that a home can do to it: 300 seeds of 1 to 7 nodes with lost, doubled
+ * and late messages, cut links, crashes that lose what was not durable, members that come and
+ * voters that change. In a third of them the log may be founded anew. The checkers are in
+ * cluster_world.c.
  *
  * test-replica_random [FIRST-SEED [SEEDS]] */
 #include "cluster_world.h"
@@ -49,9 +50,11 @@ static void random_worlds(void **unused)
     struct sums sums = {0};
     for (uint64_t seed = first_seed; seed < first_seed + n_seeds; seed++)
         run_seed(seed, &sums);
-    print_message("# %llu seeds: %llu entries, %llu snapshots taken up, %llu re-foundings, %llu messages\n",
-                  (unsigned long long)n_seeds, (unsigned long long)sums.committed, (unsigned long long)sums.restored,
-                  (unsigned long long)sums.generations, (unsigned long long)sums.sent);
+    print_message(
+        "# %llu seeds: %llu entries, %llu snapshots taken up, %llu re-foundings, %llu messages\n",
+        (unsigned long long)n_seeds, (unsigned long long)sums.committed,
+        (unsigned long long)sums.restored, (unsigned long long)sums.generations,
+        (unsigned long long)sums.sent);
     if (n_seeds >= 100) { /* the worlds were not idle */
         assert_true(sums.committed > 10 * n_seeds);
         assert_true(sums.restored > n_seeds);

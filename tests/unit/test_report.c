@@ -36,12 +36,13 @@ static void make_model(void)
         layers[i].bytes[1] = layers[i].bytes_per_token[1] = gib;
         layers[i].flops_per_token[1] = 2e9;
     }
-    ask = (struct report_ask){.cluster = &cluster,
-                              .model = &model,
-                              .demand = {.context_tokens = 4096, .streams = 1},
-                              .kv_types = {.current = {"f16", 1, 2}, .n = 1, .others = {{"q8_0", 32, 34}}},
-                              .model_name = "ten",
-                              .weight_bytes = LAYERS * gib};
+    ask = (struct report_ask){
+        .cluster = &cluster,
+        .model = &model,
+        .demand = {.context_tokens = 4096, .streams = 1},
+        .kv_types = {.current = {"f16", 1, 2}, .n = 1, .others = {{"q8_0", 32, 34}}},
+        .model_name = "ten",
+        .weight_bytes = LAYERS * gib};
 }
 
 static void use(const char *text)
@@ -68,20 +69,23 @@ static void near(double a, double b)
         fail_msg("%.12g is not %.12g", a, b);
 }
 
-/* ---- the problem ------------------------------------------------------------------------------------------------ */
+/* ---- the problem ----------------------------------------------------------------------------- */
 
-#define MEASURED(id, rate, more)                                                                                       \
-    "{\"id\":\"" id "\",\"memory\":\"16GiB\",\"reserve\":\"0B\"," more "\"calibration\":{\"types\":["                  \
-    "{\"name\":\"q4_K\",\"decode_bytes_per_s\":{\"median\":" rate ",\"spread\":0.05,\"runs\":9},"                      \
-    "\"prefill_flops\":{\"median\":2e12,\"spread\":0.1,\"runs\":9}}],"                                                 \
-    "\"read_bytes_per_s\":{\"median\":4e9},\"write_bytes_per_s\":{\"median\":8e9},\"launch_ns\":{\"median\":50000}}}"
+#define MEASURED(id, rate, more)                                                                   \
+    "{\"id\":\"" id "\",\"memory\":\"16GiB\",\"reserve\":\"0B\"," more                             \
+    "\"calibration\":{\"types\":["                                                                 \
+    "{\"name\":\"q4_K\",\"decode_bytes_per_s\":{\"median\":" rate ",\"spread\":0.05,\"runs\":9},"  \
+    "\"prefill_flops\":{\"median\":2e12,\"spread\":0.1,\"runs\":9}}],"                             \
+    "\"read_bytes_per_s\":{\"median\":4e9},\"write_bytes_per_s\":{\"median\":8e9},\"launch_ns\":{" \
+    "\"median\":50000}}}"
 
 static void devices_and_links(void **state)
 {
     use("{\"nodes\":[{\"name\":\"a\",\"devices\":[" MEASURED("cuda0", "100e9", "") "," MEASURED(
         "cuda1", "50e9",
         "") "]},"
-            "{\"name\":\"b\",\"devices\":[{\"id\":\"cpu\",\"memory\":\"8GiB\",\"bandwidth\":\"100GB/s\"}]},"
+            "{\"name\":\"b\",\"devices\":[{\"id\":\"cpu\",\"memory\":\"8GiB\",\"bandwidth\":"
+            "\"100GB/s\"}]},"
             "{\"name\":\"c\",\"devices\":[]}],"
             "\"links\":[{\"between\":[\"a\",\"c\"],\"latency_ms\":1,\"bandwidth\":\"80Mb/s\"},"
             "{\"between\":[\"c\",\"b\"],\"latency_ms\":2,\"bandwidth\":\"160Mb/s\"}]}");
@@ -114,14 +118,16 @@ static void a_lossy_link_is_a_line_through_both_sizes(void **state)
 {
     use("{\"nodes\":[{\"name\":\"a\",\"devices\":[{\"id\":\"cpu\",\"memory\":\"8GiB\"}]},"
         "{\"name\":\"b\",\"devices\":[{\"id\":\"cpu\",\"memory\":\"8GiB\"}]}],"
-        "\"links\":[{\"between\":[\"a\",\"b\"],\"latency_ms\":2,\"jitter_ms\":1,\"overhead_ms\":0.1,\"loss_pct\":1,"
+        "\"links\":[{\"between\":[\"a\",\"b\"],\"latency_ms\":2,\"jitter_ms\":1,\"overhead_ms\":0."
+        "1,\"loss_pct\":1,"
         "\"bandwidth\":\"300Mb/s\"}]}");
     struct cluster_problem problem = problem_of();
     const struct placement_link *link = placement_link(&problem.problem, 0, 1);
     const struct topology_link *measured = topology_link(&problem.topology, 0, 1);
     for (int i = 0; i < 2; i++) {
         const uint64_t bytes = 16384 * (i ? 512 : 1);
-        near(link->latency_s + (double)bytes / link->bytes_per_s, topology_link_time(measured, bytes).seconds);
+        near(link->latency_s + (double)bytes / link->bytes_per_s,
+             topology_link_time(measured, bytes).seconds);
     }
     cluster_problem_deinit(&problem);
 }
@@ -131,11 +137,15 @@ static void one_memory_is_counted_once(void **state)
     const uint64_t gib = UINT64_C(1) << 30;
     use("{\"nodes\":[{\"name\":\"a\",\"memory\":\"32GiB\",\"devices\":["
         "{\"id\":\"cpu\",\"bandwidth\":\"50GB/s\"},"
-        "{\"id\":\"igpu\",\"kind\":\"integrated gpu\",\"memory\":\"12GiB\",\"bandwidth\":\"60GB/s\"},"
+        "{\"id\":\"igpu\",\"kind\":\"integrated "
+        "gpu\",\"memory\":\"12GiB\",\"bandwidth\":\"60GB/s\"},"
         "{\"id\":\"llvmpipe\",\"kind\":\"cpu\",\"backend\":\"vulkan\"},"
-        "{\"id\":\"cuda0\",\"memory\":\"24GiB\",\"pci\":\"0000:01:00.0\",\"bandwidth\":\"900GB/s\"},"
-        "{\"id\":\"vulkan0\",\"memory\":\"23.9GiB\",\"pci\":\"0000:01:00.0\",\"bandwidth\":\"800GB/s\"},"
-        "{\"id\":\"cuda1\",\"memory\":\"24GiB\",\"pci\":\"0000:02:00.0\",\"bandwidth\":\"900GB/s\"}]},"
+        "{\"id\":\"cuda0\",\"memory\":\"24GiB\",\"pci\":\"0000:01:00.0\",\"bandwidth\":\"900GB/"
+        "s\"},"
+        "{\"id\":\"vulkan0\",\"memory\":\"23.9GiB\",\"pci\":\"0000:01:00.0\",\"bandwidth\":\"800GB/"
+        "s\"},"
+        "{\"id\":\"cuda1\",\"memory\":\"24GiB\",\"pci\":\"0000:02:00.0\",\"bandwidth\":\"900GB/"
+        "s\"}]},"
         "{\"name\":\"b\",\"devices\":[{\"id\":\"cpu\",\"memory\":\"8GiB\"}]}]}");
     struct cluster_problem problem = problem_of();
     static const uint64_t gibs[] = {20, 12, 0, 24, 0, 24, 8};
@@ -152,23 +162,28 @@ static void one_memory_is_counted_once(void **state)
     cluster_problem_deinit(&problem);
 }
 
-/* ---- the report ---------------------------------------------------------------------------------------------------
- */
+/* ---- the report ------------------------------------------------------------------------------ */
 
-/* Two cards of which one holds 6 layers, a laptop that is slow, a machine whose link is down, and one that is alone. */
+/* Two cards of which one holds 6 layers, a laptop that is slow, a machine whose link is down,
+ * and one that is alone. */
 static const char home[] =
     "{\"nodes\":[{\"name\":\"tower\",\"devices\":["
-    "{\"id\":\"cuda0\",\"memory\":\"7GiB\",\"reserve\":\"0B\",\"bandwidth\":\"1000GB/s\",\"flops\":\"20TFLOP/s\"},"
+    "{\"id\":\"cuda0\",\"memory\":\"7GiB\",\"reserve\":\"0B\",\"bandwidth\":\"1000GB/"
+    "s\",\"flops\":\"20TFLOP/s\"},"
     "{\"id\":\"cpu\",\"memory\":\"1GiB\",\"bandwidth\":\"40GB/s\"}]},"
     "{\"name\":\"studio\",\"devices\":[" MEASURED(
         "metal0", "200e9",
         "\"kind\":\"integrated gpu\",") "]},"
-                                        "{\"name\":\"laptop\",\"devices\":[{\"id\":\"cpu\",\"memory\":\"16GiB\"}]},"
-                                        "{\"name\":\"nuc\",\"devices\":[{\"id\":\"vulkan0\",\"memory\":\"3GiB\","
+                                        "{\"name\":\"laptop\",\"devices\":[{\"id\":\"cpu\","
+                                        "\"memory\":\"16GiB\"}]},"
+                                        "{\"name\":\"nuc\",\"devices\":[{\"id\":\"vulkan0\","
+                                        "\"memory\":\"3GiB\","
                                         "\"bandwidth\":\"900GB/s\"}]},"
-                                        "{\"name\":\"alone\",\"devices\":[{\"id\":\"cpu\",\"memory\":\"3GiB\","
+                                        "{\"name\":\"alone\",\"devices\":[{\"id\":\"cpu\","
+                                        "\"memory\":\"3GiB\","
                                         "\"bandwidth\":\"900GB/s\"}]}],"
-                                        "\"links\":[{\"between\":[\"tower\",\"studio\"],\"class\":\"ethernet\","
+                                        "\"links\":[{\"between\":[\"tower\",\"studio\"],\"class\":"
+                                        "\"ethernet\","
                                         "\"latency_ms\":0.2,\"bandwidth\":\"2.5Gb/s\"},"
                                         "{\"between\":[\"studio\",\"laptop\"],\"class\":\"wifi\"},"
                                         "{\"between\":[\"tower\",\"nuc\"],\"up\":false}]}";
@@ -201,8 +216,8 @@ static void expect_part(const struct report *report, bool explain, const char *p
     buffer_deinit(&text);
 }
 
-/* By hand: 6 GiB at 0.7 x 1000 GB/s, 4 GiB at 200 GB/s, the KV cache's half, 0.1 and 0.05 ms of launching; 0.2 ms and
- * 16 KiB at 312.5 MB/s, and 0.2 ms back: 9.4 + 21.7 + 0.25 + 0.2 ms. */
+/* By hand: 6 GiB at 0.7 x 1000 GB/s, 4 GiB at 200 GB/s, the KV cache's half, 0.1 and 0.05 ms of
+ * launching; 0.2 ms and 16 KiB at 312.5 MB/s, and 0.2 ms back: 9.4 + 21.7 + 0.25 + 0.2 ms. */
 static void the_text(void **state)
 {
     use(home);
@@ -212,7 +227,8 @@ static void the_text(void **state)
         "ten: 10 layers, 10.0 GiB; context 4096, 1 stream, KV cache f16\n"
         "Best, by estimate: 2 devices, 31.7 tok/s decode, 231.8 tok/s prefill      proved optimal\n"
         "  stage 0  tower/cuda0    layers 0–5    6.3 GiB of 7.0 GiB      9.4 ms\n"
-        "  stage 1  studio/metal0  layers 6–9    4.3 GiB of 16.0 GiB    21.7 ms   link 0.25 ms (ethernet 2.5 Gb/s)\n"
+        "  stage 1  studio/metal0  layers 6–9    4.3 GiB of 16.0 GiB    21.7 ms   link 0.25 ms "
+        "(ethernet 2.5 Gb/s)\n"
         "Bottleneck: studio/metal0's memory bandwidth (69 % of a token's time)\n"
         "Left out: tower/cpu: 960.0 MiB for it, buffers and a layer need 1.3 GiB.\n"
         "          laptop/cpu: would cost 71.4 ms per token for 1 layer.\n"
@@ -220,15 +236,19 @@ static void the_text(void **state)
         "          alone/cpu: no link to a device in use.\n"
         "Without tower: 18.5 tok/s   Without studio: 3.30 tok/s\n"
         "Not measured, but reckoned from a datasheet: tower/cuda0.\n"
-        "`medley devices --calibrate` on that machine and the output of `medley devices --json` as its\n"
+        "`medley devices --calibrate` on that machine and the output of `medley devices --json` as "
+        "its\n"
         "\"devices\" in the file make a forecast of it.\n");
     expect_part(&report, true, "Decoding is forecast with the context half full: 2048 tokens");
-    expect_part(&report, true, "  tower/cuda0  7.0 GiB, 0 B kept free; datasheet: f32 700 GB/s 1e+04 GFLOP/s");
+    expect_part(&report, true,
+                "  tower/cuda0  7.0 GiB, 0 B kept free; datasheet: f32 700 GB/s 1e+04 GFLOP/s");
     expect_part(&report, true, "Links:\n5 nodes, 6 links: 4 usable, 2 down");
     report_deinit(&report);
     strcpy(model.type_names[1], "q6_K");
     report = report_of();
-    expect_part(&report, false, "Measured with other types of weights, of which the slowest counts: studio/metal0.\n");
+    expect_part(
+        &report, false,
+        "Measured with other types of weights, of which the slowest counts: studio/metal0.\n");
     report_deinit(&report);
 }
 
@@ -241,8 +261,10 @@ static void the_same_numbers_as_the_forecast(void **state)
     assert_false(json.failed);
     yyjson_doc *doc = yyjson_read(json.data, json.size, 0);
     assert_non_null(doc);
-    near(yyjson_get_real(yyjson_doc_ptr_get(doc, "/best/decode_tokens_per_s")), report.forecast.decode_tokens_per_s);
-    near(yyjson_get_real(yyjson_doc_ptr_get(doc, "/best/stages/1/decode_s")), report.forecast.stages[1].decode_s);
+    near(yyjson_get_real(yyjson_doc_ptr_get(doc, "/best/decode_tokens_per_s")),
+         report.forecast.decode_tokens_per_s);
+    near(yyjson_get_real(yyjson_doc_ptr_get(doc, "/best/stages/1/decode_s")),
+         report.forecast.stages[1].decode_s);
     assert_true(yyjson_equals_str(yyjson_doc_ptr_get(doc, "/outcome"), "placed"));
     assert_true(yyjson_equals_str(yyjson_doc_ptr_get(doc, "/best/bottleneck/limit"), "bandwidth"));
     assert_true(yyjson_equals_str(yyjson_doc_ptr_get(doc, "/devices/4/state"), "no_link"));
@@ -260,7 +282,8 @@ static void extras_policies_and_without(void **state)
     struct error err = {0};
     ask.n_extras = 1;
     ask.extras[0].words = "16GiB,1000GB/s";
-    assert_int_equal(cluster_device_parse(ask.extras[0].words, &ask.extras[0].device, &err), ERROR_NONE);
+    assert_int_equal(cluster_device_parse(ask.extras[0].words, &ask.extras[0].device, &err),
+                     ERROR_NONE);
     strcpy(ask.extras[0].device.id, "added device");
     for (int i = 0; i < REPORT_POLICIES; i++)
         ask.policies[i] = true;
@@ -277,7 +300,8 @@ static void extras_policies_and_without(void **state)
         const struct report_policy *policy = &report.policies[i];
         assert_true(policy->asked);
         if (policy->found)
-            assert_true(policy->forecast.decode_tokens_per_s <= report.forecast.decode_tokens_per_s * (1 + 1e-9));
+            assert_true(policy->forecast.decode_tokens_per_s <=
+                        report.forecast.decode_tokens_per_s * (1 + 1e-9));
     }
     report_deinit(&report);
     ask.without[0] = "nobody";
@@ -288,8 +312,8 @@ static void extras_policies_and_without(void **state)
 /* What `medley run` logs of its plan is what `medley plan` says. */
 static void a_placement_found_elsewhere(void **state)
 {
-    use("{\"nodes\":[{\"name\":\"here\",\"devices\":[" MEASURED("cuda0", "100e9", "") "," MEASURED("cuda1", "90e9",
-                                                                                                   "") "]}]}");
+    use("{\"nodes\":[{\"name\":\"here\",\"devices\":[" MEASURED("cuda0", "100e9", "") "," MEASURED(
+        "cuda1", "90e9", "") "]}]}");
     ask.here = true;
     ask.model_name = NULL;
     struct report report = report_of();
@@ -334,7 +358,8 @@ static void without_one_of_two_in_one_memory(void **state)
 
 static void what_fits_nowhere(void **state)
 {
-    use("{\"nodes\":[{\"name\":\"a\",\"devices\":[{\"id\":\"cpu\",\"memory\":\"10.5GiB\",\"reserve\":\"0B\"}]}]}");
+    use("{\"nodes\":[{\"name\":\"a\",\"devices\":[{\"id\":\"cpu\",\"memory\":\"10.5GiB\","
+        "\"reserve\":\"0B\"}]}]}");
     ask.demand.context_tokens = 65536;
     struct report report = report_of();
     assert_int_equal(report.outcome, ERROR_NOT_FOUND);
@@ -382,7 +407,8 @@ static void several_groups_are_told(void **state)
         "cuda0", "100e9",
         "") "]},{\"name\":\"b\",\"devices\":[" MEASURED("cuda0", "100e9",
                                                         "") "]}],"
-                                                            "\"links\":[{\"from\":\"a\",\"to\":\"b\",\"latency_ms\":5,"
+                                                            "\"links\":[{\"from\":\"a\",\"to\":"
+                                                            "\"b\",\"latency_ms\":5,"
                                                             "\"bandwidth\":\"1Gb/s\"}]}";
     use(two);
     ask.demand.streams = 4;
@@ -396,8 +422,10 @@ static void several_groups_are_told(void **state)
     assert_true(report.replicas.rate > report.forecast.decode_tokens_per_s);
     expect_part(&report, false, "As 2 groups, each with the whole model: ");
     expect_part(&report, false, "times as fast; proved the best division\n group 0: 2 streams, ");
-    expect_part(&report, false, "(Medley runs one group, the one above this; several it only forecasts.)");
-    expect_part(&report, true, "Several groups: in bytes alone all memory holds the model 3 times; ");
+    expect_part(&report, false,
+                "(Medley runs one group, the one above this; several it only forecasts.)");
+    expect_part(&report, true,
+                "Several groups: in bytes alone all memory holds the model 3 times; ");
     struct buffer json = {0};
     report_json(&report, &json);
     yyjson_doc *doc = yyjson_read(json.data, json.size, 0);
@@ -415,7 +443,8 @@ static void several_groups_are_told(void **state)
         layers[i].bytes[1] = layers[i].bytes_per_token[1] = UINT64_C(2) << 30;
     report = report_of();
     assert_int_equal(report.replicas.groups.n_groups, 1);
-    expect_part(&report, true, "Several groups: all memory together does not hold the model twice.\n");
+    expect_part(&report, true,
+                "Several groups: all memory together does not hold the model twice.\n");
     report_deinit(&report);
 }
 
@@ -434,18 +463,23 @@ static void bottlenecks(void **state)
         enum placement_goal goal;
         enum report_limit limit;
     } cases[] = {
-        {"\"launch\":\"10ms\",", "\"latency_ms\":100,\"bandwidth\":\"10Gb/s\"", 1, PLACEMENT_LATENCY, REPORT_BY_LINK},
-        {"\"launch\":\"500ms\",", "\"latency_ms\":1,\"bandwidth\":\"10Gb/s\"", 1, PLACEMENT_LATENCY, REPORT_BY_LAUNCH},
+        {"\"launch\":\"10ms\",", "\"latency_ms\":100,\"bandwidth\":\"10Gb/s\"", 1,
+         PLACEMENT_LATENCY, REPORT_BY_LINK},
+        {"\"launch\":\"500ms\",", "\"latency_ms\":1,\"bandwidth\":\"10Gb/s\"", 1, PLACEMENT_LATENCY,
+         REPORT_BY_LAUNCH},
         {"", "\"latency_ms\":1,\"bandwidth\":\"10Gb/s\"", 16, PLACEMENT_LATENCY, REPORT_BY_COMPUTE},
-        {"", "\"latency_ms\":90,\"bandwidth\":\"10Gb/s\"", 2, PLACEMENT_THROUGHPUT, REPORT_BY_STREAMS},
+        {"", "\"latency_ms\":90,\"bandwidth\":\"10Gb/s\"", 2, PLACEMENT_THROUGHPUT,
+         REPORT_BY_STREAMS},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[1024];
         snprintf(text, sizeof text,
-                 "{\"nodes\":[{\"name\":\"a\",\"devices\":[{\"id\":\"gpu0\",%s\"memory\":\"9GiB\",\"bandwidth\":"
+                 "{\"nodes\":[{\"name\":\"a\",\"devices\":[{\"id\":\"gpu0\",%s\"memory\":\"9GiB\","
+                 "\"bandwidth\":"
                  "\"1000GB/s\",\"flops\":\"3TFLOP/"
                  "s\"}]},{\"name\":\"b\",\"devices\":[{\"id\":\"gpu0\",%s\"memory\":\"9GiB\","
-                 "\"bandwidth\":\"1000GB/s\",\"flops\":\"3TFLOP/s\"}]}],\"links\":[{\"between\":[\"a\",\"b\"],%s}]}",
+                 "\"bandwidth\":\"1000GB/s\",\"flops\":\"3TFLOP/"
+                 "s\"}]}],\"links\":[{\"between\":[\"a\",\"b\"],%s}]}",
                  cases[i].more, cases[i].more, cases[i].link);
         use(text);
         ask.demand.streams = cases[i].streams;

@@ -42,7 +42,8 @@ static struct request make_request(void)
 }
 
 /* The only message of a run. */
-static enum error_code read_one(const struct buffer *run, struct request_message *out, struct error *err)
+static enum error_code read_one(const struct buffer *run, struct request_message *out,
+                                struct error *err)
 {
     struct bytes_reader reader = {(const unsigned char *)run->data, run->size, false};
     const void *message;
@@ -67,9 +68,12 @@ static void assert_same_request(const struct request *a, const struct request *b
     struct sampler_params x = a->sampler, y = b->sampler;
     assert_int_equal(x.n_biases, y.n_biases);
     assert_memory_equal(x.biases, y.biases, x.n_biases * sizeof *x.biases);
-    assert_true(x.temperature == y.temperature && x.top_k == y.top_k && x.top_p == y.top_p && x.min_p == y.min_p);
-    assert_true(x.typical_p == y.typical_p && x.repeat_penalty == y.repeat_penalty && x.seed == y.seed);
-    assert_true(x.frequency_penalty == y.frequency_penalty && x.presence_penalty == y.presence_penalty);
+    assert_true(x.temperature == y.temperature && x.top_k == y.top_k && x.top_p == y.top_p &&
+                x.min_p == y.min_p);
+    assert_true(x.typical_p == y.typical_p && x.repeat_penalty == y.repeat_penalty &&
+                x.seed == y.seed);
+    assert_true(x.frequency_penalty == y.frequency_penalty &&
+                x.presence_penalty == y.presence_penalty);
     assert_int_equal(x.penalty_last_n, y.penalty_last_n);
 }
 
@@ -119,11 +123,13 @@ static void test_answers(void **state)
     buffer_clear(&run);
     request_write_done(9, FINISH_ERROR, &usage, &why, true, &run);
     assert_int_equal(read_one(&run, &message, &err), ERROR_NONE);
-    assert_true(message.done.lost && message.done.reason == FINISH_ERROR && message.error.code == ERROR_DEVICE);
+    assert_true(message.done.lost && message.done.reason == FINISH_ERROR &&
+                message.error.code == ERROR_DEVICE);
     assert_string_equal(message.error.text, "it burns?[31m");
     const struct request_usage *got = &message.done.usage;
     assert_true(got->prompt_tokens == 10 && got->cached_tokens == 4 && got->generated_tokens == 3);
-    assert_true(got->queued_ns == 100 && got->prefill_ns == 200 && got->decode_ns == UINT64_C(1) << 50);
+    assert_true(got->queued_ns == 100 && got->prefill_ns == 200 &&
+                got->decode_ns == UINT64_C(1) << 50);
     buffer_clear(&run);
     request_write_done(9, FINISH_LENGTH, &usage, NULL, false, &run);
     assert_int_equal(read_one(&run, &message, &err), ERROR_NONE);
@@ -171,7 +177,8 @@ static void test_tokens_share_a_message(void **state)
     uint64_t id = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < 5; i++)
-        request_write_token(3, &(struct token_event){(int32_t)i + 40, i, -0.25f, TOP, i == 4 ? 3 : 0}, &last, &run);
+        request_write_token(
+            3, &(struct token_event){(int32_t)i + 40, i, -0.25f, TOP, i == 4 ? 3 : 0}, &last, &run);
     assert_int_equal(read_one(&run, &message, NULL), ERROR_NONE);
     assert_int_equal(message.tokens.count, 5);
     for (uint32_t i = 0; i < 5; i++) {
@@ -207,7 +214,8 @@ static void test_lengths(void **state)
     size_t last = SIZE_MAX;
     request_write_submit(1, "a", &request, &runs[0]);
     request_write_refused(1, &why, &runs[1]);
-    request_write_token(1, &(struct token_event){.token = 1, .top = TOP, .n_top = 3}, &last, &runs[2]);
+    request_write_token(1, &(struct token_event){.token = 1, .top = TOP, .n_top = 3}, &last,
+                        &runs[2]);
     request_write_row(1, 0, (const float[]){1, 2, 3}, 3, &runs[3]);
     request_write_done(1, FINISH_ERROR, &usage, &why, false, &runs[4]);
     for (int i = 0; i < 5; i++) {
@@ -221,7 +229,9 @@ static void test_lengths(void **state)
             assert_true(err.text[0]);
         }
         buffer_text(&runs[i], "from a newer version");
-        assert_int_equal(request_read(runs[i].data + REQUEST_LENGTH_BYTES, size + 20, &message, &err), ERROR_NONE);
+        assert_int_equal(
+            request_read(runs[i].data + REQUEST_LENGTH_BYTES, size + 20, &message, &err),
+            ERROR_NONE);
         request_message_deinit(&message);
         buffer_deinit(&runs[i]);
     }
@@ -271,7 +281,8 @@ static void test_what_is_refused(void **state)
     reader.left = 16;
     assert_int_equal(request_next(&reader, &message, &size, &err), ERROR_INVALID);
     bytes_store(bytes, 4, 13);
-    assert_int_equal(request_next(&reader, &message, &size, &err), ERROR_NONE); /* one byte is missing */
+    assert_int_equal(request_next(&reader, &message, &size, &err),
+                     ERROR_NONE); /* one byte is missing */
     assert_null(message);
     bytes[0] = 200; /* a kind of a newer version */
     struct request_message newer;

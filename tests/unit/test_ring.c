@@ -117,14 +117,16 @@ static void a_reader_that_sleeps_is_woken(void **state)
         if (last)
             assert_int_equal(last, ++kind);
         else
-            ring_wait(&pair.reader, bell, 0, 4 * LIMIT_RING_WAIT_MS); /* longer than the writer waits for room */
+            ring_wait(&pair.reader, bell, 0,
+                      4 * LIMIT_RING_WAIT_MS); /* longer than the writer waits for room */
     }
     pthread_join(thread, NULL);
     buffer_deinit(&record);
     free(pair.memory);
 }
 
-/* Whatever stands in the shared memory: records are whole or refused, and nothing outside is touched. */
+/* Whatever stands in the shared memory: records are whole or refused, and nothing outside is
+ * touched. */
 static void rubbish_is_refused_or_read(void **state)
 {
     (void)state;
@@ -138,7 +140,8 @@ static void rubbish_is_refused_or_read(void **state)
         ring_init(&pair.writer, memory, RING_BYTES_MIN);
         ring_init(&pair.reader, memory, RING_BYTES_MIN);
         for (int i = 0; i < 5; i++)
-            assert_int_equal(ring_write(&pair.writer, 1, "some record or other", 20, NULL), ERROR_NONE);
+            assert_int_equal(ring_write(&pair.writer, 1, "some record or other", 20, NULL),
+                             ERROR_NONE);
         for (int i = 0; i < 8; i++)
             memory[(unsigned)rand_r(&seed) % 2 ? (unsigned)rand_r(&seed) % 512
                                                : RING_HEAD_BYTES + (unsigned)rand_r(&seed) % 240] =

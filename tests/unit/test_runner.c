@@ -1,5 +1,5 @@
-/* The driver with stages on other machines: whatever the split, the same tokens; and what happens when a stage fails or
- * the network is lost. */
+/* The driver with stages on other machines: whatever the split, the same tokens; and what happens
+ * when a stage fails or the network is lost. */
 #include "far_world.h"
 
 #include "base/random.h"
@@ -13,7 +13,8 @@
 
 #include <cmocka.h>
 
-static const char *const splits[] = {"1", "01", "10", "12", "012", "010", "121", "0123", "1230", "0011"};
+static const char *const splits[] = {"1",   "01",  "10",   "12",   "012",
+                                     "010", "121", "0123", "1230", "0011"};
 enum { N_SPLITS = sizeof splits / sizeof *splits, CONTEXT = 300 };
 
 static const struct driver_options OPTIONS = {.n_slots = 4, .context = CONTEXT, .batch_rows = 40};
@@ -70,7 +71,8 @@ static void test_activations_go_straight_from_stage_to_stage(void **state)
         assert_int_equal(client_submit(&client, &far.world, NULL), ERROR_NONE);
         client_wait(&client);
         struct driver_stats stats = driver_stats(far.world.driver);
-        assert_int_equal(far_world_traffic(&far).n_messages, stats.steps_total * cases[i].messages_a_step);
+        assert_int_equal(far_world_traffic(&far).n_messages,
+                         stats.steps_total * cases[i].messages_a_step);
         far_world_close(&far);
     }
 }
@@ -164,7 +166,8 @@ static void test_what_comes_late(void **state)
     struct stage_plan plan[2] = {{device, 4}, {NULL, 4}};
     struct far far = {.instance = 1, .epoch = 2, .numbers_after = 1000, .send = ignore_send};
     struct driver *driver;
-    assert_int_equal(driver_open_far(fake_model(), plan, 2, &OPTIONS, &far, &driver, NULL), ERROR_NONE);
+    assert_int_equal(driver_open_far(fake_model(), plan, 2, &OPTIONS, &far, &driver, NULL),
+                     ERROR_NONE);
     struct buffer message = {0};
     wire_write_notice(&(struct wire_route){.instance = 1, .epoch = 2}, &message);
     assert_int_equal(message.size, WIRE_HEADER_BYTES);
@@ -198,7 +201,8 @@ static void test_garbage_is_refused(void **state)
     assert_int_equal(runner_open(fake_model(), plan, 2, &OPTIONS, &far, &runner, NULL), ERROR_NONE);
     struct stage_plan ours[2] = {{device, 4}, {NULL, 4}};
     assert_int_equal(driver_open(fake_model(), ours, 2, &OPTIONS, &driver, NULL), ERROR_INVALID);
-    assert_int_equal(driver_open_far(fake_model(), ours, 2, &OPTIONS, &far, &driver, NULL), ERROR_NONE);
+    assert_int_equal(driver_open_far(fake_model(), ours, 2, &OPTIONS, &far, &driver, NULL),
+                     ERROR_NONE);
     for (uint64_t i = 0; i < 2000; i++) {
         _Alignas(8) unsigned char bytes[256];
         for (size_t k = 0; k < sizeof bytes; k++)

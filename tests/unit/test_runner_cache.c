@@ -1,5 +1,5 @@
-/* What one lane leaves for the next in devices' processes: rows of caches, which are read and written there, and
- * weights, which are loaded once. This program is its own child. */
+/* What one lane leaves for the next in devices' processes: rows of caches, which are read and
+ * written there, and weights, which are loaded once. This program is its own child. */
 #include "child_world.h"
 
 #include "base/bytes.h"
@@ -62,7 +62,8 @@ static int set_up(void **state)
     yyjson_doc_free(doc);
     snprintf(sim_path, sizeof sim_path, "/tmp/medley-cache-XXXXXX");
     const int descriptor = mkstemp(sim_path);
-    assert_true(descriptor >= 0 && write(descriptor, "[a]\n" SIM "[b]\n" SIM, strlen("[a]\n" SIM "[b]\n" SIM)) > 0);
+    assert_true(descriptor >= 0 &&
+                write(descriptor, "[a]\n" SIM "[b]\n" SIM, strlen("[a]\n" SIM "[b]\n" SIM)) > 0);
     close(descriptor);
     return 0;
 }
@@ -91,8 +92,8 @@ static void open_world(struct child_world *world, struct children *children, con
     *world = (struct child_world){.model = model, .children = children};
     for (; devices[world->n_stages]; world->n_stages++)
         world->devices[world->n_stages] = names[devices[world->n_stages] - 'a'];
-    world->options =
-        (struct driver_options){.n_slots = 2, .context = 64, .kv_type = KV_F32, .flash = FLASH_OFF, .no_repack = true};
+    world->options = (struct driver_options){
+        .n_slots = 2, .context = 64, .kv_type = KV_F32, .flash = FLASH_OFF, .no_repack = true};
     child_world_open(world);
 }
 
@@ -139,8 +140,8 @@ static enum error_code read_some(struct lane *lane, uint32_t stage, struct kv_ru
     return code;
 }
 
-static enum error_code write_some(struct lane *lane, uint32_t stage, struct kv_run run, uint64_t row_bytes,
-                                  const void *rows)
+static enum error_code write_some(struct lane *lane, uint32_t stage, struct kv_run run,
+                                  uint64_t row_bytes, const void *rows)
 {
     struct asked asked;
     struct buffer message = {0};
@@ -152,7 +153,8 @@ static enum error_code write_some(struct lane *lane, uint32_t stage, struct kv_r
     return end(&asked);
 }
 
-static enum error_code settle_some(struct lane *lane, uint32_t stage, uint32_t slot, uint32_t n, const int32_t *tokens)
+static enum error_code settle_some(struct lane *lane, uint32_t stage, uint32_t slot, uint32_t n,
+                                   const int32_t *tokens)
 {
     struct asked asked;
     struct buffer message = {0};
@@ -194,10 +196,11 @@ static void copy_slot(struct child_world *from, struct child_world *to, uint32_t
             begin(&asked);
             lane_read(from->lanes[source], &asked.job, source, &run);
             assert_int_equal(end(&asked), ERROR_NONE);
-            assert_int_equal(asked.rows.size, run.n_rows * lane_row_bytes(from->lanes[source], source));
-            assert_int_equal(
-                write_some(to->lanes[target], target, run, lane_row_bytes(to->lanes[target], target), asked.rows.data),
-                ERROR_NONE);
+            assert_int_equal(asked.rows.size,
+                             run.n_rows * lane_row_bytes(from->lanes[source], source));
+            assert_int_equal(write_some(to->lanes[target], target, run,
+                                        lane_row_bytes(to->lanes[target], target), asked.rows.data),
+                             ERROR_NONE);
             buffer_deinit(&asked.rows);
         }
     }
@@ -224,7 +227,8 @@ static uint32_t go_on(struct child_world *world, uint32_t from, uint32_t to)
 static void caches_go_along(void **state)
 {
     (void)state;
-    static const char *const places[][2] = {{"a", "a"}, {"a", "b"}, {"ab", "ba"}, {"aa", "b"}, {"b", "ab"}};
+    static const char *const places[][2] = {
+        {"a", "a"}, {"a", "b"}, {"ab", "ba"}, {"aa", "b"}, {"b", "ab"}};
     const uint32_t n = n_prompt + n_greedy / 2, n_all = n_prompt + n_greedy;
     struct children *children = open_children(NULL);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -259,12 +263,18 @@ static void what_cannot_be_asked(void **state)
     assert_int_equal(read_some(lane, 1, (struct kv_run){0, 0, 0, 1}), ERROR_INVALID);
     assert_int_equal(read_some(lane, 1, (struct kv_run){last, 0, 0, n_prompt + 2}), ERROR_INVALID);
     assert_int_equal(read_some(lane, 1, (struct kv_run){last, 2, 0, 1}), ERROR_INVALID);
-    assert_int_equal(read_some(lane, 1, (struct kv_run){last, 0, 0, LIMIT_CONTEXT}), ERROR_UNSUPPORTED);
-    assert_int_equal(write_some(lane, 1, (struct kv_run){last, 1, 63, 1}, row_bytes, rows), ERROR_NONE);
-    assert_int_equal(write_some(lane, 1, (struct kv_run){last, 1, 63, 2}, row_bytes, rows), ERROR_INVALID);
-    assert_int_equal(write_some(lane, 1, (struct kv_run){last, 2, 0, 1}, row_bytes, rows), ERROR_INVALID);
-    assert_int_equal(write_some(lane, 1, (struct kv_run){0, 0, 0, 1}, row_bytes, rows), ERROR_INVALID);
-    assert_int_equal(write_some(lane, 1, (struct kv_run){last, 0, 0, 1}, row_bytes + 8, rows), ERROR_INVALID);
+    assert_int_equal(read_some(lane, 1, (struct kv_run){last, 0, 0, LIMIT_CONTEXT}),
+                     ERROR_UNSUPPORTED);
+    assert_int_equal(write_some(lane, 1, (struct kv_run){last, 1, 63, 1}, row_bytes, rows),
+                     ERROR_NONE);
+    assert_int_equal(write_some(lane, 1, (struct kv_run){last, 1, 63, 2}, row_bytes, rows),
+                     ERROR_INVALID);
+    assert_int_equal(write_some(lane, 1, (struct kv_run){last, 2, 0, 1}, row_bytes, rows),
+                     ERROR_INVALID);
+    assert_int_equal(write_some(lane, 1, (struct kv_run){0, 0, 0, 1}, row_bytes, rows),
+                     ERROR_INVALID);
+    assert_int_equal(write_some(lane, 1, (struct kv_run){last, 0, 0, 1}, row_bytes + 8, rows),
+                     ERROR_INVALID);
     int32_t tokens[65] = {0};
     assert_int_equal(settle_some(lane, 1, 2, 1, tokens), ERROR_INVALID);
     assert_int_equal(settle_some(lane, 1, 1, 65, tokens), ERROR_INVALID);
@@ -359,12 +369,14 @@ static void answers_that_are_wrong(void **state)
             ring_init(&writer, memory, lane->ring_bytes);
             writer.position = *(_Atomic uint64_t *)(void *)memory;
             child_answer_write_head(77, ERROR_NONE, &record);
-            assert_int_equal(ring_write(&writer, RECORD_ANSWER, record.data, record.size, NULL), ERROR_NONE);
+            assert_int_equal(ring_write(&writer, RECORD_ANSWER, record.data, record.size, NULL),
+                             ERROR_NONE);
             buffer_deinit(&record);
         }
         const uint64_t until_ns = clock_now_ns() + (uint64_t)LIMIT_MS * MS;
         struct error err = {0};
-        while (world.n_losses == kind && child_world_mind(&world, &err) && clock_now_ns() < until_ns)
+        while (world.n_losses == kind && child_world_mind(&world, &err) &&
+               clock_now_ns() < until_ns)
             nanosleep(&(struct timespec){.tv_nsec = MS}, NULL);
         assert_int_equal(world.n_losses, kind + 1);
         go_on(&world, n_prompt, n_prompt + n_greedy);
@@ -375,7 +387,8 @@ static void answers_that_are_wrong(void **state)
 
 /* ---- what is under way --------------------------------------------------------------------- */
 
-/* Nobody waits for a process that takes nothing: there is room for so much, and what is beyond is lost, and said. */
+/* Nobody waits for a process that takes nothing: there is room for so much, and what is beyond is
+ * lost, and said. */
 static void sending_does_not_wait(void **state)
 {
     (void)state;
@@ -391,13 +404,15 @@ static void sending_does_not_wait(void **state)
     stop(child_world_pid(&world, 0));
     while (lane_send(lane, message.data, message.size) == ERROR_NONE)
         n_taken++;
-    assert_in_range(n_taken, LIMIT_LANE_PENDING, LIMIT_LANE_PENDING + lane->ring_bytes / message.size);
+    assert_in_range(n_taken, LIMIT_LANE_PENDING,
+                    LIMIT_LANE_PENDING + lane->ring_bytes / message.size);
     kill(child_world_pid(&world, 0), SIGKILL);
     go_on(&world, n_prompt, n_prompt + n_greedy);
     assert_true(world.n_losses > 0);
     assert_int_equal(lane_send(lane, "rubbish", 7), ERROR_INVALID);
     assert_non_null(buffer_extend(&message, lane->ring_bytes));
-    assert_int_equal(lane_send(lane, message.data, message.size), ERROR_INVALID); /* and its process stays */
+    assert_int_equal(lane_send(lane, message.data, message.size),
+                     ERROR_INVALID); /* and its process stays */
     go_on(&world, n_prompt, n_prompt + n_greedy);
     buffer_deinit(&message);
     child_world_close(&world);
@@ -408,7 +423,8 @@ static void what_a_closed_lane_had_under_way(void **state)
 {
     (void)state;
     struct children *children = NULL;
-    const struct children_options options = {.sim_file = sim_path, .n_cpu_threads = 1, .work_ms = 50, .row_ms = 1};
+    const struct children_options options = {
+        .sim_file = sim_path, .n_cpu_threads = 1, .work_ms = 50, .row_ms = 1};
     struct child_world first, second;
     assert_int_equal(children_open(&options, &children, NULL), ERROR_NONE);
     open_world(&first, children, "a");
@@ -428,7 +444,9 @@ static void what_a_closed_lane_had_under_way(void **state)
 static struct gpu *open_gpu(void)
 {
     struct gpu *gpu = NULL;
-    assert_int_equal(gpu_open(&(struct gpu_options){.n_cpu_threads = 1, .sim_file = sim_path}, &gpu, NULL), ERROR_NONE);
+    assert_int_equal(
+        gpu_open(&(struct gpu_options){.n_cpu_threads = 1, .sim_file = sim_path}, &gpu, NULL),
+        ERROR_NONE);
     return gpu;
 }
 

@@ -1,5 +1,5 @@
-/* Stages in devices' processes: the tokens of the reference, whatever happens to the processes. This program is its own
- * child, and, with another first argument, a parent that dies. */
+/* Stages in devices' processes: the tokens of the reference, whatever happens to the processes.
+ * This program is its own child, and, with another first argument, a parent that dies. */
 #include "child_world.h"
 
 #include "base/clock.h"
@@ -74,9 +74,10 @@ static int close_golden(void **state)
 /* As the reference was computed. */
 static struct child_world world_of(uint32_t n_stages)
 {
-    struct child_world world = {.model = model, .n_stages = n_stages, .devices = {"cpu", "cpu", "cpu", "cpu"}};
-    world.options =
-        (struct driver_options){.n_slots = 2, .context = 64, .kv_type = KV_F32, .flash = FLASH_OFF, .no_repack = true};
+    struct child_world world = {
+        .model = model, .n_stages = n_stages, .devices = {"cpu", "cpu", "cpu", "cpu"}};
+    world.options = (struct driver_options){
+        .n_slots = 2, .context = 64, .kv_type = KV_F32, .flash = FLASH_OFF, .no_repack = true};
     return world;
 }
 
@@ -123,7 +124,8 @@ static void tokens_are_the_reference(void **state)
     (void)state;
     for (uint32_t n_stages = 1; n_stages <= 2; n_stages++) {
         struct child_world world = world_of(n_stages);
-        world.children = open_children((struct children_options){.spin_ns = n_stages == 1 ? 0 : 50000});
+        world.children =
+            open_children((struct children_options){.spin_ns = n_stages == 1 ? 0 : 50000});
         child_world_open(&world);
         assert_true(lane_stage_bytes(world.lanes[0], 0) > 0);
         for (int again = 0; again < 2; again++) {
@@ -144,8 +146,8 @@ static void two_devices_are_two_processes(void **state)
     (void)state;
     char path[64];
     struct child_world world = world_of(2);
-    world.children =
-        open_children((struct children_options){.sim_file = sim_file("[a]\n" SIM "[b]\n" SIM, path, sizeof path)});
+    world.children = open_children((struct children_options){
+        .sim_file = sim_file("[a]\n" SIM "[b]\n" SIM, path, sizeof path)});
     world.devices[0] = "sim:a";
     world.devices[1] = "sim:b";
     child_world_open(&world);
@@ -236,8 +238,8 @@ static void one_of_two_devices_dies(void **state)
     char path[64];
     struct child_world world = world_of(2);
     struct killer killer = {&world, 1, 5};
-    world.children =
-        open_children((struct children_options){.sim_file = sim_file("[a]\n" SIM "[b]\n" SIM, path, sizeof path)});
+    world.children = open_children((struct children_options){
+        .sim_file = sim_file("[a]\n" SIM "[b]\n" SIM, path, sizeof path)});
     world.devices[0] = "sim:a";
     world.devices[1] = "sim:b";
     child_world_open(&world);
@@ -257,7 +259,8 @@ static void at_its_start_again_and_again(void **state)
     (void)state;
     struct child_world world = world_of(1);
     struct error err = {0};
-    world.children = open_children((struct children_options){.program = "/bin/false", .pause_ms = 1});
+    world.children =
+        open_children((struct children_options){.program = "/bin/false", .pause_ms = 1});
     assert_int_equal(child_world_try(&world, &err), ERROR_DEVICE);
     assert_non_null(strstr(err.text, "ended 5 times within a minute"));
     assert_non_null(strstr(err.text, "status 1"));
@@ -293,10 +296,13 @@ static void a_device_that_hangs(void **state)
     char path[64];
     struct child_world world = world_of(1);
     world.children = open_children((struct children_options){
-        .work_ms = 300, .row_ms = 1, .sim_file = sim_file("[a]\n" SIM "fail = hangs at 1s\n", path, sizeof path)});
+        .work_ms = 300,
+        .row_ms = 1,
+        .sim_file = sim_file("[a]\n" SIM "fail = hangs at 1s\n", path, sizeof path)});
     world.devices[0] = "sim:a";
     child_world_open(&world);
-    nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 100 * MS}, NULL); /* simulated seconds are real ones */
+    nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 100 * MS},
+              NULL); /* simulated seconds are real ones */
     struct reply reply = reply_of();
     expect_reply(&world, &reply);
     assert_int_equal(world.n_losses, 1);
@@ -313,7 +319,8 @@ static void a_device_that_hangs_while_loading(void **state)
     struct error why = {0};
     struct child_world first = world_of(1), second = world_of(1);
     first.children = second.children = open_children((struct children_options){
-        .load_ms = 300, .sim_file = sim_file("[a]\n" SIM "fail = hangs at 2s\n", path, sizeof path)});
+        .load_ms = 300,
+        .sim_file = sim_file("[a]\n" SIM "fail = hangs at 2s\n", path, sizeof path)});
     first.devices[0] = second.devices[0] = "sim:a";
     child_world_open(&first);
     nanosleep(&(struct timespec){.tv_sec = 2, .tv_nsec = 100 * MS}, NULL);
@@ -340,8 +347,8 @@ static void a_process_that_hangs_at_its_start(void **state)
     char path[64];
     struct error err = {0};
     struct child_world world = world_of(1);
-    world.children =
-        open_children((struct children_options){.program = idle_program(path, sizeof path), .start_ms = 100});
+    world.children = open_children(
+        (struct children_options){.program = idle_program(path, sizeof path), .start_ms = 100});
     assert_int_equal(child_world_try(&world, &err), ERROR_DEVICE);
     assert_non_null(strstr(err.text, "hangs again and again"));
     assert_non_null(strstr(err.text, "did not open it within"));
@@ -367,9 +374,11 @@ static void what_is_unwanted_is_not_waited_for(void **state)
     struct child_world world = world_of(1);
     pthread_t thread;
     world.unwanted = &unwanted;
-    world.children = open_children((struct children_options){.program = idle_program(path, sizeof path)});
+    world.children =
+        open_children((struct children_options){.program = idle_program(path, sizeof path)});
     assert_int_equal(pthread_create(&thread, NULL, stop_wanting, NULL), 0);
-    assert_int_equal(child_world_try(&world, &err), ERROR_CANCELLED); /* it would hang for LIMIT_CHILD_START_MS */
+    assert_int_equal(child_world_try(&world, &err),
+                     ERROR_CANCELLED); /* it would hang for LIMIT_CHILD_START_MS */
     pthread_join(thread, NULL);
     assert_int_equal(children_pid(world.children, "cpu"), 0);
     children_close(world.children);
@@ -402,7 +411,8 @@ static void the_node_itself_stands_still(void **state)
     world.children = open_children((struct children_options){.silence_ms = 2500, .work_ms = 2500});
     child_world_open(&world);
     const pid_t child = child_world_pid(&world, 0);
-    snprintf(command, sizeof command, "kill -STOP %ld; sleep 4; kill -CONT %ld", (long)getpid(), (long)getpid());
+    snprintf(command, sizeof command, "kill -STOP %ld; sleep 4; kill -CONT %ld", (long)getpid(),
+             (long)getpid());
     assert_int_equal(posix_spawn(&shell, "/bin/sh", NULL, NULL, arguments, environ), 0);
     assert_int_equal(waitpid(shell, &status, 0), shell);
     nanosleep(&(struct timespec){.tv_nsec = 500 * MS}, NULL);
@@ -437,7 +447,8 @@ static void rubbish_in_the_rings(void **state)
     unsigned seed = 1;
     for (int kind = 0; kind < 3; kind++) {
         for (int tries = 0; tries < 5 && world.n_losses == (uint32_t)kind; tries++) {
-            scribble(world.lanes[0], kind, &seed); /* what the child writes in the same moment goes over it */
+            scribble(world.lanes[0], kind,
+                     &seed); /* what the child writes in the same moment goes over it */
             struct reply reply = reply_of();
             expect_reply(&world, &reply);
         }

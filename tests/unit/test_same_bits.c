@@ -1,5 +1,6 @@
-/* The engine on the CPU: a row's logits have the same bits however its sequence was cut into batches, whatever else was
- * in them, and on any number of threads. A replayed reply relies on it. All golden models, every type of cache. */
+/* The engine on the CPU: a row's logits have the same bits however its sequence was cut into
+ * batches, whatever else was in them, and on any number of threads. A replayed reply relies on it.
+ * All golden models, every type of cache. */
 #include "engine/stage.h"
 #include "gpu/device_ggml.h"
 #include "gpu/gpu.h"
@@ -64,7 +65,8 @@ static int close_all(void **state)
 /* How a sequence is fed: steps of so many rows in turn, the last again and again. */
 struct way {
     uint32_t n_threads;
-    bool crowd; /* other sequences' rows before and behind, a row and CROWD_ROWS rows in each batch */
+    bool crowd; /* other sequences' rows before and behind, a row and CROWD_ROWS rows in each batch
+                 */
     uint32_t steps[8];
 };
 
@@ -86,7 +88,8 @@ static struct stage *open_stage(const struct model *model, enum kv_type kv, uint
     return stage;
 }
 
-static uint32_t add_rows(struct batch_row *rows, const struct stage *stage, uint32_t slot, uint32_t n, uint32_t n_vocab)
+static uint32_t add_rows(struct batch_row *rows, const struct stage *stage, uint32_t slot,
+                         uint32_t n, uint32_t n_vocab)
 {
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t position = stage_kv_length(stage, slot) + i;
@@ -115,8 +118,8 @@ static float *run(const struct model *model, enum kv_type kv, const struct way *
         n = LENGTH - at < way->steps[step] ? LENGTH - at : way->steps[step];
         n_rows += add_rows(rows + n_rows, stage, 1, n, n_vocab);
         n_rows += crowd ? add_rows(rows + n_rows, stage, 2, CROWD_ROWS, n_vocab) : 0;
-        if (stage_forward(stage, &(struct batch){.rows = rows, .n_rows = n_rows}, NULL, out + (size_t)at * n_vocab,
-                          &err))
+        if (stage_forward(stage, &(struct batch){.rows = rows, .n_rows = n_rows}, NULL,
+                          out + (size_t)at * n_vocab, &err))
             fail_msg("%s", err.text);
         step += way->steps[step + 1] != 0;
     }
@@ -136,15 +139,17 @@ static void check(const char *name, const struct model *model, enum kv_type kv)
     for (size_t i = 0; want && i < sizeof ways / sizeof ways[0]; i++) {
         float *got = run(model, kv, &ways[i]);
         for (uint32_t row = 0; row < LENGTH; row++)
-            if (memcmp(got + (size_t)row * n_vocab, want + (size_t)row * n_vocab, n_vocab * sizeof *got) != 0)
-                fail_msg("%s, cache %d, way %zu: row %u has other bits than in one batch", name, (int)kv, i, row);
+            if (memcmp(got + (size_t)row * n_vocab, want + (size_t)row * n_vocab,
+                       n_vocab * sizeof *got) != 0)
+                fail_msg("%s, cache %d, way %zu: row %u has other bits than in one batch", name,
+                         (int)kv, i, row);
         free(got);
     }
     free(want);
 }
 
-/* Where our own products are not used, ggml multiplies matrices of these types in one way for a single row and in
- * another for many. */
+/* Where our own products are not used, ggml multiplies matrices of these types in one way for a
+ * single row and in another for many. */
 static bool is_promised(const struct model *model)
 {
     const struct gguf_file *file = model_file(model);

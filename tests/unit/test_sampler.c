@@ -20,7 +20,8 @@ enum { VOCAB_MAX = 160 };
 
 static struct sampler_params plain(void)
 {
-    return (struct sampler_params){.temperature = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1};
+    return (struct sampler_params){
+        .temperature = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1};
 }
 
 /* Normally distributed, so that the head and the tail look like a model's. */
@@ -28,7 +29,8 @@ static void random_logits(float *logits, uint32_t n, uint64_t seed, double devia
 {
     for (uint32_t i = 0; i < n; i++) {
         double radius = sqrt(-2 * log(1 - random_unit_at(seed, 2 * (uint64_t)i)));
-        logits[i] = (float)(deviation * radius * cos(2 * M_PI * random_unit_at(seed, 2 * (uint64_t)i + 1)));
+        logits[i] =
+            (float)(deviation * radius * cos(2 * M_PI * random_unit_at(seed, 2 * (uint64_t)i + 1)));
     }
 }
 
@@ -40,9 +42,9 @@ static struct sampler *open_sampler(uint32_t n_vocab)
     return sampler;
 }
 
-/* Draws many times: nothing outside the reference's set; and Pearson's statistic over the tokens that
- * are expected at least 5 times (the others in one class) stays under the mean of chi-square plus
- * five of its standard deviations. */
+/* Draws many times: nothing outside the reference's set; and Pearson's statistic over the tokens
+ * that are expected at least 5 times (the others in one class) stays under the mean of chi-square
+ * plus five of its standard deviations. */
 static void check_draws(const float *logits, uint32_t n_vocab, const struct sampler_params *params)
 {
     enum { DRAWS = 1000 };
@@ -80,8 +82,8 @@ static void check_draws(const float *logits, uint32_t n_vocab, const struct samp
         fail_msg("chi-square %g with %g degrees of freedom", statistic, freedom);
 }
 
-/* Every token of the reference's set is really reachable: walk the unit interval. With 1/T small all kept tokens are
- * nearly equal, so that few draws see them all. */
+/* Every token of the reference's set is really reachable: walk the unit interval. With 1/T small
+ * all kept tokens are nearly equal, so that few draws see them all. */
 static void check_set(const float *logits, uint32_t n_vocab, struct sampler_params params)
 {
     static struct candidate list[VOCAB_MAX];
@@ -98,7 +100,8 @@ static void check_set(const float *logits, uint32_t n_vocab, struct sampler_para
     sampler_free(sampler);
     for (uint32_t i = 0; i < n_vocab; i++) {
         if (seen[i] != expected[i])
-            fail_msg("token %u: %s, of %zu kept", i, seen[i] ? "drawn but not kept" : "kept but not drawn", n);
+            fail_msg("token %u: %s, of %zu kept", i,
+                     seen[i] ? "drawn but not kept" : "kept but not drawn", n);
     }
 }
 
@@ -185,7 +188,8 @@ static void test_a_large_vocabulary_takes_other_paths(void **state)
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         size_t n = sampler_reference(logits, N, &cases[c], list);
         assert_true(n > 1 && n < N);
-        /* The draw walks the kept tokens best first, so the reference's own walk gives the same token. */
+        /* The draw walks the kept tokens best first, so the reference's own walk gives the same
+         * token. */
         for (uint64_t position = 0; position < 300; position++) {
             double unit = random_unit_at(0, position), sum = 0;
             size_t at = 0;
@@ -194,7 +198,8 @@ static void test_a_large_vocabulary_takes_other_paths(void **state)
             double low = sum, high = sum + list[at].p;
             if (unit - low < 1e-5 || high - unit < 1e-5)
                 continue; /* too near a boundary for float weights */
-            assert_int_equal(sampler_pick(sampler, &cases[c], logits, NULL, 0, position), list[at].id);
+            assert_int_equal(sampler_pick(sampler, &cases[c], logits, NULL, 0, position),
+                             list[at].id);
         }
     }
     sampler_free(sampler);
@@ -213,9 +218,11 @@ static void test_greedy_is_the_first_largest(void **state)
         uint32_t first = (uint32_t)(random_at(1, n) % n), second = (uint32_t)(random_at(2, n) % n);
         logits[first] = logits[second] = 50;
         struct sampler *sampler = open_sampler(n);
-        assert_int_equal(sampler_pick(sampler, &params, logits, NULL, 0, 0), first < second ? first : second);
+        assert_int_equal(sampler_pick(sampler, &params, logits, NULL, 0, 0),
+                         first < second ? first : second);
         params.top_k = 3; /* nothing else matters when greedy */
-        assert_int_equal(sampler_pick(sampler, &params, logits, NULL, 0, 0), first < second ? first : second);
+        assert_int_equal(sampler_pick(sampler, &params, logits, NULL, 0, 0),
+                         first < second ? first : second);
         sampler_free(sampler);
     }
 }
@@ -238,7 +245,8 @@ static void test_draws_depend_on_seed_and_position_only(void **state)
     }
     params.seed = 1235;
     for (uint64_t i = 0; i < 200; i++)
-        other_seed_equal = other_seed_equal && sampler_pick(two, &params, logits, NULL, 0, i) == drawn[i];
+        other_seed_equal =
+            other_seed_equal && sampler_pick(two, &params, logits, NULL, 0, i) == drawn[i];
     assert_false(all_equal);
     assert_false(other_seed_equal);
     sampler_free(one);
@@ -320,7 +328,9 @@ static void test_penalties_are_those_of_the_papers(void **state)
             int32_t got = sampler_pick(sampler, &params, logits, history, 6, i);
             differs += got != sampler_pick(sampler, &none, expected, NULL, 0, i);
         }
-        assert_true(differs <= 2); /* rounding of the float constants may move a draw that falls on a boundary */
+        assert_true(
+            differs <=
+            2); /* rounding of the float constants may move a draw that falls on a boundary */
     }
     sampler_free(sampler);
 }
@@ -400,8 +410,8 @@ static void test_logprobs_are_the_log_softmax(void **state)
         for (uint32_t i = 0; i < n; i++)
             sum += exp(list[i].x - max);
         for (int32_t i = 0; i < (int32_t)n; i += 13)
-            assert_true(fabs((double)sampler_logprobs(sampler, logits, i, NULL, 0) - (list[i].x - max - log(sum))) <
-                        1e-5);
+            assert_true(fabs((double)sampler_logprobs(sampler, logits, i, NULL, 0) -
+                             (list[i].x - max - log(sum))) < 1e-5);
         qsort(list, n, sizeof *list, candidate_better);
         sampler_logprobs(sampler, logits, 0, top, LIMIT_TOP_LOGPROBS);
         for (uint32_t i = 0; i < LIMIT_TOP_LOGPROBS; i++) {
@@ -503,7 +513,8 @@ static void test_picking_allocates_nothing(void **state)
     struct token_logprob top[5];
     mem_fail_nth(1);
     for (uint64_t i = 0; i < 10; i++)
-        sampler_logprobs(sampler, logits, sampler_pick(sampler, &params, logits, history, 3, i), top, 5);
+        sampler_logprobs(sampler, logits, sampler_pick(sampler, &params, logits, history, 3, i),
+                         top, 5);
     assert_null(mem_new(1)); /* the failure is still waiting: nothing above asked for memory */
     sampler_free(sampler);
 }

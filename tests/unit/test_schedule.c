@@ -11,8 +11,11 @@
 
 #include <cmocka.h>
 
-static const struct schedule_limits plain = {
-    .rows = 512, .devices = 1, .prefill_rows_mixed = 128, .output_all_rows = 64, .embedding_rows = 512};
+static const struct schedule_limits plain = {.rows = 512,
+                                             .devices = 1,
+                                             .prefill_rows_mixed = 128,
+                                             .output_all_rows = 64,
+                                             .embedding_rows = 512};
 
 static uint32_t rows_of(const struct schedule *schedule, uint32_t item)
 {
@@ -48,7 +51,8 @@ static void test_a_lone_prompt_gets_all_rows(void **state)
 static void test_decode_rows_come_first_and_bound_the_prompt(void **state)
 {
     (void)state;
-    struct schedule_item items[] = {{.waiting = 3000, .served = 1}, {.waiting = 1, .decoding = true, .served = 9}};
+    struct schedule_item items[] = {{.waiting = 3000, .served = 1},
+                                    {.waiting = 1, .decoding = true, .served = 9}};
     struct schedule schedule;
     schedule_next(items, 2, &plain, &schedule);
     assert_int_equal(schedule.shares[0].item, 1);
@@ -62,8 +66,9 @@ static void test_decode_rows_come_first_and_bound_the_prompt(void **state)
 static void test_short_prompts_are_not_behind_a_long_one(void **state)
 {
     (void)state;
-    struct schedule_item items[] = {
-        {.waiting = 100000, .served = 1}, {.waiting = 20, .served = 5}, {.waiting = 90, .served = 5}};
+    struct schedule_item items[] = {{.waiting = 100000, .served = 1},
+                                    {.waiting = 20, .served = 5},
+                                    {.waiting = 90, .served = 5}};
     struct schedule schedule;
     schedule_next(items, 3, &plain, &schedule);
     assert_int_equal(rows_of(&schedule, 1), 20);
@@ -136,8 +141,8 @@ static void test_all_outputs_are_bounded_together(void **state)
 
 /* ---- random workloads: a small world that runs until all is done --------------------- */
 
-static void check_schedule(const struct schedule_item *items, uint32_t n, const struct schedule_limits *limits,
-                           const struct schedule *schedule)
+static void check_schedule(const struct schedule_item *items, uint32_t n,
+                           const struct schedule_limits *limits, const struct schedule *schedule)
 {
     uint32_t rows = 0, all_rows = 0, waiting = 0;
     bool seen[LIMIT_SEQUENCES] = {false};
@@ -213,10 +218,11 @@ static void test_random_workloads_end_and_nobody_starves(void **state)
         uint32_t n = 0;
         struct schedule_limits limits;
         uint64_t longest = play(seed, &n, &limits);
-        /* Whoever is passed over is older than all who are served meanwhile, once each, kind by kind. */
+        /* Whoever is passed over is older than all who are served meanwhile, once each, kind by
+         * kind. */
         if (longest > 2 * n + 2)
-            fail_msg("seed %llu: passed over %llu times with %u sequences", (unsigned long long)seed,
-                     (unsigned long long)longest, n);
+            fail_msg("seed %llu: passed over %llu times with %u sequences",
+                     (unsigned long long)seed, (unsigned long long)longest, n);
     }
 }
 

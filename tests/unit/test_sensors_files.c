@@ -1,4 +1,5 @@
-/* sensors: the kernel's files of CPU, memory and battery, and everything that can be wrong with them. */
+/* sensors: the kernel's files of CPU, memory and battery, and everything that can be wrong with
+ * them. */
 #include "sensors_world.h"
 
 #include "base/clock.h"
@@ -23,7 +24,8 @@ static void test_laptop(void **state)
     tree_add_laptop(&tree);
     struct sensors_options options = world_options(&tree);
     struct sensors *sensors = world_open(&options);
-    static const char *const available[] = {"hwmon", "rapl", "cpufreq", "power_supply", "load", "pressure"};
+    static const char *const available[] = {"hwmon",        "rapl", "cpufreq",
+                                            "power_supply", "load", "pressure"};
     for (size_t i = 0; i < sizeof available / sizeof *available; i++)
         assert_available(sensors, available[i]);
     assert_absent(sensors, "nvml", "cannot be opened");
@@ -47,7 +49,8 @@ static void test_laptop(void **state)
     assert_reads(cpu->clock_mhz, 2500);
     assert_reads(cpu->power_limit_mw, 90000);
     assert_true(cpu->power_mw.valid);
-    assert_true(cpu->power_mw.value > 0 && cpu->power_mw.value <= 3000 * 1000 / 20); /* 3 J in 20 ms or more */
+    assert_true(cpu->power_mw.value > 0 &&
+                cpu->power_mw.value <= 3000 * 1000 / 20); /* 3 J in 20 ms or more */
     assert_reads(cpu->utilisation_pct, 50);
     assert_reads(cpu->memory_used_bytes, 8ull << 30);
     assert_reads(cpu->memory_free_bytes, 8ull << 30);
@@ -156,7 +159,8 @@ static void spoil(const struct tree *tree, const char *file, int kind)
 static void check_plausible(const struct sensor_sample *sample)
 {
     const struct sensor_device *cpu = &sample->devices[DEVICE_OF_CPU];
-    assert_true(!cpu->temperature_mc.valid || (cpu->temperature_mc.value >= 1 && cpu->temperature_mc.value <= 150000));
+    assert_true(!cpu->temperature_mc.valid ||
+                (cpu->temperature_mc.value >= 1 && cpu->temperature_mc.value <= 150000));
     assert_true(cpu->power_mw.value <= 10000000 && cpu->power_limit_mw.value <= 10000000);
     assert_true(cpu->clock_mhz.value <= 20000);
     assert_true(cpu->utilisation_pct.value <= 100 && sample->node.cpu_utilisation_pct.value <= 100);
@@ -165,7 +169,8 @@ static void check_plausible(const struct sensor_sample *sample)
     assert_true(sample->node.memory_stall_some_ppm.value <= 1000000);
     assert_true(sample->node.memory_stall_full_ppm.value <= 1000000);
     assert_true(sample->node.memory_available_bytes.value <= sample->node.memory_total_bytes.value);
-    const struct sensor_reading *all = (const struct sensor_reading *)&sample->devices[DEVICE_OF_CPU];
+    const struct sensor_reading *all =
+        (const struct sensor_reading *)&sample->devices[DEVICE_OF_CPU];
     for (size_t i = 0; i < sizeof *cpu / sizeof *all; i++)
         assert_true(all[i].valid || all[i].value == 0);
 }
@@ -188,8 +193,10 @@ static void test_nonsense_is_never_believed(void **state)
         }
         assert_false(sample.devices[DEVICE_OF_CPU].temperature_mc.valid);
         const char *text = kind < NONSENSE ? nonsense[kind] : "";
-        assert_int_equal(sample.devices[DEVICE_OF_CPU].power_limit_mw.valid, strcmp(text, "300000\n") == 0);
-        assert_int_equal(sample.node.memory_total_bytes.valid, strstr(text, "MemTotal: 5 kB") != NULL);
+        assert_int_equal(sample.devices[DEVICE_OF_CPU].power_limit_mw.valid,
+                         strcmp(text, "300000\n") == 0);
+        assert_int_equal(sample.node.memory_total_bytes.valid,
+                         strstr(text, "MemTotal: 5 kB") != NULL);
         assert_false(sample.node.memory_available_bytes.valid);
         sensors_close(sensors);
         sensors = world_open(&options); /* of the rotten machine */
@@ -206,7 +213,8 @@ static void test_too_hot_to_be_true(void **state)
     static const struct {
         const char *text;
         bool valid;
-    } cases[] = {{"150000", true}, {"150001", false}, {"300000", false}, {"0", false}, {"1", true}, {"-5000", false}};
+    } cases[] = {{"150000", true}, {"150001", false}, {"300000", false},
+                 {"0", false},     {"1", true},       {"-5000", false}};
     struct tree tree;
     static struct sensor_sample sample;
     tree_open(&tree);
@@ -248,7 +256,8 @@ static void test_sensor_drivers_by_preference(void **state)
     assert_reads(cpu->temperature_critical_mc, 110000);
     sensors_close(sensors);
 
-    /* Tdie before Tctl; a driver of the CPU's own before the zone; its limit is where it throttles. */
+    /* Tdie before Tctl; a driver of the CPU's own before the zone; its limit is where it
+     * throttles. */
     tree_write(&tree, "k10temp\n", "sys/class/hwmon/hwmon3/name");
     tree_write(&tree, "Tctl\n", "sys/class/hwmon/hwmon3/temp1_label");
     tree_write(&tree, "80000\n", "sys/class/hwmon/hwmon3/temp1_input");
@@ -269,7 +278,8 @@ static void test_sensor_drivers_by_preference(void **state)
     assert_reads(cpu->temperature_mc, 52000); /* cpu_thermal by now */
     tree_remove(&tree, "sys/class/hwmon/hwmon1");
     tree_write(&tree, "coretemp\n", "sys/class/hwmon/hwmon7/name");
-    tree_write(&tree, "47000\n", "sys/class/hwmon/hwmon7/temp2_input"); /* no label of the package: the cores */
+    tree_write(&tree, "47000\n",
+               "sys/class/hwmon/hwmon7/temp2_input"); /* no label of the package: the cores */
     tree_write(&tree, "49000\n", "sys/class/hwmon/hwmon7/temp3_input");
     sensors_sample(sensors, &sample);
     sensors_sample(sensors, &sample);
@@ -300,7 +310,8 @@ static void test_rapl_for_root_alone_says_so_and_is_tried_again(void **state)
     struct sensor_source denied = world_source(sensors, "rapl");
     assert_int_equal(seteuid(me), 0);
     assert_false(denied.available);
-    assert_non_null(strstr(denied.reason, "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"));
+    assert_non_null(
+        strstr(denied.reason, "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"));
     chmod(path, 0444);
     pause_ms(5);
     sensors_sample(sensors, &sample);
@@ -354,11 +365,18 @@ static void test_batteries(void **state)
         {{"Unknown"}, {"79"}, {"50"}, NULL, 79, -1, -1},
         {{"Charging"}, {"79"}, {"50"}, NULL, 79, BATTERY_CHARGING, 1},
         {{"Discharging"}, {"79"}, {"50"}, NULL, 79, BATTERY_DISCHARGING, 0},
-        {{"Discharging", "Full"}, {"0", "100"}, {"100", "300"}, "0", 75, BATTERY_DISCHARGING, 0}, /* by what they hold
-                                                                                                   */
+        {{"Discharging", "Full"},
+         {"0", "100"},
+         {"100", "300"},
+         "0",
+         75,
+         BATTERY_DISCHARGING,
+         0}, /* by what they hold
+              */
         {{"Charging", "Full"}, {"0", "100"}, {"100"}, "1", 50, BATTERY_CHARGING, 1},
         {{"Charging"}, {"101"}, {"50"}, "1", -1, BATTERY_CHARGING, 1},
-        {{"Charging", "Full"}, {"50"}, {"50"}, "1", -1, BATTERY_CHARGING, 1}, /* the other's charge is unknown */
+        {{"Charging", "Full"}, {"50"}, {"50"}, "1", -1, BATTERY_CHARGING, 1}, /* the other's charge
+                                                                                 is unknown */
         {{"Discharging"}, {"50"}, {"50"}, "7", 50, BATTERY_DISCHARGING, 0},
         {{"Charging"}, {"50"}, {"50"}, "0", 50, BATTERY_CHARGING, 1},
         {{"Full"}, {"100"}, {"50"}, "0", 100, BATTERY_FULL, 0},
@@ -388,7 +406,8 @@ static void test_batteries(void **state)
         sensors_sample(sensors, &sample);
         const struct sensor_node *node = &sample.node;
         assert_int_equal(node->battery_pct.valid ? (int)node->battery_pct.value : -1, cases[i].pct);
-        assert_int_equal(node->battery_state.valid ? (int)node->battery_state.value : -1, cases[i].battery);
+        assert_int_equal(node->battery_state.valid ? (int)node->battery_state.value : -1,
+                         cases[i].battery);
         assert_int_equal(node->on_ac.valid ? (int)node->on_ac.value : -1, cases[i].on_ac);
         sensors_close(sensors);
         tree_close(&tree);
@@ -403,7 +422,9 @@ static void test_control_group_and_cpuinfo(void **state)
     tree_open(&tree);
     tree_add_laptop(&tree);
     tree_remove(&tree, "sys/devices/system/cpu/cpufreq");
-    tree_write(&tree, "processor\t: 0\ncpu MHz\t\t: 2400.500\n\nprocessor\t: 1\ncpu MHz\t\t: 2600.500\ncpu MHz : x\n",
+    tree_write(&tree,
+               "processor\t: 0\ncpu MHz\t\t: 2400.500\n\nprocessor\t: 1\ncpu MHz\t\t: "
+               "2600.500\ncpu MHz : x\n",
                "proc/cpuinfo");
     tree_write(&tree, "4294967296\n", "sys/fs/cgroup/memory.max");
     tree_write(&tree, "1073741824\n", "sys/fs/cgroup/memory.current");
@@ -413,7 +434,8 @@ static void test_control_group_and_cpuinfo(void **state)
     assert_reads(sample.node.memory_total_bytes, 4ull << 30);
     assert_reads(sample.node.memory_available_bytes, 3ull << 30);
     assert_reads(sample.devices[DEVICE_OF_CPU].memory_used_bytes, 1ull << 30);
-    tree_write(&tree, "4294967296\n", "sys/fs/cgroup/memory.current"); /* full, but with pages of files */
+    tree_write(&tree, "4294967296\n",
+               "sys/fs/cgroup/memory.current"); /* full, but with pages of files */
     tree_write(&tree, "anon 1073741824\ninactive_file 2147483648\nactive_file 1073741824\n",
                "sys/fs/cgroup/memory.stat");
     sensors_sample(sensors, &sample);
@@ -440,7 +462,8 @@ static void test_wrong_arguments(void **state)
     char root[300];
     memset(root, 'r', sizeof root - 1);
     root[sizeof root - 1] = 0;
-    assert_int_equal(sensors_open(&(struct sensors_options){.root = root}, NULL, 0, &sensors, &err), ERROR_INVALID);
+    assert_int_equal(sensors_open(&(struct sensors_options){.root = root}, NULL, 0, &sensors, &err),
+                     ERROR_INVALID);
     sensors_close(NULL);
 }
 
@@ -450,7 +473,8 @@ static void test_this_machine(void **state)
     (void)state;
     static struct sensor_sample sample;
     struct sensors *sensors;
-    struct sensors_options options = {.nvml_path = "/nonexistent", .level_zero_path = "/nonexistent"};
+    struct sensors_options options = {.nvml_path = "/nonexistent",
+                                      .level_zero_path = "/nonexistent"};
     assert_int_equal(sensors_open(&options, world_devices, 1, &sensors, NULL), ERROR_NONE);
     pause_ms(50);
     sensors_sample(sensors, &sample);

@@ -1,4 +1,5 @@
-/* sensors: GPUs, through the kernel's files and through libraries that stand in for the drivers'. */
+/* sensors: GPUs, through the kernel's files and through libraries that stand in for the
+ * drivers'. */
 #include "gpu_fake.h"
 #include "sensors_world.h"
 #include "standin_nvml.h"
@@ -81,7 +82,8 @@ static void test_radeon_nonsense(void **state)
         "gpu_busy_percent",         "mem_info_vram_total",         "mem_info_vram_used",
         "hwmon/hwmon5/temp2_input", "hwmon/hwmon5/temp2_crit",     "hwmon/hwmon5/temp2_emergency",
         "hwmon/hwmon5/power1_cap",  "hwmon/hwmon5/power1_average", "hwmon/hwmon5/freq1_input"};
-    static const char *const texts[] = {"", "-1", "junk", "99999999999999999999", "18446744073709551615", "1e9"};
+    static const char *const texts[] = {
+        "", "-1", "junk", "99999999999999999999", "18446744073709551615", "1e9"};
     static struct sensor_sample sample;
     for (size_t t = 0; t <= sizeof texts / sizeof *texts; t++) {
         struct tree tree;
@@ -144,7 +146,8 @@ static void test_arc_through_the_kernel(void **state)
     assert_reads(gpu->temperature_mc, 55000); /* of the package, not of its memory */
     assert_reads(gpu->clock_mhz, 2400);
     assert_reads(gpu->power_limit_mw, 190000);
-    assert_true(gpu->power_mw.valid && gpu->power_mw.value > 0 && gpu->power_mw.value <= 1000 * 1000 / 20);
+    assert_true(gpu->power_mw.valid && gpu->power_mw.value > 0 &&
+                gpu->power_mw.value <= 1000 * 1000 / 20);
     tree_remove(&tree, "sys/bus/pci/devices/0000:03:00.0");
     pause_ms(20);
     sensors_sample(sensors, &sample);
@@ -333,7 +336,8 @@ static void test_slow_nvml_holds_up_nobody(void **state)
         pause_ms(50);
         uint64_t start_ns = clock_now_ns();
         sensors_sample(sensors, &sample);
-        assert_true(clock_now_ns() - start_ns < 2000000000u); /* 100 ms, and what a busy machine adds */
+        assert_true(clock_now_ns() - start_ns <
+                    2000000000u); /* 100 ms, and what a busy machine adds */
         assert_reads(sample.devices[DEVICE_OF_CPU].temperature_mc, 64000);
         assert_true(sample.devices[DEVICE_OF_CPU].temperature_mc.time_ns >= start_ns);
         /* It is behind, but its last readings still count, with their own time. */
@@ -373,7 +377,8 @@ static void test_hanging_nvml_is_left_behind(void **state)
         pause_ms(1);
         assert_reads(sample.devices[DEVICE_OF_CPU].temperature_mc, 64000);
     }
-    assert_true(n_samples > (LIMIT_SENSOR_STALE_MS - (asked_ns - start_ns) / 1000000) / LIMIT_SENSOR_ANSWER_MS);
+    assert_true(n_samples >
+                (LIMIT_SENSOR_STALE_MS - (asked_ns - start_ns) / 1000000) / LIMIT_SENSOR_ANSWER_MS);
     assert_unknown(sample.devices[DEVICE_OF_NVIDIA].temperature_mc); /* stale by now */
     assert_true(sample.devices[DEVICE_OF_NVIDIA].temperature_mc.time_ns > 0);
     assert_absent(sensors, "nvml", "has not answered for 2 s");
@@ -433,7 +438,8 @@ static void test_level_zero(void **state)
     struct tree tree;
     static struct sensor_sample sample;
     tree_open(&tree);
-    tree_add_arc(&tree, "0000:03:00.0"); /* whose files say something else: Level Zero comes first */
+    tree_add_arc(&tree,
+                 "0000:03:00.0"); /* whose files say something else: Level Zero comes first */
     struct sensors *sensors = open_ze(&tree, "normal");
     assert_available(sensors, "level_zero");
     pause_ms(20);
@@ -457,7 +463,8 @@ static void test_level_zero_that_misbehaves(void **state)
     (void)state;
     static const struct {
         const char *mode, *words;
-    } absent[] = {{"no_gpu", "libze-intel-gpu1"}, {"no_permission", "sudo usermod -aG render $USER"}};
+    } absent[] = {{"no_gpu", "libze-intel-gpu1"},
+                  {"no_permission", "sudo usermod -aG render $USER"}};
     static const char *const unknown[] = {"errors", "nonsense", "bad_count"};
     struct tree tree;
     static struct sensor_sample sample;
@@ -473,7 +480,8 @@ static void test_level_zero_that_misbehaves(void **state)
             pause_ms(12);
             sensors_sample(sensors, &sample);
             struct sensor_device gpu = sample.devices[DEVICE_OF_INTEL];
-            gpu.temperature_slowdown_mc = (struct sensor_reading){0}; /* that one is good in "nonsense" */
+            gpu.temperature_slowdown_mc =
+                (struct sensor_reading){0}; /* that one is good in "nonsense" */
             assert_all_unknown(&gpu);
         }
         sensors_close(sensors);
@@ -529,7 +537,9 @@ static void test_devices_ask_the_sensors(void **state)
     struct device_info info = {.id = "fake0", .kind = DEVICE_CPU};
     struct device *device;
     const struct gpu_options no_wishes = {0};
-    assert_int_equal(device_open(&fake_impl_minimal, &family, 0, &no_wishes, 60000, &info, &device, NULL), ERROR_NONE);
+    assert_int_equal(
+        device_open(&fake_impl_minimal, &family, 0, &no_wishes, 60000, &info, &device, NULL),
+        ERROR_NONE);
     assert_false(device_temperature_mc(device).valid); /* nobody to ask */
     struct sensors_options options = world_options(&tree);
     struct on_demand *sensors = on_demand_new(&options, 1);
@@ -545,7 +555,8 @@ static void test_devices_ask_the_sensors(void **state)
     on_demand_free(sensors);
 
     /* Without memory the readings are unknown, and stay so. */
-    assert_int_equal(device_open(&fake_impl, &family, 0, &no_wishes, 60000, &info, &device, NULL), ERROR_NONE);
+    assert_int_equal(device_open(&fake_impl, &family, 0, &no_wishes, 60000, &info, &device, NULL),
+                     ERROR_NONE);
     sensors = on_demand_new(&options, 1);
     on_demand_set_device(sensors, 0, &info);
     device_set_sensors(device, sensors, 0);
@@ -560,8 +571,8 @@ static void test_devices_ask_the_sensors(void **state)
     tree_close(&tree);
 }
 
-/* The machine that runs this: its CPU device has the readings that its files have. One thread, for ThreadSanitizer does
- * not see how OpenMP's agree. */
+/* The machine that runs this: its CPU device has the readings that its files have. One thread, for
+ * ThreadSanitizer does not see how OpenMP's agree. */
 static void test_gpu_open_gives_its_devices_sensors(void **state)
 {
     (void)state;
@@ -572,8 +583,10 @@ static void test_gpu_open_gives_its_devices_sensors(void **state)
     struct device *cpu = gpu_find(gpu, "cpu");
     const struct sysfs fs = {0};
     char text[LIMIT_SENSOR_FILE_BYTES];
-    bool says_clock = !sysfs_text(&fs, text, sizeof text, "proc/cpuinfo") && strstr(text, "cpu MHz");
-    struct reading_u64 clock_mhz = device_clock_mhz(cpu), temperature_mc = device_temperature_mc(cpu);
+    bool says_clock =
+        !sysfs_text(&fs, text, sizeof text, "proc/cpuinfo") && strstr(text, "cpu MHz");
+    struct reading_u64 clock_mhz = device_clock_mhz(cpu),
+                       temperature_mc = device_temperature_mc(cpu);
     assert_true(clock_mhz.valid || !says_clock);
     assert_true(!clock_mhz.valid || clock_mhz.value <= LIMIT_CLOCK_MHZ);
     assert_true(!temperature_mc.valid || temperature_mc.value <= LIMIT_TEMPERATURE_MC);

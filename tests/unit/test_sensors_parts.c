@@ -167,12 +167,14 @@ static void test_power_is_energy_over_time(void **state)
     struct energy_meter meter = {0};
     assert_unknown(energy_meter_update(&meter, 5000000, 0, 10 * s));
     assert_reads(energy_meter_update(&meter, 25000000, 0, 11 * s), 20000);
-    assert_reads(energy_meter_update(&meter, 25000000, 0, 11 * s + 1000), 20000); /* too soon: the last value */
+    assert_reads(energy_meter_update(&meter, 25000000, 0, 11 * s + 1000),
+                 20000); /* too soon: the last value */
     assert_reads(energy_meter_update(&meter, 30000000, 0, 13 * s), 2500);
     assert_unknown(energy_meter_update(&meter, 1000, 0, 14 * s)); /* reset */
     assert_reads(energy_meter_update(&meter, 1001000, 0, 15 * s), 1000);
-    assert_unknown(energy_meter_update(&meter, 2001000, 0, 76 * s));    /* may have wrapped unseen */
-    assert_unknown(energy_meter_update(&meter, UINT64_MAX, 0, 77 * s)); /* more than anything can draw */
+    assert_unknown(energy_meter_update(&meter, 2001000, 0, 76 * s)); /* may have wrapped unseen */
+    assert_unknown(
+        energy_meter_update(&meter, UINT64_MAX, 0, 77 * s)); /* more than anything can draw */
     assert_unknown(energy_meter_update(&meter, 0, 0, 78 * s));
     assert_unknown(energy_meter_update(&meter, 1000, 0, 70 * s)); /* time went backwards */
     assert_reads(energy_meter_update(&meter, 11000, 0, 71 * s), 10);
@@ -181,7 +183,8 @@ static void test_power_is_energy_over_time(void **state)
     meter = (struct energy_meter){0};
     energy_meter_update(&meter, range - 4000000, range, s);
     assert_reads(energy_meter_update(&meter, 6000000, range, 2 * s), 10000);
-    assert_unknown(energy_meter_update(&meter, 5000000, 5500000, 3 * s));   /* it was above its own range */
+    assert_unknown(
+        energy_meter_update(&meter, 5000000, 5500000, 3 * s)); /* it was above its own range */
     assert_unknown(energy_meter_update(&meter, 25000000000, range, 4 * s)); /* 25 kW */
 }
 

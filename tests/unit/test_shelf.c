@@ -1,4 +1,5 @@
-/* The shelf: room, durability, eviction, and stages on files of which only their layers are there. */
+/* The shelf: room, durability, eviction, and stages on files of which only their layers are
+ * there. */
 #include "base/mem.h"
 #include "base/random.h"
 #include "engine/stage.h"
@@ -40,7 +41,8 @@ static struct shelf *open_shelf(const char *folder, uint64_t limit, uint64_t spa
 {
     struct shelf *shelf;
     struct error err;
-    if (shelf_open(folder, &(struct shelf_options){.limit_bytes = limit, .spare_bytes = spare}, &shelf, &err))
+    if (shelf_open(folder, &(struct shelf_options){.limit_bytes = limit, .spare_bytes = spare},
+                   &shelf, &err))
         fail_msg("%s", err.text);
     return shelf;
 }
@@ -79,7 +81,8 @@ static void write_part(struct shelf_model *model, uint32_t part)
     uint64_t size = shelf_model_manifest(model)->parts[part].size;
     uint8_t *bytes = malloc(size);
     weights_fill(part, 0, bytes, size);
-    assert_int_equal(shelf_model_write(model, part, size / 2, bytes + size / 2, size - size / 2, NULL), 0);
+    assert_int_equal(
+        shelf_model_write(model, part, size / 2, bytes + size / 2, size - size / 2, NULL), 0);
     assert_int_equal(shelf_model_write(model, part, 0, bytes, size / 2, NULL), 0);
     free(bytes);
 }
@@ -139,19 +142,22 @@ static void test_policy_says_what_is_missing(void **state)
 {
     (void)state;
     struct shelf_entry entry = {.bytes = UINT64_C(9) << 30, .in_use = true};
-    struct shelf_room room = {
-        .need_bytes = UINT64_C(5) << 30, .limit_bytes = UINT64_C(10) << 30, .free_bytes = UINT64_MAX};
+    struct shelf_room room = {.need_bytes = UINT64_C(5) << 30,
+                              .limit_bytes = UINT64_C(10) << 30,
+                              .free_bytes = UINT64_MAX};
     struct error err;
     assert_int_equal(shelf_policy_choose(&room, &entry, 1, &err), ERROR_BUSY);
-    assert_string_equal(err.text,
-                        "needs 5.0 GiB; the limit for fetched models is 10.0 GiB, of which 9.0 GiB are in use: "
-                        "raise the limit or unload a model");
-    room =
-        (struct shelf_room){.need_bytes = UINT64_C(5) << 30, .free_bytes = UINT64_C(4) << 30, .spare_bytes = 1 << 20};
+    assert_string_equal(
+        err.text,
+        "needs 5.0 GiB; the limit for fetched models is 10.0 GiB, of which 9.0 GiB are in use: "
+        "raise the limit or unload a model");
+    room = (struct shelf_room){
+        .need_bytes = UINT64_C(5) << 30, .free_bytes = UINT64_C(4) << 30, .spare_bytes = 1 << 20};
     assert_int_equal(shelf_policy_choose(&room, &entry, 1, &err), ERROR_IO);
-    assert_string_equal(err.text,
-                        "the disk is too full: needs 5.0 GiB, 4.0 GiB are free, 1.0 MiB must stay free, and 0 "
-                        "bytes of fetched models are not in use");
+    assert_string_equal(
+        err.text,
+        "the disk is too full: needs 5.0 GiB, 4.0 GiB are free, 1.0 MiB must stay free, and 0 "
+        "bytes of fetched models are not in use");
 }
 
 /* ---- record ---- */
@@ -174,8 +180,10 @@ static void test_a_torn_record_is_read_up_to_the_tear(void **state)
         struct part_set has;
         part_set_init(&has, 5, NULL);
         size_t good = shelf_record_read(record.data, size, &identity, &has);
-        size_t whole = size < SHELF_RECORD_HEAD ? 0 : (size - SHELF_RECORD_HEAD) / SHELF_RECORD_ENTRY;
-        assert_int_equal(good, size < SHELF_RECORD_HEAD ? 0 : SHELF_RECORD_HEAD + whole * SHELF_RECORD_ENTRY);
+        size_t whole =
+            size < SHELF_RECORD_HEAD ? 0 : (size - SHELF_RECORD_HEAD) / SHELF_RECORD_ENTRY;
+        assert_int_equal(
+            good, size < SHELF_RECORD_HEAD ? 0 : SHELF_RECORD_HEAD + whole * SHELF_RECORD_ENTRY);
         assert_int_equal(part_set_has(&has, 3), whole == 1 || whole == 2);
         assert_int_equal(part_set_has(&has, 0), whole >= 2);
         assert_int_equal(part_set_has(&has, 4), whole == 4);
@@ -184,7 +192,8 @@ static void test_a_torn_record_is_read_up_to_the_tear(void **state)
     }
     struct part_set few; /* garbage in the middle, and a part that the model does not have */
     part_set_init(&few, 4, NULL);
-    assert_int_equal(shelf_record_read(record.data, record.size, &identity, &few), record.size - SHELF_RECORD_ENTRY);
+    assert_int_equal(shelf_record_read(record.data, record.size, &identity, &few),
+                     record.size - SHELF_RECORD_ENTRY);
     record.data[SHELF_RECORD_HEAD + SHELF_RECORD_ENTRY + 1] ^= 1;
     assert_int_equal(shelf_record_read(record.data, record.size, &identity, &few),
                      SHELF_RECORD_HEAD + SHELF_RECORD_ENTRY);
@@ -230,7 +239,9 @@ static void test_a_whole_model_has_the_same_manifest(void **state)
     struct shelf_model *model = open_model(world->shelf, &manifest);
     for (uint32_t i = 0; i < manifest.n_parts; i++) {
         const struct manifest_part *part = &manifest.parts[i];
-        assert_int_equal(shelf_model_write(model, i, 0, gguf_file_bytes(file) + part->offset, part->size, NULL), 0);
+        assert_int_equal(
+            shelf_model_write(model, i, 0, gguf_file_bytes(file) + part->offset, part->size, NULL),
+            0);
         assert_int_equal(shelf_model_verify(model, i, NULL), 0);
         assert_int_equal(shelf_model_keep(model, &i, 1, NULL), 0);
     }
@@ -293,7 +304,8 @@ static void test_damage_is_found_and_fetched_again(void **state)
     weights_flip_byte(shelf_model_path(model), world->manifest.parts[1].offset + 500);
     assert_int_equal(shelf_model_recheck(model, &n_dropped, NULL), 0);
     assert_int_equal(n_dropped, 1);
-    assert_true(!part_set_has(shelf_model_has(model), 1) && part_set_has(shelf_model_has(model), 2));
+    assert_true(!part_set_has(shelf_model_has(model), 1) &&
+                part_set_has(shelf_model_has(model), 2));
     fetch_part(model, 1);
     shelf_model_close(model);
 
@@ -334,7 +346,8 @@ static void test_limit_evicts_the_least_recently_used_and_never_what_is_in_use(v
     }
     model = open_model(small, &manifests[0]); /* used again, so that 1 is the oldest */
     shelf_model_close(model);
-    struct shelf_model *two = open_model(small, &manifests[2]), *three = open_model(small, &manifests[3]);
+    struct shelf_model *two = open_model(small, &manifests[2]),
+                       *three = open_model(small, &manifests[3]);
     assert_int_equal(shelf_model_reserve(two, &wanted, &err), 0);
     assert_int_equal(shelf_model_reserve(three, &wanted, &err), 0);
     struct manifest gone;
@@ -342,8 +355,10 @@ static void test_limit_evicts_the_least_recently_used_and_never_what_is_in_use(v
     assert_int_equal(shelf_manifest(small, &identities[0], &gone, NULL), 0);
     manifest_deinit(&gone);
 
-    struct shelf_model *zero = open_model(small, &manifests[0]), *one = open_model(small, &manifests[1]);
-    assert_true(part_set_has(shelf_model_has(zero), 3) && part_set_count(shelf_model_has(one)) == 0);
+    struct shelf_model *zero = open_model(small, &manifests[0]),
+                       *one = open_model(small, &manifests[1]);
+    assert_true(part_set_has(shelf_model_has(zero), 3) &&
+                part_set_count(shelf_model_has(one)) == 0);
     assert_int_equal(shelf_model_reserve(one, &wanted, &err), ERROR_BUSY); /* all are in use */
     assert_non_null(strstr(err.text, "needs 293.0 KiB; the limit for fetched models is 976.6 KiB"));
     assert_int_equal(shelf_remove(small, &identities[0], &err), ERROR_BUSY);
@@ -351,7 +366,8 @@ static void test_limit_evicts_the_least_recently_used_and_never_what_is_in_use(v
     assert_int_equal(blocks(one), 0);
     struct shelf_usage usage;
     assert_int_equal(shelf_usage(small, &usage, NULL), 0);
-    assert_true(usage.n_models == 4 && usage.n_in_use == 4 && usage.bytes >= 900000 && usage.free_bytes > 0);
+    assert_true(usage.n_models == 4 && usage.n_in_use == 4 && usage.bytes >= 900000 &&
+                usage.free_bytes > 0);
     struct shelf_model *all[] = {zero, one, two, three};
     for (int i = 0; i < 4; i++) {
         shelf_model_close(all[i]);
@@ -438,7 +454,8 @@ static void fetch_for_ever(struct world *world)
 {
     struct shelf_model *model;
     struct part_set all;
-    if (shelf_model_open(world->shelf, &world->manifest, &model, NULL) || part_set_init(&all, N_PARTS, NULL))
+    if (shelf_model_open(world->shelf, &world->manifest, &model, NULL) ||
+        part_set_init(&all, N_PARTS, NULL))
         _exit(1);
     part_set_add_all(&all);
     for (uint64_t round = 0;; round++) {
@@ -459,7 +476,8 @@ static void test_killed_at_any_moment_what_is_recorded_is_whole(void **state)
         assert_true(child >= 0);
         if (child == 0)
             fetch_for_ever(world);
-        nanosleep(&(struct timespec){.tv_nsec = (long)(1000000 + random_at(3, round) % 40000000)}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = (long)(1000000 + random_at(3, round) % 40000000)},
+                  NULL);
         int status;
         assert_int_equal(kill(child, SIGKILL), 0);
         assert_int_equal(waitpid(child, &status, 0), child);
@@ -480,7 +498,8 @@ static void test_half_removed_models_are_swept(void **state)
     struct shelf_model *model = open_model(world->shelf, &world->manifest);
     char path[PATH_MAX + 16], name[DIGEST_TEXT];
     fetch_part(model, 1);
-    snprintf(path, sizeof path, "%s/%s.parts", world->folder, digest_text(shelf_model_identity(model), name));
+    snprintf(path, sizeof path, "%s/%s.parts", world->folder,
+             digest_text(shelf_model_identity(model), name));
     shelf_model_close(model);
     assert_int_equal(unlink(path), 0);
     shelf_close(world->shelf);
@@ -494,19 +513,27 @@ static void test_half_removed_models_are_swept(void **state)
 
 static struct gpu *gpu;
 
-static void run(const char *path, uint32_t first, uint32_t n, const float *in, float *out, uint32_t n_floats)
+static void run(const char *path, uint32_t first, uint32_t n, const float *in, float *out,
+                uint32_t n_floats)
 {
     struct model *model;
     struct stage *stage;
     struct error err;
-    struct stage_options options = {
-        .first_layer = first, .n_layers = n, .n_slots = 1, .context = 64, .rows_max = 16, .kv_type = KV_F32};
+    struct stage_options options = {.first_layer = first,
+                                    .n_layers = n,
+                                    .n_slots = 1,
+                                    .context = 64,
+                                    .rows_max = 16,
+                                    .kv_type = KV_F32};
     struct batch_row rows[16];
     for (uint32_t i = 0; i < 16; i++)
-        rows[i] = (struct batch_row){.position = i, .token = (int32_t)(i * 31 % 300), .output = true};
-    if (model_open(path, &model, &err) || stage_open(gpu_find(gpu, "cpu"), model, &options, &stage, &err))
+        rows[i] =
+            (struct batch_row){.position = i, .token = (int32_t)(i * 31 % 300), .output = true};
+    if (model_open(path, &model, &err) ||
+        stage_open(gpu_find(gpu, "cpu"), model, &options, &stage, &err))
         fail_msg("%s", err.text);
-    assert_true(16 * (stage_is_last(stage) ? stage_output_width(stage) : stage_width(stage)) <= n_floats);
+    assert_true(16 * (stage_is_last(stage) ? stage_output_width(stage) : stage_width(stage)) <=
+                n_floats);
     if (stage_forward(stage, &(struct batch){.rows = rows, .n_rows = 16}, in, out, &err))
         fail_msg("%s", err.text);
     stage_close(stage);
@@ -514,8 +541,9 @@ static void run(const char *path, uint32_t first, uint32_t n, const float *in, f
 }
 
 /* A shelf with the parts of these layers and nothing else. */
-static struct shelf_model *shelve_layers(struct world *world, const char *path, const struct manifest *manifest,
-                                         uint32_t first, uint32_t n)
+static struct shelf_model *shelve_layers(struct world *world, const char *path,
+                                         const struct manifest *manifest, uint32_t first,
+                                         uint32_t n)
 {
     struct shelf_model *on_shelf = open_model(world->shelf, manifest);
     struct model *model;
@@ -536,7 +564,8 @@ static struct shelf_model *shelve_layers(struct world *world, const char *path, 
         if (!part_set_has(&wanted, i))
             continue;
         void *bytes = weights_read(path, manifest->parts[i].offset, manifest->parts[i].size);
-        assert_int_equal(shelf_model_write(on_shelf, i, 0, bytes, manifest->parts[i].size, NULL), 0);
+        assert_int_equal(shelf_model_write(on_shelf, i, 0, bytes, manifest->parts[i].size, NULL),
+                         0);
         assert_int_equal(shelf_model_verify(on_shelf, i, NULL), 0);
         assert_int_equal(shelf_model_keep(on_shelf, &i, 1, NULL), 0);
         free(bytes);
@@ -556,7 +585,8 @@ static void check_stages(struct world *world, const char *name)
     assert_int_equal(model_open(weights_golden(name, path), &model, NULL), 0);
     uint32_t n = model_hyperparameters(model)->n_layers;
     model_close(model);
-    assert_int_equal(gguf_file_open(path, &file, NULL) || manifest_make(file, NULL, &manifest, NULL), 0);
+    assert_int_equal(
+        gguf_file_open(path, &file, NULL) || manifest_make(file, NULL, &manifest, NULL), 0);
     gguf_file_close(file);
     for (uint32_t i = 0; i < FLOATS; i++)
         in[i] = (float)random_unit_at(5, i) - 0.5f;
@@ -567,7 +597,8 @@ static void check_stages(struct world *world, const char *name)
         run(path, first, 1, first ? in : NULL, want, FLOATS);
         run(shelf_model_path(model_on_shelf), first, 1, first ? in : NULL, got, FLOATS);
         assert_memory_equal(want, got, sizeof want);
-        assert_true(want[0] != 0 && part_set_count(shelf_model_has(model_on_shelf)) < manifest.n_parts);
+        assert_true(want[0] != 0 &&
+                    part_set_count(shelf_model_has(model_on_shelf)) < manifest.n_parts);
         struct digest identity = *shelf_model_identity(model_on_shelf);
         shelf_model_close(model_on_shelf);
         assert_int_equal(shelf_remove(world->shelf, &identity, NULL), 0);
@@ -596,13 +627,18 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_whole_model_has_the_same_manifest, begin, end),
         cmocka_unit_test_setup_teardown(test_room_is_taken_and_given_back, begin, end),
         cmocka_unit_test_setup_teardown(test_damage_is_found_and_fetched_again, begin, end),
-        cmocka_unit_test_setup_teardown(test_limit_evicts_the_least_recently_used_and_never_what_is_in_use, begin, end),
-        cmocka_unit_test_setup_teardown(test_a_full_disk_is_said_before_anything_is_fetched, begin, end),
-        cmocka_unit_test_setup_teardown(test_a_disk_that_refuses_is_an_error_and_no_harm, begin, end),
+        cmocka_unit_test_setup_teardown(
+            test_limit_evicts_the_least_recently_used_and_never_what_is_in_use, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_full_disk_is_said_before_anything_is_fetched, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(test_a_disk_that_refuses_is_an_error_and_no_harm, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(test_running_out_of_memory_is_an_error, begin, end),
-        cmocka_unit_test_setup_teardown(test_killed_at_any_moment_what_is_recorded_is_whole, begin, end),
+        cmocka_unit_test_setup_teardown(test_killed_at_any_moment_what_is_recorded_is_whole, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(test_half_removed_models_are_swept, begin, end),
-        cmocka_unit_test_setup_teardown(test_stages_run_on_their_layers_alone_bit_for_bit, begin, end),
+        cmocka_unit_test_setup_teardown(test_stages_run_on_their_layers_alone_bit_for_bit, begin,
+                                        end),
     };
     return cmocka_run_group_tests_name("shelf", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Simulated devices: how they are listed and chosen, that they compute what the CPU does to the bit, and that
- * their memory is counted. */
+/* Simulated devices: how they are listed and chosen, that they compute what the CPU does to the
+ * bit, and that their memory is counted. */
 #include "base/mem.h"
 #include "engine/stage_work.h"
 #include "gpu/device_sim.h"
@@ -61,7 +61,8 @@ static void test_they_are_chosen_alone_unless_named(void **state)
 static void test_verification_finds_those_that_fail_from_the_start(void **state)
 {
     (void)state;
-    struct gpu *gpu = open_sim("[dead]\n" FAST "fail = dies at 0s\n[liar]\n" FAST "fail = garbage after 0 batches\n"
+    struct gpu *gpu = open_sim("[dead]\n" FAST "fail = dies at 0s\n[liar]\n" FAST
+                               "fail = garbage after 0 batches\n"
                                "[small]\n" FAST "fail = allocation after 1MiB\n");
     assert_int_equal(gpu_device_count(gpu), 1);
     assert_int_equal(gpu_rejected_count(gpu), 3);
@@ -87,9 +88,10 @@ static void test_a_device_that_hangs_in_verification_is_given_up(void **state)
     struct device_info info;
     struct device *device;
     device_impl_sim.get(&file, 0, &info);
-    assert_int_equal(
-        device_open(&device_impl_sim, &file, 0, &(struct gpu_options){.n_cpu_threads = 1}, 300, &info, &device, &err),
-        ERROR_DEVICE);
+    assert_int_equal(device_open(&device_impl_sim, &file, 0,
+                                 &(struct gpu_options){.n_cpu_threads = 1}, 300, &info, &device,
+                                 &err),
+                     ERROR_DEVICE);
     expect_words(&err, "did not answer");
 }
 
@@ -170,7 +172,8 @@ static void test_stages_take_memory_and_give_it_back(void **state)
     assert_true(device_memory(device).free_bytes == 1ull << 30);
     struct stage *stage = open_stage(device, model, 0, 2);
     struct stage_memory taken = stage_memory(stage);
-    assert_true(device_memory(device).free_bytes == (1ull << 30) - taken.weights - taken.kv - taken.compute);
+    assert_true(device_memory(device).free_bytes ==
+                (1ull << 30) - taken.weights - taken.kv - taken.compute);
     struct device_buffer buffer;
     assert_int_equal(device_alloc(device, 1 << 20, &buffer, NULL), ERROR_NONE);
     assert_true(device_memory(device).free_bytes ==
@@ -200,7 +203,8 @@ static void test_what_does_not_fit_is_refused_with_numbers(void **state)
     /* The device has it, the machine has not. */
     options.context = LIMIT_CONTEXT;
     options.n_slots = LIMIT_SEQUENCES;
-    assert_int_equal(stage_open(gpu_find(gpu, "sim:big"), model, &options, &stage, &err), ERROR_NO_MEMORY);
+    assert_int_equal(stage_open(gpu_find(gpu, "sim:big"), model, &options, &stage, &err),
+                     ERROR_NO_MEMORY);
     expect_words(&err, "the machine that simulates it has");
     assert_true(device_memory(gpu_find(gpu, "sim:big")).free_bytes == 1000ull << 40);
     gpu_close(gpu);
@@ -230,7 +234,8 @@ static void test_exhaustion_and_back(void **state)
 static void test_costs_of_stages_add_up(void **state)
 {
     (void)state;
-    struct stage_options whole = options_of(0, 2), first = options_of(0, 1), last = options_of(1, 1);
+    struct stage_options whole = options_of(0, 2), first = options_of(0, 1),
+                         last = options_of(1, 1);
     struct stage_cost costs[3];
     stage_cost_read(model, &whole, &costs[0]);
     stage_cost_read(model, &first, &costs[1]);
@@ -243,7 +248,8 @@ static void test_costs_of_stages_add_up(void **state)
         stage_work_count(&costs[i], &(struct batch){.rows = rows, .n_rows = 3}, &work[i]);
     assert_true(work[0].bytes_read == work[1].bytes_read + work[2].bytes_read);
     assert_true(work[0].flops == work[1].flops + work[2].flops);
-    assert_true(work[1].bytes_copied == 12 && work[2].bytes_copied == 12ull * model_hyperparameters(model)->n_embd);
+    assert_true(work[1].bytes_copied == 12 &&
+                work[2].bytes_copied == 12ull * model_hyperparameters(model)->n_embd);
     /* one more token of context: its cache is read once more, its attention computed once more */
     rows[0].position++;
     struct device_work longer;
@@ -260,7 +266,8 @@ static void test_their_given_speed_is_not_measured(void **state)
     uint64_t before = device_info(device)->bandwidth_mb_per_s.value;
     assert_int_equal(before, 100000);
     struct error err;
-    assert_int_equal(gpu_calibrate(gpu, &device, 1, &(struct calibration_options){0}, &err), ERROR_NONE);
+    assert_int_equal(gpu_calibrate(gpu, &device, 1, &(struct calibration_options){0}, &err),
+                     ERROR_NONE);
     assert_null(device_calibration(device));
     assert_int_equal(device_info(device)->bandwidth_mb_per_s.value, before);
     gpu_close(gpu);

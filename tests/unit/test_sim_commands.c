@@ -1,5 +1,5 @@
-/* Simulated devices as a user meets them: --sim in every command that computes. MEDLEY_BINARY is the program,
- * MEDLEY_ROOT the sources' folder, with the demo model and the examples. */
+/* Simulated devices as a user meets them: --sim in every command that computes. MEDLEY_BINARY is
+ * the program, MEDLEY_ROOT the sources' folder, with the demo model and the examples. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -80,15 +80,18 @@ static void test_two_simulated_devices_tell_the_cpus_story(void **state)
     assert_true(strlen(cpu) > 40);
     assert_int_equal(medley(STORY "--sim examples/two-machines.ini --split 3,2 2>/dev/null"), 0);
     assert_string_equal(out, cpu);
-    assert_int_equal(medley(STORY "--sim examples/two-machines.ini --devices sim:laptop,cpu --split 1,4 2>/dev/null"),
-                     0);
+    assert_int_equal(
+        medley(STORY
+               "--sim examples/two-machines.ini --devices sim:laptop,cpu --split 1,4 2>/dev/null"),
+        0);
     assert_string_equal(out, cpu);
     free(cpu);
 }
 
-/* Three to one in speed, and the fast one holds three of the five layers, but not the last three. */
-#define THREE_TO_ONE                                                                                                   \
-    "[a]\nmemory = 5MiB\ndecode = 600MB/s\nflops = 100GFLOP/s\n"                                                       \
+/* Three to one in speed, and the fast one holds three of the five layers, but not the last
+ * three. */
+#define THREE_TO_ONE                                                                               \
+    "[a]\nmemory = 5MiB\ndecode = 600MB/s\nflops = 100GFLOP/s\n"                                   \
     "[b]\nmemory = 1GiB\ndecode = 200MB/s\nflops = 100GFLOP/s\n"
 #define SHORT STORY "-n 4 --batch 256 "
 
@@ -116,15 +119,17 @@ static double forecast_of(const char *words, const char *stages, bool proved)
 static void test_a_run_takes_the_split_that_is_proved(void **state)
 {
     (void)state;
-    const double best =
-        forecast_of(SHORT, "[{\"device\":\"sim:a\",\"layers\":3},{\"device\":\"sim:b\",\"layers\":2}]", true);
+    const double best = forecast_of(
+        SHORT, "[{\"device\":\"sim:a\",\"layers\":3},{\"device\":\"sim:b\",\"layers\":2}]", true);
     static const char *const others[] = {"sim:a,sim:b --split 2,3", "sim:a,sim:b --split 1,4",
-                                         "sim:b,sim:a --split 3,2", "sim:b,sim:a --split 4,1", "sim:b --split 5"};
-    static const char *const stages[] = {"[{\"device\":\"sim:a\",\"layers\":2},{\"device\":\"sim:b\",\"layers\":3}]",
-                                         "[{\"device\":\"sim:a\",\"layers\":1},{\"device\":\"sim:b\",\"layers\":4}]",
-                                         "[{\"device\":\"sim:b\",\"layers\":3},{\"device\":\"sim:a\",\"layers\":2}]",
-                                         "[{\"device\":\"sim:b\",\"layers\":4},{\"device\":\"sim:a\",\"layers\":1}]",
-                                         "[{\"device\":\"sim:b\",\"layers\":5}]"};
+                                         "sim:b,sim:a --split 3,2", "sim:b,sim:a --split 4,1",
+                                         "sim:b --split 5"};
+    static const char *const stages[] = {
+        "[{\"device\":\"sim:a\",\"layers\":2},{\"device\":\"sim:b\",\"layers\":3}]",
+        "[{\"device\":\"sim:a\",\"layers\":1},{\"device\":\"sim:b\",\"layers\":4}]",
+        "[{\"device\":\"sim:b\",\"layers\":3},{\"device\":\"sim:a\",\"layers\":2}]",
+        "[{\"device\":\"sim:b\",\"layers\":4},{\"device\":\"sim:a\",\"layers\":1}]",
+        "[{\"device\":\"sim:b\",\"layers\":5}]"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char words[512];
         snprintf(words, sizeof words, SHORT "--devices %s", others[i]);
@@ -132,7 +137,8 @@ static void test_a_run_takes_the_split_that_is_proved(void **state)
     }
     expect_with_file(2, SHORT "--split 4,1", THREE_TO_ONE,
                      "the split does not work: placement: stage 0: sim:a: layers 0 to 3 need");
-    expect_with_file(2, SHORT "--devices sim:b,sim:a --split 1,4", THREE_TO_ONE, "stage 1: sim:a: layers 1 to 4 need");
+    expect_with_file(2, SHORT "--devices sim:b,sim:a --split 1,4", THREE_TO_ONE,
+                     "stage 1: sim:a: layers 1 to 4 need");
 }
 
 /* Alone the fast device is faster than with the slow one, which is said. */
@@ -148,7 +154,8 @@ static void test_a_slow_device_is_left_out(void **state)
 static void test_devices_lists_them(void **state)
 {
     (void)state;
-    assert_int_equal(medley("devices --json --backend cpu --sim examples/two-machines.ini 2>/dev/null"), 0);
+    assert_int_equal(
+        medley("devices --json --backend cpu --sim examples/two-machines.ini 2>/dev/null"), 0);
     yyjson_doc *doc = yyjson_read(out, strlen(out), 0);
     assert_non_null(doc);
     yyjson_val *devices = yyjson_obj_get(yyjson_doc_get_root(doc), "devices");
@@ -167,17 +174,22 @@ static void test_wrong_files_are_told(void **state)
 {
     (void)state;
     expect(1, STORY "--sim /nowhere.ini", "/nowhere.ini: No such file");
-    expect_with_file(2, STORY, "[a]\nmemory = 12\n", ": line 2: memory = 12 has no unit; it takes B, KiB");
-    expect_with_file(2, "devices", "[a]\nmemory = -12GiB\n", ": line 2: memory = -12GiB is out of range");
-    expect_with_file(2, "bench models/demo.gguf", "[a]\npreset = nothing\n", "there is no preset 'nothing'");
-    expect_with_file(1, STORY "--devices sim:b", "[a]\npreset = a770\n", "no device 'sim:b'; there are: cpu, sim:a");
+    expect_with_file(2, STORY, "[a]\nmemory = 12\n",
+                     ": line 2: memory = 12 has no unit; it takes B, KiB");
+    expect_with_file(2, "devices", "[a]\nmemory = -12GiB\n",
+                     ": line 2: memory = -12GiB is out of range");
+    expect_with_file(2, "bench models/demo.gguf", "[a]\npreset = nothing\n",
+                     "there is no preset 'nothing'");
+    expect_with_file(1, STORY "--devices sim:b", "[a]\npreset = a770\n",
+                     "no device 'sim:b'; there are: cpu, sim:a");
 }
 
 static void test_failures_are_told(void **state)
 {
     (void)state;
     expect_with_file(1, STORY, "[a]\npreset = a770\nmemory = 4MiB\n", "sim:a: layers 0 to 4 need");
-    expect_with_file(1, STORY, "[a]\npreset = a770\nfail = dies at 0s\n", "no simulated device is usable; sim:a: ");
+    expect_with_file(1, STORY, "[a]\npreset = a770\nfail = dies at 0s\n",
+                     "no simulated device is usable; sim:a: ");
     expect_with_file(1, STORY, "[a]\npreset = a770\nlaunch = 1s\nfail = dies at 2s\n",
                      "stage 0 on sim:a: sim:a: the device has died (simulated: dies at 2 s)");
 }
@@ -186,11 +198,13 @@ static void test_logits_and_bench_take_it(void **state)
 {
     (void)state;
     const char *ini = "[a]\nmemory = 1GiB\ndecode = 600MB/s\nflops = 100GFLOP/s\n";
-    assert_int_equal(medley("logits models/demo.gguf --tokens 1,2,3 --greedy 4 --devices cpu 2>/dev/null"), 0);
+    assert_int_equal(
+        medley("logits models/demo.gguf --tokens 1,2,3 --greedy 4 --devices cpu 2>/dev/null"), 0);
     char *cpu = strdup(out);
     char words[256];
     write_file(ini);
-    snprintf(words, sizeof words, "logits models/demo.gguf --tokens 1,2,3 --greedy 4 --sim %s 2>/dev/null", path);
+    snprintf(words, sizeof words,
+             "logits models/demo.gguf --tokens 1,2,3 --greedy 4 --sim %s 2>/dev/null", path);
     assert_int_equal(medley(words), 0);
     assert_string_equal(out, cpu);
     free(cpu);
@@ -213,7 +227,8 @@ static void test_top_shows_them(void **state)
 static void test_a_run_may_go_ungoverned(void **state)
 {
     (void)state;
-    expect_with_file(0, STORY "--no-governor", "[one]\nmemory = 1GiB\ndecode = 10GB/s\nflops = 1TFLOP/s\n", " ");
+    expect_with_file(0, STORY "--no-governor",
+                     "[one]\nmemory = 1GiB\ndecode = 10GB/s\nflops = 1TFLOP/s\n", " ");
 }
 
 int main(void)

@@ -39,16 +39,18 @@ static void parse_bad(const char *text, const char *words)
 static void test_every_key_is_read(void **state)
 {
     (void)state;
-    parse_good("# a comment\r\n"
-               "\n"
-               "  [fast-1]  ; another\r\n"
-               "name = My GPU # not of the name\n"
-               "memory=12 GiB\n"
-               "decode = 300GB/s\n\tflops = 9.5TFLOP/s\n"
-               "copy = 10GiB/s\nlaunch = 20us\nclock = 1.7GHz\n"
-               "power_idle = 500mW\npower_max = 170W\nthermal_mass = 350.25J/K\nthermal_resistance = 0.3K/W\n"
-               "ambient = -5.5\xc2\xb0\x43\nlimit = 83C\nhysteresis = 4K\nthrottle = 60%\n"
-               "fail = dies at 2min, hangs at 1h , allocation after 4GiB,garbage after 100 batches");
+    parse_good(
+        "# a comment\r\n"
+        "\n"
+        "  [fast-1]  ; another\r\n"
+        "name = My GPU # not of the name\n"
+        "memory=12 GiB\n"
+        "decode = 300GB/s\n\tflops = 9.5TFLOP/s\n"
+        "copy = 10GiB/s\nlaunch = 20us\nclock = 1.7GHz\n"
+        "power_idle = 500mW\npower_max = 170W\nthermal_mass = 350.25J/K\nthermal_resistance = "
+        "0.3K/W\n"
+        "ambient = -5.5\xc2\xb0\x43\nlimit = 83C\nhysteresis = 4K\nthrottle = 60%\n"
+        "fail = dies at 2min, hangs at 1h , allocation after 4GiB,garbage after 100 batches");
     const struct sim_spec *d = &file.devices[0];
     assert_int_equal(file.n_devices, 1);
     assert_string_equal(d->name, "fast-1");
@@ -110,7 +112,8 @@ static void test_what_is_published_of_a_real_device(void **state)
     assert_true(published.bandwidth_gb_per_s == 360);
     assert_true(sim_preset_published("AMD Radeon RX 7900 XTX (RADV NAVI31)", &published));
     assert_string_equal(published.name, "AMD Radeon RX 7900 XTX");
-    static const char *const others[] = {"", "NVIDIA GeForce RTX 3060 Ti", "NVIDIA GeForce RTX 306", "an old laptop"};
+    static const char *const others[] = {"", "NVIDIA GeForce RTX 3060 Ti", "NVIDIA GeForce RTX 306",
+                                         "an old laptop"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_false(sim_preset_published(others[i], &published));
 }

@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-/* Busy it would settle at 25 + 200 * 0.5 = 125 C, throttled to 0.5 at 25 + (20 + 180/8) * 0.5 = 46 C. */
+/* Busy it would settle at 25 + 200 * 0.5 = 125 C, throttled to 0.5 at 25 + (20 + 180/8) * 0.5 = 46
+ * C. */
 static const struct plant_params hot = {
     .power_idle_w = 20,
     .power_max_w = 200,

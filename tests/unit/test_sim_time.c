@@ -1,5 +1,6 @@
-/* Simulated devices in time: pace, failures, heat. Times are measured against what the file asks for, with retries
- * where a busy machine may have been in the way; each bound is one that a missing or doubled pace breaks. */
+/* Simulated devices in time: pace, failures, heat. Times are measured against what the file asks
+ * for, with retries where a busy machine may have been in the way; each bound is one that a missing
+ * or doubled pace breaks. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/stage_work.h"
@@ -22,7 +23,8 @@ enum { ATTEMPTS = 8 };
 /* ---- pace ------------------------------------------------------------------------------------ */
 
 /* Of `n_steps` decode steps, the measured time over the one that the file asks for. */
-static double decode_ratio(struct stage *stage, double bytes_per_s, double launch_s, uint32_t n_steps)
+static double decode_ratio(struct stage *stage, double bytes_per_s, double launch_s,
+                           uint32_t n_steps)
 {
     struct stage_cost cost;
     struct stage_options options = options_of(0, 2);
@@ -62,7 +64,8 @@ static void expect_pace(const char *ini, double bytes_per_s, double launch_s)
 static void test_decode_keeps_the_asked_pace(void **state)
 {
     (void)state;
-    const char *limits = "[one]\nmemory = 1GiB\nflops = 1MFLOP/s\ncopy = 1000TB/s\n"; /* one row knows no FLOP/s */
+    const char *limits =
+        "[one]\nmemory = 1GiB\nflops = 1MFLOP/s\ncopy = 1000TB/s\n"; /* one row knows no FLOP/s */
     char ini[256];
     snprintf(ini, sizeof ini, "%sdecode = 25MB/s\nlaunch = 0s\n", limits);
     expect_pace(ini, 25e6, 0);
@@ -73,12 +76,14 @@ static void test_decode_keeps_the_asked_pace(void **state)
 static void test_prefill_is_bound_by_flops(void **state)
 {
     (void)state;
-    struct gpu *gpu = open_sim("[one]\nmemory = 1GiB\ndecode = 100GB/s\nflops = 50MFLOP/s\nlaunch = 0s\n");
+    struct gpu *gpu =
+        open_sim("[one]\nmemory = 1GiB\ndecode = 100GB/s\nflops = 50MFLOP/s\nlaunch = 0s\n");
     struct stage *stage = open_stage(gpu_find(gpu, "sim:one"), model, 0, 2);
     struct stage_cost cost;
     struct stage_options options = options_of(0, 2);
     stage_cost_read(model, &options, &cost);
-    double flops = 64.0 * (double)cost.layers.flops_per_token + (double)cost.output.flops_per_token +
+    double flops = 64.0 * (double)cost.layers.flops_per_token +
+                   (double)cost.output.flops_per_token +
                    64.0 * 65 / 2 * (double)cost.layers.flops_per_token_per_context;
     float out[VOCAB];
     double ratio = 0;
@@ -139,7 +144,8 @@ static void capture_log(void (*work)(void), char *out, size_t size)
 
 static void run_impossibly_fast(void)
 {
-    struct gpu *gpu = open_sim("[one]\nmemory = 1GiB\ndecode = 1000TB/s\nflops = 1000PFLOP/s\nlaunch = 0s\n");
+    struct gpu *gpu =
+        open_sim("[one]\nmemory = 1GiB\ndecode = 1000TB/s\nflops = 1000PFLOP/s\nlaunch = 0s\n");
     struct stage *stage = open_stage(gpu_find(gpu, "sim:one"), model, 0, 2);
     float out[VOCAB];
     for (uint32_t i = 0; i < 50; i++)
@@ -194,7 +200,8 @@ static void test_a_dead_device_stays_dead(void **state)
 static void test_a_device_dies_in_the_middle_of_a_batch(void **state)
 {
     (void)state;
-    struct gpu *gpu = open_sim("[one]\nmemory = 1GiB\ndecode = 1MB/s\nflops = 1MFLOP/s\nfail = dies at 2s\n");
+    struct gpu *gpu =
+        open_sim("[one]\nmemory = 1GiB\ndecode = 1MB/s\nflops = 1MFLOP/s\nfail = dies at 2s\n");
     struct stage *stage = open_stage(gpu_find(gpu, "sim:one"), model, 0, 2);
     float out[VOCAB];
     uint64_t start_ns = clock_now_ns();
@@ -226,7 +233,8 @@ static void test_a_hanging_device_ends_when_it_is_closed(void **state)
     (void)state;
     struct gpu *gpu = open_sim("[one]\n" FAST "fail = hangs at 2s\n");
     struct device *device = gpu_find(gpu, "sim:one");
-    struct hanging hanging = {.job = {.run = forward_and_close}, .stage = open_stage(device, model, 0, 2)};
+    struct hanging hanging = {.job = {.run = forward_and_close},
+                              .stage = open_stage(device, model, 0, 2)};
     sleep_ms(2100);
     device_submit(device, &hanging.job);
     sleep_ms(300);
@@ -242,9 +250,11 @@ static void test_a_hanging_device_ends_when_it_is_closed(void **state)
 static void test_an_interrupted_device_is_no_longer_paced(void **state)
 {
     (void)state;
-    struct gpu *gpu = open_sim("[one]\nmemory = 1GiB\ndecode = 1MB/s\nflops = 1MFLOP/s\nlaunch = 10s\n");
+    struct gpu *gpu =
+        open_sim("[one]\nmemory = 1GiB\ndecode = 1MB/s\nflops = 1MFLOP/s\nlaunch = 10s\n");
     struct device *device = gpu_find(gpu, "sim:one");
-    struct hanging slow = {.job = {.run = forward_and_close}, .stage = open_stage(device, model, 0, 2)};
+    struct hanging slow = {.job = {.run = forward_and_close},
+                           .stage = open_stage(device, model, 0, 2)};
     uint64_t start_ns = clock_now_ns();
     device_submit(device, &slow.job);
     gpu_close(gpu);
@@ -274,7 +284,8 @@ static void test_garbage_begins_where_the_script_says(void **state)
     (void)state;
     struct gpu *gpu = open_sim("[one]\n" FAST "fail = garbage after 3 batches\n");
     struct device *device = gpu_find(gpu, "sim:one");
-    struct stage *cpu = open_stage(gpu_find(gpu, "cpu"), model, 0, 2), *stage = open_stage(device, model, 0, 2);
+    struct stage *cpu = open_stage(gpu_find(gpu, "cpu"), model, 0, 2),
+                 *stage = open_stage(device, model, 0, 2);
     struct device_buffer buffer;
     uint8_t byte = 0x5a;
     assert_int_equal(device_alloc(device, 1, &buffer, NULL), ERROR_NONE);
@@ -298,11 +309,12 @@ static void test_garbage_begins_where_the_script_says(void **state)
 static void test_work_heats_it_and_heat_slows_it(void **state)
 {
     (void)state;
-    /* A thermal time constant of 50 ms: it goes to 85 C and throttles within the first batches, at a fifth. */
-    struct gpu *gpu =
-        open_sim("[one]\nmemory = 1GiB\ndecode = 100GB/s\nflops = 1TFLOP/s\nlaunch = 100ms\nclock = 1GHz\n"
-                 "power_idle = 20W\npower_max = 200W\nthermal_mass = 0.1J/K\nthermal_resistance = 0.5K/W\n"
-                 "limit = 85C\nhysteresis = 30K\nthrottle = 20%\n");
+    /* A thermal time constant of 50 ms: it goes to 85 C and throttles within the first batches, at
+     * a fifth. */
+    struct gpu *gpu = open_sim(
+        "[one]\nmemory = 1GiB\ndecode = 100GB/s\nflops = 1TFLOP/s\nlaunch = 100ms\nclock = 1GHz\n"
+        "power_idle = 20W\npower_max = 200W\nthermal_mass = 0.1J/K\nthermal_resistance = 0.5K/W\n"
+        "limit = 85C\nhysteresis = 30K\nthrottle = 20%\n");
     struct device *device = gpu_find(gpu, "sim:one");
     struct stage *stage = open_stage(device, model, 0, 2);
     assert_true(device_temperature_mc(device).value < 40000);
@@ -323,14 +335,15 @@ static void test_work_heats_it_and_heat_slows_it(void **state)
     gpu_close(gpu);
 }
 
-/* Once at 60 C it stays throttled while it works: it would settle at 46 C, above the 40 C where it recovers. */
+/* Once at 60 C it stays throttled while it works: it would settle at 46 C, above the 40 C where it
+ * recovers. */
 static void test_throttled_work_takes_twice_as_long(void **state)
 {
     (void)state;
-    struct gpu *gpu =
-        open_sim("[one]\nmemory = 1GiB\ndecode = 50MB/s\nflops = 1TFLOP/s\nlaunch = 0s\ncopy = 1TB/s\n"
-                 "power_idle = 20W\npower_max = 200W\nthermal_mass = 0.4J/K\nthermal_resistance = 0.5K/W\n"
-                 "limit = 60C\nhysteresis = 20K\nthrottle = 50%\n");
+    struct gpu *gpu = open_sim(
+        "[one]\nmemory = 1GiB\ndecode = 50MB/s\nflops = 1TFLOP/s\nlaunch = 0s\ncopy = 1TB/s\n"
+        "power_idle = 20W\npower_max = 200W\nthermal_mass = 0.4J/K\nthermal_resistance = 0.5K/W\n"
+        "limit = 60C\nhysteresis = 20K\nthrottle = 50%\n");
     struct stage *stage = open_stage(gpu_find(gpu, "sim:one"), model, 0, 2);
     float out[VOCAB];
     for (uint32_t i = 0; i < 30; i++)
@@ -344,19 +357,22 @@ static void test_throttled_work_takes_twice_as_long(void **state)
     gpu_close(gpu);
 }
 
-/* Half a second of launch: its power is drawn while it sleeps the rest of it off, not afterwards. */
+/* Half a second of launch: its power is drawn while it sleeps the rest of it off, not
+ * afterwards. */
 static void test_readings_of_another_thread_see_it_work(void **state)
 {
     (void)state;
     struct gpu *gpu = open_sim("[one]\npreset = rtx-3060\nlaunch = 500ms\n");
     struct device *device = gpu_find(gpu, "sim:one");
-    struct hanging job = {.job = {.run = forward_and_close}, .stage = open_stage(device, model, 0, 2)};
+    struct hanging job = {.job = {.run = forward_and_close},
+                          .stage = open_stage(device, model, 0, 2)};
     uint64_t cool_mc = device_temperature_mc(device).value, power_mw = 0, start_ns = clock_now_ns();
     assert_int_equal(device_power_mw(device).value, 13000);
     device_submit(device, &job.job);
     while (power_mw != 170000 && seconds_since(start_ns) < 10) {
         power_mw = device_power_mw(device).value;
-        assert_true(device_clock_mhz(device).value == 1777 && device_temperature_mc(device).value >= cool_mc);
+        assert_true(device_clock_mhz(device).value == 1777 &&
+                    device_temperature_mc(device).value >= cool_mc);
         assert_true(device_memory(device).free_bytes <= 12ull << 30);
     }
     assert_int_equal(power_mw, 170000);

@@ -46,7 +46,8 @@ static int close_all(void **state)
 
 static struct stage_options whole(void)
 {
-    return (struct stage_options){.n_layers = 2, .n_slots = 4, .context = 300, .rows_max = 64, .kv_type = KV_F32};
+    return (struct stage_options){
+        .n_layers = 2, .n_slots = 4, .context = 300, .rows_max = 64, .kv_type = KV_F32};
 }
 
 static struct stage *open_stage(const struct stage_options *options)
@@ -64,8 +65,10 @@ static void feed(struct stage *stage, uint32_t slot, uint32_t first, uint32_t n,
     struct batch_row rows[ROWS_MAX];
     struct error err = {0};
     for (uint32_t i = 0; i < n; i++)
-        rows[i] = (struct batch_row){
-            .slot = slot, .position = first + i, .token = (int32_t)((first + i) * 31 % VOCAB), .output = i + 1 == n};
+        rows[i] = (struct batch_row){.slot = slot,
+                                     .position = first + i,
+                                     .token = (int32_t)((first + i) * 31 % VOCAB),
+                                     .output = i + 1 == n};
     if (stage_forward(stage, &(struct batch){.rows = rows, .n_rows = n}, NULL, out, &err))
         fail_msg("%s", err.text);
 }
@@ -82,7 +85,9 @@ static void test_neighbouring_decodes_are_one_group(void **state)
                                {.slot = 3, .position = 1, .output = true}};
     uint32_t lengths[] = {5, 9, 0, 0};
     struct batch_shape shape;
-    assert_int_equal(batch_shape_read(&(struct batch){.rows = rows, .n_rows = 4}, &options, lengths, &shape, NULL), 0);
+    assert_int_equal(batch_shape_read(&(struct batch){.rows = rows, .n_rows = 4}, &options, lengths,
+                                      &shape, NULL),
+                     0);
     assert_int_equal(shape.n_groups, 2);
     assert_int_equal(shape.groups[0].n_slots, 2);
     assert_int_equal(shape.groups[0].rows_per_slot, 1);
@@ -98,7 +103,8 @@ static void expect_refused(const struct batch_row *rows, uint32_t n, const char 
     uint32_t lengths[] = {5, 0, 299, 0};
     struct batch_shape shape;
     struct error err = {0};
-    assert_int_equal(batch_shape_read(&(struct batch){.rows = rows, .n_rows = n}, &options, lengths, &shape, &err),
+    assert_int_equal(batch_shape_read(&(struct batch){.rows = rows, .n_rows = n}, &options, lengths,
+                                      &shape, &err),
                      ERROR_INVALID);
     if (!strstr(err.text, words))
         fail_msg("'%s' does not say '%s'", err.text, words);
@@ -110,7 +116,8 @@ static void test_senseless_batches_are_refused(void **state)
     struct batch_row gap[] = {{.slot = 0, .position = 6}};
     struct batch_row no_slot[] = {{.slot = 4}};
     struct batch_row too_long[] = {{.slot = 2, .position = 299}, {.slot = 2, .position = 300}};
-    struct batch_row apart[] = {{.slot = 0, .position = 5}, {.slot = 1}, {.slot = 0, .position = 6}};
+    struct batch_row apart[] = {
+        {.slot = 0, .position = 5}, {.slot = 1}, {.slot = 0, .position = 6}};
     expect_refused(gap, 1, "goes on at position 5, not 6");
     expect_refused(no_slot, 1, "slot 4");
     expect_refused(too_long, 2, "context of 300");
@@ -177,8 +184,8 @@ static void test_cells_beyond_the_padding_are_seen(void **state)
     stage_close(stage);
 }
 
-/* What a replay relies on, and a single sequence beside others: ggml has ways of its own for 64 rows and more, and for
- * one row that looks back on 512. */
+/* What a replay relies on, and a single sequence beside others: ggml has ways of its own for 64
+ * rows and more, and for one row that looks back on 512. */
 static void test_a_row_has_the_same_bits_in_any_batch(void **state)
 {
     (void)state;
@@ -210,7 +217,8 @@ static void test_measured_memory_is_what_it_takes(void **state)
     struct stage *stage = open_stage(&options);
     struct stage_memory taken = stage_memory(stage);
     assert_memory_equal(&measured, &taken, sizeof taken);
-    assert_true(measured.kv == 2u * 2 * 4 * 512 * 2 * 32 * 4); /* layers, K+V, slots, cells, heads, width, bytes */
+    assert_true(measured.kv ==
+                2u * 2 * 4 * 512 * 2 * 32 * 4); /* layers, K+V, slots, cells, heads, width, bytes */
     assert_true(measured.weights >= model_weight_bytes(model) && measured.compute > 0);
     stage_close(stage);
 }
@@ -250,7 +258,9 @@ static void test_foreign_token_is_refused_and_the_slot_stays(void **state)
     struct stage *stage = open_stage(&options);
     struct batch_row row = {.token = VOCAB, .output = true};
     float out[VOCAB];
-    assert_int_equal(stage_forward(stage, &(struct batch){.rows = &row, .n_rows = 1}, NULL, out, NULL), ERROR_INVALID);
+    assert_int_equal(
+        stage_forward(stage, &(struct batch){.rows = &row, .n_rows = 1}, NULL, out, NULL),
+        ERROR_INVALID);
     assert_int_equal(stage_kv_length(stage, 0), 0);
     feed(stage, 0, 0, 1, out);
     stage_close(stage);
@@ -287,7 +297,8 @@ static void test_rows_of_a_cache_go_over(void **state)
     assert_non_null(rows);
     for (uint32_t layer = 0; layer < options.n_layers; layer++) {
         for (uint32_t first = 0; first < 50; first += 30) {
-            const struct kv_run run = {layer, 1, first, first ? 20 : 30}, into = {layer, 3, first, first ? 20 : 30};
+            const struct kv_run run = {layer, 1, first, first ? 20 : 30},
+                                into = {layer, 3, first, first ? 20 : 30};
             assert_int_equal(stage_kv_read(from, &run, rows, NULL), ERROR_NONE);
             assert_int_equal(stage_kv_write(to, &into, rows, NULL), ERROR_NONE);
         }
@@ -296,10 +307,12 @@ static void test_rows_of_a_cache_go_over(void **state)
     feed(from, 1, 50, 1, here);
     feed(to, 3, 50, 1, there);
     assert_memory_equal(here, there, sizeof here);
-    const struct kv_run wrong[] = {{2, 1, 0, 1}, {0, 4, 0, 1}, {0, 1, 51, 1}, {0, 1, 0, 52}, {0, 1, UINT32_MAX, 2}};
+    const struct kv_run wrong[] = {
+        {2, 1, 0, 1}, {0, 4, 0, 1}, {0, 1, 51, 1}, {0, 1, 0, 52}, {0, 1, UINT32_MAX, 2}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(stage_kv_read(from, &wrong[i], rows, NULL), ERROR_INVALID);
-    assert_int_equal(stage_kv_write(to, &(struct kv_run){0, 1, 290, 20}, rows, NULL), ERROR_INVALID);
+    assert_int_equal(stage_kv_write(to, &(struct kv_run){0, 1, 290, 20}, rows, NULL),
+                     ERROR_INVALID);
     free(rows);
     stage_close(from);
     stage_close(to);

@@ -1,4 +1,5 @@
-/* The state: total over any event, the same everywhere, the same after a snapshot; epochs; fields of a newer node. */
+/* The state: total over any event, the same everywhere, the same after a snapshot; epochs; fields
+ * of a newer node. */
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cluster_events.h"
@@ -38,7 +39,8 @@ static void check(const struct state *state)
         for (int k = 0; k < 2; k++) {
             if (!own[k])
                 continue;
-            assert_true(instance->active && own[k]->epoch <= state->root->last_epoch && own[k]->epoch > 0);
+            assert_true(instance->active && own[k]->epoch <= state->root->last_epoch &&
+                        own[k]->epoch > 0);
             for (uint32_t j = 0; j < n; j++)
                 assert_true(seen[j] != own[k]->epoch);
             seen[n++] = own[k]->epoch;
@@ -51,14 +53,16 @@ static void check(const struct state *state)
     }
 }
 
-static void apply_ok(struct state *state, uint64_t index, const struct buffer *event, struct state_outcome *outcome)
+static void apply_ok(struct state *state, uint64_t index, const struct buffer *event,
+                     struct state_outcome *outcome)
 {
     if (state_apply(state, index, (const uint8_t *)event->data, event->size, outcome, &err))
         fail_msg("%s", err.text);
     assert_true(outcome->applied == (outcome->reason == NULL));
 }
 
-/* Two states take the same events; the second is now and then replaced by what a snapshot of it gives. */
+/* Two states take the same events; the second is now and then replaced by what a snapshot of it
+ * gives. */
 static void random_events_lead_to_one_state(void **unused)
 {
     uint32_t applied = 0, total = 0, moves = 0;
@@ -84,7 +88,8 @@ static void random_events_lead_to_one_state(void **unused)
                 buffer_deinit(&again);
             }
             Cluster__Event *decoded;
-            if (event_decode((const uint8_t *)event.data, event.size, &decoded, &err) == ERROR_NONE) {
+            if (event_decode((const uint8_t *)event.data, event.size, &decoded, &err) ==
+                ERROR_NONE) {
                 event_describe(decoded, &text);
                 assert_true(text.size && !memchr(text.data, '\n', text.size));
                 event_free(decoded);
@@ -96,7 +101,8 @@ static void random_events_lead_to_one_state(void **unused)
         state_deinit(&a);
         state_deinit(&b);
     }
-    print_message("# %u of %u events made sense; %u moves were under way in the end\n", applied, total, moves);
+    print_message("# %u of %u events made sense; %u moves were under way in the end\n", applied,
+                  total, moves);
     assert_true(applied > total / 10 && moves > 0);
 }
 
@@ -156,7 +162,8 @@ static void fields_of_a_newer_node_survive(void **unused)
     struct buffer snapshot = encoded(&state);
     assert_non_null(memmem(snapshot.data, snapshot.size, unknown_field, sizeof unknown_field));
     put_bytes(&snapshot, unknown_field, sizeof unknown_field); /* and one of the state's own */
-    assert_int_equal(state_decode(&copy, (const uint8_t *)snapshot.data, snapshot.size, &err), ERROR_NONE);
+    assert_int_equal(state_decode(&copy, (const uint8_t *)snapshot.data, snapshot.size, &err),
+                     ERROR_NONE);
     assert_string_equal(state_node(&copy, "a")->node->name, "b");
     struct buffer again = encoded(&copy);
     assert_true(same_bytes(&snapshot, &again));
@@ -180,7 +187,8 @@ static void takes_no_foreign_snapshot(void **unused)
     assert_int_equal(state_decode(&state, garbage, sizeof garbage, &err), ERROR_INVALID);
     assert_int_equal(state_decode(&state, no_node, sizeof no_node, &err), ERROR_INVALID);
     uint8_t *large = mem_new(LIMIT_CLUSTER_SNAPSHOT_BYTES + 1);
-    assert_int_equal(state_decode(&state, large, LIMIT_CLUSTER_SNAPSHOT_BYTES + 1, &err), ERROR_INVALID);
+    assert_int_equal(state_decode(&state, large, LIMIT_CLUSTER_SNAPSHOT_BYTES + 1, &err),
+                     ERROR_INVALID);
     mem_free(large);
     assert_null(state.root);
     /* Bytes that ask for much more memory than they are: a million empty nodes. */

@@ -41,11 +41,13 @@ static struct stop_matcher matcher_of(const struct stop_case *c, struct text *st
 {
     struct stop_matcher matcher = {.strings = strings};
     for (; matcher.n_strings < 4 && c->stops[matcher.n_strings]; matcher.n_strings++)
-        strings[matcher.n_strings] = (struct text){c->stops[matcher.n_strings], strlen(c->stops[matcher.n_strings])};
+        strings[matcher.n_strings] =
+            (struct text){c->stops[matcher.n_strings], strlen(c->stops[matcher.n_strings])};
     return matcher;
 }
 
-/* Bit i of `cuts`: a cut after byte i. A piece is whole characters, as the token stream gives them. */
+/* Bit i of `cuts`: a cut after byte i. A piece is whole characters, as the token stream gives
+ * them. */
 static void check(const struct stop_case *c, uint32_t cuts)
 {
     struct text strings[4];
@@ -62,7 +64,8 @@ static void check(const struct stop_case *c, uint32_t cuts)
         /* never more than what must come out, and never part of a character */
         assert_true(out.size <= strlen(c->expected));
         assert_memory_equal(out.data ? out.data : "", c->expected, out.size);
-        assert_true(out.size == strlen(c->expected) || ((unsigned char)c->expected[out.size] & 0xc0) != 0x80);
+        assert_true(out.size == strlen(c->expected) ||
+                    ((unsigned char)c->expected[out.size] & 0xc0) != 0x80);
     }
     stopped = stop_finish(&matcher, &out) || stopped;
     assert_int_equal(stopped, c->stopped);

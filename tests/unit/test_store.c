@@ -1,5 +1,5 @@
-/* The store: the same as in memory whatever is written (log_saved_write() is the reference), killed writers, failing
- * writes, full disks, damaged files. */
+/* The store: the same as in memory whatever is written (log_saved_write() is the reference), killed
+ * writers, failing writes, full disks, damaged files. */
 #include "store_writes.h"
 
 #include "base/limits.h"
@@ -111,7 +111,8 @@ static void a_gap_is_refused(void **unused)
     struct log_write gap = {0};
     store_writes_entries(&gap, 5, 1, 1);
     assert_int_equal(store_write(store, &gap, &err), ERROR_INVALID);
-    assert_int_equal(store_write(store, &write, &err), ERROR_IO); /* nothing more until it is opened again */
+    assert_int_equal(store_write(store, &write, &err),
+                     ERROR_IO); /* nothing more until it is opened again */
     store_close(store);
     store = opened();
     holds(store, &before);
@@ -154,7 +155,9 @@ static void a_replica_lives_in_it(void **unused)
             }
             uint64_t index;
             if (i < 7) {
-                assert_int_equal(replica_submit(replica, 1000, (const uint8_t *)"event", 5, &index, &err), ERROR_NONE);
+                assert_int_equal(
+                    replica_submit(replica, 1000, (const uint8_t *)"event", 5, &index, &err),
+                    ERROR_NONE);
                 assert_true(index == ++expected);
             }
         }
@@ -183,8 +186,10 @@ static void write_for_ever(int acknowledge)
     for (uint64_t i = saved.log.n ? log_last(&saved.log) + 1 : 1;; i++) {
         uint8_t bytes[3000];
         memset(bytes, (int)i, sizeof bytes);
-        const struct log_entry entry = {
-            .term = 1, .type = i == 1 ? LOG_MEMBERS : LOG_EVENT, .bytes = bytes, .size = i % sizeof bytes};
+        const struct log_entry entry = {.term = 1,
+                                        .type = i == 1 ? LOG_MEMBERS : LOG_EVENT,
+                                        .bytes = bytes,
+                                        .size = i % sizeof bytes};
         struct log_write next = {.has_term = true, .term = 1, .vote = i};
         next.log.first = i;
         if (log_append(&next.log, &entry, &err) || store_write(store, &next, &err) ||
@@ -224,7 +229,8 @@ static void survives_kill(void **unused)
         assert_true(saved.vote == last);
         for (uint64_t i = 1; i <= last; i++) {
             const struct log_entry *entry = log_at(&saved.log, i);
-            assert_true(entry->size == i % 3000 && (entry->size == 0 || entry->bytes[entry->size - 1] == (uint8_t)i));
+            assert_true(entry->size == i % 3000 &&
+                        (entry->size == 0 || entry->bytes[entry->size - 1] == (uint8_t)i));
         }
         log_saved_clear(&saved);
         store_close(store);
@@ -279,7 +285,8 @@ static int shim_truncate(sqlite3_file *file, sqlite3_int64 size)
     return fails_now() ? SQLITE_IOERR_TRUNCATE : real(file)->xTruncate(file, size);
 }
 
-static int shim_open(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *file, int flags, int *out)
+static int shim_open(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *file, int flags,
+                     int *out)
 {
     const int code = real_vfs->xOpen(real_vfs, name, file, flags, out);
     if (code == SQLITE_OK) {
@@ -303,8 +310,8 @@ static void put_shim(void)
     sqlite3_vfs_register(&shim_vfs, 1);
 }
 
-/* Whichever call of a write fails: it is said, the store takes no more, and what is there is as before it or,
- * should the failure have come after the commit, as after it. */
+/* Whichever call of a write fails: it is said, the store takes no more, and what is there is as
+ * before it or, should the failure have come after the commit, as after it. */
 static void fail_nth(int nth, int code, const struct log_saved *before)
 {
     struct log_saved after;
@@ -441,7 +448,8 @@ static void says_when_it_is_newer(void **unused)
     assert_non_null(strstr(err.text, "format 3"));
 }
 
-/* ---- a disk that is really full: a file system of a few hundred kB would need root; a limit does the same ---- */
+/* ---- a disk that is really full: a file system of a few hundred kB would need root; a limit does
+ * the same  */
 
 static void says_when_the_disk_is_full(void **unused)
 {
@@ -461,7 +469,8 @@ static void says_when_the_disk_is_full(void **unused)
         for (uint64_t i = 2; i < 10000; i++) {
             struct log_write more = {0};
             uint8_t bytes[4000] = {0};
-            const struct log_entry entry = {.term = 9, .type = LOG_EVENT, .bytes = bytes, .size = sizeof bytes};
+            const struct log_entry entry = {
+                .term = 9, .type = LOG_EVENT, .bytes = bytes, .size = sizeof bytes};
             more.has_term = true, more.term = 9, more.vote = i;
             more.log.first = i;
             if (log_append(&more.log, &entry, &err))

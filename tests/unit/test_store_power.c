@@ -1,9 +1,11 @@
-/* The store when the power goes: whatever a disk may do to what was not synced (power_disk.h), all that was
- * acknowledged is there again, nothing that was never written is, and what was being written is there as a whole or
- * not at all; so term and vote never go back. Between losses: full disks and I/O errors. And a disk that lies about
- * its syncs: what is found then is refused, or is what was there at one moment, never a mixture.
+/* The store when the power goes: whatever a disk may do to what was not synced (power_disk.h), all
+ * that was acknowledged is there again, nothing that was never written is, and what was being
+ * written is there as a whole or not at all; so term and vote never go back. Between losses: full
+ * disks and I/O errors. And a disk that lies about its syncs: what is found then is refused, or is
+ * what was there at one moment, never a mixture.
  *
- * MEDLEY_SEEDS=FROM-TO: these seeds of each test in place of the first ones. A failure names its seed. */
+ * MEDLEY_SEEDS=FROM-TO: these seeds of each test in place of the first ones. A failure names its
+ * seed. */
 #include "power_disk.h"
 #include "power_vfs.h"
 #include "store_writes.h"
@@ -34,7 +36,8 @@ struct run {
     struct log_saved acknowledged;
     struct log_saved attempted[ATTEMPTS]; /* may be there instead: nothing was acknowledged since */
     uint32_t n_attempted;
-    bool fresh; /* nothing was opened since the power was lost: what is found now is what there is */
+    bool
+        fresh; /* nothing was opened since the power was lost: what is found now is what there is */
     bool large; /* entries of 200 KB: the write-ahead log is copied into the file now and then */
     uint64_t writes, losses, failures, seen;
 };
@@ -60,13 +63,16 @@ static void copy(struct log_saved *to, const struct log_saved *from)
 static void wrong(const struct run *run, const struct log_saved *found)
 {
     const struct log_saved *held = &run->acknowledged;
-    fail_msg("seed %llu, step %llu: entries up to %llu, snapshot %llu, term %llu, vote %llx; acknowledged were %llu, "
+    fail_msg("seed %llu, step %llu: entries up to %llu, snapshot %llu, term %llu, vote %llx; "
+             "acknowledged were %llu, "
              "%llu, %llu, %llx",
              (unsigned long long)seed_under_way, (unsigned long long)power_steps(),
-             (unsigned long long)(found->log.n ? log_last(&found->log) : 0), (unsigned long long)found->snapshot.index,
-             (unsigned long long)found->term, (unsigned long long)found->vote,
-             (unsigned long long)(held->log.n ? log_last(&held->log) : 0), (unsigned long long)held->snapshot.index,
-             (unsigned long long)held->term, (unsigned long long)held->vote);
+             (unsigned long long)(found->log.n ? log_last(&found->log) : 0),
+             (unsigned long long)found->snapshot.index, (unsigned long long)found->term,
+             (unsigned long long)found->vote,
+             (unsigned long long)(held->log.n ? log_last(&held->log) : 0),
+             (unsigned long long)held->snapshot.index, (unsigned long long)held->term,
+             (unsigned long long)held->vote);
 }
 
 static bool was_there(const struct log_saved *past, uint32_t n, const struct log_saved *found)
@@ -84,8 +90,8 @@ static struct store *open_and_check(struct run *run)
     struct log_saved found = {0};
     if (agreement_open_store(path, &store, &found, &err)) {
         if (!power_is_off() && !power_failed())
-            fail_msg("seed %llu, step %llu: %s", (unsigned long long)seed_under_way, (unsigned long long)power_steps(),
-                     err.text);
+            fail_msg("seed %llu, step %llu: %s", (unsigned long long)seed_under_way,
+                     (unsigned long long)power_steps(), err.text);
         return NULL;
     }
     if (run->made && store_member(store) != run->member)
@@ -182,10 +188,11 @@ static void each_seed(uint64_t n, void (*test)(uint64_t seed, struct run *run))
         sum.seen += run.seen;
         run_clear(&run);
     }
-    print_message("# %llu seeds: %llu writes, %llu losses of power, %llu failures; %llu times what was not "
-                  "acknowledged was there\n",
-                  to - from + 1, (unsigned long long)sum.writes, (unsigned long long)sum.losses,
-                  (unsigned long long)sum.failures, (unsigned long long)sum.seen);
+    print_message(
+        "# %llu seeds: %llu writes, %llu losses of power, %llu failures; %llu times what was not "
+        "acknowledged was there\n",
+        to - from + 1, (unsigned long long)sum.writes, (unsigned long long)sum.losses,
+        (unsigned long long)sum.failures, (unsigned long long)sum.seen);
     assert_true(sum.writes > to - from);
 }
 
@@ -243,8 +250,8 @@ static void what_was_acknowledged_survives_failures(void **unused)
     each_seed(40, failures_and_losses);
 }
 
-/* A sync that failed, a kill before the file was closed, a loss of power while it is opened again: the one way to
- * harm a store on an honest disk. It is found, then. */
+/* A sync that failed, a kill before the file was closed, a loss of power while it is opened again:
+ * the one way to harm a store on an honest disk. It is found, then. */
 static uint64_t n_refused;
 
 static void three_in_a_row(uint64_t seed, struct run *run)
@@ -327,9 +334,10 @@ static void leaving(uint64_t seed, struct run *run)
         assert_int_equal(agreement_open_store(path, &store, &found, &err), ERROR_NONE);
         const bool is_old = store_member(store) == run->member;
         struct log_saved nothing = {0};
-        if (is_old ? replaced || !store_writes_same(&found, &run->acknowledged) : !store_writes_same(&found, &nothing))
-            fail_msg("seed %llu: after it was left: %s, entries up to %llu", (unsigned long long)seed_under_way,
-                     is_old ? "the old store" : "a new store",
+        if (is_old ? replaced || !store_writes_same(&found, &run->acknowledged)
+                   : !store_writes_same(&found, &nothing))
+            fail_msg("seed %llu: after it was left: %s, entries up to %llu",
+                     (unsigned long long)seed_under_way, is_old ? "the old store" : "a new store",
                      (unsigned long long)(found.log.n ? log_last(&found.log) : 0));
         run->made = is_old;
         if (!is_old)
@@ -400,9 +408,11 @@ static void a_lying_disk_is_found_out_or_is_only_late(void **unused)
 {
     memset(&lied, 0, sizeof lied);
     each_seed(40, life_on_lies);
-    print_message("# after lies: %llu refused, %llu new members, %llu went back, %llu whole, %llu mixed\n",
-                  (unsigned long long)lied.refused, (unsigned long long)lied.another, (unsigned long long)lied.older,
-                  (unsigned long long)lied.whole, (unsigned long long)lied.mixed);
+    print_message(
+        "# after lies: %llu refused, %llu new members, %llu went back, %llu whole, %llu mixed\n",
+        (unsigned long long)lied.refused, (unsigned long long)lied.another,
+        (unsigned long long)lied.older, (unsigned long long)lied.whole,
+        (unsigned long long)lied.mixed);
     assert_true(lied.mixed == 0);
 }
 

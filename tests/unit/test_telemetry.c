@@ -45,7 +45,8 @@ static void on_sample(void *arg, const struct sensor_sample *sample)
     atomic_fetch_add(&heard->n_samples, 1);
 }
 
-static struct telemetry *open_telemetry(const struct tree *tree, uint32_t period_ms, struct heard *heard)
+static struct telemetry *open_telemetry(const struct tree *tree, uint32_t period_ms,
+                                        struct heard *heard)
 {
     struct telemetry_options options = {.sensors = world_options(tree), .period_ms = period_ms};
     options.sensors.nvml_path = STANDIN_NVML;
@@ -55,7 +56,8 @@ static struct telemetry *open_telemetry(const struct tree *tree, uint32_t period
         options.arg = heard;
     }
     struct telemetry *telemetry;
-    assert_int_equal(telemetry_open(&options, world_devices, WORLD_DEVICES, &telemetry, NULL), ERROR_NONE);
+    assert_int_equal(telemetry_open(&options, world_devices, WORLD_DEVICES, &telemetry, NULL),
+                     ERROR_NONE);
     return telemetry;
 }
 
@@ -217,7 +219,8 @@ static void test_every_failed_allocation_is_survived(void **state)
     for (unsigned nth = 1; nth <= 50; nth++) {
         struct telemetry *telemetry;
         mem_fail_nth(nth);
-        enum error_code code = telemetry_open(&options, world_devices, WORLD_DEVICES, &telemetry, NULL);
+        enum error_code code =
+            telemetry_open(&options, world_devices, WORLD_DEVICES, &telemetry, NULL);
         mem_fail_nth(0);
         assert_true(code == ERROR_NONE || code == ERROR_NO_MEMORY);
         n_refused += code != ERROR_NONE;

@@ -17,7 +17,8 @@ static void assert_near(double found, double expected, double tolerance)
         fail_msg("%.9g, expected %.9g +- %g", found, expected, tolerance);
 }
 
-static const struct thermal_body body = {.capacity_j_per_k = 200, .resistance_k_per_w = 0.5, .ambient_c = 20};
+static const struct thermal_body body = {
+    .capacity_j_per_k = 200, .resistance_k_per_w = 0.5, .ambient_c = 20};
 
 static void test_closed_forms(void **state)
 {
@@ -41,9 +42,11 @@ static void test_closed_forms(void **state)
 static void test_time_to_a_limit(void **state)
 {
     (void)state;
-    assert_near(thermal_seconds_to_heat(&body, 20, 100, 45), 69.314718055994531, 1e-9); /* half way: ln 2 tau */
+    assert_near(thermal_seconds_to_heat(&body, 20, 100, 45), 69.314718055994531,
+                1e-9); /* half way: ln 2 tau */
     assert_near(thermal_seconds_to_heat(&body, 50, 100, 45), 0, 0);
-    assert_true(thermal_seconds_to_heat(&body, 20, 100, 70) == THERMAL_NEVER); /* only in the limit */
+    assert_true(thermal_seconds_to_heat(&body, 20, 100, 70) ==
+                THERMAL_NEVER); /* only in the limit */
     assert_true(thermal_seconds_to_heat(&body, 20, 50, 60) == THERMAL_NEVER);
     assert_true(thermal_seconds_to_heat(&body, 90, 10, 95) == THERMAL_NEVER); /* cools */
     assert_near(thermal_seconds_to_cool(&body, 70, 0, 45), 69.314718055994531, 1e-9);
@@ -58,8 +61,9 @@ static void test_time_to_a_limit(void **state)
 static void test_what_is_physical(void **state)
 {
     (void)state;
-    const struct thermal_body bad[] = {{0},         {-1, 1, 20},         {1, 0, 20}, {NAN, 1, 20}, {1, INFINITY, 20},
-                                       {1, 1, NAN}, {1e-300, 1e-300, 20}};
+    const struct thermal_body bad[] = {
+        {0},         {-1, 1, 20},         {1, 0, 20}, {NAN, 1, 20}, {1, INFINITY, 20},
+        {1, 1, NAN}, {1e-300, 1e-300, 20}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(thermal_body_is_physical(&bad[i]));
     assert_true(thermal_body_is_physical(&body));
@@ -92,16 +96,20 @@ static void test_pair_steady_and_composition(void **state)
     struct thermal_pair_state steady = thermal_pair_steady(&pair, 100);
     assert_near(steady.sink_c, 45, 1e-9);
     assert_near(steady.die_c, 53, 1e-9);
-    struct thermal_pair_state late = thermal_pair_after(&pair, (struct thermal_pair_state){90, 30}, 100, 1e7);
+    struct thermal_pair_state late =
+        thermal_pair_after(&pair, (struct thermal_pair_state){90, 30}, 100, 1e7);
     assert_near(late.die_c, 53, 1e-9);
-    struct thermal_pair_state one = thermal_pair_after(&pair, (struct thermal_pair_state){90, 30}, 100, 7);
-    struct thermal_pair_state two = thermal_pair_after(&pair, (struct thermal_pair_state){90, 30}, 100, 4);
+    struct thermal_pair_state one =
+        thermal_pair_after(&pair, (struct thermal_pair_state){90, 30}, 100, 7);
+    struct thermal_pair_state two =
+        thermal_pair_after(&pair, (struct thermal_pair_state){90, 30}, 100, 4);
     two = thermal_pair_after(&pair, two, 100, 3);
     assert_near(one.die_c, two.die_c, 1e-9);
     assert_near(one.sink_c, two.sink_c, 1e-9);
     /* With next to no die it is one body. */
     const struct thermal_pair thin = {1e-3, 1e-4, 200, 0.5, 20};
-    struct thermal_pair_state like = thermal_pair_after(&thin, (struct thermal_pair_state){20, 20}, 100, 60);
+    struct thermal_pair_state like =
+        thermal_pair_after(&thin, (struct thermal_pair_state){20, 20}, 100, 60);
     assert_near(like.die_c, thermal_after_c(&body, 20, 100, 60), 0.02);
 }
 
@@ -112,7 +120,8 @@ static void test_history_ring(void **state)
     assert_false(thermal_history_summary(&history).temperature_mc_min.valid);
     assert_false(thermal_history_slope(&history, 60).valid);
     for (int i = 0; i < 500; i++) {
-        struct thermal_sample sample = {(uint64_t)i * SECOND / 2, {40000 + i * 100, i % 3 != 0}, {50000, i % 2 == 0}};
+        struct thermal_sample sample = {
+            (uint64_t)i * SECOND / 2, {40000 + i * 100, i % 3 != 0}, {50000, i % 2 == 0}};
         thermal_history_add(&history, sample);
     }
     struct thermal_summary summary = thermal_history_summary(&history);
@@ -149,9 +158,12 @@ static void test_nonsense_is_unknown(void **state)
     }
     const int64_t bad_mw[] = {INT64_MIN, -1, 0, 10000001, INT64_MAX};
     for (size_t i = 0; i < sizeof bad_mw / sizeof *bad_mw; i++)
-        assert_false(thermal_sample_clean((struct thermal_sample){1, {1, true}, {bad_mw[i], true}}).power_mw.valid);
-    assert_false(thermal_sample_clean((struct thermal_sample){1, {50000, false}, {0}}).temperature_mc.valid);
-    assert_true(thermal_sample_clean((struct thermal_sample){1, {-5000, true}, {0}}).temperature_mc.valid);
+        assert_false(thermal_sample_clean((struct thermal_sample){1, {1, true}, {bad_mw[i], true}})
+                         .power_mw.valid);
+    assert_false(
+        thermal_sample_clean((struct thermal_sample){1, {50000, false}, {0}}).temperature_mc.valid);
+    assert_true(
+        thermal_sample_clean((struct thermal_sample){1, {-5000, true}, {0}}).temperature_mc.valid);
     assert_near(thermal_seconds_between(5, 4), 0, 0);
     assert_near(thermal_seconds_between(0, UINT64_MAX), 18446744073.709552, 1);
 }

@@ -1,4 +1,5 @@
-/* thermal: the fit finds a device from noisy, rounded, irregular readings, and says when it does not know. */
+/* thermal: the fit finds a device from noisy, rounded, irregular readings, and says when it does
+ * not know. */
 #include "thermal_plant.h"
 
 #include <setjmp.h>
@@ -24,7 +25,8 @@ struct harm {
 };
 
 /* Half an hour of work that comes and goes, a new load every 30 s. */
-static void feed(struct thermal_fit *fit, struct plant *plant, struct harm harm, uint32_t from, uint32_t n)
+static void feed(struct thermal_fit *fit, struct plant *plant, struct harm harm, uint32_t from,
+                 uint32_t n)
 {
     double load = 1;
     for (uint32_t i = from; i < from + n; i++) {
@@ -64,7 +66,8 @@ static void check_recovered(const struct plant_kind *kind, struct harm harm, dou
     struct thermal_body found;
     assert_true(thermal_fit_body(&fit, &found));
     const double tau_s = thermal_time_constant_s(&kind->body);
-    assert_within(kind->name, found.resistance_k_per_w / kind->body.resistance_k_per_w, 1, tolerance);
+    assert_within(kind->name, found.resistance_k_per_w / kind->body.resistance_k_per_w, 1,
+                  tolerance);
     assert_within(kind->name, thermal_time_constant_s(&found) / tau_s, 1, tolerance);
     assert_within(kind->name, found.ambient_c, kind->body.ambient_c, tolerance * 60);
     assert_true(thermal_fit_trusted(&fit));
@@ -73,12 +76,12 @@ static void check_recovered(const struct plant_kind *kind, struct harm harm, dou
     struct thermal_discrete discrete;
     assert_true(thermal_fit_discrete(&fit, 0.5, &discrete));
     assert_within("a", discrete.a, exp(-0.5 / tau_s), tolerance * 0.5 / tau_s * 1.2);
-    assert_within("T", discrete.a * 50 + discrete.b_k_per_w * 100 + discrete.c_c, thermal_after_c(&found, 50, 100, 0.5),
-                  1e-9);
+    assert_within("T", discrete.a * 50 + discrete.b_k_per_w * 100 + discrete.c_c,
+                  thermal_after_c(&found, 50, 100, 0.5), 1e-9);
 }
 
-/* Devices of one node whose time constant half an hour shows often enough; 1 °C steps and a sensor's lag, which is
- * not in the model, are. */
+/* Devices of one node whose time constant half an hour shows often enough; 1 °C steps and a
+ * sensor's lag, which is not in the model, are. */
 static void test_recovers_from_rounded_noise(void **state)
 {
     (void)state;
@@ -109,11 +112,13 @@ static void test_exact_without_noise(void **state)
     struct thermal_fit fit = {0};
     plant_init(&plant, &clean, 9);
     double load = 1, power_w = 0;
-    for (uint32_t i = 1; i <= 36000; i++) { /* every 50 ms; power is a straight line between samples, as assumed */
+    for (uint32_t i = 1; i <= 36000;
+         i++) { /* every 50 ms; power is a straight line between samples, as assumed */
         if (i % 400 == 0)
             load = fabs(plant_random(&plant));
         const double next_w = power_w + (load * 100 - power_w) * 0.02;
-        plant.state.die_c = thermal_after_c(&clean.body, plant.state.die_c, (power_w + next_w) / 2, 0.05);
+        plant.state.die_c =
+            thermal_after_c(&clean.body, plant.state.die_c, (power_w + next_w) / 2, 0.05);
         power_w = next_w;
         thermal_fit_add(&fit, (struct thermal_sample){i * (STEP_NS / 10),
                                                       {llround(plant.state.die_c * 1e3), true},
@@ -181,7 +186,8 @@ static void test_predicts(void **state)
         struct plant ahead = plant;
         const double start_c = ahead.state.die_c;
         plant_step(&ahead, 1, load, 60);
-        assert_within("in a minute", thermal_after_c(&found, start_c, ahead.power_w, 60), ahead.state.die_c, 2);
+        assert_within("in a minute", thermal_after_c(&found, start_c, ahead.power_w, 60),
+                      ahead.state.die_c, 2);
     }
 }
 
@@ -197,7 +203,8 @@ static void test_follows_the_room(void **state)
     struct thermal_body found;
     assert_true(thermal_fit_body(&fit, &found));
     /* The steady temperature of the middle load is what the governor lives by. */
-    assert_within("steady", thermal_steady_c(&found, 70), thermal_steady_c(&plant.kind.body, 70), 5);
+    assert_within("steady", thermal_steady_c(&found, 70), thermal_steady_c(&plant.kind.body, 70),
+                  5);
 }
 
 static void test_trusts_nothing_without_reason(void **state)
@@ -227,8 +234,9 @@ static void test_trusts_nothing_without_reason(void **state)
     fit = (struct thermal_fit){0};
     for (uint32_t i = 1; i < 7200; i++) { /* cools when it works: b < 0 */
         int64_t busy = i / 200 % 2;
-        thermal_fit_add(&fit, (struct thermal_sample){
-                                  i * STEP_NS, {70000 - 200 * (i % 200) * busy, true}, {20000 + 200000 * busy, true}});
+        thermal_fit_add(&fit, (struct thermal_sample){i * STEP_NS,
+                                                      {70000 - 200 * (i % 200) * busy, true},
+                                                      {20000 + 200000 * busy, true}});
     }
     assert_false(thermal_fit_trusted(&fit));
 }
@@ -245,7 +253,8 @@ static void test_absurd_input_does_no_harm(void **state)
     const int64_t extremes[] = {INT64_MIN, INT64_MAX, 0, -1, 150001, 1};
     for (uint64_t i = 0; i < 600; i++) {
         const int64_t a = extremes[i % 6], b = extremes[i / 6 % 6];
-        thermal_fit_add(&fit, (struct thermal_sample){i * i * 7919 * STEP_NS, {a, true}, {b, true}});
+        thermal_fit_add(&fit,
+                        (struct thermal_sample){i * i * 7919 * STEP_NS, {a, true}, {b, true}});
         thermal_fit_add(&fit, (struct thermal_sample){UINT64_MAX - i, {a, true}, {b, i % 2}});
         thermal_fit_add(&fit, (struct thermal_sample){0, {50000, true}, {b, true}});
     }
@@ -255,7 +264,8 @@ static void test_absurd_input_does_no_harm(void **state)
     assert_within("R", after.resistance_k_per_w / before.resistance_k_per_w, 1, 0.05);
     /* Credible but wild, for hours: no value may run away. */
     for (uint32_t i = 1; i < 20000; i++) {
-        int64_t mc = (int64_t)(55000 + 90000 * plant_random(&plant)), mw = (int64_t)(5e6 + 5e6 * plant_random(&plant));
+        int64_t mc = (int64_t)(55000 + 90000 * plant_random(&plant)),
+                mw = (int64_t)(5e6 + 5e6 * plant_random(&plant));
         thermal_fit_add(&fit, (struct thermal_sample){i * STEP_NS, {mc, true}, {mw, true}});
     }
     for (int i = 0; i < THERMAL_FIT_TERMS; i++)

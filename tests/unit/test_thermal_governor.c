@@ -1,4 +1,5 @@
-/* thermal: the governor on simulated devices. The limit is never passed; it does not swing; it does not waste. */
+/* thermal: the governor on simulated devices. The limit is never passed; it does not swing; it does
+ * not waste. */
 #include "thermal_plant.h"
 
 #include "base/random.h"
@@ -46,7 +47,8 @@ static void world_init(struct world *world, const struct plant_kind *kind, uint6
 static void step(struct world *world, double load)
 {
     plant_step(&world->plant, world->action.duty_permille / 1000.0, load, 0.5);
-    struct thermal_input input = {plant_sample(&world->plant, ++world->step * STEP_NS), world->on_battery};
+    struct thermal_input input = {plant_sample(&world->plant, ++world->step * STEP_NS),
+                                  world->on_battery};
     if (world->no_temperature)
         input.sample.temperature_mc.valid = false;
     if (world->no_power)
@@ -61,8 +63,8 @@ static void step(struct world *world, double load)
     assert_true(world->action.paused == (world->action.duty_permille == 0));
     assert_true(world->action.duty_permille <= 1000);
     if (world->plant.max_c >= world->plant.kind.limit_c)
-        fail_msg("%s: %.2f °C at %.1f s, limit %.1f", world->plant.kind.name, world->plant.state.die_c,
-                 (double)world->step / 2, world->plant.kind.limit_c);
+        fail_msg("%s: %.2f °C at %.1f s, limit %.1f", world->plant.kind.name,
+                 world->plant.state.die_c, (double)world->step / 2, world->plant.kind.limit_c);
 }
 
 static void run(struct world *world, double load, uint32_t n_steps)
@@ -78,16 +80,19 @@ static double sustained(const struct world *world)
 {
     const struct plant_kind *kind = &world->plant.kind;
     const double full_w = kind->idle_w + kind->fixed_w + kind->core_w;
-    const double hold_w = (world->governor.lines.hold_c - kind->body.ambient_c) / kind->body.resistance_k_per_w;
+    const double hold_w =
+        (world->governor.lines.hold_c - kind->body.ambient_c) / kind->body.resistance_k_per_w;
     return fmin((hold_w - kind->idle_w) / (full_w - kind->idle_w), 1);
 }
 
-/* Work that comes and goes teaches the body; then it works all the time. What it can keep up is known before its duty
- * falls, and when that will be; a rest forgets neither; and in cooler air it can keep up more. */
+/* Work that comes and goes teaches the body; then it works all the time. What it can keep up is
+ * known before its duty falls, and when that will be; a rest forgets neither; and in cooler air it
+ * can keep up more. */
 static void test_what_it_can_keep_up(void **state)
 {
     (void)state;
-    static const struct plant_kind kind = {"in a warm room", {400, 0.6, 50}, {0}, 10, 40, 50, 90, 20, 0.2, 1, 0.2, 1};
+    static const struct plant_kind kind = {
+        "in a warm room", {400, 0.6, 50}, {0}, 10, 40, 50, 90, 20, 0.2, 1, 0.2, 1};
     struct world world;
     world_init(&world, &kind, 3);
     assert_false(world.action.prospect.share.valid);
@@ -113,11 +118,13 @@ static void test_what_it_can_keep_up(void **state)
     assert_true(said_at_s + said_s < steps / 2.0 + 10); /* at the earliest */
     assert_true(said_at_s + said_s > steps / 2.0 - 90);
     run(&world, 0, HOUR);
-    assert_true(world.action.prospect.share.valid && fabs(world.action.prospect.share.value - truth) < 0.15);
+    assert_true(world.action.prospect.share.valid &&
+                fabs(world.action.prospect.share.value - truth) < 0.15);
     assert_true(world.action.prospect.full_s > 60 && world.action.prospect.full_s < 600);
     world.plant.kind.body.ambient_c = 20;
     run(&world, 0, HOUR / 4);
-    assert_true(world.action.prospect.share.value > truth + 0.2 && world.action.prospect.share.value <= 1);
+    assert_true(world.action.prospect.share.value > truth + 0.2 &&
+                world.action.prospect.share.value <= 1);
     world.no_power = true;
     run(&world, 1, 60);
     assert_false(world.action.prospect.share.valid);
@@ -138,8 +145,8 @@ static void test_limit_holds_at_full_load(void **state)
     }
 }
 
-/* Work that comes and goes at random, rooms that change, readings that go missing, leap, or stop for minutes,
- * power that is not told, batteries. */
+/* Work that comes and goes at random, rooms that change, readings that go missing, leap, or stop
+ * for minutes, power that is not told, batteries. */
 static void test_limit_holds_whatever_happens(void **state)
 {
     (void)state;
@@ -156,7 +163,8 @@ static void test_limit_holds_whatever_happens(void **state)
                     world.on_battery = !world.on_battery;
                 else if (draw > 0.999)
                     world.no_power = !world.no_power;
-                world.no_temperature = world.no_temperature ? draw < 0.99 : draw > 0.5 && draw < 0.502;
+                world.no_temperature =
+                    world.no_temperature ? draw < 0.99 : draw > 0.5 && draw < 0.502;
                 if (s % HOUR == HOUR / 2) {
                     world.plant.kind.body.ambient_c += seed == 1 ? -8 : 8;
                     world.plant.kind.pair.ambient_c += seed == 1 ? -8 : 8;
@@ -180,7 +188,7 @@ static void test_burst_from_rest(void **state)
     }
 }
 
-/* ---- it does not swing --------------------------------------------------------------------------- */
+/* ---- it does not swing ----------------------------------------------------------------------- */
 
 static void test_settles(void **state)
 {
@@ -193,12 +201,13 @@ static void test_settles(void **state)
         run(&world, 1, HOUR);
         assert_int_equal(world.n_pauses, 0);
         if (world.high_c - world.low_c > 3.5 || world.duty_high - world.duty_low > 0.35)
-            fail_msg("%s swings: %.1f to %.1f °C, duty %.2f to %.2f", plant_kinds[i].name, world.low_c, world.high_c,
-                     world.duty_low, world.duty_high);
+            fail_msg("%s swings: %.1f to %.1f °C, duty %.2f to %.2f", plant_kinds[i].name,
+                     world.low_c, world.high_c, world.duty_low, world.duty_high);
         /* nor does it stay far below what it may */
         const double mean_c = (world.high_c + world.low_c) / 2;
         if (mean_c < world.governor.lines.hold_c - 6)
-            fail_msg("%s wastes: %.1f °C, may be %.1f", plant_kinds[i].name, mean_c, world.governor.lines.hold_c);
+            fail_msg("%s wastes: %.1f °C, may be %.1f", plant_kinds[i].name, mean_c,
+                     world.governor.lines.hold_c);
     }
 }
 
@@ -246,7 +255,7 @@ static void test_fan_fails(void **state)
     }
 }
 
-/* ---- order of measures ----------------------------------------------------------------------------- */
+/* ---- order of measures ----------------------------------------------------------------------- */
 
 static void test_asks_for_precision_before_duty(void **state)
 {
@@ -268,7 +277,8 @@ static void test_asks_for_precision_before_duty(void **state)
         assert_true(world.step < HOUR);
     }
     assert_true(asked > 0 && asked < restricted);
-    assert_true(restricted - asked >= 8 || world.plant.state.die_c > world.governor.lines.hold_c - 2);
+    assert_true(restricted - asked >= 8 ||
+                world.plant.state.die_c > world.governor.lines.hold_c - 2);
     run(&world, 1, HOUR);
     assert_int_equal(world.action.reason, THERMAL_MODEL);
     assert_true(world.action.headroom_w.valid && fabs(world.action.headroom_w.value) < 60);
@@ -282,7 +292,8 @@ static void test_asks_for_precision_before_duty(void **state)
     assert_true(world.action.headroom_s.value == THERMAL_NEVER);
 }
 
-static struct thermal_action tell(struct thermal_governor *governor, uint64_t *step_number, int64_t mc)
+static struct thermal_action tell(struct thermal_governor *governor, uint64_t *step_number,
+                                  int64_t mc)
 {
     struct thermal_input input = {.sample = {++*step_number * STEP_NS, {mc, true}, {0}}};
     return thermal_governor_step(governor, &input);
@@ -335,7 +346,7 @@ static void test_battery_is_stricter(void **state)
     assert_int_equal(battery.action.duty_permille, 1000);
 }
 
-/* ---- missing sensors ------------------------------------------------------------------------------------ */
+/* ---- missing sensors ------------------------------------------------------------------------- */
 
 static void test_no_sensor_at_all(void **state)
 {
@@ -364,7 +375,8 @@ static void lose_sensor_after(const struct plant_kind *kind, uint32_t n_steps, b
     world.no_power = power_too;
     run(&world, 1, 8); /* power counts for 3 s, temperature for 2 */
     assert_int_equal(world.action.reason, THERMAL_SENSOR_LOST);
-    assert_true(world.action.duty_permille <= (power_too ? 250 : 500) && world.action.duty_permille <= before);
+    assert_true(world.action.duty_permille <= (power_too ? 250 : 500) &&
+                world.action.duty_permille <= before);
     assert_false(world.action.headroom_s.valid);
     run(&world, 1, 2 * HOUR); /* step() looks at the limit */
     assert_int_equal(world.action.reason, THERMAL_SENSOR_LOST);
@@ -405,7 +417,7 @@ static void test_sensor_lost_while_paused(void **state)
     assert_true(action.duty_permille > 0 && action.duty_permille <= 250);
 }
 
-/* ---- hostile input ------------------------------------------------------------------------------------------ */
+/* ---- hostile input --------------------------------------------------------------------------- */
 
 static void test_one_wild_reading_changes_nothing(void **state)
 {
@@ -440,28 +452,34 @@ static void test_time_that_goes_back(void **state)
     assert_false(tell(&governor, &n, 90000).paused); /* the same time again is not a step */
     tell(&governor, &n, 50000);
     n = UINT64_MAX / STEP_NS - 2;
-    assert_true(tell(&governor, &n, 81000).paused); /* centuries later a leap needs no second word */
+    assert_true(
+        tell(&governor, &n, 81000).paused); /* centuries later a leap needs no second word */
 }
 
 static void test_random_input(void **state)
 {
     (void)state;
-    static const int64_t extremes[] = {INT64_MIN, INT64_MAX, 0, 1, -1, 83000, 150000, 150001, -40000, 60000, 10000000};
+    static const int64_t extremes[] = {INT64_MIN, INT64_MAX, 0,      1,     -1,      83000,
+                                       150000,    150001,    -40000, 60000, 10000000};
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct thermal_governor governor;
         struct thermal_limits limits = {0};
         if (seed % 2)
-            limits = (struct thermal_limits){extremes[seed % 11],          (uint32_t)random_at(seed, 1),
-                                             (uint32_t)random_at(seed, 2), (uint32_t)random_at(seed, 3),
-                                             (uint32_t)random_at(seed, 4), (uint32_t)random_at(seed, 5)};
+            limits =
+                (struct thermal_limits){extremes[seed % 11],          (uint32_t)random_at(seed, 1),
+                                        (uint32_t)random_at(seed, 2), (uint32_t)random_at(seed, 3),
+                                        (uint32_t)random_at(seed, 4), (uint32_t)random_at(seed, 5)};
         thermal_governor_init(&governor, limits);
         uint64_t time_ns = 0;
         for (uint64_t i = 0; i < 5000; i++) {
             const uint64_t draw = random_at(seed + 50, i);
             time_ns = draw % 50 == 0 ? draw : time_ns + draw % (2 * STEP_NS);
-            const int64_t mc = draw % 3 ? (int64_t)(draw >> 20) % 100000 : extremes[(draw >> 8) % 11];
-            const int64_t mw = draw % 5 ? (int64_t)(draw >> 30) % 400000 : extremes[(draw >> 12) % 11];
-            struct thermal_input input = {{time_ns, {mc, draw % 7 != 0}, {mw, draw % 11 != 0}}, draw % 13 == 0};
+            const int64_t mc =
+                draw % 3 ? (int64_t)(draw >> 20) % 100000 : extremes[(draw >> 8) % 11];
+            const int64_t mw =
+                draw % 5 ? (int64_t)(draw >> 30) % 400000 : extremes[(draw >> 12) % 11];
+            struct thermal_input input = {{time_ns, {mc, draw % 7 != 0}, {mw, draw % 11 != 0}},
+                                          draw % 13 == 0};
             struct thermal_action action = thermal_governor_step(&governor, &input);
             assert_true(action.duty_permille <= 1000);
             assert_true(action.paused == (action.duty_permille == 0));
@@ -473,7 +491,7 @@ static void test_random_input(void **state)
     }
 }
 
-/* ---- what it is good for --------------------------------------------------------------------------------------- */
+/* ---- what it is good for --------------------------------------------------------------------- */
 
 /* A vendor's law that halves the clock without the voltage, and again while that is not enough. */
 static void test_more_tokens_than_throttling(void **state)
@@ -493,7 +511,8 @@ static void test_more_tokens_than_throttling(void **state)
             plant_step(&alone, 1, 1, 0.5);
         assert_true(alone.max_c >= plant_kinds[i].limit_c);
         const double ratio = world.plant.tokens / alone.tokens;
-        print_message("# %s: tokens per hour, governed : throttling = %.2f\n", plant_kinds[i].name, ratio);
+        print_message("# %s: tokens per hour, governed : throttling = %.2f\n", plant_kinds[i].name,
+                      ratio);
         assert_true(ratio > 1);
         product += log(ratio) / (double)PLANT_KINDS;
     }

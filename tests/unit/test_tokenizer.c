@@ -54,7 +54,8 @@ static int open_all(void **state)
     for (int i = 0; i < count; i++) {
         char name[NAME_MAX_BYTES];
         size_t length = strlen(entries[i]->d_name);
-        if (length > 5 && length < sizeof name && strcmp(entries[i]->d_name + length - 5, ".gguf") == 0) {
+        if (length > 5 && length < sizeof name &&
+            strcmp(entries[i]->d_name + length - 5, ".gguf") == 0) {
             snprintf(name, sizeof name, "%.*s", (int)length - 5, entries[i]->d_name);
             open_vocabulary(folder, name);
         }
@@ -96,16 +97,18 @@ static void from_hex(const char *hex, struct buffer *out)
     }
 }
 
-static void assert_same_bytes(const char *what, const struct vocabulary *v, size_t index, const struct buffer *is,
-                              const struct buffer *should)
+static void assert_same_bytes(const char *what, const struct vocabulary *v, size_t index,
+                              const struct buffer *is, const struct buffer *should)
 {
     if (is->size != should->size || memcmp(is->data, should->data, is->size) != 0)
-        fail_msg("%s: vector %zu: %s is '%s', should be '%s'", v->name, index, what, is->data, should->data);
+        fail_msg("%s: vector %zu: %s is '%s', should be '%s'", v->name, index, what, is->data,
+                 should->data);
 }
 
 /* ---- vectors ---- */
 
-static void check_ids(const struct vocabulary *v, size_t index, yyjson_val *vector, const struct token_list *ids)
+static void check_ids(const struct vocabulary *v, size_t index, yyjson_val *vector,
+                      const struct token_list *ids)
 {
     yyjson_val *expected = yyjson_obj_get(vector, "ids");
     bool same = yyjson_arr_size(expected) == ids->count;
@@ -123,7 +126,8 @@ static void check_ids(const struct vocabulary *v, size_t index, yyjson_val *vect
              yyjson_get_str(yyjson_obj_get(vector, "text")), is.data, should);
 }
 
-static void check_pieces(const struct vocabulary *v, size_t index, yyjson_val *vector, const struct token_list *ids)
+static void check_pieces(const struct vocabulary *v, size_t index, yyjson_val *vector,
+                         const struct token_list *ids)
 {
     struct buffer is = {0}, should = {0};
     yyjson_val *pieces = yyjson_obj_get(vector, "pieces");
@@ -141,8 +145,8 @@ static void check_pieces(const struct vocabulary *v, size_t index, yyjson_val *v
     buffer_deinit(&should);
 }
 
-static void check_text(const struct vocabulary *v, size_t index, const struct token_list *ids, bool special,
-                       const struct buffer *should)
+static void check_text(const struct vocabulary *v, size_t index, const struct token_list *ids,
+                       bool special, const struct buffer *should)
 {
     struct buffer is = {0};
     buffer_append(&is, "before ", 7); /* decoding appends, and tidies only what it appends */
@@ -157,8 +161,8 @@ static bool is_valid_utf8(const char *text, size_t size)
 {
     for (size_t at = 0; at < size;) {
         utf8proc_int32_t code_point;
-        utf8proc_ssize_t n =
-            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(size - at), &code_point);
+        utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text + at,
+                                              (utf8proc_ssize_t)(size - at), &code_point);
         if (n <= 0)
             return false;
         at += (size_t)n;
@@ -192,9 +196,11 @@ static void check_vector(const struct vocabulary *v, size_t index, yyjson_val *v
     struct buffer text = {0};
     struct token_list ids = {0};
     from_hex(yyjson_get_str(yyjson_obj_get(vector, "text")), &text);
-    unsigned flags = (yyjson_get_bool(yyjson_obj_get(vector, "add_special")) ? TOKENIZE_ADD_SPECIAL : 0u) |
-                     (yyjson_get_bool(yyjson_obj_get(vector, "parse_special")) ? TOKENIZE_PARSE_SPECIAL : 0u);
-    assert_int_equal(tokenizer_encode(v->tokenizer, text.data, text.size, flags, &ids, NULL), ERROR_NONE);
+    unsigned flags =
+        (yyjson_get_bool(yyjson_obj_get(vector, "add_special")) ? TOKENIZE_ADD_SPECIAL : 0u) |
+        (yyjson_get_bool(yyjson_obj_get(vector, "parse_special")) ? TOKENIZE_PARSE_SPECIAL : 0u);
+    assert_int_equal(tokenizer_encode(v->tokenizer, text.data, text.size, flags, &ids, NULL),
+                     ERROR_NONE);
     check_ids(v, index, vector, &ids);
     check_pieces(v, index, vector, &ids);
     yyjson_val *detok = yyjson_obj_get(vector, "detok");
@@ -257,7 +263,8 @@ static void test_facts(void **state)
         const char *type = yyjson_get_str(yyjson_obj_get(vocab, "type"));
         assert_string_equal(tokenizer_family(tokenizer), type);
         if (strcmp(type, "bpe") == 0)
-            assert_string_equal(tokenizer_pre(tokenizer), yyjson_get_str(yyjson_obj_get(vocab, "pre")));
+            assert_string_equal(tokenizer_pre(tokenizer),
+                                yyjson_get_str(yyjson_obj_get(vocab, "pre")));
         assert_int_equal(tokenizer_size(tokenizer), fact(vocab, "n_tokens"));
         assert_int_equal(tokenizer_bos(tokenizer), fact(vocab, "bos"));
         assert_int_equal(tokenizer_eos(tokenizer), fact(vocab, "eos"));
@@ -277,7 +284,8 @@ static void stream_bytes(const char *bytes, size_t size, struct buffer *out)
     const struct tokenizer *tokenizer = tokenizer_named("spm-llama");
     struct token_stream stream = {0};
     for (size_t i = 0; i < size; i++)
-        token_stream_push(&stream, tokenizer, 3 + (uint8_t)bytes[i], false, out); /* <0x00> is token 3 */
+        token_stream_push(&stream, tokenizer, 3 + (uint8_t)bytes[i], false,
+                          out); /* <0x00> is token 3 */
     token_stream_finish(&stream, out);
 }
 
@@ -331,13 +339,16 @@ static size_t random_text(uint64_t seed, bool valid, char *out, size_t max)
             out[size++] = (char)draw;
             continue;
         }
-        /* Short and long characters, spaces, digits and quotes, so that every alternative of a pattern is met. */
-        static const uint32_t limits[] = {0x80, 0x80, 0x80, 0x250, 0x3100, 0xA000, 0x20000, 0x110000};
+        /* Short and long characters, spaces, digits and quotes, so that every alternative of a
+         * pattern is met. */
+        static const uint32_t limits[] = {0x80,   0x80,   0x80,    0x250,
+                                          0x3100, 0xA000, 0x20000, 0x110000};
         uint32_t code_point = (uint32_t)(draw >> 8) % limits[draw % 8];
         if (draw >> 61 == 0)
             code_point = (uint32_t)" \n\r\t'0189sSdLl.,!?_-<|>"[(draw >> 40) % 23];
         if (code_point < 0xD800 || code_point > 0xDFFF)
-            size += (size_t)utf8proc_encode_char((utf8proc_int32_t)code_point, (utf8proc_uint8_t *)out + size);
+            size += (size_t)utf8proc_encode_char((utf8proc_int32_t)code_point,
+                                                 (utf8proc_uint8_t *)out + size);
     }
     return size;
 }
@@ -376,7 +387,8 @@ static void test_any_bytes_are_taken(void **state)
             size_t size = random_text(seed, false, text, sizeof text);
             struct token_list ids = {0};
             unsigned flags = (unsigned)(seed & (TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL));
-            assert_int_equal(tokenizer_encode(tokenizer, text, size, flags, &ids, NULL), ERROR_NONE);
+            assert_int_equal(tokenizer_encode(tokenizer, text, size, flags, &ids, NULL),
+                             ERROR_NONE);
             assert_true(ids.count >= (size != 0));
             for (size_t i = 0; i < ids.count; i++)
                 assert_true(ids.ids[i] >= 0 && (uint32_t)ids.ids[i] < tokenizer_size(tokenizer));
@@ -385,8 +397,9 @@ static void test_any_bytes_are_taken(void **state)
     }
 }
 
-/* SPM keeps bytes that are not UTF-8: the text comes back whole. A space after a cut-off character is the
- * exception: it is escaped to three bytes first, and libllama counts some of them to the character. */
+/* SPM keeps bytes that are not UTF-8: the text comes back whole. A space after a cut-off character
+ * is the exception: it is escaped to three bytes first, and libllama counts some of them to the
+ * character. */
 static void test_spm_gives_any_bytes_back(void **state)
 {
     const struct tokenizer *tokenizer = tokenizer_named("spm-llama");
@@ -420,7 +433,9 @@ static void encode_long(const char *name, const char *unit)
     while (text.size < LONG_BYTES)
         buffer_text(&text, unit);
     struct token_list ids = {0};
-    assert_int_equal(tokenizer_encode(tokenizer, text.data, text.size, TOKENIZE_PARSE_SPECIAL, &ids, NULL), ERROR_NONE);
+    assert_int_equal(
+        tokenizer_encode(tokenizer, text.data, text.size, TOKENIZE_PARSE_SPECIAL, &ids, NULL),
+        ERROR_NONE);
     struct buffer back = {0};
     for (size_t i = 0; i < ids.count; i++)
         tokenizer_piece(tokenizer, ids.ids[i], true, &back);
@@ -432,7 +447,8 @@ static void encode_long(const char *name, const char *unit)
 
 static void test_long_texts(void **state)
 {
-    static const char *const units[] = {"a", "A", " ", "\n", "1", "'", "\xE4\xB8\xAD", "\xCC\x81", " \n", "a b "};
+    static const char *const units[] = {"a",        "A",   " ",   "\n", "1", "'", "\xE4\xB8\xAD",
+                                        "\xCC\x81", " \n", "a b "};
     static const char *const names[] = {"bpe-full-gpt-2", "bpe-gpt-4o", "bpe-deepseek-llm",
                                         "bpe-default",    "spm-llama",  "spm-gemma"};
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
@@ -445,7 +461,8 @@ static void test_a_text_beyond_the_limit_is_refused(void **state)
 {
     struct token_list ids = {0};
     struct error err = {0};
-    assert_int_equal(tokenizer_encode(tokenizer_named("spm-llama"), "", SIZE_MAX, 0, &ids, &err), ERROR_INVALID);
+    assert_int_equal(tokenizer_encode(tokenizer_named("spm-llama"), "", SIZE_MAX, 0, &ids, &err),
+                     ERROR_INVALID);
     assert_non_null(strstr(err.text, "limit"));
     assert_int_equal(ids.count, 0);
 }

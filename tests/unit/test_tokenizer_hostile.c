@@ -1,5 +1,5 @@
-/* Vocabularies made for the purpose: wrong ones are refused with the reason, odd ones are read as libllama
- * reads them, and running out of memory anywhere is an error and no leak. */
+/* Vocabularies made for the purpose: wrong ones are refused with the reason, odd ones are read as
+ * libllama reads them, and running out of memory anywhere is an error and no leak. */
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -22,7 +22,8 @@
 enum { TOKENS_MAX = 400 };
 enum kind { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 
-/* A vocabulary being written down. Texts longer than a token's usual few bytes are given by pointer. */
+/* A vocabulary being written down. Texts longer than a token's usual few bytes are given by
+ * pointer. */
 struct draft {
     struct gguf_bytes bytes;
     const char *texts[TOKENS_MAX];
@@ -62,8 +63,10 @@ static void add_named_bytes(struct draft *draft)
 static void write_arrays(struct draft *draft)
 {
     gguf_bytes_texts(&draft->bytes, "tokenizer.ggml.tokens", draft->texts, draft->count);
-    gguf_bytes_array(&draft->bytes, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, draft->kinds, draft->count, 4);
-    gguf_bytes_array(&draft->bytes, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, draft->scores, draft->count, 4);
+    gguf_bytes_array(&draft->bytes, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, draft->kinds,
+                     draft->count, 4);
+    gguf_bytes_array(&draft->bytes, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, draft->scores,
+                     draft->count, 4);
 }
 
 static void write_bpe(struct draft *draft, const char *const *merges, uint64_t n_merges)
@@ -130,12 +133,14 @@ static void assert_refused(struct draft *draft, enum error_code code, const char
     close_draft(draft, &opened);
 }
 
-static void assert_encodes(const struct tokenizer *tokenizer, const char *text, unsigned flags, const char *expected)
+static void assert_encodes(const struct tokenizer *tokenizer, const char *text, unsigned flags,
+                           const char *expected)
 {
     struct token_list ids = {0};
     struct buffer is = {0};
     buffer_append(&is, "", 0);
-    assert_int_equal(tokenizer_encode(tokenizer, text, strlen(text), flags, &ids, NULL), ERROR_NONE);
+    assert_int_equal(tokenizer_encode(tokenizer, text, strlen(text), flags, &ids, NULL),
+                     ERROR_NONE);
     for (size_t i = 0; i < ids.count; i++)
         buffer_printf(&is, i ? ",%d" : "%d", ids.ids[i]);
     assert_string_equal(is.data, expected);
@@ -161,7 +166,11 @@ static void test_models_it_does_not_know(void **state)
 {
     static const struct {
         const char *model, *word;
-    } cases[] = {{"bert", "WordPiece"}, {"t5", "Unigram"}, {"rwkv", "RWKV"}, {"plamo2", "PLaMo"}, {"new!", "'new!'"}};
+    } cases[] = {{"bert", "WordPiece"},
+                 {"t5", "Unigram"},
+                 {"rwkv", "RWKV"},
+                 {"plamo2", "PLaMo"},
+                 {"new!", "'new!'"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gguf_bytes_text(&draft.bytes, "tokenizer.ggml.model", cases[i].model);
         assert_refused(&draft, ERROR_UNSUPPORTED, cases[i].word);
@@ -188,7 +197,8 @@ static void test_arrays_that_are_missing_or_wrong(void **state)
     assert_refused(&draft, ERROR_INVALID, "tokenizer.ggml.tokens");
     begin_spm(&draft);
     gguf_bytes_texts(&draft.bytes, "tokenizer.ggml.tokens", two, 2);
-    gguf_bytes_array(&draft.bytes, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, (int32_t[]){1}, 1, 4);
+    gguf_bytes_array(&draft.bytes, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, (int32_t[]){1}, 1,
+                     4);
     assert_refused(&draft, ERROR_INVALID, "1 elements for 2 tokens");
     begin_spm(&draft);
     gguf_bytes_texts(&draft.bytes, "tokenizer.ggml.tokens", two, 2);
@@ -251,8 +261,9 @@ static void test_special_ids_that_cannot_be(void **state)
 
 static void test_merges_that_do_not_parse(void **state)
 {
-    static const char *const merges[] = {"",    " ",   "a",    "a ",    " b",        "  ",  "q",
-                                         "a b", "a b", "ab c", "zz yy", "zzyy \xFF", "n o", "no pe"};
+    static const char *const merges[] = {"",      " ",         "a",   "a ",   " b",
+                                         "  ",    "q",         "a b", "a b",  "ab c",
+                                         "zz yy", "zzyy \xFF", "n o", "no pe"};
     gguf_bytes_text(&draft.bytes, "general.architecture", "llama");
     add_spelled_bytes(&draft);
     add(&draft, "ab", NORMAL, 0);
@@ -271,7 +282,8 @@ static void test_tokens_that_are_no_utf8(void **state)
     gguf_bytes_text(&draft.bytes, "general.architecture", "llama");
     add_spelled_bytes(&draft);
     int32_t broken = add(&draft, "\xFF\xFE", NORMAL, 0);
-    int32_t foreign = add(&draft, "\xE4\xB8\xAD", NORMAL, 0); /* no character of the byte alphabet */
+    int32_t foreign =
+        add(&draft, "\xE4\xB8\xAD", NORMAL, 0); /* no character of the byte alphabet */
     int32_t cut_off = add(&draft, "<0x", BYTE, 0);
     int32_t no_hex = add(&draft, "<0xZZ>", BYTE, 0);
     int32_t unused = add(&draft, "unused", UNUSED, 0);
@@ -279,7 +291,8 @@ static void test_tokens_that_are_no_utf8(void **state)
     int32_t strange = add(&draft, "strange", (enum kind)77, 0);
     write_bpe(&draft, NULL, 0);
     assert_int_equal(open_draft(&draft, &opened), ERROR_NONE);
-    assert_piece(opened.tokenizer, broken, "[UNK_BYTE_0xefbfbd\xFF\xFE][UNK_BYTE_0xefbfbd\xFF\xFE]");
+    assert_piece(opened.tokenizer, broken,
+                 "[UNK_BYTE_0xefbfbd\xFF\xFE][UNK_BYTE_0xefbfbd\xFF\xFE]");
     assert_piece(opened.tokenizer, foreign, "[UNK_BYTE_0xe4b8ad\xE4\xB8\xAD]");
     assert_piece(opened.tokenizer, cut_off, "");
     assert_piece(opened.tokenizer, no_hex, "");
@@ -304,7 +317,8 @@ static void test_bytes_without_tokens(void **state)
     add(&draft, "a", NORMAL, 0);
     write_bpe(&draft, NULL, 0);
     assert_int_equal(open_draft(&draft, &opened), ERROR_NONE);
-    assert_encodes(opened.tokenizer, "ab a", 0, "0,0"); /* libllama leaves out what no token can spell */
+    assert_encodes(opened.tokenizer, "ab a", 0,
+                   "0,0"); /* libllama leaves out what no token can spell */
     close_draft(&draft, &opened);
 }
 
@@ -326,7 +340,8 @@ static void test_scores_without_end(void **state)
     write_arrays(&draft);
     assert_int_equal(open_draft(&draft, &opened), ERROR_NONE);
     struct token_list ids = {0};
-    assert_int_equal(tokenizer_encode(opened.tokenizer, "abababa aabb", 12, 0, &ids, NULL), ERROR_NONE);
+    assert_int_equal(tokenizer_encode(opened.tokenizer, "abababa aabb", 12, 0, &ids, NULL),
+                     ERROR_NONE);
     struct buffer back = {0};
     tokenizer_decode(opened.tokenizer, ids.ids, ids.count, false, false, &back);
     assert_string_equal(back.data, "abababa aabb");
@@ -376,7 +391,8 @@ static void test_longer_special_tokens_win(void **state)
     assert_encodes(opened.tokenizer, "<b>", 0, "63,101,65"); /* control: only when asked for */
     assert_encodes(opened.tokenizer, "<b>", TOKENIZE_PARSE_SPECIAL, "262");
     assert_encodes(opened.tokenizer, "<b><c>", TOKENIZE_PARSE_SPECIAL, "63,261,65");
-    assert_encodes(opened.tokenizer, "<b", TOKENIZE_PARSE_SPECIAL | TOKENIZE_ADD_SPECIAL, "1,63,101");
+    assert_encodes(opened.tokenizer, "<b", TOKENIZE_PARSE_SPECIAL | TOKENIZE_ADD_SPECIAL,
+                   "1,63,101");
     close_draft(&draft, &opened);
 }
 
@@ -418,7 +434,8 @@ static void test_what_ends_generation(void **state)
     write_arrays(&draft);
     assert_int_equal(open_draft(&draft, &opened), ERROR_NONE);
     const struct tokenizer *tokenizer = opened.tokenizer;
-    assert_false(tokenizer_ends_generation(tokenizer, end)); /* with <|return|> and <|call|> it ends a message only */
+    assert_false(tokenizer_ends_generation(
+        tokenizer, end)); /* with <|return|> and <|call|> it ends a message only */
     assert_false(tokenizer_is_special(tokenizer, end));
     assert_true(tokenizer_ends_generation(tokenizer, turned));
     assert_true(tokenizer_is_special(tokenizer, turned)); /* whatever the file says */
@@ -431,7 +448,8 @@ static void test_what_ends_generation(void **state)
     close_draft(&draft, &opened);
 }
 
-/* gemma4's kind: merges over plain UTF-8, spaces escaped, newlines whole, BOS whatever the file says. */
+/* gemma4's kind: merges over plain UTF-8, spaces escaped, newlines whole, BOS whatever the file
+ * says. */
 static void test_bpe_over_plain_utf8(void **state)
 {
     static const char *const merges[] = {"\xE2\x96\x81 h", "\xE2\x96\x81h \xC3\xA9"};
@@ -448,7 +466,8 @@ static void test_bpe_over_plain_utf8(void **state)
     add(&draft, "\xE2\x96\x81", NORMAL, 0);          /* 260 */
     write_arrays(&draft);
     assert_int_equal(open_draft(&draft, &opened), ERROR_NONE);
-    assert_encodes(opened.tokenizer, "h h\xC3\xA9\n\n\n", TOKENIZE_ADD_SPECIAL, "0,258,257,11,11,11");
+    assert_encodes(opened.tokenizer, "h h\xC3\xA9\n\n\n", TOKENIZE_ADD_SPECIAL,
+                   "0,258,257,11,11,11");
     assert_encodes(opened.tokenizer, " \n\n\xE4", 0, "260,259,240,192,190");
     assert_piece(opened.tokenizer, 257, " h\xC3\xA9");
     assert_piece(opened.tokenizer, 11, "\n");
@@ -468,14 +487,16 @@ static void fail_everywhere(const char *text)
         mem_fail_nth(nth);
         enum error_code code = tokenizer_open(opened.file, &tokenizer, &err);
         if (!code)
-            code = tokenizer_encode(tokenizer, text, strlen(text), TOKENIZE_PARSE_SPECIAL, &ids, &err);
+            code =
+                tokenizer_encode(tokenizer, text, strlen(text), TOKENIZE_PARSE_SPECIAL, &ids, &err);
         mem_fail_nth(0);
         assert_true(code == ERROR_NONE || code == ERROR_NO_MEMORY);
         assert_int_equal(err.code, code);
         refused += code != ERROR_NONE;
         token_list_deinit(&ids);
         tokenizer_close(tokenizer);
-        done = nth - refused > 40; /* JIT may fail to compile and matching still works; then no more allocations */
+        done = nth - refused >
+               40; /* JIT may fail to compile and matching still works; then no more allocations */
     }
     assert_true(refused > 15);
 }
@@ -507,13 +528,20 @@ static int quieten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models_it_does_not_know),     cmocka_unit_test(test_arrays_that_are_missing_or_wrong),
-        cmocka_unit_test(test_texts_that_cannot_be),        cmocka_unit_test(test_special_ids_that_cannot_be),
-        cmocka_unit_test(test_merges_that_do_not_parse),    cmocka_unit_test(test_tokens_that_are_no_utf8),
-        cmocka_unit_test(test_bytes_without_tokens),        cmocka_unit_test(test_scores_without_end),
-        cmocka_unit_test(test_a_token_across_words),        cmocka_unit_test(test_longer_special_tokens_win),
-        cmocka_unit_test(test_tokens_that_eat_white_space), cmocka_unit_test(test_what_ends_generation),
-        cmocka_unit_test(test_bpe_over_plain_utf8),         cmocka_unit_test(test_running_out_of_memory),
+        cmocka_unit_test(test_models_it_does_not_know),
+        cmocka_unit_test(test_arrays_that_are_missing_or_wrong),
+        cmocka_unit_test(test_texts_that_cannot_be),
+        cmocka_unit_test(test_special_ids_that_cannot_be),
+        cmocka_unit_test(test_merges_that_do_not_parse),
+        cmocka_unit_test(test_tokens_that_are_no_utf8),
+        cmocka_unit_test(test_bytes_without_tokens),
+        cmocka_unit_test(test_scores_without_end),
+        cmocka_unit_test(test_a_token_across_words),
+        cmocka_unit_test(test_longer_special_tokens_win),
+        cmocka_unit_test(test_tokens_that_eat_white_space),
+        cmocka_unit_test(test_what_ends_generation),
+        cmocka_unit_test(test_bpe_over_plain_utf8),
+        cmocka_unit_test(test_running_out_of_memory),
     };
     return cmocka_run_group_tests(tests, quieten, NULL);
 }

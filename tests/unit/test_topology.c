@@ -1,5 +1,5 @@
-/* topology: the estimate of a transfer in closed form, best paths against brute force, properties, bad input, 1,000
- * nodes. */
+/* topology: the estimate of a transfer in closed form, best paths against brute force, properties,
+ * bad input, 1,000 nodes. */
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -24,7 +24,8 @@ static void assert_near(double found, double expected)
 }
 
 /* Everything known, nothing lost. */
-static struct topology_link link_of(uint32_t from, uint32_t to, uint64_t latency_ns, uint64_t bytes_per_s)
+static struct topology_link link_of(uint32_t from, uint32_t to, uint64_t latency_ns,
+                                    uint64_t bytes_per_s)
 {
     return (struct topology_link){.from = from,
                                   .to = to,
@@ -63,11 +64,13 @@ static void test_time_in_closed_form(void **state)
 static void test_time_with_loss(void **state)
 {
     (void)state;
-    struct topology_link link = link_of(0, 1, 1000000, 1000000); /* slower than TCP at these losses: no cap */
-    link.jitter_ns.value = 250000;                               /* R = 2 ms + 1 ms */
+    struct topology_link link =
+        link_of(0, 1, 1000000, 1000000); /* slower than TCP at these losses: no cap */
+    link.jitter_ns.value = 250000;       /* R = 2 ms + 1 ms */
     link.loss_ppm.value = 10000;
     assert_near(seconds_of(link, 1000), 1e-3 + 1e-3 + 0.01 / 0.99 * 3e-3); /* one packet */
-    const double p = 0.01, two = 2 * p / (1 - p) - p * p / (1 - p * p);    /* of two the slower, inclusion-exclusion */
+    const double p = 0.01, two = 2 * p / (1 - p) -
+                                 p * p / (1 - p * p); /* of two the slower, inclusion-exclusion */
     assert_near(seconds_of(link, 1461), 1e-3 + 1.461e-3 + two * 3e-3);
     /* a fast link is held to Mathis's bound: 1460 B sqrt(3/2) / (2 ms * 0.1) = 8.94 MB/s */
     link.bandwidth_bytes_per_s.value = 10000000000;
@@ -104,7 +107,8 @@ static void test_retransmissions_against_simulation(void **state)
     }
     const double carried_s = n_packets * 1460 / (1460 * sqrt(1.5) / sqrt(0.2));
     const double formula = seconds_of(link, n_packets * 1460) - 0.5 - carried_s;
-    assert_true(fabs((double)rounds / n_runs - formula) < 0.03); /* 4 standard errors of the mean are 0.02 */
+    assert_true(fabs((double)rounds / n_runs - formula) <
+                0.03); /* 4 standard errors of the mean are 0.02 */
 }
 
 static void test_unknown_is_not_zero(void **state)
@@ -125,7 +129,10 @@ static void test_unknown_is_not_zero(void **state)
     assert_false(topology_link_time(&link, 1).valid);
     for (int missing = 0; missing < 3; missing++) {
         link = whole;
-        (missing == 0 ? &link.jitter_ns : missing == 1 ? &link.loss_ppm : &link.overhead_ns)->valid = false;
+        (missing == 0   ? &link.jitter_ns
+         : missing == 1 ? &link.loss_ppm
+                        : &link.overhead_ns)
+            ->valid = false;
         const struct topology_time time = topology_link_time(&link, 1000);
         assert_true(time.valid && time.is_floor);
         assert_near(time.seconds, 1.000001);
@@ -140,16 +147,19 @@ static void test_absurd_readings_are_unknown(void **state)
     struct topology_link link = link_of(0, 1, UINT64_MAX, 0);
     link.jitter_ns.value = link.overhead_ns.value = LIMIT_LINK_DELAY_MS * UINT64_C(1000000) + 1;
     link.loss_ppm.value = 1000001;
-    link.peer_bandwidth_bytes_per_s = (struct topology_reading)KNOWN(0x7ff8000000000000); /* the bits of a NaN */
+    link.peer_bandwidth_bytes_per_s =
+        (struct topology_reading)KNOWN(0x7ff8000000000000); /* the bits of a NaN */
     link.class = (enum topology_class)77;
     link = topology_link_clean(link);
-    assert_false(link.latency_ns.valid || link.jitter_ns.valid || link.overhead_ns.valid || link.loss_ppm.valid ||
-                 link.bandwidth_bytes_per_s.valid || link.peer_bandwidth_bytes_per_s.valid);
+    assert_false(link.latency_ns.valid || link.jitter_ns.valid || link.overhead_ns.valid ||
+                 link.loss_ppm.valid || link.bandwidth_bytes_per_s.valid ||
+                 link.peer_bandwidth_bytes_per_s.valid);
     assert_int_equal(link.class, TOPOLOGY_UNKNOWN);
     assert_string_equal(topology_class_name((enum topology_class) - 1), "unknown");
     assert_string_equal(topology_class_name(TOPOLOGY_RDMA), "rdma");
 
-    link = link_of(0, 1, LIMIT_LINK_DELAY_MS * UINT64_C(1000000), LIMIT_LINK_GB_PER_S * UINT64_C(1000000000));
+    link = link_of(0, 1, LIMIT_LINK_DELAY_MS * UINT64_C(1000000),
+                   LIMIT_LINK_GB_PER_S * UINT64_C(1000000000));
     link.loss_ppm.value = LIMIT_LINK_LOSS_PPM;
     link.jitter_ns = link.overhead_ns = link.latency_ns; /* at every limit */
     link = topology_link_clean(link);
@@ -165,7 +175,8 @@ static struct topology made(uint32_t n_nodes, const struct topology_link *links,
     static char texts[LIMIT_TOPOLOGY_NODES + 1][8];
     static const char *names[LIMIT_TOPOLOGY_NODES + 1];
     for (uint32_t i = 0; i < n_nodes; i++) {
-        snprintf(texts[i], sizeof texts[i], n_nodes <= 26 ? "%c" : "n%u", n_nodes <= 26 ? 'a' + i : i);
+        snprintf(texts[i], sizeof texts[i], n_nodes <= 26 ? "%c" : "n%u",
+                 n_nodes <= 26 ? 'a' + i : i);
         names[i] = texts[i];
     }
     struct topology topology;
@@ -182,7 +193,8 @@ static struct topology_paths paths_of(const struct topology *topology, uint64_t 
     return paths;
 }
 
-/* a -> b -> c -> d fast, a -> d direct with little bandwidth, nothing back but d -> a, which is slow. */
+/* a -> b -> c -> d fast, a -> d direct with little bandwidth, nothing back but d -> a, which is
+ * slow. */
 static const struct topology_link square[] = {
     {0, 1, TOPOLOGY_RDMA, true, KNOWN(1000), KNOWN(0), KNOWN(0), KNOWN(0), KNOWN(1000000000)},
     {1, 2, TOPOLOGY_RDMA, true, KNOWN(1000), KNOWN(0), KNOWN(0), KNOWN(0), KNOWN(500000000)},
@@ -206,14 +218,17 @@ static void test_the_best_path_depends_on_size_and_direction(void **state)
     assert_near(topology_paths_seconds(&large, 1, 0), 2e-6 + 3e-3 + 90e-6 + 10e-3);
     assert_near(topology_paths_seconds(&large, 2, 2), 0);
     assert_int_equal(topology_paths_next(&large, 2, 2), 2);
-    assert_ptr_equal(topology_paths_bottleneck(&large, &topology, 0, 3), topology_link(&topology, 1, 2));
-    assert_ptr_equal(topology_paths_bottleneck(&small, &topology, 0, 3), topology_link(&topology, 0, 3));
+    assert_ptr_equal(topology_paths_bottleneck(&large, &topology, 0, 3),
+                     topology_link(&topology, 1, 2));
+    assert_ptr_equal(topology_paths_bottleneck(&small, &topology, 0, 3),
+                     topology_link(&topology, 0, 3));
     assert_null(topology_paths_bottleneck(&small, &topology, 1, 1));
     assert_null(topology_link(&topology, 1, 3)); /* the next node has one to d */
 
     struct topology_metrics metrics = topology_measure(&topology, &large);
-    assert_near(metrics.diameter_s, 92e-6 + 13e-3);                       /* b to a */
-    assert_ptr_equal(metrics.bottleneck, topology_link(&topology, 3, 0)); /* nobody takes the slower wifi */
+    assert_near(metrics.diameter_s, 92e-6 + 13e-3); /* b to a */
+    assert_ptr_equal(metrics.bottleneck,
+                     topology_link(&topology, 3, 0)); /* nobody takes the slower wifi */
     assert_int_equal(metrics.n_groups, 1);
     topology_paths_deinit(&small);
     topology_paths_deinit(&large);
@@ -259,8 +274,9 @@ static void test_ties_go_to_fewer_hops_then_to_the_lower_node(void **state)
 {
     (void)state;
     /* a to d: by c or by b, 2 µs each; e to d: direct 3 µs, or by a in 1 + 2 µs */
-    struct topology_link links[] = {link_of(0, 2, 1000, 1), link_of(2, 3, 1000, 1), link_of(0, 1, 1500, 1),
-                                    link_of(1, 3, 500, 1),  link_of(4, 0, 1000, 1), link_of(4, 3, 3000, 1)};
+    struct topology_link links[] = {link_of(0, 2, 1000, 1), link_of(2, 3, 1000, 1),
+                                    link_of(0, 1, 1500, 1), link_of(1, 3, 500, 1),
+                                    link_of(4, 0, 1000, 1), link_of(4, 3, 3000, 1)};
     for (int order = 0; order < 2; order++) {
         struct topology topology = made(5, links, 6);
         struct topology_paths paths = paths_of(&topology, 0);
@@ -281,8 +297,9 @@ static void test_ties_go_to_fewer_hops_then_to_the_lower_node(void **state)
 static void test_ties_of_long_paths(void **state)
 {
     (void)state;
-    const struct topology_link links[] = {link_of(0, 1, 1000, 1), link_of(1, 4, 1000, 1), link_of(4, 5, 1000, 1),
-                                          link_of(0, 2, 1000, 1), link_of(2, 3, 1000, 1), link_of(3, 5, 1000, 1)};
+    const struct topology_link links[] = {link_of(0, 1, 1000, 1), link_of(1, 4, 1000, 1),
+                                          link_of(4, 5, 1000, 1), link_of(0, 2, 1000, 1),
+                                          link_of(2, 3, 1000, 1), link_of(3, 5, 1000, 1)};
     struct topology topology = made(6, links, 6);
     struct topology_paths paths = paths_of(&topology, 0);
     assert_int_equal(topology_paths_next(&paths, 0, 5), 1);
@@ -291,14 +308,16 @@ static void test_ties_of_long_paths(void **state)
 }
 
 /* Random links between n nodes; coarse values, so that ties are common. */
-static uint32_t random_links(uint64_t seed, uint32_t n_nodes, double density, struct topology_link *links)
+static uint32_t random_links(uint64_t seed, uint32_t n_nodes, double density,
+                             struct topology_link *links)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_nodes * n_nodes; i++) {
         if (random_unit_at(seed, 8 * i) >= density)
             continue;
-        struct topology_link link = link_of(i / n_nodes, i % n_nodes, 1000 * (random_at(seed, 8 * i + 1) % 4),
-                                            1000000 * (1 + random_at(seed, 8 * i + 2) % 3));
+        struct topology_link link =
+            link_of(i / n_nodes, i % n_nodes, 1000 * (random_at(seed, 8 * i + 1) % 4),
+                    1000000 * (1 + random_at(seed, 8 * i + 2) % 3));
         link.up = random_unit_at(seed, 8 * i + 3) < 0.9;
         if (random_unit_at(seed, 8 * i + 4) < 0.3)
             link.loss_ppm.value = random_at(seed, 8 * i + 5) % 600000;
@@ -401,11 +420,13 @@ static void improve(struct topology_link *link, uint64_t how)
     }
 }
 
-static void assert_nowhere_longer(const struct topology_paths *paths, const struct topology_paths *than)
+static void assert_nowhere_longer(const struct topology_paths *paths,
+                                  const struct topology_paths *than)
 {
     for (uint32_t from = 0; from < paths->n_nodes; from++) {
         for (uint32_t to = 0; to < paths->n_nodes; to++)
-            assert_true(topology_paths_seconds(paths, from, to) <= topology_paths_seconds(than, from, to));
+            assert_true(topology_paths_seconds(paths, from, to) <=
+                        topology_paths_seconds(than, from, to));
     }
 }
 
@@ -422,15 +443,17 @@ static void test_better_links_never_hurt_and_lost_ones_never_help(void **state)
         struct topology better = made(20, links, n_links);
         links[chosen] = chosen == n_links - 1 ? last : links[n_links - 1];
         struct topology fewer = made(20, links, n_links - 1);
-        struct topology_paths paths[] = {paths_of(&better, 3000), paths_of(&before, 3000), paths_of(&fewer, 3000),
-                                         paths_of(&before, 3001)};
+        struct topology_paths paths[] = {paths_of(&better, 3000), paths_of(&before, 3000),
+                                         paths_of(&fewer, 3000), paths_of(&before, 3001)};
         assert_nowhere_longer(&paths[0], &paths[1]);
         assert_nowhere_longer(&paths[1], &paths[2]);
         assert_nowhere_longer(&paths[1], &paths[3]); /* a larger message is never faster */
-        for (uint32_t i = 0; i < 8000; i++) {        /* the triangle's inequality; half a nanosecond is rounding */
+        for (uint32_t i = 0; i < 8000;
+             i++) { /* the triangle's inequality; half a nanosecond is rounding */
             const uint32_t a = i / 400, b = i / 20 % 20, c = i % 20;
             assert_true(topology_paths_seconds(&paths[1], a, c) <=
-                        topology_paths_seconds(&paths[1], a, b) + topology_paths_seconds(&paths[1], b, c) + 5e-10);
+                        topology_paths_seconds(&paths[1], a, b) +
+                            topology_paths_seconds(&paths[1], b, c) + 5e-10);
         }
         for (int i = 0; i < 4; i++)
             topology_paths_deinit(&paths[i]);
@@ -446,7 +469,8 @@ static void test_numbering_does_not_matter(void **state)
     (void)state;
     struct topology_link links[225], renamed[225];
     for (uint64_t seed = 0; seed < 100; seed++) {
-        const uint32_t n = 15, n_links = random_links(seed, n, 0.2, links), turn = 1 + (uint32_t)(seed % 14);
+        const uint32_t n = 15, n_links = random_links(seed, n, 0.2, links),
+                       turn = 1 + (uint32_t)(seed % 14);
         for (uint32_t i = 0; i < n_links; i++) {
             renamed[n_links - 1 - i] = links[i];
             renamed[n_links - 1 - i].from = (links[i].from + turn) % n;
@@ -455,9 +479,12 @@ static void test_numbering_does_not_matter(void **state)
         struct topology one = made(n, links, n_links), other = made(n, renamed, n_links);
         struct topology_paths here = paths_of(&one, 500), there = paths_of(&other, 500);
         for (uint32_t i = 0; i < n * n; i++) {
-            const uint32_t from = i / n, to = i % n, from2 = (from + turn) % n, to2 = (to + turn) % n;
-            assert_true(topology_paths_seconds(&here, from, to) == topology_paths_seconds(&there, from2, to2));
-            assert_int_equal(topology_paths_hops(&here, from, to), topology_paths_hops(&there, from2, to2));
+            const uint32_t from = i / n, to = i % n, from2 = (from + turn) % n,
+                           to2 = (to + turn) % n;
+            assert_true(topology_paths_seconds(&here, from, to) ==
+                        topology_paths_seconds(&there, from2, to2));
+            assert_int_equal(topology_paths_hops(&here, from, to),
+                             topology_paths_hops(&there, from2, to2));
         }
         topology_paths_deinit(&here);
         topology_paths_deinit(&there);
@@ -466,8 +493,8 @@ static void test_numbering_does_not_matter(void **state)
     }
 }
 
-static void refuse(const char *const *names, uint32_t n_nodes, const struct topology_link *links, uint32_t n_links,
-                   const char *words)
+static void refuse(const char *const *names, uint32_t n_nodes, const struct topology_link *links,
+                   uint32_t n_links, const char *words)
 {
     struct topology topology;
     struct error err = {0};
@@ -484,7 +511,8 @@ static void test_refusals(void **state)
     memset(long_name, 'x', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = '\0';
     const char *names[LIMIT_TOPOLOGY_NODES + 1] = {"a", "b", "a"};
-    const struct topology_link twice[] = {link_of(0, 1, 1, 1), link_of(1, 0, 1, 1), link_of(0, 1, 2, 2)};
+    const struct topology_link twice[] = {link_of(0, 1, 1, 1), link_of(1, 0, 1, 1),
+                                          link_of(0, 1, 2, 2)};
     refuse(names, 3, NULL, 0, "nodes 0 and 2 have the same name");
     refuse(names, 2, twice, 3, "two links from node 0 to 1");
     refuse(names, 1, twice, 1, "from node 0 to 1, there are 1");
@@ -509,10 +537,11 @@ static void test_none_and_one(void **state)
         assert_null(metrics.bottleneck);
         struct buffer text = {0};
         topology_summary(&text, &topology, &paths);
-        assert_string_equal(text.data, n ? "1 node, 0 links: 0 usable, 0 down, 0 without an estimate\n"
-                                           "every node reaches every other\n"
-                                         : "0 nodes, 0 links: 0 usable, 0 down, 0 without an estimate\n"
-                                           "every node reaches every other\n");
+        assert_string_equal(text.data,
+                            n ? "1 node, 0 links: 0 usable, 0 down, 0 without an estimate\n"
+                                "every node reaches every other\n"
+                              : "0 nodes, 0 links: 0 usable, 0 down, 0 without an estimate\n"
+                                "every node reaches every other\n");
         buffer_deinit(&text);
         topology_paths_deinit(&paths);
         topology_deinit(&topology);
@@ -541,7 +570,8 @@ static void test_summary(void **state)
 {
     (void)state;
     const char *const names[] = {"studio", "K\xc3\xbc\x63he", "pi\n\x1b[2J"};
-    struct topology_link links[] = {link_of(0, 1, 200000, 1250000000), link_of(1, 0, 210000, 118000000),
+    struct topology_link links[] = {link_of(0, 1, 200000, 1250000000),
+                                    link_of(1, 0, 210000, 118000000),
                                     link_of(1, 2, 2000000, 12000000), link_of(2, 1, 1, 1)};
     links[2].class = TOPOLOGY_WIFI;
     links[2].jitter_ns.valid = false;
@@ -551,13 +581,15 @@ static void test_summary(void **state)
     struct topology_paths paths = paths_of(&topology, 12000);
     struct buffer text = {0};
     topology_summary(&text, &topology, &paths);
-    assert_string_equal(text.data, "3 nodes, 4 links: 3 usable, 1 down, 0 without an estimate\n"
-                                   "not connected: 2 groups, 2 pairs without a path, the first pi??[2J to studio\n"
-                                   "a message of 12 kB takes at most 3.21 ms: studio to pi??[2J, 2 hops\n"
-                                   "bandwidth 460 MB/s on average, 12 MB/s at the narrowest: Küche to pi??[2J (wifi)\n"
-                                   "ethernet: 2 links, latency 200 µs to 210 µs, bandwidth 118 MB/s to 1.25 GB/s\n"
-                                   "wifi: 1 link, latency 2 ms to 2 ms, bandwidth 12 MB/s to 12 MB/s\n"
-                                   "times are lower bounds: 1 link without jitter, loss or overhead\n");
+    assert_string_equal(
+        text.data,
+        "3 nodes, 4 links: 3 usable, 1 down, 0 without an estimate\n"
+        "not connected: 2 groups, 2 pairs without a path, the first pi??[2J to studio\n"
+        "a message of 12 kB takes at most 3.21 ms: studio to pi??[2J, 2 hops\n"
+        "bandwidth 460 MB/s on average, 12 MB/s at the narrowest: Küche to pi??[2J (wifi)\n"
+        "ethernet: 2 links, latency 200 µs to 210 µs, bandwidth 118 MB/s to 1.25 GB/s\n"
+        "wifi: 1 link, latency 2 ms to 2 ms, bandwidth 12 MB/s to 12 MB/s\n"
+        "times are lower bounds: 1 link without jitter, loss or overhead\n");
     buffer_deinit(&text);
     topology_paths_deinit(&paths);
     topology_deinit(&topology);
@@ -569,24 +601,26 @@ static void test_dot_escapes_hostile_names(void **state)
     const char *const names[] = {"a\"]; n9 [label=\"x", "\\N\\", "&lt;\n",
                                  "\xff\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\xf9\x80\x80\x80\xe2\x82",
                                  "x\xe2\x80\xaey\xc2\x85\xf0\x9f\x96\xa5"};
-    struct topology_link links[] = {link_of(0, 1, 999600, 1000), link_of(1, 0, 1, 1), {.from = 4, .to = 3, .up = true}};
+    struct topology_link links[] = {
+        link_of(0, 1, 999600, 1000), link_of(1, 0, 1, 1), {.from = 4, .to = 3, .up = true}};
     links[1].up = false;
     struct topology topology;
     assert_int_equal(topology_init(&topology, names, 5, links, 3, NULL), ERROR_NONE);
     struct buffer text = {0};
     topology_dot(&text, &topology);
-    assert_string_equal(text.data, "digraph topology {\n"
-                                   "  charset=\"UTF-8\";\n"
-                                   "  node [shape=box];\n"
-                                   "  n0 [label=\"a\\\"]; n9 [label=\\\"x\"];\n"
-                                   "  n1 [label=\"\\\\N\\\\\"];\n"
-                                   "  n2 [label=\"&amp;lt;?\"];\n"
-                                   "  n3 [label=\"????????????????\"];\n"
-                                   "  n4 [label=\"x???y??\xf0\x9f\x96\xa5\"];\n"
-                                   "  n0 -> n1 [label=\"ethernet\\n1 ms\\n1 kB/s\"];\n"
-                                   "  n1 -> n0 [label=\"ethernet\\n1 ns\\n1 B/s\\ndown\", style=dashed];\n"
-                                   "  n4 -> n3 [label=\"unknown\", style=dashed];\n"
-                                   "}\n");
+    assert_string_equal(text.data,
+                        "digraph topology {\n"
+                        "  charset=\"UTF-8\";\n"
+                        "  node [shape=box];\n"
+                        "  n0 [label=\"a\\\"]; n9 [label=\\\"x\"];\n"
+                        "  n1 [label=\"\\\\N\\\\\"];\n"
+                        "  n2 [label=\"&amp;lt;?\"];\n"
+                        "  n3 [label=\"????????????????\"];\n"
+                        "  n4 [label=\"x???y??\xf0\x9f\x96\xa5\"];\n"
+                        "  n0 -> n1 [label=\"ethernet\\n1 ms\\n1 kB/s\"];\n"
+                        "  n1 -> n0 [label=\"ethernet\\n1 ns\\n1 B/s\\ndown\", style=dashed];\n"
+                        "  n4 -> n3 [label=\"unknown\", style=dashed];\n"
+                        "}\n");
     buffer_deinit(&text);
     topology_deinit(&topology);
 }
@@ -627,7 +661,8 @@ static void test_out_of_memory(void **state)
     topology_deinit(&topology);
 }
 
-static void check_thousand(const char *what, const struct topology_link *links, uint32_t n_links, uint32_t n)
+static void check_thousand(const char *what, const struct topology_link *links, uint32_t n_links,
+                           uint32_t n)
 {
     const uint64_t start_ns = clock_now_ns();
     struct topology topology = made(n, links, n_links);
@@ -636,18 +671,21 @@ static void check_thousand(const char *what, const struct topology_link *links, 
     const uint64_t found_ns = clock_now_ns();
     const struct topology_metrics metrics = topology_measure(&topology, &paths);
     const uint64_t measured_ns = clock_now_ns();
-    print_message("# %s, %u nodes, %u links: made %.1f ms, paths %.1f ms, metrics %.1f ms\n", what, n, n_links,
-                  (double)(made_ns - start_ns) * 1e-6, (double)(found_ns - made_ns) * 1e-6,
-                  (double)(measured_ns - found_ns) * 1e-6);
+    print_message("# %s, %u nodes, %u links: made %.1f ms, paths %.1f ms, metrics %.1f ms\n", what,
+                  n, n_links, (double)(made_ns - start_ns) * 1e-6,
+                  (double)(found_ns - made_ns) * 1e-6, (double)(measured_ns - found_ns) * 1e-6);
     assert_int_equal(metrics.n_links, n_links);
     assert_int_equal(metrics.n_groups, 1);
-    for (uint32_t i = 0; i < 2000; i++) { /* sampled: the way adds up, and no link from here is a better start */
+    for (uint32_t i = 0; i < 2000;
+         i++) { /* sampled: the way adds up, and no link from here is a better start */
         const uint32_t from = (uint32_t)(random_at(1, i) % n), to = (uint32_t)(random_at(2, i) % n);
         double sum_ns = 0;
         for (uint32_t at = from; at != to; at = topology_paths_next(&paths, at, to))
-            sum_ns += round(
-                topology_link_time(topology_link(&topology, at, topology_paths_next(&paths, at, to)), 16384).seconds *
-                1e9);
+            sum_ns +=
+                round(topology_link_time(
+                          topology_link(&topology, at, topology_paths_next(&paths, at, to)), 16384)
+                          .seconds *
+                      1e9);
         assert_true(round(topology_paths_seconds(&paths, from, to) * 1e9) == sum_ns);
         for (uint32_t j = topology.first_link[from]; j < topology.first_link[from + 1]; j++) {
             const struct topology_link *link = &topology.links[j];
@@ -676,13 +714,15 @@ static void test_a_thousand_nodes(void **state)
     assert_non_null(links);
     uint32_t n_links = 0;
     for (uint32_t i = 0; i < n; i++)
-        links[n_links++] = link_of(i, (i + 1) % n, 1000, 1000000000); /* one way round: the deepest there is */
+        links[n_links++] =
+            link_of(i, (i + 1) % n, 1000, 1000000000); /* one way round: the deepest there is */
     check_thousand("ring", links, n_links, n);
     n_links = 0;
     for (uint32_t i = 0; i < MESH_NODES * MESH_NODES; i++) { /* everyone to everyone */
         if (i / MESH_NODES != i % MESH_NODES)
-            links[n_links++] = link_of(i / MESH_NODES, i % MESH_NODES, 10000 + random_at(3, i) % 1000000,
-                                       100000000 + random_at(4, i) % 1000000000);
+            links[n_links++] =
+                link_of(i / MESH_NODES, i % MESH_NODES, 10000 + random_at(3, i) % 1000000,
+                        100000000 + random_at(4, i) % 1000000000);
     }
     check_thousand("mesh", links, n_links, MESH_NODES);
     mem_free(links);

@@ -1,4 +1,5 @@
-/* Weights of a node: its files, fetching from others, giving to others; nodes in this process, over loopback. */
+/* Weights of a node: its files, fetching from others, giving to others; nodes in this process, over
+ * loopback. */
 #include "base/limits.h"
 #include "base/mem.h"
 #include "link_world.h"
@@ -21,7 +22,7 @@
 
 #include <cmocka.h>
 
-/* ---- hosts -------------------------------------------------------------------------------------------- */
+/* ---- hosts ----------------------------------------------------------------------------------- */
 
 struct host {
     struct link_world_node *node;
@@ -61,14 +62,15 @@ static void on_down(void *self, struct link *link, const struct error *why)
         weights_down(host->weights, link);
 }
 
-static void *on_memory(void *self, struct link *link, uint32_t channel, const struct frame_header *header)
+static void *on_memory(void *self, struct link *link, uint32_t channel,
+                       const struct frame_header *header)
 {
     struct host *host = self;
     return host->weights ? weights_memory(host->weights, link, channel, header) : NULL;
 }
 
-static void on_frame(void *self, struct link *link, uint32_t channel, const struct frame_header *header,
-                     const uint8_t *payload)
+static void on_frame(void *self, struct link *link, uint32_t channel,
+                     const struct frame_header *header, const uint8_t *payload)
 {
     struct host *host = self;
     struct fetch_message message;
@@ -134,7 +136,8 @@ static void world_open(int n)
         struct host *host = &hosts[i];
         *host = (struct host){.node = &world->nodes[i]};
         weights_folder_make(host->folder);
-        host->node->options.events = (struct link_events){on_up, on_down, on_memory, on_frame, on_drained, NULL, host};
+        host->node->options.events =
+            (struct link_events){on_up, on_down, on_memory, on_frame, on_drained, NULL, host};
         host->node->options.n_data_channels = NODE_DATA_CHANNELS;
         link_world_open(world, i);
         open_weights(host);
@@ -207,7 +210,7 @@ static void add_demo(struct host *host)
     assert_true(digest_equal(&host->facts.model, &demo_id));
 }
 
-/* ---- what is expected ---------------------------------------------------------------------------------- */
+/* ---- what is expected ------------------------------------------------------------------------ */
 
 struct awaited {
     struct host *host;
@@ -217,7 +220,8 @@ struct awaited {
 static bool has_layers(void *arg)
 {
     const struct awaited *a = arg;
-    enum worker_weights have = weights_have(a->host->weights, &demo_id, a->first_layer, a->n_layers);
+    enum worker_weights have =
+        weights_have(a->host->weights, &demo_id, a->first_layer, a->n_layers);
     if (have == WORKER_CANNOT_FETCH)
         fail_msg("%s", weights_problem(a->host->weights, &demo_id));
     return have == WORKER_HAS_ALL;
@@ -239,7 +243,8 @@ static void fetch_layers(struct host *host, uint32_t first, uint32_t n)
 static bool has_layers_or_problem(void *arg)
 {
     const struct awaited *a = arg;
-    return weights_have(a->host->weights, &demo_id, a->first_layer, a->n_layers) == WORKER_HAS_ALL ||
+    return weights_have(a->host->weights, &demo_id, a->first_layer, a->n_layers) ==
+               WORKER_HAS_ALL ||
            weights_problem(a->host->weights, &demo_id);
 }
 
@@ -302,7 +307,7 @@ static void check_bytes(struct host *host, uint32_t first, uint32_t n)
     part_set_deinit(&set);
 }
 
-/* ---- tests ----------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void test_only_what_is_needed_is_fetched(void **state)
 {
@@ -320,7 +325,8 @@ static void test_only_what_is_needed_is_fetched(void **state)
     assert_int_equal(weights_have(hosts[0].weights, &demo_id, 1, 1), WORKER_FETCHES);
     await_layers(&hosts[0], 1, 1);
     struct part_set set = parts_of(1, 1);
-    assert_int_equal(weights_counts(hosts[0].weights).received_bytes, manifest_bytes() + bytes_of(&set));
+    assert_int_equal(weights_counts(hosts[0].weights).received_bytes,
+                     manifest_bytes() + bytes_of(&set));
     assert_int_equal(weights_have(hosts[0].weights, &demo_id, 2, 1), WORKER_LACKS);
     assert_true(hosts[0].n_changed > 0);
     check_bytes(&hosts[0], 1, 1);
@@ -331,7 +337,8 @@ static void test_only_what_is_needed_is_fetched(void **state)
     weights_fetch(hosts[0].weights, &demo_id, 0, n_layers);
     await_layers(&hosts[0], 0, n_layers);
     struct part_set all = parts_of(0, n_layers);
-    assert_int_equal(weights_counts(hosts[0].weights).received_bytes, manifest_bytes() + bytes_of(&all));
+    assert_int_equal(weights_counts(hosts[0].weights).received_bytes,
+                     manifest_bytes() + bytes_of(&all));
     check_bytes(&hosts[0], 0, n_layers);
     part_set_deinit(&all);
     world_close(2);
@@ -364,7 +371,8 @@ static void test_receivers_give_what_they_have(void **state)
     world_close(3);
 }
 
-/* Both want the same at once, only one of them is linked to the holder: it passes on what it gets. */
+/* Both want the same at once, only one of them is linked to the holder: it passes on what it
+ * gets. */
 static void test_parts_travel_on_while_they_come(void **state)
 {
     world_open(3);
@@ -398,7 +406,8 @@ static void test_a_fetch_goes_on_after_a_restart(void **state)
     fetch_layers(&hosts[0], 0, n_layers);
     struct part_set all = parts_of(0, n_layers);
     /* the manifest, the header and what was verified did not travel again */
-    assert_true(weights_counts(hosts[0].weights).received_bytes <= bytes_of(&all) - before.verified_bytes);
+    assert_true(weights_counts(hosts[0].weights).received_bytes <=
+                bytes_of(&all) - before.verified_bytes);
     check_bytes(&hosts[0], 0, n_layers);
     part_set_deinit(&all);
     world_close(2);
@@ -413,7 +422,8 @@ static void test_a_holder_leaves(void **state)
     connect_hosts(0, 2);
     weights_fetch(hosts[0].weights, &demo_id, 0, n_layers);
     assert_true(link_world_run(world, has_begun, &hosts[0], 10000));
-    link_abort(mesh_find(hosts[2].node->mesh, hosts[0].node->identity.node_id), &(struct error){ERROR_IO, "gone"});
+    link_abort(mesh_find(hosts[2].node->mesh, hosts[0].node->identity.node_id),
+               &(struct error){ERROR_IO, "gone"});
     await_layers(&hosts[0], 0, n_layers);
     check_bytes(&hosts[0], 0, n_layers);
     world_close(3);
@@ -426,7 +436,8 @@ static void make_liar(void)
     add_demo(&hosts[1]);
     connect_hosts(2, 1);
     fetch_layers(&hosts[2], 0, n_layers);
-    snprintf(path, sizeof path, "%.3900s/models/%s.gguf", hosts[2].folder, digest_text(&demo_id, name));
+    snprintf(path, sizeof path, "%.3900s/models/%s.gguf", hosts[2].folder,
+             digest_text(&demo_id, name));
     for (uint32_t i = 1; i < demo.n_parts; i++)
         weights_flip_byte(path, demo.parts[i].offset + demo.parts[i].size / 2);
 }
@@ -489,7 +500,8 @@ static void test_the_limit_is_too_small(void **state)
     assert_true(link_world_run(world, has_problem, &hosts[0], 5000));
     assert_non_null(strstr(weights_problem(hosts[0].weights, &demo_id), "limit"));
     struct part_set all = parts_of(0, n_layers);
-    assert_true(weights_counts(hosts[0].weights).received_bytes < bytes_of(&all) / 2); /* said before it was fetched */
+    assert_true(weights_counts(hosts[0].weights).received_bytes <
+                bytes_of(&all) / 2); /* said before it was fetched */
     part_set_deinit(&all);
     world_close(2);
 }
@@ -510,11 +522,14 @@ static void test_a_model_makes_room_for_another(void **state)
     link_world_pass(world, LIMIT_WEIGHTS_IDLE_MS + 100);
     weights_fetch(hosts[0].weights, &other, 0, hosts[1].facts.n_layers);
     struct host *host = &hosts[0];
-    for (int i = 0; i < 100 && weights_have(host->weights, &other, 0, hosts[1].facts.n_layers) == WORKER_FETCHES; i++)
+    for (int i = 0; i < 100 && weights_have(host->weights, &other, 0, hosts[1].facts.n_layers) ==
+                                   WORKER_FETCHES;
+         i++)
         link_world_pass(world, 20);
     if (weights_problem(host->weights, &other))
         fail_msg("%s", weights_problem(host->weights, &other));
-    assert_int_equal(weights_have(host->weights, &other, 0, hosts[1].facts.n_layers), WORKER_HAS_ALL);
+    assert_int_equal(weights_have(host->weights, &other, 0, hosts[1].facts.n_layers),
+                     WORKER_HAS_ALL);
     assert_int_equal(weights_have(host->weights, &demo_id, 0, 0), WORKER_LACKS);
     world_close(2);
 }
@@ -528,7 +543,8 @@ static void test_everything_is_there_after_a_restart(void **state)
     close_weights(&hosts[0]);
     close_weights(&hosts[1]);
     open_weights(&hosts[0]);
-    assert_int_equal(weights_have(hosts[0].weights, &demo_id, 1, 2), WORKER_FETCHES); /* it is looked at */
+    assert_int_equal(weights_have(hosts[0].weights, &demo_id, 1, 2),
+                     WORKER_FETCHES); /* it is looked at */
     await_layers(&hosts[0], 1, 2);
     assert_int_equal(weights_have(hosts[0].weights, &demo_id, 0, 1), WORKER_LACKS);
     assert_int_equal(weights_counts(hosts[0].weights).received_bytes, 0);
@@ -612,7 +628,8 @@ static void test_a_changed_file_is_not_given_away(void **state)
     weights_fetch(hosts[0].weights, &demo_id, 0, 1);
     assert_true(link_world_run(world, has_problem, &hosts[0], 5000));
     assert_int_equal(weights_counts(hosts[0].weights).received_bytes, 0);
-    assert_int_equal(model_hyperparameters(model)->n_layers, n_layers); /* who has it open keeps it */
+    assert_int_equal(model_hyperparameters(model)->n_layers,
+                     n_layers); /* who has it open keeps it */
     weights_release(hosts[1].weights, &demo_id);
     /* back as it was: it is noticed, hashed again, and given */
     weights_flip_byte(hosts[1].file, demo.parts[5].offset);
@@ -628,7 +645,8 @@ static void count_ended(void *arg, const struct weights_facts *facts, const stru
     ++*(uint32_t *)arg;
 }
 
-/* Hashing, waiting to be hashed, reading and sending for others, receiving, writing, verifying: all at once. */
+/* Hashing, waiting to be hashed, reading and sending for others, receiving, writing, verifying: all
+ * at once. */
 static void test_closing_with_everything_under_way(void **state)
 {
     char path[PATH_MAX];
@@ -671,7 +689,8 @@ static void test_lack_of_memory(void **state)
         mem_fail_nth(0);
         if (!host_is_linked(&hosts[0]))
             link_world_run(world, host_is_linked, &hosts[0], 3000);
-        for (int attempt = 0; attempt < 3 && weights_problem(hosts[0].weights, &demo_id); attempt++) {
+        for (int attempt = 0; attempt < 3 && weights_problem(hosts[0].weights, &demo_id);
+             attempt++) {
             weights_fetch(hosts[0].weights, &demo_id, 1, 1);
             link_world_run(world, has_layers_or_problem, &awaited, 3000);
         }
@@ -687,7 +706,8 @@ static void post(struct host *host, const struct fetch_message *message)
     struct buffer bytes = {0};
     fetch_message_write(message, &bytes);
     const struct frame_header header = {.type = FRAME_WEIGHTS, .length = (uint32_t)bytes.size};
-    assert_int_equal(link_post(host->node->link, NODE_CHANNEL_WEIGHTS, &header, bytes.data, NULL), 0);
+    assert_int_equal(link_post(host->node->link, NODE_CHANNEL_WEIGHTS, &header, bytes.data, NULL),
+                     0);
     buffer_deinit(&bytes);
 }
 
@@ -724,9 +744,11 @@ static void test_garbage_ends_the_link(void **state)
     world_open(2);
     connect_hosts(0, 1);
     close_weights(&hosts[0]);
-    struct fetch_message nonsense = {.type = FETCH_MESSAGE_REFUSE, .id = 77, .refusal = FETCH_REFUSE_LACKS};
+    struct fetch_message nonsense = {
+        .type = FETCH_MESSAGE_REFUSE, .id = 77, .refusal = FETCH_REFUSE_LACKS};
     post(&hosts[0], &nonsense); /* of what was never asked: ignored */
-    nonsense = (struct fetch_message){.type = FETCH_MESSAGE_CHUNK, .id = 5, .chunk = {(const uint8_t *)"abc", 3}};
+    nonsense = (struct fetch_message){
+        .type = FETCH_MESSAGE_CHUNK, .id = 5, .chunk = {(const uint8_t *)"abc", 3}};
     post(&hosts[0], &nonsense);
     post(&hosts[0], &(struct fetch_message){.type = FETCH_MESSAGE_ASK_HAVE, .model = demo_id});
     for (int i = 0; i < 50 && !hosts[0].n_have; i++)
@@ -734,7 +756,8 @@ static void test_garbage_ends_the_link(void **state)
     assert_int_equal(hosts[0].n_have, 1);
     assert_non_null(hosts[0].node->link);
     const struct frame_header header = {.type = FRAME_WEIGHTS, .length = 3};
-    assert_int_equal(link_post(hosts[0].node->link, NODE_CHANNEL_WEIGHTS, &header, "\1\3\0", NULL), 0);
+    assert_int_equal(link_post(hosts[0].node->link, NODE_CHANNEL_WEIGHTS, &header, "\1\3\0", NULL),
+                     0);
     assert_true(link_world_run(world, no_link, &hosts[0], 5000));
     world_close(2);
 }
@@ -747,7 +770,8 @@ static int set_up(void **state)
     if (model_open(demo_path(path), &model, NULL))
         return -1;
     n_layers = model_hyperparameters(model)->n_layers;
-    int failed = manifest_make(model_file(model), &options, &demo, NULL) || manifest_identity(&demo, &demo_id, NULL);
+    int failed = manifest_make(model_file(model), &options, &demo, NULL) ||
+                 manifest_identity(&demo, &demo_id, NULL);
     model_close(model);
     return failed;
 }

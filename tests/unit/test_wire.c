@@ -1,4 +1,5 @@
-/* A micro-batch as bytes (pipeline/wire.h): what is written is read again; what is wrong is refused. */
+/* A micro-batch as bytes (pipeline/wire.h): what is written is read again; what is wrong is
+ * refused. */
 #include "pipeline/wire.h"
 
 #include "base/random.h"
@@ -23,7 +24,8 @@ static const struct wire_shape SHAPE = {
     .operations = 20,
     .output_floats = 8 * 50,
 };
-static const struct wire_route ROUTE = {.instance = 11, .epoch = 22, .number = UINT64_C(0x1122334455667788)};
+static const struct wire_route ROUTE = {
+    .instance = 11, .epoch = 22, .number = UINT64_C(0x1122334455667788)};
 static struct pipeline pipeline = {.n_stages = 3};
 
 static void open_microbatch(struct microbatch *microbatch)
@@ -37,8 +39,8 @@ static void open_microbatch(struct microbatch *microbatch)
     assert_int_equal(microbatch_init(microbatch, &pipeline, &sizes, NULL), ERROR_NONE);
 }
 
-static void add_share(struct microbatch *microbatch, uint32_t slot, uint32_t position, uint32_t n_rows, bool pick,
-                      bool gives_rows)
+static void add_share(struct microbatch *microbatch, uint32_t slot, uint32_t position,
+                      uint32_t n_rows, bool pick, bool gives_rows)
 {
     struct share *share = &microbatch->shares[microbatch->n_shares++];
     *share = (struct share){.slot = slot,
@@ -50,8 +52,8 @@ static void add_share(struct microbatch *microbatch, uint32_t slot, uint32_t pos
                             .gives_rows = gives_rows};
     for (uint32_t i = 0; i < n_rows; i++) {
         bool output = gives_rows || (pick && i + 1 == n_rows);
-        microbatch->rows[microbatch->n_rows++] =
-            (struct batch_row){slot, position + i, (int32_t)((slot * 7 + i) % SHAPE.n_vocab), output};
+        microbatch->rows[microbatch->n_rows++] = (struct batch_row){
+            slot, position + i, (int32_t)((slot * 7 + i) % SHAPE.n_vocab), output};
         share->n_outputs += output;
     }
 }
@@ -67,7 +69,8 @@ static void fill(struct microbatch *microbatch, uint32_t at)
     params.biases = biases;
     params.n_biases = 2;
     pick_setup_fill(&microbatch->setups[microbatch->n_setups++], 2, &params, true, 5);
-    microbatch->operations[microbatch->n_operations++] = (struct cache_operation){.slot = 0, .length = 9};
+    microbatch->operations[microbatch->n_operations++] =
+        (struct cache_operation){.slot = 0, .length = 9};
     microbatch->operations[microbatch->n_operations++] =
         (struct cache_operation){.slot = 1, .from = 2, .length = 30, .copy = true};
     add_share(microbatch, 0, 9, 6, false, false);
@@ -79,7 +82,8 @@ static void fill(struct microbatch *microbatch, uint32_t at)
         microbatch->outputs[i] = (float)i / 7;
 }
 
-static void write_message(const struct microbatch *microbatch, enum activation_type type, struct buffer *out)
+static void write_message(const struct microbatch *microbatch, enum activation_type type,
+                          struct buffer *out)
 {
     float scratch[32];
     buffer_clear(out);
@@ -139,10 +143,12 @@ static void test_round_trip(void **state)
             assert_memory_equal(got.operations, sent.operations, 2 * sizeof *sent.operations);
             assert_int_equal(got.n_setups, 1);
             assert_int_equal(got.setups[0].params.seed, sent.setups[0].params.seed);
-            assert_memory_equal(got.setups[0].biases, sent.setups[0].biases, 2 * sizeof *sent.setups[0].biases);
+            assert_memory_equal(got.setups[0].biases, sent.setups[0].biases,
+                                2 * sizeof *sent.setups[0].biases);
             for (uint32_t i = 0; at && i < sent.n_rows * SHAPE.n_embd; i++) {
                 float bound = type == ACTIVATION_Q8 ? 30.0f / 127 : 0;
-                assert_true(fabsf(got.hidden[(at - 1) & 1][i] - sent.hidden[(at - 1) & 1][i]) <= bound);
+                assert_true(fabsf(got.hidden[(at - 1) & 1][i] - sent.hidden[(at - 1) & 1][i]) <=
+                            bound);
             }
         }
     }
@@ -161,7 +167,8 @@ static void test_the_way_back(void **state)
     open_microbatch(&far);
     fill(&away, 1);
     fill(&far, 3);
-    far.picks[1] = (struct pick){.token = 17, .logprob = -0.5f, .n_top = 2, .top = {{17, -0.5f}, {4, -1.5f}}};
+    far.picks[1] =
+        (struct pick){.token = 17, .logprob = -0.5f, .n_top = 2, .top = {{17, -0.5f}, {4, -1.5f}}};
     far.picks[2] = (struct pick){.token = 5};
     far.shares[0].failed = true;
     error_set(&far.error, ERROR_DEVICE, "stage 2 on tower/gpu0: it\nburns");
@@ -176,15 +183,19 @@ static void test_the_way_back(void **state)
     assert_int_equal(away.picks[1].token, 17);
     assert_int_equal(away.picks[1].top[1].token, 4);
     assert_int_equal(away.picks[2].token, 5);
-    /* the picked row's logits stay where they were computed; the three rows that were asked for are here */
+    /* the picked row's logits stay where they were computed; the three rows that were asked for are
+     * here */
     assert_true(away.outputs[0] == 0);
-    assert_memory_equal(away.outputs + SHAPE.n_vocab, far.outputs + SHAPE.n_vocab, 3 * SHAPE.n_vocab * sizeof(float));
+    assert_memory_equal(away.outputs + SHAPE.n_vocab, far.outputs + SHAPE.n_vocab,
+                        3 * SHAPE.n_vocab * sizeof(float));
 
     fill(&away, 1);
     away.shares[1].sequence++;
-    assert_int_equal(wire_read_back(message.data, message.size, &SHAPE, &away, &err), ERROR_INVALID);
+    assert_int_equal(wire_read_back(message.data, message.size, &SHAPE, &away, &err),
+                     ERROR_INVALID);
     fill(&away, 3); /* it cannot come back to where it already is */
-    assert_int_equal(wire_read_back(message.data, message.size, &SHAPE, &away, &err), ERROR_INVALID);
+    assert_int_equal(wire_read_back(message.data, message.size, &SHAPE, &away, &err),
+                     ERROR_INVALID);
     buffer_deinit(&message);
     microbatch_deinit(&away);
     microbatch_deinit(&far);
@@ -226,7 +237,8 @@ static void test_no_numbers_fail_the_shares(void **state)
     microbatch_deinit(&got);
 }
 
-/* Every beginning of a message is refused; with any byte changed it is refused, or is a micro-batch within the shape.
+/* Every beginning of a message is refused; with any byte changed it is refused, or is a micro-batch
+ * within the shape.
  */
 static void test_damaged_messages(void **state)
 {
@@ -238,7 +250,8 @@ static void test_damaged_messages(void **state)
     fill(&sent, 1);
     write_message(&sent, ACTIVATION_F16, &message);
     for (size_t size = 0; size < message.size; size++) {
-        char *part = malloc(size + 1); /* its own block, so that a sanitizer sees a read beyond it */
+        char *part =
+            malloc(size + 1); /* its own block, so that a sanitizer sees a read beyond it */
         memcpy(part, message.data, size);
         struct error err = {0};
         assert_int_equal(wire_read(part, size, &SHAPE, &got, &err), ERROR_INVALID);
@@ -253,7 +266,8 @@ static void test_damaged_messages(void **state)
         if (wire_read(message.data, message.size, &SHAPE, &got, NULL))
             n_refused++;
         else
-            assert_true(got.n_rows <= SHAPE.rows && got.n_shares <= SHAPE.n_slots && got.at < SHAPE.n_stages);
+            assert_true(got.n_rows <= SHAPE.rows && got.n_shares <= SHAPE.n_slots &&
+                        got.at < SHAPE.n_stages);
         message.data[at] = before;
     }
     assert_true(n_refused > 1000);

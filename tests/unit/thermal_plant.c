@@ -46,7 +46,8 @@ static void throttle(struct plant *plant)
     plant->dropped_s += SLICE_S;
     if (plant->state.die_c <= plant->kind.limit_c - 10)
         plant->n_drops = 0;
-    if (plant->state.die_c < plant->kind.limit_c || plant->n_drops == 4 || (plant->n_drops && plant->dropped_s < 1))
+    if (plant->state.die_c < plant->kind.limit_c || plant->n_drops == 4 ||
+        (plant->n_drops && plant->dropped_s < 1))
         return;
     plant->n_drops++;
     plant->dropped_s = 0;
@@ -94,5 +95,6 @@ struct thermal_sample plant_sample(struct plant *plant, uint64_t now_ns)
     if (kind->round_c > 0)
         c = round(c / kind->round_c) * kind->round_c;
     const double w = plant->power_w + kind->noise_w * plant_random(plant);
-    return (struct thermal_sample){now_ns, {llround(c * 1e3), true}, {llround(fmax(w, 0.001) * 1e3), true}};
+    return (struct thermal_sample){
+        now_ns, {llround(c * 1e3), true}, {llround(fmax(w, 0.001) * 1e3), true}};
 }

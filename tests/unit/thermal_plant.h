@@ -1,5 +1,6 @@
-/* A made-up device that heats up as physics says: one or two nodes, a power curve, a vendor's throttling law, and
- * sensors that round, lag and lie a little. For the tests and for bench/thermal.c.
+/* A made-up device that heats up as physics says: one or two nodes, a power curve, a vendor's
+ * throttling law, and sensors that round, lag and lie a little. For the tests and for
+ * bench/thermal.c.
  *
  * It works in slices of 50 ms, each wholly busy or wholly at rest, as a duty cycle is. */
 #pragma once
@@ -21,8 +22,8 @@ struct plant_kind {
     double noise_w;
 };
 
-/* The vendor's: at the limit the clock drops, and again every second that it stays there, until it is 10 °C
- * cooler; then all comes back. Zeroed: none. */
+/* The vendor's: at the limit the clock drops, and again every second that it stays there, until it
+ * is 10 °C cooler; then all comes back. Zeroed: none. */
 struct plant_throttling {
     double clock;      /* of the clock before, at each drop */
     double core_power; /* of the core's power before: `clock` without, less with a lower voltage */
@@ -43,7 +44,8 @@ struct plant {
     uint64_t n_drawn;
 };
 
-void plant_init(struct plant *plant, const struct plant_kind *kind, uint64_t seed); /* at the ambient's temperature */
+void plant_init(struct plant *plant, const struct plant_kind *kind,
+                uint64_t seed); /* at the ambient's temperature */
 /* `load`: the share of slices that it may use for which there is work; 0 … 1. */
 void plant_step(struct plant *plant, double duty, double load, double seconds);
 struct thermal_sample plant_sample(struct plant *plant, uint64_t now_ns);

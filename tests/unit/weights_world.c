@@ -83,7 +83,8 @@ void weights_fill(uint32_t part, uint64_t offset, uint8_t *out, uint64_t size)
 
 struct manifest weights_manifest(const uint64_t *sizes, uint32_t n)
 {
-    struct manifest manifest = {.name = "made up", .n_parts = n, .parts = mem_new_array(n, sizeof *manifest.parts)};
+    struct manifest manifest = {
+        .name = "made up", .n_parts = n, .parts = mem_new_array(n, sizeof *manifest.parts)};
     assert_non_null(manifest.parts);
     for (uint32_t i = 0; i < n; i++) {
         struct manifest_part *part = &manifest.parts[i];

@@ -20,7 +20,8 @@ static void count(struct medley_device_request *request)
     assert_false(drain->closed);
     drain->n_called++;
     struct medley_device_request late = {0};
-    assert_int_equal(medley_device_synchronize(drain->device, &late, NULL), MEDLEY_ERROR_INVALID); /* closing */
+    assert_int_equal(medley_device_synchronize(drain->device, &late, NULL),
+                     MEDLEY_ERROR_INVALID); /* closing */
 }
 
 static void closed(void *data)
@@ -44,8 +45,9 @@ static void test_close_drains(void **state)
     assert_non_null(requests);
     for (uint32_t i = 0; i < n * EACH; i++) {
         requests[i].data = &drain;
-        assert_int_equal(medley_device_alloc(medley_gpu_device(mine, i % n), &requests[i], 1000, count),
-                         MEDLEY_ERROR_NONE);
+        assert_int_equal(
+            medley_device_alloc(medley_gpu_device(mine, i % n), &requests[i], 1000, count),
+            MEDLEY_ERROR_NONE);
     }
     medley_gpu_close(mine, closed, &drain);
     assert_false(drain.closed);
@@ -53,7 +55,8 @@ static void test_close_drains(void **state)
     assert_true(drain.closed);
     assert_int_equal(drain.n_called_at_close, n * EACH);
     assert_int_equal(uv_loop_close(&loop), 0);
-    for (uint32_t i = 0; i < n * EACH; i++) { /* the buffers are the devices', which are still open */
+    for (uint32_t i = 0; i < n * EACH;
+         i++) { /* the buffers are the devices', which are still open */
         assert_int_equal(requests[i].error.code, MEDLEY_ERROR_NONE);
         assert_int_equal(try_free(device_at(i % n), requests[i].buffer), MEDLEY_ERROR_NONE);
     }
@@ -65,7 +68,8 @@ static void test_a_hang_does_not_outlive_the_handles(void **state)
 {
     (void)state;
     char path[] = "/tmp/medley-hangs-XXXXXX";
-    static const char text[] = "[stuck]\nmemory = 64MiB\ndecode = 1GB/s\nflops = 1GFLOP/s\nfail = hangs at 2s\n";
+    static const char text[] =
+        "[stuck]\nmemory = 64MiB\ndecode = 1GB/s\nflops = 1GFLOP/s\nfail = hangs at 2s\n";
     int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, text, sizeof text - 1) == sizeof text - 1);
     close(fd);
@@ -79,7 +83,8 @@ static void test_a_hang_does_not_outlive_the_handles(void **state)
     uv_loop_init(&loop);
     assert_int_equal(medley_gpu_attach(&loop, mine, &other, NULL), MEDLEY_ERROR_NONE);
     uv_sleep(2100);
-    struct medley_device *device = medley_gpu_find(mine, "sim:stuck"), *same = medley_gpu_find(other, "sim:stuck");
+    struct medley_device *device = medley_gpu_find(mine, "sim:stuck"),
+                         *same = medley_gpu_find(other, "sim:stuck");
     assert_int_equal(medley_device_synchronize(same, &stuck, NULL), MEDLEY_ERROR_NONE);
     assert_int_equal(medley_device_synchronize(device, &behind, NULL), MEDLEY_ERROR_NONE);
     struct drain drain = {0};
@@ -121,13 +126,14 @@ static void test_the_last_handle_closes_the_devices(void **state)
     assert_int_equal(medley_gpu_open(&loop, &options, &first, &request, NULL), MEDLEY_ERROR_NONE);
     assert_int_equal(medley_gpu_device_count(first), 0);                  /* not yet */
     assert_int_equal(medley_device_wait(&request), MEDLEY_ERROR_INVALID); /* it has a loop */
-    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);                   /* a handle alone does not keep it going */
+    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0); /* a handle alone does not keep it going */
     assert_int_equal(request.error.code, MEDLEY_ERROR_NONE);
     assert_int_equal(medley_gpu_device_count(first), 1);
     assert_int_equal(medley_gpu_attach(NULL, first, &second, NULL), MEDLEY_ERROR_NONE);
 
     drain.device = medley_gpu_find(first, "cpu");
-    assert_int_equal(medley_device_alloc(drain.device, &request, 54321, close_in_callback), MEDLEY_ERROR_NONE);
+    assert_int_equal(medley_device_alloc(drain.device, &request, 54321, close_in_callback),
+                     MEDLEY_ERROR_NONE);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(drain.n_called, 2);
     struct medley_device_buffer buffer = request.buffer;
@@ -154,12 +160,14 @@ static void test_close_while_opening(void **state)
         struct medley_device_request request = {0};
         struct medley_gpu_options options = {.cpu_only = true};
         struct drain drain = {0};
-        assert_int_equal(medley_gpu_open(&loop, &options, &mine, &request, NULL), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_gpu_open(&loop, &options, &mine, &request, NULL),
+                         MEDLEY_ERROR_NONE);
         enum medley_error_code answer = cancel ? medley_device_cancel(&request) : MEDLEY_ERROR_BUSY;
         medley_gpu_close(mine, closed, &drain);
         uv_run(&loop, UV_RUN_DEFAULT);
         assert_true(drain.closed);
-        assert_int_equal(request.error.code, answer == MEDLEY_ERROR_BUSY ? MEDLEY_ERROR_NONE : MEDLEY_ERROR_CANCELLED);
+        assert_int_equal(request.error.code,
+                         answer == MEDLEY_ERROR_BUSY ? MEDLEY_ERROR_NONE : MEDLEY_ERROR_CANCELLED);
     }
     assert_int_equal(uv_loop_close(&loop), 0);
     medley_gpu_close(NULL, NULL, NULL);
@@ -181,7 +189,8 @@ static void test_bad_options(void **state)
     assert_int_equal(medley_gpu_attach(NULL, mine, &other, &err), MEDLEY_ERROR_INVALID);
     assert_null(other);
     medley_gpu_close(mine, NULL, NULL);
-    options = (struct medley_gpu_options){.backend = "a name that is longer than any backend's name is"};
+    options =
+        (struct medley_gpu_options){.backend = "a name that is longer than any backend's name is"};
     assert_int_equal(medley_gpu_open(NULL, &options, &mine, &request, NULL), MEDLEY_ERROR_INVALID);
     assert_null(mine);
     assert_int_equal(medley_device_wait(&request), MEDLEY_ERROR_INVALID);
@@ -191,7 +200,8 @@ static void test_bad_options(void **state)
     medley_gpu_close(mine, NULL, NULL);
 }
 
-/* With a program that verifies in child processes, and with one that is not there, the devices are the same. */
+/* With a program that verifies in child processes, and with one that is not there, the devices are
+ * the same. */
 static void test_a_verifier_changes_nothing(void **state)
 {
     (void)state;

@@ -41,9 +41,11 @@ static void test_callbacks_come_in_the_order_of_submission(void **state)
         uint32_t values[MANY], back[MANY];
         for (uint32_t k = 0; k < MANY; k++) { /* all to the same place: the last one stays */
             values[k] = 1000 + k;
-            assert_int_equal(medley_device_write(device_at(i), &log->requests[2 * k], buffer, 0, &values[k], 4, note),
+            assert_int_equal(medley_device_write(device_at(i), &log->requests[2 * k], buffer, 0,
+                                                 &values[k], 4, note),
                              MEDLEY_ERROR_NONE);
-            assert_int_equal(medley_device_read(device_at(i), &log->requests[2 * k + 1], buffer, 0, &back[k], 4, note),
+            assert_int_equal(medley_device_read(device_at(i), &log->requests[2 * k + 1], buffer, 0,
+                                                &back[k], 4, note),
                              MEDLEY_ERROR_NONE);
             assert_true(log->n_called == 0); /* never from within a submit */
         }
@@ -68,11 +70,13 @@ static void test_cancelled_requests_do_not_run_and_call_back_in_turn(void **stat
         assert_int_equal(try_write(device_at(i), buffer, 0, zeros, MANY), MEDLEY_ERROR_NONE);
         struct hold *hold = hold_begin(device_at(i));
         for (uint32_t k = 0; k < MANY; k++)
-            assert_int_equal(medley_device_write(device_at(i), &log->requests[k], buffer, k, &ones[k], 1, note),
-                             MEDLEY_ERROR_NONE);
+            assert_int_equal(
+                medley_device_write(device_at(i), &log->requests[k], buffer, k, &ones[k], 1, note),
+                MEDLEY_ERROR_NONE);
         for (uint32_t k = 0; k < MANY; k += 3) {
             assert_int_equal(medley_device_cancel(&log->requests[k]), MEDLEY_ERROR_NONE);
-            assert_int_equal(medley_device_cancel(&log->requests[k]), MEDLEY_ERROR_NONE); /* once more is fine */
+            assert_int_equal(medley_device_cancel(&log->requests[k]),
+                             MEDLEY_ERROR_NONE); /* once more is fine */
         }
         assert_int_equal(log->n_called, 0);
         hold_end(hold);
@@ -81,7 +85,8 @@ static void test_cancelled_requests_do_not_run_and_call_back_in_turn(void **stat
         assert_int_equal(try_read(device_at(i), buffer, 0, back, MANY), MEDLEY_ERROR_NONE);
         for (uint32_t k = 0; k < MANY; k++) {
             assert_int_equal(log->order[k], k);
-            assert_int_equal(log->requests[k].error.code, k % 3 ? MEDLEY_ERROR_NONE : MEDLEY_ERROR_CANCELLED);
+            assert_int_equal(log->requests[k].error.code,
+                             k % 3 ? MEDLEY_ERROR_NONE : MEDLEY_ERROR_CANCELLED);
             assert_int_equal(back[k], k % 3 ? 1 : 0);
             assert_int_equal(medley_device_cancel(&log->requests[k]), MEDLEY_ERROR_NOT_FOUND);
         }
@@ -101,19 +106,23 @@ static void test_cancel_in_flight(void **state)
         struct medley_device_buffer buffer = alloc(device_at(i), SIZE);
         unsigned n_late = 0;
         for (unsigned k = 0; k < TRIES; k++) {
-            unsigned char before = (unsigned char)(2 * k), after = (unsigned char)(2 * k + 1), back = 0;
-            assert_int_equal(try_write(device_at(i), buffer, SIZE - 1, &before, 1), MEDLEY_ERROR_NONE);
+            unsigned char before = (unsigned char)(2 * k), after = (unsigned char)(2 * k + 1),
+                          back = 0;
+            assert_int_equal(try_write(device_at(i), buffer, SIZE - 1, &before, 1),
+                             MEDLEY_ERROR_NONE);
             bytes[SIZE - 1] = after;
             struct medley_device_request request = {0};
-            assert_int_equal(medley_device_write(device_at(i), &request, buffer, 0, bytes, SIZE, NULL),
-                             MEDLEY_ERROR_NONE);
+            assert_int_equal(
+                medley_device_write(device_at(i), &request, buffer, 0, bytes, SIZE, NULL),
+                MEDLEY_ERROR_NONE);
             for (uint64_t start_ns = uv_hrtime(); uv_hrtime() - start_ns < k * 20000u;)
                 ;
             enum medley_error_code answer = medley_device_cancel(&request);
             assert_true(answer == MEDLEY_ERROR_NONE || answer == MEDLEY_ERROR_BUSY);
             n_late += answer == MEDLEY_ERROR_BUSY;
-            assert_int_equal(medley_device_wait(&request),
-                             answer == MEDLEY_ERROR_BUSY ? MEDLEY_ERROR_NONE : MEDLEY_ERROR_CANCELLED);
+            assert_int_equal(medley_device_wait(&request), answer == MEDLEY_ERROR_BUSY
+                                                               ? MEDLEY_ERROR_NONE
+                                                               : MEDLEY_ERROR_CANCELLED);
             assert_int_equal(try_read(device_at(i), buffer, SIZE - 1, &back, 1), MEDLEY_ERROR_NONE);
             assert_int_equal(back, answer == MEDLEY_ERROR_BUSY ? after : before);
         }
@@ -130,7 +139,8 @@ static void test_one_request_too_many_is_busy(void **state)
         struct log *log = log_new();
         struct hold *hold = hold_begin(device_at(i));
         for (uint32_t k = 0; k < MEDLEY_DEVICE_REQUESTS_MAX; k++)
-            assert_int_equal(medley_device_synchronize(device_at(i), &log->requests[k], note), MEDLEY_ERROR_NONE);
+            assert_int_equal(medley_device_synchronize(device_at(i), &log->requests[k], note),
+                             MEDLEY_ERROR_NONE);
         struct medley_device_request late = {0};
         assert_int_equal(medley_device_synchronize(device_at(i), &late, note), MEDLEY_ERROR_BUSY);
         assert_non_null(strstr(late.error.text, device_id(i)));
@@ -138,11 +148,13 @@ static void test_one_request_too_many_is_busy(void **state)
         assert_int_equal(medley_device_wait(&late), MEDLEY_ERROR_BUSY);
         for (uint32_t k = 0; k < device_count(); k++) { /* the others are not full */
             if (k != i)
-                assert_int_equal(medley_device_synchronize(device_at(k), &late, NULL), MEDLEY_ERROR_NONE);
+                assert_int_equal(medley_device_synchronize(device_at(k), &late, NULL),
+                                 MEDLEY_ERROR_NONE);
             medley_device_wait(&late);
         }
         /* A request that is in flight cannot be submitted once more. */
-        assert_int_equal(medley_device_synchronize(device_at(i), &log->requests[0], note), MEDLEY_ERROR_INVALID);
+        assert_int_equal(medley_device_synchronize(device_at(i), &log->requests[0], note),
+                         MEDLEY_ERROR_INVALID);
         hold_end(hold);
         medley_device_wait(&log->requests[MEDLEY_DEVICE_REQUESTS_MAX - 1]);
         assert_int_equal(log->n_called, MEDLEY_DEVICE_REQUESTS_MAX);
@@ -161,7 +173,8 @@ static void tick(uv_timer_t *timer)
         uv_close((uv_handle_t *)timer, NULL);
 }
 
-/* While a device hangs in an operation: every submit answers, the loop runs, the other devices work. */
+/* While a device hangs in an operation: every submit answers, the loop runs, the other devices
+ * work. */
 static void test_a_busy_device_blocks_neither_loop_nor_devices(void **state)
 {
     (void)state;
@@ -178,9 +191,11 @@ static void test_a_busy_device_blocks_neither_loop_nor_devices(void **state)
         char byte = 0;
         assert_int_equal(medley_device_alloc(busy, r++, 1, note), MEDLEY_ERROR_NONE);
         assert_int_equal(medley_device_free(busy, r++, zero, note), MEDLEY_ERROR_NONE);
-        assert_int_equal(medley_device_write(busy, r++, zero, 0, &byte, 1, note), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_device_write(busy, r++, zero, 0, &byte, 1, note),
+                         MEDLEY_ERROR_NONE);
         assert_int_equal(medley_device_read(busy, r++, zero, 0, &byte, 1, note), MEDLEY_ERROR_NONE);
-        assert_int_equal(medley_device_copy(busy, r++, zero, 0, busy, zero, 0, 1, note), MEDLEY_ERROR_NONE);
+        assert_int_equal(medley_device_copy(busy, r++, zero, 0, busy, zero, 0, 1, note),
+                         MEDLEY_ERROR_NONE);
         assert_int_equal(medley_device_synchronize(busy, r++, note), MEDLEY_ERROR_NONE);
         assert_int_equal(medley_device_memory(busy, r++, note), MEDLEY_ERROR_NONE);
         assert_int_equal(medley_device_temperature_mc(busy, r++, note), MEDLEY_ERROR_NONE);
@@ -197,7 +212,8 @@ static void test_a_busy_device_blocks_neither_loop_nor_devices(void **state)
         assert_int_equal(log->n_called, 0);
         for (uint32_t k = 0; k < device_count(); k++) {
             if (k != i)
-                assert_int_equal(try_free(device_at(k), alloc(device_at(k), 100)), MEDLEY_ERROR_NONE);
+                assert_int_equal(try_free(device_at(k), alloc(device_at(k), 100)),
+                                 MEDLEY_ERROR_NONE);
         }
         hold_end(hold);
         medley_gpu_close(mine, NULL, NULL);
@@ -215,8 +231,8 @@ static void test_a_busy_device_blocks_neither_loop_nor_devices(void **state)
 
 enum { N_LOOPS = 8, N_LANES = 4, OPERATIONS_A_LOOP = 1250, LANE_BYTES = 48 * 1024 };
 
-/* A lane goes round and round: allocate on one device, write, copy to another, read, compare, free. Now and
- * then it cancels what it has just submitted, and goes on as the answer says. */
+/* A lane goes round and round: allocate on one device, write, copy to another, read, compare, free.
+ * Now and then it cancels what it has just submitted, and goes on as the answer says. */
 enum station { ALLOC_A, ALLOC_B, WRITE, COPY, READ, FREE_A, FREE_B, N_STATIONS };
 
 struct lane {
@@ -246,8 +262,10 @@ static void lane_begin(struct lane *lane)
 {
     uint32_t n = medley_gpu_device_count(lane->party->gpu);
     lane->station = ALLOC_A;
-    lane->a = medley_gpu_device(lane->party->gpu, (uint32_t)(random_at(lane->seed, lane->counter++) % n));
-    lane->b = medley_gpu_device(lane->party->gpu, (uint32_t)(random_at(lane->seed, lane->counter++) % n));
+    lane->a =
+        medley_gpu_device(lane->party->gpu, (uint32_t)(random_at(lane->seed, lane->counter++) % n));
+    lane->b =
+        medley_gpu_device(lane->party->gpu, (uint32_t)(random_at(lane->seed, lane->counter++) % n));
     lane->size = 1 + random_at(lane->seed, lane->counter++) % LANE_BYTES;
     lane->moved = true;
     fill(lane->sent, lane->size, lane->seed + lane->counter);
@@ -263,12 +281,14 @@ static enum medley_error_code lane_submit(struct lane *lane)
     case ALLOC_B:
         return medley_device_alloc(lane->b, request, lane->size, lane_step);
     case WRITE:
-        return medley_device_write(lane->a, request, lane->buffer_a, 0, lane->sent, lane->size, lane_step);
+        return medley_device_write(lane->a, request, lane->buffer_a, 0, lane->sent, lane->size,
+                                   lane_step);
     case COPY:
-        return medley_device_copy(lane->a, request, lane->buffer_a, 0, lane->b, lane->buffer_b, 0, lane->size,
-                                  lane_step);
+        return medley_device_copy(lane->a, request, lane->buffer_a, 0, lane->b, lane->buffer_b, 0,
+                                  lane->size, lane_step);
     case READ:
-        return medley_device_read(lane->b, request, lane->buffer_b, 0, lane->received, lane->size, lane_step);
+        return medley_device_read(lane->b, request, lane->buffer_b, 0, lane->received, lane->size,
+                                  lane_step);
     case FREE_A:
         return medley_device_free(lane->a, request, lane->buffer_a, lane_step);
     case FREE_B:
@@ -299,7 +319,8 @@ static void lane_go_on(struct lane *lane)
     }
     if (lane_submit(lane))
         party->n_wrong++;
-    else if (lane->station >= WRITE && lane->station <= READ && random_at(lane->seed, lane->counter++) % 16 == 0)
+    else if (lane->station >= WRITE && lane->station <= READ &&
+             random_at(lane->seed, lane->counter++) % 16 == 0)
         medley_device_cancel(&lane->request);
 }
 

@@ -1,5 +1,6 @@
-/* What each storage type loses: quantise on the host, store on the device, read back, dequantise. The device must
- * return every byte; the loss then is the type's alone, and must stay within what its definition allows.
+/* What each storage type loses: quantise on the host, store on the device, read back, dequantise.
+ * The device must return every byte; the loss then is the type's alone, and must stay within what
+ * its definition allows.
  *
  * Bounds, for one block of values whose largest magnitude is m (ggml's definitions, ggml-quants.c):
  *   f32   exact
@@ -19,7 +20,8 @@
 
 enum { N = 64 * 1024, BLOCK = 32 };
 
-static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0};
+static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0,
+                                       GGML_TYPE_Q4_0};
 
 /* Normally distributed, as weights are, with a few outliers. Box and Muller's method. */
 static void draw_weights(float *weights)
@@ -37,7 +39,8 @@ static void encode(enum ggml_type type, const float *from, void *to)
     if (type == GGML_TYPE_F32)
         memcpy(to, from, N * sizeof *from);
     else
-        assert_int_equal(ggml_quantize_chunk(type, from, to, 0, N / BLOCK, BLOCK, NULL), ggml_row_size(type, N));
+        assert_int_equal(ggml_quantize_chunk(type, from, to, 0, N / BLOCK, BLOCK, NULL),
+                         ggml_row_size(type, N));
 }
 
 static void decode(enum ggml_type type, const void *from, float *to)
@@ -80,7 +83,8 @@ static struct loss measure(enum ggml_type type, const float *weights, const floa
         for (size_t i = block; i < block + BLOCK; i++)
             m = fmax(m, fabs((double)weights[i]));
         for (size_t i = block; i < block + BLOCK; i++) {
-            double x = (double)weights[i], error = fabs((double)back[i] - x), most = bound(type, x, m);
+            double x = (double)weights[i], error = fabs((double)back[i] - x),
+                   most = bound(type, x, m);
             errors += error * error;
             squares += x * x;
             loss.largest = fmax(loss.largest, error / m);
@@ -113,12 +117,14 @@ static void test_round_trips(void **state)
             assert_int_equal(try_free(device_at(i), buffer), MEDLEY_ERROR_NONE);
             decode(types[t], read, back);
             struct loss loss = measure(types[t], weights, back);
-            print_message("# %s %-4s %6.3f bits a value, loss: rms %.2e, largest %.2e, %3.0f %% of the bound\n",
-                          device_id(i), ggml_type_name(types[t]), (double)size * 8 / (double)N, loss.root_mean_square,
-                          loss.largest, loss.of_bound * 100);
+            print_message("# %s %-4s %6.3f bits a value, loss: rms %.2e, largest %.2e, %3.0f %% of "
+                          "the bound\n",
+                          device_id(i), ggml_type_name(types[t]), (double)size * 8 / (double)N,
+                          loss.root_mean_square, loss.largest, loss.of_bound * 100);
             if (types[t] == GGML_TYPE_F32)
                 assert_true(loss.root_mean_square == 0);
-            if (types[t] != GGML_TYPE_Q8_0) /* the list goes from little loss to much; bf16 and q8_0 are near */
+            if (types[t] !=
+                GGML_TYPE_Q8_0) /* the list goes from little loss to much; bf16 and q8_0 are near */
                 assert_true(loss.root_mean_square > before);
             before = loss.root_mean_square;
         }

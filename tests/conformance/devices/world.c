@@ -28,7 +28,8 @@ int open_devices(void **state)
     uint32_t n_wanted = !visible ? 1 : strcmp(visible, "0,0") == 0 ? 3 : 2;
     n_wanted += options.sim_file ? 2 : 0;
     if (medley_gpu_device_count(all_devices) < n_wanted) {
-        print_error("only %u of %u devices are there\n", medley_gpu_device_count(all_devices), n_wanted);
+        print_error("only %u of %u devices are there\n", medley_gpu_device_count(all_devices),
+                    n_wanted);
         return -1;
     }
     return 0;
@@ -68,7 +69,8 @@ static enum medley_error_code wait_for(struct medley_device_request *request)
     return code;
 }
 
-enum medley_error_code try_alloc(struct medley_device *device, uint64_t size, struct medley_device_buffer *out)
+enum medley_error_code try_alloc(struct medley_device *device, uint64_t size,
+                                 struct medley_device_buffer *out)
 {
     struct medley_device_request request = {0};
     medley_device_alloc(device, &request, size, NULL);
@@ -92,16 +94,16 @@ enum medley_error_code try_free(struct medley_device *device, struct medley_devi
     return wait_for(&request);
 }
 
-enum medley_error_code try_write(struct medley_device *device, struct medley_device_buffer to, uint64_t offset,
-                                 const void *from, uint64_t size)
+enum medley_error_code try_write(struct medley_device *device, struct medley_device_buffer to,
+                                 uint64_t offset, const void *from, uint64_t size)
 {
     struct medley_device_request request = {0};
     medley_device_write(device, &request, to, offset, from, size, NULL);
     return wait_for(&request);
 }
 
-enum medley_error_code try_read(struct medley_device *device, struct medley_device_buffer from, uint64_t offset,
-                                void *to, uint64_t size)
+enum medley_error_code try_read(struct medley_device *device, struct medley_device_buffer from,
+                                uint64_t offset, void *to, uint64_t size)
 {
     struct medley_device_request request = {0};
     medley_device_read(device, &request, from, offset, to, size, NULL);
@@ -109,11 +111,13 @@ enum medley_error_code try_read(struct medley_device *device, struct medley_devi
 }
 
 enum medley_error_code try_copy(struct medley_device *device_from, struct medley_device_buffer from,
-                                uint64_t offset_from, struct medley_device *device_to, struct medley_device_buffer to,
-                                uint64_t offset_to, uint64_t size, enum medley_copy_path *path)
+                                uint64_t offset_from, struct medley_device *device_to,
+                                struct medley_device_buffer to, uint64_t offset_to, uint64_t size,
+                                enum medley_copy_path *path)
 {
     struct medley_device_request request = {0};
-    medley_device_copy(device_from, &request, from, offset_from, device_to, to, offset_to, size, NULL);
+    medley_device_copy(device_from, &request, from, offset_from, device_to, to, offset_to, size,
+                       NULL);
     enum medley_error_code code = wait_for(&request);
     if (path)
         *path = request.path;
