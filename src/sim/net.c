@@ -119,6 +119,9 @@ bool net_send_link(struct world *w, struct message *message)
 static void hand_over(struct world *w, struct node *node, const struct message *m)
 {
     switch (m->kind) {
+    case MESSAGE_FRAME:
+        frame_receive(w, node, m);
+        break;
     case MESSAGE_RAFT:
         log_receive(w, node, m);
         break;

@@ -220,6 +220,7 @@ void serve_receive(struct world *w, struct node *node, const struct message *m)
         if (driver)
             lose(w, node, driver);
         break;
+    case MESSAGE_FRAME:
     case MESSAGE_RAFT:
     case MESSAGE_PROPOSE:
     case MESSAGE_NOW:

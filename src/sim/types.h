@@ -6,6 +6,7 @@
 #include "cluster/master.h"
 #include "cluster/replica.h"
 #include "cluster/worker.h"
+#include "mesh/frames.h"
 #include "mesh/pulse.h"
 #include "sim/sim.h"
 #include "simdevices/sim_plant.h"
@@ -52,6 +53,7 @@ enum message_kind {
     MESSAGE_PROPOSE,
     MESSAGE_NOW, /* a struct said */
     /* of a link: in order, once, while it is up */
+    MESSAGE_FRAME,   /* what the product's own code says, as bytes (frames.c) */
     MESSAGE_REQUEST, /* a part of an ask: its tokens so far */
     MESSAGE_TOKEN,
     MESSAGE_RETURNED, /* the driver cannot, or not any more */
@@ -72,6 +74,7 @@ struct message {
     uint64_t epoch, request, part, round, position, value, a;
     uint64_t *tokens;
     uint32_t n_tokens;
+    enum node_frame frame; /* FRAME: what the bytes are */
     uint8_t *bytes;
     size_t size;
 };

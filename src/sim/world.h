@@ -1,5 +1,6 @@
 /* The inside of a run, for src/sim alone. Files: chance.c chance and the heap of events; world.c
- * what becomes of them; faults.c; run.c the beginning and the end; net.c messages; links.c how
+ * what becomes of them; faults.c; run.c the beginning and the end; net.c messages; frames.c those
+ * of the product's own code; links.c how
  * links come and end, watch.c how silence on them is found; log.c a node's replica, views.c its
  * state, disk.c what it writes, propose.c events on their way into the log; lead.c what a leader
  * does, records.c what it keeps true, planner.c the problems it solves; host.c stages and devices;
@@ -55,6 +56,13 @@ uint64_t net_link(const struct world *w, uint32_t at,
 bool net_reaches(const struct world *w, uint32_t from, uint32_t to);
 bool net_is_cut(const struct world *w, uint32_t from, uint32_t to);
 uint64_t net_way_ms(struct world *w); /* drawn: delay and losses of something on a link */
+
+/* ---- frames.c ---- */
+/* Copies the bytes. False: there is no link (or no memory for the message), and nothing was sent. A
+ * frame to the node itself comes in its next event. */
+bool frame_send(struct world *w, const struct node *node, uint32_t to, enum node_frame type,
+                const void *bytes, size_t size);
+void frame_receive(struct world *w, struct node *node, const struct message *message);
 
 /* ---- links.c ---- */
 struct end *net_end(const struct world *w, uint32_t at, uint32_t to);
