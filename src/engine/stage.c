@@ -169,13 +169,13 @@ void stage_kv_set_length(struct stage *stage, uint32_t slot, uint32_t length)
 
 /* ---- weights that stay ---- */
 
-struct stage_hold {
+struct stage_pin {
     uint32_t n;
     struct weight_unit *units[];
 };
 
-static bool is_held(const struct weight_unit *unit, uint32_t first_layer, uint32_t n_layers,
-                    uint32_t n_all)
+static bool is_pinned(const struct weight_unit *unit, uint32_t first_layer, uint32_t n_layers,
+                      uint32_t n_all)
 {
     if (unit->layer < LIMIT_LAYERS)
         return unit->layer >= first_layer && unit->layer - first_layer < n_layers;
@@ -184,22 +184,22 @@ static bool is_held(const struct weight_unit *unit, uint32_t first_layer, uint32
            (unit->layer == WEIGHT_UNIT_LAST && first_layer + n_layers == n_all);
 }
 
-struct stage_hold *stage_hold(const struct stage *stage, uint32_t first_layer, uint32_t n_layers)
+struct stage_pin *stage_pin(const struct stage *stage, uint32_t first_layer, uint32_t n_layers)
 {
     const struct weights *weights = &stage->weights;
-    struct stage_hold *hold = mem_new(sizeof *hold + weights->n_units * sizeof *hold->units);
-    for (uint32_t i = 0; hold && i < weights->n_units; i++) {
-        if (is_held(weights->units[i], first_layer, n_layers, stage->h->n_layers))
-            hold->units[hold->n++] = weight_unit_again(weights->units[i]);
+    struct stage_pin *pin = mem_new(sizeof *pin + weights->n_units * sizeof *pin->units);
+    for (uint32_t i = 0; pin && i < weights->n_units; i++) {
+        if (is_pinned(weights->units[i], first_layer, n_layers, stage->h->n_layers))
+            pin->units[pin->n++] = weight_unit_again(weights->units[i]);
     }
-    return hold;
+    return pin;
 }
 
-void stage_hold_drop(struct stage_hold *hold)
+void stage_unpin(struct stage_pin *pin)
 {
-    for (uint32_t i = 0; hold && i < hold->n; i++)
-        weight_unit_drop(hold->units[i]);
-    mem_free(hold);
+    for (uint32_t i = 0; pin && i < pin->n; i++)
+        weight_unit_drop(pin->units[i]);
+    mem_free(pin);
 }
 
 /* ---- facts ---- */

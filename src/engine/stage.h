@@ -60,9 +60,9 @@ void stage_close(struct stage *stage);
 
 /* The weights of some of its layers stay loaded when it is closed, for the next stage that uses
  * them on this device, while its model is open. Any thread. NULL: no memory. */
-struct stage_hold;
-struct stage_hold *stage_hold(const struct stage *stage, uint32_t first_layer, uint32_t n_layers);
-void stage_hold_drop(struct stage_hold *hold); /* NULL is fine */
+struct stage_pin;
+struct stage_pin *stage_pin(const struct stage *stage, uint32_t first_layer, uint32_t n_layers);
+void stage_unpin(struct stage_pin *pin); /* NULL is fine */
 
 struct stage_memory stage_memory(const struct stage *stage);
 struct device *stage_device(const struct stage *stage);

@@ -43,7 +43,7 @@ static void on_handle_closed(uv_handle_t *handle)
 
 static void close_when_done(struct hosting *hosting)
 {
-    if (!hosting->closing || hosting->parts || hosting->n_leaving_holds || hosting->handles_closing)
+    if (!hosting->closing || hosting->parts || hosting->n_leaving_pins || hosting->handles_closing)
         return;
     hosting->handles_closing = true;
     uv_close((uv_handle_t *)&hosting->wake, on_handle_closed);
@@ -161,13 +161,13 @@ static void load(struct hosting *hosting, const struct state *state,
 }
 
 /* What the new part takes over is closed before it is loaded (hosting_load.c): the weights stay. */
-static void hold_older(struct hosting *hosting, const struct state *state,
-                       const struct worker_action *action)
+static void pin_older(struct hosting *hosting, const struct state *state,
+                      const struct worker_action *action)
 {
     const Cluster__Placement *next = hosting_placement(state, action->instance, action->epoch);
     struct part *older = hosting_find(hosting, action->instance, action->from_epoch);
     if (next && older)
-        part_hold_for(older, next);
+        part_pin_for(older, next);
 }
 
 static void unload(struct hosting *hosting, const struct state *state,
@@ -177,7 +177,7 @@ static void unload(struct hosting *hosting, const struct state *state,
     struct part *part = hosting_find(hosting, action->instance, action->epoch);
     const bool has_heir = part && instance && instance->active && instance->current;
     if (has_heir)
-        part_hold_for(part, instance->next ? instance->next : instance->current);
+        part_pin_for(part, instance->next ? instance->next : instance->current);
     if (part && !(has_heir && part_hand_over(part, instance->current)))
         part_retire(part, 0);
 }
@@ -222,7 +222,7 @@ static void act(struct hosting *hosting, const struct state *state,
     case WORKER_ADOPT:
         load(hosting, state, action);
         if (action->type == WORKER_ADOPT)
-            hold_older(hosting, state, action);
+            pin_older(hosting, state, action);
         break;
     case WORKER_UNLOAD:
         unload(hosting, state, action);
@@ -286,7 +286,7 @@ static void step_once(struct hosting *hosting, const struct state *state, uint64
     mem_free(stages);
     hosting_sweep(hosting);
     hosting_jobs(hosting);
-    hosting_drop_holds(hosting, state);
+    hosting_drop_pins(hosting, state);
     hosting_mend(hosting);
     look_at_caches(hosting);
     hosting_watch(hosting);
@@ -339,7 +339,7 @@ void hosting_close(struct hosting *hosting, void (*closed)(void *arg), void *arg
     hosting->closing = true;
     for (struct part *part = hosting->parts; part; part = part->next)
         part_retire(part, 0);
-    hosting_drop_holds(hosting, NULL);
+    hosting_drop_pins(hosting, NULL);
     hosting_watch(hosting);
     hosting_tell(hosting);
 }

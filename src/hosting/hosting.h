@@ -8,7 +8,7 @@
  * their devices has gone. Where a new placement has to take the place of an old one and wants the
  * very layers that are loaded (ADOPT), the old part is closed first and the new one loaded, so the
  * instance is silent meanwhile; its old stages count as ready until the new part goes. The weights
- * of layers that stay on their device stay loaded (hosting_hold.c).
+ * of layers that stay on their device stay loaded (hosting_pin.c).
  *
  * A placement that takes over from one that serves takes over its KV caches as well, at a token's
  * boundary (hosting_give.c, hosting_take.c, pipeline/cache_wire.h): its driver is not shown before

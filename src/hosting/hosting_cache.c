@@ -48,7 +48,7 @@ struct offered *offered_new(const struct cache_message *message)
         const uint32_t n = offer->slots[i].n_tokens;
         for (uint32_t k = 0; k < n; k++)
             tokens[k] = (int32_t)bytes_load(offer->slots[i].tokens + 4 * (size_t)k, 4);
-        offered->slots[offered->n_slots++] = (struct held_slot){offer->slots[i].slot, n, tokens};
+        offered->slots[offered->n_slots++] = (struct cached_slot){offer->slots[i].slot, n, tokens};
         tokens += n;
     }
     return offered;
@@ -73,7 +73,7 @@ static void settle(struct cache_job *job)
     struct pipeline_stage *stage = &pipeline->stages[job->stage];
     const bool last = job->stage + 1 == pipeline->n_stages;
     for (uint32_t i = 0; i < offer->n_slots; i++) {
-        const struct held_slot *slot = &offer->slots[i];
+        const struct cached_slot *slot = &offer->slots[i];
         stage_kv_set_length(stage->stage, slot->slot, slot->n_tokens);
         for (uint32_t k = 0; last && k < slot->n_tokens; k++)
             picker_note(pipeline->picker, slot->slot, k, slot->tokens[k]);

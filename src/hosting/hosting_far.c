@@ -124,7 +124,7 @@ void part_lose(struct part *part, const struct error *why)
     lost.code = ERROR_IO; /* whatever it was: the request may be tried again */
     driver_lost(part->driver, &lost);
     if (part->state == PART_HANDING)
-        return; /* what it has under way is over, so that it will be held */
+        return; /* what it has under way is over, so that it can quiesce */
     if (part->found_ms)
         take_end(part, why->text);
     if (!part->lost) {

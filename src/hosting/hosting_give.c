@@ -24,7 +24,7 @@ static void be_patient(struct part *part, uint64_t ms)
     part->give.until_ms = uv_now(part->hosting->options.loop) + ms;
 }
 
-static void on_held(void *arg)
+static void give_on_quiescent(void *arg)
 {
     uv_async_send(&((struct hosting *)arg)->cache_wake);
 }
@@ -94,7 +94,7 @@ bool part_hand_over(struct part *part, const Cluster__Placement *next)
     part->state = PART_HANDING;
     be_patient(part, give->offer ? give->offer->patience_ms : LIMIT_CACHE_OFFER_MS);
     if (part->driver)
-        driver_hold(part->driver, on_held, part->hosting);
+        driver_quiesce(part->driver, give_on_quiescent, part->hosting);
     hosting_tell(part->hosting);
     return true;
 }
@@ -137,17 +137,18 @@ static double copy_s(struct part *part, uint64_t n_tokens)
 /* Slots by which computing would take longer than copying; how long there is for it. */
 static void choose(struct part *part, struct cache_offer *out)
 {
-    struct held_slot held[LIMIT_SEQUENCES];
-    const uint32_t n = driver_held_slots(part->driver, held);
+    struct cached_slot cached[LIMIT_SEQUENCES];
+    const uint32_t n = driver_cached_slots(part->driver, cached);
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (held[i].n_tokens < GIVE_TOKENS_MIN || n_tokens + held[i].n_tokens > LIMIT_CACHE_TOKENS)
+        if (cached[i].n_tokens < GIVE_TOKENS_MIN ||
+            n_tokens + cached[i].n_tokens > LIMIT_CACHE_TOKENS)
             continue;
-        n_tokens += held[i].n_tokens;
-        out->slots[out->n_slots].slot = held[i].slot;
-        out->slots[out->n_slots].n_tokens = held[i].n_tokens;
+        n_tokens += cached[i].n_tokens;
+        out->slots[out->n_slots].slot = cached[i].slot;
+        out->slots[out->n_slots].n_tokens = cached[i].n_tokens;
         out->slots[out->n_slots++].tokens =
-            (const unsigned char *)held[i].tokens; /* little-endian, as all we run on */
+            (const unsigned char *)cached[i].tokens; /* little-endian, as all we run on */
     }
     const double replay_s = (double)n_tokens * (double)driver_prompt_row_ns(part->driver) / 1e9;
     const double wire_s = n_tokens ? copy_s(part, n_tokens) : 0;
@@ -232,7 +233,7 @@ static bool find_next(struct part *part, struct kv_run *out)
         const struct part_stage *stage = &part->stages[give->stage];
         for (; stage->here && give->layer < stage->n_layers; give->layer++, give->slot = 0) {
             for (; give->slot < give->offer->n_slots; give->slot++, give->row = 0) {
-                const struct held_slot *slot = &give->offer->slots[give->slot];
+                const struct cached_slot *slot = &give->offer->slots[give->slot];
                 if (give->row == slot->n_tokens)
                     continue;
                 *out = (struct kv_run){stage->first_layer + give->layer, slot->slot, give->row,
@@ -305,7 +306,7 @@ void give_go_on(struct part *part)
     struct kv_run run;
     if (!gives(part))
         return;
-    if (!give->offer && part->driver && driver_is_held(part->driver)) {
+    if (!give->offer && part->driver && driver_is_quiescent(part->driver)) {
         make_offer(part);
         return;
     }

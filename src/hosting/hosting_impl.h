@@ -9,9 +9,9 @@
 
 #include <pthread.h>
 
-/* WAITING: some of its stages were not asked for yet, or its devices are not free; nothing is held.
- * HANDING: it serves no more; the next placement takes over what is in its caches. LEAVING: it
- * serves no more, but who has its driver was not told yet. GONE: only shown as ready, for its
+/* WAITING: some of its stages were not asked for yet, or its devices are not free; nothing is
+ * loaded. HANDING: it serves no more; the next placement takes over what is in its caches. LEAVING:
+ * it serves no more, but who has its driver was not told yet. GONE: only shown as ready, for its
  * successor. */
 enum part_state {
     PART_WAITING,
@@ -38,7 +38,7 @@ struct part_stage {
 struct offered {
     uint64_t to_epoch;
     uint32_t patience_ms, n_slots;
-    struct held_slot slots[LIMIT_SEQUENCES];
+    struct cached_slot slots[LIMIT_SEQUENCES];
     int32_t tokens[]; /* theirs */
 };
 
@@ -126,17 +126,17 @@ struct part {
 
 /* Weights of an old part that stay for a new one on the same device. They are given back on the
  * pool. */
-struct hold {
+struct part_pin {
     uv_work_t work; /* first */
     struct hosting *hosting;
-    struct hold *next;
+    struct part_pin *next;
     const struct model *model; /* held, too: the weights may lie in its file */
     Cluster__Model *model_record;
     char *instance;
     uint64_t epoch; /* of the new one */
     uint32_t n, n_lanes;
-    struct stage_hold *stages[LIMIT_STAGES * 2];
-    struct lane_hold *lanes[LIMIT_STAGES]; /* in devices' processes */
+    struct stage_pin *stages[LIMIT_STAGES * 2];
+    struct lane_pin *lanes[LIMIT_STAGES]; /* in devices' processes */
 };
 
 struct said { /* the last report of a stage */
@@ -147,14 +147,14 @@ struct said { /* the last report of a stage */
 struct hosting {
     uv_async_t wake; /* first */
     uv_timer_t timer;
-    uv_async_t cache_wake; /* a cache's rows were read or written, a driver is held */
+    uv_async_t cache_wake; /* a cache's rows were read or written, a driver is quiescent */
     pthread_mutex_t cache_lock;
     struct cache_job *cache_done; /* under it */
     uint32_t n_handles;
     struct hosting_options options;
     struct part *parts;
-    struct hold *holds;
-    uint32_t n_jobs, n_leaving_holds;
+    struct part_pin *pins;
+    uint32_t n_jobs, n_leaving_pins;
     bool closing, handles_closing, stepping, again, is_changed;
     uint64_t wall_ms;
     struct said said[256];
@@ -204,11 +204,11 @@ bool part_lanes_loaded(const struct part *part);
 enum error_code part_pass_on(struct part *part, const void *bytes, size_t size, struct error *err);
 void hosting_mind(struct hosting *hosting); /* what processes have died, and which were given up */
 
-/* ---- hosting_hold.c: weights that stay where they are ---- */
-void part_hold_for(struct part *part, const Cluster__Placement *next); /* before it is retired */
-void hosting_drop_holds(struct hosting *hosting,
-                        const struct state *state); /* those whose part has come, or will not;
-                                                        state NULL: all */
+/* ---- hosting_pin.c: weights that stay where they are ---- */
+void part_pin_for(struct part *part, const Cluster__Placement *next); /* before it is retired */
+void hosting_drop_pins(struct hosting *hosting,
+                       const struct state *state); /* those whose part has come, or will not;
+                                                       state NULL: all */
 
 /* ---- hosting_give.c: what goes hands its caches over ---- */
 void give_prepare(struct part *part, const Cluster__Placement *next); /* that follows it perhaps */

@@ -94,10 +94,10 @@ static bool is_open(const struct takeover *take)
 /* What stages may hold by now nobody knows: the driver empties every slot before it uses it. */
 static bool begin_empty(struct part *part)
 {
-    struct held_slot slots[LIMIT_SEQUENCES];
+    struct cached_slot slots[LIMIT_SEQUENCES];
     const uint32_t n = driver_options(part->driver)->n_slots;
     for (uint32_t i = 0; i < n; i++)
-        slots[i] = (struct held_slot){.slot = i};
+        slots[i] = (struct cached_slot){.slot = i};
     return driver_seed(part->driver, slots, n, NULL) == ERROR_NONE;
 }
 
@@ -342,7 +342,7 @@ bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
     return true;
 }
 
-static bool are_tokens(const struct part *part, const struct held_slot *slot)
+static bool are_tokens(const struct part *part, const struct cached_slot *slot)
 {
     const uint32_t n_vocab = model_hyperparameters(part->model)->n_vocab;
     uint32_t i = 0;

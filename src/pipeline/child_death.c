@@ -148,7 +148,7 @@ void child_died(struct child *child, const struct error *why, bool hung)
     child->last_death = *why;
     for (struct lane *lane = child->lanes; lane; lane = lane->next)
         mourn(lane, &death);
-    holds_be_over(child);
+    pins_end(child);
     pthread_mutex_unlock(&child->lock);
     child_tell_lanes(child);
 }

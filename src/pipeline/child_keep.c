@@ -1,5 +1,5 @@
 /* What the lanes of a device's process share, and what stays between one and the next: models'
- * files, which are opened once, so that their weights are loaded once; and weights that are held
+ * files, which are opened once, so that their weights are loaded once; and weights that are pinned
  * (children.h). */
 #include "pipeline/child_room.h"
 
@@ -17,17 +17,17 @@ struct opened {
     uint32_t n_users;
 };
 
-struct held {
-    struct held *next;
+struct pinned {
+    struct pinned *next;
     uint32_t number;
     const struct model *model; /* the weights may lie in its file */
     uint32_t n;
-    struct stage_hold *stages[CHILD_RANGES_MAX];
+    struct stage_pin *stages[CHILD_RANGES_MAX];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct opened *opened; /* under the lock */
-static struct held *held;     /* the main thread's */
+static struct pinned *pinned; /* the main thread's */
 
 /* ---- models ------------------------------------------------------------------------------ */
 
@@ -115,36 +115,36 @@ void child_model_close(const struct model *model)
 
 /* ---- weights ----------------------------------------------------------------------------- */
 
-void child_hold(const struct room *room, const struct child_word *word)
+void child_pin(const struct room *room, const struct child_word *word)
 {
-    struct held *one = room && atomic_load(&room->is_open) ? mem_new(sizeof *one) : NULL;
+    struct pinned *one = room && atomic_load(&room->is_open) ? mem_new(sizeof *one) : NULL;
     if (!one)
         return; /* they are loaded again */
-    one->number = word->hold;
+    one->number = word->pin;
     one->model = room->model;
     use_again(one->model);
     for (uint32_t i = 0; i < word->n_ranges; i++) {
         const struct stage *stage = runner_stage(room->runner, word->ranges[i].stage);
-        struct stage_hold *hold =
-            stage ? stage_hold(stage, word->ranges[i].first_layer, word->ranges[i].n_layers) : NULL;
-        if (hold)
-            one->stages[one->n++] = hold;
+        struct stage_pin *pin =
+            stage ? stage_pin(stage, word->ranges[i].first_layer, word->ranges[i].n_layers) : NULL;
+        if (pin)
+            one->stages[one->n++] = pin;
     }
-    one->next = held;
-    held = one;
+    one->next = pinned;
+    pinned = one;
 }
 
 void child_drop(uint32_t number)
 {
-    struct held **at = &held;
+    struct pinned **at = &pinned;
     while (*at && (*at)->number != number)
         at = &(*at)->next;
-    struct held *one = *at;
+    struct pinned *one = *at;
     if (!one)
         return;
     *at = one->next;
     for (uint32_t i = 0; i < one->n; i++)
-        stage_hold_drop(one->stages[i]);
+        stage_unpin(one->stages[i]);
     child_model_close(one->model);
     mem_free(one);
 }

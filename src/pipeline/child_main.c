@@ -109,10 +109,10 @@ static void listen_on(void)
         } else if (word.kind == CHILD_BEAT) {
             set_duty(word.duty_permille);
             child_tell_readings(device);
-        } else if (word.kind == CHILD_HOLD) {
-            child_hold(find_room(word.lane), &word);
+        } else if (word.kind == CHILD_PIN) {
+            child_pin(find_room(word.lane), &word);
         } else if (word.kind == CHILD_DROP) {
-            child_drop(word.hold);
+            child_drop(word.pin);
         }
         sweep(&word);
     }

@@ -48,6 +48,6 @@ enum error_code child_model_open(const struct child_word *open, const struct mod
                                  struct error *err);
 void child_model_close(const struct model *model); /* NULL is fine */
 /* The main thread's. */
-void child_hold(const struct room *room,
-                const struct child_word *word); /* `room` NULL: it is not there */
-void child_drop(uint32_t hold);
+void child_pin(const struct room *room,
+               const struct child_word *word); /* `room` NULL: it is not there */
+void child_drop(uint32_t pin);

@@ -147,18 +147,18 @@ enum todo { TODO_NOTHING, TODO_SAY, TODO_OPEN, TODO_CLOSE };
 /* With the lock: of weights that stay. */
 static bool fill_hold(struct child *child, struct child_word *word)
 {
-    struct lane_hold *hold = child->pid && child->said_hello ? hold_next(child) : NULL;
-    if (!hold)
+    struct lane_pin *pin = child->pid && child->said_hello ? pin_next(child) : NULL;
+    if (!pin)
         return false;
     memset(word, 0, sizeof *word);
-    word->kind = hold->dropped ? CHILD_DROP : CHILD_HOLD;
-    word->lane = hold->lane;
-    word->hold = hold->id;
-    word->n_ranges = hold->n_ranges;
-    memcpy(word->ranges, hold->ranges, hold->n_ranges * sizeof *hold->ranges);
-    hold->state = HOLD_SAID;
-    if (hold->dropped)
-        hold_forget(hold);
+    word->kind = pin->dropped ? CHILD_DROP : CHILD_PIN;
+    word->lane = pin->lane;
+    word->pin = pin->id;
+    word->n_ranges = pin->n_ranges;
+    memcpy(word->ranges, pin->ranges, pin->n_ranges * sizeof *pin->ranges);
+    pin->state = PIN_SAID;
+    if (pin->dropped)
+        pin_forget(pin);
     return true;
 }
 
@@ -218,7 +218,7 @@ static bool is_there(const struct lane *lane)
 static bool is_needed(struct child *child)
 {
     pthread_mutex_lock(&child->lock);
-    bool needed = child->pid && holds_need(child);
+    bool needed = child->pid && pins_needed(child);
     for (const struct lane *lane = child->lanes; lane; lane = lane->next)
         needed |= child->pid ? is_there(lane) : lane->state == LANE_WANTED;
     pthread_mutex_unlock(&child->lock);
@@ -353,7 +353,7 @@ static bool take_word(struct child *child, const struct child_word *word, char *
     case CHILD_OPEN:
     case CHILD_CLOSE:
     case CHILD_BEAT:
-    case CHILD_HOLD:
+    case CHILD_PIN:
     case CHILD_DROP:
         break;
     }
@@ -394,7 +394,7 @@ static void dismiss(struct child *child)
     child_mirror(child, NULL);
     pthread_mutex_lock(&child->lock);
     child->pid = 0;
-    holds_be_over(child);
+    pins_end(child);
     pthread_mutex_unlock(&child->lock);
 }
 

@@ -37,9 +37,9 @@ static void put_stages(const struct child_word *word, struct buffer *out)
     }
 }
 
-static void put_hold(const struct child_word *word, struct buffer *out)
+static void put_pin(const struct child_word *word, struct buffer *out)
 {
-    bytes_put(out, word->hold, 4);
+    bytes_put(out, word->pin, 4);
     bytes_put(out, word->n_ranges, 4);
     for (uint32_t i = 0; i < word->n_ranges; i++) {
         bytes_put(out, word->ranges[i].stage, 4);
@@ -96,11 +96,11 @@ void child_word_write(const struct child_word *word, struct buffer *out)
     case CHILD_BEAT:
         bytes_put(out, word->duty_permille, 4);
         break;
-    case CHILD_HOLD:
-        put_hold(word, out);
+    case CHILD_PIN:
+        put_pin(word, out);
         break;
     case CHILD_DROP:
-        bytes_put(out, word->hold, 4);
+        bytes_put(out, word->pin, 4);
         break;
     case CHILD_HELLO:
         put_outcome(word, out);
@@ -167,9 +167,9 @@ static void get_stages(struct bytes_reader *reader, struct child_word *word)
     }
 }
 
-static void get_hold(struct bytes_reader *reader, struct child_word *word)
+static void get_pin(struct bytes_reader *reader, struct child_word *word)
 {
-    word->hold = bytes_get_u32(reader);
+    word->pin = bytes_get_u32(reader);
     word->n_ranges = get_below(reader, 4, CHILD_RANGES_MAX);
     for (uint32_t i = 0; i < word->n_ranges; i++) {
         word->ranges[i].stage = get_below(reader, 4, LIMIT_STAGES - 1);
@@ -224,11 +224,11 @@ static bool get_rest(struct bytes_reader *reader, struct child_word *word)
     case CHILD_BEAT:
         word->duty_permille = get_below(reader, 4, 1000);
         return true;
-    case CHILD_HOLD:
-        get_hold(reader, word);
+    case CHILD_PIN:
+        get_pin(reader, word);
         return true;
     case CHILD_DROP:
-        word->hold = bytes_get_u32(reader);
+        word->pin = bytes_get_u32(reader);
         return true;
     case CHILD_HELLO:
         get_outcome(reader, word);

@@ -16,7 +16,7 @@ enum child_word_kind {
     CHILD_OPEN = 1, /* load stages; the rings' memory comes with it */
     CHILD_CLOSE,
     CHILD_BEAT, /* are you there? and the duty to keep */
-    CHILD_HOLD, /* weights of a lane are to stay loaded when it is closed … */
+    CHILD_PIN,  /* weights of a lane are to stay loaded when it is closed … */
     CHILD_DROP, /* … and need not any more */
     /* from it */
     CHILD_HELLO,  /* its device is open, or could not be */
@@ -53,7 +53,7 @@ struct child_word {
     uint32_t n_stages;                /* OPEN, OPENED */
     struct child_stage stages[LIMIT_STAGES];
 
-    uint32_t hold; /* HOLD, DROP: its number */
+    uint32_t pin; /* HOLD, DROP: its number */
     uint32_t n_ranges;
     struct child_range ranges[CHILD_RANGES_MAX];
 

@@ -16,8 +16,8 @@ enum { UNWANTED_NS = 50 * 1000 * 1000 }; /* how often it is asked whether a lane
 
 static void free_child(struct child *child)
 {
-    while (child->holds)
-        hold_forget(child->holds);
+    while (child->pins)
+        pin_forget(child->pins);
     if (child->wake_fd >= 0)
         close(child->wake_fd);
     pthread_cond_destroy(&child->moved);

@@ -91,8 +91,8 @@ uint64_t lane_stage_bytes(struct lane *lane, uint32_t stage);
 /* Of layers that it has loaded, in its process, for the next lane of the same model there, when
  * this one is closed; while the model is open. A process that ends takes them along. NULL: no
  * memory. Any thread. */
-struct lane_hold *lane_hold(struct lane *lane, const struct child_range *ranges, uint32_t n);
-void lane_hold_drop(struct lane_hold *hold); /* NULL is fine */
+struct lane_pin *lane_pin(struct lane *lane, const struct child_range *ranges, uint32_t n);
+void lane_unpin(struct lane_pin *pin); /* NULL is fine */
 
 /* ---- what is in the caches ---- */
 

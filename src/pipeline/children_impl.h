@@ -66,17 +66,13 @@ struct lane {
     uint64_t last_number;
 };
 
-enum hold_state {
-    HOLD_WANTED,
-    HOLD_SAID,
-    HOLD_OVER
-}; /* OVER: the process that had them has ended */
+enum pin_state { PIN_WANTED, PIN_SAID, PIN_OVER }; /* OVER: the process that had them has ended */
 
-struct lane_hold { /* under the child's lock */
-    struct lane_hold *next;
+struct lane_pin { /* under the child's lock */
+    struct lane_pin *next;
     struct child *child;
     uint32_t id, lane;
-    enum hold_state state;
+    enum pin_state state;
     bool dropped;
     uint32_t n_ranges;
     struct child_range ranges[];
@@ -103,8 +99,8 @@ struct child {
     pthread_mutex_t lock;
     pthread_cond_t moved; /* a lane's state */
     struct lane *lanes;
-    struct lane_hold *holds;
-    uint32_t last_id; /* of lanes and holds */
+    struct lane_pin *pins;
+    uint32_t last_id; /* of lanes and pins */
     bool leaving;
     struct error suspicion; /* of a reader or writer: the child is to be killed. code 0: none */
     pid_t pid;              /* 0: not running. Changed by the watcher alone */
@@ -172,9 +168,9 @@ enum error_code lane_take_answer(struct lane *lane,
                                  struct error *err); /* the reader's: that is in `message` */
 void lane_fail_jobs(struct lane *lane);              /* once it is down */
 
-/* ---- child_hold.c ---- */
+/* ---- child_pin.c ---- */
 /* All with the child's lock. */
-struct lane_hold *hold_next(struct child *child); /* of which something is to be said. NULL: none */
-void hold_forget(struct lane_hold *hold);         /* out of the list, and freed */
-void holds_be_over(struct child *child);          /* its process has ended */
-bool holds_need(const struct child *child);
+struct lane_pin *pin_next(struct child *child); /* of which something is to be said. NULL: none */
+void pin_forget(struct lane_pin *pin);          /* out of the list, and freed */
+void pins_end(struct child *child);             /* its process has ended */
+bool pins_needed(const struct child *child);

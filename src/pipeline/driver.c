@@ -14,7 +14,7 @@
 static bool something_to_do(const struct driver *driver)
 {
     return driver->incoming || driver->completed || driver->cancels || driver->seeds ||
-           ((driver->found || (driver->holds && !driver->is_held)) && !driver->n_in_flight);
+           ((driver->found || (driver->quiesces && !driver->is_quiescent)) && !driver->n_in_flight);
 }
 
 /* Runs the step until nothing is left to do. Called with the lock, which it gives up meanwhile. */
@@ -216,55 +216,55 @@ struct error driver_take_found(struct driver *driver)
 
 /* ---- from one driver to the next ------------------------------------------------------- */
 
-void driver_hold(struct driver *driver, void (*held)(void *arg), void *arg)
+void driver_quiesce(struct driver *driver, void (*quiescent)(void *arg), void *arg)
 {
     pthread_mutex_lock(&driver->lock);
-    driver->on_held = held;
-    driver->held_arg = arg;
-    driver->holds = true;
+    driver->on_quiescent = quiescent;
+    driver->quiescent_arg = arg;
+    driver->quiesces = true;
     if (!driver->active)
         pthread_cond_signal(&driver->wake);
     pthread_mutex_unlock(&driver->lock);
 }
 
-bool driver_holds(struct driver *driver)
+bool driver_quiesces(struct driver *driver)
 {
     pthread_mutex_lock(&driver->lock);
-    bool holds = driver->holds && !driver->is_held;
+    bool quiesces = driver->quiesces && !driver->is_quiescent;
     pthread_mutex_unlock(&driver->lock);
-    return holds;
+    return quiesces;
 }
 
-void driver_be_held(struct driver *driver)
+void driver_become_quiescent(struct driver *driver)
 {
     pthread_mutex_lock(&driver->lock);
-    driver->is_held = true;
+    driver->is_quiescent = true;
     pthread_mutex_unlock(&driver->lock);
-    driver->on_held(driver->held_arg);
+    driver->on_quiescent(driver->quiescent_arg);
 }
 
-bool driver_is_held(struct driver *driver)
+bool driver_is_quiescent(struct driver *driver)
 {
     pthread_mutex_lock(&driver->lock);
-    bool held = driver->is_held;
+    bool quiescent = driver->is_quiescent;
     pthread_mutex_unlock(&driver->lock);
-    return held;
+    return quiescent;
 }
 
-uint32_t driver_held_slots(struct driver *driver, struct held_slot *out)
+uint32_t driver_cached_slots(struct driver *driver, struct cached_slot *out)
 {
-    if (!driver_is_held(driver))
+    if (!driver_is_quiescent(driver))
         return 0;
-    memcpy(out, driver->held, driver->n_held * sizeof *out);
-    return driver->n_held;
+    memcpy(out, driver->cached, driver->n_cached * sizeof *out);
+    return driver->n_cached;
 }
 
 uint64_t driver_prompt_row_ns(struct driver *driver)
 {
-    return driver_is_held(driver) ? driver->prompt_row_ns : 0;
+    return driver_is_quiescent(driver) ? driver->prompt_row_ns : 0;
 }
 
-enum error_code driver_seed(struct driver *driver, const struct held_slot *slots, uint32_t n,
+enum error_code driver_seed(struct driver *driver, const struct cached_slot *slots, uint32_t n,
                             struct error *err)
 {
     size_t n_tokens = 0;
@@ -279,7 +279,7 @@ enum error_code driver_seed(struct driver *driver, const struct held_slot *slots
                slots[i].n_tokens <= driver->options.context);
         if (slots[i].n_tokens)
             memcpy(tokens, slots[i].tokens, slots[i].n_tokens * sizeof *tokens);
-        seeds->slots[seeds->n++] = (struct held_slot){slots[i].slot, slots[i].n_tokens, tokens};
+        seeds->slots[seeds->n++] = (struct cached_slot){slots[i].slot, slots[i].n_tokens, tokens};
         tokens += slots[i].n_tokens;
     }
     pthread_mutex_lock(&driver->lock);
@@ -334,7 +334,7 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
     sequence->submitted_ns = clock_now_ns();
     pthread_mutex_lock(&driver->lock);
     uint32_t free_slots = driver->stats.slots_total - driver->stats.slots_busy;
-    if (driver->closing || driver->holds)
+    if (driver->closing || driver->quiesces)
         code = ERROR_CANCELLED;
     else if (driver->stats.queued >= driver->options.queue_max + free_slots)
         code = ERROR_BUSY;

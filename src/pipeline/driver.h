@@ -79,25 +79,26 @@ void driver_found(struct driver *driver);
 
 /* The last thing that a driver does when another takes over from it: nothing more is begun, and
  * when what is under way has come back (or was lost) every request ends with FINISH_CANCELLED; then
- * `held` is called, once, on a thread of the driver's. driver_submit() refuses from now on. From
- * then on the slots stand still. */
-void driver_hold(struct driver *driver, void (*held)(void *arg), void *arg);
+ * `quiescent` is called, once, on a thread of the driver's. driver_submit() refuses from now on.
+ * From then on the slots stand still. */
+void driver_quiesce(struct driver *driver, void (*quiescent)(void *arg), void *arg);
 
-struct held_slot {
+struct cached_slot {
     uint32_t slot;
     uint32_t n_tokens; /* in the cache, on every stage */
     const int32_t *tokens;
 };
-/* Once it is held: the slots that were in use, [LIMIT_SEQUENCES]; good until driver_close(). */
-bool driver_is_held(struct driver *driver);
-uint32_t driver_held_slots(struct driver *driver, struct held_slot *out);
+/* Once it is quiescent: the slots that were in use, [LIMIT_SEQUENCES]; good until driver_close().
+ */
+bool driver_is_quiescent(struct driver *driver);
+uint32_t driver_cached_slots(struct driver *driver, struct cached_slot *out);
 uint64_t
 driver_prompt_row_ns(struct driver *driver); /* the same: of a prompt, measured; 0: not yet */
 
 /* What the caches of a driver that has had no request yet hold on every stage, each within its
  * options; n_tokens of 0: something that nobody knows. Requests that begin so need not compute it.
  * Copied; ERROR_NO_MEMORY. */
-enum error_code driver_seed(struct driver *driver, const struct held_slot *slots, uint32_t n,
+enum error_code driver_seed(struct driver *driver, const struct cached_slot *slots, uint32_t n,
                             struct error *err);
 
 struct pipeline *

@@ -38,8 +38,8 @@ struct driver {
     uint64_t n_sent;        /* micro-batches so far */
     uint64_t n_generated;   /* tokens so far */
     uint64_t prompt_row_ns; /* measured on the slowest stage; 0: not yet */
-    uint32_t n_held;        /* written before is_held */
-    struct held_slot held[LIMIT_SEQUENCES];
+    uint32_t n_cached;      /* written before is_quiescent */
+    struct cached_slot cached[LIMIT_SEQUENCES];
 
     /* under the lock */
     pthread_mutex_t lock;
@@ -52,19 +52,19 @@ struct driver {
     struct microbatch *completed, **completed_end;
     struct sequence *live;
     uint64_t last_id;
-    uint64_t last_number; /* of the micro-batches that were sent elsewhere */
-    struct error lost;    /* why nothing can be sent there any more */
-    bool found;           /* it can again, as soon as what is under way has ended */
-    bool holds, is_held;  /* driver_hold() */
-    void (*on_held)(void *arg);
-    void *held_arg;
+    uint64_t last_number;        /* of the micro-batches that were sent elsewhere */
+    struct error lost;           /* why nothing can be sent there any more */
+    bool found;                  /* it can again, as soon as what is under way has ended */
+    bool quiesces, is_quiescent; /* driver_quiesce() */
+    void (*on_quiescent)(void *arg);
+    void *quiescent_arg;
     struct driver_seeds *seeds; /* to be taken over */
     struct driver_stats stats;
 };
 
 struct driver_seeds {
     uint32_t n;
-    struct held_slot slots[LIMIT_SEQUENCES];
+    struct cached_slot slots[LIMIT_SEQUENCES];
     int32_t tokens[]; /* theirs */
 };
 
@@ -80,8 +80,8 @@ void step_complete(struct driver *driver, struct microbatch *microbatch);
 /* Appends new requests to the queue and returns one that was cancelled, NULL when there is none. */
 struct sequence *driver_next_cancelled(struct driver *driver);
 bool driver_is_found(struct driver *driver);
-bool driver_holds(struct driver *driver); /* and is not held yet */
-void driver_be_held(struct driver *driver);
+bool driver_quiesces(struct driver *driver); /* and is not quiescent yet */
+void driver_become_quiescent(struct driver *driver);
 struct driver_seeds *driver_take_seeds(struct driver *driver); /* NULL: there are none */
 /* From now on it sends again; returns why it did not. Code 0: it was lost anew meanwhile. */
 struct error driver_take_found(struct driver *driver);

@@ -261,7 +261,7 @@ static void begin_anew(struct driver *driver)
 
 /* For a successor: what is in the slots stays there, and all requests end, those too that came a
  * moment ago. */
-static void hold(struct driver *driver)
+static void driver_note_cached(struct driver *driver)
 {
     finish_cancelled(driver); /* takes what came in */
     for (uint32_t i = 0; i < driver->slots.n_slots; i++) {
@@ -269,7 +269,8 @@ static void hold(struct driver *driver)
         if (!slot->sequence)
             continue;
         if (!slot->broken && slot->n_placed)
-            driver->held[driver->n_held++] = (struct held_slot){i, slot->n_placed, slot->tokens};
+            driver->cached[driver->n_cached++] =
+                (struct cached_slot){i, slot->n_placed, slot->tokens};
         finish(driver, slot->sequence, FINISH_CANCELLED, NULL);
     }
     while (driver->queue) {
@@ -277,14 +278,14 @@ static void hold(struct driver *driver)
         unqueue(driver, sequence);
         finish(driver, sequence, FINISH_CANCELLED, NULL);
     }
-    driver_be_held(driver);
+    driver_become_quiescent(driver);
 }
 
 static void take_seeds(struct driver *driver)
 {
     struct driver_seeds *seeds = driver_take_seeds(driver);
     for (uint32_t i = 0; seeds && i < seeds->n; i++) {
-        const struct held_slot *seed = &seeds->slots[i];
+        const struct cached_slot *seed = &seeds->slots[i];
         struct slot *slot = &driver->slots.slots[seed->slot];
         assert(!slot->sequence);
         memcpy(slot->tokens, seed->tokens, seed->n_tokens * sizeof *slot->tokens);
@@ -304,9 +305,9 @@ void step_advance(struct driver *driver)
         begin_anew(driver);
     }
     take_seeds(driver);
-    if (driver->is_held || driver_holds(driver)) {
-        if (!driver->is_held && !driver->n_in_flight)
-            hold(driver);
+    if (driver->is_quiescent || driver_quiesces(driver)) {
+        if (!driver->is_quiescent && !driver->n_in_flight)
+            driver_note_cached(driver);
         return;
     }
     admit(driver);

@@ -28,9 +28,9 @@ struct lane {
     struct buffer message;
 };
 
-struct lane_hold {
+struct lane_pin {
     uint32_t n;
-    struct stage_hold *stages[CHILD_RANGES_MAX];
+    struct stage_pin *stages[CHILD_RANGES_MAX];
 };
 
 struct children *fake_children_new(struct gpu *gpu)
@@ -206,22 +206,22 @@ uint64_t lane_stage_bytes(struct lane *lane, uint32_t stage)
 
 /* ---- weights ----------------------------------------------------------------------------- */
 
-struct lane_hold *lane_hold(struct lane *lane, const struct child_range *ranges, uint32_t n)
+struct lane_pin *lane_pin(struct lane *lane, const struct child_range *ranges, uint32_t n)
 {
-    struct lane_hold *hold = calloc(1, sizeof *hold);
-    assert(hold && n <= CHILD_RANGES_MAX);
+    struct lane_pin *pin = calloc(1, sizeof *pin);
+    assert(pin && n <= CHILD_RANGES_MAX);
     for (uint32_t i = 0; i < n && lane->runner; i++) {
         const struct stage *stage = runner_stage(lane->runner, ranges[i].stage);
-        hold->stages[hold->n++] = stage_hold(stage, ranges[i].first_layer, ranges[i].n_layers);
+        pin->stages[pin->n++] = stage_pin(stage, ranges[i].first_layer, ranges[i].n_layers);
     }
-    return hold;
+    return pin;
 }
 
-void lane_hold_drop(struct lane_hold *hold)
+void lane_unpin(struct lane_pin *pin)
 {
-    for (uint32_t i = 0; hold && i < hold->n; i++)
-        stage_hold_drop(hold->stages[i]);
-    free(hold);
+    for (uint32_t i = 0; pin && i < pin->n; i++)
+        stage_unpin(pin->stages[i]);
+    free(pin);
 }
 
 /* ---- caches ------------------------------------------------------------------------------ */

@@ -44,7 +44,7 @@ void fake_set_faults(struct fake_faults faults);
 void fake_fail_next(uint32_t layer); /* the next forward of the stage with that layer fails, once */
 void fake_block(bool blocked);       /* forwards wait while it is set */
 uint32_t fake_stages_open(void);
-uint32_t fake_holds_open(void); /* stage_hold() that were not dropped */
+uint32_t fake_pins_open(void); /* stage_pin() that were not dropped */
 
 /* Every batch that the first layer's stage has computed. */
 struct fake_trace {

@@ -361,24 +361,24 @@ enum error_code stage_kv_copy(struct stage *stage, uint32_t from, uint32_t to, u
     return ERROR_NONE;
 }
 
-struct stage_hold *stage_hold(const struct stage *stage, uint32_t first_layer, uint32_t n_layers)
+struct stage_pin *stage_pin(const struct stage *stage, uint32_t first_layer, uint32_t n_layers)
 {
     assert(first_layer >= stage->options.first_layer && n_layers &&
            first_layer + n_layers <= stage->options.first_layer + stage->options.n_layers);
-    void *hold = mem_new(1);
-    if (hold)
+    void *pin = mem_new(1);
+    if (pin)
         atomic_fetch_add(&holds_open, 1);
-    return hold;
+    return pin;
 }
 
-void stage_hold_drop(struct stage_hold *hold)
+void stage_unpin(struct stage_pin *pin)
 {
-    if (hold)
+    if (pin)
         atomic_fetch_sub(&holds_open, 1);
-    mem_free(hold);
+    mem_free(pin);
 }
 
-uint32_t fake_holds_open(void)
+uint32_t fake_pins_open(void)
 {
     return atomic_load(&holds_open);
 }

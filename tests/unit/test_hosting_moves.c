@@ -172,7 +172,7 @@ static void test_nothing_to_take_over(void **state)
 static bool holds(void *arg)
 {
     (void)arg;
-    return fake_holds_open() > 0;
+    return fake_pins_open() > 0;
 }
 
 /* No memory for both: what the device keeps stays loaded while the old part makes room, and no
@@ -191,13 +191,13 @@ static void test_weights_that_stay(void **state)
             assert_true(house_run(house, holds, NULL, 2000));
         assert_true(house_run(house, serves, &serving, 5000));
         house_pass(house, 100);
-        assert_int_equal(fake_holds_open(), 0);
+        assert_int_equal(fake_pins_open(), 0);
     }
     house_place(house, "0a1a"); /* given up before it is loaded */
     house_abandon_next(house);
     house_pass(house, 300);
     house_close(house);
-    assert_int_equal(fake_holds_open(), 0);
+    assert_int_equal(fake_pins_open(), 0);
 }
 
 /* ---- processes that die ------------------------------------------------------------------- */

@@ -206,7 +206,7 @@ static void copy_slot(struct child_world *from, struct child_world *to, uint32_t
     }
     for (uint32_t i = 0; i < to->n_stages; i++)
         assert_int_equal(settle_some(to->lanes[i], i, 0, n_tokens, expected), ERROR_NONE);
-    const struct held_slot slot = {0, n_tokens, expected};
+    const struct cached_slot slot = {0, n_tokens, expected};
     assert_int_equal(driver_seed(to->driver, &slot, 1, NULL), ERROR_NONE);
 }
 
@@ -507,8 +507,8 @@ static void weights_stay_from_one_lane_to_the_next(void **state)
     const pid_t pid = child_world_pid(&first, 0);
     const uint32_t n_layers = model_hyperparameters(model)->n_layers;
     const struct child_range ranges[] = {{0, 0, n_layers}, {1, 0, n_layers}};
-    struct lane_hold *hold = lane_hold(first.lanes[0], ranges, 2);
-    assert_non_null(hold);
+    struct lane_pin *pin = lane_pin(first.lanes[0], ranges, 2);
+    assert_non_null(pin);
     child_world_close(&first);
     const uint64_t weights = used(gpu);
     assert_true(weights > 0 && weights < all);
@@ -516,7 +516,7 @@ static void weights_stay_from_one_lane_to_the_next(void **state)
     open_world(&second, children, "aa");
     assert_int_equal(child_world_pid(&second, 0), pid);
     assert_int_equal(used(gpu), all);
-    lane_hold_drop(hold);
+    lane_unpin(pin);
     go_on(&second, n_prompt, n_prompt + n_greedy);
     assert_int_equal(used(gpu), all);
     child_world_close(&second);
@@ -534,17 +534,17 @@ static void weights_that_nobody_takes(void **state)
     for (int i = 0; i < 2; i++) {
         struct child_world world;
         open_world(&world, children, "a");
-        struct lane_hold *hold = lane_hold(world.lanes[0], &range, 1);
+        struct lane_pin *pin = lane_pin(world.lanes[0], &range, 1);
         child_world_close(&world);
         assert_true(used(gpu) > 0);
         if (i)
             kill(children_pid(children, "sim:a"), SIGKILL);
         else
-            lane_hold_drop(hold);
+            lane_unpin(pin);
         assert_true(waits_for(gpu, 0));
         assert_int_equal(children_pid(children, "sim:a"), 0);
         if (i)
-            lane_hold_drop(hold);
+            lane_unpin(pin);
     }
     children_close(children);
     gpu_close(gpu);

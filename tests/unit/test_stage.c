@@ -339,10 +339,10 @@ static void test_stages_share_what_is_loaded(void **state)
     feed(second, 1, 0, 20, after);
     assert_memory_equal(alone, beside, sizeof alone);
     assert_memory_equal(alone, after, sizeof alone);
-    struct stage_hold *hold = stage_hold(second, 1, 1);
+    struct stage_pin *pin = stage_pin(second, 1, 1);
     stage_close(second);
     assert_int_equal(unit->n_users, 2);
-    stage_hold_drop(hold);
+    stage_unpin(pin);
     assert_int_equal(unit->n_users, 1);
     weight_unit_drop(unit);
     unit = weight_unit_take(cpu, model, 1, true);
