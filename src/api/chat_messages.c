@@ -32,7 +32,7 @@ static bool read_role(struct json_in *in, const char *path, yyjson_val *value, c
 }
 
 /* A part of a content array: {"type":"text","text":…} and nothing else. */
-static bool check_part(struct json_in *in, const char *path, yyjson_val *part)
+static bool chat_messages_check_part(struct json_in *in, const char *path, yyjson_val *part)
 {
     char field[160];
     if (!yyjson_is_obj(part))
@@ -73,13 +73,14 @@ static bool check_content(struct json_in *in, const char *path, yyjson_val *cont
     {
         char field[128];
         snprintf(field, sizeof field, "%s[%zu]", path, index);
-        if (!check_part(in, field, part))
+        if (!chat_messages_check_part(in, field, part))
             return false;
     }
     return true;
 }
 
-static bool read_message(struct json_in *in, size_t number, yyjson_val *object, struct message *out)
+static bool chat_messages_read_message(struct json_in *in, size_t number, yyjson_val *object,
+                                       struct message *out)
 {
     char path[128];
     size_t index, max;
@@ -147,7 +148,7 @@ bool chat_messages_read(struct json_in *in, yyjson_val *messages, struct buffer 
     yyjson_arr_foreach(messages, index, max, object)
     {
         struct message message = {0};
-        ok = ok && read_message(in, index, object, &message);
+        ok = ok && chat_messages_read_message(in, index, object, &message);
         if (!ok)
             break;
         buffer_printf(out, "%s{\"role\":\"%s\",\"content\":", index ? "," : "", message.role);

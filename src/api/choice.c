@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static bool reserve(void **array, uint32_t *capacity, uint32_t needed, size_t size)
+static bool choice_reserve(void **array, uint32_t *capacity, uint32_t needed, size_t size)
 {
     if (needed <= *capacity)
         return true;
@@ -22,10 +22,10 @@ static bool reserve(void **array, uint32_t *capacity, uint32_t needed, size_t si
 static void keep_logprob(struct choice *choice, const struct token_record *token,
                          const struct token_logprob *tops, uint64_t offset)
 {
-    if (!reserve((void **)&choice->shown, &choice->shown_capacity, choice->n_shown + 1,
-                 sizeof *choice->shown) ||
-        !reserve((void **)&choice->tops, &choice->tops_capacity, choice->n_tops + token->n_top,
-                 sizeof *choice->tops)) {
+    if (!choice_reserve((void **)&choice->shown, &choice->shown_capacity, choice->n_shown + 1,
+                        sizeof *choice->shown) ||
+        !choice_reserve((void **)&choice->tops, &choice->tops_capacity,
+                        choice->n_tops + token->n_top, sizeof *choice->tops)) {
         choice->failed = true;
         return;
     }

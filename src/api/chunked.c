@@ -2,7 +2,7 @@
 
 enum { OVERHEAD_MAX = 16 * 1024 };
 
-static int digit(char c)
+static int chunked_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -21,13 +21,13 @@ static enum chunked_state after_size(const struct chunked_decoder *decoder, char
 }
 
 /* One byte that is not data. */
-static enum chunked_state step(struct chunked_decoder *decoder, char c)
+static enum chunked_state chunked_step(struct chunked_decoder *decoder, char c)
 {
     switch (decoder->state) {
     case CHUNKED_SIZE:
-        if (digit(c) < 0)
+        if (chunked_digit(c) < 0)
             return after_size(decoder, c);
-        decoder->left = decoder->left * 16 + (uint64_t)digit(c);
+        decoder->left = decoder->left * 16 + (uint64_t)chunked_digit(c);
         return ++decoder->n_digits > 15 ? CHUNKED_BAD : CHUNKED_SIZE;
     case CHUNKED_EXTENSION:
         decoder->n_overhead++;
@@ -61,7 +61,7 @@ size_t chunked_decode(struct chunked_decoder *decoder, const char *bytes, size_t
     *data_size = 0;
     while (used < size && decoder->state != CHUNKED_DATA && decoder->state != CHUNKED_DONE &&
            decoder->state != CHUNKED_BAD) {
-        decoder->state = step(decoder, bytes[used++]);
+        decoder->state = chunked_step(decoder, bytes[used++]);
         if (decoder->n_overhead > OVERHEAD_MAX)
             decoder->state = CHUNKED_BAD;
     }

@@ -35,7 +35,7 @@ static void completion_free(struct completion *completion)
     server_job_end(server);
 }
 
-static void free_when_over(struct completion *completion)
+static void completion_free_when_over(struct completion *completion)
 {
     if (!completion->exchange && !completion->preparing && !completion->n_running &&
         !completion->busy)
@@ -49,14 +49,14 @@ void completion_cancel_choice(struct completion_choice *choice)
 }
 
 /* The client has left, reads too slowly, or the server stops. */
-static void gone(void *owner)
+static void completion_gone(void *owner)
 {
     struct completion *completion = owner;
     completion->exchange = NULL;
     completion->server->metrics.cancelled++;
     for (uint32_t i = 0; i < completion->n_choices; i++)
         completion_cancel_choice(&completion->choices[i]);
-    free_when_over(completion);
+    completion_free_when_over(completion);
 }
 
 /* With echo and logprobs the prompt's tokens have logprobs too. */
@@ -113,7 +113,7 @@ static bool submit_choice(struct completion_choice *choice, struct api_error *er
 }
 
 /* All or none: when the queue takes only some of the choices, those are taken back. */
-static void submit(struct completion *completion)
+static void completion_submit(struct completion *completion)
 {
     struct api_error err;
     for (uint32_t i = 0; i < completion->n_choices; i++) {
@@ -125,7 +125,7 @@ static void submit(struct completion *completion)
     completion_begin_answer(completion);
 }
 
-static void prepared(struct inbox_item *item)
+static void completion_prepared(struct inbox_item *item)
 {
     struct completion *completion = item->owner;
     completion->preparing = false;
@@ -133,9 +133,9 @@ static void prepared(struct inbox_item *item)
     if (completion->exchange && completion->err.status)
         completion_fail(completion, &completion->err);
     else if (completion->exchange)
-        submit(completion);
+        completion_submit(completion);
     completion->busy = false;
-    free_when_over(completion);
+    completion_free_when_over(completion);
 }
 
 /* On the loop: tokens have come, or the driver is done with the choice, or both. */
@@ -156,11 +156,11 @@ static void choice_ready(struct inbox_item *item)
             completion_end_answer(completion);
     }
     completion->busy = false;
-    free_when_over(completion);
+    completion_free_when_over(completion);
 }
 
 /* On the loop: the model is open, or cannot be had. */
-static void opened(struct model_use *use)
+static void completion_opened(struct model_use *use)
 {
     struct completion *completion = use->owner;
     struct api_error err = use->err;
@@ -168,7 +168,7 @@ static void opened(struct model_use *use)
         !generation_request_check(&completion->request,
                                   model_hyperparameters(use->model->model)->n_vocab, &err)) {
         completion_fail(completion, &err);
-        free_when_over(completion);
+        completion_free_when_over(completion);
         return;
     }
     for (uint32_t i = 0; i < completion->n_choices; i++)
@@ -226,7 +226,7 @@ static struct completion *completion_new(struct api_server *server,
         init_choice(completion, i);
     completion->created = (uint64_t)time(NULL);
     completion->job = (struct preparer_job){
-        .item = {.inbox = &server->inbox, .ready = prepared, .owner = completion},
+        .item = {.inbox = &server->inbox, .ready = completion_prepared, .owner = completion},
         .run = completion_prepare};
     return completion;
 }
@@ -256,7 +256,7 @@ static bool read_positions(struct completion *completion, struct exchange *excha
     return true;
 }
 
-static void handle(struct exchange *exchange, enum generation_kind kind)
+static void completion_handle_request(struct exchange *exchange, enum generation_kind kind)
 {
     struct api_server *server = exchange_server(exchange);
     struct generation_request request;
@@ -279,23 +279,23 @@ static void handle(struct exchange *exchange, enum generation_kind kind)
     }
     completion->exchange = exchange;
     completion->started_ns = exchange_started_ns(exchange);
-    exchange_set_owner(exchange, gone, completion);
+    exchange_set_owner(exchange, completion_gone, completion);
     completion->use.owner = completion;
-    completion->use.opened = opened;
+    completion->use.opened = completion_opened;
     completion->busy = true;
     model_use_begin(&completion->use, server, completion->request.model);
     completion->busy = false;
     if (completion->use.asking && completion->request.stream)
         exchange_stream_wait(exchange, "loading model");
-    free_when_over(completion);
+    completion_free_when_over(completion);
 }
 
 void completion_handle(struct exchange *exchange)
 {
-    handle(exchange, GENERATION_COMPLETION);
+    completion_handle_request(exchange, GENERATION_COMPLETION);
 }
 
 void chat_completion_handle(struct exchange *exchange)
 {
-    handle(exchange, GENERATION_CHAT);
+    completion_handle_request(exchange, GENERATION_CHAT);
 }

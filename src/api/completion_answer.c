@@ -31,7 +31,7 @@ static struct response_usage usage_of(const struct completion *completion)
     return usage;
 }
 
-static void out_of_memory(struct completion *completion)
+static void completion_answer_out_of_memory(struct completion *completion)
 {
     struct api_error err;
     api_error_set(&err, 503, "server_error", "no_memory", "no memory for the answer");
@@ -107,7 +107,7 @@ static void send_chunk(struct completion_choice *choice, struct text text, bool 
     response_chunk(&head, &shown, completion->request.include_usage, &completion->json);
     choice_drop_logprobs(&choice->text, logprobs.n_tokens);
     if (completion->json.failed)
-        out_of_memory(completion);
+        completion_answer_out_of_memory(completion);
     else
         send_event(choice, text);
 }
@@ -183,7 +183,7 @@ void completion_take_tokens(struct completion_choice *choice, const struct token
         measure_token(choice);
         bool stopped = choice_push(&choice->text, token, own_tops, &completion->out);
         if (choice->text.failed) {
-            out_of_memory(completion);
+            completion_answer_out_of_memory(completion);
         } else {
             send_text(choice, &completion->out);
             if (stopped && completion->exchange) {
@@ -245,7 +245,7 @@ static void answer_whole(struct completion *completion, const struct response_us
     mem_free(logprobs);
     if (failed || body.failed) {
         buffer_deinit(&body);
-        out_of_memory(completion);
+        completion_answer_out_of_memory(completion);
         return;
     }
     struct exchange *exchange = completion->exchange;
@@ -269,7 +269,7 @@ void completion_end_answer(struct completion *completion)
         buffer_clear(&completion->json);
         response_usage_chunk(&head, &usage, &completion->json);
         if (completion->json.failed)
-            out_of_memory(completion);
+            completion_answer_out_of_memory(completion);
         else
             send_event(&completion->choices[0], (struct text){"", 0});
     }

@@ -3,8 +3,8 @@
 
 #include "model/chat_template.h"
 
-static bool encode(struct completion *completion, const struct prompt_input *prompt,
-                   struct token_list *out)
+static bool completion_prepare_encode(struct completion *completion,
+                                      const struct prompt_input *prompt, struct token_list *out)
 {
     struct error cause;
     if (server_encode_prompt(completion->use.model, prompt, out, &cause) != ERROR_NONE)
@@ -29,7 +29,7 @@ static void render_and_encode(struct completion *completion)
                             cause.text);
     } else {
         struct prompt_input prompt = {.text = {text.data, text.size}};
-        encode(completion, &prompt, &completion->prompts[0]);
+        completion_prepare_encode(completion, &prompt, &completion->prompts[0]);
     }
     buffer_deinit(&text);
 }
@@ -43,7 +43,7 @@ void completion_prepare(struct preparer_job *job)
         return;
     }
     for (uint32_t i = 0; i < request->n_prompts; i++) {
-        if (!encode(completion, &request->prompts[i], &completion->prompts[i]))
+        if (!completion_prepare_encode(completion, &request->prompts[i], &completion->prompts[i]))
             return;
     }
 }

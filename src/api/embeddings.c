@@ -31,7 +31,7 @@ struct embeddings_job {
     uint32_t n_running;
 };
 
-static void job_free(struct embeddings_job *job)
+static void embeddings_job_free(struct embeddings_job *job)
 {
     struct api_server *server = job->server;
     for (uint32_t i = 0; i < job->request.n_inputs; i++) {
@@ -49,10 +49,10 @@ static void job_free(struct embeddings_job *job)
     server_job_end(server);
 }
 
-static void free_when_over(struct embeddings_job *job)
+static void embeddings_free_when_over(struct embeddings_job *job)
 {
     if (!job->exchange && !job->preparing && !job->n_running && !job->busy)
-        job_free(job);
+        embeddings_job_free(job);
 }
 
 static void cancel_all(struct embeddings_job *job)
@@ -63,16 +63,16 @@ static void cancel_all(struct embeddings_job *job)
     }
 }
 
-static void gone(void *owner)
+static void embeddings_gone(void *owner)
 {
     struct embeddings_job *job = owner;
     job->exchange = NULL;
     job->server->metrics.cancelled++;
     cancel_all(job);
-    free_when_over(job);
+    embeddings_free_when_over(job);
 }
 
-static void fail(struct embeddings_job *job, const struct api_error *err)
+static void embeddings_fail(struct embeddings_job *job, const struct api_error *err)
 {
     struct exchange *exchange = job->exchange;
     job->exchange = NULL;
@@ -80,7 +80,7 @@ static void fail(struct embeddings_job *job, const struct api_error *err)
     exchange_fail(exchange, err);
 }
 
-static void prepare(struct preparer_job *preparation)
+static void embeddings_prepare(struct preparer_job *preparation)
 {
     struct embeddings_job *job = preparation->item.owner;
     for (uint32_t i = 0; i < job->request.n_inputs; i++) {
@@ -105,7 +105,7 @@ static uint32_t n_embd_of(const struct embeddings_job *job)
 }
 
 /* The norm is taken in double: squares of hidden states may leave a float's range. */
-static void normalise(const struct embedding *embedding, float *out, uint32_t n)
+static void embeddings_normalise(const struct embedding *embedding, float *out, uint32_t n)
 {
     double squares = 0;
     for (uint32_t k = 0; k < n; k++)
@@ -115,7 +115,7 @@ static void normalise(const struct embedding *embedding, float *out, uint32_t n)
         out[k] = (float)(embedding->item.sum[k] * scale);
 }
 
-static void answer(struct embeddings_job *job)
+static void embeddings_answer(struct embeddings_job *job)
 {
     uint32_t n = job->request.n_inputs, n_embd = n_embd_of(job);
     struct api_error err;
@@ -123,7 +123,7 @@ static void answer(struct embeddings_job *job)
     uint64_t prompt_tokens = 0;
     float *vectors = mem_new_array((size_t)n * n_embd, sizeof *vectors);
     for (uint32_t i = 0; i < n && vectors; i++) {
-        normalise(&job->embeddings[i], vectors + (size_t)i * n_embd, n_embd);
+        embeddings_normalise(&job->embeddings[i], vectors + (size_t)i * n_embd, n_embd);
         prompt_tokens += job->prompts[i].count;
     }
     job->server->metrics.prompt_tokens += prompt_tokens;
@@ -132,7 +132,7 @@ static void answer(struct embeddings_job *job)
                             prompt_tokens, &body);
     if (!vectors || body.failed) {
         api_error_set(&err, 503, "server_error", "no_memory", "no memory for the answer");
-        fail(job, &err);
+        embeddings_fail(job, &err);
     } else {
         struct exchange *exchange = job->exchange;
         job->exchange = NULL;
@@ -142,7 +142,7 @@ static void answer(struct embeddings_job *job)
     buffer_deinit(&body);
 }
 
-static void ready(struct inbox_item *item)
+static void embeddings_ready(struct inbox_item *item)
 {
     struct embedding *embedding = item->owner;
     struct embeddings_job *job = embedding->job;
@@ -160,13 +160,13 @@ static void ready(struct inbox_item *item)
             api_error_set(&err, 400, "invalid_request_error", NULL,
                           "this model gives no embeddings");
         if (job->exchange && err.status)
-            fail(job, &err);
+            embeddings_fail(job, &err);
         else if (job->exchange && !job->n_running)
-            answer(job);
+            embeddings_answer(job);
     }
     token_batch_deinit(&none);
     job->busy = false;
-    free_when_over(job);
+    embeddings_free_when_over(job);
 }
 
 static bool submit_one(struct embedding *embedding, const struct token_list *prompt,
@@ -192,7 +192,7 @@ static bool submit_one(struct embedding *embedding, const struct token_list *pro
     return true;
 }
 
-static void prepared(struct inbox_item *item)
+static void embeddings_prepared(struct inbox_item *item)
 {
     struct embeddings_job *job = item->owner;
     struct api_error err = job->err;
@@ -201,26 +201,27 @@ static void prepared(struct inbox_item *item)
     for (uint32_t i = 0; i < job->request.n_inputs && job->exchange && !err.status; i++)
         submit_one(&job->embeddings[i], &job->prompts[i], &err);
     if (job->exchange && err.status)
-        fail(job, &err);
+        embeddings_fail(job, &err);
     job->busy = false;
-    free_when_over(job);
+    embeddings_free_when_over(job);
 }
 
-static void opened(struct model_use *use)
+static void embeddings_opened(struct model_use *use)
 {
     struct embeddings_job *job = use->owner;
     struct api_error err = use->err;
     if (err.status || !embeddings_request_check(
                           &job->request, model_hyperparameters(use->model->model)->n_vocab, &err)) {
-        fail(job, &err);
-        free_when_over(job);
+        embeddings_fail(job, &err);
+        embeddings_free_when_over(job);
         return;
     }
     job->preparing = true;
     preparer_submit(job->server->preparer, &job->preparation);
 }
 
-static struct embeddings_job *job_new(struct api_server *server, struct embeddings_request *request)
+static struct embeddings_job *embeddings_job_new(struct api_server *server,
+                                                 struct embeddings_request *request)
 {
     struct embeddings_job *job = mem_new(sizeof *job);
     if (!job) {
@@ -233,17 +234,18 @@ static struct embeddings_job *job_new(struct api_server *server, struct embeddin
     job->prompts = mem_new_array(request->n_inputs, sizeof *job->prompts);
     job->embeddings = mem_new_array(request->n_inputs, sizeof *job->embeddings);
     if (!job->prompts || !job->embeddings) {
-        job_free(job);
+        embeddings_job_free(job);
         return NULL;
     }
     for (uint32_t i = 0; i < request->n_inputs; i++) {
         struct embedding *embedding = &job->embeddings[i];
         embedding->job = job;
-        embedding->item =
-            (struct inbox_item){.inbox = &server->inbox, .ready = ready, .owner = embedding};
+        embedding->item = (struct inbox_item){
+            .inbox = &server->inbox, .ready = embeddings_ready, .owner = embedding};
     }
     job->preparation = (struct preparer_job){
-        .item = {.inbox = &server->inbox, .ready = prepared, .owner = job}, .run = prepare};
+        .item = {.inbox = &server->inbox, .ready = embeddings_prepared, .owner = job},
+        .run = embeddings_prepare};
     return job;
 }
 
@@ -257,15 +259,15 @@ void embeddings_handle(struct exchange *exchange)
         exchange_fail(exchange, &err);
         return;
     }
-    struct embeddings_job *job = job_new(server, &request);
+    struct embeddings_job *job = embeddings_job_new(server, &request);
     if (!job) {
         api_error_set(&err, 503, "server_error", "no_memory", "no memory for the request");
         exchange_fail(exchange, &err);
         return;
     }
     job->exchange = exchange;
-    exchange_set_owner(exchange, gone, job);
+    exchange_set_owner(exchange, embeddings_gone, job);
     job->use.owner = job;
-    job->use.opened = opened;
+    job->use.opened = embeddings_opened;
     model_use_begin(&job->use, server, job->request.model);
 }

@@ -5,9 +5,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-__attribute__((format(printf, 5, 0))) static void fill(struct api_error *err, unsigned status,
-                                                       const char *type, const char *code,
-                                                       const char *format, va_list args)
+__attribute__((format(printf, 5, 0))) static void api_error_fill(struct api_error *err,
+                                                                 unsigned status, const char *type,
+                                                                 const char *code,
+                                                                 const char *format, va_list args)
 {
     *err = (struct api_error){.status = status, .type = type, .code = code};
     vsnprintf(err->message, sizeof err->message, format, args);
@@ -18,7 +19,7 @@ bool api_error_set(struct api_error *err, unsigned status, const char *type, con
 {
     va_list args;
     va_start(args, format);
-    fill(err, status, type, code, format, args);
+    api_error_fill(err, status, type, code, format, args);
     va_end(args);
     return false;
 }
@@ -27,7 +28,7 @@ bool api_error_field(struct api_error *err, const char *param, const char *forma
 {
     va_list args;
     va_start(args, format);
-    fill(err, 400, "invalid_request_error", NULL, format, args);
+    api_error_fill(err, 400, "invalid_request_error", NULL, format, args);
     va_end(args);
     snprintf(err->param, sizeof err->param, "%s", param);
     return false;

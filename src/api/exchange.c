@@ -204,7 +204,8 @@ static void add_cors(struct exchange *exchange, struct head_writer *writer)
 }
 
 /* Fills exchange->head. `length` is UINT64_MAX for a stream. */
-static void write_head(struct exchange *exchange, const char *content_type, uint64_t length)
+static void exchange_write_head(struct exchange *exchange, const char *content_type,
+                                uint64_t length)
 {
     struct head_writer writer = {.wsi = exchange->wsi};
     unsigned char *end = writer.bytes + sizeof writer.bytes;
@@ -259,7 +260,7 @@ void exchange_answer(struct exchange *exchange, unsigned status, const char *con
     exchange->state = EXCHANGE_ANSWERED;
     exchange->status = status;
     release_body(exchange);
-    write_head(exchange, content_type, body->size);
+    exchange_write_head(exchange, content_type, body->size);
     exchange->out = *body;
     *body = (struct buffer){0};
     if (exchange->method == METHOD_HEAD)
@@ -292,7 +293,7 @@ static void begin_stream(struct exchange *exchange)
     exchange->status = 200;
     exchange->streaming = true;
     release_body(exchange);
-    write_head(exchange, "text/event-stream; charset=utf-8", UINT64_MAX);
+    exchange_write_head(exchange, "text/event-stream; charset=utf-8", UINT64_MAX);
     push_out(exchange);
 }
 
@@ -386,8 +387,8 @@ void exchange_stream_end(struct exchange *exchange)
 
 /* One piece of `from`; what the socket does not take at once, libwebsockets keeps and sends
  * first. */
-static bool write_piece(struct exchange *exchange, const struct buffer *from, size_t *sent,
-                        enum lws_write_protocol protocol)
+static bool exchange_write_piece(struct exchange *exchange, const struct buffer *from, size_t *sent,
+                                 enum lws_write_protocol protocol)
 {
     size_t size = from->size - *sent;
     if (size > EXCHANGE_WRITE_BYTES)
@@ -421,12 +422,13 @@ bool exchange_writable(struct exchange *exchange, bool *over)
         return false;
     if (exchange->head.size) {
         size_t sent = 0;
-        if (!write_piece(exchange, &exchange->head, &sent, LWS_WRITE_HTTP_HEADERS))
+        if (!exchange_write_piece(exchange, &exchange->head, &sent, LWS_WRITE_HTTP_HEADERS))
             return false;
         buffer_clear(&exchange->head);
     }
     bool had_more = exchange->out.size > exchange->out_sent;
-    if (had_more && !write_piece(exchange, &exchange->out, &exchange->out_sent, LWS_WRITE_HTTP))
+    if (had_more &&
+        !exchange_write_piece(exchange, &exchange->out, &exchange->out_sent, LWS_WRITE_HTTP))
         return false;
     forget_sent(exchange);
     bool ended = exchange->state == EXCHANGE_ANSWERED && exchange->out.size == 0;

@@ -21,7 +21,7 @@ void inbox_deinit(struct inbox *inbox)
 }
 
 /* With the lock held; true: the loop must be woken. */
-static bool post(struct inbox_item *item)
+static bool inbox_post(struct inbox_item *item)
 {
     struct inbox *inbox = item->inbox;
     if (item->posted)
@@ -58,10 +58,10 @@ void inbox_post_done(struct inbox_item *item)
     struct inbox *inbox = item->inbox;
     pthread_mutex_lock(&inbox->lock);
     item->done = true;
-    wake_and_unlock(inbox, post(item));
+    wake_and_unlock(inbox, inbox_post(item));
 }
 
-static bool grow(void **array, uint32_t *capacity, uint32_t needed, size_t size)
+static bool inbox_grow(void **array, uint32_t *capacity, uint32_t needed, size_t size)
 {
     if (needed <= *capacity)
         return true;
@@ -76,12 +76,12 @@ static bool grow(void **array, uint32_t *capacity, uint32_t needed, size_t size)
     return true;
 }
 
-static bool append(struct token_batch *batch, const struct token_event *event, bool of_prompt)
+static bool inbox_append(struct token_batch *batch, const struct token_event *event, bool of_prompt)
 {
-    if (!grow((void **)&batch->records, &batch->records_capacity, batch->n_records + 1,
-              sizeof *batch->records) ||
-        !grow((void **)&batch->tops, &batch->tops_capacity, batch->n_tops + event->n_top,
-              sizeof *batch->tops))
+    if (!inbox_grow((void **)&batch->records, &batch->records_capacity, batch->n_records + 1,
+                    sizeof *batch->records) ||
+        !inbox_grow((void **)&batch->tops, &batch->tops_capacity, batch->n_tops + event->n_top,
+                    sizeof *batch->tops))
         return false;
     batch->records[batch->n_records++] = (struct token_record){.token = event->token,
                                                                .logprob = event->logprob,
@@ -93,19 +93,19 @@ static bool append(struct token_batch *batch, const struct token_event *event, b
     return true;
 }
 
-static bool deliver(struct inbox_item *item, const struct token_event *event, bool of_prompt)
+static bool inbox_deliver(struct inbox_item *item, const struct token_event *event, bool of_prompt)
 {
     struct inbox *inbox = item->inbox;
     pthread_mutex_lock(&inbox->lock);
-    bool ok = append(&item->arriving, event, of_prompt);
+    bool ok = inbox_append(&item->arriving, event, of_prompt);
     item->no_memory |= !ok;
-    wake_and_unlock(inbox, post(item));
+    wake_and_unlock(inbox, inbox_post(item));
     return ok;
 }
 
-static bool on_token(void *arg, const struct token_event *event)
+static bool inbox_on_token(void *arg, const struct token_event *event)
 {
-    return deliver(arg, event, false);
+    return inbox_deliver(arg, event, false);
 }
 
 /* The logits at a position say how likely the prompt's next token was. */
@@ -119,11 +119,11 @@ static void on_logits(void *arg, uint32_t position, const float *logits, uint32_
     struct token_event event = {
         .token = item->prompt[position + 1], .top = top, .n_top = item->n_top};
     event.logprob = sampler_logprobs(item->scorer, logits, event.token, top, item->n_top);
-    deliver(item, &event, true);
+    inbox_deliver(item, &event, true);
 }
 
 /* Rows are summed here, on the driver's thread: n_embd additions a token. */
-static void on_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
+static void inbox_on_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
 {
     (void)position;
     struct inbox_item *item = arg;
@@ -132,8 +132,8 @@ static void on_row(void *arg, uint32_t position, const float *values, uint32_t n
     item->sum_rows++;
 }
 
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
-                    const struct error *err)
+static void inbox_on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                          const struct error *err)
 {
     struct inbox_item *item = arg;
     struct inbox *inbox = item->inbox;
@@ -144,14 +144,15 @@ static void on_done(void *arg, enum finish_reason reason, const struct request_u
         item->usage = *usage;
     if (reason == FINISH_ERROR && err)
         item->err = *err;
-    wake_and_unlock(inbox, post(item));
+    wake_and_unlock(inbox, inbox_post(item));
 }
 
-const struct request_handlers inbox_token_handlers = {.token = on_token, .done = on_done};
+const struct request_handlers inbox_token_handlers = {.token = inbox_on_token,
+                                                      .done = inbox_on_done};
 const struct request_handlers inbox_scoring_handlers = {
-    .token = on_token, .row = on_logits, .done = on_done};
+    .token = inbox_on_token, .row = on_logits, .done = inbox_on_done};
 const struct request_handlers inbox_embedding_handlers = {
-    .token = on_token, .row = on_row, .done = on_done};
+    .token = inbox_on_token, .row = inbox_on_row, .done = inbox_on_done};
 
 struct inbox_item *inbox_take(struct inbox *inbox)
 {

@@ -11,8 +11,8 @@ bool json_in_no_memory(struct json_in *in)
     return api_error_set(in->err, 503, "server_error", "no_memory", "no memory for the request");
 }
 
-static bool read_fields(struct json_in *in, yyjson_val *root, const struct json_field *fields,
-                        unsigned kind)
+static bool json_in_read_fields(struct json_in *in, yyjson_val *root,
+                                const struct json_field *fields, unsigned kind)
 {
     uint64_t seen = 0;
     size_t index, max;
@@ -69,7 +69,7 @@ bool json_in_object(struct json_in *in, const char *body, size_t size,
     if (!ok)
         api_error_set(in->err, 400, "invalid_request_error", NULL,
                       "the body must be a JSON object");
-    ok = ok && read_fields(in, root, fields, kind);
+    ok = ok && json_in_read_fields(in, root, fields, kind);
     if (!ok) {
         yyjson_doc_free(*doc);
         *doc = NULL;

@@ -28,7 +28,7 @@ size_t utf8_length(const char *bytes, size_t size, size_t *bad)
     return length;
 }
 
-static void escape(struct buffer *out, unsigned char c)
+static void json_out_escape(struct buffer *out, unsigned char c)
 {
     static const char named[] = "\"\"\\\\\bb\ff\nn\rr\tt";
     for (size_t i = 0; i < sizeof named - 1; i += 2) {
@@ -54,7 +54,7 @@ void json_out_string(struct buffer *out, const char *bytes, size_t size)
         }
         buffer_append(out, bytes + from, i - from);
         if (length) {
-            escape(out, c);
+            json_out_escape(out, c);
             i++;
         } else {
             buffer_append(out, "\xef\xbf\xbd", 3);

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-static void explain(struct model_use *use, const struct error *cause)
+static void model_use_explain(struct model_use *use, const struct error *cause)
 {
     struct api_error *err = &use->err;
     switch (cause->code) {
@@ -48,28 +48,28 @@ static bool find_stop_tokens(struct api_model *model, struct api_error *err)
     return true;
 }
 
-static void go_on(struct model_use *use)
+static void model_use_go_on(struct model_use *use)
 {
     if (use->model)
         find_stop_tokens(use->model, &use->err);
     use->opened(use);
 }
 
-static void ready(struct inbox_item *item)
+static void model_use_ready(struct inbox_item *item)
 {
-    go_on(item->owner);
+    model_use_go_on(item->owner);
 }
 
 /* May come from anywhere on the loop's thread; libwebsockets wants to be spoken to in its own
  * turn. */
-static void on_opened(void *arg, struct api_model *model, const struct error *err)
+static void model_use_on_opened(void *arg, struct api_model *model, const struct error *err)
 {
     struct model_use *use = arg;
     assert(use->asking && !model == !!err);
     use->asking = false;
     use->model = model;
     if (!model)
-        explain(use, err);
+        model_use_explain(use, err);
     if (!use->within)
         inbox_post_done(&use->item);
 }
@@ -79,18 +79,19 @@ void model_use_begin(struct model_use *use, struct api_server *server, struct te
     const struct api_models *models = &server->models;
     use->server = server;
     use->name = name;
-    use->item = (struct inbox_item){.inbox = &server->inbox, .ready = ready, .owner = use};
+    use->item =
+        (struct inbox_item){.inbox = &server->inbox, .ready = model_use_ready, .owner = use};
     use->asking = use->within = true;
     if (name.data && memchr(name.data, '\0', name.size)) {
         struct error err;
         error_set(&err, ERROR_NOT_FOUND, "no model has such a name");
-        on_opened(use, NULL, &err);
+        model_use_on_opened(use, NULL, &err);
     } else {
-        models->open(models->self, name.data, on_opened, use);
+        models->open(models->self, name.data, model_use_on_opened, use);
     }
     use->within = false;
     if (!use->asking)
-        go_on(use);
+        model_use_go_on(use);
 }
 
 void model_use_end(struct model_use *use)

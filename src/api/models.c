@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-static void list(void *self, void (*each)(void *arg, const struct api_listed *model), void *arg)
+static void api_models_list(void *self, void (*each)(void *arg, const struct api_listed *model),
+                            void *arg)
 {
     const struct api_model *model = self;
     struct api_listed listed = {model->id, model->alias, model->created_s, model->generator};
@@ -14,9 +15,10 @@ static bool is_called(const struct api_model *model, const char *name)
     return strcmp(name, model->id) == 0 || (model->alias && strcmp(name, model->alias) == 0);
 }
 
-static void open_model(void *self, const char *name,
-                       void (*opened)(void *arg, struct api_model *model, const struct error *err),
-                       void *arg)
+static void api_models_open_model(void *self, const char *name,
+                                  void (*opened)(void *arg, struct api_model *model,
+                                                 const struct error *err),
+                                  void *arg)
 {
     struct error err;
     if (!name || is_called(self, name)) {
@@ -28,13 +30,13 @@ static void open_model(void *self, const char *name,
 }
 
 /* Nobody waits. */
-static void cancel(void *self, void *arg)
+static void api_models_cancel(void *self, void *arg)
 {
     (void)self;
     (void)arg;
 }
 
-static void release(void *self, struct api_model *model)
+static void api_models_release(void *self, struct api_model *model)
 {
     (void)self;
     (void)model;
@@ -42,7 +44,8 @@ static void release(void *self, struct api_model *model)
 
 struct api_models api_models_of_one(struct api_model *model)
 {
-    return (struct api_models){list, open_model, cancel, release, model};
+    return (struct api_models){api_models_list, api_models_open_model, api_models_cancel,
+                               api_models_release, model};
 }
 
 void api_model_deinit(struct api_model *model)

@@ -25,7 +25,7 @@ static struct preparer_job *next_job(struct preparer *preparer)
     return job;
 }
 
-static void *work(void *arg)
+static void *preparer_work(void *arg)
 {
     struct preparer_job *job;
     while ((job = next_job(arg))) {
@@ -42,7 +42,7 @@ enum error_code preparer_open(struct preparer **out, struct error *err)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the preparer");
     pthread_mutex_init(&preparer->lock, NULL);
     pthread_cond_init(&preparer->changed, NULL);
-    if (pthread_create(&preparer->thread, NULL, work, preparer) != 0) {
+    if (pthread_create(&preparer->thread, NULL, preparer_work, preparer) != 0) {
         mem_free(preparer);
         return error_set(err, ERROR_BUSY, "cannot start a thread");
     }

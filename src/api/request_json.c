@@ -65,7 +65,7 @@ static bool read_best_of(struct json_in *in, const char *name, yyjson_val *value
     return true;
 }
 
-static bool read_stream(struct json_in *in, const char *name, yyjson_val *value)
+static bool request_json_read_stream(struct json_in *in, const char *name, yyjson_val *value)
 {
     struct generation_request *request = in->out;
     return json_in_bool(in, name, value, &request->stream);
@@ -249,7 +249,7 @@ static const struct json_field generation_fields[] = {
     {"max_tokens", read_max_tokens, false, 0},
     {"max_completion_tokens", read_max_tokens, false, CHAT},
     {"n", read_n, false, 0},
-    {"stream", read_stream, false, 0},
+    {"stream", request_json_read_stream, false, 0},
     {"stream_options", read_stream_options, false, 0},
     {"stop", read_stop, false, 0},
     {"seed", read_seed, false, 0},

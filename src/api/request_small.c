@@ -8,7 +8,7 @@ static bool read_embeddings_model(struct json_in *in, const char *name, yyjson_v
     return json_in_text(in, name, value, &request->model);
 }
 
-static bool read_input(struct json_in *in, const char *name, yyjson_val *value)
+static bool request_small_read_input(struct json_in *in, const char *name, yyjson_val *value)
 {
     struct embeddings_request *request = in->out;
     return json_in_prompts(in, name, value, &request->inputs, &request->n_inputs);
@@ -24,9 +24,12 @@ static bool read_encoding_format(struct json_in *in, const char *name, yyjson_va
 }
 
 static const struct json_field embeddings_fields[] = {
-    {"model", read_embeddings_model, true, 0},           {"input", read_input, true, 0},
-    {"encoding_format", read_encoding_format, false, 0}, {"user", json_in_ignored_text, false, 0},
-    {"dimensions", json_in_unsupported, false, 0},       {0},
+    {"model", read_embeddings_model, true, 0},
+    {"input", request_small_read_input, true, 0},
+    {"encoding_format", read_encoding_format, false, 0},
+    {"user", json_in_ignored_text, false, 0},
+    {"dimensions", json_in_unsupported, false, 0},
+    {0},
 };
 
 bool embeddings_request_parse(const char *body, size_t size, struct embeddings_request *out,
@@ -102,7 +105,7 @@ static bool read_detokenize_model(struct json_in *in, const char *name, yyjson_v
     return json_in_text(in, name, value, &request->model);
 }
 
-static bool read_tokens(struct json_in *in, const char *name, yyjson_val *value)
+static bool request_small_read_tokens(struct json_in *in, const char *name, yyjson_val *value)
 {
     struct detokenize_request *request = in->out;
     return json_in_tokens(in, name, value, &request->tokens, &request->n_tokens);
@@ -110,7 +113,7 @@ static bool read_tokens(struct json_in *in, const char *name, yyjson_val *value)
 
 static const struct json_field detokenize_fields[] = {
     {"model", read_detokenize_model, false, 0},
-    {"tokens", read_tokens, true, 0},
+    {"tokens", request_small_read_tokens, true, 0},
     {0},
 };
 

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-static bool check_tokens(const char *name, const int32_t *ids, uint32_t count, uint32_t n_vocab,
-                         struct api_error *err)
+static bool request_vocab_check_tokens(const char *name, const int32_t *ids, uint32_t count,
+                                       uint32_t n_vocab, struct api_error *err)
 {
     for (uint32_t i = 0; i < count; i++) {
         if ((uint32_t)ids[i] >= n_vocab)
@@ -18,7 +18,7 @@ static bool check_prompts(const char *name, const struct prompt_input *prompts, 
                           uint32_t n_vocab, struct api_error *err)
 {
     for (uint32_t i = 0; prompts && i < count; i++) { /* a chat has none */
-        if (!check_tokens(name, prompts[i].tokens, prompts[i].n_tokens, n_vocab, err))
+        if (!request_vocab_check_tokens(name, prompts[i].tokens, prompts[i].n_tokens, n_vocab, err))
             return false;
     }
     return true;
@@ -46,5 +46,5 @@ bool embeddings_request_check(const struct embeddings_request *request, uint32_t
 bool detokenize_request_check(const struct detokenize_request *request, uint32_t n_vocab,
                               struct api_error *err)
 {
-    return check_tokens("tokens", request->tokens, request->n_tokens, n_vocab, err);
+    return request_vocab_check_tokens("tokens", request->tokens, request->n_tokens, n_vocab, err);
 }

@@ -13,7 +13,7 @@ static float shown_logprob(float logprob)
     return isfinite(logprob) || isnan(logprob) ? logprob : -9999.0f;
 }
 
-static void write_head(const struct response_head *head, struct buffer *out)
+static void response_json_write_head(const struct response_head *head, struct buffer *out)
 {
     const char *object = head->kind == GENERATION_COMPLETION ? "text_completion"
                          : head->stream                      ? "chat.completion.chunk"
@@ -70,8 +70,8 @@ static void write_chat_logprobs(const struct logprob_list *list, struct buffer *
     buffer_deinit(&piece);
 }
 
-static void write_piece(const struct tokenizer *tokenizer, int32_t token, struct buffer *piece,
-                        struct buffer *out)
+static void response_json_write_piece(const struct tokenizer *tokenizer, int32_t token,
+                                      struct buffer *piece, struct buffer *out)
 {
     buffer_clear(piece);
     tokenizer_piece(tokenizer, token, true, piece);
@@ -92,13 +92,13 @@ static void write_top_object(const struct logprob_list *list, const struct shown
         const struct token_logprob *top = &list->tops[shown->top_first + k];
         chosen_is_there |= top->token == shown->token;
         buffer_text(out, k ? "," : "");
-        write_piece(list->tokenizer, top->token, piece, out);
+        response_json_write_piece(list->tokenizer, top->token, piece, out);
         buffer_text(out, ":");
         json_out_float(out, shown_logprob(top->logprob));
     }
     if (!chosen_is_there) {
         buffer_text(out, shown->n_top ? "," : "");
-        write_piece(list->tokenizer, shown->token, piece, out);
+        response_json_write_piece(list->tokenizer, shown->token, piece, out);
         buffer_text(out, ":");
         json_out_float(out, shown_logprob(shown->logprob));
     }
@@ -111,7 +111,7 @@ static void write_text_logprobs(const struct logprob_list *list, struct buffer *
     buffer_text(out, "{\"tokens\":[");
     for (size_t i = 0; i < list->n_tokens; i++) {
         buffer_text(out, i ? "," : "");
-        write_piece(list->tokenizer, list->tokens[i].token, &piece, out);
+        response_json_write_piece(list->tokenizer, list->tokens[i].token, &piece, out);
     }
     buffer_text(out, "],\"token_logprobs\":[");
     for (size_t i = 0; i < list->n_tokens; i++) {
@@ -175,7 +175,7 @@ static void write_choice(const struct response_head *head, const struct response
 void response_chunk(const struct response_head *head, const struct response_choice *choice,
                     bool usage_asked, struct buffer *out)
 {
-    write_head(head, out);
+    response_json_write_head(head, out);
     buffer_text(out, ",\"choices\":[");
     write_choice(head, choice, out);
     buffer_text(out, usage_asked ? "],\"usage\":null}" : "]}");
@@ -184,7 +184,7 @@ void response_chunk(const struct response_head *head, const struct response_choi
 void response_usage_chunk(const struct response_head *head, const struct response_usage *usage,
                           struct buffer *out)
 {
-    write_head(head, out);
+    response_json_write_head(head, out);
     buffer_text(out, ",\"choices\":[],\"usage\":");
     write_usage(usage, out);
     buffer_text(out, "}");
@@ -193,7 +193,7 @@ void response_usage_chunk(const struct response_head *head, const struct respons
 void response_whole(const struct response_head *head, const struct response_choice *choices,
                     uint32_t n_choices, const struct response_usage *usage, struct buffer *out)
 {
-    write_head(head, out);
+    response_json_write_head(head, out);
     buffer_text(out, ",\"choices\":[");
     for (uint32_t i = 0; i < n_choices; i++) {
         buffer_text(out, i ? "," : "");

@@ -47,14 +47,14 @@ struct cursor {
     const char *at, *end;
 };
 
-static bool skip(struct cursor *cursor, char wanted)
+static bool resume_skip(struct cursor *cursor, char wanted)
 {
     bool found = cursor->at < cursor->end && *cursor->at == wanted;
     cursor->at += found;
     return found;
 }
 
-static bool read_count(struct cursor *cursor, uint32_t *out)
+static bool resume_read_count(struct cursor *cursor, uint32_t *out)
 {
     uint64_t value = 0;
     const char *begin = cursor->at;
@@ -82,9 +82,9 @@ static bool read_check(struct cursor *cursor, uint32_t *out)
 
 static bool read_position(struct cursor *cursor, struct stream_position *out)
 {
-    if (!read_count(cursor, &out->n_events))
+    if (!resume_read_count(cursor, &out->n_events))
         return false;
-    out->is_checked = skip(cursor, '-');
+    out->is_checked = resume_skip(cursor, '-');
     return !out->is_checked || read_check(cursor, &out->check);
 }
 
@@ -94,7 +94,7 @@ bool stream_positions_read(const char *text, size_t size, struct stream_position
     struct cursor cursor = {text, text + size};
     bool ok = true;
     for (uint32_t i = 0; i < n && ok; i++)
-        ok = (i == 0 || skip(&cursor, '.')) && read_position(&cursor, &out[i]);
+        ok = (i == 0 || resume_skip(&cursor, '.')) && read_position(&cursor, &out[i]);
     if (ok && cursor.at == cursor.end)
         return true;
     return api_error_field(

@@ -16,7 +16,7 @@ struct listing {
     uint32_t count;
 };
 
-static void add_model(void *arg, const struct api_listed *model)
+static void routes_add_model(void *arg, const struct api_listed *model)
 {
     struct listing *listing = arg;
     if (listing->wanted && !server_is_named(listing->wanted, model->id) &&
@@ -33,7 +33,7 @@ static void models_handle(struct exchange *exchange)
     struct buffer body = {0};
     struct listing listing = {.body = &body};
     buffer_text(&body, "{\"object\":\"list\",\"data\":[");
-    models->list(models->self, add_model, &listing);
+    models->list(models->self, routes_add_model, &listing);
     buffer_text(&body, "]}");
     exchange_answer_json(exchange, &body);
 }
@@ -46,7 +46,7 @@ static void model_handle(struct exchange *exchange)
     struct text name = {path.data + prefix, path.size - prefix};
     struct buffer body = {0};
     struct listing listing = {.body = &body, .wanted = &name};
-    server->models.list(server->models.self, add_model, &listing);
+    server->models.list(server->models.self, routes_add_model, &listing);
     if (listing.count) {
         exchange_answer_json(exchange, &body);
         return;
@@ -96,7 +96,7 @@ static void add_figures(void *arg, const struct api_listed *model)
     buffer_text(&figures->each, "}");
 }
 
-static struct figures gather(const struct api_server *server)
+static struct figures routes_gather(const struct api_server *server)
 {
     struct figures figures = {0};
     server->models.list(server->models.self, add_figures, &figures);
@@ -112,7 +112,7 @@ static void figures_deinit(struct figures *figures)
 /* With one model {"model"}, else {"models": […]}. */
 static void health_handle(struct exchange *exchange)
 {
-    struct figures figures = gather(exchange_server(exchange));
+    struct figures figures = routes_gather(exchange_server(exchange));
     const struct buffer *names = figures.n_models == 1 ? &figures.first : &figures.each;
     struct buffer body = {0};
     buffer_text(&body, figures.n_models == 1 ? "{\"status\":\"ok\",\"model\":"
@@ -129,7 +129,7 @@ static void health_handle(struct exchange *exchange)
 static void metrics_handle(struct exchange *exchange)
 {
     const struct api_server *server = exchange_server(exchange);
-    struct figures figures = gather(server);
+    struct figures figures = routes_gather(server);
     struct buffer body = {0};
     metrics_write(&server->metrics, &figures.sum, &body);
     figures_deinit(&figures);
@@ -148,7 +148,7 @@ static const struct route routes[] = {
     {METHOD_GET, "/metrics", metrics_handle},
 };
 
-static bool matches(const struct route *route, const char *path)
+static bool routes_matches(const struct route *route, const char *path)
 {
     const char *dots = strstr(route->path, "…");
     if (!dots)
@@ -161,7 +161,7 @@ const struct route *route_find(enum http_method method, const char *path, const 
 {
     *allow = "";
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        if (!matches(&routes[i], path))
+        if (!routes_matches(&routes[i], path))
             continue;
         *allow = routes[i].method == METHOD_GET ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
         bool same =

@@ -28,7 +28,7 @@ struct server_timer {
     struct api_server *server;
 };
 
-static void watch(lws_sorted_usec_list_t *entry);
+static void server_watch(lws_sorted_usec_list_t *entry);
 
 void server_job_begin(struct api_server *server)
 {
@@ -48,7 +48,7 @@ static void lws_line(int level, const char *line)
     log_line(LOG_INFO, "lws", "%.*s", (int)strcspn(line, "\n"), line);
 }
 
-static void wake(void *arg)
+static void server_wake(void *arg)
 {
     lws_cancel_service(((struct api_server *)arg)->lws);
 }
@@ -63,11 +63,11 @@ static void abort_all(struct api_server *server)
 
 static void watch_again(struct api_server *server)
 {
-    lws_sul_schedule(server->lws, 0, &server->timer->entry, watch, WATCH_MS * LWS_US_PER_MS);
+    lws_sul_schedule(server->lws, 0, &server->timer->entry, server_watch, WATCH_MS * LWS_US_PER_MS);
 }
 
 /* While stopping: whether what was under way has ended. */
-static void watch(lws_sorted_usec_list_t *entry)
+static void server_watch(lws_sorted_usec_list_t *entry)
 {
     struct api_server *server = lws_container_of(entry, struct server_timer, entry)->server;
     if (clock_now_ns() - server->stop_ns > STOP_GRACE_S * UINT64_C(1000000000))
@@ -116,8 +116,8 @@ static void server_free(struct api_server *server)
     mem_free(server);
 }
 
-static enum error_code init(struct api_server *server, const struct api_options *options,
-                            struct error *err)
+static enum error_code server_init(struct api_server *server, const struct api_options *options,
+                                   struct error *err)
 {
     struct api_address address;
     enum error_code code = api_address_parse(options->address, &address, err);
@@ -147,9 +147,9 @@ enum error_code api_server_open(void *uv_loop, const struct api_options *options
     struct api_server *server = mem_new(sizeof *server);
     if (!server)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the server");
-    enum error_code code = init(server, options, err);
+    enum error_code code = server_init(server, options, err);
     if (!code)
-        code = inbox_init(&server->inbox, wake, server, err);
+        code = inbox_init(&server->inbox, server_wake, server, err);
     if (code) {
         server_free(server);
         return code;

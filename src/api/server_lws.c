@@ -115,7 +115,7 @@ static char *copy_header(struct lws *wsi, const char *name, int size_max)
 }
 
 /* Without a good id of the client's, one is drawn. */
-static void read_ids(struct exchange *exchange)
+static void server_lws_read_ids(struct exchange *exchange)
 {
     static const char position[] = "last-event-id:";
     char *id = copy_header(exchange->wsi, "x-request-id:", LIMIT_REQUEST_ID_BYTES);
@@ -213,7 +213,7 @@ static int on_request(struct api_server *server, struct lws *wsi, const char *pa
     lws_set_opaque_user_data(wsi, exchange);
     set_method(exchange, &body_assumed);
     set_version(exchange);
-    read_ids(exchange);
+    server_lws_read_ids(exchange);
     if (size >= sizeof exchange->path)
         size = sizeof exchange->path - 1;
     memcpy(exchange->path, path, size);
@@ -292,7 +292,7 @@ static int on_body(struct exchange *exchange, const char *bytes, size_t size)
     return 0;
 }
 
-static int on_timer(struct exchange *exchange)
+static int server_lws_on_timer(struct exchange *exchange)
 {
     if (exchange->waiting)
         exchange_tick(exchange);
@@ -313,8 +313,8 @@ static void drain_inbox(struct api_server *server)
         item->ready(item);
 }
 
-static int callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
-                    size_t size)
+static int server_lws_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user,
+                               void *in, size_t size)
 {
     struct api_server *server = lws_context_user(lws_get_context(wsi));
     struct exchange *exchange = wsi ? lws_get_opaque_user_data(wsi) : NULL;
@@ -337,7 +337,7 @@ static int callback(struct lws *wsi, enum lws_callback_reasons reason, void *use
     if (reason == LWS_CALLBACK_HTTP_WRITEABLE)
         return on_writable(exchange);
     if (reason == LWS_CALLBACK_TIMER)
-        return on_timer(exchange);
+        return server_lws_on_timer(exchange);
     if (reason == LWS_CALLBACK_CLOSED_HTTP || reason == LWS_CALLBACK_WSI_DESTROY) {
         lws_set_opaque_user_data(wsi, NULL);
         exchange_free(exchange);
@@ -346,6 +346,6 @@ static int callback(struct lws *wsi, enum lws_callback_reasons reason, void *use
 }
 
 const struct lws_protocols server_protocols[] = {
-    {.name = "http", .callback = callback, .rx_buffer_size = 0},
+    {.name = "http", .callback = server_lws_callback, .rx_buffer_size = 0},
     {0},
 };

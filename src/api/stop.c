@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* Whether a stop string stands at `at`: 1 yes, 0 no, -1 the text ends before that is known. */
-static int match_at(const struct stop_matcher *matcher, const char *at, size_t size)
+static int stop_match_at(const struct stop_matcher *matcher, const char *at, size_t size)
 {
     int result = 0;
     for (uint32_t i = 0; i < matcher->n_strings; i++) {
@@ -21,13 +21,13 @@ static int match_at(const struct stop_matcher *matcher, const char *at, size_t s
 /* Moves out of `held` what is certain. `last`: no more text comes, so an unfinished match is none.
  * A later match must wait while an earlier, longer one is still possible, so the walk stops at the
  * first place that is not a plain "no". `held` is at most LIMIT_STOP_BYTES plus one piece long. */
-static void release(struct stop_matcher *matcher, bool last, struct buffer *out)
+static void stop_release(struct stop_matcher *matcher, bool last, struct buffer *out)
 {
     struct buffer *held = &matcher->held;
     size_t i = 0;
     int found = 0;
     while (i < held->size) {
-        found = match_at(matcher, held->data + i, held->size - i);
+        found = stop_match_at(matcher, held->data + i, held->size - i);
         if (found > 0 || (found < 0 && !last))
             break;
         i++;
@@ -52,14 +52,14 @@ bool stop_push(struct stop_matcher *matcher, const char *text, size_t size, stru
         out->failed = true;
         return false;
     }
-    release(matcher, false, out);
+    stop_release(matcher, false, out);
     return matcher->stopped;
 }
 
 bool stop_finish(struct stop_matcher *matcher, struct buffer *out)
 {
     if (!matcher->stopped)
-        release(matcher, true, out);
+        stop_release(matcher, true, out);
     buffer_clear(&matcher->held);
     return matcher->stopped;
 }

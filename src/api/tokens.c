@@ -22,7 +22,7 @@ struct tokens_job {
     enum error_code failed;
 };
 
-static void job_free(struct tokens_job *job)
+static void api_tokens_job_free(struct tokens_job *job)
 {
     struct api_server *server = job->server;
     inbox_item_deinit(&job->preparation.item);
@@ -34,17 +34,17 @@ static void job_free(struct tokens_job *job)
     server_job_end(server);
 }
 
-static void gone(void *owner)
+static void api_tokens_gone(void *owner)
 {
     struct tokens_job *job = owner;
     job->exchange = NULL;
     if (!job->preparing)
-        job_free(job);
+        api_tokens_job_free(job);
 }
 
 /* ---- text to tokens, on the preparer's thread ---- */
 
-static void run(struct preparer_job *preparation)
+static void api_tokens_run(struct preparer_job *preparation)
 {
     struct tokens_job *job = preparation->item.owner;
     unsigned flags = (job->text.add_special ? TOKENIZE_ADD_SPECIAL : 0u) |
@@ -67,20 +67,20 @@ static void answer_tokens(struct exchange *exchange, const struct tokens_job *jo
         exchange_answer_json(exchange, &body);
 }
 
-static void prepared(struct inbox_item *item)
+static void api_tokens_prepared(struct inbox_item *item)
 {
     struct tokens_job *job = item->owner;
     if (job->exchange)
         answer_tokens(job->exchange, job);
-    job_free(job);
+    api_tokens_job_free(job);
 }
 
-static void tokenize(struct model_use *use)
+static void api_tokens_tokenize(struct model_use *use)
 {
     struct tokens_job *job = use->owner;
     if (use->err.status) {
         exchange_fail(job->exchange, &use->err);
-        job_free(job);
+        api_tokens_job_free(job);
         return;
     }
     job->preparing = true;
@@ -102,7 +102,7 @@ static void answer_text(struct exchange *exchange, const struct tokens_job *job)
     exchange_answer_json(exchange, &body);
 }
 
-static void detokenize(struct model_use *use)
+static void api_tokens_detokenize(struct model_use *use)
 {
     struct tokens_job *job = use->owner;
     struct api_error err = use->err;
@@ -111,13 +111,14 @@ static void detokenize(struct model_use *use)
         exchange_fail(job->exchange, &err);
     else
         answer_text(job->exchange, job);
-    job_free(job);
+    api_tokens_job_free(job);
 }
 
 /* ---- both ---- */
 
 /* NULL: there was no memory, and the client has been told. */
-static struct tokens_job *job_new(struct exchange *exchange, void (*opened)(struct model_use *use))
+static struct tokens_job *api_tokens_job_new(struct exchange *exchange,
+                                             void (*opened)(struct model_use *use))
 {
     struct api_server *server = exchange_server(exchange);
     struct tokens_job *job = mem_new(sizeof *job);
@@ -133,8 +134,9 @@ static struct tokens_job *job_new(struct exchange *exchange, void (*opened)(stru
     job->use.owner = job;
     job->use.opened = opened;
     job->preparation = (struct preparer_job){
-        .item = {.inbox = &server->inbox, .ready = prepared, .owner = job}, .run = run};
-    exchange_set_owner(exchange, gone, job);
+        .item = {.inbox = &server->inbox, .ready = api_tokens_prepared, .owner = job},
+        .run = api_tokens_run};
+    exchange_set_owner(exchange, api_tokens_gone, job);
     return job;
 }
 
@@ -147,7 +149,7 @@ void tokenize_handle(struct exchange *exchange)
         exchange_fail(exchange, &err);
         return;
     }
-    struct tokens_job *job = job_new(exchange, tokenize);
+    struct tokens_job *job = api_tokens_job_new(exchange, api_tokens_tokenize);
     if (!job) {
         tokenize_request_deinit(&request);
         return;
@@ -165,7 +167,7 @@ void detokenize_handle(struct exchange *exchange)
         exchange_fail(exchange, &err);
         return;
     }
-    struct tokens_job *job = job_new(exchange, detokenize);
+    struct tokens_job *job = api_tokens_job_new(exchange, api_tokens_detokenize);
     if (!job) {
         detokenize_request_deinit(&request);
         return;

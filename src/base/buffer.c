@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool reserve(struct buffer *buffer, size_t extra)
+static bool buffer_reserve(struct buffer *buffer, size_t extra)
 {
     if (buffer->failed || extra > SIZE_MAX / 2 - buffer->size) {
         buffer->failed = true;
@@ -32,7 +32,7 @@ static bool reserve(struct buffer *buffer, size_t extra)
 
 void *buffer_extend(struct buffer *buffer, size_t size)
 {
-    if (!reserve(buffer, size))
+    if (!buffer_reserve(buffer, size))
         return NULL;
     char *bytes = buffer->data + buffer->size;
     buffer->size += size;
@@ -61,7 +61,7 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
     va_end(args);
     if (length < 0) {
         buffer->failed = true;
-    } else if (reserve(buffer, (size_t)length)) {
+    } else if (buffer_reserve(buffer, (size_t)length)) {
         vsnprintf(buffer->data + buffer->size, (size_t)length + 1, format, again);
         buffer->size += (size_t)length;
     }

@@ -77,7 +77,7 @@ enum error_code durable_make_folder(const char *path, struct error *err)
 }
 
 /* The folder that holds it, and its name there. */
-static const char *split(const char *path, char folder[PATH_MAX])
+static const char *durable_file_split(const char *path, char folder[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
     snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1,
@@ -91,11 +91,11 @@ enum error_code durable_make_folder_of(const char *path, struct error *err)
     enum error_code code = check_path(path, err);
     if (code)
         return code;
-    split(path, folder);
+    durable_file_split(path, folder);
     return durable_make_folder(folder, err);
 }
 
-static int open_folder(const char *folder)
+static int durable_file_open_folder(const char *folder)
 {
     return open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
@@ -110,8 +110,8 @@ static int sync_names(int folder)
 int durable_sync_folder_of(const char *path)
 {
     char folder[PATH_MAX];
-    split(path, folder);
-    int fd = open_folder(folder);
+    durable_file_split(path, folder);
+    int fd = durable_file_open_folder(folder);
     if (fd < 0)
         return errno;
     int failure = sync_names(fd);
@@ -215,8 +215,8 @@ enum error_code durable_replace(const char *path, const void *bytes, size_t size
     enum error_code code = check_path(path, err);
     if (code)
         return code;
-    const char *name = split(path, folder);
-    int fd = open_folder(folder);
+    const char *name = durable_file_split(path, folder);
+    int fd = durable_file_open_folder(folder);
     int failure = fd < 0 ? errno : durable_replace_at(fd, name, bytes, size);
     if (fd >= 0)
         close(fd);

@@ -20,7 +20,7 @@ static const char usage[] = "Usage: medley add MODEL.gguf [--json]\n"
                             "  --json           for programs\n";
 
 /* One line of the node; *done with the last. */
-static enum error_code take(yyjson_doc *doc, bool json, bool *done, struct error *err)
+static enum error_code cmd_add_take(yyjson_doc *doc, bool json, bool *done, struct error *err)
 {
     yyjson_val *root = yyjson_doc_get_root(doc);
     struct answer answer = {0};
@@ -49,7 +49,8 @@ struct wishes {
     bool json;
 };
 
-static enum error_code converse(struct daemon_client *client, const void *arg, struct error *err)
+static enum error_code cmd_add_converse(struct daemon_client *client, const void *arg,
+                                        struct error *err)
 {
     const struct wishes *wishes = arg;
     bool done = false;
@@ -60,13 +61,13 @@ static enum error_code converse(struct daemon_client *client, const void *arg, s
         yyjson_doc *doc = NULL;
         code = daemon_client_receive(client, &doc, err);
         if (!code)
-            code = take(doc, wishes->json, &done, err);
+            code = cmd_add_take(doc, wishes->json, &done, err);
         yyjson_doc_free(doc);
     }
     return code;
 }
 
-static int run(int argc, char **argv)
+static int cmd_add_run(int argc, char **argv)
 {
     struct option_words words;
     struct wishes wishes;
@@ -76,12 +77,12 @@ static int run(int argc, char **argv)
     wishes.json = words.json;
     if (model_word_file(words.word, wishes.path, &err))
         return command_fail(&command_add, &err);
-    return ask_converse(&command_add, converse, &wishes);
+    return ask_converse(&command_add, cmd_add_converse, &wishes);
 }
 
 const struct command command_add = {
     .name = "add",
     .summary = "make a model known to the cluster, to be loaded when it is asked for",
     .usage = usage,
-    .run = run,
+    .run = cmd_add_run,
 };

@@ -26,7 +26,7 @@ struct wishes {
     const char *node, *words; /* words NULL: somebody is asked */
 };
 
-static bool parse(int argc, char **argv, struct wishes *wishes)
+static bool cmd_admit_parse(int argc, char **argv, struct wishes *wishes)
 {
     static const struct option options[] = {{"yes-the-words-are", required_argument, NULL, 'w'},
                                             {0}};
@@ -42,8 +42,8 @@ static bool parse(int argc, char **argv, struct wishes *wishes)
 
 /* Where the words differ, or the answer is no, the node is told, too; what it says to that does not
  * matter. */
-static enum error_code decide(struct daemon_client *client, const struct wishes *wishes,
-                              yyjson_val *compare, struct error *err)
+static enum error_code cmd_admit_decide(struct daemon_client *client, const struct wishes *wishes,
+                                        yyjson_val *compare, struct error *err)
 {
     struct answer answer = {0};
     struct error unheard;
@@ -69,7 +69,8 @@ static enum error_code decide(struct daemon_client *client, const struct wishes 
     return ERROR_CANCELLED;
 }
 
-static enum error_code converse(struct daemon_client *client, const void *arg, struct error *err)
+static enum error_code cmd_admit_converse(struct daemon_client *client, const void *arg,
+                                          struct error *err)
 {
     static const struct ask_done done = {.key = "admitted", .after = " is in the cluster"};
     const struct wishes *wishes = arg;
@@ -85,7 +86,7 @@ static enum error_code converse(struct daemon_client *client, const void *arg, s
     yyjson_val *compare = answer_object(&answer, yyjson_doc_get_root(doc), "compare");
     code = answer_failed(&answer, err);
     if (!code)
-        code = decide(client, wishes, compare, err);
+        code = cmd_admit_decide(client, wishes, compare, err);
     yyjson_doc_free(doc);
     if (!code)
         code = daemon_client_receive(client, &doc, err);
@@ -96,16 +97,17 @@ static enum error_code converse(struct daemon_client *client, const void *arg, s
     return code;
 }
 
-static int run(int argc, char **argv)
+static int cmd_admit_run(int argc, char **argv)
 {
     struct wishes wishes = {0};
-    return parse(argc, argv, &wishes) ? ask_converse(&command_admit, converse, &wishes)
-                                      : EXIT_USAGE;
+    return cmd_admit_parse(argc, argv, &wishes)
+               ? ask_converse(&command_admit, cmd_admit_converse, &wishes)
+               : EXIT_USAGE;
 }
 
 const struct command command_admit = {
     .name = "admit",
     .summary = "let a machine in that waits, after comparing its words",
     .usage = usage,
-    .run = run,
+    .run = cmd_admit_run,
 };

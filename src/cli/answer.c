@@ -8,7 +8,7 @@
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-static void fail(struct answer *answer, const char *key, const char *wanted)
+static void answer_fail(struct answer *answer, const char *key, const char *wanted)
 {
     if (!answer->failed)
         error_set(&answer->error, ERROR_INTERNAL,
@@ -22,7 +22,7 @@ enum error_code answer_failed(const struct answer *answer, struct error *err)
                           : ERROR_NONE;
 }
 
-static bool is_text(yyjson_val *value)
+static bool answer_is_text(yyjson_val *value)
 {
     return yyjson_is_str(value) && strlen(yyjson_get_str(value)) == yyjson_get_len(value);
 }
@@ -30,9 +30,9 @@ static bool is_text(yyjson_val *value)
 const char *answer_text(struct answer *answer, yyjson_val *object, const char *key)
 {
     yyjson_val *value = yyjson_obj_get(object, key);
-    if (is_text(value))
+    if (answer_is_text(value))
         return yyjson_get_str(value);
-    fail(answer, key, "not a text");
+    answer_fail(answer, key, "not a text");
     return "";
 }
 
@@ -41,7 +41,7 @@ uint64_t answer_count(struct answer *answer, yyjson_val *object, const char *key
     yyjson_val *value = yyjson_obj_get(object, key);
     if (yyjson_is_uint(value))
         return yyjson_get_uint(value);
-    fail(answer, key, "not a whole number");
+    answer_fail(answer, key, "not a whole number");
     return 0;
 }
 
@@ -49,7 +49,7 @@ bool answer_flag(struct answer *answer, yyjson_val *object, const char *key)
 {
     yyjson_val *value = yyjson_obj_get(object, key);
     if (!yyjson_is_bool(value))
-        fail(answer, key, "neither true nor false");
+        answer_fail(answer, key, "neither true nor false");
     return yyjson_get_bool(value);
 }
 
@@ -58,7 +58,7 @@ yyjson_val *answer_list(struct answer *answer, yyjson_val *object, const char *k
     yyjson_val *value = yyjson_obj_get(object, key);
     if (yyjson_is_arr(value))
         return value;
-    fail(answer, key, "not a list");
+    answer_fail(answer, key, "not a list");
     return NULL;
 }
 
@@ -67,7 +67,7 @@ yyjson_val *answer_object(struct answer *answer, yyjson_val *object, const char 
     yyjson_val *value = yyjson_obj_get(object, key);
     if (yyjson_is_obj(value))
         return value;
-    fail(answer, key, "not an object");
+    answer_fail(answer, key, "not an object");
     return NULL;
 }
 

@@ -20,9 +20,9 @@ int ask_converse(const struct command *command,
 }
 
 /* Shown with `print`, or said with `done`. */
-static int ask(const struct command *command, yyjson_mut_doc *question, bool json,
-               enum error_code (*print)(yyjson_doc *answer, struct error *err),
-               const struct ask_done *done)
+static int ask_node(const struct command *command, yyjson_mut_doc *question, bool json,
+                    enum error_code (*print)(yyjson_doc *answer, struct error *err),
+                    const struct ask_done *done)
 {
     struct error err;
     yyjson_doc *doc = NULL;
@@ -38,7 +38,7 @@ static int ask(const struct command *command, yyjson_mut_doc *question, bool jso
 int ask_show(const struct command *command, yyjson_mut_doc *question, bool json,
              enum error_code (*print)(yyjson_doc *answer, struct error *err))
 {
-    return ask(command, question, json, print, NULL);
+    return ask_node(command, question, json, print, NULL);
 }
 
 int ask_and_show(const struct command *command, int argc, char **argv,
@@ -66,7 +66,7 @@ enum error_code ask_print_done(yyjson_doc *doc, const struct ask_done *done, str
 int ask_do(const struct command *command, yyjson_mut_doc *question, bool json,
            const struct ask_done *done)
 {
-    return ask(command, question, json, NULL, done);
+    return ask_node(command, question, json, NULL, done);
 }
 
 int ask_about(const struct command *command, int argc, char **argv, const struct ask_about *about)

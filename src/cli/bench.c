@@ -57,7 +57,7 @@ static const struct option long_options[] = {
     {0},
 };
 
-static bool take_option(struct bench_flags *flags, int option, const char *value)
+static bool cmd_bench_take_option(struct bench_flags *flags, int option, const char *value)
 {
     const struct command *command = &command_bench;
     switch (option) {
@@ -74,7 +74,7 @@ static bool take_option(struct bench_flags *flags, int option, const char *value
     }
 }
 
-static bool parse(int argc, char **argv, struct bench_flags *flags)
+static bool cmd_bench_parse(int argc, char **argv, struct bench_flags *flags)
 {
     int option;
     opterr = 0;
@@ -87,7 +87,7 @@ static bool parse(int argc, char **argv, struct bench_flags *flags)
         enum session_flag_result result =
             session_flag(&flags->session, &command_bench, option, optarg);
         if (result == SESSION_FLAG_WRONG ||
-            (result == SESSION_FLAG_FOREIGN && !take_option(flags, option, optarg)))
+            (result == SESSION_FLAG_FOREIGN && !cmd_bench_take_option(flags, option, optarg)))
             return false;
     }
     if (optind + 1 != argc) {
@@ -159,7 +159,7 @@ static enum error_code run_once(const struct session *session, uint32_t n_prompt
     return code ? code : ended;
 }
 
-static void summarise(const double *speeds, uint32_t n, struct measurement *out)
+static void cmd_bench_summarise(const double *speeds, uint32_t n, struct measurement *out)
 {
     double sum = 0, squares = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -170,8 +170,9 @@ static void summarise(const double *speeds, uint32_t n, struct measurement *out)
     out->deviation = n > 1 ? sqrt(squares / (n - 1)) : 0;
 }
 
-static enum error_code measure(const struct session *session, const struct bench_flags *flags,
-                               bool prompt, struct measurement *out, struct error *err)
+static enum error_code cmd_bench_measure(const struct session *session,
+                                         const struct bench_flags *flags, bool prompt,
+                                         struct measurement *out, struct error *err)
 {
     uint32_t n_prompt = prompt ? flags->n_prompt : 1, n_predict = prompt ? 1 : flags->n_predict;
     uint32_t n_streams = prompt ? 1 : flags->n_streams;
@@ -187,7 +188,7 @@ static enum error_code measure(const struct session *session, const struct bench
     }
     if (code)
         return code;
-    summarise(speeds, flags->n_repetitions, out);
+    cmd_bench_summarise(speeds, flags->n_repetitions, out);
     if (n_streams > 1)
         snprintf(out->test, sizeof out->test, "tg%u x%u", n_predict, n_streams);
     else
@@ -198,7 +199,7 @@ static enum error_code measure(const struct session *session, const struct bench
 
 /* ---- showing -------------------------------------------------------------------------- */
 
-static void print_json(const struct measurement *results, uint32_t n)
+static void cmd_bench_print_json(const struct measurement *results, uint32_t n)
 {
     putchar('[');
     for (uint32_t i = 0; i < n; i++)
@@ -227,8 +228,8 @@ static uint32_t cpu_threads(const struct session *session)
     return most;
 }
 
-static void print_table(const struct session *session, const struct measurement *results,
-                        uint32_t n)
+static void cmd_bench_print_table(const struct session *session, const struct measurement *results,
+                                  uint32_t n)
 {
     char model[128], backends[128];
     snprintf(model, sizeof model, "%s %s", model_name(session->model),
@@ -253,11 +254,11 @@ static void print_table(const struct session *session, const struct measurement 
     }
 }
 
-static int run(int argc, char **argv)
+static int cmd_bench_run(int argc, char **argv)
 {
     struct bench_flags flags = {
         .n_prompt = 512, .n_predict = 128, .n_repetitions = 5, .n_streams = 1};
-    if (!parse(argc, argv, &flags))
+    if (!cmd_bench_parse(argc, argv, &flags))
         return EXIT_USAGE;
     struct error err;
     struct session session;
@@ -267,13 +268,13 @@ static int run(int argc, char **argv)
     uint32_t n = 0;
     enum error_code code = ERROR_NONE;
     if (flags.n_prompt)
-        code = measure(&session, &flags, true, &results[n++], &err);
+        code = cmd_bench_measure(&session, &flags, true, &results[n++], &err);
     if (flags.n_predict && !code)
-        code = measure(&session, &flags, false, &results[n++], &err);
+        code = cmd_bench_measure(&session, &flags, false, &results[n++], &err);
     if (!code && flags.json)
-        print_json(results, n);
+        cmd_bench_print_json(results, n);
     else if (!code)
-        print_table(&session, results, n);
+        cmd_bench_print_table(&session, results, n);
     session_close(&session);
     return code ? command_fail(&command_bench, &err) : EXIT_OK;
 }
@@ -282,5 +283,5 @@ const struct command command_bench = {
     .name = "bench",
     .summary = "measure how fast a model reads and writes",
     .usage = usage,
-    .run = run,
+    .run = cmd_bench_run,
 };

@@ -55,7 +55,7 @@ void chat_close(struct chat *chat)
     mem_free(chat);
 }
 
-static bool is_utf8(const char *text, size_t size)
+static bool chat_is_utf8(const char *text, size_t size)
 {
     yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
     yyjson_mut_doc_set_root(doc, yyjson_mut_strn(doc, text, size));
@@ -69,7 +69,7 @@ static bool is_utf8(const char *text, size_t size)
 enum error_code chat_add(struct chat *chat, const char *role, const char *text, size_t size,
                          struct error *err)
 {
-    if (!is_utf8(text, size))
+    if (!chat_is_utf8(text, size))
         return error_set(err, ERROR_INVALID, "the message is not UTF-8 text");
     yyjson_mut_val *message = yyjson_mut_arr_add_obj(chat->doc, chat->messages);
     if (!yyjson_mut_obj_add_strcpy(chat->doc, message, "role", role) ||
@@ -110,8 +110,8 @@ enum error_code chat_prompt(struct chat *chat, struct token_list *out, struct er
 /* ---- talking -------------------------------------------------------------------------- */
 
 /* False when the message could not be answered; it is then taken back, so that the next can be. */
-static bool answer(const struct command *command, struct chat *chat, const char *text, size_t size,
-                   const struct reply_options *options)
+static bool chat_answer(const struct command *command, struct chat *chat, const char *text,
+                        size_t size, const struct reply_options *options)
 {
     struct error err = {0};
     struct token_list prompt = {0};
@@ -141,7 +141,7 @@ static bool answer(const struct command *command, struct chat *chat, const char 
 
 enum line { LINE_TEXT, LINE_INTERRUPTED, LINE_END };
 
-static enum line read_line(bool terminal, char **line, size_t *capacity, size_t *size)
+static enum line chat_read_line(bool terminal, char **line, size_t *capacity, size_t *size)
 {
     if (terminal) {
         fputs("> ", stderr);
@@ -173,7 +173,7 @@ int chat_run(const struct command *command, struct chat *chat, const struct repl
     interrupts_catch();
     while (in_a_row < 2) {
         interrupts_clear();
-        enum line kind = read_line(terminal, &line, &capacity, &size);
+        enum line kind = chat_read_line(terminal, &line, &capacity, &size);
         if (kind == LINE_END && terminal)
             fputc('\n', stderr);
         if (kind == LINE_END || (kind == LINE_TEXT && strcmp(line, "/exit") == 0))
@@ -184,7 +184,7 @@ int chat_run(const struct command *command, struct chat *chat, const struct repl
         } else if (strcmp(line, "/reset") == 0) {
             chat_reset(chat);
         } else if (size) {
-            ok = answer(command, chat, line, size, options);
+            ok = chat_answer(command, chat, line, size, options);
             in_a_row = interrupts(); /* one that stopped the answer counts: the next leaves */
         }
     }

@@ -45,7 +45,8 @@ static enum error_code find_socket(struct sockaddr_un *out, struct error *err)
                      sizeof out->sun_path - sizeof "/control.sock");
 }
 
-static enum error_code dial(const struct sockaddr_un *address, int *fd, struct error *err)
+static enum error_code daemon_connection_dial(const struct sockaddr_un *address, int *fd,
+                                              struct error *err)
 {
     *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (*fd < 0)
@@ -70,7 +71,7 @@ enum error_code daemon_client_open(struct daemon_client **out, struct error *err
     int fd = -1;
     enum error_code code = find_socket(&address, err);
     if (!code)
-        code = dial(&address, &fd, err);
+        code = daemon_connection_dial(&address, &fd, err);
     if (code)
         return code;
     struct daemon_client *client = mem_new(sizeof *client);
@@ -106,7 +107,7 @@ void daemon_client_hang_up(struct daemon_client *client)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static enum error_code explain(int failure, struct error *err)
+static enum error_code daemon_connection_explain(int failure, struct error *err)
 {
     if (failure == EAGAIN || failure == EWOULDBLOCK)
         return error_set(err, ERROR_IO,
@@ -126,7 +127,7 @@ enum error_code daemon_client_write(struct daemon_client *client, const void *by
         if (sent >= 0)
             n += (size_t)sent;
         else if (errno != EINTR)
-            return explain(errno, err);
+            return daemon_connection_explain(errno, err);
     }
     return ERROR_NONE;
 }
@@ -140,7 +141,7 @@ static enum error_code take_some(struct daemon_client *client, void *bytes, size
         got = recv(client->fd, bytes, size, 0);
     while (got < 0 && errno == EINTR);
     *n = got > 0 ? (size_t)got : 0;
-    return got < 0 && errno != ECONNRESET ? explain(errno, err) : ERROR_NONE;
+    return got < 0 && errno != ECONNRESET ? daemon_connection_explain(errno, err) : ERROR_NONE;
 }
 
 enum error_code daemon_client_read(struct daemon_client *client, void *bytes, size_t size,
@@ -172,7 +173,7 @@ enum error_code daemon_client_wait(struct daemon_client *client, int wake, bool 
         n = poll(fds, 2, client->received.size ? 0 : -1);
     while (n < 0 && errno == EINTR);
     *woken = n > 0 && fds[0].revents;
-    return n < 0 ? explain(errno, err) : ERROR_NONE;
+    return n < 0 ? daemon_connection_explain(errno, err) : ERROR_NONE;
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -220,8 +221,8 @@ enum error_code daemon_client_send(struct daemon_client *client, yyjson_mut_doc 
 
 /* Reads until there is a line; its length without the line feed. *ended: there is none, and never
  * will be. */
-static enum error_code read_line(struct daemon_client *client, size_t *length, bool *ended,
-                                 struct error *err)
+static enum error_code daemon_connection_read_line(struct daemon_client *client, size_t *length,
+                                                   bool *ended, struct error *err)
 {
     enum { PIECE = 64 * 1024 };
     struct buffer *received = &client->received;
@@ -264,7 +265,7 @@ enum error_code daemon_client_receive_or_end(struct daemon_client *client, yyjso
     size_t length = 0;
     bool ended;
     *out = NULL;
-    enum error_code code = read_line(client, &length, &ended, err);
+    enum error_code code = daemon_connection_read_line(client, &length, &ended, err);
     if (code || ended)
         return code;
     yyjson_doc *doc = yyjson_read(client->received.data, length, 0);

@@ -36,7 +36,7 @@ static const char usage[] =
     "in devices.json in MEDLEY_STATE_DIR, else in XDG_STATE_HOME/medley, else in\n"
     "~/.local/state/medley; an empty MEDLEY_STATE_DIR keeps nothing.\n";
 
-static int run(int argc, char **argv)
+static int cmd_devices_run(int argc, char **argv)
 {
     static const struct option options[] = {
         {"json", no_argument, NULL, 'j'},      {"backend", required_argument, NULL, 'b'},
@@ -93,5 +93,5 @@ const struct command command_devices = {
     .name = "devices",
     .summary = "what this machine can compute with, and what is missing",
     .usage = usage,
-    .run = run,
+    .run = cmd_devices_run,
 };

@@ -86,7 +86,7 @@ static void print_rows(const struct row *rows, uint32_t count)
     }
 }
 
-static void print_table(const struct devices_view *view)
+static void devices_text_print_table(const struct devices_view *view)
 {
     uint32_t n_rejected = gpu_rejected_count(view->gpu), n_rows = 0;
     struct row *rows = mem_new_array(1 + view->n_devices + n_rejected, sizeof *rows);
@@ -168,7 +168,7 @@ static void print_registry_problem(const struct gpu *gpu)
 
 void devices_print_text(const struct devices_view *view)
 {
-    print_table(view);
+    devices_text_print_table(view);
     print_summary(view);
     devices_print_calibrations(view->gpu);
     print_memory_pressure(view);

@@ -23,7 +23,7 @@ const char *devices_kind_name(enum device_kind kind)
     return "";
 }
 
-static struct sensor_reading reading_of(struct reading_u64 reading)
+static struct sensor_reading devices_view_reading_of(struct reading_u64 reading)
 {
     return (struct sensor_reading){
         .value = reading.value, .time_ns = clock_now_ns(), .valid = reading.valid};
@@ -37,9 +37,9 @@ static void ask_simulated(struct devices_view *view)
             continue;
         const struct device *device = gpu_device(view->gpu, i);
         struct sensor_device *readings = &view->sample.devices[i];
-        readings->temperature_mc = reading_of(device_temperature_mc(device));
-        readings->power_mw = reading_of(device_power_mw(device));
-        readings->clock_mhz = reading_of(device_clock_mhz(device));
+        readings->temperature_mc = devices_view_reading_of(device_temperature_mc(device));
+        readings->power_mw = devices_view_reading_of(device_power_mw(device));
+        readings->clock_mhz = devices_view_reading_of(device_clock_mhz(device));
     }
 }
 

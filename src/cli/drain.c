@@ -22,7 +22,7 @@ struct wish {
     const char *node;
 };
 
-static bool parse(int argc, char **argv, struct wish *out)
+static bool cmd_drain_parse(int argc, char **argv, struct wish *out)
 {
     static const struct option options[] = {
         {"undo", no_argument, NULL, 'u'}, {"json", no_argument, NULL, 'j'}, {0}};
@@ -36,13 +36,13 @@ static bool parse(int argc, char **argv, struct wish *out)
                        &out->node);
 }
 
-static int run(int argc, char **argv)
+static int cmd_drain_run(int argc, char **argv)
 {
     static const struct ask_done drained = {
         .key = "drained", .after = " is used for nothing new; what runs there moves away"};
     static const struct ask_done undrained = {.key = "undrained", .after = " may be used again"};
     struct wish wish = {0};
-    if (!parse(argc, argv, &wish))
+    if (!cmd_drain_parse(argc, argv, &wish))
         return EXIT_USAGE;
     yyjson_mut_doc *question = daemon_question("drain");
     daemon_question_text(question, "node", wish.node);
@@ -55,5 +55,5 @@ const struct command command_drain = {
     .name = "drain",
     .summary = "move everything off a machine, and place nothing on it",
     .usage = usage,
-    .run = run,
+    .run = cmd_drain_run,
 };

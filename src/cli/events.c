@@ -26,7 +26,7 @@ struct wishes {
     uint32_t last; /* UINT32_MAX: all */
 };
 
-static bool parse(int argc, char **argv, struct wishes *wishes)
+static bool cmd_events_parse(int argc, char **argv, struct wishes *wishes)
 {
     static const struct option options[] = {{"follow", no_argument, NULL, 'f'},
                                             {"last", required_argument, NULL, 'n'},
@@ -58,7 +58,7 @@ static void put_time(uint64_t time_ms, char *text, size_t size)
         snprintf(text, size, "?");
 }
 
-static enum error_code print(yyjson_doc *doc, struct error *err)
+static enum error_code cmd_events_print(yyjson_doc *doc, struct error *err)
 {
     yyjson_val *event = yyjson_doc_get_root(doc);
     struct answer answer = {0};
@@ -80,7 +80,8 @@ static enum error_code print(yyjson_doc *doc, struct error *err)
     return code;
 }
 
-static enum error_code converse(struct daemon_client *client, const void *arg, struct error *err)
+static enum error_code cmd_events_converse(struct daemon_client *client, const void *arg,
+                                           struct error *err)
 {
     const struct wishes *wishes = arg;
     yyjson_mut_doc *question = daemon_question("events");
@@ -95,7 +96,7 @@ static enum error_code converse(struct daemon_client *client, const void *arg, s
         if (!code && !doc)
             break;
         if (!code)
-            code = wishes->json ? answer_print_json(doc, true, err) : print(doc, err);
+            code = wishes->json ? answer_print_json(doc, true, err) : cmd_events_print(doc, err);
         yyjson_doc_free(doc);
         if (!code && ferror(stdout)) /* whoever read them has gone */
             return ERROR_NONE;
@@ -105,16 +106,17 @@ static enum error_code converse(struct daemon_client *client, const void *arg, s
     return code;
 }
 
-static int run(int argc, char **argv)
+static int cmd_events_run(int argc, char **argv)
 {
     struct wishes wishes = {.last = UINT32_MAX};
-    return parse(argc, argv, &wishes) ? ask_converse(&command_events, converse, &wishes)
-                                      : EXIT_USAGE;
+    return cmd_events_parse(argc, argv, &wishes)
+               ? ask_converse(&command_events, cmd_events_converse, &wishes)
+               : EXIT_USAGE;
 }
 
 const struct command command_events = {
     .name = "events",
     .summary = "what happened in the cluster, and what happens",
     .usage = usage,
-    .run = run,
+    .run = cmd_events_run,
 };

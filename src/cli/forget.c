@@ -10,7 +10,7 @@ static const char usage[] = "Usage: medley forget MODEL [--json]\n"
                             "\n"
                             "  --json           for programs\n";
 
-static int run(int argc, char **argv)
+static int cmd_forget_run(int argc, char **argv)
 {
     static const struct ask_about about = {
         .missing = "which model? medley status lists them",
@@ -24,5 +24,5 @@ const struct command command_forget = {
     .name = "forget",
     .summary = "make the cluster forget a model; files stay where they are",
     .usage = usage,
-    .run = run,
+    .run = cmd_forget_run,
 };

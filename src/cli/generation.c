@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-static bool on_token(void *arg, const struct token_event *event)
+static bool generation_on_token(void *arg, const struct token_event *event)
 {
     struct generation *generation = arg;
     pthread_mutex_lock(&generation->lock);
@@ -14,8 +14,8 @@ static bool on_token(void *arg, const struct token_event *event)
     return true;
 }
 
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
-                    const struct error *err)
+static void generation_on_done(void *arg, enum finish_reason reason,
+                               const struct request_usage *usage, const struct error *err)
 {
     struct generation *generation = arg;
     pthread_mutex_lock(&generation->lock);
@@ -42,8 +42,8 @@ enum error_code generation_start(struct generation *generation, struct generator
     pthread_cond_init(&generation->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     struct request own = *request;
-    own.handlers.token = on_token;
-    own.handlers.done = on_done;
+    own.handlers.token = generation_on_token;
+    own.handlers.done = generation_on_done;
     own.arg = generation;
     enum error_code code = generator_submit(generator, &own, &generation->id, err);
     if (code) {

@@ -52,7 +52,7 @@ struct inspect_layers inspect_layers_from(const struct model *model, uint32_t fi
     return run;
 }
 
-static void add_cost(struct layer_cost *sum, struct layer_cost cost)
+static void cmd_inspect_add_cost(struct layer_cost *sum, struct layer_cost cost)
 {
     sum->bytes_per_token += cost.bytes_per_token;
     sum->flops_per_token += cost.flops_per_token;
@@ -63,10 +63,10 @@ static void add_cost(struct layer_cost *sum, struct layer_cost cost)
 struct layer_cost inspect_total_cost(const struct model *model)
 {
     struct layer_cost sum = {.bytes = model_weight_bytes(model)};
-    add_cost(&sum, model_input_cost(model));
+    cmd_inspect_add_cost(&sum, model_input_cost(model));
     for (uint32_t i = 0; i < model_hyperparameters(model)->n_layers; i++)
-        add_cost(&sum, model_layer_cost(model, i));
-    add_cost(&sum, model_output_cost(model));
+        cmd_inspect_add_cost(&sum, model_layer_cost(model, i));
+    cmd_inspect_add_cost(&sum, model_output_cost(model));
     return sum;
 }
 
@@ -179,7 +179,7 @@ static int read_words(int argc, char **argv, struct wishes *wishes)
     return EXIT_OK;
 }
 
-static int run(int argc, char **argv)
+static int cmd_inspect_run(int argc, char **argv)
 {
     struct wishes wishes = {0};
     int status = read_words(argc, argv, &wishes);
@@ -214,5 +214,5 @@ const struct command command_inspect = {
     .name = "inspect",
     .summary = "what is in a model file, and what it costs to run",
     .usage = usage,
-    .run = run,
+    .run = cmd_inspect_run,
 };

@@ -17,8 +17,8 @@ static yyjson_mut_val *text_value(yyjson_mut_doc *doc, const char *text, size_t 
     return value;
 }
 
-static void add_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, const char *text,
-                     size_t size)
+static void inspect_json_add_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
+                                  const char *text, size_t size)
 {
     yyjson_mut_obj_add_val(doc, object, key, text_value(doc, text, size));
 }
@@ -26,10 +26,11 @@ static void add_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *ke
 static void add_string(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
                        const char *text)
 {
-    add_text(doc, object, key, text, strlen(text));
+    inspect_json_add_text(doc, object, key, text, strlen(text));
 }
 
-static void add_cost(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct layer_cost *cost)
+static void inspect_json_add_cost(yyjson_mut_doc *doc, yyjson_mut_val *object,
+                                  const struct layer_cost *cost)
 {
     yyjson_mut_obj_add_uint(doc, object, "bytes", cost->bytes);
     yyjson_mut_obj_add_uint(doc, object, "bytes_per_token", cost->bytes_per_token);
@@ -45,19 +46,19 @@ static void add_costs(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct mo
     const struct hyperparameters *h = model_hyperparameters(model);
     yyjson_mut_val *costs = yyjson_mut_obj_add_obj(doc, root, "cost");
     struct layer_cost cost = model_input_cost(model);
-    add_cost(doc, yyjson_mut_obj_add_obj(doc, costs, "input"), &cost);
+    inspect_json_add_cost(doc, yyjson_mut_obj_add_obj(doc, costs, "input"), &cost);
     yyjson_mut_val *layers = yyjson_mut_obj_add_arr(doc, costs, "layers");
     for (uint32_t i = 0; i < h->n_layers; i++) {
         yyjson_mut_val *layer = yyjson_mut_arr_add_obj(doc, layers);
         cost = model_layer_cost(model, i);
         yyjson_mut_obj_add_uint(doc, layer, "layer", i);
         yyjson_mut_obj_add_bool(doc, layer, "windowed", hyperparameters_layer_windowed(h, i));
-        add_cost(doc, layer, &cost);
+        inspect_json_add_cost(doc, layer, &cost);
     }
     cost = model_output_cost(model);
-    add_cost(doc, yyjson_mut_obj_add_obj(doc, costs, "output"), &cost);
+    inspect_json_add_cost(doc, yyjson_mut_obj_add_obj(doc, costs, "output"), &cost);
     cost = inspect_total_cost(model);
-    add_cost(doc, yyjson_mut_obj_add_obj(doc, costs, "all"), &cost);
+    inspect_json_add_cost(doc, yyjson_mut_obj_add_obj(doc, costs, "all"), &cost);
 }
 
 static void add_rope(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct model *model)
@@ -76,7 +77,8 @@ static void add_rope(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct mod
                             model_tensor(model, TENSOR_ROPE_FREQS, 0) != NULL);
 }
 
-static void add_model(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct model *model)
+static void inspect_json_add_model(yyjson_mut_doc *doc, yyjson_mut_val *root,
+                                   const struct model *model)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     add_string(doc, root, "name", model_name(model));
@@ -192,13 +194,13 @@ bool inspect_print_json(const struct inspection *inspection)
     yyjson_mut_doc_set_root(doc, root);
     add_file(doc, root, inspection->file);
     if (inspection->model)
-        add_model(doc, root, inspection->model);
+        inspect_json_add_model(doc, root, inspection->model);
     else
         add_string(doc, root, "error", inspect_reason(inspection->file, &inspection->model_error));
     add_tokenizer(doc, root, inspection);
     if (gguf_file_text(inspection->file, "tokenizer.chat_template", &source, &size, NULL) ==
         ERROR_NONE)
-        add_text(doc, root, "chat_template", source, size);
+        inspect_json_add_text(doc, root, "chat_template", source, size);
     else
         yyjson_mut_obj_add_null(doc, root, "chat_template");
     if (inspection->show_keys)

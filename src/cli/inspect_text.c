@@ -48,8 +48,9 @@ static void print_clean(const char *text, size_t size, size_t most)
     buffer_deinit(&clean);
 }
 
-static void line(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void line(const char *name, const char *format, ...)
+static void inspect_text_line(const char *name, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void inspect_text_line(const char *name, const char *format, ...)
 {
     va_list args;
     printf("  %-18s", name);
@@ -59,14 +60,14 @@ static void line(const char *name, const char *format, ...)
     putchar('\n');
 }
 
-static void print_file(const struct gguf_file *file)
+static void inspect_text_print_file(const struct gguf_file *file)
 {
     fputs("  file              ", stdout);
     print_clean(gguf_file_path(file), strlen(gguf_file_path(file)), 4096);
     printf("\n");
-    line("", "%s, GGUF version %u, %" PRIu64 " keys, %" PRIu64 " tensors",
-         size_text(gguf_file_size(file)).text, gguf_file_version(file), gguf_file_key_count(file),
-         gguf_file_tensor_count(file));
+    inspect_text_line("", "%s, GGUF version %u, %" PRIu64 " keys, %" PRIu64 " tensors",
+                      size_text(gguf_file_size(file)).text, gguf_file_version(file),
+                      gguf_file_key_count(file), gguf_file_tensor_count(file));
 }
 
 static void print_weights(const struct inspection *inspection)
@@ -74,31 +75,32 @@ static void print_weights(const struct inspection *inspection)
     struct inspect_type types[INSPECT_TYPES_MAX];
     uint32_t n_types = inspect_types(inspection->file, types);
     for (uint32_t i = 0; i < n_types; i++)
-        line(i ? "" : "weights", "%-8s %10s in %" PRIu64 " tensor%s", types[i].name,
-             size_text(types[i].bytes).text, types[i].n_tensors,
-             types[i].n_tensors == 1 ? "" : "s");
+        inspect_text_line(i ? "" : "weights", "%-8s %10s in %" PRIu64 " tensor%s", types[i].name,
+                          size_text(types[i].bytes).text, types[i].n_tensors,
+                          types[i].n_tensors == 1 ? "" : "s");
 }
 
 static void print_rope(const struct model *model)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     bool neox = model_architecture(model)->rope == ROPE_NEOX;
-    line("rope", "%s, %u of %u dimensions, base %g", neox ? "neox" : "norm", h->n_rot,
-         h->n_head_dim_k, (double)h->rope_base);
+    inspect_text_line("rope", "%s, %u of %u dimensions, base %g", neox ? "neox" : "norm", h->n_rot,
+                      h->n_head_dim_k, (double)h->rope_base);
     switch (inspect_rope_scaling(h)) {
     case ROPE_SCALING_NONE:
-        line("rope scaling", "%s",
-             model_tensor(model, TENSOR_ROPE_FREQS, 0) ? "factors, in rope_freqs" : "none");
+        inspect_text_line("rope scaling", "%s",
+                          model_tensor(model, TENSOR_ROPE_FREQS, 0) ? "factors, in rope_freqs"
+                                                                    : "none");
         break;
     case ROPE_SCALING_LINEAR:
-        line("rope scaling", "linear, x%g", 1 / (double)h->rope_frequency_scale);
+        inspect_text_line("rope scaling", "linear, x%g", 1 / (double)h->rope_frequency_scale);
         break;
     case ROPE_SCALING_YARN:
-        line("rope scaling", "yarn, x%g, from %u tokens", 1 / (double)h->rope_frequency_scale,
-             h->n_context_original);
+        inspect_text_line("rope scaling", "yarn, x%g, from %u tokens",
+                          1 / (double)h->rope_frequency_scale, h->n_context_original);
         break;
     case ROPE_SCALING_LONGROPE:
-        line("rope scaling", "longrope, from %u tokens", h->n_context_original);
+        inspect_text_line("rope scaling", "longrope, from %u tokens", h->n_context_original);
         break;
     }
 }
@@ -109,25 +111,27 @@ static void print_window(const struct hyperparameters *h)
     for (uint32_t i = 0; i < h->n_layers; i++)
         n_windowed += hyperparameters_layer_windowed(h, i);
     if (n_windowed)
-        line("sliding window", "%u tokens, in %u of the %u layers", h->window, n_windowed,
-             h->n_layers);
+        inspect_text_line("sliding window", "%u tokens, in %u of the %u layers", h->window,
+                          n_windowed, h->n_layers);
     else
-        line("sliding window", "none");
+        inspect_text_line("sliding window", "none");
 }
 
 static void print_shape(const struct model *model)
 {
     const struct hyperparameters *h = model_hyperparameters(model);
-    line("context", "%u tokens", h->n_context_train);
-    line("layers", "%u", h->n_layers);
-    line("width", "%u, feed-forward %u", h->n_embd, h->n_experts ? h->n_ff_expert : h->n_ff);
+    inspect_text_line("context", "%u tokens", h->n_context_train);
+    inspect_text_line("layers", "%u", h->n_layers);
+    inspect_text_line("width", "%u, feed-forward %u", h->n_embd,
+                      h->n_experts ? h->n_ff_expert : h->n_ff);
     if (h->n_experts)
-        line("experts", "%u in each layer, %u used for a token", h->n_experts, h->n_experts_used);
+        inspect_text_line("experts", "%u in each layer, %u used for a token", h->n_experts,
+                          h->n_experts_used);
     if (h->n_head_dim_k == h->n_head_dim_v)
-        line("heads", "%u of %u, %u for KV", h->n_head, h->n_head_dim_k, h->n_head_kv);
+        inspect_text_line("heads", "%u of %u, %u for KV", h->n_head, h->n_head_dim_k, h->n_head_kv);
     else
-        line("heads", "%u of %u (K) and %u (V), %u for KV", h->n_head, h->n_head_dim_k,
-             h->n_head_dim_v, h->n_head_kv);
+        inspect_text_line("heads", "%u of %u (K) and %u (V), %u for KV", h->n_head, h->n_head_dim_k,
+                          h->n_head_dim_v, h->n_head_kv);
     print_window(h);
     print_rope(model);
 }
@@ -174,7 +178,7 @@ static void print_cost(const struct model *model)
 static void print_token(const char *name, const struct tokenizer *tokenizer, int32_t id)
 {
     if (id == TOKEN_NONE) {
-        line(name, "none");
+        inspect_text_line(name, "none");
         return;
     }
     struct buffer piece = {0};
@@ -205,10 +209,11 @@ static void print_tokenizer(const struct inspection *inspection)
     print_token("  begins with", tokenizer, tokenizer_bos(tokenizer));
     print_token("  ends with", tokenizer, tokenizer_eos(tokenizer));
     print_token("  ends turns with", tokenizer, tokenizer_eot(tokenizer));
-    line("  adds by itself", "%s",
-         tokenizer_adds_bos(tokenizer)   ? tokenizer_adds_eos(tokenizer) ? "begin and end" : "begin"
-         : tokenizer_adds_eos(tokenizer) ? "end"
-                                         : "nothing");
+    inspect_text_line("  adds by itself", "%s",
+                      tokenizer_adds_bos(tokenizer)
+                          ? tokenizer_adds_eos(tokenizer) ? "begin and end" : "begin"
+                      : tokenizer_adds_eos(tokenizer) ? "end"
+                                                      : "nothing");
 }
 
 static void print_template(const struct gguf_file *file)
@@ -216,10 +221,10 @@ static void print_template(const struct gguf_file *file)
     const char *text;
     size_t size;
     if (gguf_file_text(file, "tokenizer.chat_template", &text, &size, NULL)) {
-        line("chat template", "none");
+        inspect_text_line("chat template", "none");
         return;
     }
-    line("chat template", "%zu bytes", size);
+    inspect_text_line("chat template", "%zu bytes", size);
     for (int i = 0; i < TEMPLATE_LINES && size > 0; i++) {
         const char *end = memchr(text, '\n', size);
         size_t length = end ? (size_t)(end - text) : size, used = end ? length + 1 : length;
@@ -271,13 +276,13 @@ void inspect_print(const struct inspection *inspection)
     const char *name = model ? model_name(model) : inspect_file_name(inspection->file);
     print_clean(name, strlen(name), 200);
     putchar('\n');
-    print_file(inspection->file);
+    inspect_text_print_file(inspection->file);
     if (model) {
-        line("architecture", "%s: %s", model_architecture(model)->name,
-             model_architecture(model)->description);
-        line("parameters", "%s (%" PRIu64 "), mostly %s",
-             count_text(model_parameter_count(model)).text, model_parameter_count(model),
-             model_type_name(model));
+        inspect_text_line("architecture", "%s: %s", model_architecture(model)->name,
+                          model_architecture(model)->description);
+        inspect_text_line("parameters", "%s (%" PRIu64 "), mostly %s",
+                          count_text(model_parameter_count(model)).text,
+                          model_parameter_count(model), model_type_name(model));
     } else {
         const char *reason = inspect_reason(inspection->file, &inspection->model_error);
         fputs("  model             cannot be run: ", stdout);

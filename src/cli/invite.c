@@ -21,7 +21,7 @@ static const char usage[] = "Usage: medley invite [--minutes N] [--json]\n"
 
 enum { MINUTE_MS = 60 * 1000, OPTION_MINUTES = 256, OPTION_JSON };
 
-static bool parse(int argc, char **argv, uint32_t *minutes, bool *json)
+static bool cmd_invite_parse(int argc, char **argv, uint32_t *minutes, bool *json)
 {
     static const struct option options[] = {{"minutes", required_argument, NULL, OPTION_MINUTES},
                                             {"json", no_argument, NULL, OPTION_JSON},
@@ -49,7 +49,7 @@ static void say_how_long(uint64_t seconds)
            is_long ? "minute" : "second", n == 1 ? "" : "s");
 }
 
-static enum error_code print(yyjson_doc *doc, struct error *err)
+static enum error_code cmd_invite_print(yyjson_doc *doc, struct error *err)
 {
     struct answer answer = {0};
     struct buffer code_text = {0};
@@ -66,20 +66,20 @@ static enum error_code print(yyjson_doc *doc, struct error *err)
     return code;
 }
 
-static int run(int argc, char **argv)
+static int cmd_invite_run(int argc, char **argv)
 {
     uint32_t minutes = LIMIT_JOIN_CODE_MS / MINUTE_MS;
     bool json = false;
-    if (!parse(argc, argv, &minutes, &json))
+    if (!cmd_invite_parse(argc, argv, &minutes, &json))
         return EXIT_USAGE;
     yyjson_mut_doc *question = daemon_question("invite");
     daemon_question_count(question, "minutes", minutes);
-    return ask_show(&command_invite, question, json, print);
+    return ask_show(&command_invite, question, json, cmd_invite_print);
 }
 
 const struct command command_invite = {
     .name = "invite",
     .summary = "a code that lets one machine into the cluster",
     .usage = usage,
-    .run = run,
+    .run = cmd_invite_run,
 };

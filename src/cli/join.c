@@ -34,7 +34,7 @@ static bool is_code(const char *word)
     return join_code_parse(word, digits, &err) == ERROR_NONE;
 }
 
-static bool parse(int argc, char **argv, struct wishes *wishes)
+static bool cmd_join_parse(int argc, char **argv, struct wishes *wishes)
 {
     static const struct option options[] = {{0}};
     opterr = 0;
@@ -59,7 +59,8 @@ static bool parse(int argc, char **argv, struct wishes *wishes)
     return false;
 }
 
-static enum error_code compare(struct daemon_client *client, yyjson_val *object, struct error *err)
+static enum error_code cmd_join_compare(struct daemon_client *client, yyjson_val *object,
+                                        struct error *err)
 {
     struct answer answer = {0};
     struct error unheard;
@@ -94,8 +95,8 @@ static enum error_code print_joined(yyjson_val *object, struct error *err)
 }
 
 /* One line of the node. Lines of a newer one, which are unknown here, are passed over. */
-static enum error_code take(struct daemon_client *client, yyjson_val *root, bool *joined,
-                            struct error *err)
+static enum error_code cmd_join_take(struct daemon_client *client, yyjson_val *root, bool *joined,
+                                     struct error *err)
 {
     struct answer answer = {0};
     yyjson_val *words = answer_object_if(&answer, root, "compare"),
@@ -105,12 +106,13 @@ static enum error_code take(struct daemon_client *client, yyjson_val *root, bool
     if (yyjson_obj_get(root, "searching"))
         fprintf(stderr, "looking for the cluster …\n");
     if (words)
-        return compare(client, words, err);
+        return cmd_join_compare(client, words, err);
     *joined = done != NULL;
     return done ? print_joined(done, err) : ERROR_NONE;
 }
 
-static enum error_code converse(struct daemon_client *client, const void *arg, struct error *err)
+static enum error_code cmd_join_converse(struct daemon_client *client, const void *arg,
+                                         struct error *err)
 {
     const struct wishes *wishes = arg;
     bool joined = false;
@@ -122,21 +124,23 @@ static enum error_code converse(struct daemon_client *client, const void *arg, s
         yyjson_doc *doc = NULL;
         code = daemon_client_receive(client, &doc, err);
         if (!code)
-            code = take(client, yyjson_doc_get_root(doc), &joined, err);
+            code = cmd_join_take(client, yyjson_doc_get_root(doc), &joined, err);
         yyjson_doc_free(doc);
     }
     return code;
 }
 
-static int run(int argc, char **argv)
+static int cmd_join_run(int argc, char **argv)
 {
     struct wishes wishes = {0};
-    return parse(argc, argv, &wishes) ? ask_converse(&command_join, converse, &wishes) : EXIT_USAGE;
+    return cmd_join_parse(argc, argv, &wishes)
+               ? ask_converse(&command_join, cmd_join_converse, &wishes)
+               : EXIT_USAGE;
 }
 
 const struct command command_join = {
     .name = "join",
     .summary = "make this machine a member of a cluster",
     .usage = usage,
-    .run = run,
+    .run = cmd_join_run,
 };

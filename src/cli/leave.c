@@ -14,7 +14,7 @@ static const char usage[] = "Usage: medley leave [--json]\n"
                             "\n"
                             "  --json           for programs\n";
 
-static enum error_code print(yyjson_doc *answer, struct error *err)
+static enum error_code cmd_leave_print(yyjson_doc *answer, struct error *err)
 {
     const char *name = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(answer), "left"));
     if (!name)
@@ -24,14 +24,14 @@ static enum error_code print(yyjson_doc *answer, struct error *err)
     return ERROR_NONE;
 }
 
-static int run(int argc, char **argv)
+static int cmd_leave_run(int argc, char **argv)
 {
-    return ask_and_show(&command_leave, argc, argv, print);
+    return ask_and_show(&command_leave, argc, argv, cmd_leave_print);
 }
 
 const struct command command_leave = {
     .name = "leave",
     .summary = "take this machine out of its cluster",
     .usage = usage,
-    .run = run,
+    .run = cmd_leave_run,
 };

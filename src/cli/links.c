@@ -42,7 +42,7 @@ static void show_bandwidth(struct answer *answer, yyjson_val *link, struct table
         table_cell(table, "-");
 }
 
-static void add_row(struct answer *answer, yyjson_val *link, struct table *table)
+static void cmd_links_add_row(struct answer *answer, yyjson_val *link, struct table *table)
 {
     const char *class = answer_text_if(answer, link, "class");
     table_cell(table, "%s", answer_text(answer, link, "from"));
@@ -55,7 +55,7 @@ static void add_row(struct answer *answer, yyjson_val *link, struct table *table
     show_bandwidth(answer, link, table);
 }
 
-static enum error_code print(yyjson_doc *doc, struct error *err)
+static enum error_code cmd_links_print(yyjson_doc *doc, struct error *err)
 {
     static const char *const titles[] = {"FROM",   "TO",   "STATE",     "CLASS", "LATENCY",
                                          "JITTER", "LOSS", "BANDWIDTH", NULL};
@@ -64,7 +64,7 @@ static enum error_code print(yyjson_doc *doc, struct error *err)
     yyjson_val *link;
     size_t i, n;
     yyjson_arr_foreach(answer_list(&answer, yyjson_doc_get_root(doc), "links"), i, n, link)
-        add_row(&answer, link, &table);
+        cmd_links_add_row(&answer, link, &table);
     enum error_code code = answer_failed(&answer, err);
     if (!code)
         code = table_print(&table, err);
@@ -72,14 +72,14 @@ static enum error_code print(yyjson_doc *doc, struct error *err)
     return code;
 }
 
-static int run(int argc, char **argv)
+static int cmd_links_run(int argc, char **argv)
 {
-    return ask_and_show(&command_links, argc, argv, print);
+    return ask_and_show(&command_links, argc, argv, cmd_links_print);
 }
 
 const struct command command_links = {
     .name = "links",
     .summary = "what was measured between the machines: latency, bandwidth, loss",
     .usage = usage,
-    .run = run,
+    .run = cmd_links_run,
 };

@@ -40,7 +40,7 @@ static const struct option long_options[] = {
     {0},
 };
 
-static bool take_option(struct logits_flags *flags, int option, const char *value)
+static bool cmd_logits_take_option(struct logits_flags *flags, int option, const char *value)
 {
     switch (option) {
     case OPTION_TOKENS:
@@ -54,7 +54,7 @@ static bool take_option(struct logits_flags *flags, int option, const char *valu
     }
 }
 
-static bool parse(int argc, char **argv, struct logits_flags *flags)
+static bool cmd_logits_parse(int argc, char **argv, struct logits_flags *flags)
 {
     int option;
     opterr = 0;
@@ -66,7 +66,7 @@ static bool parse(int argc, char **argv, struct logits_flags *flags)
         enum session_flag_result result =
             session_flag(&flags->session, &command_logits, option, optarg);
         if (result == SESSION_FLAG_WRONG ||
-            (result == SESSION_FLAG_FOREIGN && !take_option(flags, option, optarg)))
+            (result == SESSION_FLAG_FOREIGN && !cmd_logits_take_option(flags, option, optarg)))
             return false;
     }
     const char *missing = optind == argc ? "a model" : !flags->tokens ? "--tokens" : NULL;
@@ -120,7 +120,7 @@ struct dump {
     struct error error;
 };
 
-static bool on_token(void *arg, const struct token_event *event)
+static bool cmd_logits_on_token(void *arg, const struct token_event *event)
 {
     struct dump *dump = arg;
     return !token_list_push(&dump->greedy, event->token, NULL);
@@ -128,7 +128,7 @@ static bool on_token(void *arg, const struct token_event *event)
 
 /* Writes from the driver's thread: nobody else is waiting for it here. GGUF and the machines it
  * runs on are little-endian, so the floats are written as they are. */
-static void on_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
+static void cmd_logits_on_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
 {
     (void)position;
     struct dump *dump = arg;
@@ -136,8 +136,8 @@ static void on_row(void *arg, uint32_t position, const float *values, uint32_t n
         dump->write_failed = true;
 }
 
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *request_usage,
-                    const struct error *err)
+static void cmd_logits_on_done(void *arg, enum finish_reason reason,
+                               const struct request_usage *request_usage, const struct error *err)
 {
     (void)request_usage;
     struct dump *dump = arg;
@@ -150,8 +150,9 @@ static void on_done(void *arg, enum finish_reason reason, const struct request_u
     pthread_mutex_unlock(&dump->lock);
 }
 
-static enum error_code compute(const struct session *session, const struct token_list *tokens,
-                               uint32_t n_greedy, struct dump *dump, struct error *err)
+static enum error_code cmd_logits_compute(const struct session *session,
+                                          const struct token_list *tokens, uint32_t n_greedy,
+                                          struct dump *dump, struct error *err)
 {
     struct request request = {
         .prompt = tokens->ids,
@@ -159,7 +160,9 @@ static enum error_code compute(const struct session *session, const struct token
         .n_predict = n_greedy,
         .sampler = sampler_defaults(),
         .want_all_logits = true,
-        .handlers = {.token = on_token, .row = on_row, .done = on_done},
+        .handlers = {.token = cmd_logits_on_token,
+                     .row = cmd_logits_on_row,
+                     .done = cmd_logits_on_done},
         .arg = dump,
     };
     request.sampler.temperature = 0;
@@ -188,7 +191,7 @@ static enum error_code dump_all(const struct logits_flags *flags, const struct t
     if (flags->out && !(dump->file = fopen(flags->out, "wb")))
         code = error_set(err, ERROR_IO, "%s: %s", flags->out, strerror(errno));
     if (!code)
-        code = compute(&session, tokens, flags->n_greedy, dump, err);
+        code = cmd_logits_compute(&session, tokens, flags->n_greedy, dump, err);
     session_close(&session);
     if (dump->file && (fclose(dump->file) || dump->write_failed) && !code)
         code = error_set(err, ERROR_IO, "%s could not be written", flags->out);
@@ -203,11 +206,11 @@ static void print_greedy(const struct token_list *greedy)
     puts("]}");
 }
 
-static int run(int argc, char **argv)
+static int cmd_logits_run(int argc, char **argv)
 {
     struct logits_flags flags = {.session.no_tokenizer = true, .session.is_measured = true};
     struct token_list tokens = {0};
-    if (!parse(argc, argv, &flags) || !parse_tokens(flags.tokens, &tokens)) {
+    if (!cmd_logits_parse(argc, argv, &flags) || !parse_tokens(flags.tokens, &tokens)) {
         token_list_deinit(&tokens);
         return EXIT_USAGE;
     }
@@ -231,5 +234,5 @@ const struct command command_logits = {
     .name = "logits",
     .summary = "a model's raw output for given tokens",
     .usage = usage,
-    .run = run,
+    .run = cmd_logits_run,
 };

@@ -58,7 +58,7 @@ int command_misused(const struct command *command, const char *format, ...)
     return EXIT_USAGE;
 }
 
-static const struct command *find(const char *name)
+static const struct command *medley_find(const char *name)
 {
     for (size_t i = 0; commands[i]; i++) {
         if (strcmp(commands[i]->name, name) == 0)
@@ -67,9 +67,9 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
-static int help(const char *name)
+static int medley_help(const char *name)
 {
-    const struct command *command = name ? find(name) : NULL;
+    const struct command *command = name ? medley_find(name) : NULL;
     if (command) {
         fputs(command->usage, stdout);
         return EXIT_OK;
@@ -89,19 +89,19 @@ int main(int argc, char **argv)
     child_main(argc, argv);
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "-h") == 0)
-        return help(argc > 2 ? argv[2] : NULL);
+        return medley_help(argc > 2 ? argv[2] : NULL);
     if (strcmp(argv[1], "--version") == 0) {
         puts("medley " MEDLEY_VERSION);
         return EXIT_OK;
     }
-    const struct command *command = find(argv[1]);
+    const struct command *command = medley_find(argv[1]);
     if (!command) {
         fprintf(stderr, "medley: no command '%s'. `medley help` lists them.\n", argv[1]);
         return EXIT_USAGE;
     }
     for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "--help") == 0)
-            return help(command->name);
+            return medley_help(command->name);
     }
     return command->run(argc - 1, argv + 1);
 }

@@ -33,7 +33,7 @@ struct wish {
     const char *to, *instance;
 };
 
-static bool parse(int argc, char **argv, struct wish *out)
+static bool cmd_move_parse(int argc, char **argv, struct wish *out)
 {
     static const struct option options[] = {{"to", required_argument, NULL, 't'},
                                             {"on", no_argument, NULL, '1'},
@@ -79,7 +79,7 @@ static bool add_stage(yyjson_mut_doc *doc, yyjson_mut_val *list, const char *tex
     return true;
 }
 
-static bool add_stages(yyjson_mut_doc *doc, const char *text)
+static bool cmd_move_add_stages(yyjson_mut_doc *doc, const char *text)
 {
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, yyjson_mut_doc_get_root(doc), "to");
     for (;;) {
@@ -92,18 +92,18 @@ static bool add_stages(yyjson_mut_doc *doc, const char *text)
     }
 }
 
-static int run(int argc, char **argv)
+static int cmd_move_run(int argc, char **argv)
 {
     static const struct ask_done moved = {
         .key = "moved", .after = " runs where you said", .takes_long = true};
     static const struct ask_done moves = {
         .key = "moves", .before = "moves for gain are ", .after = "", .takes_long = true};
     struct wish wish = {0};
-    if (!parse(argc, argv, &wish))
+    if (!cmd_move_parse(argc, argv, &wish))
         return EXIT_USAGE;
     yyjson_mut_doc *question = daemon_question(wish.instance ? "move" : "moves");
     daemon_question_text(question, "instance", wish.instance);
-    if (question && wish.instance && !add_stages(question, wish.to)) {
+    if (question && wish.instance && !cmd_move_add_stages(question, wish.to)) {
         yyjson_mut_doc_free(question);
         return EXIT_USAGE;
     }
@@ -116,5 +116,5 @@ const struct command command_move = {
     .name = "move",
     .summary = "place a model that runs on other machines, while it answers",
     .usage = usage,
-    .run = run,
+    .run = cmd_move_run,
 };

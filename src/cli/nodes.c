@@ -57,7 +57,7 @@ static void show_devices(struct answer *answer, yyjson_val *devices, struct tabl
 }
 
 /* Cards have a memory each; all other devices share the host's, which counts once. */
-static void show_memory(struct answer *answer, yyjson_val *devices, struct table *table)
+static void cmd_nodes_show_memory(struct answer *answer, yyjson_val *devices, struct table *table)
 {
     uint64_t total = 0, free = 0, host = 0, host_free = 0;
     bool is_known = true;
@@ -100,14 +100,14 @@ static void show_addresses(struct answer *answer, yyjson_val *node, struct table
 
 /* ---- the table, and who waits ---------------------------------------------------------------- */
 
-static void add_row(struct answer *answer, yyjson_val *node, struct table *table)
+static void cmd_nodes_add_row(struct answer *answer, yyjson_val *node, struct table *table)
 {
     yyjson_val *devices = answer_list(answer, node, "devices");
     show_name(answer, node, table);
     show_state(answer, node, table);
     show_role(answer, node, table);
     show_devices(answer, devices, table);
-    show_memory(answer, devices, table);
+    cmd_nodes_show_memory(answer, devices, table);
     show_addresses(answer, node, table);
 }
 
@@ -140,7 +140,7 @@ static void say_problem(struct answer *answer, yyjson_val *node, struct buffer *
     buffer_text(out, "\n");
 }
 
-static enum error_code print(yyjson_doc *doc, struct error *err)
+static enum error_code cmd_nodes_print(yyjson_doc *doc, struct error *err)
 {
     static const char *const titles[] = {
         "NAME", "STATE", "ROLE", "DEVICES", "MEMORY (FREE / TOTAL)", "ADDRESSES", NULL};
@@ -151,7 +151,7 @@ static enum error_code print(yyjson_doc *doc, struct error *err)
     size_t i, n;
     yyjson_arr_foreach(answer_list(&answer, yyjson_doc_get_root(doc), "nodes"), i, n, node)
     {
-        add_row(&answer, node, &table);
+        cmd_nodes_add_row(&answer, node, &table);
         say_waiting(&answer, node, &below);
         say_problem(&answer, node, &below);
     }
@@ -165,14 +165,14 @@ static enum error_code print(yyjson_doc *doc, struct error *err)
     return code;
 }
 
-static int run(int argc, char **argv)
+static int cmd_nodes_run(int argc, char **argv)
 {
-    return ask_and_show(&command_nodes, argc, argv, print);
+    return ask_and_show(&command_nodes, argc, argv, cmd_nodes_print);
 }
 
 const struct command command_nodes = {
     .name = "nodes",
     .summary = "the machines of the cluster, and those that wait to be let in",
     .usage = usage,
-    .run = run,
+    .run = cmd_nodes_run,
 };

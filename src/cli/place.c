@@ -37,7 +37,7 @@ struct wishes {
     bool json;
 };
 
-static bool take_goal(const char *value, const char **goal)
+static bool cmd_place_take_goal(const char *value, const char **goal)
 {
     *goal = value;
     for (int known = PLACEMENT_LATENCY; known <= PLACEMENT_MIX; known++) {
@@ -48,7 +48,7 @@ static bool take_goal(const char *value, const char **goal)
     return false;
 }
 
-static bool take_option(struct wishes *wishes, int option, const char *value)
+static bool cmd_place_take_option(struct wishes *wishes, int option, const char *value)
 {
     const struct command *command = &command_place;
     switch (option) {
@@ -57,7 +57,7 @@ static bool take_option(struct wishes *wishes, int option, const char *value)
     case OPTION_STREAMS:
         return option_u32(command, "--streams", value, 1, LIMIT_SEQUENCES, &wishes->wish.streams);
     case OPTION_GOAL:
-        return take_goal(value, &wishes->wish.goal);
+        return cmd_place_take_goal(value, &wishes->wish.goal);
     case OPTION_IDLE:
         return option_u32(command, "--idle", value, 0, UINT32_MAX - 1, &wishes->wish.idle_s);
     default:
@@ -65,7 +65,7 @@ static bool take_option(struct wishes *wishes, int option, const char *value)
     }
 }
 
-static bool parse(int argc, char **argv, struct wishes *wishes)
+static bool cmd_place_parse(int argc, char **argv, struct wishes *wishes)
 {
     static const struct option options[] = {
         {"context", required_argument, NULL, 'c'},
@@ -79,7 +79,7 @@ static bool parse(int argc, char **argv, struct wishes *wishes)
     for (int option; (option = getopt_long(argc, argv, "c:", options, NULL)) != -1;) {
         if (option == '?')
             return option_unknown(&command_place, argv);
-        if (!take_option(wishes, option, optarg))
+        if (!cmd_place_take_option(wishes, option, optarg))
             return false;
     }
     return option_rest(&command_place, argc, argv,
@@ -87,7 +87,7 @@ static bool parse(int argc, char **argv, struct wishes *wishes)
                        &wishes->wish.model);
 }
 
-static enum error_code print(yyjson_doc *doc, struct error *err)
+static enum error_code cmd_place_print(yyjson_doc *doc, struct error *err)
 {
     struct answer answer = {0};
     struct buffer line = {0};
@@ -102,21 +102,21 @@ static enum error_code print(yyjson_doc *doc, struct error *err)
     return code;
 }
 
-static int run(int argc, char **argv)
+static int cmd_place_run(int argc, char **argv)
 {
     struct wishes wishes = {
         .wish = {.context = UINT32_MAX, .streams = UINT32_MAX, .idle_s = UINT32_MAX}};
     struct error err;
     char model[PATH_MAX];
     yyjson_doc *doc = NULL;
-    if (!parse(argc, argv, &wishes))
+    if (!cmd_place_parse(argc, argv, &wishes))
         return EXIT_USAGE;
     enum error_code code = model_word(wishes.wish.model, model, &err);
     wishes.wish.model = model;
     if (!code)
         code = placing_watch(&wishes.wish, &doc, &err);
     if (!code)
-        code = wishes.json ? answer_print_json(doc, false, &err) : print(doc, &err);
+        code = wishes.json ? answer_print_json(doc, false, &err) : cmd_place_print(doc, &err);
     yyjson_doc_free(doc);
     return code ? command_fail(&command_place, &err) : EXIT_OK;
 }
@@ -125,5 +125,5 @@ const struct command command_place = {
     .name = "place",
     .summary = "place a model in the cluster and load it",
     .usage = usage,
-    .run = run,
+    .run = cmd_place_run,
 };

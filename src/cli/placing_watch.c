@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* Says what has changed since the last line. */
-static enum error_code say(yyjson_val *root, struct buffer *last, struct error *err)
+static enum error_code placing_watch_say(yyjson_val *root, struct buffer *last, struct error *err)
 {
     struct answer answer = {0};
     struct buffer line = {0};
@@ -25,7 +25,8 @@ static enum error_code say(yyjson_val *root, struct buffer *last, struct error *
     return code;
 }
 
-static enum error_code watch(struct daemon_client *client, yyjson_doc **out, struct error *err)
+static enum error_code placing_watch_poll(struct daemon_client *client, yyjson_doc **out,
+                                          struct error *err)
 {
     struct buffer last = {0};
     enum error_code code;
@@ -35,7 +36,7 @@ static enum error_code watch(struct daemon_client *client, yyjson_doc **out, str
         if (!code && yyjson_obj_get(yyjson_doc_get_root(doc), "ready"))
             *out = doc;
         else if (!code)
-            code = say(yyjson_doc_get_root(doc), &last, err);
+            code = placing_watch_say(yyjson_doc_get_root(doc), &last, err);
         if (!*out)
             yyjson_doc_free(doc);
     } while (!code && !*out);
@@ -58,7 +59,7 @@ enum error_code placing_watch(const struct placing_wish *wish, yyjson_doc **out,
     daemon_question_count(question, "idle_s", wish->idle_s);
     code = daemon_client_send(client, question, err);
     if (!code)
-        code = watch(client, out, err);
+        code = placing_watch_poll(client, out, err);
     daemon_client_close(client);
     return code;
 }

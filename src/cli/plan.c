@@ -109,7 +109,7 @@ static const struct option long_options[] = {
 
 static const struct command *const self = &command_plan;
 
-static bool take_goal(struct wishes *wishes, const char *value)
+static bool cmd_plan_take_goal(struct wishes *wishes, const char *value)
 {
     wishes->has_goal = true;
     for (int goal = PLACEMENT_LATENCY; goal <= PLACEMENT_MIX; goal++) {
@@ -158,8 +158,8 @@ static bool take_policy(struct wishes *wishes, const char *value)
     return known;
 }
 
-static bool take_word(const char *name, const char *value, const char **list, uint32_t *n,
-                      uint32_t max)
+static bool cmd_plan_take_word(const char *name, const char *value, const char **list, uint32_t *n,
+                               uint32_t max)
 {
     if (*n == max) {
         command_misused(self, "%s can be given %u times", name, max);
@@ -179,7 +179,7 @@ static bool take_limit(struct wishes *wishes, const char *value)
     return false;
 }
 
-static bool take_option(struct wishes *wishes, int option, const char *value)
+static bool cmd_plan_take_option(struct wishes *wishes, int option, const char *value)
 {
     switch (option) {
     case OPTION_CLUSTER:
@@ -195,7 +195,7 @@ static bool take_option(struct wishes *wishes, int option, const char *value)
     case OPTION_STREAMS:
         return option_u32(self, "--streams", value, 1, LIMIT_SEQUENCES, &wishes->driver.n_slots);
     case OPTION_GOAL:
-        return take_goal(wishes, value);
+        return cmd_plan_take_goal(wishes, value);
     case OPTION_BUSY:
         return take_busy(wishes, value);
     case OPTION_KV:
@@ -203,10 +203,10 @@ static bool take_option(struct wishes *wishes, int option, const char *value)
     case OPTION_PROMPT:
         return option_u32(self, "--prompt", value, 1, LIMIT_CONTEXT, &wishes->prompt);
     case OPTION_WITHOUT:
-        return take_word("--without", value, wishes->without, &wishes->n_without,
-                         REPORT_WITHOUT_MAX);
+        return cmd_plan_take_word("--without", value, wishes->without, &wishes->n_without,
+                                  REPORT_WITHOUT_MAX);
     case OPTION_ADD:
-        return take_word("--add", value, wishes->adds, &wishes->n_adds, REPORT_EXTRAS_MAX);
+        return cmd_plan_take_word("--add", value, wishes->adds, &wishes->n_adds, REPORT_EXTRAS_MAX);
     case OPTION_POLICY:
         return take_policy(wishes, value);
     case OPTION_EXPLAIN:
@@ -221,7 +221,7 @@ static bool take_option(struct wishes *wishes, int option, const char *value)
     }
 }
 
-static bool parse(int argc, char **argv, struct wishes *wishes)
+static bool cmd_plan_parse(int argc, char **argv, struct wishes *wishes)
 {
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "c:", long_options, NULL)) != -1;) {
@@ -229,7 +229,7 @@ static bool parse(int argc, char **argv, struct wishes *wishes)
             command_misused(self, "unknown or incomplete option '%s'", argv[optind - 1]);
             return false;
         }
-        if (!take_option(wishes, option, optarg))
+        if (!cmd_plan_take_option(wishes, option, optarg))
             return false;
     }
     if (optind + 1 != argc) {
@@ -303,8 +303,8 @@ static void fill_demand(const struct wishes *wishes, const struct driver_options
         out->busy = (double)wishes->busy;
 }
 
-static enum error_code print(const struct report *report, const struct wishes *wishes,
-                             struct error *err)
+static enum error_code cmd_plan_print(const struct report *report, const struct wishes *wishes,
+                                      struct error *err)
 {
     struct buffer text = {0};
     if (wishes->json)
@@ -369,9 +369,9 @@ static enum error_code report_sparing(const struct report_ask *ask, struct plan_
     return report_init(out, ask, err);
 }
 
-static enum error_code answer(const struct wishes *wishes, const struct model *model,
-                              const struct driver_options *options, struct plan_here *devices,
-                              int *status, struct error *err)
+static enum error_code cmd_plan_answer(const struct wishes *wishes, const struct model *model,
+                                       const struct driver_options *options,
+                                       struct plan_here *devices, int *status, struct error *err)
 {
     struct plan_model cost = {0};
     struct report report = {0};
@@ -390,7 +390,7 @@ static enum error_code answer(const struct wishes *wishes, const struct model *m
     fill_demand(wishes, options, &ask.demand);
     code = report_sparing(&ask, devices, &report, err);
     if (!code)
-        code = print(&report, wishes, err);
+        code = cmd_plan_print(&report, wishes, err);
     *status = !code && report.outcome ? EXIT_FAILED : EXIT_OK;
     report_deinit(&report);
     buffer_deinit(&name);
@@ -398,7 +398,7 @@ static enum error_code answer(const struct wishes *wishes, const struct model *m
     return code;
 }
 
-static int run(int argc, char **argv)
+static int cmd_plan_run(int argc, char **argv)
 {
     struct wishes wishes = {.limit_s = 5, .busy = 0.5F};
     struct plan_here devices = {0};
@@ -406,7 +406,7 @@ static int run(int argc, char **argv)
     struct driver_options options;
     struct error err;
     int status = EXIT_OK;
-    if (!parse(argc, argv, &wishes))
+    if (!cmd_plan_parse(argc, argv, &wishes))
         return EXIT_USAGE;
     enum error_code code = model_open(wishes.model, &model, &err);
     if (!code)
@@ -414,7 +414,7 @@ static int run(int argc, char **argv)
     if (!code)
         code = read_devices(&wishes, model, &options, &devices, &err);
     if (!code)
-        code = answer(&wishes, model, &options, &devices, &status, &err);
+        code = cmd_plan_answer(&wishes, model, &options, &devices, &status, &err);
     plan_here_deinit(&devices);
     model_close(model);
     return code ? command_fail(self, &err) : status;
@@ -424,5 +424,5 @@ const struct command command_plan = {
     .name = "plan",
     .summary = "which devices should hold which layers, and how fast it will be",
     .usage = usage,
-    .run = run,
+    .run = cmd_plan_run,
 };

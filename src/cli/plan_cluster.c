@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 /* The answer is a cluster file, and read as one. */
-static enum error_code ask(struct daemon_client *client, struct cluster *out, struct error *err)
+static enum error_code plan_cluster_ask_node(struct daemon_client *client, struct cluster *out,
+                                             struct error *err)
 {
     yyjson_doc *doc = NULL;
     size_t size = 0;
@@ -34,7 +35,7 @@ enum error_code plan_cluster_ask(struct cluster *out, bool *found, struct error 
     *found = code != ERROR_NOT_FOUND;
     if (code)
         return code;
-    code = ask(client, out, err);
+    code = plan_cluster_ask_node(client, out, err);
     daemon_client_close(client);
     return code ? error_wrap(err, "the cluster (--here plans for this machine alone)") : ERROR_NONE;
 }

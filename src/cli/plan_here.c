@@ -7,9 +7,9 @@
 
 #include <limits.h>
 
-static enum error_code ask(struct plan_here *out, const struct gpu *gpu, const char *sim_file,
-                           const struct model *model, const struct driver_options *options,
-                           struct error *err)
+static enum error_code plan_here_ask(struct plan_here *out, const struct gpu *gpu,
+                                     const char *sim_file, const struct model *model,
+                                     const struct driver_options *options, struct error *err)
 {
     struct selection selection;
     enum error_code code = selection_make(gpu, NULL, sim_file != NULL, &selection, err);
@@ -38,7 +38,7 @@ enum error_code plan_here_init(struct plan_here *out, const char *sim_file,
     notice_begin(&notice, "looking at this machine's devices …");
     enum error_code code = gpu_open(&gpu_options, &gpu, err);
     if (!code) {
-        code = ask(out, gpu, sim_file, model, options, err);
+        code = plan_here_ask(out, gpu, sim_file, model, options, err);
         gpu_close(gpu);
     }
     notice_end(&notice);

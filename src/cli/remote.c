@@ -40,8 +40,8 @@ static uint32_t remote_room(const struct remote *remote, const struct request *r
     return request->n_predict < left ? request->n_predict : left;
 }
 
-static enum error_code enlist(struct remote *remote, struct remote_request *request, uint64_t *id,
-                              struct error *err)
+static enum error_code remote_enlist(struct remote *remote, struct remote_request *request,
+                                     uint64_t *id, struct error *err)
 {
     enum error_code code = ERROR_NONE;
     pthread_mutex_lock(&remote->lock);
@@ -56,8 +56,8 @@ static enum error_code enlist(struct remote *remote, struct remote_request *requ
     return code;
 }
 
-static enum error_code submit(struct generator *generator, const struct request *request,
-                              uint64_t *id, struct error *err)
+static enum error_code remote_submit(struct generator *generator, const struct request *request,
+                                     uint64_t *id, struct error *err)
 {
     struct remote *remote = remote_of(generator);
     struct buffer run = {0};
@@ -79,7 +79,7 @@ static enum error_code submit(struct generator *generator, const struct request 
     own->submitted_ns = clock_now_ns();
     own->usage.prompt_tokens = request->n_prompt;
     pthread_mutex_lock(&remote->writing);
-    code = enlist(remote, own, &given, err);
+    code = remote_enlist(remote, own, &given, err);
     if (!code) { /* from here on it may be over at any moment */
         if (id)
             *id = given;
@@ -94,7 +94,7 @@ static enum error_code submit(struct generator *generator, const struct request 
     return code;
 }
 
-static void cancel(struct generator *generator, uint64_t id)
+static void remote_cancel(struct generator *generator, uint64_t id)
 {
     struct remote *remote = remote_of(generator);
     struct buffer run = {0};
@@ -112,12 +112,12 @@ static void cancel(struct generator *generator, uint64_t id)
     eventfd_write(remote->wake, 1);
 }
 
-static uint32_t context(const struct generator *generator)
+static uint32_t remote_context(const struct generator *generator)
 {
     return remote_of(generator)->context;
 }
 
-static struct driver_stats stats(const struct generator *generator)
+static struct driver_stats remote_stats(const struct generator *generator)
 {
     struct remote *remote = remote_of(generator);
     struct driver_stats out = {0};
@@ -146,7 +146,7 @@ enum error_code remote_check(yyjson_doc *doc, struct remote_answer *out, struct 
     return ERROR_NONE;
 }
 
-static enum error_code read_answer(struct remote *remote, struct error *err)
+static enum error_code remote_read_answer(struct remote *remote, struct error *err)
 {
     struct remote_answer found;
     struct answer answer = {0};
@@ -163,7 +163,7 @@ static enum error_code read_answer(struct remote *remote, struct error *err)
                : code;
 }
 
-static enum error_code start_reading(struct remote *remote, struct error *err)
+static enum error_code remote_start_reading(struct remote *remote, struct error *err)
 {
     remote->wake = eventfd(0, EFD_CLOEXEC);
     if (remote->wake < 0)
@@ -182,22 +182,23 @@ enum error_code remote_begin(struct daemon_client *client, const char *model, yy
     return code ? code : daemon_client_receive(client, answer, err);
 }
 
-static enum error_code begin(struct remote *remote, const char *model, struct error *err)
+static enum error_code remote_start(struct remote *remote, const char *model, struct error *err)
 {
     remote->model = mem_copy_text(model, strlen(model));
     if (!remote->model)
         return error_set(err, ERROR_NO_MEMORY, "no memory for a connection to the node");
     enum error_code code = remote_begin(remote->client, model, &remote->answer, err);
     if (!code)
-        code = read_answer(remote, err);
+        code = remote_read_answer(remote, err);
     if (!code)
-        code = start_reading(remote, err);
+        code = remote_start_reading(remote, err);
     return code;
 }
 
 enum error_code remote_open(const char *model, struct remote **out, struct error *err)
 {
-    static const struct generator_impl impl = {submit, cancel, context, stats};
+    static const struct generator_impl impl = {remote_submit, remote_cancel, remote_context,
+                                               remote_stats};
     struct daemon_client *client;
     enum error_code code = daemon_client_open(&client, err);
     if (code)
@@ -210,7 +211,7 @@ enum error_code remote_open(const char *model, struct remote **out, struct error
     *remote = (struct remote){.base = {&impl}, .client = client, .wake = -1};
     pthread_mutex_init(&remote->lock, NULL);
     pthread_mutex_init(&remote->writing, NULL);
-    code = begin(remote, model, err);
+    code = remote_start(remote, model, err);
     if (code)
         remote_close(remote);
     else

@@ -13,7 +13,7 @@
 /* ---- requests -------------------------------------------------------------------------------- */
 
 /* The request, unless nobody wants to hear of it any more. */
-static struct remote_request *find(struct remote *remote, uint64_t id)
+static struct remote_request *remote_read_find(struct remote *remote, uint64_t id)
 {
     pthread_mutex_lock(&remote->lock);
     struct remote_request *request = remote->requests;
@@ -23,8 +23,9 @@ static struct remote_request *find(struct remote *remote, uint64_t id)
     return request;
 }
 
-static void finish(struct remote *remote, struct remote_request *request, enum finish_reason reason,
-                   const struct request_usage *usage, const struct error *why)
+static void remote_read_finish(struct remote *remote, struct remote_request *request,
+                               enum finish_reason reason, const struct request_usage *usage,
+                               const struct error *why)
 {
     pthread_mutex_lock(&remote->lock);
     struct remote_request **link = &remote->requests;
@@ -44,7 +45,7 @@ static void finish_early(struct remote *remote, struct remote_request *request,
     struct request_usage *usage = &request->usage;
     usage->prefill_ns = (request->first_ns ? request->first_ns : now_ns) - request->submitted_ns;
     usage->decode_ns = request->first_ns ? now_ns - request->first_ns : 0;
-    finish(remote, request, reason, usage, why);
+    remote_read_finish(remote, request, reason, usage, why);
 }
 
 static struct remote_request *first_cancelled(struct remote *remote)
@@ -82,11 +83,12 @@ void remote_end_whole(struct remote *remote)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static enum error_code take_tokens(struct remote *remote, struct request_message *message,
-                                   struct error *err)
+static enum error_code remote_read_take_tokens(struct remote *remote,
+                                               struct request_message *message, struct error *err)
 {
     struct remote_request *request;
-    for (uint32_t i = 0; i < message->tokens.count && (request = find(remote, message->id)); i++) {
+    for (uint32_t i = 0;
+         i < message->tokens.count && (request = remote_read_find(remote, message->id)); i++) {
         struct token_logprob top[LIMIT_TOP_LOGPROBS];
         struct token_event event;
         request_next_token(message, &event, top);
@@ -105,8 +107,9 @@ static enum error_code take_tokens(struct remote *remote, struct request_message
     return ERROR_NONE;
 }
 
-static enum error_code take_row(struct remote_request *request,
-                                const struct request_message *message, struct error *err)
+static enum error_code remote_read_take_row(struct remote_request *request,
+                                            const struct request_message *message,
+                                            struct error *err)
 {
     const uint32_t n = message->row.n_values;
     if (!request || !request->handlers.row || !n)
@@ -122,31 +125,33 @@ static enum error_code take_row(struct remote_request *request,
     return ERROR_NONE;
 }
 
-static enum error_code dispatch(struct remote *remote, struct request_message *message,
-                                struct error *err)
+static enum error_code remote_read_dispatch(struct remote *remote, struct request_message *message,
+                                            struct error *err)
 {
-    struct remote_request *request = find(remote, message->id);
+    struct remote_request *request = remote_read_find(remote, message->id);
     switch (message->kind) {
     case REQUEST_REFUSED:
         if (request)
             finish_early(remote, request, FINISH_ERROR, &message->error);
         return ERROR_NONE;
     case REQUEST_TOKENS:
-        return take_tokens(remote, message, err);
+        return remote_read_take_tokens(remote, message, err);
     case REQUEST_ROW:
-        return take_row(request, message, err);
+        return remote_read_take_row(request, message, err);
     case REQUEST_DONE:
         if (request && request->first) /* the node knows of the last part only */
             finish_early(remote, request, message->done.reason, &message->error);
         else if (request)
-            finish(remote, request, message->done.reason, &message->done.usage, &message->error);
+            remote_read_finish(remote, request, message->done.reason, &message->done.usage,
+                               &message->error);
         return ERROR_NONE;
     default: /* ACCEPTED, or a newer node's */
         return ERROR_NONE;
     }
 }
 
-static enum error_code take_message(struct remote *remote, struct buffer *memory, struct error *err)
+static enum error_code remote_read_take_message(struct remote *remote, struct buffer *memory,
+                                                struct error *err)
 {
     unsigned char length[REQUEST_LENGTH_BYTES];
     enum error_code code = daemon_client_read(remote->client, length, sizeof length, err);
@@ -170,7 +175,7 @@ static enum error_code take_message(struct remote *remote, struct buffer *memory
                          "a message of the node breaks the rules: is it another version?");
     if (code)
         return code;
-    code = dispatch(remote, &message, err);
+    code = remote_read_dispatch(remote, &message, err);
     request_message_deinit(&message);
     return code;
 }
@@ -203,7 +208,7 @@ void *remote_read(void *arg)
         if (!code && woken)
             remote_heed(remote, &is_over);
         else if (!code)
-            code = take_message(remote, &memory, &err);
+            code = remote_read_take_message(remote, &memory, &err);
         if (code == ERROR_IO && remote_return(remote, &err))
             code = ERROR_NONE;
         if (code)

@@ -64,7 +64,7 @@ static enum error_code connect_again(struct remote *remote, struct daemon_client
 }
 
 /* All that is listed; what comes meanwhile waits for `writing`. */
-static void hand_over(struct remote *remote, struct daemon_client *client)
+static void remote_return_hand_over(struct remote *remote, struct daemon_client *client)
 {
     struct buffer run = {0};
     pthread_mutex_lock(&remote->writing);
@@ -107,7 +107,7 @@ bool remote_return(struct remote *remote, struct error *err)
            can_go_on(remote))
         wait_a_moment(remote, &is_over);
     if (client) {
-        hand_over(remote, client);
+        remote_return_hand_over(remote, client);
         return true;
     }
     error_set(err, ERROR_IO,

@@ -12,7 +12,7 @@ static const char usage[] = "Usage: medley remove NODE [--json]\n"
                             "\n"
                             "  --json           for programs\n";
 
-static int run(int argc, char **argv)
+static int cmd_remove_run(int argc, char **argv)
 {
     static const struct ask_about about = {
         .missing = "which machine? medley nodes lists them",
@@ -26,5 +26,5 @@ const struct command command_remove = {
     .name = "remove",
     .summary = "take a machine out of the cluster; it is refused from then on",
     .usage = usage,
-    .run = run,
+    .run = cmd_remove_run,
 };

@@ -32,8 +32,8 @@ struct words {
     bool add_generation_prompt;
 };
 
-static enum error_code read_stream(FILE *file, const char *name, size_t limit, struct buffer *out,
-                                   struct error *err)
+static enum error_code cmd_render_read_stream(FILE *file, const char *name, size_t limit,
+                                              struct buffer *out, struct error *err)
 {
     char bytes[64 * 1024];
     size_t n;
@@ -50,14 +50,14 @@ static enum error_code read_stream(FILE *file, const char *name, size_t limit, s
     return ERROR_NONE;
 }
 
-static enum error_code read_path(const char *path, size_t limit, struct buffer *out,
-                                 struct error *err)
+static enum error_code cmd_render_read_path(const char *path, size_t limit, struct buffer *out,
+                                            struct error *err)
 {
     FILE *file = fopen(path, "rb");
     if (!file)
         return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s: %s", path,
                          strerror(errno));
-    enum error_code code = read_stream(file, path, limit, out, err);
+    enum error_code code = cmd_render_read_stream(file, path, limit, out, err);
     fclose(file);
     return code;
 }
@@ -68,7 +68,8 @@ static enum error_code open_given(const struct words *words, const struct tokeni
                                   struct chat_template **out, struct error *err)
 {
     struct buffer source = {0}, bos = {0}, eos = {0};
-    enum error_code code = read_path(words->template, LIMIT_TEMPLATE_BYTES, &source, err);
+    enum error_code code =
+        cmd_render_read_path(words->template, LIMIT_TEMPLATE_BYTES, &source, err);
     if (tokenizer) {
         tokenizer_piece(tokenizer, tokenizer_bos(tokenizer), true, &bos);
         tokenizer_piece(tokenizer, tokenizer_eos(tokenizer), true, &eos);
@@ -100,8 +101,8 @@ static enum error_code open_template(const struct words *words, struct chat_temp
 
 /* ---- the input: standard input, --tools and --add-generation-prompt as one object ---- */
 
-static enum error_code parse(const struct buffer *text, const char *name, yyjson_doc **out,
-                             struct error *err)
+static enum error_code cmd_render_parse(const struct buffer *text, const char *name,
+                                        yyjson_doc **out, struct error *err)
 {
     yyjson_read_err problem;
     *out = yyjson_read_opts(text->data, text->size, 0, NULL, &problem);
@@ -116,9 +117,9 @@ static enum error_code add_tools(const char *path, yyjson_mut_doc *input, yyjson
 {
     struct buffer text = {0};
     yyjson_doc *tools = NULL;
-    enum error_code code = read_path(path, LIMIT_BODY_BYTES, &text, err);
+    enum error_code code = cmd_render_read_path(path, LIMIT_BODY_BYTES, &text, err);
     if (!code)
-        code = parse(&text, path, &tools, err);
+        code = cmd_render_parse(&text, path, &tools, err);
     if (!code && !yyjson_is_arr(yyjson_doc_get_root(tools)))
         code = error_set(err, ERROR_INVALID, "%s is not a JSON array of tools", path);
     if (!code) {
@@ -151,15 +152,16 @@ static enum error_code make_input(const struct words *words, yyjson_doc *message
     return words->tools ? add_tools(words->tools, input, root, err) : ERROR_NONE;
 }
 
-static enum error_code read_input(const struct words *words, char **out, size_t *size,
-                                  struct error *err)
+static enum error_code cmd_render_read_input(const struct words *words, char **out, size_t *size,
+                                             struct error *err)
 {
     struct buffer text = {0};
     yyjson_doc *messages = NULL;
     yyjson_mut_doc *input = yyjson_mut_doc_new(NULL);
-    enum error_code code = read_stream(stdin, "standard input", LIMIT_BODY_BYTES, &text, err);
+    enum error_code code =
+        cmd_render_read_stream(stdin, "standard input", LIMIT_BODY_BYTES, &text, err);
     if (!code)
-        code = parse(&text, "standard input", &messages, err);
+        code = cmd_render_parse(&text, "standard input", &messages, err);
     if (!code)
         code = make_input(words, messages, input, err);
     if (!code && !(*out = yyjson_mut_write(input, 0, size)))
@@ -172,7 +174,7 @@ static enum error_code read_input(const struct words *words, char **out, size_t 
 
 /* ---- the command ---- */
 
-static enum error_code render(const struct words *words, struct error *err)
+static enum error_code cmd_render_messages(const struct words *words, struct error *err)
 {
     struct chat_template *chat_template = NULL;
     struct buffer text = {0};
@@ -180,7 +182,7 @@ static enum error_code render(const struct words *words, struct error *err)
     size_t size = 0;
     enum error_code code = open_template(words, &chat_template, err);
     if (!code)
-        code = read_input(words, &input, &size, err);
+        code = cmd_render_read_input(words, &input, &size, err);
     if (!code)
         code = chat_template_render(chat_template, input, size, &text, err);
     if (!code &&
@@ -225,5 +227,5 @@ static int run_render(int argc, char **argv)
         return command_misused(&command_render, "one model file is needed, or --template FILE");
     words.model = argc > optind ? argv[optind] : NULL;
     struct error err = {0};
-    return render(&words, &err) ? command_fail(&command_render, &err) : EXIT_OK;
+    return cmd_render_messages(&words, &err) ? command_fail(&command_render, &err) : EXIT_OK;
 }

@@ -13,7 +13,7 @@ enum { INTERRUPT_POLL_MS = 100 };
 
 static volatile sig_atomic_t interrupt_count;
 
-static void on_interrupt(int signal_number)
+static void reply_on_interrupt(int signal_number)
 {
     (void)signal_number;
     if (++interrupt_count >
@@ -24,7 +24,7 @@ static void on_interrupt(int signal_number)
 void interrupts_catch(void)
 {
     struct sigaction action = {
-        .sa_handler = on_interrupt}; /* without SA_RESTART: reading a line is to end, too */
+        .sa_handler = reply_on_interrupt}; /* without SA_RESTART: reading a line is to end, too */
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
 }
@@ -48,7 +48,7 @@ void reply_deinit(struct reply *reply)
     *reply = (struct reply){0};
 }
 
-static void show(struct reply *reply, size_t from, bool quiet)
+static void reply_show(struct reply *reply, size_t from, bool quiet)
 {
     if (quiet || reply->text.size == from)
         return;
@@ -56,13 +56,13 @@ static void show(struct reply *reply, size_t from, bool quiet)
     fflush(stdout);
 }
 
-static enum error_code take_token(const struct session *session, int32_t token,
-                                  struct token_stream *stream, struct reply *reply, bool quiet,
-                                  struct error *err)
+static enum error_code reply_take_token(const struct session *session, int32_t token,
+                                        struct token_stream *stream, struct reply *reply,
+                                        bool quiet, struct error *err)
 {
     size_t before = reply->text.size;
     token_stream_push(stream, session->tokenizer, token, false, &reply->text);
-    show(reply, before, quiet);
+    reply_show(reply, before, quiet);
     if (reply->text.failed)
         return error_set(err, ERROR_NO_MEMORY, "no memory for the answer");
     return token_list_push(&reply->tokens, token, err);
@@ -81,13 +81,13 @@ static enum error_code take_all(const struct session *session, struct generation
         if (result == GENERATION_END)
             break;
         if (result == GENERATION_TOKEN && !code)
-            code = take_token(session, token, &stream, reply, quiet, err);
+            code = reply_take_token(session, token, &stream, reply, quiet, err);
         if (code || interrupts() != interrupts_before)
             generator_cancel(session->generator, generation->id);
     }
     size_t before = reply->text.size;
     token_stream_finish(&stream, &reply->text);
-    show(reply, before, quiet);
+    reply_show(reply, before, quiet);
     return code;
 }
 

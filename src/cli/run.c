@@ -117,7 +117,7 @@ static bool take_sampler_option(struct sampler_params *sampler, int option, cons
     }
 }
 
-static bool take_option(struct run_flags *flags, int option, const char *value)
+static bool cmd_run_take_option(struct run_flags *flags, int option, const char *value)
 {
     switch (option) {
     case 'p':
@@ -142,7 +142,7 @@ static bool take_option(struct run_flags *flags, int option, const char *value)
     }
 }
 
-static bool parse(int argc, char **argv, struct run_flags *flags)
+static bool cmd_run_parse(int argc, char **argv, struct run_flags *flags)
 {
     const struct command *command = &command_run;
     int option;
@@ -155,7 +155,7 @@ static bool parse(int argc, char **argv, struct run_flags *flags)
         }
         enum session_flag_result result = session_flag(&flags->session, command, option, optarg);
         if (result == SESSION_FLAG_WRONG ||
-            (result == SESSION_FLAG_FOREIGN && !take_option(flags, option, optarg)))
+            (result == SESSION_FLAG_FOREIGN && !cmd_run_take_option(flags, option, optarg)))
             return false;
     }
     if (optind + 1 != argc) {
@@ -184,7 +184,7 @@ static bool parse(int argc, char **argv, struct run_flags *flags)
 
 /* ---- one answer ----------------------------------------------------------------------- */
 
-static enum error_code read_file(const char *path, struct buffer *out, struct error *err)
+static enum error_code cmd_run_read_file(const char *path, struct buffer *out, struct error *err)
 {
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     if (!file)
@@ -243,7 +243,8 @@ static void add_speeds(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct s
     yyjson_mut_obj_add_bool(doc, root, "forecast_measured", forecast.measured);
 }
 
-static void add_stages(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct session *session)
+static void cmd_run_add_stages(yyjson_mut_doc *doc, yyjson_mut_val *root,
+                               const struct session *session)
 {
     const struct plan *plan = &session->plan;
     if (session->remote) {
@@ -260,8 +261,9 @@ static void add_stages(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct s
     yyjson_mut_obj_add_bool(doc, root, "proved", plan->proved);
 }
 
-static enum error_code print_json(const struct session *session, const struct token_list *prompt,
-                                  const struct reply *reply, struct error *err)
+static enum error_code cmd_run_print_json(const struct session *session,
+                                          const struct token_list *prompt,
+                                          const struct reply *reply, struct error *err)
 {
     yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
     yyjson_mut_val *root = yyjson_mut_obj(doc);
@@ -276,7 +278,7 @@ static enum error_code print_json(const struct session *session, const struct to
     yyjson_mut_obj_add_uint(doc, root, "prefill_ns", reply->usage.prefill_ns);
     yyjson_mut_obj_add_uint(doc, root, "decode_ns", reply->usage.decode_ns);
     add_speeds(doc, root, session, reply);
-    add_stages(doc, root, session);
+    cmd_run_add_stages(doc, root, session);
     char *json = yyjson_mut_write(doc, YYJSON_WRITE_NEWLINE_AT_END, NULL);
     yyjson_mut_doc_free(doc);
     if (!json)
@@ -286,8 +288,8 @@ static enum error_code print_json(const struct session *session, const struct to
     return ERROR_NONE;
 }
 
-static enum error_code answer(struct session *session, const struct run_flags *flags,
-                              const char *text, size_t size, struct error *err)
+static enum error_code cmd_run_answer(struct session *session, const struct run_flags *flags,
+                                      const char *text, size_t size, struct error *err)
 {
     struct token_list prompt = {0};
     struct reply reply = {0};
@@ -296,7 +298,7 @@ static enum error_code answer(struct session *session, const struct run_flags *f
     if (!code)
         code = reply_generate(session, &prompt, &flags->reply, &reply, err);
     if (!code && flags->json)
-        code = print_json(session, &prompt, &reply, err);
+        code = cmd_run_print_json(session, &prompt, &reply, err);
     if (!code && !flags->json) {
         putchar('\n');
         fflush(stdout);
@@ -307,7 +309,7 @@ static enum error_code answer(struct session *session, const struct run_flags *f
     return code;
 }
 
-static int talk(struct session *session, const struct run_flags *flags)
+static int cmd_run_talk(struct session *session, const struct run_flags *flags)
 {
     struct error err;
     struct chat *chat = NULL;
@@ -329,23 +331,23 @@ static enum error_code open_session(const struct run_flags *flags, struct sessio
     return found ? code : session_open(flags->model, &flags->session, out, err);
 }
 
-static int run(int argc, char **argv)
+static int cmd_run_run(int argc, char **argv)
 {
     struct run_flags flags = {.reply = {.sampler = sampler_defaults(), .n_predict = UINT32_MAX}};
-    if (!parse(argc, argv, &flags))
+    if (!cmd_run_parse(argc, argv, &flags))
         return EXIT_USAGE;
     struct error err;
     struct buffer text = {0};
     struct session session = {0};
-    enum error_code code = flags.file ? read_file(flags.file, &text, &err) : ERROR_NONE;
+    enum error_code code = flags.file ? cmd_run_read_file(flags.file, &text, &err) : ERROR_NONE;
     if (!code)
         code = open_session(&flags, &session, &err);
     int status = EXIT_OK;
     if (!code && (flags.prompt || flags.file))
-        code = answer(&session, &flags, flags.file ? text.data : flags.prompt,
-                      flags.file ? text.size : strlen(flags.prompt), &err);
+        code = cmd_run_answer(&session, &flags, flags.file ? text.data : flags.prompt,
+                              flags.file ? text.size : strlen(flags.prompt), &err);
     else if (!code)
-        status = talk(&session, &flags);
+        status = cmd_run_talk(&session, &flags);
     session_close(&session);
     buffer_deinit(&text);
     return code ? command_fail(&command_run, &err) : status;
@@ -355,5 +357,5 @@ const struct command command_run = {
     .name = "run",
     .summary = "answer a prompt, or hold a conversation",
     .usage = usage,
-    .run = run,
+    .run = cmd_run_run,
 };

@@ -49,7 +49,7 @@ struct serving {
     struct api_server *api;
 };
 
-static bool take_option(struct serving *serving, int option, const char *value)
+static bool cmd_serve_take_option(struct serving *serving, int option, const char *value)
 {
     switch (option) {
     case OPTION_API:
@@ -67,7 +67,7 @@ static bool take_option(struct serving *serving, int option, const char *value)
     }
 }
 
-static bool parse(int argc, char **argv, struct serving *serving)
+static bool cmd_serve_parse(int argc, char **argv, struct serving *serving)
 {
     const struct command *command = &command_serve;
     int option;
@@ -79,7 +79,7 @@ static bool parse(int argc, char **argv, struct serving *serving)
         }
         enum session_flag_result result = session_flag(&serving->flags, command, option, optarg);
         if (result == SESSION_FLAG_WRONG ||
-            (result == SESSION_FLAG_FOREIGN && !take_option(serving, option, optarg)))
+            (result == SESSION_FLAG_FOREIGN && !cmd_serve_take_option(serving, option, optarg)))
             return false;
     }
     if (optind + 1 == argc) {
@@ -95,7 +95,7 @@ static bool parse(int argc, char **argv, struct serving *serving)
 
 /* ---- the API as a service of the node ---- */
 
-static enum error_code open_api(void *arg, void *uv_loop, struct error *err)
+static enum error_code cmd_serve_open_api(void *arg, void *uv_loop, struct error *err)
 {
     struct serving *serving = arg;
     struct buffer split = {0};
@@ -136,7 +136,7 @@ static enum error_code check_address(const char *text, struct error *err)
     return code ? error_wrap(err, "--api") : listen_check(&address, err);
 }
 
-static enum error_code serve(struct serving *serving, struct error *err)
+static enum error_code cmd_serve_loop(struct serving *serving, struct error *err)
 {
     enum error_code code = check_address(serving->options.address, err);
     if (!code)
@@ -154,23 +154,23 @@ static enum error_code serve(struct serving *serving, struct error *err)
     serving->model.generator = &serving->generator.base;
     serving->model.created_s = (uint64_t)time(NULL);
     serving->options.models = api_models_of_one(&serving->model);
-    struct node_service api = {"api", open_api, stop_api, close_api, free_api, serving};
+    struct node_service api = {"api", cmd_serve_open_api, stop_api, close_api, free_api, serving};
     return node_run(&api, 1, err);
 }
 
-static int run(int argc, char **argv)
+static int cmd_serve_run(int argc, char **argv)
 {
     struct serving serving = {.options.address = "127.0.0.1:8080"};
     struct error err;
-    if (!parse(argc, argv, &serving))
+    if (!cmd_serve_parse(argc, argv, &serving))
         return EXIT_USAGE;
     if (!serving.flags.driver.n_slots)
         serving.flags.driver.n_slots = SLOTS_STANDARD;
-    enum error_code code = serve(&serving, &err);
+    enum error_code code = cmd_serve_loop(&serving, &err);
     api_model_deinit(&serving.model);
     session_close(&serving.session);
     return code ? command_fail(&command_serve, &err) : EXIT_OK;
 }
 
 const struct command command_serve = {
-    .name = "serve", .summary = "serve a model over HTTP", .usage = usage, .run = run};
+    .name = "serve", .summary = "serve a model over HTTP", .usage = usage, .run = cmd_serve_run};

@@ -19,8 +19,8 @@
 
 /* ---- flags ---------------------------------------------------------------------------- */
 
-static bool choose(const struct command *command, const char *name, const char *value,
-                   const char *const *words, unsigned n_words, unsigned *out)
+static bool session_choose(const struct command *command, const char *name, const char *value,
+                           const char *const *words, unsigned n_words, unsigned *out)
 {
     for (unsigned i = 0; i < n_words; i++) {
         if (strcmp(words[i], value) == 0) {
@@ -38,18 +38,18 @@ static bool choose_kv(struct session_flags *flags, const struct command *command
     static const char *const words[] = {"f16", "f32", "q8_0"};
     static const enum kv_type types[] = {KV_F16, KV_F32, KV_Q8_0};
     unsigned chosen = 0;
-    bool ok = choose(command, "--kv", value, words, 3, &chosen);
+    bool ok = session_choose(command, "--kv", value, words, 3, &chosen);
     flags->driver.kv_type = types[chosen];
     return ok;
 }
 
-static bool choose_flash(struct session_flags *flags, const struct command *command,
-                         const char *value)
+static bool session_choose_flash(struct session_flags *flags, const struct command *command,
+                                 const char *value)
 {
     static const char *const words[] = {"auto", "on", "off"};
     static const enum flash_mode modes[] = {FLASH_AUTO, FLASH_ON, FLASH_OFF};
     unsigned chosen = 0;
-    bool ok = choose(command, "--flash", value, words, 3, &chosen);
+    bool ok = session_choose(command, "--flash", value, words, 3, &chosen);
     flags->driver.flash = modes[chosen];
     return ok;
 }
@@ -76,7 +76,7 @@ enum session_flag_result session_flag(struct session_flags *flags, const struct 
         ok = choose_kv(flags, command, value);
         break;
     case SESSION_OPTION_FLASH:
-        ok = choose_flash(flags, command, value);
+        ok = session_choose_flash(flags, command, value);
         break;
     case SESSION_OPTION_SLOTS:
         ok = option_u32(command, "--slots", value, 1, LIMIT_SEQUENCES, &driver->n_slots);
@@ -145,8 +145,8 @@ static void log_plan(const struct plan *plan, uint64_t took_ns)
     buffer_deinit(&text);
 }
 
-static enum error_code load(struct session *session, const struct session_flags *flags,
-                            struct error *err)
+static enum error_code session_load(struct session *session, const struct session_flags *flags,
+                                    struct error *err)
 {
     struct selection selection;
     const bool as_given = flags->sim_file || flags->split;
@@ -178,11 +178,11 @@ static enum error_code load_beside_vocabulary(struct session *session,
                                               const struct session_flags *flags, struct error *err)
 {
     if (flags->no_tokenizer)
-        return load(session, flags, err);
+        return session_load(session, flags, err);
     struct vocabulary_job job = {.session = session};
     pthread_t thread;
     bool beside = pthread_create(&thread, NULL, open_vocabulary, &job) == 0;
-    enum error_code code = load(session, flags, err);
+    enum error_code code = session_load(session, flags, err);
     if (beside)
         pthread_join(thread, NULL);
     else

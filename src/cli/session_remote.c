@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* The node is asked first whether there is one: without, nothing of this is wanted. */
-static enum error_code is_there(bool *found, struct error *err)
+static enum error_code session_remote_is_there(bool *found, struct error *err)
 {
     struct daemon_client *client = NULL;
     enum error_code code = daemon_client_open(&client, err);
@@ -19,7 +19,8 @@ static enum error_code is_there(bool *found, struct error *err)
     return code;
 }
 
-static enum error_code place(const char *path, const struct session_flags *flags, struct error *err)
+static enum error_code session_remote_place(const char *path, const struct session_flags *flags,
+                                            struct error *err)
 {
     const struct placing_wish wish = {
         .model = path,
@@ -57,8 +58,8 @@ static enum error_code find_file(const char *model, char out[PATH_MAX], struct e
     return code;
 }
 
-static enum error_code open_all(const char *word, const struct session_flags *flags,
-                                struct session *out, struct error *err)
+static enum error_code session_remote_open_all(const char *word, const struct session_flags *flags,
+                                               struct session *out, struct error *err)
 {
     char path[PATH_MAX], file[PATH_MAX];
     enum error_code code = model_word(word, path, err);
@@ -69,7 +70,7 @@ static enum error_code open_all(const char *word, const struct session_flags *fl
     if (!code)
         code = session_read_vocabulary(out, err);
     if (!code)
-        code = place(path, flags, err);
+        code = session_remote_place(path, flags, err);
     if (!code)
         code = remote_open(path, &out->remote, err);
     if (!code)
@@ -81,10 +82,10 @@ enum error_code session_open_remote(const char *path, const struct session_flags
                                     struct session *out, bool *found, struct error *err)
 {
     *out = (struct session){0};
-    enum error_code code = is_there(found, err);
+    enum error_code code = session_remote_is_there(found, err);
     if (code)
         return code;
-    code = open_all(path, flags, out, err);
+    code = session_remote_open_all(path, flags, out, err);
     if (code)
         session_close(out);
     return code;

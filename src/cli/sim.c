@@ -67,7 +67,7 @@ struct sums {
         false_alarms, hottest_mc, throttled_ms, handed_over;
 };
 
-static bool take_option(struct wishes *wishes, int option, const char *value)
+static bool cmd_sim_take_option(struct wishes *wishes, int option, const char *value)
 {
     switch (option) {
     case OPTION_SEED:
@@ -90,13 +90,13 @@ static bool take_option(struct wishes *wishes, int option, const char *value)
     }
 }
 
-static bool parse(int argc, char **argv, struct wishes *wishes)
+static bool cmd_sim_parse(int argc, char **argv, struct wishes *wishes)
 {
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "v", long_options, NULL)) != -1;) {
         if (option == '?')
             return option_unknown(self, argv);
-        if (!take_option(wishes, option, optarg))
+        if (!cmd_sim_take_option(wishes, option, optarg))
             return false;
     }
     if (optind + 1 < argc) {
@@ -111,7 +111,7 @@ static bool parse(int argc, char **argv, struct wishes *wishes)
     return true;
 }
 
-static enum error_code read_file(const char *path, struct scenario *out, struct error *err)
+static enum error_code cmd_sim_read_file(const char *path, struct scenario *out, struct error *err)
 {
     FILE *file = fopen(path, "rb");
     if (!file)
@@ -134,19 +134,19 @@ static enum error_code get_scenario(const struct wishes *wishes, uint64_t seed,
         return scenario_random(
             &(struct scenario_wish){seed, wishes->nodes, wishes->minutes * UINT64_C(60000)}, out,
             err);
-    const enum error_code code = read_file(wishes->file, out, err);
+    const enum error_code code = cmd_sim_read_file(wishes->file, out, err);
     if (!code && wishes->has_seed)
         out->seed = seed;
     return code;
 }
 
-static void say(void *unused, uint64_t now_ms, const char *text)
+static void cmd_sim_say(void *unused, uint64_t now_ms, const char *text)
 {
     (void)unused;
     printf("%6" PRIu64 ".%03" PRIu64 " s  %s\n", now_ms / 1000, now_ms % 1000, text);
 }
 
-static void add(struct sums *sums, const struct sim_result *r)
+static void cmd_sim_add(struct sums *sums, const struct sim_result *r)
 {
     sums->violated += r->violated;
     sums->events += r->events;
@@ -172,7 +172,7 @@ static void add(struct sums *sums, const struct sim_result *r)
         r->converged_ms > sums->converged_ms ? r->converged_ms : sums->converged_ms;
 }
 
-static void print_file(const struct scenario *scenario)
+static void cmd_sim_print_file(const struct scenario *scenario)
 {
     struct buffer text = {0};
     scenario_write(scenario, &text);
@@ -197,7 +197,7 @@ static enum error_code print_violation(const struct wishes *wishes, struct scena
     const enum error_code code = sim_shrink(scenario, SHRINK_RUNS, &result, err);
     if (!code) {
         printf("# %s\n", result.what);
-        print_file(scenario);
+        cmd_sim_print_file(scenario);
     }
     return code;
 }
@@ -231,7 +231,7 @@ static void print_sums(const struct wishes *wishes, const struct sums *s, double
 static enum error_code run_seed(const struct wishes *wishes, uint64_t seed, struct sums *sums,
                                 struct error *err)
 {
-    const struct sim_options options = {wishes->verbose ? say : NULL, NULL};
+    const struct sim_options options = {wishes->verbose ? cmd_sim_say : NULL, NULL};
     struct scenario scenario;
     struct sim_result result;
     char why[ERROR_TEXT_MAX];
@@ -239,12 +239,12 @@ static enum error_code run_seed(const struct wishes *wishes, uint64_t seed, stru
     if (code)
         return code;
     if (wishes->write) {
-        print_file(&scenario);
+        cmd_sim_print_file(&scenario);
     } else {
         code = sim_run(&scenario, &options, &result, err);
         if (!code) {
             const bool good = sim_as_expected(&scenario, &result, why, sizeof why);
-            add(sums, &result);
+            cmd_sim_add(sums, &result);
             sums->violated += !good && !result.violated;
             if (!good)
                 code = print_violation(wishes, &scenario, scenario.seed, why, err);
@@ -254,13 +254,13 @@ static enum error_code run_seed(const struct wishes *wishes, uint64_t seed, stru
     return code;
 }
 
-static int run(int argc, char **argv)
+static int cmd_sim_run(int argc, char **argv)
 {
     struct wishes wishes = {.seed = 1, .seeds = 1};
     struct sums sums = {0};
     struct error err;
     enum error_code code = ERROR_NONE;
-    if (!parse(argc, argv, &wishes))
+    if (!cmd_sim_parse(argc, argv, &wishes))
         return EXIT_USAGE;
     const uint64_t began_ns = clock_now_ns();
     for (uint32_t i = 0; i < wishes.seeds && !code; i++)
@@ -276,5 +276,5 @@ const struct command command_sim = {
     .name = "sim",
     .summary = "runs a made-up cluster, with all that can go wrong, and checks what must be so",
     .usage = usage,
-    .run = run,
+    .run = cmd_sim_run,
 };

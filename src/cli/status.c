@@ -20,7 +20,7 @@ static const char usage[] = "Usage: medley status [--json]\n"
 
 /* ---- the node and its cluster ---------------------------------------------------------------- */
 
-static void say(struct buffer *out, const char *name, const char *text)
+static void cmd_status_say(struct buffer *out, const char *name, const char *text)
 {
     buffer_printf(out, "%-11s", name);
     answer_clean(out, text);
@@ -33,7 +33,7 @@ static void say_node(struct answer *answer, yyjson_val *root, struct buffer *out
     yyjson_val *node = answer_object(answer, root, "node");
     buffer_printf(&line, "%s, medley %s, id %.16s", answer_text(answer, node, "name"),
                   answer_text(answer, root, "version"), answer_text(answer, node, "id"));
-    say(out, "node", line.data ? line.data : "");
+    cmd_status_say(out, "node", line.data ? line.data : "");
     buffer_deinit(&line);
 }
 
@@ -44,14 +44,16 @@ static void say_cluster(struct answer *answer, yyjson_val *root, struct buffer *
     const char *leader = answer_text_if(answer, cluster, "leader"),
                *problem = answer_text_if(answer, cluster, "problem");
     if (answer_flag(answer, root, "waiting")) {
-        say(out, "cluster",
+        cmd_status_say(
+            out, "cluster",
             "none yet: waits to be let in. On a machine of the cluster, `medley nodes` lists this "
             "one");
-        say(out, "",
+        cmd_status_say(
+            out, "",
             "and `medley admit` lets it in; with a code from `medley invite` there, here `medley "
             "join CODE`");
     } else if (!cluster) {
-        say(out, "cluster", "none");
+        cmd_status_say(out, "cluster", "none");
     } else {
         const uint64_t n_nodes = answer_count(answer, cluster, "nodes"),
                        n = answer_count(answer, cluster, "voters");
@@ -65,9 +67,9 @@ static void say_cluster(struct answer *answer, yyjson_val *root, struct buffer *
         buffer_printf(&line, " (generation %" PRIu64 ", term %" PRIu64 ")",
                       answer_count(answer, cluster, "generation"),
                       answer_count(answer, cluster, "term"));
-        say(out, "cluster", line.data ? line.data : "");
+        cmd_status_say(out, "cluster", line.data ? line.data : "");
         if (problem)
-            say(out, "", problem);
+            cmd_status_say(out, "", problem);
     }
     buffer_deinit(&line);
 }
@@ -84,17 +86,17 @@ static void say_addresses(struct answer *answer, yyjson_val *root, struct buffer
         const char *text = yyjson_get_str(address);
         buffer_printf(&line, "%s%s", i ? ", " : "", text ? text : "?");
     }
-    say(out, "listens", line.data ? line.data : "nowhere");
+    cmd_status_say(out, "listens", line.data ? line.data : "nowhere");
     if (api)
-        say(out, "API", api);
+        cmd_status_say(out, "API", api);
     if (join)
-        say(out, "join code", join);
+        cmd_status_say(out, "join code", join);
     buffer_deinit(&line);
 }
 
 /* ---- models and instances -------------------------------------------------------------------- */
 
-static void add_model(struct answer *answer, yyjson_val *model, struct table *table)
+static void cmd_status_add_model(struct answer *answer, yyjson_val *model, struct table *table)
 {
     table_cell(table, "%s", answer_text(answer, model, "name"));
     table_cell(table, "%s", size_text(answer_count(answer, model, "bytes")).text);
@@ -116,15 +118,16 @@ static void add_instance(struct answer *answer, yyjson_val *instance, struct tab
     buffer_deinit(&where);
 }
 
-static void fill(struct answer *answer, yyjson_val *list, struct table *table,
-                 void (*add)(struct answer *, yyjson_val *, struct table *))
+static void cmd_status_fill(struct answer *answer, yyjson_val *list, struct table *table,
+                            void (*add)(struct answer *, yyjson_val *, struct table *))
 {
     yyjson_val *item;
     size_t i, n;
     yyjson_arr_foreach(list, i, n, item) add(answer, item, table);
 }
 
-static enum error_code print_table(struct table *table, const char *none, struct error *err)
+static enum error_code cmd_status_print_table(struct table *table, const char *none,
+                                              struct error *err)
 {
     putchar('\n');
     if (table->cells.size || table->cells.failed)
@@ -133,7 +136,7 @@ static enum error_code print_table(struct table *table, const char *none, struct
     return ERROR_NONE;
 }
 
-static enum error_code print(yyjson_doc *doc, struct error *err)
+static enum error_code cmd_status_print(yyjson_doc *doc, struct error *err)
 {
     static const char *const model_titles[] = {"MODEL", "SIZE", "LAYERS", "ARCHITECTURE", NULL};
     static const char *const instance_titles[] = {"INSTANCE", "MODEL", "STATE", "WHERE", NULL};
@@ -144,30 +147,30 @@ static enum error_code print(yyjson_doc *doc, struct error *err)
     say_node(&answer, root, &head);
     say_cluster(&answer, root, &head);
     say_addresses(&answer, root, &head);
-    fill(&answer, answer_list(&answer, root, "models"), &models, add_model);
-    fill(&answer, answer_list(&answer, root, "instances"), &instances, add_instance);
+    cmd_status_fill(&answer, answer_list(&answer, root, "models"), &models, cmd_status_add_model);
+    cmd_status_fill(&answer, answer_list(&answer, root, "instances"), &instances, add_instance);
     enum error_code code = answer_failed(&answer, err);
     if (!code) {
         fputs(head.data ? head.data : "", stdout);
-        code = print_table(&models,
-                           "No models yet: medley add MODEL.gguf, or medley run MODEL.gguf", err);
+        code = cmd_status_print_table(
+            &models, "No models yet: medley add MODEL.gguf, or medley run MODEL.gguf", err);
     }
     if (!code)
-        code = print_table(&instances, "No model runs.", err);
+        code = cmd_status_print_table(&instances, "No model runs.", err);
     table_deinit(&models);
     table_deinit(&instances);
     buffer_deinit(&head);
     return code;
 }
 
-static int run(int argc, char **argv)
+static int cmd_status_run(int argc, char **argv)
 {
-    return ask_and_show(&command_status, argc, argv, print);
+    return ask_and_show(&command_status, argc, argv, cmd_status_print);
 }
 
 const struct command command_status = {
     .name = "status",
     .summary = "this machine's node, its cluster, and the models that run in it",
     .usage = usage,
-    .run = run,
+    .run = cmd_status_run,
 };

@@ -22,7 +22,7 @@ void table_cell(struct table *table, const char *format, ...)
 }
 
 /* In characters, as far as each of them is one place wide. */
-static int width_of(const char *text)
+static int table_width_of(const char *text)
 {
     int width = 0;
     for (; *text; text++)
@@ -30,9 +30,9 @@ static int width_of(const char *text)
     return width;
 }
 
-static void widen(int width[COLUMNS_MAX], int column, const char *text)
+static void table_widen(int width[COLUMNS_MAX], int column, const char *text)
 {
-    const int own = width_of(text);
+    const int own = table_width_of(text);
     width[column] = own > width[column] ? own : width[column];
 }
 
@@ -41,7 +41,7 @@ static void print_cell(const char *text, int width, bool last)
     if (last)
         printf("%s\n", text);
     else
-        printf("%s%*s", text, width - width_of(text) + GAP, "");
+        printf("%s%*s", text, width - table_width_of(text) + GAP, "");
 }
 
 enum error_code table_print(struct table *table, struct error *err)
@@ -53,12 +53,12 @@ enum error_code table_print(struct table *table, struct error *err)
     }
     for (; table->titles[n_columns]; n_columns++) {
         assert(n_columns < COLUMNS_MAX);
-        widen(width, n_columns, table->titles[n_columns]);
+        table_widen(width, n_columns, table->titles[n_columns]);
     }
     const char *begin = table->cells.data, *end = begin + table->cells.size;
     for (const char *cell = begin; cell < end;
          cell += strlen(cell) + 1, column = (column + 1) % n_columns)
-        widen(width, column, cell);
+        table_widen(width, column, cell);
     assert(column == 0);
     for (int i = 0; i < n_columns; i++)
         print_cell(table->titles[i], width[i], i + 1 == n_columns);

@@ -30,7 +30,7 @@ static const char detokenize_usage[] =
     "              llama.cpp does: the space that the tokenizer put before the first word\n"
     "              goes, and for some models \" .\" becomes \".\"\n";
 
-static enum error_code read_input(struct buffer *out, size_t limit, struct error *err)
+static enum error_code cmd_tokenize_read_input(struct buffer *out, size_t limit, struct error *err)
 {
     char bytes[64 * 1024];
     size_t n;
@@ -70,7 +70,7 @@ static enum error_code run_on(const char *path, size_t input_limit, work_fn work
     if (!code)
         code = tokenizer_open(file, &tokenizer, err);
     if (!code)
-        code = read_input(&input, input_limit, err);
+        code = cmd_tokenize_read_input(&input, input_limit, err);
     if (!code)
         code = work(tokenizer, &input, flags, &output, err);
     if (!code)
@@ -103,8 +103,9 @@ static int run_command(const struct command *command, int argc, char **argv,
 
 enum { ADD_SPECIAL, PARSE_SPECIAL };
 
-static enum error_code tokenize(const struct tokenizer *tokenizer, const struct buffer *input,
-                                const int *flags, struct buffer *output, struct error *err)
+static enum error_code cmd_tokenize_text(const struct tokenizer *tokenizer,
+                                         const struct buffer *input, const int *flags,
+                                         struct buffer *output, struct error *err)
 {
     struct token_list ids = {0};
     const unsigned wanted = (flags[ADD_SPECIAL] ? TOKENIZE_ADD_SPECIAL : 0u) |
@@ -134,8 +135,8 @@ static int run_tokenize(int argc, char **argv)
         {"parse-special", no_argument, &flags[PARSE_SPECIAL], 1},
         {0},
     };
-    return run_command(&command_tokenize, argc, argv, options, LIMIT_TOKENIZE_BYTES, tokenize,
-                       flags);
+    return run_command(&command_tokenize, argc, argv, options, LIMIT_TOKENIZE_BYTES,
+                       cmd_tokenize_text, flags);
 }
 
 /* ---- detokenize ---- */
@@ -144,8 +145,9 @@ enum { SPECIAL, PIECES };
 /* "1234567," and a space for each of as many tokens as a text of the limit could have. */
 #define DETOKENIZE_INPUT_BYTES ((size_t)LIMIT_TOKENIZE_BYTES * 9)
 
-static enum error_code read_ids(const struct tokenizer *tokenizer, const struct buffer *input,
-                                struct token_list *ids, struct error *err)
+static enum error_code cmd_tokenize_read_ids(const struct tokenizer *tokenizer,
+                                             const struct buffer *input, struct token_list *ids,
+                                             struct error *err)
 {
     yyjson_read_err problem;
     yyjson_doc *doc = yyjson_read_opts(input->data, input->size, 0, NULL, &problem);
@@ -172,11 +174,12 @@ static enum error_code read_ids(const struct tokenizer *tokenizer, const struct 
     return code;
 }
 
-static enum error_code detokenize(const struct tokenizer *tokenizer, const struct buffer *input,
-                                  const int *flags, struct buffer *output, struct error *err)
+static enum error_code cmd_tokenize_detokenize(const struct tokenizer *tokenizer,
+                                               const struct buffer *input, const int *flags,
+                                               struct buffer *output, struct error *err)
 {
     struct token_list ids = {0};
-    enum error_code code = read_ids(tokenizer, input, &ids, err);
+    enum error_code code = cmd_tokenize_read_ids(tokenizer, input, &ids, err);
     if (!flags[PIECES] && !code)
         tokenizer_decode(tokenizer, ids.ids, ids.count, false, flags[SPECIAL], output);
     for (size_t i = 0; flags[PIECES] && i < ids.count && !code; i++)
@@ -202,6 +205,6 @@ static int run_detokenize(int argc, char **argv)
         {"pieces", no_argument, &flags[PIECES], 1},
         {0},
     };
-    return run_command(&command_detokenize, argc, argv, options, DETOKENIZE_INPUT_BYTES, detokenize,
-                       flags);
+    return run_command(&command_detokenize, argc, argv, options, DETOKENIZE_INPUT_BYTES,
+                       cmd_tokenize_detokenize, flags);
 }

@@ -33,7 +33,7 @@ struct top {
     bool once, json;
 };
 
-static bool parse(int argc, char **argv, struct top *top)
+static bool cmd_top_parse(int argc, char **argv, struct top *top)
 {
     enum { ONCE = 256, JSON, INTERVAL, BACKEND, SIM };
     static const struct option options[] = {{"once", no_argument, NULL, ONCE},
@@ -94,7 +94,7 @@ static bool wait_for_samples(struct heat *heat, struct heat_snapshot *snapshot)
 
 /* Lines as they are, or over what the terminal shows: each line erases what was there, the end what
  * is below. */
-static bool put(const struct buffer *text, bool live)
+static bool cmd_top_put(const struct buffer *text, bool live)
 {
     if (!live)
         return fwrite(text->data, 1, text->size, stdout) == text->size && fflush(stdout) == 0;
@@ -110,7 +110,7 @@ static bool put(const struct buffer *text, bool live)
     return fflush(stdout) == 0;
 }
 
-static int show(const struct top *top, const struct heat_snapshot *snapshot, bool live)
+static int cmd_top_show(const struct top *top, const struct heat_snapshot *snapshot, bool live)
 {
     struct buffer text = {0};
     const struct terminal_size size =
@@ -120,14 +120,14 @@ static int show(const struct top *top, const struct heat_snapshot *snapshot, boo
     else
         top_screen(snapshot, size.columns, size.rows, &text);
     errno = 0;
-    const bool shown = !text.failed && put(&text, live);
+    const bool shown = !text.failed && cmd_top_put(&text, live);
     if (!shown && errno != EPIPE) /* a reader that has seen enough is no failure to talk about */
         fprintf(stderr, "medley top: %s\n", text.failed ? "out of memory" : strerror(errno));
     buffer_deinit(&text);
     return shown ? EXIT_OK : EXIT_FAILED;
 }
 
-static int watch(const struct top *top, struct heat *heat)
+static int cmd_top_watch(const struct top *top, struct heat *heat)
 {
     struct heat_snapshot *snapshot = calloc(1, sizeof *snapshot);
     if (!snapshot)
@@ -140,7 +140,7 @@ static int watch(const struct top *top, struct heat *heat)
             terminal_enter();
         do {
             heat_latest(heat, snapshot);
-            status = show(top, snapshot, live);
+            status = cmd_top_show(top, snapshot, live);
         } while (!single && status == EXIT_OK && terminal_wait(top->interval_ms) != TERMINAL_END);
         terminal_leave();
     }
@@ -148,13 +148,13 @@ static int watch(const struct top *top, struct heat *heat)
     return status;
 }
 
-static int run(int argc, char **argv)
+static int cmd_top_run(int argc, char **argv)
 {
     char registry[PATH_MAX];
     gpu_registry_path(registry, sizeof registry);
     struct top top = {.gpu = {.registry = registry, .prober = "/proc/self/exe"},
                       .interval_ms = 500};
-    if (!parse(argc, argv, &top))
+    if (!cmd_top_parse(argc, argv, &top))
         return EXIT_USAGE;
     struct error err;
     struct gpu *gpu;
@@ -170,7 +170,7 @@ static int run(int argc, char **argv)
     } else if (heat_open(gpu, &options, &heat, &err)) {
         command_fail(&command_top, &err);
     } else {
-        status = watch(&top, heat);
+        status = cmd_top_watch(&top, heat);
         heat_close(heat);
     }
     gpu_close(gpu);
@@ -181,5 +181,5 @@ const struct command command_top = {
     .name = "top",
     .summary = "use, memory, temperature and headroom of every device, live",
     .usage = usage,
-    .run = run,
+    .run = cmd_top_run,
 };

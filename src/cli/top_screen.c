@@ -39,7 +39,7 @@ static void show_use(const struct heat_device *device, char *text, size_t size)
     show_scaled(device->readings.utilisation_pct, 1, "%", text, size);
 }
 
-static void show_memory(const struct heat_device *device, char *text, size_t size)
+static void top_screen_show_memory(const struct heat_device *device, char *text, size_t size)
 {
     const double gib = 1024.0 * 1024.0 * 1024.0;
     struct device_memory memory = device_memory(device->device);
@@ -83,8 +83,12 @@ static void show_headroom(const struct heat_device *device, char *text, size_t s
 }
 
 static const struct column columns[] = {
-    {"DEVICE", -6, show_id},           {"USE", 5, show_use},     {"MEMORY", 13, show_memory},
-    {"TEMP", 7, show_temperature},     {"POWER", 7, show_power}, {"CLOCK", 8, show_clock},
+    {"DEVICE", -6, show_id},
+    {"USE", 5, show_use},
+    {"MEMORY", 13, top_screen_show_memory},
+    {"TEMP", 7, show_temperature},
+    {"POWER", 7, show_power},
+    {"CLOCK", 8, show_clock},
     {" HEADROOM", -30, show_headroom},
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
@@ -162,7 +166,7 @@ static void append_hottest(const struct heat_snapshot *snapshot, uint32_t width,
 }
 
 /* The first column is as wide as the longest id. */
-static int width_of(const struct heat_snapshot *snapshot, int column)
+static int top_screen_width_of(const struct heat_snapshot *snapshot, int column)
 {
     int width = columns[column].width;
     for (uint32_t i = 0; column == 0 && i < snapshot->n_devices; i++) {
@@ -177,8 +181,8 @@ static void append_table(const struct heat_snapshot *snapshot, uint32_t width, s
     char line[400];
     size_t used = 0;
     for (int c = 0; c < N_COLUMNS; c++)
-        used += (size_t)snprintf(line + used, sizeof line - used, "%*s ", width_of(snapshot, c),
-                                 columns[c].title);
+        used += (size_t)snprintf(line + used, sizeof line - used, "%*s ",
+                                 top_screen_width_of(snapshot, c), columns[c].title);
     append_line(line, width, out);
     for (uint32_t i = 0; i < snapshot->n_devices; i++) {
         used = 0;
@@ -187,7 +191,7 @@ static void append_table(const struct heat_snapshot *snapshot, uint32_t width, s
             columns[c].show(&snapshot->devices[i], cell, sizeof cell);
             const char *gap = c == N_COLUMNS - 1 ? " " : "";
             used += (size_t)snprintf(line + used, sizeof line - used, "%s%*s ", gap,
-                                     width_of(snapshot, c), cell);
+                                     top_screen_width_of(snapshot, c), cell);
         }
         append_line(line, width, out);
         append_state(&snapshot->devices[i], width, out);
@@ -245,7 +249,8 @@ static void add_number(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *
         yyjson_mut_obj_add_null(doc, object, key);
 }
 
-static void add_device(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct heat_device *device)
+static void top_screen_add_device(yyjson_mut_doc *doc, yyjson_mut_val *list,
+                                  const struct heat_device *device)
 {
     yyjson_mut_val *object = yyjson_mut_arr_add_obj(doc, list);
     const struct sensor_device *readings = &device->readings;
@@ -284,7 +289,7 @@ bool top_json(const struct heat_snapshot *snapshot, struct buffer *out)
     add_reading(doc, machine, "on_ac", node->on_ac);
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, root, "devices");
     for (uint32_t i = 0; i < snapshot->n_devices; i++)
-        add_device(doc, list, &snapshot->devices[i]);
+        top_screen_add_device(doc, list, &snapshot->devices[i]);
     size_t length;
     char *text = yyjson_mut_write(doc, 0, &length);
     if (text)

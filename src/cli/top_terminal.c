@@ -21,7 +21,7 @@ static struct {
 
 static volatile sig_atomic_t ended, stopped;
 
-static void on_signal(int number)
+static void top_terminal_on_signal(int number)
 {
     const int saved = errno;
     if (number == SIGTSTP)
@@ -42,7 +42,7 @@ bool terminal_begin(void)
         fcntl(terminal.wake[i], F_SETFL, O_NONBLOCK);
     }
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH};
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = top_terminal_on_signal};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         sigaction(numbers[i], &action, NULL);
     return true;
@@ -63,7 +63,7 @@ void terminal_enter(void)
         tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
     fputs("\033[?1049h\033[?25l\033[2J", stdout); /* the other screen, no cursor */
-    set_stop_handler(on_signal);
+    set_stop_handler(top_terminal_on_signal);
     terminal.entered = true;
 }
 

@@ -11,7 +11,7 @@ static const char usage[] =
     "\n"
     "  --json           for programs\n";
 
-static int run(int argc, char **argv)
+static int cmd_unload_run(int argc, char **argv)
 {
     static const struct ask_about about = {
         .missing = "which instance? medley status lists them",
@@ -25,5 +25,5 @@ const struct command command_unload = {
     .name = "unload",
     .summary = "unload a model that runs, and give its memory back",
     .usage = usage,
-    .run = run,
+    .run = cmd_unload_run,
 };

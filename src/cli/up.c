@@ -193,7 +193,7 @@ static bool take_peer(struct up *up, const char *value)
     return true;
 }
 
-static bool take_option(struct up *up, int option, const char *value)
+static bool cmd_up_take_option(struct up *up, int option, const char *value)
 {
     switch (option) {
     case OPTION_API:
@@ -246,7 +246,7 @@ static bool take_option(struct up *up, int option, const char *value)
     }
 }
 
-static bool parse(int argc, char **argv, struct up *up)
+static bool cmd_up_parse(int argc, char **argv, struct up *up)
 {
     int option;
     opterr = 0;
@@ -255,7 +255,7 @@ static bool parse(int argc, char **argv, struct up *up)
             command_misused(&command_up, "unknown or incomplete option '%s'", argv[optind - 1]);
             return false;
         }
-        if (!take_option(up, option, optarg))
+        if (!cmd_up_take_option(up, option, optarg))
             return false;
     }
     if (optind < argc)
@@ -265,7 +265,7 @@ static bool parse(int argc, char **argv, struct up *up)
 
 /* ---- the node and its API as one service: the API ends first --------------------------------- */
 
-static void say(void *self, const char *line)
+static void cmd_up_say(void *self, const char *line)
 {
     (void)self;
     printf("%s\n", line);
@@ -273,7 +273,7 @@ static void say(void *self, const char *line)
 }
 
 /* As if somebody had asked it to stop. */
-static void over(void *self, const struct error *why)
+static void cmd_up_over(void *self, const struct error *why)
 {
     struct up *up = self;
     up->failed = why;
@@ -282,7 +282,7 @@ static void over(void *self, const struct error *why)
     raise(SIGTERM);
 }
 
-static enum error_code open_api(struct up *up, void *uv_loop, struct error *err)
+static enum error_code cmd_up_open_api(struct up *up, void *uv_loop, struct error *err)
 {
     char url[128];
     if (!up->api_options.address)
@@ -310,7 +310,7 @@ static enum error_code open_up(void *arg, void *uv_loop, struct error *err)
     enum error_code code = daemon_open(uv_loop, &up->node, &up->daemon, err);
     if (code)
         return code;
-    code = open_api(up, uv_loop, err);
+    code = cmd_up_open_api(up, uv_loop, err);
     if (code) {
         daemon_close_now(up->daemon);
         up_models_free(up->models);
@@ -387,7 +387,7 @@ static enum error_code open_devices(struct up *up, struct error *err)
     return code;
 }
 
-static enum error_code serve(struct up *up, struct error *err)
+static enum error_code cmd_up_serve(struct up *up, struct error *err)
 {
     struct api_address address;
     enum error_code code = ERROR_NONE;
@@ -406,23 +406,23 @@ static enum error_code serve(struct up *up, struct error *err)
     if (code)
         return code;
     up->node.folder = up->folder;
-    up->node.say = say;
-    up->node.over = over;
+    up->node.say = cmd_up_say;
+    up->node.over = cmd_up_over;
     up->node.self = up;
     struct node_service service = {"node", open_up, stop_up, close_up, free_up, up};
     code = node_run(&service, 1, err);
     return !code && up->failed ? error_set(err, up->why.code, "%s", up->why.text) : code;
 }
 
-static int run(int argc, char **argv)
+static int cmd_up_run(int argc, char **argv)
 {
     struct up up = {.node = {.port = DAEMON_PORT, .wire = ACTIVATION_F32},
                     .api_options = {.address = "127.0.0.1:8080"}};
     struct error err;
-    if (!parse(argc, argv, &up))
+    if (!cmd_up_parse(argc, argv, &up))
         return EXIT_USAGE;
     heap_return_large();
-    enum error_code code = serve(&up, &err);
+    enum error_code code = cmd_up_serve(&up, &err);
     children_close(up.children);
     heat_close(up.heat);
     if (up.gpu)
@@ -433,4 +433,4 @@ static int run(int argc, char **argv)
 const struct command command_up = {.name = "up",
                                    .summary = "start this machine's node: the cluster and its API",
                                    .usage = usage,
-                                   .run = run};
+                                   .run = cmd_up_run};

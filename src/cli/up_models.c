@@ -38,13 +38,15 @@ static void list_one(void *arg, const char *name)
     listing->each(listing->arg, &listed);
 }
 
-static void list(void *self, void (*each)(void *arg, const struct api_listed *model), void *arg)
+static void up_models_list(void *self, void (*each)(void *arg, const struct api_listed *model),
+                           void *arg)
 {
     struct listing listing = {self, each, arg};
     daemon_list_models(listing.models->daemon, list_one, &listing);
 }
 
-static struct api_model *model_of(struct up_models *models, const struct daemon_text *text)
+static struct api_model *up_models_model_of(struct up_models *models,
+                                            const struct daemon_text *text)
 {
     for (struct known *known = models->known; known; known = known->next) {
         if (known->model.model == text->model)
@@ -72,13 +74,13 @@ static void unlink_asking(struct asking *asking)
     *at = asking->next;
 }
 
-static void on_opened(void *arg, struct daemon_text *text, const struct error *err)
+static void up_models_on_opened(void *arg, struct daemon_text *text, const struct error *err)
 {
     struct asking *asking = arg, copy = *asking;
     struct error why;
     unlink_asking(asking);
     mem_free(asking);
-    struct api_model *model = err ? NULL : model_of(copy.models, text);
+    struct api_model *model = err ? NULL : up_models_model_of(copy.models, text);
     if (!err && !model) {
         error_set(&why, ERROR_NO_MEMORY, "no memory for the model");
         err = &why;
@@ -86,9 +88,10 @@ static void on_opened(void *arg, struct daemon_text *text, const struct error *e
     copy.opened(copy.arg, model, err);
 }
 
-static void open_model(void *self, const char *name,
-                       void (*opened)(void *arg, struct api_model *model, const struct error *err),
-                       void *arg)
+static void up_models_open_model(void *self, const char *name,
+                                 void (*opened)(void *arg, struct api_model *model,
+                                                const struct error *err),
+                                 void *arg)
 {
     struct up_models *models = self;
     struct asking *asking = mem_new(sizeof *asking);
@@ -100,10 +103,10 @@ static void open_model(void *self, const char *name,
     }
     *asking = (struct asking){models->asking, models, opened, arg};
     models->asking = asking;
-    daemon_open_model(models->daemon, name, on_opened, asking);
+    daemon_open_model(models->daemon, name, up_models_on_opened, asking);
 }
 
-static void cancel(void *self, void *arg)
+static void up_models_cancel(void *self, void *arg)
 {
     struct up_models *models = self;
     for (struct asking *asking = models->asking; asking; asking = asking->next) {
@@ -116,7 +119,7 @@ static void cancel(void *self, void *arg)
     }
 }
 
-static void release(void *self, struct api_model *model)
+static void up_models_release(void *self, struct api_model *model)
 {
     (void)self;
     (void)model; /* it stays open as long as the node runs */
@@ -145,5 +148,6 @@ void up_models_free(struct up_models *models)
 
 struct api_models up_models_of(struct up_models *models)
 {
-    return (struct api_models){list, open_model, cancel, release, models};
+    return (struct api_models){up_models_list, up_models_open_model, up_models_cancel,
+                               up_models_release, models};
 }

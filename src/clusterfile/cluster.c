@@ -29,7 +29,7 @@ void cluster_deinit(struct cluster *cluster)
 }
 
 /* Room for one more, in powers of two; the array may have moved. */
-static bool grow(void **array, uint32_t count, size_t size)
+static bool cluster_grow(void **array, uint32_t count, size_t size)
 {
     if (count & (count - 1)) /* not full: a capacity is always a power of two */
         return true;
@@ -42,7 +42,7 @@ static bool grow(void **array, uint32_t count, size_t size)
 
 struct cluster_node *cluster_add_node(struct cluster *cluster)
 {
-    if (!grow((void **)&cluster->nodes, cluster->n_nodes, sizeof *cluster->nodes))
+    if (!cluster_grow((void **)&cluster->nodes, cluster->n_nodes, sizeof *cluster->nodes))
         return NULL;
     struct cluster_node *node = &cluster->nodes[cluster->n_nodes++];
     *node = (struct cluster_node){.first_device = cluster->n_devices};
@@ -52,7 +52,7 @@ struct cluster_node *cluster_add_node(struct cluster *cluster)
 struct cluster_device *cluster_add_device(struct cluster *cluster)
 {
     assert(cluster->n_nodes);
-    if (!grow((void **)&cluster->devices, cluster->n_devices, sizeof *cluster->devices))
+    if (!cluster_grow((void **)&cluster->devices, cluster->n_devices, sizeof *cluster->devices))
         return NULL;
     struct cluster_device *device = &cluster->devices[cluster->n_devices++];
     *device = (struct cluster_device){.node = cluster->n_nodes - 1};
@@ -62,8 +62,9 @@ struct cluster_device *cluster_add_device(struct cluster *cluster)
 
 struct topology_link *cluster_add_link(struct cluster *cluster, bool assumed)
 {
-    if (!grow((void **)&cluster->links, cluster->n_links, sizeof *cluster->links) ||
-        !grow((void **)&cluster->link_assumed, cluster->n_links, sizeof *cluster->link_assumed))
+    if (!cluster_grow((void **)&cluster->links, cluster->n_links, sizeof *cluster->links) ||
+        !cluster_grow((void **)&cluster->link_assumed, cluster->n_links,
+                      sizeof *cluster->link_assumed))
         return NULL;
     cluster->link_assumed[cluster->n_links] = assumed;
     struct topology_link *link = &cluster->links[cluster->n_links++];

@@ -53,8 +53,8 @@ READER(note)
 }
 
 /* Memory that a device did not say is its node's. */
-static enum error_code settle_memory(struct cluster *cluster, const struct json_place *place,
-                                     struct error *err)
+static enum error_code cluster_file_settle_memory(struct cluster *cluster,
+                                                  const struct json_place *place, struct error *err)
 {
     const struct cluster_node *node = last_node(cluster);
     for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++) {
@@ -97,7 +97,7 @@ static enum error_code read_node(void *into, yyjson_val *value, const struct jso
         return json_wrong(place, err, "the devices are missing (an empty list is possible)");
     if (cluster_find_node(cluster, last_node(cluster)->name) != cluster->n_nodes - 1)
         return json_wrong(place, err, "there is a node '%s' already", last_node(cluster)->name);
-    return settle_memory(cluster, place, err);
+    return cluster_file_settle_memory(cluster, place, err);
 }
 
 /* ---- the root -------------------------------------------------------------------------------- */

@@ -94,8 +94,9 @@ static enum error_code read_type_prefill(void *into, yyjson_val *value,
     return read_rate(value, &((struct cluster_type *)into)->prefill_flops, place, err);
 }
 
-static enum error_code read_type(void *into, yyjson_val *value, const struct json_place *place,
-                                 struct error *err)
+static enum error_code cluster_calibration_read_type(void *into, yyjson_val *value,
+                                                     const struct json_place *place,
+                                                     struct error *err)
 {
     static const struct json_member members[] = {{"name", read_type_name},
                                                  {"decode_bytes_per_s", read_type_decode},
@@ -121,10 +122,11 @@ static enum error_code read_type(void *into, yyjson_val *value, const struct jso
 
 /* ---- the calibration ------------------------------------------------------------------------- */
 
-static enum error_code read_types(void *into, yyjson_val *value, const struct json_place *place,
-                                  struct error *err)
+static enum error_code cluster_calibration_read_types(void *into, yyjson_val *value,
+                                                      const struct json_place *place,
+                                                      struct error *err)
 {
-    return json_read_array(value, read_type, into, place, err);
+    return json_read_array(value, cluster_calibration_read_type, into, place, err);
 }
 
 static enum error_code read_writing(void *into, yyjson_val *value, const struct json_place *place,
@@ -212,7 +214,7 @@ enum error_code cluster_read_calibration(struct cluster_device *device, yyjson_v
 {
     static const struct json_member members[] = {
         {"unix_s", read_time},
-        {"types", read_types},
+        {"types", cluster_calibration_read_types},
         {"write_bytes_per_s", read_writing},
         {"read_bytes_per_s", read_reading},
         {"launch_ns", read_launch},

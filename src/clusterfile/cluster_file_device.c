@@ -236,23 +236,24 @@ static const struct json_member members[] = {
 };
 enum { MEMBERS = sizeof members / sizeof *members };
 
-static bool has(uint64_t seen, int member)
+static bool cluster_device_has(uint64_t seen, int member)
 {
     return seen >> member & 1;
 }
 
-static enum error_code check_pairs(uint64_t seen, const struct json_place *place, struct error *err)
+static enum error_code cluster_device_check_pairs(uint64_t seen, const struct json_place *place,
+                                                  struct error *err)
 {
     static const int pairs[][2] = {
         {MEMORY, MEMORY_FREE}, {MEMORY, MEMORY_TOTAL},    {BANDWIDTH, CALIBRATION},
         {FLOPS, CALIBRATION},  {BANDWIDTH, BANDWIDTH_MB}, {FLOPS, MFLOPS},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        if (has(seen, pairs[i][0]) && has(seen, pairs[i][1]))
+        if (cluster_device_has(seen, pairs[i][0]) && cluster_device_has(seen, pairs[i][1]))
             return json_wrong(place, err, "%s and %s say the same: leave one out",
                               members[pairs[i][0]].name, members[pairs[i][1]].name);
     }
-    if (has(seen, FLOPS) && !has(seen, BANDWIDTH))
+    if (cluster_device_has(seen, FLOPS) && !cluster_device_has(seen, BANDWIDTH))
         return json_wrong(place, err, "flops without bandwidth: decoding goes by the bandwidth");
     return ERROR_NONE;
 }
@@ -260,22 +261,24 @@ static enum error_code check_pairs(uint64_t seen, const struct json_place *place
 static enum error_code check_given(const struct device_reading *r, uint64_t seen,
                                    const struct json_place *place, struct error *err)
 {
-    if (r->is_given && !has(seen, BANDWIDTH))
+    if (r->is_given && !cluster_device_has(seen, BANDWIDTH))
         return json_wrong(place, err, "given without bandwidth: what is given is the bandwidth");
     return ERROR_NONE;
 }
 
-static enum error_code settle_memory(struct device_reading *r, uint64_t seen,
-                                     const struct json_place *place, struct error *err)
+static enum error_code cluster_device_settle_memory(struct device_reading *r, uint64_t seen,
+                                                    const struct json_place *place,
+                                                    struct error *err)
 {
     struct cluster_device *device = &r->device;
-    if (has(seen, MEMORY_FREE) && has(seen, MEMORY_TOTAL) && r->memory_free > r->memory_total)
+    if (cluster_device_has(seen, MEMORY_FREE) && cluster_device_has(seen, MEMORY_TOTAL) &&
+        r->memory_free > r->memory_total)
         return json_wrong(place, err, "memory_free_bytes is more than memory_total_bytes");
-    device->memory_bytes = has(seen, MEMORY)         ? r->memory
-                           : has(seen, MEMORY_FREE)  ? r->memory_free
-                           : has(seen, MEMORY_TOTAL) ? r->memory_total
-                                                     : CLUSTER_MEMORY_UNSAID;
-    device->reserve_bytes = has(seen, RESERVE) ? r->reserve : CLUSTER_MEMORY_UNSAID;
+    device->memory_bytes = cluster_device_has(seen, MEMORY)         ? r->memory
+                           : cluster_device_has(seen, MEMORY_FREE)  ? r->memory_free
+                           : cluster_device_has(seen, MEMORY_TOTAL) ? r->memory_total
+                                                                    : CLUSTER_MEMORY_UNSAID;
+    device->reserve_bytes = cluster_device_has(seen, RESERVE) ? r->reserve : CLUSTER_MEMORY_UNSAID;
     return ERROR_NONE;
 }
 
@@ -306,24 +309,24 @@ static void settle_speed(struct device_reading *r)
         device->read_bytes_per_s = device->write_bytes_per_s = r->copy_bytes_per_s;
 }
 
-static enum error_code settle(struct device_reading *r, uint64_t seen,
-                              const struct json_place *place, struct error *err)
+static enum error_code cluster_device_settle(struct device_reading *r, uint64_t seen,
+                                             const struct json_place *place, struct error *err)
 {
     struct cluster_device *device = &r->device;
-    if (!has(seen, ID))
+    if (!cluster_device_has(seen, ID))
         return json_wrong(place, err, "the id is missing");
-    enum error_code code = check_pairs(seen, place, err);
+    enum error_code code = cluster_device_check_pairs(seen, place, err);
     if (!code)
         code = check_given(r, seen, place, err);
     if (!code)
-        code = settle_memory(r, seen, place, err);
+        code = cluster_device_settle_memory(r, seen, place, err);
     if (code)
         return code;
-    if (!has(seen, KIND))
+    if (!cluster_device_has(seen, KIND))
         device->kind = strncmp(device->id, "cpu", 3) ? CLUSTER_GPU : CLUSTER_CPU;
     device->is_software = device->kind == CLUSTER_CPU && r->is_other;
     device->own_memory = device->kind == CLUSTER_GPU || r->is_simulated;
-    if (!has(seen, SHARE))
+    if (!cluster_device_has(seen, SHARE))
         device->share = 1;
     settle_speed(r);
     return ERROR_NONE;
@@ -341,7 +344,7 @@ static enum error_code read_device(void *into, yyjson_val *value, const struct j
         return json_wrong(place, err, "more than %d devices", LIMIT_PLACEMENT_DEVICES);
     enum error_code code = json_read_object(value, members, MEMBERS, &reading, place, &seen, err);
     if (!code)
-        code = settle(&reading, seen, place, err);
+        code = cluster_device_settle(&reading, seen, place, err);
     if (code)
         return code;
     const uint32_t node = cluster->n_nodes - 1;
@@ -355,8 +358,8 @@ static enum error_code read_device(void *into, yyjson_val *value, const struct j
     return ERROR_NONE;
 }
 
-static enum error_code read_list(void *into, yyjson_val *value, const struct json_place *place,
-                                 struct error *err)
+static enum error_code cluster_device_read_list(void *into, yyjson_val *value,
+                                                const struct json_place *place, struct error *err)
 {
     return json_read_array(value, read_device, into, place, err);
 }
@@ -364,12 +367,16 @@ static enum error_code read_list(void *into, yyjson_val *value, const struct jso
 enum error_code cluster_read_devices(struct cluster *cluster, yyjson_val *value,
                                      const struct json_place *place, struct error *err)
 {
-    static const struct json_member report[] = {
-        {"devices", read_list}, {"rejected", NULL}, {"backends", NULL},        {"sensors", NULL},
-        {"machine", NULL},      {"summary", NULL},  {"registry_problem", NULL}};
+    static const struct json_member report[] = {{"devices", cluster_device_read_list},
+                                                {"rejected", NULL},
+                                                {"backends", NULL},
+                                                {"sensors", NULL},
+                                                {"machine", NULL},
+                                                {"summary", NULL},
+                                                {"registry_problem", NULL}};
     uint64_t seen;
     if (!yyjson_is_obj(value))
-        return read_list(cluster, value, place, err);
+        return cluster_device_read_list(cluster, value, place, err);
     const enum error_code code =
         json_read_object(value, report, sizeof report / sizeof *report, cluster, place, &seen, err);
     if (!code && !(seen & 1))

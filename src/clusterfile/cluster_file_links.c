@@ -192,8 +192,8 @@ enum { MEMBERS = sizeof members / sizeof *members };
 
 /* ---- what is not said ------------------------------------------------------------------------ */
 
-static enum error_code assume(struct link_reading *r, bool *is_assumed,
-                              const struct json_place *place, struct error *err)
+static enum error_code cluster_links_assume(struct link_reading *r, bool *is_assumed,
+                                            const struct json_place *place, struct error *err)
 {
     struct topology_link *link = &r->link;
     *is_assumed = false;
@@ -208,7 +208,7 @@ static enum error_code assume(struct link_reading *r, bool *is_assumed,
 
 /* ---- nodes by name --------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
+static int cluster_links_compare(const void *a, const void *b)
 {
     const struct cluster_node *const *first = a, *const *second = b;
     return strcmp((*first)->name, (*second)->name);
@@ -218,10 +218,10 @@ static void sort_nodes(struct link_reading *r)
 {
     for (uint32_t i = 0; i < r->cluster->n_nodes; i++)
         r->by_name[i] = &r->cluster->nodes[i];
-    qsort(r->by_name, r->cluster->n_nodes, sizeof *r->by_name, compare);
+    qsort(r->by_name, r->cluster->n_nodes, sizeof *r->by_name, cluster_links_compare);
 }
 
-static uint32_t find_node(const struct link_reading *r, const char *name)
+static uint32_t cluster_links_find_node(const struct link_reading *r, const char *name)
 {
     uint32_t low = 0, high = r->cluster->n_nodes;
     while (low < high) {
@@ -248,7 +248,7 @@ static enum error_code find_ends(struct link_reading *r, uint64_t seen,
                                   between ? r->between[1] : r->to};
     uint32_t ends[2];
     for (int i = 0; i < 2; i++) {
-        ends[i] = find_node(r, names[i]);
+        ends[i] = cluster_links_find_node(r, names[i]);
         if (ends[i] == UINT32_MAX)
             return json_wrong(place, err, "there is no node '%s'", names[i]);
     }
@@ -262,7 +262,8 @@ static enum error_code find_ends(struct link_reading *r, uint64_t seen,
     return ERROR_NONE;
 }
 
-static enum error_code check_pairs(uint64_t seen, const struct json_place *place, struct error *err)
+static enum error_code cluster_links_check_pairs(uint64_t seen, const struct json_place *place,
+                                                 struct error *err)
 {
     static const int pairs[][2] = {{BANDWIDTH, BANDWIDTH_BYTES}, {PEER, PEER_BYTES}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -300,8 +301,8 @@ static enum error_code add_way(struct link_reading *r, bool way_back, bool own, 
     return ERROR_NONE;
 }
 
-static enum error_code read_link(void *into, yyjson_val *value, const struct json_place *place,
-                                 struct error *err)
+static enum error_code cluster_links_read_link(void *into, yyjson_val *value,
+                                               const struct json_place *place, struct error *err)
 {
     struct link_reading *r = into;
     uint64_t seen;
@@ -313,9 +314,9 @@ static enum error_code read_link(void *into, yyjson_val *value, const struct jso
     if (!code)
         code = find_ends(r, seen, place, err);
     if (!code)
-        code = check_pairs(seen, place, err);
+        code = cluster_links_check_pairs(seen, place, err);
     if (!code)
-        code = assume(r, &is_assumed, place, err);
+        code = cluster_links_assume(r, &is_assumed, place, err);
     if (!code)
         code = add_way(r, false, true, is_assumed, place, err);
     return code || r->one_way ? code
@@ -332,7 +333,7 @@ enum error_code cluster_read_links(struct cluster *cluster, yyjson_val *value,
     enum error_code code = ERROR_NO_MEMORY;
     if (reading.by_name && reading.said) {
         sort_nodes(&reading);
-        code = json_read_array(value, read_link, &reading, place, err);
+        code = json_read_array(value, cluster_links_read_link, &reading, place, err);
     } else {
         error_set(err, code, "no memory for the cluster");
     }

@@ -48,7 +48,7 @@ struct json_shown json_show(yyjson_val *text)
     return shown;
 }
 
-static const char *kind_of(yyjson_val *value)
+static const char *cluster_json_kind_of(yyjson_val *value)
 {
     if (yyjson_is_str(value))
         return "a text";
@@ -64,7 +64,7 @@ static const char *kind_of(yyjson_val *value)
 /* ---- objects --------------------------------------------------------------------------------- */
 
 /* Letters to change, put in or take out (Levenshtein 1966); names are short. */
-static size_t distance(const char *a, const char *b)
+static size_t cluster_json_distance(const char *a, const char *b)
 {
     enum { MAX = 48 };
     const size_t n_a = strlen(a), n_b = strlen(b);
@@ -95,7 +95,7 @@ static enum error_code unknown_member(yyjson_val *key, const struct json_member 
     const char *nearest = "";
     size_t least = strlen(name.text) / 2 + 1;
     for (size_t i = 0; i < n_members; i++) {
-        const size_t far = distance(name.text, members[i].name);
+        const size_t far = cluster_json_distance(name.text, members[i].name);
         if (far < least) {
             least = far;
             nearest = members[i].name;
@@ -113,7 +113,7 @@ enum error_code json_read_object(yyjson_val *value, const struct json_member *me
     assert(n_members <= 64);
     uint64_t found = 0, filled = 0;
     if (!yyjson_is_obj(value))
-        return json_wrong(place, err, "must be an object, not %s", kind_of(value));
+        return json_wrong(place, err, "must be an object, not %s", cluster_json_kind_of(value));
     yyjson_obj_iter iter = yyjson_obj_iter_with(value);
     for (yyjson_val *key; (key = yyjson_obj_iter_next(&iter));) {
         size_t i = 0;
@@ -143,7 +143,7 @@ enum error_code json_read_array(yyjson_val *value, json_reader *read, void *into
                                 const struct json_place *place, struct error *err)
 {
     if (!yyjson_is_arr(value))
-        return json_wrong(place, err, "must be a list, not %s", kind_of(value));
+        return json_wrong(place, err, "must be a list, not %s", cluster_json_kind_of(value));
     size_t i, count;
     yyjson_val *element;
     yyjson_arr_foreach(value, i, count, element)
@@ -164,7 +164,7 @@ enum error_code json_read_text(yyjson_val *value, char *out, size_t size,
     const char *text = yyjson_get_str(value);
     const size_t length = yyjson_get_len(value);
     if (!text)
-        return json_wrong(place, err, "must be a text, not %s", kind_of(value));
+        return json_wrong(place, err, "must be a text, not %s", cluster_json_kind_of(value));
     if (!length || length >= size)
         return json_wrong(place, err, "'%s' is %s; 1 to %zu bytes are possible",
                           json_show(value).text, length ? "too long" : "empty", size - 1);
@@ -182,7 +182,7 @@ enum error_code json_read_number(yyjson_val *value, double min, double max, doub
 {
     const double number = yyjson_get_num(value);
     if (!yyjson_is_num(value))
-        return json_wrong(place, err, "must be a number, not %s", kind_of(value));
+        return json_wrong(place, err, "must be a number, not %s", cluster_json_kind_of(value));
     if (!(number >= min && number <= max)) /* also what is no number at all */
         return json_wrong(place, err, "%g is out of range: %g to %g are possible", number, min,
                           max);
@@ -194,7 +194,8 @@ enum error_code json_read_whole(yyjson_val *value, uint64_t max, uint64_t *out,
                                 const struct json_place *place, struct error *err)
 {
     if (!yyjson_is_num(value))
-        return json_wrong(place, err, "must be a whole number, not %s", kind_of(value));
+        return json_wrong(place, err, "must be a whole number, not %s",
+                          cluster_json_kind_of(value));
     const double number = yyjson_get_num(value);
     if (!yyjson_is_uint(value) && !(number >= 0 && number <= 0x1p53 && number == floor(number)))
         return json_wrong(place, err, "%g is no whole number from 0 on", number);
@@ -209,7 +210,7 @@ enum error_code json_read_bool(yyjson_val *value, bool *out, const struct json_p
                                struct error *err)
 {
     if (!yyjson_is_bool(value))
-        return json_wrong(place, err, "must be true or false, not %s", kind_of(value));
+        return json_wrong(place, err, "must be true or false, not %s", cluster_json_kind_of(value));
     *out = yyjson_get_bool(value);
     return ERROR_NONE;
 }

@@ -43,7 +43,8 @@ void cluster_device_describe(const struct cluster_device *device,
 }
 
 /* Seconds to read the whole model once. */
-static double reading_s(const struct placement_model *model, const struct placement_device *device)
+static double cluster_problem_reading_s(const struct placement_model *model,
+                                        const struct placement_device *device)
 {
     double seconds = 0;
     for (uint32_t type = 0; type < model->n_types; type++) {
@@ -59,14 +60,15 @@ static double reading_s(const struct placement_model *model, const struct placem
 
 /* The fastest of those that share memory with `index` (it may be that one) and have not got theirs;
  * n_devices: none. */
-static uint32_t next_of(const struct cluster_problem *p, const struct cluster *cluster,
-                        uint32_t index, const bool *served)
+static uint32_t cluster_problem_next_of(const struct cluster_problem *p,
+                                        const struct cluster *cluster, uint32_t index,
+                                        const bool *served)
 {
     uint32_t best = cluster->n_devices;
     double least_s = INFINITY;
     const struct cluster_node *node = &cluster->nodes[cluster->devices[index].node];
     for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++) {
-        const double seconds = reading_s(&p->problem.model, &p->devices[i]);
+        const double seconds = cluster_problem_reading_s(&p->problem.model, &p->devices[i]);
         if (served[i] || !cluster_share_memory(cluster, index, i))
             continue;
         if (best == cluster->n_devices || seconds < least_s) {
@@ -99,7 +101,8 @@ static void divide_memory(struct cluster_problem *p, const struct cluster *clust
         uint32_t first = cluster->n_devices;
         if (served[i])
             continue;
-        for (uint32_t d; (d = next_of(p, cluster, i, served)) < cluster->n_devices;) {
+        for (uint32_t d;
+             (d = cluster_problem_next_of(p, cluster, i, served)) < cluster->n_devices;) {
             struct placement_device *device = &p->devices[d];
             served[d] = true;
             first = first == cluster->n_devices ? d : first;
@@ -142,8 +145,8 @@ static struct placement_link network_link(const struct cluster_problem *p, uint3
     return (struct placement_link){fmax(0, small_s - (double)small * s_per_byte), 1 / s_per_byte};
 }
 
-static void fill_links(struct cluster_problem *p, const struct cluster *cluster,
-                       struct placement_link *network)
+static void cluster_problem_fill_links(struct cluster_problem *p, const struct cluster *cluster,
+                                       struct placement_link *network)
 {
     const uint32_t n = cluster->n_devices, n_nodes = cluster->n_nodes;
     for (uint32_t i = 0; i < n_nodes * n_nodes; i++)
@@ -181,7 +184,7 @@ static enum error_code make_links(struct cluster_problem *p, const struct cluste
             &p->paths, &p->topology,
             p->problem.model.activation_bytes_per_token * placement_rows(&p->problem), err);
     if (!code)
-        fill_links(p, cluster, network);
+        cluster_problem_fill_links(p, cluster, network);
 out:
     mem_free(network);
     mem_free(names);
@@ -190,7 +193,8 @@ out:
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static enum error_code take_memory(struct cluster_problem *p, uint32_t n, struct error *err)
+static enum error_code cluster_problem_take_memory(struct cluster_problem *p, uint32_t n,
+                                                   struct error *err)
 {
     p->devices = mem_new_array(n, sizeof *p->devices);
     p->links = mem_new_array((size_t)n * n, sizeof *p->links);
@@ -200,8 +204,8 @@ static enum error_code take_memory(struct cluster_problem *p, uint32_t n, struct
     return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices", n);
 }
 
-static enum error_code fill(struct cluster_problem *p, const struct cluster *cluster,
-                            struct error *err)
+static enum error_code cluster_problem_fill(struct cluster_problem *p,
+                                            const struct cluster *cluster, struct error *err)
 {
     bool *served = mem_new_array(cluster->n_devices, sizeof *served);
     if (!served)
@@ -230,14 +234,14 @@ enum error_code cluster_problem_init(struct cluster_problem *out, const struct c
     if (!cluster->n_devices || cluster->n_devices > LIMIT_PLACEMENT_DEVICES)
         return error_set(err, ERROR_INVALID, "%u devices; 1 to %d are possible", cluster->n_devices,
                          LIMIT_PLACEMENT_DEVICES);
-    enum error_code code = take_memory(out, cluster->n_devices, err);
+    enum error_code code = cluster_problem_take_memory(out, cluster->n_devices, err);
     if (!code) {
         out->problem = (struct placement_problem){.n_devices = cluster->n_devices,
                                                   .devices = out->devices,
                                                   .links = out->links,
                                                   .model = *model,
                                                   .demand = *demand};
-        code = fill(out, cluster, err);
+        code = cluster_problem_fill(out, cluster, err);
     }
     if (code)
         cluster_problem_deinit(out);

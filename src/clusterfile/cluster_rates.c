@@ -14,8 +14,8 @@ static double guess_of(const struct cluster_device *device)
 
 /* The type, else the slowest, of those of which the rate is known; NULL: none is. A NULL name: the
  * slowest. */
-static const struct cluster_type *measured(const struct cluster_device *device, const char *name,
-                                           bool prefill)
+static const struct cluster_type *cluster_rates_measured(const struct cluster_device *device,
+                                                         const char *name, bool prefill)
 {
     const struct cluster_type *slowest = NULL;
     double least = INFINITY;
@@ -36,7 +36,7 @@ static const struct cluster_type *measured(const struct cluster_device *device, 
 
 double cluster_decode_bytes_per_s(const struct cluster_device *device, const char *type)
 {
-    const struct cluster_type *found = measured(device, type, false);
+    const struct cluster_type *found = cluster_rates_measured(device, type, false);
     switch (device->speed) {
     case CLUSTER_MEASURED:
         return found ? found->decode_bytes_per_s : guess_of(device);
@@ -52,7 +52,7 @@ double cluster_decode_bytes_per_s(const struct cluster_device *device, const cha
 
 double cluster_prefill_flops(const struct cluster_device *device, const char *type)
 {
-    const struct cluster_type *found = measured(device, type, true);
+    const struct cluster_type *found = cluster_rates_measured(device, type, true);
     switch (device->speed) {
     case CLUSTER_MEASURED:
         return found ? found->prefill_flops : 0;
@@ -68,19 +68,19 @@ double cluster_prefill_flops(const struct cluster_device *device, const char *ty
 
 double cluster_kv_bytes_per_s(const struct cluster_device *device)
 {
-    const struct cluster_type *slowest = measured(device, NULL, false);
+    const struct cluster_type *slowest = cluster_rates_measured(device, NULL, false);
     return slowest ? slowest->decode_bytes_per_s : 0;
 }
 
 bool cluster_type_is_known(const struct cluster_device *device, const char *type)
 {
-    const struct cluster_type *found = measured(device, type, false);
+    const struct cluster_type *found = cluster_rates_measured(device, type, false);
     return device->speed == CLUSTER_GIVEN || (found && !strcmp(found->name, type));
 }
 
 double cluster_decode_spread(const struct cluster_device *device, const char *type)
 {
-    const struct cluster_type *found = measured(device, type, false);
+    const struct cluster_type *found = cluster_rates_measured(device, type, false);
     return found ? fmin(found->decode_spread, 1) : 0;
 }
 

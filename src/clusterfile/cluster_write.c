@@ -50,7 +50,8 @@ static bool add_amount(const struct writing *w, const char *key, double value,
 }
 
 /* For people: what is no plain character is a "?". */
-static void add_text(const struct writing *w, const char *key, const char *text, size_t size_max)
+static void cluster_write_add_text(const struct writing *w, const char *key, const char *text,
+                                   size_t size_max)
 {
     char safe[256];
     size_t size = 0;
@@ -86,7 +87,7 @@ static void add_calibration(const struct writing *w, const struct cluster_device
     for (uint32_t i = 0; i < device->n_types; i++) {
         const struct cluster_type *type = &device->types[i];
         const struct writing item = {w->doc, yyjson_mut_arr_add_obj(w->doc, types)};
-        add_text(&item, "name", type->name, sizeof type->name);
+        cluster_write_add_text(&item, "name", type->name, sizeof type->name);
         add_measured(&item, "decode_bytes_per_s", type->decode_bytes_per_s, type->decode_spread);
         add_measured(&item, "prefill_flops", type->prefill_flops, 0);
     }
@@ -129,11 +130,11 @@ static void add_speed(const struct writing *w, const struct cluster_device *devi
     add_amount(w, "launch", device->launch_s, cluster_launch_range, "s");
 }
 
-static void add_device(const struct writing *w, const struct cluster_device *device)
+static void cluster_write_add_device(const struct writing *w, const struct cluster_device *device)
 {
     const bool integrated = device->kind == CLUSTER_GPU && !device->own_memory;
     yyjson_mut_obj_add_strcpy(w->doc, w->object, "id", device->id);
-    add_text(w, "name", device->name, sizeof device->name);
+    cluster_write_add_text(w, "name", device->name, sizeof device->name);
     yyjson_mut_obj_add_str(w->doc, w->object, "kind",
                            cluster_kind_name(integrated ? CLUSTER_INTEGRATED_GPU : device->kind));
     /* The reader goes by it for what lives where: "sim" has memory of its own, and another one than
@@ -142,7 +143,7 @@ static void add_device(const struct writing *w, const struct cluster_device *dev
         yyjson_mut_obj_add_str(w->doc, w->object, "backend", "sim");
     else if (device->is_software)
         yyjson_mut_obj_add_str(w->doc, w->object, "backend", "software");
-    add_text(w, "pci", device->pci, sizeof device->pci);
+    cluster_write_add_text(w, "pci", device->pci, sizeof device->pci);
     yyjson_mut_obj_add_uint(w->doc, w->object, "memory_free_bytes", device->memory_bytes);
     add_whole(w, "reserve", device->reserve_bytes, "B");
     add_speed(w, device);
@@ -198,8 +199,8 @@ static void add_node(const struct writing *w, const struct cluster *cluster,
         add_whole(w, "memory", node->memory_bytes, "B");
     yyjson_mut_val *devices = yyjson_mut_obj_add_arr(w->doc, w->object, "devices");
     for (uint32_t i = node->first_device; i < node->first_device + node->n_devices; i++)
-        add_device(&(struct writing){w->doc, yyjson_mut_arr_add_obj(w->doc, devices)},
-                   &cluster->devices[i]);
+        cluster_write_add_device(&(struct writing){w->doc, yyjson_mut_arr_add_obj(w->doc, devices)},
+                                 &cluster->devices[i]);
 }
 
 void cluster_write(const struct cluster *cluster, struct buffer *json)

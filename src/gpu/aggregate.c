@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t add(uint64_t a, uint64_t b)
+static uint64_t aggregate_add(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-static bool has(struct reading_u64 reading)
+static bool aggregate_has(struct reading_u64 reading)
 {
     return reading.valid && reading.value;
 }
@@ -24,7 +24,7 @@ static bool is_in_host_memory(const struct device_info *info)
 }
 
 /* fastest / slowest in permille; UINT64_MAX when it does not fit. */
-static uint64_t permille(uint64_t fastest, uint64_t slowest)
+static uint64_t aggregate_permille(uint64_t fastest, uint64_t slowest)
 {
     uint64_t whole = fastest / slowest, rest = fastest % slowest;
     if (whole > UINT64_MAX / 1000 - 1)
@@ -40,15 +40,15 @@ static void count_memory(struct aggregate *aggregate, const struct device_info *
     for (uint32_t i = 0; i < n_devices; i++) {
         uint64_t total = devices[i].memory_total_bytes, unused = devices[i].memory_free_bytes;
         if (!is_in_host_memory(&devices[i])) {
-            aggregate->memory_total_bytes = add(aggregate->memory_total_bytes, total);
-            aggregate->memory_free_bytes = add(aggregate->memory_free_bytes, unused);
+            aggregate->memory_total_bytes = aggregate_add(aggregate->memory_total_bytes, total);
+            aggregate->memory_free_bytes = aggregate_add(aggregate->memory_free_bytes, unused);
             continue;
         }
         host_total = total > host_total ? total : host_total;
         host_free = unused > host_free ? unused : host_free;
     }
-    aggregate->memory_total_bytes = add(aggregate->memory_total_bytes, host_total);
-    aggregate->memory_free_bytes = add(aggregate->memory_free_bytes, host_free);
+    aggregate->memory_total_bytes = aggregate_add(aggregate->memory_total_bytes, host_total);
+    aggregate->memory_free_bytes = aggregate_add(aggregate->memory_free_bytes, host_free);
 }
 
 static void count_bandwidth(struct aggregate *aggregate, const struct device_info *devices,
@@ -58,7 +58,7 @@ static void count_bandwidth(struct aggregate *aggregate, const struct device_inf
                        *max = &aggregate->bandwidth_mb_per_s_max;
     for (uint32_t i = 0; i < n_devices; i++) {
         struct reading_u64 bandwidth = devices[i].bandwidth_mb_per_s;
-        if (!has(bandwidth))
+        if (!aggregate_has(bandwidth))
             continue;
         if (!aggregate->n_measured++ || bandwidth.value < min->value) {
             *min = bandwidth;
@@ -72,7 +72,7 @@ static void count_bandwidth(struct aggregate *aggregate, const struct device_inf
     uint64_t n = aggregate->n_measured, quotients = 0,
              rests = 0; /* the mean without a sum that overflows */
     for (uint32_t i = 0; i < n_devices; i++) {
-        if (!has(devices[i].bandwidth_mb_per_s))
+        if (!aggregate_has(devices[i].bandwidth_mb_per_s))
             continue;
         quotients += devices[i].bandwidth_mb_per_s.value / n;
         rests += devices[i].bandwidth_mb_per_s.value % n;
@@ -80,7 +80,7 @@ static void count_bandwidth(struct aggregate *aggregate, const struct device_inf
     if (n) {
         aggregate->bandwidth_mb_per_s_mean = (struct reading_u64){quotients + rests / n, true};
         aggregate->heterogeneity_permille =
-            (struct reading_u64){permille(max->value, min->value), true};
+            (struct reading_u64){aggregate_permille(max->value, min->value), true};
     }
 }
 
@@ -90,16 +90,16 @@ static void count_flops(struct aggregate *aggregate, const struct device_info *d
     uint64_t sum = 0, processor = 0;
     for (uint32_t i = 0; i < n_devices; i++) {
         struct reading_u64 mflops = devices[i].peak_mflops;
-        if (!has(mflops))
+        if (!aggregate_has(mflops))
             continue;
         aggregate->n_rated++;
         if (devices[i].kind != DEVICE_CPU || device_info_is_simulated(&devices[i]))
-            sum = add(sum, mflops.value);
+            sum = aggregate_add(sum, mflops.value);
         else if (mflops.value > processor)
             processor = mflops.value;
     }
     if (aggregate->n_rated)
-        aggregate->mflops_total = (struct reading_u64){add(sum, processor), true};
+        aggregate->mflops_total = (struct reading_u64){aggregate_add(sum, processor), true};
 }
 
 static void count_vendors(struct aggregate *aggregate, const struct device_info *devices,
@@ -135,10 +135,10 @@ struct writer {
     size_t size, used;
 };
 
-static void put(struct writer *writer, const char *format, ...)
+static void aggregate_put(struct writer *writer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void put(struct writer *writer, const char *format, ...)
+static void aggregate_put(struct writer *writer, const char *format, ...)
 {
     if (writer->used >= writer->size)
         return;
@@ -157,41 +157,46 @@ static void put_memory(struct writer *writer, const struct aggregate *aggregate,
     uint32_t n_in_host = 0;
     for (uint32_t i = 0; i < aggregate->n_devices; i++)
         n_in_host += is_in_host_memory(&devices[i]);
-    put(writer, "memory   %.1f of %.1f GiB are free", (double)aggregate->memory_free_bytes / gib,
-        (double)aggregate->memory_total_bytes / gib);
+    aggregate_put(writer, "memory   %.1f of %.1f GiB are free",
+                  (double)aggregate->memory_free_bytes / gib,
+                  (double)aggregate->memory_total_bytes / gib);
     if (n_in_host > 1)
-        put(writer, "; %" PRIu32 " devices share the host's, which counts once", n_in_host);
-    put(writer, "\n");
+        aggregate_put(writer, "; %" PRIu32 " devices share the host's, which counts once",
+                      n_in_host);
+    aggregate_put(writer, "\n");
 }
 
 static void put_decode(struct writer *writer, const struct aggregate *aggregate,
                        const struct device_info *devices)
 {
     if (!aggregate->n_measured) {
-        put(writer, "decode   no device has been measured\n");
+        aggregate_put(writer, "decode   no device has been measured\n");
         return;
     }
-    put(writer, "decode   mean %.2f GB/s, slowest %s %.2f GB/s",
-        (double)aggregate->bandwidth_mb_per_s_mean.value * 1e-3, devices[aggregate->slowest].id,
-        (double)aggregate->bandwidth_mb_per_s_min.value * 1e-3);
+    aggregate_put(writer, "decode   mean %.2f GB/s, slowest %s %.2f GB/s",
+                  (double)aggregate->bandwidth_mb_per_s_mean.value * 1e-3,
+                  devices[aggregate->slowest].id,
+                  (double)aggregate->bandwidth_mb_per_s_min.value * 1e-3);
     if (aggregate->n_measured > 1)
-        put(writer, "; the fastest, %s, is %.1f times as fast", devices[aggregate->fastest].id,
-            (double)aggregate->heterogeneity_permille.value * 1e-3);
+        aggregate_put(writer, "; the fastest, %s, is %.1f times as fast",
+                      devices[aggregate->fastest].id,
+                      (double)aggregate->heterogeneity_permille.value * 1e-3);
     if (aggregate->n_measured < aggregate->n_devices)
-        put(writer, " (%" PRIu32 " of %" PRIu32 " measured)", aggregate->n_measured,
-            aggregate->n_devices);
-    put(writer, "\n");
+        aggregate_put(writer, " (%" PRIu32 " of %" PRIu32 " measured)", aggregate->n_measured,
+                      aggregate->n_devices);
+    aggregate_put(writer, "\n");
 }
 
 static void put_flops(struct writer *writer, const struct aggregate *aggregate)
 {
     if (!aggregate->n_rated)
         return;
-    put(writer, "prefill  %.1f GFLOP/s together", (double)aggregate->mflops_total.value * 1e-3);
+    aggregate_put(writer, "prefill  %.1f GFLOP/s together",
+                  (double)aggregate->mflops_total.value * 1e-3);
     if (aggregate->n_rated < aggregate->n_devices)
-        put(writer, " (%" PRIu32 " of %" PRIu32 " measured)", aggregate->n_rated,
-            aggregate->n_devices);
-    put(writer, "\n");
+        aggregate_put(writer, " (%" PRIu32 " of %" PRIu32 " measured)", aggregate->n_rated,
+                      aggregate->n_devices);
+    aggregate_put(writer, "\n");
 }
 
 void aggregate_text(const struct aggregate *aggregate, const struct device_info *devices,
@@ -202,14 +207,14 @@ void aggregate_text(const struct aggregate *aggregate, const struct device_info 
     text[0] = 0;
     if (!aggregate->n_devices)
         return;
-    put(&writer, "%" PRIu32 " device%s:", aggregate->n_devices,
-        aggregate->n_devices == 1 ? "" : "s");
+    aggregate_put(&writer, "%" PRIu32 " device%s:", aggregate->n_devices,
+                  aggregate->n_devices == 1 ? "" : "s");
     for (uint32_t i = 0; i < aggregate->n_vendors; i++) {
         const struct aggregate_vendor *vendor = &aggregate->vendors[i];
-        put(&writer, "%s %" PRIu32 " %s", i ? "," : "", vendor->n_devices,
-            vendor->name[0] ? vendor->name : "of unknown make");
+        aggregate_put(&writer, "%s %" PRIu32 " %s", i ? "," : "", vendor->n_devices,
+                      vendor->name[0] ? vendor->name : "of unknown make");
     }
-    put(&writer, "\n");
+    aggregate_put(&writer, "\n");
     put_memory(&writer, aggregate, devices);
     put_decode(&writer, aggregate, devices);
     put_flops(&writer, aggregate);

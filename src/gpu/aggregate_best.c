@@ -31,7 +31,7 @@ struct outcome {
     uint32_t n_used;       /* devices */
 };
 
-static bool is_better(const struct outcome *a, const struct outcome *b)
+static bool aggregate_best_is_better(const struct outcome *a, const struct outcome *b)
 {
     if (a->n_left != b->n_left)
         return a->n_left < b->n_left;
@@ -43,7 +43,8 @@ static bool is_better(const struct outcome *a, const struct outcome *b)
 }
 
 /* Fills the candidates of the set in their order; `layers` (may be NULL) gets what each has. */
-static struct outcome fill(const struct search *search, uint64_t set, uint32_t *layers)
+static struct outcome aggregate_best_fill(const struct search *search, uint64_t set,
+                                          uint32_t *layers)
 {
     struct outcome outcome = {.n_left = search->n_layers};
     uint32_t host_left = search->host_capacity;
@@ -78,7 +79,7 @@ static bool comes_before(const struct candidate *a, const struct candidate *b)
     return a->index < b->index;
 }
 
-static void insert(struct search *search, struct candidate candidate)
+static void aggregate_best_insert(struct search *search, struct candidate candidate)
 {
     uint32_t at = search->n++;
     for (; at && comes_before(&candidate, &search->candidates[at - 1]); at--)
@@ -86,8 +87,8 @@ static void insert(struct search *search, struct candidate candidate)
     search->candidates[at] = candidate;
 }
 
-static void prepare(struct search *search, const struct device_info *devices, uint32_t n_devices,
-                    const struct aggregate_need *need)
+static void aggregate_best_prepare(struct search *search, const struct device_info *devices,
+                                   uint32_t n_devices, const struct aggregate_need *need)
 {
     bool overflows = need->kv_bytes > UINT64_MAX - need->weight_bytes;
     uint64_t bytes = overflows ? UINT64_MAX : need->weight_bytes + need->kv_bytes;
@@ -107,7 +108,7 @@ static void prepare(struct search *search, const struct device_info *devices, ui
         };
         if (candidate.in_host && candidate.capacity > search->host_capacity)
             search->host_capacity = candidate.capacity;
-        insert(search, candidate);
+        aggregate_best_insert(search, candidate);
     }
 }
 
@@ -116,12 +117,12 @@ static void prepare(struct search *search, const struct device_info *devices, ui
 static uint64_t try_all(const struct search *search, uint32_t k)
 {
     uint64_t best_set = 0;
-    struct outcome best = fill(search, 0, NULL);
+    struct outcome best = aggregate_best_fill(search, 0, NULL);
     for (uint64_t set = 1; set < UINT64_C(1) << search->n; set++) {
         if ((uint32_t)__builtin_popcountll(set) > k)
             continue;
-        struct outcome outcome = fill(search, set, NULL);
-        if (is_better(&outcome, &best)) {
+        struct outcome outcome = aggregate_best_fill(search, set, NULL);
+        if (aggregate_best_is_better(&outcome, &best)) {
             best = outcome;
             best_set = set;
         }
@@ -135,14 +136,14 @@ static uint64_t take_the_largest(const struct search *search, uint32_t k)
 {
     uint64_t set = 0;
     for (; k; k--) {
-        uint32_t best_left = fill(search, set, NULL).n_left;
+        uint32_t best_left = aggregate_best_fill(search, set, NULL).n_left;
         uint64_t best_set = 0;
         uint32_t best_capacity = 0; /* beyond what is needed a larger one still is worth more */
         for (uint32_t i = 0; i < search->n; i++) {
             uint64_t with = set | UINT64_C(1) << i;
             if (with == set)
                 continue;
-            uint32_t left = fill(search, with, NULL).n_left;
+            uint32_t left = aggregate_best_fill(search, with, NULL).n_left;
             if (left < best_left ||
                 (left == best_left && best_set && search->candidates[i].capacity > best_capacity)) {
                 best_left = left;
@@ -160,7 +161,7 @@ static uint64_t take_the_largest(const struct search *search, uint32_t k)
 /* The best set that differs from `set` by one device: one more, or one in the place of another. */
 static uint64_t best_exchange(const struct search *search, uint64_t set, uint32_t k)
 {
-    struct outcome best = fill(search, set, NULL);
+    struct outcome best = aggregate_best_fill(search, set, NULL);
     uint64_t best_set = set;
     bool has_room = (uint32_t)__builtin_popcountll(set) < k;
     for (uint32_t in = 0; in < search->n; in++) {
@@ -171,8 +172,8 @@ static uint64_t best_exchange(const struct search *search, uint64_t set, uint32_
                 continue;
             uint64_t other = set | UINT64_C(1) << in;
             other &= out == search->n ? UINT64_MAX : ~(UINT64_C(1) << out);
-            struct outcome outcome = fill(search, other, NULL);
-            if (is_better(&outcome, &best)) {
+            struct outcome outcome = aggregate_best_fill(search, other, NULL);
+            if (aggregate_best_is_better(&outcome, &best)) {
                 best = outcome;
                 best_set = other;
             }
@@ -181,7 +182,7 @@ static uint64_t best_exchange(const struct search *search, uint64_t set, uint32_
     return best_set;
 }
 
-static uint64_t improve(const struct search *search, uint64_t set, uint32_t k)
+static uint64_t aggregate_best_improve(const struct search *search, uint64_t set, uint32_t k)
 {
     for (uint32_t round = 0; round < AGGREGATE_ROUNDS_MAX; round++) {
         uint64_t better = best_exchange(search, set, k);
@@ -198,13 +199,13 @@ struct aggregate_choice aggregate_best(const struct device_info *devices, uint32
     static_assert(LIMIT_DEVICES <= 64, "a set is 64 bits");
     assert(n_devices <= LIMIT_DEVICES && need->n_layers && need->n_layers <= LIMIT_LAYERS);
     struct search search;
-    prepare(&search, devices, n_devices, need);
+    aggregate_best_prepare(&search, devices, n_devices, need);
     k = k > n_devices ? n_devices : k;
     struct aggregate_choice choice = {.exact = n_devices <= AGGREGATE_EXACT_MAX};
-    uint64_t set =
-        choice.exact ? try_all(&search, k) : improve(&search, take_the_largest(&search, k), k);
+    uint64_t set = choice.exact ? try_all(&search, k)
+                                : aggregate_best_improve(&search, take_the_largest(&search, k), k);
     uint32_t layers[LIMIT_DEVICES];
-    struct outcome outcome = fill(&search, set, layers);
+    struct outcome outcome = aggregate_best_fill(&search, set, layers);
     for (uint32_t i = 0; i < search.n; i++) {
         if (!layers[i])
             continue;

@@ -70,7 +70,7 @@ static bool copy_once(void *self)
            !device_synchronize(copy->device, NULL) && !device_synchronize(copy->other, NULL);
 }
 
-static uint64_t copy_bytes(const struct device *device)
+static uint64_t calibrate_copy_bytes(const struct device *device)
 {
     uint64_t share = device_memory(device).free_bytes / 8;
     return share < COPY_BYTES ? share : COPY_BYTES;
@@ -79,7 +79,7 @@ static uint64_t copy_bytes(const struct device *device)
 static void measure_host_copies(struct device *device, const struct sampler *sampler,
                                 struct device_calibration *out)
 {
-    struct copying copy = {.device = device, .size = copy_bytes(device)};
+    struct copying copy = {.device = device, .size = calibrate_copy_bytes(device)};
     copy.host = mem_new(copy.size ? copy.size : 1);
     if (copy.host && copy.size && !device_alloc(device, copy.size, &copy.buffer, NULL)) {
         memset(copy.host, 0x5a, copy.size); /* pages that are there */
@@ -93,8 +93,8 @@ static void measure_host_copies(struct device *device, const struct sampler *sam
 static void measure_pair(struct device *device, struct device *other, const struct sampler *sampler,
                          struct device_measurement *out)
 {
-    struct copying copy = {.device = device, .other = other, .size = copy_bytes(device)};
-    uint64_t other_size = copy_bytes(other);
+    struct copying copy = {.device = device, .other = other, .size = calibrate_copy_bytes(device)};
+    uint64_t other_size = calibrate_copy_bytes(other);
     copy.size = other_size < copy.size ? other_size : copy.size;
     *out = (struct device_measurement){0};
     if (!copy.size || device_alloc(device, copy.size, &copy.buffer, NULL))
@@ -182,7 +182,7 @@ static void calibrator_free(struct calibrator *self)
 
 /* False when the device has not answered by the end of the time; then `self` is the device's for
  * ever. */
-static bool take_step(struct calibrator *self, void (*step)(struct calibrator *self))
+static bool calibrate_take_step(struct calibrator *self, void (*step)(struct calibrator *self))
 {
     self->step = step;
     self->done = false;
@@ -200,14 +200,14 @@ static bool take_step(struct calibrator *self, void (*step)(struct calibrator *s
     return done;
 }
 
-static void report(const struct calibration_options *options, const struct device *device,
-                   const char *what, uint32_t done, uint32_t total)
+static void calibrate_report(const struct calibration_options *options, const struct device *device,
+                             const char *what, uint32_t done, uint32_t total)
 {
     if (options && options->progress)
         options->progress(options->user, device_info(device)->id, what, done, total);
 }
 
-static enum error_code hung(const struct calibrator *self, struct error *err)
+static enum error_code calibrate_hung(const struct calibrator *self, struct error *err)
 {
     return error_set(err, ERROR_DEVICE, "it did not answer within %.4g s of calibration",
                      (double)self->limit_ms / 1000);
@@ -221,18 +221,19 @@ enum error_code calibrate_device(struct device *device, const struct calibration
     struct calibrator *self = calibrator_new(device, options, 3 + 2 * n_types);
     if (!self)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
-    report(options, device, "copies", 0, total);
-    if (!take_step(self, step_copies))
-        return hung(self, err);
-    report(options, device, "launch", 1, total);
-    if (!take_step(self, step_launch))
-        return hung(self, err);
+    calibrate_report(options, device, "copies", 0, total);
+    if (!calibrate_take_step(self, step_copies))
+        return calibrate_hung(self, err);
+    calibrate_report(options, device, "launch", 1, total);
+    if (!calibrate_take_step(self, step_launch))
+        return calibrate_hung(self, err);
     for (self->type = 0; self->type < n_types; self->type++) {
-        report(options, device, calibrate_type_name(device, self->type), 2 + self->type, total);
-        if (!take_step(self, step_type))
-            return hung(self, err);
+        calibrate_report(options, device, calibrate_type_name(device, self->type), 2 + self->type,
+                         total);
+        if (!calibrate_take_step(self, step_type))
+            return calibrate_hung(self, err);
     }
-    report(options, device, "done", total, total);
+    calibrate_report(options, device, "done", total, total);
     *out = self->found;
     time_t now = time(NULL);
     out->unix_s = now > 0 ? (uint64_t)now : 0;
@@ -250,9 +251,9 @@ enum error_code calibrate_pair(struct device *from, struct device *to,
     if (!self)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     self->other = to;
-    if (!take_step(self, step_pair)) {
+    if (!calibrate_take_step(self, step_pair)) {
         device_give_up(to);
-        return hung(self, err);
+        return calibrate_hung(self, err);
     }
     *out = self->pair;
     calibrator_free(self);

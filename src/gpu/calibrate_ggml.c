@@ -79,8 +79,8 @@ static void product_close(struct product *product)
 }
 
 /* Can the device multiply with `weight` when that lies in a buffer of `type`? */
-static bool supports(struct device *device, struct ggml_tensor *weight, struct ggml_tensor *result,
-                     ggml_backend_buffer_type_t type)
+static bool calibrate_ggml_supports(struct device *device, struct ggml_tensor *weight,
+                                    struct ggml_tensor *result, ggml_backend_buffer_type_t type)
 {
     weight->buffer = ggml_backend_buft_alloc_buffer(type, 0);
     bool yes = ggml_backend_dev_supports_op(device_ggml_dev(device), result);
@@ -111,12 +111,12 @@ static ggml_backend_buffer_type_t weights_type(struct device *device, enum ggml_
     ggml_backend_buffer_type_t *extra =
         kernel_of(device, type) ? NULL : device_ggml_extra_buffer_types(device);
     for (; extra && *extra && !found; extra++) {
-        if (supports(device, weight, result, *extra))
+        if (calibrate_ggml_supports(device, weight, result, *extra))
             found = *extra;
     }
     ggml_backend_buffer_type_t own =
         ggml_backend_get_default_buffer_type(device_ggml_backend(device));
-    if (!found && supports(device, weight, result, own))
+    if (!found && calibrate_ggml_supports(device, weight, result, own))
         found = own;
     ggml_free(ctx);
     return found;

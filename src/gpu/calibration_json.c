@@ -136,7 +136,7 @@ static bool is_type_name(const char *name)
            !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
 }
 
-static bool read_types(yyjson_val *array, struct device_calibration *out)
+static bool calibration_json_read_types(yyjson_val *array, struct device_calibration *out)
 {
     if (yyjson_arr_size(array) > CALIBRATION_TYPES_MAX)
         return false;
@@ -200,7 +200,7 @@ bool calibration_from_json(yyjson_val *value, struct device_calibration *out)
     if (!json_fields(value, fields, 6))
         return false;
     out->unix_s = yyjson_get_uint(time);
-    return read_types(types, out) && read_peers(peers, out) &&
+    return calibration_json_read_types(types, out) && read_peers(peers, out) &&
            measurement_from_json(writing, &out->write_bytes_per_s) &&
            measurement_from_json(reading, &out->read_bytes_per_s) &&
            measurement_from_json(launch, &out->launch_ns);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare(const void *left, const void *right)
+static int calibration_statistics_compare(const void *left, const void *right)
 {
     double a = *(const double *)left, b = *(const double *)right;
     return (a > b) - (a < b);
@@ -25,11 +25,11 @@ struct device_measurement measurement_of(double *samples, uint32_t count)
     }
     if (n == 0)
         return (struct device_measurement){0};
-    qsort(samples, n, sizeof *samples, compare);
+    qsort(samples, n, sizeof *samples, calibration_statistics_compare);
     double median = median_of_sorted(samples, n);
     for (uint32_t i = 0; i < n; i++)
         samples[i] = fabs(samples[i] - median);
-    qsort(samples, n, sizeof *samples, compare);
+    qsort(samples, n, sizeof *samples, calibration_statistics_compare);
     return (struct device_measurement){
         .median = median, .spread = 1.4826 * median_of_sorted(samples, n) / median, .n_runs = n};
 }
@@ -41,7 +41,7 @@ struct device_measurement measurement_rate(double *times_ns, uint32_t count, dou
     return measurement_of(times_ns, count);
 }
 
-static struct reading_u64 reading_of(double value)
+static struct reading_u64 calibration_statistics_reading_of(double value)
 {
     return value >= 1 && value < 0x1p63 ? (struct reading_u64){(uint64_t)value, true}
                                         : (struct reading_u64){0};
@@ -59,7 +59,8 @@ struct calibration_summary calibration_summarize(const struct device_calibration
         if (type->prefill_flops.n_runs && type->prefill_flops.median > flops)
             flops = type->prefill_flops.median;
     }
-    return (struct calibration_summary){reading_of(bandwidth * 1e-6), reading_of(flops * 1e-6)};
+    return (struct calibration_summary){calibration_statistics_reading_of(bandwidth * 1e-6),
+                                        calibration_statistics_reading_of(flops * 1e-6)};
 }
 
 uint32_t calibration_grow(uint32_t rows, double took_ns, double target_ns, uint32_t max)

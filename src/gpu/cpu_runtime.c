@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static bool is_set(void)
+static bool cpu_runtime_is_set(void)
 {
     return getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY");
 }
@@ -16,13 +16,13 @@ void cpu_runtime_prepare(void)
      * process wants a core, each barrier burns a whole time slice of the thread that it
      * waits for. 3,000 turns (some 150 microseconds) cover the wait between equal shares of a
      * node, without the wake-ups that fewer turns cost on a quiet machine (bench/README.md). */
-    if (!is_set())
+    if (!cpu_runtime_is_set())
         setenv("GOMP_SPINCOUNT", "3000", 0);
 }
 
 void cpu_runtime_restart(char **argv)
 {
-    if (is_set())
+    if (cpu_runtime_is_set())
         return;
     cpu_runtime_prepare();
     execv("/proc/self/exe", argv);

@@ -321,7 +321,7 @@ void device_mirror(struct device *device, const struct device_readings *readings
 }
 
 /* What device_mirror() has given; false: nothing. */
-static bool mirrored(const struct device *device, struct device_readings *out)
+static bool device_mirrored(const struct device *device, struct device_readings *out)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&device->mirror_lock; /* the lock alone changes */
     pthread_mutex_lock(lock);
@@ -334,7 +334,7 @@ static bool mirrored(const struct device *device, struct device_readings *out)
 struct device_memory device_memory(const struct device *device)
 {
     struct device_readings given;
-    return mirrored(device, &given) ? given.memory : device->impl->memory(device->self);
+    return device_mirrored(device, &given) ? given.memory : device->impl->memory(device->self);
 }
 
 void device_set_sensors(struct device *device, struct on_demand *sensors, uint32_t index)
@@ -358,7 +358,7 @@ struct reading_u64 device_temperature_mc(const struct device *device)
 {
     const struct device_impl *impl = device->impl;
     struct device_readings given;
-    if (mirrored(device, &given))
+    if (device_mirrored(device, &given))
         return given.temperature_mc;
     return impl->temperature_mc
                ? impl->temperature_mc(device->self)
@@ -369,7 +369,7 @@ struct reading_u64 device_power_mw(const struct device *device)
 {
     const struct device_impl *impl = device->impl;
     struct device_readings given;
-    if (mirrored(device, &given))
+    if (device_mirrored(device, &given))
         return given.power_mw;
     return impl->power_mw ? impl->power_mw(device->self)
                           : ask_sensors(device, offsetof(struct sensor_device, power_mw));
@@ -379,7 +379,7 @@ struct reading_u64 device_clock_mhz(const struct device *device)
 {
     const struct device_impl *impl = device->impl;
     struct device_readings given;
-    if (mirrored(device, &given))
+    if (device_mirrored(device, &given))
         return given.clock_mhz;
     return impl->clock_mhz ? impl->clock_mhz(device->self)
                            : ask_sensors(device, offsetof(struct sensor_device, clock_mhz));

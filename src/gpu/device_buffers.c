@@ -8,7 +8,7 @@
 
 enum { STAGING_BYTES = 4 * 1024 * 1024 };
 
-static double mib(uint64_t bytes)
+static double device_buffers_mib(uint64_t bytes)
 {
     return (double)bytes / (1024.0 * 1024.0);
 }
@@ -25,8 +25,9 @@ static enum error_code wrong_handle(const struct device *device, struct device_b
 }
 
 /* The buffer when [offset, offset + size) lies within it. */
-static enum error_code find_range(const struct device *device, struct device_buffer buffer,
-                                  uint64_t offset, uint64_t size, void **memory, struct error *err)
+static enum error_code device_buffers_find_range(const struct device *device,
+                                                 struct device_buffer buffer, uint64_t offset,
+                                                 uint64_t size, void **memory, struct error *err)
 {
     const struct handle_slot *slot = handle_find(&device->buffers, buffer.handle);
     if (!slot)
@@ -40,14 +41,14 @@ static enum error_code find_range(const struct device *device, struct device_buf
     return ERROR_NONE;
 }
 
-static enum error_code allocate(struct device *device, uint64_t size, void **memory,
-                                struct error *err)
+static enum error_code device_buffers_allocate(struct device *device, uint64_t size, void **memory,
+                                               struct error *err)
 {
     struct device_memory now = device_memory(device);
     if (size > now.total_bytes)
-        return error_set(err, ERROR_NO_MEMORY,
-                         "device %s: out of memory (needs %.1f MiB, has %.1f in all)",
-                         device->info.id, mib(size), mib(now.total_bytes));
+        return error_set(
+            err, ERROR_NO_MEMORY, "device %s: out of memory (needs %.1f MiB, has %.1f in all)",
+            device->info.id, device_buffers_mib(size), device_buffers_mib(now.total_bytes));
     enum error_code code = device->impl->allocate(device->self, size, memory, err);
     if (code)
         error_wrap(err, "device %s", device->info.id);
@@ -61,7 +62,7 @@ enum error_code device_alloc(struct device *device, uint64_t size, struct device
     out->handle = 0;
     pthread_mutex_lock(&device->buffers_lock);
     void *memory = NULL;
-    enum error_code code = size ? allocate(device, size, &memory, err) : ERROR_NONE;
+    enum error_code code = size ? device_buffers_allocate(device, size, &memory, err) : ERROR_NONE;
     if (!code) {
         out->handle = handle_add(&device->buffers, memory, size);
         if (!out->handle) {
@@ -98,7 +99,7 @@ enum error_code device_write(struct device *device, struct device_buffer to, uin
     assert(device && (from || size == 0));
     pthread_mutex_lock(&device->buffers_lock);
     void *memory = NULL;
-    enum error_code code = find_range(device, to, offset, size, &memory, err);
+    enum error_code code = device_buffers_find_range(device, to, offset, size, &memory, err);
     if (!code && size) {
         code = device->impl->copy_to(device->self, memory, offset, from, size, err);
         if (code)
@@ -114,7 +115,7 @@ enum error_code device_read(struct device *device, struct device_buffer from, ui
     assert(device && (to || size == 0));
     pthread_mutex_lock(&device->buffers_lock);
     void *memory = NULL;
-    enum error_code code = find_range(device, from, offset, size, &memory, err);
+    enum error_code code = device_buffers_find_range(device, from, offset, size, &memory, err);
     if (!code && size) {
         code = device->impl->copy_from(device->self, memory, offset, to, size, err);
         if (code)
@@ -178,7 +179,7 @@ static enum error_code copy_best(struct side from, struct side to, uint64_t size
     return code;
 }
 
-static bool overlap(uint64_t a, uint64_t b, uint64_t size)
+static bool device_buffers_overlap(uint64_t a, uint64_t b, uint64_t size)
 {
     return a < b ? b - a < size : a - b < size;
 }
@@ -218,10 +219,12 @@ enum error_code device_copy_path(struct device *device_from, struct device_buffe
     struct side source = {.device = device_from, .offset = offset_from};
     struct side target = {.device = device_to, .offset = offset_to};
     lock_both(device_from, device_to);
-    enum error_code code = find_range(device_from, from, offset_from, size, &source.memory, err);
+    enum error_code code =
+        device_buffers_find_range(device_from, from, offset_from, size, &source.memory, err);
     if (!code)
-        code = find_range(device_to, to, offset_to, size, &target.memory, err);
-    if (!code && size && source.memory == target.memory && overlap(offset_from, offset_to, size))
+        code = device_buffers_find_range(device_to, to, offset_to, size, &target.memory, err);
+    if (!code && size && source.memory == target.memory &&
+        device_buffers_overlap(offset_from, offset_to, size))
         code = error_set(err, ERROR_INVALID,
                          "device %s: a copy within a buffer must not overlap itself",
                          device_from->info.id);

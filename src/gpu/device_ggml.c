@@ -36,7 +36,7 @@ static bool is_device(ggml_backend_dev_t dev)
     return type != GGML_BACKEND_DEVICE_TYPE_ACCEL && type != GGML_BACKEND_DEVICE_TYPE_META;
 }
 
-static uint32_t impl_list(const void *family)
+static uint32_t device_ggml_list(const void *family)
 {
     ggml_backend_reg_t reg = backend_registry(family);
     uint32_t count = 0;
@@ -56,7 +56,7 @@ static ggml_backend_dev_t dev_at(const struct backend *backend, uint32_t index)
     return NULL;
 }
 
-static void impl_get(const void *family, uint32_t index, struct device_info *info)
+static void device_ggml_get(const void *family, uint32_t index, struct device_info *info)
 {
     ggml_backend_dev_t dev = dev_at(family, index);
     assert(dev);
@@ -97,7 +97,7 @@ static void open_accelerators(struct ggml_device *self)
     }
 }
 
-static void impl_shutdown(void *device)
+static void device_ggml_shutdown(void *device)
 {
     struct ggml_device *self = device;
     for (uint32_t i = 0; i < self->n_accelerators; i++)
@@ -126,9 +126,9 @@ static enum error_code open_backends(struct ggml_device *self, struct error *err
                : error_set(err, ERROR_DEVICE, "no CPU backend for what it cannot compute");
 }
 
-static enum error_code impl_initialize(const void *family, uint32_t index,
-                                       const struct gpu_options *options, void **out,
-                                       struct error *err)
+static enum error_code device_ggml_initialize(const void *family, uint32_t index,
+                                              const struct gpu_options *options, void **out,
+                                              struct error *err)
 {
     struct ggml_device *self = mem_new(sizeof *self);
     if (!self)
@@ -139,7 +139,7 @@ static enum error_code impl_initialize(const void *family, uint32_t index,
     self->is_software = !self->is_cpu && device_ggml_is_software(self->dev);
     enum error_code code = open_backends(self, err);
     if (code) {
-        impl_shutdown(self);
+        device_ggml_shutdown(self);
         return code;
     }
     set_all_threads(self, options->n_cpu_threads ? options->n_cpu_threads : host_thread_count());
@@ -149,7 +149,7 @@ static enum error_code impl_initialize(const void *family, uint32_t index,
 
 /* ---- memory ---------------------------------------------------------------------------- */
 
-static struct device_memory impl_memory(const void *device)
+static struct device_memory device_ggml_memory(const void *device)
 {
     const struct ggml_device *self = device;
     if (self->is_cpu)
@@ -159,15 +159,15 @@ static struct device_memory impl_memory(const void *device)
     return (struct device_memory){.free_bytes = free_bytes, .total_bytes = total_bytes};
 }
 
-static enum error_code out_of_memory(const struct ggml_device *self, uint64_t size,
-                                     struct error *err)
+static enum error_code device_ggml_out_of_memory(const struct ggml_device *self, uint64_t size,
+                                                 struct error *err)
 {
     const double mib = 1024.0 * 1024.0;
     return error_set(err, ERROR_NO_MEMORY, "out of memory (needs %.1f MiB, %.1f free)",
-                     (double)size / mib, (double)impl_memory(self).free_bytes / mib);
+                     (double)size / mib, (double)device_ggml_memory(self).free_bytes / mib);
 }
 
-static void impl_deallocate(void *device, void *what)
+static void device_ggml_deallocate(void *device, void *what)
 {
     (void)device;
     struct ggml_memory *memory = what;
@@ -178,12 +178,13 @@ static void impl_deallocate(void *device, void *what)
     mem_free(memory);
 }
 
-static enum error_code impl_allocate(void *device, uint64_t size, void **out, struct error *err)
+static enum error_code device_ggml_allocate(void *device, uint64_t size, void **out,
+                                            struct error *err)
 {
     struct ggml_device *self = device;
     /* The kernel promises host memory that it does not have, and kills who uses it. */
-    if (size > INT64_MAX || (self->is_cpu && size > impl_memory(self).free_bytes))
-        return out_of_memory(self, size, err);
+    if (size > INT64_MAX || (self->is_cpu && size > device_ggml_memory(self).free_bytes))
+        return device_ggml_out_of_memory(self, size, err);
     struct ggml_memory *memory = mem_new(sizeof *memory);
     if (!memory)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
@@ -196,13 +197,13 @@ static enum error_code impl_allocate(void *device, uint64_t size, void **out, st
             type, ggml_backend_buft_get_alloc_size(type, memory->tensor));
     }
     if (!memory->buffer) {
-        impl_deallocate(self, memory);
-        return out_of_memory(self, size, err);
+        device_ggml_deallocate(self, memory);
+        return device_ggml_out_of_memory(self, size, err);
     }
     if (ggml_backend_tensor_alloc(memory->buffer, memory->tensor,
                                   ggml_backend_buffer_get_base(memory->buffer)) !=
         GGML_STATUS_SUCCESS) {
-        impl_deallocate(self, memory);
+        device_ggml_deallocate(self, memory);
         return error_set(err, ERROR_DEVICE, "it does not take a tensor into its memory");
     }
     *out = memory;
@@ -211,16 +212,16 @@ static enum error_code impl_allocate(void *device, uint64_t size, void **out, st
 
 /* ---- transfers ------------------------------------------------------------------------- */
 
-static enum error_code impl_copy_to(void *device, void *to, uint64_t offset, const void *from,
-                                    uint64_t size, struct error *err)
+static enum error_code device_ggml_copy_to(void *device, void *to, uint64_t offset,
+                                           const void *from, uint64_t size, struct error *err)
 {
     (void)device, (void)err;
     ggml_backend_tensor_set(((struct ggml_memory *)to)->tensor, from, offset, size);
     return ERROR_NONE;
 }
 
-static enum error_code impl_copy_from(void *device, void *from, uint64_t offset, void *to,
-                                      uint64_t size, struct error *err)
+static enum error_code device_ggml_copy_from(void *device, void *from, uint64_t offset, void *to,
+                                             uint64_t size, struct error *err)
 {
     (void)err;
     const struct ggml_device *self = device;
@@ -248,30 +249,31 @@ static enum copy_path impl_path_between(const void *from, const void *to)
 }
 
 /* A window of `size` bytes at `offset`, as a tensor of its own [size]. */
-static struct ggml_tensor *window(struct ggml_context *ctx, const struct ggml_memory *memory,
-                                  uint64_t offset, uint64_t size)
+static struct ggml_tensor *device_ggml_window(struct ggml_context *ctx,
+                                              const struct ggml_memory *memory, uint64_t offset,
+                                              uint64_t size)
 {
     struct ggml_tensor *view = ggml_view_1d(ctx, memory->tensor, (int64_t)size, offset);
     return ggml_backend_view_init(view) == GGML_STATUS_SUCCESS ? view : NULL;
 }
 
-static enum error_code impl_copy_between(void *device, void *from, uint64_t offset_from,
-                                         void *other, void *to, uint64_t offset_to, uint64_t size,
-                                         struct error *err)
+static enum error_code device_ggml_copy_between(void *device, void *from, uint64_t offset_from,
+                                                void *other, void *to, uint64_t offset_to,
+                                                uint64_t size, struct error *err)
 {
     (void)other;
     if (!can_copy_directly(from, to))
         return error_set(err, ERROR_UNSUPPORTED, "no direct path");
     const struct ggml_memory *into = to;
     if (ggml_backend_buffer_is_host(into->buffer))
-        return impl_copy_from(device, from, offset_from, (char *)into->tensor->data + offset_to,
-                              size, err);
+        return device_ggml_copy_from(device, from, offset_from,
+                                     (char *)into->tensor->data + offset_to, size, err);
     struct ggml_context *ctx = ggml_init(
         (struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
     if (!ctx)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
-    struct ggml_tensor *source = window(ctx, from, offset_from, size);
-    struct ggml_tensor *target = window(ctx, to, offset_to, size);
+    struct ggml_tensor *source = device_ggml_window(ctx, from, offset_from, size);
+    struct ggml_tensor *target = device_ggml_window(ctx, to, offset_to, size);
     enum error_code code = ERROR_NONE;
     if (source && target)
         ggml_backend_tensor_copy(source, target);
@@ -281,7 +283,7 @@ static enum error_code impl_copy_between(void *device, void *from, uint64_t offs
     return code;
 }
 
-static enum error_code impl_synchronize(void *device, struct error *err)
+static enum error_code device_ggml_synchronize(void *device, struct error *err)
 {
     (void)err;
     ggml_backend_synchronize(((struct ggml_device *)device)->backend);
@@ -319,12 +321,12 @@ static struct product build_sums(struct ggml_context *ctx, uint32_t n)
     return product;
 }
 
-static bool supports(ggml_backend_t backend, const struct ggml_tensor *op)
+static bool device_ggml_supports(ggml_backend_t backend, const struct ggml_tensor *op)
 {
     if (!op || op->op == GGML_OP_NONE)
         return true;
-    return ggml_backend_supports_op(backend, op) && supports(backend, op->src[0]) &&
-           supports(backend, op->src[1]);
+    return ggml_backend_supports_op(backend, op) && device_ggml_supports(backend, op->src[0]) &&
+           device_ggml_supports(backend, op->src[1]);
 }
 
 static enum error_code run_multiply(struct ggml_device *self, struct ggml_context *ctx, uint32_t n,
@@ -332,13 +334,13 @@ static enum error_code run_multiply(struct ggml_device *self, struct ggml_contex
                                     struct error *err)
 {
     struct product product = self->is_software ? build_sums(ctx, n) : build_matmul(ctx, n);
-    if (!supports(self->backend, product.out))
+    if (!device_ggml_supports(self->backend, product.out))
         return error_set(err, ERROR_UNSUPPORTED, "f32 matrix products are not supported");
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, product.out);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, self->backend);
     if (!buffer)
-        return out_of_memory(self, ggml_nbytes(product.left) * 3, err);
+        return device_ggml_out_of_memory(self, ggml_nbytes(product.left) * 3, err);
     const size_t matrix_bytes = (size_t)n * n * sizeof(float);
     for (size_t at = 0; at < ggml_nbytes(product.left); at += matrix_bytes)
         ggml_backend_tensor_set(product.left, b_transposed, at, matrix_bytes);
@@ -352,8 +354,8 @@ static enum error_code run_multiply(struct ggml_device *self, struct ggml_contex
                : error_set(err, ERROR_DEVICE, "%s", ggml_status_to_string(status));
 }
 
-static enum error_code impl_multiply(void *device, uint32_t n, const float *a, const float *b,
-                                     float *out, struct error *err)
+static enum error_code device_ggml_multiply(void *device, uint32_t n, const float *a,
+                                            const float *b, float *out, struct error *err)
 {
     float *transposed = mem_new_array((size_t)n * n, sizeof *transposed);
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){
@@ -373,19 +375,19 @@ static enum error_code impl_multiply(void *device, uint32_t n, const float *a, c
 
 const struct device_impl device_impl_ggml = {
     .name = "ggml",
-    .list = impl_list,
-    .get = impl_get,
-    .initialize = impl_initialize,
-    .shutdown = impl_shutdown,
-    .allocate = impl_allocate,
-    .deallocate = impl_deallocate,
-    .copy_to = impl_copy_to,
-    .copy_from = impl_copy_from,
-    .copy_between = impl_copy_between,
+    .list = device_ggml_list,
+    .get = device_ggml_get,
+    .initialize = device_ggml_initialize,
+    .shutdown = device_ggml_shutdown,
+    .allocate = device_ggml_allocate,
+    .deallocate = device_ggml_deallocate,
+    .copy_to = device_ggml_copy_to,
+    .copy_from = device_ggml_copy_from,
+    .copy_between = device_ggml_copy_between,
     .path_between = impl_path_between,
-    .synchronize = impl_synchronize,
-    .memory = impl_memory,
-    .multiply = impl_multiply,
+    .synchronize = device_ggml_synchronize,
+    .memory = device_ggml_memory,
+    .multiply = device_ggml_multiply,
 };
 
 /* ---- device_ggml.h --------------------------------------------------------------------- */

@@ -121,7 +121,7 @@ static void describe_gpu(const struct backend *backend, ggml_backend_dev_t dev, 
 }
 
 /* Does the device multiply a matrix of this type with an f32 one? */
-static bool multiplies(ggml_backend_dev_t dev, enum ggml_type type)
+static bool ggml_describe_multiplies(ggml_backend_dev_t dev, enum ggml_type type)
 {
     struct ggml_context *ctx = ggml_init(
         (struct ggml_init_params){.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true});
@@ -137,11 +137,11 @@ static bool multiplies(ggml_backend_dev_t dev, enum ggml_type type)
 static uint32_t precisions_of(ggml_backend_dev_t dev)
 {
     uint32_t bits = 0;
-    bits |= multiplies(dev, GGML_TYPE_F32) ? PRECISION_F32 : 0;
-    bits |= multiplies(dev, GGML_TYPE_F16) ? PRECISION_F16 : 0;
-    bits |= multiplies(dev, GGML_TYPE_BF16) ? PRECISION_BF16 : 0;
-    bits |= multiplies(dev, GGML_TYPE_Q8_0) ? PRECISION_INT8 : 0;
-    bits |= multiplies(dev, GGML_TYPE_Q4_0) ? PRECISION_INT4 : 0;
+    bits |= ggml_describe_multiplies(dev, GGML_TYPE_F32) ? PRECISION_F32 : 0;
+    bits |= ggml_describe_multiplies(dev, GGML_TYPE_F16) ? PRECISION_F16 : 0;
+    bits |= ggml_describe_multiplies(dev, GGML_TYPE_BF16) ? PRECISION_BF16 : 0;
+    bits |= ggml_describe_multiplies(dev, GGML_TYPE_Q8_0) ? PRECISION_INT8 : 0;
+    bits |= ggml_describe_multiplies(dev, GGML_TYPE_Q4_0) ? PRECISION_INT4 : 0;
     return bits;
 }
 

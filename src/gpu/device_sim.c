@@ -23,17 +23,17 @@ bool device_info_is_simulated(const struct device_info *info)
 
 /* ---- the family: a file ---------------------------------------------------------------------- */
 
-static uint32_t impl_list(const void *family)
+static uint32_t device_sim_list(const void *family)
 {
     return ((const struct sim_file *)family)->n_devices;
 }
 
-static struct reading_u64 reading(double value)
+static struct reading_u64 device_sim_reading(double value)
 {
     return (struct reading_u64){(uint64_t)(value + 0.5), true};
 }
 
-static void impl_get(const void *family, uint32_t index, struct device_info *info)
+static void device_sim_get(const void *family, uint32_t index, struct device_info *info)
 {
     const struct sim_spec *spec = &((const struct sim_file *)family)->devices[index];
     struct device_info cpu;
@@ -44,18 +44,18 @@ static void impl_get(const void *family, uint32_t index, struct device_info *inf
         .backend = "sim",
         .memory_total_bytes = (uint64_t)spec->memory_bytes,
         .memory_free_bytes = (uint64_t)spec->memory_bytes,
-        .bandwidth_mb_per_s = reading(spec->decode_bytes_per_s * 1e-6),
-        .peak_mflops = reading(spec->flops_per_s * 1e-6),
+        .bandwidth_mb_per_s = device_sim_reading(spec->decode_bytes_per_s * 1e-6),
+        .peak_mflops = device_sim_reading(spec->flops_per_s * 1e-6),
         .precisions = cpu.precisions,
         .support = SUPPORT_TESTED,
     };
     snprintf(info->id, sizeof info->id, "sim:%s", spec->name);
     snprintf(info->name, sizeof info->name, "%s", spec->title);
     if (spec->clock_mhz > 0)
-        info->clock_mhz = reading(spec->clock_mhz);
+        info->clock_mhz = device_sim_reading(spec->clock_mhz);
 }
 
-static void impl_shutdown(void *device)
+static void device_sim_shutdown(void *device)
 {
     struct sim_device *self = device;
     sim_tell_if_late(self);
@@ -66,9 +66,9 @@ static void impl_shutdown(void *device)
     mem_free(self);
 }
 
-static enum error_code impl_initialize(const void *family, uint32_t index,
-                                       const struct gpu_options *options, void **out,
-                                       struct error *err)
+static enum error_code device_sim_initialize(const void *family, uint32_t index,
+                                             const struct gpu_options *options, void **out,
+                                             struct error *err)
 {
     struct sim_device *self = mem_new(sizeof *self);
     if (!self)
@@ -79,7 +79,7 @@ static enum error_code impl_initialize(const void *family, uint32_t index,
     enum error_code code =
         device_impl_ggml.initialize(backend_find("cpu"), 0, options, &self->inner, err);
     if (code) {
-        impl_shutdown(self);
+        device_sim_shutdown(self);
         return code;
     }
     sim_time_start(self);
@@ -103,14 +103,14 @@ static void *impl_ggml(void *device)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static struct sim_device *writable(const void *self)
+static struct sim_device *device_sim_writable(const void *self)
 {
     return (struct sim_device *)(uintptr_t)self; /* the lock in it */
 }
 
-static struct device_memory impl_memory(const void *device)
+static struct device_memory device_sim_memory(const void *device)
 {
-    return sim_memory(writable(device));
+    return sim_memory(device_sim_writable(device));
 }
 
 static enum error_code impl_reserve(void *device, uint64_t bytes, struct error *err)
@@ -123,7 +123,8 @@ static void impl_release(void *device, uint64_t bytes)
     sim_give_back(device, bytes);
 }
 
-static enum error_code impl_allocate(void *device, uint64_t size, void **out, struct error *err)
+static enum error_code device_sim_allocate(void *device, uint64_t size, void **out,
+                                           struct error *err)
 {
     struct sim_device *self = device;
     struct sim_block *memory = mem_new(sizeof *memory);
@@ -144,7 +145,7 @@ static enum error_code impl_allocate(void *device, uint64_t size, void **out, st
     return ERROR_NONE;
 }
 
-static void impl_deallocate(void *device, void *what)
+static void device_sim_deallocate(void *device, void *what)
 {
     struct sim_device *self = device;
     struct sim_block *memory = what;
@@ -155,8 +156,8 @@ static void impl_deallocate(void *device, void *what)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-static enum error_code impl_copy_to(void *device, void *to, uint64_t offset, const void *from,
-                                    uint64_t size, struct error *err)
+static enum error_code device_sim_copy_to(void *device, void *to, uint64_t offset, const void *from,
+                                          uint64_t size, struct error *err)
 {
     struct sim_device *self = device;
     enum error_code code = sim_check_alive(self, err);
@@ -169,8 +170,8 @@ static enum error_code impl_copy_to(void *device, void *to, uint64_t offset, con
     return code;
 }
 
-static enum error_code impl_copy_from(void *device, void *from, uint64_t offset, void *to,
-                                      uint64_t size, struct error *err)
+static enum error_code device_sim_copy_from(void *device, void *from, uint64_t offset, void *to,
+                                            uint64_t size, struct error *err)
 {
     struct sim_device *self = device;
     enum error_code code = sim_check_alive(self, err);
@@ -188,9 +189,9 @@ static enum error_code impl_copy_from(void *device, void *from, uint64_t offset,
 }
 
 /* The slower of the two sets the pace. */
-static enum error_code impl_copy_between(void *device, void *from, uint64_t offset_from,
-                                         void *other, void *to, uint64_t offset_to, uint64_t size,
-                                         struct error *err)
+static enum error_code device_sim_copy_between(void *device, void *from, uint64_t offset_from,
+                                               void *other, void *to, uint64_t offset_to,
+                                               uint64_t size, struct error *err)
 {
     struct sim_device *self = device, *target = other;
     enum error_code code = sim_check_alive(self, err);
@@ -207,7 +208,7 @@ static enum error_code impl_copy_between(void *device, void *from, uint64_t offs
     return code;
 }
 
-static enum error_code impl_synchronize(void *device, struct error *err)
+static enum error_code device_sim_synchronize(void *device, struct error *err)
 {
     return sim_check_alive(device, err);
 }
@@ -220,8 +221,8 @@ static void flip_signs(float *values, uint64_t count)
         values[i] = -values[i];
 }
 
-static enum error_code impl_multiply(void *device, uint32_t n, const float *a, const float *b,
-                                     float *out, struct error *err)
+static enum error_code device_sim_multiply(void *device, uint32_t n, const float *a, const float *b,
+                                           float *out, struct error *err)
 {
     struct sim_device *self = device;
     enum error_code code = sim_check_alive(self, err);
@@ -256,59 +257,60 @@ static struct device_speed impl_speed(const void *device)
 
 static struct reading_u64 impl_temperature_mc(const void *device)
 {
-    struct sim_device *self = writable(device);
+    struct sim_device *self = device_sim_writable(device);
     struct plant plant;
     bool busy;
     if (!sim_heat_now(self, &plant, &busy) || plant.temperature_c < 0) /* a reading has no sign */
         return (struct reading_u64){0};
-    return reading(plant.temperature_c * 1e3);
+    return device_sim_reading(plant.temperature_c * 1e3);
 }
 
 static struct reading_u64 impl_power_mw(const void *device)
 {
-    struct sim_device *self = writable(device);
+    struct sim_device *self = device_sim_writable(device);
     struct plant plant;
     bool busy;
     if (!sim_heat_now(self, &plant, &busy))
         return (struct reading_u64){0};
-    return reading(plant_power_w(&self->spec.heat, &plant, busy) * 1e3);
+    return device_sim_reading(plant_power_w(&self->spec.heat, &plant, busy) * 1e3);
 }
 
 static struct reading_u64 impl_clock_mhz(const void *device)
 {
-    struct sim_device *self = writable(device);
+    struct sim_device *self = device_sim_writable(device);
     struct plant plant;
     bool busy;
     if (self->spec.clock_mhz <= 0 || !sim_heat_now(self, &plant, &busy))
         return (struct reading_u64){0};
-    return reading(self->spec.clock_mhz * plant_clock(&self->spec.heat, &plant));
+    return device_sim_reading(self->spec.clock_mhz * plant_clock(&self->spec.heat, &plant));
 }
 
 static struct reading_u64 impl_temperature_limit_mc(const void *device)
 {
     const struct sim_device *self = device;
-    return self->spec.has_heat ? reading(self->spec.heat.limit_c * 1e3) : (struct reading_u64){0};
+    return self->spec.has_heat ? device_sim_reading(self->spec.heat.limit_c * 1e3)
+                               : (struct reading_u64){0};
 }
 
 const struct device_impl device_impl_sim = {
     .name = "sim",
-    .list = impl_list,
-    .get = impl_get,
-    .initialize = impl_initialize,
-    .shutdown = impl_shutdown,
+    .list = device_sim_list,
+    .get = device_sim_get,
+    .initialize = device_sim_initialize,
+    .shutdown = device_sim_shutdown,
     .interrupt = impl_interrupt,
-    .allocate = impl_allocate,
-    .deallocate = impl_deallocate,
-    .copy_to = impl_copy_to,
-    .copy_from = impl_copy_from,
-    .copy_between = impl_copy_between,
-    .synchronize = impl_synchronize,
-    .memory = impl_memory,
+    .allocate = device_sim_allocate,
+    .deallocate = device_sim_deallocate,
+    .copy_to = device_sim_copy_to,
+    .copy_from = device_sim_copy_from,
+    .copy_between = device_sim_copy_between,
+    .synchronize = device_sim_synchronize,
+    .memory = device_sim_memory,
     .temperature_mc = impl_temperature_mc,
     .power_mw = impl_power_mw,
     .clock_mhz = impl_clock_mhz,
     .temperature_limit_mc = impl_temperature_limit_mc,
-    .multiply = impl_multiply,
+    .multiply = device_sim_multiply,
     .speed = impl_speed,
     .ggml = impl_ggml,
     .reserve = impl_reserve,

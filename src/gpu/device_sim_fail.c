@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static double mib(double bytes)
+static double device_sim_fail_mib(double bytes)
 {
     return bytes / (1024.0 * 1024.0);
 }
@@ -76,18 +76,22 @@ enum error_code sim_take(struct sim_device *self, uint64_t bytes, struct error *
     pthread_mutex_lock(&self->lock);
     uint64_t total = (uint64_t)self->spec.memory_bytes, free_bytes = total - self->used_bytes;
     if (bytes > free_bytes)
-        code = error_set(err, ERROR_NO_MEMORY, "out of memory (needs %.1f MiB, %.1f free)",
-                         mib((double)bytes), mib((double)free_bytes));
+        code =
+            error_set(err, ERROR_NO_MEMORY, "out of memory (needs %.1f MiB, %.1f free)",
+                      device_sim_fail_mib((double)bytes), device_sim_fail_mib((double)free_bytes));
     else if (refuses && (double)(self->used_bytes + bytes) > refuses->at)
         code = error_set(err, ERROR_NO_MEMORY,
                          "an allocation of %.1f MiB failed with %.1f MiB in use (simulated: "
                          "allocation after %.1f MiB)",
-                         mib((double)bytes), mib((double)self->used_bytes), mib(refuses->at));
+                         device_sim_fail_mib((double)bytes),
+                         device_sim_fail_mib((double)self->used_bytes),
+                         device_sim_fail_mib(refuses->at));
     else if (bytes > host_bytes)
-        code = error_set(err, ERROR_NO_MEMORY,
-                         "needs %.1f MiB; the simulated device has them, the machine that "
-                         "simulates it has %.1f MiB free",
-                         mib((double)bytes), mib((double)host_bytes));
+        code =
+            error_set(err, ERROR_NO_MEMORY,
+                      "needs %.1f MiB; the simulated device has them, the machine that "
+                      "simulates it has %.1f MiB free",
+                      device_sim_fail_mib((double)bytes), device_sim_fail_mib((double)host_bytes));
     else
         self->used_bytes += bytes;
     pthread_mutex_unlock(&self->lock);

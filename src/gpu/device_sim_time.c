@@ -8,7 +8,7 @@
 
 enum { LATENESS_BATCHES = 16 };
 
-static double seconds_between(uint64_t from_ns, uint64_t to_ns)
+static double device_sim_time_seconds_between(uint64_t from_ns, uint64_t to_ns)
 {
     return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
 }
@@ -28,7 +28,7 @@ static double sleep_for(struct sim_device *self, double seconds)
     uint64_t until_ns = start_ns + (uint64_t)(fmin(seconds, 1e6) * 1e9);
     while (!self->interrupted && timed_wait(&self->wake, &self->lock, until_ns)) {
     }
-    return seconds_between(start_ns, clock_now_ns());
+    return device_sim_time_seconds_between(start_ns, clock_now_ns());
 }
 
 void sim_copied(struct sim_device *self, uint64_t bytes, uint64_t elapsed_ns)
@@ -81,11 +81,11 @@ static void note_lateness(struct sim_device *self, double asked_s, double took_s
         warn_when_late(self);
 }
 
-static void advance(struct sim_device *self, uint64_t to_ns)
+static void device_sim_time_advance(struct sim_device *self, uint64_t to_ns)
 {
     if (self->spec.has_heat)
         plant_advance(&self->spec.heat, &self->plant, self->busy,
-                      seconds_between(self->plant_ns, to_ns));
+                      device_sim_time_seconds_between(self->plant_ns, to_ns));
     if (to_ns > self->plant_ns)
         self->plant_ns = to_ns;
 }
@@ -100,7 +100,7 @@ void sim_worked(struct sim_device *self, const struct device_work *work)
     double fixed_s = spec->launch_s + (double)work->bytes_copied / spec->copy_bytes_per_s;
 
     pthread_mutex_lock(&self->lock);
-    advance(self, start_ns);
+    device_sim_time_advance(self, start_ns);
     struct plant after = self->plant; /* the readings of another thread go on from self->plant while
                                          this one sleeps */
     self->busy = true;
@@ -116,7 +116,7 @@ void sim_worked(struct sim_device *self, const struct device_work *work)
     self->plant = after;
     self->plant_ns = start_ns + (uint64_t)(asked_s * 1e9);
     if (took_s > asked_s) /* it was busy for as long as the CPU was */
-        advance(self, now_ns);
+        device_sim_time_advance(self, now_ns);
     self->busy = false;
     self->n_batches++;
     pthread_mutex_unlock(&self->lock);
@@ -129,7 +129,8 @@ bool sim_heat_now(struct sim_device *self, struct plant *plant, bool *busy)
     pthread_mutex_lock(&self->lock);
     *plant = self->plant;
     *busy = self->busy;
-    plant_advance(&self->spec.heat, plant, *busy, seconds_between(self->plant_ns, clock_now_ns()));
+    plant_advance(&self->spec.heat, plant, *busy,
+                  device_sim_time_seconds_between(self->plant_ns, clock_now_ns()));
     bool alive = !self->dead;
     pthread_mutex_unlock(&self->lock);
     return alive;

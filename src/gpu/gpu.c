@@ -29,8 +29,8 @@ static void warn_when_missing(const struct gpu *gpu, const char *name)
 }
 
 /* The caller's wishes, completed from the environment and checked. */
-static enum error_code complete(const struct gpu_options *given, struct gpu_options *options,
-                                struct error *err)
+static enum error_code gpu_complete(const struct gpu_options *given, struct gpu_options *options,
+                                    struct error *err)
 {
     *options = given ? *given : (struct gpu_options){0};
     const char *source = "--backend";
@@ -88,7 +88,7 @@ enum error_code gpu_open(const struct gpu_options *given, struct gpu **out, stru
 {
     *out = NULL;
     struct gpu_options options;
-    enum error_code code = complete(given, &options, err);
+    enum error_code code = gpu_complete(given, &options, err);
     if (code)
         return code;
     struct gpu *gpu = mem_new(sizeof *gpu);

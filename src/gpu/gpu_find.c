@@ -20,7 +20,7 @@ struct found {
     uint32_t status; /* of its backend, in gpu.backends */
 };
 
-static void reject(struct gpu *gpu, const struct device_info *info, const char *reason)
+static void gpu_find_reject(struct gpu *gpu, const struct device_info *info, const char *reason)
 {
     log_line(LOG_INFO, "gpu", "device %s is not used: %s", info->id, reason);
     if (gpu->n_rejected == LIMIT_DEVICES)
@@ -32,7 +32,8 @@ static void reject(struct gpu *gpu, const struct device_info *info, const char *
 }
 
 /* The device of another backend that is the same piece of hardware; NULL when there is none. */
-static const struct device_info *find_twin(const struct gpu *gpu, const struct device_info *info)
+static const struct device_info *gpu_find_twin(const struct gpu *gpu,
+                                               const struct device_info *info)
 {
     for (uint32_t i = 0; info->pci[0] && i < gpu->n_devices; i++) {
         const struct device_info *other = device_info(gpu->devices[i]);
@@ -68,7 +69,7 @@ static void open_found(struct gpu *gpu, const struct found *found, struct vet *v
     };
     if (device_open_checked(&device_impl_ggml, found->backend, vet->index, options, &opening,
                             &vet->info, &device, &err)) {
-        reject(gpu, &vet->info, err.text);
+        gpu_find_reject(gpu, &vet->info, err.text);
         if (err.code != ERROR_NO_MEMORY) /* which says nothing of the device */
             vet_outcome(vet, err.text, opening.hung);
         return;
@@ -87,20 +88,20 @@ static void open_found(struct gpu *gpu, const struct found *found, struct vet *v
 static void try_device(struct gpu *gpu, const struct found *found, struct vet *vet,
                        const struct gpu_options *options)
 {
-    const struct device_info *twin = find_twin(gpu, &vet->info);
+    const struct device_info *twin = gpu_find_twin(gpu, &vet->info);
     if (twin) {
         char reason[128];
         snprintf(reason, sizeof reason, "the same GPU as %s", twin->id);
-        reject(gpu, &vet->info, reason);
+        gpu_find_reject(gpu, &vet->info, reason);
     } else if (vet->verdict == VET_REFUSED) {
-        reject(gpu, &vet->info, vet->reason);
+        gpu_find_reject(gpu, &vet->info, vet->reason);
     } else {
         open_found(gpu, found, vet, options);
     }
 }
 
-static void remember(struct gpu *gpu, const struct vet *vets, uint32_t count,
-                     const struct gpu_options *options)
+static void gpu_find_remember(struct gpu *gpu, const struct vet *vets, uint32_t count,
+                              const struct gpu_options *options)
 {
     struct error err;
     if (!vet_remember(vets, count, options, &err) || gpu->registry_problem[0])
@@ -117,7 +118,7 @@ static struct backend_status *add_status(struct gpu *gpu, const struct backend *
     return status;
 }
 
-static bool is_wanted(const struct backend *backend, const struct gpu_options *options)
+static bool gpu_find_is_wanted(const struct backend *backend, const struct gpu_options *options)
 {
     if (strcmp(backend->name, "cpu") == 0)
         return true;
@@ -134,7 +135,7 @@ static uint32_t vet_backends(struct gpu *gpu, const char *const *chain,
     uint32_t n = 0;
     for (uint32_t i = 0; options->prober && chain[i]; i++) {
         const struct backend *backend = backend_find(chain[i]);
-        if (strcmp(backend->name, "cpu") == 0 || !is_wanted(backend, options) ||
+        if (strcmp(backend->name, "cpu") == 0 || !gpu_find_is_wanted(backend, options) ||
             backend_registry(backend) || !plugin_is_there(backend->stem))
             continue;
         struct vet *vet = &vets[n++];
@@ -143,13 +144,14 @@ static uint32_t vet_backends(struct gpu *gpu, const char *const *chain,
         snprintf(vet->info.backend, sizeof vet->info.backend, "%s", backend->name);
     }
     vet_devices(vets, n, known, options);
-    remember(gpu, vets, n, options);
+    gpu_find_remember(gpu, vets, n, options);
     return n;
 }
 
 /* What vetting has against loading a backend; NULL: nothing. A child that failed in good order is
  * none: this process will, too, and can say better what is missing. */
-static const char *objection(const struct vet *vets, uint32_t count, const struct backend *backend)
+static const char *gpu_find_objection(const struct vet *vets, uint32_t count,
+                                      const struct backend *backend)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (vets[i].verdict == VET_REFUSED && vets[i].change.result != REGISTRY_FAILED &&
@@ -165,7 +167,7 @@ static void list_backend(struct gpu *gpu, const struct backend *backend,
                          uint32_t *n_found)
 {
     struct backend_status *status = &gpu->backends[gpu->n_backends - 1];
-    if (!is_wanted(backend, options)) {
+    if (!gpu_find_is_wanted(backend, options)) {
         snprintf(status->reason, sizeof status->reason, "not tried: only %s was asked for",
                  options->skip_other ? "the CPU" : options->backend);
         return;
@@ -180,7 +182,7 @@ static void list_backend(struct gpu *gpu, const struct backend *backend,
         if (is_other(&info, options))
             continue;
         if (*n_found == LIMIT_DEVICES) {
-            reject(gpu, &info, "more devices than Medley takes");
+            gpu_find_reject(gpu, &info, "more devices than Medley takes");
             continue;
         }
         found[*n_found] = (struct found){.backend = backend, .status = gpu->n_backends - 1};
@@ -210,10 +212,10 @@ enum error_code gpu_find_simulated(struct gpu *gpu, const struct gpu_options *op
         if (is_other(&info, options))
             continue;
         if (gpu->n_devices == LIMIT_DEVICES)
-            reject(gpu, &info, "more devices than Medley takes");
+            gpu_find_reject(gpu, &info, "more devices than Medley takes");
         else if (device_open(&device_impl_sim, gpu->simulated, i, options, verify_limit_ms(options),
                              &info, &device, &refusal))
-            reject(gpu, &info, refusal.text);
+            gpu_find_reject(gpu, &info, refusal.text);
         else
             gpu->devices[gpu->n_devices++] = device;
     }
@@ -229,9 +231,9 @@ static bool in_chain(const char *const *chain, const char *name)
     return false;
 }
 
-static void list_all(struct gpu *gpu, const struct gpu_options *options,
-                     const struct registry *known, struct found *found, struct vet *vets,
-                     uint32_t *n_found)
+static void gpu_find_list_all(struct gpu *gpu, const struct gpu_options *options,
+                              const struct registry *known, struct found *found, struct vet *vets,
+                              uint32_t *n_found)
 {
     enum platform platform = factory_platform();
     const char *const *chain = factory_chain(platform);
@@ -240,7 +242,7 @@ static void list_all(struct gpu *gpu, const struct gpu_options *options,
     char objections[BACKENDS_MAX][256] = {0};
     uint32_t n_vetted = vet_backends(gpu, chain, options, known, vets);
     for (uint32_t i = 0; chain[i]; i++) {
-        const char *text = objection(vets, n_vetted, backend_find(chain[i]));
+        const char *text = gpu_find_objection(vets, n_vetted, backend_find(chain[i]));
         snprintf(objections[i], sizeof objections[i], "%s", text ? text : "");
     }
     for (uint32_t i = 0; chain[i]; i++) {
@@ -270,7 +272,7 @@ enum error_code gpu_find_real(struct gpu *gpu, const struct gpu_options *options
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     struct registry known;
     registry_load(options->registry, &known);
-    list_all(gpu, options, &known, found, vets, &n_found);
+    gpu_find_list_all(gpu, options, &known, found, vets, &n_found);
     vet_devices(vets, n_found, &known, options);
     registry_deinit(&known);
     for (uint32_t i = 0; i < n_found; i++) {
@@ -282,7 +284,7 @@ enum error_code gpu_find_real(struct gpu *gpu, const struct gpu_options *options
             status->reason[0] = 0;
         }
     }
-    remember(gpu, vets, n_found, options);
+    gpu_find_remember(gpu, vets, n_found, options);
     mem_free(vets);
     return ERROR_NONE;
 }

@@ -7,7 +7,7 @@
 
 #define MASK(bits) ((UINT64_C(1) << (bits)) - 1)
 
-static uint32_t slot_of(uint64_t handle)
+static uint32_t handles_slot_of(uint64_t handle)
 {
     return (uint32_t)(handle & MASK(HANDLE_SLOT_BITS));
 }
@@ -32,7 +32,7 @@ uint32_t handle_owner_next(void)
     return owner;
 }
 
-static bool grow(struct handle_table *table)
+static bool handles_grow(struct handle_table *table)
 {
     if (table->capacity > MASK(HANDLE_SLOT_BITS))
         return false;
@@ -53,7 +53,7 @@ uint64_t handle_add(struct handle_table *table, void *memory, uint64_t size)
         slot = table->first_free - 1;
         table->first_free = table->slots[slot].next_free;
     } else {
-        if (table->n_slots == table->capacity && !grow(table))
+        if (table->n_slots == table->capacity && !handles_grow(table))
             return 0;
         slot = table->n_slots++;
         table->slots[slot] = (struct handle_slot){0};
@@ -70,7 +70,7 @@ uint64_t handle_add(struct handle_table *table, void *memory, uint64_t size)
 
 struct handle_slot *handle_find(const struct handle_table *table, uint64_t handle)
 {
-    uint32_t slot = slot_of(handle);
+    uint32_t slot = handles_slot_of(handle);
     if (owner_of(handle) != table->owner || slot >= table->n_slots)
         return NULL;
     struct handle_slot *entry = &table->slots[slot];
@@ -89,7 +89,7 @@ void handle_remove(struct handle_table *table, uint64_t handle)
     entry->used = false;
     entry->memory = NULL;
     entry->next_free = table->first_free;
-    table->first_free = slot_of(handle) + 1;
+    table->first_free = handles_slot_of(handle) + 1;
 }
 
 void handle_table_deinit(struct handle_table *table)

@@ -42,7 +42,7 @@ static const char *vendor_name(const char *text)
     return "";
 }
 
-static void read_cpuinfo(struct host_cpu *cpu)
+static void host_read_cpuinfo(struct host_cpu *cpu)
 {
     FILE *file = fopen("/proc/cpuinfo", "re");
     if (!file)
@@ -65,7 +65,7 @@ static void read_cpuinfo(struct host_cpu *cpu)
 struct host_cpu host_cpu_read(void)
 {
     struct host_cpu cpu = {0};
-    read_cpuinfo(&cpu);
+    host_read_cpuinfo(&cpu);
     struct utsname system;
     if (!cpu.name[0] && uname(&system) == 0)
         snprintf(cpu.name, sizeof cpu.name, "%s CPU", system.machine);

@@ -136,7 +136,8 @@ struct best {
     bool any_file;
 };
 
-static void consider(struct best *best, const char *folder, const char *file, struct error *err)
+static void plugins_consider(struct best *best, const char *folder, const char *file,
+                             struct error *err)
 {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/%s", folder, file) >= (int)sizeof path)
@@ -165,13 +166,13 @@ enum error_code plugin_load(const char *stem, struct error *err)
     const struct dirent *entry;
     while ((entry = readdir(dir))) {
         if (is_plugin_of(entry->d_name, stem))
-            consider(&best, folder, entry->d_name, err);
+            plugins_consider(&best, folder, entry->d_name, err);
     }
     closedir(dir);
     if (!best.any_file)
         return error_set(err, ERROR_NOT_FOUND, "libggml-%s.so is not in %s", stem, folder);
     if (!best.library)
-        return ERROR_UNSUPPORTED; /* consider() has said why */
+        return ERROR_UNSUPPORTED; /* plugins_consider() has said why */
     ggml_backend_reg_t reg = ggml_backend_load(best.path);
     dlclose(best.library);
     if (!reg)

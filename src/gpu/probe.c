@@ -48,7 +48,7 @@ bool probe_parse(const char *line, size_t size, enum probe_result *result, char 
 }
 
 /* Takes what the pipe holds. True when a whole line is there. */
-static bool read_answer(struct probe *probe)
+static bool probe_read_answer(struct probe *probe)
 {
     while (probe->n_line < sizeof probe->line) {
         ssize_t got =
@@ -65,7 +65,7 @@ static bool read_answer(struct probe *probe)
 
 /* ---- starting -------------------------------------------------------------------------- */
 
-static int spawn(struct probe *probe, const char *program, int answer, uint64_t limit_ms)
+static int probe_spawn(struct probe *probe, const char *program, int answer, uint64_t limit_ms)
 {
     char index[16], parent[16], limit_s[16];
     snprintf(index, sizeof index, "%u", probe->index);
@@ -82,7 +82,7 @@ static int spawn(struct probe *probe, const char *program, int answer, uint64_t 
     return spawn_child(program, arguments, answer, PROBE_DESCRIPTOR, false, &probe->pid);
 }
 
-static void start(struct probe *probe, const char *program, uint64_t limit_ms)
+static void probe_start(struct probe *probe, const char *program, uint64_t limit_ms)
 {
     probe->result = PROBE_NOT_RUN;
     probe->reason[0] = 0;
@@ -100,7 +100,7 @@ static void start(struct probe *probe, const char *program, uint64_t limit_ms)
     close(ends[1]);
     int failure = answer < 0 ? errno : fcntl(ends[0], F_SETFL, O_NONBLOCK) ? errno : 0;
     if (!failure)
-        failure = spawn(probe, program, answer, limit_ms);
+        failure = probe_spawn(probe, program, answer, limit_ms);
     if (answer >= 0)
         close(answer);
     probe->answer = ends[0];
@@ -140,7 +140,7 @@ static void judge_status(struct probe *probe, int status)
 }
 
 /* The process has ended or is of no further use. `status` NULL: it must still be ended. */
-static void finish(struct probe *probe, const int *status, uint64_t limit_ms)
+static void probe_finish(struct probe *probe, const int *status, uint64_t limit_ms)
 {
     int local = 0;
     if (!status) {
@@ -168,17 +168,17 @@ static void finish(struct probe *probe, const int *status, uint64_t limit_ms)
 }
 
 /* True when the child is through. */
-static bool look(struct probe *probe, uint64_t limit_ms)
+static bool probe_look(struct probe *probe, uint64_t limit_ms)
 {
     int status = 0;
     pid_t ended = waitpid(probe->pid, &status, WNOHANG);
-    bool line = read_answer(probe); /* after the wait: what a dead child wrote is all there */
+    bool line = probe_read_answer(probe); /* after the wait: what a dead child wrote is all there */
     bool gone = ended == probe->pid ||
                 (ended < 0 && errno == ECHILD); /* who ignores SIGCHLD gets no status */
     if (gone)
-        finish(probe, &status, limit_ms);
+        probe_finish(probe, &status, limit_ms);
     else if (line || probe->n_line == sizeof probe->line)
-        finish(probe, NULL, limit_ms);
+        probe_finish(probe, NULL, limit_ms);
     return !probe->pid;
 }
 
@@ -189,7 +189,7 @@ void probe_run(struct probe *probes, uint32_t count, const char *program, uint64
     uint32_t n_running = 0;
     for (uint32_t i = 0; i < count; i++) {
         start_ns[i] = clock_now_ns();
-        start(&probes[i], program, limit_ms);
+        probe_start(&probes[i], program, limit_ms);
         n_running += probes[i].pid != 0;
     }
     while (n_running) {
@@ -207,9 +207,9 @@ void probe_run(struct probe *probes, uint32_t count, const char *program, uint64
             if (!probes[i].pid)
                 continue;
             uint64_t took_ms = (clock_now_ns() - start_ns[i]) / 1000000;
-            bool done = look(&probes[i], limit_ms);
+            bool done = probe_look(&probes[i], limit_ms);
             if (!done && took_ms >= limit_ms) {
-                finish(&probes[i], NULL, limit_ms);
+                probe_finish(&probes[i], NULL, limit_ms);
                 done = true;
             }
             probes[i].took_ms = took_ms;

@@ -22,7 +22,7 @@ enum {
 
 /* Nobody must have to clean up after the child: it leaves no core file and does not outlive its
  * parent. */
-static void bind_to_parent(pid_t parent, unsigned limit_s)
+static void probe_child_bind_to_parent(pid_t parent, unsigned limit_s)
 {
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     fcntl(PROBE_DESCRIPTOR, F_SETFD, FD_CLOEXEC);
@@ -34,8 +34,8 @@ static void bind_to_parent(pid_t parent, unsigned limit_s)
         _exit(1);
 }
 
-static enum error_code check(const char *backend, uint32_t index, const char *name,
-                             probe_lookup *lookup, struct error *err)
+static enum error_code probe_child_check(const char *backend, uint32_t index, const char *name,
+                                         probe_lookup *lookup, struct error *err)
 {
     const struct device_impl *impl;
     const void *family;
@@ -63,7 +63,7 @@ static enum error_code check(const char *backend, uint32_t index, const char *na
     return code;
 }
 
-static void answer(enum error_code code, const struct error *err)
+static void probe_child_answer(enum error_code code, const struct error *err)
 {
     char line[PROBE_LINE_MAX];
     int length = code ? snprintf(line, sizeof line, "medley-probe 1 failed %.400s", err->text)
@@ -82,11 +82,12 @@ void probe_main(int argc, char **argv, probe_lookup *lookup)
 {
     if (argc != ARGUMENTS || strcmp(argv[1], PROBE_ARGUMENT) != 0)
         return;
-    bind_to_parent((pid_t)strtol(argv[5], NULL, 10), (unsigned)strtoul(argv[6], NULL, 10));
+    probe_child_bind_to_parent((pid_t)strtol(argv[5], NULL, 10),
+                               (unsigned)strtoul(argv[6], NULL, 10));
     struct error err = {0};
     enum error_code code =
-        check(argv[2], (uint32_t)strtoul(argv[3], NULL, 10), argv[4], lookup, &err);
-    answer(code, &err);
+        probe_child_check(argv[2], (uint32_t)strtoul(argv[3], NULL, 10), argv[4], lookup, &err);
+    probe_child_answer(code, &err);
 }
 
 static enum error_code lookup_ggml(const char *name, const struct device_impl **impl,

@@ -18,7 +18,7 @@ static struct product_matrix matrix_of(const struct ggml_tensor *tensor)
 }
 
 /* Share `ith` of `nth` of n. */
-static void share_of(int64_t n, int ith, int nth, int64_t *first, int64_t *end)
+static void product_ggml_share_of(int64_t n, int ith, int nth, int64_t *first, int64_t *end)
 {
     *first = n * ith / nth;
     *end = n * (ith + 1) / nth;
@@ -36,7 +36,7 @@ static void round_share(struct ggml_tensor *out, int ith, int nth, void *kernel)
     const struct ggml_tensor *x = out->src[0];
     const int64_t n_blocks = x->ne[0] / PRODUCT_BLOCK;
     int64_t at, end;
-    for (share_of(n_blocks * x->ne[1] * x->ne[2], ith, nth, &at, &end); at < end;) {
+    for (product_ggml_share_of(n_blocks * x->ne[1] * x->ne[2], ith, nth, &at, &end); at < end;) {
         const int64_t row = at / n_blocks, block = at % n_blocks;
         const int64_t n = n_blocks - block < end - at ? n_blocks - block : end - at;
         const float *from = row_of(x, row % x->ne[1], row / x->ne[1]);
@@ -75,7 +75,8 @@ static void compute_tile(const struct product_kernel *kernel, const struct produ
                          int64_t n_rows, int ith, int nth, struct tile *tile)
 {
     int64_t first, end;
-    share_of((n_rows + PRODUCT_SHEAF_MAX - 1) / PRODUCT_SHEAF_MAX, ith, nth, &first, &end);
+    product_ggml_share_of((n_rows + PRODUCT_SHEAF_MAX - 1) / PRODUCT_SHEAF_MAX, ith, nth, &first,
+                          &end);
     end = end * PRODUCT_SHEAF_MAX < n_rows ? end * PRODUCT_SHEAF_MAX : n_rows;
     product_compute(kernel, matrix, tile->x, tile->y, tile->n, (uint32_t)first * PRODUCT_SHEAF_MAX,
                     (uint32_t)end);

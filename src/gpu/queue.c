@@ -50,7 +50,7 @@ static void wait_for(struct queue *queue, uint64_t ns)
 /* ---- the thread ----------------------------------------------------------------------------- */
 
 /* The next job, or NULL when the queue is closing and empty. */
-static struct device_job *take(struct queue *queue)
+static struct device_job *queue_take(struct queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
     while (!queue->closing) {
@@ -69,11 +69,11 @@ static struct device_job *take(struct queue *queue)
     return job;
 }
 
-static void *run(void *argument)
+static void *queue_run(void *argument)
 {
     struct queue *queue = argument;
     struct device_job *job;
-    while ((job = take(queue))) {
+    while ((job = queue_take(queue))) {
         if (atomic_load_explicit(&queue->rest_permille, memory_order_relaxed) == 0) {
             job->run(job);
             continue;
@@ -104,7 +104,7 @@ enum error_code queue_open(struct queue *queue, const char *thread_name, struct 
     *queue = (struct queue){0};
     pthread_mutex_init(&queue->lock, NULL);
     timed_wait_init(&queue->wake);
-    int failure = pthread_create(&queue->thread, NULL, run, queue);
+    int failure = pthread_create(&queue->thread, NULL, queue_run, queue);
     if (failure) {
         pthread_cond_destroy(&queue->wake);
         pthread_mutex_destroy(&queue->lock);

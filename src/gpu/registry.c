@@ -95,7 +95,8 @@ void registry_deinit(struct registry *registry)
     *registry = (struct registry){0};
 }
 
-static struct registry_entry *find(const struct registry *registry, const struct registry_key *key)
+static struct registry_entry *registry_find_entry(const struct registry *registry,
+                                                  const struct registry_key *key)
 {
     for (uint32_t i = 0; i < registry->count; i++) {
         if (same_key(&registry->entries[i].key, key))
@@ -107,7 +108,7 @@ static struct registry_entry *find(const struct registry *registry, const struct
 const struct registry_entry *registry_find(const struct registry *registry,
                                            const struct registry_key *key)
 {
-    return find(registry, key);
+    return registry_find_entry(registry, key);
 }
 
 bool registry_is_fresh(const struct registry_entry *entry, uint64_t now_unix_s)
@@ -144,7 +145,7 @@ static struct registry_entry *make_room(struct registry *registry)
 enum error_code registry_merge(struct registry *registry, const struct registry_entry *change,
                                struct error *err)
 {
-    struct registry_entry *entry = find(registry, &change->key);
+    struct registry_entry *entry = registry_find_entry(registry, &change->key);
     if (!entry) {
         entry = make_room(registry);
         if (!entry)

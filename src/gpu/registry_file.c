@@ -22,7 +22,7 @@ void gpu_registry_path(char *path, size_t size)
 /* ---- reading --------------------------------------------------------------------------- */
 
 /* No such file is an empty registry. */
-static enum error_code load(const char *path, struct registry *out, struct error *err)
+static enum error_code registry_file_load(const char *path, struct registry *out, struct error *err)
 {
     struct buffer json = {0};
     *out = (struct registry){0};
@@ -37,7 +37,7 @@ void registry_load(const char *path, struct registry *out)
 {
     *out = (struct registry){0};
     struct error err;
-    enum error_code code = path && path[0] ? load(path, out, &err) : ERROR_NONE;
+    enum error_code code = path && path[0] ? registry_file_load(path, out, &err) : ERROR_NONE;
     if (code)
         log_line(LOG_WARN, "gpu", "the registry of devices is not used%s: %s",
                  code == ERROR_NO_MEMORY ? "" : ", and will be made anew", err.text);
@@ -83,7 +83,7 @@ static enum error_code update_locked(const char *path, const struct registry_ent
                                      uint32_t count, struct error *err)
 {
     struct registry registry;
-    enum error_code code = load(path, &registry, err);
+    enum error_code code = registry_file_load(path, &registry, err);
     if (code == ERROR_NO_MEMORY)
         return code;
     if (code) /* who loads it says why */

@@ -24,7 +24,7 @@ static bool read_result(yyjson_val *value, enum registry_result *out)
     return false;
 }
 
-static bool read_entry(yyjson_val *value, struct registry_entry *out)
+static bool registry_json_read_entry(yyjson_val *value, struct registry_entry *out)
 {
     *out = (struct registry_entry){0};
     yyjson_val *backend, *device, *driver, *ggml, *result, *reason, *time, *calibration;
@@ -47,7 +47,8 @@ static bool read_entry(yyjson_val *value, struct registry_entry *out)
            (!out->calibrated || calibration_from_json(calibration, &out->calibration));
 }
 
-static enum error_code read_entries(yyjson_val *list, struct registry *out, struct error *err)
+static enum error_code registry_json_read_entries(yyjson_val *list, struct registry *out,
+                                                  struct error *err)
 {
     size_t n = yyjson_arr_size(list);
     if (n > LIMIT_REGISTRY_ENTRIES)
@@ -63,7 +64,7 @@ static enum error_code read_entries(yyjson_val *list, struct registry *out, stru
     yyjson_arr_foreach(list, i, count, value)
     {
         struct registry_entry *entry = &out->entries[i];
-        if (!read_entry(value, entry))
+        if (!registry_json_read_entry(value, entry))
             return error_set(err, ERROR_INVALID, "entry %zu is not as Medley writes it", i + 1);
         if (registry_find(out, &entry->key)) /* among those before it */
             return error_set(err, ERROR_INVALID, "entry %zu is there twice", i + 1);
@@ -92,7 +93,7 @@ enum error_code registry_parse(const char *json, size_t size, struct registry *o
     else if (yyjson_get_uint(version) != VERSION)
         code = error_set(err, ERROR_INVALID, "its version is not %d", VERSION);
     else
-        code = read_entries(entries, out, err);
+        code = registry_json_read_entries(entries, out, err);
     yyjson_doc_free(doc);
     if (code)
         registry_deinit(out);

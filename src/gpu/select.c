@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void list_ids(const struct gpu *gpu, char *text, size_t size)
+static void gpu_select_list_ids(const struct gpu *gpu, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = 0;
@@ -26,10 +26,10 @@ static const struct device_rejected *find_rejected(const struct gpu *gpu, const 
     return NULL;
 }
 
-static enum error_code unknown(const struct gpu *gpu, const char *id, struct error *err)
+static enum error_code gpu_select_unknown(const struct gpu *gpu, const char *id, struct error *err)
 {
     char ids[256];
-    list_ids(gpu, ids, sizeof ids);
+    gpu_select_list_ids(gpu, ids, sizeof ids);
     const struct device_rejected *rejected = find_rejected(gpu, id);
     if (rejected)
         return error_set(err, ERROR_NOT_FOUND, "device %s is not usable: %s; there are: %s", id,
@@ -37,17 +37,17 @@ static enum error_code unknown(const struct gpu *gpu, const char *id, struct err
     return error_set(err, ERROR_NOT_FOUND, "no device '%s'; there are: %s", id, ids);
 }
 
-static enum error_code add(const struct gpu *gpu, const char *id, struct device **out, uint32_t max,
-                           uint32_t *n_out, struct error *err)
+static enum error_code gpu_select_add(const struct gpu *gpu, const char *id, struct device **out,
+                                      uint32_t max, uint32_t *n_out, struct error *err)
 {
     char ids[256];
-    list_ids(gpu, ids, sizeof ids);
+    gpu_select_list_ids(gpu, ids, sizeof ids);
     if (!id[0])
         return error_set(err, ERROR_INVALID, "the device list has an empty name; there are: %s",
                          ids);
     struct device *device = gpu_find(gpu, id);
     if (!device)
-        return unknown(gpu, id, err);
+        return gpu_select_unknown(gpu, id, err);
     for (uint32_t i = 0; i < *n_out; i++) {
         if (out[i] == device)
             return error_set(err, ERROR_INVALID, "device %s is named twice; there are: %s", id,
@@ -102,7 +102,7 @@ enum error_code gpu_select(const struct gpu *gpu, const char *list, struct devic
         char id[sizeof((struct device_info *)0)->id];
         size_t length = strcspn(at, ",");
         snprintf(id, sizeof id, "%.*s", length < sizeof id ? (int)length : (int)sizeof id, at);
-        enum error_code code = add(gpu, id, out, max, n_out, err);
+        enum error_code code = gpu_select_add(gpu, id, out, max, n_out, err);
         if (code) {
             *n_out = 0;
             return code;

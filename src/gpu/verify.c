@@ -66,7 +66,7 @@ static enum error_code expect_pattern(const struct check *check, void *memory, u
                      offset + i, check->read[i], check->wrote[i]);
 }
 
-static enum error_code allocate(const struct check *check, uint64_t size, void **memory)
+static enum error_code verify_allocate(const struct check *check, uint64_t size, void **memory)
 {
     *memory = NULL;
     if (check->impl->allocate(check->self, size, memory, check->err)) {
@@ -96,9 +96,9 @@ static enum error_code copy_across(const struct check *check, void *first, void 
 static enum error_code check_transfers(const struct check *check)
 {
     void *first = NULL, *second = NULL;
-    enum error_code code = allocate(check, FIRST_BYTES, &first);
+    enum error_code code = verify_allocate(check, FIRST_BYTES, &first);
     if (!code)
-        code = allocate(check, SECOND_BYTES, &second);
+        code = verify_allocate(check, SECOND_BYTES, &second);
     if (!code)
         code = write_pattern(check, first, 0, FIRST_BYTES, 1);
     if (!code)
@@ -126,7 +126,7 @@ static enum error_code check_large(const struct check *check)
     if (size < 4 * STAMP_BYTES)
         return ERROR_NONE;
     void *memory;
-    enum error_code code = allocate(check, size, &memory);
+    enum error_code code = verify_allocate(check, size, &memory);
     const uint64_t at[] = {0, size / 2 + 1, size - STAMP_BYTES};
     for (uint64_t i = 0; !code && i < 3; i++)
         code = write_pattern(check, memory, at[i], STAMP_BYTES, 10 + i);
@@ -201,7 +201,7 @@ enum error_code verify_device_quickly(const struct device_impl *impl, void *self
         code = check_claim(&check);
     void *memory = NULL;
     if (!code)
-        code = allocate(&check, BYTES, &memory);
+        code = verify_allocate(&check, BYTES, &memory);
     if (!code)
         code = write_pattern(&check, memory, 0, BYTES, 6);
     if (!code)

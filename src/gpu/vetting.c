@@ -16,7 +16,7 @@ static uint64_t now_unix_s(void)
     return now > 0 ? (uint64_t)now : 0;
 }
 
-static void note(struct vet *vet, enum registry_result result, const char *reason)
+static void vetting_note(struct vet *vet, enum registry_result result, const char *reason)
 {
     vet->change.result = result;
     vet->change.verified_unix_s = now_unix_s();
@@ -43,13 +43,13 @@ static void refuse_remembered(struct vet *vet, const struct registry_entry *entr
              day);
 }
 
-static bool is_cpu(const struct vet *vet)
+static bool vetting_is_cpu(const struct vet *vet)
 {
     return strcmp(vet->info.backend, "cpu") == 0;
 }
 
 /* True when a verification is needed. */
-static bool consult(struct vet *vet, const struct registry *registry, bool verify)
+static bool vetting_consult(struct vet *vet, const struct registry *registry, bool verify)
 {
     const struct registry_entry *entry = registry_find(registry, &vet->change.key);
     if (!entry)
@@ -59,7 +59,7 @@ static bool consult(struct vet *vet, const struct registry *registry, bool verif
     if (verify || entry->result == REGISTRY_UNKNOWN || entry->result == REGISTRY_FAILED)
         return true;
     if (entry->result != REGISTRY_PASSED &&
-        is_cpu(vet)) /* nothing works without it: it is always tried */
+        vetting_is_cpu(vet)) /* nothing works without it: it is always tried */
         return true;
     if (entry->result != REGISTRY_PASSED) {
         refuse_remembered(vet, entry);
@@ -88,7 +88,7 @@ static void take_answer(struct vet *vet, const struct probe *probe)
                  vet->info.id, probe->reason);
         return;
     }
-    note(vet, results[probe->result], probe->reason);
+    vetting_note(vet, results[probe->result], probe->reason);
     if (probe->result == PROBE_PASSED) {
         vet->verdict = VET_QUICK;
         vet->verification = (struct device_verification){VERIFIED_IN_CHILD, now_unix_s()};
@@ -131,7 +131,7 @@ void vet_devices(struct vet *vets, uint32_t count, const struct registry *known,
         vet->verdict = VET_FULL;
         vet->change.key = registry_key_of(&vet->info, vet->index, options->n_cpu_threads);
         /* the CPU's backend computes in this process in any case */
-        if (consult(vet, known, options->verify) && options->prober && !is_cpu(vet))
+        if (vetting_consult(vet, known, options->verify) && options->prober && !vetting_is_cpu(vet))
             asked[n_asked++] = vet;
     }
     ask_children(asked, n_asked, options);
@@ -140,10 +140,10 @@ void vet_devices(struct vet *vets, uint32_t count, const struct registry *known,
 void vet_outcome(struct vet *vet, const char *reason, bool hung)
 {
     if (reason) {
-        note(vet, hung ? REGISTRY_HUNG : REGISTRY_FAILED, reason);
+        vetting_note(vet, hung ? REGISTRY_HUNG : REGISTRY_FAILED, reason);
     } else if (vet->verdict == VET_FULL) {
         vet->verification = (struct device_verification){VERIFIED_IN_PROCESS, now_unix_s()};
-        note(vet, REGISTRY_PASSED, "");
+        vetting_note(vet, REGISTRY_PASSED, "");
     }
 }
 

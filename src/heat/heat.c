@@ -104,7 +104,7 @@ static void tell_precision(struct heat *heat, uint32_t index, bool lower)
         heat->options.on_precision(heat->options.arg, device, lower);
 }
 
-static void govern(struct heat *heat, uint32_t index, bool battery)
+static void heat_govern(struct heat *heat, uint32_t index, bool battery)
 {
     struct governed *governed = &heat->governed[index];
     struct heat_device *device = &heat->work.devices[index];
@@ -135,7 +135,7 @@ static void on_sample(void *arg, const struct sensor_sample *sample)
         device->readings = sample->devices[i];
         if (device_reads_itself(device->device))
             read_itself(device->device, sample->time_ns, &device->readings);
-        govern(heat, i, battery);
+        heat_govern(heat, i, battery);
     }
     pthread_mutex_lock(&heat->lock);
     heat->latest = heat->work;
@@ -144,7 +144,7 @@ static void on_sample(void *arg, const struct sensor_sample *sample)
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
-static enum error_code start(struct heat *heat, struct gpu *gpu, struct error *err)
+static enum error_code heat_start(struct heat *heat, struct gpu *gpu, struct error *err)
 {
     uint32_t n = gpu_device_count(gpu);
     struct device_info *infos = mem_new_array(n, sizeof *infos);
@@ -178,7 +178,7 @@ enum error_code heat_open(struct gpu *gpu, const struct heat_options *options, s
     pthread_mutex_init(&heat->lock, NULL);
     if (options)
         heat->options = *options;
-    enum error_code code = start(heat, gpu, err);
+    enum error_code code = heat_start(heat, gpu, err);
     if (code) {
         heat_close(heat);
         return code;

@@ -21,7 +21,7 @@ static void on_turn_closed(uv_handle_t *turn)
     mem_free(admission);
 }
 
-static void take_away(struct admission *admission)
+static void admission_take_away(struct admission *admission)
 {
     struct guest **place = &admission->guests;
     while (*place) {
@@ -60,7 +60,7 @@ static void on_turn(uv_timer_t *turn)
 {
     struct admission *admission = turn->data;
     raise_events(admission);
-    take_away(admission);
+    admission_take_away(admission);
     if (admission->closing && !admission->guests && !admission->turn_is_closed) {
         admission->turn_is_closed = true;
         uv_close((uv_handle_t *)turn, on_turn_closed);
@@ -75,7 +75,7 @@ void admission_wake(struct admission *admission)
 
 /* ---- guests come ----------------------------------------------------------------------------- */
 
-static bool has_room(const struct admission *admission, uint64_t host)
+static bool admission_has_room(const struct admission *admission, uint64_t host)
 {
     uint32_t n_of_host = 0;
     for (const struct guest *guest = admission->guests; guest; guest = guest->next)
@@ -87,7 +87,7 @@ void admission_stream(struct admission *admission, struct stream *stream)
 {
     struct error err = {0};
     const uint64_t host = stream_host(stream);
-    if (admission->closing || !has_room(admission, host)) {
+    if (admission->closing || !admission_has_room(admission, host)) {
         error_set(&err, ERROR_BUSY, "a machine that wants to join was turned away: %s",
                   admission->closing ? "the node is stopping" : "too many are at it already");
         stream_close(stream, NULL, NULL);
@@ -100,7 +100,8 @@ void admission_stream(struct admission *admission, struct stream *stream)
 
 /* ---- the owner's calls ----------------------------------------------------------------------- */
 
-static struct guest *find(const struct admission *admission, uint64_t id, enum guest_phase phase)
+static struct guest *admission_find(const struct admission *admission, uint64_t id,
+                                    enum guest_phase phase)
 {
     for (struct guest *guest = admission->guests; guest; guest = guest->next) {
         if (guest->id == id && guest->phase == phase)
@@ -117,7 +118,7 @@ static enum error_code not_there(struct error *err)
 enum error_code admission_agree(struct admission *admission, uint64_t id, struct error *err)
 {
     static const struct buffer nothing;
-    struct guest *guest = find(admission, id, GUEST_COMPARING);
+    struct guest *guest = admission_find(admission, id, GUEST_COMPARING);
     if (!guest)
         return not_there(err);
     if (guest->machine.we_agree)
@@ -131,9 +132,9 @@ enum error_code admission_agree(struct admission *admission, uint64_t id, struct
 enum error_code admission_refuse(struct admission *admission, uint64_t id, const char *why,
                                  struct error *err)
 {
-    struct guest *guest = find(admission, id, GUEST_COMPARING);
+    struct guest *guest = admission_find(admission, id, GUEST_COMPARING);
     if (!guest)
-        guest = find(admission, id, GUEST_DECIDING);
+        guest = admission_find(admission, id, GUEST_DECIDING);
     if (!guest)
         return not_there(err);
     guest_refuse(guest, why ? why : "");
@@ -143,7 +144,7 @@ enum error_code admission_refuse(struct admission *admission, uint64_t id, const
 enum error_code admission_grant(struct admission *admission, uint64_t id, const void *payload,
                                 size_t size, struct error *err)
 {
-    struct guest *guest = find(admission, id, GUEST_DECIDING);
+    struct guest *guest = admission_find(admission, id, GUEST_DECIDING);
     if (!guest)
         return not_there(err);
     const struct join_grant grant = {.with_key = true, .payload = payload, .payload_size = size};

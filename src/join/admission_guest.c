@@ -97,7 +97,7 @@ void guest_refuse(struct guest *guest, const char *why)
 
 /* ---- the channel's events -------------------------------------------------------------------- */
 
-static void on_message(void *self, const void *bytes, size_t size)
+static void admission_guest_on_message(void *self, const void *bytes, size_t size)
 {
     struct guest *guest = self;
     struct invite *invite = &guest->admission->invite;
@@ -112,7 +112,7 @@ static void on_message(void *self, const void *bytes, size_t size)
     buffer_deinit(&reply);
 }
 
-static void on_late(void *self)
+static void admission_guest_on_late(void *self)
 {
     struct guest *guest = self;
     struct buffer reply = {0};
@@ -127,7 +127,7 @@ static void on_late(void *self)
     buffer_deinit(&reply);
 }
 
-static void on_ended(void *self, bool in_order, const struct error *why)
+static void admission_guest_on_ended(void *self, bool in_order, const struct error *why)
 {
     struct guest *guest = self;
     struct error err;
@@ -142,7 +142,7 @@ static void on_ended(void *self, bool in_order, const struct error *why)
     guest_over(guest, &err);
 }
 
-static void on_channel_closed(void *self)
+static void admission_guest_on_channel_closed(void *self)
 {
     struct guest *guest = self;
     guest->channel = NULL;
@@ -151,7 +151,8 @@ static void on_channel_closed(void *self)
 
 /* ---- coming ---------------------------------------------------------------------------------- */
 
-static enum error_code start_machine(struct guest *guest, struct stream *stream, struct error *err)
+static enum error_code admission_guest_start_machine(struct guest *guest, struct stream *stream,
+                                                     struct error *err)
 {
     const struct admission_options *options = &guest->admission->options;
     struct inviter_settings settings = {
@@ -166,7 +167,7 @@ static enum error_code start_machine(struct guest *guest, struct stream *stream,
 }
 
 /* It cannot even begin: the other end is told why. */
-static void turn_away(struct guest *guest, const struct error *err)
+static void admission_guest_turn_away(struct guest *guest, const struct error *err)
 {
     struct buffer reply = {0};
     join_fail(&guest->machine.session, JOIN_REFUSED_DECLINED, err->text, &reply);
@@ -184,10 +185,11 @@ enum error_code guest_welcome(struct admission *admission, struct stream *stream
         return error_set(err, ERROR_NO_MEMORY, "out of memory for a machine that joins");
     }
     *guest = (struct guest){.admission = admission, .host = host, .id = ++admission->last_id};
-    const struct join_channel_events events = {on_message, on_late, on_ended, on_channel_closed,
-                                               guest};
+    const struct join_channel_events events = {admission_guest_on_message, admission_guest_on_late,
+                                               admission_guest_on_ended,
+                                               admission_guest_on_channel_closed, guest};
     struct error refusal = {0};
-    const enum error_code refused = start_machine(guest, stream, &refusal);
+    const enum error_code refused = admission_guest_start_machine(guest, stream, &refusal);
     enum error_code code = join_channel_open(
         admission->options.loop, stream, &admission->options.clock, &events, &guest->channel, err);
     if (code) {
@@ -199,7 +201,7 @@ enum error_code guest_welcome(struct admission *admission, struct stream *stream
     admission->guests = guest;
     admission->n_guests++;
     if (refused)
-        turn_away(guest, &refusal);
+        admission_guest_turn_away(guest, &refusal);
     else
         join_channel_expect(guest->channel, guest->machine.deadline_ms);
     return ERROR_NONE;

@@ -17,7 +17,7 @@ struct book {
 
 /* ---- the file -------------------------------------------------------------------------- */
 
-static void save(const struct book *book)
+static void book_save(const struct book *book)
 {
     struct buffer bytes = {0};
     struct error err;
@@ -43,7 +43,8 @@ static bool is_sound(const Node__Book *content)
     return content->n_nodes <= LIMIT_CLUSTER_NODES;
 }
 
-static enum error_code decode(const void *bytes, size_t size, Node__Book **out, struct error *err)
+static enum error_code book_decode(const void *bytes, size_t size, Node__Book **out,
+                                   struct error *err)
 {
     ProtobufCMessage *message = NULL;
     enum error_code code = message_decode(&node__book__descriptor, bytes, size, &message, err);
@@ -66,7 +67,7 @@ enum error_code book_open(const char *path, struct book **out, struct error *err
     if (code == ERROR_NOT_FOUND)
         code = ERROR_NONE;
     if (!code)
-        code = decode(bytes.data ? bytes.data : "", bytes.size, &book->content, err);
+        code = book_decode(bytes.data ? bytes.data : "", bytes.size, &book->content, err);
     buffer_deinit(&bytes);
     if (code) {
         mem_free(book);
@@ -87,7 +88,7 @@ void book_close(struct book *book)
 /* ---- changing it ------------------------------------------------------------------------ */
 
 /* Takes `content`, but keeps who was removed. */
-static void replace(struct book *book, Node__Book *content)
+static void book_replace(struct book *book, Node__Book *content)
 {
     for (size_t i = 0; i < book->content->n_removed; i++) {
         char *id = book->content->removed[i];
@@ -106,11 +107,11 @@ static void replace(struct book *book, Node__Book *content)
     book->content->n_removed = n_removed;
     message_free(&book->content->base);
     book->content = content;
-    save(book);
+    book_save(book);
 }
 
 /* But for their ages. */
-static bool is_same(const Node__Book *a, const Node__Book *b)
+static bool book_is_same(const Node__Book *a, const Node__Book *b)
 {
     struct buffer one = {0}, other = {0};
     message_encode(&a->base, &one);
@@ -152,8 +153,8 @@ static bool is_older(const Node__Book *content, struct lineage lineage, uint64_t
 
 /* A message of these nodes that owns its memory: by way of its bytes; as old as `book`. NULL: no
  * memory. */
-static Node__Book *copy_of(const Node__Book *book, Cluster__Node *shorts, size_t n, char **removed,
-                           size_t n_removed)
+static Node__Book *book_copy_of(const Node__Book *book, Cluster__Node *shorts, size_t n,
+                                char **removed, size_t n_removed)
 {
     Node__Book view = NODE__BOOK__INIT, *out = NULL;
     struct buffer bytes = {0};
@@ -168,7 +169,7 @@ static Node__Book *copy_of(const Node__Book *book, Cluster__Node *shorts, size_t
     if (list)
         message_encode(&view.base, &bytes);
     if (list && !bytes.failed)
-        decode(bytes.data ? bytes.data : "", bytes.size, &out, NULL);
+        book_decode(bytes.data ? bytes.data : "", bytes.size, &out, NULL);
     buffer_deinit(&bytes);
     mem_free(list);
     return out;
@@ -187,24 +188,24 @@ bool book_follow(struct book *book, const struct state *state, struct lineage li
         if (root->nodes[i]->admitted && !book_was_removed(book, root->nodes[i]->node->id))
             shorts[n++] = short_of(root->nodes[i]->node);
     }
-    Node__Book *content =
-        shorts ? copy_of(book->content, shorts, n, book->content->removed, book->content->n_removed)
-               : NULL;
+    Node__Book *content = shorts ? book_copy_of(book->content, shorts, n, book->content->removed,
+                                                book->content->n_removed)
+                                 : NULL;
     mem_free(shorts);
-    if (!content || is_same(content, book->content)) {
+    if (!content || book_is_same(content, book->content)) {
         message_free(content ? &content->base : NULL);
         return false;
     }
-    replace(book, content);
+    book_replace(book, content);
     return true;
 }
 
 enum error_code book_take(struct book *book, const void *bytes, size_t size, struct error *err)
 {
     Node__Book *content = NULL;
-    enum error_code code = decode(bytes, size, &content, err);
+    enum error_code code = book_decode(bytes, size, &content, err);
     if (!code)
-        replace(book, content);
+        book_replace(book, content);
     return code;
 }
 
@@ -221,12 +222,12 @@ void book_add(struct book *book, const char *id, const char *name)
         shorts[n].id = (char *)(uintptr_t)id;
         shorts[n].name = (char *)(uintptr_t)name;
     }
-    Node__Book *content = shorts ? copy_of(book->content, shorts, n + 1, book->content->removed,
-                                           book->content->n_removed)
+    Node__Book *content = shorts ? book_copy_of(book->content, shorts, n + 1,
+                                                book->content->removed, book->content->n_removed)
                                  : NULL;
     mem_free(shorts);
     if (content)
-        replace(book, content);
+        book_replace(book, content);
 }
 
 void book_remove(struct book *book, const char *id)
@@ -248,24 +249,25 @@ void book_remove(struct book *book, const char *id)
         if (strcmp(content->nodes[i]->id, id) != 0)
             shorts[n++] = short_of(content->nodes[i]);
     }
-    Node__Book *next = shorts ? copy_of(content, shorts, n, removed, content->n_removed + 1) : NULL;
+    Node__Book *next =
+        shorts ? book_copy_of(content, shorts, n, removed, content->n_removed + 1) : NULL;
     mem_free(shorts);
     mem_free(removed);
     if (!next)
         return;
     message_free(&content->base);
     book->content = next;
-    save(book);
+    book_save(book);
 }
 
 void book_forget(struct book *book)
 {
     Node__Book *nothing = NULL;
-    if (decode("", 0, &nothing, NULL))
+    if (book_decode("", 0, &nothing, NULL))
         return;
     message_free(&book->content->base);
     book->content = nothing;
-    save(book);
+    book_save(book);
 }
 
 /* ---- asking it --------------------------------------------------------------------------- */

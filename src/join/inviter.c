@@ -8,25 +8,26 @@
 
 enum { AWAIT_HELLO = 1, AWAIT_PROOF, AWAIT_PERSONS, DECIDING, AWAIT_DONE };
 
-static enum join_result refuse(struct inviter *inviter, enum join_refusal reason,
-                               struct buffer *reply)
+static enum join_result inviter_send_refusal(struct inviter *inviter, enum join_refusal reason,
+                                             struct buffer *reply)
 {
     return join_fail(&inviter->session, reason, "", reply);
 }
 
-static enum join_result broken(struct inviter *inviter, struct buffer *reply, struct error *err,
-                               const char *what)
+static enum join_result inviter_broken(struct inviter *inviter, struct buffer *reply,
+                                       struct error *err, const char *what)
 {
     error_set(err, ERROR_INVALID, "%s", what);
-    return refuse(inviter, JOIN_REFUSED_BROKEN, reply);
+    return inviter_send_refusal(inviter, JOIN_REFUSED_BROKEN, reply);
 }
 
-static enum join_result sent(struct inviter *inviter, int state, uint64_t deadline_ms,
-                             enum join_result result, struct buffer *reply, struct error *err)
+static enum join_result inviter_sent(struct inviter *inviter, int state, uint64_t deadline_ms,
+                                     enum join_result result, struct buffer *reply,
+                                     struct error *err)
 {
     if (reply->failed) {
         error_set(err, ERROR_NO_MEMORY, "out of memory");
-        return refuse(inviter, 0, reply);
+        return inviter_send_refusal(inviter, 0, reply);
     }
     inviter->session.state = state;
     inviter->deadline_ms = deadline_ms;
@@ -101,21 +102,21 @@ static enum join_result on_hello(struct inviter *inviter, uint64_t now_ms,
     enum join_refusal reason;
     session->mode = (enum join_mode)fields[0].bytes[0];
     if (session->mode != JOIN_BY_CODE && session->mode != JOIN_BY_HAND)
-        return broken(inviter, reply, err, "it wants to join in an unknown way");
+        return inviter_broken(inviter, reply, err, "it wants to join in an unknown way");
     memcpy(inviter->peer_public_key, fields[1].bytes, PUBLIC_KEY_BYTES);
     node_id_of(inviter->peer_public_key, inviter->peer_id);
     memcpy(session->joiner_share, fields[2].bytes, sizeof session->joiner_share);
     memcpy(inviter->peer_name, fields[3].bytes, fields[3].size);
     inviter->peer_name[fields[3].size] = 0;
     if (!make_share(inviter, now_ms, &reason, err))
-        return refuse(inviter, reason, reply);
+        return inviter_send_refusal(inviter, reason, reply);
     join_message_begin(reply, JOIN_ANSWER);
     join_message_field(reply, inviter->authority->cluster_id, CLUSTER_ID_BYTES);
     join_message_field(reply, inviter->identity->node_id, NODE_ID_BYTES);
     join_message_field(reply, session->inviter_share, sizeof session->inviter_share);
     join_message_field(reply, inviter->name, strlen(inviter->name));
     enum join_result result =
-        sent(inviter, AWAIT_PROOF, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
+        inviter_sent(inviter, AWAIT_PROOF, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
     if (result == JOIN_WAITING)
         join_digest(reply->data, reply->size, session->answer);
     return result;
@@ -131,8 +132,8 @@ static enum join_result accept_joiner(struct inviter *inviter, uint64_t now_ms,
     join_session_tag(&inviter->session, INVITER, tag);
     join_message_begin(reply, JOIN_ACCEPT);
     join_message_field(reply, tag, sizeof tag);
-    return sent(inviter, by_code ? DECIDING : AWAIT_PERSONS, now_ms + LIMIT_JOIN_WAIT_MS,
-                by_code ? JOIN_DECIDE : JOIN_COMPARE, reply, err);
+    return inviter_sent(inviter, by_code ? DECIDING : AWAIT_PERSONS, now_ms + LIMIT_JOIN_WAIT_MS,
+                        by_code ? JOIN_DECIDE : JOIN_COMPARE, reply, err);
 }
 
 /* The code is looked at anew: it may have been used, voided or paused by others since HELLO. */
@@ -142,9 +143,9 @@ static enum join_result check_code(struct inviter *inviter, uint64_t now_ms,
     uint8_t tag[CPACE_TAG_BYTES];
     enum join_refusal reason;
     if (!may_try(inviter, now_ms, &reason, err))
-        return refuse(inviter, reason, reply);
+        return inviter_send_refusal(inviter, reason, reply);
     if (!join_session_key(&inviter->session, INVITER))
-        return broken(inviter, reply, err, "its share is not a point of the group");
+        return inviter_broken(inviter, reply, err, "its share is not a point of the group");
     join_session_tag(&inviter->session, JOINER, tag);
     bool right = sodium_memcmp(tag, proof, sizeof tag) == 0;
     sodium_memzero(tag, sizeof tag);
@@ -153,7 +154,7 @@ static enum join_result check_code(struct inviter *inviter, uint64_t now_ms,
         error_set(err, ERROR_INVALID, "%s tried a wrong join code (attempt %u of %d%s)",
                   inviter->peer_name, inviter->invite->n_wrong, LIMIT_JOIN_WRONG,
                   inviter->invite->state == INVITE_VOID ? ": the code is void now" : "");
-        return refuse(inviter, JOIN_REFUSED_CODE, reply);
+        return inviter_send_refusal(inviter, JOIN_REFUSED_CODE, reply);
     }
     invite_use(inviter->invite);
     return accept_joiner(inviter, now_ms, reply, err);
@@ -166,7 +167,7 @@ static enum join_result check_nonce(struct inviter *inviter, uint64_t now_ms,
     uint8_t commitment[32];
     join_commitment(nonce, commitment);
     if (sodium_memcmp(commitment, inviter->session.joiner_share, sizeof commitment) != 0)
-        return broken(inviter, reply, err, "it did not open what it had committed to");
+        return inviter_broken(inviter, reply, err, "it did not open what it had committed to");
     join_session_words(&inviter->session, nonce);
     return accept_joiner(inviter, now_ms, reply, err);
 }
@@ -176,8 +177,8 @@ static enum join_result on_proof(struct inviter *inviter, uint64_t now_ms,
                                  struct error *err)
 {
     if (!join_session_verify(&inviter->session, inviter->peer_public_key, message->fields[1].bytes))
-        return broken(inviter, reply, err,
-                      "it does not have the private key of the node that it says it is");
+        return inviter_broken(inviter, reply, err,
+                              "it does not have the private key of the node that it says it is");
     if (inviter->session.mode == JOIN_BY_CODE)
         return check_code(inviter, now_ms, message->fields[0].bytes, reply, err);
     return check_nonce(inviter, now_ms, message->fields[0].bytes, reply, err);
@@ -223,13 +224,13 @@ enum join_result inviter_grant(struct inviter *inviter, const struct join_grant 
     assert(inviter->session.state == DECIDING);
     if (join_grant_make(&inviter->session, inviter->authority, inviter->peer_public_key, grant,
                         now_unix_s, reply, err))
-        return refuse(inviter, JOIN_REFUSED_DECLINED, reply);
-    return sent(inviter, AWAIT_DONE, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
+        return inviter_send_refusal(inviter, JOIN_REFUSED_DECLINED, reply);
+    return inviter_sent(inviter, AWAIT_DONE, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
 }
 
 /* ---- the machine ---------------------------------------------------------------------------- */
 
-static const char *who(const struct inviter *inviter)
+static const char *inviter_peer_name(const struct inviter *inviter)
 {
     return inviter->peer_name[0] ? inviter->peer_name : "the machine that wants to join";
 }
@@ -246,16 +247,17 @@ enum join_result inviter_tick(struct inviter *inviter, uint64_t now_ms, struct b
     if (state == AWAIT_DONE)
         error_set(err, ERROR_CANCELLED,
                   "%s was let in but has not said that it knows: if it does not come up, remove it",
-                  who(inviter));
+                  inviter_peer_name(inviter));
     else
-        error_set(err, ERROR_CANCELLED, "%s has not been let in in time", who(inviter));
-    return refuse(inviter, JOIN_REFUSED_TIME, reply);
+        error_set(err, ERROR_CANCELLED, "%s has not been let in in time",
+                  inviter_peer_name(inviter));
+    return inviter_send_refusal(inviter, JOIN_REFUSED_TIME, reply);
 }
 
 enum join_result inviter_refuse(struct inviter *inviter, const char *why, struct buffer *reply,
                                 struct error *err)
 {
-    error_set(err, ERROR_CANCELLED, "%s was not let in", who(inviter));
+    error_set(err, ERROR_CANCELLED, "%s was not let in", inviter_peer_name(inviter));
     return join_fail(&inviter->session, JOIN_REFUSED_DECLINED, why, reply);
 }
 
@@ -264,7 +266,7 @@ static enum join_result on_note(struct inviter *inviter, uint64_t now_ms,
                                 struct error *err)
 {
     if (!is_note(inviter, message))
-        return broken(inviter, reply, err, "its message was changed on its way");
+        return inviter_broken(inviter, reply, err, "its message was changed on its way");
     if (message->type == JOIN_AGREE) {
         inviter->they_agree = true;
         return both_agree(inviter, now_ms);
@@ -282,10 +284,10 @@ enum join_result inviter_step(struct inviter *inviter, uint64_t now_ms, const vo
     if (result != JOIN_WAITING)
         return result;
     if (join_message_read(bytes, size, &message, err))
-        return refuse(inviter, JOIN_REFUSED_BROKEN, reply);
+        return inviter_send_refusal(inviter, JOIN_REFUSED_BROKEN, reply);
     if (message.type == JOIN_REFUSE) {
-        join_refusal_read(&message, who(inviter), err);
-        return refuse(inviter, 0, reply);
+        join_refusal_read(&message, inviter_peer_name(inviter), err);
+        return inviter_send_refusal(inviter, 0, reply);
     }
     int state = inviter->session.state;
     if (state == AWAIT_HELLO && message.type == JOIN_HELLO) {
@@ -297,7 +299,7 @@ enum join_result inviter_step(struct inviter *inviter, uint64_t now_ms, const vo
     if ((state == AWAIT_PERSONS && message.type == JOIN_AGREE && !inviter->they_agree) ||
         (state == AWAIT_DONE && message.type == JOIN_DONE))
         return on_note(inviter, now_ms, &message, reply, err);
-    return broken(inviter, reply, err, "it sent a message that is not its turn's");
+    return inviter_broken(inviter, reply, err, "it sent a message that is not its turn's");
 }
 
 void inviter_deinit(struct inviter *inviter)

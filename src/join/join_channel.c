@@ -25,11 +25,11 @@ struct join_channel {
     uint8_t in[LENGTH_BYTES + LIMIT_JOIN_MESSAGE_BYTES];
 };
 
-static void on_time(uv_timer_t *timer);
+static void join_channel_on_time(uv_timer_t *timer);
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-static void release(struct join_channel *channel)
+static void join_channel_release(struct join_channel *channel)
 {
     if (--channel->n_open > 0)
         return;
@@ -40,36 +40,36 @@ static void release(struct join_channel *channel)
 
 static void on_stream_closed(void *owner)
 {
-    release(owner);
+    join_channel_release(owner);
 }
 
-static void on_timer_closed(uv_handle_t *timer)
+static void join_channel_on_timer_closed(uv_handle_t *timer)
 {
-    release(timer->data);
+    join_channel_release(timer->data);
 }
 
 static void close_now(struct join_channel *channel)
 {
     channel->phase = CHANNEL_CLOSING;
-    uv_close((uv_handle_t *)&channel->timer, on_timer_closed);
+    uv_close((uv_handle_t *)&channel->timer, join_channel_on_timer_closed);
     stream_close(channel->stream, on_stream_closed, channel);
 }
 
 /* Closes before the owner hears of it: nothing that it does then reaches a stream that is
  * broken. */
-static void end(struct join_channel *channel, bool in_order, const struct error *why)
+static void join_channel_end(struct join_channel *channel, bool in_order, const struct error *why)
 {
     const struct error copy = *why;
     close_now(channel);
     channel->events.ended(channel->events.self, in_order, &copy);
 }
 
-static void endf(struct join_channel *channel, enum error_code code, bool in_order,
-                 const char *text)
+static void join_channel_endf(struct join_channel *channel, enum error_code code, bool in_order,
+                              const char *text)
 {
     struct error why;
     error_set(&why, code, "%s", text);
-    end(channel, in_order, &why);
+    join_channel_end(channel, in_order, &why);
 }
 
 /* ---- time ---------------------------------------------------------------------------------- */
@@ -83,7 +83,7 @@ static uint64_t due_ms(const struct join_channel *channel)
     return due;
 }
 
-static void set_timer(struct join_channel *channel)
+static void join_channel_set_timer(struct join_channel *channel)
 {
     const uint64_t due = due_ms(channel);
     const bool now = channel->failure.code || !channel->looked;
@@ -92,13 +92,13 @@ static void set_timer(struct join_channel *channel)
     if (due == UINT64_MAX && !now)
         uv_timer_stop(&channel->timer);
     else
-        uv_timer_start(&channel->timer, on_time, now ? 0 : join_clock_wait(&channel->clock, due),
-                       0);
+        uv_timer_start(&channel->timer, join_channel_on_time,
+                       now ? 0 : join_clock_wait(&channel->clock, due), 0);
 }
 
 /* ---- sending ------------------------------------------------------------------------------- */
 
-static enum stream_result send_out(struct join_channel *channel, struct error *err)
+static enum stream_result join_channel_send_out(struct join_channel *channel, struct error *err)
 {
     struct buffer *out = &channel->out;
     enum stream_result result = STREAM_DONE;
@@ -111,12 +111,12 @@ static enum stream_result send_out(struct join_channel *channel, struct error *e
     return result == STREAM_FAILED ? result : stream_flush(channel->stream, err);
 }
 
-static void push(struct join_channel *channel)
+static void join_channel_push(struct join_channel *channel)
 {
     if (channel->phase == CHANNEL_CLOSING || channel->failure.code || channel->finished)
         return;
-    if (send_out(channel, &channel->failure) == STREAM_FAILED) {
-        set_timer(channel);
+    if (join_channel_send_out(channel, &channel->failure) == STREAM_FAILED) {
+        join_channel_set_timer(channel);
     } else if (channel->phase == CHANNEL_LINGERING && channel->out.size == 0) {
         channel->finished = true;
         stream_finish(channel->stream);
@@ -131,15 +131,15 @@ void join_channel_send(struct join_channel *channel, const struct buffer *messag
     buffer_append(&channel->out, message->data, message->size);
     if (channel->out.failed) {
         error_set(&channel->failure, ERROR_NO_MEMORY, "out of memory for a message");
-        set_timer(channel);
+        join_channel_set_timer(channel);
     }
-    push(channel);
+    join_channel_push(channel);
 }
 
 /* ---- receiving ----------------------------------------------------------------------------- */
 
 /* How much of `in` the message takes, as far as is known. */
-static size_t wanted(const struct join_channel *channel)
+static size_t join_channel_wanted(const struct join_channel *channel)
 {
     if (channel->have < LENGTH_BYTES)
         return LENGTH_BYTES;
@@ -147,43 +147,46 @@ static size_t wanted(const struct join_channel *channel)
 }
 
 /* Some bytes have come. */
-static void took(struct join_channel *channel, size_t n)
+static void join_channel_took(struct join_channel *channel, size_t n)
 {
     if (channel->have == 0)
         channel->begun_ms = join_clock_now(&channel->clock);
     channel->have += n;
     if (channel->have < LENGTH_BYTES)
         return;
-    const size_t size = wanted(channel) - LENGTH_BYTES;
+    const size_t size = join_channel_wanted(channel) - LENGTH_BYTES;
     if (size == 0 || size > LIMIT_JOIN_MESSAGE_BYTES) {
-        endf(channel, ERROR_INVALID, false, "what it sent is no message of the join protocol");
+        join_channel_endf(channel, ERROR_INVALID, false,
+                          "what it sent is no message of the join protocol");
     } else if (channel->have == LENGTH_BYTES + size) {
         channel->have = 0;
         channel->events.message(channel->events.self, channel->in + LENGTH_BYTES, size);
     }
 }
 
-static void hear(struct join_channel *channel)
+static void join_channel_hear(struct join_channel *channel)
 {
     while (channel->phase == CHANNEL_OPEN) {
         struct error err = {0};
         size_t n;
-        const enum stream_result result = stream_read(channel->stream, channel->in + channel->have,
-                                                      wanted(channel) - channel->have, &n, &err);
+        const enum stream_result result =
+            stream_read(channel->stream, channel->in + channel->have,
+                        join_channel_wanted(channel) - channel->have, &n, &err);
         if (result == STREAM_AGAIN)
             return;
         if (result == STREAM_DONE)
-            took(channel, n);
+            join_channel_took(channel, n);
         else if (result == STREAM_END)
-            endf(channel, ERROR_IO, channel->have == 0, "the other end closed the connection");
+            join_channel_endf(channel, ERROR_IO, channel->have == 0,
+                              "the other end closed the connection");
         else
-            end(channel, false, &err);
+            join_channel_end(channel, false, &err);
     }
 }
 
 /* What comes after the last word is thrown away: a connection that is closed with bytes unread is
  * reset, and what was sent last is lost with it. */
-static void linger(struct join_channel *channel)
+static void join_channel_linger(struct join_channel *channel)
 {
     uint8_t waste[1024];
     size_t n;
@@ -195,21 +198,21 @@ static void linger(struct join_channel *channel)
         close_now(channel);
 }
 
-static void on_ready(struct stream *stream, void *owner)
+static void join_channel_on_ready(struct stream *stream, void *owner)
 {
     struct join_channel *channel = owner;
     channel->looked = true;
     if (channel->phase == CHANNEL_OPEN)
-        hear(channel);
-    push(channel);
+        join_channel_hear(channel);
+    join_channel_push(channel);
     if (channel->phase == CHANNEL_LINGERING)
-        linger(channel);
-    set_timer(channel);
+        join_channel_linger(channel);
+    join_channel_set_timer(channel);
 }
 
 /* ---- the loop ------------------------------------------------------------------------------ */
 
-static void on_time(uv_timer_t *timer)
+static void join_channel_on_time(uv_timer_t *timer)
 {
     struct join_channel *channel = timer->data;
     const uint64_t now = join_clock_now(&channel->clock);
@@ -218,18 +221,19 @@ static void on_time(uv_timer_t *timer)
         close_now(channel);
         return;
     }
-    on_ready(channel->stream,
-             channel); /* a message that has come counts before the deadline does */
+    join_channel_on_ready(channel->stream,
+                          channel); /* a message that has come counts before the deadline does */
     if (channel->phase != CHANNEL_OPEN)
         return;
     if (channel->failure.code) {
-        end(channel, false, &channel->failure);
+        join_channel_end(channel, false, &channel->failure);
     } else if (channel->have > 0 && now >= channel->begun_ms + LIMIT_JOIN_MESSAGE_MS) {
-        endf(channel, ERROR_INVALID, false, "a message did not come to its end in time");
+        join_channel_endf(channel, ERROR_INVALID, false,
+                          "a message did not come to its end in time");
     } else if (now >= channel->deadline_ms) {
         channel->deadline_ms = UINT64_MAX;
         channel->events.late(channel->events.self);
-        set_timer(channel);
+        join_channel_set_timer(channel);
     }
 }
 
@@ -238,7 +242,7 @@ void join_channel_expect(struct join_channel *channel, uint64_t deadline_ms)
     if (channel->phase != CHANNEL_OPEN)
         return;
     channel->deadline_ms = deadline_ms;
-    set_timer(channel);
+    join_channel_set_timer(channel);
 }
 
 void join_channel_finish(struct join_channel *channel)
@@ -247,8 +251,8 @@ void join_channel_finish(struct join_channel *channel)
         return;
     channel->phase = CHANNEL_LINGERING;
     channel->deadline_ms = join_clock_now(&channel->clock) + LIMIT_JOIN_LINGER_MS;
-    push(channel);
-    set_timer(channel);
+    join_channel_push(channel);
+    join_channel_set_timer(channel);
 }
 
 void join_channel_abort(struct join_channel *channel)
@@ -275,9 +279,10 @@ enum error_code join_channel_open(uv_loop_t *loop, struct stream *stream,
     channel->n_open = 2;
     uv_timer_init(loop, &channel->timer);
     channel->timer.data = channel;
-    stream->on_ready = on_ready;
+    stream->on_ready = join_channel_on_ready;
     stream->owner = channel;
-    set_timer(channel); /* its first message may have come with the end of the handshake */
+    join_channel_set_timer(
+        channel); /* its first message may have come with the end of the handshake */
     *out = channel;
     return ERROR_NONE;
 }

@@ -102,7 +102,7 @@ static X509 *certificate_of(const struct join_field *field)
     return NULL;
 }
 
-static bool read_key(const struct join_field *field, EVP_PKEY **key)
+static bool join_grant_read_key(const struct join_field *field, EVP_PKEY **key)
 {
     const uint8_t *at = field->bytes;
     if (!field->size)
@@ -124,7 +124,7 @@ static enum error_code read_grant(const uint8_t *plain, size_t size,
     membership->authority.certificate = certificate_of(&fields[GRANT_AUTHORITY]);
     membership->certificate = certificate_of(&fields[GRANT_CERTIFICATE]);
     if (!membership->authority.certificate || !membership->certificate ||
-        !read_key(&fields[GRANT_KEY], &membership->authority.key)) {
+        !join_grant_read_key(&fields[GRANT_KEY], &membership->authority.key)) {
         ERR_clear_error();
         return error_set(err, ERROR_INVALID,
                          "the member sent something that is not a certificate or key");

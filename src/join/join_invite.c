@@ -81,7 +81,7 @@ void invite_use(struct invite *invite)
 }
 
 /* Crockford's decoding: what looks like a digit is one. 0: not in the alphabet. */
-static char digit_of(char c)
+static char join_invite_digit_of(char c)
 {
     if (c >= 'a' && c <= 'z')
         c = (char)(c - 'a' + 'A');
@@ -98,7 +98,7 @@ enum error_code join_code_parse(const char *typed, char digits[JOIN_CODE_DIGITS]
     for (; *typed; typed++) {
         if (*typed == '-' || *typed == ' ')
             continue;
-        char digit = digit_of(*typed);
+        char digit = join_invite_digit_of(*typed);
         if (!digit)
             return error_set(err, ERROR_INVALID,
                              "a join code has digits and letters only (never U), like K7QM-4XZD");

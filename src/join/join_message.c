@@ -65,8 +65,10 @@ void join_message_field(struct buffer *out, const void *bytes, size_t size)
         buffer_append(out, bytes, size);
 }
 
-static enum error_code read_fields(const uint8_t *at, size_t size, const struct rules *expected,
-                                   struct join_field fields[JOIN_FIELDS_MAX], struct error *err)
+static enum error_code join_message_read_fields(const uint8_t *at, size_t size,
+                                                const struct rules *expected,
+                                                struct join_field fields[JOIN_FIELDS_MAX],
+                                                struct error *err)
 {
     for (unsigned i = 0; size > 0 || i < expected->n; i++) {
         if (size < 2)
@@ -128,7 +130,8 @@ enum error_code join_message_read(const void *bytes, size_t size, struct join_me
     if (at[1] < JOIN_HELLO || at[1] > JOIN_REFUSE)
         return error_set(err, ERROR_INVALID, "the message is of an unknown type (%u)", at[1]);
     out->type = (enum join_type)at[1];
-    enum error_code code = read_fields(at + 2, size - 2, &rules[at[1]], out->fields, err);
+    enum error_code code =
+        join_message_read_fields(at + 2, size - 2, &rules[at[1]], out->fields, err);
     return code ? code : check_texts(out, err);
 }
 
@@ -136,5 +139,5 @@ enum error_code join_grant_read(const void *bytes, size_t size,
                                 struct join_field fields[JOIN_FIELDS_MAX], struct error *err)
 {
     memset(fields, 0, JOIN_FIELDS_MAX * sizeof fields[0]);
-    return read_fields(bytes, size, &grant_rules, fields, err);
+    return join_message_read_fields(bytes, size, &grant_rules, fields, err);
 }

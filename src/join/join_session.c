@@ -16,14 +16,14 @@ static const char channel_label[] = "medley-join/1 joiner inviter",
                   seal_label[] = "medley-join/1 grant", note_label[] = "medley-join/1 note",
                   sign_label[] = "medley-join/1 possession";
 
-static struct cpace_text text_of(const void *bytes, size_t size)
+static struct cpace_text join_session_text_of(const void *bytes, size_t size)
 {
     return (struct cpace_text){bytes, size};
 }
 
 static struct cpace_text session_of(const struct join_session *session)
 {
-    return text_of(session->binding, sizeof session->binding);
+    return join_session_text_of(session->binding, sizeof session->binding);
 }
 
 void join_digest(const void *message, size_t size, uint8_t digest[JOIN_DIGEST_BYTES])
@@ -50,8 +50,9 @@ bool join_session_share(struct join_session *session, const char code[JOIN_CODE_
                         uint8_t share[32])
 {
     uint8_t generator[CPACE_POINT_BYTES];
-    cpace_generator(text_of(code, JOIN_CODE_DIGITS), text_of(channel_label, strlen(channel_label)),
-                    session_of(session), generator);
+    cpace_generator(join_session_text_of(code, JOIN_CODE_DIGITS),
+                    join_session_text_of(channel_label, strlen(channel_label)), session_of(session),
+                    generator);
     cpace_scalar(session->own_secret);
     bool made = cpace_share(generator, session->own_secret, share);
     sodium_memzero(generator, sizeof generator);
@@ -61,7 +62,8 @@ bool join_session_share(struct join_session *session, const char code[JOIN_CODE_
 static struct cpace_turn turn_of(const struct join_session *session, enum join_end end)
 {
     struct cpace_turn turn = {
-        .data = text_of(end == JOINER ? session->hello : session->answer, JOIN_DIGEST_BYTES)};
+        .data = join_session_text_of(end == JOINER ? session->hello : session->answer,
+                                     JOIN_DIGEST_BYTES)};
     memcpy(turn.share, end == JOINER ? session->joiner_share : session->inviter_share,
            sizeof turn.share);
     return turn;
@@ -89,9 +91,9 @@ void join_commitment(const uint8_t nonce[32], uint8_t commitment[32])
  * inviter_share. */
 void join_session_words(struct join_session *session, const uint8_t joiner_nonce[32])
 {
-    struct cpace_text parts[] = {text_of(joiner_nonce, 32),
-                                 text_of(session->hello, JOIN_DIGEST_BYTES),
-                                 text_of(session->answer, JOIN_DIGEST_BYTES)};
+    struct cpace_text parts[] = {join_session_text_of(joiner_nonce, 32),
+                                 join_session_text_of(session->hello, JOIN_DIGEST_BYTES),
+                                 join_session_text_of(session->answer, JOIN_DIGEST_BYTES)};
     uint8_t hash[64];
     keyed_hash(session->binding, sizeof session->binding, hand_label, parts, 3, session->key);
     keyed_hash(session->key, sizeof session->key, words_label, NULL, 0, hash);

@@ -8,26 +8,28 @@
 
 enum { AWAIT_ANSWER = 1, AWAIT_ACCEPT, AWAIT_PERSON, AWAIT_GRANT, STORING };
 
-static enum join_result fail(struct joiner *joiner, enum join_refusal reason, struct buffer *reply)
+static enum join_result joiner_fail(struct joiner *joiner, enum join_refusal reason,
+                                    struct buffer *reply)
 {
     membership_deinit(&joiner->membership);
     return join_fail(&joiner->session, reason, "", reply);
 }
 
-static enum join_result broken(struct joiner *joiner, struct buffer *reply, struct error *err,
-                               const char *what)
+static enum join_result joiner_broken(struct joiner *joiner, struct buffer *reply,
+                                      struct error *err, const char *what)
 {
     error_set(err, ERROR_INVALID, "%s", what);
-    return fail(joiner, JOIN_REFUSED_BROKEN, reply);
+    return joiner_fail(joiner, JOIN_REFUSED_BROKEN, reply);
 }
 
 /* After a message was written. */
-static enum join_result sent(struct joiner *joiner, int state, uint64_t deadline_ms,
-                             enum join_result result, struct buffer *reply, struct error *err)
+static enum join_result joiner_sent(struct joiner *joiner, int state, uint64_t deadline_ms,
+                                    enum join_result result, struct buffer *reply,
+                                    struct error *err)
 {
     if (reply->failed) {
         error_set(err, ERROR_NO_MEMORY, "out of memory");
-        return fail(joiner, 0, reply);
+        return joiner_fail(joiner, 0, reply);
     }
     joiner->session.state = state;
     joiner->deadline_ms = deadline_ms;
@@ -77,7 +79,7 @@ enum error_code joiner_start(struct joiner *joiner, const struct joiner_settings
     join_message_field(reply, joiner->identity->public_key, PUBLIC_KEY_BYTES);
     join_message_field(reply, session->joiner_share, sizeof session->joiner_share);
     join_message_field(reply, joiner->name, strlen(joiner->name));
-    if (sent(joiner, AWAIT_ANSWER, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err) ==
+    if (joiner_sent(joiner, AWAIT_ANSWER, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err) ==
         JOIN_FAILED)
         return ERROR_NO_MEMORY;
     join_digest(reply->data, reply->size, session->hello);
@@ -116,13 +118,13 @@ static enum join_result on_answer(struct joiner *joiner, uint64_t now_ms,
     memcpy(joiner->peer_name, fields[3].bytes, fields[3].size);
     joiner->peer_name[fields[3].size] = 0;
     if (!make_proof(joiner, proof))
-        return broken(joiner, reply, err, "the member's answer is not a point of the group");
+        return joiner_broken(joiner, reply, err, "the member's answer is not a point of the group");
     if (join_session_sign(session, joiner->identity, signature, err))
-        return fail(joiner, JOIN_REFUSED_DECLINED, reply);
+        return joiner_fail(joiner, JOIN_REFUSED_DECLINED, reply);
     join_message_begin(reply, JOIN_PROOF);
     join_message_field(reply, proof, sizeof proof);
     join_message_field(reply, signature, sizeof signature);
-    return sent(joiner, AWAIT_ACCEPT, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
+    return joiner_sent(joiner, AWAIT_ACCEPT, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
 }
 
 static enum join_result on_accept(struct joiner *joiner, uint64_t now_ms,
@@ -137,14 +139,15 @@ static enum join_result on_accept(struct joiner *joiner, uint64_t now_ms,
         error_set(err, ERROR_INVALID,
                   "%s does not know this join code: it is not the member that made it",
                   joiner->peer_name);
-        return fail(joiner, JOIN_REFUSED_CODE, reply);
+        return joiner_fail(joiner, JOIN_REFUSED_CODE, reply);
     }
     if (!right)
-        return broken(joiner, reply, err,
-                      "the member's proof is wrong: somebody may be in the middle");
+        return joiner_broken(joiner, reply, err,
+                             "the member's proof is wrong: somebody may be in the middle");
     if (joiner->session.mode == JOIN_BY_CODE)
-        return sent(joiner, AWAIT_GRANT, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply, err);
-    return sent(joiner, AWAIT_PERSON, now_ms + LIMIT_JOIN_WAIT_MS, JOIN_COMPARE, reply, err);
+        return joiner_sent(joiner, AWAIT_GRANT, now_ms + LIMIT_JOIN_STEP_MS, JOIN_WAITING, reply,
+                           err);
+    return joiner_sent(joiner, AWAIT_PERSON, now_ms + LIMIT_JOIN_WAIT_MS, JOIN_COMPARE, reply, err);
 }
 
 enum join_result joiner_agree(struct joiner *joiner, uint64_t now_ms, struct buffer *reply)
@@ -156,7 +159,7 @@ enum join_result joiner_agree(struct joiner *joiner, uint64_t now_ms, struct buf
     join_session_note(&joiner->session, JOIN_AGREE, tag);
     join_message_begin(reply, JOIN_AGREE);
     join_message_field(reply, tag, sizeof tag);
-    return sent(joiner, AWAIT_GRANT, now_ms + LIMIT_JOIN_WAIT_MS, JOIN_WAITING, reply, NULL);
+    return joiner_sent(joiner, AWAIT_GRANT, now_ms + LIMIT_JOIN_WAIT_MS, JOIN_WAITING, reply, NULL);
 }
 
 /* ---- GRANT ---------------------------------------------------------------------------------- */
@@ -168,8 +171,8 @@ static enum join_result on_grant(struct joiner *joiner, uint64_t now_ms,
     memcpy(joiner->membership.authority.cluster_id, joiner->cluster_id, CLUSTER_ID_BYTES);
     if (join_grant_open(&joiner->session, &message->fields[0], joiner->identity,
                         &joiner->membership, &joiner->payload, err))
-        return fail(joiner, JOIN_REFUSED_BROKEN, reply);
-    return sent(joiner, STORING, now_ms + LIMIT_JOIN_STEP_MS, JOIN_STORE, reply, err);
+        return joiner_fail(joiner, JOIN_REFUSED_BROKEN, reply);
+    return joiner_sent(joiner, STORING, now_ms + LIMIT_JOIN_STEP_MS, JOIN_STORE, reply, err);
 }
 
 void joiner_take(struct joiner *joiner, struct membership *membership, struct buffer *payload)
@@ -195,7 +198,7 @@ enum join_result joiner_done(struct joiner *joiner, struct buffer *reply)
 
 /* ---- the machine ---------------------------------------------------------------------------- */
 
-static const char *who(const struct joiner *joiner)
+static const char *joiner_peer_name(const struct joiner *joiner)
 {
     return joiner->peer_name[0] ? joiner->peer_name : "the member";
 }
@@ -212,13 +215,13 @@ enum join_result joiner_tick(struct joiner *joiner, uint64_t now_ms, struct buff
     error_set(err, ERROR_CANCELLED, "%s",
               state == AWAIT_PERSON ? "nobody has said yes on this machine in time"
                                     : "the member has not answered in time");
-    return fail(joiner, JOIN_REFUSED_TIME, reply);
+    return joiner_fail(joiner, JOIN_REFUSED_TIME, reply);
 }
 
 enum join_result joiner_refuse(struct joiner *joiner, struct buffer *reply, struct error *err)
 {
-    error_set(err, ERROR_CANCELLED, "joining %s was given up here", who(joiner));
-    return fail(joiner, JOIN_REFUSED_DECLINED, reply);
+    error_set(err, ERROR_CANCELLED, "joining %s was given up here", joiner_peer_name(joiner));
+    return joiner_fail(joiner, JOIN_REFUSED_DECLINED, reply);
 }
 
 enum join_result joiner_step(struct joiner *joiner, uint64_t now_ms, const void *bytes, size_t size,
@@ -229,10 +232,10 @@ enum join_result joiner_step(struct joiner *joiner, uint64_t now_ms, const void 
     if (result != JOIN_WAITING)
         return result;
     if (join_message_read(bytes, size, &message, err))
-        return fail(joiner, JOIN_REFUSED_BROKEN, reply);
+        return joiner_fail(joiner, JOIN_REFUSED_BROKEN, reply);
     if (message.type == JOIN_REFUSE) {
-        enum join_refusal refusal = join_refusal_read(&message, who(joiner), err);
-        result = fail(joiner, 0, reply);
+        enum join_refusal refusal = join_refusal_read(&message, joiner_peer_name(joiner), err);
+        result = joiner_fail(joiner, 0, reply);
         joiner->refusal = refusal;
         return result;
     }
@@ -245,7 +248,7 @@ enum join_result joiner_step(struct joiner *joiner, uint64_t now_ms, const void 
         return on_accept(joiner, now_ms, &message, reply, err);
     if (state == AWAIT_GRANT && message.type == JOIN_GRANT)
         return on_grant(joiner, now_ms, &message, reply, err);
-    return broken(joiner, reply, err, "the member sent a message that is not its turn's");
+    return joiner_broken(joiner, reply, err, "the member sent a message that is not its turn's");
 }
 
 void joiner_deinit(struct joiner *joiner)

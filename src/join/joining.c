@@ -31,7 +31,7 @@ void joining_stream_closed(void *owner)
     joining_release(owner);
 }
 
-static void on_timer_closed(uv_handle_t *timer)
+static void joining_on_timer_closed(uv_handle_t *timer)
 {
     joining_release(timer->data);
 }
@@ -64,7 +64,7 @@ static void say_done(struct joining *joining)
     join_channel_expect(joining->channel, now_ms(joining) + LIMIT_JOIN_CONFIRM_MS);
 }
 
-static void store(struct joining *joining)
+static void joining_store(struct joining *joining)
 {
     struct membership membership;
     struct buffer payload;
@@ -86,8 +86,8 @@ static void store(struct joining *joining)
         join_channel_finish(joining->channel);
 }
 
-static void advance(struct joining *joining, enum join_result result, const struct buffer *reply,
-                    const struct error *err)
+static void joining_advance(struct joining *joining, enum join_result result,
+                            const struct buffer *reply, const struct error *err)
 {
     const struct joining_events *events = &joining->options.events;
     join_channel_send(joining->channel, reply);
@@ -101,7 +101,7 @@ static void advance(struct joining *joining, enum join_result result, const stru
         events->compare(events->self, joining->machine.session.words, joining->machine.peer_name);
         break;
     case JOIN_STORE:
-        store(joining);
+        joining_store(joining);
         break;
     case JOIN_FAILED:
         joining_over(joining, err);
@@ -113,7 +113,7 @@ static void advance(struct joining *joining, enum join_result result, const stru
     }
 }
 
-static void start_machine(struct joining *joining)
+static void joining_start_machine(struct joining *joining)
 {
     const struct joining_options *options = &joining->options;
     struct joiner_settings settings = {.identity = options->identity,
@@ -128,7 +128,7 @@ static void start_machine(struct joining *joining)
     const enum error_code code =
         joiner_start(&joining->machine, &settings, now_ms(joining), &reply, &err);
     joining->machine_runs = !code;
-    advance(joining, code ? JOIN_FAILED : JOIN_WAITING, &reply, &err);
+    joining_advance(joining, code ? JOIN_FAILED : JOIN_WAITING, &reply, &err);
     join_code_wipe(settings.code);
     join_code_wipe(joining->code);
     buffer_deinit(&reply);
@@ -140,14 +140,14 @@ static void start_in_turn(struct joining *joining)
     const uint64_t now = now_ms(joining),
                    paused_until = joining->options.pace->hand_paused_until_ms;
     if (joining->options.mode == JOIN_BY_CODE || now >= paused_until || now >= joining->turn_by_ms)
-        start_machine(joining);
+        joining_start_machine(joining);
     else
         joining_timer(joining, paused_until - now);
 }
 
 /* ---- the channel's events -------------------------------------------------------------------- */
 
-static void on_message(void *self, const void *bytes, size_t size)
+static void joining_on_message(void *self, const void *bytes, size_t size)
 {
     struct joining *joining = self;
     struct buffer reply = {0};
@@ -161,11 +161,11 @@ static void on_message(void *self, const void *bytes, size_t size)
         return;
     const enum join_result result =
         joiner_step(&joining->machine, now_ms(joining), bytes, size, &reply, &err);
-    advance(joining, result, &reply, &err);
+    joining_advance(joining, result, &reply, &err);
     buffer_deinit(&reply);
 }
 
-static void on_late(void *self)
+static void joining_on_late(void *self)
 {
     static const struct error unconfirmed = {
         ERROR_IO,
@@ -178,11 +178,11 @@ static void on_late(void *self)
         return;
     }
     const enum join_result result = joiner_tick(&joining->machine, now_ms(joining), &reply, &err);
-    advance(joining, result, &reply, &err);
+    joining_advance(joining, result, &reply, &err);
     buffer_deinit(&reply);
 }
 
-static void on_ended(void *self, bool in_order, const struct error *why)
+static void joining_on_ended(void *self, bool in_order, const struct error *why)
 {
     struct joining *joining = self;
     struct error err = {0};
@@ -198,7 +198,7 @@ static void on_ended(void *self, bool in_order, const struct error *why)
     joining_over(joining, &err);
 }
 
-static void on_channel_closed(void *self)
+static void joining_on_channel_closed(void *self)
 {
     struct joining *joining = self;
     joining->channel = NULL;
@@ -207,8 +207,8 @@ static void on_channel_closed(void *self)
 
 void joining_connected(struct joining *joining, struct stream *stream)
 {
-    const struct join_channel_events events = {on_message, on_late, on_ended, on_channel_closed,
-                                               joining};
+    const struct join_channel_events events = {
+        joining_on_message, joining_on_late, joining_on_ended, joining_on_channel_closed, joining};
     struct error err = {0};
     uv_timer_stop(&joining->timer);
     joining->phase = JOINING_PACING;
@@ -224,13 +224,13 @@ void joining_connected(struct joining *joining, struct stream *stream)
 
 /* ---- the timer ------------------------------------------------------------------------------- */
 
-static void on_time(uv_timer_t *timer)
+static void joining_on_time(uv_timer_t *timer)
 {
     struct joining *joining = timer->data;
     const struct joining_events *events = &joining->options.events;
     const uint64_t wait_ms = join_clock_wait(&joining->options.clock, joining->due_ms);
     if (wait_ms > 0) {
-        uv_timer_start(timer, on_time, wait_ms, 0);
+        uv_timer_start(timer, joining_on_time, wait_ms, 0);
         return;
     }
     switch (joining->phase) {
@@ -260,14 +260,14 @@ void joining_timer(struct joining *joining, uint64_t ms)
     if (joining->closing)
         return;
     joining->due_ms = now_ms(joining) + ms;
-    uv_timer_start(&joining->timer, on_time,
+    uv_timer_start(&joining->timer, joining_on_time,
                    join_clock_wait(&joining->options.clock, joining->due_ms), 0);
 }
 
 /* ---- the owner's calls ----------------------------------------------------------------------- */
 
-static enum error_code check(const struct joining_options *options, char code[JOIN_CODE_DIGITS],
-                             struct error *err)
+static enum error_code joining_check(const struct joining_options *options,
+                                     char code[JOIN_CODE_DIGITS], struct error *err)
 {
     const size_t length = options->host ? strlen(options->host) : 0;
     if (length == 0 || length >= JOINING_HOST_MAX || options->port == 0)
@@ -288,7 +288,7 @@ enum error_code joining_open(const struct joining_options *options, struct joini
     struct joining *joining = mem_new(sizeof *joining);
     if (!joining)
         return error_set(err, ERROR_NO_MEMORY, "out of memory for joining");
-    enum error_code code = check(options, joining->code, err);
+    enum error_code code = joining_check(options, joining->code, err);
     if (!code)
         code = security_of_stranger(&joining->security, err);
     if (code) {
@@ -315,7 +315,8 @@ void joining_agree(struct joining *joining)
     if (joining->phase != JOINING_COMPARING || joining->closing)
         return;
     joining->phase = JOINING_TALKING;
-    advance(joining, joiner_agree(&joining->machine, now_ms(joining), &reply), &reply, &no_memory);
+    joining_advance(joining, joiner_agree(&joining->machine, now_ms(joining), &reply), &reply,
+                    &no_memory);
     buffer_deinit(&reply);
 }
 
@@ -337,7 +338,7 @@ void joining_close(struct joining *joining, void (*closed)(void *arg), void *arg
     join_code_wipe(joining->code);
     if (joining->channel && joining->phase != JOINING_STORING)
         join_channel_finish(joining->channel);
-    uv_close((uv_handle_t *)&joining->timer, on_timer_closed);
+    uv_close((uv_handle_t *)&joining->timer, joining_on_timer_closed);
 }
 
 uint64_t joining_again_ms(const struct joining *joining)

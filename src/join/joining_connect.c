@@ -9,7 +9,7 @@
 
 static void try_next(struct joining *joining);
 
-static void give_up(struct joining *joining, const struct error *why)
+static void joining_connect_give_up(struct joining *joining, const struct error *why)
 {
     struct error err;
     error_set(&err, why->code, "%s port %u: %s", joining->host, joining->options.port, why->text);
@@ -33,10 +33,10 @@ static void address_failed(struct joining *joining, const struct error *why)
     if (joining->next_address < joining->n_addresses)
         try_next(joining);
     else
-        give_up(joining, &copy);
+        joining_connect_give_up(joining, &copy);
 }
 
-static void on_ready(struct stream *stream, void *owner)
+static void joining_connect_on_ready(struct stream *stream, void *owner)
 {
     struct joining *joining = owner;
     struct error err = {0};
@@ -65,13 +65,13 @@ static void try_next(struct joining *joining)
         address_failed(joining, &err);
         return;
     }
-    joining->stream->on_ready = on_ready;
+    joining->stream->on_ready = joining_connect_on_ready;
     joining->stream->owner = joining;
 }
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-static void take_addresses(struct joining *joining, const struct addrinfo *found)
+static void joining_connect_take_addresses(struct joining *joining, const struct addrinfo *found)
 {
     for (; found && joining->n_addresses < JOINING_ADDRESSES_MAX; found = found->ai_next) {
         if (found->ai_family == AF_INET || found->ai_family == AF_INET6)
@@ -79,22 +79,23 @@ static void take_addresses(struct joining *joining, const struct addrinfo *found
     }
 }
 
-static void unknown(struct joining *joining, const char *why)
+static void joining_connect_unknown(struct joining *joining, const char *why)
 {
     struct error err;
     error_set(&err, ERROR_NOT_FOUND, "the name %s is not known: %s", joining->host, why);
     joining_over(joining, &err);
 }
 
-static void on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *found)
+static void joining_connect_on_resolved(uv_getaddrinfo_t *resolve, int status,
+                                        struct addrinfo *found)
 {
     struct joining *joining = resolve->data;
     if (joining->phase == JOINING_LOOKING && !joining->closing) {
-        take_addresses(joining, status ? NULL : found);
+        joining_connect_take_addresses(joining, status ? NULL : found);
         if (joining->n_addresses > 0)
             try_next(joining);
         else
-            unknown(joining, status ? uv_strerror(status) : "no address");
+            joining_connect_unknown(joining, status ? uv_strerror(status) : "no address");
     }
     uv_freeaddrinfo(found);
     joining_release(joining);
@@ -106,10 +107,10 @@ static void look_up(struct joining *joining)
     snprintf(port, sizeof port, "%u", joining->options.port);
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     joining->resolve.data = joining;
-    const int problem = uv_getaddrinfo(joining->options.loop, &joining->resolve, on_resolved,
-                                       joining->host, port, &hints);
+    const int problem = uv_getaddrinfo(joining->options.loop, &joining->resolve,
+                                       joining_connect_on_resolved, joining->host, port, &hints);
     if (problem) {
-        unknown(joining, uv_strerror(problem));
+        joining_connect_unknown(joining, uv_strerror(problem));
         return;
     }
     joining->n_open++;
@@ -124,7 +125,7 @@ void joining_connect(struct joining *joining)
     if (joining->phase == JOINING_SHAKING) {
         address_failed(joining, &late);
     } else if (joining->resolve.data) {
-        unknown(joining, "nobody has answered in time");
+        joining_connect_unknown(joining, "nobody has answered in time");
     } else if (uv_ip4_addr(joining->host, port, (struct sockaddr_in *)&joining->addresses[0]) ==
                    0 ||
                uv_ip6_addr(joining->host, port, (struct sockaddr_in6 *)&joining->addresses[0]) ==

@@ -36,12 +36,12 @@ const char *attention_kernel_name(const struct attention_kernel *kernel)
 
 /* ---- scratch ---- */
 
-static uint32_t width_of(uint32_t dim)
+static uint32_t attention_width_of(uint32_t dim)
 {
     return (dim + ATTENTION_LANES - 1) / ATTENTION_LANES * ATTENTION_LANES;
 }
 
-static uint32_t larger(uint32_t a, uint32_t b)
+static uint32_t attention_larger(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
 }
@@ -52,7 +52,7 @@ struct arena {
     size_t n;
 };
 
-static float *take(struct arena *arena, size_t n)
+static float *attention_take(struct arena *arena, size_t n)
 {
     float *taken = arena->base ? arena->base + arena->n : NULL;
     arena->n += n;
@@ -65,24 +65,27 @@ struct places {
 };
 
 /* The floats that it takes. */
-static size_t lay_out(const struct attention_form *form, float *scratch, struct places *out)
+static size_t attention_lay_out(const struct attention_form *form, float *scratch,
+                                struct places *out)
 {
     struct attention_block *b = &out->block;
     struct arena arena = {.base = scratch};
     const size_t n = ATTENTION_QUERIES;
-    *b = (struct attention_block){
-        .form = form, .width_k = width_of(form->dim_k), .width_v = width_of(form->dim_v)};
-    b->q = take(&arena, n * b->width_k);
-    b->columns = take(&arena, (size_t)b->width_k * ATTENTION_TILE);
-    b->tile = take(&arena, (size_t)larger(b->width_k, b->width_v) * ATTENTION_TILE);
-    b->scores = take(&arena, n * ATTENTION_TILE);
-    b->lanes = take(&arena, n * ATTENTION_LANES);
-    b->chunk.value = take(&arena, n * b->width_v);
-    b->chunk.max = take(&arena, n);
-    b->chunk.weight = take(&arena, n);
-    out->total.value = take(&arena, n * b->width_v);
-    out->total.max = take(&arena, n);
-    out->total.weight = take(&arena, n);
+    *b = (struct attention_block){.form = form,
+                                  .width_k = attention_width_of(form->dim_k),
+                                  .width_v = attention_width_of(form->dim_v)};
+    b->q = attention_take(&arena, n * b->width_k);
+    b->columns = attention_take(&arena, (size_t)b->width_k * ATTENTION_TILE);
+    b->tile =
+        attention_take(&arena, (size_t)attention_larger(b->width_k, b->width_v) * ATTENTION_TILE);
+    b->scores = attention_take(&arena, n * ATTENTION_TILE);
+    b->lanes = attention_take(&arena, n * ATTENTION_LANES);
+    b->chunk.value = attention_take(&arena, n * b->width_v);
+    b->chunk.max = attention_take(&arena, n);
+    b->chunk.weight = attention_take(&arena, n);
+    out->total.value = attention_take(&arena, n * b->width_v);
+    out->total.max = attention_take(&arena, n);
+    out->total.weight = attention_take(&arena, n);
     return arena.n;
 }
 
@@ -91,7 +94,7 @@ enum { ALIGNMENT = 64 };
 size_t attention_scratch_bytes(const struct attention_form *form)
 {
     struct places places;
-    return lay_out(form, NULL, &places) * sizeof(float) + ALIGNMENT;
+    return attention_lay_out(form, NULL, &places) * sizeof(float) + ALIGNMENT;
 }
 
 /* ---- a block ---- */
@@ -240,7 +243,7 @@ void attention_compute(const struct attention_kernel *kernel, const struct atten
     const uint64_t each = lot_cost(form, batch, lots.n_rows), all = each * n_lots;
     const uint64_t from = all * ith / nth, to = all * (ith + 1) / nth;
     const uintptr_t at = ((uintptr_t)scratch + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    lay_out(form, (float *)at, &places);
+    attention_lay_out(form, (float *)at, &places);
     for (uint32_t lot = 0; lot < n_lots; lot++) {
         uint64_t before = lot * each;
         if (before + each <= from || before >= to)

@@ -13,17 +13,17 @@ enum { LANES = 8, COLUMNS = 2 };
 typedef float vec __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t ivec __attribute__((vector_size(32), aligned(4), may_alias));
 
-static inline vec load_halves(const void *from)
+static inline vec vec_load_halves(const void *from)
 {
     return (vec)_mm256_cvtph_ps(_mm_loadu_si128(from));
 }
 
-static inline vec larger(vec a, vec b)
+static inline vec vec_larger(vec a, vec b)
 {
     return (vec)_mm256_max_ps((__m256)a, (__m256)b);
 }
 
-static inline float largest(vec x)
+static inline float vec_largest(vec x)
 {
     __m128 y = _mm_max_ps(_mm256_castps256_ps128((__m256)x), _mm256_extractf128_ps((__m256)x, 1));
     y = _mm_max_ps(y, _mm_movehl_ps(y, y));
@@ -32,10 +32,12 @@ static inline float largest(vec x)
 
 #include "kernels/attention_kernel_body.h"
 
-static int works(void)
+static int attention_avx2_works(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __builtin_cpu_supports("f16c");
 }
 
-const struct attention_kernel attention_kernel_avx2 = {"avx2", works, chunk, add, finish};
+const struct attention_kernel attention_kernel_avx2 = {"avx2", attention_avx2_works,
+                                                       attention_kernel_chunk, attention_kernel_add,
+                                                       attention_kernel_finish};

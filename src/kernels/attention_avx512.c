@@ -13,26 +13,28 @@ enum { LANES = 16, COLUMNS = 4 };
 typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t ivec __attribute__((vector_size(64), aligned(4), may_alias));
 
-static inline vec load_halves(const void *from)
+static inline vec vec_load_halves(const void *from)
 {
     return (vec)_mm512_cvtph_ps(_mm256_loadu_si256(from));
 }
 
-static inline vec larger(vec a, vec b)
+static inline vec vec_larger(vec a, vec b)
 {
     return (vec)_mm512_max_ps((__m512)a, (__m512)b);
 }
 
-static inline float largest(vec x)
+static inline float vec_largest(vec x)
 {
     return _mm512_reduce_max_ps((__m512)x);
 }
 
 #include "kernels/attention_kernel_body.h"
 
-static int works(void)
+static int attention_avx512_works(void)
 {
     return __builtin_cpu_supports("avx512f");
 }
 
-const struct attention_kernel attention_kernel_avx512 = {"avx512", works, chunk, add, finish};
+const struct attention_kernel attention_kernel_avx512 = {
+    "avx512", attention_avx512_works, attention_kernel_chunk, attention_kernel_add,
+    attention_kernel_finish};

@@ -3,8 +3,8 @@
  *     LANES, COLUMNS                 4, 8 or 16; vectors beside each other that a loop keeps in
  *                                    registers for 4 queries
  *     vec, ivec                      LANES floats or int32_t, aligned as their elements are
- *     vec load_halves(const void *)  LANES F16 values
- *     vec larger(vec, vec), float largest(vec)
+ *     vec vec_load_halves(const void *)  LANES F16 values
+ *     vec vec_larger(vec, vec), float vec_largest(vec)
  *
  * Every product is added by `sum += a * b`, which compilers fuse where the processor can and
  * nowhere else. */
@@ -47,7 +47,7 @@ ALWAYS_INLINE vec choose(ivec mask, vec yes, vec no)
 ALWAYS_INLINE vec exponential(vec x)
 {
     const vec magic = splat(0x1.8p23f), low = splat(-86.0f);
-    const vec bounded = larger(x, low);
+    const vec bounded = vec_larger(x, low);
     const vec shifted = bounded * 0x1.715476p0f + magic; /* x / ln 2, rounded, in the low bits */
     const vec n = shifted - magic;
     vec r = bounded - n * 0x1.62ep-1f; /* ln 2 in two parts; the first has few bits, so that the
@@ -84,18 +84,18 @@ ALWAYS_INLINE float half(const void *from)
 {
     uint16_t halves[LANES] = {0};
     memcpy(halves, from, sizeof halves[0]);
-    return load_halves(halves)[0];
+    return vec_load_halves(halves)[0];
 }
 
 ALWAYS_INLINE void convert_f16(const char *from, uint32_t dim, float *to)
 {
     uint32_t i = 0;
     for (; i + LANES <= dim; i += LANES)
-        store(to + i, load_halves(from + 2 * i));
+        store(to + i, vec_load_halves(from + 2 * i));
     if (i < dim) {
         uint16_t rest[LANES] = {0};
         memcpy(rest, from + 2 * i, 2 * (dim - i));
-        store(to + i, load_halves(rest));
+        store(to + i, vec_load_halves(rest));
     }
 }
 
@@ -192,7 +192,8 @@ ALWAYS_INLINE void score_some(uint32_t n, uint32_t dim, uint32_t width, const fl
     }
 }
 
-static void score(const struct attention_block *block, uint32_t n_queries, uint32_t n_cells)
+static void attention_kernel_score(const struct attention_block *block, uint32_t n_queries,
+                                   uint32_t n_cells)
 {
     const uint32_t dim = block->form->dim_k, width = block->width_k;
     for (uint32_t c = 0; c < n_cells; c += COLUMNS * LANES) {
@@ -241,7 +242,8 @@ ALWAYS_INLINE void gather_rows(uint32_t n, uint32_t n_cells, uint32_t width, con
         gather_some(n, 1, n_cells, width, p, tile + d, value + d);
 }
 
-static void gather(const struct attention_block *block, uint32_t n_queries, uint32_t n_cells)
+static void attention_kernel_gather(const struct attention_block *block, uint32_t n_queries,
+                                    uint32_t n_cells)
 {
     const uint32_t width = block->width_v;
     uint32_t i = 0;
@@ -262,7 +264,8 @@ static void scale_row(float *row, uint32_t width, float by)
 }
 
 /* The scores of one query become weights; it sees the tile's cells `first` to `end` - 1. */
-static void weigh(const struct attention_block *block, uint32_t query, uint32_t first, uint32_t end)
+static void attention_kernel_weigh(const struct attention_block *block, uint32_t query,
+                                   uint32_t first, uint32_t end)
 {
     float *scores = block->scores + query * ATTENTION_TILE,
           *lanes = block->lanes + query * ATTENTION_LANES;
@@ -282,8 +285,8 @@ static void weigh(const struct attention_block *block, uint32_t query, uint32_t 
             s[j] = choose((cell >= (int32_t)first) & (cell < (int32_t)end), s[j], splat(-INFINITY));
         }
     }
-    UNROLL for (uint32_t j = 0; j < TILE_VECTORS; j++) top = larger(top, s[j]);
-    const float old = block->chunk.max[query], tile_max = largest(top),
+    UNROLL for (uint32_t j = 0; j < TILE_VECTORS; j++) top = vec_larger(top, s[j]);
+    const float old = block->chunk.max[query], tile_max = vec_largest(top),
                 max = tile_max > old ? tile_max : old;
     if (max > old) {
         const float by = exponential_one(old - max);
@@ -305,7 +308,7 @@ static void weigh(const struct attention_block *block, uint32_t query, uint32_t 
 }
 
 /* All queries, in the tile that begins at `cell`. */
-static void weigh_all(const struct attention_block *block, uint32_t cell)
+static void attention_kernel_weigh_all(const struct attention_block *block, uint32_t cell)
 {
     const uint32_t window = block->form->window;
     for (uint32_t row = 0; row < block->n_rows; row++) {
@@ -317,7 +320,7 @@ static void weigh_all(const struct attention_block *block, uint32_t cell)
                                                           : ATTENTION_TILE;
         for (uint32_t i = row * block->n_heads; i < (row + 1) * block->n_heads; i++) {
             if (from < to)
-                weigh(block, i, from, to);
+                attention_kernel_weigh(block, i, from, to);
             else
                 memset(block->scores + i * ATTENTION_TILE, 0,
                        ATTENTION_TILE * sizeof *block->scores);
@@ -327,7 +330,7 @@ static void weigh_all(const struct attention_block *block, uint32_t cell)
 
 /* ---- the kernel's operations -------------------------------------------------------------- */
 
-static void begin(const struct attention_block *block, uint32_t n_queries)
+static void attention_kernel_begin(const struct attention_block *block, uint32_t n_queries)
 {
     for (uint32_t i = 0; i < n_queries; i++)
         block->chunk.max[i] = -INFINITY;
@@ -335,12 +338,13 @@ static void begin(const struct attention_block *block, uint32_t n_queries)
     memset(block->chunk.value, 0, (size_t)n_queries * block->width_v * sizeof *block->chunk.value);
 }
 
-static void chunk(const struct attention_block *block, uint32_t first, uint32_t end)
+static void attention_kernel_chunk(const struct attention_block *block, uint32_t first,
+                                   uint32_t end)
 {
     const struct attention_form *form = block->form;
     const uint32_t n_queries = block->n_rows * block->n_heads, window = form->window;
     const uint32_t seen = window && block->position + 1 > window ? block->position + 1 - window : 0;
-    begin(block, n_queries);
+    attention_kernel_begin(block, n_queries);
     for (uint32_t cell = first; cell < end; cell += ATTENTION_TILE) {
         const uint32_t n = end - cell < ATTENTION_TILE ? end - cell : ATTENTION_TILE;
         if (cell + n <= seen)
@@ -348,11 +352,11 @@ static void chunk(const struct attention_block *block, uint32_t first, uint32_t 
         convert_tile(form->type, block->k + cell * block->k_cell, block->k_cell, n, form->dim_k,
                      block->width_k, block->tile);
         turn_tile(block->tile, n, block->width_k, block->columns);
-        score(block, n_queries, n);
-        weigh_all(block, cell);
+        attention_kernel_score(block, n_queries, n);
+        attention_kernel_weigh_all(block, cell);
         convert_tile(form->type, block->v + cell * block->v_cell, block->v_cell, n, form->dim_v,
                      block->width_v, block->tile);
-        gather(block, n_queries, n);
+        attention_kernel_gather(block, n_queries, n);
     }
     for (uint32_t i = 0; i < n_queries; i++) {
         float sum = 0;
@@ -362,8 +366,8 @@ static void chunk(const struct attention_block *block, uint32_t first, uint32_t 
     }
 }
 
-static void add(const struct attention_sums *to, const struct attention_sums *from, uint32_t n,
-                uint32_t width_v)
+static void attention_kernel_add(const struct attention_sums *to, const struct attention_sums *from,
+                                 uint32_t n, uint32_t width_v)
 {
     for (uint32_t i = 0; i < n; i++) {
         const float max = to->max[i] > from->max[i] ? to->max[i] : from->max[i];
@@ -380,8 +384,8 @@ static void add(const struct attention_sums *to, const struct attention_sums *fr
     }
 }
 
-static void finish(const struct attention_sums *sums, uint32_t query, uint32_t width_v,
-                   uint32_t dim_v, const float *sink, float *out)
+static void attention_kernel_finish(const struct attention_sums *sums, uint32_t query,
+                                    uint32_t width_v, uint32_t dim_v, const float *sink, float *out)
 {
     float weight = sums->weight[query], by = 1;
     if (sink) {

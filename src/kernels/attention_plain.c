@@ -13,7 +13,7 @@ typedef float vec __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t ivec __attribute__((vector_size(16), aligned(4), may_alias));
 
 #if defined(__aarch64__)
-static inline vec load_halves(const void *from)
+static inline vec vec_load_halves(const void *from)
 {
     typedef _Float16 halves __attribute__((vector_size(8), aligned(1), may_alias));
     return __builtin_convertvector(*(const halves *)from, vec);
@@ -21,7 +21,7 @@ static inline vec load_halves(const void *from)
 #else
 /* An F16's bits below the sign, moved to where F32 has exponent and mantissa, are its value times
  * 2^-112. */
-static inline vec load_halves(const void *from)
+static inline vec vec_load_halves(const void *from)
 {
     uint16_t bits[LANES];
     memcpy(bits, from, sizeof bits);
@@ -32,13 +32,13 @@ static inline vec load_halves(const void *from)
 }
 #endif
 
-static inline vec larger(vec a, vec b)
+static inline vec vec_larger(vec a, vec b)
 {
     const ivec is = a > b;
     return (vec)((is & (ivec)a) | (~is & (ivec)b));
 }
 
-static inline float largest(vec x)
+static inline float vec_largest(vec x)
 {
     const float a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];
     return a > b ? a : b;
@@ -46,9 +46,11 @@ static inline float largest(vec x)
 
 #include "kernels/attention_kernel_body.h"
 
-static int works(void)
+static int attention_plain_works(void)
 {
     return 1;
 }
 
-const struct attention_kernel attention_kernel_plain = {"plain", works, chunk, add, finish};
+const struct attention_kernel attention_kernel_plain = {
+    "plain", attention_plain_works, attention_kernel_chunk, attention_kernel_add,
+    attention_kernel_finish};

@@ -40,7 +40,7 @@ void product_round(const struct product_kernel *kernel, const float *x, uint32_t
     kernel->round(x, n_blocks, out);
 }
 
-static uint32_t smaller(uint32_t a, uint32_t b)
+static uint32_t product_smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
@@ -53,10 +53,10 @@ static void compute_sheaf(const struct product_kernel *kernel, const struct prod
 {
     const uint8_t *rows[PRODUCT_SHEAF_MAX];
     float results[PRODUCT_TILE][PRODUCT_SHEAF_MAX];
-    const uint32_t n_rows = smaller(end - first, kernel->n_rows);
+    const uint32_t n_rows = product_smaller(end - first, kernel->n_rows);
     for (uint32_t c = 0; c < kernel->n_rows; c++)
-        rows[c] =
-            (const uint8_t *)matrix->rows + matrix->row_bytes * (first + smaller(c, n_rows - 1));
+        rows[c] = (const uint8_t *)matrix->rows +
+                  matrix->row_bytes * (first + product_smaller(c, n_rows - 1));
     kernel->sheaf(matrix->type, rows, matrix->n_blocks, x, n, results);
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t c = 0; c < n_rows; c++)

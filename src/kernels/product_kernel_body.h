@@ -6,25 +6,24 @@
  *     STEP                                      values of a block that are multiplied at once: 16,
  *                                               32 or 64
  *     ints, eight_ints                          partial sums of products; 8 of int32_t
- *     ints none(void)
- *     ints dot(ints sum, const uint8_t *w, const int8_t *q, const int16_t *scale)
+ *     ints ints_zero(void)
+ *     ints ints_dot(ints sum, const uint8_t *w, const int8_t *q, const int16_t *scale)
  *                                               sum + scale w q of STEP values; a scale for every
  *                                               two of them
- *     ints dot_sums(const int16_t *m, const int16_t *sums)
+ *     ints ints_dot_sums(const int16_t *m, const int16_t *sums)
  *                                               m sums of the 16 groups
- *     void add_up(const ints sums[8], eight_ints *all)
+ *     void ints_add_up(const ints sums[8], eight_ints *all)
  *                                               all of each
  *   for many
  *     ROWS                                      of a sheaf: 8 or 16
  *     row_ints, row_floats                      ROWS of int32_t, of floats
- *     void turn(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
+ *     void turn_column(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
  *                                               32 bytes of eight rows: to + i * step + 4 c is
  *                                               bytes 4 i of row c
- *     void add_group(const uint8_t w[4][ROWS][4], const int8_t q[16], const int16_t scale[ROWS][2],
- *     bool is_wide,
- *                    row_ints *to)              scale w q of a group
- *     void add_pairs(const int16_t m[ROWS][2], const int16_t sums[2], row_ints *to)
- *                                               m sums of two groups
+ *     void rows_add_group(const uint8_t w[4][ROWS][4], const int8_t q[16], const int16_t
+ * scale[ROWS][2], bool is_wide, row_ints *to)              scale w q of a group void
+ * rows_add_pairs(const int16_t m[ROWS][2], const int16_t sums[2], row_ints *to) m sums of two
+ * groups
  *
  * Every product of floats is added by `sum += a * b`, which compilers fuse where the processor can
  * and nowhere else. */
@@ -59,9 +58,9 @@ enum {
 
 ALWAYS_INLINE ints multiply_block(const struct unpacked *row, const struct product_block *x)
 {
-    ints sum = none();
+    ints sum = ints_zero();
     UNROLL for (uint32_t i = 0; i < PRODUCT_BLOCK; i += STEP) sum =
-        dot(sum, row->weights + i, x->values + i, row->scales + i / 2);
+        ints_dot(sum, row->weights + i, x->values + i, row->scales + i / 2);
     return sum;
 }
 
@@ -79,12 +78,12 @@ ALWAYS_INLINE float multiply_lot(const struct form *form, const uint8_t *block, 
         form->unpack(block, &unpacked);
         d[i] = d_of(form, block), dmin[i] = dmin_of(form, block);
         sums[0][i] = multiply_block(&unpacked, &x[i]);
-        sums[1][i] = dot_sums(unpacked.offsets, x[i].sums);
+        sums[1][i] = ints_dot_sums(unpacked.offsets, x[i].sums);
     }
     for (uint32_t i = n; i < LOT; i++)
-        sums[0][i] = sums[1][i] = none();
-    add_up(sums[0], &products);
-    add_up(sums[1], &offsets);
+        sums[0][i] = sums[1][i] = ints_zero();
+    ints_add_up(sums[0], &products);
+    ints_add_up(sums[1], &offsets);
     if (!form->has_dmin)
         products -= offsets;
     for (uint32_t i = 0; i < n; i++) {
@@ -121,7 +120,7 @@ ALWAYS_INLINE void turn_all(const void *from, uint32_t size, uint8_t (*to)[ROWS]
     const size_t step = sizeof(struct unpacked);
     for (uint32_t i = 0; i < size; i += 32) {
         for (uint32_t c = 0; c < ROWS; c += 8)
-            turn((const uint8_t *)from + i + c * step, step, to[i / 4][c], sizeof to[0]);
+            turn_column((const uint8_t *)from + i + c * step, step, to[i / 4][c], sizeof to[0]);
     }
 }
 
@@ -146,10 +145,10 @@ ALWAYS_INLINE void multiply_sheaf(const struct form *form, const struct sheaf *s
 {
     row_ints products = {0}, offsets = {0};
     UNROLL for (uint32_t g = 0; g < PRODUCT_GROUPS; g++)
-        add_group(sheaf->weights + 4 * g, x->values + PRODUCT_GROUP * g, sheaf->scales[g],
-                  form->is_wide, &products);
+        rows_add_group(sheaf->weights + 4 * g, x->values + PRODUCT_GROUP * g, sheaf->scales[g],
+                       form->is_wide, &products);
     UNROLL for (uint32_t g = 0; g < PRODUCT_GROUPS; g += 2)
-        add_pairs(sheaf->offsets[g / 2], x->sums + g, &offsets);
+        rows_add_pairs(sheaf->offsets[g / 2], x->sums + g, &offsets);
     if (!form->has_dmin)
         products -= offsets;
     row_floats all = *(const row_floats *)y;
@@ -181,8 +180,8 @@ static const struct form q2 = {84, 80, 82, true, false, unpack_q2},
                          q5 = {176, 0, 2, true, false, unpack_q5},
                          q6 = {210, 208, 0, false, true, unpack_q6};
 
-static float row(enum product_type type, const uint8_t *from, uint32_t n_blocks,
-                 const struct product_block *x)
+static float product_kernel_row(enum product_type type, const uint8_t *from, uint32_t n_blocks,
+                                const struct product_block *x)
 {
     switch (type) {
     case PRODUCT_Q2_K:
@@ -199,8 +198,9 @@ static float row(enum product_type type, const uint8_t *from, uint32_t n_blocks,
     return 0;
 }
 
-static void sheaf(enum product_type type, const uint8_t *const *rows, uint32_t n_blocks,
-                  const struct product_block *const *x, uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])
+static void product_kernel_sheaf(enum product_type type, const uint8_t *const *rows,
+                                 uint32_t n_blocks, const struct product_block *const *x,
+                                 uint32_t n, float (*y)[PRODUCT_SHEAF_MAX])
 {
     switch (type) {
     case PRODUCT_Q2_K:

@@ -11,12 +11,12 @@ typedef int32_t eight_ints __attribute__((vector_size(32)));
 typedef eight_ints row_ints;
 typedef float row_floats __attribute__((vector_size(32), aligned(4), may_alias));
 
-static inline ints none(void)
+static inline ints ints_zero(void)
 {
     return 0;
 }
 
-static inline ints dot(ints sum, const uint8_t *w, const int8_t *q, const int16_t *scale)
+static inline ints ints_dot(ints sum, const uint8_t *w, const int8_t *q, const int16_t *scale)
 {
     int32_t products = 0;
     for (uint32_t i = 0; i < STEP; i++)
@@ -24,7 +24,7 @@ static inline ints dot(ints sum, const uint8_t *w, const int8_t *q, const int16_
     return sum + scale[0] * products;
 }
 
-static inline ints dot_sums(const int16_t *m, const int16_t *sums)
+static inline ints ints_dot_sums(const int16_t *m, const int16_t *sums)
 {
     int32_t sum = 0;
     for (uint32_t i = 0; i < 16; i++)
@@ -32,7 +32,7 @@ static inline ints dot_sums(const int16_t *m, const int16_t *sums)
     return sum;
 }
 
-static inline void turn(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
+static inline void turn_column(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
 {
     for (size_t i = 0; i < 8; i++) {
         for (size_t c = 0; c < 8; c++)
@@ -40,8 +40,8 @@ static inline void turn(const uint8_t *rows, size_t row_step, uint8_t *to, size_
     }
 }
 
-static inline void add_group(const uint8_t w[4][8][4], const int8_t *q, const int16_t scale[8][2],
-                             bool is_wide, row_ints *to)
+static inline void rows_add_group(const uint8_t w[4][8][4], const int8_t *q,
+                                  const int16_t scale[8][2], bool is_wide, row_ints *to)
 {
     for (uint32_t c = 0; c < 8; c++) {
         int32_t products = 0;
@@ -51,13 +51,13 @@ static inline void add_group(const uint8_t w[4][8][4], const int8_t *q, const in
     }
 }
 
-static inline void add_pairs(const int16_t m[8][2], const int16_t sums[2], row_ints *to)
+static inline void rows_add_pairs(const int16_t m[8][2], const int16_t sums[2], row_ints *to)
 {
     for (uint32_t i = 0; i < 8; i++)
         (*to)[i] += m[i][0] * sums[0] + m[i][1] * sums[1];
 }
 
-static inline void add_up(const ints sums[8], eight_ints *all)
+static inline void ints_add_up(const ints sums[8], eight_ints *all)
 {
     for (uint32_t i = 0; i < 8; i++)
         (*all)[i] = sums[i];
@@ -67,9 +67,10 @@ static inline void add_up(const ints sums[8], eight_ints *all)
 
 #include "kernels/product_kernel_body.h"
 
-static int works(void)
+static int product_plain_works(void)
 {
     return 1;
 }
 
-const struct product_kernel product_kernel_plain = {"plain", works, round_row, row, ROWS, sheaf};
+const struct product_kernel product_kernel_plain = {
+    "plain", product_plain_works, round_row, product_kernel_row, ROWS, product_kernel_sheaf};

@@ -157,7 +157,7 @@ ALWAYS_INLINE void unpack_q3(const uint8_t *block, struct unpacked *out)
 }
 
 /* Eight rows and eight times four bytes change places. */
-ALWAYS_INLINE void turn(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
+ALWAYS_INLINE void turn_column(const uint8_t *rows, size_t row_step, uint8_t *to, size_t step)
 {
     __m256i x[8], pairs[8], fours[8];
     UNROLL for (int c = 0; c < 8; c++) x[c] = load32(rows + (size_t)c * row_step);

@@ -41,7 +41,7 @@ static void on_watch_closed(uv_handle_t *handle)
     handle_is_closed(avahi_loop);
 }
 
-static void on_poll(uv_poll_t *handle, int status, int events)
+static void avahi_loop_on_poll(uv_poll_t *handle, int status, int events)
 {
     struct AvahiWatch *watch = (struct AvahiWatch *)handle;
     unsigned happened = 0;
@@ -65,7 +65,7 @@ static void watch_update(AvahiWatch *watch, AvahiWatchEvent event)
     if (events == UV_DISCONNECT) /* the other end's closing would be told for ever */
         uv_poll_stop(&watch->handle);
     else
-        uv_poll_start(&watch->handle, events, on_poll);
+        uv_poll_start(&watch->handle, events, avahi_loop_on_poll);
 }
 
 static AvahiWatch *watch_new(const AvahiPoll *api, int fd, AvahiWatchEvent event,
@@ -109,7 +109,7 @@ static void on_timeout_closed(uv_handle_t *handle)
     handle_is_closed(avahi_loop);
 }
 
-static void on_timer(uv_timer_t *handle)
+static void avahi_loop_on_timer(uv_timer_t *handle)
 {
     struct AvahiTimeout *timeout = (struct AvahiTimeout *)handle;
     timeout->callback(timeout, timeout->userdata);
@@ -124,7 +124,7 @@ static void timeout_update(AvahiTimeout *timeout, const struct timeval *at)
     AvahiUsec age_us = avahi_age(at); /* negative: in the future */
     uint64_t wait_ms = age_us < 0 ? (uint64_t)(-age_us + 999) / 1000 : 0;
     uv_update_time(timeout->avahi_loop->loop);
-    uv_timer_start(&timeout->handle, on_timer, wait_ms, 0);
+    uv_timer_start(&timeout->handle, avahi_loop_on_timer, wait_ms, 0);
 }
 
 static AvahiTimeout *timeout_new(const AvahiPoll *api, const struct timeval *at,

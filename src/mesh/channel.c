@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-static void on_ready(struct stream *stream, void *owner)
+static void channel_on_ready(struct stream *stream, void *owner)
 {
     channel_run(owner);
 }
@@ -18,13 +18,14 @@ void channel_attach(struct channel *channel, struct link *link, uint32_t index,
     *channel = (struct channel){.link = link, .index = index, .stream = stream};
     frame_reader_init(&channel->reader,
                       index == LINK_CONTROL ? LIMIT_FRAME_CONTROL_BYTES : LIMIT_FRAME_DATA_BYTES);
-    stream->on_ready = on_ready;
+    stream->on_ready = channel_on_ready;
     stream->owner = channel;
 }
 
 /* ---- sending ------------------------------------------------------------------------------- */
 
-static void write_header(const struct link_send *send, uint8_t bytes[static FRAME_HEADER_BYTES])
+static void channel_write_header(const struct link_send *send,
+                                 uint8_t bytes[static FRAME_HEADER_BYTES])
 {
     const struct frame_header header = {
         .type = send->type,
@@ -36,12 +37,13 @@ static void write_header(const struct link_send *send, uint8_t bytes[static FRAM
 }
 
 /* Gathers at most `room` bytes of the frame from `position` on. */
-static size_t gather(const struct link_send *send, uint64_t position, uint8_t *into, size_t room)
+static size_t channel_gather(const struct link_send *send, uint64_t position, uint8_t *into,
+                             size_t room)
 {
     size_t n = 0;
     if (position < FRAME_HEADER_BYTES) {
         uint8_t header[FRAME_HEADER_BYTES];
-        write_header(send, header);
+        channel_write_header(send, header);
         n = FRAME_HEADER_BYTES - (size_t)position;
         memcpy(into, header + position, n);
         position = FRAME_HEADER_BYTES;
@@ -78,11 +80,11 @@ static const void *next_run(const struct link_send *send,
         }
         begin += piece->size;
     }
-    *size = gather(send, send->position, scratch, CHANNEL_RECORD_BYTES);
+    *size = channel_gather(send, send->position, scratch, CHANNEL_RECORD_BYTES);
     return scratch;
 }
 
-static void pop(struct channel *channel)
+static void channel_pop(struct channel *channel)
 {
     struct link_send *send = channel->first;
     channel->first = send->next;
@@ -96,7 +98,7 @@ static void pop(struct channel *channel)
 }
 
 /* Gives the stream as much as it takes. */
-static void pump(struct channel *channel)
+static void channel_pump(struct channel *channel)
 {
     uint8_t scratch[CHANNEL_RECORD_BYTES];
     struct error err = {0};
@@ -112,7 +114,7 @@ static void pump(struct channel *channel)
         channel->queued_bytes -= n;
         channel->counts.bytes_sent += n;
         if (send->position == send->size)
-            pop(channel);
+            channel_pop(channel);
         if (!channel->first || n >= CHANNEL_RECORD_BYTES)
             result = stream_flush(channel->stream, &err);
     }
@@ -124,7 +126,7 @@ static void pump(struct channel *channel)
         link_look(channel->link);
 }
 
-static void push(struct channel *channel, struct link_send *send)
+static void channel_push(struct channel *channel, struct link_send *send)
 {
     send->next = NULL;
     if (channel->last)
@@ -156,13 +158,13 @@ static enum error_code check_room(struct channel *channel, uint64_t length, bool
 }
 
 /* How much of a small frame the stream took at once. */
-static uint64_t post_now(struct channel *channel, const struct link_send *frame)
+static uint64_t channel_post_now(struct channel *channel, const struct link_send *frame)
 {
     uint8_t record[CHANNEL_POST_BYTES];
     if (channel->first || frame->size > sizeof record)
         return 0;
     struct error err = {0};
-    size_t n = 0, size = gather(frame, 0, record, sizeof record);
+    size_t n = 0, size = channel_gather(frame, 0, record, sizeof record);
     enum stream_result result = stream_write(channel->stream, record, size, &n, &err);
     if (result == STREAM_DONE)
         result = stream_flush(channel->stream, &err);
@@ -188,7 +190,7 @@ enum error_code channel_post(struct channel *channel, const struct frame_header 
         .size = (uint64_t)FRAME_HEADER_BYTES + header->length,
         .is_copy = true,
     };
-    frame.position = post_now(channel, &frame);
+    frame.position = channel_post_now(channel, &frame);
     if (frame.position == frame.size)
         return ERROR_NONE;
     struct link_send *copy = mem_new(sizeof *copy + header->length);
@@ -203,8 +205,8 @@ enum error_code channel_post(struct channel *channel, const struct frame_header 
     copy->pieces[0].bytes = copy + 1;
     if (header->length)
         memcpy(copy + 1, payload, header->length);
-    push(channel, copy);
-    pump(channel);
+    channel_push(channel, copy);
+    channel_pump(channel);
     return ERROR_NONE;
 }
 
@@ -220,9 +222,9 @@ enum error_code channel_send(struct channel *channel, struct link_send *send, st
     send->size = FRAME_HEADER_BYTES + length;
     send->position = 0;
     send->is_copy = false;
-    push(channel, send);
+    channel_push(channel, send);
     if (channel->first == send)
-        pump(channel);
+        channel_pump(channel);
     return ERROR_NONE;
 }
 
@@ -288,7 +290,7 @@ static bool give_memory(struct channel *channel)
     return true;
 }
 
-static void complete(struct channel *channel)
+static void channel_complete(struct channel *channel)
 {
     channel->counts.frames_received++;
     channel->counts.bytes_received += FRAME_HEADER_BYTES + channel->reader.header.length;
@@ -299,7 +301,8 @@ static void complete(struct channel *channel)
 }
 
 /* What the stream says instead of giving bytes. */
-static void stop(struct channel *channel, enum stream_result result, const struct error *err)
+static void channel_stop(struct channel *channel, enum stream_result result,
+                         const struct error *err)
 {
     if (result == STREAM_FAILED)
         link_fail(channel->link, err);
@@ -314,7 +317,7 @@ static bool can_read(const struct channel *channel)
 }
 
 /* Takes what has arrived. */
-static void drink(struct channel *channel)
+static void channel_drink(struct channel *channel)
 {
     size_t taken = 0;
     while (can_read(channel)) {
@@ -329,7 +332,7 @@ static void drink(struct channel *channel)
         frame_reader_want(&channel->reader, &into, &size);
         const enum stream_result result = stream_read(channel->stream, into, size, &n, &err);
         if (result != STREAM_DONE) {
-            stop(channel, result, &err);
+            channel_stop(channel, result, &err);
             return;
         }
         taken += n;
@@ -345,7 +348,7 @@ static void drink(struct channel *channel)
                 return;
             break;
         case FRAME_COMPLETE:
-            complete(channel);
+            channel_complete(channel);
             break;
         case FRAME_BROKEN:
             link_fail(channel->link, &err);
@@ -357,9 +360,9 @@ static void drink(struct channel *channel)
 void channel_run(struct channel *channel)
 {
     struct link *link = channel->link;
-    drink(channel);
+    channel_drink(channel);
     if (link->phase == LINK_UP || link->phase == LINK_CLOSING)
-        pump(channel);
+        channel_pump(channel);
     if (link->phase == LINK_CLOSING)
         link_look(link);
 }

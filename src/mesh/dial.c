@@ -28,7 +28,7 @@ static uint32_t count_waiting(const struct mesh *mesh)
     return n;
 }
 
-static uint64_t gone_ms(const struct dial *dial)
+static uint64_t dial_gone_ms(const struct dial *dial)
 {
     return (clock_now_ns() - dial->lost_ns) / MS_NS;
 }
@@ -42,7 +42,7 @@ static void wait_and_retry(struct dial *dial, const struct error *why)
     dial->status.n_failures++;
     dial->status.last = *why;
     const uint64_t wait_ms =
-        dial->lost_ns ? backoff_again_ms(first_ms, gone_ms(dial), count_waiting(mesh), seed)
+        dial->lost_ns ? backoff_again_ms(first_ms, dial_gone_ms(dial), count_waiting(mesh), seed)
                       : backoff_ms(first_ms, dial->status.n_failures, seed);
     log_line(LOG_INFO, "mesh", "dialling %s port %u again in %llu ms: %s", dial->host, dial->port,
              (unsigned long long)wait_ms, why->text);
@@ -51,7 +51,7 @@ static void wait_and_retry(struct dial *dial, const struct error *why)
 
 /* ---- one attempt ----------------------------------------------------------------------------- */
 
-static void failed(void *owner, enum refusal_reason reason, const struct error *err)
+static void dial_failed(void *owner, enum refusal_reason reason, const struct error *err)
 {
     struct dial *dial = owner;
     dial->greeting = NULL;
@@ -68,7 +68,7 @@ static void failed(void *owner, enum refusal_reason reason, const struct error *
 }
 
 /* The peer has been authenticated: is it the one that was meant, and is it needed? */
-static enum error_code check(void *owner, struct greeting *greeting, struct error *err)
+static enum error_code dial_check(void *owner, struct greeting *greeting, struct error *err)
 {
     struct dial *dial = owner;
     if (dial->status.has_node_id &&
@@ -134,7 +134,7 @@ static enum error_code open_channel(struct link *link, uint32_t index, struct er
     return ERROR_NONE;
 }
 
-static void answered(void *owner, struct greeting *greeting, const struct hello *hello)
+static void dial_answered(void *owner, struct greeting *greeting, const struct hello *hello)
 {
     struct dial *dial = owner;
     struct mesh *mesh = dial->mesh;
@@ -171,24 +171,24 @@ static void try_next_address(struct dial *dial)
     const struct sockaddr *address = (struct sockaddr *)&dial->addresses[dial->next_address++];
     dial->phase = DIAL_GREETING;
     if (mesh_connect(mesh, address, &stream, &err)) {
-        failed(dial, REFUSAL_UNKNOWN, &err);
+        dial_failed(dial, REFUSAL_UNKNOWN, &err);
         return;
     }
     struct greeting *greeting = greeting_new(mesh, stream, false);
     if (!greeting) {
         error_set(&err, ERROR_NO_MEMORY, "out of memory for a connection");
-        failed(dial, REFUSAL_UNKNOWN, &err);
+        dial_failed(dial, REFUSAL_UNKNOWN, &err);
         return;
     }
     const uint32_t n_data = mesh->options.n_data_channels;
     greeting->ours = mesh_hello(mesh, LINK_CONTROL, 1 + n_data, mesh_random(mesh));
-    greeting->check = check;
-    greeting->answered = answered;
-    greeting->failed = failed;
+    greeting->check = dial_check;
+    greeting->answered = dial_answered;
+    greeting->failed = dial_failed;
     greeting->owner = dial;
     dial->greeting = greeting;
     if (dial->lost_ns)
-        uv_timer_start(&dial->timer, dial->timer.timer_cb, backoff_reach_ms(gone_ms(dial)), 0);
+        uv_timer_start(&dial->timer, dial->timer.timer_cb, backoff_reach_ms(dial_gone_ms(dial)), 0);
 }
 
 /* A connection that nobody answers: the network's own next attempt may be seconds away. */
@@ -199,12 +199,12 @@ static void try_anew(struct dial *dial)
         return;
     greeting_abandon(dial->greeting);
     error_set(&err, ERROR_IO, "nobody answers");
-    failed(dial, REFUSAL_UNKNOWN, &err);
+    dial_failed(dial, REFUSAL_UNKNOWN, &err);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static void release(struct dial *dial)
+static void dial_release(struct dial *dial)
 {
     if (--dial->n_open > 0)
         return;
@@ -220,7 +220,7 @@ static void release(struct dial *dial)
     mesh_wake(mesh);
 }
 
-static void take_addresses(struct dial *dial, const struct addrinfo *found)
+static void dial_take_addresses(struct dial *dial, const struct addrinfo *found)
 {
     dial->n_addresses = dial->next_address = 0;
     for (; found && dial->n_addresses < DIAL_ADDRESSES_MAX; found = found->ai_next) {
@@ -229,12 +229,12 @@ static void take_addresses(struct dial *dial, const struct addrinfo *found)
     }
 }
 
-static void on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *found)
+static void dial_on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *found)
 {
     struct dial *dial = resolve->data;
     if (dial->phase == DIAL_RESOLVING) {
         struct error err;
-        take_addresses(dial, status ? NULL : found);
+        dial_take_addresses(dial, status ? NULL : found);
         if (dial->n_addresses > 0) {
             try_next_address(dial);
         } else {
@@ -244,7 +244,7 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *
         }
     }
     uv_freeaddrinfo(found);
-    release(dial);
+    dial_release(dial);
 }
 
 static void resolve_name(struct dial *dial)
@@ -256,7 +256,7 @@ static void resolve_name(struct dial *dial)
     if (dial->n_open > 1) /* an earlier look-up is still under way: its answer will do */
         return;
     dial->resolve.data = dial;
-    const int problem = uv_getaddrinfo(dial->mesh->options.loop, &dial->resolve, on_resolved,
+    const int problem = uv_getaddrinfo(dial->mesh->options.loop, &dial->resolve, dial_on_resolved,
                                        dial->host, port, &hints);
     if (problem) {
         struct error err;
@@ -267,7 +267,7 @@ static void resolve_name(struct dial *dial)
     dial->n_open++;
 }
 
-static void begin(uv_timer_t *timer)
+static void dial_begin(uv_timer_t *timer)
 {
     struct dial *dial = timer->data;
     if (dial->phase == DIAL_GREETING)
@@ -315,7 +315,7 @@ enum error_code mesh_dial(struct mesh *mesh, const struct mesh_target *target, s
     dial->n_open = 1;
     uv_timer_init(mesh->options.loop, &dial->timer);
     dial->timer.data = dial;
-    uv_timer_start(&dial->timer, begin, 0, 0);
+    uv_timer_start(&dial->timer, dial_begin, 0, 0);
     dial->next = mesh->dials;
     if (dial->next)
         dial->next->previous = dial;
@@ -325,9 +325,9 @@ enum error_code mesh_dial(struct mesh *mesh, const struct mesh_target *target, s
     return ERROR_NONE;
 }
 
-static void on_timer_closed(uv_handle_t *timer)
+static void dial_on_timer_closed(uv_handle_t *timer)
 {
-    release(timer->data);
+    dial_release(timer->data);
 }
 
 void mesh_forget(struct mesh *mesh, struct dial *dial)
@@ -341,7 +341,7 @@ void mesh_forget(struct mesh *mesh, struct dial *dial)
     if (dial->greeting)
         greeting_abandon(dial->greeting);
     dial->greeting = NULL;
-    uv_close((uv_handle_t *)&dial->timer, on_timer_closed);
+    uv_close((uv_handle_t *)&dial->timer, dial_on_timer_closed);
 }
 
 void dials_close(struct mesh *mesh)
@@ -369,7 +369,7 @@ void mesh_hurry(struct mesh *mesh, const uint8_t *node_id)
         if (uv_timer_get_due_in(&dial->timer) <= soon_ms)
             continue;
         dial->hurried_ns = now_ns;
-        uv_timer_start(&dial->timer, begin, soon_ms, 0);
+        uv_timer_start(&dial->timer, dial_begin, soon_ms, 0);
     }
 }
 

@@ -16,8 +16,8 @@ enum { RESTART_MS = 10000, RENAME_MS = 250, RENAME_DOUBLINGS = 3, SIGHTS_MAX = 4
 
 /* ---- what is seen --------------------------------------------------------------------- */
 
-static struct discovery_sight **find(struct discovery *discovery, AvahiIfIndex interface,
-                                     AvahiProtocol protocol, const char *name)
+static struct discovery_sight **discovery_find(struct discovery *discovery, AvahiIfIndex interface,
+                                               AvahiProtocol protocol, const char *name)
 {
     struct discovery_sight **at = &discovery->sights;
     while (*at && ((*at)->interface != interface || (*at)->protocol != protocol ||
@@ -26,7 +26,7 @@ static struct discovery_sight **find(struct discovery *discovery, AvahiIfIndex i
     return at;
 }
 
-static bool is_seen(const struct discovery *discovery, const char *name)
+static bool discovery_is_seen(const struct discovery *discovery, const char *name)
 {
     for (const struct discovery_sight *sight = discovery->sights; sight; sight = sight->next) {
         if (strcmp(sight->name, name) == 0)
@@ -43,21 +43,21 @@ static uint32_t count_sights(const struct discovery *discovery)
     return n;
 }
 
-static void forget(struct discovery *discovery, struct discovery_sight **at)
+static void discovery_forget(struct discovery *discovery, struct discovery_sight **at)
 {
     struct discovery_sight *sight = *at;
     *at = sight->next;
     avahi_s_service_resolver_free(sight->resolver);
-    if (!is_seen(discovery, sight->name) && !discovery->closed &&
+    if (!discovery_is_seen(discovery, sight->name) && !discovery->closed &&
         strcmp(sight->name, discovery->name) != 0)
         discovery->handlers.lost(discovery->handlers.arg, sight->name);
     mem_free(sight);
 }
 
-static void see(struct discovery *discovery, AvahiIfIndex interface, AvahiProtocol protocol,
-                const char *name)
+static void discovery_see(struct discovery *discovery, AvahiIfIndex interface,
+                          AvahiProtocol protocol, const char *name)
 {
-    struct discovery_sight **at = find(discovery, interface, protocol, name);
+    struct discovery_sight **at = discovery_find(discovery, interface, protocol, name);
     if (*at || strlen(name) >= DISCOVERY_NAME_MAX || count_sights(discovery) >= SIGHTS_MAX)
         return;
     struct discovery_sight *sight = mem_new(sizeof *sight);
@@ -77,11 +77,11 @@ void discovery_on_browse(struct discovery *discovery, AvahiBrowserEvent event,
                          AvahiIfIndex interface, AvahiProtocol protocol, const char *name)
 {
     if (event == AVAHI_BROWSER_NEW) {
-        see(discovery, interface, protocol, name);
+        discovery_see(discovery, interface, protocol, name);
     } else if (event == AVAHI_BROWSER_REMOVE) {
-        struct discovery_sight **at = find(discovery, interface, protocol, name);
+        struct discovery_sight **at = discovery_find(discovery, interface, protocol, name);
         if (*at)
-            forget(discovery, at);
+            discovery_forget(discovery, at);
     }
 }
 
@@ -101,7 +101,7 @@ void discovery_on_resolved(struct discovery *discovery, AvahiIfIndex interface, 
 
 /* ---- the responder -------------------------------------------------------------------- */
 
-static int publish(struct discovery *discovery)
+static int discovery_publish(struct discovery *discovery)
 {
     AvahiStringList *txt = discovery_record_write(&discovery->own);
     int problem = txt ? responder_publish(discovery, txt) : AVAHI_ERR_NO_MEMORY;
@@ -109,10 +109,10 @@ static int publish(struct discovery *discovery)
     return problem;
 }
 
-static void stop(struct discovery *discovery)
+static void discovery_stop(struct discovery *discovery)
 {
     while (discovery->sights)
-        forget(discovery, &discovery->sights);
+        discovery_forget(discovery, &discovery->sights);
     discovery->name_taken = discovery->host_name_taken = false;
     responder_stop(discovery);
 }
@@ -120,7 +120,7 @@ static void stop(struct discovery *discovery)
 static void on_restart(uv_timer_t *timer)
 {
     struct discovery *discovery = timer->data;
-    stop(discovery);
+    discovery_stop(discovery);
     int problem = responder_start(discovery);
     if (!problem)
         return;
@@ -153,7 +153,8 @@ static void on_rename(uv_timer_t *timer)
     if (discovery->name_taken)
         take_another_name(discovery);
     discovery->name_taken = discovery->host_name_taken = false;
-    int problem = host_too ? responder_take_another_host_name(discovery) : publish(discovery);
+    int problem =
+        host_too ? responder_take_another_host_name(discovery) : discovery_publish(discovery);
     if (problem)
         not_announced(discovery, problem);
 }
@@ -181,7 +182,7 @@ void discovery_on_state(struct discovery *discovery, enum discovery_state state,
         rename_soon(discovery, &discovery->host_name_taken);
         break;
     case DISCOVERY_READY:
-        problem = publish(discovery);
+        problem = discovery_publish(discovery);
         if (!problem && !discovery->browser)
             problem = responder_browse(discovery);
         break;
@@ -205,13 +206,13 @@ static void on_all_closed(void *arg)
     closed(closed_arg);
 }
 
-static void on_timer_closed(uv_handle_t *handle)
+static void discovery_on_timer_closed(uv_handle_t *handle)
 {
     struct discovery *discovery = handle->data;
     avahi_loop_close(&discovery->avahi_loop, on_all_closed, discovery);
 }
 
-static void ignore(void *arg)
+static void discovery_ignore(void *arg)
 {
     (void)arg;
 }
@@ -220,10 +221,10 @@ void discovery_close(struct discovery *discovery, void (*closed)(void *arg), voi
 {
     if (!discovery)
         return;
-    discovery->closed = closed ? closed : ignore;
+    discovery->closed = closed ? closed : discovery_ignore;
     discovery->closed_arg = arg;
-    stop(discovery);
-    uv_close((uv_handle_t *)&discovery->again, on_timer_closed);
+    discovery_stop(discovery);
+    uv_close((uv_handle_t *)&discovery->again, discovery_on_timer_closed);
 }
 
 static void set_own(struct discovery *discovery, const struct discovery_record *own)
@@ -262,7 +263,7 @@ enum error_code discovery_announce(struct discovery *discovery, const struct dis
     set_own(discovery, own);
     if (!discovery->browser)
         return ERROR_NONE; /* it is announced when the responder is ready */
-    int problem = publish(discovery);
+    int problem = discovery_publish(discovery);
     return problem
                ? error_set(err, ERROR_IO, "this node is not announced: %s", avahi_strerror(problem))
                : ERROR_NONE;

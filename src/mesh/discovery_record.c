@@ -25,7 +25,8 @@ static bool is_plain(const char *text, size_t size)
 }
 
 /* The value of a key, copied; false when it is not there, too long, or not plain text. */
-static bool read_value(AvahiStringList *txt, const char *key, char *out, size_t out_size)
+static bool discovery_record_read_value(AvahiStringList *txt, const char *key, char *out,
+                                        size_t out_size)
 {
     size_t key_size = strlen(key);
     for (; txt; txt = avahi_string_list_get_next(txt)) {
@@ -63,9 +64,9 @@ bool discovery_record_read(const char *name, uint16_t port, AvahiStringList *txt
     if (!port || !name_size || name_size >= sizeof out->name || !is_plain(name, name_size))
         return false;
     memcpy(out->name, name, name_size + 1);
-    return read_value(txt, "id", out->id, sizeof out->id) && out->id[0] &&
-           read_value(txt, "cluster", out->cluster, sizeof out->cluster) &&
-           read_value(txt, "version", version, sizeof version) &&
+    return discovery_record_read_value(txt, "id", out->id, sizeof out->id) && out->id[0] &&
+           discovery_record_read_value(txt, "cluster", out->cluster, sizeof out->cluster) &&
+           discovery_record_read_value(txt, "version", version, sizeof version) &&
            read_version(version, &out->version_major, &out->version_minor);
 }
 

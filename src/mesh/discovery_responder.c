@@ -97,11 +97,12 @@ int responder_browse(struct discovery *discovery)
     return discovery->browser ? 0 : avahi_server_errno(discovery->server);
 }
 
-static void on_resolved(AvahiSServiceResolver *resolver, AvahiIfIndex interface,
-                        AvahiProtocol protocol, AvahiResolverEvent event, const char *name,
-                        const char *type, const char *domain, const char *host,
-                        const AvahiAddress *address, uint16_t port, AvahiStringList *txt,
-                        AvahiLookupResultFlags flags, void *userdata)
+static void discovery_responder_on_resolved(AvahiSServiceResolver *resolver, AvahiIfIndex interface,
+                                            AvahiProtocol protocol, AvahiResolverEvent event,
+                                            const char *name, const char *type, const char *domain,
+                                            const char *host, const AvahiAddress *address,
+                                            uint16_t port, AvahiStringList *txt,
+                                            AvahiLookupResultFlags flags, void *userdata)
 {
     (void)resolver, (void)protocol, (void)type, (void)domain, (void)host, (void)flags;
     if (event == AVAHI_RESOLVER_FOUND)
@@ -112,8 +113,8 @@ AvahiSServiceResolver *responder_resolve(struct discovery *discovery, AvahiIfInd
                                          AvahiProtocol protocol, const char *name)
 {
     return avahi_s_service_resolver_new(discovery->server, interface, protocol, name,
-                                        DISCOVERY_SERVICE, NULL, protocol, 0, on_resolved,
-                                        discovery);
+                                        DISCOVERY_SERVICE, NULL, protocol, 0,
+                                        discovery_responder_on_resolved, discovery);
 }
 
 void responder_stop(struct discovery *discovery)

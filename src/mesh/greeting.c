@@ -11,7 +11,7 @@ enum { LINGER_MS = 1000 };
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-static void release(void *owner)
+static void greeting_release(void *owner)
 {
     struct greeting *greeting = owner;
     if (--greeting->n_open > 0)
@@ -28,19 +28,19 @@ static void release(void *owner)
     mesh_wake(mesh);
 }
 
-static void on_timer_closed(uv_handle_t *timer)
+static void greeting_on_timer_closed(uv_handle_t *timer)
 {
-    release(timer->data);
+    greeting_release(timer->data);
 }
 
-static void end(struct greeting *greeting)
+static void greeting_end(struct greeting *greeting)
 {
     assert(greeting->phase != GREETING_OVER);
     greeting->phase = GREETING_OVER;
-    uv_close((uv_handle_t *)&greeting->timer, on_timer_closed);
+    uv_close((uv_handle_t *)&greeting->timer, greeting_on_timer_closed);
     if (greeting->stream) {
         greeting->n_open++;
-        stream_close(greeting->stream, release, greeting);
+        stream_close(greeting->stream, greeting_release, greeting);
         greeting->stream = NULL;
     }
 }
@@ -50,14 +50,14 @@ struct stream *greeting_take(struct greeting *greeting)
     struct stream *stream = greeting->stream;
     stream->on_ready = NULL;
     greeting->stream = NULL;
-    end(greeting);
+    greeting_end(greeting);
     return stream;
 }
 
 void greeting_abandon(struct greeting *greeting)
 {
     if (greeting->phase != GREETING_OVER)
-        end(greeting);
+        greeting_end(greeting);
 }
 
 void greetings_abandon(struct mesh *mesh, const void *owner)
@@ -68,26 +68,27 @@ void greetings_abandon(struct mesh *mesh, const void *owner)
     }
 }
 
-static void fail(struct greeting *greeting, enum refusal_reason reason, const struct error *err)
+static void greeting_fail(struct greeting *greeting, enum refusal_reason reason,
+                          const struct error *err)
 {
     log_line(LOG_INFO, "mesh", "%s connection: %s",
              greeting->is_server ? "an incoming" : "a dialled", err->text);
-    end(greeting);
+    greeting_end(greeting);
     if (greeting->failed)
         greeting->failed(greeting->owner, reason, err);
 }
 
-static void failf(struct greeting *greeting, enum error_code code, const char *text)
+static void greeting_failf(struct greeting *greeting, enum error_code code, const char *text)
 {
     struct error err;
     error_set(&err, code, "%s", text);
-    fail(greeting, REFUSAL_UNKNOWN, &err);
+    greeting_fail(greeting, REFUSAL_UNKNOWN, &err);
 }
 
 /* ---- saying -------------------------------------------------------------------------------- */
 
-static enum error_code say(struct greeting *greeting, uint16_t type, const uint8_t *payload,
-                           size_t size, struct error *err)
+static enum error_code greeting_say(struct greeting *greeting, uint16_t type,
+                                    const uint8_t *payload, size_t size, struct error *err)
 {
     uint8_t bytes[FRAME_HEADER_BYTES + LIMIT_HELLO_BYTES];
     frame_header_write(&(struct frame_header){.type = type, .length = (uint32_t)size}, bytes);
@@ -106,7 +107,7 @@ static enum error_code say_hello(struct greeting *greeting, const struct hello *
                                  struct error *err)
 {
     uint8_t bytes[LIMIT_HELLO_BYTES];
-    return say(greeting, FRAME_HELLO, bytes, hello_write(hello, bytes), err);
+    return greeting_say(greeting, FRAME_HELLO, bytes, hello_write(hello, bytes), err);
 }
 
 enum error_code greeting_accept(struct greeting *greeting, const struct hello *answer,
@@ -127,8 +128,8 @@ static void send_refusal(struct greeting *greeting, enum refusal_reason reason, 
     snprintf(refusal.text, sizeof refusal.text, "%s", text);
     uint8_t bytes[LIMIT_HELLO_BYTES];
     struct error err = {0};
-    if (say(greeting, FRAME_REFUSAL, bytes, refusal_write(&refusal, bytes), &err)) {
-        end(greeting);
+    if (greeting_say(greeting, FRAME_REFUSAL, bytes, refusal_write(&refusal, bytes), &err)) {
+        greeting_end(greeting);
         return;
     }
     /* A connection that is closed with bytes unread is reset, and the refusal with it: the peer
@@ -151,7 +152,7 @@ static void hear_refusal(struct greeting *greeting)
     struct refusal refusal;
     struct error err;
     if (refusal_read(greeting->reader.payload, greeting->reader.header.length, &refusal, &err)) {
-        fail(greeting, REFUSAL_UNKNOWN, &err);
+        greeting_fail(greeting, REFUSAL_UNKNOWN, &err);
         return;
     }
     enum error_code code = ERROR_BUSY;
@@ -160,7 +161,7 @@ static void hear_refusal(struct greeting *greeting)
     else if (refusal.reason == REFUSAL_NOT_MEMBER)
         code = ERROR_INVALID;
     error_set(&err, code, "refused by the other end: %s", refusal.text);
-    fail(greeting, refusal.reason, &err);
+    greeting_fail(greeting, refusal.reason, &err);
 }
 
 static void hear_hello(struct greeting *greeting)
@@ -180,7 +181,7 @@ static void hear_hello(struct greeting *greeting)
         return;
     }
     if (code) {
-        fail(greeting, REFUSAL_UNKNOWN, &err);
+        greeting_fail(greeting, REFUSAL_UNKNOWN, &err);
         return;
     }
     greeting->phase = GREETING_DECIDING;
@@ -190,7 +191,7 @@ static void hear_hello(struct greeting *greeting)
         greeting->answered(greeting->owner, greeting, &hello);
 }
 
-static void hear(struct greeting *greeting)
+static void greeting_hear(struct greeting *greeting)
 {
     switch (greeting->reader.header.type) {
     case FRAME_HELLO:
@@ -205,7 +206,7 @@ static void hear(struct greeting *greeting)
     default:
         break;
     }
-    failf(greeting, ERROR_INVALID, "it did not begin with a hello");
+    greeting_failf(greeting, ERROR_INVALID, "it did not begin with a hello");
 }
 
 /* Reads up to the end of the one message, and not a byte more: what follows is the channel's. */
@@ -222,7 +223,7 @@ static void hear_out(struct greeting *greeting)
         if (result == STREAM_END)
             error_set(&err, ERROR_IO, "the other end closed before its hello");
         if (result != STREAM_DONE) {
-            fail(greeting, REFUSAL_UNKNOWN, &err);
+            greeting_fail(greeting, REFUSAL_UNKNOWN, &err);
             return;
         }
         switch (frame_reader_took(&greeting->reader, n, &err)) {
@@ -232,10 +233,10 @@ static void hear_out(struct greeting *greeting)
             frame_reader_payload(&greeting->reader, greeting->bytes);
             break;
         case FRAME_COMPLETE:
-            hear(greeting);
+            greeting_hear(greeting);
             break;
         case FRAME_BROKEN:
-            fail(greeting, REFUSAL_UNKNOWN, &err);
+            greeting_fail(greeting, REFUSAL_UNKNOWN, &err);
             break;
         }
     }
@@ -247,13 +248,13 @@ static void take_joiner(struct greeting *greeting)
 {
     const struct mesh_options *options = &greeting->mesh->options;
     if (!options->joiner) {
-        failf(greeting, ERROR_INVALID, "nobody is let in here");
+        greeting_failf(greeting, ERROR_INVALID, "nobody is let in here");
         return;
     }
     options->joiner(options->events.self, greeting_take(greeting));
 }
 
-static void meet(struct greeting *greeting)
+static void greeting_meet(struct greeting *greeting)
 {
     const struct link_security *security = &greeting->mesh->options.security;
     const SSL *ssl = stream_ssl(greeting->stream);
@@ -276,13 +277,13 @@ static void meet(struct greeting *greeting)
     if (!code && !greeting->is_server)
         code = say_hello(greeting, &greeting->ours, &err);
     if (code) {
-        fail(greeting, REFUSAL_UNKNOWN, &err);
+        greeting_fail(greeting, REFUSAL_UNKNOWN, &err);
         return;
     }
     greeting->phase = GREETING_WAITING;
 }
 
-static void linger(struct greeting *greeting)
+static void greeting_linger(struct greeting *greeting)
 {
     uint8_t waste[1024];
     size_t n;
@@ -291,40 +292,40 @@ static void linger(struct greeting *greeting)
         result = stream_read(greeting->stream, waste, sizeof waste, &n, NULL);
     } while (result == STREAM_DONE);
     if (result != STREAM_AGAIN)
-        end(greeting);
+        greeting_end(greeting);
 }
 
-static void on_ready(struct stream *stream, void *owner)
+static void greeting_on_ready(struct stream *stream, void *owner)
 {
     struct greeting *greeting = owner;
     struct error err = {0};
     if (greeting->phase == GREETING_SHAKING) {
         const enum stream_result result = stream_handshake(stream, &err);
         if (result == STREAM_DONE)
-            meet(greeting);
+            greeting_meet(greeting);
         else if (result != STREAM_AGAIN)
-            fail(greeting, REFUSAL_UNKNOWN, &err);
+            greeting_fail(greeting, REFUSAL_UNKNOWN, &err);
     }
     if (greeting->phase == GREETING_WAITING)
         hear_out(greeting);
     else if (greeting->phase == GREETING_LINGERING)
-        linger(greeting);
+        greeting_linger(greeting);
 }
 
 void greeting_begin(struct greeting *greeting)
 {
-    on_ready(greeting->stream, greeting);
+    greeting_on_ready(greeting->stream, greeting);
 }
 
-static void on_late(uv_timer_t *timer)
+static void greeting_on_late(uv_timer_t *timer)
 {
     struct greeting *greeting = timer->data;
     if (greeting->phase == GREETING_LINGERING)
-        end(greeting);
+        greeting_end(greeting);
     else if (greeting->phase != GREETING_OVER)
-        failf(greeting, ERROR_IO,
-              greeting->phase == GREETING_SHAKING ? "no TLS handshake in time"
-                                                  : "no hello in time");
+        greeting_failf(greeting, ERROR_IO,
+                       greeting->phase == GREETING_SHAKING ? "no TLS handshake in time"
+                                                           : "no hello in time");
 }
 
 struct greeting *greeting_new(struct mesh *mesh, struct stream *stream, bool is_server)
@@ -341,8 +342,8 @@ struct greeting *greeting_new(struct mesh *mesh, struct stream *stream, bool is_
     frame_reader_init(&greeting->reader, LIMIT_HELLO_BYTES);
     uv_timer_init(mesh->options.loop, &greeting->timer);
     greeting->timer.data = greeting;
-    uv_timer_start(&greeting->timer, on_late, mesh->options.greeting_ms, 0);
-    stream->on_ready = on_ready;
+    uv_timer_start(&greeting->timer, greeting_on_late, mesh->options.greeting_ms, 0);
+    stream->on_ready = greeting_on_ready;
     stream->owner = greeting;
     greeting->next = mesh->greetings;
     if (greeting->next)

@@ -7,17 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
-static void *allocate(void *self, size_t size)
+static void *hello_allocate(void *self, size_t size)
 {
     return mem_new(size);
 }
 
-static void release(void *self, void *memory)
+static void hello_release(void *self, void *memory)
 {
     mem_free(memory);
 }
 
-static ProtobufCAllocator allocator = {.alloc = allocate, .free = release};
+static ProtobufCAllocator allocator = {.alloc = hello_allocate, .free = hello_release};
 
 /* Foreign words become safe ones. */
 static void copy_words(const char *words, char *into, size_t size)

@@ -12,7 +12,7 @@ enum { ARPHRD_ETHERNET = 1, ARPHRD_LOOP = 772 };
 
 /* ---- /sys ---------------------------------------------------------------------------------- */
 
-static bool has(const char *root, const char *name, const char *what)
+static bool interface_class_has(const char *root, const char *name, const char *what)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/class/net/%s/%s", root, name, what);
@@ -50,11 +50,11 @@ enum topology_class interface_class_of(const char *name, const char *root)
         root = "/sys";
     if (!name[0] || strchr(name, '/') || name[0] == '.')
         return TOPOLOGY_UNKNOWN;
-    if (has(root, name, "wireless") || has(root, name, "phy80211"))
+    if (interface_class_has(root, name, "wireless") || interface_class_has(root, name, "phy80211"))
         return TOPOLOGY_WIFI;
     if (has_driver(root, name, "thunderbolt-net") || has_driver(root, name, "thunderbolt_net"))
         return TOPOLOGY_THUNDERBOLT;
-    if (has(root, name, "device/infiniband"))
+    if (interface_class_has(root, name, "device/infiniband"))
         return TOPOLOGY_RDMA;
     const long type = type_of(root, name);
     if (type == ARPHRD_LOOP)

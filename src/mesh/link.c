@@ -13,7 +13,7 @@
 
 /* ---- making one ---------------------------------------------------------------------------- */
 
-static void release(void *owner)
+static void link_release(void *owner)
 {
     struct link *link = owner;
     if (--link->n_open > 0)
@@ -32,9 +32,9 @@ static void release(void *owner)
     mesh_wake(mesh);
 }
 
-static void on_timer_closed(uv_handle_t *timer)
+static void link_on_timer_closed(uv_handle_t *timer)
 {
-    release(timer->data);
+    link_release(timer->data);
 }
 
 enum error_code link_new(struct mesh *mesh, struct stream *control,
@@ -141,7 +141,7 @@ void link_finished_send(struct link *link, struct link_send *send, enum error_co
     link_look(link);
 }
 
-static void tell_done(struct link *link)
+static void link_tell_done(struct link *link)
 {
     while (link->done_first) {
         struct link_send *send = link->done_first;
@@ -159,7 +159,7 @@ static void tear_down(struct link *link)
     link->torn = true;
     for (uint32_t i = 0; i < link->n_channels; i++)
         channel_cancel(&link->channels[i]);
-    tell_done(link);
+    link_tell_done(link);
     log_line(LOG_INFO, "mesh", "a link is down: %s", link->why.text);
     if (link->was_up && events->down)
         events->down(events->self, link, &link->why);
@@ -168,9 +168,9 @@ static void tear_down(struct link *link)
     for (uint32_t i = 0; i < link->n_channels; i++) {
         struct stream *stream = link->channels[i].stream;
         if (stream)
-            stream_close(stream, release, link);
+            stream_close(stream, link_release, link);
     }
-    uv_close((uv_handle_t *)&link->timer, on_timer_closed);
+    uv_close((uv_handle_t *)&link->timer, link_on_timer_closed);
 }
 
 /* ---- closing in order ------------------------------------------------------------------------ */
@@ -187,7 +187,7 @@ static void say_bye(struct link *link, struct channel *channel)
         link_fail(link, &err);
 }
 
-static void begin_closing(struct link *link)
+static void link_begin_closing(struct link *link)
 {
     link->phase = LINK_CLOSING;
     link->closing_ns = clock_now_ns() + LIMIT_LINK_CLOSE_MS * UINT64_C(1000000);
@@ -206,7 +206,7 @@ static void hear_bye(struct link *link, struct channel *channel)
 {
     channel->bye_received = true;
     if (link->phase == LINK_UP)
-        begin_closing(link);
+        link_begin_closing(link);
     say_bye(link, channel);
     link_look(link);
 }
@@ -217,7 +217,7 @@ void link_close(struct link *link)
         link_failf(link, ERROR_CANCELLED, "closed");
     if (link->phase != LINK_UP)
         return;
-    begin_closing(link);
+    link_begin_closing(link);
     for (uint32_t i = 0; i < link->n_channels; i++)
         say_bye(link, &link->channels[i]);
 }
@@ -269,7 +269,7 @@ static void go_on_reading(struct link *link)
 
 void link_turn(struct link *link)
 {
-    tell_done(link);
+    link_tell_done(link);
     if (link->phase == LINK_OPENING && link->n_attached == link->n_channels)
         go_up(link);
     tell_drained(link);

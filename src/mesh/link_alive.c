@@ -7,7 +7,7 @@
 
 #define MS_NS UINT64_C(1000000)
 
-static void ping(struct link *link, uint64_t now_ns)
+static void link_alive_ping(struct link *link, uint64_t now_ns)
 {
     link->pinged_ns = now_ns;
     uint8_t bytes[PING_BYTES];
@@ -113,7 +113,7 @@ static bool is_ping_due(const struct link *link, uint64_t now_ns)
     return !link->watched || now_ns - link->pinged_ns > every_ns - every_ns / 4;
 }
 
-static void on_tick(uv_timer_t *timer)
+static void link_alive_on_tick(uv_timer_t *timer)
 {
     struct link *link = timer->data;
     const uint64_t now_ns = clock_now_ns();
@@ -123,7 +123,7 @@ static void on_tick(uv_timer_t *timer)
         break;
     case LINK_UP:
         if (is_ping_due(link, now_ns))
-            ping(link, now_ns);
+            link_alive_ping(link, now_ns);
         check_silence(link, now_ns);
         check_doubt(link, now_ns);
         check_frames(link, now_ns);
@@ -144,12 +144,12 @@ void link_alive_start(struct link *link)
 {
     const struct mesh_options *options = &link->mesh->options;
     if (link->phase == LINK_OPENING) /* one tick, the deadline */
-        uv_timer_start(&link->timer, on_tick, options->greeting_ms, 0);
+        uv_timer_start(&link->timer, link_alive_on_tick, options->greeting_ms, 0);
     else if (link->phase == LINK_UP) /* the first pings come soon: who plans wants to know */
-        uv_timer_start(&link->timer, on_tick, options->ping_ms < 10 ? options->ping_ms : 10,
-                       options->ping_ms);
+        uv_timer_start(&link->timer, link_alive_on_tick,
+                       options->ping_ms < 10 ? options->ping_ms : 10, options->ping_ms);
     else
-        uv_timer_start(&link->timer, on_tick, 100, 100);
+        uv_timer_start(&link->timer, link_alive_on_tick, 100, 100);
 }
 
 void link_watch(struct link *link, bool closely)
@@ -160,7 +160,7 @@ void link_watch(struct link *link, bool closely)
         return;
     link->watched = closely;
     link->pulse = (struct pulse){0};
-    uv_timer_start(&link->timer, on_tick, closely ? half_ms : options->ping_ms,
+    uv_timer_start(&link->timer, link_alive_on_tick, closely ? half_ms : options->ping_ms,
                    closely ? half_ms : options->ping_ms);
 }
 
@@ -183,9 +183,10 @@ void link_doubt(struct link *link)
         return;
     const uint64_t now_ns = clock_now_ns();
     link->doubt_ns = now_ns + LIMIT_LINK_DOUBT_MS * MS_NS;
-    ping(link, now_ns);
+    link_alive_ping(link, now_ns);
     if (!link->watched) /* else it is looked at often enough */
-        uv_timer_start(&link->timer, on_tick, LIMIT_LINK_DOUBT_MS, link->mesh->options.ping_ms);
+        uv_timer_start(&link->timer, link_alive_on_tick, LIMIT_LINK_DOUBT_MS,
+                       link->mesh->options.ping_ms);
 }
 
 /* ---- frames -------------------------------------------------------------------------------- */

@@ -40,7 +40,7 @@ void link_bursts_step(struct link *link, uint64_t now_ns)
     }
 }
 
-static void report(struct link *link, uint64_t now_ns)
+static void link_bursts_report(struct link *link, uint64_t now_ns)
 {
     const struct burst_watch *watch = &link->watch;
     const struct burst_report seen = {watch->number, watch->bytes, now_ns - watch->half_ns};
@@ -73,7 +73,7 @@ enum error_code link_bursts_frame(struct link *link, struct channel *channel,
         watch->half_ns = now_ns;
     if (burst.place + 1 == burst.n_frames) {
         watch->active = false;
-        report(link, now_ns);
+        link_bursts_report(link, now_ns);
     }
     return ERROR_NONE;
 }

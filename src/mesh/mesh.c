@@ -42,7 +42,7 @@ static void finish_if_empty(struct mesh *mesh)
 
 /* Nothing leaves the list of links within a turn: links are freed by the loop when their handles
  * are closed. */
-static void on_wake(uv_async_t *wake)
+static void mesh_on_wake(uv_async_t *wake)
 {
     struct mesh *mesh = wake->data;
     for (struct link *link = mesh->links; link; link = link->next)
@@ -63,24 +63,24 @@ uint64_t mesh_random(struct mesh *mesh)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static void set_default(uint32_t *option, uint32_t value)
+static void mesh_set_default(uint32_t *option, uint32_t value)
 {
     if (*option == 0)
         *option = value;
 }
 
-static enum error_code take_options(struct mesh *mesh, const struct mesh_options *given,
-                                    struct error *err)
+static enum error_code mesh_take_options(struct mesh *mesh, const struct mesh_options *given,
+                                         struct error *err)
 {
     struct mesh_options *options = &mesh->options;
     *options = *given;
-    set_default(&options->n_data_channels, 1);
-    set_default(&options->ping_ms, 2000);
-    set_default(&options->watch_ms, 200);
-    set_default(&options->silence_ms, 5000);
-    set_default(&options->dead_ms, 10000);
-    set_default(&options->greeting_ms, LIMIT_GREETING_MS);
-    set_default(&options->dial_wait_ms, 250);
+    mesh_set_default(&options->n_data_channels, 1);
+    mesh_set_default(&options->ping_ms, 2000);
+    mesh_set_default(&options->watch_ms, 200);
+    mesh_set_default(&options->silence_ms, 5000);
+    mesh_set_default(&options->dead_ms, 10000);
+    mesh_set_default(&options->greeting_ms, LIMIT_GREETING_MS);
+    mesh_set_default(&options->dial_wait_ms, 250);
     if (options->queue_bytes == 0)
         options->queue_bytes = LIMIT_LINK_QUEUE_BYTES;
     if (options->version.major == 0)
@@ -106,10 +106,10 @@ enum error_code mesh_open(const struct mesh_options *options, struct mesh **out,
     struct mesh *mesh = mem_new(sizeof *mesh);
     if (!mesh)
         return error_set(err, ERROR_NO_MEMORY, "out of memory for the mesh");
-    enum error_code code = take_options(mesh, options, err);
+    enum error_code code = mesh_take_options(mesh, options, err);
     if (!code && RAND_bytes((unsigned char *)&mesh->boot, sizeof mesh->boot) != 1)
         code = error_set(err, ERROR_INTERNAL, "no random numbers");
-    const int problem = code ? 0 : uv_async_init(options->loop, &mesh->wake, on_wake);
+    const int problem = code ? 0 : uv_async_init(options->loop, &mesh->wake, mesh_on_wake);
     if (problem)
         code = error_set(err, ERROR_IO, "cannot wake the event loop: %s", uv_strerror(problem));
     if (code) {
@@ -163,19 +163,19 @@ static void on_listener_closed(uv_handle_t *handle)
     release_listener(handle->data);
 }
 
-static void turn_away(struct listener *listener);
+static void mesh_turn_away(struct listener *listener);
 
 static void on_spare_closed(uv_handle_t *handle)
 {
     struct listener *listener = handle->data;
     listener->spare_used = false;
     if (listener->spare_again && !uv_is_closing((uv_handle_t *)&listener->tcp))
-        turn_away(listener);
+        mesh_turn_away(listener);
     release_listener(listener);
 }
 
 /* Accepts a connection only to close it. */
-static void turn_away(struct listener *listener)
+static void mesh_turn_away(struct listener *listener)
 {
     listener->spare_again = listener->spare_used;
     if (listener->spare_used || uv_tcp_init(listener->tcp.loop, &listener->spare))
@@ -187,7 +187,7 @@ static void turn_away(struct listener *listener)
     uv_close((uv_handle_t *)&listener->spare, on_spare_closed);
 }
 
-static void on_connection(uv_stream_t *server, int status)
+static void mesh_on_connection(uv_stream_t *server, int status)
 {
     struct listener *listener = server->data;
     struct mesh *mesh = listener->mesh;
@@ -197,7 +197,7 @@ static void on_connection(uv_stream_t *server, int status)
         log_line(LOG_WARN, "mesh", "a connection was not accepted: %s", uv_strerror(status));
     } else if (stream_tcp_accept(server, &mesh->options.security, &stream, &err)) {
         log_line(LOG_WARN, "mesh", "a connection was not accepted: %s", err.text);
-        turn_away(listener);
+        mesh_turn_away(listener);
     } else {
         incoming_stream(mesh, stream);
     }
@@ -224,7 +224,7 @@ static enum error_code listen_tcp(struct mesh *mesh, const struct sockaddr *addr
     problem =
         uv_tcp_bind(&listener->tcp, address, address->sa_family == AF_INET6 ? UV_TCP_IPV6ONLY : 0);
     if (!problem)
-        problem = uv_listen((uv_stream_t *)&listener->tcp, BACKLOG, on_connection);
+        problem = uv_listen((uv_stream_t *)&listener->tcp, BACKLOG, mesh_on_connection);
     if (!problem)
         problem = uv_tcp_getsockname(&listener->tcp, (struct sockaddr *)&bound, &size);
     if (problem) {

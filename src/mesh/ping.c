@@ -32,7 +32,7 @@ void burst_report_write(const struct burst_report *report, uint8_t bytes[static 
     bytes_store(bytes + 16, 8, report->ns);
 }
 
-static enum error_code check(size_t size, size_t needed, const char *what, struct error *err)
+static enum error_code ping_check(size_t size, size_t needed, const char *what, struct error *err)
 {
     return size >= needed ? ERROR_NONE
                           : error_set(err, ERROR_INVALID, "%s of %zu bytes: %zu are needed", what,
@@ -42,7 +42,7 @@ static enum error_code check(size_t size, size_t needed, const char *what, struc
 enum error_code ping_read(const uint8_t *bytes, size_t size, struct ping *ping, struct error *err)
 {
     *ping = (struct ping){0};
-    enum error_code code = check(size, PING_BYTES, "a ping", err);
+    enum error_code code = ping_check(size, PING_BYTES, "a ping", err);
     if (!code)
         *ping = (struct ping){.number = bytes_load(bytes, 8), .sent_ns = bytes_load(bytes + 8, 8)};
     return code;
@@ -51,7 +51,7 @@ enum error_code ping_read(const uint8_t *bytes, size_t size, struct ping *ping, 
 enum error_code pong_read(const uint8_t *bytes, size_t size, struct pong *pong, struct error *err)
 {
     *pong = (struct pong){0};
-    enum error_code code = check(size, PONG_BYTES, "a pong", err);
+    enum error_code code = ping_check(size, PONG_BYTES, "a pong", err);
     if (!code)
         *pong = (struct pong){
             .number = bytes_load(bytes, 8),
@@ -66,7 +66,7 @@ enum error_code burst_read(const uint8_t *bytes, size_t size, struct burst *burs
                            struct error *err)
 {
     *burst = (struct burst){0};
-    enum error_code code = check(size, BURST_BYTES_MIN, "a frame of a burst", err);
+    enum error_code code = ping_check(size, BURST_BYTES_MIN, "a frame of a burst", err);
     if (code)
         return code;
     *burst = (struct burst){
@@ -84,7 +84,7 @@ enum error_code burst_report_read(const uint8_t *bytes, size_t size, struct burs
                                   struct error *err)
 {
     *report = (struct burst_report){0};
-    enum error_code code = check(size, BURST_REPORT_BYTES, "a report of a burst", err);
+    enum error_code code = ping_check(size, BURST_REPORT_BYTES, "a report of a burst", err);
     if (!code)
         *report = (struct burst_report){
             .number = (uint32_t)bytes_load(bytes, 4),

@@ -8,16 +8,16 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define ANSWER_NS_MAX (30 * SECOND_NS) /* a burst without a report by then has failed */
 
-static int compare(const void *a, const void *b)
+static int link_probe_compare(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
 }
 
 /* Sorts them. */
-static uint64_t median(uint64_t *values, uint32_t n)
+static uint64_t link_probe_median(uint64_t *values, uint32_t n)
 {
-    qsort(values, n, sizeof *values, compare);
+    qsort(values, n, sizeof *values, link_probe_compare);
     return n % 2 ? values[n / 2] : values[n / 2 - 1] / 2 + values[n / 2] / 2;
 }
 
@@ -45,11 +45,11 @@ static struct topology_reading latency_of(const struct link_probe *probe)
         return (struct topology_reading){0};
     for (uint32_t i = 0; i < probe->n_pings; i++)
         trips[i] = probe->pings[i].round_trip_ns;
-    return (struct topology_reading){median(trips, probe->n_pings) / 2, true};
+    return (struct topology_reading){link_probe_median(trips, probe->n_pings) / 2, true};
 }
 
 /* The i-th oldest. */
-static uint64_t transit(const struct link_probe *probe, uint32_t i)
+static uint64_t link_probe_transit(const struct link_probe *probe, uint32_t i)
 {
     return probe->pings[(probe->next_ping + PROBE_PINGS - probe->n_pings + i) % PROBE_PINGS]
         .transit_ns;
@@ -61,10 +61,13 @@ static struct topology_reading jitter_of(const struct link_probe *probe)
         return (struct topology_reading){0};
     const uint32_t n = probe->n_pings - 1;
     /* Differences of clocks wrap around; as signed numbers they are small. */
-    const double mean = (double)(int64_t)(transit(probe, n) - transit(probe, 0)) / n;
+    const double mean =
+        (double)(int64_t)(link_probe_transit(probe, n) - link_probe_transit(probe, 0)) / n;
     double sum = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const double change = (double)(int64_t)(transit(probe, i + 1) - transit(probe, i)) - mean;
+        const double change =
+            (double)(int64_t)(link_probe_transit(probe, i + 1) - link_probe_transit(probe, i)) -
+            mean;
         sum += change < 0 ? -change : change;
     }
     const double jitter_ns = sum / n;
@@ -107,7 +110,7 @@ static struct topology_reading bandwidth_of(const struct link_probe *probe)
     if (probe->n_bursts == 0)
         return (struct topology_reading){0};
     memcpy(rates, probe->bursts, sizeof rates);
-    return (struct topology_reading){median(rates, probe->n_bursts), true};
+    return (struct topology_reading){link_probe_median(rates, probe->n_bursts), true};
 }
 
 static uint64_t burst_bytes(const struct link_probe *probe)

@@ -37,7 +37,7 @@ void quic_connection_free(struct quic_connection *connection)
     mem_free(connection);
 }
 
-static void shake(struct quic_connection *connection)
+static void quic_connection_shake(struct quic_connection *connection)
 {
     ERR_clear_error();
     const int returned = SSL_do_handshake(connection->ssl);
@@ -70,7 +70,7 @@ static void accept_streams(struct quic_connection *connection)
 void quic_connection_turn(struct quic_connection *connection)
 {
     if (!connection->established && !connection->failure.code)
-        shake(connection);
+        quic_connection_shake(connection);
     if (connection->established && connection->is_server)
         accept_streams(connection);
     for (struct stream_quic *quic = connection->streams; quic; quic = quic->next)

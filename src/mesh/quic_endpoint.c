@@ -16,7 +16,7 @@ enum { PASSES_MAX = 8, LOOK_MS = 100, SOCKET_BYTES = 4 << 20 };
 
 /* ---- freeing ------------------------------------------------------------------------------- */
 
-static void release(uv_handle_t *handle)
+static void quic_endpoint_release(uv_handle_t *handle)
 {
     struct quic_socket *socket = handle->data;
     if (--socket->n_open > 0)
@@ -36,8 +36,8 @@ static void close_socket(struct quic_socket *socket)
     socket->closing = true;
     SSL_free(socket->listener);
     socket->listener = NULL;
-    uv_close((uv_handle_t *)&socket->poll, release);
-    uv_close((uv_handle_t *)&socket->timer, release);
+    uv_close((uv_handle_t *)&socket->poll, quic_endpoint_release);
+    uv_close((uv_handle_t *)&socket->timer, quic_endpoint_release);
 }
 
 static void free_streams(struct quic_connection *connection)
@@ -121,12 +121,12 @@ static void take_turn(struct quic_socket *socket)
         mesh_wake(socket->endpoint->mesh);
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void quic_endpoint_on_poll(uv_poll_t *poll, int status, int events)
 {
     ((struct quic_socket *)poll->data)->touched = true;
 }
 
-static void on_timer(uv_timer_t *timer)
+static void quic_endpoint_on_timer(uv_timer_t *timer)
 {
     ((struct quic_socket *)timer->data)->touched = true;
 }
@@ -153,10 +153,10 @@ static void wait_for_events(struct quic_socket *socket)
     if (engine && SSL_net_write_desired(engine))
         events |= UV_WRITABLE;
     if (events != socket->events)
-        uv_poll_start(&socket->poll, events, on_poll);
+        uv_poll_start(&socket->poll, events, quic_endpoint_on_poll);
     socket->events = events;
     if (engine || socket->connections)
-        uv_timer_start(&socket->timer, on_timer, wait_ms, 0);
+        uv_timer_start(&socket->timer, quic_endpoint_on_timer, wait_ms, 0);
 }
 
 static void on_prepare(uv_prepare_t *prepare)

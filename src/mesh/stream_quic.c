@@ -9,13 +9,13 @@
 
 static const struct stream_impl quic_impl;
 
-static struct stream_quic *of_stream(const struct stream *stream)
+static struct stream_quic *stream_quic_of_stream(const struct stream *stream)
 {
     assert(stream->impl == &quic_impl);
     return (struct stream_quic *)stream;
 }
 
-static void touch(struct stream_quic *quic)
+static void stream_quic_touch(struct stream_quic *quic)
 {
     quic->connection->socket->touched = true;
 }
@@ -43,7 +43,7 @@ void quic_failure(struct quic_connection *connection, SSL *ssl, const char *word
 
 static enum stream_result quic_handshake(struct stream *stream, struct error *err)
 {
-    struct stream_quic *quic = of_stream(stream);
+    struct stream_quic *quic = stream_quic_of_stream(stream);
     if (quic->connection->failure.code) {
         *err = quic->connection->failure;
         return STREAM_FAILED;
@@ -57,12 +57,12 @@ static enum stream_result quic_handshake(struct stream *stream, struct error *er
     return STREAM_DONE;
 }
 
-static enum stream_result result_of(struct stream_quic *quic, int returned, const char *words,
-                                    struct error *err)
+static enum stream_result stream_quic_result_of(struct stream_quic *quic, int returned,
+                                                const char *words, struct error *err)
 {
     struct error unseen;
     if (returned > 0) {
-        touch(quic);
+        stream_quic_touch(quic);
         return STREAM_DONE;
     }
     switch (SSL_get_error(quic->ssl, returned)) {
@@ -80,34 +80,35 @@ static enum stream_result result_of(struct stream_quic *quic, int returned, cons
 static enum stream_result quic_read(struct stream *stream, void *into, size_t size, size_t *n,
                                     struct error *err)
 {
-    struct stream_quic *quic = of_stream(stream);
+    struct stream_quic *quic = stream_quic_of_stream(stream);
     *n = 0;
     ERR_clear_error();
-    return result_of(quic, SSL_read_ex(quic->ssl, into, size, n), "the connection broke", err);
+    return stream_quic_result_of(quic, SSL_read_ex(quic->ssl, into, size, n),
+                                 "the connection broke", err);
 }
 
 static enum stream_result quic_write(struct stream *stream, const void *bytes, size_t size,
                                      size_t *n, struct error *err)
 {
-    struct stream_quic *quic = of_stream(stream);
+    struct stream_quic *quic = stream_quic_of_stream(stream);
     *n = 0;
     ERR_clear_error();
-    return result_of(quic, SSL_write_ex(quic->ssl, bytes, size, n), "cannot send", err);
+    return stream_quic_result_of(quic, SSL_write_ex(quic->ssl, bytes, size, n), "cannot send", err);
 }
 
 /* Packets leave now; those that came meanwhile are looked at in the socket's turn. */
 static enum stream_result quic_flush(struct stream *stream, struct error *err)
 {
-    struct stream_quic *quic = of_stream(stream);
+    struct stream_quic *quic = stream_quic_of_stream(stream);
     SSL_handle_events(quic->ssl);
     ERR_clear_error();
-    touch(quic);
+    stream_quic_touch(quic);
     return STREAM_DONE;
 }
 
 static void quic_finish(struct stream *stream)
 {
-    struct stream_quic *quic = of_stream(stream);
+    struct stream_quic *quic = stream_quic_of_stream(stream);
     if (!quic->ssl || quic->finished)
         return;
     quic->finished = true;
@@ -117,33 +118,34 @@ static void quic_finish(struct stream *stream)
 
 static void quic_close(struct stream *stream)
 {
-    struct stream_quic *quic = of_stream(stream);
+    struct stream_quic *quic = stream_quic_of_stream(stream);
     assert(!quic->closing && "a stream is closed once");
     quic->closing = true;
-    touch(quic);
+    stream_quic_touch(quic);
 }
 
 static SSL *quic_ssl(struct stream *stream)
 {
-    return of_stream(stream)->connection->ssl;
+    return stream_quic_of_stream(stream)->connection->ssl;
 }
 
 static enum error_code quic_sibling(struct stream *stream, struct stream **out, struct error *err)
 {
-    *out = stream_quic_new(of_stream(stream)->connection, NULL);
+    *out = stream_quic_new(stream_quic_of_stream(stream)->connection, NULL);
     return *out ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory for a stream");
 }
 
 static void quic_addresses(const struct stream *stream, struct stream_addresses *addresses)
 {
-    const struct quic_socket *socket = of_stream(stream)->connection->socket;
+    const struct quic_socket *socket = stream_quic_of_stream(stream)->connection->socket;
     *addresses = (struct stream_addresses){.local = socket->local, .peer = socket->peer};
 }
 
 /* The other end's half of the handshake has begun. */
 static bool quic_reached(const struct stream *stream)
 {
-    const OSSL_HANDSHAKE_STATE state = SSL_get_state(of_stream(stream)->connection->ssl);
+    const OSSL_HANDSHAKE_STATE state =
+        SSL_get_state(stream_quic_of_stream(stream)->connection->ssl);
     return state != TLS_ST_BEFORE && state != TLS_ST_CW_CLNT_HELLO;
 }
 
@@ -181,7 +183,7 @@ struct stream *stream_quic_new(struct quic_connection *connection, SSL *ssl)
         prepare_ssl(ssl);
     quic->next = connection->streams;
     connection->streams = quic;
-    touch(quic); /* whoever made it is told to begin */
+    stream_quic_touch(quic); /* whoever made it is told to begin */
     return &quic->stream;
 }
 

@@ -30,14 +30,14 @@ struct stream_tcp {
 
 static const struct stream_impl tcp_impl;
 
-static struct stream_tcp *of_stream(const struct stream *stream)
+static struct stream_tcp *stream_tcp_of_stream(const struct stream *stream)
 {
     assert(stream->impl == &tcp_impl);
     return (struct stream_tcp *)stream;
 }
 
-static enum stream_result fail(struct stream_tcp *tcp, int problem, const char *words,
-                               struct error *err)
+static enum stream_result stream_tcp_fail(struct stream_tcp *tcp, int problem, const char *words,
+                                          struct error *err)
 {
     if (!tcp->failure.code)
         error_set(&tcp->failure, ERROR_IO, "%s: %s", words, uv_strerror(problem));
@@ -46,7 +46,7 @@ static enum stream_result fail(struct stream_tcp *tcp, int problem, const char *
     return STREAM_FAILED;
 }
 
-static bool has_failed(const struct stream_tcp *tcp, struct error *err)
+static bool stream_tcp_has_failed(const struct stream_tcp *tcp, struct error *err)
 {
     if (tcp->failure.code && err)
         *err = tcp->failure;
@@ -55,7 +55,7 @@ static bool has_failed(const struct stream_tcp *tcp, struct error *err)
 
 /* ---- to the network ------------------------------------------------------------------------ */
 
-static void on_written(uv_write_t *write, int status);
+static void stream_tcp_on_written(uv_write_t *write, int status);
 
 /* What the kernel does not take now is written when it does. */
 static enum stream_result write_later(struct stream_tcp *tcp, struct error *err)
@@ -64,9 +64,10 @@ static enum stream_result write_later(struct stream_tcp *tcp, struct error *err)
     tls_session_swap_output(&tcp->tls, &tcp->sending, &begin);
     uv_buf_t rest = uv_buf_init(tcp->sending.data + begin, (unsigned)(tcp->sending.size - begin));
     tcp->write.data = tcp;
-    const int problem = uv_write(&tcp->write, (uv_stream_t *)&tcp->tcp, &rest, 1, on_written);
+    const int problem =
+        uv_write(&tcp->write, (uv_stream_t *)&tcp->tcp, &rest, 1, stream_tcp_on_written);
     if (problem)
-        return fail(tcp, problem, "cannot send", err);
+        return stream_tcp_fail(tcp, problem, "cannot send", err);
     tcp->writing = true;
     return STREAM_DONE;
 }
@@ -85,7 +86,7 @@ static void finish_if_written(struct stream_tcp *tcp)
 
 static enum stream_result send_output(struct stream_tcp *tcp, struct error *err)
 {
-    if (has_failed(tcp, err))
+    if (stream_tcp_has_failed(tcp, err))
         return STREAM_FAILED;
     const size_t unsent = tls_session_unsent(&tcp->tls);
     if (tcp->writing || unsent == 0 || !tcp->connected)
@@ -94,7 +95,7 @@ static enum stream_result send_output(struct stream_tcp *tcp, struct error *err)
         uv_buf_t all = uv_buf_init((char *)tls_session_output(&tcp->tls), (unsigned)unsent);
         const int sent = uv_try_write((uv_stream_t *)&tcp->tcp, &all, 1);
         if (sent < 0 && sent != UV_EAGAIN)
-            return fail(tcp, sent, "cannot send", err);
+            return stream_tcp_fail(tcp, sent, "cannot send", err);
         if (sent > 0) {
             tls_session_sent(&tcp->tls, (size_t)sent);
             tcp->turn_bytes += (size_t)sent;
@@ -105,7 +106,7 @@ static enum stream_result send_output(struct stream_tcp *tcp, struct error *err)
     return write_later(tcp, err);
 }
 
-static void on_written(uv_write_t *write, int status)
+static void stream_tcp_on_written(uv_write_t *write, int status)
 {
     struct stream_tcp *tcp = write->data;
     tcp->writing = false;
@@ -114,7 +115,7 @@ static void on_written(uv_write_t *write, int status)
     if (tcp->closing)
         return;
     if (status)
-        fail(tcp, status, "cannot send", NULL);
+        stream_tcp_fail(tcp, status, "cannot send", NULL);
     else
         send_output(tcp, NULL);
     finish_if_written(tcp);
@@ -158,20 +159,20 @@ static void on_received(uv_stream_t *handle, ssize_t n, const uv_buf_t *room)
         tls_session_ended(&tcp->tls);
         stop_reading(tcp);
         if (n != UV_EOF && n != UV_ENOBUFS)
-            fail(tcp, (int)n, "the connection broke", NULL);
+            stream_tcp_fail(tcp, (int)n, "the connection broke", NULL);
     }
     stream_tell_ready(&tcp->stream);
     if (!tcp->closing && tcp->reading && is_full(tcp))
         stop_reading(tcp);
 }
 
-static enum stream_result start_reading(struct stream_tcp *tcp, struct error *err)
+static enum stream_result stream_tcp_start_reading(struct stream_tcp *tcp, struct error *err)
 {
     if (tcp->reading || tcp->tls.at_end || is_full(tcp))
         return STREAM_DONE;
     const int problem = uv_read_start((uv_stream_t *)&tcp->tcp, on_room, on_received);
     if (problem)
-        return fail(tcp, problem, "cannot receive", err);
+        return stream_tcp_fail(tcp, problem, "cannot receive", err);
     tcp->reading = true;
     return STREAM_DONE;
 }
@@ -195,17 +196,17 @@ static enum stream_result of_tls(enum tls_result result)
 
 static enum stream_result tcp_handshake(struct stream *stream, struct error *err)
 {
-    struct stream_tcp *tcp = of_stream(stream);
+    struct stream_tcp *tcp = stream_tcp_of_stream(stream);
     if (!tcp->connected)
-        return has_failed(tcp, err) ? STREAM_FAILED : STREAM_AGAIN;
+        return stream_tcp_has_failed(tcp, err) ? STREAM_FAILED : STREAM_AGAIN;
     /* First what TLS says: its alert explains why the connection then broke. */
     enum stream_result result = of_tls(tls_session_handshake(&tcp->tls, err));
-    if (result == STREAM_AGAIN && has_failed(tcp, err))
+    if (result == STREAM_AGAIN && stream_tcp_has_failed(tcp, err))
         return STREAM_FAILED;
     if (send_output(tcp, result == STREAM_FAILED ? NULL : err) == STREAM_FAILED &&
         result != STREAM_FAILED)
         return STREAM_FAILED;
-    if (result != STREAM_FAILED && start_reading(tcp, err) == STREAM_FAILED)
+    if (result != STREAM_FAILED && stream_tcp_start_reading(tcp, err) == STREAM_FAILED)
         return STREAM_FAILED;
     if (result == STREAM_END) {
         error_set(err, ERROR_IO, "the other end closed during the handshake");
@@ -217,13 +218,13 @@ static enum stream_result tcp_handshake(struct stream *stream, struct error *err
 static enum stream_result tcp_read(struct stream *stream, void *into, size_t size, size_t *n,
                                    struct error *err)
 {
-    struct stream_tcp *tcp = of_stream(stream);
+    struct stream_tcp *tcp = stream_tcp_of_stream(stream);
     const enum stream_result result = of_tls(tls_session_read(&tcp->tls, into, size, n, err));
     if (result == STREAM_AGAIN &&
-        has_failed(tcp, err)) /* all that arrived before it broke has been read */
+        stream_tcp_has_failed(tcp, err)) /* all that arrived before it broke has been read */
         return STREAM_FAILED;
     if (result == STREAM_DONE || result == STREAM_AGAIN) {
-        if (start_reading(tcp, err) == STREAM_FAILED)
+        if (stream_tcp_start_reading(tcp, err) == STREAM_FAILED)
             return STREAM_FAILED;
         if (tls_session_unsent(&tcp->tls)) /* TLS answers by itself, for example a key update */
             send_output(tcp, NULL);
@@ -234,9 +235,9 @@ static enum stream_result tcp_read(struct stream *stream, void *into, size_t siz
 static enum stream_result tcp_write(struct stream *stream, const void *bytes, size_t size,
                                     size_t *n, struct error *err)
 {
-    struct stream_tcp *tcp = of_stream(stream);
+    struct stream_tcp *tcp = stream_tcp_of_stream(stream);
     *n = 0;
-    if (has_failed(tcp, err))
+    if (stream_tcp_has_failed(tcp, err))
         return STREAM_FAILED;
     if (tls_session_unsent(&tcp->tls) >= UNSENT_BYTES_MAX)
         return STREAM_AGAIN;
@@ -249,12 +250,12 @@ static enum stream_result tcp_write(struct stream *stream, const void *bytes, si
 
 static enum stream_result tcp_flush(struct stream *stream, struct error *err)
 {
-    return send_output(of_stream(stream), err);
+    return send_output(stream_tcp_of_stream(stream), err);
 }
 
 static void tcp_finish(struct stream *stream)
 {
-    struct stream_tcp *tcp = of_stream(stream);
+    struct stream_tcp *tcp = stream_tcp_of_stream(stream);
     if (tcp->failure.code || !tcp->connected)
         return;
     tls_session_finish(&tcp->tls);
@@ -263,7 +264,7 @@ static void tcp_finish(struct stream *stream)
     finish_if_written(tcp);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void stream_tcp_on_closed(uv_handle_t *handle)
 {
     struct stream_tcp *tcp = handle->data;
     stream_tell_closed(&tcp->stream);
@@ -274,23 +275,23 @@ static void on_closed(uv_handle_t *handle)
 
 static void tcp_close(struct stream *stream)
 {
-    struct stream_tcp *tcp = of_stream(stream);
+    struct stream_tcp *tcp = stream_tcp_of_stream(stream);
     assert(!tcp->closing && "a stream is closed once");
     /* A last alert explains to the peer why it is refused. */
     if (tcp->connected && !tcp->writing)
         send_output(tcp, NULL);
     tcp->closing = true;
-    uv_close((uv_handle_t *)&tcp->tcp, on_closed);
+    uv_close((uv_handle_t *)&tcp->tcp, stream_tcp_on_closed);
 }
 
 static SSL *tcp_ssl(struct stream *stream)
 {
-    return of_stream(stream)->tls.ssl;
+    return stream_tcp_of_stream(stream)->tls.ssl;
 }
 
 static void tcp_addresses(const struct stream *stream, struct stream_addresses *addresses)
 {
-    struct stream_tcp *tcp = of_stream(stream);
+    struct stream_tcp *tcp = stream_tcp_of_stream(stream);
     int size = sizeof addresses->local;
     *addresses = (struct stream_addresses){0};
     uv_tcp_getsockname(&tcp->tcp, (struct sockaddr *)&addresses->local, &size);
@@ -300,7 +301,7 @@ static void tcp_addresses(const struct stream *stream, struct stream_addresses *
 
 static enum error_code tcp_sibling(struct stream *stream, struct stream **out, struct error *err)
 {
-    struct stream_tcp *tcp = of_stream(stream);
+    struct stream_tcp *tcp = stream_tcp_of_stream(stream);
     struct stream_addresses addresses;
     tcp_addresses(stream, &addresses);
     return stream_tcp_connect(tcp->tcp.loop, tcp->security, (struct sockaddr *)&addresses.peer, out,
@@ -309,7 +310,7 @@ static enum error_code tcp_sibling(struct stream *stream, struct stream **out, s
 
 static void count_packets(const struct stream *stream, struct stream_packets *packets)
 {
-    struct stream_tcp *tcp = of_stream(stream);
+    struct stream_tcp *tcp = stream_tcp_of_stream(stream);
     uv_os_fd_t fd;
     if (uv_fileno((uv_handle_t *)&tcp->tcp, &fd) == 0)
         tcp_packets(fd, packets);
@@ -317,7 +318,7 @@ static void count_packets(const struct stream *stream, struct stream_packets *pa
 
 static bool tcp_reached(const struct stream *stream)
 {
-    return of_stream(stream)->connected;
+    return stream_tcp_of_stream(stream)->connected;
 }
 
 static const struct stream_impl tcp_impl = {
@@ -336,8 +337,8 @@ static const struct stream_impl tcp_impl = {
 
 /* ---- making one ---------------------------------------------------------------------------- */
 
-static enum error_code make(uv_loop_t *loop, const struct link_security *security, bool is_server,
-                            struct stream_tcp **out, struct error *err)
+static enum error_code stream_tcp_make(uv_loop_t *loop, const struct link_security *security,
+                                       bool is_server, struct stream_tcp **out, struct error *err)
 {
     *out = NULL;
     struct stream_tcp *tcp = mem_new(sizeof *tcp);
@@ -381,7 +382,7 @@ static void on_connected(uv_connect_t *connect, int status)
     if (tcp->closing)
         return;
     if (status)
-        fail(tcp, status, "cannot connect", NULL);
+        stream_tcp_fail(tcp, status, "cannot connect", NULL);
     else
         tcp->connected = true;
     set_options(tcp);
@@ -394,7 +395,7 @@ enum error_code stream_tcp_connect(uv_loop_t *loop, const struct link_security *
 {
     struct stream_tcp *tcp;
     *out = NULL;
-    enum error_code code = make(loop, security, false, &tcp, err);
+    enum error_code code = stream_tcp_make(loop, security, false, &tcp, err);
     if (code)
         return code;
     tcp->connect.data = tcp;
@@ -412,7 +413,7 @@ enum error_code stream_tcp_accept(uv_stream_t *server, const struct link_securit
 {
     struct stream_tcp *tcp;
     *out = NULL;
-    enum error_code code = make(server->loop, security, true, &tcp, err);
+    enum error_code code = stream_tcp_make(server->loop, security, true, &tcp, err);
     if (code)
         return code;
     const int problem = uv_accept(server, (uv_stream_t *)&tcp->tcp);

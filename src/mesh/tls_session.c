@@ -141,7 +141,8 @@ void tls_session_ended(struct tls_session *session)
 
 /* ---- OpenSSL's answers ----------------------------------------------------------------------- */
 
-static enum tls_result fail(struct tls_session *session, int ssl_error, struct error *err)
+static enum tls_result tls_session_fail(struct tls_session *session, int ssl_error,
+                                        struct error *err)
 {
     unsigned long library = ERR_peek_error();
     const char *reason = library ? ERR_reason_error_string(library) : NULL;
@@ -165,7 +166,8 @@ static enum tls_result fail(struct tls_session *session, int ssl_error, struct e
     return TLS_FAILED;
 }
 
-static enum tls_result result_of(struct tls_session *session, int returned, struct error *err)
+static enum tls_result tls_session_result_of(struct tls_session *session, int returned,
+                                             struct error *err)
 {
     if (returned > 0)
         return TLS_DONE;
@@ -176,11 +178,11 @@ static enum tls_result result_of(struct tls_session *session, int returned, stru
     case SSL_ERROR_ZERO_RETURN:
         return TLS_END;
     default: /* `out` takes everything, so OpenSSL never waits to write */
-        return fail(session, code, err);
+        return tls_session_fail(session, code, err);
     }
 }
 
-static bool has_failed(const struct tls_session *session, struct error *err)
+static bool tls_session_has_failed(const struct tls_session *session, struct error *err)
 {
     if (!session->failure.code)
         return false;
@@ -191,12 +193,13 @@ static bool has_failed(const struct tls_session *session, struct error *err)
 
 enum tls_result tls_session_handshake(struct tls_session *session, struct error *err)
 {
-    if (has_failed(session, err))
+    if (tls_session_has_failed(session, err))
         return TLS_FAILED;
     if (session->open)
         return TLS_DONE;
     ERR_clear_error();
-    const enum tls_result result = result_of(session, SSL_do_handshake(session->ssl), err);
+    const enum tls_result result =
+        tls_session_result_of(session, SSL_do_handshake(session->ssl), err);
     session->open = result == TLS_DONE;
     return result;
 }
@@ -205,12 +208,12 @@ enum tls_result tls_session_read(struct tls_session *session, void *into, size_t
                                  struct error *err)
 {
     *n = 0;
-    if (has_failed(session, err))
+    if (tls_session_has_failed(session, err))
         return TLS_FAILED;
     assert(session->open && size > 0);
     ERR_clear_error();
     const enum tls_result result =
-        result_of(session, SSL_read_ex(session->ssl, into, size, n), err);
+        tls_session_result_of(session, SSL_read_ex(session->ssl, into, size, n), err);
     session->heard |= result == TLS_DONE;
     return result;
 }
@@ -218,13 +221,13 @@ enum tls_result tls_session_read(struct tls_session *session, void *into, size_t
 enum tls_result tls_session_write(struct tls_session *session, const void *bytes, size_t size,
                                   struct error *err)
 {
-    if (has_failed(session, err))
+    if (tls_session_has_failed(session, err))
         return TLS_FAILED;
     assert(session->open && size > 0);
     ERR_clear_error();
     size_t n = 0;
     const enum tls_result result =
-        result_of(session, SSL_write_ex(session->ssl, bytes, size, &n), err);
+        tls_session_result_of(session, SSL_write_ex(session->ssl, bytes, size, &n), err);
     assert(result != TLS_DONE || n == size);
     return result;
 }

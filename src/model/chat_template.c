@@ -14,7 +14,7 @@ struct chat_template {
     struct jinja *jinja; /* NULL: the fallback */
 };
 
-static bool is_utf8(const char *text, size_t size)
+static bool chat_template_is_utf8(const char *text, size_t size)
 {
     for (size_t at = 0; at < size;) {
         utf8proc_int32_t code_point;
@@ -33,7 +33,7 @@ static enum error_code open_jinja(const char *source, size_t size, const char *b
     if (size > LIMIT_TEMPLATE_BYTES)
         return error_set(err, ERROR_INVALID, "has %zu bytes, more than %d", size,
                          LIMIT_TEMPLATE_BYTES);
-    if (!is_utf8(source, size))
+    if (!chat_template_is_utf8(source, size))
         return error_set(err, ERROR_INVALID, "is not UTF-8");
     return jinja_open(source, size, bos_text ? bos_text : "", eos_text ? eos_text : "", out, err);
 }

@@ -19,7 +19,7 @@ uint64_t script_clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static bool refuses(struct script_heap *heap, size_t now, size_t wanted)
+static bool template_heap_refuses(struct script_heap *heap, size_t now, size_t wanted)
 {
     if (wanted <= now)
         return false;
@@ -34,7 +34,7 @@ static bool refuses(struct script_heap *heap, size_t now, size_t wanted)
     return false;
 }
 
-static void insert(struct script_heap *heap, struct script_block *block, size_t size)
+static void template_heap_insert(struct script_heap *heap, struct script_block *block, size_t size)
 {
     block->size = size;
     block->link = &heap->blocks;
@@ -45,7 +45,7 @@ static void insert(struct script_heap *heap, struct script_block *block, size_t 
     heap->used += sizeof *block + size;
 }
 
-static void take_out(struct script_heap *heap, struct script_block *block)
+static void template_heap_take_out(struct script_heap *heap, struct script_block *block)
 {
     *block->link = block->next;
     if (block->next)
@@ -62,14 +62,14 @@ static void *heap_malloc(JSMallocState *state, size_t size)
 {
     struct script_heap *heap = state->opaque;
     if (size > SIZE_MAX - sizeof(struct script_block) ||
-        refuses(heap, 0, sizeof(struct script_block) + size))
+        template_heap_refuses(heap, 0, sizeof(struct script_block) + size))
         return NULL;
     struct script_block *block = malloc(sizeof *block + size);
     if (!block) {
         heap->out_of_memory = true;
         return NULL;
     }
-    insert(heap, block, size);
+    template_heap_insert(heap, block, size);
     state->malloc_count++;
     state->malloc_size = heap->used; /* from this QuickJS decides when to collect cycles */
     return block->payload;
@@ -81,7 +81,7 @@ static void heap_free(JSMallocState *state, void *payload)
         return;
     struct script_heap *heap = state->opaque;
     struct script_block *block = block_of(payload);
-    take_out(heap, block);
+    template_heap_take_out(heap, block);
     free(block);
     state->malloc_count--;
     state->malloc_size = heap->used;
@@ -99,15 +99,15 @@ static void *heap_realloc(JSMallocState *state, void *payload, size_t size)
     struct script_block *block = block_of(payload);
     size_t old_size = block->size;
     if (size > SIZE_MAX - sizeof *block ||
-        refuses(heap, sizeof *block + old_size, sizeof *block + size))
+        template_heap_refuses(heap, sizeof *block + old_size, sizeof *block + size))
         return NULL;
-    take_out(heap, block);
+    template_heap_take_out(heap, block);
     struct script_block *moved = realloc(block, sizeof *block + size);
     if (moved) {
-        insert(heap, moved, size);
+        template_heap_insert(heap, moved, size);
     } else {
         heap->out_of_memory = true;
-        insert(heap, block, old_size);
+        template_heap_insert(heap, block, old_size);
     }
     state->malloc_size = heap->used;
     return moved ? moved->payload : NULL;
@@ -129,7 +129,7 @@ void script_heap_deinit(struct script_heap *heap)
 {
     while (heap->blocks) {
         struct script_block *block = heap->blocks;
-        take_out(heap, block);
+        template_heap_take_out(heap, block);
         free(block);
     }
 }

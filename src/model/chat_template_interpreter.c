@@ -28,7 +28,7 @@ enum error_code interpreter_call(void *(*work)(void *), void *argument, struct e
 
 /* ---- limits ---- */
 
-static int on_interrupt(JSRuntime *runtime, void *opaque)
+static int template_interpreter_on_interrupt(JSRuntime *runtime, void *opaque)
 {
     (void)runtime;
     struct interpreter *interpreter = opaque;
@@ -67,7 +67,8 @@ static const char *text_property(JSContext *context, JSValueConst object, const 
 
 /* RangeError and InternalError are what QuickJS and chat_template.js throw at their bounds; a
  * template's own raise_exception throws a plain Error. */
-static enum error_code describe(JSContext *context, JSValueConst exception, struct error *err)
+static enum error_code template_interpreter_describe(JSContext *context, JSValueConst exception,
+                                                     struct error *err)
 {
     const char *name = text_property(context, exception, "name");
     const char *message = text_property(context, exception, "message");
@@ -91,7 +92,7 @@ enum error_code interpreter_error(struct interpreter *interpreter, JSValueConst 
         JS_IsException(result) ? JS_GetException(interpreter->context) : JS_UNDEFINED;
     enum error_code code = limit_error(interpreter, err);
     if (!code && JS_IsException(result))
-        code = describe(interpreter->context, exception, err);
+        code = template_interpreter_describe(interpreter->context, exception, err);
     JS_FreeValue(interpreter->context, exception);
     return code;
 }
@@ -145,14 +146,14 @@ static JSValue run_main_module(JSContext *context)
     return failed ? JS_EXCEPTION : JS_GetModuleNamespace(context, definition);
 }
 
-static bool make(struct interpreter *interpreter)
+static bool template_interpreter_make(struct interpreter *interpreter)
 {
     interpreter->heap.limit = LIMIT_TEMPLATE_MEMORY_BYTES;
     interpreter->runtime = JS_NewRuntime2(script_heap_functions(), &interpreter->heap);
     if (!interpreter->runtime)
         return false;
     JS_SetMaxStackSize(interpreter->runtime, INTERPRETER_STACK_BYTES);
-    JS_SetInterruptHandler(interpreter->runtime, on_interrupt, interpreter);
+    JS_SetInterruptHandler(interpreter->runtime, template_interpreter_on_interrupt, interpreter);
     interpreter_enter(interpreter);
     interpreter->context = JS_NewContextRaw(interpreter->runtime);
     if (!interpreter->context)
@@ -165,7 +166,7 @@ enum error_code interpreter_start(struct interpreter *interpreter, JSValue *expo
                                   struct error *err)
 {
     enum error_code code;
-    if (!make(interpreter)) {
+    if (!template_interpreter_make(interpreter)) {
         code = error_set(err, ERROR_NO_MEMORY, "no memory for the interpreter");
     } else {
         *exports = run_main_module(interpreter->context);

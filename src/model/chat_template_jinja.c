@@ -54,7 +54,7 @@ static bool define_own(struct jinja *jinja)
                              JS_NewCFunction(context, strftime_now, "strftime_now", 1)) >= 0;
 }
 
-static JSValue parse(struct jinja *jinja, JSValueConst exports)
+static JSValue template_jinja_parse(struct jinja *jinja, JSValueConst exports)
 {
     JSContext *context = jinja->interpreter.context;
     JSValue function = JS_GetPropertyStr(context, exports, "parse");
@@ -66,7 +66,7 @@ static JSValue parse(struct jinja *jinja, JSValueConst exports)
     return program;
 }
 
-static enum error_code start_here(struct jinja *jinja, struct error *err)
+static enum error_code template_jinja_start_here(struct jinja *jinja, struct error *err)
 {
     struct interpreter *interpreter = &jinja->interpreter;
     JSValue exports;
@@ -74,7 +74,7 @@ static enum error_code start_here(struct jinja *jinja, struct error *err)
     if (code)
         return code;
     jinja->render = JS_GetPropertyStr(interpreter->context, exports, "render");
-    jinja->program = define_own(jinja) ? parse(jinja, exports) : JS_EXCEPTION;
+    jinja->program = define_own(jinja) ? template_jinja_parse(jinja, exports) : JS_EXCEPTION;
     JS_FreeValue(interpreter->context, exports);
     code = interpreter_error(interpreter, jinja->program, err);
     if (code)
@@ -146,19 +146,19 @@ struct job {
     enum error_code code;
 };
 
-static void *work(void *argument)
+static void *template_jinja_work(void *argument)
 {
     struct job *job = argument;
     if (!interpreter_runs(&job->jinja->interpreter))
-        job->code = start_here(job->jinja, job->err);
+        job->code = template_jinja_start_here(job->jinja, job->err);
     if (!job->code && job->json)
         job->code = render_here(job->jinja, job->json, job->size, job->out, job->err);
     return NULL;
 }
 
-static enum error_code run(struct job job)
+static enum error_code template_jinja_run(struct job job)
 {
-    enum error_code code = interpreter_call(work, &job, job.err);
+    enum error_code code = interpreter_call(template_jinja_work, &job, job.err);
     return code ? code : job.code;
 }
 
@@ -177,7 +177,7 @@ enum error_code jinja_open(const char *source, size_t size, const char *bos_text
     if (!jinja->source || !jinja->bos_text || !jinja->eos_text)
         code = error_set(err, ERROR_NO_MEMORY, "no memory for its %zu bytes", size);
     else
-        code = run((struct job){.jinja = jinja, .err = err});
+        code = template_jinja_run((struct job){.jinja = jinja, .err = err});
     if (code)
         jinja_close(jinja);
     else
@@ -199,5 +199,6 @@ void jinja_close(struct jinja *jinja)
 enum error_code jinja_render(struct jinja *jinja, const char *json, size_t size, struct buffer *out,
                              struct error *err)
 {
-    return run((struct job){.jinja = jinja, .json = json, .size = size, .out = out, .err = err});
+    return template_jinja_run(
+        (struct job){.jinja = jinja, .json = json, .size = size, .out = out, .err = err});
 }

@@ -1,6 +1,6 @@
 #include "model/model.h"
 
-static uint64_t elements(const struct gguf_tensor *tensor)
+static uint64_t model_cost_elements(const struct gguf_tensor *tensor)
 {
     return (uint64_t)(tensor->ne[0] * tensor->ne[1] * tensor->ne[2] * tensor->ne[3]);
 }
@@ -10,7 +10,7 @@ struct layer_cost model_tensor_cost(const struct model *model, const struct gguf
     const struct hyperparameters *h = model_hyperparameters(model);
     struct layer_cost cost = {.bytes = tensor->size,
                               .bytes_per_token = tensor->size,
-                              .flops_per_token = 2 * elements(tensor)};
+                              .flops_per_token = 2 * model_cost_elements(tensor)};
     if (tensor->n_dims == 3) {
         cost.bytes_per_token = cost.bytes_per_token / h->n_experts * h->n_experts_used;
         cost.flops_per_token = cost.flops_per_token / h->n_experts * h->n_experts_used;
@@ -73,6 +73,6 @@ uint64_t model_parameter_count(const struct model *model)
 {
     uint64_t sum = 0;
     for (uint64_t i = 0; i < gguf_file_tensor_count(model_file(model)); i++)
-        sum += elements(gguf_file_tensor(model_file(model), i));
+        sum += model_cost_elements(gguf_file_tensor(model_file(model), i));
     return sum;
 }

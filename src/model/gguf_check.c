@@ -109,8 +109,8 @@ static enum error_code check_version(uint32_t version, struct error *err)
     return error_set(err, ERROR_UNSUPPORTED, "GGUF version %u; versions 2 and 3 are read", version);
 }
 
-static enum error_code check_header(struct gguf_cursor *cursor, struct gguf_index *index,
-                                    struct error *err)
+static enum error_code gguf_check_header(struct gguf_cursor *cursor, struct gguf_index *index,
+                                         struct error *err)
 {
     if (cursor->size < 4 || memcmp(cursor->bytes, GGUF_MAGIC, 4) != 0)
         return refuse_magic(cursor->bytes, cursor->size, err);
@@ -178,8 +178,8 @@ const char *gguf_printable(const char *bytes, uint64_t size, char *out, size_t o
     return out;
 }
 
-static enum error_code read_key(struct gguf_cursor *cursor, uint64_t i, struct gguf_value *value,
-                                struct error *err)
+static enum error_code gguf_check_read_key(struct gguf_cursor *cursor, uint64_t i,
+                                           struct gguf_value *value, struct error *err)
 {
     const char *key;
     uint64_t size;
@@ -245,8 +245,8 @@ static enum error_code read_text(struct gguf_cursor *cursor, struct gguf_value *
     return value->text ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");
 }
 
-static enum error_code read_value(struct gguf_cursor *cursor, uint64_t i, struct gguf_value *value,
-                                  struct error *err)
+static enum error_code gguf_check_read_value(struct gguf_cursor *cursor, uint64_t i,
+                                             struct gguf_value *value, struct error *err)
 {
     char shown[80];
     gguf_printable(value->key, strlen(value->key), shown, sizeof shown);
@@ -273,7 +273,7 @@ static enum error_code read_value(struct gguf_cursor *cursor, uint64_t i, struct
     return ERROR_NONE;
 }
 
-static int compare_keys(const void *a, const void *b, void *values)
+static int gguf_check_compare_keys(const void *a, const void *b, void *values)
 {
     const struct gguf_value *all = values;
     return strcmp(all[*(const uint32_t *)a].key, all[*(const uint32_t *)b].key);
@@ -283,7 +283,8 @@ static enum error_code sort_keys(struct gguf_index *index, struct error *err)
 {
     for (uint32_t i = 0; i < index->n_values; i++)
         index->values_by_key[i] = i;
-    qsort_r(index->values_by_key, index->n_values, sizeof(uint32_t), compare_keys, index->values);
+    qsort_r(index->values_by_key, index->n_values, sizeof(uint32_t), gguf_check_compare_keys,
+            index->values);
     for (uint64_t i = 1; i < index->n_values; i++) {
         const char *key = index->values[index->values_by_key[i]].key;
         char shown[80];
@@ -319,9 +320,9 @@ static enum error_code check_keys(struct gguf_cursor *cursor, struct gguf_index 
     if (!index->values || !index->values_by_key)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     for (uint64_t i = 0; i < index->n_values; i++) {
-        enum error_code code = read_key(cursor, i, &index->values[i], err);
+        enum error_code code = gguf_check_read_key(cursor, i, &index->values[i], err);
         if (!code)
-            code = read_value(cursor, i, &index->values[i], err);
+            code = gguf_check_read_value(cursor, i, &index->values[i], err);
         if (code)
             return code;
     }
@@ -351,7 +352,7 @@ enum error_code gguf_check(const uint8_t *bytes, uint64_t size, struct gguf_inde
                            struct error *err)
 {
     struct gguf_cursor cursor = {.bytes = bytes, .size = size};
-    enum error_code code = check_header(&cursor, index, err);
+    enum error_code code = gguf_check_header(&cursor, index, err);
     if (!code)
         code = check_keys(&cursor, index, err);
     if (!code)

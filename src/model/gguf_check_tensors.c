@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static enum error_code read_name(struct gguf_cursor *cursor, uint64_t i, char *name,
-                                 struct error *err)
+static enum error_code gguf_check_tensors_read_name(struct gguf_cursor *cursor, uint64_t i,
+                                                    char *name, struct error *err)
 {
     const char *text;
     uint64_t size;
@@ -55,8 +55,9 @@ static enum error_code read_shape(struct gguf_cursor *cursor, uint64_t i,
 }
 
 /* Type and size in bytes. */
-static enum error_code read_type(struct gguf_cursor *cursor, uint64_t i, struct gguf_tensor *tensor,
-                                 const char *shown, struct error *err)
+static enum error_code gguf_check_tensors_read_type(struct gguf_cursor *cursor, uint64_t i,
+                                                    struct gguf_tensor *tensor, const char *shown,
+                                                    struct error *err)
 {
     uint32_t type;
     if (!gguf_cursor_u32(cursor, &type))
@@ -91,14 +92,14 @@ static enum error_code read_tensor(struct gguf_cursor *cursor, uint64_t i,
     struct gguf_tensor *tensor = &index->tensors[i];
     char *name = index->tensor_names[i];
     char shown[GGML_MAX_NAME];
-    enum error_code code = read_name(cursor, i, name, err);
+    enum error_code code = gguf_check_tensors_read_name(cursor, i, name, err);
     if (code)
         return code;
     tensor->name = name;
     gguf_printable(name, strlen(name), shown, sizeof shown);
     code = read_shape(cursor, i, tensor, shown, err);
     if (!code)
-        code = read_type(cursor, i, tensor, shown, err);
+        code = gguf_check_tensors_read_type(cursor, i, tensor, shown, err);
     if (code)
         return code;
     if (!gguf_cursor_u64(cursor, &tensor->offset))
@@ -110,7 +111,7 @@ static enum error_code read_tensor(struct gguf_cursor *cursor, uint64_t i,
     return ERROR_NONE;
 }
 
-static int compare_names(const void *a, const void *b, void *tensors)
+static int gguf_check_tensors_compare_names(const void *a, const void *b, void *tensors)
 {
     const struct gguf_tensor *all = tensors;
     return strcmp(all[*(const uint32_t *)a].name, all[*(const uint32_t *)b].name);
@@ -123,7 +124,8 @@ static int compare_offsets(const void *a, const void *b, void *tensors)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-static void sort(struct gguf_index *index, int (*compare)(const void *, const void *, void *))
+static void gguf_check_tensors_sort(struct gguf_index *index,
+                                    int (*compare)(const void *, const void *, void *))
 {
     for (uint32_t i = 0; i < index->n_tensors; i++)
         index->tensors_by_name[i] = i;
@@ -166,7 +168,7 @@ static enum error_code place_data(const struct gguf_cursor *cursor, struct gguf_
 
 static enum error_code check_overlap(struct gguf_index *index, struct error *err)
 {
-    sort(index, compare_offsets);
+    gguf_check_tensors_sort(index, compare_offsets);
     for (uint64_t i = 1; i < index->n_tensors; i++) {
         const struct gguf_tensor *before = &index->tensors[index->tensors_by_name[i - 1]];
         const struct gguf_tensor *after = &index->tensors[index->tensors_by_name[i]];
@@ -180,7 +182,7 @@ static enum error_code check_overlap(struct gguf_index *index, struct error *err
 
 static enum error_code sort_names(struct gguf_index *index, struct error *err)
 {
-    sort(index, compare_names);
+    gguf_check_tensors_sort(index, gguf_check_tensors_compare_names);
     for (uint64_t i = 1; i < index->n_tensors; i++) {
         const struct gguf_tensor *tensor = &index->tensors[index->tensors_by_name[i]];
         char shown[GGML_MAX_NAME];

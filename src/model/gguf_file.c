@@ -40,7 +40,7 @@ static enum error_code open_regular(const char *path, int *descriptor, uint64_t 
     return ERROR_NONE;
 }
 
-static enum error_code map(struct gguf_file *file, const char *path, struct error *err)
+static enum error_code gguf_file_map(struct gguf_file *file, const char *path, struct error *err)
 {
     file->path = mem_copy_text(path, strlen(path));
     if (!file->path)
@@ -62,7 +62,7 @@ static enum error_code map(struct gguf_file *file, const char *path, struct erro
 /* A model cut into several files is refused: taken alone, one part would pass for a whole model
  * with tensors missing.
  */
-static enum error_code check(struct gguf_file *file, struct error *err)
+static enum error_code gguf_file_check(struct gguf_file *file, struct error *err)
 {
     enum error_code code = gguf_check(file->bytes, file->size, &file->index, err);
     uint32_t n_parts = 1;
@@ -86,7 +86,7 @@ enum error_code gguf_file_open(const char *path, struct gguf_file **out, struct 
         goto failed;
     }
     file->descriptor = -1;
-    if (map(file, path, &local) || check(file, &local))
+    if (gguf_file_map(file, path, &local) || gguf_file_check(file, &local))
         goto failed;
     *out = file;
     return ERROR_NONE;
@@ -110,7 +110,7 @@ enum error_code gguf_file_open_memory(const void *bytes, size_t size, struct ggu
     file->descriptor = -1;
     file->bytes = bytes;
     file->size = size;
-    enum error_code code = check(file, err);
+    enum error_code code = gguf_file_check(file, err);
     if (code) {
         gguf_file_close(file);
         return code;

@@ -16,7 +16,7 @@ struct number {
     double f;
 };
 
-static struct number load(enum gguf_type type, const uint8_t *at)
+static struct number gguf_keys_load(enum gguf_type type, const uint8_t *at)
 {
     float f32;
     double f64;
@@ -114,7 +114,7 @@ enum error_code gguf_file_u32(const struct gguf_file *file, const char *key, uin
         return code;
     if (!is_integer(value->type))
         return wrong_type(value, "an integer", err);
-    struct number number = load(value->type, value->data);
+    struct number number = gguf_keys_load(value->type, value->data);
     if (number.kind == NUMBER_SIGNED && number.i < 0)
         return error_set(err, ERROR_INVALID, "key '%s' is %" PRId64 "; it must not be negative",
                          key, number.i);
@@ -135,7 +135,7 @@ enum error_code gguf_file_f32(const struct gguf_file *file, const char *key, flo
         return code;
     if (!is_float(value->type))
         return wrong_type(value, "a float", err);
-    struct number number = load(value->type, value->data);
+    struct number number = gguf_keys_load(value->type, value->data);
     float narrow = (float)number.f;
     if (!isfinite(narrow))
         return error_set(err, ERROR_INVALID, "key '%s' is %g; it must be a finite f32", key,
@@ -176,7 +176,7 @@ static enum error_code check_elements(const struct gguf_value *value, struct err
 {
     size_t step = gguf_element_size(value->type);
     for (uint64_t i = 0; i < value->count; i++) {
-        struct number number = load(value->type, value->data + i * step);
+        struct number number = gguf_keys_load(value->type, value->data + i * step);
         if ((number.kind == NUMBER_UNSIGNED && number.u > UINT32_MAX) ||
             (number.kind == NUMBER_SIGNED && (number.i < INT32_MIN || number.i > UINT32_MAX)))
             return error_set(err, ERROR_INVALID,
@@ -214,8 +214,8 @@ enum error_code gguf_file_array(const struct gguf_file *file, const char *key,
     return code;
 }
 
-static const uint8_t *element(const struct gguf_file *file, const char *key, uint64_t index,
-                              enum gguf_type *type)
+static const uint8_t *gguf_keys_element(const struct gguf_file *file, const char *key,
+                                        uint64_t index, enum gguf_type *type)
 {
     const struct gguf_value *value = gguf_index_find(&file->index, key);
     assert(value && value->is_array && value->type != GGUF_TYPE_STRING && index < value->count);
@@ -225,14 +225,14 @@ static const uint8_t *element(const struct gguf_file *file, const char *key, uin
 
 static uint32_t as_u32(enum gguf_type type, const uint8_t *at)
 {
-    struct number number = load(type, at);
+    struct number number = gguf_keys_load(type, at);
     return number.kind == NUMBER_SIGNED ? (uint32_t)number.i : (uint32_t)number.u;
 }
 
 uint32_t gguf_file_array_u32(const struct gguf_file *file, const char *key, uint64_t index)
 {
     enum gguf_type type;
-    const uint8_t *at = element(file, key, index, &type);
+    const uint8_t *at = gguf_keys_element(file, key, index, &type);
     assert(is_integer(type));
     return as_u32(type, at);
 }
@@ -240,15 +240,15 @@ uint32_t gguf_file_array_u32(const struct gguf_file *file, const char *key, uint
 float gguf_file_array_f32(const struct gguf_file *file, const char *key, uint64_t index)
 {
     enum gguf_type type;
-    const uint8_t *at = element(file, key, index, &type);
+    const uint8_t *at = gguf_keys_element(file, key, index, &type);
     assert(is_float(type));
-    return (float)load(type, at).f;
+    return (float)gguf_keys_load(type, at).f;
 }
 
 bool gguf_file_array_bool(const struct gguf_file *file, const char *key, uint64_t index)
 {
     enum gguf_type type;
-    const uint8_t *at = element(file, key, index, &type);
+    const uint8_t *at = gguf_keys_element(file, key, index, &type);
     assert(type == GGUF_TYPE_BOOL);
     return *at != 0;
 }
@@ -268,7 +268,7 @@ void gguf_file_array_f32s(const struct gguf_file *file, const char *key, float *
     assert(value && value->is_array && is_float(value->type));
     size_t step = gguf_element_size(value->type);
     for (uint64_t i = 0; i < value->count; i++)
-        out[i] = (float)load(value->type, value->data + i * step).f;
+        out[i] = (float)gguf_keys_load(value->type, value->data + i * step).f;
 }
 
 void gguf_file_array_texts(const struct gguf_file *file, const char *key, gguf_text_fn each,
@@ -311,7 +311,7 @@ static uint64_t print_element(enum gguf_type type, const uint8_t *at, char *text
         gguf_printable((const char *)at + 8, length, text, size);
         return 8 + length;
     }
-    struct number number = load(type, at);
+    struct number number = gguf_keys_load(type, at);
     switch (number.kind) {
     case NUMBER_SIGNED:
         snprintf(text, size, "%" PRId64, number.i);

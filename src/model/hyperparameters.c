@@ -20,13 +20,13 @@ static const char *key_of(const struct reader *reader, const char *suffix, char 
     return key;
 }
 
-static bool has(const struct reader *reader, const char *suffix)
+static bool hyperparameters_has(const struct reader *reader, const char *suffix)
 {
     char key[128];
     return gguf_file_has(reader->file, key_of(reader, suffix, key));
 }
 
-static void fail(struct reader *reader, const char *suffix, const char *what)
+static void hyperparameters_fail(struct reader *reader, const char *suffix, const char *what)
 {
     if (reader->code)
         return;
@@ -36,8 +36,8 @@ static void fail(struct reader *reader, const char *suffix, const char *what)
 }
 
 /* A count from `min` to `max`. Some files give one value per layer: then all must be the same. */
-static void read_count(struct reader *reader, const char *suffix, uint32_t min, uint32_t max,
-                       uint32_t *out)
+static void hyperparameters_read_count(struct reader *reader, const char *suffix, uint32_t min,
+                                       uint32_t max, uint32_t *out)
 {
     char key[128];
     uint64_t length = 0;
@@ -65,8 +65,8 @@ static void read_count(struct reader *reader, const char *suffix, uint32_t min, 
 static void read_count_or(struct reader *reader, const char *suffix, uint32_t min, uint32_t max,
                           uint32_t *out, uint32_t otherwise)
 {
-    if (has(reader, suffix))
-        read_count(reader, suffix, min, max, out);
+    if (hyperparameters_has(reader, suffix))
+        hyperparameters_read_count(reader, suffix, min, max, out);
     else
         *out = otherwise;
 }
@@ -75,7 +75,7 @@ static void read_number_or(struct reader *reader, const char *suffix, float *out
 {
     char key[128];
     *out = otherwise;
-    if (!reader->code && has(reader, suffix))
+    if (!reader->code && hyperparameters_has(reader, suffix))
         reader->code = gguf_file_f32(reader->file, key_of(reader, suffix, key), out, reader->err);
 }
 
@@ -83,23 +83,25 @@ static void read_positive_or(struct reader *reader, const char *suffix, float *o
 {
     read_number_or(reader, suffix, out, otherwise);
     if (!(*out > 0))
-        fail(reader, suffix, "must be above 0");
+        hyperparameters_fail(reader, suffix, "must be above 0");
 }
 
 static void read_sizes(struct reader *reader, struct hyperparameters *h)
 {
     enum { WIDTH_MAX = 1 << 20, HEADS_MAX = 4096, HEAD_DIM_MAX = 4096 };
-    read_count(reader, "block_count", 1, LIMIT_LAYERS, &h->n_layers);
-    read_count(reader, "embedding_length", 1, WIDTH_MAX, &h->n_embd);
+    hyperparameters_read_count(reader, "block_count", 1, LIMIT_LAYERS, &h->n_layers);
+    hyperparameters_read_count(reader, "embedding_length", 1, WIDTH_MAX, &h->n_embd);
     read_count_or(reader, "context_length", 1, LIMIT_CONTEXT, &h->n_context_train, 2048);
-    read_count(reader, "attention.head_count", 1, HEADS_MAX, &h->n_head);
+    hyperparameters_read_count(reader, "attention.head_count", 1, HEADS_MAX, &h->n_head);
     read_count_or(reader, "attention.head_count_kv", 1, HEADS_MAX, &h->n_head_kv, h->n_head);
     if (reader->code)
         return;
     if (h->n_head % h->n_head_kv)
-        fail(reader, "attention.head_count", "must be a multiple of attention.head_count_kv");
-    if (!has(reader, "attention.key_length") && h->n_embd % h->n_head)
-        fail(reader, "embedding_length", "must be a multiple of attention.head_count");
+        hyperparameters_fail(reader, "attention.head_count",
+                             "must be a multiple of attention.head_count_kv");
+    if (!hyperparameters_has(reader, "attention.key_length") && h->n_embd % h->n_head)
+        hyperparameters_fail(reader, "embedding_length",
+                             "must be a multiple of attention.head_count");
     read_count_or(reader, "attention.key_length", 1, HEAD_DIM_MAX, &h->n_head_dim_k,
                   h->n_embd / h->n_head);
     read_count_or(reader, "attention.value_length", 1, HEAD_DIM_MAX, &h->n_head_dim_v,
@@ -116,15 +118,16 @@ static void read_ffn(struct reader *reader, const struct architecture *a, struct
     read_count_or(reader, "expert_used_count", 0, EXPERTS_MAX, &h->n_experts_used, 0);
     read_count_or(reader, "expert_feed_forward_length", 1, FF_MAX, &h->n_ff_expert, h->n_ff);
     if (h->n_experts ? !h->n_ff_expert : !h->n_ff)
-        fail(reader, "feed_forward_length", "must be above 0");
+        hyperparameters_fail(reader, "feed_forward_length", "must be above 0");
     if (h->n_experts && (h->n_experts_used < 1 || h->n_experts_used > h->n_experts))
-        fail(reader, "expert_used_count", "must be from 1 to expert_count");
+        hyperparameters_fail(reader, "expert_used_count", "must be from 1 to expert_count");
     read_positive_or(reader, "expert_weights_scale", &h->expert_weight_scale, 1.0f);
-    if (!reader->code && has(reader, "expert_weights_norm"))
+    if (!reader->code && hyperparameters_has(reader, "expert_weights_norm"))
         reader->code = gguf_file_bool(reader->file, key_of(reader, "expert_weights_norm", key),
                                       &normalise, reader->err);
     if (!normalise && !a->keep_expert_sum)
-        fail(reader, "expert_weights_norm", "is false, which this family does not have");
+        hyperparameters_fail(reader, "expert_weights_norm",
+                             "is false, which this family does not have");
 }
 
 static enum rope_scaling scaling_of(struct reader *reader)
@@ -133,7 +136,7 @@ static enum rope_scaling scaling_of(struct reader *reader)
     char key[128];
     const char *text;
     size_t size;
-    if (reader->code || !has(reader, "rope.scaling.type"))
+    if (reader->code || !hyperparameters_has(reader, "rope.scaling.type"))
         return ROPE_SCALING_LINEAR; /* with no factor either, that is no scaling */
     reader->code = gguf_file_text(reader->file, key_of(reader, "rope.scaling.type", key), &text,
                                   &size, reader->err);
@@ -141,7 +144,7 @@ static enum rope_scaling scaling_of(struct reader *reader)
         if (strcmp(names[i], text) == 0)
             return (enum rope_scaling)i;
     }
-    fail(reader, "rope.scaling.type", "must be none, linear, yarn or longrope");
+    hyperparameters_fail(reader, "rope.scaling.type", "must be none, linear, yarn or longrope");
     return ROPE_SCALING_NONE;
 }
 
@@ -152,14 +155,15 @@ static void read_rope(struct reader *reader, const struct architecture *a,
     read_count_or(reader, "rope.dimension_count", 2, h->n_head_dim_k ? h->n_head_dim_k : 2,
                   &h->n_rot, h->n_head_dim_k);
     if (h->n_rot % 2)
-        fail(reader, "rope.dimension_count", "must be even");
+        hyperparameters_fail(reader, "rope.dimension_count", "must be even");
     read_positive_or(reader, "rope.freq_base", &h->rope_base, 10000.0f);
     read_positive_or(reader, "rope.freq_base_swa", &h->rope_base_window,
                      a->window_rope_base != 0 ? a->window_rope_base : h->rope_base);
     h->rope_scaling = scaling_of(reader);
-    read_positive_or(
-        reader, has(reader, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear",
-        &factor, 1.0f);
+    read_positive_or(reader,
+                     hyperparameters_has(reader, "rope.scaling.factor") ? "rope.scaling.factor"
+                                                                        : "rope.scale_linear",
+                     &factor, 1.0f);
     h->rope_frequency_scale = h->rope_scaling == ROPE_SCALING_NONE ? 1.0f : 1.0f / factor;
     read_count_or(reader, "rope.scaling.original_context_length", 1, LIMIT_CONTEXT,
                   &h->n_context_original, h->n_context_train);
@@ -179,14 +183,14 @@ static void read_attention(struct reader *reader, const struct architecture *a,
         read_count_or(reader, "attention.sliding_window", 0, LIMIT_CONTEXT, &h->window, 0);
         h->window_period = a->window_period;
         if (!reader->code && !h->window && a->window_period > 1)
-            fail(reader, "attention.sliding_window", "is needed");
+            hyperparameters_fail(reader, "attention.sliding_window", "is needed");
     }
     read_number_or(reader, "attn_logit_softcapping", &h->attention_softcap, a->attention_softcap);
     read_number_or(reader, "final_logit_softcapping", &h->final_softcap, a->final_softcap);
     if (h->attention_softcap < 0)
-        fail(reader, "attn_logit_softcapping", "must not be negative");
+        hyperparameters_fail(reader, "attn_logit_softcapping", "must not be negative");
     if (h->final_softcap < 0)
-        fail(reader, "final_logit_softcapping", "must not be negative");
+        hyperparameters_fail(reader, "final_logit_softcapping", "must not be negative");
     bool wide = a->layers_of_wide_scale && h->n_layers == a->layers_of_wide_scale;
     float per_head = wide ? (float)h->n_embd / (float)h->n_head : (float)h->n_head_dim_k;
     read_number_or(reader, "attention.scale", &h->attention_scale, 0);

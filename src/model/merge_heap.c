@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 
-static bool before(const struct merge_candidate *a, const struct merge_candidate *b)
+static bool merge_heap_before(const struct merge_candidate *a, const struct merge_candidate *b)
 {
     return a->rank < b->rank || (a->rank == b->rank && a->left < b->left);
 }
@@ -18,7 +18,8 @@ bool merge_heap_push(struct merge_heap *heap, struct merge_candidate item)
         heap->capacity = capacity;
     }
     size_t at = heap->count++;
-    for (size_t parent; at > 0 && before(&item, &heap->items[parent = (at - 1) / 2]); at = parent)
+    for (size_t parent; at > 0 && merge_heap_before(&item, &heap->items[parent = (at - 1) / 2]);
+         at = parent)
         heap->items[at] = heap->items[parent];
     heap->items[at] = item;
     return true;
@@ -32,9 +33,10 @@ bool merge_heap_pop(struct merge_heap *heap, struct merge_candidate *out)
     struct merge_candidate last = heap->items[--heap->count];
     size_t at = 0;
     for (size_t child; (child = 2 * at + 1) < heap->count; at = child) {
-        if (child + 1 < heap->count && before(&heap->items[child + 1], &heap->items[child]))
+        if (child + 1 < heap->count &&
+            merge_heap_before(&heap->items[child + 1], &heap->items[child]))
             child++;
-        if (!before(&heap->items[child], &last))
+        if (!merge_heap_before(&heap->items[child], &last))
             break;
         heap->items[at] = heap->items[child];
     }

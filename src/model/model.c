@@ -153,7 +153,7 @@ static enum error_code find_architecture(struct model *model, struct error *err)
                      "the architecture '%.64s' is not one that Medley knows (%s)", name, known);
 }
 
-static void set_name(struct model *model)
+static void model_set_name(struct model *model)
 {
     const char *name;
     size_t size;
@@ -186,7 +186,7 @@ enum error_code model_open_file(struct gguf_file *file, struct model **out, stru
         model_close(model);
         return code;
     }
-    set_name(model);
+    model_set_name(model);
     *out = model;
     return ERROR_NONE;
 }

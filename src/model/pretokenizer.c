@@ -18,35 +18,36 @@ struct pretokenizer {
     bool any_classes, any_code_points;
 };
 
-static void *allocate(size_t size, void *arg)
+static void *pretokenizer_allocate(size_t size, void *arg)
 {
     return mem_new(size);
 }
 
-static void release(void *memory, void *arg)
+static void pretokenizer_release(void *memory, void *arg)
 {
     mem_free(memory);
 }
 
-static enum error_code no_memory(struct error *err)
+static enum error_code pretokenizer_no_memory(struct error *err)
 {
     return error_set(err, ERROR_NO_MEMORY, "out of memory");
 }
 
-static enum error_code compile(struct pretokenizer *pretokenizer, uint32_t index, struct error *err)
+static enum error_code pretokenizer_compile(struct pretokenizer *pretokenizer, uint32_t index,
+                                            struct error *err)
 {
     const char *regex = pretokenizer->rule->patterns[index].regex;
     bool wide = pretokenizer->rule->patterns[index].kind == SPLIT_CODE_POINTS;
     pcre2_compile_context *context = pcre2_compile_context_create(pretokenizer->memory);
     if (!context)
-        return no_memory(err);
+        return pretokenizer_no_memory(err);
     int problem;
     size_t at;
     pcre2_code *code = pcre2_compile((PCRE2_SPTR)regex, PCRE2_ZERO_TERMINATED, wide ? PCRE2_UTF : 0,
                                      &problem, &at, context);
     pcre2_compile_context_free(context);
     if (!code && (problem == PCRE2_ERROR_NOMEMORY || problem == PCRE2_ERROR_HEAP_FAILED))
-        return no_memory(err);
+        return pretokenizer_no_memory(err);
     if (!code) {
         char text[128];
         pcre2_get_error_message(problem, (PCRE2_UCHAR *)text, sizeof text);
@@ -58,14 +59,15 @@ static enum error_code compile(struct pretokenizer *pretokenizer, uint32_t index
     return ERROR_NONE;
 }
 
-static enum error_code prepare(struct pretokenizer *pretokenizer, struct error *err)
+static enum error_code pretokenizer_prepare(struct pretokenizer *pretokenizer, struct error *err)
 {
-    pretokenizer->memory = pcre2_general_context_create(allocate, release, NULL);
+    pretokenizer->memory =
+        pcre2_general_context_create(pretokenizer_allocate, pretokenizer_release, NULL);
     if (!pretokenizer->memory)
-        return no_memory(err);
+        return pretokenizer_no_memory(err);
     pretokenizer->limits = pcre2_match_context_create(pretokenizer->memory);
     if (!pretokenizer->limits)
-        return no_memory(err);
+        return pretokenizer_no_memory(err);
     /* The patterns are ours and match in linear time; a limit could only refuse valid text. */
     pcre2_set_match_limit(pretokenizer->limits, UINT32_MAX);
     pcre2_set_depth_limit(pretokenizer->limits, UINT32_MAX);
@@ -77,7 +79,7 @@ static enum error_code prepare(struct pretokenizer *pretokenizer, struct error *
             pretokenizer->any_classes = true;
         if (!pretokenizer->rule->patterns[i].regex)
             continue;
-        enum error_code code = compile(pretokenizer, i, err);
+        enum error_code code = pretokenizer_compile(pretokenizer, i, err);
         if (code)
             return code;
     }
@@ -91,9 +93,9 @@ enum error_code pretokenizer_open(const struct pretokenizer_rule *rule, struct p
     *out = NULL;
     struct pretokenizer *pretokenizer = mem_new(sizeof *pretokenizer);
     if (!pretokenizer)
-        return no_memory(err);
+        return pretokenizer_no_memory(err);
     pretokenizer->rule = rule;
-    enum error_code code = prepare(pretokenizer, err);
+    enum error_code code = pretokenizer_prepare(pretokenizer, err);
     if (code)
         pretokenizer_close(pretokenizer);
     else
@@ -127,7 +129,7 @@ void pretokenizer_scratch_deinit(struct pretokenizer_scratch *scratch)
 
 /* ---- the text as characters and as classes ---- */
 
-static bool ensure(void **memory, size_t *capacity, size_t needed, size_t element)
+static bool pretokenizer_ensure(void **memory, size_t *capacity, size_t needed, size_t element)
 {
     if (needed <= *capacity)
         return true;
@@ -143,8 +145,8 @@ static bool ensure(void **memory, size_t *capacity, size_t needed, size_t elemen
 static bool add_end(struct pretokenizer_scratch *scratch, size_t end)
 {
     if (scratch->n_next == scratch->next_capacity &&
-        !ensure((void **)&scratch->next_ends, &scratch->next_capacity, scratch->n_next + 256,
-                sizeof(size_t)))
+        !pretokenizer_ensure((void **)&scratch->next_ends, &scratch->next_capacity,
+                             scratch->n_next + 256, sizeof(size_t)))
         return false;
     scratch->next_ends[scratch->n_next++] = end;
     return true;
@@ -158,11 +160,11 @@ static enum error_code take_text(const struct pretokenizer *pretokenizer, const 
 {
     /* U+FFFD takes three bytes where one was; a stand-in is never longer than that. */
     size_t worst = size > SIZE_MAX / 8 ? SIZE_MAX : size * 3;
-    if (!ensure((void **)&scratch->text, &scratch->text_capacity, worst, 1) ||
-        !ensure((void **)&scratch->classes, &scratch->classes_capacity, size, 1) ||
+    if (!pretokenizer_ensure((void **)&scratch->text, &scratch->text_capacity, worst, 1) ||
+        !pretokenizer_ensure((void **)&scratch->classes, &scratch->classes_capacity, size, 1) ||
         (pretokenizer->any_code_points &&
-         !ensure((void **)&scratch->wide, &scratch->wide_capacity, worst, 1)))
-        return no_memory(err);
+         !pretokenizer_ensure((void **)&scratch->wide, &scratch->wide_capacity, worst, 1)))
+        return pretokenizer_no_memory(err);
     bool han = pretokenizer->rule->flags & PRE_HAN;
     size_t n_chars = 0, written = 0, wide = 0;
     for (size_t at = 0; at < size; n_chars++) {
@@ -211,8 +213,9 @@ static size_t chars_of(const char *utf8, size_t bytes)
     return count;
 }
 
-static int match_at(const struct pretokenizer *pretokenizer, uint32_t index, const char *subject,
-                    size_t size, size_t from, pcre2_match_data *match)
+static int pretokenizer_match_at(const struct pretokenizer *pretokenizer, uint32_t index,
+                                 const char *subject, size_t size, size_t from,
+                                 pcre2_match_data *match)
 {
     const pcre2_code *code = pretokenizer->codes[index];
     int found = PCRE2_ERROR_JIT_STACKLIMIT;
@@ -234,7 +237,8 @@ static enum error_code split_piece(const struct pretokenizer *pretokenizer, uint
            end = start; /* bytes of the piece that are cut, and where that is in characters */
     const size_t *found = pcre2_get_ovector_pointer(scratch->match);
     while (done < size) {
-        int result = match_at(pretokenizer, index, subject, size, done, scratch->match);
+        int result =
+            pretokenizer_match_at(pretokenizer, index, subject, size, done, scratch->match);
         if (result == PCRE2_ERROR_NOMATCH)
             break;
         if (result < 0)
@@ -248,13 +252,13 @@ static enum error_code split_piece(const struct pretokenizer *pretokenizer, uint
             end += wide ? chars_of(subject + done, found[edge] - done) : found[edge] - done;
             done = found[edge];
             if (!add_end(scratch, end))
-                return no_memory(err);
+                return pretokenizer_no_memory(err);
         }
     }
     if (done < size) {
         end += wide ? chars_of(subject + done, size - done) : size - done;
         if (!add_end(scratch, end))
-            return no_memory(err);
+            return pretokenizer_no_memory(err);
     }
     return ERROR_NONE;
 }
@@ -280,18 +284,18 @@ static enum error_code split_digits(const uint8_t *classes, size_t size, size_t 
             first += 3;
         for (size_t here = first; before ? here < end : here <= end && here > at; here += 3) {
             if (here > cut && !add_end(scratch, start + here))
-                return no_memory(err);
+                return pretokenizer_no_memory(err);
             cut = here;
         }
         at = end + (end == at);
     }
     if (cut < size && !add_end(scratch, start + size))
-        return no_memory(err);
+        return pretokenizer_no_memory(err);
     return ERROR_NONE;
 }
 
-static enum error_code apply(const struct pretokenizer *pretokenizer, uint32_t index,
-                             struct pretokenizer_scratch *scratch, struct error *err)
+static enum error_code pretokenizer_apply(const struct pretokenizer *pretokenizer, uint32_t index,
+                                          struct pretokenizer_scratch *scratch, struct error *err)
 {
     enum split_kind kind = pretokenizer->rule->patterns[index].kind;
     bool wide = kind == SPLIT_CODE_POINTS;
@@ -323,17 +327,17 @@ enum error_code pretokenizer_split(const struct pretokenizer *pretokenizer, cons
 {
     scratch->n_words = scratch->n_next = 0;
     if (!scratch->match && !(scratch->match = pcre2_match_data_create(1, pretokenizer->memory)))
-        return no_memory(err);
+        return pretokenizer_no_memory(err);
     enum error_code code = take_text(pretokenizer, text, size, scratch, err);
     if (code || !scratch->n_chars)
         return code;
-    if (!ensure((void **)&scratch->ends, &scratch->ends_capacity, 1, sizeof(size_t)))
-        return no_memory(err);
+    if (!pretokenizer_ensure((void **)&scratch->ends, &scratch->ends_capacity, 1, sizeof(size_t)))
+        return pretokenizer_no_memory(err);
     scratch->ends[0] = scratch->n_chars;
     scratch->n_words = 1;
     for (uint32_t i = 0; i < PRETOKENIZER_PATTERNS && pretokenizer->rule->patterns[i].kind && !code;
          i++)
-        code = apply(pretokenizer, i, scratch, err);
+        code = pretokenizer_apply(pretokenizer, i, scratch, err);
     if (code || scratch->n_chars == scratch->size)
         return code;
     for (size_t i = 0, chars = 0, bytes = 0; i < scratch->n_words; i++) {

@@ -43,8 +43,8 @@ const char *text_table_at(const struct text_table *table, uint32_t index, size_t
 }
 
 /* The slot that holds the text, or the free one where it would go. */
-static struct text_slot *slot_of(const struct text_table *table, const char *text, size_t size,
-                                 uint32_t hash)
+static struct text_slot *text_table_slot_of(const struct text_table *table, const char *text,
+                                            size_t size, uint32_t hash)
 {
     uint32_t at = hash & (table->n_slots - 1);
     for (; table->slots[at].number; at = (at + 1) & (table->n_slots - 1)) {
@@ -62,7 +62,7 @@ int32_t text_table_find(const struct text_table *table, const char *text, size_t
 {
     if (!table->count)
         return TEXT_NONE;
-    return (int32_t)slot_of(table, text, size, hash_of(text, size))->number - 1;
+    return (int32_t)text_table_slot_of(table, text, size, hash_of(text, size))->number - 1;
 }
 
 static bool grow_slots(struct text_table *table, uint32_t n_slots)
@@ -95,7 +95,7 @@ static bool grow_entries(struct text_table *table, uint32_t capacity)
 }
 
 /* Room for `count` texts; at most half of the slots are taken. */
-static bool ensure(struct text_table *table, uint32_t count)
+static bool text_table_ensure(struct text_table *table, uint32_t count)
 {
     uint32_t n_slots = table->n_slots ? table->n_slots : 64;
     while (n_slots / 2 < count)
@@ -111,7 +111,8 @@ enum error_code text_table_reserve(struct text_table *table, uint32_t count, str
 {
     if (count > TEXTS_MAX)
         return error_set(err, ERROR_INVALID, "too many texts");
-    return ensure(table, count) ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");
+    return text_table_ensure(table, count) ? ERROR_NONE
+                                           : error_set(err, ERROR_NO_MEMORY, "out of memory");
 }
 
 enum error_code text_table_add(struct text_table *table, const char *text, size_t size,
@@ -121,7 +122,7 @@ enum error_code text_table_add(struct text_table *table, const char *text, size_
     if (code)
         return code;
     uint32_t hash = hash_of(text, size);
-    struct text_slot *slot = slot_of(table, text, size, hash);
+    struct text_slot *slot = text_table_slot_of(table, text, size, hash);
     if (slot->number) {
         *index = slot->number - 1;
         return ERROR_NONE;

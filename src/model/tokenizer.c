@@ -107,8 +107,8 @@ static enum error_code choose_family(struct tokenizer *tokenizer, const struct g
     return ERROR_NONE;
 }
 
-static enum error_code load(struct tokenizer *tokenizer, const struct gguf_file *file,
-                            struct error *err)
+static enum error_code tokenizer_load(struct tokenizer *tokenizer, const struct gguf_file *file,
+                                      struct error *err)
 {
     enum error_code code = choose_family(tokenizer, file, err);
     if (!code)
@@ -134,7 +134,7 @@ enum error_code tokenizer_open(const struct gguf_file *file, struct tokenizer **
     struct tokenizer *tokenizer = mem_new(sizeof *tokenizer);
     if (!tokenizer)
         return tokenizer_no_memory(err);
-    enum error_code code = load(tokenizer, file, err);
+    enum error_code code = tokenizer_load(tokenizer, file, err);
     if (code) {
         tokenizer_close(tokenizer);
         error_wrap(err, "tokenizer");

@@ -59,8 +59,8 @@ static const struct merge *find_merge(const struct merge_table *table, int32_t l
     return NULL;
 }
 
-static bool pair(const void *self, const struct symbol *left, const struct symbol *right,
-                 struct merge_candidate *out)
+static bool bpe_pair(const void *self, const struct symbol *left, const struct symbol *right,
+                     struct merge_candidate *out)
 {
     const struct bpe_session *session = self;
     const struct merge *merge = find_merge(&session->tokenizer->merges, left->value, right->value);
@@ -72,13 +72,13 @@ static bool pair(const void *self, const struct symbol *left, const struct symbo
     return merge != NULL;
 }
 
-static bool is_same(const struct merge_candidate *queued, const struct symbol *left,
-                    const struct symbol *right)
+static bool bpe_is_same(const struct merge_candidate *queued, const struct symbol *left,
+                        const struct symbol *right)
 {
     return left->value == queued->first && right->value == queued->second;
 }
 
-static const struct merging_rule rule = {pair, is_same};
+static const struct merging_rule rule = {bpe_pair, bpe_is_same};
 
 /* A character that ended up in no token: its bytes, as far as the vocabulary has tokens for
  * them. */
@@ -101,7 +101,7 @@ static enum error_code emit_bytes(const struct tokenizer *tokenizer, const char 
     return ERROR_NONE;
 }
 
-static bool list_symbols(struct bpe_session *session, const char *word, size_t size)
+static bool bpe_list_symbols(struct bpe_session *session, const char *word, size_t size)
 {
     const struct tokenizer *tokenizer = session->tokenizer;
     bool raw = tokenizer->rule->flags & PRE_RAW_UTF8;
@@ -146,15 +146,15 @@ static enum error_code whole_word(struct bpe_session *session, const char *word,
     return ERROR_NONE;
 }
 
-static enum error_code encode_word(void *self, const char *word, size_t size,
-                                   struct token_list *out, struct error *err)
+static enum error_code bpe_encode_word(void *self, const char *word, size_t size,
+                                       struct token_list *out, struct error *err)
 {
     struct bpe_session *session = self;
     int32_t whole;
     enum error_code code = whole_word(session, word, size, &whole, err);
     if (code || whole != TOKEN_NONE)
         return code ? code : token_list_push(out, whole, err);
-    if (!list_symbols(session, word, size) || !merging_run(&session->merging, &rule, session))
+    if (!bpe_list_symbols(session, word, size) || !merging_run(&session->merging, &rule, session))
         return tokenizer_no_memory(err);
     for (int32_t i = 0; i >= 0 && !code; i = session->merging.list.symbols[i].next) {
         const struct symbol *symbol = &session->merging.list.symbols[i];
@@ -187,7 +187,7 @@ enum error_code bpe_session_encode(struct bpe_session *session, const char *text
         size_t length = session->split.ends[i] - start;
         if (length)
             code = word_cache_encode(&session->cache, session->split.text + start, length,
-                                     encode_word, session, out, err);
+                                     bpe_encode_word, session, out, err);
     }
     return code;
 }

@@ -69,7 +69,7 @@ static bool is_spelled(const char *text, size_t size)
     return true;
 }
 
-static void unspell(const char *text, size_t size, struct buffer *out)
+static void tokenizer_decode_unspell(const char *text, size_t size, struct buffer *out)
 {
     if (size > UNKNOWN_BYTE_TOKEN_MAX && !is_spelled(text, size)) {
         buffer_append(out, text, size);
@@ -113,7 +113,7 @@ static void append_piece(const struct tokenizer *tokenizer, uint32_t token, stru
     if (attributes & ATTRIBUTE_SPECIAL)
         buffer_append(out, text, size);
     else if ((attributes & ATTRIBUTE_NORMAL) && spelled)
-        unspell(text, size, out);
+        tokenizer_decode_unspell(text, size, out);
     else if (attributes & ATTRIBUTE_NORMAL)
         spaces_unescape(text, size, out);
     else if (attributes & ATTRIBUTE_BYTE)
@@ -244,7 +244,7 @@ static bool may_continue(const unsigned char *bytes, uint32_t size)
     return size < 3 || (bytes[2] & 0xC0) == 0x80;
 }
 
-static bool is_whole(const unsigned char *bytes, uint32_t size)
+static bool tokenizer_decode_is_whole(const unsigned char *bytes, uint32_t size)
 {
     if (bytes[0] < 0x80)
         return true;
@@ -261,7 +261,7 @@ static void push_byte(struct token_stream *stream, char byte, struct buffer *out
 {
     const unsigned char *pending = (const unsigned char *)stream->pending;
     stream->pending[stream->n_pending++] = byte;
-    if (is_whole(pending, stream->n_pending)) {
+    if (tokenizer_decode_is_whole(pending, stream->n_pending)) {
         buffer_append(out, stream->pending, stream->n_pending);
         stream->n_pending = 0;
     } else if (!may_continue(pending, stream->n_pending)) {

@@ -20,7 +20,8 @@ struct loading {
     struct error *err;
 };
 
-static void insert(struct merge_table *table, uint64_t pair, uint32_t rank, uint32_t result)
+static void tokenizer_merges_insert(struct merge_table *table, uint64_t pair, uint32_t rank,
+                                    uint32_t result)
 {
     uint32_t slot = (uint32_t)random_mix(pair) & (table->n_slots - 1);
     for (; table->slots[slot].pair != MERGE_FREE; slot = (slot + 1) & (table->n_slots - 1)) {
@@ -31,7 +32,8 @@ static void insert(struct merge_table *table, uint64_t pair, uint32_t rank, uint
     table->count++;
 }
 
-static bool is_text(const struct text_table *texts, uint32_t number, const struct buffer *text)
+static bool tokenizer_merges_is_text(const struct text_table *texts, uint32_t number,
+                                     const struct buffer *text)
 {
     if (number >= texts->count)
         return false;
@@ -67,14 +69,15 @@ static void take_merge(void *arg, uint64_t index, const char *text, size_t size)
         loading->code = text_table_add(texts, text, left_size, &left, loading->err);
     if (!loading->code)
         loading->code = text_table_add(texts, space + 1, right_size, &right, loading->err);
-    if (!loading->code && is_text(texts, loading->guess, &loading->joined))
+    if (!loading->code && tokenizer_merges_is_text(texts, loading->guess, &loading->joined))
         result = loading->guess;
     else if (!loading->code)
         loading->code = text_table_add(texts, loading->joined.data, loading->joined.size, &result,
                                        loading->err);
     loading->guess = result + 1;
     if (!loading->code)
-        insert(&loading->tokenizer->merges, (uint64_t)left << 32 | right, (uint32_t)index, result);
+        tokenizer_merges_insert(&loading->tokenizer->merges, (uint64_t)left << 32 | right,
+                                (uint32_t)index, result);
 }
 
 enum error_code merges_load(struct tokenizer *tokenizer, const struct gguf_file *file,

@@ -20,12 +20,12 @@ struct map {
     uint32_t n_buckets;
 };
 
-static uint64_t mix(uint64_t value)
+static uint64_t tokenizer_order_mix(uint64_t value)
 {
     return value ^ (value >> 47);
 }
 
-static uint64_t murmur(const char *text, size_t size)
+static uint64_t tokenizer_order_murmur(const char *text, size_t size)
 {
     const uint64_t multiplier = 0xc6a4a7935bd1e995u;
     uint64_t hash = 0xc70f6907u ^ (size * multiplier);
@@ -33,7 +33,7 @@ static uint64_t murmur(const char *text, size_t size)
         uint64_t word = 0;
         for (uint32_t i = 0; i < 8; i++)
             word |= (uint64_t)(uint8_t)text[i] << (8 * i);
-        hash = (hash ^ mix(word * multiplier) * multiplier) * multiplier;
+        hash = (hash ^ tokenizer_order_mix(word * multiplier) * multiplier) * multiplier;
     }
     if (size) {
         uint64_t rest = 0;
@@ -41,10 +41,10 @@ static uint64_t murmur(const char *text, size_t size)
             rest |= (uint64_t)(uint8_t)text[i] << (8 * i);
         hash = (hash ^ rest) * multiplier;
     }
-    return mix(mix(hash) * multiplier);
+    return tokenizer_order_mix(tokenizer_order_mix(hash) * multiplier);
 }
 
-static int32_t *after(struct map *map, int32_t node)
+static int32_t *tokenizer_order_after(struct map *map, int32_t node)
 {
     return node == BEFORE_ALL ? &map->first : &map->next[node];
 }
@@ -65,13 +65,13 @@ static void link_node(struct map *map, int32_t node)
             map->buckets[bucket_of(map, map->next[node])] = node;
         map->buckets[bucket] = BEFORE_ALL;
     } else {
-        int32_t *place = after(map, map->buckets[bucket]);
+        int32_t *place = tokenizer_order_after(map, map->buckets[bucket]);
         map->next[node] = *place;
         *place = node;
     }
 }
 
-static void rehash(struct map *map, uint32_t n_buckets)
+static void tokenizer_order_rehash(struct map *map, uint32_t n_buckets)
 {
     map->n_buckets = n_buckets;
     for (uint32_t i = 0; i < n_buckets; i++)
@@ -85,7 +85,8 @@ static void rehash(struct map *map, uint32_t n_buckets)
     }
 }
 
-static enum error_code replay(const struct tokenizer *tokenizer, struct map *map, struct error *err)
+static enum error_code tokenizer_order_replay(const struct tokenizer *tokenizer, struct map *map,
+                                              struct error *err)
 {
     /* libstdc++'s primes when a map grows one element at a time */
     static const uint32_t primes[] = {13,     29,     59,      127,     257,     541,   1109,
@@ -100,14 +101,14 @@ static enum error_code replay(const struct tokenizer *tokenizer, struct map *map
     if (!map->hashes || !map->next || !map->buckets)
         return tokenizer_no_memory(err);
     map->first = NODE_NONE;
-    rehash(map, primes[0]);
+    tokenizer_order_rehash(map, primes[0]);
     step = 0;
     for (uint32_t i = 0; i < tokenizer->n_tokens; i++) {
         if (i == map->n_buckets)
-            rehash(map, primes[++step]);
+            tokenizer_order_rehash(map, primes[++step]);
         size_t size;
         const char *text = text_table_at(&tokenizer->texts, i, &size);
-        map->hashes[i] = murmur(text, size);
+        map->hashes[i] = tokenizer_order_murmur(text, size);
         link_node(map, (int32_t)i);
     }
     return ERROR_NONE;
@@ -124,7 +125,7 @@ enum error_code reference_order_first(const struct tokenizer *tokenizer, const i
                                       uint32_t count, int32_t *first, struct error *err)
 {
     struct map map = {0};
-    enum error_code code = replay(tokenizer, &map, err);
+    enum error_code code = tokenizer_order_replay(tokenizer, &map, err);
     if (!code) {
         *first = map.first;
         while (!is_among(tokens, count, *first))

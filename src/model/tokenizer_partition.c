@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *text_of(const struct tokenizer *tokenizer, uint32_t token, size_t *size)
+static const char *tokenizer_partition_text_of(const struct tokenizer *tokenizer, uint32_t token,
+                                               size_t *size)
 {
     return text_table_at(&tokenizer->texts, token, size);
 }
@@ -18,8 +19,8 @@ static const char *text_of(const struct tokenizer *tokenizer, uint32_t token, si
 static int compare_texts(const void *a, const void *b, void *arg)
 {
     size_t a_size, b_size;
-    const char *a_text = text_of(arg, *(const uint32_t *)a, &a_size);
-    const char *b_text = text_of(arg, *(const uint32_t *)b, &b_size);
+    const char *a_text = tokenizer_partition_text_of(arg, *(const uint32_t *)a, &a_size);
+    const char *b_text = tokenizer_partition_text_of(arg, *(const uint32_t *)b, &b_size);
     int order = memcmp(a_text, b_text, a_size < b_size ? a_size : b_size);
     return order ? order : (a_size > b_size) - (a_size < b_size);
 }
@@ -30,8 +31,8 @@ static int compare_lengths(const void *a, const void *b, void *arg)
     uint32_t a_token = tokenizer->specials.by_text[*(const uint32_t *)a];
     uint32_t b_token = tokenizer->specials.by_text[*(const uint32_t *)b];
     size_t a_size, b_size;
-    text_of(tokenizer, a_token, &a_size);
-    text_of(tokenizer, b_token, &b_size);
+    tokenizer_partition_text_of(tokenizer, a_token, &a_size);
+    tokenizer_partition_text_of(tokenizer, b_token, &b_size);
     if (a_size != b_size)
         return a_size > b_size ? -1 : 1;
     return (a_token > b_token) - (a_token < b_token);
@@ -51,7 +52,7 @@ enum error_code special_set_load(struct tokenizer *tokenizer, struct error *err)
         if (!(tokenizer->attributes[i] & ATTRIBUTE_SPECIAL))
             continue;
         size_t size;
-        set->first_bytes[(uint8_t)text_of(tokenizer, i, &size)[0]] = true;
+        set->first_bytes[(uint8_t)tokenizer_partition_text_of(tokenizer, i, &size)[0]] = true;
         set->by_text[set->count++] = i;
     }
     assert(set->count == count);
@@ -66,13 +67,14 @@ enum error_code special_set_load(struct tokenizer *tokenizer, struct error *err)
 static int byte_at(const struct tokenizer *tokenizer, uint32_t index, size_t depth)
 {
     size_t size;
-    const char *text = text_of(tokenizer, tokenizer->specials.by_text[index], &size);
+    const char *text =
+        tokenizer_partition_text_of(tokenizer, tokenizer->specials.by_text[index], &size);
     return depth < size ? (uint8_t)text[depth] : -1;
 }
 
 /* The first of [low, high) whose byte at `depth` is at least `byte`; all share the bytes before. */
-static uint32_t lower_bound(const struct tokenizer *tokenizer, uint32_t low, uint32_t high,
-                            size_t depth, int byte)
+static uint32_t tokenizer_partition_lower_bound(const struct tokenizer *tokenizer, uint32_t low,
+                                                uint32_t high, size_t depth, int byte)
 {
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -97,12 +99,13 @@ static void mark_here(const struct tokenizer *tokenizer, const char *text, size_
         if (depth == size)
             return;
         int byte = (uint8_t)text[depth];
-        low = lower_bound(tokenizer, low, high, depth, byte);
-        high = lower_bound(tokenizer, low, high, depth, byte + 1);
+        low = tokenizer_partition_lower_bound(tokenizer, low, high, depth, byte);
+        high = tokenizer_partition_lower_bound(tokenizer, low, high, depth, byte + 1);
     }
 }
 
-static enum error_code add(struct fragment_list *list, struct fragment item, struct error *err)
+static enum error_code tokenizer_partition_add(struct fragment_list *list, struct fragment item,
+                                               struct error *err)
 {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? list->capacity * 2 : 16;
@@ -122,27 +125,27 @@ static bool is_blank(char byte)
 }
 
 /* Cuts one stretch at every occurrence of the token. */
-static enum error_code cut(const struct tokenizer *tokenizer, const char *text,
-                           struct fragment piece, uint32_t token, struct fragment_list *out,
-                           struct error *err)
+static enum error_code tokenizer_partition_cut(const struct tokenizer *tokenizer, const char *text,
+                                               struct fragment piece, uint32_t token,
+                                               struct fragment_list *out, struct error *err)
 {
     size_t length;
-    const char *wanted = text_of(tokenizer, token, &length);
+    const char *wanted = tokenizer_partition_text_of(tokenizer, token, &length);
     unsigned attributes = tokenizer->attributes[token];
     enum error_code code = ERROR_NONE;
     while (piece.size && !code) {
         const char *found = memmem(text + piece.start, piece.size, wanted, length);
         if (!found)
-            return add(out, piece, err);
+            return tokenizer_partition_add(out, piece, err);
         size_t at = (size_t)(found - text), left_end = at;
         while ((attributes & ATTRIBUTE_LEFT_STRIP) && left_end > piece.start &&
                is_blank(text[left_end - 1]))
             left_end--;
         if (left_end > piece.start)
-            code =
-                add(out, (struct fragment){piece.start, left_end - piece.start, TOKEN_NONE}, err);
+            code = tokenizer_partition_add(
+                out, (struct fragment){piece.start, left_end - piece.start, TOKEN_NONE}, err);
         if (!code)
-            code = add(out, (struct fragment){at, length, (int32_t)token}, err);
+            code = tokenizer_partition_add(out, (struct fragment){at, length, (int32_t)token}, err);
         size_t end = piece.start + piece.size;
         piece.start = at + length;
         while ((attributes & ATTRIBUTE_RIGHT_STRIP) && piece.start < end &&
@@ -168,9 +171,9 @@ static enum error_code cut_all(const struct tokenizer *tokenizer, const char *te
         next.count = 0;
         for (size_t k = 0; k < out->count && !code; k++) {
             if (out->items[k].token == TOKEN_NONE)
-                code = cut(tokenizer, text, out->items[k], token, &next, err);
+                code = tokenizer_partition_cut(tokenizer, text, out->items[k], token, &next, err);
             else
-                code = add(&next, out->items[k], err);
+                code = tokenizer_partition_add(&next, out->items[k], err);
         }
         struct fragment_list before = *out;
         *out = next;
@@ -186,7 +189,8 @@ enum error_code partition_text(const struct tokenizer *tokenizer, const char *te
     out->count = 0;
     if (!size)
         return ERROR_NONE;
-    enum error_code code = add(out, (struct fragment){0, size, TOKEN_NONE}, err);
+    enum error_code code =
+        tokenizer_partition_add(out, (struct fragment){0, size, TOKEN_NONE}, err);
     if (code || !tokenizer->specials.count)
         return code;
     bool *occurs = mem_new_array(tokenizer->specials.count, sizeof *occurs);

@@ -89,7 +89,7 @@ static const char *const ending_texts[] = {
 static const char *const shown_texts[] = {"<|channel|>", "<|message|>", "<|start|>",
                                           "<|constrain|>"};
 
-static int32_t find(const struct tokenizer *tokenizer, const char *text)
+static int32_t tokenizer_special_find(const struct tokenizer *tokenizer, const char *text)
 {
     return tokenizer_find(tokenizer, text, strlen(text));
 }
@@ -103,8 +103,9 @@ static void make_control(struct tokenizer *tokenizer, int32_t token, const char 
 }
 
 /* The id a key names. Without the key, or with an id that no token has, *id stays. */
-static enum error_code read_id(const struct tokenizer *tokenizer, const struct gguf_file *file,
-                               const char *key, int32_t *id, struct error *err)
+static enum error_code tokenizer_special_read_id(const struct tokenizer *tokenizer,
+                                                 const struct gguf_file *file, const char *key,
+                                                 int32_t *id, struct error *err)
 {
     if (*id >= 0 && (uint32_t)*id >= tokenizer->n_tokens)
         *id = TOKEN_NONE;
@@ -128,7 +129,7 @@ static enum error_code find_by_text(struct tokenizer *tokenizer, enum role role,
     int32_t found[ROLE_TEXTS];
     uint32_t count = 0;
     for (uint32_t i = 0; i < ROLE_TEXTS && roles[role].texts[i]; i++) {
-        found[count] = find(tokenizer, roles[role].texts[i]);
+        found[count] = tokenizer_special_find(tokenizer, roles[role].texts[i]);
         count += found[count] != TOKEN_NONE;
     }
     if (!count)
@@ -149,9 +150,9 @@ static enum error_code load_roles(struct tokenizer *tokenizer, const struct gguf
     enum error_code code = ERROR_NONE;
     for (uint32_t role = 0; role < ROLE_COUNT && !code; role++) {
         ids[role] = TOKEN_NONE;
-        code = read_id(tokenizer, file, roles[role].key, &ids[role], err);
+        code = tokenizer_special_read_id(tokenizer, file, roles[role].key, &ids[role], err);
         if (!code)
-            code = read_id(tokenizer, file, roles[role].old_key, &ids[role], err);
+            code = tokenizer_special_read_id(tokenizer, file, roles[role].old_key, &ids[role], err);
         if (!code && ids[role] == TOKEN_NONE)
             code = find_by_text(tokenizer, (enum role)role, &ids[role], err);
     }
@@ -164,23 +165,23 @@ static void end_generation(struct tokenizer *tokenizer, int32_t token)
         tokenizer->attributes[token] |= ATTRIBUTE_ENDS_GENERATION;
 }
 
-static bool ends(const struct tokenizer *tokenizer, const char *text)
+static bool tokenizer_special_ends(const struct tokenizer *tokenizer, const char *text)
 {
-    int32_t token = find(tokenizer, text);
+    int32_t token = tokenizer_special_find(tokenizer, text);
     return token != TOKEN_NONE && (tokenizer->attributes[token] & ATTRIBUTE_ENDS_GENERATION);
 }
 
 static void mark_ends(struct tokenizer *tokenizer, const int32_t ids[ROLE_COUNT])
 {
     for (size_t i = 0; i < sizeof ending_texts / sizeof ending_texts[0]; i++) {
-        int32_t token = find(tokenizer, ending_texts[i]);
+        int32_t token = tokenizer_special_find(tokenizer, ending_texts[i]);
         if (token == TOKEN_NONE)
             continue;
         make_control(tokenizer, token, ending_texts[i]);
         end_generation(tokenizer, token);
     }
     for (size_t i = 0; i < sizeof shown_texts / sizeof shown_texts[0]; i++) {
-        int32_t token = find(tokenizer, shown_texts[i]);
+        int32_t token = tokenizer_special_find(tokenizer, shown_texts[i]);
         if (token != TOKEN_NONE)
             tokenizer->attributes[token] =
                 (uint16_t)((tokenizer->attributes[token] & ATTRIBUTE_ENDS_GENERATION) |
@@ -196,24 +197,29 @@ static void mark_ends(struct tokenizer *tokenizer, const int32_t ids[ROLE_COUNT]
 /* Vocabularies in which one of the texts above means something else. */
 static void unmark_ends(struct tokenizer *tokenizer)
 {
-    bool harmony = ends(tokenizer, "<|return|>") && ends(tokenizer, "<|call|>");
-    bool harmony_calls = ends(tokenizer, "<|return|>") && ends(tokenizer, "<|calls|>");
-    bool solar = (ends(tokenizer, "<|call|>") || ends(tokenizer, "<|calls|>")) &&
-                 ends(tokenizer, "<|flush|>");
-    if ((harmony || harmony_calls || solar) && ends(tokenizer, "<|end|>"))
-        tokenizer->attributes[find(tokenizer, "<|end|>")] = ATTRIBUTE_USER_DEFINED;
-    if (ends(tokenizer, "<|tool_response>") && ends(tokenizer, "</s>"))
-        tokenizer->attributes[find(tokenizer, "</s>")] = ATTRIBUTE_NORMAL;
+    bool harmony = tokenizer_special_ends(tokenizer, "<|return|>") &&
+                   tokenizer_special_ends(tokenizer, "<|call|>");
+    bool harmony_calls = tokenizer_special_ends(tokenizer, "<|return|>") &&
+                         tokenizer_special_ends(tokenizer, "<|calls|>");
+    bool solar = (tokenizer_special_ends(tokenizer, "<|call|>") ||
+                  tokenizer_special_ends(tokenizer, "<|calls|>")) &&
+                 tokenizer_special_ends(tokenizer, "<|flush|>");
+    if ((harmony || harmony_calls || solar) && tokenizer_special_ends(tokenizer, "<|end|>"))
+        tokenizer->attributes[tokenizer_special_find(tokenizer, "<|end|>")] =
+            ATTRIBUTE_USER_DEFINED;
+    if (tokenizer_special_ends(tokenizer, "<|tool_response>") &&
+        tokenizer_special_ends(tokenizer, "</s>"))
+        tokenizer->attributes[tokenizer_special_find(tokenizer, "</s>")] = ATTRIBUTE_NORMAL;
 }
 
-static bool contains(const char *text, size_t size, const char *word)
+static bool tokenizer_special_contains(const char *text, size_t size, const char *word)
 {
     return memmem(text, size, word, strlen(word)) != NULL;
 }
 
 static void set_strip(struct tokenizer *tokenizer, const char *text, uint16_t attribute, bool on)
 {
-    int32_t token = find(tokenizer, text);
+    int32_t token = tokenizer_special_find(tokenizer, text);
     if (token == TOKEN_NONE)
         return;
     tokenizer->attributes[token] = (uint16_t)(on ? tokenizer->attributes[token] | attribute
@@ -233,10 +239,12 @@ static void mark_strips(struct tokenizer *tokenizer, const struct gguf_file *fil
     size_t size = name_size < sizeof lower ? name_size : sizeof lower;
     for (size_t i = 0; i < size; i++)
         lower[i] = (char)tolower((unsigned char)name[i]);
-    if (contains(pre, pre_size, "jina-v2-de") || contains(pre, pre_size, "jina-v2-es") ||
-        contains(pre, pre_size, "jina-v2-code")) {
+    if (tokenizer_special_contains(pre, pre_size, "jina-v2-de") ||
+        tokenizer_special_contains(pre, pre_size, "jina-v2-es") ||
+        tokenizer_special_contains(pre, pre_size, "jina-v2-code")) {
         set_strip(tokenizer, "<mask>", ATTRIBUTE_LEFT_STRIP, true);
-    } else if (contains(lower, size, "phi-3") || contains(lower, size, "phi3")) {
+    } else if (tokenizer_special_contains(lower, size, "phi-3") ||
+               tokenizer_special_contains(lower, size, "phi3")) {
         for (uint32_t i = 0; i < tokenizer->n_tokens; i++) {
             if (tokenizer->attributes[i] & ATTRIBUTE_SPECIAL)
                 tokenizer->attributes[i] |= ATTRIBUTE_RIGHT_STRIP;
@@ -245,7 +253,7 @@ static void mark_strips(struct tokenizer *tokenizer, const struct gguf_file *fil
         set_strip(tokenizer, "<unk>", ATTRIBUTE_RIGHT_STRIP, false);
         set_strip(tokenizer, "<s>", ATTRIBUTE_RIGHT_STRIP, false);
         set_strip(tokenizer, "<|endoftext|>", ATTRIBUTE_RIGHT_STRIP, false);
-    } else if (contains(lower, size, "modern-bert")) {
+    } else if (tokenizer_special_contains(lower, size, "modern-bert")) {
         set_strip(tokenizer, "[MASK]", ATTRIBUTE_LEFT_STRIP, true);
     }
 }
@@ -281,13 +289,14 @@ enum error_code special_tokens_load(struct tokenizer *tokenizer, const struct gg
                                     struct error *err)
 {
     int32_t ids[ROLE_COUNT];
-    enum error_code code =
-        read_id(tokenizer, file, "tokenizer.ggml.bos_token_id", &tokenizer->bos, err);
+    enum error_code code = tokenizer_special_read_id(tokenizer, file, "tokenizer.ggml.bos_token_id",
+                                                     &tokenizer->bos, err);
     if (!code)
-        code = read_id(tokenizer, file, "tokenizer.ggml.eos_token_id", &tokenizer->eos, err);
+        code = tokenizer_special_read_id(tokenizer, file, "tokenizer.ggml.eos_token_id",
+                                         &tokenizer->eos, err);
     if (!code)
-        code =
-            read_id(tokenizer, file, "tokenizer.ggml.unknown_token_id", &tokenizer->unknown, err);
+        code = tokenizer_special_read_id(tokenizer, file, "tokenizer.ggml.unknown_token_id",
+                                         &tokenizer->unknown, err);
     if (!code)
         code = load_additions(tokenizer, file, err);
     if (!code)

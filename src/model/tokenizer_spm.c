@@ -47,8 +47,8 @@ static uint32_t rank_of_score(float score)
     return bits & 0x80000000u ? bits : 0x7FFFFFFFu - bits;
 }
 
-static bool pair(const void *self, const struct symbol *left, const struct symbol *right,
-                 struct merge_candidate *out)
+static bool spm_pair(const void *self, const struct symbol *left, const struct symbol *right,
+                     struct merge_candidate *out)
 {
     const struct spm_session *session = self;
     if ((size_t)left->size + right->size > session->tokenizer->longest_token)
@@ -68,15 +68,15 @@ static bool pair(const void *self, const struct symbol *left, const struct symbo
 
 /* Neighbours only ever grow, so their sizes tell whether they are still the ones queued. As
  * libllama: only the sum counts. A pair whose sum is the same covers the same text. */
-static bool is_same(const struct merge_candidate *queued, const struct symbol *left,
-                    const struct symbol *right)
+static bool spm_is_same(const struct merge_candidate *queued, const struct symbol *left,
+                        const struct symbol *right)
 {
     return left->size + right->size == (uint32_t)queued->first + (uint32_t)queued->second;
 }
 
-static const struct merging_rule rule = {pair, is_same};
+static const struct merging_rule rule = {spm_pair, spm_is_same};
 
-static bool list_symbols(struct spm_session *session, const char *text, size_t size)
+static bool spm_list_symbols(struct spm_session *session, const char *text, size_t size)
 {
     if (!symbol_list_reset(&session->merging.list, size))
         return false;
@@ -90,8 +90,8 @@ static bool list_symbols(struct spm_session *session, const char *text, size_t s
     return true;
 }
 
-static enum error_code emit(const struct spm_session *session, const struct symbol *symbol,
-                            struct token_list *out, struct error *err)
+static enum error_code spm_emit(const struct spm_session *session, const struct symbol *symbol,
+                                struct token_list *out, struct error *err)
 {
     if (symbol->value != TOKEN_NONE)
         return token_list_push(out, symbol->value, err);
@@ -107,16 +107,16 @@ static enum error_code emit(const struct spm_session *session, const struct symb
 }
 
 /* Merges one word, or a whole text. */
-static enum error_code encode_word(void *self, const char *word, size_t size,
-                                   struct token_list *out, struct error *err)
+static enum error_code spm_encode_word(void *self, const char *word, size_t size,
+                                       struct token_list *out, struct error *err)
 {
     struct spm_session *session = self;
     session->text = word;
-    if (!list_symbols(session, word, size) || !merging_run(&session->merging, &rule, session))
+    if (!spm_list_symbols(session, word, size) || !merging_run(&session->merging, &rule, session))
         return tokenizer_no_memory(err);
     enum error_code code = ERROR_NONE;
     for (int32_t i = 0; i >= 0 && !code; i = session->merging.list.symbols[i].next)
-        code = emit(session, &session->merging.list.symbols[i], out, err);
+        code = spm_emit(session, &session->merging.list.symbols[i], out, err);
     return code;
 }
 
@@ -171,7 +171,7 @@ enum error_code spm_session_encode(struct spm_session *session, const char *text
     enum error_code code = ERROR_NONE;
     for (size_t left = session->escaped.size, word; left && !code; rest += word, left -= word) {
         word = apart ? word_size(rest, left) : left;
-        code = word_cache_encode(&session->cache, rest, word, encode_word, session, out, err);
+        code = word_cache_encode(&session->cache, rest, word, spm_encode_word, session, out, err);
     }
     return code;
 }

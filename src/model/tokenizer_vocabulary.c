@@ -18,7 +18,8 @@ struct loading {
     struct error *err;
 };
 
-static void take_token(void *arg, uint64_t index, const char *text, size_t size)
+static void tokenizer_vocabulary_take_token(void *arg, uint64_t index, const char *text,
+                                            size_t size)
 {
     struct loading *loading = arg;
     if (loading->code)
@@ -58,7 +59,7 @@ static enum error_code load_texts(struct tokenizer *tokenizer, const struct gguf
     tokenizer->n_tokens = (uint32_t)count;
     struct loading loading = {.tokenizer = tokenizer, .err = err};
     loading.code = text_table_reserve(&tokenizer->texts, tokenizer->n_tokens, err);
-    gguf_file_array_texts(file, key_texts, take_token, &loading);
+    gguf_file_array_texts(file, key_texts, tokenizer_vocabulary_take_token, &loading);
     return loading.code;
 }
 

@@ -12,7 +12,7 @@ size_t unicode_length(char first)
     return byte < 0xF0 ? 3 : 4;
 }
 
-static uint32_t invalid(size_t *length)
+static uint32_t unicode_invalid(size_t *length)
 {
     *length = 1;
     return UNICODE_REPLACEMENT;
@@ -27,17 +27,17 @@ uint32_t unicode_decode(const char *text, size_t size, size_t *length)
     }
     size_t needed = unicode_length(text[0]);
     if (needed == 1 || needed > size || bytes[0] >= 0xF8)
-        return invalid(length);
+        return unicode_invalid(length);
     uint32_t code_point = bytes[0] & (0x7Fu >> needed);
     for (size_t i = 1; i < needed; i++) {
         if ((bytes[i] & 0xC0) != 0x80)
-            return invalid(length);
+            return unicode_invalid(length);
         code_point = code_point << 6 | (bytes[i] & 0x3Fu);
     }
     static const uint32_t least[] = {0, 0, 0x80, 0x800,
                                      0x10000}; /* below it the form is overlong */
     if (code_point > UNICODE_MAX || code_point < least[needed])
-        return invalid(length);
+        return unicode_invalid(length);
     *length = needed;
     return code_point;
 }

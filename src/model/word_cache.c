@@ -33,7 +33,8 @@ static struct cached_word *place_of(const struct word_cache *cache, const char *
 }
 
 /* NULL: it is not kept. */
-static const struct cached_word *get(const struct word_cache *cache, const char *word, size_t size)
+static const struct cached_word *word_cache_get(const struct word_cache *cache, const char *word,
+                                                size_t size)
 {
     if (!cache->places || size > WORD_BYTES_MAX)
         return NULL;
@@ -41,8 +42,8 @@ static const struct cached_word *get(const struct word_cache *cache, const char 
     return place->size == size && memcmp(place->word, word, size) == 0 ? place : NULL;
 }
 
-static void put(struct word_cache *cache, const char *word, size_t size, const int32_t *tokens,
-                size_t count)
+static void word_cache_put(struct word_cache *cache, const char *word, size_t size,
+                           const int32_t *tokens, size_t count)
 {
     if (!cache->places || size > WORD_BYTES_MAX || count > TOKENS_MAX)
         return;
@@ -58,7 +59,7 @@ enum error_code word_cache_encode(struct word_cache *cache, const char *word, si
                                   word_encode_fn *encode, void *self, struct token_list *out,
                                   struct error *err)
 {
-    const struct cached_word *known = get(cache, word, size);
+    const struct cached_word *known = word_cache_get(cache, word, size);
     const size_t before = out->count;
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; known && i < known->count && !code; i++)
@@ -67,6 +68,6 @@ enum error_code word_cache_encode(struct word_cache *cache, const char *word, si
         return code;
     code = encode(self, word, size, out, err);
     if (!code)
-        put(cache, word, size, out->ids + before, out->count - before);
+        word_cache_put(cache, word, size, out->ids + before, out->count - before);
     return code;
 }

@@ -49,7 +49,7 @@ static void on_conversation_closed(uv_handle_t *handle)
     end_control(control);
 }
 
-static void hang_up(struct conversation *conversation)
+static void control_hang_up(struct conversation *conversation)
 {
     if (conversation->closing)
         return;
@@ -64,19 +64,19 @@ void control_end(struct conversation *conversation)
 {
     conversation->ends_when_sent = true;
     if (!conversation->queued)
-        hang_up(conversation);
+        control_hang_up(conversation);
 }
 
 /* ---- answering ------------------------------------------------------------------------------- */
 
-static void on_written(uv_write_t *write, int status)
+static void control_on_written(uv_write_t *write, int status)
 {
     struct answer *answer = (struct answer *)write;
     struct conversation *conversation = answer->conversation;
     conversation->queued -= answer->size;
     mem_free(answer);
     if (status || (conversation->ends_when_sent && !conversation->queued))
-        hang_up(conversation);
+        control_hang_up(conversation);
 }
 
 void control_send(struct conversation *conversation, const void *bytes, size_t size)
@@ -86,7 +86,7 @@ void control_send(struct conversation *conversation, const void *bytes, size_t s
     struct answer *answer =
         conversation->queued + size > QUEUE_MAX_BYTES ? NULL : mem_new(sizeof *answer + size);
     if (!answer) {
-        hang_up(conversation);
+        control_hang_up(conversation);
         return;
     }
     answer->conversation = conversation;
@@ -94,10 +94,11 @@ void control_send(struct conversation *conversation, const void *bytes, size_t s
     memcpy(answer->bytes, bytes, size);
     uv_buf_t buffer = uv_buf_init(answer->bytes, (unsigned)size);
     conversation->queued += size;
-    if (uv_write(&answer->write, (uv_stream_t *)&conversation->pipe, &buffer, 1, on_written)) {
+    if (uv_write(&answer->write, (uv_stream_t *)&conversation->pipe, &buffer, 1,
+                 control_on_written)) {
         conversation->queued -= size;
         mem_free(answer);
-        hang_up(conversation);
+        control_hang_up(conversation);
     }
 }
 
@@ -121,7 +122,7 @@ void control_answer(struct conversation *conversation, yyjson_mut_doc *doc)
     if (line)
         control_send(conversation, line, size);
     else
-        hang_up(conversation);
+        control_hang_up(conversation);
     free(line);
 }
 
@@ -217,7 +218,7 @@ static void take_input(struct conversation *conversation)
     control_fail(conversation, &err);
 }
 
-static void on_memory(uv_handle_t *handle, size_t size, uv_buf_t *buffer)
+static void control_on_memory(uv_handle_t *handle, size_t size, uv_buf_t *buffer)
 {
     static char bytes[64 * 1024];
     *buffer = uv_buf_init(bytes, sizeof bytes);
@@ -229,14 +230,14 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
     if (conversation->closing || n == 0)
         return;
     if (n < 0) {
-        hang_up(conversation);
+        control_hang_up(conversation);
         return;
     }
     buffer_append(&conversation->in, buffer->base, (size_t)n);
     take_input(conversation);
 }
 
-static void on_connection(uv_stream_t *server, int status)
+static void control_on_connection(uv_stream_t *server, int status)
 {
     struct control *control = (struct control *)server;
     struct conversation *conversation = status ? NULL : mem_new(sizeof *conversation);
@@ -250,8 +251,8 @@ static void on_connection(uv_stream_t *server, int status)
     control->n++;
     if (uv_accept(server, (uv_stream_t *)&conversation->pipe) ||
         control->n > 2 * CONVERSATIONS_MAX ||
-        uv_read_start((uv_stream_t *)&conversation->pipe, on_memory, on_read)) {
-        hang_up(conversation);
+        uv_read_start((uv_stream_t *)&conversation->pipe, control_on_memory, on_read)) {
+        control_hang_up(conversation);
     } else if (control->n > CONVERSATIONS_MAX) {
         struct error err;
         error_set(&err, ERROR_BUSY, "%d commands speak with this node already", CONVERSATIONS_MAX);
@@ -307,7 +308,7 @@ enum error_code control_open(struct daemon *daemon, struct error *err)
     int problem = uv_pipe_bind(&control->pipe, path);
     umask(before);
     if (!problem)
-        problem = uv_listen((uv_stream_t *)&control->pipe, 16, on_connection);
+        problem = uv_listen((uv_stream_t *)&control->pipe, 16, control_on_connection);
     return problem ? error_set(err, ERROR_IO, "%s: %s", path, uv_strerror(problem)) : ERROR_NONE;
 }
 
@@ -327,7 +328,7 @@ void control_close(struct daemon *daemon, void (*closed)(struct daemon *daemon))
     control->closed = closed;
     for (struct conversation *at = control->conversations; at; at = next) {
         next = at->next;
-        hang_up(at);
+        control_hang_up(at);
     }
     uv_close((uv_handle_t *)&control->pipe, on_pipe_closed); /* removes the socket, too */
 }

@@ -27,8 +27,8 @@ static void change_gone(struct conversation *conversation)
     conversation->data = NULL;
 }
 
-static void on_changed(void *arg, enum error_code code, const struct state_outcome *outcome,
-                       const struct error *err)
+static void control_change_on_changed(void *arg, enum error_code code,
+                                      const struct state_outcome *outcome, const struct error *err)
 {
     struct change *change = arg;
     struct conversation *conversation = change->conversation;
@@ -60,5 +60,5 @@ void control_propose(struct conversation *conversation, Cluster__Event *event, c
     snprintf(change->name, sizeof change->name, "%s", name);
     conversation->data = change;
     conversation->calls = (struct conversation_calls){.gone = change_gone};
-    agreement_propose(conversation->daemon->agreement, event, on_changed, change);
+    agreement_propose(conversation->daemon->agreement, event, control_change_on_changed, change);
 }

@@ -35,8 +35,8 @@ static void put_line(struct conversation *conversation, const struct event_line 
 }
 
 /* Ids in a text become names where the state knows them. */
-static void describe(const struct daemon *daemon, const Cluster__Event *event,
-                     struct event_line *line)
+static void control_events_describe(const struct daemon *daemon, const Cluster__Event *event,
+                                    struct event_line *line)
 {
     struct buffer text = {0};
     event_describe(event, &text);
@@ -68,14 +68,14 @@ void control_note_event(struct daemon *daemon, uint64_t index, const Cluster__Ev
     *line = (struct event_line){.index = index, .time_ms = event->time_ms, .applied = applied};
     if (event->by)
         snprintf(line->by, sizeof line->by, "%s", daemon_name_of(daemon, event->by));
-    describe(daemon, event, line);
+    control_events_describe(daemon, event, line);
     if (!applied)
         strncat(line->text, " (ignored)", sizeof line->text - strlen(line->text) - 1);
 }
 
 /* The newest line has just been noted. */
-static void follow(struct conversation *conversation, uint64_t index, const Cluster__Event *event,
-                   bool applied)
+static void control_events_follow(struct conversation *conversation, uint64_t index,
+                                  const Cluster__Event *event, bool applied)
 {
     const struct events *events = conversation->daemon->events;
     put_line(conversation, &events->lines[(events->n - 1) % EVENTS_KEPT]);
@@ -92,7 +92,7 @@ void control_events(struct conversation *conversation, yyjson_val *request)
     for (uint32_t i = n - (last < kept ? (uint32_t)last : kept); i < n; i++)
         put_line(conversation, &events->lines[i % EVENTS_KEPT]);
     if (yyjson_is_true(yyjson_obj_get(request, "follow")))
-        conversation->calls = (struct conversation_calls){.event = follow};
+        conversation->calls = (struct conversation_calls){.event = control_events_follow};
     else
         control_end(conversation);
 }

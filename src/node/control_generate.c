@@ -38,7 +38,7 @@ struct talk {
 
 /* ---- events of the generator, on any thread -------------------------------------------------- */
 
-static bool on_token(void *arg, const struct token_event *event)
+static bool control_generate_on_token(void *arg, const struct token_event *event)
 {
     struct asked *asked = arg;
     struct talk *talk = asked->talk;
@@ -49,7 +49,8 @@ static bool on_token(void *arg, const struct token_event *event)
     return true;
 }
 
-static void on_row(void *arg, uint32_t position, const float *values, uint32_t n_values)
+static void control_generate_on_row(void *arg, uint32_t position, const float *values,
+                                    uint32_t n_values)
 {
     struct asked *asked = arg;
     struct talk *talk = asked->talk;
@@ -60,8 +61,8 @@ static void on_row(void *arg, uint32_t position, const float *values, uint32_t n
 }
 
 /* The wake-up is sent under the lock: whoever sees that no request is left may free the talk. */
-static void on_done(void *arg, enum finish_reason reason, const struct request_usage *usage,
-                    const struct error *err)
+static void control_generate_on_done(void *arg, enum finish_reason reason,
+                                     const struct request_usage *usage, const struct error *err)
 {
     struct asked *asked = arg;
     struct talk *talk = asked->talk;
@@ -95,7 +96,7 @@ static void end_when_idle(struct talk *talk)
     uv_close((uv_handle_t *)&talk->wake, free_talk);
 }
 
-static void on_wake(uv_async_t *wake)
+static void control_generate_on_wake(uv_async_t *wake)
 {
     struct talk *talk = (struct talk *)wake;
     struct buffer run;
@@ -112,7 +113,7 @@ static void on_wake(uv_async_t *wake)
     end_when_idle(talk);
 }
 
-static void refuse(struct talk *talk, uint64_t id, const struct error *why)
+static void control_generate_refuse(struct talk *talk, uint64_t id, const struct error *why)
 {
     struct buffer run = {0};
     request_write_refused(id, why, &run);
@@ -137,19 +138,20 @@ static struct asked *take_place(struct talk *talk, uint64_t id)
     return free_one;
 }
 
-static void submit(struct talk *talk, struct request_message *message)
+static void control_generate_submit(struct talk *talk, struct request_message *message)
 {
     struct error err;
     struct buffer run = {0};
     struct asked *asked = take_place(talk, message->id);
     if (!asked) {
         error_set(&err, ERROR_BUSY, "%d requests of this connection are under way", ASKED_MAX);
-        refuse(talk, message->id, &err);
+        control_generate_refuse(talk, message->id, &err);
         return;
     }
     struct request *request = &message->submit.request;
-    request->handlers =
-        (struct request_handlers){.token = on_token, .row = on_row, .done = on_done};
+    request->handlers = (struct request_handlers){.token = control_generate_on_token,
+                                                  .row = control_generate_on_row,
+                                                  .done = control_generate_on_done};
     request->arg = asked;
     request_write_accepted(message->id, &run);
     if (generator_submit(talk->generator, request, &asked->of_gen, &err)) {
@@ -157,14 +159,14 @@ static void submit(struct talk *talk, struct request_message *message)
         asked->used = false;
         talk->n_asked--;
         pthread_mutex_unlock(&talk->lock);
-        refuse(talk, message->id, &err);
+        control_generate_refuse(talk, message->id, &err);
     } else if (!run.failed) {
         control_send(talk->conversation, run.data, run.size);
     }
     buffer_deinit(&run);
 }
 
-static void cancel(struct talk *talk, uint64_t id)
+static void control_generate_cancel(struct talk *talk, uint64_t id)
 {
     for (int i = 0; i < ASKED_MAX; i++) {
         pthread_mutex_lock(&talk->lock);
@@ -176,17 +178,17 @@ static void cancel(struct talk *talk, uint64_t id)
     }
 }
 
-static enum error_code take_message(struct talk *talk, const void *bytes, size_t size,
-                                    struct error *err)
+static enum error_code control_generate_take_message(struct talk *talk, const void *bytes,
+                                                     size_t size, struct error *err)
 {
     struct request_message message;
     enum error_code code = request_read(bytes, size, &message, err);
     if (code)
         return code;
     if (message.kind == REQUEST_SUBMIT)
-        submit(talk, &message);
+        control_generate_submit(talk, &message);
     else if (message.kind == REQUEST_CANCEL)
-        cancel(talk, message.id);
+        control_generate_cancel(talk, message.id);
     request_message_deinit(&message);
     return ERROR_NONE;
 }
@@ -202,7 +204,7 @@ static void take_bytes(struct conversation *conversation, const uint8_t *bytes, 
     struct bytes_reader run = {(const unsigned char *)talk->in.data, talk->in.size, false};
     while (!code && talk->conversation &&
            (code = request_next(&run, &message, &message_size, &err)) == ERROR_NONE && message)
-        code = take_message(talk, message, message_size, &err);
+        code = control_generate_take_message(talk, message, message_size, &err);
     if (!talk->conversation) /* it was hung up meanwhile */
         return;
     if (code || talk->in.failed) { /* nobody is there who could read a text now */
@@ -214,7 +216,7 @@ static void take_bytes(struct conversation *conversation, const uint8_t *bytes, 
     buffer_drop_front(&talk->in, talk->in.size - run.left);
 }
 
-static void gone(struct conversation *conversation)
+static void control_generate_gone(struct conversation *conversation)
 {
     struct talk *talk = conversation->data;
     talk->conversation = NULL;
@@ -245,7 +247,7 @@ static enum error_code open_talk(struct conversation *conversation, const char *
     if (code)
         return code;
     struct talk *talk = mem_new(sizeof *talk);
-    if (!talk || uv_async_init(daemon->loop, &talk->wake, on_wake)) {
+    if (!talk || uv_async_init(daemon->loop, &talk->wake, control_generate_on_wake)) {
         mem_free(talk);
         return error_set(err, ERROR_NO_MEMORY, "no memory for the requests");
     }
@@ -257,7 +259,7 @@ static enum error_code open_talk(struct conversation *conversation, const char *
     return ERROR_NONE;
 }
 
-static void begin(struct conversation *conversation, const char *model)
+static void control_generate_begin(struct conversation *conversation, const char *model)
 {
     struct talk *talk = NULL;
     struct error err;
@@ -272,11 +274,12 @@ static void begin(struct conversation *conversation, const char *model)
     yyjson_mut_obj_add_strcpy(doc, root, "instance", instance->id);
     control_put_instance(conversation->daemon, doc, root, instance);
     conversation->data = talk;
-    conversation->calls = (struct conversation_calls){.bytes = take_bytes, .gone = gone};
+    conversation->calls =
+        (struct conversation_calls){.bytes = take_bytes, .gone = control_generate_gone};
     control_answer(conversation, doc); /* may hang up */
 }
 
 void control_generate(struct conversation *conversation, yyjson_val *request)
 {
-    control_name_model(conversation, control_text(request, "model"), begin);
+    control_name_model(conversation, control_text(request, "model"), control_generate_begin);
 }

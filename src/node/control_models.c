@@ -248,7 +248,8 @@ static void on_place_named(struct conversation *conversation, const char *model)
         place_look(conversation);
 }
 
-static bool take_goal(yyjson_val *request, struct place_wish *wish, struct error *err)
+static bool control_models_take_goal(yyjson_val *request, struct place_wish *wish,
+                                     struct error *err)
 {
     const char *goal = control_text(request, "goal");
     wish->has_goal = goal != NULL;
@@ -273,7 +274,7 @@ void control_place(struct conversation *conversation, yyjson_val *request)
         return;
     *wish = (struct place_wish){
         .context = (uint32_t)context, .streams = (uint32_t)streams, .idle_ms = idle_s * 1000};
-    if (!take_goal(request, wish, &err)) {
+    if (!control_models_take_goal(request, wish, &err)) {
         control_fail(conversation, &err);
     } else {
         control_name_model(conversation, control_text(request, "model"), on_place_named);

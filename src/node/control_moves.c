@@ -122,8 +122,8 @@ static void look_after(struct conversation *conversation)
 }
 
 /* The stages of the request, on nodes and devices of the state. */
-static bool take_stages(const struct daemon *daemon, yyjson_val *list, struct master_placement *out,
-                        struct error *err)
+static bool control_moves_take_stages(const struct daemon *daemon, yyjson_val *list,
+                                      struct master_placement *out, struct error *err)
 {
     size_t i, n_all;
     yyjson_val *item;
@@ -217,7 +217,8 @@ static void try_move(struct conversation *conversation)
         error_set(&err, ERROR_INVALID, "%s is not loaded; `medley place` loads it",
                   moving->instance);
     else
-        is_known = take_stages(daemon, yyjson_doc_get_root(moving->to), &placement, &err);
+        is_known =
+            control_moves_take_stages(daemon, yyjson_doc_get_root(moving->to), &placement, &err);
     if (is_known && !check_move(daemon, instance, &placement, &beside, &err))
         propose_move(moving, daemon, instance, &placement, beside);
     else if (!is_known || !may_wait(moving, daemon, &err))
@@ -234,7 +235,7 @@ static void move_look(struct conversation *conversation)
 }
 
 /* NULL: of nothing, or no memory. */
-static yyjson_doc *copy_of(yyjson_val *value)
+static yyjson_doc *control_moves_copy_of(yyjson_val *value)
 {
     yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
     yyjson_mut_doc_set_root(doc, yyjson_val_mut_copy(doc, value));
@@ -254,7 +255,7 @@ void control_move(struct conversation *conversation, yyjson_val *request)
         return;
     }
     snprintf(moving->instance, sizeof moving->instance, "%s", id ? id : "");
-    moving->to = copy_of(yyjson_obj_get(request, "to"));
+    moving->to = control_moves_copy_of(yyjson_obj_get(request, "to"));
     moving->asked_ms = daemon_now_ms(conversation->daemon);
     conversation->data = moving;
     conversation->calls = (struct conversation_calls){.look = move_look, .gone = move_gone};

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, const char *text)
+static void control_show_put_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
+                                  const char *text)
 {
     if (text && *text)
         yyjson_mut_obj_add_strcpy(doc, object, key, text);
@@ -20,20 +21,20 @@ static void put_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *ke
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
-static void put_stages(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val *object,
-                       const Cluster__Placement *placement)
+static void control_show_put_stages(struct daemon *daemon, yyjson_mut_doc *doc,
+                                    yyjson_mut_val *object, const Cluster__Placement *placement)
 {
     static const char *const states[] = {"loading", "ready", "failed"};
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, object, "stages");
     for (size_t i = 0; placement && i < placement->n_stages; i++) {
         const Cluster__Stage *stage = placement->stages[i];
         yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
-        put_text(doc, item, "node", daemon_name_of(daemon, stage->node));
-        put_text(doc, item, "device", stage->device);
+        control_show_put_text(doc, item, "node", daemon_name_of(daemon, stage->node));
+        control_show_put_text(doc, item, "device", stage->device);
         yyjson_mut_obj_add_uint(doc, item, "first_layer", stage->first_layer);
         yyjson_mut_obj_add_uint(doc, item, "n_layers", stage->n_layers);
         yyjson_mut_obj_add_str(doc, item, "state", states[stage->state <= 2 ? stage->state : 2]);
-        put_text(doc, item, "problem", stage->problem);
+        control_show_put_text(doc, item, "problem", stage->problem);
     }
 }
 
@@ -61,11 +62,11 @@ void control_put_instance(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut
     yyjson_mut_obj_add_strcpy(doc, object, "model", instance->model);
     yyjson_mut_obj_add_bool(doc, object, "active", instance->active);
     yyjson_mut_obj_add_str(doc, object, "state", phases[phase]);
-    put_text(doc, object, "problem", problem);
+    control_show_put_text(doc, object, "problem", problem);
     yyjson_mut_obj_add_uint(doc, object, "context", instance->demand->context_tokens);
     yyjson_mut_obj_add_uint(doc, object, "streams", instance->demand->streams);
     yyjson_mut_obj_add_uint(doc, object, "epoch", instance->current ? instance->current->epoch : 0);
-    put_stages(daemon, doc, object, instance->current);
+    control_show_put_stages(daemon, doc, object, instance->current);
     put_forecast(daemon, doc, object, instance);
 }
 
@@ -92,8 +93,8 @@ static void put_cluster(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_v
     id_text(daemon->membership.authority.cluster_id, CLUSTER_ID_BYTES, id);
     yyjson_mut_obj_add_strcpy(doc, object, "id", id);
     yyjson_mut_obj_add_uint(doc, object, "generation", status.lineage.generation);
-    put_text(doc, object, "leader", leader_of(daemon, &status));
-    put_text(doc, object, "problem", failure ? failure->text : NULL);
+    control_show_put_text(doc, object, "leader", leader_of(daemon, &status));
+    control_show_put_text(doc, object, "problem", failure ? failure->text : NULL);
     yyjson_mut_obj_add_uint(doc, object, "term", status.term);
     yyjson_mut_obj_add_uint(doc, object, "voters", voters);
     yyjson_mut_obj_add_uint(doc, object, "nodes", state ? state->n_nodes : 0);
@@ -106,10 +107,10 @@ static void put_models(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_va
     for (size_t i = 0; state && i < state->n_models; i++) {
         const Cluster__Model *model = state->models[i];
         yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, models);
-        put_text(doc, item, "name", model->name);
+        control_show_put_text(doc, item, "name", model->name);
         yyjson_mut_obj_add_uint(doc, item, "bytes", model->bytes);
         yyjson_mut_obj_add_uint(doc, item, "n_layers", model->n_layers);
-        put_text(doc, item, "architecture", model->architecture);
+        control_show_put_text(doc, item, "architecture", model->architecture);
     }
 }
 
@@ -127,13 +128,13 @@ void control_status(struct conversation *conversation, yyjson_val *request)
     yyjson_mut_obj_add_str(doc, root, "version", MEDLEY_VERSION);
     yyjson_mut_obj_add_bool(doc, root, "waiting", !daemon->is_member);
     put_cluster(daemon, doc, root);
-    put_text(doc, root, "api", daemon->api);
+    control_show_put_text(doc, root, "api", daemon->api);
     yyjson_mut_val *listening = yyjson_mut_obj_add_arr(doc, root, "listening");
     for (uint32_t i = 0; i < daemon->n_addresses; i++)
         yyjson_mut_arr_add_strcpy(doc, listening, daemon->addresses[i]);
-    put_text(doc, root, "code",
-             daemon->admission && admission_invited(daemon->admission, code, &left_ms) ? code
-                                                                                       : NULL);
+    control_show_put_text(
+        doc, root, "code",
+        daemon->admission && admission_invited(daemon->admission, code, &left_ms) ? code : NULL);
     yyjson_mut_val *instances = yyjson_mut_obj_add_arr(doc, root, "instances");
     for (size_t i = 0; state && i < state->n_instances; i++)
         control_put_instance(daemon, doc, yyjson_mut_arr_add_obj(doc, instances),
@@ -145,7 +146,7 @@ void control_status(struct conversation *conversation, yyjson_val *request)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static const Node__DeviceNow *device_now(const Node__Now *now, const char *id)
+static const Node__DeviceNow *control_show_device_now(const Node__Now *now, const char *id)
 {
     for (size_t i = 0; now && i < now->n_devices; i++) {
         if (now->devices[i]->id && strcmp(now->devices[i]->id, id) == 0)
@@ -160,11 +161,11 @@ static void put_devices(yyjson_mut_doc *doc, yyjson_mut_val *object, const Clust
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, object, "devices");
     for (size_t i = 0; i < node->n_devices; i++) {
         const Cluster__Device *device = node->devices[i];
-        const Node__DeviceNow *seen = device_now(now, device->id);
+        const Node__DeviceNow *seen = control_show_device_now(now, device->id);
         yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
-        put_text(doc, item, "id", device->id);
-        put_text(doc, item, "name", device->name);
-        put_text(doc, item, "kind", device->kind);
+        control_show_put_text(doc, item, "id", device->id);
+        control_show_put_text(doc, item, "name", device->name);
+        control_show_put_text(doc, item, "kind", device->kind);
         yyjson_mut_obj_add_uint(doc, item, "memory_bytes", device->memory_bytes);
         if (seen && seen->has_free_bytes)
             yyjson_mut_obj_add_uint(doc, item, "free_bytes", seen->free_bytes);
@@ -173,7 +174,7 @@ static void put_devices(yyjson_mut_doc *doc, yyjson_mut_val *object, const Clust
     }
 }
 
-static bool votes(const struct daemon *daemon, uint64_t member)
+static bool control_show_votes(const struct daemon *daemon, uint64_t member)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     for (size_t i = 0; root && member && i < root->n_members; i++) {
@@ -191,8 +192,8 @@ static void put_node(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
     const struct peer *peer = self ? NULL : daemon_peer(daemon, node->id);
     const struct replica_status status = agreement_status(daemon->agreement);
     yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
-    put_text(doc, item, "id", node->id);
-    put_text(doc, item, "name", node->name);
+    control_show_put_text(doc, item, "id", node->id);
+    control_show_put_text(doc, item, "name", node->name);
     yyjson_mut_obj_add_bool(doc, item, "self", self);
     const bool up = self || (peer && peer->link);
     yyjson_mut_obj_add_str(doc, item, "state",
@@ -200,8 +201,8 @@ static void put_node(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
                            : peer && peer->is_silent ? "silent"
                                                      : "up");
     yyjson_mut_obj_add_bool(doc, item, "leads", node->member && node->member == status.leader);
-    yyjson_mut_obj_add_bool(doc, item, "votes", votes(daemon, node->member));
-    put_text(doc, item, "version", node->version);
+    yyjson_mut_obj_add_bool(doc, item, "votes", control_show_votes(daemon, node->member));
+    control_show_put_text(doc, item, "version", node->version);
     yyjson_mut_val *addresses = yyjson_mut_obj_add_arr(doc, item, "addresses");
     for (size_t i = 0; i < node->n_addresses; i++)
         yyjson_mut_arr_add_strcpy(doc, addresses, node->addresses[i]);
@@ -210,7 +211,7 @@ static void put_node(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
     else
         yyjson_mut_obj_add_null(doc, item, "heard_ms");
     const struct error problem = up ? (struct error){0} : daemon_version_problem(daemon, node->id);
-    put_text(doc, item, "problem", problem.code ? problem.text : NULL);
+    control_show_put_text(doc, item, "problem", problem.code ? problem.text : NULL);
     yyjson_mut_obj_add_null(doc, item, "words");
     put_devices(doc, item, node, self ? daemon->now : peer ? peer->now : NULL);
 }
@@ -255,8 +256,8 @@ void control_nodes(struct conversation *conversation, yyjson_val *request)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-static void put_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, bool known,
-                        uint64_t value)
+static void control_show_put_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
+                                     bool known, uint64_t value)
 {
     if (known)
         yyjson_mut_obj_add_uint(doc, object, key, value);
@@ -273,20 +274,20 @@ static void put_link(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
     const struct peer *peer = daemon_peer(daemon, own ? link->to : link->from);
     const struct topology_link now =
         own && peer && peer->link ? link_measured(peer->link) : (struct topology_link){0};
-    put_text(doc, item, "from", daemon_name_of(daemon, link->from));
-    put_text(doc, item, "to", daemon_name_of(daemon, link->to));
+    control_show_put_text(doc, item, "from", daemon_name_of(daemon, link->from));
+    control_show_put_text(doc, item, "to", daemon_name_of(daemon, link->to));
     yyjson_mut_obj_add_str(doc, item, "class",
                            topology_class_name(own && now.up ? now.class : link->class_));
     yyjson_mut_obj_add_bool(doc, item, "up", own ? peer && peer->link : true);
-    put_reading(doc, item, "latency_ns", now.latency_ns.valid || link->has_latency_ns,
-                now.latency_ns.valid ? now.latency_ns.value : link->latency_ns);
-    put_reading(doc, item, "jitter_ns", now.jitter_ns.valid || link->has_jitter_ns,
-                now.jitter_ns.valid ? now.jitter_ns.value : link->jitter_ns);
-    put_reading(doc, item, "loss_ppm", now.loss_ppm.valid || link->has_loss_ppm,
-                now.loss_ppm.valid ? now.loss_ppm.value : link->loss_ppm);
-    put_reading(doc, item, "bytes_per_s", now.bandwidth_bytes_per_s.valid || link->has_bytes_per_s,
-                now.bandwidth_bytes_per_s.valid ? now.bandwidth_bytes_per_s.value
-                                                : link->bytes_per_s);
+    control_show_put_reading(doc, item, "latency_ns", now.latency_ns.valid || link->has_latency_ns,
+                             now.latency_ns.valid ? now.latency_ns.value : link->latency_ns);
+    control_show_put_reading(doc, item, "jitter_ns", now.jitter_ns.valid || link->has_jitter_ns,
+                             now.jitter_ns.valid ? now.jitter_ns.value : link->jitter_ns);
+    control_show_put_reading(doc, item, "loss_ppm", now.loss_ppm.valid || link->has_loss_ppm,
+                             now.loss_ppm.valid ? now.loss_ppm.value : link->loss_ppm);
+    control_show_put_reading(
+        doc, item, "bytes_per_s", now.bandwidth_bytes_per_s.valid || link->has_bytes_per_s,
+        now.bandwidth_bytes_per_s.valid ? now.bandwidth_bytes_per_s.value : link->bytes_per_s);
 }
 
 void control_links(struct conversation *conversation, yyjson_val *request)

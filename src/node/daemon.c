@@ -185,15 +185,15 @@ static void renew_certificate(struct daemon *daemon)
              code ? err.text : "this node's certificate was renewed");
 }
 
-static void on_tick(uv_timer_t *timer);
+static void daemon_on_tick(uv_timer_t *timer);
 
 void daemon_tick_within(struct daemon *daemon, uint64_t ms)
 {
     if (!daemon->stopping && uv_timer_get_due_in(&daemon->tick) > ms)
-        uv_timer_start(&daemon->tick, on_tick, ms, TICK_MS);
+        uv_timer_start(&daemon->tick, daemon_on_tick, ms, TICK_MS);
 }
 
-static void on_tick(uv_timer_t *timer)
+static void daemon_on_tick(uv_timer_t *timer)
 {
     struct daemon *daemon = timer->data;
     const uint64_t now = daemon_now_ms(daemon);
@@ -264,7 +264,7 @@ static enum error_code take_name(struct daemon *daemon, struct error *err)
     return ERROR_NONE;
 }
 
-static enum error_code open_identity(struct daemon *daemon, struct error *err)
+static enum error_code daemon_open_identity(struct daemon *daemon, struct error *err)
 {
     char path[PATH_MAX];
     bool made = false;
@@ -301,7 +301,7 @@ static enum error_code open_agreement(struct daemon *daemon, struct error *err)
 }
 
 /* A member goes on; who is none looks for a cluster, or begins one. */
-static enum error_code begin(struct daemon *daemon, struct error *err)
+static enum error_code daemon_begin(struct daemon *daemon, struct error *err)
 {
     const bool alone =
         daemon->options.no_discovery && !daemon->options.n_peers && !daemon->options.join_code;
@@ -315,7 +315,7 @@ static enum error_code begin(struct daemon *daemon, struct error *err)
     return code;
 }
 
-static enum error_code check_options(const struct daemon_options *options, struct error *err)
+static enum error_code daemon_check_options(const struct daemon_options *options, struct error *err)
 {
     char host[HOST_TEXT], digits[JOIN_CODE_DIGITS];
     uint16_t port;
@@ -328,15 +328,15 @@ static enum error_code check_options(const struct daemon_options *options, struc
     return ERROR_NONE;
 }
 
-static enum error_code open_all(struct daemon *daemon, struct error *err)
+static enum error_code daemon_open_all(struct daemon *daemon, struct error *err)
 {
-    enum error_code code = check_options(&daemon->options, err);
+    enum error_code code = daemon_check_options(&daemon->options, err);
     if (!code)
         code = lock_folder(daemon, err);
     if (!code)
         code = take_name(daemon, err);
     if (!code)
-        code = open_identity(daemon, err);
+        code = daemon_open_identity(daemon, err);
     if (!code)
         code = open_agreement(daemon, err);
     if (!code)
@@ -344,13 +344,13 @@ static enum error_code open_all(struct daemon *daemon, struct error *err)
     if (!code)
         code = daemon_find_open(daemon, err);
     if (!code)
-        code = begin(daemon, err);
+        code = daemon_begin(daemon, err);
     if (code)
         return code;
     uv_timer_init(daemon->loop, &daemon->tick);
     daemon->tick.data = daemon;
     daemon->has_tick = true;
-    uv_timer_start(&daemon->tick, on_tick, TICK_MS, TICK_MS);
+    uv_timer_start(&daemon->tick, daemon_on_tick, TICK_MS, TICK_MS);
     return ERROR_NONE;
 }
 
@@ -365,7 +365,7 @@ enum error_code daemon_open(uv_loop_t *loop, const struct daemon_options *option
     daemon->lock = -1;
     daemon->opened_ms = daemon_now_ms(daemon);
     snprintf(daemon->folder, sizeof daemon->folder, "%s", options->folder);
-    enum error_code code = open_all(daemon, err);
+    enum error_code code = daemon_open_all(daemon, err);
     if (code) {
         daemon_close_now(daemon);
         daemon = NULL;

@@ -13,7 +13,7 @@ struct letting_in {
     char name[JOIN_NAME_TEXT];
 };
 
-static void refuse(struct letting_in *in, const char *why)
+static void daemon_admit_refuse(struct letting_in *in, const char *why)
 {
     struct error err;
     log_line(LOG_WARN, "node", "%s was not let in: %s", in->name, why);
@@ -22,7 +22,7 @@ static void refuse(struct letting_in *in, const char *why)
     mem_free(in);
 }
 
-static void grant(struct letting_in *in)
+static void daemon_admit_grant(struct letting_in *in)
 {
     struct daemon *daemon = in->daemon;
     struct buffer list = {0};
@@ -52,15 +52,15 @@ static void on_admitted(void *arg, enum error_code code, const struct state_outc
         return;
     }
     if (record && record->admitted)
-        grant(in);
+        daemon_admit_grant(in);
     else
-        refuse(in, code                         ? err->text
-                   : outcome && outcome->reason ? outcome->reason
-                                                : "the cluster did not agree");
+        daemon_admit_refuse(in, code                         ? err->text
+                                : outcome && outcome->reason ? outcome->reason
+                                                             : "the cluster did not agree");
 }
 
-static void on_joined(void *arg, enum error_code code, const struct state_outcome *outcome,
-                      const struct error *err)
+static void daemon_admit_on_joined(void *arg, enum error_code code,
+                                   const struct state_outcome *outcome, const struct error *err)
 {
     struct letting_in *in = arg;
     Cluster__NodeName name = CLUSTER__NODE_NAME__INIT;
@@ -90,15 +90,16 @@ static void on_decide(void *self, uint64_t channel, const uint8_t node_id[NODE_I
     id_text(node_id, NODE_ID_BYTES, in->id);
     strncpy(in->name, name, sizeof in->name - 1);
     if (book_was_removed(daemon->book, in->id)) {
-        refuse(in, "this machine was removed from the cluster; on it, run `medley leave`, then "
-                   "join again");
+        daemon_admit_refuse(
+            in, "this machine was removed from the cluster; on it, run `medley leave`, then "
+                "join again");
         return;
     }
     node.id = in->id;
     node.name = in->name;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_JOINED;
     event.node_joined = &node;
-    agreement_propose(daemon->agreement, &event, on_joined, in);
+    agreement_propose(daemon->agreement, &event, daemon_admit_on_joined, in);
 }
 
 static void on_waiting(void *self)

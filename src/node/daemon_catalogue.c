@@ -97,7 +97,7 @@ static void close_text(struct entry *entry)
     entry->text.tokenizer = NULL;
 }
 
-static void free_entry(struct entry *entry)
+static void daemon_catalogue_free_entry(struct entry *entry)
 {
     close_text(entry);
     if (entry->text.model)
@@ -116,7 +116,7 @@ static void end_catalogue(struct catalogue *catalogue)
     closed(daemon);
 }
 
-static void work(uv_work_t *request)
+static void daemon_catalogue_work(uv_work_t *request)
 {
     struct entry *entry = request->data;
     const struct gguf_file *file = model_file(entry->text.model);
@@ -127,7 +127,7 @@ static void work(uv_work_t *request)
 }
 
 /* The context is as long as the instance was placed with last. */
-static enum error_code refresh(struct entry *entry, struct error *err)
+static enum error_code daemon_catalogue_refresh(struct entry *entry, struct error *err)
 {
     struct daemon *daemon = entry->catalogue->daemon;
     return relay_generator(daemon->relay, entry->name, daemon_context_of(daemon, entry->name),
@@ -152,12 +152,12 @@ static void after_work(uv_work_t *request, int status)
     entry->is_working = false;
     catalogue->n_working--;
     if (catalogue->closed) {
-        free_entry(entry);
+        daemon_catalogue_free_entry(entry);
         end_catalogue(catalogue);
         return;
     }
     if (!entry->code)
-        entry->code = refresh(entry, &entry->error);
+        entry->code = daemon_catalogue_refresh(entry, &entry->error);
     entry->is_open = !entry->code;
     if (entry->is_open)
         answer_all(entry, NULL);
@@ -166,7 +166,7 @@ static void after_work(uv_work_t *request, int status)
 }
 
 /* The header must be here first; then the vocabulary and the template are read beside the loop. */
-static void advance(struct entry *entry)
+static void daemon_catalogue_advance(struct entry *entry)
 {
     struct daemon *daemon = entry->catalogue->daemon;
     if (entry->is_open || entry->is_working || !entry->openers)
@@ -181,7 +181,7 @@ static void advance(struct entry *entry)
         entry->is_working = true;
         entry->catalogue->n_working++;
         entry->work.data = entry;
-        uv_queue_work(daemon->loop, &entry->work, work, after_work);
+        uv_queue_work(daemon->loop, &entry->work, daemon_catalogue_work, after_work);
         return;
     }
     const enum worker_weights have = weights_have(daemon->weights, &entry->model, 0, 0);
@@ -200,7 +200,7 @@ void daemon_catalogue_changed(struct daemon *daemon)
 {
     for (struct entry *entry = daemon->catalogue ? daemon->catalogue->entries : NULL; entry;
          entry = entry->next)
-        advance(entry);
+        daemon_catalogue_advance(entry);
 }
 
 static struct entry *entry_of(struct daemon *daemon, const Cluster__Model *model,
@@ -281,14 +281,14 @@ void daemon_open_model(struct daemon *daemon, const char *name,
     struct opener *opener = entry && !entry->is_open ? mem_new(sizeof *opener) : NULL;
     if (entry && entry->is_open) {
         struct error err;
-        const enum error_code code = refresh(entry, &err);
+        const enum error_code code = daemon_catalogue_refresh(entry, &err);
         opened(arg, code ? NULL : &entry->text, code ? &err : NULL);
     } else if (!opener) {
         fail_open(opened, arg, ERROR_NO_MEMORY, "no memory to open the model");
     } else {
         *opener = (struct opener){entry->openers, opened, arg};
         entry->openers = opener;
-        advance(entry);
+        daemon_catalogue_advance(entry);
     }
 }
 
@@ -331,7 +331,7 @@ void daemon_catalogue_close(struct daemon *daemon, void (*closed)(struct daemon 
         catalogue->entries = entry->next;
         answer_all(entry, &err);
         if (!entry->is_working)
-            free_entry(entry);
+            daemon_catalogue_free_entry(entry);
     }
     end_catalogue(catalogue);
 }

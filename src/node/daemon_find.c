@@ -181,7 +181,7 @@ static void add_given(struct daemon *daemon)
     }
 }
 
-static void hang_up(struct daemon *daemon, struct contact *contact)
+static void daemon_find_hang_up(struct daemon *daemon, struct contact *contact)
 {
     if (contact->dial)
         mesh_forget(daemon->mesh, contact->dial);
@@ -189,7 +189,7 @@ static void hang_up(struct daemon *daemon, struct contact *contact)
 }
 
 /* Since the last link to it ended; 0: none did. */
-static uint64_t gone_ms(const struct daemon *daemon, const struct contact *contact)
+static uint64_t daemon_find_gone_ms(const struct daemon *daemon, const struct contact *contact)
 {
     char id[NODE_ID_TEXT];
     id_text(contact->node_id, NODE_ID_BYTES, id);
@@ -197,14 +197,14 @@ static uint64_t gone_ms(const struct daemon *daemon, const struct contact *conta
     return peer && peer->down_ms ? daemon_now_ms(daemon) - peer->down_ms + 1 : 0;
 }
 
-static void dial(struct daemon *daemon, struct contact *contact)
+static void daemon_find_dial(struct daemon *daemon, struct contact *contact)
 {
     const struct contact_address *to = &contact->addresses[contact->at];
     struct mesh_target target = {
         .host = to->host, .port = to->port, .has_node_id = contact->has_node_id};
     struct error err;
     memcpy(target.node_id, contact->node_id, NODE_ID_BYTES);
-    target.gone_ms = gone_ms(daemon, contact);
+    target.gone_ms = daemon_find_gone_ms(daemon, contact);
     contact->since_ms = daemon_now_ms(daemon);
     if (mesh_dial(daemon->mesh, &target, &contact->dial, &err))
         log_line(LOG_WARN, "node", "%s port %u is not dialled: %s", to->host, to->port, err.text);
@@ -219,7 +219,7 @@ static void drop_unwanted(struct daemon *daemon)
             continue;
         }
         *at = contact->next;
-        hang_up(daemon, contact);
+        daemon_find_hang_up(daemon, contact);
         mem_free(contact);
     }
 }
@@ -288,14 +288,14 @@ void daemon_dial(struct daemon *daemon)
     const uint64_t now = daemon_now_ms(daemon);
     for (struct contact *contact = daemon->contacts; contact; contact = contact->next) {
         if (!contact->dial && contact->is_wanted && contact->n)
-            dial(daemon, contact);
+            daemon_find_dial(daemon, contact);
         if (!contact->dial)
             continue;
         const struct dial_status status = dial_status(contact->dial);
         if (!contact->has_node_id && status.has_node_id && is_at_hand(daemon, status.node_id)) {
             contact->is_known = true;
             contact->is_wanted = false;
-            hang_up(daemon, contact);
+            daemon_find_hang_up(daemon, contact);
             continue;
         }
         if (status.link)
@@ -304,10 +304,10 @@ void daemon_dial(struct daemon *daemon)
             UINT64_C(1000) << (contact->rounds / contact->n < 5 ? contact->rounds / contact->n : 5);
         if (!status.link && status.n_failures && contact->n > 1 &&
             now - contact->since_ms >= wait_ms) {
-            hang_up(daemon, contact);
+            daemon_find_hang_up(daemon, contact);
             contact->at = (contact->at + 1) % contact->n;
             contact->rounds++;
-            dial(daemon, contact);
+            daemon_find_dial(daemon, contact);
         }
     }
     tell_when_alone(daemon);

@@ -92,7 +92,8 @@ static void on_compare(void *self, const char *words, const char *peer_name)
                    peer_name, peer_name, knock->knocks->daemon->name, words);
 }
 
-static bool on_joined(void *self, struct membership *membership, struct buffer *payload)
+static bool daemon_knock_on_joined(void *self, struct membership *membership,
+                                   struct buffer *payload)
 {
     struct knock *knock = self;
     struct daemon *daemon = knock->knocks->daemon;
@@ -132,7 +133,7 @@ static void end_knocks(struct knocks *knocks)
     closed(daemon);
 }
 
-static void on_closed(void *arg)
+static void daemon_knock_on_closed(void *arg)
 {
     struct knock *knock = arg;
     struct knocks *knocks = knock->knocks;
@@ -147,7 +148,7 @@ static void close_knock(struct knock *knock)
     if (!knock->joining || knock->closing)
         return;
     knock->closing = true;
-    joining_close(knock->joining, on_closed, knock);
+    joining_close(knock->joining, daemon_knock_on_closed, knock);
 }
 
 static void close_others(struct knocks *knocks, const struct knock *but)
@@ -214,7 +215,7 @@ static bool is_worth_waiting(const struct knocks *knocks, const struct error *wh
            daemon_now_ms(knocks->daemon) - knocks->asked_ms < SEARCH_MS;
 }
 
-static void on_ended(void *self, const struct error *why)
+static void daemon_knock_on_ended(void *self, const struct error *why)
 {
     struct knock *knock = self;
     struct knocks *knocks = knock->knocks;
@@ -272,7 +273,10 @@ static void knock_at(struct knocks *knocks, const char *host, uint16_t port, con
         .mode = knocks->by_code ? JOIN_BY_CODE : JOIN_BY_HAND,
         .code = knocks->by_code ? knocks->code : NULL,
         .pace = &knocks->pace,
-        .events = {.compare = on_compare, .joined = on_joined, .ended = on_ended, .self = knock},
+        .events = {.compare = on_compare,
+                   .joined = daemon_knock_on_joined,
+                   .ended = daemon_knock_on_ended,
+                   .self = knock},
     };
     struct error err;
     if (joining_open(&options, &knock->joining, &err)) {
@@ -339,8 +343,8 @@ struct wish { /* to join, understood */
     uint16_t port;
 };
 
-static enum error_code understand(const char *code, const char *host, struct wish *wish,
-                                  struct error *err)
+static enum error_code daemon_knock_understand(const char *code, const char *host,
+                                               struct wish *wish, struct error *err)
 {
     enum error_code status = ERROR_NONE;
     *wish = (struct wish){0};
@@ -383,7 +387,7 @@ enum error_code daemon_join(struct daemon *daemon, const char *code, const char 
                          "this machine is in a cluster already; `medley leave` takes it out, then "
                          "it can join another");
     struct wish wish;
-    enum error_code status = understand(code, host, &wish, err);
+    enum error_code status = daemon_knock_understand(code, host, &wish, err);
     if (!status)
         status = knocks_open(daemon, err);
     struct knocks *knocks = daemon->knocks;

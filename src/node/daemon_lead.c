@@ -12,7 +12,7 @@ enum { MOST_TOKENS = 1000 * 1000 * 1000 }; /* that a node is believed to have ta
 
 /* ---- the nodes' records ------------------------------------------------------------------- */
 
-static bool is_recorded(const struct daemon *daemon, const Cluster__Node *about)
+static bool daemon_lead_is_recorded(const struct daemon *daemon, const Cluster__Node *about)
 {
     const Cluster__NodeRecord *record = state_node(daemon_state(daemon), about->id);
     const Cluster__NodeRecord *owner = state_node_of_member(daemon_state(daemon), about->member);
@@ -27,11 +27,12 @@ static bool is_recorded(const struct daemon *daemon, const Cluster__Node *about)
     return same;
 }
 
-static void record(struct daemon *daemon, Cluster__Node *about, uint64_t *proposed_ms)
+static void daemon_lead_record(struct daemon *daemon, Cluster__Node *about, uint64_t *proposed_ms)
 {
     const uint64_t now = daemon_now_ms(daemon);
     Cluster__Event event = CLUSTER__EVENT__INIT;
-    if (!about || (*proposed_ms && now - *proposed_ms < REPROPOSE_MS) || is_recorded(daemon, about))
+    if (!about || (*proposed_ms && now - *proposed_ms < REPROPOSE_MS) ||
+        daemon_lead_is_recorded(daemon, about))
         return;
     *proposed_ms = now;
     event.kind_case = CLUSTER__EVENT__KIND_NODE_UPDATED;
@@ -41,14 +42,14 @@ static void record(struct daemon *daemon, Cluster__Node *about, uint64_t *propos
 
 static void record_all(struct daemon *daemon)
 {
-    record(daemon, daemon->self, &daemon->self_proposed_ms);
+    daemon_lead_record(daemon, daemon->self, &daemon->self_proposed_ms);
     for (struct peer *peer = daemon->peers; peer; peer = peer->next)
-        record(daemon, peer->link ? peer->about : NULL, &peer->proposed_ms);
+        daemon_lead_record(daemon, peer->link ? peer->about : NULL, &peer->proposed_ms);
 }
 
 /* ---- who replicates ------------------------------------------------------------------------ */
 
-static void set_members(struct daemon *daemon)
+static void daemon_lead_set_members(struct daemon *daemon)
 {
     static struct member_view views[LIMIT_CLUSTER_NODES];
     const Cluster__State *root = daemon_state(daemon)->root;
@@ -83,7 +84,7 @@ bool daemon_is_gone(const struct daemon *daemon, const struct peer *peer)
     return peer->down_ms && daemon_now_ms(daemon) - peer->down_ms >= GONE_MS;
 }
 
-static uint32_t gather_nodes(struct daemon *daemon, struct master_node *nodes)
+static uint32_t daemon_lead_gather_nodes(struct daemon *daemon, struct master_node *nodes)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     uint32_t n = 0;
@@ -120,7 +121,7 @@ static void take_use(struct daemon *daemon, struct master_use *use, const Node__
     }
 }
 
-static uint32_t gather_uses(struct daemon *daemon, struct master_use *uses)
+static uint32_t daemon_lead_gather_uses(struct daemon *daemon, struct master_use *uses)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     uint32_t n = 0;
@@ -165,9 +166,9 @@ void daemon_master_view(struct daemon *daemon, struct master_view *out)
         .wall_ms = daemon_wall_ms(),
         .leads_since_ms = daemon->leads_since_ms,
         .nodes = nodes,
-        .n_nodes = gather_nodes(daemon, nodes),
+        .n_nodes = daemon_lead_gather_nodes(daemon, nodes),
         .uses = uses,
-        .n_uses = gather_uses(daemon, uses),
+        .n_uses = daemon_lead_gather_uses(daemon, uses),
         .self = daemon->id,
     };
     for (uint32_t i = 0; i < out->n_nodes; i++) { /* all of it is of one moment */
@@ -188,7 +189,7 @@ static bool has_weights(void *self, const char *node, const char *model)
     return false;
 }
 
-static void run_master(struct daemon *daemon)
+static void daemon_lead_run_master(struct daemon *daemon)
 {
     static struct master_proposals proposals;
     struct master_view view;
@@ -239,8 +240,8 @@ void daemon_lead(struct daemon *daemon)
     if (!daemon->leads)
         return;
     record_all(daemon);
-    set_members(daemon);
-    run_master(daemon);
+    daemon_lead_set_members(daemon);
+    daemon_lead_run_master(daemon);
 }
 
 const char *daemon_problem(const struct daemon *daemon, const char *instance)

@@ -20,7 +20,7 @@ struct peer *daemon_peer(const struct daemon *daemon, const char *id)
     return NULL;
 }
 
-static struct peer *peer_of(struct daemon *daemon, const struct link *link)
+static struct peer *daemon_links_peer_of(struct daemon *daemon, const struct link *link)
 {
     char id[NODE_ID_TEXT];
     id_text(link_peer(link), NODE_ID_BYTES, id);
@@ -37,7 +37,7 @@ static struct peer *peer_of(struct daemon *daemon, const struct link *link)
     return peer;
 }
 
-static void free_peer(struct peer *peer)
+static void daemon_links_free_peer(struct peer *peer)
 {
     message_free(peer->about ? &peer->about->base : NULL);
     message_free(peer->now ? &peer->now->base : NULL);
@@ -49,7 +49,7 @@ void daemon_free_peers(struct daemon *daemon)
     while (daemon->peers) {
         struct peer *peer = daemon->peers;
         daemon->peers = peer->next;
-        free_peer(peer);
+        daemon_links_free_peer(peer);
     }
 }
 
@@ -86,7 +86,7 @@ void daemon_drop_strangers(struct daemon *daemon)
         const bool is_stranger = !book_admits(daemon->book, peer->node_id);
         if (is_stranger && !peer->n_links) {
             *at = peer->next;
-            free_peer(peer);
+            daemon_links_free_peer(peer);
             continue;
         }
         if (is_stranger && peer->link) {
@@ -108,7 +108,7 @@ static uint64_t member_of(const struct daemon *daemon, const struct peer *peer)
 
 /* ---- what is told ------------------------------------------------------------------------ */
 
-static void post(struct link *link, uint16_t type, const void *bytes, size_t size)
+static void daemon_links_post(struct link *link, uint16_t type, const void *bytes, size_t size)
 {
     const struct frame_header header = {.type = type, .length = (uint32_t)size};
     struct error err;
@@ -119,7 +119,7 @@ static void post(struct link *link, uint16_t type, const void *bytes, size_t siz
 enum { USES_MAX = 64 };
 
 /* Instances that this node's users are in, or wait for. */
-static size_t gather_uses(struct daemon *daemon, Node__Use *uses, Node__Use **list)
+static size_t daemon_links_gather_uses(struct daemon *daemon, Node__Use *uses, Node__Use **list)
 {
     const Cluster__State *root = daemon_state(daemon)->root;
     const uint64_t now = daemon_now_ms(daemon);
@@ -223,7 +223,7 @@ static void tell_now_to_those_who_need_it(struct daemon *daemon, const struct bu
         if (!peer->link || (!all && leader && member_of(daemon, peer) != leader &&
                             now - peer->told_ms < NOW_OTHERS_MS))
             continue;
-        post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
+        daemon_links_post(peer->link, FRAME_NOW, bytes->data ? bytes->data : "", bytes->size);
         peer->told_ms = now;
     }
 }
@@ -263,7 +263,7 @@ void daemon_tell_now(struct daemon *daemon)
     const uint64_t held = sign_stages(stages, n_stages);
     if (placing_now(daemon->options.gpu, daemon->options.heat, stages, n_stages, &now, &err))
         log_line(LOG_WARN, "node", "this node's devices: %s", err.text);
-    now.n_uses = gather_uses(daemon, uses, use_list);
+    now.n_uses = daemon_links_gather_uses(daemon, uses, use_list);
     now.uses = use_list;
     now.n_problems = gather_problems(daemon, problems, problem_list);
     now.problems = problem_list;
@@ -318,8 +318,8 @@ static enum error_code take_about(struct peer *peer, const uint8_t *bytes, size_
     return ERROR_NONE;
 }
 
-static enum error_code take_now(struct peer *peer, const uint8_t *bytes, size_t size,
-                                struct error *err)
+static enum error_code daemon_links_take_now(struct peer *peer, const uint8_t *bytes, size_t size,
+                                             struct error *err)
 {
     ProtobufCMessage *message = NULL;
     enum error_code code = message_decode(&node__now__descriptor, bytes, size, &message, err);
@@ -365,7 +365,7 @@ bool daemon_send_raft(void *self, uint64_t member, const void *bytes, size_t siz
 {
     struct link *link = link_of_member(self, member);
     if (link)
-        post(link, FRAME_RAFT, bytes, size);
+        daemon_links_post(link, FRAME_RAFT, bytes, size);
     return link;
 }
 
@@ -373,7 +373,7 @@ bool daemon_forward(void *self, uint64_t member, const void *event, size_t size)
 {
     struct link *link = link_of_member(self, member);
     if (link)
-        post(link, FRAME_PROPOSE, event, size);
+        daemon_links_post(link, FRAME_PROPOSE, event, size);
     return link;
 }
 
@@ -394,7 +394,7 @@ static enum error_code take_control(struct daemon *daemon, struct peer *peer,
     case FRAME_PROPOSE:
         return take_proposal(daemon, peer, payload, header->length, err);
     case FRAME_NOW: {
-        enum error_code code = take_now(peer, payload, header->length, err);
+        enum error_code code = daemon_links_take_now(peer, payload, header->length, err);
         daemon_lead(daemon);
         control_changed(daemon);
         return code;
@@ -414,7 +414,7 @@ static void on_up(void *self, struct link *link)
         link_close(link);
         return;
     }
-    struct peer *peer = peer_of(daemon, link);
+    struct peer *peer = daemon_links_peer_of(daemon, link);
     if (!peer) {
         error_set(&err, ERROR_NO_MEMORY, "no memory for a peer");
         link_abort(link, &err);
@@ -428,7 +428,7 @@ static void on_up(void *self, struct link *link)
     link_set_data(link, peer);
     const Cluster__Node *known = book_find(daemon->book, peer->id);
     log_line(LOG_INFO, "node", "link to %s is up", known && known->name ? known->name : peer->id);
-    post(link, FRAME_ABOUT, daemon->self_bytes.data, daemon->self_bytes.size);
+    daemon_links_post(link, FRAME_ABOUT, daemon->self_bytes.data, daemon->self_bytes.size);
     daemon_tell_now(daemon);
     weights_up(daemon->weights, link);
     daemon_changed(daemon);
@@ -459,8 +459,8 @@ static void on_down(void *self, struct link *link, const struct error *why)
     daemon_changed(daemon);
 }
 
-static void *on_memory(void *self, struct link *link, uint32_t channel,
-                       const struct frame_header *header)
+static void *daemon_links_on_memory(void *self, struct link *link, uint32_t channel,
+                                    const struct frame_header *header)
 {
     struct daemon *daemon = self;
     const bool is_weights = header->type == FRAME_WEIGHTS && daemon->weights && link_data(link);
@@ -515,7 +515,7 @@ static void on_silent(void *self, struct link *link)
 
 /* ---- who is watched closely ------------------------------------------------------------------ */
 
-static bool has_stages(const Cluster__Placement *placement, const char *node)
+static bool daemon_links_has_stages(const Cluster__Placement *placement, const char *node)
 {
     for (size_t i = 0; placement && i < placement->n_stages; i++) {
         if (strcmp(placement->stages[i]->node, node) == 0)
@@ -524,10 +524,10 @@ static bool has_stages(const Cluster__Placement *placement, const char *node)
     return false;
 }
 
-static bool runs(const Cluster__Instance *instance, const char *node)
+static bool daemon_links_runs(const Cluster__Instance *instance, const char *node)
 {
-    return instance->active &&
-           (has_stages(instance->current, node) || has_stages(instance->next, node));
+    return instance->active && (daemon_links_has_stages(instance->current, node) ||
+                                daemon_links_has_stages(instance->next, node));
 }
 
 /* Nodes that run an instance together watch each other, and the leader, who would have to place
@@ -539,8 +539,9 @@ void daemon_watch(struct daemon *daemon)
         bool closely = false;
         for (size_t i = 0; peer->link && root && i < root->n_instances && !closely; i++) {
             const Cluster__Instance *instance = root->instances[i];
-            closely = runs(instance, peer->id) && (daemon->leads || runs(instance, daemon->id) ||
-                                                   relay_live(daemon->relay, instance->id));
+            closely = daemon_links_runs(instance, peer->id) &&
+                      (daemon->leads || daemon_links_runs(instance, daemon->id) ||
+                       relay_live(daemon->relay, instance->id));
         }
         if (peer->link)
             link_watch(peer->link, closely);
@@ -551,7 +552,7 @@ struct link_events daemon_link_events(struct daemon *daemon)
 {
     return (struct link_events){.up = on_up,
                                 .down = on_down,
-                                .memory = on_memory,
+                                .memory = daemon_links_on_memory,
                                 .frame = on_frame,
                                 .drained = on_drained,
                                 .silent = on_silent,

@@ -12,9 +12,9 @@ enum { STREAMS_STANDARD = 4, IDLE_STANDARD_MS = 30 * 60 * 1000 };
 
 /* ---- where drivers are ----------------------------------------------------------------------- */
 
-static enum error_code find_driver(void *self, const char *id, struct driver **driver,
-                                   uint8_t node_id[NODE_ID_BYTES], uint64_t *epoch,
-                                   struct error *err)
+static enum error_code daemon_models_find_driver(void *self, const char *id, struct driver **driver,
+                                                 uint8_t node_id[NODE_ID_BYTES], uint64_t *epoch,
+                                                 struct error *err)
 {
     struct daemon *daemon = self;
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), id);
@@ -196,7 +196,7 @@ static const struct model *take_model(void *self, const Cluster__Model *model)
                : NULL;
 }
 
-static void release_model(void *self, const Cluster__Model *model)
+static void daemon_models_release_model(void *self, const Cluster__Model *model)
 {
     struct daemon *daemon = self;
     struct digest digest;
@@ -221,7 +221,7 @@ static enum error_code open_hosting(struct daemon *daemon, struct error *err)
                                                   .fetch = fetch_weights,
                                                   .weights_problem = problem_of_weights,
                                                   .model = take_model,
-                                                  .release = release_model,
+                                                  .release = daemon_models_release_model,
                                                   .propose = daemon_propose_bytes,
                                                   .changed = on_hosting_changed,
                                                   .linked = daemon_is_linked,
@@ -234,7 +234,7 @@ enum error_code daemon_models_open(struct daemon *daemon, struct error *err)
 {
     const struct relay_options relay = {.loop = daemon->loop,
                                         .mesh = daemon->mesh,
-                                        .find = find_driver,
+                                        .find = daemon_models_find_driver,
                                         .reaches = daemon_is_linked,
                                         .through = daemon_through,
                                         .wanted = on_wanted,

@@ -24,7 +24,8 @@ enum error_code daemon_check_placement(struct daemon *daemon, const struct maste
     return code;
 }
 
-static bool tells(const Node__Now *now, const char *instance, uint64_t epoch, size_t stage)
+static bool daemon_moves_tells(const Node__Now *now, const char *instance, uint64_t epoch,
+                               size_t stage)
 {
     for (size_t i = 0; i < now->n_held; i++) {
         const Node__Held *held = now->held[i];
@@ -42,13 +43,13 @@ static bool tells_all(const struct placing_seen *seen, const Cluster__Instance *
     for (size_t i = 0; of && i < of->n_stages; i++) {
         const Cluster__Stage *stage = of->stages[i];
         if (strcmp(stage->node, seen->node) == 0 && stage->state == CLUSTER__STAGE_STATE__READY &&
-            !tells(seen->now, instance->id, of->epoch, i))
+            !daemon_moves_tells(seen->now, instance->id, of->epoch, i))
             return false;
     }
     return true;
 }
 
-static bool is_wanted(const struct state *state, const Node__Held *held)
+static bool daemon_moves_is_wanted(const struct state *state, const Node__Held *held)
 {
     const Cluster__Instance *instance =
         held->instance ? state_instance(state, held->instance) : NULL;
@@ -61,7 +62,7 @@ static bool is_settled(const struct state *state, const struct placing_seen *see
 {
     const Cluster__State *root = state->root;
     for (size_t i = 0; i < seen->now->n_held; i++) {
-        if (!is_wanted(state, seen->now->held[i]))
+        if (!daemon_moves_is_wanted(state, seen->now->held[i]))
             return false;
     }
     for (size_t i = 0; root && i < root->n_instances; i++) {

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static const struct peer *find(const struct daemon *daemon, const uint8_t node_id[NODE_ID_BYTES])
+static const struct peer *daemon_way_find(const struct daemon *daemon,
+                                          const uint8_t node_id[NODE_ID_BYTES])
 {
     const struct peer *peer = daemon->peers;
     while (peer && memcmp(peer->node_id, node_id, NODE_ID_BYTES) != 0)
@@ -40,7 +41,7 @@ bool daemon_through(void *self, const uint8_t node_id[NODE_ID_BYTES], uint8_t *o
     char id[NODE_ID_TEXT];
     uint32_t n = 0, at = 0;
     id_text(node_id, NODE_ID_BYTES, id);
-    if (!is_missed_for_long(daemon, find(daemon, node_id)))
+    if (!is_missed_for_long(daemon, daemon_way_find(daemon, node_id)))
         return false;
     for (const struct peer *peer = daemon->peers; peer; peer = peer->next)
         n += may_reach(daemon, peer, id);

@@ -22,7 +22,7 @@ static void on_stopped(void *arg)
         uv_stop(&node->loop);
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void node_on_signal(uv_signal_t *handle, int number)
 {
     struct node *node = handle->data;
     log_line(LOG_INFO, "node", "signal %d: stopping", number);
@@ -39,7 +39,7 @@ static enum error_code open_loop(struct node *node, struct error *err)
     for (int i = 0; i < SIGNALS; i++) {
         uv_signal_init(&node->loop, &node->signals[i]);
         node->signals[i].data = node;
-        uv_signal_start(&node->signals[i], on_signal, numbers[i]);
+        uv_signal_start(&node->signals[i], node_on_signal, numbers[i]);
     }
     return ERROR_NONE;
 }

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static uint32_t smaller(uint32_t a, uint32_t b)
+static uint32_t as_run_smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
@@ -59,8 +59,8 @@ enum error_code placement_solve_as_run(struct placement_problem *problem,
                                        const struct placement_options *options,
                                        struct placement_solution *out, struct error *err)
 {
-    const uint32_t possible = smaller(problem->n_devices, problem->demand.streams);
-    const uint32_t most = smaller(possible, PLACEMENT_MICRO_BATCHES_TRIED);
+    const uint32_t possible = as_run_smaller(problem->n_devices, problem->demand.streams);
+    const uint32_t most = as_run_smaller(possible, PLACEMENT_MICRO_BATCHES_TRIED);
     if (problem->demand.goal == PLACEMENT_LATENCY || problem->demand.micro_batches)
         return placement_solve(problem, options, out, err);
     struct tries tries = {.problem = problem,

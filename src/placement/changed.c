@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static enum error_code no_memory(const struct placement_problem *problem, struct error *err)
+static enum error_code changed_no_memory(const struct placement_problem *problem, struct error *err)
 {
     return error_set(err, ERROR_NO_MEMORY, "placement: no memory for %u devices and %u layers",
                      problem->n_devices, problem->model.n_layers);
@@ -18,7 +18,7 @@ enum error_code changed_init(struct changed *changed, const struct placement_pro
     changed->layers = mem_new_array(problem->model.n_layers, sizeof *changed->layers);
     if (!changed->devices || !changed->layers) {
         changed_deinit(changed);
-        return no_memory(problem, err);
+        return changed_no_memory(problem, err);
     }
     memcpy(changed->devices, problem->devices, problem->n_devices * sizeof *changed->devices);
     memcpy(changed->layers, problem->model.layers,
@@ -56,7 +56,7 @@ enum error_code changed_add(struct changed *changed, const struct placement_devi
     const uint32_t n = changed->problem.n_devices;
     changed->links = mem_new_array((uint64_t)(n + 1) * (n + 1), sizeof *changed->links);
     if (!changed->links)
-        return no_memory(&changed->problem, err);
+        return changed_no_memory(&changed->problem, err);
     for (uint32_t from = 0; from < n; from++)
         memcpy(changed->links + (uint64_t)from * (n + 1),
                placement_link(&changed->problem, from, 0), n * sizeof *changed->links);

@@ -76,9 +76,10 @@ static double bytes_read(const struct placement_layer *layer, uint32_t type, dou
     return all - (all - one) * pow(1 - expert_share, rows - 1.0);
 }
 
-static double reading_s(const struct placement_problem *problem,
-                        const struct placement_device *device, const struct placement_layer *layer,
-                        double expert_share, struct placement_load load)
+static double placement_cost_reading_s(const struct placement_problem *problem,
+                                       const struct placement_device *device,
+                                       const struct placement_layer *layer, double expert_share,
+                                       struct placement_load load)
 {
     double seconds = 0;
     for (uint32_t type = 0; type < problem->model.n_types; type++) {
@@ -120,13 +121,13 @@ static double part_s(const struct placement_problem *problem, const struct place
                      const struct placement_layer *layer, double expert_share,
                      struct placement_load load)
 {
-    const double read = reading_s(problem, device, layer, expert_share, load);
+    const double read = placement_cost_reading_s(problem, device, layer, expert_share, load);
     const double seconds =
         load.rows == 1 ? read : fmax(read, computing_s(problem, device, layer, load));
     return seconds / device->share;
 }
 
-static double copy_s(const struct placement_device *device, double bytes)
+static double placement_cost_copy_s(const struct placement_device *device, double bytes)
 {
     return device->copy_bytes_per_s > 0 ? bytes / device->copy_bytes_per_s / device->share : 0;
 }
@@ -140,14 +141,15 @@ double placement_layer_s(const struct placement_problem *problem, uint32_t index
     double seconds = part_s(problem, device, &model->layers[layer], model->expert_share, load);
     if (layer == 0) { /* an embedding is looked up: a row of it for a row, and no expert chooses */
         seconds += part_s(problem, device, &model->input, 0, load);
-        seconds += copy_s(device, 4.0 * load.rows - activation);
+        seconds += placement_cost_copy_s(device, 4.0 * load.rows - activation);
     }
     if (layer + 1 == model->n_layers) {
         /* A prompt's chunk needs the logits of its last row at most. */
         const uint32_t rows = load.rows > load.sequences ? load.sequences : load.rows;
         const struct placement_load last = {rows, rows, 0};
         seconds += part_s(problem, device, &model->output, 0, last);
-        seconds += copy_s(device, (double)model->output_bytes_per_token * rows - activation);
+        seconds += placement_cost_copy_s(device,
+                                         (double)model->output_bytes_per_token * rows - activation);
     }
     return fmax(seconds, 0);
 }
@@ -156,7 +158,7 @@ double placement_launch_s(const struct placement_problem *problem, uint32_t inde
 {
     const struct placement_device *device = &problem->devices[index];
     const double copied = 2.0 * (double)problem->model.activation_bytes_per_token * rows;
-    return device->launch_s / device->share + copy_s(device, copied);
+    return device->launch_s / device->share + placement_cost_copy_s(device, copied);
 }
 
 double placement_stage_s(const struct placement_problem *problem,
@@ -175,8 +177,8 @@ bool placement_linked(const struct placement_problem *problem, uint32_t from, ui
     return from == to || placement_link(problem, from, to)->bytes_per_s > 0;
 }
 
-static double carry_s(const struct placement_problem *problem, uint32_t from, uint32_t to,
-                      double bytes)
+static double placement_cost_carry_s(const struct placement_problem *problem, uint32_t from,
+                                     uint32_t to, double bytes)
 {
     if (from == to)
         return 0;
@@ -187,7 +189,8 @@ static double carry_s(const struct placement_problem *problem, uint32_t from, ui
 double placement_occupation_s(const struct placement_problem *problem, uint32_t from, uint32_t to,
                               uint32_t rows)
 {
-    return carry_s(problem, from, to, (double)problem->model.activation_bytes_per_token * rows);
+    return placement_cost_carry_s(problem, from, to,
+                                  (double)problem->model.activation_bytes_per_token * rows);
 }
 
 double placement_hop_s(const struct placement_problem *problem, uint32_t from, uint32_t to,
@@ -204,7 +207,8 @@ double placement_back_s(const struct placement_problem *problem, uint32_t from, 
 {
     if (from == to)
         return 0;
-    return placement_link(problem, from, to)->latency_s + carry_s(problem, from, to, 4.0 * rows);
+    return placement_link(problem, from, to)->latency_s +
+           placement_cost_carry_s(problem, from, to, 4.0 * rows);
 }
 
 /* ---- memory --------------------------------------------------------------------------- */
@@ -273,7 +277,8 @@ uint64_t placement_device_bytes(const struct placement_device *device)
 
 /* ---- the whole ------------------------------------------------------------------------ */
 
-static void note(struct placement_cost *cost, double seconds, uint32_t stage, bool is_link)
+static void placement_cost_note(struct placement_cost *cost, double seconds, uint32_t stage,
+                                bool is_link)
 {
     if (seconds > cost->longest_s || (stage == 0 && !is_link)) {
         cost->longest_s = seconds;
@@ -282,20 +287,22 @@ static void note(struct placement_cost *cost, double seconds, uint32_t stage, bo
     }
 }
 
-static struct placement_cost add_up(const struct placement_problem *problem,
-                                    const struct placement *placement, struct placement_load load)
+static struct placement_cost placement_cost_add_up(const struct placement_problem *problem,
+                                                   const struct placement *placement,
+                                                   struct placement_load load)
 {
     struct placement_cost cost = {0};
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         const struct placement_stage *stage = &placement->stages[i];
         const double stage_s = placement_stage_s(problem, stage, load);
         cost.round_s += stage_s;
-        note(&cost, stage_s, i, false);
+        placement_cost_note(&cost, stage_s, i, false);
         if (i + 1 == placement->n_stages)
             break;
         cost.round_s += placement_hop_s(problem, stage->device, stage[1].device, load.rows);
-        note(&cost, placement_occupation_s(problem, stage->device, stage[1].device, load.rows), i,
-             true);
+        placement_cost_note(
+            &cost, placement_occupation_s(problem, stage->device, stage[1].device, load.rows), i,
+            true);
     }
     return cost;
 }
@@ -304,7 +311,7 @@ struct placement_cost placement_decode_cost(const struct placement_problem *prob
                                             const struct placement *placement)
 {
     const struct placement_load load = placement_decode_load(problem);
-    struct placement_cost cost = add_up(problem, placement, load);
+    struct placement_cost cost = placement_cost_add_up(problem, placement, load);
     if (placement->n_stages == 0)
         return cost;
     cost.round_s += placement_back_s(problem, placement->stages[placement->n_stages - 1].device,
@@ -363,7 +370,7 @@ double placement_prefill_tokens_per_s(const struct placement_problem *problem,
             return 0;
     }
     const struct placement_load load = placement_prefill_load(problem);
-    const struct placement_cost cost = add_up(problem, placement, load);
+    const struct placement_cost cost = placement_cost_add_up(problem, placement, load);
     const uint32_t prompt = placement_prompt_tokens(problem);
     const double chunks = ceil((double)prompt / load.rows);
     const double seconds = cost.round_s + (chunks - 1) * cost.longest_s;

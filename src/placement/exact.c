@@ -74,7 +74,7 @@ static bool should_stop(struct search *search)
 }
 
 /* The sequence covers the model with a round below the target: its cuts, and a new best. */
-static void complete(struct search *search, uint32_t n)
+static void exact_complete(struct search *search, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         search->problem_sequence[i] = search->bound.devices[search->sequence[i]].index;
@@ -103,8 +103,8 @@ static void complete(struct search *search, uint32_t n)
 
 /* Strikes out what another order of the same devices does at least as well; true when nothing is
  * left. */
-static bool dominated(struct search *search, uint64_t used, uint32_t first, uint32_t last,
-                      double *vector)
+static bool exact_dominated(struct search *search, uint64_t used, uint32_t first, uint32_t last,
+                            double *vector)
 {
     const uint32_t n_layers = search->tables->n_layers;
     const uint32_t ends =
@@ -149,8 +149,8 @@ static bool has_elder(const struct search *search, uint64_t used, uint32_t devic
 }
 
 /* Fills in the vector of the sequence with `device` added; false for a dead end. */
-static bool grow(struct search *search, uint32_t depth, uint64_t used, const double *before,
-                 uint32_t device, struct child *child)
+static bool exact_grow(struct search *search, uint32_t depth, uint64_t used, const double *before,
+                       uint32_t device, struct child *child)
 {
     struct exact_bound *bound = &search->bound;
     const uint32_t n_layers = search->tables->n_layers, index = bound->devices[device].index;
@@ -163,7 +163,7 @@ static bool grow(struct search *search, uint32_t depth, uint64_t used, const dou
     tables_extend(search->tables, index, before, hop_s,
                   bound->low + (uint64_t)device * (n_layers + 1), vector, NULL);
     if (depth && vector[n_layers] + bound->back[device * bound->n + first] < search->target_s)
-        complete(search, depth + 1);
+        exact_complete(search, depth + 1);
     exact_bound_rest(bound, used | UINT64_C(1) << device, search->rest);
     child->device = device;
     child->bound_s = INFINITY;
@@ -190,7 +190,7 @@ static int compare_children(const void *a, const void *b)
 }
 
 /* All sequences that begin with the first `depth` devices of search->sequence. */
-static void walk(struct search *search, uint32_t depth, uint64_t used, const double *before)
+static void exact_walk(struct search *search, uint32_t depth, uint64_t used, const double *before)
 {
     const uint32_t n = search->bound.n, width = search->tables->n_layers + 1;
     struct child *children = search->children + (uint64_t)depth * n;
@@ -203,7 +203,7 @@ static void walk(struct search *search, uint32_t depth, uint64_t used, const dou
         if (should_stop(search))
             return;
         children[n_children].vector = search->vectors + ((uint64_t)depth * n + n_children) * width;
-        if (grow(search, depth, used, before, d, &children[n_children]))
+        if (exact_grow(search, depth, used, before, d, &children[n_children]))
             n_children++;
     }
     qsort(children, n_children, sizeof *children, compare_children);
@@ -215,9 +215,9 @@ static void walk(struct search *search, uint32_t depth, uint64_t used, const dou
         if (depth == 0)
             search->open_s = children[i].bound_s;
         search->sequence[depth] = children[i].device;
-        if (depth < 2 || !dominated(search, now_used, search->sequence[0], children[i].device,
-                                    children[i].vector))
-            walk(search, depth + 1, now_used, children[i].vector);
+        if (depth < 2 || !exact_dominated(search, now_used, search->sequence[0], children[i].device,
+                                          children[i].vector))
+            exact_walk(search, depth + 1, now_used, children[i].vector);
         if (search->stopped)
             return;
     }
@@ -225,7 +225,7 @@ static void walk(struct search *search, uint32_t depth, uint64_t used, const dou
         search->open_s = INFINITY;
 }
 
-static enum error_code search_init(struct search *search, const bool *out, struct error *err)
+static enum error_code exact_search_init(struct search *search, const bool *out, struct error *err)
 {
     if (exact_bound_init(&search->bound, search->tables, out, err))
         return err ? err->code : ERROR_NO_MEMORY;
@@ -251,7 +251,7 @@ static enum error_code search_init(struct search *search, const bool *out, struc
     return error_set(err, ERROR_NO_MEMORY, "placement: no memory for the search");
 }
 
-static void search_deinit(struct search *search)
+static void exact_search_deinit(struct search *search)
 {
     exact_bound_deinit(&search->bound);
     mem_free(search->least_back_s);
@@ -268,7 +268,7 @@ static void try_single(struct search *search)
 {
     for (uint32_t i = 0; i < search->bound.n; i++) {
         search->sequence[0] = i;
-        complete(search, 1);
+        exact_complete(search, 1);
     }
 }
 
@@ -307,10 +307,10 @@ static void begin_walk(struct search *search, double stage_limit_s)
         }
     }
     search->open_s = 0;
-    walk(search, 0, 0, NULL);
+    exact_walk(search, 0, 0, NULL);
 }
 
-static void run(struct search *search)
+static void exact_run(struct search *search)
 {
     do {
         begin_walk(search,
@@ -347,7 +347,7 @@ enum error_code exact_search(const struct placement_tables *tables, struct seque
     struct error own;
     err = err ? err : &own;
     *result = (struct exact_result){0};
-    enum error_code code = search_init(&search, out, err);
+    enum error_code code = exact_search_init(&search, out, err);
     if (!code) {
         set_target(&search);
         try_single(&search);
@@ -356,7 +356,7 @@ enum error_code exact_search(const struct placement_tables *tables, struct seque
                       fmin(longest_limit_s,
                            tables_stage_limit_s(tables, search.best_s * (1 - PLACEMENT_EPSILON))));
         else
-            run(&search);
+            exact_run(&search);
         *best_s = search.best_s;
         result->nodes = search.nodes;
         result->proved = !search.stopped && !search.bound.cut;
@@ -364,6 +364,6 @@ enum error_code exact_search(const struct placement_tables *tables, struct seque
         if (!result->proved && !search.bound.cut && !is_mix(&search))
             result->lower_bound_s = fmin(search.best_s, search.open_s / tables->micro_batches);
     }
-    search_deinit(&search);
+    exact_search_deinit(&search);
     return code;
 }

@@ -28,7 +28,7 @@ static void fill_work(struct exact_bound *bound)
     }
 }
 
-static double rate_of(const struct exact_bound *bound, uint32_t device)
+static double exact_bound_rate_of(const struct exact_bound *bound, uint32_t device)
 {
     const struct placement_tables *tables = bound->tables;
     const double *time = tables_time(tables, device);
@@ -44,15 +44,16 @@ static double rate_of(const struct exact_bound *bound, uint32_t device)
 
 /* ---- devices that are alike ------------------------------------------------------------ */
 
-static bool same_link(const struct placement_problem *problem, uint32_t from, uint32_t to,
-                      uint32_t from2, uint32_t to2)
+static bool exact_bound_same_link(const struct placement_problem *problem, uint32_t from,
+                                  uint32_t to, uint32_t from2, uint32_t to2)
 {
     const struct placement_link *a = placement_link(problem, from, to),
                                 *b = placement_link(problem, from2, to2);
     return a->latency_s == b->latency_s && a->bytes_per_s == b->bytes_per_s;
 }
 
-static bool alike(const struct exact_bound *bound, uint32_t i, uint32_t j, bool out, bool in)
+static bool exact_bound_alike(const struct exact_bound *bound, uint32_t i, uint32_t j, bool out,
+                              bool in)
 {
     const struct placement_problem *problem = bound->tables->problem;
     const uint32_t a = bound->devices[i].index, b = bound->devices[j].index;
@@ -60,14 +61,14 @@ static bool alike(const struct exact_bound *bound, uint32_t i, uint32_t j, bool 
         const uint32_t other = bound->devices[k].index;
         if (k == i || k == j)
             continue;
-        if ((out && !same_link(problem, a, other, b, other)) ||
-            (in && !same_link(problem, other, a, other, b)))
+        if ((out && !exact_bound_same_link(problem, a, other, b, other)) ||
+            (in && !exact_bound_same_link(problem, other, a, other, b)))
             return false;
     }
     return true;
 }
 
-static bool interchangeable(const struct exact_bound *bound, uint32_t i, uint32_t j)
+static bool exact_bound_interchangeable(const struct exact_bound *bound, uint32_t i, uint32_t j)
 {
     const struct placement_tables *tables = bound->tables;
     const uint32_t a = bound->devices[i].index, b = bound->devices[j].index,
@@ -76,16 +77,17 @@ static bool interchangeable(const struct exact_bound *bound, uint32_t i, uint32_
            !memcmp(tables_time(tables, a), tables_time(tables, b), width * sizeof(double)) &&
            !memcmp(tables->allowed_from + (uint64_t)a * width,
                    tables->allowed_from + (uint64_t)b * width, width * sizeof(uint16_t)) &&
-           same_link(tables->problem, a, b, b, a) && alike(bound, i, j, true, true);
+           exact_bound_same_link(tables->problem, a, b, b, a) &&
+           exact_bound_alike(bound, i, j, true, true);
 }
 
 /* Whether j is alike to every device of the group that i stands for. Links between two of a group
  * are not compared, so one comparison with i would not be enough. */
-static bool joins(const struct exact_bound *bound, uint32_t i, uint32_t j, bool as_last)
+static bool exact_bound_joins(const struct exact_bound *bound, uint32_t i, uint32_t j, bool as_last)
 {
     for (uint32_t k = i; k < j; k++) {
         const uint32_t group = as_last ? bound->devices[k].as_last : bound->devices[k].as_first;
-        if (group == i && !alike(bound, k, j, as_last, !as_last))
+        if (group == i && !exact_bound_alike(bound, k, j, as_last, !as_last))
             return false;
     }
     return true;
@@ -95,16 +97,17 @@ static void find_alike(struct exact_bound *bound)
 {
     for (uint32_t j = 0; j < bound->n; j++) {
         struct exact_device *device = &bound->devices[j];
-        for (device->twins = 0; device->twins < j && !interchangeable(bound, device->twins, j);)
+        for (device->twins = 0;
+             device->twins < j && !exact_bound_interchangeable(bound, device->twins, j);)
             device->twins++;
         for (device->as_last = 0; device->as_last < j; device->as_last++) {
             if (bound->devices[device->as_last].as_last == device->as_last &&
-                joins(bound, device->as_last, j, true))
+                exact_bound_joins(bound, device->as_last, j, true))
                 break;
         }
         for (device->as_first = 0; device->as_first < j; device->as_first++) {
             if (bound->devices[device->as_first].as_first == device->as_first &&
-                joins(bound, device->as_first, j, false))
+                exact_bound_joins(bound, device->as_first, j, false))
                 break;
         }
     }
@@ -202,7 +205,8 @@ static int compare_candidates(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static enum error_code choose(struct exact_bound *bound, const bool *out, struct error *err)
+static enum error_code exact_bound_choose(struct exact_bound *bound, const bool *out,
+                                          struct error *err)
 {
     const struct placement_tables *tables = bound->tables;
     struct candidate *candidates = mem_new_array(tables->n_devices, sizeof *candidates);
@@ -218,7 +222,7 @@ static enum error_code choose(struct exact_bound *bound, const bool *out, struct
         for (uint32_t b = 1; b <= tables->n_layers && !holds; b++)
             holds = low[b] < b;
         if (holds)
-            candidates[n++] = (struct candidate){rate_of(bound, d), d};
+            candidates[n++] = (struct candidate){exact_bound_rate_of(bound, d), d};
     }
     qsort(candidates, n, sizeof *candidates, compare_candidates);
     bound->cut = n > LIMIT_PLACEMENT_EXACT_DEVICES;
@@ -247,7 +251,7 @@ enum error_code exact_bound_init(struct exact_bound *bound, const struct placeme
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for the search");
     }
     fill_work(bound);
-    if (choose(bound, out, err)) {
+    if (exact_bound_choose(bound, out, err)) {
         exact_bound_deinit(bound);
         return err ? err->code : ERROR_NO_MEMORY;
     }

@@ -47,8 +47,8 @@ static bool linked_to_any(const struct placement_problem *problem,
 }
 
 /* What is wrong with the device by itself, or PLACEMENT_COSTS_TIME. */
-static enum placement_left_out alone(const struct placement_problem *problem,
-                                     const struct placement *placement, uint32_t device)
+static enum placement_left_out forecast_alone(const struct placement_problem *problem,
+                                              const struct placement *placement, uint32_t device)
 {
     bool knows = false, holds = false;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
@@ -105,7 +105,7 @@ enum error_code placement_why_left_out(const struct placement_problem *problem,
 {
     struct placement_tables tables = {0};
     struct sequence_work work = {0};
-    *out = (struct placement_reason){.why = alone(problem, placement, device)};
+    *out = (struct placement_reason){.why = forecast_alone(problem, placement, device)};
     if (out->why != PLACEMENT_COSTS_TIME)
         return ERROR_NONE;
     enum error_code code = tables_init(&tables, problem, err);

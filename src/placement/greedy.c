@@ -41,12 +41,12 @@ static bool try_sequence(struct greedy *greedy, const uint32_t *devices, uint32_
     return true;
 }
 
-static bool spent(const struct greedy *greedy)
+static bool greedy_spent(const struct greedy *greedy)
 {
     return greedy->budget <= 0 && greedy->best_s < INFINITY;
 }
 
-static uint32_t next_of(const struct greedy *greedy, uint32_t last)
+static uint32_t greedy_next_of(const struct greedy *greedy, uint32_t last)
 {
     uint32_t next = UINT32_MAX;
     for (uint32_t d = 0; d < greedy->tables->n_devices; d++) {
@@ -59,13 +59,14 @@ static uint32_t next_of(const struct greedy *greedy, uint32_t last)
 }
 
 /* From one device on, always to the best one that is linked. */
-static void chain(struct greedy *greedy, uint32_t start)
+static void greedy_chain(struct greedy *greedy, uint32_t start)
 {
     uint32_t devices[LIMIT_STAGES] = {start};
     memset(greedy->used, 0, greedy->tables->n_devices * sizeof *greedy->used);
     greedy->used[start] = true;
-    for (uint32_t n = 1; n < LIMIT_STAGES && n < greedy->tables->n_layers && !spent(greedy); n++) {
-        const uint32_t next = next_of(greedy, devices[n - 1]);
+    for (uint32_t n = 1; n < LIMIT_STAGES && n < greedy->tables->n_layers && !greedy_spent(greedy);
+         n++) {
+        const uint32_t next = greedy_next_of(greedy, devices[n - 1]);
         if (next == UINT32_MAX || greedy->budget < -3 * (int64_t)GREEDY_BUDGET)
             return;
         devices[n] = next;
@@ -88,7 +89,7 @@ static int compare_worth(const void *a, const void *b, void *context)
     return i < j ? -1 : i > j;
 }
 
-static void chains(struct greedy *greedy, const double *scores)
+static void greedy_chains(struct greedy *greedy, const double *scores)
 {
     for (int order = 0; order < ORDERS; order++) {
         greedy->worth = sort_key(greedy, order, scores);
@@ -97,19 +98,19 @@ static void chains(struct greedy *greedy, const double *scores)
         qsort_r(greedy->order, greedy->tables->n_devices, sizeof *greedy->order, compare_worth,
                 (void *)(uintptr_t)greedy->worth);
         for (uint32_t i = 0; i < greedy->tables->n_devices && i < STARTS; i++)
-            chain(greedy, greedy->order[i]);
+            greedy_chain(greedy, greedy->order[i]);
     }
 }
 
-static uint32_t without(const uint32_t *devices, uint32_t n, uint32_t at, uint32_t *out)
+static uint32_t greedy_without(const uint32_t *devices, uint32_t n, uint32_t at, uint32_t *out)
 {
     memcpy(out, devices, at * sizeof *out);
     memcpy(out + at, devices + at + 1, (n - at - 1) * sizeof *out);
     return n - 1;
 }
 
-static uint32_t with(const uint32_t *devices, uint32_t n, uint32_t at, uint32_t device,
-                     uint32_t *out)
+static uint32_t greedy_with(const uint32_t *devices, uint32_t n, uint32_t at, uint32_t device,
+                            uint32_t *out)
 {
     memcpy(out, devices, at * sizeof *out);
     out[at] = device;
@@ -121,11 +122,11 @@ static bool drop_or_swap(struct greedy *greedy, const uint32_t *devices, uint32_
 {
     uint32_t other[LIMIT_STAGES];
     for (uint32_t i = 0; i < n && n > 1; i++) {
-        if (try_sequence(greedy, other, without(devices, n, i, other)))
+        if (try_sequence(greedy, other, greedy_without(devices, n, i, other)))
             return true;
     }
     for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t j = i + 1; j < n && !spent(greedy); j++) {
+        for (uint32_t j = i + 1; j < n && !greedy_spent(greedy); j++) {
             memcpy(other, devices, n * sizeof *other);
             other[i] = devices[j];
             other[j] = devices[i];
@@ -141,15 +142,16 @@ static bool add_or_replace(struct greedy *greedy, const uint32_t *devices, uint3
                            uint32_t device)
 {
     uint32_t other[LIMIT_STAGES];
-    for (uint32_t at = 0; at < n && !spent(greedy); at++) {
+    for (uint32_t at = 0; at < n && !greedy_spent(greedy); at++) {
         memcpy(other, devices, n * sizeof *other);
         other[at] = device;
         if (try_sequence(greedy, other, n))
             return true;
     }
     for (uint32_t at = 0;
-         at <= n && n < LIMIT_STAGES && n < greedy->tables->n_layers && !spent(greedy); at++) {
-        if (try_sequence(greedy, other, with(devices, n, at, device, other)))
+         at <= n && n < LIMIT_STAGES && n < greedy->tables->n_layers && !greedy_spent(greedy);
+         at++) {
+        if (try_sequence(greedy, other, greedy_with(devices, n, at, device, other)))
             return true;
     }
     return false;
@@ -161,9 +163,9 @@ static bool move_one(struct greedy *greedy, const uint32_t *devices, uint32_t n,
 {
     uint32_t rest[LIMIT_STAGES], other[LIMIT_STAGES];
     for (uint32_t i = 0; i < n; i++) {
-        without(devices, n, i, rest);
-        for (uint32_t at = 0; at < n && !spent(greedy); at++) {
-            with(rest, n - 1, at, device == UINT32_MAX ? devices[i] : device, other);
+        greedy_without(devices, n, i, rest);
+        for (uint32_t at = 0; at < n && !greedy_spent(greedy); at++) {
+            greedy_with(rest, n - 1, at, device == UINT32_MAX ? devices[i] : device, other);
             if (at != i && try_sequence(greedy, other, n))
                 return true;
         }
@@ -172,7 +174,7 @@ static bool move_one(struct greedy *greedy, const uint32_t *devices, uint32_t n,
 }
 
 /* One change that is better, or false. `far`: also those that are many. */
-static bool improve(struct greedy *greedy, bool far)
+static bool greedy_improve_row(struct greedy *greedy, bool far)
 {
     uint32_t devices[LIMIT_STAGES];
     const uint32_t n = greedy->best->n_stages;
@@ -191,7 +193,7 @@ static bool improve(struct greedy *greedy, bool far)
         return false;
     if (move_one(greedy, devices, n, UINT32_MAX))
         return true;
-    for (uint32_t d = 0; d < greedy->tables->n_devices && !spent(greedy); d++) {
+    for (uint32_t d = 0; d < greedy->tables->n_devices && !greedy_spent(greedy); d++) {
         if (!greedy->used[d] && greedy->speed[d] > 0 && move_one(greedy, devices, n, d))
             return true;
     }
@@ -240,9 +242,9 @@ enum error_code greedy_search(const struct placement_tables *tables, struct sequ
         for (uint32_t d = 0; d < tables->n_devices; d++)
             try_sequence(&greedy, &d, 1);
         greedy.budget = GREEDY_BUDGET / 2;
-        chains(&greedy, scores);
+        greedy_chains(&greedy, scores);
         greedy.budget += GREEDY_BUDGET / 2;
-        while (greedy.best_s < INFINITY && greedy.budget > 0 && improve(&greedy, false))
+        while (greedy.best_s < INFINITY && greedy.budget > 0 && greedy_improve_row(&greedy, false))
             ;
         *best_s = greedy.best_s;
     }
@@ -261,7 +263,8 @@ enum error_code greedy_improve(const struct placement_tables *tables, struct seq
                             .budget = budget,
                             .limits = limits};
     const enum error_code code = greedy_init(&greedy, err);
-    while (!code && greedy.best_s < INFINITY && greedy.budget > 0 && improve(&greedy, true))
+    while (!code && greedy.best_s < INFINITY && greedy.budget > 0 &&
+           greedy_improve_row(&greedy, true))
         ;
     *best_s = greedy.best_s;
     greedy_deinit(&greedy);

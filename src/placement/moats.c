@@ -52,7 +52,7 @@ static void find_backs(const struct growing *growing)
 }
 
 /* The set of device b joins that of device a. */
-static void join(struct growing *growing, uint32_t a, uint32_t b)
+static void moats_join(struct growing *growing, uint32_t a, uint32_t b)
 {
     struct moats *moats = growing->moats;
     struct set *left = &growing->sets[a], *right = &growing->sets[b];
@@ -76,7 +76,7 @@ static int compare_edges(const void *a, const void *b)
 }
 
 /* A least spanning tree (Prim); where links lack, with edges of infinite length. */
-static void span(struct growing *growing)
+static void moats_span(struct growing *growing)
 {
     struct edge *edges =
         growing->edges; /* edges[i]: the shortest from the tree to device i; then sorted */
@@ -111,7 +111,7 @@ static uint32_t first_of(const struct growing *growing, const uint32_t *parents,
 
 static void grow_evenly(struct growing *growing, uint32_t *parents, double *born_s)
 {
-    span(growing);
+    moats_span(growing);
     for (uint32_t i = 0; i < growing->n; i++)
         parents[i] = i;
     for (uint32_t i = 1; i < growing->n && growing->edges[i].hop_s < INFINITY; i++) {
@@ -120,7 +120,7 @@ static void grow_evenly(struct growing *growing, uint32_t *parents, double *born
         const double radius_s = growing->edges[i].hop_s / 2;
         growing->sets[a].moat_s = radius_s - born_s[a];
         growing->sets[b].moat_s = radius_s - born_s[b];
-        join(growing, a, b);
+        moats_join(growing, a, b);
         born_s[a] = radius_s;
         parents[b] = a;
     }
@@ -128,7 +128,7 @@ static void grow_evenly(struct growing *growing, uint32_t *parents, double *born
 
 /* ---- a set of most devices stands still ------------------------------------------------ */
 
-static double speed(const struct growing *growing, uint32_t i)
+static double moats_speed(const struct growing *growing, uint32_t i)
 {
     return 2 * growing->sets[i].size > growing->n ? 0 : 1;
 }
@@ -142,7 +142,7 @@ static double next_meeting(const struct growing *growing, uint32_t *a, uint32_t 
             if (growing->sets[j].node == UINT32_MAX)
                 continue;
             const double seconds = growing->gap[(uint64_t)i * growing->n + j] /
-                                   (speed(growing, i) + speed(growing, j));
+                                   (moats_speed(growing, i) + moats_speed(growing, j));
             if (seconds < least_s) {
                 least_s = seconds;
                 *a = i;
@@ -163,13 +163,14 @@ static void grow_frozen(struct growing *growing)
     }
     for (double seconds; (seconds = next_meeting(growing, &a, &b)) < INFINITY;) {
         for (uint32_t i = 0; i < n; i++) {
-            growing->sets[i].moat_s += seconds * speed(growing, i);
+            growing->sets[i].moat_s += seconds * moats_speed(growing, i);
             for (uint32_t j = 0; j < n; j++) {
                 double *gap = &growing->gap[(uint64_t)i * n + j];
-                *gap = fmax(0, *gap - seconds * (speed(growing, i) + speed(growing, j)));
+                *gap =
+                    fmax(0, *gap - seconds * (moats_speed(growing, i) + moats_speed(growing, j)));
             }
         }
-        join(growing, a, b);
+        moats_join(growing, a, b);
         for (uint32_t i = 0; i < n; i++) {
             const double gap =
                 fmin(growing->gap[(uint64_t)a * n + i], growing->gap[(uint64_t)b * n + i]);

@@ -21,8 +21,8 @@ const char *placement_policy_name(enum placement_policy policy)
     return "?";
 }
 
-static double share_of(const struct placement_problem *problem, enum placement_policy policy,
-                       uint32_t index)
+static double policy_share_of(const struct placement_problem *problem, enum placement_policy policy,
+                              uint32_t index)
 {
     const struct placement_device *device = &problem->devices[index];
     double sum = 0;
@@ -55,8 +55,8 @@ static uint32_t layers_that_fit(const struct placement_problem *problem, uint32_
     return n;
 }
 
-static void fill(const struct placement_problem *problem, const double *shares,
-                 struct placement *out)
+static void policy_fill(const struct placement_problem *problem, const double *shares,
+                        struct placement *out)
 {
     double left = 0;
     uint32_t first = 0;
@@ -91,11 +91,11 @@ enum error_code placement_by_policy(const struct placement_problem *problem,
         placement_scores(problem, &PLACEMENT_WEIGHTS_DEFAULT, shares);
     for (uint32_t d = 0; d < problem->n_devices; d++) {
         if (policy != PLACEMENT_BY_SCORE)
-            shares[d] = share_of(problem, policy, d);
+            shares[d] = policy_share_of(problem, policy, d);
         if (!placement_device_usable(&problem->devices[d]))
             shares[d] = 0;
     }
-    fill(problem, shares, out);
+    policy_fill(problem, shares, out);
     mem_free(shares);
     if (placement_check(problem, out, err)) {
         err->code = ERROR_NOT_FOUND;

@@ -69,7 +69,7 @@ static double *cells_of(const struct relax *relax, uint32_t node, uint32_t ends)
     return relax->table + relax->cells[node] + (uint64_t)ends * (relax->most[node] + 1);
 }
 
-static uint32_t most_units(struct relax *relax, uint32_t i, double limit_s)
+static uint32_t relax_most_units(struct relax *relax, uint32_t i, double limit_s)
 {
     uint32_t most = 0;
     tables_windows(relax->tables, relax->devices[i], limit_s, relax->low);
@@ -80,14 +80,14 @@ static uint32_t most_units(struct relax *relax, uint32_t i, double limit_s)
     return tables_holds_all(relax->tables, relax->devices[i]) ? relax->units : most;
 }
 
-static void note(double *cell, double seconds)
+static void relax_note(double *cell, double seconds)
 {
     if (seconds < *cell)
         *cell = seconds;
 }
 
-/* After most_units() of the same device, which left its windows in `low`. */
-static void fill_device(struct relax *relax, uint32_t i, double limit_s)
+/* After relax_most_units() of the same device, which left its windows in `low`. */
+static void relax_fill_device(struct relax *relax, uint32_t i, double limit_s)
 {
     const struct placement_tables *tables = relax->tables;
     const uint32_t n_layers = tables->n_layers;
@@ -101,22 +101,22 @@ static void fill_device(struct relax *relax, uint32_t i, double limit_s)
             const double seconds =
                 launch_s + time[b] - time[a] - (relax->price[b] - relax->price[a]);
             if (a > 0 && b < n_layers)
-                note(&between[units], seconds);
+                relax_note(&between[units], seconds);
             else if (b < n_layers)
-                note(&first[units], seconds - relax->moats.back_first[i] / 2);
+                relax_note(&first[units], seconds - relax->moats.back_first[i] / 2);
             else if (a > 0)
-                note(&last[units], seconds - relax->moats.back_last[i] / 2);
+                relax_note(&last[units], seconds - relax->moats.back_last[i] / 2);
         }
     }
     if (tables_holds_all(tables, relax->devices[i]) && launch_s + time[n_layers] < limit_s)
-        note(&cells_of(relax, i, FIRST | LAST)[relax->units], launch_s + time[n_layers]);
+        relax_note(&cells_of(relax, i, FIRST | LAST)[relax->units], launch_s + time[n_layers]);
 }
 
 /* ---- sets ------------------------------------------------------------------------------- */
 
 /* out[u1 + u2] = min(left[u1] + right[u2] + moats_s), up to `most`. */
-static void convolve(const double *left, uint32_t n_left, const double *right, uint32_t n_right,
-                     double moats_s, double *out, uint32_t most)
+static void relax_convolve(const double *left, uint32_t n_left, const double *right,
+                           uint32_t n_right, double moats_s, double *out, uint32_t most)
 {
     for (uint32_t i = 0; i <= n_left && i <= most; i++) {
         if (!(left[i] < INFINITY))
@@ -131,7 +131,7 @@ static void convolve(const double *left, uint32_t n_left, const double *right, u
     }
 }
 
-static void keep(const double *from, uint32_t n, double moat_s, double *out)
+static void relax_keep(const double *from, uint32_t n, double moat_s, double *out)
 {
     for (uint32_t i = 0; i <= n; i++)
         out[i] = from[i] + moat_s < out[i] ? from[i] + moat_s : out[i];
@@ -155,14 +155,14 @@ static void fill_set(struct relax *relax, uint32_t node)
                 continue;
             const double *a = cells_of(relax, left, part), *b = cells_of(relax, right, ends ^ part);
             if (n_left <= n_right)
-                convolve(a, n_left, b, n_right, moats_s, out, most);
+                relax_convolve(a, n_left, b, n_right, moats_s, out, most);
             else
-                convolve(b, n_right, a, n_left, moats_s, out, most);
+                relax_convolve(b, n_right, a, n_left, moats_s, out, most);
         }
         if (!relax->must[right])
-            keep(cells_of(relax, left, ends), n_left, moats_of(relax, left), out);
+            relax_keep(cells_of(relax, left, ends), n_left, moats_of(relax, left), out);
         if (!relax->must[left])
-            keep(cells_of(relax, right, ends), n_right, moats_of(relax, right), out);
+            relax_keep(cells_of(relax, right, ends), n_right, moats_of(relax, right), out);
     }
 }
 
@@ -186,14 +186,14 @@ static double whole_of(const struct relax *relax, uint32_t node)
 /* ---- all -------------------------------------------------------------------------------- */
 
 /* Sizes and places of the tables; how many cells they need. */
-static uint64_t lay_out(struct relax *relax, double limit_s)
+static uint64_t relax_lay_out(struct relax *relax, double limit_s)
 {
     const struct moats *moats = &relax->moats;
     uint64_t n_cells = 0;
     for (uint32_t node = 0; node < moats->n_nodes; node++) {
         if (node < relax->n) {
             relax->most[node] =
-                relax->status[node] == RELAX_OUT ? 0 : most_units(relax, node, limit_s);
+                relax->status[node] == RELAX_OUT ? 0 : relax_most_units(relax, node, limit_s);
             relax->must[node] = relax->status[node] == RELAX_IN;
         } else {
             const uint32_t both = relax->most[moats->left[node]] + relax->most[moats->right[node]];
@@ -208,7 +208,7 @@ static uint64_t lay_out(struct relax *relax, double limit_s)
 
 double relax_round(struct relax *relax, double limit_s)
 {
-    const uint64_t n_cells = lay_out(relax, limit_s);
+    const uint64_t n_cells = relax_lay_out(relax, limit_s);
     double least_s = INFINITY;
     uint32_t must = 0;
     for (uint64_t i = 0; i < n_cells; i++)
@@ -221,8 +221,8 @@ double relax_round(struct relax *relax, double limit_s)
             seconds = relax->must[node] == must ? whole_of(relax, node) : INFINITY;
             fill_set(relax, node);
         } else if (relax->status[node] != RELAX_OUT) {
-            most_units(relax, node, limit_s);
-            fill_device(relax, node, limit_s);
+            relax_most_units(relax, node, limit_s);
+            relax_fill_device(relax, node, limit_s);
             if (relax->most[node] == relax->units && relax->must[node] == must)
                 seconds = cells_of(relax, node, FIRST | LAST)[relax->units];
         }
@@ -247,7 +247,7 @@ static enum error_code choose_devices(struct relax *relax, struct error *err)
     choose_units(relax);
     for (uint32_t d = 0; d < tables->n_devices; d++) {
         relax->devices[relax->n] = d;
-        relax->n += most_units(relax, relax->n, INFINITY) > 0;
+        relax->n += relax_most_units(relax, relax->n, INFINITY) > 0;
     }
     return ERROR_NONE;
 }
@@ -268,7 +268,7 @@ enum error_code relax_init(struct relax *relax, const struct placement_tables *t
     }
     if (!code) {
         relax->must = relax->most + n_nodes;
-        relax->n_cells = lay_out(relax, INFINITY);
+        relax->n_cells = relax_lay_out(relax, INFINITY);
         relax->table = mem_new_array(relax->n_cells + 1, sizeof *relax->table);
         if (!relax->table)
             code = error_set(err, ERROR_NO_MEMORY,
@@ -377,13 +377,14 @@ uint32_t relax_devices(const struct relax *relax, uint32_t devices[LIMIT_STAGES]
 /* ---- prices ------------------------------------------------------------------------------ */
 
 /* Takes 1 from each layer of the window that the cell came from. */
-static void take_layers(struct relax *relax, struct cell cell, double limit_s, double *missing)
+static void relax_take_layers(struct relax *relax, struct cell cell, double limit_s,
+                              double *missing)
 {
     const uint32_t n_layers = relax->tables->n_layers;
     const double *time = tables_time(relax->tables, relax->devices[cell.node]);
     uint32_t first = 0, end = 0;
     double least_s = INFINITY;
-    most_units(relax, cell.node, limit_s);
+    relax_most_units(relax, cell.node, limit_s);
     for (uint32_t b = 1; b <= n_layers; b++) {
         for (uint32_t a = relax->low[b]; a < b; a++) {
             const uint32_t ends = (a == 0 ? FIRST : 0) | (b == n_layers ? LAST : 0);
@@ -431,7 +432,7 @@ bool relax_sharpen(struct relax *relax, double limit_s, double target_s, double 
             missing[layer] = 1;
         read_cell(&reader, (struct cell){relax->top, FIRST | LAST, relax->units}, true);
         for (uint32_t i = 0; i < reader.n && i < LIMIT_STAGES; i++)
-            take_layers(relax, reader.stages[i], limit_s, missing);
+            relax_take_layers(relax, reader.stages[i], limit_s, missing);
         for (uint32_t layer = 0; layer < n; layer++)
             norm += missing[layer] * missing[layer];
         if (norm <= 0 || reader.n > LIMIT_STAGES)

@@ -84,7 +84,8 @@ static bool must_move(const struct replan_context *context, char *why)
 /* ---- hysteresis ------------------------------------------------------------------------------ */
 
 /* What lies in the future was a clock's that is not this one. */
-static void tidy(struct replan_state *state, const struct replan_options *options, double now_s)
+static void replan_tidy(struct replan_state *state, const struct replan_options *options,
+                        double now_s)
 {
     state->moved_s = fmin(state->moved_s, now_s);
     state->pending_since_s = fmin(state->pending_since_s, now_s);
@@ -93,8 +94,8 @@ static void tidy(struct replan_state *state, const struct replan_options *option
     state->hold_s = fmin(state->hold_s, options->hold_s_max);
 }
 
-static void note_move(struct replan_state *state, const struct replan_options *options,
-                      double now_s, bool optional)
+static void replan_note_move(struct replan_state *state, const struct replan_options *options,
+                             double now_s, bool optional)
 {
     /* A forced move does not lengthen the hold, but begins it anew. */
     if (optional && state->has_moved)
@@ -106,9 +107,9 @@ static void note_move(struct replan_state *state, const struct replan_options *o
 
 /* The pending move while it pays, unless another is better by more than the margin. NULL: none
  * pays. */
-static const struct replan_plan *choose(const struct replan_context *context,
-                                        const struct replan_found *found,
-                                        struct replan_state *state)
+static const struct replan_plan *replan_choose(const struct replan_context *context,
+                                               const struct replan_found *found,
+                                               struct replan_state *state)
 {
     const struct replan_plan *best = &found->plan, *pending = &found->pending;
     if (best->target.n_stages == 0) {
@@ -123,12 +124,12 @@ static const struct replan_plan *choose(const struct replan_context *context,
     return best;
 }
 
-static void decide(const struct replan_context *context, const struct replan_found *found,
-                   struct replan_state *state, struct replan_decision *out)
+static void replan_decide(const struct replan_context *context, const struct replan_found *found,
+                          struct replan_state *state, struct replan_decision *out)
 {
     const struct replan_options *options = context->options;
     const double now_s = context->input->now_s;
-    const struct replan_plan *plan = choose(context, found, state);
+    const struct replan_plan *plan = replan_choose(context, found, state);
     if (!plan)
         return;
     out->plan = *plan;
@@ -139,7 +140,7 @@ static void decide(const struct replan_context *context, const struct replan_fou
     out->wait_s = fmax(out->wait_s, 0);
     out->verdict = out->wait_s > 0 ? REPLAN_WAIT : REPLAN_MOVE;
     if (out->verdict == REPLAN_MOVE)
-        note_move(state, options, now_s, true);
+        replan_note_move(state, options, now_s, true);
 }
 
 static void decide_forced(const struct replan_context *context, const struct replan_found *found,
@@ -148,7 +149,7 @@ static void decide_forced(const struct replan_context *context, const struct rep
     out->verdict = REPLAN_MUST;
     out->plan = found->plan;
     if (found->plan.target.n_stages) {
-        note_move(state, context->options, context->input->now_s, false);
+        replan_note_move(state, context->options, context->input->now_s, false);
         return;
     }
     out->verdict = REPLAN_NOWHERE;
@@ -170,7 +171,7 @@ enum error_code replan(const struct replan_input *input, const struct replan_opt
         code = replan_context_init(context, input, options, err);
     if (!code) {
         const struct placement pending = replan_find(input->problem, &state.pending);
-        tidy(&state, options, input->now_s);
+        replan_tidy(&state, options, input->now_s);
         context->must_move = must_move(context, out->why);
         code = replan_search(context, pending.n_stages ? &pending : NULL, found, err);
     }
@@ -181,7 +182,7 @@ enum error_code replan(const struct replan_input *input, const struct replan_opt
         if (context->must_move)
             decide_forced(context, found, &state, out);
         else
-            decide(context, found, &state, out);
+            replan_decide(context, found, &state, out);
     }
     if (context)
         replan_context_deinit(context);

@@ -13,8 +13,8 @@ static bool is_amount(double value)
     return isfinite(value) && value >= 0;
 }
 
-static enum error_code check(const struct replan_input *input, const struct replan_options *options,
-                             struct error *err)
+static enum error_code replan_cost_check(const struct replan_input *input,
+                                         const struct replan_options *options, struct error *err)
 {
     if (input->current->n_runs > LIMIT_STAGES)
         return error_set(err, ERROR_INVALID, "replan: %u runs of layers; %d are possible",
@@ -79,7 +79,7 @@ static void find_owners(struct replan_context *context)
         context->kv_lost = context->kv_lost || context->owner[layer] == REPLAN_GONE;
 }
 
-static struct replan_source find_source(const struct replan_input *input, uint32_t to)
+static struct replan_source replan_cost_find_source(const struct replan_input *input, uint32_t to)
 {
     const struct placement_problem *problem = input->problem;
     struct replan_source best = {.device = REPLAN_GONE};
@@ -100,7 +100,7 @@ enum error_code replan_context_init(struct replan_context *context,
 {
     const uint32_t n = input->problem->n_devices;
     *context = (struct replan_context){.input = input, .options = options};
-    if (check(input, options, err))
+    if (replan_cost_check(input, options, err))
         return ERROR_INVALID;
     context->sources = mem_new_array(n, sizeof *context->sources);
     context->node_s = mem_new_array(n, sizeof *context->node_s);
@@ -110,7 +110,7 @@ enum error_code replan_context_init(struct replan_context *context,
     }
     context->current = replan_find(input->problem, input->current);
     for (uint32_t d = 0; d < n; d++)
-        context->sources[d] = find_source(input, d);
+        context->sources[d] = replan_cost_find_source(input, d);
     find_owners(context);
     find_rate(context);
     context->tokens = input->tokens + input->seconds * context->tokens_per_s;
@@ -127,7 +127,8 @@ void replan_context_deinit(struct replan_context *context)
 
 /* ---- one layer ------------------------------------------------------------------------ */
 
-static uint64_t stored(const struct placement_problem *problem, const struct placement_layer *layer)
+static uint64_t replan_cost_stored(const struct placement_problem *problem,
+                                   const struct placement_layer *layer)
 {
     uint64_t bytes = 0;
     for (uint32_t type = 0; type < problem->model.n_types; type++)
@@ -138,11 +139,11 @@ static uint64_t stored(const struct placement_problem *problem, const struct pla
 uint64_t replan_weight_bytes(const struct placement_problem *problem, uint32_t layer)
 {
     const struct placement_model *model = &problem->model;
-    uint64_t bytes = stored(problem, &model->layers[layer]);
+    uint64_t bytes = replan_cost_stored(problem, &model->layers[layer]);
     if (layer == 0)
-        bytes += stored(problem, &model->input);
+        bytes += replan_cost_stored(problem, &model->input);
     if (layer + 1 == model->n_layers)
-        bytes += stored(problem, &model->output);
+        bytes += replan_cost_stored(problem, &model->output);
     return bytes;
 }
 

@@ -21,13 +21,13 @@ struct replan_walk {
     int64_t budget;
 };
 
-static bool has_time(const struct replan_walk *walk)
+static bool replan_search_has_time(const struct replan_walk *walk)
 {
     const struct placement_options *options = &walk->context->options->solve;
     return walk->budget > 0 && (!options->go_on || options->go_on(options->self));
 }
 
-static bool is_better(const struct replan_plan *a, const struct replan_plan *b)
+static bool replan_search_is_better(const struct replan_plan *a, const struct replan_plan *b)
 {
     const double same_s = PLACEMENT_EPSILON * fmax(a->total_s, b->total_s);
     if (b->target.n_stages == 0 || fabs(a->total_s - b->total_s) > same_s)
@@ -38,16 +38,17 @@ static bool is_better(const struct replan_plan *a, const struct replan_plan *b)
 }
 
 /* Looks at one target, whoever made it: the check comes first. */
-static bool accept(struct replan_walk *walk, const struct placement *target)
+static bool replan_search_accept(struct replan_walk *walk, const struct placement *target)
 {
     return placement_check(walk->context->input->problem, target, NULL) == ERROR_NONE &&
            replan_cost(walk->context, target, &walk->plan) && walk->plan.total_s < INFINITY &&
            (walk->context->must_move || replan_pays(walk->context, &walk->plan));
 }
 
-static void offer(struct replan_walk *walk, const struct placement *target)
+static void replan_search_offer(struct replan_walk *walk, const struct placement *target)
 {
-    if (accept(walk, target) && is_better(&walk->plan, &walk->found->plan))
+    if (replan_search_accept(walk, target) &&
+        replan_search_is_better(&walk->plan, &walk->found->plan))
         walk->found->plan = walk->plan;
 }
 
@@ -55,7 +56,8 @@ static void offer(struct replan_walk *walk, const struct placement *target)
 
 /* For a sequence: tables whose time of a stage is  rounds x time + its layers' loading and
  * copying. */
-static void weigh(struct replan_walk *walk, const uint32_t *devices, uint32_t n, double load_weight)
+static void replan_search_weigh(struct replan_walk *walk, const uint32_t *devices, uint32_t n,
+                                double load_weight)
 {
     const struct replan_context *context = walk->context;
     const uint64_t width = walk->tables.n_layers + 1;
@@ -94,17 +96,17 @@ static void offer_weighed(struct replan_walk *walk, const uint32_t *devices, uin
         target.stages[i] = (struct placement_stage){devices[i], first, end - first};
         end = first;
     }
-    offer(walk, &target);
+    replan_search_offer(walk, &target);
 }
 
 /* The fastest cuts of an order of devices; and where those could win, the cheapest to get to. */
-static void look_at(struct replan_walk *walk, const uint32_t *devices, uint32_t n)
+static void replan_search_look_at(struct replan_walk *walk, const uint32_t *devices, uint32_t n)
 {
     static const double slack[] = {1 + 1e-9, 1.05, 1.2, 1.5};
     const struct replan_context *context = walk->context;
     const bool one_batch = walk->tables.micro_batches <= 1;
     struct placement target;
-    if (n == 0 || n > LIMIT_STAGES || n > walk->tables.n_layers || !has_time(walk))
+    if (n == 0 || n > LIMIT_STAGES || n > walk->tables.n_layers || !replan_search_has_time(walk))
         return;
     walk->budget -= (int64_t)(one_batch ? 1 : 16) * n * walk->tables.n_layers;
     const double period_s =
@@ -115,7 +117,7 @@ static void look_at(struct replan_walk *walk, const uint32_t *devices, uint32_t 
     const double rate = placement_decode_tokens_per_s(context->input->problem, &cost);
     if (!context->must_move && rate < (1 + context->options->margin) * context->tokens_per_s)
         return;
-    offer(walk, &target);
+    replan_search_offer(walk, &target);
     if (n == 1 ||
         (walk->found->plan.target.n_stages && context->tokens / rate >= walk->found->plan.total_s))
         return;
@@ -123,7 +125,8 @@ static void look_at(struct replan_walk *walk, const uint32_t *devices, uint32_t 
     for (int beside = 0; beside <= 1; beside++) {
         if (beside && !context->running)
             break;
-        weigh(walk, devices, n, beside ? fmax(0, 1 - context->tokens_per_s / rate) : 1);
+        replan_search_weigh(walk, devices, n,
+                            beside ? fmax(0, 1 - context->tokens_per_s / rate) : 1);
         for (uint32_t i = 0; i < (one_batch ? 1 : sizeof slack / sizeof *slack); i++) {
             walk->budget -= (int64_t)2 * n * walk->tables.n_layers;
             offer_weighed(walk, devices, n, one_batch ? INFINITY : period_s * slack[i]);
@@ -133,7 +136,7 @@ static void look_at(struct replan_walk *walk, const uint32_t *devices, uint32_t 
 
 /* ---- orders near the current one ------------------------------------------------------- */
 
-static bool contains(const uint32_t *devices, uint32_t n, uint32_t device)
+static bool replan_search_contains(const uint32_t *devices, uint32_t n, uint32_t device)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (devices[i] == device)
@@ -146,33 +149,33 @@ static void look_around(struct replan_walk *walk, const uint32_t *devices, uint3
 {
     const uint32_t n_devices = walk->tables.n_devices;
     uint32_t other[LIMIT_STAGES + 1];
-    look_at(walk, devices, n);
+    replan_search_look_at(walk, devices, n);
     for (uint32_t i = 0; i < n; i++) {
         memcpy(other, devices, i * sizeof *other);
         memcpy(other + i, devices + i + 1, (n - i - 1) * sizeof *other);
-        look_at(walk, other, n - 1);
+        replan_search_look_at(walk, other, n - 1);
     }
-    for (uint32_t d = 0; d < n_devices && has_time(walk); d++) {
-        if (contains(devices, n, d) || walk->tables.room[d] < 0 ||
+    for (uint32_t d = 0; d < n_devices && replan_search_has_time(walk); d++) {
+        if (replan_search_contains(devices, n, d) || walk->tables.room[d] < 0 ||
             !placement_device_usable(&walk->context->input->problem->devices[d]))
             continue;
         for (uint32_t at = 0; at < n; at++) {
             memcpy(other, devices, n * sizeof *other);
             other[at] = d;
-            look_at(walk, other, n);
+            replan_search_look_at(walk, other, n);
         }
         for (uint32_t at = 0; at <= n; at++) {
             memcpy(other, devices, at * sizeof *other);
             other[at] = d;
             memcpy(other + at + 1, devices + at, (n - at) * sizeof *other);
-            look_at(walk, other, n + 1);
+            replan_search_look_at(walk, other, n + 1);
         }
     }
 }
 
 /* ---- the best of all --------------------------------------------------------------------- */
 
-static void exchange(struct placement *placement, uint32_t stage, uint32_t device)
+static void replan_search_exchange(struct placement *placement, uint32_t stage, uint32_t device)
 {
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         if (placement->stages[i].device == device)
@@ -190,7 +193,7 @@ static void keep_places(struct replan_walk *walk, struct placement *target)
     struct replan_plan now, then;
     if (!replan_cost(context, target, &now))
         return;
-    for (bool again = true; again && has_time(walk);) {
+    for (bool again = true; again && replan_search_has_time(walk);) {
         again = false;
         for (uint32_t i = 0; i < target->n_stages; i++) {
             for (uint32_t j = 0; j < context->current.n_stages; j++) {
@@ -198,7 +201,7 @@ static void keep_places(struct replan_walk *walk, struct placement *target)
                 struct placement other = *target;
                 if (device == REPLAN_GONE || device == target->stages[i].device)
                     continue;
-                exchange(&other, i, device);
+                replan_search_exchange(&other, i, device);
                 walk->budget -= walk->tables.n_layers;
                 if (placement_check(problem, &other, NULL) ||
                     !replan_cost(context, &other, &then) || then.weight_bytes >= now.weight_bytes ||
@@ -217,7 +220,7 @@ static uint32_t devices_of(const struct placement *placement, uint32_t *devices)
     uint32_t n = 0;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         if (placement->stages[i].device != REPLAN_GONE &&
-            !contains(devices, n, placement->stages[i].device))
+            !replan_search_contains(devices, n, placement->stages[i].device))
             devices[n++] = placement->stages[i].device;
     }
     return n;
@@ -244,10 +247,10 @@ static enum error_code look_far(struct replan_walk *walk, struct error *err)
             context->input->tokens +
             context->input->seconds * placement_decode_tokens_per_s(context->input->problem, &cost);
     }
-    offer(walk, &solution.placement);
+    replan_search_offer(walk, &solution.placement);
     keep_places(walk, &solution.placement);
-    offer(walk, &solution.placement);
-    look_at(walk, devices, devices_of(&solution.placement, devices));
+    replan_search_offer(walk, &solution.placement);
+    replan_search_look_at(walk, devices, devices_of(&solution.placement, devices));
     if (walk->found->plan.target.n_stages == 0)
         (void)snprintf(walk->found->why, sizeof walk->found->why,
                        "no device that is linked has the model's weights");
@@ -312,9 +315,9 @@ enum error_code replan_search(struct replan_context *context, const struct place
         code = look_far(&walk, err);
     if (!code) {
         look_around(&walk, devices, devices_of(&context->current, devices));
-        if (pending && accept(&walk, pending))
+        if (pending && replan_search_accept(&walk, pending))
             out->pending = walk.plan;
-        if (out->pending.target.n_stages && is_better(&out->pending, &out->plan))
+        if (out->pending.target.n_stages && replan_search_is_better(&out->pending, &out->plan))
             out->plan = out->pending;
     }
     walk_deinit(&walk);

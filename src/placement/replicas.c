@@ -55,7 +55,7 @@ static struct option *option_of(const struct search *search, uint32_t state, uin
 /* ---- one group -------------------------------------------------------------------------- */
 
 /* Marks the first copies of each unit. */
-static void mark(const struct search *search, uint32_t state)
+static void replicas_mark(const struct search *search, uint32_t state)
 {
     const struct replicas_units *units = &search->units;
     memset(search->in, 0, search->problem->n_devices * sizeof *search->in);
@@ -109,7 +109,7 @@ static enum error_code solve_group(struct search *search, uint32_t state, uint32
     options.max_nodes = options.max_nodes ? options.max_nodes : PLACEMENT_WHATIF_NODES;
     options.greedy_only =
         options.greedy_only || search->units.merged; /* nothing is proved then, so many are tried */
-    mark(search, state);
+    replicas_mark(search, state);
     for (uint32_t d = 0; d < problem.n_devices; d++)
         search->devices[d].excluded = search->problem->devices[d].excluded || !search->in[d];
     problem.devices = search->devices;
@@ -137,7 +137,7 @@ static enum error_code solve_group(struct search *search, uint32_t state, uint32
 
 /* ---- all divisions ---------------------------------------------------------------------- */
 
-static struct step *step_of(const struct search *search, uint32_t state, uint32_t parts)
+static struct step *replicas_step_of(const struct search *search, uint32_t state, uint32_t parts)
 {
     return &search->steps[(uint64_t)state * (search->n_parts + 1) + parts];
 }
@@ -150,20 +150,20 @@ static void leave_one(struct search *search, uint32_t set)
         if (!units->counts[set * units->n_units + i])
             continue;
         for (uint32_t parts = 1; parts <= search->n_parts; parts++) {
-            const double rate = step_of(search, set - units->units[i].step, parts)->rate;
-            if (rate > step_of(search, set, parts)->rate)
-                *step_of(search, set, parts) = (struct step){rate, 0, (uint8_t)i};
+            const double rate = replicas_step_of(search, set - units->units[i].step, parts)->rate;
+            if (rate > replicas_step_of(search, set, parts)->rate)
+                *replicas_step_of(search, set, parts) = (struct step){rate, 0, (uint8_t)i};
         }
     }
 }
 
 /* Of every set and number of parts, by the upper rates or by those that were found. */
-static double divide(struct search *search, bool upper)
+static double replicas_divide(struct search *search, bool upper)
 {
     const uint32_t n_parts = search->n_parts, n_states = search->units.n_states;
     for (uint32_t set = 0; set < n_states; set++) {
         for (uint32_t parts = 0; parts <= n_parts; parts++)
-            *step_of(search, set, parts) = (struct step){parts ? -INFINITY : 0, 0, 0};
+            *replicas_step_of(search, set, parts) = (struct step){parts ? -INFINITY : 0, 0, 0};
         leave_one(search, set);
         for (uint32_t group = 1; group <= set; group++) {
             if (!replicas_contains(&search->units, set, group))
@@ -172,15 +172,16 @@ static double divide(struct search *search, bool upper)
             for (uint32_t own = 1; own <= n_parts; own++) {
                 const double rate = upper ? options[own].upper : options[own].rate;
                 for (uint32_t parts = own; rate > 0 && parts <= n_parts; parts++) {
-                    const double sum = rate + step_of(search, set - group, parts - own)->rate;
-                    struct step *step = step_of(search, set, parts);
+                    const double sum =
+                        rate + replicas_step_of(search, set - group, parts - own)->rate;
+                    struct step *step = replicas_step_of(search, set, parts);
                     if (sum > step->rate)
                         *step = (struct step){sum, (uint16_t)group, (uint8_t)own};
                 }
             }
         }
     }
-    return step_of(search, n_states - 1, n_parts)->rate;
+    return replicas_step_of(search, n_states - 1, n_parts)->rate;
 }
 
 struct division {
@@ -193,7 +194,7 @@ static struct division read_division(const struct search *search)
     struct division out = {0};
     uint32_t set = search->units.n_states - 1, parts = search->n_parts;
     while (parts) {
-        const struct step *step = step_of(search, set, parts);
+        const struct step *step = replicas_step_of(search, set, parts);
         if (!step->group) {
             set -= search->units.units[step->parts].step;
             continue;
@@ -206,7 +207,7 @@ static struct division read_division(const struct search *search)
     return out;
 }
 
-static bool go_on(struct search *search)
+static bool replicas_go_on(struct search *search)
 {
     if ((search->options->go_on && !search->options->go_on(search->options->self)) ||
         search->out->solves >= REPLICAS_SOLVES)
@@ -222,11 +223,11 @@ static enum error_code close_in(struct search *search, double *most_rate, struct
     for (;;) {
         double rate = 0;
         bool any = false, whole = true;
-        *most_rate = divide(search, true);
-        if (*most_rate <= best * (1 + PLACEMENT_EPSILON) || !go_on(search))
+        *most_rate = replicas_divide(search, true);
+        if (*most_rate <= best * (1 + PLACEMENT_EPSILON) || !replicas_go_on(search))
             return ERROR_NONE;
         const struct division division = read_division(search);
-        for (uint32_t i = 0; i < division.n && whole && go_on(search); i++) {
+        for (uint32_t i = 0; i < division.n && whole && replicas_go_on(search); i++) {
             struct option *option = option_of(search, division.states[i], division.parts[i]);
             if (!option->solved) {
                 any = true;
@@ -281,7 +282,7 @@ static enum error_code take_best(struct search *search, struct error *err)
     struct placement_replicas *out = search->out;
     struct placement_groups groups = {0};
     uint32_t offsets[REPLICAS_UNITS] = {0};
-    if (!(divide(search, false) > out->one_rate))
+    if (!(replicas_divide(search, false) > out->one_rate))
         return ERROR_NONE;
     const struct division division = read_division(search);
     for (uint32_t i = 0; i < division.n; i++) {
@@ -304,7 +305,7 @@ static enum error_code take_best(struct search *search, struct error *err)
 
 /* ---- the whole -------------------------------------------------------------------------- */
 
-static enum error_code search_init(struct search *search, struct error *err)
+static enum error_code replicas_search_init(struct search *search, struct error *err)
 {
     const struct placement_problem *problem = search->problem;
     const uint32_t n = problem->n_devices, streams = problem->demand.streams;
@@ -337,7 +338,7 @@ static enum error_code search_init(struct search *search, struct error *err)
                          n);
     for (uint32_t state = 1; state < search->units.n_states; state++) {
         struct replicas_set set;
-        mark(search, state);
+        replicas_mark(search, state);
         replicas_set_init(&set, problem, search->in);
         for (uint32_t parts = 1; parts <= search->n_parts; parts++)
             option_of(search, state, parts)->upper =
@@ -346,7 +347,7 @@ static enum error_code search_init(struct search *search, struct error *err)
     return ERROR_NONE;
 }
 
-static void search_deinit(struct search *search)
+static void replicas_search_deinit(struct search *search)
 {
     replicas_units_deinit(&search->units);
     replicas_bound_deinit(&search->bound);
@@ -357,11 +358,11 @@ static void search_deinit(struct search *search)
     mem_free(search->found);
 }
 
-static enum error_code run(struct search *search, bool one_proved, struct error *err)
+static enum error_code replicas_run(struct search *search, bool one_proved, struct error *err)
 {
     struct placement_replicas *out = search->out;
     double most_rate = INFINITY;
-    enum error_code code = search_init(search, err);
+    enum error_code code = replicas_search_init(search, err);
     if (!code) {
         struct option *whole = option_of(search, search->units.n_states - 1, search->n_parts);
         whole->solved = true;
@@ -436,8 +437,8 @@ enum error_code placement_replicate(const struct placement_problem *problem,
             problem->demand.replicas && problem->demand.goal != PLACEMENT_LATENCY &&
             problem->demand.streams > 1 && problem->n_devices > 1 && out->copies > 1;
         if (several)
-            code = run(&search, one_proved, err);
-        search_deinit(&search);
+            code = replicas_run(&search, one_proved, err);
+        replicas_search_deinit(&search);
     }
     if (code)
         *out = (struct placement_replicas){0};

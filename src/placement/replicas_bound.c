@@ -117,7 +117,7 @@ struct key {
     uint32_t device;
 };
 
-static int compare_keys(const void *a, const void *b)
+static int replicas_bound_compare_keys(const void *a, const void *b)
 {
     const struct key *x = a, *y = b;
     if (x->cost != y->cost)
@@ -138,7 +138,7 @@ static enum error_code fill_orders(struct replicas_bound *bound, struct error *e
             const double cost = bound->rate[rows * n + d] + bound->launch[rows * n + d] / capacity;
             keys[d] = (struct key){capacity > 0 ? cost : INFINITY, d};
         }
-        qsort(keys, n, sizeof *keys, compare_keys);
+        qsort(keys, n, sizeof *keys, replicas_bound_compare_keys);
         for (uint32_t d = 0; d < n; d++)
             bound->order[(uint64_t)i * n + d] = keys[d].device;
     }

@@ -17,20 +17,22 @@ static bool same_numbers(const struct placement_device *a, const struct placemen
            a->copy_bytes_per_s == b->copy_bytes_per_s && a->share == b->share;
 }
 
-static bool same_link(const struct placement_link *a, const struct placement_link *b)
+static bool replicas_units_same_link(const struct placement_link *a, const struct placement_link *b)
 {
     return a->latency_s == b->latency_s && a->bytes_per_s == b->bytes_per_s;
 }
 
-static bool alike(const struct placement_problem *problem, uint32_t a, uint32_t b)
+static bool replicas_units_alike(const struct placement_problem *problem, uint32_t a, uint32_t b)
 {
     if (!same_numbers(&problem->devices[a], &problem->devices[b]) ||
-        !same_link(placement_link(problem, a, b), placement_link(problem, b, a)))
+        !replicas_units_same_link(placement_link(problem, a, b), placement_link(problem, b, a)))
         return false;
     for (uint32_t d = 0; d < problem->n_devices; d++) {
         if (d != a && d != b &&
-            !(same_link(placement_link(problem, a, d), placement_link(problem, b, d)) &&
-              same_link(placement_link(problem, d, a), placement_link(problem, d, b))))
+            !(replicas_units_same_link(placement_link(problem, a, d),
+                                       placement_link(problem, b, d)) &&
+              replicas_units_same_link(placement_link(problem, d, a),
+                                       placement_link(problem, d, b))))
             return false;
     }
     return true;
@@ -50,7 +52,7 @@ struct blocks {
     struct block *blocks; /* [n_devices]: each device begins as one */
 };
 
-static void merge(struct blocks *blocks, uint32_t from, uint32_t to)
+static void replicas_units_merge(struct blocks *blocks, uint32_t from, uint32_t to)
 {
     for (uint32_t d = 0; d < blocks->problem->n_devices; d++) {
         if (blocks->able[d] && blocks->blocks[d].into == from)
@@ -105,7 +107,7 @@ static void join_nodes(struct blocks *blocks)
     for (uint32_t d = 0; d < blocks->problem->n_devices; d++) {
         for (uint32_t e = 0; e < d && is_block(blocks, d); e++) {
             if (is_block(blocks, e) && !strcmp(devices[d].node, devices[e].node))
-                merge(blocks, d, e);
+                replicas_units_merge(blocks, d, e);
         }
     }
 }
@@ -140,7 +142,7 @@ static bool count_alike(struct replicas_units *units, const struct placement_pro
         struct replicas_unit *unit = &units->units[units->n_units++];
         *unit = (struct replicas_unit){.first = units->n_devices, .size = 1};
         for (uint32_t e = d; e < problem->n_devices; e++) {
-            if (able[e] && !taken[e] && (e == d || alike(problem, d, e))) {
+            if (able[e] && !taken[e] && (e == d || replicas_units_alike(problem, d, e))) {
                 taken[e] = true;
                 units->devices[units->n_devices++] = e;
                 unit->copies++;
@@ -189,7 +191,7 @@ static enum error_code make_blocks(struct replicas_units *units,
     join_nodes(&blocks);
     while (blocks.n > most) {
         const uint32_t smallest = smallest_of(&blocks);
-        merge(&blocks, smallest, nearest_to(&blocks, smallest));
+        replicas_units_merge(&blocks, smallest, nearest_to(&blocks, smallest));
     }
     list_blocks(units, &blocks);
     mem_free(blocks.blocks);

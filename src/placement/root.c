@@ -30,7 +30,7 @@ struct root {
     bool stopped;
 };
 
-static bool go_on(struct root *root)
+static bool root_go_on(struct root *root)
 {
     if (root->limits->go_on && !root->limits->go_on(root->limits->self))
         root->stopped = true;
@@ -52,7 +52,7 @@ static double tour_s(const struct placement_tables *tables, const uint32_t *devi
     return seconds;
 }
 
-static void move(uint32_t *devices, uint32_t from, uint32_t to)
+static void root_move(uint32_t *devices, uint32_t from, uint32_t to)
 {
     const uint32_t device = devices[from];
     if (from < to)
@@ -62,7 +62,7 @@ static void move(uint32_t *devices, uint32_t from, uint32_t to)
     devices[to] = device;
 }
 
-static void reverse(uint32_t *devices, uint32_t from, uint32_t to)
+static void root_reverse(uint32_t *devices, uint32_t from, uint32_t to)
 {
     for (; from < to; from++, to--) {
         const uint32_t device = devices[from];
@@ -73,7 +73,7 @@ static void reverse(uint32_t *devices, uint32_t from, uint32_t to)
 
 /* A shorter tour with the same ends: moving one device, or turning a part round (or-opt and 2-opt:
  * Lin, Bell System Technical Journal 44, 1965). */
-static void shorten(const struct placement_tables *tables, uint32_t *devices, uint32_t n)
+static void root_shorten(const struct placement_tables *tables, uint32_t *devices, uint32_t n)
 {
     double best_s = tour_s(tables, devices, n);
     for (bool better = true; better;) {
@@ -84,9 +84,9 @@ static void shorten(const struct placement_tables *tables, uint32_t *devices, ui
                 for (uint32_t kind = 0; kind < 2 && i != j; kind++) {
                     memcpy(other, devices, n * sizeof *other);
                     if (kind == 0)
-                        move(other, i, j);
+                        root_move(other, i, j);
                     else
-                        reverse(other, i, j);
+                        root_reverse(other, i, j);
                     const double seconds = tour_s(tables, other, n);
                     if (seconds < best_s * (1 - 1e-12)) {
                         memcpy(devices, other, n * sizeof *other);
@@ -105,7 +105,7 @@ static void try_devices(struct root *root)
     const uint32_t n = relax_devices(root->relax, devices);
     if (n == 0 || n > root->tables->n_layers)
         return;
-    shorten(root->tables, devices, n);
+    root_shorten(root->tables, devices, n);
     const double seconds =
         sequence_best(root->tables, root->work, devices, n, target_of(root), root->best);
     if (seconds < root->best_s)
@@ -114,7 +114,7 @@ static void try_devices(struct root *root)
 
 /* ---- the bound -------------------------------------------------------------------------- */
 
-static double step_of(const struct root *root)
+static double root_step_of(const struct root *root)
 {
     if (root->relax->n <= FEW_DEVICES)
         return ROUGH_STEP;
@@ -123,38 +123,40 @@ static double step_of(const struct root *root)
 
 /* No placement whose longest stage is in [low_s, high_s) has a shorter objective. known_s: a bound
  * of its round. */
-static double explore(struct root *root, double low_s, double high_s, double known_s)
+static double root_explore(struct root *root, double low_s, double high_s, double known_s)
 {
     const struct placement_tables *tables = root->tables;
-    if (!go_on(root))
+    if (!root_go_on(root))
         return tables_objective_s(tables, known_s, low_s);
     const double round_s = relax_round(root->relax, high_s);
     if (!(round_s < INFINITY))
         return INFINITY;
     try_devices(root);
     const double bound_s = tables_objective_s(tables, round_s, low_s);
-    const double step = step_of(root);
+    const double step = root_step_of(root);
     if (bound_s >= target_of(root) || high_s - low_s <= step * high_s || tables->micro_batches <= 1)
         return bound_s;
     if (!(high_s < INFINITY)) /* a first placement is known now, or there may be none at all */
         return root->best_s < INFINITY
-                   ? explore(root, low_s, tables_stage_limit_s(tables, target_of(root)), round_s)
+                   ? root_explore(root, low_s, tables_stage_limit_s(tables, target_of(root)),
+                                  round_s)
                    : bound_s;
     const double middle_s = (low_s + high_s) / 2;
-    const double below_s = explore(root, low_s, middle_s, round_s);
+    const double below_s = root_explore(root, low_s, middle_s, round_s);
     if (below_s <= tables_objective_s(tables, round_s, middle_s))
         return below_s;
-    return fmin(below_s, explore(root, middle_s, high_s, round_s));
+    return fmin(below_s, root_explore(root, middle_s, high_s, round_s));
 }
 
-static double lower_bound(struct root *root)
+static double root_lower_bound(struct root *root)
 {
-    const double bound_s = explore(root, 0, tables_stage_limit_s(root->tables, target_of(root)), 0);
+    const double bound_s =
+        root_explore(root, 0, tables_stage_limit_s(root->tables, target_of(root)), 0);
     return fmin(bound_s * (1 - 1e-12), root->best_s);
 }
 
 /* Prices for where the bound is lowest. */
-static void sharpen(struct root *root, double bound_s)
+static void root_sharpen(struct root *root, double bound_s)
 {
     const struct placement_tables *tables = root->tables;
     const double limit_s = tables_stage_limit_s(tables, sqrt(bound_s * root->best_s));
@@ -170,12 +172,13 @@ static bool is_met(const struct root *root, double bound_s)
 }
 
 /* Devices with which the bound is no better than the best. */
-static void leave_out(struct root *root, bool *out)
+static void root_leave_out(struct root *root, bool *out)
 {
     struct relax *relax = root->relax;
     const double limit_s = tables_stage_limit_s(root->tables, target_of(root));
     for (uint32_t i = 0;
-         i < relax->n && relax->n > FEW_DEVICES && relax->n <= FIX_DEVICES && go_on(root); i++) {
+         i < relax->n && relax->n > FEW_DEVICES && relax->n <= FIX_DEVICES && root_go_on(root);
+         i++) {
         relax->status[i] = RELAX_IN;
         const double round_s = relax_round(relax, limit_s) * (1 - 1e-12);
         const bool hopeless = !(tables_objective_s(root->tables, round_s, 0) < target_of(root));
@@ -192,7 +195,7 @@ static double longest_limit(struct root *root)
     double limit_s = tables_stage_limit_s(tables, target_of(root));
     if (tables->micro_batches <= 1 || tables->busy >= 1 || root->relax->n > FIX_DEVICES)
         return limit_s;
-    for (double before_s = INFINITY; limit_s < 0.99 * before_s && go_on(root);) {
+    for (double before_s = INFINITY; limit_s < 0.99 * before_s && root_go_on(root);) {
         before_s = limit_s;
         limit_s =
             fmin(limit_s, tables_longest_limit_s(tables, target_of(root),
@@ -236,16 +239,16 @@ enum error_code root_search(const struct placement_tables *tables, struct sequen
         return code;
     for (uint32_t pass = 0; pass < PASSES && !code && !root.stopped; pass++) {
         const double before_s = root.best_s;
-        bound_s = fmax(bound_s, lower_bound(&root));
-        if (is_met(&root, bound_s) || !go_on(&root) || (pass > 1 && root.best_s == before_s))
+        bound_s = fmax(bound_s, root_lower_bound(&root));
+        if (is_met(&root, bound_s) || !root_go_on(&root) || (pass > 1 && root.best_s == before_s))
             break;
-        sharpen(&root, bound_s);
+        root_sharpen(&root, bound_s);
         code = greedy_improve(tables, work, limits,
                               relax.n > FEW_DEVICES ? IMPROVE_BUDGET : FEW_BUDGET, best,
                               &root.best_s, err);
     }
     if (!code && !root.stopped && !is_met(&root, bound_s))
-        leave_out(&root, out);
+        root_leave_out(&root, out);
     *longest_limit_s = code ? INFINITY : longest_limit(&root);
     *best_s = root.best_s;
     *lower_bound_s = root.best_s < INFINITY ? fmin(bound_s, root.best_s) : bound_s;

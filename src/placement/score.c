@@ -6,7 +6,7 @@
 
 enum { PARTS = 5 };
 
-static double mean(const double *values, uint32_t n)
+static double placement_score_mean(const double *values, uint32_t n)
 {
     double sum = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -28,12 +28,15 @@ static void parts_of(const struct placement_problem *problem, uint32_t index, do
 {
     const struct placement_device *device = &problem->devices[index];
     const bool usable = placement_device_usable(device);
-    parts[0] = usable ? mean(device->prefill_flops, problem->model.n_types) * device->share : 0;
+    parts[0] =
+        usable ? placement_score_mean(device->prefill_flops, problem->model.n_types) * device->share
+               : 0;
     parts[1] = usable ? (double)placement_device_bytes(device) : 0;
     parts[2] = usable ? network_of(problem, index) : 0;
     parts[3] = usable ? device->thermal_headroom * device->share : 0;
-    parts[4] =
-        usable ? mean(device->decode_bytes_per_s, problem->model.n_types) * device->share : 0;
+    parts[4] = usable ? placement_score_mean(device->decode_bytes_per_s, problem->model.n_types) *
+                            device->share
+                      : 0;
 }
 
 void placement_scores(const struct placement_problem *problem,

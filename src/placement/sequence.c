@@ -83,8 +83,8 @@ double sequence_round(const struct placement_tables *tables, struct sequence_wor
     return round_s;
 }
 
-static double alone(const struct placement_tables *tables, uint32_t device, double target_s,
-                    struct placement *out)
+static double sequence_alone(const struct placement_tables *tables, uint32_t device,
+                             double target_s, struct placement *out)
 {
     const struct placement whole = {1, {{device, 0, tables->n_layers}}};
     const double seconds = tables->launch[device] + tables_time(tables, device)[tables->n_layers];
@@ -116,7 +116,7 @@ static double hops_of(const struct cuts *cuts)
 
 /* All cuts whose longest stage or link is in [low_s, high_s). A longest stage is no shorter than
  * the mean one. */
-static void explore(struct cuts *cuts, double low_s, double high_s)
+static void sequence_explore(struct cuts *cuts, double low_s, double high_s)
 {
     const struct placement_tables *tables = cuts->tables;
     while (high_s > low_s) {
@@ -139,7 +139,7 @@ static void explore(struct cuts *cuts, double low_s, double high_s)
         if (high_s - low_s > 1e-3 * high_s &&
             tables_objective_s(tables, round_s, low_s) < cuts->target_s) {
             const double middle_s = (low_s + high_s) / 2;
-            explore(cuts, low_s, middle_s);
+            sequence_explore(cuts, low_s, middle_s);
             low_s = middle_s;
         }
         if (tables->micro_batches <= 1 ||
@@ -154,9 +154,9 @@ double sequence_best(const struct placement_tables *tables, struct sequence_work
     if (n < tables->stages_min || n > tables->stages_max)
         return INFINITY;
     if (n == 1)
-        return alone(tables, devices[0], target_s, out);
+        return sequence_alone(tables, devices[0], target_s, out);
     struct cuts cuts = {tables, work, devices, n, out, INFINITY, target_s, 0};
     cuts.hops_s = hops_of(&cuts);
-    explore(&cuts, 0, tables_stage_limit_s(tables, target_s));
+    sequence_explore(&cuts, 0, tables_stage_limit_s(tables, target_s));
     return cuts.best_s;
 }

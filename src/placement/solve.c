@@ -64,9 +64,9 @@ static enum error_code say_missing(const struct placement_problem *problem, stru
 }
 
 /* The bound of all devices, then the search among those that it leaves. */
-static enum error_code prove(const struct placement_tables *tables, struct sequence_work *work,
-                             const struct exact_limits *limits, struct placement_solution *solution,
-                             struct error *err)
+static enum error_code solve_prove(const struct placement_tables *tables,
+                                   struct sequence_work *work, const struct exact_limits *limits,
+                                   struct placement_solution *solution, struct error *err)
 {
     struct exact_result result = {0};
     double bound_s = 0, longest_limit_s = INFINITY;
@@ -92,10 +92,10 @@ static enum error_code prove(const struct placement_tables *tables, struct seque
     return code;
 }
 
-static enum error_code search(const struct placement_problem *problem,
-                              const struct placement_options *options,
-                              const struct placement_tables *tables,
-                              struct placement_solution *solution, struct error *err)
+static enum error_code solve_search(const struct placement_problem *problem,
+                                    const struct placement_options *options,
+                                    const struct placement_tables *tables,
+                                    struct placement_solution *solution, struct error *err)
 {
     struct sequence_work work = {0};
     double *scores = mem_new_array(problem->n_devices, sizeof *scores);
@@ -110,7 +110,7 @@ static enum error_code search(const struct placement_problem *problem,
     }
     if (!code && !options->greedy_only) {
         const struct exact_limits limits = {options->go_on, options->self, options->max_nodes};
-        code = prove(tables, &work, &limits, solution, err);
+        code = solve_prove(tables, &work, &limits, solution, err);
     }
     sequence_work_deinit(&work);
     mem_free(scores);
@@ -133,7 +133,7 @@ enum error_code placement_solve(const struct placement_problem *problem,
     if (options->stages_max > 0 && options->stages_max < LIMIT_STAGES)
         tables.stages_max = options->stages_max;
     if (!code)
-        code = search(problem, options, &tables, solution, err);
+        code = solve_search(problem, options, &tables, solution, err);
     tables_deinit(&tables);
     if (code)
         return code;

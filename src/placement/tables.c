@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static void fill_device(struct placement_tables *tables, uint32_t device)
+static void placement_tables_fill_device(struct placement_tables *tables, uint32_t device)
 {
     const struct placement_problem *problem = tables->problem;
     const struct placement_load load = placement_decode_load(problem);
@@ -48,7 +48,7 @@ enum error_code tables_init(struct placement_tables *tables,
     for (uint32_t layer = 0; layer < tables->n_layers; layer++)
         tables->bytes[layer + 1] = tables->bytes[layer] + placement_layer_bytes(problem, layer);
     for (uint32_t device = 0; device < tables->n_devices; device++)
-        fill_device(tables, device);
+        placement_tables_fill_device(tables, device);
     return ERROR_NONE;
 }
 
@@ -115,8 +115,8 @@ double tables_back_s(const struct placement_tables *tables, uint32_t from, uint3
     return placement_back_s(tables->problem, from, to, tables->rows);
 }
 
-static void begin(const struct placement_tables *tables, uint32_t device, const uint16_t *low,
-                  double *out, uint16_t *from)
+static void placement_tables_begin(const struct placement_tables *tables, uint32_t device,
+                                   const uint16_t *low, double *out, uint16_t *from)
 {
     const double *time = tables_time(tables, device);
     for (uint32_t b = 1; b <= tables->n_layers; b++) {
@@ -136,7 +136,7 @@ void tables_extend(const struct placement_tables *tables, uint32_t device, const
     uint32_t head = 0, tail = 0;
     out[0] = INFINITY;
     if (!before) {
-        begin(tables, device, low, out, from);
+        placement_tables_begin(tables, device, low, out, from);
         return;
     }
     for (uint32_t b = 1; b <= tables->n_layers; b++) {

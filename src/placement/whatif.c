@@ -42,9 +42,9 @@ enum error_code placement_rate(const struct placement_problem *problem,
 /* ---- less ----------------------------------------------------------------------------- */
 
 /* Without the device, or without the node where that is not NULL. */
-static enum error_code without(const struct placement_problem *problem, uint32_t device,
-                               const char *node, const struct placement_options *options,
-                               struct placement_rates *out, struct error *err)
+static enum error_code whatif_without(const struct placement_problem *problem, uint32_t device,
+                                      const char *node, const struct placement_options *options,
+                                      struct placement_rates *out, struct error *err)
 {
     struct changed changed;
     *out = (struct placement_rates){0};
@@ -64,14 +64,14 @@ enum error_code placement_without_device(const struct placement_problem *problem
                                          const struct placement_options *options,
                                          struct placement_rates *out, struct error *err)
 {
-    return without(problem, device, NULL, options, out, err);
+    return whatif_without(problem, device, NULL, options, out, err);
 }
 
 enum error_code placement_without_node(const struct placement_problem *problem, const char *node,
                                        const struct placement_options *options,
                                        struct placement_rates *out, struct error *err)
 {
-    return without(problem, 0, node, options, out, err);
+    return whatif_without(problem, 0, node, options, out, err);
 }
 
 /* ---- more ----------------------------------------------------------------------------- */
@@ -83,7 +83,8 @@ static void mark_copy(char name[PLACEMENT_NAME_MAX])
     name[length + 1] = 0;
 }
 
-static bool is_there(const struct placement_problem *problem, const char *node, const char *id)
+static bool whatif_is_there(const struct placement_problem *problem, const char *node,
+                            const char *id)
 {
     for (uint32_t d = 0; d < problem->n_devices; d++) {
         if (!strcmp(problem->devices[d].node, node) && (!id || !strcmp(problem->devices[d].id, id)))
@@ -103,7 +104,8 @@ struct placement_extra placement_extra_copy(const struct placement_problem *prob
     return extra;
 }
 
-static double carry_s(const struct placement_problem *problem, const struct placement_link *link)
+static double whatif_carry_s(const struct placement_problem *problem,
+                             const struct placement_link *link)
 {
     return link->latency_s + (double)problem->model.activation_bytes_per_token / link->bytes_per_s;
 }
@@ -114,7 +116,7 @@ static void take_better(const struct placement_problem *problem, uint32_t from, 
     const struct placement_link *link = placement_link(problem, from, to);
     if (from == to || link->bytes_per_s <= 0)
         return;
-    if (best->bytes_per_s <= 0 || carry_s(problem, link) < carry_s(problem, best))
+    if (best->bytes_per_s <= 0 || whatif_carry_s(problem, link) < whatif_carry_s(problem, best))
         *best = *link;
 }
 
@@ -171,7 +173,7 @@ enum error_code placement_with_device(const struct placement_problem *problem,
     if (!memchr(extra->device.id, 0, PLACEMENT_NAME_MAX) ||
         !memchr(extra->device.node, 0, PLACEMENT_NAME_MAX))
         return error_set(err, ERROR_INVALID, "the extra device's names have no end");
-    if (is_there(problem, extra->device.node, extra->device.id))
+    if (whatif_is_there(problem, extra->device.node, extra->device.id))
         return error_set(err, ERROR_INVALID, "%s has a device %s already", extra->device.node,
                          extra->device.id);
     enum error_code code = changed_init(&changed, problem, err);
@@ -186,7 +188,7 @@ enum error_code placement_with_device(const struct placement_problem *problem,
 
 /* ---- all at once ---------------------------------------------------------------------- */
 
-static bool asked(const struct placement_whatifs *whatifs, const char *node)
+static bool whatif_asked(const struct placement_whatifs *whatifs, const char *node)
 {
     for (uint32_t i = 0; i < whatifs->n; i++) {
         if (whatifs->list[i].change == PLACEMENT_WITHOUT_NODE &&
@@ -196,8 +198,9 @@ static bool asked(const struct placement_whatifs *whatifs, const char *node)
     return false;
 }
 
-static struct placement_whatif *add(struct placement_whatifs *whatifs, enum placement_change change,
-                                    const struct placement_device *device)
+static struct placement_whatif *whatif_add(struct placement_whatifs *whatifs,
+                                           enum placement_change change,
+                                           const struct placement_device *device)
 {
     struct placement_whatif *whatif = &whatifs->list[whatifs->n++];
     *whatif = (struct placement_whatif){.change = change};
@@ -215,22 +218,23 @@ static enum error_code ask_nodes(struct placement_whatifs *whatifs,
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < placement->n_stages && !code; i++) {
         const struct placement_device *device = &problem->devices[placement->stages[i].device];
-        if (!asked(whatifs, device->node))
-            code =
-                placement_without_node(problem, device->node, options,
-                                       &add(whatifs, PLACEMENT_WITHOUT_NODE, device)->rates, err);
+        if (!whatif_asked(whatifs, device->node))
+            code = placement_without_node(
+                problem, device->node, options,
+                &whatif_add(whatifs, PLACEMENT_WITHOUT_NODE, device)->rates, err);
     }
     return code;
 }
 
-static enum error_code ask_extras(struct placement_whatifs *whatifs,
-                                  const struct placement_problem *problem,
-                                  const struct placement_extra *extras, uint32_t n_extras,
-                                  const struct placement_options *options, struct error *err)
+static enum error_code whatif_ask_extras(struct placement_whatifs *whatifs,
+                                         const struct placement_problem *problem,
+                                         const struct placement_extra *extras, uint32_t n_extras,
+                                         const struct placement_options *options, struct error *err)
 {
     enum error_code code = ERROR_NONE;
     for (uint32_t i = 0; i < n_extras && !code; i++) {
-        struct placement_whatif *whatif = add(whatifs, PLACEMENT_WITH_DEVICE, &extras[i].device);
+        struct placement_whatif *whatif =
+            whatif_add(whatifs, PLACEMENT_WITH_DEVICE, &extras[i].device);
         whatif->bytes = placement_device_bytes(&extras[i].device);
         code = placement_with_device(problem, &extras[i], options, &whatif->rates, err);
         if (!code)
@@ -262,7 +266,8 @@ static enum error_code ask_devices(struct placement_whatifs *whatifs,
         if (has_siblings(problem, device))
             code = placement_without_device(
                 problem, device, options,
-                &add(whatifs, PLACEMENT_WITHOUT_DEVICE, &problem->devices[device])->rates, err);
+                &whatif_add(whatifs, PLACEMENT_WITHOUT_DEVICE, &problem->devices[device])->rates,
+                err);
     }
     return code;
 }
@@ -282,7 +287,7 @@ enum error_code placement_whatifs_init(struct placement_whatifs *whatifs,
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for what-ifs");
     enum error_code code = ask_nodes(whatifs, problem, placement, options, err);
     if (!code)
-        code = ask_extras(whatifs, problem, extras, n_extras, options, err);
+        code = whatif_ask_extras(whatifs, problem, extras, n_extras, options, err);
     if (!code)
         code = ask_devices(whatifs, problem, placement, options, err);
     if (code)
@@ -296,7 +301,7 @@ void placement_whatifs_deinit(struct placement_whatifs *whatifs)
     *whatifs = (struct placement_whatifs){0};
 }
 
-static void say_change(const struct placement_whatif *whatif, struct buffer *text)
+static void whatif_say_change(const struct placement_whatif *whatif, struct buffer *text)
 {
     switch (whatif->change) {
     case PLACEMENT_WITHOUT_NODE:
@@ -317,7 +322,7 @@ void placement_whatifs_text(const struct placement_whatifs *whatifs, struct buff
 {
     for (uint32_t i = 0; i < whatifs->n; i++) {
         const struct placement_rates *rates = &whatifs->list[i].rates;
-        say_change(&whatifs->list[i], text);
+        whatif_say_change(&whatifs->list[i], text);
         switch (rates->answer) {
         case PLACEMENT_UNDECIDED:
             buffer_text(text, "no time to find out\n");

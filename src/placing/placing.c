@@ -29,8 +29,9 @@ static enum error_code demand_of(const Cluster__Demand *said, const struct drive
     return ERROR_NONE;
 }
 
-static enum error_code cost(const Cluster__Demand *demand, const struct model *model,
-                            bool embedding_counts, struct placing_cost *out, struct error *err)
+static enum error_code placing_model_cost(const Cluster__Demand *demand, const struct model *model,
+                                          bool embedding_counts, struct placing_cost *out,
+                                          struct error *err)
 {
     const struct driver_options given = placing_driver_options(demand);
     struct driver_options options;
@@ -62,7 +63,8 @@ enum error_code placing_cost_of(const struct placing_view *view, const Cluster__
         return error_set(err, ERROR_INVALID,
                          "%.64s has %u layers, not %u as it was registered with", instance->model,
                          n_layers, said->n_layers);
-    const enum error_code code = cost(instance->demand, model, embedding_counts, out, &why);
+    const enum error_code code =
+        placing_model_cost(instance->demand, model, embedding_counts, out, &why);
     return code ? error_set(err, code, "instance %.64s: %s", instance->id, why.text) : ERROR_NONE;
 }
 
@@ -76,8 +78,8 @@ static bool is_linked(const struct cluster_problem *posed, uint32_t from, uint32
 
 /* What a cluster's problem has of its own beside that of a file: no way through others, hidden
  * states as they travel, and devices that are warm already. */
-static void adapt(const struct cluster *cluster, const struct placing_heat *heat,
-                  enum activation_type wire, struct cluster_problem *posed)
+static void placing_adapt(const struct cluster *cluster, const struct placing_heat *heat,
+                          enum activation_type wire, struct cluster_problem *posed)
 {
     const uint32_t n = cluster->n_devices;
     const uint64_t plain = posed->problem.model.activation_bytes_per_token;
@@ -98,17 +100,17 @@ static void adapt(const struct cluster *cluster, const struct placing_heat *heat
     }
 }
 
-static enum error_code pose(struct placing *p, struct error *err)
+static enum error_code placing_pose(struct placing *p, struct error *err)
 {
     cluster_problem_deinit(&p->posed);
     const enum error_code code =
         cluster_problem_init(&p->posed, &p->cluster, &p->model.model, &p->demand, err);
     if (!code)
-        adapt(&p->cluster, p->heat, p->view.wire, &p->posed);
+        placing_adapt(&p->cluster, p->heat, p->view.wire, &p->posed);
     return code;
 }
 
-static void clear(struct placing *p)
+static void placing_clear(struct placing *p)
 {
     cluster_problem_deinit(&p->posed);
     plan_model_deinit(&p->model);
@@ -121,15 +123,15 @@ static void clear(struct placing *p)
 void placing_deinit(struct placing *placing)
 {
     if (placing)
-        clear(placing);
+        placing_clear(placing);
 }
 
-static enum error_code build(struct placing *p, const struct placing_view *view,
-                             const Cluster__Instance *instance, struct error *err)
+static enum error_code placing_build(struct placing *p, const struct placing_view *view,
+                                     const Cluster__Instance *instance, struct error *err)
 {
     struct placing_gathered gathered = {0};
     struct placing_cost cost = {0};
-    clear(p);
+    placing_clear(p);
     enum error_code code = placing_gather(view, &gathered, err);
     if (!code && !gathered.cluster.n_devices)
         code = error_set(err, ERROR_NOT_FOUND, "no node of the cluster has a device");
@@ -153,7 +155,7 @@ static enum error_code build(struct placing *p, const struct placing_view *view,
     p->model = cost.model;
     p->demand = cost.demand;
     p->stands_by = plan_devices_stand_by(&p->cluster, &p->model.model);
-    return pose(p, err);
+    return placing_pose(p, err);
 }
 
 /* ---- for the master -------------------------------------------------------------------------- */
@@ -184,7 +186,7 @@ enum error_code placing_problem(void *self, const struct master_view *view,
     for (uint32_t i = 0; i < view->n_nodes; i++)
         seen[i] = (struct placing_seen){view->nodes[i].id, allowed[i],
                                         now_of(&p->view, view->nodes[i].id)};
-    const enum error_code code = build(p, &own, instance, err);
+    const enum error_code code = placing_build(p, &own, instance, err);
     mem_free(seen);
     if (code)
         return code;
@@ -200,13 +202,13 @@ bool placing_call_in(void *self)
         return false;
     p->stands_by = false;
     plan_devices_call_in(&p->cluster);
-    return !pose(p, NULL);
+    return !placing_pose(p, NULL);
 }
 
 /* ---- the forecast ---------------------------------------------------------------------------- */
 
-static enum error_code take_stages(const struct placing *p, const Cluster__Placement *said,
-                                   struct placement *out, struct error *err)
+static enum error_code placing_take_stages(const struct placing *p, const Cluster__Placement *said,
+                                           struct placement *out, struct error *err)
 {
     *out = (struct placement){0};
     for (size_t i = 0; i < said->n_stages && i < LIMIT_STAGES; i++) {
@@ -225,7 +227,7 @@ static enum error_code take_stages(const struct placing *p, const Cluster__Place
 }
 
 /* What is loaded fits; and what stood by is in use where it is. */
-static void grant(struct placing *p)
+static void placing_grant(struct placing *p)
 {
     for (uint32_t i = 0; i < p->cluster.n_devices; i++) {
         p->posed.devices[i].memory_free_bytes = PLACEMENT_BYTES_MAX;
@@ -241,11 +243,11 @@ enum error_code placing_forecast(const struct placing_view *view, const Cluster_
     struct placing placing = {.view = *view};
     struct placement placement;
     struct error why = {0};
-    enum error_code code = build(&placing, view, instance, err);
+    enum error_code code = placing_build(&placing, view, instance, err);
     if (!code)
-        code = take_stages(&placing, said, &placement, err);
+        code = placing_take_stages(&placing, said, &placement, err);
     if (!code) {
-        grant(&placing);
+        placing_grant(&placing);
         struct placement_problem problem = placing.posed.problem;
         problem.demand.micro_batches = placement.n_stages;
         if (placement_check(&problem, &placement, &why))

@@ -11,7 +11,7 @@
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
+static int placing_cluster_compare(const void *a, const void *b)
 {
     const struct placing_node *const *first = a, *const *second = b;
     return strcmp((*first)->node->id, (*second)->node->id);
@@ -90,8 +90,8 @@ static double part_of(bool known, uint32_t ppm)
 /* What it says of itself now. Where it computes all of its time and is predicted not to go on so,
  * the share is the predicted one, from some time on; where its time is cut already, the less of
  * both. */
-static void take_now(const struct placing_node *node, struct cluster_device *device,
-                     struct placing_heat *heat)
+static void placing_cluster_take_now(const struct placing_node *node, struct cluster_device *device,
+                                     struct placing_heat *heat)
 {
     const Node__DeviceNow *now = placing_device_now(node, device->id);
     *heat = (struct placing_heat){.headroom = 1};
@@ -123,7 +123,7 @@ static bool add_devices(struct placing_gathered *g, const struct placing_node *n
             return false;
         const uint32_t index = g->cluster.n_devices - 1;
         device.node = node->index;
-        take_now(node, &device, &g->heat[index]);
+        placing_cluster_take_now(node, &device, &g->heat[index]);
         g->names[index] = (struct master_device){node->node->id, said->id, device.own_memory};
         *added = device;
     }
@@ -147,13 +147,13 @@ static bool add_nodes(const struct placing_view *view, struct placing_gathered *
         if (!add_devices(g, &g->nodes[index]))
             return false;
     }
-    qsort(g->by_id, g->cluster.n_nodes, sizeof *g->by_id, compare);
+    qsort(g->by_id, g->cluster.n_nodes, sizeof *g->by_id, placing_cluster_compare);
     return true;
 }
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-static struct topology_link link_of(const Cluster__Link *said)
+static struct topology_link placing_cluster_link_of(const Cluster__Link *said)
 {
     const struct topology_link link = {
         .class = (enum topology_class)(
@@ -172,7 +172,8 @@ static bool is_alive(const struct placing_node *node)
     return node->seen && node->seen->alive;
 }
 
-static bool misses(const struct placing_node *node, const struct placing_node *other)
+static bool placing_cluster_misses(const struct placing_node *node,
+                                   const struct placing_node *other)
 {
     const Node__Now *now = node->seen ? node->seen->now : NULL;
     for (size_t i = 0; now && i < now->n_unreached; i++) {
@@ -185,7 +186,8 @@ static bool misses(const struct placing_node *node, const struct placing_node *o
 /* The leader may hear both, and they not each other. */
 static bool is_up(const struct placing_node *from, const struct placing_node *to)
 {
-    return is_alive(from) && is_alive(to) && !misses(from, to) && !misses(to, from);
+    return is_alive(from) && is_alive(to) && !placing_cluster_misses(from, to) &&
+           !placing_cluster_misses(to, from);
 }
 
 static bool add_links(const struct placing_view *view, struct placing_gathered *g)
@@ -194,7 +196,7 @@ static bool add_links(const struct placing_view *view, struct placing_gathered *
     for (size_t i = 0; i < root->n_links; i++) {
         const struct placing_node *from = placing_find_node(g, root->links[i]->from);
         const struct placing_node *to = placing_find_node(g, root->links[i]->to);
-        struct topology_link link = link_of(root->links[i]);
+        struct topology_link link = placing_cluster_link_of(root->links[i]);
         bool assumed;
         if (!from || !to || !cluster_link_assume(&link, &assumed))
             continue;
@@ -211,7 +213,7 @@ static bool add_links(const struct placing_view *view, struct placing_gathered *
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static size_t count_devices(const Cluster__State *root)
+static size_t placing_cluster_count_devices(const Cluster__State *root)
 {
     size_t n = 0;
     for (size_t i = 0; i < root->n_nodes; i++)
@@ -226,7 +228,7 @@ enum error_code placing_gather(const struct placing_view *view, struct placing_g
     *out = (struct placing_gathered){0};
     if (!root)
         return ERROR_NONE;
-    const size_t n_nodes = root->n_nodes, n_devices = count_devices(root);
+    const size_t n_nodes = root->n_nodes, n_devices = placing_cluster_count_devices(root);
     out->nodes = mem_new_array(n_nodes + 1, sizeof *out->nodes);
     out->by_id = mem_new_array(n_nodes + 1, sizeof *out->by_id);
     out->names = mem_new_array(n_devices + 1, sizeof *out->names);

@@ -14,12 +14,12 @@
 
 /* ---- describing ------------------------------------------------------------------------------ */
 
-static char *copy(const char *text)
+static char *describe_copy(const char *text)
 {
     return mem_copy_text(text, strlen(text));
 }
 
-static uint64_t whole(double value)
+static uint64_t describe_whole(double value)
 {
     return value > 0 ? (uint64_t)llround(value) : 0;
 }
@@ -31,13 +31,13 @@ static bool add_rate(Cluster__Device *out, const struct cluster_type *type)
         return false;
     cluster__rate__init(rate);
     out->rates[out->n_rates++] = rate;
-    rate->type = copy(type->name);
+    rate->type = describe_copy(type->name);
     rate->has_decode_bytes_per_s = type->decode_bytes_per_s > 0;
-    rate->decode_bytes_per_s = whole(type->decode_bytes_per_s);
+    rate->decode_bytes_per_s = describe_whole(type->decode_bytes_per_s);
     rate->has_prefill_flops = type->prefill_flops > 0;
-    rate->prefill_flops = whole(type->prefill_flops);
+    rate->prefill_flops = describe_whole(type->prefill_flops);
     rate->has_decode_spread_ppm = type->decode_spread > 0;
-    rate->decode_spread_ppm = (uint32_t)whole(fmin(type->decode_spread, 1) * 1e6);
+    rate->decode_spread_ppm = (uint32_t)describe_whole(fmin(type->decode_spread, 1) * 1e6);
     return rate->type;
 }
 
@@ -49,14 +49,14 @@ static bool add_rate(Cluster__Device *out, const struct cluster_type *type)
 
 static bool say_numbers(const struct cluster_device *device, Cluster__Device *out)
 {
-    SAY(launch_ns, whole(device->launch_s * 1e9));
+    SAY(launch_ns, describe_whole(device->launch_s * 1e9));
     SAY(shares_host_memory, !device->own_memory);
     SAY(is_software, device->is_software);
     SAY(speed, (uint32_t)device->speed);
-    SAY(decode_bytes_per_s, whole(device->decode_bytes_per_s));
-    SAY(prefill_flops, whole(device->prefill_flops));
-    SAY(read_bytes_per_s, whole(device->read_bytes_per_s));
-    SAY(write_bytes_per_s, whole(device->write_bytes_per_s));
+    SAY(decode_bytes_per_s, describe_whole(device->decode_bytes_per_s));
+    SAY(prefill_flops, describe_whole(device->prefill_flops));
+    SAY(read_bytes_per_s, describe_whole(device->read_bytes_per_s));
+    SAY(write_bytes_per_s, describe_whole(device->write_bytes_per_s));
     SAY(spare, device->spare);
     out->rates = device->n_types ? mem_new_array(device->n_types, sizeof(Cluster__Rate *)) : NULL;
     bool done = !device->n_types || out->rates;
@@ -78,7 +78,7 @@ static void say_memory(const struct device *device, const struct cluster_device 
     out->reserve_bytes = described->reserve_bytes;
 }
 
-static Cluster__Device *describe(const struct device *device, bool spare)
+static Cluster__Device *describe_cluster(const struct device *device, bool spare)
 {
     struct cluster_device described;
     Cluster__Device *out = mem_new(sizeof *out);
@@ -87,11 +87,11 @@ static Cluster__Device *describe(const struct device *device, bool spare)
     plan_device_ask(device, &described);
     described.spare = spare;
     cluster__device__init(out);
-    out->id = copy(described.id);
-    out->name = copy(described.name);
-    out->kind = copy(cluster_kind_name(described.kind));
-    out->backend = copy(device_info(device)->backend);
-    out->pci = copy(described.pci);
+    out->id = describe_copy(described.id);
+    out->name = describe_copy(described.name);
+    out->kind = describe_copy(cluster_kind_name(described.kind));
+    out->backend = describe_copy(device_info(device)->backend);
+    out->pci = describe_copy(described.pci);
     say_memory(device, &described, out);
     const bool done = say_numbers(&described, out);
     if (done && out->id && out->name && out->kind && out->backend && out->pci)
@@ -122,7 +122,7 @@ enum error_code placing_describe(struct gpu *gpu, Cluster__Node *node, struct er
     node->devices = mem_new_array(selection.n_devices, sizeof(Cluster__Device *));
     for (uint32_t i = 0; node->devices && i < selection.n_devices; i++) {
         Cluster__Device *device =
-            describe(selection.devices[i], i >= selection.n_devices - selection.n_spare);
+            describe_cluster(selection.devices[i], i >= selection.n_devices - selection.n_spare);
         if (!device)
             break;
         node->devices[node->n_devices++] = device;
@@ -153,7 +153,7 @@ static void say_headroom(const struct thermal_state *thermal, Node__DeviceNow *o
     const double left = (thermal->stop_c - (double)thermal->temperature_mc.value / 1000) /
                         (thermal->stop_c - around_c);
     out->has_headroom_ppm = true;
-    out->headroom_ppm = (uint32_t)whole(fmin(fmax(left, 0), 1) * 1e6);
+    out->headroom_ppm = (uint32_t)describe_whole(fmin(fmax(left, 0), 1) * 1e6);
 }
 
 static void say_prospect(const struct thermal_prospect *prospect, Node__DeviceNow *out)
@@ -161,20 +161,21 @@ static void say_prospect(const struct thermal_prospect *prospect, Node__DeviceNo
     if (!prospect->share.valid)
         return;
     out->has_sustained_ppm = out->has_sustained_error_ppm = true;
-    out->sustained_ppm = (uint32_t)whole(prospect->share.value * 1e6);
-    out->sustained_error_ppm = (uint32_t)whole(prospect->share_error * 1e6);
+    out->sustained_ppm = (uint32_t)describe_whole(prospect->share.value * 1e6);
+    out->sustained_error_ppm = (uint32_t)describe_whole(prospect->share_error * 1e6);
     out->has_throttles_in_ms = prospect->full_s < PLACEMENT_SECONDS_MAX;
     out->throttles_in_ms = out->has_throttles_in_ms ? (uint64_t)(prospect->full_s * 1000) : 0;
 }
 
-static Node__DeviceNow *device_now(const struct device *device, const struct heat_snapshot *heat)
+static Node__DeviceNow *describe_device_now(const struct device *device,
+                                            const struct heat_snapshot *heat)
 {
     const struct device_memory memory = device_memory(device);
     Node__DeviceNow *out = mem_new(sizeof *out);
     if (!out)
         return NULL;
     node__device_now__init(out);
-    out->id = copy(device_info(device)->id);
+    out->id = describe_copy(device_info(device)->id);
     out->has_free_bytes = memory.total_bytes && memory.free_bytes < PLACEMENT_BYTES_MAX;
     out->free_bytes = out->has_free_bytes ? memory.free_bytes : 0;
     out->has_share_ppm = true;
@@ -197,7 +198,7 @@ static bool say_devices(const struct gpu *gpu, const struct heat_snapshot *heat,
     const uint32_t n = gpu_device_count(gpu);
     now->devices = mem_new_array(n + 1, sizeof(Node__DeviceNow *));
     for (uint32_t i = 0; now->devices && i < n; i++) {
-        Node__DeviceNow *device = device_now(gpu_device(gpu, i), heat);
+        Node__DeviceNow *device = describe_device_now(gpu_device(gpu, i), heat);
         if (!device)
             return false;
         now->devices[now->n_devices++] = device;
@@ -205,7 +206,7 @@ static bool say_devices(const struct gpu *gpu, const struct heat_snapshot *heat,
     return now->devices;
 }
 
-static bool is_held(const struct worker_stage *stage)
+static bool describe_is_held(const struct worker_stage *stage)
 {
     return stage->state == WORKER_READY || stage->state == WORKER_UNLOADING;
 }
@@ -215,14 +216,14 @@ static bool say_held(const struct worker_stage *stages, uint32_t n_stages, Node_
     now->has_tells_held = now->tells_held = true;
     now->held = mem_new_array(n_stages + 1, sizeof(Node__Held *));
     for (uint32_t i = 0; now->held && i < n_stages; i++) {
-        if (!is_held(&stages[i]))
+        if (!describe_is_held(&stages[i]))
             continue;
         Node__Held *held = mem_new(sizeof *held);
         if (!held)
             return false;
         node__held__init(held);
         now->held[now->n_held++] = held;
-        held->instance = copy(stages[i].instance);
+        held->instance = describe_copy(stages[i].instance);
         held->has_epoch = held->has_stage = true;
         held->epoch = stages[i].epoch;
         held->stage = stages[i].stage;

@@ -5,12 +5,12 @@
 #include <string.h>
 
 /* What no machine can do is not known. */
-static double rate(bool known, uint64_t value)
+static double placing_device_rate(bool known, uint64_t value)
 {
     return known && (double)value <= PLACEMENT_RATE_MAX ? (double)value : 0;
 }
 
-static bool read_id(const char *id, char *out, size_t size)
+static bool placing_device_read_id(const char *id, char *out, size_t size)
 {
     for (const char *at = id; at && *at; at++) {
         if (*at <= ' ' || *at > '~' || *at == '/' || *at == ',')
@@ -19,7 +19,7 @@ static bool read_id(const char *id, char *out, size_t size)
     return id && *id && (size_t)snprintf(out, size, "%s", id) < size;
 }
 
-static bool is_there(const struct cluster_device *device, const char *name)
+static bool placing_device_is_there(const struct cluster_device *device, const char *name)
 {
     for (uint32_t i = 0; i < device->n_types; i++) {
         if (!strcmp(device->types[i].name, name))
@@ -33,16 +33,18 @@ static void read_rates(const Cluster__Device *said, struct cluster_device *out)
     for (size_t i = 0; i < said->n_rates && out->n_types < CLUSTER_TYPES_MAX; i++) {
         const Cluster__Rate *from = said->rates[i];
         struct cluster_type *type = &out->types[out->n_types];
-        if (!read_id(from->type, type->name, sizeof type->name) || is_there(out, type->name))
+        if (!placing_device_read_id(from->type, type->name, sizeof type->name) ||
+            placing_device_is_there(out, type->name))
             continue;
-        type->decode_bytes_per_s = rate(from->has_decode_bytes_per_s, from->decode_bytes_per_s);
-        type->prefill_flops = rate(from->has_prefill_flops, from->prefill_flops);
+        type->decode_bytes_per_s =
+            placing_device_rate(from->has_decode_bytes_per_s, from->decode_bytes_per_s);
+        type->prefill_flops = placing_device_rate(from->has_prefill_flops, from->prefill_flops);
         type->decode_spread = from->has_decode_spread_ppm ? from->decode_spread_ppm / 1e6 : 0;
         out->n_types++;
     }
 }
 
-static void read_kind(const char *said, struct cluster_device *out)
+static void placing_device_read_kind(const char *said, struct cluster_device *out)
 {
     out->kind = CLUSTER_CPU;
     for (int kind = CLUSTER_GPU; said && kind <= CLUSTER_CPU; kind++) {
@@ -70,11 +72,13 @@ bool placing_device_of(const Cluster__Device *said, struct cluster_device *out)
         .own_memory = !said->shares_host_memory,
         .is_software = said->is_software,
         .spare = said->spare,
-        .decode_bytes_per_s = rate(said->has_decode_bytes_per_s, said->decode_bytes_per_s),
-        .prefill_flops = rate(said->has_prefill_flops, said->prefill_flops),
-        .read_bytes_per_s = rate(said->has_read_bytes_per_s, said->read_bytes_per_s),
-        .write_bytes_per_s = rate(said->has_write_bytes_per_s, said->write_bytes_per_s)};
-    read_kind(said->kind, out);
+        .decode_bytes_per_s =
+            placing_device_rate(said->has_decode_bytes_per_s, said->decode_bytes_per_s),
+        .prefill_flops = placing_device_rate(said->has_prefill_flops, said->prefill_flops),
+        .read_bytes_per_s = placing_device_rate(said->has_read_bytes_per_s, said->read_bytes_per_s),
+        .write_bytes_per_s =
+            placing_device_rate(said->has_write_bytes_per_s, said->write_bytes_per_s)};
+    placing_device_read_kind(said->kind, out);
     read_rates(said, out);
     snprintf(out->name, sizeof out->name, "%s", said->name ? said->name : "");
     snprintf(out->pci, sizeof out->pci, "%s", said->pci ? said->pci : "");
@@ -88,5 +92,5 @@ bool placing_device_of(const Cluster__Device *said, struct cluster_device *out)
                                                  : 0;
     if (out->memory_bytes > PLACEMENT_BYTES_MAX)
         out->memory_bytes = PLACEMENT_BYTES_MAX;
-    return read_id(said->id, out->id, sizeof out->id);
+    return placing_device_read_id(said->id, out->id, sizeof out->id);
 }

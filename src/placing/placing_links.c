@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-static const Cluster__Link *find(const struct state *state, const char *from, const char *to)
+static const Cluster__Link *placing_links_find(const struct state *state, const char *from,
+                                               const char *to)
 {
     const Cluster__State *root = state->root;
     for (size_t i = 0; root && i < root->n_links; i++) {
@@ -13,8 +14,8 @@ static const Cluster__Link *find(const struct state *state, const char *from, co
 }
 
 /* More than `percent` of what is known; the first reading always. */
-static bool moved(struct topology_reading reading, bool known, uint64_t old, uint64_t percent,
-                  uint64_t least)
+static bool placing_links_moved(struct topology_reading reading, bool known, uint64_t old,
+                                uint64_t percent, uint64_t least)
 {
     const uint64_t difference = reading.value > old ? reading.value - old : old - reading.value;
     return reading.valid && (!known || (difference > least &&
@@ -26,8 +27,8 @@ static bool worth_it(const Cluster__Link *old, const struct topology_link *new)
     const struct topology_reading bandwidth = topology_link_bandwidth(new);
     if (!old)
         return new->latency_ns.valid || bandwidth.valid || new->class != TOPOLOGY_UNKNOWN;
-    return moved(new->latency_ns, old->has_latency_ns, old->latency_ns, 25, 50000) ||
-           moved(bandwidth, old->has_bytes_per_s, old->bytes_per_s, 20, 0) ||
+    return placing_links_moved(new->latency_ns, old->has_latency_ns, old->latency_ns, 25, 50000) ||
+           placing_links_moved(bandwidth, old->has_bytes_per_s, old->bytes_per_s, 20, 0) ||
            (new->jitter_ns.valid && !old->has_jitter_ns) ||
            (new->loss_ppm.valid && !old->has_loss_ppm) ||
            (new->class != TOPOLOGY_UNKNOWN && (uint32_t)new->class != old->class_);
@@ -44,7 +45,7 @@ static bool worth_it(const Cluster__Link *old, const struct topology_link *new)
 bool placing_link_changed(const struct state *state, const char *from, const char *to,
                           const struct topology_link *measured, Cluster__Link *out)
 {
-    const Cluster__Link *old = find(state, from, to);
+    const Cluster__Link *old = placing_links_find(state, from, to);
     const struct topology_link new = topology_link_clean(*measured);
     cluster__link__init(out);
     if (!worth_it(old, &new))

@@ -37,7 +37,8 @@ static bool node_tells(const Node__Now *now, const char *instance, uint64_t epoc
     return false;
 }
 
-static bool is_held(const struct counting *c, const Cluster__Placement *placement, size_t index)
+static bool placing_memory_is_held(const struct counting *c, const Cluster__Placement *placement,
+                                   size_t index)
 {
     const Cluster__Stage *stage = placement->stages[index];
     const struct placing_node *node = placing_find_node(c->gathered, stage->node);
@@ -49,7 +50,7 @@ static bool is_held(const struct counting *c, const Cluster__Placement *placemen
 
 /* Another placement's stage of the same layers on the same device, which is or will be taken over;
  * n_stages: none. */
-static size_t find_twin(const Cluster__Placement *in, const Cluster__Stage *stage)
+static size_t placing_memory_find_twin(const Cluster__Placement *in, const Cluster__Stage *stage)
 {
     size_t i = 0;
     for (; in && i < in->n_stages; i++) {
@@ -63,20 +64,21 @@ static size_t find_twin(const Cluster__Placement *in, const Cluster__Stage *stag
 
 static bool has_twin(const Cluster__Placement *in, const Cluster__Stage *stage)
 {
-    return in && find_twin(in, stage) < in->n_stages;
+    return in && placing_memory_find_twin(in, stage) < in->n_stages;
 }
 
 static bool has_held_twin(const struct counting *c, const Cluster__Placement *in,
                           const Cluster__Stage *stage)
 {
-    return has_twin(in, stage) && is_held(c, in, find_twin(in, stage));
+    return has_twin(in, stage) &&
+           placing_memory_is_held(c, in, placing_memory_find_twin(in, stage));
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* Of a stage, and all devices that live in its memory; `which` is the count that it adds to. */
-static enum error_code add(struct counting *c, const Cluster__Stage *stage, size_t which,
-                           struct error *err)
+static enum error_code placing_memory_add(struct counting *c, const Cluster__Stage *stage,
+                                          size_t which, struct error *err)
 {
     const struct cluster *cluster = &c->gathered->cluster;
     const uint32_t device = placing_find_device(c->gathered, stage);
@@ -101,7 +103,7 @@ static enum error_code add(struct counting *c, const Cluster__Stage *stage, size
     return ERROR_NONE;
 }
 
-#define ADD(stage, field) add(c, (stage), offsetof(struct counted, field), err)
+#define ADD(stage, field) placing_memory_add(c, (stage), offsetof(struct counted, field), err)
 
 /* ---- instances ------------------------------------------------------------------------------- */
 
@@ -110,11 +112,12 @@ static enum error_code count_own(struct counting *c, struct error *err)
     const Cluster__Placement *current = c->instance->current, *next = c->instance->next;
     enum error_code code = ERROR_NONE;
     for (size_t i = 0; current && i < current->n_stages && !code; i++) {
-        if (is_held(c, current, i))
+        if (placing_memory_is_held(c, current, i))
             code = ADD(current->stages[i], given_back);
     }
     for (size_t i = 0; next && i < next->n_stages && !code; i++) {
-        if (is_held(c, next, i) && !(next->replaces && has_held_twin(c, current, next->stages[i])))
+        if (placing_memory_is_held(c, next, i) &&
+            !(next->replaces && has_held_twin(c, current, next->stages[i])))
             code = ADD(next->stages[i], given_back);
     }
     return code;
@@ -137,7 +140,7 @@ static enum error_code count_others(struct counting *c, struct error *err)
     const bool replaced = next && next->replaces;
     enum error_code code = ERROR_NONE;
     for (size_t i = 0; current && i < current->n_stages && !code; i++) {
-        const bool held = is_held(c, current, i);
+        const bool held = placing_memory_is_held(c, current, i);
         if (!replaced)
             code = count_wanted(c, current, i, held, err);
         else if (held && !has_twin(next, current->stages[i]))
@@ -145,7 +148,7 @@ static enum error_code count_others(struct counting *c, struct error *err)
     }
     for (size_t i = 0; next && i < next->n_stages && !code; i++) {
         const bool taken_over = replaced && has_held_twin(c, current, next->stages[i]);
-        code = count_wanted(c, next, i, taken_over || is_held(c, next, i), err);
+        code = count_wanted(c, next, i, taken_over || placing_memory_is_held(c, next, i), err);
     }
     return code;
 }
@@ -166,17 +169,17 @@ static enum error_code count_instances(struct counting *c, const char *own, stru
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-static uint64_t minus(uint64_t a, uint64_t b)
+static uint64_t placing_memory_minus(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+static uint64_t placing_memory_smaller(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
+static uint64_t placing_memory_larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
@@ -191,23 +194,27 @@ static const Cluster__Device *said_of(const struct placing_gathered *g, uint32_t
     return NULL;
 }
 
-static void settle(struct placing_gathered *g, uint32_t index, const struct counted *counted)
+static void placing_memory_settle(struct placing_gathered *g, uint32_t index,
+                                  const struct counted *counted)
 {
     struct cluster_device *device = &g->cluster.devices[index];
     const Node__DeviceNow *now = placing_device_now(&g->nodes[device->node], device->id);
     const Cluster__Device *said = said_of(g, index);
     const uint64_t described = device->memory_bytes;
-    const uint64_t all = said->has_memory_bytes ? smaller(said->memory_bytes, PLACEMENT_BYTES_MAX)
-                                                : PLACEMENT_BYTES_MAX;
-    const uint64_t free =
-        now && now->has_free_bytes ? smaller(now->free_bytes, all) : smaller(described, all);
-    device->memory_bytes = smaller(minus(free + counted->given_back, counted->to_come), all);
+    const uint64_t all = said->has_memory_bytes
+                             ? placing_memory_smaller(said->memory_bytes, PLACEMENT_BYTES_MAX)
+                             : PLACEMENT_BYTES_MAX;
+    const uint64_t free = now && now->has_free_bytes ? placing_memory_smaller(now->free_bytes, all)
+                                                     : placing_memory_smaller(described, all);
+    device->memory_bytes = placing_memory_smaller(
+        placing_memory_minus(free + counted->given_back, counted->to_come), all);
     if (!device->own_memory)
-        device->memory_bytes =
-            smaller(device->memory_bytes, minus(larger(free, described), counted->others));
+        device->memory_bytes = placing_memory_smaller(
+            device->memory_bytes,
+            placing_memory_minus(placing_memory_larger(free, described), counted->others));
     device->reserve_bytes = said->has_reserve_bytes ? said->reserve_bytes
                                                     : cluster_default_reserve(device->memory_bytes);
-    device->reserve_bytes = smaller(device->reserve_bytes, device->memory_bytes);
+    device->reserve_bytes = placing_memory_smaller(device->reserve_bytes, device->memory_bytes);
 }
 
 enum error_code placing_count_memory(const struct placing_view *view,
@@ -223,7 +230,7 @@ enum error_code placing_count_memory(const struct placing_view *view,
         return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %u devices", n_devices);
     const enum error_code code = count_instances(&c, instance, err);
     for (uint32_t i = 0; i < n_devices && !code; i++)
-        settle(gathered, i, &c.devices[i]);
+        placing_memory_settle(gathered, i, &c.devices[i]);
     mem_free(c.devices);
     return code;
 }

@@ -13,8 +13,8 @@
 /* ---- the problem ---------------------------------------------------------------------- */
 
 /* From the devices; anew after some of them were called in. */
-static enum error_code pose(struct plan *plan, const struct driver_options *options,
-                            struct error *err)
+static enum error_code plan_pose(struct plan *plan, const struct driver_options *options,
+                                 struct error *err)
 {
     const struct placement_demand demand = plan_demand(options);
     cluster_problem_deinit(&plan->posed);
@@ -26,9 +26,9 @@ static enum error_code pose(struct plan *plan, const struct driver_options *opti
     return code;
 }
 
-static enum error_code describe(struct plan *plan, const struct model *model,
-                                const struct plan_request *request,
-                                const struct driver_options *options, struct error *err)
+static enum error_code plan_describe(struct plan *plan, const struct model *model,
+                                     const struct plan_request *request,
+                                     const struct driver_options *options, struct error *err)
 {
     struct plan_compute compute;
     enum error_code code = plan_compute_measure_all(request->devices, request->n_devices, model,
@@ -43,7 +43,7 @@ static enum error_code describe(struct plan *plan, const struct model *model,
 
 /* ---- a split that was given ------------------------------------------------------------- */
 
-static void list_ids(const struct plan_request *request, char *out, size_t size)
+static void plan_list_ids(const struct plan_request *request, char *out, size_t size)
 {
     size_t used = 0;
     out[0] = '\0';
@@ -61,7 +61,7 @@ static enum error_code take_split(struct plan *plan, const struct model *model,
         return code;
     if (request->n_devices > 1 && plan->n_stages != request->n_devices) {
         char ids[256];
-        list_ids(request, ids, sizeof ids);
+        plan_list_ids(request, ids, sizeof ids);
         return error_set(err, ERROR_INVALID, "split '%s' has %u part%s for %u devices (%s)",
                          request->split, plan->n_stages, plan->n_stages == 1 ? "" : "s",
                          request->n_devices, ids);
@@ -116,7 +116,7 @@ static bool before_deadline(void *deadline_ns)
     return clock_now_ns() < *(const uint64_t *)deadline_ns;
 }
 
-static enum error_code solve(struct plan *plan, struct error *err)
+static enum error_code plan_solve(struct plan *plan, struct error *err)
 {
     const uint64_t deadline_ns = clock_now_ns() + SOLVE_NS;
     struct placement_options options = placement_options_default();
@@ -135,14 +135,14 @@ static enum error_code solve_sparing(struct plan *plan, const struct plan_reques
                                      const struct driver_options *options, struct error *err)
 {
     const bool spared = plan_devices_spare(&plan->cluster, request->n_spare, &plan->model.model);
-    enum error_code code = pose(plan, options, err);
+    enum error_code code = plan_pose(plan, options, err);
     if (!code)
-        code = solve(plan, err);
+        code = plan_solve(plan, err);
     if (code != ERROR_NOT_FOUND || !spared)
         return code;
     plan_devices_call_in(&plan->cluster);
-    code = pose(plan, options, err);
-    return code ? code : solve(plan, err);
+    code = plan_pose(plan, options, err);
+    return code ? code : plan_solve(plan, err);
 }
 
 static void take_solution(struct plan *plan, const struct plan_request *request)
@@ -154,17 +154,17 @@ static void take_solution(struct plan *plan, const struct plan_request *request)
                                               placement->stages[i].n_layers};
 }
 
-static enum error_code make(struct plan *plan, const struct model *model,
-                            const struct plan_request *request, struct error *err)
+static enum error_code plan_fill(struct plan *plan, const struct model *model,
+                                 const struct plan_request *request, struct error *err)
 {
     struct driver_options options;
     enum error_code code = driver_options_fill(request->options, model, &options, err);
     if (!code && request->split)
         code = take_split(plan, model, request, err);
     if (!code)
-        code = describe(plan, model, request, &options, err);
+        code = plan_describe(plan, model, request, &options, err);
     if (!code && request->split)
-        code = pose(plan, &options, err);
+        code = plan_pose(plan, &options, err);
     if (code)
         return code;
     if (request->split)
@@ -191,7 +191,7 @@ enum error_code plan_make(struct plan *out, const struct model *model,
     if (!request->n_devices || request->n_devices > LIMIT_STAGES)
         return error_set(err, ERROR_INVALID, "%u devices; there can be 1 to %d", request->n_devices,
                          LIMIT_STAGES);
-    enum error_code code = make(out, model, request, err);
+    enum error_code code = plan_fill(out, model, request, err);
     if (code)
         plan_deinit(out);
     return code;

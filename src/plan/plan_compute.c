@@ -6,16 +6,16 @@
 
 #include <pthread.h>
 
-static uint64_t larger(uint64_t a, uint64_t b)
+static uint64_t plan_compute_larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
 
 void plan_compute_max(struct plan_compute *compute, const struct plan_compute *other)
 {
-    compute->stage = larger(compute->stage, other->stage);
-    compute->input = larger(compute->input, other->input);
-    compute->output = larger(compute->output, other->output);
+    compute->stage = plan_compute_larger(compute->stage, other->stage);
+    compute->input = plan_compute_larger(compute->input, other->input);
+    compute->output = plan_compute_larger(compute->output, other->output);
 }
 
 /* ---- measured ------------------------------------------------------------------------- */
@@ -34,7 +34,8 @@ struct measuring {
     bool is_done;
 };
 
-static uint64_t measure(struct measuring *self, uint32_t first_layer, uint32_t n_layers)
+static uint64_t plan_compute_measure_stage(struct measuring *self, uint32_t first_layer,
+                                           uint32_t n_layers)
 {
     const struct stage_options options = {
         .first_layer = first_layer,
@@ -58,16 +59,18 @@ static void measure_ends(struct measuring *self)
 {
     const struct hyperparameters *h = model_hyperparameters(self->model);
     const uint32_t n = (h->window_period > 2 ? h->window_period : 2) + 1;
-    const uint64_t alone = measure(self, h->n_layers - 1, 1);
+    const uint64_t alone = plan_compute_measure_stage(self, h->n_layers - 1, 1);
     if (n >= h->n_layers) {
-        self->result = (struct plan_compute){.stage = larger(measure(self, 0, h->n_layers), alone)};
+        self->result = (struct plan_compute){
+            .stage = plan_compute_larger(plan_compute_measure_stage(self, 0, h->n_layers), alone)};
         return;
     }
-    const uint64_t first = measure(self, 0, n),
-                   last = larger(measure(self, h->n_layers - n, n), alone);
+    const uint64_t first = plan_compute_measure_stage(self, 0, n),
+                   last = plan_compute_larger(plan_compute_measure_stage(self, h->n_layers - n, n),
+                                              alone);
     uint64_t middle = first < last ? first : last;
     if (h->n_layers > n + 1)
-        middle = measure(self, 1, n);
+        middle = plan_compute_measure_stage(self, 1, n);
     self->result = (struct plan_compute){
         .stage = middle,
         .input = first > middle ? first - middle : 0,
@@ -75,7 +78,7 @@ static void measure_ends(struct measuring *self)
     };
 }
 
-static void run(struct device_job *job)
+static void plan_compute_run(struct device_job *job)
 {
     struct measuring *self = (struct measuring *)job; /* its first member */
     measure_ends(self);
@@ -89,7 +92,8 @@ enum error_code plan_compute_measure(struct device *device, const struct model *
                                      const struct driver_options *options, struct plan_compute *out,
                                      struct error *err)
 {
-    struct measuring self = {.job.run = run, .device = device, .model = model, .options = options};
+    struct measuring self = {
+        .job.run = plan_compute_run, .device = device, .model = model, .options = options};
     pthread_mutex_init(&self.lock, NULL);
     pthread_cond_init(&self.done, NULL);
     device_submit(device, &self.job);
@@ -152,14 +156,15 @@ void plan_compute_estimate(const struct model *model, const struct driver_option
 {
     const struct hyperparameters *h = model_hyperparameters(model);
     const uint64_t rows = options->batch_rows, cells = kv_cells(options->context);
-    const uint64_t q = (uint64_t)h->n_head * larger(h->n_head_dim_k, h->n_head_dim_v);
+    const uint64_t q = (uint64_t)h->n_head * plan_compute_larger(h->n_head_dim_k, h->n_head_dim_v);
     const uint64_t kv = (uint64_t)h->n_head_kv * (h->n_head_dim_k + h->n_head_dim_v);
     const uint64_t experts =
         (uint64_t)h->n_experts_used * h->n_ff_expert + 2 * (uint64_t)h->n_experts;
-    const uint64_t ffn = 3 * larger(h->n_ff, h->n_experts ? experts : 0),
+    const uint64_t ffn = 3 * plan_compute_larger(h->n_ff, h->n_experts ? experts : 0),
                    attention = 3 * q + 2 * kv;
-    out->stage = rows * (4 * (uint64_t)h->n_embd + larger(ffn, attention)) * sizeof(float) +
-                 masks_per_cell(model, options) * cells;
+    out->stage =
+        rows * (4 * (uint64_t)h->n_embd + plan_compute_larger(ffn, attention)) * sizeof(float) +
+        masks_per_cell(model, options) * cells;
     if (options->flash == FLASH_OFF)
         out->stage += (2 * rows * h->n_head + (uint64_t)h->n_head_kv * h->n_head_dim_v) * cells *
                       sizeof(float);

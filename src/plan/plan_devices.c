@@ -10,7 +10,7 @@
 
 /* ---- one device ----------------------------------------------------------------------- */
 
-static enum cluster_kind kind_of(enum device_kind kind)
+static enum cluster_kind plan_devices_kind_of(enum device_kind kind)
 {
     switch (kind) {
     case DEVICE_CPU:
@@ -23,7 +23,7 @@ static enum cluster_kind kind_of(enum device_kind kind)
     return CLUSTER_CPU;
 }
 
-static double rate_of(struct device_measurement measurement)
+static double plan_devices_rate_of(struct device_measurement measurement)
 {
     return measurement.n_runs ? measurement.median : 0;
 }
@@ -43,16 +43,16 @@ static void take_calibration(const struct device_calibration *calibration,
     for (uint32_t i = 0; i < calibration->n_types && i < CLUSTER_TYPES_MAX; i++) {
         const struct calibration_type *type = &calibration->types[i];
         struct cluster_type *copy = &out->types[out->n_types++];
-        copy->decode_bytes_per_s = rate_of(type->decode_bytes_per_s);
+        copy->decode_bytes_per_s = plan_devices_rate_of(type->decode_bytes_per_s);
         copy->decode_spread = type->decode_bytes_per_s.n_runs ? type->decode_bytes_per_s.spread : 0;
-        copy->prefill_flops = rate_of(type->prefill_flops);
+        copy->prefill_flops = plan_devices_rate_of(type->prefill_flops);
         snprintf(copy->name, sizeof copy->name, "%s", type->name);
         if (copy->decode_bytes_per_s > 0)
             out->speed = CLUSTER_MEASURED;
     }
-    out->launch_s = rate_of(calibration->launch_ns) * 1e-9;
-    out->read_bytes_per_s = rate_of(calibration->read_bytes_per_s);
-    out->write_bytes_per_s = rate_of(calibration->write_bytes_per_s);
+    out->launch_s = plan_devices_rate_of(calibration->launch_ns) * 1e-9;
+    out->read_bytes_per_s = plan_devices_rate_of(calibration->read_bytes_per_s);
+    out->write_bytes_per_s = plan_devices_rate_of(calibration->write_bytes_per_s);
 }
 
 static void take_published(const char *name, struct cluster_device *out)
@@ -65,7 +65,7 @@ static void take_published(const char *name, struct cluster_device *out)
     out->prefill_flops = published.tflops * 1e12;
 }
 
-static void take_memory(struct device_memory memory, struct cluster_device *out)
+static void plan_devices_take_memory(struct device_memory memory, struct cluster_device *out)
 {
     const bool bounded = memory.total_bytes && memory.free_bytes < PLACEMENT_BYTES_MAX;
     out->memory_bytes = bounded ? memory.free_bytes : PLACEMENT_BYTES_MAX;
@@ -76,7 +76,7 @@ static void take_memory(struct device_memory memory, struct cluster_device *out)
 void plan_device_describe(const struct plan_device_facts *facts, struct cluster_device *out)
 {
     const struct device_info *info = facts->info;
-    *out = (struct cluster_device){.kind = kind_of(info->kind), .share = 1};
+    *out = (struct cluster_device){.kind = plan_devices_kind_of(info->kind), .share = 1};
     snprintf(out->id, sizeof out->id, "%s", info->id);
     snprintf(out->name, sizeof out->name, "%s", info->name);
     snprintf(out->pci, sizeof out->pci, "%s", info->pci);
@@ -89,7 +89,7 @@ void plan_device_describe(const struct plan_device_facts *facts, struct cluster_
         take_calibration(facts->calibration, out);
     if (out->speed == CLUSTER_ASSUMED)
         take_published(info->name, out);
-    take_memory(facts->memory, out);
+    plan_devices_take_memory(facts->memory, out);
 }
 
 /* ---- all of them ---------------------------------------------------------------------- */

@@ -31,8 +31,9 @@ struct line {
     double done[LIMIT_STAGES]; /* of the last n_stages chunks, by chunk modulo n_stages */
 };
 
-static void send(const struct placement_problem *problem, const struct placement *placement,
-                 uint32_t chunk, struct placement_load load, struct line *line)
+static void plan_forecast_send(const struct placement_problem *problem,
+                               const struct placement *placement, uint32_t chunk,
+                               struct placement_load load, struct line *line)
 {
     double arrives = line->done[chunk % placement->n_stages];
     for (uint32_t i = 0; i < placement->n_stages; i++) {
@@ -57,7 +58,8 @@ static double prefill_s(const struct placement_problem *problem, const struct pl
         const uint32_t rows = next_chunk(problem, placement->n_stages, work->n_prompt - at);
         const struct placement_load load = {rows, 1, work->n_cached + at + rows / 2.0};
         at += rows;
-        send(at < work->n_prompt ? &headless : problem, placement, chunk, load, &line);
+        plan_forecast_send(at < work->n_prompt ? &headless : problem, placement, chunk, load,
+                           &line);
     }
     return line.ends[placement->n_stages - 1];
 }

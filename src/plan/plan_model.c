@@ -25,9 +25,10 @@ static enum error_code find_type(struct placement_model *out, const struct gguf_
 }
 
 /* `tensor` may be NULL: the model has none in that role. */
-static enum error_code add_tensor(struct placement_model *out, struct placement_layer *layer,
-                                  const struct model *model, const struct gguf_tensor *tensor,
-                                  struct error *err)
+static enum error_code plan_model_add_tensor(struct placement_model *out,
+                                             struct placement_layer *layer,
+                                             const struct model *model,
+                                             const struct gguf_tensor *tensor, struct error *err)
 {
     uint32_t type;
     if (!tensor)
@@ -49,8 +50,8 @@ static enum error_code add_layer(struct placement_model *out, struct placement_l
     enum error_code code = ERROR_NONE;
     for (int role = 0; role < TENSOR_ROLE_COUNT && !code; role++) {
         if (tensor_role_per_layer((enum tensor_role)role))
-            code = add_tensor(out, layer, model, model_tensor(model, (enum tensor_role)role, index),
-                              err);
+            code = plan_model_add_tensor(out, layer, model,
+                                         model_tensor(model, (enum tensor_role)role, index), err);
     }
     const struct layer_cost cost = model_layer_cost(model, index);
     layer->flops_per_token_per_context = (double)cost.flops_per_token_per_context;
@@ -58,15 +59,15 @@ static enum error_code add_layer(struct placement_model *out, struct placement_l
     return code;
 }
 
-static enum error_code add_ends(struct placement_model *out, const struct model *model,
-                                bool embedding_counts, struct error *err)
+static enum error_code plan_model_add_ends(struct placement_model *out, const struct model *model,
+                                           bool embedding_counts, struct error *err)
 {
     const struct gguf_tensor *embedding = model_tensor(model, TENSOR_TOKEN_EMBEDDING, 0);
     const struct gguf_tensor *head = model_tensor(model, TENSOR_OUTPUT, 0);
-    enum error_code code =
-        add_tensor(out, &out->output, model, model_tensor(model, TENSOR_OUTPUT_NORM, 0), err);
+    enum error_code code = plan_model_add_tensor(out, &out->output, model,
+                                                 model_tensor(model, TENSOR_OUTPUT_NORM, 0), err);
     if (!code)
-        code = add_tensor(out, &out->output, model, head ? head : embedding, err);
+        code = plan_model_add_tensor(out, &out->output, model, head ? head : embedding, err);
     if (code || !embedding_counts)
         return code;
     uint32_t type;
@@ -142,7 +143,7 @@ enum error_code plan_model_init(struct plan_model *out, const struct model *mode
     for (uint32_t i = 0; i < h->n_layers && !code; i++)
         code = add_layer(cost, &out->layers[i], model, i, options->kv_type, err);
     if (!code)
-        code = add_ends(cost, model, embedding_counts, err);
+        code = plan_model_add_ends(cost, model, embedding_counts, err);
     if (code) {
         plan_model_deinit(out);
         return code;

@@ -7,8 +7,9 @@
 
 enum { QUESTIONS_NODES = 20000 }; /* of each search: the user waits for the message */
 
-static void say(const struct placement_problem *problem, const struct placement_remedy *remedy,
-                uint32_t index, struct buffer *out)
+static void plan_refuse_say(const struct placement_problem *problem,
+                            const struct placement_remedy *remedy, uint32_t index,
+                            struct buffer *out)
 {
     buffer_text(out, index ? ", or " : "; it would fit with ");
     switch (remedy->kind) {
@@ -65,7 +66,7 @@ enum error_code plan_refuse(const struct placement_problem *problem, const struc
         return code;
     say_parts(problem, &text);
     for (uint32_t i = 0; i < remedies.n; i++)
-        say(problem, &remedies.list[i], i, &text);
+        plan_refuse_say(problem, &remedies.list[i], i, &text);
     const struct placement all = {1, {{0, 0, problem->model.n_layers}}};
     struct error why = {
         0}; /* of one device the check says it more exactly than the solver's summary */

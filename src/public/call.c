@@ -66,7 +66,7 @@ enum medley_error_code call_prepare(struct medley_device *device,
 }
 
 /* On the device's thread. */
-static void run(struct device_job *job)
+static void call_run(struct device_job *job)
 {
     struct call *call = (struct call *)job;
     struct medley_device_request *request = call->request;
@@ -89,7 +89,7 @@ enum medley_error_code call_submit(struct call *call,
                                    medley_device_callback callback)
 {
     assert(call->device && atomic_load(&call->phase) == CALL_IDLE);
-    call->job.run = run;
+    call->job.run = call_run;
     call->perform = perform;
     call->callback = callback;
     atomic_store(&call->phase, CALL_QUEUED);

@@ -47,7 +47,7 @@ void context_complete(struct medley_gpu *gpu, struct call *call)
     uv_mutex_unlock(&gpu->done_lock);
 }
 
-static void on_wake(uv_async_t *wake)
+static void gpu_context_on_wake(uv_async_t *wake)
 {
     struct medley_gpu *gpu = wake->data;
     uv_mutex_lock(&gpu->done_lock);
@@ -64,8 +64,9 @@ static void on_wake(uv_async_t *wake)
 
 /* ---- making a handle ------------------------------------------------------------------- */
 
-static enum medley_error_code fail(struct medley_error *err, enum medley_error_code code,
-                                   const char *text, int uv_failure)
+static enum medley_error_code gpu_context_fail(struct medley_error *err,
+                                               enum medley_error_code code, const char *text,
+                                               int uv_failure)
 {
     err->code = code;
     snprintf(err->text, sizeof err->text, "%s%s%s", text, uv_failure ? ": " : "",
@@ -78,17 +79,17 @@ static enum medley_error_code context_new(uv_loop_t *loop, struct medley_gpu **o
 {
     struct medley_gpu *gpu = mem_new(sizeof *gpu);
     if (!gpu)
-        return fail(err, MEDLEY_ERROR_NO_MEMORY, "out of memory", 0);
+        return gpu_context_fail(err, MEDLEY_ERROR_NO_MEMORY, "out of memory", 0);
     int failure = loop ? 0 : uv_loop_init(&gpu->hidden_loop);
     if (failure) {
         mem_free(gpu);
-        return fail(err, MEDLEY_ERROR_IO, "no event loop", failure);
+        return gpu_context_fail(err, MEDLEY_ERROR_IO, "no event loop", failure);
     }
     gpu->loop = loop ? loop : &gpu->hidden_loop;
     failure = uv_mutex_init(&gpu->done_lock);
     if (failure)
         goto no_mutex;
-    failure = uv_async_init(gpu->loop, &gpu->wake, on_wake);
+    failure = uv_async_init(gpu->loop, &gpu->wake, gpu_context_on_wake);
     if (failure)
         goto no_async;
     gpu->wake.data = gpu;
@@ -101,7 +102,7 @@ no_mutex:
     if (!loop)
         uv_loop_close(&gpu->hidden_loop);
     mem_free(gpu);
-    return fail(err, MEDLEY_ERROR_IO, "no way to wake the event loop", failure);
+    return gpu_context_fail(err, MEDLEY_ERROR_IO, "no way to wake the event loop", failure);
 }
 
 static void take_machine(struct medley_gpu *gpu, struct machine *machine)
@@ -119,7 +120,7 @@ static void take_machine(struct medley_gpu *gpu, struct machine *machine)
 
 /* On a thread of libuv's pool; the handle's machine and the request's error are this thread's until
  * it is done. */
-static void open_work(uv_work_t *work)
+static void gpu_context_open_work(uv_work_t *work)
 {
     struct medley_gpu *gpu = work->data;
     struct error err;
@@ -135,7 +136,8 @@ static void open_done(uv_work_t *work, int status)
     struct call *call = gpu->opening;
     gpu->opening = NULL;
     if (status)
-        fail(&call->request->error, MEDLEY_ERROR_CANCELLED, "cancelled before it started", 0);
+        gpu_context_fail(&call->request->error, MEDLEY_ERROR_CANCELLED,
+                         "cancelled before it started", 0);
     else if (gpu->machine)
         take_machine(gpu, gpu->machine);
     context_deliver(gpu, call);
@@ -143,13 +145,14 @@ static void open_done(uv_work_t *work, int status)
 }
 
 /* Copies one text of the options; *out stays NULL where it is not given. */
-static enum medley_error_code copy_text(const char *text, char *copy, size_t size, const char **out,
-                                        const char *name, struct medley_error *err)
+static enum medley_error_code gpu_context_copy_text(const char *text, char *copy, size_t size,
+                                                    const char **out, const char *name,
+                                                    struct medley_error *err)
 {
     if (!text)
         return MEDLEY_ERROR_NONE;
     if (strlen(text) >= size)
-        return fail(err, MEDLEY_ERROR_INVALID, name, 0);
+        return gpu_context_fail(err, MEDLEY_ERROR_INVALID, name, 0);
     memcpy(copy, text, strlen(text) + 1);
     *out = copy;
     return MEDLEY_ERROR_NONE;
@@ -164,18 +167,19 @@ static enum medley_error_code copy_options(struct medley_gpu *gpu,
     gpu->options = (struct gpu_options){.n_cpu_threads = options->n_cpu_threads,
                                         .skip_other = options->cpu_only};
     enum medley_error_code code =
-        copy_text(options->backend, gpu->backend, sizeof gpu->backend, &gpu->options.backend,
-                  "no backend has so long a name", err);
-    if (!code)
-        code = copy_text(options->registry, gpu->registry, sizeof gpu->registry,
-                         &gpu->options.registry, "the registry's path is too long", err);
+        gpu_context_copy_text(options->backend, gpu->backend, sizeof gpu->backend,
+                              &gpu->options.backend, "no backend has so long a name", err);
     if (!code)
         code =
-            copy_text(options->sim_file, gpu->sim_file, sizeof gpu->sim_file,
-                      &gpu->options.sim_file, "the path of the simulated devices is too long", err);
+            gpu_context_copy_text(options->registry, gpu->registry, sizeof gpu->registry,
+                                  &gpu->options.registry, "the registry's path is too long", err);
     if (!code)
-        code = copy_text(options->verifier, gpu->verifier, sizeof gpu->verifier,
-                         &gpu->options.prober, "the verifier's path is too long", err);
+        code = gpu_context_copy_text(options->sim_file, gpu->sim_file, sizeof gpu->sim_file,
+                                     &gpu->options.sim_file,
+                                     "the path of the simulated devices is too long", err);
+    if (!code)
+        code = gpu_context_copy_text(options->verifier, gpu->verifier, sizeof gpu->verifier,
+                                     &gpu->options.prober, "the verifier's path is too long", err);
     return code;
 }
 
@@ -204,7 +208,7 @@ enum medley_error_code medley_gpu_open(uv_loop_t *loop, const struct medley_gpu_
     gpu->opening = call;
     gpu->work.data = gpu;
     context_hold(gpu);
-    int failure = uv_queue_work(gpu->loop, &gpu->work, open_work, open_done);
+    int failure = uv_queue_work(gpu->loop, &gpu->work, gpu_context_open_work, open_done);
     assert(failure == 0); /* it fails only without a function */
     *out = gpu;
     return MEDLEY_ERROR_NONE;
@@ -217,7 +221,7 @@ enum medley_error_code medley_gpu_attach(uv_loop_t *loop, struct medley_gpu *oth
     err = err ? err : &unseen;
     *out = NULL;
     if (!other || !other->machine)
-        return fail(err, MEDLEY_ERROR_INVALID, "the devices have not been opened", 0);
+        return gpu_context_fail(err, MEDLEY_ERROR_INVALID, "the devices have not been opened", 0);
     struct medley_gpu *gpu;
     enum medley_error_code code = context_new(loop, &gpu, err);
     if (code)
@@ -231,7 +235,7 @@ enum medley_error_code medley_gpu_attach(uv_loop_t *loop, struct medley_gpu *oth
 
 /* ---- closing --------------------------------------------------------------------------- */
 
-static void on_closed(uv_handle_t *wake)
+static void gpu_context_on_closed(uv_handle_t *wake)
 {
     struct medley_gpu *gpu = wake->data;
     gpu->closed = true;
@@ -245,7 +249,7 @@ static void on_closed(uv_handle_t *wake)
         callback(data);
 }
 
-static void close_work(uv_work_t *work)
+static void gpu_context_close_work(uv_work_t *work)
 {
     machine_close(((struct medley_gpu *)work->data)->machine);
 }
@@ -253,7 +257,7 @@ static void close_work(uv_work_t *work)
 static void close_done(uv_work_t *work, int status)
 {
     (void)status;
-    uv_close((uv_handle_t *)&((struct medley_gpu *)work->data)->wake, on_closed);
+    uv_close((uv_handle_t *)&((struct medley_gpu *)work->data)->wake, gpu_context_on_closed);
 }
 
 static void finish_if_drained(struct medley_gpu *gpu)
@@ -262,11 +266,11 @@ static void finish_if_drained(struct medley_gpu *gpu)
         return;
     gpu->released = true;
     if (gpu->machine && machine_release(gpu->machine)) {
-        int failure = uv_queue_work(gpu->loop, &gpu->work, close_work, close_done);
+        int failure = uv_queue_work(gpu->loop, &gpu->work, gpu_context_close_work, close_done);
         assert(failure == 0);
         return;
     }
-    uv_close((uv_handle_t *)&gpu->wake, on_closed);
+    uv_close((uv_handle_t *)&gpu->wake, gpu_context_on_closed);
 }
 
 void medley_gpu_close(struct medley_gpu *gpu, medley_gpu_close_callback callback, void *data)

@@ -46,7 +46,7 @@ const char *placement_remedy_name(enum placement_remedy_kind kind)
 
 /* ---- does it fit ---------------------------------------------------------------------- */
 
-static bool has_time(const struct trial *trial)
+static bool remedy_has_time(const struct trial *trial)
 {
     return !trial->code && (!trial->options.go_on || trial->options.go_on(trial->options.self));
 }
@@ -75,12 +75,12 @@ static bool too_few(struct trial *trial, uint64_t to)
 }
 
 /* Greedy says yes quickly; only the search can say no for certain. */
-static bool fits(struct trial *trial, uint64_t to)
+static bool remedy_fits(struct trial *trial, uint64_t to)
 {
     struct placement_solution solution;
     struct error own = {0};
     trial->sure = false;
-    if (!has_time(trial))
+    if (!remedy_has_time(trial))
         return false;
     if (too_few(trial, to)) {
         trial->sure = !trial->code;
@@ -117,7 +117,7 @@ static bool turn_until(struct trial *trial, uint64_t bad, uint64_t good, uint64_
 {
     uint64_t maybe = good;
     trial->sure = true;
-    while (has_time(trial) && !are_neighbours(bad, maybe)) {
+    while (remedy_has_time(trial) && !are_neighbours(bad, maybe)) {
         const uint64_t middle = middle_of(bad, maybe);
         if (too_few(trial, middle))
             bad = middle;
@@ -126,14 +126,14 @@ static bool turn_until(struct trial *trial, uint64_t bad, uint64_t good, uint64_
     }
     *least = true;
     *first = maybe;
-    if (fits(trial, maybe))
+    if (remedy_fits(trial, maybe))
         return true;
     *least = trial->sure;
-    if (maybe == good || !fits(trial, good))
+    if (maybe == good || !remedy_fits(trial, good))
         return false;
     for (bad = maybe; !are_neighbours(bad, good);) {
         const uint64_t middle = middle_of(bad, good);
-        if (fits(trial, middle)) {
+        if (remedy_fits(trial, middle)) {
             good = middle;
         } else {
             bad = middle;
@@ -209,9 +209,9 @@ static bool trial_init(struct trial *trial, void (*turn)(struct trial *, uint64_
 }
 
 /* The remedy as the trial is turned now, with its rates. */
-static void keep(struct trial *trial, enum placement_remedy_kind kind, bool least,
-                 const char *kv_type, const struct placement_options *options,
-                 struct placement_remedies *out)
+static void remedy_keep(struct trial *trial, enum placement_remedy_kind kind, bool least,
+                        const char *kv_type, const struct placement_options *options,
+                        struct placement_remedies *out)
 {
     const struct placement_demand *demand = &trial->changed.problem.demand;
     struct placement_options full = *options;
@@ -255,9 +255,9 @@ static void try_kv_types(struct trial *trial, const struct placement_options *op
     for (uint32_t i = 0; i < trial->kv_types->n; i++) {
         if (kv_size(&trial->kv_types->others[i]) >= kv_size(&trial->kv_types->current))
             continue;
-        if (fits(trial, i)) {
-            keep(trial, PLACEMENT_REMEDY_KV_TYPE, least, trial->kv_types->others[i].name, options,
-                 out);
+        if (remedy_fits(trial, i)) {
+            remedy_keep(trial, PLACEMENT_REMEDY_KV_TYPE, least, trial->kv_types->others[i].name,
+                        options, out);
             break;
         }
         least = least && trial->sure;
@@ -274,7 +274,7 @@ static void try_streams(struct trial *trial, const struct placement_options *opt
         return;
     if (turn_until(trial, trial->problem->demand.streams, 1, &streams, &least)) {
         turn_streams(trial, streams);
-        keep(trial, PLACEMENT_REMEDY_STREAMS, least, "", options, out);
+        remedy_keep(trial, PLACEMENT_REMEDY_STREAMS, least, "", options, out);
     }
     changed_deinit(&trial->changed);
 }
@@ -291,7 +291,7 @@ static void turn_context_down(struct trial *trial, enum placement_remedy_kind ki
     bool least;
     if (turn_until(trial, most, 1, &steps, &least) && steps < most) {
         turn_context(trial, steps);
-        keep(trial, kind, least, kv_type, options, out);
+        remedy_keep(trial, kind, least, kv_type, options, out);
     }
 }
 
@@ -319,9 +319,9 @@ static void try_combined(struct trial *trial, const struct placement_options *op
     trial->changed.problem.demand.streams = 1;
     const bool changed_type = smallest != &trial->kv_types->current;
     /* The whole context first: the other two together may be enough. */
-    if (fits(trial, 1)) {
-        keep(trial, PLACEMENT_REMEDY_COMBINED, false, changed_type ? smallest->name : "", options,
-             out);
+    if (remedy_fits(trial, 1)) {
+        remedy_keep(trial, PLACEMENT_REMEDY_COMBINED, false, changed_type ? smallest->name : "",
+                    options, out);
     } else if (changed_type || trial->problem->demand.streams > 1) {
         trial->turn = turn_context;
         turn_context_down(trial, PLACEMENT_REMEDY_COMBINED, changed_type ? smallest->name : "",
@@ -331,8 +331,8 @@ static void try_combined(struct trial *trial, const struct placement_options *op
 }
 
 /* What one device needs at most: everything. */
-static uint64_t most_units(const struct placement_problem *problem,
-                           const struct placement_device *device)
+static uint64_t remedy_most_units(const struct placement_problem *problem,
+                                  const struct placement_device *device)
 {
     const struct placement_stage whole = {0, 0, problem->model.n_layers};
     const uint64_t bytes = placement_stage_bytes(problem, &whole) + device->reserve_bytes;
@@ -349,13 +349,13 @@ static void try_free_memory(struct trial *trial, const struct placement_options 
     bool best_least = true, least;
     if (!trial_init(trial, turn_memory))
         return;
-    for (uint32_t d = 0; d < trial->problem->n_devices && has_time(trial); d++) {
+    for (uint32_t d = 0; d < trial->problem->n_devices && remedy_has_time(trial); d++) {
         if (!placement_device_usable(&trial->problem->devices[d]))
             continue;
         uint64_t units;
         trial->device = d;
         const uint64_t most =
-            best ? best - 1 : most_units(trial->problem, &trial->problem->devices[d]);
+            best ? best - 1 : remedy_most_units(trial->problem, &trial->problem->devices[d]);
         if (most > 0 && turn_until(trial, 0, most, &units, &least)) {
             best = units;
             best_device = d;
@@ -369,7 +369,7 @@ static void try_free_memory(struct trial *trial, const struct placement_options 
         trial->device = best_device;
         turn_memory(trial, best);
         out->missing_bytes = trial->added_bytes;
-        keep(trial, PLACEMENT_REMEDY_FREE_MEMORY, best_least, "", options, out);
+        remedy_keep(trial, PLACEMENT_REMEDY_FREE_MEMORY, best_least, "", options, out);
     }
     changed_deinit(&trial->changed);
 }
@@ -414,9 +414,10 @@ static void try_add_device(struct trial *trial, const struct placement_options *
     know_all_types(problem, &extra.device);
     trial->code = changed_add(&trial->changed, &extra.device, trial->device,
                               placement_extra_beside(problem, &extra, &assumed), trial->err);
-    if (!trial->code && turn_until(trial, 0, most_units(problem, &extra.device), &units, &least)) {
+    if (!trial->code &&
+        turn_until(trial, 0, remedy_most_units(problem, &extra.device), &units, &least)) {
         turn_added(trial, units);
-        keep(trial, PLACEMENT_REMEDY_ADD_DEVICE, least, "", options, out);
+        remedy_keep(trial, PLACEMENT_REMEDY_ADD_DEVICE, least, "", options, out);
     }
     changed_deinit(&trial->changed);
 }

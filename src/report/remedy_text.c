@@ -2,9 +2,9 @@
 
 #include "base/size_text.h"
 
-static void say_change(const struct placement_problem *problem,
-                       const struct placement_kv_types *kv_types,
-                       const struct placement_remedy *remedy, struct buffer *text)
+static void remedy_text_say_change(const struct placement_problem *problem,
+                                   const struct placement_kv_types *kv_types,
+                                   const struct placement_remedy *remedy, struct buffer *text)
 {
     const struct placement_demand *demand = &problem->demand;
     const struct placement_device *device = &problem->devices[remedy->device];
@@ -53,7 +53,7 @@ void placement_remedies_text(const struct placement_problem *problem,
     for (uint32_t i = 0; i < remedies->n; i++) {
         const struct placement_remedy *remedy = &remedies->list[i];
         buffer_text(text, "  ");
-        say_change(problem, kv_types, remedy, text);
+        remedy_text_say_change(problem, kv_types, remedy, text);
         buffer_printf(text, ": %.1f tok/s%s\n", remedy->rates.decode_tokens_per_s,
                       remedy->least ? "" : " (less of a change may do)");
     }

@@ -14,7 +14,7 @@ struct deadline {
     double end_s;
 };
 
-static bool before(void *self)
+static bool report_before(void *self)
 {
     const struct deadline *deadline = self;
     return deadline->ask->now_s(deadline->ask->self) < deadline->end_s;
@@ -31,7 +31,7 @@ static struct placement_options options_until(struct deadline *deadline,
     struct placement_options options = placement_options_default();
     *deadline = (struct deadline){ask, now_s(ask) + ask->limit_s};
     if (ask->now_s && ask->limit_s > 0) {
-        options.go_on = before;
+        options.go_on = report_before;
         options.self = deadline;
     }
     return options;
@@ -126,7 +126,7 @@ static enum error_code rate_problem(struct placement_problem problem,
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-static void exclude(struct cluster_problem *problem, const struct report_ask *ask)
+static void report_exclude(struct cluster_problem *problem, const struct report_ask *ask)
 {
     for (uint32_t d = 0; d < problem->problem.n_devices; d++) {
         for (uint32_t i = 0; i < ask->n_without; i++)
@@ -143,14 +143,14 @@ static enum error_code rate_cluster(const struct report_ask *ask, const struct c
     enum error_code code = cluster_problem_init(&problem, cluster, ask->model, &ask->demand, err);
     if (code)
         return code;
-    exclude(&problem, ask);
+    report_exclude(&problem, ask);
     code = rate_problem(problem.problem, options, out, err);
     cluster_problem_deinit(&problem);
     return code;
 }
 
-static enum error_code ask_extras(struct report *report, const struct placement_options *options,
-                                  struct error *err)
+static enum error_code report_ask_extras(struct report *report,
+                                         const struct placement_options *options, struct error *err)
 {
     const struct report_ask *ask = &report->ask;
     enum error_code code = ERROR_NONE;
@@ -301,7 +301,7 @@ static enum error_code ask_rest(struct report *report, struct error *err)
     if (report->outcome == ERROR_NOT_FOUND) {
         enum error_code code =
             placement_remedies(problem, &report->ask.kv_types, &options, &report->remedies, err);
-        return code ? code : ask_extras(report, &options, err);
+        return code ? code : report_ask_extras(report, &options, err);
     }
     if (report->outcome)
         return ERROR_NONE;
@@ -311,13 +311,13 @@ static enum error_code ask_rest(struct report *report, struct error *err)
     if (!code)
         code = ask_without(report, &options, err);
     if (!code)
-        code = ask_extras(report, &options, err);
+        code = report_ask_extras(report, &options, err);
     return code ? code : ask_reasons(report, &options, err);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static enum error_code solve(struct report *report, struct error *err)
+static enum error_code report_solve(struct report *report, struct error *err)
 {
     struct deadline deadline;
     const struct placement_options options = options_until(&deadline, &report->ask);
@@ -343,9 +343,9 @@ enum error_code report_init(struct report *report, const struct report_ask *ask,
             code = error_set(err, ERROR_INVALID, "there is no node '%s'", ask->without[i]);
     }
     if (!code)
-        exclude(&report->cluster_problem, ask);
+        report_exclude(&report->cluster_problem, ask);
     if (!code)
-        code = solve(report, err);
+        code = report_solve(report, err);
     if (!code)
         code = ask_rest(report, err);
     if (code)

@@ -29,8 +29,9 @@ static void add_words(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *k
 
 /* ---- placements ------------------------------------------------------------------------------ */
 
-static void add_stages(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct report *report,
-                       const struct placement *placement, const struct placement_forecast *forecast)
+static void report_json_add_stages(yyjson_mut_doc *doc, yyjson_mut_val *object,
+                                   const struct report *report, const struct placement *placement,
+                                   const struct placement_forecast *forecast)
 {
     const struct placement_problem *problem = &report->cluster_problem.problem;
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, object, "stages");
@@ -69,7 +70,7 @@ static void add_forecast(yyjson_mut_doc *doc, yyjson_mut_val *object, const stru
               forecast->prefill_tokens_per_s > 0);
     yyjson_mut_obj_add_real(doc, object, "round_s", forecast->cost.round_s);
     yyjson_mut_obj_add_real(doc, object, "period_s", forecast->cost.period_s);
-    add_stages(doc, object, report, placement, forecast);
+    report_json_add_stages(doc, object, report, placement, forecast);
 }
 
 static void add_bottleneck(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct report *report)
@@ -100,8 +101,8 @@ static void add_best(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct rep
 
 /* ---- several groups -------------------------------------------------------------------------- */
 
-static void add_group(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct report *report,
-                      uint32_t index)
+static void report_json_add_group(yyjson_mut_doc *doc, yyjson_mut_val *list,
+                                  const struct report *report, uint32_t index)
 {
     const struct placement_group *group = &report->replicas.groups.groups[index];
     struct placement_forecast forecast;
@@ -131,13 +132,13 @@ static void add_groups(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct r
     yyjson_mut_obj_add_uint(doc, object, "solved", replicas->solves);
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, object, "list");
     for (uint32_t i = 0; several && i < replicas->groups.n_groups; i++)
-        add_group(doc, list, report, i);
+        report_json_add_group(doc, list, report, i);
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-static void add_device(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct report *report,
-                       uint32_t index)
+static void report_json_add_device(yyjson_mut_doc *doc, yyjson_mut_val *list,
+                                   const struct report *report, uint32_t index)
 {
     static const char *const reasons[] = {"used",    "excluded",   "no_memory", "no_types",
                                           "no_link", "costs_time", "no_place"};
@@ -300,7 +301,7 @@ void report_json(const struct report *report, struct buffer *out)
         add_remedies(doc, root, report);
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, root, "devices");
     for (uint32_t d = 0; d < report->cluster_problem.problem.n_devices; d++)
-        add_device(doc, list, report, d);
+        report_json_add_device(doc, list, report, d);
     add_whatifs(doc, root, report);
     add_policies(doc, root, report);
     char *text = yyjson_mut_write(doc, YYJSON_WRITE_PRETTY | YYJSON_WRITE_NEWLINE_AT_END, NULL);

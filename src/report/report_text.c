@@ -46,7 +46,7 @@ static void say_rates(const struct placement_forecast *forecast, struct buffer *
         buffer_text(out, ", prefill unknown");
 }
 
-static int digits(uint32_t n)
+static int report_text_digits(uint32_t n)
 {
     return n > 999 ? 4 : n > 99 ? 3 : n > 9 ? 2 : 1;
 }
@@ -63,7 +63,7 @@ static void say_stages(const struct report *report, const struct placement *plac
                        const struct placement_forecast *forecast, struct buffer *out)
 {
     const struct placement_problem *problem = &report->cluster_problem.problem;
-    const int wide = digits(problem->model.n_layers - 1);
+    const int wide = report_text_digits(problem->model.n_layers - 1);
     int widest = 0;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
         const int width = (int)strlen(report_device_name(report, placement->stages[i].device).text);
@@ -73,7 +73,7 @@ static void say_stages(const struct report *report, const struct placement *plac
         const struct placement_stage *stage = &placement->stages[i];
         const uint64_t there = problem->devices[stage->device].memory_free_bytes;
         buffer_printf(out, "  stage %-*u  %-*s  layers %*u–%-*u  %9s of %-9s  %8s",
-                      digits(placement->n_stages - 1), i, widest,
+                      report_text_digits(placement->n_stages - 1), i, widest,
                       report_device_name(report, stage->device).text, wide, stage->first_layer,
                       wide, stage->first_layer + stage->n_layers - 1,
                       size_text(forecast->stages[i].bytes).text, size_text(there).text,

@@ -19,7 +19,7 @@ struct report_words report_rate_words(double tokens_per_s)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-static uint32_t node_of(const struct report *report, uint32_t device)
+static uint32_t report_words_node_of(const struct report *report, uint32_t device)
 {
     return report->ask.cluster->devices[device].node;
 }
@@ -28,7 +28,8 @@ struct report_words report_link_words(const struct report *report, uint32_t from
 {
     struct report_words out = {"same machine"};
     const struct cluster_problem *problem = &report->cluster_problem;
-    const uint32_t first = node_of(report, from), last = node_of(report, to);
+    const uint32_t first = report_words_node_of(report, from),
+                   last = report_words_node_of(report, to);
     if (first == last)
         return out;
     const struct topology_link *narrowest =
@@ -52,8 +53,8 @@ struct report_words report_link_words(const struct report *report, uint32_t from
 bool report_link_assumed(const struct report *report, uint32_t from, uint32_t to)
 {
     const struct cluster *cluster = report->ask.cluster;
-    const uint32_t last = node_of(report, to);
-    for (uint32_t at = node_of(report, from), next; at != last; at = next) {
+    const uint32_t last = report_words_node_of(report, to);
+    for (uint32_t at = report_words_node_of(report, from), next; at != last; at = next) {
         next = topology_paths_next(&report->cluster_problem.paths, at, last);
         if (next == TOPOLOGY_NO_NODE)
             return false;
@@ -107,8 +108,8 @@ static uint32_t down_to(const struct report *report, uint32_t device)
     const struct topology *topology = &report->cluster_problem.topology;
     const struct placement *placement = &report->solution.placement;
     for (uint32_t i = 0; i < placement->n_stages; i++) {
-        const uint32_t own = node_of(report, device),
-                       other = node_of(report, placement->stages[i].device);
+        const uint32_t own = report_words_node_of(report, device),
+                       other = report_words_node_of(report, placement->stages[i].device);
         const struct topology_link *there = topology_link(topology, own, other),
                                    *back = topology_link(topology, other, own);
         if ((there && !there->up) || (back && !back->up))

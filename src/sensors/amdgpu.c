@@ -43,7 +43,7 @@ static enum error_code amdgpu_open(const struct sensor_context *context, void **
     return ERROR_NONE;
 }
 
-static void find_hwmon(const struct amdgpu *amdgpu, const char *pci, struct card *card)
+static void amdgpu_find_hwmon(const struct amdgpu *amdgpu, const char *pci, struct card *card)
 {
     hwmon_of_pci(amdgpu->fs, pci, card->hwmon);
     if (!card->hwmon[0])
@@ -53,8 +53,8 @@ static void find_hwmon(const struct amdgpu *amdgpu, const char *pci, struct card
         card->temperature_input = 1;
 }
 
-static void read_hwmon(const struct amdgpu *amdgpu, const struct card *card,
-                       struct sensor_device *out)
+static void amdgpu_read_hwmon(const struct amdgpu *amdgpu, const struct card *card,
+                              struct sensor_device *out)
 {
     const struct sysfs *fs = amdgpu->fs;
     const char *folder = card->hwmon;
@@ -73,7 +73,7 @@ static void read_hwmon(const struct amdgpu *amdgpu, const struct card *card,
         out->clock_mhz = reading_clock_mhz(hz / 1000000);
 }
 
-static void read_memory(const struct sysfs *fs, const char *pci, struct sensor_device *out)
+static void amdgpu_read_memory(const struct sysfs *fs, const char *pci, struct sensor_device *out)
 {
     uint64_t total, used;
     out->memory_used_bytes = out->memory_free_bytes = reading_failed();
@@ -99,11 +99,11 @@ static void amdgpu_read_device(void *self, uint32_t index, const struct device_i
     out->utilisation_pct = reading_failed();
     if (!sysfs_u64(amdgpu->fs, &pct, 100, "sys/bus/pci/devices/%s/gpu_busy_percent", pci))
         out->utilisation_pct = reading_pct(pct);
-    read_memory(amdgpu->fs, pci, out);
+    amdgpu_read_memory(amdgpu->fs, pci, out);
     if (!card->hwmon[0])
-        find_hwmon(amdgpu, pci, card);
+        amdgpu_find_hwmon(amdgpu, pci, card);
     if (card->hwmon[0])
-        read_hwmon(amdgpu, card, out);
+        amdgpu_read_hwmon(amdgpu, card, out);
     if (!out->temperature_mc.valid)
         card->hwmon[0] = 0; /* the driver may come back under another number */
 }

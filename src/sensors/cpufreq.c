@@ -32,7 +32,7 @@ static struct sensor_reading read_policies(const struct cpufreq *cpufreq)
 }
 
 /* "cpu MHz : 2499.998", as often as it stands in the first bytes. */
-static struct sensor_reading read_cpuinfo(const struct cpufreq *cpufreq)
+static struct sensor_reading cpufreq_read_cpuinfo(const struct cpufreq *cpufreq)
 {
     char text[LIMIT_SENSOR_FILE_BYTES];
     if (sysfs_text(cpufreq->fs, text, sizeof text, "proc/cpuinfo"))
@@ -51,9 +51,9 @@ static struct sensor_reading read_cpuinfo(const struct cpufreq *cpufreq)
     return count ? reading_clock_mhz((uint64_t)(sum_mhz / count)) : reading_failed();
 }
 
-static struct sensor_reading read_clock(const struct cpufreq *cpufreq)
+static struct sensor_reading cpufreq_read_clock(const struct cpufreq *cpufreq)
 {
-    return cpufreq->n_policies ? read_policies(cpufreq) : read_cpuinfo(cpufreq);
+    return cpufreq->n_policies ? read_policies(cpufreq) : cpufreq_read_cpuinfo(cpufreq);
 }
 
 static enum error_code cpufreq_open(const struct sensor_context *context, void **self,
@@ -65,7 +65,7 @@ static enum error_code cpufreq_open(const struct sensor_context *context, void *
     cpufreq->fs = &context->fs;
     cpufreq->n_policies = sysfs_list(&context->fs, "sys/devices/system/cpu/cpufreq", "policy",
                                      cpufreq->policies, LIMIT_SENSOR_ENTRIES);
-    if (!read_clock(cpufreq).valid) {
+    if (!cpufreq_read_clock(cpufreq).valid) {
         mem_free(cpufreq);
         return error_set(err, ERROR_NOT_FOUND,
                          "the kernel does not say the CPU's clock; nothing to mend");
@@ -79,7 +79,7 @@ static void cpufreq_read_device(void *self, uint32_t index, const struct device_
 {
     (void)index;
     if (info->kind == DEVICE_CPU)
-        out->clock_mhz = read_clock(self);
+        out->clock_mhz = cpufreq_read_clock(self);
 }
 
 const struct sensor_impl sensor_impl_cpufreq = {

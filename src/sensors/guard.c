@@ -114,7 +114,7 @@ static void open_source(struct guard *guard)
     }
 }
 
-static void work(struct guard *guard)
+static void guard_work(struct guard *guard)
 {
     const struct sensor_impl *impl = guard->impl;
     const struct sensor_context *context = &guard->shared->context;
@@ -144,7 +144,7 @@ static void guard_free(struct guard *guard)
     mem_free(guard);
 }
 
-static void *run(void *argument)
+static void *guard_run(void *argument)
 {
     struct guard *guard = argument;
     pthread_mutex_lock(&guard->lock);
@@ -155,7 +155,7 @@ static void *run(void *argument)
         }
         guard->asked = false;
         pthread_mutex_unlock(&guard->lock);
-        work(guard);
+        guard_work(guard);
         pthread_mutex_lock(&guard->lock);
         guard->busy_since_ns = 0;
         pthread_cond_signal(&guard->answered);
@@ -179,7 +179,7 @@ static void *run(void *argument)
 
 static void start_thread(struct guard *guard)
 {
-    int failure = pthread_create(&guard->thread, NULL, run, guard);
+    int failure = pthread_create(&guard->thread, NULL, guard_run, guard);
     guard->has_thread = failure == 0;
     if (failure)
         set_source(guard, false, "no thread could be started for it");
@@ -230,7 +230,7 @@ void guard_wait(struct guard *guard, uint64_t until_ns)
 {
     if (!guard->has_thread) {
         if (!guard->impl->may_block) /* without its thread such a source is not used at all */
-            work(guard);
+            guard_work(guard);
         return;
     }
     if (guard->late) /* it has had its time: a driver that hangs must not slow down every sample */
@@ -242,7 +242,7 @@ void guard_wait(struct guard *guard, uint64_t until_ns)
 }
 
 /* Both are structs of readings and of nothing else. */
-static void merge(const void *from, void *to, size_t size, uint64_t now_ns)
+static void guard_merge_readings(const void *from, void *to, size_t size, uint64_t now_ns)
 {
     const struct sensor_reading *told = from;
     struct sensor_reading *out = to;
@@ -264,9 +264,10 @@ _Static_assert(sizeof(struct sensor_device) % sizeof(struct sensor_reading) == 0
 void guard_merge(struct guard *guard, uint64_t now_ns, struct sensor_sample *sample)
 {
     pthread_mutex_lock(&guard->lock);
-    merge(&guard->report->node, &sample->node, sizeof sample->node, now_ns);
+    guard_merge_readings(&guard->report->node, &sample->node, sizeof sample->node, now_ns);
     for (uint32_t i = 0; i < sample->n_devices; i++)
-        merge(&guard->report->devices[i], &sample->devices[i], sizeof sample->devices[i], now_ns);
+        guard_merge_readings(&guard->report->devices[i], &sample->devices[i],
+                             sizeof sample->devices[i], now_ns);
     pthread_mutex_unlock(&guard->lock);
 }
 

@@ -61,7 +61,7 @@ static void add_folder(struct hwmon *hwmon, const char *folder)
     }
 }
 
-static void scan(struct hwmon *hwmon)
+static void hwmon_scan(struct hwmon *hwmon)
 {
     static const char class_folder[] = "sys/class/hwmon";
     char folders[LIMIT_SENSOR_ENTRIES][SYSFS_NAME_BYTES];
@@ -93,7 +93,7 @@ static enum error_code hwmon_open(const struct sensor_context *context, void **s
     if (!hwmon)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     hwmon->fs = &context->fs;
-    scan(hwmon);
+    hwmon_scan(hwmon);
     if (!hwmon->n_inputs) {
         mem_free(hwmon);
         return error_set(err, ERROR_NOT_FOUND,
@@ -112,7 +112,7 @@ static void hwmon_read_device(void *self, uint32_t index, const struct device_in
     if (info->kind != DEVICE_CPU)
         return;
     if (!hwmon->n_inputs)
-        scan(hwmon);
+        hwmon_scan(hwmon);
     struct sensor_reading hottest = reading_failed(), limit = reading_failed();
     for (uint32_t i = 0; i < hwmon->n_inputs; i++) {
         const struct input *input = &hwmon->inputs[i];

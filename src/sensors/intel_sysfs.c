@@ -53,7 +53,7 @@ static uint32_t find_input(const struct sysfs *fs, const char *folder, const cha
     return input;
 }
 
-static void find_hwmon(const struct intel *intel, const char *pci, struct card *card)
+static void intel_sysfs_find_hwmon(const struct intel *intel, const char *pci, struct card *card)
 {
     energy_meter_reset(&card->meter);
     hwmon_of_pci(intel->fs, pci, card->hwmon);
@@ -64,7 +64,8 @@ static void find_hwmon(const struct intel *intel, const char *pci, struct card *
 }
 
 /* False when the card is not where it was. */
-static bool read_hwmon(const struct intel *intel, struct card *card, struct sensor_device *out)
+static bool intel_sysfs_read_hwmon(const struct intel *intel, struct card *card,
+                                   struct sensor_device *out)
 {
     const char *folder = card->hwmon;
     if (card->temperature_input)
@@ -82,7 +83,7 @@ static bool read_hwmon(const struct intel *intel, struct card *card, struct sens
     return true;
 }
 
-static struct sensor_reading read_clock(const struct intel *intel, const char *pci)
+static struct sensor_reading intel_sysfs_read_clock(const struct intel *intel, const char *pci)
 {
     char drm[HWMON_FOLDER_BYTES], names[1][SYSFS_NAME_BYTES];
     uint64_t mhz;
@@ -106,10 +107,10 @@ static void intel_read_device(void *self, uint32_t index, const struct device_in
         card->hwmon[0] = 0; /* unplugged, or never ours */
         return;
     }
-    out->clock_mhz = read_clock(intel, pci);
+    out->clock_mhz = intel_sysfs_read_clock(intel, pci);
     if (!card->hwmon[0])
-        find_hwmon(intel, pci, card);
-    if (card->hwmon[0] && !read_hwmon(intel, card, out))
+        intel_sysfs_find_hwmon(intel, pci, card);
+    if (card->hwmon[0] && !intel_sysfs_read_hwmon(intel, card, out))
         card->hwmon[0] = 0;
 }
 

@@ -123,7 +123,7 @@ struct level_zero {
     uint32_t n_cards;
 };
 
-static void bind(struct level_zero *zes)
+static void level_zero_bind(struct level_zero *zes)
 {
     const struct library_symbol symbols[] = {
         {&zes->init, "zesInit", NULL},
@@ -151,7 +151,8 @@ static void bind(struct level_zero *zes)
 /* ---- opening ----------------------------------------------------------------------------- */
 
 /* The parts of one kind that a device has; at most `max`. */
-static uint32_t list_parts(enumerate list, zes_handle device, zes_handle *out, uint32_t max)
+static uint32_t level_zero_list_parts(enumerate list, zes_handle device, zes_handle *out,
+                                      uint32_t max)
 {
     uint32_t count = 0;
     if (!list || list(device, &count, NULL) || !count)
@@ -166,8 +167,9 @@ static uint32_t list_parts(enumerate list, zes_handle device, zes_handle *out, u
 static void find_temperature(struct level_zero *zes, struct card *card)
 {
     zes_handle parts[PARTS_MAX];
-    uint32_t n =
-        zes->temp_properties ? list_parts(zes->temperatures, card->device, parts, PARTS_MAX) : 0;
+    uint32_t n = zes->temp_properties
+                     ? level_zero_list_parts(zes->temperatures, card->device, parts, PARTS_MAX)
+                     : 0;
     uint32_t best = UINT32_MAX;
     for (uint32_t i = 0; i < n; i++) {
         struct zes_temp_properties properties = {.type = ZES_TEMP_PROPERTIES};
@@ -187,7 +189,9 @@ static void find_temperature(struct level_zero *zes, struct card *card)
 static void find_clock(struct level_zero *zes, struct card *card)
 {
     zes_handle parts[PARTS_MAX];
-    uint32_t n = zes->freq_properties ? list_parts(zes->clocks, card->device, parts, PARTS_MAX) : 0;
+    uint32_t n = zes->freq_properties
+                     ? level_zero_list_parts(zes->clocks, card->device, parts, PARTS_MAX)
+                     : 0;
     for (uint32_t i = 0; i < n && !card->clock; i++) {
         struct zes_freq_properties properties = {.type = ZES_FREQ_PROPERTIES};
         if (!zes->freq_properties(parts[i], &properties) && properties.domain == ZES_FREQ_GPU)
@@ -212,8 +216,9 @@ static int engine_rank(uint32_t group)
 static void find_engine(struct level_zero *zes, struct card *card)
 {
     zes_handle parts[PARTS_MAX];
-    uint32_t n =
-        zes->engine_properties ? list_parts(zes->engines, card->device, parts, PARTS_MAX) : 0;
+    uint32_t n = zes->engine_properties
+                     ? level_zero_list_parts(zes->engines, card->device, parts, PARTS_MAX)
+                     : 0;
     int best = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct zes_engine_properties properties = {.type = ZES_ENGINE_PROPERTIES};
@@ -237,9 +242,9 @@ static void add_card(struct level_zero *zes, zes_handle device)
     find_clock(zes, card);
     find_engine(zes, card);
     zes_handle parts[PARTS_MAX];
-    if (list_parts(zes->powers, device, parts, PARTS_MAX))
+    if (level_zero_list_parts(zes->powers, device, parts, PARTS_MAX))
         card->power = parts[0]; /* the first is the whole card or package */
-    card->n_memories = list_parts(zes->memories, device, card->memories, 8);
+    card->n_memories = level_zero_list_parts(zes->memories, device, card->memories, 8);
 }
 
 static int find_cards(struct level_zero *zes)
@@ -248,14 +253,14 @@ static int find_cards(struct level_zero *zes)
     uint32_t n_drivers = PARTS_MAX;
     int result = zes->drivers(&n_drivers, drivers);
     for (uint32_t i = 0; !result && i < n_drivers && i < PARTS_MAX; i++) {
-        uint32_t n_devices = list_parts(zes->devices, drivers[i], devices, PARTS_MAX);
+        uint32_t n_devices = level_zero_list_parts(zes->devices, drivers[i], devices, PARTS_MAX);
         for (uint32_t k = 0; k < n_devices; k++)
             add_card(zes, devices[k]);
     }
     return result;
 }
 
-static enum error_code start(struct level_zero *zes, const char *path, struct error *err)
+static enum error_code level_zero_start(struct level_zero *zes, const char *path, struct error *err)
 {
     if (!zes->init || !zes->drivers || !zes->devices || !zes->pci_properties)
         return error_set(err, ERROR_UNSUPPORTED,
@@ -289,8 +294,8 @@ static enum error_code level_zero_open(const struct sensor_context *context, voi
     enum error_code code;
     zes->library = library_open(path, reason, sizeof reason);
     if (zes->library) {
-        bind(zes);
-        code = start(zes, path, err);
+        level_zero_bind(zes);
+        code = level_zero_start(zes, path, err);
     } else if (context->level_zero_path) {
         code = error_set(err, ERROR_NOT_FOUND, "%s cannot be opened: %.200s", path, reason);
     } else if (pci_count_displays(&context->fs, PCI_VENDOR_INTEL, name)) {
@@ -311,8 +316,8 @@ static enum error_code level_zero_open(const struct sensor_context *context, voi
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-static void read_memory(const struct level_zero *zes, const struct card *card,
-                        struct sensor_device *out)
+static void level_zero_read_memory(const struct level_zero *zes, const struct card *card,
+                                   struct sensor_device *out)
 {
     static const uint64_t max_bytes = (uint64_t)1 << 50;
     uint64_t free_bytes = 0, size_bytes = 0;
@@ -363,7 +368,7 @@ static void read_card(struct level_zero *zes, struct card *card, struct sensor_d
         out->utilisation_pct =
             load_meter_update(&card->load, active.value, active.timestamp_us, clock_now_ns());
     read_power(zes, card, out);
-    read_memory(zes, card, out);
+    level_zero_read_memory(zes, card, out);
 }
 
 static void level_zero_read_device(void *self, uint32_t index, const struct device_info *info,

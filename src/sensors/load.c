@@ -30,7 +30,7 @@ static enum error_code load_open(const struct sensor_context *context, void **se
 
 /* "cpu user nice system idle iowait irq softirq steal …" in ticks; what others stole is no idle
  * time. */
-static struct sensor_reading read_load(struct load *load)
+static struct sensor_reading load_sensor_read_load(struct load *load)
 {
     char text[256];
     if (sysfs_text(load->fs, text, sizeof text, "proc/stat"))
@@ -55,7 +55,7 @@ struct memory {
     struct sensor_reading total_bytes, available_bytes;
 };
 
-static struct memory read_memory(const struct load *load)
+static struct memory load_sensor_read_memory(const struct load *load)
 {
     struct memory memory = {reading_failed(), reading_failed()};
     struct host_memory told;
@@ -74,8 +74,8 @@ static void load_read_device(void *self, uint32_t index, const struct device_inf
     struct load *load = self;
     if (info->kind != DEVICE_CPU)
         return;
-    struct memory memory = read_memory(load);
-    out->utilisation_pct = read_load(load);
+    struct memory memory = load_sensor_read_memory(load);
+    out->utilisation_pct = load_sensor_read_load(load);
     out->memory_free_bytes = memory.available_bytes;
     out->memory_used_bytes = reading_failed();
     if (memory.available_bytes.valid)
@@ -86,8 +86,8 @@ static void load_read_device(void *self, uint32_t index, const struct device_inf
 static void load_read_node(void *self, struct sensor_node *out)
 {
     struct load *load = self;
-    struct memory memory = read_memory(load);
-    out->cpu_utilisation_pct = read_load(load);
+    struct memory memory = load_sensor_read_memory(load);
+    out->cpu_utilisation_pct = load_sensor_read_load(load);
     out->memory_total_bytes = memory.total_bytes;
     out->memory_available_bytes = memory.available_bytes;
 }

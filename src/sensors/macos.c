@@ -26,7 +26,7 @@ static enum error_code macos_open(const struct sensor_context *context, void **s
     return *self ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");
 }
 
-static struct sensor_reading read_load(struct macos *macos)
+static struct sensor_reading macos_read_load(struct macos *macos)
 {
     host_cpu_load_info_data_t load;
     mach_msg_type_number_t count = HOST_CPU_LOAD_INFO_COUNT;
@@ -43,7 +43,7 @@ static void macos_read_node(void *self, struct sensor_node *out)
 {
     uint64_t total = 0;
     size_t size = sizeof total;
-    out->cpu_utilisation_pct = read_load(self);
+    out->cpu_utilisation_pct = macos_read_load(self);
     out->memory_total_bytes = out->memory_available_bytes = reading_failed();
     if (sysctlbyname("hw.memsize", &total, &size, NULL, 0) != 0 || !total)
         return;

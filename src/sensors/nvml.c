@@ -58,7 +58,7 @@ struct nvml {
     nvml_device devices[LIMIT_DEVICES]; /* NULL: to be looked up */
 };
 
-static void bind(struct nvml *nvml)
+static void nvml_bind(struct nvml *nvml)
 {
     const struct library_symbol symbols[] = {
         {&nvml->init, "nvmlInit_v2", "nvmlInit"},
@@ -142,7 +142,7 @@ static enum error_code nvml_open(const struct sensor_context *context, void **se
         mem_free(nvml);
         return code;
     }
-    bind(nvml);
+    nvml_bind(nvml);
     if (!nvml->init || !nvml->handle) {
         code = error_set(err, ERROR_UNSUPPORTED, "%s lacks %s: update the NVIDIA driver", path,
                          nvml->init ? "nvmlDeviceGetHandleByPciBusId" : "nvmlInit");
@@ -168,7 +168,7 @@ static bool is_lost(int result)
            result == NVML_INVALID_ARGUMENT;
 }
 
-static struct sensor_reading celsius(int result, unsigned celsius)
+static struct sensor_reading nvml_celsius(int result, unsigned celsius)
 {
     return result || celsius > LIMIT_TEMPERATURE_MC / 1000
                ? reading_failed()
@@ -188,7 +188,7 @@ static int read_temperature(const struct nvml *nvml, nvml_device device, struct 
         result = nvml->temperature_v(device, &now);
         value = now.celsius > 0 ? (unsigned)now.celsius : 0;
     }
-    *out = celsius(result, value);
+    *out = nvml_celsius(result, value);
     return result;
 }
 
@@ -197,10 +197,10 @@ static struct sensor_reading read_threshold(const struct nvml *nvml, nvml_device
 {
     unsigned value = 0;
     int result = nvml->threshold ? nvml->threshold(device, which, &value) : NVML_NOT_SUPPORTED;
-    return celsius(result, value);
+    return nvml_celsius(result, value);
 }
 
-static void read_memory(const struct nvml *nvml, nvml_device device, struct sensor_device *out)
+static void nvml_read_memory(const struct nvml *nvml, nvml_device device, struct sensor_device *out)
 {
     struct nvml_memory memory = {0};
     int result = nvml->memory ? nvml->memory(device, &memory) : NVML_NOT_SUPPORTED;
@@ -229,7 +229,7 @@ static void nvml_read_device(void *self, uint32_t index, const struct device_inf
     bool lost = is_lost(result);
     out->temperature_slowdown_mc = read_threshold(nvml, *device, NVML_THRESHOLD_SLOWDOWN);
     out->temperature_critical_mc = read_threshold(nvml, *device, NVML_THRESHOLD_SHUTDOWN);
-    read_memory(nvml, *device, out);
+    nvml_read_memory(nvml, *device, out);
     struct nvml_utilization used = {0};
     result = nvml->utilization ? nvml->utilization(*device, &used) : NVML_NOT_SUPPORTED;
     out->utilisation_pct = result ? reading_failed() : reading_pct(used.gpu);

@@ -32,8 +32,8 @@ struct supplies {
     bool on_mains;
 };
 
-static bool read_name(const struct sysfs *fs, const char *supply, const char *file, char *text,
-                      size_t size)
+static bool power_supply_read_name(const struct sysfs *fs, const char *supply, const char *file,
+                                   char *text, size_t size)
 {
     return sysfs_text(fs, text, size, "sys/class/power_supply/%s/%s", supply, file) == SYSFS_OK;
 }
@@ -44,8 +44,8 @@ static bool read_number(const struct sysfs *fs, const char *supply, const char *
     return sysfs_u64(fs, out, max, "sys/class/power_supply/%s/%s", supply, file) == SYSFS_OK;
 }
 
-static void weigh(const struct sysfs *fs, const char *supply, const char *file, uint64_t pct,
-                  struct weighted *mean)
+static void power_supply_weigh(const struct sysfs *fs, const char *supply, const char *file,
+                               uint64_t pct, struct weighted *mean)
 {
     uint64_t full;
     if (!read_number(fs, supply, file, full_max, &full) || !full)
@@ -59,7 +59,8 @@ static void add_battery(const struct sysfs *fs, const char *supply, struct suppl
 {
     char text[32];
     uint64_t present, pct;
-    if (read_name(fs, supply, "scope", text, sizeof text) && strcmp(text, "Device") == 0)
+    if (power_supply_read_name(fs, supply, "scope", text, sizeof text) &&
+        strcmp(text, "Device") == 0)
         return;
     if (read_number(fs, supply, "present", 1, &present) && !present)
         return;
@@ -67,10 +68,10 @@ static void add_battery(const struct sysfs *fs, const char *supply, struct suppl
     if (read_number(fs, supply, "capacity", 100, &pct)) {
         all->n_readable++;
         all->pct_sum += pct;
-        weigh(fs, supply, "energy_full", pct, &all->by_energy);
-        weigh(fs, supply, "charge_full", pct, &all->by_charge);
+        power_supply_weigh(fs, supply, "energy_full", pct, &all->by_energy);
+        power_supply_weigh(fs, supply, "charge_full", pct, &all->by_charge);
     }
-    if (!read_name(fs, supply, "status", text, sizeof text))
+    if (!power_supply_read_name(fs, supply, "status", text, sizeof text))
         return;
     all->n_charging += strcmp(text, "Charging") == 0;
     all->n_discharging += strcmp(text, "Discharging") == 0;
@@ -85,7 +86,7 @@ static struct supplies read_supplies(const struct sysfs *fs)
     uint32_t n = sysfs_list(fs, "sys/class/power_supply", "", names, SUPPLIES_MAX);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t online;
-        if (!read_name(fs, names[i], "type", type, sizeof type))
+        if (!power_supply_read_name(fs, names[i], "type", type, sizeof type))
             continue;
         if (strcmp(type, "Battery") == 0) {
             add_battery(fs, names[i], &all);

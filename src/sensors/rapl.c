@@ -25,7 +25,7 @@ struct rapl {
     uint32_t n_packages;
 };
 
-static void scan(struct rapl *rapl)
+static void rapl_scan(struct rapl *rapl)
 {
     static const char prefix[] = "intel-rapl:";
     char names[LIMIT_SENSOR_ENTRIES][SYSFS_NAME_BYTES];
@@ -46,7 +46,7 @@ static enum sysfs_result read_zone(const struct rapl *rapl, const char *zone, co
     return sysfs_u64(rapl->fs, out, range_max_uj, "sys/class/powercap/%s/%s", zone, file);
 }
 
-static enum error_code check(const struct rapl *rapl, struct error *err)
+static enum error_code rapl_check(const struct rapl *rapl, struct error *err)
 {
     if (!rapl->n_packages)
         return error_set(
@@ -78,8 +78,8 @@ static enum error_code rapl_open(const struct sensor_context *context, void **se
     if (!rapl)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     rapl->fs = &context->fs;
-    scan(rapl);
-    enum error_code code = check(rapl, err);
+    rapl_scan(rapl);
+    enum error_code code = rapl_check(rapl, err);
     if (code)
         mem_free(rapl);
     else
@@ -88,7 +88,7 @@ static enum error_code rapl_open(const struct sensor_context *context, void **se
 }
 
 /* A sum says something only when every package has said its part. */
-static void add(struct sensor_reading *sum, struct sensor_reading part)
+static void rapl_add(struct sensor_reading *sum, struct sensor_reading part)
 {
     if (!part.valid)
         *sum = part;
@@ -111,16 +111,16 @@ static void rapl_read_device(void *self, uint32_t index, const struct device_inf
         uint64_t energy_uj, range_uj, limit_uw;
         if (read_zone(rapl, package->zone, "energy_uj", &energy_uj)) {
             energy_meter_reset(&package->meter);
-            add(&power_mw, reading_failed());
+            rapl_add(&power_mw, reading_failed());
         } else {
             if (read_zone(rapl, package->zone, "max_energy_range_uj", &range_uj))
                 range_uj = 0;
-            add(&power_mw,
-                energy_meter_update(&package->meter, energy_uj, range_uj, clock_now_ns()));
+            rapl_add(&power_mw,
+                     energy_meter_update(&package->meter, energy_uj, range_uj, clock_now_ns()));
         }
         bool known =
             !read_zone(rapl, package->zone, "constraint_0_power_limit_uw", &limit_uw) && limit_uw;
-        add(&limit_mw, known ? reading_power_mw(limit_uw / 1000) : reading_failed());
+        rapl_add(&limit_mw, known ? reading_power_mw(limit_uw / 1000) : reading_failed());
     }
     out->power_mw = power_mw;
     out->power_limit_mw = limit_mw;

@@ -39,7 +39,7 @@ struct sensors {
 };
 
 /* Lets every source read once. Slow ones work at the same time; they are waited for together. */
-static void sweep(struct sensors *sensors, uint64_t wait_ms)
+static void sensors_sweep(struct sensors *sensors, uint64_t wait_ms)
 {
     for (uint32_t i = 0; i < sensors->n_guards; i++)
         guard_ask(sensors->guards[i]);
@@ -76,7 +76,7 @@ enum error_code sensors_open(const struct sensors_options *options,
     }
     sensors->answer_ms = options->answer_ms ? options->answer_ms : LIMIT_SENSOR_ANSWER_MS;
     sensors->n_devices = n_devices;
-    sweep(sensors, options->open_in_background ? 0 : LIMIT_SENSOR_OPEN_MS);
+    sensors_sweep(sensors, options->open_in_background ? 0 : LIMIT_SENSOR_OPEN_MS);
     *out = sensors;
     return ERROR_NONE;
 }
@@ -95,7 +95,7 @@ void sensors_close(struct sensors *sensors)
 
 void sensors_sample(struct sensors *sensors, struct sensor_sample *out)
 {
-    sweep(sensors, sensors->answer_ms);
+    sensors_sweep(sensors, sensors->answer_ms);
     memset(out, 0, sizeof *out);
     out->n_devices = sensors->n_devices;
     out->time_ns = clock_now_ns();

@@ -33,7 +33,7 @@ static enum sysfs_result result_of_errno(int error)
 }
 
 /* Like sysfs_text(), with the path ready. */
-static enum sysfs_result read_path(const char *path, char *text, size_t size)
+static enum sysfs_result sysfs_read_path(const char *path, char *text, size_t size)
 {
     text[0] = 0;
     /* O_NONBLOCK: a pipe without a writer must not hold us up. */
@@ -65,7 +65,7 @@ enum sysfs_result sysfs_text(const struct sysfs *fs, char *text, size_t size, co
     text[0] = 0;
     if (size > LIMIT_SENSOR_FILE_BYTES)
         size = LIMIT_SENSOR_FILE_BYTES;
-    return fits ? read_path(path, text, size) : SYSFS_MISSING;
+    return fits ? sysfs_read_path(path, text, size) : SYSFS_MISSING;
 }
 
 enum sysfs_result sysfs_u64(const struct sysfs *fs, uint64_t *number, uint64_t max,
@@ -77,7 +77,7 @@ enum sysfs_result sysfs_u64(const struct sysfs *fs, uint64_t *number, uint64_t m
     va_start(args, format);
     bool fits = make_path(fs, path, format, args);
     va_end(args);
-    enum sysfs_result result = fits ? read_path(path, text, sizeof text) : SYSFS_MISSING;
+    enum sysfs_result result = fits ? sysfs_read_path(path, text, sizeof text) : SYSFS_MISSING;
     if (result)
         return result;
     return sysfs_parse_u64(text, max, number) ? SYSFS_OK : SYSFS_NONSENSE;
@@ -94,7 +94,7 @@ bool sysfs_exists(const struct sysfs *fs, const char *format, ...)
 }
 
 /* Shorter names first: among names with one prefix that is the order of their numbers. */
-static int compare_names(const void *a, const void *b)
+static int sysfs_compare_names(const void *a, const void *b)
 {
     size_t length_a = strlen(a), length_b = strlen(b);
     if (length_a != length_b)
@@ -121,6 +121,6 @@ uint32_t sysfs_list(const struct sysfs *fs, const char *folder, const char *pref
         memcpy(names[count++], entry->d_name, size);
     }
     closedir(dir);
-    qsort(names, count, SYSFS_NAME_BYTES, compare_names);
+    qsort(names, count, SYSFS_NAME_BYTES, sysfs_compare_names);
     return count;
 }

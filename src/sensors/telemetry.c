@@ -30,7 +30,7 @@ static bool sleep_until(struct telemetry *telemetry, uint64_t at_ns)
     return open;
 }
 
-static void *run(void *argument)
+static void *telemetry_run(void *argument)
 {
     struct telemetry *telemetry = argument;
     uint64_t period_ns = (uint64_t)telemetry->options.period_ms * NS_PER_MS;
@@ -71,7 +71,7 @@ enum error_code telemetry_open(const struct telemetry_options *options,
     }
     pthread_mutex_init(&telemetry->lock, NULL);
     timed_wait_init(&telemetry->wake);
-    int failure = pthread_create(&telemetry->thread, NULL, run, telemetry);
+    int failure = pthread_create(&telemetry->thread, NULL, telemetry_run, telemetry);
     if (failure) {
         sensors_close(telemetry->sensors);
         pthread_cond_destroy(&telemetry->wake);

@@ -22,7 +22,7 @@ struct thermal {
     uint32_t n_zones;
 };
 
-static void scan(struct thermal *thermal)
+static void thermal_zone_scan(struct thermal *thermal)
 {
     char names[LIMIT_SENSOR_ENTRIES][SYSFS_NAME_BYTES];
     uint32_t n =
@@ -53,7 +53,7 @@ static enum error_code thermal_open(const struct sensor_context *context, void *
     if (!thermal)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
     thermal->fs = &context->fs;
-    scan(thermal);
+    thermal_zone_scan(thermal);
     if (!thermal->n_zones) {
         mem_free(thermal);
         return error_set(err, ERROR_NOT_FOUND,
@@ -96,7 +96,7 @@ static void thermal_read_device(void *self, uint32_t index, const struct device_
     if (info->kind != DEVICE_CPU)
         return;
     if (!thermal->n_zones)
-        scan(thermal);
+        thermal_zone_scan(thermal);
     out->temperature_mc = reading_failed();
     for (uint32_t i = 0; i < thermal->n_zones; i++) {
         struct sensor_reading now = read_mc(thermal, thermal->zones[i], "temp");

@@ -61,7 +61,7 @@ static enum error_code check_name(const struct parser *parser, struct sim_text n
     return ERROR_NONE;
 }
 
-static enum error_code begin_section(struct parser *parser, struct sim_text line)
+static enum error_code sim_file_begin_section(struct parser *parser, struct sim_text line)
 {
     if (end_section(parser))
         return ERROR_INVALID;
@@ -82,7 +82,7 @@ static enum error_code begin_section(struct parser *parser, struct sim_text line
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
-static enum error_code read_key(struct parser *parser, struct sim_text line)
+static enum error_code sim_file_read_key(struct parser *parser, struct sim_text line)
 {
     const char *equals = memchr(line.at, '=', line.size);
     if (!equals)
@@ -97,7 +97,7 @@ static enum error_code read_key(struct parser *parser, struct sim_text line)
     return sim_section_set(&parser->section, key, value, parser->err);
 }
 
-static enum error_code read_line(struct parser *parser, struct sim_text line)
+static enum error_code sim_file_read_line(struct parser *parser, struct sim_text line)
 {
     for (size_t i = 0; i < line.size; i++) {
         if (line.at[i] == '\0') {
@@ -113,8 +113,8 @@ static enum error_code read_line(struct parser *parser, struct sim_text line)
     if (!line.size)
         return ERROR_NONE;
     if (line.at[0] == '[')
-        return begin_section(parser, line);
-    return read_key(parser, line) ? at_line(parser, parser->line) : ERROR_NONE;
+        return sim_file_begin_section(parser, line);
+    return sim_file_read_key(parser, line) ? at_line(parser, parser->line) : ERROR_NONE;
 }
 
 enum error_code sim_file_parse(const char *bytes, size_t size, struct sim_file *out,
@@ -130,7 +130,7 @@ enum error_code sim_file_parse(const char *bytes, size_t size, struct sim_file *
         const char *end = memchr(bytes + at, '\n', size - at);
         size_t length = end ? (size_t)(end - bytes) - at : size - at;
         parser.line++;
-        if (read_line(&parser, (struct sim_text){bytes + at, length}))
+        if (sim_file_read_line(&parser, (struct sim_text){bytes + at, length}))
             return ERROR_INVALID;
         at += length + (end != NULL);
     }

@@ -63,7 +63,7 @@ static const struct failure_words {
 };
 enum { FAILURES = sizeof failures / sizeof *failures };
 
-static bool matches(struct sim_text text, const struct failure_words *words)
+static bool sim_keys_matches(struct sim_text text, const struct failure_words *words)
 {
     size_t before = strlen(words->before), after = strlen(words->after);
     return text.size > before + after && memcmp(text.at, words->before, before) == 0 &&
@@ -74,7 +74,7 @@ static enum error_code add_failure(struct sim_spec *spec, struct sim_text text, 
 {
     for (int i = 0; i < FAILURES; i++) {
         const struct failure_words *words = &failures[i];
-        if (!matches(text, words))
+        if (!sim_keys_matches(text, words))
             continue;
         for (uint32_t j = 0; j < spec->n_failures; j++) {
             if (spec->failures[j].kind == words->kind)
@@ -125,7 +125,8 @@ static enum error_code set_preset(struct sim_section *section, struct sim_text v
                      sim_text_show(value).text, names);
 }
 
-static enum error_code set_name(struct sim_spec *spec, struct sim_text value, struct error *err)
+static enum error_code sim_keys_set_name(struct sim_spec *spec, struct sim_text value,
+                                         struct error *err)
 {
     if (!value.size || value.size >= sizeof spec->title)
         return error_set(err, ERROR_INVALID, "name: it must have 1 to %zu characters",
@@ -176,7 +177,7 @@ enum error_code sim_section_set(struct sim_section *section, struct sim_text key
     if (index == KEY_PRESET)
         return set_preset(section, value, err);
     if (index == KEY_NAME)
-        return set_name(&section->spec, value, err);
+        return sim_keys_set_name(&section->spec, value, err);
     if (index == KEY_FAIL)
         return set_failures(&section->spec, value, err);
     return sim_value_parse(numbers[index].name, value, numbers[index].unit, numbers[index].range,
@@ -185,7 +186,7 @@ enum error_code sim_section_set(struct sim_section *section, struct sim_text key
 
 /* ---- the whole section ---------------------------------------------------------------------- */
 
-static bool is_set(const struct sim_section *section, const char *name)
+static bool sim_keys_is_set(const struct sim_section *section, const char *name)
 {
     return section->set & (1u << find_key((struct sim_text){name, strlen(name)}));
 }
@@ -205,7 +206,7 @@ static void fill_in(struct sim_section *section)
         if (!(section->set & (1u << i)))
             *field_of(&section->spec, i) = *field_of(&base, i);
     }
-    if (!is_set(section, "name"))
+    if (!sim_keys_is_set(section, "name"))
         memcpy(section->spec.title, base.title, sizeof base.title);
     section->spec.has_heat = base.has_heat;
 }
@@ -218,13 +219,13 @@ static enum error_code check_heat(struct sim_section *section, struct error *err
     static const char *const optional[] = {"ambient", "hysteresis", "throttle"};
     const char *given = NULL, *missing = NULL;
     for (int i = 0; i < 5; i++) {
-        if (is_set(section, needed[i]))
+        if (sim_keys_is_set(section, needed[i]))
             given = needed[i];
         else
             missing = missing ? missing : needed[i];
     }
     for (int i = 0; i < 3; i++)
-        given = is_set(section, optional[i]) ? optional[i] : given;
+        given = sim_keys_is_set(section, optional[i]) ? optional[i] : given;
     if (!section->spec.has_heat && given && missing)
         return error_set(err, ERROR_INVALID,
                          "%s is set and %s is not: the model of its heat needs both", given,
@@ -248,7 +249,7 @@ enum error_code sim_section_finish(struct sim_section *section, struct error *er
 {
     static const char *const needed[] = {"memory", "decode", "flops"};
     for (int i = 0; i < 3 && !section->preset[0]; i++) {
-        if (!is_set(section, needed[i]))
+        if (!sim_keys_is_set(section, needed[i]))
             return error_set(err, ERROR_INVALID, "%s is missing; set it, or a preset", needed[i]);
     }
     fill_in(section);

@@ -50,7 +50,8 @@ static double seconds_to_change(const struct plant_params *params, const struct 
            log((now - end) / (goal - end));
 }
 
-static void heat(const struct plant_params *params, struct plant *plant, bool busy, double seconds)
+static void sim_plant_heat(const struct plant_params *params, struct plant *plant, bool busy,
+                           double seconds)
 {
     double end = end_temperature(params, plant, busy);
     double decay = exp(-seconds / (params->resistance_k_per_w * params->thermal_mass_j_per_k));
@@ -72,10 +73,10 @@ void plant_advance(const struct plant_params *params, struct plant *plant, bool 
     for (int i = 0; i < CHANGES_MAX; i++) {
         double until = seconds_to_change(params, plant, busy);
         if (until >= seconds) {
-            heat(params, plant, busy, seconds);
+            sim_plant_heat(params, plant, busy, seconds);
             return;
         }
-        heat(params, plant, busy, until);
+        sim_plant_heat(params, plant, busy, until);
         change_clock(params, plant);
         seconds -= until;
     }
@@ -88,10 +89,10 @@ double plant_work(const struct plant_params *params, struct plant *plant, double
     for (int i = 0; i < CHANGES_MAX; i++) {
         double clock = plant_clock(params, plant), until = seconds_to_change(params, plant, true);
         if (until >= seconds / clock) {
-            heat(params, plant, true, seconds / clock);
+            sim_plant_heat(params, plant, true, seconds / clock);
             return spent + seconds / clock;
         }
-        heat(params, plant, true, until);
+        sim_plant_heat(params, plant, true, until);
         change_clock(params, plant);
         seconds -= until * clock;
         spent += until;

@@ -139,8 +139,8 @@ static bool take_number(struct sim_text *text, double *out)
     return true;
 }
 
-static enum error_code check_range(const char *key, struct sim_text text, double value,
-                                   struct sim_range range, struct error *err)
+static enum error_code sim_values_check_range(const char *key, struct sim_text text, double value,
+                                              struct sim_range range, struct error *err)
 {
     if (value >= range.min && value <= range.max)
         return ERROR_NONE;
@@ -174,7 +174,7 @@ enum error_code sim_value_parse(const char *key, struct sim_text text, enum sim_
         return error_set(err, ERROR_INVALID, "%s: there is no unit '%s' for it; it takes %s", key,
                          sim_text_show(rest).text, known);
     *out = (negative ? -number : number) * found->factor;
-    return check_range(key, text, *out, range, err);
+    return sim_values_check_range(key, text, *out, range, err);
 }
 
 enum error_code sim_count_parse(const char *key, struct sim_text text, struct sim_range range,
@@ -189,5 +189,5 @@ enum error_code sim_count_parse(const char *key, struct sim_text text, struct si
     if (!take_number(&rest, out))
         return error_set(err, ERROR_INVALID, "%s: '%s' is not a whole number", key,
                          sim_text_show(text).text);
-    return check_range(key, text, *out, range, err);
+    return sim_values_check_range(key, text, *out, range, err);
 }

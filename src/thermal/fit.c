@@ -20,14 +20,14 @@ enum { WINDOWS_MIN = 24 }; /* two minutes before anything is trusted */
 #define COEFFICIENT_MIN 1e-7 /* a < 1, b > 0; no device needs a year to warm up */
 #define JUMP_K 4.0           /* between two samples: rounding and honest heating stay below */
 
-static double median(double a, double b, double c)
+static double fit_median(double a, double b, double c)
 {
     return fmax(fmin(a, b), fmin(fmax(a, b), c));
 }
 
 /* ---- the recursive least squares ------------------------------------------------------- */
 
-static void start(struct thermal_fit *fit, double temperature_c)
+static void fit_start(struct thermal_fit *fit, double temperature_c)
 {
     for (int i = 0; i < THERMAL_FIT_TERMS; i++) {
         fit->coefficient[i] = 0;
@@ -43,7 +43,7 @@ static void start(struct thermal_fit *fit, double temperature_c)
 
 /* The past weighs less by exp(-step / memory), each parameter at its own pace. A direction that
  * nothing excites would grow for ever; it stops at what was not known in the beginning. */
-static void forget(struct thermal_fit *fit)
+static void fit_forget(struct thermal_fit *fit)
 {
     for (int i = 0; i < THERMAL_FIT_TERMS; i++) {
         double grow = exp(THERMAL_FIT_STEP_S / MEMORY_S[i] / 2);
@@ -103,12 +103,12 @@ static bool learn_all(struct thermal_fit *fit, const double spread[THERMAL_FIT_T
             fit->covariance[j][i] = fit->covariance[i][j];
         }
     }
-    forget(fit);
+    fit_forget(fit);
     return true;
 }
 
-static void update(struct thermal_fit *fit, const double regressor[THERMAL_FIT_TERMS],
-                   double change_k)
+static void fit_update(struct thermal_fit *fit, const double regressor[THERMAL_FIT_TERMS],
+                       double change_k)
 {
     double spread[THERMAL_FIT_TERMS], leverage = 0, error = change_k;
     for (int i = 0; i < THERMAL_FIT_TERMS; i++) {
@@ -140,7 +140,7 @@ static bool is_better_than(const struct thermal_fit *fit, double factor)
     return error_k(fit) <= ERROR_K_MAX * factor;
 }
 
-static void judge(struct thermal_fit *fit)
+static void fit_judge(struct thermal_fit *fit)
 {
     fit->trusted = is_better_than(fit, fit->trusted ? 2 : 1);
 }
@@ -162,8 +162,8 @@ static void finish_half(struct thermal_fit *fit)
                                                          fit->reference_c - temperature_c,
                                                      [OF_POWER] = power_w,
                                                      [OF_ONE] = 1};
-        update(fit, regressor, change_k);
-        judge(fit);
+        fit_update(fit, regressor, change_k);
+        fit_judge(fit);
     }
     fit->half_before = *second;
     fit->has_half_before = true;
@@ -172,14 +172,14 @@ static void finish_half(struct thermal_fit *fit)
 }
 
 /* Adds the straight line from v1 at s1 to v2 at s2. */
-static void integrate(struct thermal_moment *moment, double s1, double v1, double s2, double v2)
+static void fit_integrate(struct thermal_moment *moment, double s1, double v1, double s2, double v2)
 {
     moment->plain += (s2 - s1) * (v1 + v2) / 2;
     moment->weighted += (s2 - s1) * (s1 * (2 * v1 + v2) + s2 * (v1 + 2 * v2)) / 6;
 }
 
 /* Follows the straight line to the new point, over as many ends of halves as lie on it. */
-static void follow(struct thermal_fit *fit, struct thermal_point to, double seconds)
+static void fit_follow(struct thermal_fit *fit, struct thermal_point to, double seconds)
 {
     struct thermal_point at = fit->last;
     while (seconds > 0) {
@@ -189,8 +189,8 @@ static void follow(struct thermal_fit *fit, struct thermal_point to, double seco
                                                (to.temperature_c - at.temperature_c) * part,
                                            at.power_w + (to.power_w - at.power_w) * part};
         const double s1 = fit->half_done_s, s2 = s1 + step;
-        integrate(&fit->half.temperature, s1, at.temperature_c, s2, next.temperature_c);
-        integrate(&fit->half.power, s1, at.power_w, s2, next.power_w);
+        fit_integrate(&fit->half.temperature, s1, at.temperature_c, s2, next.temperature_c);
+        fit_integrate(&fit->half.power, s1, at.power_w, s2, next.power_w);
         fit->half_done_s = s2;
         seconds -= step;
         at = next;
@@ -205,7 +205,7 @@ static double without_leap(struct thermal_fit *fit, double temperature_c)
 {
     double use_c = temperature_c;
     if (fit->n_recent == 2 && fabs(temperature_c - fit->recent_c[1]) > JUMP_K)
-        use_c = median(fit->recent_c[0], fit->recent_c[1], temperature_c);
+        use_c = fit_median(fit->recent_c[0], fit->recent_c[1], temperature_c);
     if (fit->n_recent == 2)
         fit->recent_c[0] = fit->recent_c[1];
     else
@@ -238,9 +238,9 @@ void thermal_fit_add(struct thermal_fit *fit, struct thermal_sample sample)
         without_leap(fit, (double)sample.temperature_mc.value * 1e-3),
         (double)sample.power_mw.value * 1e-3};
     if (!fit->started)
-        start(fit, point.temperature_c);
+        fit_start(fit, point.temperature_c);
     if (fit->has_last)
-        follow(fit, point, seconds);
+        fit_follow(fit, point, seconds);
     fit->last = point;
     fit->last_ns = sample.time_ns;
     fit->has_last = true;

@@ -98,8 +98,8 @@ static struct thermal_lines lines_of(const struct thermal_limits *limits, bool o
 /* ---- what the sensors say ------------------------------------------------------------------ */
 
 /* The sample without a leap that nothing confirms. */
-static struct thermal_sample confirm(struct thermal_governor *governor,
-                                     struct thermal_sample sample)
+static struct thermal_sample governor_confirm(struct thermal_governor *governor,
+                                              struct thermal_sample sample)
 {
     const struct thermal_reading now = sample.temperature_mc;
     if (!now.valid)
@@ -171,7 +171,7 @@ static bool knows_power(const struct thermal_governor *governor)
 }
 
 /* The body, where it may be followed. */
-static bool model_of(const struct thermal_governor *governor, struct thermal_body *body)
+static bool governor_model_of(const struct thermal_governor *governor, struct thermal_body *body)
 {
     return thermal_fit_trusted(&governor->fit) && knows_power(governor) &&
            thermal_fit_body(&governor->fit, body);
@@ -217,7 +217,7 @@ static void consider_release(struct thermal_governor *governor, double temperatu
         return;
     struct thermal_body body;
     const bool leads_back =
-        model_of(governor, &body) && governor->asked_power_w.valid &&
+        governor_model_of(governor, &body) && governor->asked_power_w.valid &&
         thermal_steady_c(&body, governor->asked_power_w.value) > governor->lines.hold_c;
     if (leads_back && governor->quiet_s < governor->release_wait_s * 10)
         return;
@@ -227,12 +227,12 @@ static void consider_release(struct thermal_governor *governor, double temperatu
 }
 
 /* What the law in force allows, 0 … 1. */
-static double allowed(struct thermal_governor *governor, double temperature_c,
-                      enum thermal_reason *law)
+static double governor_allowed(struct thermal_governor *governor, double temperature_c,
+                               enum thermal_reason *law)
 {
     const struct thermal_lines *lines = &governor->lines;
     struct thermal_body body;
-    if (!model_of(governor, &body)) {
+    if (!governor_model_of(governor, &body)) {
         *law = THERMAL_PROPORTION;
         return thermal_duty_proportional(temperature_c, lines->stop_c);
     }
@@ -243,14 +243,14 @@ static double allowed(struct thermal_governor *governor, double temperature_c,
 }
 
 /* The duty while the sensor works and nothing is paused. */
-static enum thermal_reason run(struct thermal_governor *governor, double temperature_c,
-                               double step_s)
+static enum thermal_reason governor_run(struct thermal_governor *governor, double temperature_c,
+                                        double step_s)
 {
     const struct thermal_load load = load_of(governor);
     enum thermal_reason law;
-    double duty = allowed(governor, temperature_c, &law);
+    double duty = governor_allowed(governor, temperature_c, &law);
     struct thermal_body body;
-    const bool soon = model_of(governor, &body) &&
+    const bool soon = governor_model_of(governor, &body) &&
                       thermal_seconds_to_heat(&body, governor->smooth_c, governor->power_w,
                                               governor->lines.hold_c) < PRECISION_SOON_S;
     if (duty < 1 || soon || temperature_c >= governor->lines.hold_c - PRECISION_NEAR_C)
@@ -281,7 +281,7 @@ static enum thermal_reason run_blind(struct thermal_governor *governor)
     ask_lower(governor, &load);
     double duty = governor->limits.blind_duty_permille / 1000.0;
     struct thermal_body body;
-    if (model_of(governor, &body)) {
+    if (governor_model_of(governor, &body)) {
         const double safe_w =
             LOST_POWER_SHARE * thermal_power_holding_w(&body, governor->lines.hold_c);
         duty = fmin(thermal_duty_for_power(&load, safe_w), LOST_DUTY_MODEL);
@@ -302,7 +302,7 @@ static bool stays_paused(struct thermal_governor *governor, bool blind)
     return was_paused ? governor->temperature_c > lines->resume_c : c >= lines->stop_c;
 }
 
-static enum thermal_reason decide(struct thermal_governor *governor, double step_s)
+static enum thermal_reason governor_decide(struct thermal_governor *governor, double step_s)
 {
     if (!governor->has_sensed) {
         governor->duty = 1;
@@ -328,7 +328,7 @@ static enum thermal_reason decide(struct thermal_governor *governor, double step
         ask_lower(governor, &load);
         return THERMAL_PAUSED;
     }
-    const enum thermal_reason reason = run(governor, temperature_c, step_s);
+    const enum thermal_reason reason = governor_run(governor, temperature_c, step_s);
     consider_release(governor, temperature_c, step_s);
     return reason;
 }
@@ -338,7 +338,7 @@ static enum thermal_reason decide(struct thermal_governor *governor, double step
 static struct thermal_prospect look_ahead(struct thermal_governor *governor, double step_s)
 {
     struct thermal_body body;
-    const bool by_model = model_of(governor, &body);
+    const bool by_model = governor_model_of(governor, &body);
     const struct thermal_situation now = {
         .load = load_of(governor),
         .temperature_c = governor->smooth_c,
@@ -353,7 +353,7 @@ static struct thermal_prospect look_ahead(struct thermal_governor *governor, dou
     return thermal_outlook_ask(&governor->outlook, &governor->fit, &now);
 }
 
-static void predict(struct thermal_governor *governor)
+static void governor_predict(struct thermal_governor *governor)
 {
     struct thermal_action *action = &governor->action;
     action->predicted_c = action->headroom_w = action->headroom_s = (struct thermal_number){0};
@@ -361,7 +361,7 @@ static void predict(struct thermal_governor *governor)
         return;
     const double now_c = governor->smooth_c, stop_c = governor->lines.stop_c;
     struct thermal_body body;
-    if (model_of(governor, &body)) {
+    if (governor_model_of(governor, &body)) {
         const double power_w = governor->power_w;
         const double hold_w = thermal_power_holding_w(&body, governor->lines.hold_c);
         action->predicted_c =
@@ -394,7 +394,8 @@ static void restart_time(struct thermal_governor *governor, uint64_t now_ns)
     governor->quiet_s = 0;
 }
 
-static void set_duty(struct thermal_governor *governor, bool on_battery, enum thermal_reason reason)
+static void governor_set_duty(struct thermal_governor *governor, bool on_battery,
+                              enum thermal_reason reason)
 {
     struct thermal_action *action = &governor->action;
     double duty = governor->duty;
@@ -429,21 +430,21 @@ struct thermal_action thermal_governor_step(struct thermal_governor *governor,
     governor->has_now = true;
     governor->lines = lines_of(&governor->limits, input->on_battery);
 
-    sample = confirm(governor, sample);
+    sample = governor_confirm(governor, sample);
     see_temperature(governor, &sample);
     see_power(governor, &sample, step_s);
     thermal_history_add(&governor->history, sample);
     thermal_fit_add(&governor->fit, sample);
 
-    const enum thermal_reason reason = decide(governor, step_s);
+    const enum thermal_reason reason = governor_decide(governor, step_s);
     if (input->on_battery) {
         const struct thermal_load load = load_of(governor);
         ask_lower(governor, &load);
         governor->quiet_s = 0;
     }
-    set_duty(governor, input->on_battery, reason);
+    governor_set_duty(governor, input->on_battery, reason);
     governor->action.prospect = look_ahead(governor, step_s);
-    predict(governor);
+    governor_predict(governor);
     assert(governor->action.paused == (governor->action.duty_permille == 0));
     return governor->action;
 }

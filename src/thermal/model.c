@@ -48,8 +48,8 @@ double thermal_power_reaching_w(const struct thermal_body *body, double start_c,
 }
 
 /* From `start` to `goal`, which lies on the way to the steady temperature or is never reached. */
-static double seconds_between(const struct thermal_body *body, double start_c, double power_w,
-                              double goal_c)
+static double thermal_model_seconds_between(const struct thermal_body *body, double start_c,
+                                            double power_w, double goal_c)
 {
     const double steady_c = thermal_steady_c(body, power_w);
     const double way = steady_c - start_c, rest = steady_c - goal_c;
@@ -64,7 +64,7 @@ double thermal_seconds_to_heat(const struct thermal_body *body, double start_c, 
     if (start_c >= limit_c)
         return 0;
     return thermal_steady_c(body, power_w) > limit_c
-               ? seconds_between(body, start_c, power_w, limit_c)
+               ? thermal_model_seconds_between(body, start_c, power_w, limit_c)
                : THERMAL_NEVER;
 }
 
@@ -74,7 +74,7 @@ double thermal_seconds_to_cool(const struct thermal_body *body, double start_c, 
     if (start_c <= goal_c)
         return 0;
     return thermal_steady_c(body, power_w) < goal_c
-               ? seconds_between(body, start_c, power_w, goal_c)
+               ? thermal_model_seconds_between(body, start_c, power_w, goal_c)
                : THERMAL_NEVER;
 }
 

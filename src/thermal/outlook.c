@@ -3,7 +3,7 @@
 #define DUTY_SEEN_MIN 0.2 /* below, a share of the power says too little of the whole */
 #define BUSY_W_MIN 0.5    /* less over idle is no work */
 
-static double between(double low, double value, double high)
+static double outlook_between(double low, double value, double high)
 {
     return fmin(fmax(value, low), high);
 }
@@ -38,7 +38,7 @@ void thermal_outlook_see(struct thermal_outlook *outlook, const struct thermal_l
     if (outlook->heavy_w <= load->idle_w + BUSY_W_MIN)
         return;
     const double busy =
-        between(0, (outlook->load_w - load->idle_w) / (outlook->heavy_w - load->idle_w), 1);
+        outlook_between(0, (outlook->load_w - load->idle_w) / (outlook->heavy_w - load->idle_w), 1);
     outlook->heavy_w -=
         (outlook->heavy_w - outlook->load_w) * busy * fmin(seconds / THERMAL_OUTLOOK_FADE_S, 1);
     if (busy > 0.5)
@@ -58,14 +58,14 @@ struct thermal_prospect thermal_outlook_ask(const struct thermal_outlook *outloo
     const double steady_c =
         steady.temperature_c + resistance * (outlook->heavy_w - now->load.power_w);
     const double busy_w = outlook->heavy_w - now->load.idle_w;
-    const double further = between(0, (outlook->heavy_w - now->load.power_w) / busy_w, 1);
+    const double further = outlook_between(0, (outlook->heavy_w - now->load.power_w) / busy_w, 1);
     const double error_k = hypot(steady.error_k, outlook->error_k * further);
     const double span_k = resistance * busy_w;
     if (!(error_k <= span_k * THERMAL_OUTLOOK_ERROR_MAX))
         return prospect;
     prospect.share.valid = true;
     prospect.share.value =
-        between(THERMAL_OUTLOOK_SHARE_MIN, 1 - (steady_c - now->hold_c) / span_k, 1);
+        outlook_between(THERMAL_OUTLOOK_SHARE_MIN, 1 - (steady_c - now->hold_c) / span_k, 1);
     prospect.share_error = error_k / span_k;
     const struct thermal_body late = {
         .capacity_j_per_k = outlook->time_constant_s / resistance,

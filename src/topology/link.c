@@ -14,7 +14,7 @@ const char *topology_class_name(enum topology_class class)
     return class_names[(unsigned)class < TOPOLOGY_CLASSES ? class : TOPOLOGY_UNKNOWN];
 }
 
-static void limit(struct topology_reading *reading, uint64_t max)
+static void topology_link_limit(struct topology_reading *reading, uint64_t max)
 {
     if (reading->value > max)
         reading->valid = false;
@@ -22,7 +22,7 @@ static void limit(struct topology_reading *reading, uint64_t max)
 
 static void limit_bandwidth(struct topology_reading *reading)
 {
-    limit(reading, LIMIT_LINK_GB_PER_S * UINT64_C(1000000000));
+    topology_link_limit(reading, LIMIT_LINK_GB_PER_S * UINT64_C(1000000000));
     if (!reading->value)
         reading->valid = false;
 }
@@ -30,10 +30,10 @@ static void limit_bandwidth(struct topology_reading *reading)
 struct topology_link topology_link_clean(struct topology_link link)
 {
     const uint64_t delay_ns_max = LIMIT_LINK_DELAY_MS * UINT64_C(1000000);
-    limit(&link.latency_ns, delay_ns_max);
-    limit(&link.jitter_ns, delay_ns_max);
-    limit(&link.overhead_ns, delay_ns_max);
-    limit(&link.loss_ppm, 1000000);
+    topology_link_limit(&link.latency_ns, delay_ns_max);
+    topology_link_limit(&link.jitter_ns, delay_ns_max);
+    topology_link_limit(&link.overhead_ns, delay_ns_max);
+    topology_link_limit(&link.loss_ppm, 1000000);
     limit_bandwidth(&link.bandwidth_bytes_per_s);
     limit_bandwidth(&link.peer_bandwidth_bytes_per_s);
     if ((unsigned)link.class >= TOPOLOGY_CLASSES)
@@ -49,7 +49,7 @@ struct topology_reading topology_link_bandwidth(const struct topology_link *link
 
 /* E(n, p) for p <= 1/2: then a term is less than half of the one before as soon as they are
  * small. */
-static double retransmissions(double n_packets, double loss)
+static double topology_link_retransmissions(double n_packets, double loss)
 {
     double sum = 0, term = 1, lost = loss;
     for (; term > 1e-18; lost *= loss) {
@@ -78,7 +78,7 @@ struct topology_time topology_link_time(const struct topology_link *link, uint64
         if (latency_s > 0)
             bytes_per_s =
                 fmin(bytes_per_s, PACKET_BYTES * sqrt(1.5) / (2 * latency_s * sqrt(loss)));
-        lost_s = retransmissions(fmax(1, ceil((double)bytes / PACKET_BYTES)), loss) *
+        lost_s = topology_link_retransmissions(fmax(1, ceil((double)bytes / PACKET_BYTES)), loss) *
                  (2 * latency_s + late_s);
     }
     const double seconds =

@@ -13,7 +13,7 @@ static_assert(2 * (LIMIT_TOPOLOGY_NODES - 1) < 1 << HOP_BITS, "the hops of two p
 static_assert(LIMIT_TOPOLOGY_NODES <= UINT16_MAX, "a next hop fits");
 #define APART (UINT64_MAX / 2)
 
-static size_t at(const struct topology_paths *paths, uint32_t from, uint32_t to)
+static size_t paths_at(const struct topology_paths *paths, uint32_t from, uint32_t to)
 {
     assert(from < paths->n_nodes && to < paths->n_nodes);
     return (size_t)from * paths->n_nodes + to;
@@ -28,13 +28,13 @@ static uint64_t link_cost(const struct topology_link *link, uint64_t bytes)
 
 /* Every path that gets better by way of one node. A cost of APART never wins: whatever is added has
  * a hop. */
-static void relax(struct topology_paths *paths, uint32_t via)
+static void paths_relax(struct topology_paths *paths, uint32_t via)
 {
     const uint32_t n = paths->n_nodes;
-    const uint64_t *onward = &paths->costs[at(paths, via, 0)];
+    const uint64_t *onward = &paths->costs[paths_at(paths, via, 0)];
     for (uint32_t from = 0; from < n; from++) {
-        uint64_t *costs = &paths->costs[at(paths, from, 0)];
-        uint16_t *next_hops = &paths->next_hops[at(paths, from, 0)];
+        uint64_t *costs = &paths->costs[paths_at(paths, from, 0)];
+        uint16_t *next_hops = &paths->next_hops[paths_at(paths, from, 0)];
         const uint64_t there = costs[via];
         const uint16_t hop = next_hops[via];
         if (from == via || there == APART)
@@ -65,15 +65,15 @@ enum error_code topology_paths_init(struct topology_paths *paths, const struct t
         paths->costs[i] = APART;
     for (uint32_t i = 0; i < topology->n_links; i++) {
         const struct topology_link *link = &topology->links[i];
-        paths->costs[at(paths, link->from, link->to)] = link_cost(link, bytes);
-        paths->next_hops[at(paths, link->from, link->to)] = (uint16_t)link->to;
+        paths->costs[paths_at(paths, link->from, link->to)] = link_cost(link, bytes);
+        paths->next_hops[paths_at(paths, link->from, link->to)] = (uint16_t)link->to;
     }
     for (uint32_t i = 0; i < n; i++) {
-        paths->costs[at(paths, i, i)] = 0;
-        paths->next_hops[at(paths, i, i)] = (uint16_t)i;
+        paths->costs[paths_at(paths, i, i)] = 0;
+        paths->next_hops[paths_at(paths, i, i)] = (uint16_t)i;
     }
     for (uint32_t via = 0; via < n; via++)
-        relax(paths, via);
+        paths_relax(paths, via);
     return ERROR_NONE;
 }
 
@@ -86,30 +86,31 @@ void topology_paths_deinit(struct topology_paths *paths)
     *paths = (struct topology_paths){0};
 }
 
-static bool reaches(const struct topology_paths *paths, uint32_t from, uint32_t to)
+static bool paths_reaches(const struct topology_paths *paths, uint32_t from, uint32_t to)
 {
-    return paths->costs[at(paths, from, to)] < APART;
+    return paths->costs[paths_at(paths, from, to)] < APART;
 }
 
 double topology_paths_seconds(const struct topology_paths *paths, uint32_t from, uint32_t to)
 {
-    const uint64_t cost = paths->costs[at(paths, from, to)];
+    const uint64_t cost = paths->costs[paths_at(paths, from, to)];
     return cost < APART ? (double)(cost >> HOP_BITS) * 1e-9 : TOPOLOGY_APART;
 }
 
 uint32_t topology_paths_hops(const struct topology_paths *paths, uint32_t from, uint32_t to)
 {
-    return reaches(paths, from, to)
-               ? (uint32_t)(paths->costs[at(paths, from, to)] & ((1 << HOP_BITS) - 1))
+    return paths_reaches(paths, from, to)
+               ? (uint32_t)(paths->costs[paths_at(paths, from, to)] & ((1 << HOP_BITS) - 1))
                : 0;
 }
 
 uint32_t topology_paths_next(const struct topology_paths *paths, uint32_t from, uint32_t to)
 {
-    return reaches(paths, from, to) ? paths->next_hops[at(paths, from, to)] : TOPOLOGY_NO_NODE;
+    return paths_reaches(paths, from, to) ? paths->next_hops[paths_at(paths, from, to)]
+                                          : TOPOLOGY_NO_NODE;
 }
 
-static bool narrower(const struct topology_link *link, const struct topology_link *than)
+static bool paths_narrower(const struct topology_link *link, const struct topology_link *than)
 {
     return !than || topology_link_bandwidth(link).value < topology_link_bandwidth(than).value;
 }
@@ -119,13 +120,13 @@ const struct topology_link *topology_paths_bottleneck(const struct topology_path
                                                       uint32_t from, uint32_t to)
 {
     const struct topology_link *narrowest = NULL;
-    if (!reaches(paths, from, to))
+    if (!paths_reaches(paths, from, to))
         return NULL;
     while (from != to) {
         const uint32_t hop = topology_paths_next(paths, from, to);
         const struct topology_link *link = topology_link(topology, from, hop);
         assert(link);
-        if (narrower(link, narrowest))
+        if (paths_narrower(link, narrowest))
             narrowest = link;
         from = hop;
     }
@@ -151,7 +152,7 @@ static void measure_links(struct topology_metrics *metrics, const struct topolog
         /* a part of a best path is best, so a link that any of them takes is the best one between
          * its own ends */
         if (topology_paths_next(paths, link->from, link->to) == link->to &&
-            narrower(link, metrics->bottleneck))
+            paths_narrower(link, metrics->bottleneck))
             metrics->bottleneck = link;
     }
     if (metrics->n_usable)
@@ -162,7 +163,7 @@ static void measure_links(struct topology_metrics *metrics, const struct topolog
 static uint32_t group_of(const struct topology_paths *paths, uint32_t node)
 {
     uint32_t first = 0;
-    while (!reaches(paths, first, node) || !reaches(paths, node, first))
+    while (!paths_reaches(paths, first, node) || !paths_reaches(paths, node, first))
         first++;
     return first;
 }

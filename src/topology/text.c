@@ -8,7 +8,8 @@ struct short_text {
 };
 
 /* Three digits and the unit in thousands: "118 MB/s". */
-static struct short_text scaled(double value, const char *const *units, unsigned n_units)
+static struct short_text topology_text_scaled(double value, const char *const *units,
+                                              unsigned n_units)
 {
     unsigned unit = 0;
     while (value >= 999.5 && unit + 1 < n_units) {
@@ -20,27 +21,27 @@ static struct short_text scaled(double value, const char *const *units, unsigned
     return out;
 }
 
-static struct short_text duration(double seconds)
+static struct short_text topology_text_duration(double seconds)
 {
     static const char *const units[] = {"ns", "µs", "ms", "s"};
-    return scaled(seconds * 1e9, units, 4);
+    return topology_text_scaled(seconds * 1e9, units, 4);
 }
 
-static struct short_text bandwidth(double bytes_per_s)
+static struct short_text topology_text_bandwidth(double bytes_per_s)
 {
     static const char *const units[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
-    return scaled(bytes_per_s, units, 5);
+    return topology_text_scaled(bytes_per_s, units, 5);
 }
 
-static struct short_text amount(double bytes)
+static struct short_text topology_text_amount(double bytes)
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
-    return scaled(bytes, units, 7);
+    return topology_text_scaled(bytes, units, 7);
 }
 
 /* The length of the UTF-8 character that starts here (RFC 3629), 0 if there is none or it must not
  * be shown. */
-static size_t character(const unsigned char *text)
+static size_t topology_text_character(const unsigned char *text)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const size_t length = text[0] < 0x80   ? 1
@@ -70,7 +71,7 @@ static size_t character(const unsigned char *text)
 static void append_name(struct buffer *text, const char *name, bool for_label)
 {
     while (*name) {
-        const size_t length = character((const unsigned char *)name);
+        const size_t length = topology_text_character((const unsigned char *)name);
         if (!length)
             buffer_text(text, "?");
         else if (for_label && (*name == '"' || *name == '\\'))
@@ -91,7 +92,7 @@ static void append_pair(struct buffer *text, const struct topology *topology, ui
     append_name(text, topology->names[to], false);
 }
 
-static const char *plural(uint32_t n)
+static const char *topology_text_plural(uint32_t n)
 {
     return n == 1 ? "" : "s";
 }
@@ -118,10 +119,10 @@ static void append_class(struct buffer *text, const struct topology *topology, u
         return;
     buffer_printf(text, "%s: %u link%s, latency %s to %s, ",
                   class == TOPOLOGY_UNKNOWN ? "unknown class" : topology_class_name(class), n,
-                  plural(n), duration(latency_ns[0] * 1e-9).text,
-                  duration(latency_ns[1] * 1e-9).text);
-    buffer_printf(text, "bandwidth %s to %s\n", bandwidth(bytes_per_s[0]).text,
-                  bandwidth(bytes_per_s[1]).text);
+                  topology_text_plural(n), topology_text_duration(latency_ns[0] * 1e-9).text,
+                  topology_text_duration(latency_ns[1] * 1e-9).text);
+    buffer_printf(text, "bandwidth %s to %s\n", topology_text_bandwidth(bytes_per_s[0]).text,
+                  topology_text_bandwidth(bytes_per_s[1]).text);
 }
 
 static void append_connection(struct buffer *text, const struct topology *topology,
@@ -132,8 +133,8 @@ static void append_connection(struct buffer *text, const struct topology *topolo
         return;
     }
     buffer_printf(text, "not connected: %u group%s, %u pair%s without a path, the first ",
-                  metrics->n_groups, plural(metrics->n_groups), metrics->n_apart,
-                  plural(metrics->n_apart));
+                  metrics->n_groups, topology_text_plural(metrics->n_groups), metrics->n_apart,
+                  topology_text_plural(metrics->n_apart));
     append_pair(text, topology, metrics->apart[0], metrics->apart[1], " to ");
     buffer_text(text, "\n");
 }
@@ -144,21 +145,24 @@ void topology_summary(struct buffer *text, const struct topology *topology,
     const struct topology_metrics metrics = topology_measure(topology, paths);
     const uint32_t *ends = metrics.diameter;
     buffer_printf(text, "%u node%s, %u link%s: %u usable, %u down, %u without an estimate\n",
-                  topology->n_nodes, plural(topology->n_nodes), metrics.n_links,
-                  plural(metrics.n_links), metrics.n_usable, metrics.n_down,
+                  topology->n_nodes, topology_text_plural(topology->n_nodes), metrics.n_links,
+                  topology_text_plural(metrics.n_links), metrics.n_usable, metrics.n_down,
                   metrics.n_links - metrics.n_usable - metrics.n_down);
     append_connection(text, topology, &metrics);
     if (ends[0] != ends[1]) {
-        buffer_printf(text, "a message of %s takes at most %s: ", amount((double)paths->bytes).text,
-                      duration(metrics.diameter_s).text);
+        buffer_printf(text, "a message of %s takes at most %s: ",
+                      topology_text_amount((double)paths->bytes).text,
+                      topology_text_duration(metrics.diameter_s).text);
         append_pair(text, topology, ends[0], ends[1], " to ");
         const uint32_t n_hops = topology_paths_hops(paths, ends[0], ends[1]);
-        buffer_printf(text, ", %u hop%s\n", n_hops, plural(n_hops));
+        buffer_printf(text, ", %u hop%s\n", n_hops, topology_text_plural(n_hops));
     }
     if (metrics.bottleneck) {
-        buffer_printf(text, "bandwidth %s on average, %s at the narrowest: ",
-                      bandwidth(metrics.average_bytes_per_s).text,
-                      bandwidth((double)topology_link_bandwidth(metrics.bottleneck).value).text);
+        buffer_printf(
+            text, "bandwidth %s on average, %s at the narrowest: ",
+            topology_text_bandwidth(metrics.average_bytes_per_s).text,
+            topology_text_bandwidth((double)topology_link_bandwidth(metrics.bottleneck).value)
+                .text);
         append_pair(text, topology, metrics.bottleneck->from, metrics.bottleneck->to, " to ");
         buffer_printf(text, " (%s)\n", topology_class_name(metrics.bottleneck->class));
     }
@@ -166,7 +170,7 @@ void topology_summary(struct buffer *text, const struct topology *topology,
         append_class(text, topology, paths->bytes, (enum topology_class) class);
     if (metrics.n_floors)
         buffer_printf(text, "times are lower bounds: %u link%s without jitter, loss or overhead\n",
-                      metrics.n_floors, plural(metrics.n_floors));
+                      metrics.n_floors, topology_text_plural(metrics.n_floors));
 }
 
 static void append_edge(struct buffer *text, const struct topology_link *link)
@@ -175,9 +179,10 @@ static void append_edge(struct buffer *text, const struct topology_link *link)
     buffer_printf(text, "  n%u -> n%u [label=\"%s", link->from, link->to,
                   topology_class_name(link->class));
     if (link->latency_ns.valid)
-        buffer_printf(text, "\\n%s", duration((double)link->latency_ns.value * 1e-9).text);
+        buffer_printf(text, "\\n%s",
+                      topology_text_duration((double)link->latency_ns.value * 1e-9).text);
     if (rate.valid)
-        buffer_printf(text, "\\n%s", bandwidth((double)rate.value).text);
+        buffer_printf(text, "\\n%s", topology_text_bandwidth((double)rate.value).text);
     buffer_text(text, link->up ? "\"" : "\\ndown\"");
     buffer_text(text, topology_link_time(link, 0).valid ? "];\n" : ", style=dashed];\n");
 }

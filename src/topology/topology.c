@@ -24,8 +24,9 @@ static enum error_code check_names(const char *const *names, uint32_t n, struct 
     return ERROR_NONE;
 }
 
-static enum error_code check(const char *const *names, uint32_t n_nodes,
-                             const struct topology_link *links, uint32_t n_links, struct error *err)
+static enum error_code topology_check(const char *const *names, uint32_t n_nodes,
+                                      const struct topology_link *links, uint32_t n_links,
+                                      struct error *err)
 {
     if (n_nodes > LIMIT_TOPOLOGY_NODES || n_links > LIMIT_TOPOLOGY_LINKS)
         return error_set(err, ERROR_INVALID,
@@ -93,7 +94,7 @@ enum error_code topology_init(struct topology *topology, const char *const *name
                               struct error *err)
 {
     *topology = (struct topology){0};
-    enum error_code code = check(names, n_nodes, links, n_links, err);
+    enum error_code code = topology_check(names, n_nodes, links, n_links, err);
     if (code)
         return code;
     topology->n_nodes = n_nodes;

@@ -23,7 +23,7 @@ struct statement {
     } extensions[8];
 };
 
-static bool set_name(X509_NAME *name, const char *text)
+static bool authority_set_name(X509_NAME *name, const char *text)
 {
     return X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)text, -1, -1,
                                       0) == 1;
@@ -43,8 +43,8 @@ static bool set_serial(X509 *certificate)
 static bool set_fields(X509 *certificate, const struct statement *what, EVP_PKEY *public_key)
 {
     return X509_set_version(certificate, X509_VERSION_3) == 1 && set_serial(certificate) &&
-           set_name(X509_get_subject_name(certificate), what->subject) &&
-           set_name(X509_get_issuer_name(certificate), what->issuer) &&
+           authority_set_name(X509_get_subject_name(certificate), what->subject) &&
+           authority_set_name(X509_get_issuer_name(certificate), what->issuer) &&
            ASN1_TIME_set(X509_getm_notBefore(certificate), (time_t)what->from_unix_s) &&
            ASN1_TIME_set(X509_getm_notAfter(certificate), (time_t)what->until_unix_s) &&
            X509_set_pubkey(certificate, public_key) == 1;

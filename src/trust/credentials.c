@@ -149,8 +149,8 @@ static bool open_contexts(struct credentials *credentials, X509 *authority)
 }
 
 /* From the certificate: the other contexts are only touched when it fits. */
-static enum error_code show(struct credentials *credentials, EVP_PKEY *key, X509 *certificate,
-                            struct error *err)
+static enum error_code credentials_show(struct credentials *credentials, EVP_PKEY *key,
+                                        X509 *certificate, struct error *err)
 {
     uint64_t from, until;
     if (!certificate_period(certificate, &from, &until))
@@ -184,7 +184,7 @@ enum error_code credentials_new(const struct identity *identity,
     if (!open_contexts(credentials, membership->authority.certificate))
         code = openssl_error(err, "setting up TLS");
     else
-        code = show(credentials, identity->key, membership->certificate, err);
+        code = credentials_show(credentials, identity->key, membership->certificate, err);
     if (code)
         credentials_free(credentials);
     else
@@ -214,5 +214,7 @@ enum error_code credentials_renew(struct credentials *credentials,
     if (memcmp(membership->authority.cluster_id, credentials->cluster_id, CLUSTER_ID_BYTES) != 0)
         return error_set(err, ERROR_INVALID, "the new certificate is of another cluster");
     enum error_code code = membership_check(membership, &credentials->identity, err);
-    return code ? code : show(credentials, credentials->identity.key, membership->certificate, err);
+    return code ? code
+                : credentials_show(credentials, credentials->identity.key, membership->certificate,
+                                   err);
 }

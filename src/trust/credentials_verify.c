@@ -21,7 +21,7 @@ static time_t time_of_judgement(const struct credentials *credentials)
 
 /* What the chain alone cannot say. The reasons are X509_V_ERR_…, since OpenSSL makes the alert for
  * the other end out of them: "certificate revoked" is how a removed node learns of it. */
-static int judge(const struct credentials *credentials, const X509 *certificate)
+static int credentials_verify_judge(const struct credentials *credentials, const X509 *certificate)
 {
     uint8_t node_id[NODE_ID_BYTES], cluster_id[CLUSTER_ID_BYTES];
     if (!certificate || !certificate_names(certificate, node_id, cluster_id))
@@ -42,7 +42,7 @@ int credentials_verify(X509_STORE_CTX *store, void *self)
             X509_STORE_CTX_set_error(store, X509_V_ERR_UNSPECIFIED);
         return 0;
     }
-    int reason = judge(credentials, X509_STORE_CTX_get0_cert(store));
+    int reason = credentials_verify_judge(credentials, X509_STORE_CTX_get0_cert(store));
     X509_STORE_CTX_set_error(store, reason);
     return reason == X509_V_OK;
 }

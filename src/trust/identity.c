@@ -63,7 +63,7 @@ void id_text(const uint8_t *id, size_t size, char *text)
     text[2 * size] = 0;
 }
 
-static int digit_of(char c)
+static int identity_digit_of(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -75,7 +75,7 @@ bool id_parse(const char *text, uint8_t *id, size_t size)
     if (strnlen(text, 2 * size + 1) != 2 * size)
         return false;
     for (size_t i = 0; i < size; i++) {
-        int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+        int high = identity_digit_of(text[2 * i]), low = identity_digit_of(text[2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
         id[i] = (uint8_t)(high << 4 | low);

@@ -39,7 +39,7 @@ static bool block_read(BIO *text, const char *label, struct block *out)
     return false;
 }
 
-static EVP_PKEY *read_key(BIO *text)
+static EVP_PKEY *identity_files_read_key(BIO *text)
 {
     struct block block;
     if (!block_read(text, "PRIVATE KEY", &block))
@@ -78,7 +78,7 @@ static bool parse_membership(BIO *text, struct membership *out)
         return false;
     bool more = BIO_pending(text) > 0;
     if (more)
-        out->authority.key = read_key(text);
+        out->authority.key = identity_files_read_key(text);
     return (out->authority.key || !more) && BIO_pending(text) == 0;
 }
 
@@ -98,7 +98,7 @@ static enum error_code load_key(const struct secret_folder *folder, struct ident
     if (code)
         return code;
     BIO *text = open_text(&secret);
-    EVP_PKEY *key = text ? read_key(text) : NULL;
+    EVP_PKEY *key = text ? identity_files_read_key(text) : NULL;
     if (!key)
         code =
             error_set(err, ERROR_INVALID,
@@ -140,8 +140,9 @@ static bool fill_key(BIO *text, const void *what)
     return PEM_write_bio_PrivateKey(text, identity->key, NULL, NULL, 0, NULL, NULL) == 1;
 }
 
-static enum error_code open_identity(const struct secret_folder *folder, struct identity *out,
-                                     bool *made, struct error *err)
+static enum error_code identity_files_open_identity(const struct secret_folder *folder,
+                                                    struct identity *out, bool *made,
+                                                    struct error *err)
 {
     enum error_code code = load_key(folder, out, err);
     if (code != ERROR_NOT_FOUND)
@@ -167,7 +168,7 @@ enum error_code identity_open(const char *path, struct identity *out, bool *made
     struct secret_folder folder;
     enum error_code code = secret_folder_open(path, &folder, err);
     if (!code) {
-        code = open_identity(&folder, out, made, err);
+        code = identity_files_open_identity(&folder, out, made, err);
         secret_folder_close(&folder);
     }
     return code;

@@ -39,7 +39,7 @@ static enum error_code check_owner(const struct stat *file, const char *path, co
 
 /* ---- the folder -------------------------------------------------------------------------- */
 
-static enum error_code open_folder(struct secret_folder *folder, struct error *err)
+static enum error_code secret_files_open_folder(struct secret_folder *folder, struct error *err)
 {
     enum error_code code = durable_make_folder(folder->path, err);
     if (code)
@@ -61,7 +61,7 @@ enum error_code secret_folder_open(const char *path, struct secret_folder *out, 
         return error_set(err, ERROR_INVALID, "the path of the folder for keys is %s",
                          path[0] ? "too long" : "empty");
     memcpy(out->path, path, strlen(path) + 1);
-    enum error_code code = open_folder(out, err);
+    enum error_code code = secret_files_open_folder(out, err);
     if (!code)
         return ERROR_NONE;
     error_wrap(err, "folder for keys %s", path);
@@ -78,8 +78,8 @@ void secret_folder_close(struct secret_folder *folder)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static enum error_code check_file(const struct secret_folder *folder, const char *name, int fd,
-                                  size_t *size, struct error *err)
+static enum error_code secret_files_check_file(const struct secret_folder *folder, const char *name,
+                                               int fd, size_t *size, struct error *err)
 {
     struct stat file;
     char path[PATH_MAX + NAME_MAX];
@@ -119,7 +119,7 @@ enum error_code secret_read(const struct secret_folder *folder, const char *name
         code = error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "%s",
                          errno == ELOOP ? "it is a link" : strerror(errno));
     } else {
-        code = check_file(folder, name, fd, &size, err);
+        code = secret_files_check_file(folder, name, fd, &size, err);
         if (!code)
             code = read_whole(fd, size, out, err);
         close(fd);

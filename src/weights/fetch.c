@@ -100,7 +100,8 @@ static struct fetch_request *find_request(struct fetch *fetch, uint32_t peer, ui
     return NULL;
 }
 
-static void measure(struct fetch_peer *peer, const struct fetch_request *request, uint64_t now_ns)
+static void fetch_measure(struct fetch_peer *peer, const struct fetch_request *request,
+                          uint64_t now_ns)
 {
     bool had_to_wait = peer->arrived_ns >
                        request->asked_ns; /* behind another chunk: then no round trip is in it */
@@ -162,7 +163,7 @@ enum fetch_take fetch_chunk(struct fetch *fetch, uint64_t now_ns, uint32_t peer_
     fetch->chunks[part->first_chunk + done.chunk] = CHUNK_GOT;
     fetch_request_end(fetch, request, false);
     cancel_twins(fetch, done.part, done.chunk);
-    measure(peer, &done, now_ns);
+    fetch_measure(peer, &done, now_ns);
     wait_anew(fetch, peer_index, now_ns);
     peer->timeouts = peer->refused = 0;
     peer->notes.bytes += done.size;
@@ -202,7 +203,7 @@ void fetch_refused(struct fetch *fetch, uint64_t now_ns, uint32_t peer_index, ui
 }
 
 /* Those who sent the part: one is the liar; of several nobody knows which. */
-static void blame(struct fetch *fetch, uint64_t senders)
+static void fetch_blame(struct fetch *fetch, uint64_t senders)
 {
     bool is_one = (senders & (senders - 1)) == 0;
     for (uint32_t i = 0; i < fetch->n_peers; i++) {
@@ -233,7 +234,7 @@ void fetch_verified(struct fetch *fetch, uint64_t now_ns, uint32_t i, bool is_go
     uint64_t senders = part->senders;
     fetch_part_reset(fetch, i);
     part->is_single = true;
-    blame(fetch, senders);
+    fetch_blame(fetch, senders);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
@@ -262,7 +263,7 @@ static const char *part_name(const struct fetch *fetch, uint32_t part)
     return name[0] ? name : "the model's header";
 }
 
-static void fail(struct fetch *fetch, uint32_t missing)
+static void fetch_fail(struct fetch *fetch, uint32_t missing)
 {
     uint32_t lied = 0, silent = 0, away = 0;
     for (uint32_t i = 0; i < fetch->n_peers; i++) {
@@ -326,7 +327,7 @@ struct fetch_action fetch_next(struct fetch *fetch, uint64_t now_ns)
     if (fetch->status == FETCH_RUNNING) {
         end_late_requests(fetch, now_ns);
         if (!fetch->n_checking && now_ns >= patience_end(fetch)) {
-            fail(fetch, part_without_source(fetch));
+            fetch_fail(fetch, part_without_source(fetch));
             for (uint32_t i = 0; i < fetch->n_peers; i++)
                 fetch_peer_release(fetch, i, true);
         }

@@ -17,7 +17,8 @@ static uint64_t owed_max(const struct fetch *fetch, const struct fetch_peer *pee
     return 2 * chunk + (holds < (double)LIMIT_FETCH_BYTES ? (uint64_t)holds : LIMIT_FETCH_BYTES);
 }
 
-static bool has_room(const struct fetch *fetch, const struct fetch_peer *peer, uint64_t now_ns)
+static bool fetch_choose_has_room(const struct fetch *fetch, const struct fetch_peer *peer,
+                                  uint64_t now_ns)
 {
     return fetch_peer_usable(peer) && peer->resume_ns <= now_ns &&
            peer->n_requests < LIMIT_FETCH_REQUESTS_OF_PEER &&
@@ -77,8 +78,8 @@ static struct fetch_request *free_request(struct fetch *fetch)
     return NULL;
 }
 
-static void ask(struct fetch *fetch, uint64_t now_ns, uint32_t peer_index, uint32_t i,
-                uint32_t chunk, struct fetch_action *out)
+static void fetch_choose_ask(struct fetch *fetch, uint64_t now_ns, uint32_t peer_index, uint32_t i,
+                             uint32_t chunk, struct fetch_action *out)
 {
     struct fetch_peer *peer = &fetch->peers[peer_index];
     struct fetch_part *part = &fetch->parts[i];
@@ -131,7 +132,7 @@ static bool choose_fresh(struct fetch *fetch, uint64_t now_ns, struct fetch_acti
         fetch->first_open++;
     for (uint32_t p = 0; p < fetch->n_peers; p++) {
         uint64_t expected = fetch_expected_ns(&fetch->peers[p], fetch->settings.chunk_bytes);
-        if (!has_room(fetch, &fetch->peers[p], now_ns) || expected >= best_ns)
+        if (!fetch_choose_has_room(fetch, &fetch->peers[p], now_ns) || expected >= best_ns)
             continue;
         uint32_t part = choose_part(fetch, p);
         if (part == fetch->manifest->n_parts)
@@ -142,7 +143,7 @@ static bool choose_fresh(struct fetch *fetch, uint64_t now_ns, struct fetch_acti
     }
     if (best_peer == FETCH_NOBODY)
         return false;
-    ask(fetch, now_ns, best_peer, best_part, first_free_chunk(fetch, best_part), out);
+    fetch_choose_ask(fetch, now_ns, best_peer, best_part, first_free_chunk(fetch, best_part), out);
     return true;
 }
 
@@ -179,11 +180,12 @@ static bool choose_stolen(struct fetch *fetch, uint64_t now_ns, struct fetch_act
 {
     for (uint32_t p = 0; p < fetch->n_peers; p++) {
         const struct fetch_peer *peer = &fetch->peers[p];
-        if (!has_room(fetch, peer, now_ns) || peer->n_requests || peer->notes.is_suspected)
+        if (!fetch_choose_has_room(fetch, peer, now_ns) || peer->n_requests ||
+            peer->notes.is_suspected)
             continue;
         const struct fetch_request *late = choose_late(fetch, p, now_ns);
         if (late) {
-            ask(fetch, now_ns, p, late->part, late->chunk, out);
+            fetch_choose_ask(fetch, now_ns, p, late->part, late->chunk, out);
             return true;
         }
     }

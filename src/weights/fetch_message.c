@@ -77,7 +77,7 @@ void fetch_message_write_have(const struct digest *model, uint64_t manifest_byte
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static enum error_code malformed(struct error *err, const char *what)
+static enum error_code fetch_message_malformed(struct error *err, const char *what)
 {
     return error_set(err, ERROR_INVALID, "a message about weights is malformed: %s", what);
 }
@@ -97,12 +97,12 @@ static enum error_code read_have(struct bytes_reader *reader, struct fetch_messa
     out->have.n_parts = bytes_get_u32(reader);
     if (reader->short_ || out->have.n_parts > LIMIT_MODEL_TENSORS + 1 ||
         out->have.manifest_bytes > LIMIT_MANIFEST_BYTES)
-        return malformed(err, "the sizes of what a node has");
+        return fetch_message_malformed(err, "the sizes of what a node has");
     out->have.bits = bytes_take(reader, ((size_t)out->have.n_parts + 7) / 8);
     if (!out->have.bits)
-        return malformed(err, "it ends early");
+        return fetch_message_malformed(err, "it ends early");
     if (out->have.n_parts % 8 && out->have.bits[out->have.n_parts / 8] >> (out->have.n_parts % 8))
-        return malformed(err, "a part that the model does not have");
+        return fetch_message_malformed(err, "a part that the model does not have");
     return ERROR_NONE;
 }
 
@@ -114,17 +114,17 @@ static enum error_code read_request(struct bytes_reader *reader, struct fetch_me
     out->request.offset = bytes_get(reader, 8);
     out->request.size = bytes_get_u32(reader);
     if (reader->short_)
-        return malformed(err, "it ends early");
+        return fetch_message_malformed(err, "it ends early");
     if (!out->request.size || out->request.size > LIMIT_FETCH_CHUNK_BYTES ||
         out->request.offset > INT64_MAX - (uint64_t)LIMIT_FETCH_CHUNK_BYTES)
-        return malformed(err, "a range of no or too many bytes");
+        return fetch_message_malformed(err, "a range of no or too many bytes");
     if (out->request.part != FETCH_MANIFEST && out->request.part > LIMIT_MODEL_TENSORS)
-        return malformed(err, "a part that no model has");
+        return fetch_message_malformed(err, "a part that no model has");
     return ERROR_NONE;
 }
 
-static enum error_code read_fields(struct bytes_reader *reader, struct fetch_message *out,
-                                   struct error *err)
+static enum error_code fetch_message_read_fields(struct bytes_reader *reader,
+                                                 struct fetch_message *out, struct error *err)
 {
     if (out->type == FETCH_MESSAGE_HAVE)
         return read_have(reader, out, err);
@@ -136,7 +136,7 @@ static enum error_code read_fields(struct bytes_reader *reader, struct fetch_mes
         return read_request(reader, out, err);
     if (out->type == FETCH_MESSAGE_CHUNK) {
         if (reader->short_ || !reader->left || reader->left > LIMIT_FETCH_CHUNK_BYTES)
-            return malformed(err, "a chunk of no or too many bytes");
+            return fetch_message_malformed(err, "a chunk of no or too many bytes");
         out->chunk.size = (uint32_t)reader->left;
         out->chunk.bytes = bytes_take(reader, reader->left);
     }
@@ -146,7 +146,7 @@ static enum error_code read_fields(struct bytes_reader *reader, struct fetch_mes
         if (reason < FETCH_REFUSE_LACKS || reason > FETCH_REFUSE_INVALID)
             out->refusal = FETCH_REFUSE_BUSY; /* a newer reason: at least it will not be sent now */
     }
-    return reader->short_ ? malformed(err, "it ends early") : ERROR_NONE;
+    return reader->short_ ? fetch_message_malformed(err, "it ends early") : ERROR_NONE;
 }
 
 enum error_code fetch_message_read(const void *bytes, size_t size, struct fetch_message *out,
@@ -156,14 +156,14 @@ enum error_code fetch_message_read(const void *bytes, size_t size, struct fetch_
     *out = (struct fetch_message){0};
     uint64_t format = bytes_get(&reader, 1), type = bytes_get(&reader, 1);
     if (reader.short_)
-        return malformed(err, "it ends early");
+        return fetch_message_malformed(err, "it ends early");
     if (format != FORMAT || type < FETCH_MESSAGE_ASK_HAVE || type > FETCH_MESSAGE_CANCEL)
         return error_set(err, ERROR_UNSUPPORTED,
                          "a message about weights of format %u, type %u; this version knows "
                          "format %d, types 1 to %d",
                          (unsigned)format, (unsigned)type, FORMAT, FETCH_MESSAGE_CANCEL);
     out->type = (enum fetch_message_type)type;
-    return read_fields(&reader, out, err);
+    return fetch_message_read_fields(&reader, out, err);
 }
 
 void fetch_message_parts(const struct fetch_message *message, struct part_set *out)

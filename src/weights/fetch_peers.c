@@ -18,7 +18,7 @@ static const double RATE_UNKNOWN = 10e6, RATE_MIN = 1000; /* bytes/s */
 
 /* ---- estimates ------------------------------------------------------------------------------- */
 
-static void read_link(struct fetch_peer *peer, const struct topology_link *link)
+static void fetch_peers_read_link(struct fetch_peer *peer, const struct topology_link *link)
 {
     struct topology_link clean = topology_link_clean(*link);
     struct topology_reading rate = topology_link_bandwidth(&clean);
@@ -75,7 +75,7 @@ enum error_code fetch_peer_add(struct fetch *fetch, uint64_t now_ns,
         return code;
     *peer = fetch->n_peers++;
     new->is_here = true;
-    read_link(new, link);
+    fetch_peers_read_link(new, link);
     fetch_peer_has(fetch, now_ns, *peer, has);
     return ERROR_NONE;
 }
@@ -103,7 +103,7 @@ void fetch_peer_back(struct fetch *fetch, uint64_t now_ns, uint32_t peer,
     back->timeouts = 0;
     back->resume_ns = 0;
     back->notes.is_out = back->notes.has_lied || back->losses > LOSSES_MAX;
-    read_link(back, link);
+    fetch_peers_read_link(back, link);
     fetch->moved_ns = now_ns;
     fetch_count_sources(fetch);
 }

@@ -33,7 +33,8 @@ static bool is_printable(const char *text)
     return true;
 }
 
-static enum error_code check_part(const struct manifest *manifest, uint32_t i, struct error *err)
+static enum error_code manifest_check_part(const struct manifest *manifest, uint32_t i,
+                                           struct error *err)
 {
     const struct manifest_part *part = &manifest->parts[i];
     const struct manifest_part *before = i ? part - 1 : NULL;
@@ -59,7 +60,7 @@ enum error_code manifest_check(const struct manifest *manifest, struct error *er
         return error_set(err, ERROR_INVALID, "the manifest has %u parts; it must be 2 to %d",
                          manifest->n_parts, LIMIT_MODEL_TENSORS + 1);
     for (uint32_t i = 0; i < manifest->n_parts; i++) {
-        enum error_code code = check_part(manifest, i, err);
+        enum error_code code = manifest_check_part(manifest, i, err);
         if (code)
             return code;
     }
@@ -72,7 +73,7 @@ enum error_code manifest_check(const struct manifest *manifest, struct error *er
 
 /* ---- as bytes ------------------------------------------------------------------------------ */
 
-static void put_text(struct buffer *out, const char *text)
+static void manifest_put_text(struct buffer *out, const char *text)
 {
     size_t size = strlen(text);
     bytes_put(out, size, 1);
@@ -86,11 +87,11 @@ void manifest_write(const struct manifest *manifest, struct buffer *out)
     buffer_append(out, magic, sizeof magic);
     bytes_put(out, MANIFEST_FORMAT, 4);
     bytes_put(out, manifest->size, 8);
-    put_text(out, manifest->name);
+    manifest_put_text(out, manifest->name);
     bytes_put(out, manifest->n_parts, 4);
     for (uint32_t i = 0; i < manifest->n_parts; i++) {
         const struct manifest_part *part = &manifest->parts[i];
-        put_text(out, part->name);
+        manifest_put_text(out, part->name);
         bytes_put(out, part->offset, 8);
         bytes_put(out, part->size, 8);
         buffer_append(out, part->digest.bytes, DIGEST_BYTES);
@@ -98,7 +99,7 @@ void manifest_write(const struct manifest *manifest, struct buffer *out)
 }
 
 /* `out` has `room` zeroed bytes. A NUL inside would make two encodings of one text. */
-static bool get_text(struct bytes_reader *reader, char *out, size_t room)
+static bool manifest_get_text(struct bytes_reader *reader, char *out, size_t room)
 {
     size_t size = (size_t)bytes_get(reader, 1);
     const void *text = size < room ? bytes_take(reader, size) : NULL;
@@ -110,7 +111,7 @@ static bool get_text(struct bytes_reader *reader, char *out, size_t room)
 
 static bool get_part(struct bytes_reader *reader, struct manifest_part *part)
 {
-    if (!get_text(reader, part->name, sizeof part->name))
+    if (!manifest_get_text(reader, part->name, sizeof part->name))
         return false;
     part->offset = bytes_get(reader, 8);
     part->size = bytes_get(reader, 8);
@@ -157,7 +158,7 @@ enum error_code manifest_read(const void *bytes, size_t size, struct manifest *o
                          "the manifest is of format %u; this version reads %d", format,
                          MANIFEST_FORMAT);
     out->size = bytes_get(&reader, 8);
-    enum error_code code = get_text(&reader, out->name, sizeof out->name)
+    enum error_code code = manifest_get_text(&reader, out->name, sizeof out->name)
                                ? get_parts(&reader, out, err)
                                : error_set(err, ERROR_INVALID, "the manifest's name is malformed");
     if (code)

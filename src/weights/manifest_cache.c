@@ -84,8 +84,8 @@ static enum error_code entry_path(const char *folder, const struct gguf_file *fi
     return code ? code : durable_path(folder, digest_text(&digest, text), ".manifest", out, err);
 }
 
-static enum error_code load(const char *path, const struct file_identity *identity,
-                            struct manifest *out, struct error *err)
+static enum error_code manifest_cache_load(const char *path, const struct file_identity *identity,
+                                           struct manifest *out, struct error *err)
 {
     struct buffer bytes = {0};
     enum error_code code = durable_read(path, LIMIT_MANIFEST_BYTES + ENTRY_BYTES, 0, &bytes, err);
@@ -95,8 +95,9 @@ static enum error_code load(const char *path, const struct file_identity *identi
     return code;
 }
 
-static void keep(const char *folder, const char *path, const struct file_identity *identity,
-                 const struct manifest *manifest)
+static void manifest_cache_keep(const char *folder, const char *path,
+                                const struct file_identity *identity,
+                                const struct manifest *manifest)
 {
     struct error err = {0};
     struct buffer bytes = {0};
@@ -127,7 +128,7 @@ enum error_code manifest_of_file(const char *folder, const struct gguf_file *fil
     if (code)
         return code;
     struct error why = {0};
-    if (!load(path, &identity, out, &why)) {
+    if (!manifest_cache_load(path, &identity, out, &why)) {
         if (!manifest_agrees(out, file, &why)) {
             *was_cached = true;
             return ERROR_NONE;
@@ -139,6 +140,6 @@ enum error_code manifest_of_file(const char *folder, const struct gguf_file *fil
     bool is_recent = file_identity_is_recent(&identity);
     code = manifest_make(file, options, out, err);
     if (!code && !is_recent)
-        keep(folder, path, &identity, out);
+        manifest_cache_keep(folder, path, &identity, out);
     return code;
 }

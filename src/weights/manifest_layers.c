@@ -5,8 +5,9 @@
 #include <string.h>
 
 /* Offsets are in order. The tensor is found by its place; the name must be the same. */
-static enum error_code add_tensor(const struct manifest *manifest, const struct gguf_tensor *tensor,
-                                  struct part_set *set, struct error *err)
+static enum error_code manifest_layers_add_tensor(const struct manifest *manifest,
+                                                  const struct gguf_tensor *tensor,
+                                                  struct part_set *set, struct error *err)
 {
     uint32_t low = 1, high = manifest->n_parts;
     while (low < high) {
@@ -37,10 +38,11 @@ static void add_role(struct adding *adding, enum tensor_role role, uint32_t laye
 {
     const struct gguf_tensor *tensor = model_tensor(adding->model, role, layer);
     if (tensor && !adding->code)
-        adding->code = add_tensor(adding->manifest, tensor, adding->set, adding->err);
+        adding->code =
+            manifest_layers_add_tensor(adding->manifest, tensor, adding->set, adding->err);
 }
 
-static void add_ends(struct adding *adding, bool first, bool last)
+static void manifest_layers_add_ends(struct adding *adding, bool first, bool last)
 {
     add_role(adding, TENSOR_ROPE_FREQS, 0);
     add_role(adding, TENSOR_ROPE_FACTORS_LONG, 0);
@@ -72,6 +74,6 @@ enum error_code manifest_add_layers(const struct manifest *manifest, const struc
                 add_role(&adding, (enum tensor_role)role, layer);
         }
     }
-    add_ends(&adding, first_layer == 0, first_layer + n_layers == n);
+    manifest_layers_add_ends(&adding, first_layer == 0, first_layer + n_layers == n);
     return adding.code;
 }

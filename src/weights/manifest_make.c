@@ -33,8 +33,8 @@ static void name_model(const struct gguf_file *file, char out[MANIFEST_NAME])
         out[i] = name[i] >= ' ' && name[i] <= '~' ? name[i] : '?';
 }
 
-static enum error_code list_parts(const struct gguf_file *file, struct manifest *out,
-                                  struct error *err)
+static enum error_code manifest_make_list_parts(const struct gguf_file *file, struct manifest *out,
+                                                struct error *err)
 {
     uint64_t n = gguf_file_tensor_count(file);
     if (n == 0)
@@ -136,7 +136,7 @@ static uint64_t total_bytes(const struct manifest *manifest)
 }
 
 /* Until the last thread has ended. */
-static void watch(struct hashing *hashing, const struct manifest_options *options)
+static void manifest_make_watch(struct hashing *hashing, const struct manifest_options *options)
 {
     uint64_t total = total_bytes(hashing->manifest);
     bool running = true;
@@ -171,7 +171,7 @@ static enum error_code hash_all(struct hashing *hashing, const struct manifest_o
     pthread_mutex_lock(&hashing->lock);
     hashing->n_running -= n - n_started;
     pthread_mutex_unlock(&hashing->lock);
-    watch(hashing, options);
+    manifest_make_watch(hashing, options);
     for (uint32_t i = 0; i < n_started; i++)
         pthread_join(threads[i], NULL);
     pthread_cond_destroy(&hashing->ended);
@@ -196,7 +196,7 @@ enum error_code manifest_make(const struct gguf_file *file, const struct manifes
     *out = (struct manifest){0};
     enum error_code code = file_identity_of(hashing.fd, &before, err);
     if (!code)
-        code = list_parts(file, out, err);
+        code = manifest_make_list_parts(file, out, err);
     if (!code)
         code = hash_all(&hashing, options ? options : &none, err);
     if (!code)

@@ -76,7 +76,7 @@ struct listed {
 };
 
 /* "ID.extension" of a model. */
-static bool read_name(const char *file, const char *extension, struct digest *out)
+static bool shelf_read_name(const char *file, const char *extension, struct digest *out)
 {
     char name[DIGEST_TEXT];
     if (strlen(file) < sizeof name - 1 || strcmp(file + sizeof name - 1, extension) != 0)
@@ -86,7 +86,7 @@ static bool read_name(const char *file, const char *extension, struct digest *ou
     return digest_parse(name, out);
 }
 
-static struct shelf_entry look_at(const struct shelf *shelf, const struct digest *identity)
+static struct shelf_entry shelf_look_at(const struct shelf *shelf, const struct digest *identity)
 {
     struct shelf_entry entry = {.in_use = true}; /* what cannot be looked at is left alone */
     struct shelf_paths paths;
@@ -107,20 +107,20 @@ static struct shelf_entry look_at(const struct shelf *shelf, const struct digest
 }
 
 /* Room for LIMIT_SHELF_MODELS; more than those are not looked at. */
-static enum error_code list_all(const struct shelf *shelf, struct listed *out, uint32_t *n,
-                                struct error *err)
+static enum error_code shelf_list_all(const struct shelf *shelf, struct listed *out, uint32_t *n,
+                                      struct error *err)
 {
     DIR *folder = opendir(shelf->folder);
     if (!folder)
         return error_set(err, ERROR_IO, "%s: %s", shelf->folder, strerror(errno));
     *n = 0;
     for (struct dirent *file; (file = readdir(folder)) && *n < LIMIT_SHELF_MODELS;) {
-        if (read_name(file->d_name, ".parts", &out[*n].identity))
+        if (shelf_read_name(file->d_name, ".parts", &out[*n].identity))
             ++*n;
     }
     closedir(folder);
     for (uint32_t i = 0; i < *n; i++)
-        out[i].entry = look_at(shelf, &out[i].identity);
+        out[i].entry = shelf_look_at(shelf, &out[i].identity);
     return ERROR_NONE;
 }
 
@@ -139,7 +139,7 @@ uint32_t shelf_list(const struct shelf *shelf, struct digest *out, uint32_t n)
     DIR *folder = opendir(shelf->folder);
     struct digest identity;
     for (struct dirent *file; folder && (file = readdir(folder));) {
-        if (!read_name(file->d_name, ".parts", &identity))
+        if (!shelf_read_name(file->d_name, ".parts", &identity))
             continue;
         if (count < n)
             out[count] = identity;
@@ -156,7 +156,7 @@ enum error_code shelf_usage(const struct shelf *shelf, struct shelf_usage *out, 
     struct listed *all = mem_new_array(LIMIT_SHELF_MODELS, sizeof *all);
     if (!all)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
-    enum error_code code = list_all(shelf, all, &out->n_models, err);
+    enum error_code code = shelf_list_all(shelf, all, &out->n_models, err);
     if (!code)
         code = free_bytes(shelf, &out->free_bytes, err);
     for (uint32_t i = 0; !code && i < out->n_models; i++) {
@@ -184,7 +184,7 @@ enum error_code shelf_remove(struct shelf *shelf, const struct digest *identity,
     return ERROR_NONE;
 }
 
-static void evict(struct shelf *shelf, const struct listed *all, uint32_t n)
+static void shelf_evict(struct shelf *shelf, const struct listed *all, uint32_t n)
 {
     char name[DIGEST_TEXT], size[SHELF_BYTES_TEXT];
     for (uint32_t i = 0; i < n; i++) {
@@ -203,7 +203,7 @@ enum error_code shelf_make_room(struct shelf *shelf, uint64_t need_bytes, struct
     struct listed *all = mem_new_array(LIMIT_SHELF_MODELS, sizeof *all);
     struct shelf_entry *entries = mem_new_array(LIMIT_SHELF_MODELS, sizeof *entries);
     uint32_t n = 0;
-    enum error_code code = all && entries ? list_all(shelf, all, &n, err)
+    enum error_code code = all && entries ? shelf_list_all(shelf, all, &n, err)
                                           : error_set(err, ERROR_NO_MEMORY, "out of memory");
     if (!code)
         code = free_bytes(shelf, &room.free_bytes, err);
@@ -214,7 +214,7 @@ enum error_code shelf_make_room(struct shelf *shelf, uint64_t need_bytes, struct
     for (uint32_t i = 0; !code && i < n; i++)
         all[i].entry.evict = entries[i].evict;
     if (!code)
-        evict(shelf, all, n);
+        shelf_evict(shelf, all, n);
     mem_free(entries);
     mem_free(all);
     return code;
@@ -223,14 +223,14 @@ enum error_code shelf_make_room(struct shelf *shelf, uint64_t need_bytes, struct
 /* ---- the shelf ------------------------------------------------------------------------------- */
 
 /* A data file without a record is what a removal left that did not come to its end. */
-static void sweep(struct shelf *shelf)
+static void shelf_sweep(struct shelf *shelf)
 {
     DIR *folder = opendir(shelf->folder);
     struct shelf_paths paths;
     struct digest identity;
     for (struct dirent *file; folder && (file = readdir(folder));) {
-        bool ours = read_name(file->d_name, ".gguf", &identity) ||
-                    read_name(file->d_name, ".manifest", &identity);
+        bool ours = shelf_read_name(file->d_name, ".gguf", &identity) ||
+                    shelf_read_name(file->d_name, ".manifest", &identity);
         int fd;
         if (!ours || shelf_paths_of(shelf, &identity, &paths, NULL) ||
             access(paths.record, F_OK) == 0)
@@ -259,7 +259,7 @@ enum error_code shelf_open(const char *folder, const struct shelf_options *optio
     }
     memcpy(shelf->folder, folder, strlen(folder) + 1);
     shelf->options = *options;
-    sweep(shelf);
+    shelf_sweep(shelf);
     *out = shelf;
     return ERROR_NONE;
 }

@@ -72,8 +72,8 @@ static enum error_code open_data(struct shelf_model *model, bool *was_whole, str
     return ERROR_NONE;
 }
 
-static enum error_code write_record(struct shelf_model *model, const struct buffer *entries,
-                                    struct error *err)
+static enum error_code shelf_model_write_record(struct shelf_model *model,
+                                                const struct buffer *entries, struct error *err)
 {
     if (entries->failed)
         return error_set(err, ERROR_NO_MEMORY, "out of memory");
@@ -97,7 +97,7 @@ static enum error_code begin_record(struct shelf_model *model, struct error *err
     if (ftruncate(model->record, 0) != 0)
         return error_set(err, ERROR_IO, "writing %s: %s", model->paths.record, strerror(errno));
     shelf_record_begin(&model->identity, &head);
-    enum error_code code = write_record(model, &head, err);
+    enum error_code code = shelf_model_write_record(model, &head, err);
     buffer_deinit(&head);
     durable_sync_folder_of(model->paths.record);
     return code;
@@ -189,7 +189,7 @@ int shelf_model_descriptor(const struct shelf_model *model)
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
-static int punch(const struct shelf_model *model, const struct manifest_part *part)
+static int shelf_model_punch(const struct shelf_model *model, const struct manifest_part *part)
 {
     bool done = fallocate(model->data, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                           (off_t)part->offset, (off_t)part->size) == 0;
@@ -279,7 +279,7 @@ enum error_code shelf_model_keep(struct shelf_model *model, const uint32_t *part
         return io_error(model, "syncing", errno, err);
     for (uint32_t i = 0; i < n; i++)
         shelf_record_add(parts[i], false, &entries);
-    enum error_code code = n ? write_record(model, &entries, err) : ERROR_NONE;
+    enum error_code code = n ? shelf_model_write_record(model, &entries, err) : ERROR_NONE;
     for (uint32_t i = 0; !code && i < n; i++)
         part_set_add(&model->has, parts[i]);
     buffer_deinit(&entries);
@@ -294,15 +294,16 @@ enum error_code shelf_model_drop(struct shelf_model *model, const struct part_se
         if (part_set_has(parts, i) && part_set_has(&model->has, i))
             shelf_record_add(i, true, &entries);
     }
-    enum error_code code =
-        entries.size || entries.failed ? write_record(model, &entries, err) : ERROR_NONE;
+    enum error_code code = entries.size || entries.failed
+                               ? shelf_model_write_record(model, &entries, err)
+                               : ERROR_NONE;
     buffer_deinit(&entries);
     int failure = 0;
     for (uint32_t i = 0; !code && !failure && i < model->manifest.n_parts; i++) {
         if (!part_set_has(parts, i))
             continue;
         part_set_remove(&model->has, i);
-        failure = punch(model, &model->manifest.parts[i]);
+        failure = shelf_model_punch(model, &model->manifest.parts[i]);
     }
     return failure ? io_error(model, "shrinking", failure, err) : code;
 }
@@ -312,7 +313,7 @@ enum error_code shelf_model_trim(struct shelf_model *model, struct error *err)
     int failure = 0;
     for (uint32_t i = 0; !failure && i < model->manifest.n_parts; i++) {
         if (!part_set_has(&model->has, i))
-            failure = punch(model, &model->manifest.parts[i]);
+            failure = shelf_model_punch(model, &model->manifest.parts[i]);
     }
     return failure ? io_error(model, "shrinking", failure, err) : ERROR_NONE;
 }

@@ -17,17 +17,17 @@ const char *shelf_bytes_text(uint64_t bytes, char out[SHELF_BYTES_TEXT])
     return out;
 }
 
-static uint64_t sum(uint64_t a, uint64_t b)
+static uint64_t shelf_policy_sum(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-static uint64_t beyond(uint64_t a, uint64_t b)
+static uint64_t shelf_policy_beyond(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
 
-static struct shelf_entry *oldest(struct shelf_entry *entries, uint32_t n)
+static struct shelf_entry *shelf_policy_oldest(struct shelf_entry *entries, uint32_t n)
 {
     struct shelf_entry *found = NULL;
     for (uint32_t i = 0; i < n; i++) {
@@ -43,13 +43,16 @@ enum error_code shelf_policy_choose(const struct shelf_room *room, struct shelf_
 {
     uint64_t used = 0, idle = 0;
     for (uint32_t i = 0; i < n; i++) {
-        used = sum(used, entries[i].bytes);
+        used = shelf_policy_sum(used, entries[i].bytes);
         idle += entries[i].in_use ? 0 : entries[i].bytes;
         entries[i].evict = false;
     }
     uint64_t over_limit =
-        room->limit_bytes ? beyond(sum(used, room->need_bytes), room->limit_bytes) : 0;
-    uint64_t over_disk = beyond(sum(room->need_bytes, room->spare_bytes), room->free_bytes);
+        room->limit_bytes
+            ? shelf_policy_beyond(shelf_policy_sum(used, room->need_bytes), room->limit_bytes)
+            : 0;
+    uint64_t over_disk = shelf_policy_beyond(shelf_policy_sum(room->need_bytes, room->spare_bytes),
+                                             room->free_bytes);
     char need[SHELF_BYTES_TEXT], limit[SHELF_BYTES_TEXT], kept[SHELF_BYTES_TEXT],
         spare[SHELF_BYTES_TEXT];
     shelf_bytes_text(room->need_bytes, need);
@@ -69,7 +72,7 @@ enum error_code shelf_policy_choose(const struct shelf_room *room, struct shelf_
                          shelf_bytes_text(room->spare_bytes, spare), shelf_bytes_text(idle, kept));
     uint64_t target = over_limit > over_disk ? over_limit : over_disk;
     for (uint64_t freed = 0; freed < target;) {
-        struct shelf_entry *entry = oldest(entries, n);
+        struct shelf_entry *entry = shelf_policy_oldest(entries, n);
         entry->evict = true;
         freed += entry->bytes;
     }

@@ -57,7 +57,7 @@ static bool has_part(const struct weight_source *source, uint32_t part)
     return source->has ? part_set_has(source->has, part) : is_unchanged(source);
 }
 
-static void refuse(uint32_t id, enum fetch_refusal why, struct buffer *out)
+static void weight_source_refuse(uint32_t id, enum fetch_refusal why, struct buffer *out)
 {
     fetch_message_write(
         &(struct fetch_message){.type = FETCH_MESSAGE_REFUSE, .id = id, .refusal = why}, out);
@@ -79,7 +79,7 @@ static void send_part(const struct weight_source *source, const struct fetch_mes
         return;
     if (room) {
         out->size = before;
-        refuse(request->id, FETCH_REFUSE_LACKS, out);
+        weight_source_refuse(request->id, FETCH_REFUSE_LACKS, out);
     }
 }
 
@@ -92,12 +92,12 @@ void weight_source_answer(const struct weight_source *source, const struct fetch
     bool whole = i == FETCH_MANIFEST;
     if (!source->manifest || !digest_equal(&source->model, &request->model) ||
         (!whole && !has_part(source, i))) {
-        refuse(request->id, FETCH_REFUSE_LACKS, out);
+        weight_source_refuse(request->id, FETCH_REFUSE_LACKS, out);
         return;
     }
     uint64_t there = whole ? source->manifest_bytes.size : source->manifest->parts[i].size;
     if (!size || size > LIMIT_FETCH_CHUNK_BYTES || offset > there || size > there - offset)
-        refuse(request->id, FETCH_REFUSE_INVALID, out);
+        weight_source_refuse(request->id, FETCH_REFUSE_INVALID, out);
     else if (whole)
         fetch_message_write(
             &(struct fetch_message){

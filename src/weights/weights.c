@@ -37,7 +37,7 @@ struct weights_entry *weights_make(struct weights *weights, const struct digest 
     return entry;
 }
 
-static void free_entry(struct weights_entry *entry)
+static void weights_free_entry(struct weights_entry *entry)
 {
     struct weights_fetching *fetching = &entry->fetching;
     while (entry->holders) {
@@ -194,7 +194,7 @@ struct weights_counts weights_counts(const struct weights *weights)
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-static void on_timer(uv_timer_t *timer)
+static void weights_on_timer(uv_timer_t *timer)
 {
     struct weights *weights = timer->data;
     uint64_t now_ns = clock_now_ns();
@@ -218,7 +218,7 @@ void weights_wake_at(struct weights *weights, uint64_t at_ns)
     uint64_t now_ns = clock_now_ns();
     weights->wake_ns = at_ns;
     uv_update_time(weights->options.loop);
-    uv_timer_start(&weights->timer, on_timer,
+    uv_timer_start(&weights->timer, weights_on_timer,
                    at_ns > now_ns ? (at_ns - now_ns + 999999) / 1000000 : 0, 0);
 }
 
@@ -273,7 +273,7 @@ enum error_code weights_open(const struct weights_options *options, struct weigh
     return ERROR_NONE;
 }
 
-static void on_closed(uv_handle_t *timer)
+static void weights_on_closed(uv_handle_t *timer)
 {
     struct weights *weights = timer->data;
     void (*closed)(void *) = weights->closed;
@@ -282,7 +282,7 @@ static void on_closed(uv_handle_t *timer)
     weights_files_free(weights);
     while (weights->entries) {
         struct weights_entry *next = weights->entries->next;
-        free_entry(weights->entries);
+        weights_free_entry(weights->entries);
         weights->entries = next;
     }
     while (weights->peers) {
@@ -322,7 +322,7 @@ void weights_close_when_done(struct weights *weights)
         is_done = !peer->receiving;
     if (is_done) {
         weights->timer_closed = true;
-        uv_close((uv_handle_t *)&weights->timer, on_closed);
+        uv_close((uv_handle_t *)&weights->timer, weights_on_closed);
         return;
     }
     uint64_t end_ns = weights->close_ns + LIMIT_WEIGHTS_CLOSE_MS * 1000000ull;

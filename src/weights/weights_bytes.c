@@ -66,7 +66,7 @@ static void pump_all(struct weights *weights)
         weights_fetch_pump(entry);
 }
 
-static void write_done(struct weights_job *job)
+static void weights_bytes_write_done(struct weights_job *job)
 {
     struct weights_write *write = (struct weights_write *)job;
     struct weights *weights = job->weights;
@@ -91,7 +91,7 @@ void weights_shelf_write(struct weights_write *write)
 {
     struct weights_entry *entry = write->entry;
     struct weights *weights = entry->weights;
-    write->job = (struct weights_job){.run = run_write, .done = write_done};
+    write->job = (struct weights_job){.run = run_write, .done = weights_bytes_write_done};
     write->shelf = entry->here.shelf;
     write->generation = entry->fetching.generation;
     entry->n_jobs++;

@@ -126,8 +126,8 @@ void weights_fetch_away(struct weights_entry *entry, struct weights_holder *hold
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
-static void begin(struct weights_entry *entry, const struct manifest *manifest,
-                  const struct part_set *wanted)
+static void weights_fetch_start(struct weights_entry *entry, const struct manifest *manifest,
+                                const struct part_set *wanted)
 {
     struct weights_fetching *fetching = &entry->fetching;
     const struct fetch_settings settings = {.bytes_in_flight = LIMIT_WEIGHTS_FLIGHT_BYTES,
@@ -155,7 +155,7 @@ static void begin(struct weights_entry *entry, const struct manifest *manifest,
 void weights_fetch_begin(struct weights_entry *entry)
 {
     entry->fetching.is_manifest = false;
-    begin(entry, shelf_model_manifest(entry->here.shelf), &entry->fetching.wanted);
+    weights_fetch_start(entry, shelf_model_manifest(entry->here.shelf), &entry->fetching.wanted);
 }
 
 void weights_fetch_begin_manifest(struct weights_entry *entry, uint64_t bytes)
@@ -178,7 +178,7 @@ void weights_fetch_begin_manifest(struct weights_entry *entry, uint64_t bytes)
     fetching->whole.parts[0] =
         (struct manifest_part){.name = "the manifest", .size = bytes, .digest = entry->id};
     part_set_add(&one, 0);
-    begin(entry, &fetching->whole, &one);
+    weights_fetch_start(entry, &fetching->whole, &one);
     part_set_deinit(&one);
 }
 
@@ -207,7 +207,7 @@ void weights_fetch_stop(struct weights_entry *entry)
 }
 
 /* Everything is verified. */
-static void end(struct weights_entry *entry)
+static void weights_fetch_end(struct weights_entry *entry)
 {
     struct weights_fetching *fetching = &entry->fetching;
     if (fetching->is_manifest) {
@@ -233,10 +233,10 @@ static void end(struct weights_entry *entry)
 void weights_fetch_kept(struct weights_entry *entry)
 {
     if (entry->fetching.is_ending)
-        end(entry);
+        weights_fetch_end(entry);
 }
 
-static bool act(struct weights_entry *entry, const struct fetch_action *action)
+static bool weights_fetch_act(struct weights_entry *entry, const struct fetch_action *action)
 {
     switch (action->kind) {
     case FETCH_NOTHING:
@@ -264,7 +264,7 @@ void weights_fetch_pump(struct weights_entry *entry)
     while (has_memory && !is_idle && weights->backlog_bytes < LIMIT_WEIGHTS_BACKLOG_BYTES) {
         const struct fetch_action action = fetch_next(fetch, now_ns);
         is_idle = action.kind == FETCH_NOTHING;
-        has_memory = act(entry, &action);
+        has_memory = weights_fetch_act(entry, &action);
     }
     enum fetch_status status = fetch_status(fetch, &err);
     if (!has_memory)
@@ -272,7 +272,7 @@ void weights_fetch_pump(struct weights_entry *entry)
     if (!has_memory || status == FETCH_FAILED)
         weights_step_failed(entry, &err);
     else if (status == FETCH_DONE)
-        end(entry);
+        weights_fetch_end(entry);
     else if (is_idle && fetch_wake_ns(fetch, now_ns) != UINT64_MAX)
         weights_wake_at(weights, fetch_wake_ns(fetch, now_ns));
 }

@@ -33,9 +33,10 @@ void weights_files_free(struct weights *weights)
     }
 }
 
-static void add(struct weights *weights, const char *path, bool is_new,
-                void (*done)(void *, const struct weights_facts *, const struct error *),
-                void *arg);
+static void weights_files_add(struct weights *weights, const char *path, bool is_new,
+                              void (*done)(void *, const struct weights_facts *,
+                                           const struct error *),
+                              void *arg);
 
 /* Has only its inode been touched (a backup's hard link, a new owner), the next hash brings the
  * same model back. */
@@ -53,7 +54,7 @@ struct weights_file *weights_file_of(struct weights_entry *entry)
              "given to nobody",
              file->path);
     file->has_changed = true; /* it stays open: somebody may have its model */
-    add(entry->weights, file->path, false, NULL, NULL);
+    weights_files_add(entry->weights, file->path, false, NULL, NULL);
     weights_raise_changed(entry->weights);
     return NULL;
 }
@@ -88,7 +89,7 @@ void weights_files_load(struct weights *weights)
     char *rest = NULL;
     for (char *path = text.data ? strtok_r(text.data, "\n", &rest) : NULL; path;
          path = strtok_r(NULL, "\n", &rest))
-        add(weights, path, false, NULL, NULL);
+        weights_files_add(weights, path, false, NULL, NULL);
     buffer_deinit(&text);
 }
 
@@ -121,7 +122,7 @@ static bool may_go_on(void *arg, uint64_t done_bytes, uint64_t total_bytes)
     return !weights_is_closing(arg);
 }
 
-static uint32_t threads(void)
+static uint32_t weights_files_threads(void)
 {
     unsigned n = uv_available_parallelism();
     return n < THREADS_MAX ? n : THREADS_MAX;
@@ -132,7 +133,7 @@ static void run_add(struct weights_job *job)
     struct adding *adding = (struct adding *)job;
     struct weights_file *file = adding->file;
     const struct manifest_options options = {
-        .n_threads = threads(), .progress = may_go_on, .arg = job->weights};
+        .n_threads = weights_files_threads(), .progress = may_go_on, .arg = job->weights};
     struct file_identity before;
     enum error_code code = model_open(file->path, &file->model, &job->err);
     if (code)
@@ -173,7 +174,7 @@ static enum error_code take_file(struct weights *weights, struct weights_file *f
     return ERROR_NONE;
 }
 
-static void forget(struct weights *weights, struct weights_file *file)
+static void weights_files_forget(struct weights *weights, struct weights_file *file)
 {
     struct weights_file **at = &weights->files;
     while (*at != file)
@@ -195,7 +196,7 @@ static void forget_doubles(struct weights *weights, const char *path)
         next = file->next;
         if (strcmp(file->path, path) != 0 || file->is_adding || file->is_used)
             continue;
-        forget(weights, file);
+        weights_files_forget(weights, file);
         n--;
     }
 }
@@ -226,7 +227,7 @@ static void add_done(struct weights_job *job)
     if (adding->done)
         adding->done(adding->arg, err.code ? NULL : &facts, err.code ? &err : NULL);
     if (err.code && adding->is_new && !file->is_used)
-        forget(weights, file);
+        weights_files_forget(weights, file);
     else
         forget_doubles(weights, path);
     mem_free(adding);
@@ -256,8 +257,10 @@ static enum error_code begin_adding(struct weights *weights, const char *path,
     return ERROR_NONE;
 }
 
-static void add(struct weights *weights, const char *path, bool is_new,
-                void (*done)(void *, const struct weights_facts *, const struct error *), void *arg)
+static void weights_files_add(struct weights *weights, const char *path, bool is_new,
+                              void (*done)(void *, const struct weights_facts *,
+                                           const struct error *),
+                              void *arg)
 {
     struct error err = {0};
     struct adding *adding = mem_new(sizeof *adding);
@@ -292,7 +295,7 @@ void weights_add_file(struct weights *weights, const char *path,
     else if (strchr(real, '\n'))
         error_set(&err, ERROR_INVALID, "a path with a line feed cannot be remembered");
     if (!err.code)
-        add(weights, real, true, done, arg);
+        weights_files_add(weights, real, true, done, arg);
     else if (done)
         done(arg, NULL, &err);
     free(real);

@@ -1,7 +1,7 @@
 /* Jobs on the thread pool; the lane of those that change the shelf. */
 #include "weights/weights_state.h"
 
-static void run(uv_work_t *work)
+static void weights_jobs_run(uv_work_t *work)
 {
     struct weights_job *job = work->data;
     if (weights_is_closing(job->weights) && !job->must_run)
@@ -12,7 +12,7 @@ static void run(uv_work_t *work)
 
 static void run_lane(struct weights *weights);
 
-static void done(uv_work_t *work, int status)
+static void weights_jobs_done(uv_work_t *work, int status)
 {
     (void)status; /* nobody calls uv_cancel() */
     struct weights_job *job = work->data;
@@ -26,11 +26,11 @@ static void done(uv_work_t *work, int status)
     weights_close_when_done(weights);
 }
 
-static void start(struct weights_job *job)
+static void weights_jobs_start(struct weights_job *job)
 {
     job->work.data = job;
-    uv_queue_work(job->weights->options.loop, &job->work, run,
-                  done); /* which fails without a function only */
+    uv_queue_work(job->weights->options.loop, &job->work, weights_jobs_run,
+                  weights_jobs_done); /* which fails without a function only */
 }
 
 static void run_lane(struct weights *weights)
@@ -42,14 +42,14 @@ static void run_lane(struct weights *weights)
     if (!weights->lane_first)
         weights->lane_last = &weights->lane_first;
     weights->lane_running = job;
-    start(job);
+    weights_jobs_start(job);
 }
 
 void weights_job_start(struct weights *weights, struct weights_job *job)
 {
     job->weights = weights;
     weights->n_jobs++;
-    start(job);
+    weights_jobs_start(job);
 }
 
 void weights_lane_add(struct weights *weights, struct weights_job *job)

@@ -24,7 +24,8 @@ uint32_t weights_channel(const struct link *link)
 
 /* ---- saying ---------------------------------------------------------------------------------- */
 
-static enum error_code post_now(struct weights_peer *peer, const void *bytes, size_t size)
+static enum error_code weights_peers_post_now(struct weights_peer *peer, const void *bytes,
+                                              size_t size)
 {
     const struct frame_header header = {.type = FRAME_WEIGHTS, .length = (uint32_t)size};
     return link_post(peer->link, weights_channel(peer->link), &header, bytes, NULL);
@@ -36,7 +37,7 @@ static void empty_outbox(struct weights_peer *peer)
     while (at < peer->outbox.size) {
         const unsigned char *message = (const unsigned char *)peer->outbox.data + at;
         size_t size = (size_t)bytes_load(message, LENGTH_BYTES);
-        if (post_now(peer, message + LENGTH_BYTES, size) == ERROR_BUSY)
+        if (weights_peers_post_now(peer, message + LENGTH_BYTES, size) == ERROR_BUSY)
             break;
         at += LENGTH_BYTES + size;
     }
@@ -49,7 +50,7 @@ void weights_post_bytes(struct weights_peer *peer, const void *bytes, size_t siz
                                "the other end does not take what it is told about weights"};
     empty_outbox(peer);
     /* other errors: the link ends, and all that was said on it with it */
-    if (!peer->outbox.size && post_now(peer, bytes, size) != ERROR_BUSY)
+    if (!peer->outbox.size && weights_peers_post_now(peer, bytes, size) != ERROR_BUSY)
         return;
     bytes_put(&peer->outbox, size, LENGTH_BYTES);
     buffer_append(&peer->outbox, bytes, size);
@@ -152,8 +153,8 @@ static void hear_have(struct weights_peer *peer, const struct fetch_message *mes
     weights_fetch_pump(entry);
 }
 
-static void hear(struct weights_peer *peer, const struct fetch_message *message,
-                 struct weights_write *memory)
+static void weights_peers_hear(struct weights_peer *peer, const struct fetch_message *message,
+                               struct weights_write *memory)
 {
     switch (message->type) {
     case FETCH_MESSAGE_ASK_HAVE:
@@ -230,7 +231,7 @@ void weights_frame(struct weights *weights, struct link *link, const struct fram
         memory ? fetch_message_read(memory->memory, header->length, &message, &err)
                : error_set(&err, ERROR_NO_MEMORY, "out of memory for a message about weights");
     if (!code && !weights_is_closing(weights)) {
-        hear(peer, &message, memory);
+        weights_peers_hear(peer, &message, memory);
         return;
     }
     weights_memory_give(weights, memory);

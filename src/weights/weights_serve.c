@@ -31,7 +31,7 @@ static void free_answer(struct weights *weights, struct weights_answer *answer)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-static void on_sent(struct link_send *send, enum error_code code)
+static void weights_serve_on_sent(struct link_send *send, enum error_code code)
 {
     struct weights_answer *answer = send->data;
     struct weights *weights = answer->job.weights;
@@ -50,8 +50,8 @@ static bool send_answer(struct weights *weights, struct weights_answer *answer)
         free_answer(weights, answer);
         return true;
     }
-    answer->send =
-        (struct link_send){.type = FRAME_WEIGHTS, .n_pieces = 1, .done = on_sent, .data = answer};
+    answer->send = (struct link_send){
+        .type = FRAME_WEIGHTS, .n_pieces = 1, .done = weights_serve_on_sent, .data = answer};
     answer->send.pieces[0] = (struct link_piece){answer->message.data, answer->message.size};
     enum error_code code = link_send(peer->link, weights_channel(peer->link), &answer->send, NULL);
     if (!code)
@@ -69,7 +69,7 @@ static void run_read(struct weights_job *job)
     weight_source_answer(&answer->source, &answer->request, &answer->message);
 }
 
-static void read_done(struct weights_job *job)
+static void weights_serve_read_done(struct weights_job *job)
 {
     struct weights_answer *answer = (struct weights_answer *)job;
     struct weights *weights = job->weights;
@@ -80,7 +80,7 @@ static void read_done(struct weights_job *job)
     weights_serve_go_on(weights);
 }
 
-static void refuse(struct weights_peer *peer, uint32_t id, enum fetch_refusal why)
+static void weights_serve_refuse(struct weights_peer *peer, uint32_t id, enum fetch_refusal why)
 {
     weights_post(peer,
                  &(struct fetch_message){.type = FETCH_MESSAGE_REFUSE, .id = id, .refusal = why});
@@ -88,7 +88,7 @@ static void refuse(struct weights_peer *peer, uint32_t id, enum fetch_refusal wh
 
 /* The source as it is now: the shelf's set of parts is copied, because it grows while others
  * read. */
-static bool find_source(struct weights_answer *answer, struct weights_entry *entry)
+static bool weights_serve_find_source(struct weights_answer *answer, struct weights_entry *entry)
 {
     const struct weights_file *file = weights_file_of(entry);
     const struct part_set *has = &entry->here.has;
@@ -107,9 +107,9 @@ static bool find_source(struct weights_answer *answer, struct weights_entry *ent
 static void begin_reading(struct weights *weights, struct weights_answer *answer)
 {
     struct weights_entry *entry = weights_find(weights, &answer->request.model);
-    if (!entry || !find_source(answer, entry)) {
-        refuse(answer->peer, answer->request.id,
-               entry && entry->is_busy ? FETCH_REFUSE_BUSY : FETCH_REFUSE_LACKS);
+    if (!entry || !weights_serve_find_source(answer, entry)) {
+        weights_serve_refuse(answer->peer, answer->request.id,
+                             entry && entry->is_busy ? FETCH_REFUSE_BUSY : FETCH_REFUSE_LACKS);
         free_answer(weights, answer);
         return;
     }
@@ -119,7 +119,7 @@ static void begin_reading(struct weights *weights, struct weights_answer *answer
     answer->peer->n_in_hand++;
     weights->n_reading++;
     answer->job.run = run_read;
-    answer->job.done = read_done;
+    answer->job.done = weights_serve_read_done;
     weights_job_start(weights, &answer->job);
 }
 
@@ -146,7 +146,7 @@ void weights_serve(struct weights_peer *peer, const struct fetch_message *reques
     struct weights_answer *answer =
         peer->n_asked < LIMIT_WEIGHTS_ASKED ? mem_new(sizeof *answer) : NULL;
     if (!answer) {
-        refuse(peer, request->id, FETCH_REFUSE_BUSY);
+        weights_serve_refuse(peer, request->id, FETCH_REFUSE_BUSY);
         return;
     }
     answer->job.weights = weights;

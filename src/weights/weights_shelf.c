@@ -162,7 +162,7 @@ static void run_reserve(struct weights_job *job)
     }
 }
 
-static void give_back(struct reserve *reserve)
+static void weights_shelf_give_back(struct reserve *reserve)
 {
     for (uint32_t i = 0; i < reserve->n_lent; i++) {
         struct weights_entry *entry = reserve->lent[i].entry;
@@ -184,7 +184,7 @@ static bool may_go(const struct weights_entry *entry, uint64_t now_ns)
            now_ns - entry->touched_ns >= LIMIT_WEIGHTS_IDLE_MS * 1000000ull;
 }
 
-static void lend(struct reserve *reserve)
+static void weights_shelf_lend(struct reserve *reserve)
 {
     struct weights *weights = reserve->job.weights;
     uint64_t now_ns = clock_now_ns();
@@ -205,16 +205,16 @@ static void reserve_done(struct weights_job *job)
     struct reserve *reserve = (struct reserve *)job;
     struct weights_entry *entry = reserve->entry;
     struct error err = job->err;
-    give_back(reserve);
+    weights_shelf_give_back(reserve);
     bool is_full = err.code == ERROR_BUSY || err.code == ERROR_IO;
     if (is_full && !reserve->has_lent && !weights_is_closing(job->weights)) {
-        lend(reserve);
+        weights_shelf_lend(reserve);
         if (reserve->n_lent) {
             job->err = (struct error){0};
             weights_lane_add(job->weights, job);
             return;
         }
-        give_back(reserve);
+        weights_shelf_give_back(reserve);
     }
     mem_free(reserve);
     entry->is_busy = false;

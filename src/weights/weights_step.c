@@ -101,7 +101,7 @@ void weights_step_failed(struct weights_entry *entry, const struct error *why)
 }
 
 /* The first who says that it has the model decides what the manifest's size is taken for. */
-static void search(struct weights_entry *entry)
+static void weights_step_search(struct weights_entry *entry)
 {
     for (struct weights_holder *holder = entry->holders; holder; holder = holder->next) {
         if (holder->peer && holder->manifest_bytes && !holder->had_wrong_size &&
@@ -138,7 +138,7 @@ void weights_step(struct weights_entry *entry)
     else if (!entry->was_looked)
         weights_shelf_look(entry, NULL);
     else
-        search(entry);
+        weights_step_search(entry);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
