@@ -51,15 +51,6 @@ static void close_when_done(struct hosting *hosting)
     uv_close((uv_handle_t *)&hosting->cache_wake, on_handle_closed);
 }
 
-/* What waits for caches, or gives them. */
-static void look_at_caches(struct hosting *hosting)
-{
-    for (struct part *part = hosting->parts; part; part = part->next) {
-        give_go_on(part);
-        take_look(part);
-    }
-}
-
 /* A part that leaves has been told of once this has raised `changed`; only then is it closed. */
 static void on_wake(uv_async_t *wake)
 {
@@ -73,7 +64,7 @@ static void on_wake(uv_async_t *wake)
     hosting_sweep(hosting);
     hosting_mind(hosting);
     hosting_mend(hosting);
-    look_at_caches(hosting);
+    cache_look(hosting);
     if (is_changed)
         hosting->options.changed(hosting->options.self);
     hosting_jobs(hosting);
@@ -84,7 +75,7 @@ static void on_timer(uv_timer_t *timer)
 {
     struct hosting *hosting = timer->data;
     hosting_mend(hosting);
-    look_at_caches(hosting);
+    cache_look(hosting);
     hosting_watch(hosting);
 }
 
@@ -151,7 +142,7 @@ static void load(struct hosting *hosting, const struct state *state,
     if (!part && placement && model) {
         part = part_new(hosting, instance, placement, model);
         if (part && placement == instance->next && !placement->replaces)
-            take_begin(part, instance->current);
+            part_take_over_from(part, instance->current);
     }
     if (!part || part->state != PART_WAITING)
         return; /* no memory: the next step asks again */
@@ -246,7 +237,7 @@ static void look_at_state(struct hosting *hosting, const struct state *state)
         part->is_current = placement && placement == instance->current;
         part->has_served |= part->is_current;
         if (part->is_current && instance->next)
-            give_prepare(part, instance->next);
+            part_expect(part, instance->next);
         part->others_ready = placement != NULL;
         for (uint32_t i = 0; placement && i < placement->n_stages && i < part->n_stages; i++)
             part->others_ready &=
@@ -288,7 +279,7 @@ static void step_once(struct hosting *hosting, const struct state *state, uint64
     hosting_jobs(hosting);
     hosting_drop_pins(hosting, state);
     hosting_mend(hosting);
-    look_at_caches(hosting);
+    cache_look(hosting);
     hosting_watch(hosting);
 }
 
@@ -327,6 +318,7 @@ enum error_code hosting_open(const struct hosting_options *options, struct hosti
     hosting->wake.data = hosting->timer.data = hosting;
     hosting->n_handles = 2;
     hosting->options = *options;
+    id_parse(options->node, hosting->node_id, NODE_ID_BYTES);
     cache_open(hosting);
     *out = hosting;
     return ERROR_NONE;

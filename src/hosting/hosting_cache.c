@@ -1,21 +1,15 @@
-/* Caches on their way from one placement to the next: messages, and jobs on devices' threads. Who
- * gives is in hosting_give.c, who takes in hosting_take.c; the two meet here, also where both are
- * on this node. */
+/* Carries out what the hand-overs of caches want (handover.h): messages over the carrier, jobs on
+ * devices' threads, drivers that stop and begin. Where both ends are on this node, they meet here.
+ */
 #include "hosting/hosting_impl.h"
 
-#include "base/bytes.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "model/model.h"
 #include "pipeline/microbatch.h"
 
 #include <assert.h>
 #include <string.h>
-
-bool is_own(const struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES])
-{
-    uint8_t own[NODE_ID_BYTES];
-    return id_parse(hosting->options.node, own, NODE_ID_BYTES) &&
-           memcmp(own, node_id, NODE_ID_BYTES) == 0;
-}
 
 struct pipeline *part_pipeline(struct part *part)
 {
@@ -24,54 +18,155 @@ struct pipeline *part_pipeline(struct part *part)
                           : NULL;
 }
 
-uint64_t part_row_bytes(struct part *part, uint32_t stage)
+static uint64_t part_row_bytes(struct part *part, uint32_t stage)
 {
     struct lane *lane = part->stages[stage].lane;
     return lane ? lane_row_bytes(lane, stage)
                 : stage_kv_row_bytes(part_pipeline(part)->stages[stage].stage);
 }
 
-struct offered *offered_new(const struct cache_message *message)
+static bool cache_is_own(const struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES])
 {
-    const struct cache_offer *offer = &message->offer;
-    size_t n_tokens = 0;
-    for (uint32_t i = 0; i < offer->n_slots; i++)
-        n_tokens += offer->slots[i].n_tokens;
-    struct offered *offered = mem_new(sizeof *offered + n_tokens * sizeof *offered->tokens);
-    if (!offered)
-        return NULL;
-    int32_t *tokens = offered->tokens;
-    offered->to_epoch = message->route.to_epoch;
-    offered->patience_ms =
-        offer->patience_ms < LIMIT_CACHE_PATIENCE_MS ? offer->patience_ms : LIMIT_CACHE_PATIENCE_MS;
-    for (uint32_t i = 0; i < offer->n_slots; i++) {
-        const uint32_t n = offer->slots[i].n_tokens;
-        for (uint32_t k = 0; k < n; k++)
-            tokens[k] = (int32_t)bytes_load(offer->slots[i].tokens + 4 * (size_t)k, 4);
-        offered->slots[offered->n_slots++] = (struct cached_slot){offer->slots[i].slot, n, tokens};
-        tokens += n;
+    return memcmp(hosting->node_id, node_id, NODE_ID_BYTES) == 0;
+}
+
+/* ---- what the machines are told of their part ------------------------------------------- */
+
+/* The state first: while the part loads, the rest is another thread's. */
+static void part_sync(struct part *part)
+{
+    struct handover_part *cache = &part->cache;
+    cache->is_loaded = part->state == PART_READY;
+    cache->is_current = part->is_current;
+    cache->is_lost = part->lost;
+    for (uint32_t i = 0; cache->is_loaded && i < part->n_stages; i++) {
+        assert(part->stages[i].here == handover_is_here(cache, i));
+        if (part->stages[i].here && !cache->row_bytes[i])
+            cache->row_bytes[i] = part_row_bytes(part, i);
     }
-    return offered;
+    if (!cache->is_loaded || cache->n_vocab)
+        return;
+    cache->n_vocab = model_hyperparameters(part->model)->n_vocab;
+    if (part->driver) {
+        cache->n_slots = driver_options(part->driver)->n_slots;
+        cache->context = driver_options(part->driver)->context;
+    }
+}
+
+/* False: it cannot be a placement. */
+static bool placement_read(const Cluster__Placement *from, struct handover_placement *out)
+{
+    *out = (struct handover_placement){.epoch = from->epoch};
+    if (from->n_stages > LIMIT_STAGES)
+        return false;
+    for (uint32_t i = 0; i < from->n_stages; i++) {
+        struct handover_stage *stage = &out->stages[out->n_stages++];
+        if (!id_parse(from->stages[i]->node, stage->node_id, NODE_ID_BYTES))
+            return false;
+        stage->first_layer = from->stages[i]->first_layer;
+        stage->n_layers = from->stages[i]->n_layers;
+    }
+    return true;
+}
+
+void part_caches_init(struct part *part)
+{
+    struct handover_part *cache = &part->cache;
+    cache->instance = part->key;
+    memcpy(cache->node_id, part->hosting->node_id, NODE_ID_BYTES);
+    cache->of.epoch = part->epoch;
+    cache->of.n_stages = part->n_stages;
+    for (uint32_t i = 0; i < part->n_stages; i++) {
+        struct handover_stage *stage = &cache->of.stages[i];
+        memcpy(stage->node_id, part->stages[i].node_id, NODE_ID_BYTES);
+        stage->first_layer = part->stages[i].first_layer;
+        stage->n_layers = part->stages[i].n_layers;
+    }
+    cache_give_init(&part->give, cache);
+    cache_take_init(&part->take, cache);
+}
+
+void part_caches_clear(struct part *part)
+{
+    assert(!part->n_cache_jobs);
+    cache_give_clear(&part->give);
+    cache_take_clear(&part->take);
+}
+
+void part_take_over_from(struct part *part, const Cluster__Placement *current)
+{
+    struct handover_placement from;
+    if (current && state_is_ready(current) && placement_read(current, &from))
+        cache_take_open(&part->take, &from);
+}
+
+void part_expect(struct part *part, const Cluster__Placement *next)
+{
+    struct handover_placement to;
+    if (part->give.next.epoch != next->epoch && placement_read(next, &to))
+        cache_give_prepare(&part->give, &to);
+}
+
+bool part_hand_over(struct part *part, const Cluster__Placement *next)
+{
+    struct handover_placement to;
+    const bool may =
+        part->state == PART_READY && !part->lost && part->has_served && state_is_ready(next);
+    if (!placement_read(next, &to))
+        return false;
+    part_sync(part);
+    const bool gives = cache_give_begin(&part->give, uv_now(part->hosting->options.loop), &to, may);
+    if (gives && part->state == PART_READY) {
+        part->state = PART_HANDING;
+        hosting_tell(part->hosting);
+    }
+    cache_pump(part->hosting);
+    return gives;
+}
+
+void give_fail(struct part *part, const char *why)
+{
+    part_sync(part);
+    cache_give_fail(&part->give, why);
+    cache_pump(part->hosting);
+}
+
+void take_fail(struct part *part, const char *why)
+{
+    part_sync(part);
+    cache_take_fail(&part->take, why);
+    cache_pump(part->hosting);
+}
+
+/* Also for every message of a pipeline. */
+void take_end(struct part *part, const char *why)
+{
+    if (!cache_take_is_open(&part->take))
+        return;
+    part_sync(part);
+    cache_take_end(&part->take, why);
+    cache_pump(part->hosting);
 }
 
 /* ---- jobs ------------------------------------------------------------------------------- */
 
-static void read_rows(struct cache_job *job)
+static void cache_job_read(struct cache_job *job)
 {
-    const struct stage *stage = job->pipeline->stages[job->stage].stage;
-    void *room = buffer_extend(&job->message, job->run.n_rows * stage_kv_row_bytes(stage));
-    job->code =
-        room ? stage_kv_read(stage, &job->run, room, &job->error)
-             : error_set(&job->error, ERROR_NO_MEMORY, "no memory for %u rows", job->run.n_rows);
+    const struct stage *stage = job->pipeline->stages[job->effect.stage].stage;
+    const struct kv_run *run = &job->effect.run;
+    void *room = buffer_extend(&job->effect.message, run->n_rows * stage_kv_row_bytes(stage));
+    job->code = room
+                    ? stage_kv_read(stage, run, room, &job->error)
+                    : error_set(&job->error, ERROR_NO_MEMORY, "no memory for %u rows", run->n_rows);
 }
 
 /* The lengths, all at once, and what the picker has to know of what stands before. */
-static void settle(struct cache_job *job)
+static void cache_job_settle(struct cache_job *job)
 {
     const struct offered *offer = job->part->take.offer;
     struct pipeline *pipeline = job->pipeline;
-    struct pipeline_stage *stage = &pipeline->stages[job->stage];
-    const bool last = job->stage + 1 == pipeline->n_stages;
+    struct pipeline_stage *stage = &pipeline->stages[job->effect.stage];
+    const bool last = job->effect.stage + 1 == pipeline->n_stages;
     for (uint32_t i = 0; i < offer->n_slots; i++) {
         const struct cached_slot *slot = &offer->slots[i];
         stage_kv_set_length(stage->stage, slot->slot, slot->n_tokens);
@@ -80,7 +175,7 @@ static void settle(struct cache_job *job)
     }
 }
 
-static void give_back(struct cache_job *job)
+static void cache_job_return(struct cache_job *job)
 {
     struct hosting *hosting = job->part->hosting;
     pthread_mutex_lock(&hosting->cache_lock);
@@ -90,31 +185,31 @@ static void give_back(struct cache_job *job)
     pthread_mutex_unlock(&hosting->cache_lock);
 }
 
-static void run(struct device_job *device_job)
+static void cache_job_run(struct device_job *device_job)
 {
     struct cache_job *job = (struct cache_job *)device_job;
-    if (job->step == CACHE_STEP_READ)
-        read_rows(job);
-    else if (job->step == CACHE_STEP_WRITE)
-        job->code = stage_kv_write(job->pipeline->stages[job->stage].stage, &job->run,
-                                   job->message.data + CACHE_ROWS_BYTES, &job->error);
+    if (job->effect.type == HANDOVER_READ)
+        cache_job_read(job);
+    else if (job->effect.type == HANDOVER_WRITE)
+        job->code = stage_kv_write(job->pipeline->stages[job->effect.stage].stage, &job->effect.run,
+                                   job->effect.message.data + CACHE_ROWS_BYTES, &job->error);
     else
-        settle(job);
-    give_back(job);
+        cache_job_settle(job);
+    cache_job_return(job);
 }
 
 /* On a lane's thread. */
-static void after_lane(void *arg, const void *rows, size_t size, const struct error *why)
+static void cache_job_after_lane(void *arg, const void *rows, size_t size, const struct error *why)
 {
     struct cache_job *job = arg;
     if (why)
         job->code = error_set(&job->error, why->code, "%s", why->text);
-    else if (job->step == CACHE_STEP_READ)
-        buffer_append(&job->message, rows, size);
-    give_back(job);
+    else if (job->effect.type == HANDOVER_READ)
+        buffer_append(&job->effect.message, rows, size);
+    cache_job_return(job);
 }
 
-static void write_offer(const struct offered *from, struct buffer *out)
+static void offered_write(const struct offered *from, struct buffer *out)
 {
     struct cache_offer *offer = mem_new(sizeof *offer);
     out->failed = !offer;
@@ -130,45 +225,171 @@ static void write_offer(const struct offered *from, struct buffer *out)
     mem_free(offer);
 }
 
-static void submit_to_lane(struct cache_job *job)
+static void cache_job_to_lane(struct cache_job *job)
 {
-    job->lane_job = (struct lane_job){.done = after_lane, .arg = job};
-    if (job->step == CACHE_STEP_READ) {
-        lane_read(job->lane, &job->lane_job, job->stage, &job->run);
-    } else if (job->step == CACHE_STEP_WRITE) {
-        lane_write(job->lane, &job->lane_job, job->stage, &job->message);
+    const uint32_t stage = job->effect.stage;
+    job->lane_job = (struct lane_job){.done = cache_job_after_lane, .arg = job};
+    if (job->effect.type == HANDOVER_READ) {
+        lane_read(job->lane, &job->lane_job, stage, &job->effect.run);
+    } else if (job->effect.type == HANDOVER_WRITE) {
+        lane_write(job->lane, &job->lane_job, stage, &job->effect.message);
     } else {
         struct buffer offer = {0};
-        write_offer(job->part->take.offer, &offer);
-        lane_settle(job->lane, &job->lane_job, job->stage, &offer);
+        offered_write(job->part->take.offer, &offer);
+        lane_settle(job->lane, &job->lane_job, stage, &offer);
         buffer_deinit(&offer);
     }
 }
 
-struct cache_job *cache_job_new(struct part *part, enum cache_step step, uint32_t stage)
+static void cache_job_ended(struct part *part, struct handover_effect *effect, const char *why)
+{
+    part_sync(part);
+    if (effect->type == HANDOVER_READ)
+        cache_give_read(&part->give, effect, why);
+    else if (effect->type == HANDOVER_WRITE)
+        cache_take_written(&part->take, effect, why);
+    else
+        cache_take_settled(&part->take, why);
+}
+
+static void cache_job_begin(struct part *part, struct handover_effect *effect)
 {
     struct cache_job *job = mem_new(sizeof *job);
-    if (!job)
-        return NULL;
+    assert(part->stages[effect->stage].here);
+    if (!job) {
+        cache_job_ended(part, effect, "no memory");
+        return;
+    }
     job->part = part;
     job->pipeline = part_pipeline(part);
-    job->lane = part->stages[stage].lane;
-    job->step = step;
-    job->stage = stage;
-    return job;
-}
-
-void cache_job_submit(struct cache_job *job)
-{
-    job->part->n_cache_jobs++;
-    job->job.run = run;
+    job->lane = part->stages[effect->stage].lane;
+    job->effect = *effect;
+    job->job.run = cache_job_run;
+    *effect = (struct handover_effect){0};
+    part->n_cache_jobs++;
     if (job->lane)
-        submit_to_lane(job);
+        cache_job_to_lane(job);
     else
-        device_submit(job->pipeline->stages[job->stage].device, &job->job);
+        device_submit(job->pipeline->stages[job->effect.stage].device, &job->job);
 }
 
-static void on_cache_wake(uv_async_t *wake)
+/* ---- effects ---------------------------------------------------------------------------- */
+
+static void cache_on_quiescent(void *arg)
+{
+    uv_async_send(&((struct hosting *)arg)->cache_wake);
+}
+
+static void part_begin_slots(struct part *part, bool is_full)
+{
+    struct cached_slot empty[LIMIT_SEQUENCES];
+    const struct offered *offer = part->take.offer;
+    uint32_t n = is_full ? offer->n_slots : driver_options(part->driver)->n_slots;
+    assert(n <= LIMIT_SEQUENCES && part->driver);
+    for (uint32_t i = 0; i < n && !is_full; i++)
+        empty[i] = (struct cached_slot){.slot = i};
+    cache_take_begun(&part->take, driver_seed(part->driver, is_full ? offer->slots : empty, n,
+                                              NULL) == ERROR_NONE);
+}
+
+/* Of a part that goes only messages and notes are carried out. */
+static void part_carry_out(struct part *part, struct handover_effect *effect)
+{
+    struct hosting *hosting = part->hosting;
+    const bool is_ready = part->state == PART_READY;
+    switch (effect->type) {
+    case HANDOVER_SEND:
+        cache_tell(hosting, effect->node_id, &effect->message);
+        break;
+    case HANDOVER_QUIESCE:
+        if (part->state == PART_READY || part->state == PART_HANDING)
+            driver_quiesce(part->driver, cache_on_quiescent, hosting);
+        break;
+    case HANDOVER_READ:
+        if (is_ready || part->state == PART_HANDING)
+            cache_job_begin(part, effect);
+        break;
+    case HANDOVER_WRITE:
+    case HANDOVER_SETTLE:
+        if (is_ready)
+            cache_job_begin(part, effect);
+        break;
+    case HANDOVER_BEGIN:
+        if (is_ready)
+            part_begin_slots(part, effect->is_full);
+        break;
+    case HANDOVER_RETIRE:
+        part_retire(part, 0);
+        break;
+    case HANDOVER_CHANGED:
+        hosting_tell(hosting);
+        break;
+    case HANDOVER_NOTE:
+        log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: %s", part->instance,
+                 (unsigned long long)part->epoch, effect->text);
+        break;
+    }
+}
+
+static bool part_pump(struct part *part)
+{
+    struct handover_effect effect;
+    bool any = false;
+    part_sync(part);
+    while (cache_give_next(&part->give, &effect) || cache_take_next(&part->take, &effect)) {
+        part_carry_out(part, &effect);
+        handover_effect_clear(&effect);
+        part_sync(part);
+        any = true;
+    }
+    return any;
+}
+
+void cache_pump(struct hosting *hosting)
+{
+    if (hosting->is_pumping)
+        return; /* an effect led here: the loop below goes on with what it brought */
+    hosting->is_pumping = true;
+    for (bool any = true; any;) {
+        any = false;
+        for (struct part *part = hosting->parts; part; part = part->next)
+            any |= part_pump(part);
+    }
+    hosting->is_pumping = false;
+    hosting_watch(hosting);
+}
+
+static void part_look(struct part *part)
+{
+    const struct hosting_options *options = &part->hosting->options;
+    const uint64_t now_ms = uv_now(options->loop);
+    part_sync(part);
+    if (cache_give_wants_slots(&part->give) && part->state == PART_HANDING &&
+        driver_is_quiescent(part->driver)) {
+        struct cached_slot slots[LIMIT_SEQUENCES];
+        const struct give_costs costs = {.prompt_row_ns = driver_prompt_row_ns(part->driver),
+                                         .link_bytes_per_s = options->link_bytes_per_s,
+                                         .self = options->self};
+        const uint32_t n = driver_cached_slots(part->driver, slots);
+        cache_give_quiesced(&part->give, now_ms, slots, n, &costs);
+    }
+    cache_give_tick(&part->give, now_ms);
+    if (!cache_take_is_open(&part->take))
+        return;
+    const uint8_t *driver = part->take.from.stages[0].node_id;
+    const bool linked = cache_is_own(part->hosting, driver) || !options->linked ||
+                        options->linked(options->self, driver);
+    cache_take_tick(&part->take, now_ms, linked);
+}
+
+void cache_look(struct hosting *hosting)
+{
+    for (struct part *part = hosting->parts; part; part = part->next)
+        part_look(part);
+    cache_pump(hosting);
+}
+
+static void cache_on_wake(uv_async_t *wake)
 {
     struct hosting *hosting = wake->data;
     pthread_mutex_lock(&hosting->cache_lock);
@@ -183,22 +404,19 @@ static void on_cache_wake(uv_async_t *wake)
     }
     while ((job = first) != NULL) {
         first = job->next;
+        assert(job->part->n_cache_jobs);
         job->part->n_cache_jobs--;
-        if (job->step == CACHE_STEP_READ)
-            give_read(job->part, job);
-        else
-            take_returned(job->part, job);
-        buffer_deinit(&job->message);
+        cache_job_ended(job->part, &job->effect, job->code ? job->error.text : NULL);
+        handover_effect_clear(&job->effect);
         mem_free(job);
     }
-    for (struct part *part = hosting->parts; part; part = part->next)
-        give_go_on(part);
+    cache_look(hosting);
     hosting_jobs(hosting); /* what waited for its jobs can be closed */
 }
 
 void cache_open(struct hosting *hosting)
 {
-    const int problem = uv_async_init(hosting->options.loop, &hosting->cache_wake, on_cache_wake);
+    const int problem = uv_async_init(hosting->options.loop, &hosting->cache_wake, cache_on_wake);
     assert(problem == 0); /* only a loop's first can fail */
     (void)problem;
     hosting->n_handles++;
@@ -208,99 +426,47 @@ void cache_open(struct hosting *hosting)
 
 /* ---- messages --------------------------------------------------------------------------- */
 
-static struct part *find(const struct hosting *hosting, const struct cache_route *route,
-                         uint64_t epoch)
+static struct part *cache_find(const struct hosting *hosting, const struct cache_route *route,
+                               uint64_t epoch)
 {
     struct part *part = hosting->parts;
     while (part && (part->key != route->instance || part->epoch != epoch))
         part = part->next;
+    if (part)
+        part_sync(part);
     return part;
 }
 
-static bool has_stage(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+static void cache_receive(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
+                          const struct cache_message *message, struct buffer *bytes)
 {
-    for (uint32_t i = 0; i < part->n_stages; i++) {
-        if (memcmp(part->stages[i].node_id, node_id, NODE_ID_BYTES) == 0)
-            return true;
+    const struct cache_route *route = &message->route;
+    struct part *from = cache_find(hosting, route, route->from_epoch);
+    struct part *to = cache_find(hosting, route, route->to_epoch);
+    if (!handover_receive(from ? &from->give : NULL, to ? &to->take : NULL,
+                          uv_now(hosting->options.loop), hosting->node_id, node_id, message,
+                          bytes)) {
+        struct buffer answer = {0};
+        handover_refusal(route, &answer);
+        cache_tell(hosting, node_id, &answer);
+        buffer_deinit(&answer);
     }
-    return false;
-}
-
-/* Both ends of it may be here: each has its own copy. Who is not the old driver's node offers
- * nothing. */
-static void take_offers(struct part *from, struct part *to, const uint8_t node_id[NODE_ID_BYTES],
-                        const struct cache_message *message)
-{
-    if (to && take_is_from_driver(to, node_id))
-        take_offer(to, offered_new(message));
-    if (from && !part_drives(from) && memcmp(from->stages[0].node_id, node_id, NODE_ID_BYTES) == 0)
-        give_offer(from, offered_new(message));
-}
-
-static void send_done(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
-                      const struct cache_route *route)
-{
-    struct buffer message = {0};
-    cache_write_done(route, false, &message);
-    cache_tell(hosting, node_id, &message);
-    buffer_deinit(&message);
-}
-
-/* From who has no such rows, nothing is taken, and nothing answered. */
-static void take_in(struct hosting *hosting, struct part *from, struct part *to,
-                    const uint8_t node_id[NODE_ID_BYTES], const struct cache_message *message,
-                    struct buffer *own)
-{
-    const bool is_taken = to && take_is_from(to, node_id) && take_rows(to, node_id, message, own);
-    if (is_taken)
-        return;
-    if (!is_own(hosting, node_id)) {
-        if (!to || to->take.state == TAKE_OVER)
-            send_done(hosting, node_id, &message->route);
-    } else if (from) {
-        give_stop(from);
-    }
-}
-
-/* To nobody, or from somebody who has no part of it: it came too late, and is dropped. */
-static void take(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
-                 const struct cache_message *message, struct buffer *own)
-{
-    struct part *from = find(hosting, &message->route, message->route.from_epoch);
-    struct part *to = find(hosting, &message->route, message->route.to_epoch);
-    if (to && to->take.from_epoch != message->route.from_epoch)
-        to = NULL;
-    if (from && from->give.to_epoch && from->give.to_epoch != message->route.to_epoch)
-        from = NULL;
-    const bool is_heir = from && give_is_to(from, node_id);
-    switch (message->kind) {
-    case CACHE_OFFER:
-        take_offers(from, to, node_id, message);
-        break;
-    case CACHE_ROWS:
-        take_in(hosting, from, to, node_id, message, own);
-        break;
-    case CACHE_TAKEN:
-        if (is_heir)
-            give_taken(from);
-        break;
-    case CACHE_DONE:
-        if (to && (has_stage(to, node_id) || (!message->has_all && take_is_from(to, node_id))))
-            take_done(to, node_id, message->has_all);
-        if (is_heir && !message->has_all)
-            give_stop(from);
-        break;
-    }
+    cache_pump(hosting);
 }
 
 enum error_code hosting_cache(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
                               const void *bytes, size_t size, struct error *err)
 {
     struct cache_message message;
+    struct buffer copy = {0};
     enum error_code code = cache_read(bytes, size, &message, err);
-    if (!code)
-        take(hosting, node_id, &message, NULL);
-    return code;
+    if (code)
+        return code;
+    if (message.kind == CACHE_ROWS) /* they are written by a device's thread, later */
+        buffer_append(&copy, bytes, size);
+    cache_receive(hosting, node_id, &message, &copy);
+    buffer_deinit(&copy);
+    return ERROR_NONE;
 }
 
 void cache_tell(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
@@ -309,8 +475,8 @@ void cache_tell(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
     struct cache_message message;
     if (buffer->failed)
         return; /* who waits for it gives up in time */
-    if (!is_own(hosting, node_id))
+    if (!cache_is_own(hosting, node_id))
         carrier_send_cache(hosting->options.carrier, node_id, buffer);
     else if (cache_read(buffer->data, buffer->size, &message, NULL) == ERROR_NONE)
-        take(hosting, node_id, &message, buffer);
+        cache_receive(hosting, node_id, &message, buffer);
 }

@@ -1,239 +1,305 @@
-/* What goes hands its caches over to the placement that follows it (cache_wire.h). Its driver ends
- * at a token's boundary and offers what its slots hold; each part sends the layers that it has to
- * where they are from now on. */
-#include "hosting/hosting_impl.h"
+/* A part that goes hands its caches over to the placement that follows it (handover.h). Its driver
+ * stops at a token's boundary and offers what its slots hold; each part sends the layers that it
+ * has to where they are from now on. */
+#include "hosting/handover.h"
 
-#include "base/log.h"
 #include "base/mem.h"
-#include "pipeline/microbatch.h"
 
+#include <assert.h>
 #include <string.h>
 
-enum {
-    GIVE_TOKENS_MIN = 16, /* fewer are computed as quickly */
-    GIVE_PATIENCE_MS = 2000,
-};
+enum { GIVE_TOKENS_MIN = 16 /* fewer are computed as quickly */ };
 
-static struct cache_route route_of(const struct part *part)
+static void give_check(const struct cache_give *give)
 {
-    return (struct cache_route){part->key, part->epoch, part->give.to_epoch};
+    assert(give->part && give->stage <= give->part->of.n_stages);
+    assert(give->n_under_way <= CACHE_WINDOW);
+    assert(!give->has_next || give->next.epoch > give->part->of.epoch);
+    assert(give->state != GIVE_HANDING || give->has_next);
 }
 
-static void be_patient(struct part *part, uint64_t ms)
+static struct cache_route give_route(const struct cache_give *give)
 {
-    part->give.until_ms = uv_now(part->hosting->options.loop) + ms;
+    return (struct cache_route){give->part->instance, give->part->of.epoch, give->next.epoch};
 }
 
-static void give_on_quiescent(void *arg)
+void cache_give_init(struct cache_give *give, const struct handover_part *part)
 {
-    uv_async_send(&((struct hosting *)arg)->cache_wake);
+    assert(part->of.n_stages <= LIMIT_STAGES);
+    *give = (struct cache_give){.part = part};
 }
 
-static bool read_heirs(struct handover *give, const Cluster__Placement *next)
+void cache_give_clear(struct cache_give *give)
 {
-    if (give->to_epoch == next->epoch)
-        return give->n_heirs;
-    give->to_epoch = next->epoch;
-    give->n_heirs = 0;
-    if (give->offer &&
-        give->offer->to_epoch != next->epoch) { /* of a placement that was given up */
-        mem_free(give->offer);
-        give->offer = NULL;
-        give->stage = give->layer = give->slot = give->row = give->n_under_way = 0;
-        give->is_over = false;
-    }
-    for (uint32_t i = 0; i < next->n_stages && i < LIMIT_STAGES; i++) {
-        if (!id_parse(next->stages[i]->node, give->heirs[i].node_id, NODE_ID_BYTES))
-            return false;
-        give->heirs[i].first_layer = next->stages[i]->first_layer;
-        give->heirs[i].n_layers = next->stages[i]->n_layers;
-        give->n_heirs++;
-    }
-    return next->n_stages && give->n_heirs == next->n_stages;
+    mem_free(give->offer);
+    handover_effects_clear(&give->effects);
+    *give = (struct cache_give){.part = give->part, .state = GIVE_OVER};
 }
 
-void give_prepare(struct part *part, const Cluster__Placement *next)
+/* The driver's offer may be here before the news that another placement serves: the part is then
+ * retired when that comes. */
+bool cache_give_is_active(const struct cache_give *give)
 {
-    if (!part->give.n_under_way)
-        read_heirs(&part->give, next);
+    const bool early = give->state == GIVE_NOTHING && give->part->is_loaded &&
+                       !handover_drives(give->part) && give->offer && give->has_next;
+    return give->state == GIVE_HANDING || early;
 }
 
-bool give_is_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+/* ---- to whom ---------------------------------------------------------------------------- */
+
+static void give_forget_offer(struct cache_give *give)
 {
-    for (uint32_t i = 0; i < part->give.n_heirs; i++) {
-        if (memcmp(part->give.heirs[i].node_id, node_id, NODE_ID_BYTES) == 0)
+    mem_free(give->offer);
+    give->offer = NULL;
+    give->stage = give->layer = give->slot = give->row = give->n_under_way = 0;
+    if (give->state == GIVE_OVER) /* of what it has another placement may have some use */
+        give->state = GIVE_NOTHING;
+}
+
+static bool give_read_next(struct cache_give *give, const struct handover_placement *next)
+{
+    if (give->next.epoch == next->epoch)
+        return give->has_next;
+    give->next = *next;
+    give->has_next = next->n_stages && next->epoch > give->part->of.epoch;
+    if (give->offer && give->offer->to_epoch != next->epoch) /* that one was given up */
+        give_forget_offer(give);
+    return give->has_next;
+}
+
+void cache_give_prepare(struct cache_give *give, const struct handover_placement *next)
+{
+    assert(next->n_stages <= LIMIT_STAGES);
+    if (!give->n_under_way && give->state != GIVE_HANDING)
+        give_read_next(give, next);
+    give_check(give);
+}
+
+bool cache_give_is_to(const struct cache_give *give, const uint8_t node_id[NODE_ID_BYTES])
+{
+    for (uint32_t i = 0; i < give->next.n_stages; i++) {
+        if (memcmp(give->next.stages[i].node_id, node_id, NODE_ID_BYTES) == 0)
             return true;
     }
     return false;
 }
 
-/* So that the new driver does not wait. */
-static void decline(struct part *part)
+static const uint8_t *give_heir(const struct cache_give *give, uint32_t layer)
 {
-    const struct cache_route route = route_of(part);
-    struct buffer message = {0};
-    cache_write_done(&route, false, &message);
-    cache_tell(part->hosting, part->give.heirs[0].node_id, &message);
-    buffer_deinit(&message);
+    for (uint32_t i = 0; i < give->next.n_stages; i++) {
+        const struct handover_stage *heir = &give->next.stages[i];
+        if (layer >= heir->first_layer && layer - heir->first_layer < heir->n_layers)
+            return heir->node_id;
+    }
+    return NULL;
 }
 
-bool part_hand_over(struct part *part, const Cluster__Placement *next)
+/* ---- the end ---------------------------------------------------------------------------- */
+
+/* So that the new driver does not wait. */
+static void give_decline(struct cache_give *give)
 {
-    struct handover *give = &part->give;
-    if (part->state == PART_HANDING && give->to_epoch == next->epoch)
+    const struct cache_route route = give_route(give);
+    struct buffer message = {0};
+    cache_write_done(&route, false, &message);
+    handover_send(&give->effects, give->next.stages[0].node_id, &message);
+}
+
+static void give_end(struct cache_give *give, bool declines)
+{
+    assert(give->state != GIVE_OVER && give->has_next);
+    give->retires = give->state == GIVE_HANDING;
+    give->state = GIVE_OVER;
+    give->quiesces = false;
+    if (declines)
+        give_decline(give);
+}
+
+void cache_give_stop(struct cache_give *give)
+{
+    if (cache_give_is_active(give))
+        give_end(give, true);
+    give_check(give);
+}
+
+void cache_give_fail(struct cache_give *give, const char *why)
+{
+    if (!cache_give_is_active(give))
+        return;
+    handover_note(&give->effects, "its caches are not handed over: %s", why);
+    give_end(give, true);
+    give_check(give);
+}
+
+void cache_give_close(struct cache_give *give)
+{
+    give->state = GIVE_OVER;
+    give->quiesces = give->retires = false;
+}
+
+bool cache_give_begin(struct cache_give *give, uint64_t now_ms,
+                      const struct handover_placement *next, bool may)
+{
+    assert(next->n_stages <= LIMIT_STAGES);
+    if (give->state == GIVE_HANDING && give->next.epoch == next->epoch)
         return true;
-    if (next->epoch <= part->epoch || !read_heirs(give, next))
+    if (give->state == GIVE_HANDING) { /* to one that was given up: its rows are on their way */
+        give->state = GIVE_NOTHING;
+        may = false;
+    }
+    if (next->epoch <= give->part->of.epoch || !give_read_next(give, next))
         return false;
-    if (part->state != PART_READY || part->lost || !part->has_served || !state_is_ready(next) ||
-        give->is_over) {
-        if (!give->is_over) /* else all was given, or this was said */
-            decline(part);
-        give->is_over = true;
+    if (!may || give->state != GIVE_NOTHING) {
+        if (give->state != GIVE_OVER) /* else all was given, or this was said */
+            give_decline(give);
+        give->state = GIVE_OVER;
         return false;
     }
-    part->state = PART_HANDING;
-    be_patient(part, give->offer ? give->offer->patience_ms : LIMIT_CACHE_OFFER_MS);
-    if (part->driver)
-        driver_quiesce(part->driver, give_on_quiescent, part->hosting);
-    hosting_tell(part->hosting);
+    give->state = GIVE_HANDING;
+    give->until_ms = now_ms + (give->offer ? give->offer->patience_ms : LIMIT_CACHE_OFFER_MS);
+    give->quiesces = handover_drives(give->part);
+    give_check(give);
     return true;
 }
 
 /* ---- the offer -------------------------------------------------------------------------- */
 
-static const uint8_t *heir_of(const struct part *part, uint32_t layer)
+bool cache_give_wants_slots(const struct cache_give *give)
 {
-    const struct handover *give = &part->give;
-    for (uint32_t i = 0; i < give->n_heirs; i++) {
-        if (layer >= give->heirs[i].first_layer &&
-            layer - give->heirs[i].first_layer < give->heirs[i].n_layers)
-            return give->heirs[i].node_id;
-    }
-    return NULL;
+    return give->state == GIVE_HANDING && !give->offer && handover_drives(give->part);
 }
 
 /* Seconds that copying takes over the slowest link from here; what other nodes exchange is taken to
  * be as slow. */
-static double copy_s(struct part *part, uint64_t n_tokens)
+static double give_copy_s(const struct cache_give *give, const struct give_costs *costs,
+                          uint64_t n_tokens)
 {
-    const struct hosting_options *options = &part->hosting->options;
-    const uint64_t row_bytes = part_row_bytes(part, 0);
+    const struct handover_part *part = give->part;
     uint64_t slowest = 0, n_rows = 0;
-    for (uint32_t i = 0; i < part->n_stages; i++) {
-        for (uint32_t k = 0; k < part->stages[i].n_layers; k++) {
-            const uint8_t *heir = heir_of(part, part->stages[i].first_layer + k);
-            if (!heir || memcmp(heir, part->stages[i].node_id, NODE_ID_BYTES) == 0)
+    for (uint32_t i = 0; i < part->of.n_stages && costs->link_bytes_per_s; i++) {
+        const struct handover_stage *stage = &part->of.stages[i];
+        for (uint32_t k = 0; k < stage->n_layers; k++) {
+            const uint8_t *heir = give_heir(give, stage->first_layer + k);
+            if (!heir || memcmp(heir, stage->node_id, NODE_ID_BYTES) == 0)
                 continue;
-            const uint8_t *other = is_own(part->hosting, heir) ? part->stages[i].node_id : heir;
+            const bool comes_here = memcmp(heir, part->node_id, NODE_ID_BYTES) == 0;
             const uint64_t rate =
-                options->link_bytes_per_s ? options->link_bytes_per_s(options->self, other) : 0;
+                costs->link_bytes_per_s(costs->self, comes_here ? stage->node_id : heir);
             slowest = rate && (!slowest || rate < slowest) ? rate : slowest;
             n_rows += n_tokens;
         }
     }
-    return slowest ? (double)(n_rows * row_bytes) / (double)slowest : 0;
+    return slowest ? (double)(n_rows * part->row_bytes[0]) / (double)slowest : 0;
 }
 
 /* Slots by which computing would take longer than copying; how long there is for it. */
-static void choose(struct part *part, struct cache_offer *out)
+static void give_choose(struct cache_give *give, const struct cached_slot *slots, uint32_t n,
+                        const struct give_costs *costs, struct cache_offer *out)
 {
-    struct cached_slot cached[LIMIT_SEQUENCES];
-    const uint32_t n = driver_cached_slots(part->driver, cached);
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (cached[i].n_tokens < GIVE_TOKENS_MIN ||
-            n_tokens + cached[i].n_tokens > LIMIT_CACHE_TOKENS)
+        if (slots[i].n_tokens < GIVE_TOKENS_MIN ||
+            n_tokens + slots[i].n_tokens > LIMIT_CACHE_TOKENS)
             continue;
-        n_tokens += cached[i].n_tokens;
-        out->slots[out->n_slots].slot = cached[i].slot;
-        out->slots[out->n_slots].n_tokens = cached[i].n_tokens;
+        n_tokens += slots[i].n_tokens;
+        out->slots[out->n_slots].slot = slots[i].slot;
+        out->slots[out->n_slots].n_tokens = slots[i].n_tokens;
         out->slots[out->n_slots++].tokens =
-            (const unsigned char *)cached[i].tokens; /* little-endian, as all we run on */
+            (const unsigned char *)slots[i].tokens; /* little-endian, as all we run on */
     }
-    const double replay_s = (double)n_tokens * (double)driver_prompt_row_ns(part->driver) / 1e9;
-    const double wire_s = n_tokens ? copy_s(part, n_tokens) : 0;
+    const double replay_s = (double)n_tokens * (double)costs->prompt_row_ns / 1e9;
+    const double wire_s = n_tokens ? give_copy_s(give, costs, n_tokens) : 0;
     const double patience_ms =
         (double)GIVE_PATIENCE_MS + 2000 * (wire_s > replay_s ? wire_s : replay_s);
     const double most_ms = (double)LIMIT_CACHE_PATIENCE_MS;
     out->patience_ms = (uint32_t)(patience_ms < most_ms ? patience_ms : most_ms);
     if (replay_s > 0 && wire_s > replay_s)
         out->n_slots = 0;
-    log_line(LOG_INFO, "hosting",
-             "instance %s, epoch %llu: %u of %u caches, %llu tokens, go to epoch %llu%s",
-             part->instance, (unsigned long long)part->epoch, out->n_slots, n,
-             (unsigned long long)n_tokens, (unsigned long long)part->give.to_epoch,
-             n && !out->n_slots ? ": computing them anew is quicker" : "");
+    handover_note(&give->effects, "%u of %u caches, %llu tokens, go to epoch %llu%s", out->n_slots,
+                  n, (unsigned long long)n_tokens, (unsigned long long)give->next.epoch,
+                  n && !out->n_slots ? ": computing them anew is quicker" : "");
 }
 
-static bool is_new(const struct part *part, const uint8_t node_id[NODE_ID_BYTES], uint32_t n)
+/* The nodes of both placements, in order. */
+static const uint8_t *give_listener(const struct cache_give *give, uint32_t i)
+{
+    const uint32_t n_own = give->part->of.n_stages;
+    return i < n_own ? give->part->of.stages[i].node_id : give->next.stages[i - n_own].node_id;
+}
+
+static bool give_is_told(const struct cache_give *give, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        const uint8_t *other = i < part->n_stages ? part->stages[i].node_id
-                                                  : part->give.heirs[i - part->n_stages].node_id;
-        if (memcmp(other, node_id, NODE_ID_BYTES) == 0)
-            return false;
+        if (memcmp(give_listener(give, i), give_listener(give, n), NODE_ID_BYTES) == 0)
+            return true;
     }
-    return true;
+    return false;
 }
 
 /* To each node of both placements, once. */
-static void tell_all(struct part *part, const struct cache_offer *offer)
+static void give_tell_all(struct cache_give *give, const struct cache_offer *offer)
 {
-    const struct cache_route route = route_of(part);
-    for (uint32_t i = 0; i < part->n_stages + part->give.n_heirs; i++) {
-        const uint8_t *node_id = i < part->n_stages ? part->stages[i].node_id
-                                                    : part->give.heirs[i - part->n_stages].node_id;
+    const struct cache_route route = give_route(give);
+    for (uint32_t i = 0; i < give->part->of.n_stages + give->next.n_stages; i++) {
         struct buffer message = {0};
-        if (!is_new(part, node_id, i))
+        if (give_is_told(give, i))
             continue;
         cache_write_offer(&route, offer, &message);
-        cache_tell(part->hosting, node_id, &message);
-        buffer_deinit(&message);
+        handover_send(&give->effects, give_listener(give, i), &message);
     }
 }
 
-static void make_offer(struct part *part)
+void cache_give_quiesced(struct cache_give *give, uint64_t now_ms, const struct cached_slot *slots,
+                         uint32_t n, const struct give_costs *costs)
 {
+    assert(n <= LIMIT_SEQUENCES);
+    if (!cache_give_wants_slots(give))
+        return;
+    give->quiesces = false;
     struct cache_message *message = mem_new(sizeof *message);
     struct offered *own = NULL;
     if (message) {
-        message->route = route_of(part);
-        choose(part, &message->offer);
+        message->kind = CACHE_OFFER;
+        message->route = give_route(give);
+        give_choose(give, slots, n, costs, &message->offer);
         own = offered_new(message);
     }
     if (own) {
-        tell_all(part, &message->offer);
-        give_offer(part, own);
+        give_tell_all(give, &message->offer);
+        cache_give_offer(give, now_ms, own);
     } else {
-        give_fail(part, "no memory");
+        cache_give_fail(give, "no memory");
     }
     mem_free(message);
 }
 
-void give_offer(struct part *part, struct offered *offer)
+void cache_give_offer(struct cache_give *give, uint64_t now_ms, struct offered *offer)
 {
-    struct handover *give = &part->give;
-    const bool may = part->state == PART_HANDING || part->state == PART_READY;
-    if (!offer || give->offer || !may || (give->to_epoch && give->to_epoch != offer->to_epoch)) {
+    const bool may = give->part->is_loaded || give->state == GIVE_HANDING;
+    if (!offer || give->offer || !may ||
+        (give->next.epoch && give->next.epoch != offer->to_epoch)) {
         mem_free(offer);
         return;
     }
+    assert(!give->n_under_way);
     give->offer = offer;
-    be_patient(part, offer->patience_ms);
-    give_go_on(part);
+    give->until_ms = now_ms + offer->patience_ms;
+    give_check(give);
 }
 
-/* ---- sending ---------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------- */
 
 /* Steps over what is not here; false: all has been sent. */
-static bool find_next(struct part *part, struct kv_run *out)
+static bool give_find_rows(struct cache_give *give, struct kv_run *out)
 {
-    struct handover *give = &part->give;
-    for (; give->stage < part->n_stages; give->stage++, give->layer = 0) {
-        const struct part_stage *stage = &part->stages[give->stage];
-        for (; stage->here && give->layer < stage->n_layers; give->layer++, give->slot = 0) {
+    const struct handover_part *part = give->part;
+    for (; give->stage < part->of.n_stages; give->stage++, give->layer = 0) {
+        const struct handover_stage *stage = &part->of.stages[give->stage];
+        const bool here = handover_is_here(part, give->stage);
+        for (; here && give->layer < stage->n_layers; give->layer++, give->slot = 0) {
             for (; give->slot < give->offer->n_slots; give->slot++, give->row = 0) {
                 const struct cached_slot *slot = &give->offer->slots[give->slot];
+                assert(give->row <= slot->n_tokens);
                 if (give->row == slot->n_tokens)
                     continue;
                 *out = (struct kv_run){stage->first_layer + give->layer, slot->slot, give->row,
@@ -245,100 +311,84 @@ static bool find_next(struct part *part, struct kv_run *out)
     return false;
 }
 
-/* False: it cannot be sent. */
-static bool send_next(struct part *part, struct kv_run run)
+/* False: nobody is to have that layer. */
+static bool give_read_rows(struct cache_give *give, struct kv_run run, struct handover_effect *out)
 {
-    struct handover *give = &part->give;
-    const struct cache_route route = route_of(part);
-    const uint8_t *heir = heir_of(part, run.layer);
-    struct cache_job *job = heir ? cache_job_new(part, CACHE_STEP_READ, give->stage) : NULL;
-    if (!job)
+    const struct cache_route route = give_route(give);
+    const uint64_t row_bytes = give->part->row_bytes[give->stage];
+    const uint8_t *heir = give_heir(give, run.layer);
+    if (!heir || !row_bytes)
         return false;
-    const uint64_t row_bytes = part_row_bytes(part, give->stage);
     const uint64_t n_most =
         LIMIT_CACHE_ROWS_BYTES / row_bytes ? LIMIT_CACHE_ROWS_BYTES / row_bytes : 1;
     run.n_rows = run.n_rows < n_most ? run.n_rows : (uint32_t)n_most;
-    job->run = run;
-    memcpy(job->node_id, heir, NODE_ID_BYTES);
-    cache_write_rows(&route, &run, row_bytes, &job->message);
+    *out = (struct handover_effect){.type = HANDOVER_READ, .stage = give->stage, .run = run};
+    memcpy(out->node_id, heir, NODE_ID_BYTES);
+    cache_write_rows(&route, &run, row_bytes, &out->message);
     give->row += run.n_rows;
     give->n_under_way++;
-    cache_job_submit(job);
     return true;
 }
 
-/* The driver's offer may be here before the news that another placement serves: the part is then
- * unloaded when that comes. */
-static bool gives(const struct part *part)
+/* What can be read now; ends the hand-over when nothing is left. */
+static bool give_next_rows(struct cache_give *give, struct handover_effect *out)
 {
-    const bool early =
-        part->state == PART_READY && !part->driver && part->give.offer && part->give.n_heirs;
-    return !part->give.is_over && (part->state == PART_HANDING || early);
-}
-
-static void be_over(struct part *part, bool declines)
-{
-    part->give.is_over = true;
-    if (declines)
-        decline(part);
-    if (part->state == PART_HANDING)
-        part_retire(part, 0);
-}
-
-void give_stop(struct part *part)
-{
-    if (gives(part))
-        be_over(part, true);
-}
-
-void give_fail(struct part *part, const char *why)
-{
-    if (!gives(part))
-        return;
-    log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: its caches are not handed over: %s",
-             part->instance, (unsigned long long)part->epoch, why);
-    be_over(part, true);
-}
-
-void give_go_on(struct part *part)
-{
-    struct handover *give = &part->give;
     struct kv_run run;
-    if (!gives(part))
-        return;
-    if (!give->offer && part->driver && driver_is_quiescent(part->driver)) {
-        make_offer(part);
-        return;
+    if (!cache_give_is_active(give) || !give->offer || give->n_under_way == CACHE_WINDOW)
+        return false;
+    if (give_find_rows(give, &run)) {
+        if (give_read_rows(give, run, out))
+            return true;
+        cache_give_fail(give, "a layer that nobody is to have");
+    } else if (!give->n_under_way) {
+        give_end(give, false);
     }
-    if (uv_now(part->hosting->options.loop) >= give->until_ms) {
-        give_fail(part, give->offer ? "it takes too long" : "its driver does not come to an end");
-        return;
-    }
-    while (give->offer && give->n_under_way < CACHE_WINDOW && find_next(part, &run)) {
-        if (!send_next(part, run)) {
-            give_fail(part, "no memory, or a layer that nobody has");
-            return;
-        }
-    }
-    if (give->offer && !give->n_under_way)
-        be_over(part, false);
+    return false;
 }
 
-void give_read(struct part *part, struct cache_job *job)
+void cache_give_read(struct cache_give *give, struct handover_effect *effect, const char *why)
 {
-    if (!gives(part))
+    assert(effect->type == HANDOVER_READ);
+    if (!cache_give_is_active(give))
         return;
-    if (job->code)
-        give_fail(part, job->error.text);
+    if (why)
+        cache_give_fail(give, why);
     else
-        cache_tell(part->hosting, job->node_id, &job->message);
+        handover_send(&give->effects, effect->node_id, &effect->message);
 }
 
-void give_taken(struct part *part)
+void cache_give_taken(struct cache_give *give, uint64_t now_ms)
 {
-    if (!gives(part) || !part->give.n_under_way)
+    if (!cache_give_is_active(give) || !give->n_under_way)
         return;
-    part->give.n_under_way--;
-    be_patient(part, GIVE_PATIENCE_MS);
-    give_go_on(part);
+    give->n_under_way--;
+    give->until_ms = now_ms + GIVE_PATIENCE_MS;
+}
+
+void cache_give_tick(struct cache_give *give, uint64_t now_ms)
+{
+    if (cache_give_is_active(give) && now_ms >= give->until_ms)
+        cache_give_fail(give,
+                        give->offer ? "it takes too long" : "its driver does not come to an end");
+    give_check(give);
+}
+
+/* ---- what is to be done ----------------------------------------------------------------- */
+
+static bool give_flag(bool *flag, enum handover_effect_type type, struct handover_effect *out)
+{
+    if (!*flag)
+        return false;
+    *flag = false;
+    *out = (struct handover_effect){.type = type};
+    return true;
+}
+
+bool cache_give_next(struct cache_give *give, struct handover_effect *out)
+{
+    give_check(give);
+    return give_flag(&give->quiesces, HANDOVER_QUIESCE, out) ||
+           handover_take(&give->effects, out) || give_next_rows(give, out) ||
+           handover_take(&give->effects, out) || /* what its end says */
+           give_flag(&give->retires, HANDOVER_RETIRE, out);
 }

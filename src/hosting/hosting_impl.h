@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/limits.h"
+#include "hosting/handover.h"
 #include "hosting/hosting.h"
-#include "pipeline/cache_wire.h"
 #include "pipeline/children.h"
 #include "pipeline/runner.h"
 
@@ -34,52 +34,6 @@ struct part_stage {
                           NULL: in this one */
 };
 
-/* A copy of what an old driver offered (cache_wire.h). */
-struct offered {
-    uint64_t to_epoch;
-    uint32_t patience_ms, n_slots;
-    struct cached_slot slots[LIMIT_SEQUENCES];
-    int32_t tokens[]; /* theirs */
-};
-
-/* What a part gives to the stages of the next placement, layer by layer and slot by slot. */
-struct handover {
-    uint64_t to_epoch;
-    uint64_t until_ms; /* it waits for something so long */
-    struct offered *offer;
-    uint32_t n_heirs;
-    struct {
-        uint8_t node_id[NODE_ID_BYTES];
-        uint32_t first_layer, n_layers;
-    } heirs[LIMIT_STAGES];
-    uint32_t stage, layer, slot, row; /* what is to be sent next */
-    uint32_t n_under_way;             /* ROWS that were not answered */
-    bool is_over;                     /* all was sent, or cannot be */
-};
-
-/* OPEN: what the part takes over was not said yet. FULL: all of its own is there. OVER: it takes
- * nothing any more. */
-enum take_state { TAKE_NOTHING, TAKE_OPEN, TAKE_OFFERED, TAKE_FULL, TAKE_OVER };
-
-/* What a part takes over from the placement before. */
-struct takeover {
-    enum take_state state;
-    uint64_t from_epoch;
-    uint32_t n_givers;
-    struct { /* the old stages: the first has the driver */
-        uint8_t node_id[NODE_ID_BYTES];
-        uint32_t first_layer, n_layers;
-    } givers[LIMIT_STAGES];
-    uint64_t until_ms; /* a driver waits so long; 0: it does not yet */
-    struct offered *offer;
-    uint32_t *got; /* rows, by own layer and offered slot */
-    uint64_t n_left;
-    uint32_t n_settling;
-    struct early *early; /* rows that were here before the offer */
-    uint32_t n_early;
-    bool done[LIMIT_STAGES]; /* the driver's: by stage */
-};
-
 /* The stages of one placement on this node. */
 struct part {
     uv_work_t work; /* first */
@@ -106,9 +60,10 @@ struct part {
     enum error_code code; /* of the job */
     struct error problem; /* FAILED; or why it is lost */
 
-    bool has_served; /* it was the current placement once */
-    struct handover give;
-    struct takeover take;
+    bool has_served;            /* it was the current placement once */
+    struct handover_part cache; /* what the next two know of it: part_sync() */
+    struct cache_give give;
+    struct cache_take take;
     uint32_t n_cache_jobs; /* on devices' threads: it is not closed meanwhile */
 
     bool lost; /* the driver cannot serve */
@@ -151,11 +106,12 @@ struct hosting {
     pthread_mutex_t cache_lock;
     struct cache_job *cache_done; /* under it */
     uint32_t n_handles;
+    uint8_t node_id[NODE_ID_BYTES]; /* its own */
     struct hosting_options options;
     struct part *parts;
     struct part_pin *pins;
     uint32_t n_jobs, n_leaving_pins;
-    bool closing, handles_closing, stepping, again, is_changed;
+    bool closing, handles_closing, stepping, again, is_changed, is_pumping;
     uint64_t wall_ms;
     struct said said[256];
     uint32_t n_said;
@@ -210,37 +166,7 @@ void hosting_drop_pins(struct hosting *hosting,
                        const struct state *state); /* those whose part has come, or will not;
                                                        state NULL: all */
 
-/* ---- hosting_give.c: what goes hands its caches over ---- */
-void give_prepare(struct part *part, const Cluster__Placement *next); /* that follows it perhaps */
-bool part_hand_over(struct part *part,
-                    const Cluster__Placement *next); /* false: it has nothing to give; retire it */
-void give_offer(struct part *part, struct offered *offer); /* takes it */
-void give_taken(struct part *part);
-void give_stop(struct part *part); /* somebody wants it no more: the new driver hears of it */
-bool give_is_to(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]); /* it is an heir */
-void give_fail(struct part *part, const char *why);
-void give_go_on(struct part *part); /* whatever has happened: sends what can be sent, and ends it
-                                       where it is over */
-void give_read(struct part *part, struct cache_job *job); /* its rows have been read, or not */
-
-/* ---- hosting_take.c: what comes takes them over ---- */
-void take_begin(struct part *part, const Cluster__Placement *current);
-void take_offer(struct part *part, struct offered *offer); /* takes it */
-bool take_is_from(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]);
-bool take_is_from_driver(const struct part *part, const uint8_t node_id[NODE_ID_BYTES]);
-/* False: it takes nothing any more. The message is copied, or taken where `own` holds it. */
-bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
-               const struct cache_message *message, struct buffer *own);
-void take_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], bool has_all);
-void take_fail(struct part *part, const char *why); /* the others are told, too */
-void take_end(struct part *part,
-              const char *why);    /* without what is not here; NULL: nothing is wrong */
-void take_look(struct part *part); /* by and by: is it over? */
-void take_returned(struct part *part, struct cache_job *job);
-void take_deinit(struct part *part);
-
-/* ---- hosting_cache.c: both ends' messages and jobs ---- */
-enum cache_step { CACHE_STEP_READ, CACHE_STEP_WRITE, CACHE_STEP_SETTLE };
+/* ---- hosting_cache.c: caches that go from one placement to the next (handover.h) ---- */
 struct cache_job {
     struct device_job job; /* first */
     struct lane_job lane_job;
@@ -248,25 +174,26 @@ struct cache_job {
     struct part *part;
     struct pipeline *pipeline; /* where the stage is in this process */
     struct lane *lane;         /* where it is not */
-    enum cache_step step;
-    uint32_t stage, heir;
-    struct kv_run run;
-    uint8_t node_id[NODE_ID_BYTES]; /* whose rows these are; own: this node's */
-    struct buffer message;
+    struct handover_effect effect;
     enum error_code code;
     struct error error;
 };
 struct pipeline *part_pipeline(struct part *part);
-uint64_t part_row_bytes(struct part *part, uint32_t stage); /* of its KV cache; the stage is here */
-struct cache_job *cache_job_new(struct part *part, enum cache_step step,
-                                uint32_t stage); /* NULL: no memory */
-void cache_job_submit(struct cache_job *job);
-struct offered *offered_new(const struct cache_message *message); /* of an OFFER. NULL: no memory */
+void part_caches_init(struct part *part);
+void part_caches_clear(struct part *part);
+void part_take_over_from(struct part *part, const Cluster__Placement *current);
+void part_expect(struct part *part, const Cluster__Placement *next); /* that may follow it */
+/* False: it has nothing to give; retire it. */
+bool part_hand_over(struct part *part, const Cluster__Placement *next);
+void give_fail(struct part *part, const char *why);
+void take_fail(struct part *part, const char *why);
+void take_end(struct part *part, const char *why); /* NULL: nothing is wrong */
+void cache_look(struct hosting *hosting);          /* by and by, and after whatever has happened */
+void cache_pump(struct hosting *hosting);          /* carries out what there is to be done */
 /* To a node, also this one. */
 void cache_tell(struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES],
                 struct buffer *message);
 void cache_open(struct hosting *hosting);
-bool is_own(const struct hosting *hosting, const uint8_t node_id[NODE_ID_BYTES]);
 
 /* ---- hosting_load.c ---- */
 void hosting_jobs(struct hosting *hosting); /* begins what can begin: closing first, then loading */

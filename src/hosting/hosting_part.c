@@ -32,7 +32,10 @@ static bool fill_stage(struct part *part, struct part_stage *stage, const Cluste
     stage->first_layer = from->first_layer;
     stage->n_layers = from->n_layers;
     stage->device = mem_copy_text(from->device, strlen(from->device));
-    if (!id_parse(from->node, stage->node_id, NODE_ID_BYTES)) {
+    /* The state compares nodes as text, caches as bytes: the two have to agree. */
+    const uint8_t *own = part->hosting->node_id;
+    if (!id_parse(from->node, stage->node_id, NODE_ID_BYTES) ||
+        stage->here != (memcmp(stage->node_id, own, NODE_ID_BYTES) == 0)) {
         error_set(&part->problem, ERROR_INVALID, "stage %td: there cannot be a node '%.80s'",
                   stage - part->stages, from->node);
         part->state = PART_FAILED;
@@ -63,6 +66,7 @@ struct part *part_new(struct hosting *hosting, const Cluster__Instance *instance
         part_free(part);
         return NULL;
     }
+    part_caches_init(part);
     part->next = hosting->parts;
     hosting->parts = part;
     return part;
@@ -72,8 +76,7 @@ void part_free(struct part *part)
 {
     for (uint32_t i = 0; i < part->n_stages; i++)
         mem_free(part->stages[i].device);
-    mem_free(part->give.offer);
-    take_deinit(part);
+    part_caches_clear(part);
     pthread_rwlock_destroy(&part->lanes_lock);
     message_free(part->model_record ? &part->model_record->base : NULL);
     mem_free(part->instance);
@@ -100,6 +103,7 @@ static void leave(struct part *part, const char *text)
     error_set(&why, ERROR_CANCELLED, "instance %s, epoch %llu: %s", part->instance,
               (unsigned long long)part->epoch, text);
     part_detach(part);
+    cache_give_close(&part->give);
     if (part->driver)
         driver_lost(part->driver, &why); /* stages elsewhere are not waited for */
     part->state = PART_LEAVING;

@@ -1,227 +1,242 @@
-/* What comes takes over the caches of the placement before it (cache_wire.h). Each part writes the
+/* A part that comes takes over the caches of the placement before it (handover.h). It writes the
  * rows of its layers; when all are there, lengths and tokens are set, and the driver's node is
- * told. When all nodes have said so, the driver begins with these slots. Until then it is not shown
- * (hosting_driver()); whatever goes wrong, and when it takes too long, it begins with empty
- * ones. */
-#include "hosting/hosting_impl.h"
+ * told. When all nodes have said so, the driver begins with these slots. Until then it is not
+ * shown; whatever goes wrong, and when it takes too long, it begins with empty ones. */
+#include "hosting/handover.h"
 
-#include "base/log.h"
 #include "base/mem.h"
-#include "model/model.h"
-#include "pipeline/microbatch.h"
 
 #include <assert.h>
 #include <string.h>
 
-struct early {
-    struct early *next;
+struct cache_early {
+    struct cache_early *next;
     uint8_t node_id[NODE_ID_BYTES];
     struct buffer message;
 };
 enum { EARLY_MAX = 4 * CACHE_WINDOW };
 
-static struct cache_route route_of(const struct part *part)
+static void take_check(const struct cache_take *take)
 {
-    return (struct cache_route){part->key, part->take.from_epoch, part->epoch};
+    assert(take->part && take->n_early <= EARLY_MAX);
+    assert((take->state == TAKE_NOTHING) == !take->from.epoch);
+    assert(take->state != TAKE_OFFERED || (take->offer && take->got));
+    assert(take->state != TAKE_FULL || (take->offer && !take->n_settling && !take->settles));
+    assert(take->state == TAKE_OPEN || !take->early);
+    assert(take->begins == TAKE_BEGIN_NOT || cache_take_is_open(take));
+    assert(take->begins != TAKE_BEGIN_FULL || take->state == TAKE_FULL);
 }
 
-void take_begin(struct part *part, const Cluster__Placement *current)
+static struct cache_route take_route(const struct cache_take *take)
 {
-    struct takeover *take = &part->take;
-    if (!current || !current->n_stages || current->n_stages > LIMIT_STAGES ||
-        !state_is_ready(current))
-        return;
-    for (uint32_t i = 0; i < current->n_stages; i++) {
-        if (!id_parse(current->stages[i]->node, take->givers[i].node_id, NODE_ID_BYTES))
-            return;
-        take->givers[i].first_layer = current->stages[i]->first_layer;
-        take->givers[i].n_layers = current->stages[i]->n_layers;
+    return (struct cache_route){take->part->instance, take->from.epoch, take->part->of.epoch};
+}
+
+void cache_take_init(struct cache_take *take, const struct handover_part *part)
+{
+    assert(part->of.n_stages <= LIMIT_STAGES);
+    *take = (struct cache_take){.part = part};
+}
+
+static void take_free_early(struct cache_take *take)
+{
+    while (take->early) {
+        struct cache_early *next = take->early->next;
+        buffer_deinit(&take->early->message);
+        mem_free(take->early);
+        take->early = next;
     }
-    take->n_givers = (uint32_t)current->n_stages;
-    take->state = TAKE_OPEN;
-    take->from_epoch = current->epoch;
+    take->n_early = 0;
 }
 
-bool take_is_from(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+void cache_take_clear(struct cache_take *take)
 {
-    for (uint32_t i = 0; i < part->take.n_givers; i++) {
-        if (memcmp(part->take.givers[i].node_id, node_id, NODE_ID_BYTES) == 0)
+    take_free_early(take);
+    mem_free(take->offer);
+    mem_free(take->got);
+    handover_effects_clear(&take->effects);
+    *take = (struct cache_take){.part = take->part};
+}
+
+void cache_take_open(struct cache_take *take, const struct handover_placement *from)
+{
+    assert(take->state == TAKE_NOTHING);
+    if (!from->epoch || !from->n_stages || from->epoch >= take->part->of.epoch)
+        return;
+    take->from = *from;
+    take->state = TAKE_OPEN;
+    take_check(take);
+}
+
+bool cache_take_is_open(const struct cache_take *take)
+{
+    return take->state == TAKE_OPEN || take->state == TAKE_OFFERED || take->state == TAKE_FULL;
+}
+
+bool cache_take_is_from(const struct cache_take *take, const uint8_t node_id[NODE_ID_BYTES])
+{
+    for (uint32_t i = 0; i < take->from.n_stages; i++) {
+        if (memcmp(take->from.stages[i].node_id, node_id, NODE_ID_BYTES) == 0)
             return true;
     }
     return false;
 }
 
-bool take_is_from_driver(const struct part *part, const uint8_t node_id[NODE_ID_BYTES])
+bool cache_take_is_from_driver(const struct cache_take *take, const uint8_t node_id[NODE_ID_BYTES])
 {
-    return part->take.n_givers && memcmp(part->take.givers[0].node_id, node_id, NODE_ID_BYTES) == 0;
+    return take->from.n_stages && memcmp(take->from.stages[0].node_id, node_id, NODE_ID_BYTES) == 0;
 }
 
 /* Its rows of a layer are those of who had it. */
-static bool had_layer(const struct part *part, const uint8_t node_id[NODE_ID_BYTES], uint32_t layer)
+static bool take_is_of(const struct cache_take *take, const uint8_t node_id[NODE_ID_BYTES],
+                       uint32_t layer)
 {
-    for (uint32_t i = 0; i < part->take.n_givers; i++) {
-        if (layer >= part->take.givers[i].first_layer &&
-            layer - part->take.givers[i].first_layer < part->take.givers[i].n_layers)
-            return memcmp(part->take.givers[i].node_id, node_id, NODE_ID_BYTES) == 0;
+    for (uint32_t i = 0; i < take->from.n_stages; i++) {
+        const struct handover_stage *giver = &take->from.stages[i];
+        if (layer >= giver->first_layer && layer - giver->first_layer < giver->n_layers)
+            return memcmp(giver->node_id, node_id, NODE_ID_BYTES) == 0;
     }
     return false;
 }
 
-static void free_early(struct takeover *take)
-{
-    while (take->early) {
-        struct early *next = take->early->next;
-        buffer_deinit(&take->early->message);
-        mem_free(take->early);
-        take->early = next;
-    }
-}
-
-void take_deinit(struct part *part)
-{
-    free_early(&part->take);
-    mem_free(part->take.offer);
-    mem_free(part->take.got);
-}
-
-static bool is_open(const struct takeover *take)
-{
-    return take->state == TAKE_OPEN || take->state == TAKE_OFFERED || take->state == TAKE_FULL;
-}
-
 /* ---- the end ---------------------------------------------------------------------------- */
 
-/* What stages may hold by now nobody knows: the driver empties every slot before it uses it. */
-static bool begin_empty(struct part *part)
+static void take_over(struct cache_take *take)
 {
-    struct cached_slot slots[LIMIT_SEQUENCES];
-    const uint32_t n = driver_options(part->driver)->n_slots;
-    for (uint32_t i = 0; i < n; i++)
-        slots[i] = (struct cached_slot){.slot = i};
-    return driver_seed(part->driver, slots, n, NULL) == ERROR_NONE;
+    assert(cache_take_is_open(take));
+    take->state = TAKE_OVER;
+    take->until_ms = 0;
+    take->begins = TAKE_BEGIN_NOT;
+    take->settles = false;
+    take->is_changed = true;
+    take_free_early(take);
+    take_check(take);
 }
 
-static void be_over(struct part *part)
+/* What stages may have by now nobody knows: the driver empties every slot before it uses it. */
+void cache_take_end(struct cache_take *take, const char *why)
 {
-    part->take.state = TAKE_OVER;
-    part->take.until_ms = 0;
-    free_early(&part->take);
-    hosting_tell(part->hosting);
-}
-
-void take_end(struct part *part, const char *why)
-{
-    if (!is_open(&part->take))
+    if (!cache_take_is_open(take))
         return;
-    if (part->driver && !begin_empty(part)) {
-        part->take.until_ms = 1; /* no memory now; the timer comes back to it */
-        hosting_watch(part->hosting);
+    if (why && take->begins != TAKE_BEGIN_EMPTY)
+        handover_note(&take->effects, "begins with empty caches: %s", why);
+    if (!handover_drives(take->part)) {
+        take_over(take);
         return;
     }
-    if (why)
-        log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: begins with empty caches: %s",
-                 part->instance, (unsigned long long)part->epoch, why);
-    be_over(part);
+    take->begins = TAKE_BEGIN_EMPTY;
+    take->is_begin_said = false;
+    take_check(take);
 }
 
-static bool all_done(const struct part *part)
+static bool take_all_done(const struct cache_take *take)
 {
-    for (uint32_t i = 0; i < part->n_stages; i++) {
-        if (!part->take.done[i])
+    for (uint32_t i = 0; i < take->part->of.n_stages; i++) {
+        if (!take->done[i])
             return false;
     }
     return true;
 }
 
 /* With what is in the slots. A driver that has not yet found its stages would empty them. */
-static void begin_full(struct part *part)
+static void take_begin_full(struct cache_take *take)
 {
-    struct takeover *take = &part->take;
-    if (!part->driver || take->state != TAKE_FULL || part->lost || !part->is_current ||
-        !all_done(part))
+    const struct handover_part *part = take->part;
+    if (!handover_drives(part) || take->state != TAKE_FULL || part->is_lost || !part->is_current ||
+        take->begins != TAKE_BEGIN_NOT || !take_all_done(take))
         return;
-    if (driver_seed(part->driver, take->offer->slots, take->offer->n_slots, NULL)) {
-        take_end(part, "no memory");
-        return;
-    }
-    log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: has taken over %u caches",
-             part->instance, (unsigned long long)part->epoch, take->offer->n_slots);
-    be_over(part);
+    take->begins = TAKE_BEGIN_FULL;
+    take->is_begin_said = false;
+    take_check(take);
 }
 
-static const char *why_not(struct part *part, uint64_t now_ms)
+void cache_take_begun(struct cache_take *take, bool ok)
 {
-    const struct takeover *take = &part->take;
-    const struct hosting_options *options = &part->hosting->options;
+    assert(take->begins != TAKE_BEGIN_NOT && take->is_begin_said);
+    const bool is_full = take->begins == TAKE_BEGIN_FULL;
+    take->begins = TAKE_BEGIN_NOT;
+    if (ok && is_full)
+        handover_note(&take->effects, "has taken over %u caches", take->offer->n_slots);
+    if (ok)
+        take_over(take);
+    else if (is_full)
+        cache_take_end(take, "no memory");
+    else
+        take->until_ms = 1; /* there is no memory now either; the next tick comes back to it */
+}
+
+static const char *take_why_not(const struct cache_take *take, uint64_t now_ms, bool is_linked)
+{
     if (now_ms >= take->until_ms)
         return take->state == TAKE_OPEN ? "nothing was offered" : "it takes too long";
-    const uint8_t *driver = take->givers[0].node_id;
-    const bool linked =
-        is_own(part->hosting, driver) || !options->linked || options->linked(options->self, driver);
-    return take->state == TAKE_OPEN && !linked ? "there is no link to who had them" : NULL;
+    return take->state == TAKE_OPEN && !is_linked ? "there is no link to who had them" : NULL;
 }
 
-void take_look(struct part *part)
+void cache_take_tick(struct cache_take *take, uint64_t now_ms, bool is_linked)
 {
-    struct takeover *take = &part->take;
-    const uint64_t now_ms = uv_now(part->hosting->options.loop);
-    if (!is_open(take) || part->state != PART_READY || !part->driver || !part->is_current)
-        return; /* the state first: while it loads, the rest is another thread's */
-    if (!take->until_ms) {
+    const struct handover_part *part = take->part;
+    take_check(take);
+    if (!cache_take_is_open(take) || !part->is_loaded || !handover_drives(part) ||
+        !part->is_current)
+        return;
+    if (!take->until_ms)
         take->until_ms = now_ms + LIMIT_CACHE_OFFER_MS;
-        hosting_watch(part->hosting);
-    }
-    begin_full(part);
-    const char *why = is_open(take) ? why_not(part, now_ms) : NULL;
+    take_begin_full(take);
+    const char *why = take->begins == TAKE_BEGIN_NOT ? take_why_not(take, now_ms, is_linked) : NULL;
     if (why)
-        take_end(part, why);
+        cache_take_end(take, why);
 }
 
 /* Tells the driver's node. */
-static void tell_done(struct part *part, bool has_all)
+static void take_tell_done(struct cache_take *take, bool has_all)
 {
-    const struct cache_route route = route_of(part);
+    const struct cache_route route = take_route(take);
     struct buffer message = {0};
     cache_write_done(&route, has_all, &message);
-    cache_tell(part->hosting, part->stages[0].node_id, &message);
-    buffer_deinit(&message);
+    handover_send(&take->effects, take->part->of.stages[0].node_id, &message);
 }
 
-void take_fail(struct part *part, const char *why)
+void cache_take_fail(struct cache_take *take, const char *why)
 {
-    if (!is_open(&part->take))
+    if (!cache_take_is_open(take))
         return;
-    log_line(LOG_INFO, "hosting", "instance %s, epoch %llu: caches that do not come: %s",
-             part->instance, (unsigned long long)part->epoch, why);
-    if (!part->driver) {
-        be_over(part);
-        tell_done(part, false);
-    } else {
-        take_end(part, why);
+    handover_note(&take->effects, "caches that do not come: %s", why);
+    if (handover_drives(take->part)) {
+        cache_take_end(take, why);
+        return;
     }
+    take_over(take);
+    take_tell_done(take, false);
 }
 
-void take_done(struct part *part, const uint8_t node_id[NODE_ID_BYTES], bool has_all)
+void cache_take_done(struct cache_take *take, const uint8_t node_id[NODE_ID_BYTES], bool has_all)
 {
-    if (part->state != PART_READY || !part->driver || !is_open(&part->take))
+    const struct handover_part *part = take->part;
+    if (!part->is_loaded || !handover_drives(part) || !cache_take_is_open(take))
         return;
-    for (uint32_t i = 0; i < part->n_stages; i++)
-        part->take.done[i] |=
-            has_all && memcmp(part->stages[i].node_id, node_id, NODE_ID_BYTES) == 0;
+    for (uint32_t i = 0; i < part->of.n_stages; i++)
+        take->done[i] |= has_all && memcmp(part->of.stages[i].node_id, node_id, NODE_ID_BYTES) == 0;
     if (has_all)
-        begin_full(part);
+        take_begin_full(take);
     else
-        take_end(part, "another node has not got them");
+        cache_take_end(take, "another node has not got them");
 }
 
 /* ---- rows ------------------------------------------------------------------------------- */
 
-static uint32_t own_layer(const struct part *part, uint32_t layer, uint32_t *stage)
+static uint32_t take_n_layers(const struct handover_part *part, uint32_t stage)
+{
+    const uint32_t n = part->of.stages[stage].n_layers;
+    return part->bug == HANDOVER_NO_LAYER && n ? n - 1 : n;
+}
+
+/* Among those that are here; UINT32_MAX: it is not. */
+static uint32_t take_own_layer(const struct handover_part *part, uint32_t layer, uint32_t *stage)
 {
     uint32_t before = 0;
-    for (*stage = 0; *stage < part->n_stages; (*stage)++) {
-        const struct part_stage *of = &part->stages[*stage];
-        if (!of->here)
+    for (*stage = 0; *stage < part->of.n_stages; (*stage)++) {
+        const struct handover_stage *of = &part->of.stages[*stage];
+        if (!handover_is_here(part, *stage))
             continue;
         if (layer >= of->first_layer && layer - of->first_layer < of->n_layers)
             return before + layer - of->first_layer;
@@ -230,206 +245,248 @@ static uint32_t own_layer(const struct part *part, uint32_t layer, uint32_t *sta
     return UINT32_MAX;
 }
 
-static uint32_t count_layers(const struct part *part)
+static uint32_t take_count_layers(const struct handover_part *part, bool expected)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < part->n_stages; i++)
-        n += part->stages[i].here ? part->stages[i].n_layers : 0;
+    for (uint32_t i = 0; i < part->of.n_stages; i++) {
+        if (handover_is_here(part, i))
+            n += expected ? take_n_layers(part, i) : part->of.stages[i].n_layers;
+    }
     return n;
 }
 
-static void settle(struct part *part)
-{
-    struct takeover *take = &part->take;
-    for (uint32_t i = 0; i < part->n_stages; i++) {
-        struct cache_job *job =
-            part->stages[i].here ? cache_job_new(part, CACHE_STEP_SETTLE, i) : NULL;
-        if (!part->stages[i].here)
-            continue;
-        if (!job) {
-            take_fail(part, "no memory");
-            return;
-        }
-        take->n_settling++;
-        cache_job_submit(job);
-    }
-}
-
 /* Checked: it is what comes next of a layer that is here. */
-static bool fits(struct part *part, const struct cache_message *message, uint32_t *stage)
+static bool take_fits(struct cache_take *take, const struct cache_message *message, uint32_t *stage)
 {
-    struct takeover *take = &part->take;
     const struct kv_run *run = &message->rows.run;
-    const uint32_t layer = own_layer(part, run->layer, stage);
+    const uint32_t layer = take_own_layer(take->part, run->layer, stage);
     uint32_t slot = 0;
     while (slot < take->offer->n_slots && take->offer->slots[slot].slot != run->slot)
         slot++;
     if (layer == UINT32_MAX || slot == take->offer->n_slots)
         return false;
     uint32_t *got = &take->got[(size_t)layer * take->offer->n_slots + slot];
+    assert(*got <= take->offer->slots[slot].n_tokens);
     const uint32_t left = take->offer->slots[slot].n_tokens - *got;
     if (run->first != *got || run->n_rows > left ||
-        message->rows.row_bytes != part_row_bytes(part, *stage))
+        message->rows.row_bytes != take->part->row_bytes[*stage])
         return false;
     *got += run->n_rows;
     return true;
 }
 
-static void write_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
-                       const struct cache_message *message, struct buffer *own)
+static void take_answer(struct cache_take *take, const uint8_t node_id[NODE_ID_BYTES])
+{
+    const struct cache_route route = take_route(take);
+    struct buffer message = {0};
+    cache_write_taken(&route, &message);
+    handover_send(&take->effects, node_id, &message);
+}
+
+/* Planted: the layer is taken for another stage's. */
+static bool take_is_forgotten(const struct handover_part *part, uint32_t stage, uint32_t layer)
+{
+    return layer - part->of.stages[stage].first_layer >= take_n_layers(part, stage);
+}
+
+static void take_write(struct cache_take *take, const uint8_t node_id[NODE_ID_BYTES],
+                       const struct cache_message *message, struct buffer *bytes)
 {
     uint32_t stage;
-    if (!had_layer(part, node_id, message->rows.run.layer) || !fits(part, message, &stage)) {
-        take_fail(part, "rows that are not those of its layers");
+    if (!take_is_of(take, node_id, message->rows.run.layer) || !take_fits(take, message, &stage)) {
+        cache_take_fail(take, "rows that are not those of its layers");
         return;
     }
-    struct cache_job *job = cache_job_new(part, CACHE_STEP_WRITE, stage);
-    if (!job) {
-        take_fail(part, "no memory");
+    struct handover_effect effect = {
+        .type = HANDOVER_WRITE, .stage = stage, .run = message->rows.run};
+    if (take_is_forgotten(take->part, stage, effect.run.layer)) {
+        take_answer(take, node_id);
         return;
     }
-    job->run = message->rows.run;
-    memcpy(job->node_id, node_id, NODE_ID_BYTES);
-    if (own) {
-        job->message = *own;
-        *own = (struct buffer){0};
-    } else {
-        buffer_append(&job->message, (const char *)message->rows.bytes - CACHE_ROWS_BYTES,
-                      CACHE_ROWS_BYTES + message->rows.run.n_rows * message->rows.row_bytes);
-    }
-    if (!job->message.failed) {
-        cache_job_submit(job);
-        return;
-    }
-    buffer_deinit(&job->message);
-    mem_free(job);
-    take_fail(part, "no memory");
+    memcpy(effect.node_id, node_id, NODE_ID_BYTES);
+    effect.message = *bytes;
+    *bytes = (struct buffer){0};
+    if (!handover_put(&take->effects, &effect))
+        cache_take_fail(take, "no memory");
 }
 
 /* Who has a link of its own may be quicker than who offers. */
-static void keep(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
-                 const struct cache_message *message)
+static void take_keep(struct cache_take *take, const uint8_t node_id[NODE_ID_BYTES],
+                      struct buffer *bytes)
 {
-    struct early *early = part->take.n_early < EARLY_MAX ? mem_new(sizeof *early) : NULL,
-                 **at = &part->take.early;
-    if (early)
-        buffer_append(&early->message, (const char *)message->rows.bytes - CACHE_ROWS_BYTES,
-                      CACHE_ROWS_BYTES + message->rows.run.n_rows * message->rows.row_bytes);
-    if (!early || early->message.failed) {
-        if (early)
-            buffer_deinit(&early->message);
-        mem_free(early);
-        take_fail(part, "too many rows before the offer");
+    const bool may = take->n_early < EARLY_MAX && !bytes->failed;
+    struct cache_early *early = may ? mem_new(sizeof *early) : NULL;
+    struct cache_early **at = &take->early;
+    if (!early) {
+        cache_take_fail(take, "too many rows before the offer");
         return;
     }
     memcpy(early->node_id, node_id, NODE_ID_BYTES);
+    early->message = *bytes;
+    *bytes = (struct buffer){0};
     while (*at)
         at = &(*at)->next;
     *at = early;
-    part->take.n_early++;
+    take->n_early++;
 }
 
-bool take_rows(struct part *part, const uint8_t node_id[NODE_ID_BYTES],
-               const struct cache_message *message, struct buffer *own)
+bool cache_take_rows(struct cache_take *take, const uint8_t node_id[NODE_ID_BYTES],
+                     const struct cache_message *rows, struct buffer *message)
 {
-    if (part->state != PART_READY ||
-        (part->take.state != TAKE_OPEN && part->take.state != TAKE_OFFERED))
+    assert(rows->kind == CACHE_ROWS && (message->data || message->failed));
+    if (!take->part->is_loaded || (take->state != TAKE_OPEN && take->state != TAKE_OFFERED))
         return false;
-    if (part->take.state == TAKE_OPEN)
-        keep(part, node_id, message);
+    if (take->state == TAKE_OPEN)
+        take_keep(take, node_id, message);
     else
-        write_rows(part, node_id, message, own);
+        take_write(take, node_id, rows, message);
+    take_check(take);
     return true;
 }
 
-static bool are_tokens(const struct part *part, const struct cached_slot *slot)
+static void take_write_early(struct cache_take *take, struct cache_early *list)
 {
-    const uint32_t n_vocab = model_hyperparameters(part->model)->n_vocab;
-    uint32_t i = 0;
-    while (i < slot->n_tokens && slot->tokens[i] >= 0 && (uint32_t)slot->tokens[i] < n_vocab)
-        i++;
-    return i == slot->n_tokens;
-}
-
-static bool can_take(struct part *part, const struct offered *offer)
-{
-    for (uint32_t i = 0; i < offer->n_slots; i++) {
-        if (!are_tokens(part, &offer->slots[i]))
-            return false;
-    }
-    if (!part->driver)
-        return true; /* its stages check slots and lengths */
-    const struct driver_options *options = driver_options(part->driver);
-    for (uint32_t i = 0; i < offer->n_slots; i++) {
-        if (offer->slots[i].slot >= options->n_slots || offer->slots[i].n_tokens > options->context)
-            return false;
-    }
-    return true;
-}
-
-static void take_early(struct part *part)
-{
-    struct takeover *take = &part->take;
-    while (take->early && take->state == TAKE_OFFERED) {
-        struct early *early = take->early;
+    for (struct cache_early *early = list, *next; early; early = next) {
         struct cache_message message;
-        take->early = early->next;
-        if (cache_read(early->message.data, early->message.size, &message, NULL) == ERROR_NONE)
-            write_rows(part, early->node_id, &message, &early->message);
+        next = early->next;
+        if (take->state == TAKE_OFFERED &&
+            cache_read(early->message.data, early->message.size, &message, NULL) == ERROR_NONE)
+            take_write(take, early->node_id, &message, &early->message);
         buffer_deinit(&early->message);
         mem_free(early);
     }
 }
 
-void take_offer(struct part *part, struct offered *offer)
+/* ---- the offer -------------------------------------------------------------------------- */
+
+static bool take_are_tokens(const struct handover_part *part, const struct cached_slot *slot)
 {
-    struct takeover *take = &part->take;
-    if (part->state != PART_READY || take->state != TAKE_OPEN) {
+    uint32_t i = 0;
+    while (i < slot->n_tokens && slot->tokens[i] >= 0 && (uint32_t)slot->tokens[i] < part->n_vocab)
+        i++;
+    return i == slot->n_tokens;
+}
+
+static bool take_can(const struct handover_part *part, const struct offered *offer)
+{
+    for (uint32_t i = 0; i < offer->n_slots; i++) {
+        const struct cached_slot *slot = &offer->slots[i];
+        if (!take_are_tokens(part, slot))
+            return false;
+        /* The driver's slots are its own to check; a runner's stages check what they are told. */
+        if (handover_drives(part) &&
+            (slot->slot >= part->n_slots || slot->n_tokens > part->context))
+            return false;
+    }
+    return true;
+}
+
+static void take_settle(struct cache_take *take)
+{
+    assert(take->state == TAKE_OFFERED && !take->n_settling);
+    take->settles = true;
+    take->settle_stage = 0;
+    for (uint32_t i = 0; i < take->part->of.n_stages; i++)
+        take->n_settling += handover_is_here(take->part, i);
+    assert(take->n_settling);
+}
+
+void cache_take_offer(struct cache_take *take, uint64_t now_ms, struct offered *offer)
+{
+    const struct handover_part *part = take->part;
+    if (!part->is_loaded || take->state != TAKE_OPEN || take->offer) {
         mem_free(offer);
         return;
     }
     take->offer = offer;
-    take->state = TAKE_OFFERED;
-    take->until_ms =
-        part->driver && offer ? uv_now(part->hosting->options.loop) + offer->patience_ms : 0;
-    take->got =
-        offer ? mem_new_array((size_t)count_layers(part) * offer->n_slots + 1, sizeof *take->got)
-              : NULL;
-    if (!take->got || !can_take(part, offer)) {
-        take_fail(part, "an offer that cannot be taken");
+    take->got = offer ? mem_new_array((size_t)take_count_layers(part, false) * offer->n_slots + 1,
+                                      sizeof *take->got)
+                      : NULL;
+    if (!take->got || !take_can(part, offer)) {
+        cache_take_fail(take, "an offer that cannot be taken");
         return;
     }
+    take->state = TAKE_OFFERED;
+    take->until_ms = handover_drives(part) ? now_ms + offer->patience_ms : 0;
     for (uint32_t i = 0; i < offer->n_slots; i++)
-        take->n_left += (uint64_t)count_layers(part) * offer->slots[i].n_tokens;
-    hosting_watch(part->hosting);
-    take_early(part);
-    if (!take->n_left)
-        settle(part);
+        take->n_left += (uint64_t)take_count_layers(part, true) * offer->slots[i].n_tokens;
+    if (part->bug == HANDOVER_HALF)
+        take->n_left /= 2;
+    struct cache_early *early = take->early;
+    take->early = NULL;
+    take->n_early = 0;
+    take_write_early(take, early);
+    if (!take->n_left && take->state == TAKE_OFFERED)
+        take_settle(take);
+    take_check(take);
 }
 
-static void answer(struct part *part, const struct cache_job *job)
+void cache_take_written(struct cache_take *take, const struct handover_effect *effect,
+                        const char *why)
 {
-    const struct cache_route route = route_of(part);
-    struct buffer message = {0};
-    cache_write_taken(&route, &message);
-    cache_tell(part->hosting, job->node_id, &message);
-    buffer_deinit(&message);
-}
-
-void take_returned(struct part *part, struct cache_job *job)
-{
-    struct takeover *take = &part->take;
-    if (job->code) {
-        take_fail(part, job->error.text);
-    } else if (job->step == CACHE_STEP_SETTLE) {
-        if (--take->n_settling == 0 && take->state == TAKE_OFFERED) {
-            take->state = TAKE_FULL;
-            tell_done(part, true);
-        }
-    } else {
-        take->n_left -= job->run.n_rows;
-        if (!take->n_left && take->state == TAKE_OFFERED)
-            settle(part);
-        answer(part, job);
+    assert(effect->type == HANDOVER_WRITE);
+    if (why) {
+        cache_take_fail(take, why);
+        return;
     }
+    const bool planted = take->part->bug == HANDOVER_HALF && take->n_left < effect->run.n_rows;
+    assert(planted || take->n_left >= effect->run.n_rows);
+    take->n_left -= planted ? take->n_left : effect->run.n_rows;
+    if (!take->n_left && take->state == TAKE_OFFERED && !take->n_settling)
+        take_settle(take);
+    take_answer(take, effect->node_id);
+}
+
+void cache_take_settled(struct cache_take *take, const char *why)
+{
+    if (why) {
+        cache_take_fail(take, why);
+        return;
+    }
+    assert(take->n_settling);
+    if (--take->n_settling || take->state != TAKE_OFFERED)
+        return;
+    assert(!take->n_left);
+    take->settles = false;
+    take->state = TAKE_FULL;
+    take_tell_done(take, true);
+    take_check(take);
+}
+
+/* ---- what is to be done ----------------------------------------------------------------- */
+
+static bool take_next_settle(struct cache_take *take, struct handover_effect *out)
+{
+    while (take->settles) {
+        const uint32_t stage = take->settle_stage++;
+        take->settles = take->settle_stage < take->part->of.n_stages;
+        if (handover_is_here(take->part, stage)) {
+            *out = (struct handover_effect){.type = HANDOVER_SETTLE, .stage = stage};
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool take_next_begin(struct cache_take *take, struct handover_effect *out)
+{
+    if (take->begins == TAKE_BEGIN_NOT || take->is_begin_said)
+        return false;
+    take->is_begin_said = true;
+    *out = (struct handover_effect){.type = HANDOVER_BEGIN,
+                                    .is_full = take->begins == TAKE_BEGIN_FULL};
+    return true;
+}
+
+bool cache_take_next(struct cache_take *take, struct handover_effect *out)
+{
+    take_check(take);
+    if (handover_take(&take->effects, out) || take_next_settle(take, out) ||
+        take_next_begin(take, out))
+        return true;
+    const bool is_changed = take->is_changed;
+    take->is_changed = false;
+    if (is_changed)
+        *out = (struct handover_effect){.type = HANDOVER_CHANGED};
+    return is_changed;
 }

@@ -59,9 +59,8 @@ struct worker_stage *hosting_view(const struct hosting *hosting, struct worker_v
 struct driver *hosting_driver(struct hosting *hosting, const char *instance, uint64_t *epoch)
 {
     for (struct part *part = hosting->parts; part; part = part->next) {
-        const bool takes_over = part->take.state != TAKE_NOTHING && part->take.state != TAKE_OVER;
         if (part->state != PART_READY || !part->driver || part->lost || !part->is_current ||
-            takes_over || strcmp(part->instance, instance) != 0)
+            cache_take_is_open(&part->take) || strcmp(part->instance, instance) != 0)
             continue;
         if (epoch)
             *epoch = part->epoch;
