@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/buffer.h"
-#include "pipeline/driver.h"
+#include "pipeline/request.h"
 
 #include <stdint.h>
 

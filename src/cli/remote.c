@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/stages.h"
-#include "pipeline/request_copy.h"
 #include "pipeline/request_wire.h"
 
 #include <string.h>
@@ -62,7 +61,7 @@ static enum error_code remote_submit(struct generator *generator, const struct r
     struct remote *remote = remote_of(generator);
     struct buffer run = {0};
     uint64_t given = 0;
-    enum error_code code = request_check(request, err);
+    enum error_code code = request_check(request, LIMIT_VOCAB, err);
     if (code)
         return code;
     struct remote_request *own = mem_new(sizeof *own);

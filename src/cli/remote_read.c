@@ -4,7 +4,6 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "pipeline/request_copy.h"
 #include "pipeline/request_wire.h"
 
 #include <string.h>

@@ -18,9 +18,8 @@
  * FINISH_CANCELLED has arrived, the request is gone. */
 #pragma once
 
-#include "base/error.h"
-#include "engine/sampler.h"
 #include "engine/stage.h"
+#include "pipeline/request.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -120,58 +119,6 @@ const struct stage *driver_stage(const struct driver *driver,
 uint64_t driver_stage_busy_ns(const struct driver *driver,
                               uint32_t index); /* time it has computed since it was opened */
 
-enum finish_reason {
-    FINISH_STOP,   /* the model ended, or a callback asked to stop */
-    FINISH_LENGTH, /* n_predict is reached, or prompt and generated tokens fill the context */
-    FINISH_CANCELLED,
-    FINISH_ERROR, /* see the error */
-};
-
-struct token_event {
-    int32_t token;
-    uint32_t index;                  /* 0 for the first generated token */
-    float logprob;                   /* when asked for */
-    const struct token_logprob *top; /* n_top of them */
-    uint32_t n_top;
-};
-
-struct request_usage {
-    uint32_t prompt_tokens;
-    uint32_t cached_tokens; /* of the prompt, reused from a slot */
-    uint32_t generated_tokens;
-    uint64_t queued_ns, prefill_ns, decode_ns; /* submit → slot → first token → end */
-};
-
-struct request_handlers {
-    /* A token was generated. Return false to stop here (FINISH_STOP). A token that ends generation
-     * is not delivered. */
-    bool (*token)(void *arg, const struct token_event *event);
-    /* Optional: logits of a row that was asked for (`want_all_logits`): position in the prompt,
-     * n_vocab floats; or the embedding (n_embd floats) of each prompt row when `embeddings`. */
-    void (*row)(void *arg, uint32_t position, const float *values, uint32_t n_values);
-    /* The request is over, always called exactly once for an accepted request. `err` only with
-     * FINISH_ERROR. */
-    void (*done)(void *arg, enum finish_reason reason, const struct request_usage *usage,
-                 const struct error *err);
-};
-
-struct request {
-    const int32_t *prompt;         /* copied */
-    uint32_t n_prompt;             /* at least 1 */
-    uint32_t n_predict;            /* tokens to generate at most; 0 only computes the prompt */
-    struct sampler_params sampler; /* biases are copied */
-    const int32_t *stop_tokens; /* copied; tokens that end generation (the tokenizer's EOS/EOT …) */
-    uint32_t n_stop_tokens;
-    bool logprobs;
-    uint32_t n_top_logprobs;
-    bool want_all_logits; /* `row` gets the logits of every position, those of the generated tokens
-                             (the last, too) included */
-    bool embeddings; /* `row` gets every prompt position's hidden state; n_predict is 0. Neither
-                        reuses a prefix */
-    struct request_handlers handlers;
-    void *arg;
-};
-
 /* Queues a request. ERROR_INVALID: it can never run (prompt longer than the context: says both
  * numbers; a token outside the vocabulary …). ERROR_BUSY: the queue is full. */
 enum error_code driver_submit(struct driver *driver, const struct request *request, uint64_t *id,
@@ -181,9 +128,4 @@ enum error_code driver_submit(struct driver *driver, const struct request *reque
  * Unknown ids are ignored. */
 void driver_cancel(struct driver *driver, uint64_t id);
 
-struct driver_stats {
-    uint32_t slots_total, slots_busy, queued;
-    uint64_t requests_total, prompt_tokens_total, cached_tokens_total, generated_tokens_total;
-    uint64_t steps_total, rows_total;
-};
 struct driver_stats driver_stats(const struct driver *driver);

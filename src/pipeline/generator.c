@@ -1,5 +1,7 @@
 #include "pipeline/generator.h"
 
+#include "pipeline/driver.h"
+
 static struct driver *driver_of(const struct generator *generator)
 {
     return ((const struct driver_generator *)generator)->driver;

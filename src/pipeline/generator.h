@@ -1,12 +1,13 @@
 /* Whoever turns requests into tokens: the driver of this process (generator_of_driver()), or one
  * that is reached through the cluster. Those who ask (the API, `medley run`) do not know which.
  *
- * Semantics and threading of submit, cancel and the request's handlers are driver.h's. A generator
- * lives in its owner's struct, first; who owns it says how long. */
+ * Semantics and threading of submit and cancel are driver.h's, of the handlers request.h's. A
+ * generator lives in its owner's struct, first; who owns it says how long. */
 #pragma once
 
-#include "pipeline/driver.h"
+#include "pipeline/request.h"
 
+struct driver;
 struct generator;
 
 struct generator_impl {

@@ -27,7 +27,7 @@
 #include "base/buffer.h"
 #include "base/bytes.h"
 #include "base/limits.h"
-#include "pipeline/driver.h"
+#include "pipeline/request.h"
 
 enum request_kind {
     REQUEST_SUBMIT = 1,
@@ -43,7 +43,7 @@ enum { REQUEST_LENGTH_BYTES = 4 };
 
 /* ---- writing: each appends to a run; on lack of memory run->failed ---- */
 
-/* The request must pass request_check(). Its handlers do not travel. */
+/* The request has passed request_check(). Its handlers do not travel. */
 void request_write_submit(uint64_t id, const char *instance, const struct request *request,
                           struct buffer *run);
 /* The same with the wish that who gets it hands it on to the driver's node, where that is another:
@@ -68,10 +68,6 @@ void request_write_token(uint64_t id, const struct token_event *event, size_t *l
                          struct buffer *run);
 
 /* ---- reading ---- */
-
-/* What every request must keep to travel; the rest is the driver's to check. ERROR_INVALID with the
- * field's name. */
-enum error_code request_check(const struct request *request, struct error *err);
 
 /* The next message of a run: its bytes where they stand, the reader is behind them. A message that
  * is not there as a whole is left where it is: *message is NULL. ERROR_INVALID: longer than

@@ -4,56 +4,6 @@
 
 #include <string.h>
 
-/* ---- what may travel -------------------------------------------------------------------- */
-
-static enum error_code check_tokens(const char *what, const int32_t *tokens, uint32_t n,
-                                    struct error *err)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        if (tokens[i] < 0 || tokens[i] >= LIMIT_VOCAB)
-            return error_set(err, ERROR_INVALID,
-                             "%s: token %d, number %u, is outside every vocabulary", what,
-                             tokens[i], i);
-    }
-    return ERROR_NONE;
-}
-
-static enum error_code check_counts(const struct request *request, struct error *err)
-{
-    if (!request->n_prompt)
-        return error_set(err, ERROR_INVALID, "the prompt is empty");
-    if (request->n_prompt > LIMIT_CONTEXT)
-        return error_set(err, ERROR_INVALID, "the prompt has %u tokens; the limit is %d",
-                         request->n_prompt, LIMIT_CONTEXT);
-    if (request->n_stop_tokens > LIMIT_STOP_TOKENS)
-        return error_set(err, ERROR_INVALID, "%u stop tokens; the limit is %d",
-                         request->n_stop_tokens, LIMIT_STOP_TOKENS);
-    if (request->sampler.n_biases > LIMIT_LOGIT_BIAS)
-        return error_set(err, ERROR_INVALID, "logit_bias: %u tokens are more than %d",
-                         request->sampler.n_biases, LIMIT_LOGIT_BIAS);
-    if (request->n_top_logprobs > LIMIT_TOP_LOGPROBS)
-        return error_set(err, ERROR_INVALID, "%u top logprobs are asked for; at most %d are given",
-                         request->n_top_logprobs, LIMIT_TOP_LOGPROBS);
-    return ERROR_NONE;
-}
-
-enum error_code request_check(const struct request *request, struct error *err)
-{
-    enum error_code code = check_counts(request, err);
-    if (!code && request->embeddings && request->n_predict)
-        code = error_set(err, ERROR_INVALID,
-                         "embeddings generate no tokens: n_predict must be 0, not %u",
-                         request->n_predict);
-    if (!code && request->embeddings && request->want_all_logits)
-        code = error_set(err, ERROR_INVALID, "a request gives embeddings or logits, not both");
-    if (!code && request->n_predict) /* else the sampler is not asked */
-        code = sampler_check(&request->sampler, LIMIT_VOCAB, err);
-    if (!code)
-        code = check_tokens("prompt", request->prompt, request->n_prompt, err);
-    return code ? code
-                : check_tokens("stop tokens", request->stop_tokens, request->n_stop_tokens, err);
-}
-
 /* ---- runs ------------------------------------------------------------------------------- */
 
 enum error_code request_next(struct bytes_reader *run, const void **message, size_t *size,
@@ -146,7 +96,7 @@ static enum error_code read_submit(struct bytes_reader *reader, struct request_m
     sampler_get(reader, &request->sampler);
     enum error_code code = get_instance(reader, out->submit.instance, err);
     if (!code)
-        code = check_counts(request, err);
+        code = request_check_counts(request, err);
     if (code)
         return code;
     size_t needed = (size_t)request->sampler.n_biases * sizeof(struct logit_bias) +
@@ -155,7 +105,7 @@ static enum error_code read_submit(struct bytes_reader *reader, struct request_m
         return ends_early(err);
     code = get_arrays(reader, out, err);
     if (!code)
-        code = request_check(request, err);
+        code = request_check(request, LIMIT_VOCAB, err);
     if (!code && !request->n_predict) /* nobody checked it, and nobody needs it */
         request->sampler = sampler_defaults();
     return code;

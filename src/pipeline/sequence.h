@@ -4,7 +4,7 @@
  * live list belong to the driver's lock; the rest to the thread that runs the driver's step. */
 #pragma once
 
-#include "pipeline/driver.h"
+#include "pipeline/request.h"
 
 enum { SLOT_NONE = UINT32_MAX };
 

@@ -1,7 +1,6 @@
 /* A request of this node: what it was given, what it has got, and its events. */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "pipeline/request_copy.h"
 #include "relay/relay_state.h"
 
 #include <assert.h>
@@ -11,7 +10,7 @@
 enum error_code ask_new(struct instance *instance, const struct request *request, uint32_t context,
                         struct ask **out, struct error *err)
 {
-    enum error_code code = request_check(request, err);
+    enum error_code code = request_check(request, LIMIT_VOCAB, err);
     if (!code)
         code = request_check_room(request, context, err);
     if (code)

@@ -4,6 +4,7 @@
  * relay_peer.c: what goes out through a link; relay_serve.c: others' requests. */
 #pragma once
 
+#include "pipeline/driver.h"
 #include "pipeline/request_wire.h"
 #include "relay/relay.h"
 

@@ -35,7 +35,8 @@ static void write_again(struct request_message *message, struct buffer *run)
 {
     switch (message->kind) {
     case REQUEST_SUBMIT:
-        FUZZ_CHECK(!request_check(&message->submit.request, NULL) && message->submit.instance[0]);
+        FUZZ_CHECK(!request_check(&message->submit.request, LIMIT_VOCAB, NULL) &&
+                   message->submit.instance[0]);
         (message->submit.onward ? request_write_submit_onward : request_write_submit)(
             message->id, message->submit.instance, &message->submit.request, run);
         break;

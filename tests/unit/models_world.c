@@ -1,6 +1,7 @@
 #include "models_world.h"
 
 #include "api_world.h"
+#include "pipeline/driver.h"
 
 #include <pthread.h>
 #include <setjmp.h>

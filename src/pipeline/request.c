@@ -1,0 +1,115 @@
+#include "pipeline/request.h"
+
+#include "base/limits.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+static enum error_code request_check_tokens(const char *what, const int32_t *tokens, uint32_t n,
+                                            uint32_t n_vocab, struct error *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
+            return error_set(err, ERROR_INVALID,
+                             "%s: token %d at position %u is outside the vocabulary of %u", what,
+                             tokens[i], i, n_vocab);
+    }
+    return ERROR_NONE;
+}
+
+enum error_code request_check_counts(const struct request *request, struct error *err)
+{
+    if (!request->n_prompt)
+        return error_set(err, ERROR_INVALID, "the prompt is empty");
+    if (request->n_prompt > LIMIT_CONTEXT)
+        return error_set(err, ERROR_INVALID, "the prompt has %u tokens; the limit is %d",
+                         request->n_prompt, LIMIT_CONTEXT);
+    if (request->n_stop_tokens > LIMIT_STOP_TOKENS)
+        return error_set(err, ERROR_INVALID, "%u stop tokens; the limit is %d",
+                         request->n_stop_tokens, LIMIT_STOP_TOKENS);
+    if (request->sampler.n_biases > LIMIT_LOGIT_BIAS)
+        return error_set(err, ERROR_INVALID, "logit_bias: %u tokens are more than %d",
+                         request->sampler.n_biases, LIMIT_LOGIT_BIAS);
+    if (request->n_top_logprobs > LIMIT_TOP_LOGPROBS)
+        return error_set(err, ERROR_INVALID, "%u top logprobs are asked for; at most %d are given",
+                         request->n_top_logprobs, LIMIT_TOP_LOGPROBS);
+    return ERROR_NONE;
+}
+
+enum error_code request_check(const struct request *request, uint32_t n_vocab, struct error *err)
+{
+    enum error_code code = request_check_counts(request, err);
+    if (!code && request->embeddings && request->n_predict)
+        code = error_set(err, ERROR_INVALID,
+                         "embeddings generate no tokens: n_predict must be 0, not %u",
+                         request->n_predict);
+    if (!code && request->embeddings && request->want_all_logits)
+        code = error_set(err, ERROR_INVALID, "a request gives embeddings or logits, not both");
+    if (!code && request->n_predict) /* else the sampler is not asked */
+        code = sampler_check(&request->sampler, n_vocab, err);
+    if (!code)
+        code = request_check_tokens("prompt", request->prompt, request->n_prompt, n_vocab, err);
+    if (!code)
+        code = request_check_tokens("stop tokens", request->stop_tokens, request->n_stop_tokens,
+                                    LIMIT_VOCAB, err);
+    return code;
+}
+
+enum error_code request_check_room(const struct request *request, uint32_t context,
+                                   struct error *err)
+{
+    if (!request->handlers.done)
+        return error_set(err, ERROR_INVALID, "a request needs a `done` handler");
+    if ((request->embeddings || request->want_all_logits) && !request->handlers.row)
+        return error_set(err, ERROR_INVALID, "a request for rows needs a `row` handler");
+    if (request->n_prompt > context)
+        return error_set(err, ERROR_INVALID, "the prompt has %u tokens, but the context holds %u",
+                         request->n_prompt, context);
+    if (request->n_predict && request->n_prompt == context)
+        return error_set(
+            err, ERROR_INVALID,
+            "the prompt has %u tokens, which leaves no room for an answer in the context of %u",
+            request->n_prompt, context);
+    return ERROR_NONE;
+}
+
+/* `count` elements, and room for `more`; NULL and success when there is nothing. */
+static bool request_copy_array(const void *from, size_t count, size_t more, size_t size, void *out)
+{
+    void *copy = NULL;
+    if (count + more) {
+        copy = mem_new_array(count + more, size);
+        if (!copy)
+            return false;
+    }
+    if (count)
+        memcpy(copy, from, count * size);
+    memcpy(out, &copy, sizeof copy);
+    return true;
+}
+
+enum error_code request_copy(const struct request *request, uint32_t more, struct request *out,
+                             struct error *err)
+{
+    *out = *request;
+    out->prompt = out->stop_tokens = NULL;
+    out->sampler.biases = NULL;
+    if (request_copy_array(request->prompt, request->n_prompt, more, sizeof *request->prompt,
+                           &out->prompt) &&
+        request_copy_array(request->stop_tokens, request->n_stop_tokens, 0,
+                           sizeof *request->stop_tokens, &out->stop_tokens) &&
+        request_copy_array(request->sampler.biases, request->sampler.n_biases, 0,
+                           sizeof *request->sampler.biases, &out->sampler.biases))
+        return ERROR_NONE;
+    request_copy_deinit(out);
+    return error_set(err, ERROR_NO_MEMORY, "no memory for a request of %u tokens",
+                     request->n_prompt);
+}
+
+void request_copy_deinit(struct request *copy)
+{
+    mem_free((void *)copy->prompt);
+    mem_free((void *)copy->stop_tokens);
+    mem_free((void *)copy->sampler.biases);
+    *copy = (struct request){0};
+}

@@ -1,0 +1,94 @@
+/* A request: tokens in, tokens out, and what may be said about it on the way. It is what the API
+ * and the commands need to know of whoever answers (generator.h), and pulls in no stages.
+ *
+ * Handlers run one at a time, on a thread of whoever answers, not always the same one; they must
+ * not block. A request that was accepted ends with exactly one `done`.
+ *
+ * Who keeps a request owns a copy (request_copy()). Who takes one from elsewhere checks it here:
+ * request_check() says whether it makes sense by itself, request_check_room() whether it fits into
+ * a context. There is no other check of either. Pure; any thread. */
+#pragma once
+
+#include "engine/sampler.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum finish_reason {
+    FINISH_STOP,   /* the model ended, or a callback asked to stop */
+    FINISH_LENGTH, /* n_predict is reached, or prompt and generated tokens fill the context */
+    FINISH_CANCELLED,
+    FINISH_ERROR, /* see the error */
+};
+
+struct token_event {
+    int32_t token;
+    uint32_t index;                  /* 0 for the first generated token */
+    float logprob;                   /* when asked for */
+    const struct token_logprob *top; /* n_top of them */
+    uint32_t n_top;
+};
+
+struct request_usage {
+    uint32_t prompt_tokens;
+    uint32_t cached_tokens; /* of the prompt, reused from a slot */
+    uint32_t generated_tokens;
+    uint64_t queued_ns, prefill_ns, decode_ns; /* submit → slot → first token → end */
+};
+
+struct request_handlers {
+    /* A token was generated. Return false to stop here (FINISH_STOP). A token that ends generation
+     * is not delivered. */
+    bool (*token)(void *arg, const struct token_event *event);
+    /* Optional: logits of a row that was asked for (`want_all_logits`): position in the prompt,
+     * n_vocab floats; or the embedding (n_embd floats) of each prompt row when `embeddings`. */
+    void (*row)(void *arg, uint32_t position, const float *values, uint32_t n_values);
+    /* The request is over, always called exactly once for an accepted request. `err` only with
+     * FINISH_ERROR. */
+    void (*done)(void *arg, enum finish_reason reason, const struct request_usage *usage,
+                 const struct error *err);
+};
+
+struct request {
+    const int32_t *prompt;         /* copied */
+    uint32_t n_prompt;             /* at least 1 */
+    uint32_t n_predict;            /* tokens to generate at most; 0 only computes the prompt */
+    struct sampler_params sampler; /* biases are copied */
+    const int32_t *stop_tokens; /* copied; tokens that end generation (the tokenizer's EOS/EOT …) */
+    uint32_t n_stop_tokens;
+    bool logprobs;
+    uint32_t n_top_logprobs;
+    bool want_all_logits; /* `row` gets the logits of every position, those of the generated tokens
+                             (the last, too) included */
+    bool embeddings; /* `row` gets every prompt position's hidden state; n_predict is 0. Neither
+                        reuses a prefix */
+    struct request_handlers handlers;
+    void *arg;
+};
+
+/* What must be so wherever it runs: a prompt of tokens below n_vocab (LIMIT_VOCAB where the model
+ * is not known), counts within their limits, a sampler in its ranges, wishes that do not exclude
+ * each other. ERROR_INVALID with the field's name. */
+enum error_code request_check(const struct request *request, uint32_t n_vocab, struct error *err);
+
+/* A part of that: the counts alone, before anything is read that they count. */
+enum error_code request_check_counts(const struct request *request, struct error *err);
+
+/* Handlers for what it asks for, and room for the prompt in the context, with an answer.
+ * ERROR_INVALID with both numbers. */
+enum error_code request_check_room(const struct request *request, uint32_t context,
+                                   struct error *err);
+
+/* `more`: tokens for which there is room behind the prompt's. ERROR_NO_MEMORY; *out is
+ * deinitialised then. */
+enum error_code request_copy(const struct request *request, uint32_t more, struct request *out,
+                             struct error *err);
+void request_copy_deinit(struct request *copy); /* zeroed is fine */
+
+/* Counted by whoever answers requests, since it was opened. */
+struct driver_stats {
+    uint32_t slots_total, slots_busy, queued;
+    uint64_t requests_total, prompt_tokens_total, cached_tokens_total, generated_tokens_total;
+    uint64_t steps_total, rows_total;
+};
