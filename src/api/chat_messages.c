@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-struct message {
+struct chat_message {
     const char *role;
     yyjson_val *content;
     yyjson_val *name;
@@ -80,7 +80,7 @@ static bool check_content(struct json_in *in, const char *path, yyjson_val *cont
 }
 
 static bool chat_messages_read_message(struct json_in *in, size_t number, yyjson_val *object,
-                                       struct message *out)
+                                       struct chat_message *out)
 {
     char path[128];
     size_t index, max;
@@ -147,7 +147,7 @@ bool chat_messages_read(struct json_in *in, yyjson_val *messages, struct buffer 
     buffer_text(out, "{\"messages\":[");
     yyjson_arr_foreach(messages, index, max, object)
     {
-        struct message message = {0};
+        struct chat_message message = {0};
         ok = ok && chat_messages_read_message(in, index, object, &message);
         if (!ok)
             break;

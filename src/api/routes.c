@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* A list of JSON objects in the making. */
-struct listing {
+struct routes_listing {
     struct buffer *body;
     const struct text *wanted; /* NULL: all */
     uint32_t count;
@@ -18,7 +18,7 @@ struct listing {
 
 static void routes_add_model(void *arg, const struct api_listed *model)
 {
-    struct listing *listing = arg;
+    struct routes_listing *listing = arg;
     if (listing->wanted && !server_is_named(listing->wanted, model->id) &&
         !server_is_named(listing->wanted, model->alias))
         return;
@@ -31,7 +31,7 @@ static void models_handle(struct exchange *exchange)
 {
     const struct api_models *models = &exchange_server(exchange)->models;
     struct buffer body = {0};
-    struct listing listing = {.body = &body};
+    struct routes_listing listing = {.body = &body};
     buffer_text(&body, "{\"object\":\"list\",\"data\":[");
     models->list(models->self, routes_add_model, &listing);
     buffer_text(&body, "]}");
@@ -45,7 +45,7 @@ static void model_handle(struct exchange *exchange)
     size_t prefix = strlen("/v1/models/");
     struct text name = {path.data + prefix, path.size - prefix};
     struct buffer body = {0};
-    struct listing listing = {.body = &body, .wanted = &name};
+    struct routes_listing listing = {.body = &body, .wanted = &name};
     server->models.list(server->models.self, routes_add_model, &listing);
     if (listing.count) {
         exchange_answer_json(exchange, &body);

@@ -44,7 +44,7 @@ static enum error_code cmd_add_take(yyjson_doc *doc, bool json, bool *done, stru
     return ERROR_NONE;
 }
 
-struct wishes {
+struct add_args {
     char path[PATH_MAX];
     bool json;
 };
@@ -52,16 +52,16 @@ struct wishes {
 static enum error_code cmd_add_converse(struct daemon_client *client, const void *arg,
                                         struct error *err)
 {
-    const struct wishes *wishes = arg;
+    const struct add_args *args = arg;
     bool done = false;
     yyjson_mut_doc *question = daemon_question("add");
-    daemon_question_text(question, "path", wishes->path);
+    daemon_question_text(question, "path", args->path);
     enum error_code code = daemon_client_send(client, question, err);
     while (!code && !done) {
         yyjson_doc *doc = NULL;
         code = daemon_client_receive(client, &doc, err);
         if (!code)
-            code = cmd_add_take(doc, wishes->json, &done, err);
+            code = cmd_add_take(doc, args->json, &done, err);
         yyjson_doc_free(doc);
     }
     return code;
@@ -70,14 +70,14 @@ static enum error_code cmd_add_converse(struct daemon_client *client, const void
 static int cmd_add_run(int argc, char **argv)
 {
     struct option_words words;
-    struct wishes wishes;
+    struct add_args args;
     struct error err;
     if (!option_words(&command_add, argc, argv, "which model? give a .gguf file", &words))
         return EXIT_USAGE;
-    wishes.json = words.json;
-    if (model_word_file(words.word, wishes.path, &err))
+    args.json = words.json;
+    if (model_word_file(words.word, args.path, &err))
         return command_fail(&command_add, &err);
-    return ask_converse(&command_add, cmd_add_converse, &wishes);
+    return ask_converse(&command_add, cmd_add_converse, &args);
 }
 
 const struct command command_add = {

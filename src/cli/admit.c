@@ -22,11 +22,11 @@ static const char usage[] =
     "in\n"
     "                              when they are the same here, without a question\n";
 
-struct wishes {
+struct admit_args {
     const char *node, *words; /* words NULL: somebody is asked */
 };
 
-static bool cmd_admit_parse(int argc, char **argv, struct wishes *wishes)
+static bool cmd_admit_parse(int argc, char **argv, struct admit_args *args)
 {
     static const struct option options[] = {{"yes-the-words-are", required_argument, NULL, 'w'},
                                             {0}};
@@ -34,15 +34,15 @@ static bool cmd_admit_parse(int argc, char **argv, struct wishes *wishes)
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option != 'w')
             return option_unknown(&command_admit, argv);
-        wishes->words = optarg;
+        args->words = optarg;
     }
     return option_rest(&command_admit, argc, argv,
-                       "which machine? medley nodes lists those that wait", &wishes->node);
+                       "which machine? medley nodes lists those that wait", &args->node);
 }
 
 /* Where the words differ, or the answer is no, the node is told, too; what it says to that does not
  * matter. */
-static enum error_code cmd_admit_decide(struct daemon_client *client, const struct wishes *wishes,
+static enum error_code cmd_admit_decide(struct daemon_client *client, const struct admit_args *args,
                                         yyjson_val *compare, struct error *err)
 {
     struct answer answer = {0};
@@ -51,8 +51,8 @@ static enum error_code cmd_admit_decide(struct daemon_client *client, const stru
     const char *words = answer_text(&answer, compare, "words"),
                *name = answer_text(&answer, compare, "name");
     enum error_code code = answer_failed(&answer, err);
-    if (!code && wishes->words)
-        agree = compare_equal(words, wishes->words);
+    if (!code && args->words)
+        agree = compare_equal(words, args->words);
     else if (!code)
         code = compare_ask(words, name, "medley admit NODE --yes-the-words-are \"WORDS\"", &agree,
                            err);
@@ -63,8 +63,7 @@ static enum error_code cmd_admit_decide(struct daemon_client *client, const stru
     struct buffer clean = {0};
     answer_clean(&clean, name);
     error_set(err, ERROR_CANCELLED, "%s is not let in%s", clean.data ? clean.data : "it",
-              wishes->words ? ": it shows other words here, so somebody may be between the two"
-                            : "");
+              args->words ? ": it shows other words here, so somebody may be between the two" : "");
     buffer_deinit(&clean);
     return ERROR_CANCELLED;
 }
@@ -73,11 +72,11 @@ static enum error_code cmd_admit_converse(struct daemon_client *client, const vo
                                           struct error *err)
 {
     static const struct ask_done done = {.key = "admitted", .after = " is in the cluster"};
-    const struct wishes *wishes = arg;
+    const struct admit_args *args = arg;
     struct answer answer = {0};
     yyjson_doc *doc = NULL;
     yyjson_mut_doc *question = daemon_question("admit");
-    daemon_question_text(question, "node", wishes->node);
+    daemon_question_text(question, "node", args->node);
     enum error_code code = daemon_client_send(client, question, err);
     if (!code)
         code = daemon_client_receive(client, &doc, err);
@@ -86,7 +85,7 @@ static enum error_code cmd_admit_converse(struct daemon_client *client, const vo
     yyjson_val *compare = answer_object(&answer, yyjson_doc_get_root(doc), "compare");
     code = answer_failed(&answer, err);
     if (!code)
-        code = cmd_admit_decide(client, wishes, compare, err);
+        code = cmd_admit_decide(client, args, compare, err);
     yyjson_doc_free(doc);
     if (!code)
         code = daemon_client_receive(client, &doc, err);
@@ -99,9 +98,9 @@ static enum error_code cmd_admit_converse(struct daemon_client *client, const vo
 
 static int cmd_admit_run(int argc, char **argv)
 {
-    struct wishes wishes = {0};
-    return cmd_admit_parse(argc, argv, &wishes)
-               ? ask_converse(&command_admit, cmd_admit_converse, &wishes)
+    struct admit_args args = {0};
+    return cmd_admit_parse(argc, argv, &args)
+               ? ask_converse(&command_admit, cmd_admit_converse, &args)
                : EXIT_USAGE;
 }
 

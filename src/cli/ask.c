@@ -6,15 +6,15 @@
 #include <stdio.h>
 
 int ask_converse(const struct command *command,
-                 enum error_code (*converse)(struct daemon_client *client, const void *wishes,
+                 enum error_code (*converse)(struct daemon_client *client, const void *args,
                                              struct error *err),
-                 const void *wishes)
+                 const void *args)
 {
     struct daemon_client *client = NULL;
     struct error err;
     enum error_code code = daemon_client_open(&client, &err);
     if (!code)
-        code = converse(client, wishes, &err);
+        code = converse(client, args, &err);
     daemon_client_close(client);
     return code ? command_fail(command, &err) : EXIT_OK;
 }

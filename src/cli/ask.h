@@ -8,9 +8,9 @@
 
 /* Opens a connection, has `converse` say and hear on it what it likes, and closes it. */
 int ask_converse(const struct command *command,
-                 enum error_code (*converse)(struct daemon_client *client, const void *wishes,
+                 enum error_code (*converse)(struct daemon_client *client, const void *args,
                                              struct error *err),
-                 const void *wishes);
+                 const void *args);
 
 /* One question, which it takes; `print` shows the answer to people. */
 int ask_show(const struct command *command, yyjson_mut_doc *question, bool json,

@@ -139,9 +139,9 @@ static bool chat_answer(const struct command *command, struct chat *chat, const 
     return !code;
 }
 
-enum line { LINE_TEXT, LINE_INTERRUPTED, LINE_END };
+enum chat_line { LINE_TEXT, LINE_INTERRUPTED, LINE_END };
 
-static enum line chat_read_line(bool terminal, char **line, size_t *capacity, size_t *size)
+static enum chat_line chat_read_line(bool terminal, char **line, size_t *capacity, size_t *size)
 {
     if (terminal) {
         fputs("> ", stderr);
@@ -173,7 +173,7 @@ int chat_run(const struct command *command, struct chat *chat, const struct repl
     interrupts_catch();
     while (in_a_row < 2) {
         interrupts_clear();
-        enum line kind = chat_read_line(terminal, &line, &capacity, &size);
+        enum chat_line kind = chat_read_line(terminal, &line, &capacity, &size);
         if (kind == LINE_END && terminal)
             fputc('\n', stderr);
         if (kind == LINE_END || (kind == LINE_TEXT && strcmp(line, "/exit") == 0))

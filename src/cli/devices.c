@@ -44,20 +44,20 @@ static int cmd_devices_run(int argc, char **argv)
         {"sim", required_argument, NULL, 's'}, {NULL, 0, NULL, 0}};
     char registry[PATH_MAX];
     gpu_registry_path(registry, sizeof registry);
-    struct gpu_options wishes = {.registry = registry, .prober = "/proc/self/exe"};
+    struct gpu_options wanted = {.registry = registry, .prober = "/proc/self/exe"};
     bool json = false, calibrate = false;
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == 'j')
             json = true;
         else if (option == 'b')
-            wishes.backend = optarg;
+            wanted.backend = optarg;
         else if (option == 'v')
-            wishes.verify = true;
+            wanted.verify = true;
         else if (option == 'c')
             calibrate = true;
         else if (option == 's')
-            wishes.sim_file = optarg;
+            wanted.sim_file = optarg;
         else
             return command_misused(&command_devices, "unknown or incomplete option '%s'",
                                    argv[optind - 1]);
@@ -68,7 +68,7 @@ static int cmd_devices_run(int argc, char **argv)
     struct error err;
     struct notice notice;
     notice_begin(&notice, "verifying the devices …");
-    enum error_code failure = gpu_open(&wishes, &gpu, &err);
+    enum error_code failure = gpu_open(&wanted, &gpu, &err);
     notice_end(&notice);
     if (failure)
         return command_fail(&command_devices, &err);

@@ -9,7 +9,7 @@
 
 /* ---- the table ------------------------------------------------------------------------- */
 
-enum column {
+enum devices_column {
     COLUMN_ID,
     COLUMN_NAME,
     COLUMN_VENDOR,

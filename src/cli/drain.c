@@ -17,12 +17,12 @@ static const char usage[] = "Usage: medley drain NODE [--undo] [--json]\n"
                             "  --undo           it may be used again\n"
                             "  --json           for programs\n";
 
-struct wish {
+struct drain_args {
     bool undo, json;
     const char *node;
 };
 
-static bool cmd_drain_parse(int argc, char **argv, struct wish *out)
+static bool cmd_drain_parse(int argc, char **argv, struct drain_args *out)
 {
     static const struct option options[] = {
         {"undo", no_argument, NULL, 'u'}, {"json", no_argument, NULL, 'j'}, {0}};
@@ -41,14 +41,14 @@ static int cmd_drain_run(int argc, char **argv)
     static const struct ask_done drained = {
         .key = "drained", .after = " is used for nothing new; what runs there moves away"};
     static const struct ask_done undrained = {.key = "undrained", .after = " may be used again"};
-    struct wish wish = {0};
-    if (!cmd_drain_parse(argc, argv, &wish))
+    struct drain_args args = {0};
+    if (!cmd_drain_parse(argc, argv, &args))
         return EXIT_USAGE;
     yyjson_mut_doc *question = daemon_question("drain");
-    daemon_question_text(question, "node", wish.node);
+    daemon_question_text(question, "node", args.node);
     if (question)
-        yyjson_mut_obj_add_bool(question, yyjson_mut_doc_get_root(question), "undo", wish.undo);
-    return ask_do(&command_drain, question, wish.json, wish.undo ? &undrained : &drained);
+        yyjson_mut_obj_add_bool(question, yyjson_mut_doc_get_root(question), "undo", args.undo);
+    return ask_do(&command_drain, question, args.json, args.undo ? &undrained : &drained);
 }
 
 const struct command command_drain = {

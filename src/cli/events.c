@@ -21,12 +21,12 @@ static const char usage[] =
     "  --last N         only the last N (default: all that the log still has)\n"
     "  --json           for programs: one object a line\n";
 
-struct wishes {
+struct events_args {
     bool follow, json;
     uint32_t last; /* UINT32_MAX: all */
 };
 
-static bool cmd_events_parse(int argc, char **argv, struct wishes *wishes)
+static bool cmd_events_parse(int argc, char **argv, struct events_args *args)
 {
     static const struct option options[] = {{"follow", no_argument, NULL, 'f'},
                                             {"last", required_argument, NULL, 'n'},
@@ -37,13 +37,12 @@ static bool cmd_events_parse(int argc, char **argv, struct wishes *wishes)
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "fn:", options, NULL)) != -1;) {
         if (option == 'f')
-            wishes->follow = true;
+            args->follow = true;
         else if (option == 'j')
-            wishes->json = true;
+            args->json = true;
         else if (option != 'n')
             return option_unknown(command, argv);
-        else if (!option_u32(command, "--last", optarg, 0, LIMIT_CLUSTER_LOG_ENTRIES,
-                             &wishes->last))
+        else if (!option_u32(command, "--last", optarg, 0, LIMIT_CLUSTER_LOG_ENTRIES, &args->last))
             return false;
     }
     return option_rest(command, argc, argv, NULL, &none);
@@ -83,11 +82,11 @@ static enum error_code cmd_events_print(yyjson_doc *doc, struct error *err)
 static enum error_code cmd_events_converse(struct daemon_client *client, const void *arg,
                                            struct error *err)
 {
-    const struct wishes *wishes = arg;
+    const struct events_args *args = arg;
     yyjson_mut_doc *question = daemon_question("events");
-    yyjson_mut_obj_add_bool(question, yyjson_mut_doc_get_root(question), "follow", wishes->follow);
-    daemon_question_count(question, "last", wishes->last);
-    if (!wishes->follow)
+    yyjson_mut_obj_add_bool(question, yyjson_mut_doc_get_root(question), "follow", args->follow);
+    daemon_question_count(question, "last", args->last);
+    if (!args->follow)
         daemon_client_hurry(client);
     enum error_code code = daemon_client_send(client, question, err);
     while (!code) {
@@ -96,21 +95,21 @@ static enum error_code cmd_events_converse(struct daemon_client *client, const v
         if (!code && !doc)
             break;
         if (!code)
-            code = wishes->json ? answer_print_json(doc, true, err) : cmd_events_print(doc, err);
+            code = args->json ? answer_print_json(doc, true, err) : cmd_events_print(doc, err);
         yyjson_doc_free(doc);
         if (!code && ferror(stdout)) /* whoever read them has gone */
             return ERROR_NONE;
     }
-    if (!code && wishes->follow)
+    if (!code && args->follow)
         code = error_set(err, ERROR_IO, "the node on this machine has ended");
     return code;
 }
 
 static int cmd_events_run(int argc, char **argv)
 {
-    struct wishes wishes = {.last = UINT32_MAX};
-    return cmd_events_parse(argc, argv, &wishes)
-               ? ask_converse(&command_events, cmd_events_converse, &wishes)
+    struct events_args args = {.last = UINT32_MAX};
+    return cmd_events_parse(argc, argv, &args)
+               ? ask_converse(&command_events, cmd_events_converse, &args)
                : EXIT_USAGE;
 }
 

@@ -149,12 +149,12 @@ void inspect_clean_text(struct buffer *out, const char *text, size_t size, bool 
     }
 }
 
-struct wishes {
+struct inspect_args {
     const char *path;
     bool json, tensors, keys;
 };
 
-static int read_words(int argc, char **argv, struct wishes *wishes)
+static int read_words(int argc, char **argv, struct inspect_args *args)
 {
     static const struct option options[] = {{"json", no_argument, NULL, 'j'},
                                             {"tensors", no_argument, NULL, 't'},
@@ -163,11 +163,11 @@ static int read_words(int argc, char **argv, struct wishes *wishes)
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == 'j')
-            wishes->json = true;
+            args->json = true;
         else if (option == 't')
-            wishes->tensors = true;
+            args->tensors = true;
         else if (option == 'k')
-            wishes->keys = true;
+            args->keys = true;
         else
             return command_misused(&command_inspect, "unknown option '%s'", argv[optind - 1]);
     }
@@ -175,14 +175,14 @@ static int read_words(int argc, char **argv, struct wishes *wishes)
         return command_misused(&command_inspect, "which model? give a .gguf file");
     if (optind + 1 < argc)
         return command_misused(&command_inspect, "'%s' is one word too many", argv[optind + 1]);
-    wishes->path = argv[optind];
+    args->path = argv[optind];
     return EXIT_OK;
 }
 
 static int cmd_inspect_run(int argc, char **argv)
 {
-    struct wishes wishes = {0};
-    int status = read_words(argc, argv, &wishes);
+    struct inspect_args args = {0};
+    int status = read_words(argc, argv, &args);
     if (status != EXIT_OK)
         return status;
     /* Opened twice, since a model takes its file and closes it when it cannot be run. */
@@ -190,15 +190,15 @@ static int cmd_inspect_run(int argc, char **argv)
     struct model *model = NULL;
     struct tokenizer *tokenizer = NULL;
     struct error err = {0};
-    if (gguf_file_open(wishes.path, &file, &err))
+    if (gguf_file_open(args.path, &file, &err))
         return command_fail(&command_inspect, &err);
     struct inspection inspection = {
-        .file = file, .show_tensors = wishes.tensors, .show_keys = wishes.keys};
-    if (model_open(wishes.path, &model, &inspection.model_error) == ERROR_NONE)
+        .file = file, .show_tensors = args.tensors, .show_keys = args.keys};
+    if (model_open(args.path, &model, &inspection.model_error) == ERROR_NONE)
         inspection.model = model;
     if (tokenizer_open(file, &tokenizer, &inspection.tokenizer_error) == ERROR_NONE)
         inspection.tokenizer = tokenizer;
-    if (!wishes.json)
+    if (!args.json)
         inspect_print(&inspection);
     else if (!inspect_print_json(&inspection))
         status = command_fail(&command_inspect, &(struct error){ERROR_NO_MEMORY, "out of memory"});

@@ -23,7 +23,7 @@ static const char usage[] =
     "matter. A\n"
     "host whose name looks like one is written with its port.\n";
 
-struct wishes {
+struct join_args {
     const char *code, *host; /* NULL: not given */
 };
 
@@ -34,7 +34,7 @@ static bool is_code(const char *word)
     return join_code_parse(word, digits, &err) == ERROR_NONE;
 }
 
-static bool cmd_join_parse(int argc, char **argv, struct wishes *wishes)
+static bool cmd_join_parse(int argc, char **argv, struct join_args *args)
 {
     static const struct option options[] = {{0}};
     opterr = 0;
@@ -46,14 +46,14 @@ static bool cmd_join_parse(int argc, char **argv, struct wishes *wishes)
         return false;
     }
     if (n_words == 2 || (n_words == 1 && is_code(argv[optind])))
-        wishes->code = argv[optind];
-    if (n_words && !wishes->code)
-        wishes->host = argv[optind];
+        args->code = argv[optind];
+    if (n_words && !args->code)
+        args->host = argv[optind];
     if (n_words == 2)
-        wishes->host = argv[optind + 1];
+        args->host = argv[optind + 1];
     struct error err;
     char digits[JOIN_CODE_DIGITS];
-    if (!wishes->code || !join_code_parse(wishes->code, digits, &err))
+    if (!args->code || !join_code_parse(args->code, digits, &err))
         return true;
     command_misused(&command_join, "%s", err.text);
     return false;
@@ -114,11 +114,11 @@ static enum error_code cmd_join_take(struct daemon_client *client, yyjson_val *r
 static enum error_code cmd_join_converse(struct daemon_client *client, const void *arg,
                                          struct error *err)
 {
-    const struct wishes *wishes = arg;
+    const struct join_args *args = arg;
     bool joined = false;
     yyjson_mut_doc *question = daemon_question("join");
-    daemon_question_text(question, "code", wishes->code);
-    daemon_question_text(question, "host", wishes->host);
+    daemon_question_text(question, "code", args->code);
+    daemon_question_text(question, "host", args->host);
     enum error_code code = daemon_client_send(client, question, err);
     while (!code && !joined) {
         yyjson_doc *doc = NULL;
@@ -132,10 +132,9 @@ static enum error_code cmd_join_converse(struct daemon_client *client, const voi
 
 static int cmd_join_run(int argc, char **argv)
 {
-    struct wishes wishes = {0};
-    return cmd_join_parse(argc, argv, &wishes)
-               ? ask_converse(&command_join, cmd_join_converse, &wishes)
-               : EXIT_USAGE;
+    struct join_args args = {0};
+    return cmd_join_parse(argc, argv, &args) ? ask_converse(&command_join, cmd_join_converse, &args)
+                                             : EXIT_USAGE;
 }
 
 const struct command command_join = {

@@ -28,12 +28,12 @@ static const char usage[] =
     "  --off, --on      the cluster moves nothing for gain; it does again (the default)\n"
     "  --json           for programs\n";
 
-struct wish {
+struct move_args {
     bool json, on, off;
     const char *to, *instance;
 };
 
-static bool cmd_move_parse(int argc, char **argv, struct wish *out)
+static bool cmd_move_parse(int argc, char **argv, struct move_args *out)
 {
     static const struct option options[] = {{"to", required_argument, NULL, 't'},
                                             {"on", no_argument, NULL, '1'},
@@ -98,18 +98,18 @@ static int cmd_move_run(int argc, char **argv)
         .key = "moved", .after = " runs where you said", .takes_long = true};
     static const struct ask_done moves = {
         .key = "moves", .before = "moves for gain are ", .after = "", .takes_long = true};
-    struct wish wish = {0};
-    if (!cmd_move_parse(argc, argv, &wish))
+    struct move_args args = {0};
+    if (!cmd_move_parse(argc, argv, &args))
         return EXIT_USAGE;
-    yyjson_mut_doc *question = daemon_question(wish.instance ? "move" : "moves");
-    daemon_question_text(question, "instance", wish.instance);
-    if (question && wish.instance && !cmd_move_add_stages(question, wish.to)) {
+    yyjson_mut_doc *question = daemon_question(args.instance ? "move" : "moves");
+    daemon_question_text(question, "instance", args.instance);
+    if (question && args.instance && !cmd_move_add_stages(question, args.to)) {
         yyjson_mut_doc_free(question);
         return EXIT_USAGE;
     }
-    if (question && !wish.instance)
-        yyjson_mut_obj_add_bool(question, yyjson_mut_doc_get_root(question), "on", wish.on);
-    return ask_do(&command_move, question, wish.json, wish.instance ? &moved : &moves);
+    if (question && !args.instance)
+        yyjson_mut_obj_add_bool(question, yyjson_mut_doc_get_root(question), "on", args.on);
+    return ask_do(&command_move, question, args.json, args.instance ? &moved : &moves);
 }
 
 const struct command command_move = {

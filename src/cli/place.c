@@ -32,8 +32,8 @@ static const char usage[] =
 
 enum { OPTION_STREAMS = 256, OPTION_GOAL, OPTION_IDLE, OPTION_JSON };
 
-struct wishes {
-    struct placing_wish wish;
+struct place_args {
+    struct placing_request request;
     bool json;
 };
 
@@ -48,24 +48,24 @@ static bool cmd_place_take_goal(const char *value, const char **goal)
     return false;
 }
 
-static bool cmd_place_take_option(struct wishes *wishes, int option, const char *value)
+static bool cmd_place_take_option(struct place_args *args, int option, const char *value)
 {
     const struct command *command = &command_place;
     switch (option) {
     case 'c':
-        return option_u32(command, "--context", value, 1, LIMIT_CONTEXT, &wishes->wish.context);
+        return option_u32(command, "--context", value, 1, LIMIT_CONTEXT, &args->request.context);
     case OPTION_STREAMS:
-        return option_u32(command, "--streams", value, 1, LIMIT_SEQUENCES, &wishes->wish.streams);
+        return option_u32(command, "--streams", value, 1, LIMIT_SEQUENCES, &args->request.streams);
     case OPTION_GOAL:
-        return cmd_place_take_goal(value, &wishes->wish.goal);
+        return cmd_place_take_goal(value, &args->request.goal);
     case OPTION_IDLE:
-        return option_u32(command, "--idle", value, 0, UINT32_MAX - 1, &wishes->wish.idle_s);
+        return option_u32(command, "--idle", value, 0, UINT32_MAX - 1, &args->request.idle_s);
     default:
-        return wishes->json = true;
+        return args->json = true;
     }
 }
 
-static bool cmd_place_parse(int argc, char **argv, struct wishes *wishes)
+static bool cmd_place_parse(int argc, char **argv, struct place_args *args)
 {
     static const struct option options[] = {
         {"context", required_argument, NULL, 'c'},
@@ -79,12 +79,12 @@ static bool cmd_place_parse(int argc, char **argv, struct wishes *wishes)
     for (int option; (option = getopt_long(argc, argv, "c:", options, NULL)) != -1;) {
         if (option == '?')
             return option_unknown(&command_place, argv);
-        if (!cmd_place_take_option(wishes, option, optarg))
+        if (!cmd_place_take_option(args, option, optarg))
             return false;
     }
     return option_rest(&command_place, argc, argv,
                        "which model? give a .gguf file, or a name that medley status lists",
-                       &wishes->wish.model);
+                       &args->request.model);
 }
 
 static enum error_code cmd_place_print(yyjson_doc *doc, struct error *err)
@@ -104,19 +104,19 @@ static enum error_code cmd_place_print(yyjson_doc *doc, struct error *err)
 
 static int cmd_place_run(int argc, char **argv)
 {
-    struct wishes wishes = {
-        .wish = {.context = UINT32_MAX, .streams = UINT32_MAX, .idle_s = UINT32_MAX}};
+    struct place_args args = {
+        .request = {.context = UINT32_MAX, .streams = UINT32_MAX, .idle_s = UINT32_MAX}};
     struct error err;
     char model[PATH_MAX];
     yyjson_doc *doc = NULL;
-    if (!cmd_place_parse(argc, argv, &wishes))
+    if (!cmd_place_parse(argc, argv, &args))
         return EXIT_USAGE;
-    enum error_code code = model_word(wishes.wish.model, model, &err);
-    wishes.wish.model = model;
+    enum error_code code = model_word(args.request.model, model, &err);
+    args.request.model = model;
     if (!code)
-        code = placing_watch(&wishes.wish, &doc, &err);
+        code = placing_watch(&args.request, &doc, &err);
     if (!code)
-        code = wishes.json ? answer_print_json(doc, false, &err) : cmd_place_print(doc, &err);
+        code = args.json ? answer_print_json(doc, false, &err) : cmd_place_print(doc, &err);
     yyjson_doc_free(doc);
     return code ? command_fail(&command_place, &err) : EXIT_OK;
 }

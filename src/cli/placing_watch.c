@@ -44,7 +44,8 @@ static enum error_code placing_watch_poll(struct daemon_client *client, yyjson_d
     return code;
 }
 
-enum error_code placing_watch(const struct placing_wish *wish, yyjson_doc **out, struct error *err)
+enum error_code placing_watch(const struct placing_request *request, yyjson_doc **out,
+                              struct error *err)
 {
     struct daemon_client *client;
     *out = NULL;
@@ -52,11 +53,11 @@ enum error_code placing_watch(const struct placing_wish *wish, yyjson_doc **out,
     if (code)
         return code;
     yyjson_mut_doc *question = daemon_question("place");
-    daemon_question_text(question, "model", wish->model);
-    daemon_question_count(question, "context", wish->context);
-    daemon_question_count(question, "streams", wish->streams);
-    daemon_question_text(question, "goal", wish->goal);
-    daemon_question_count(question, "idle_s", wish->idle_s);
+    daemon_question_text(question, "model", request->model);
+    daemon_question_count(question, "context", request->context);
+    daemon_question_count(question, "streams", request->streams);
+    daemon_question_text(question, "goal", request->goal);
+    daemon_question_count(question, "idle_s", request->idle_s);
     code = daemon_client_send(client, question, err);
     if (!code)
         code = placing_watch_poll(client, out, err);

@@ -4,7 +4,7 @@
 
 #include "cli/daemon.h"
 
-struct placing_wish {
+struct placing_request {
     const char *model; /* a name or an absolute path */
     uint32_t context;  /* UINT32_MAX in each: the cluster's default */
     uint32_t streams, idle_s;
@@ -13,4 +13,5 @@ struct placing_wish {
 
 /* The last line of the answer, which has "ready"; what goes on until then is said on stderr where
  * that is a terminal. The connection ends with it. */
-enum error_code placing_watch(const struct placing_wish *wish, yyjson_doc **out, struct error *err);
+enum error_code placing_watch(const struct placing_request *request, yyjson_doc **out,
+                              struct error *err);

@@ -57,7 +57,7 @@ static const char usage[] =
     "\n"
     "The exit status is 1 when the model fits nowhere; what would make it fit is said then.\n";
 
-struct wishes {
+struct plan_args {
     const char *model, *cluster, *sim;
     struct driver_options driver;
     uint32_t prompt;
@@ -109,34 +109,34 @@ static const struct option long_options[] = {
 
 static const struct command *const self = &command_plan;
 
-static bool cmd_plan_take_goal(struct wishes *wishes, const char *value)
+static bool cmd_plan_take_goal(struct plan_args *args, const char *value)
 {
-    wishes->has_goal = true;
+    args->has_goal = true;
     for (int goal = PLACEMENT_LATENCY; goal <= PLACEMENT_MIX; goal++) {
-        wishes->goal = (enum placement_goal)goal;
-        if (!strcmp(value, placement_goal_name(wishes->goal)))
+        args->goal = (enum placement_goal)goal;
+        if (!strcmp(value, placement_goal_name(args->goal)))
             return true;
     }
     command_misused(self, "--goal takes latency, throughput or mix, not '%s'", value);
     return false;
 }
 
-static bool take_busy(struct wishes *wishes, const char *value)
+static bool take_busy(struct plan_args *args, const char *value)
 {
-    wishes->has_busy = true;
-    if (!option_float(self, "--busy", value, &wishes->busy))
+    args->has_busy = true;
+    if (!option_float(self, "--busy", value, &args->busy))
         return false;
-    if (wishes->busy >= 0 && wishes->busy <= 1)
+    if (args->busy >= 0 && args->busy <= 1)
         return true;
     command_misused(self, "--busy takes a part of the time, 0 to 1, not '%s'", value);
     return false;
 }
 
-static bool take_kv(struct wishes *wishes, const char *value)
+static bool take_kv(struct plan_args *args, const char *value)
 {
     for (int type = 0; type <= KV_Q8_0; type++) {
         if (!strcmp(plan_kv_type((enum kv_type)type).name, value)) {
-            wishes->driver.kv_type = (enum kv_type)type;
+            args->driver.kv_type = (enum kv_type)type;
             return true;
         }
     }
@@ -144,14 +144,14 @@ static bool take_kv(struct wishes *wishes, const char *value)
     return false;
 }
 
-static bool take_policy(struct wishes *wishes, const char *value)
+static bool take_policy(struct plan_args *args, const char *value)
 {
     bool known = false;
     for (int policy = 0; policy < REPORT_POLICIES; policy++) {
         if (strcmp(value, "all") &&
             strcmp(value, placement_policy_name((enum placement_policy)policy)))
             continue;
-        known = wishes->policies[policy] = true;
+        known = args->policies[policy] = true;
     }
     if (!known)
         command_misused(self, "--policy takes memory, flops, equal, score or all, not '%s'", value);
@@ -169,59 +169,59 @@ static bool cmd_plan_take_word(const char *name, const char *value, const char *
     return true;
 }
 
-static bool take_limit(struct wishes *wishes, const char *value)
+static bool take_limit(struct plan_args *args, const char *value)
 {
-    if (!option_float(self, "--time-limit", value, &wishes->limit_s))
+    if (!option_float(self, "--time-limit", value, &args->limit_s))
         return false;
-    if (wishes->limit_s > 0 && wishes->limit_s <= 86400)
+    if (args->limit_s > 0 && args->limit_s <= 86400)
         return true;
     command_misused(self, "--time-limit takes seconds above 0 and up to 86400, not '%s'", value);
     return false;
 }
 
-static bool cmd_plan_take_option(struct wishes *wishes, int option, const char *value)
+static bool cmd_plan_take_option(struct plan_args *args, int option, const char *value)
 {
     switch (option) {
     case OPTION_CLUSTER:
-        wishes->cluster = value;
+        args->cluster = value;
         return true;
     case OPTION_HERE:
-        return wishes->here = true;
+        return args->here = true;
     case OPTION_SIM:
-        wishes->sim = value;
+        args->sim = value;
         return true;
     case 'c':
-        return option_u32(self, "--context", value, 1, LIMIT_CONTEXT, &wishes->driver.context);
+        return option_u32(self, "--context", value, 1, LIMIT_CONTEXT, &args->driver.context);
     case OPTION_STREAMS:
-        return option_u32(self, "--streams", value, 1, LIMIT_SEQUENCES, &wishes->driver.n_slots);
+        return option_u32(self, "--streams", value, 1, LIMIT_SEQUENCES, &args->driver.n_slots);
     case OPTION_GOAL:
-        return cmd_plan_take_goal(wishes, value);
+        return cmd_plan_take_goal(args, value);
     case OPTION_BUSY:
-        return take_busy(wishes, value);
+        return take_busy(args, value);
     case OPTION_KV:
-        return take_kv(wishes, value);
+        return take_kv(args, value);
     case OPTION_PROMPT:
-        return option_u32(self, "--prompt", value, 1, LIMIT_CONTEXT, &wishes->prompt);
+        return option_u32(self, "--prompt", value, 1, LIMIT_CONTEXT, &args->prompt);
     case OPTION_WITHOUT:
-        return cmd_plan_take_word("--without", value, wishes->without, &wishes->n_without,
+        return cmd_plan_take_word("--without", value, args->without, &args->n_without,
                                   REPORT_WITHOUT_MAX);
     case OPTION_ADD:
-        return cmd_plan_take_word("--add", value, wishes->adds, &wishes->n_adds, REPORT_EXTRAS_MAX);
+        return cmd_plan_take_word("--add", value, args->adds, &args->n_adds, REPORT_EXTRAS_MAX);
     case OPTION_POLICY:
-        return take_policy(wishes, value);
+        return take_policy(args, value);
     case OPTION_EXPLAIN:
-        return wishes->explain = true;
+        return args->explain = true;
     case OPTION_JSON:
-        return wishes->json = true;
+        return args->json = true;
     case OPTION_LIMIT:
-        return take_limit(wishes, value);
+        return take_limit(args, value);
     default:
         command_misused(self, "unknown option");
         return false;
     }
 }
 
-static bool cmd_plan_parse(int argc, char **argv, struct wishes *wishes)
+static bool cmd_plan_parse(int argc, char **argv, struct plan_args *args)
 {
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "c:", long_options, NULL)) != -1;) {
@@ -229,7 +229,7 @@ static bool cmd_plan_parse(int argc, char **argv, struct wishes *wishes)
             command_misused(self, "unknown or incomplete option '%s'", argv[optind - 1]);
             return false;
         }
-        if (!cmd_plan_take_option(wishes, option, optarg))
+        if (!cmd_plan_take_option(args, option, optarg))
             return false;
     }
     if (optind + 1 != argc) {
@@ -239,13 +239,13 @@ static bool cmd_plan_parse(int argc, char **argv, struct wishes *wishes)
             command_misused(self, "'%s' is one word too many", argv[optind + 1]);
         return false;
     }
-    wishes->model = argv[optind];
-    if (wishes->cluster && (wishes->sim || wishes->here)) {
+    args->model = argv[optind];
+    if (args->cluster && (args->sim || args->here)) {
         command_misused(self, "--cluster and %s exclude each other",
-                        wishes->sim ? "--sim" : "--here");
+                        args->sim ? "--sim" : "--here");
         return false;
     }
-    if (wishes->has_busy && !(wishes->has_goal && wishes->goal == PLACEMENT_MIX)) {
+    if (args->has_busy && !(args->has_goal && args->goal == PLACEMENT_MIX)) {
         command_misused(self, "--busy is for --goal mix");
         return false;
     }
@@ -291,26 +291,26 @@ static double seconds_now(void *unused)
     return (double)clock_now_ns() * 1e-9;
 }
 
-static void fill_demand(const struct wishes *wishes, const struct driver_options *options,
+static void fill_demand(const struct plan_args *args, const struct driver_options *options,
                         struct placement_demand *out)
 {
     *out = plan_demand(options);
     out->replicas = true;
-    out->prompt_tokens = wishes->prompt;
-    if (wishes->has_goal)
-        out->goal = wishes->goal;
+    out->prompt_tokens = args->prompt;
+    if (args->has_goal)
+        out->goal = args->goal;
     if (out->goal == PLACEMENT_MIX)
-        out->busy = (double)wishes->busy;
+        out->busy = (double)args->busy;
 }
 
-static enum error_code cmd_plan_print(const struct report *report, const struct wishes *wishes,
+static enum error_code cmd_plan_print(const struct report *report, const struct plan_args *args,
                                       struct error *err)
 {
     struct buffer text = {0};
-    if (wishes->json)
+    if (args->json)
         report_json(report, &text);
     else
-        report_text(report, wishes->explain, &text);
+        report_text(report, args->explain, &text);
     if (!text.failed)
         fputs(text.data ? text.data : "", stdout);
     const bool failed = text.failed;
@@ -318,40 +318,40 @@ static enum error_code cmd_plan_print(const struct report *report, const struct 
     return failed ? error_set(err, ERROR_NO_MEMORY, "no memory for the answer") : ERROR_NONE;
 }
 
-static enum error_code fill_ask(const struct wishes *wishes, const struct model *model,
+static enum error_code fill_ask(const struct plan_args *args, const struct model *model,
                                 const struct cluster *cluster, struct report_ask *ask,
                                 struct error *err)
 {
     ask->cluster = cluster;
-    ask->here = wishes->here;
-    ask->limit_s = (double)wishes->limit_s;
+    ask->here = args->here;
+    ask->limit_s = (double)args->limit_s;
     ask->now_s = seconds_now;
-    ask->n_without = wishes->n_without;
-    memcpy(ask->without, wishes->without, sizeof ask->without);
-    memcpy(ask->policies, wishes->policies, sizeof ask->policies);
-    ask->kv_types = plan_kv_types(model, wishes->driver.kv_type);
+    ask->n_without = args->n_without;
+    memcpy(ask->without, args->without, sizeof ask->without);
+    memcpy(ask->policies, args->policies, sizeof ask->policies);
+    ask->kv_types = plan_kv_types(model, args->driver.kv_type);
     enum error_code code = ERROR_NONE;
-    for (uint32_t i = 0; i < wishes->n_adds && !code; i++, ask->n_extras++)
-        code = read_add(wishes->adds[i], cluster, ask->here, &ask->extras[i], err);
+    for (uint32_t i = 0; i < args->n_adds && !code; i++, ask->n_extras++)
+        code = read_add(args->adds[i], cluster, ask->here, &ask->extras[i], err);
     return code;
 }
 
 /* The devices, and what the engine or an estimate says of the buffers on them. Where a node runs
- * here, its cluster's; then wishes->here stays false. */
-static enum error_code read_devices(struct wishes *wishes, const struct model *model,
+ * here, its cluster's; then args->here stays false. */
+static enum error_code read_devices(struct plan_args *args, const struct model *model,
                                     const struct driver_options *options, struct plan_here *out,
                                     struct error *err)
 {
     *out = (struct plan_here){0};
     bool found = false;
     enum error_code code = ERROR_NONE;
-    if (!wishes->cluster && !wishes->sim && !wishes->here)
+    if (!args->cluster && !args->sim && !args->here)
         code = plan_cluster_ask(&out->cluster, &found, err);
-    else if (wishes->cluster)
-        code = cluster_read(wishes->cluster, &out->cluster, err);
-    wishes->here = !wishes->cluster && !found;
-    if (wishes->here)
-        return plan_here_init(out, wishes->sim, model, options, err);
+    else if (args->cluster)
+        code = cluster_read(args->cluster, &out->cluster, err);
+    args->here = !args->cluster && !found;
+    if (args->here)
+        return plan_here_init(out, args->sim, model, options, err);
     plan_compute_estimate(model, options, &out->compute);
     return code;
 }
@@ -369,7 +369,7 @@ static enum error_code report_sparing(const struct report_ask *ask, struct plan_
     return report_init(out, ask, err);
 }
 
-static enum error_code cmd_plan_answer(const struct wishes *wishes, const struct model *model,
+static enum error_code cmd_plan_answer(const struct plan_args *args, const struct model *model,
                                        const struct driver_options *options,
                                        struct plan_here *devices, int *status, struct error *err)
 {
@@ -377,7 +377,7 @@ static enum error_code cmd_plan_answer(const struct wishes *wishes, const struct
     struct report report = {0};
     struct report_ask ask = {0};
     struct buffer name = {0};
-    enum error_code code = fill_ask(wishes, model, &devices->cluster, &ask, err);
+    enum error_code code = fill_ask(args, model, &devices->cluster, &ask, err);
     if (!code)
         code = plan_model_init(&cost, model, options, &devices->compute,
                                plan_devices_count_embedding(&devices->cluster), err);
@@ -387,10 +387,10 @@ static enum error_code cmd_plan_answer(const struct wishes *wishes, const struct
     inspect_clean_text(&name, model_name(model), strlen(model_name(model)), true);
     ask.model_name = name.data ? name.data : "";
     ask.weight_bytes = model_weight_bytes(model);
-    fill_demand(wishes, options, &ask.demand);
+    fill_demand(args, options, &ask.demand);
     code = report_sparing(&ask, devices, &report, err);
     if (!code)
-        code = cmd_plan_print(&report, wishes, err);
+        code = cmd_plan_print(&report, args, err);
     *status = !code && report.outcome ? EXIT_FAILED : EXIT_OK;
     report_deinit(&report);
     buffer_deinit(&name);
@@ -400,21 +400,21 @@ static enum error_code cmd_plan_answer(const struct wishes *wishes, const struct
 
 static int cmd_plan_run(int argc, char **argv)
 {
-    struct wishes wishes = {.limit_s = 5, .busy = 0.5F};
+    struct plan_args args = {.limit_s = 5, .busy = 0.5F};
     struct plan_here devices = {0};
     struct model *model = NULL;
     struct driver_options options;
     struct error err;
     int status = EXIT_OK;
-    if (!cmd_plan_parse(argc, argv, &wishes))
+    if (!cmd_plan_parse(argc, argv, &args))
         return EXIT_USAGE;
-    enum error_code code = model_open(wishes.model, &model, &err);
+    enum error_code code = model_open(args.model, &model, &err);
     if (!code)
-        code = driver_options_fill(&wishes.driver, model, &options, &err);
+        code = driver_options_fill(&args.driver, model, &options, &err);
     if (!code)
-        code = read_devices(&wishes, model, &options, &devices, &err);
+        code = read_devices(&args, model, &options, &devices, &err);
     if (!code)
-        code = cmd_plan_answer(&wishes, model, &options, &devices, &status, &err);
+        code = cmd_plan_answer(&args, model, &options, &devices, &status, &err);
     plan_here_deinit(&devices);
     model_close(model);
     return code ? command_fail(self, &err) : status;

@@ -22,14 +22,14 @@ static enum error_code session_remote_is_there(bool *found, struct error *err)
 static enum error_code session_remote_place(const char *path, const struct session_flags *flags,
                                             struct error *err)
 {
-    const struct placing_wish wish = {
+    const struct placing_request request = {
         .model = path,
         .context = flags->driver.context ? flags->driver.context : UINT32_MAX,
         .streams = UINT32_MAX,
         .idle_s = UINT32_MAX,
     };
     yyjson_doc *ready = NULL;
-    enum error_code code = placing_watch(&wish, &ready, err);
+    enum error_code code = placing_watch(&request, &ready, err);
     yyjson_doc_free(ready);
     return code;
 }

@@ -54,7 +54,7 @@ static const struct option long_options[] = {
 
 static const struct command *const self = &command_sim;
 
-struct wishes {
+struct sim_args {
     uint64_t seed;
     uint32_t seeds, nodes, minutes;
     bool has_seed, shrink, write, verbose;
@@ -67,44 +67,44 @@ struct sums {
         false_alarms, hottest_mc, throttled_ms, handed_over;
 };
 
-static bool cmd_sim_take_option(struct wishes *wishes, int option, const char *value)
+static bool cmd_sim_take_option(struct sim_args *args, int option, const char *value)
 {
     switch (option) {
     case OPTION_SEED:
-        wishes->has_seed = true;
-        return option_u64(self, "--seed", value, &wishes->seed);
+        args->has_seed = true;
+        return option_u64(self, "--seed", value, &args->seed);
     case OPTION_SEEDS:
-        return option_u32(self, "--seeds", value, 1, 100000000, &wishes->seeds);
+        return option_u32(self, "--seeds", value, 1, 100000000, &args->seeds);
     case OPTION_NODES:
-        return option_u32(self, "--nodes", value, 1, SCENARIO_NODES, &wishes->nodes);
+        return option_u32(self, "--nodes", value, 1, SCENARIO_NODES, &args->nodes);
     case OPTION_MINUTES:
-        return option_u32(self, "--minutes", value, 1, 24 * 60, &wishes->minutes);
+        return option_u32(self, "--minutes", value, 1, 24 * 60, &args->minutes);
     case OPTION_SHRINK:
-        return wishes->shrink = true;
+        return args->shrink = true;
     case OPTION_WRITE:
-        return wishes->write = true;
+        return args->write = true;
     case 'v':
-        return wishes->verbose = true;
+        return args->verbose = true;
     default:
         return false;
     }
 }
 
-static bool cmd_sim_parse(int argc, char **argv, struct wishes *wishes)
+static bool cmd_sim_parse(int argc, char **argv, struct sim_args *args)
 {
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, "v", long_options, NULL)) != -1;) {
         if (option == '?')
             return option_unknown(self, argv);
-        if (!cmd_sim_take_option(wishes, option, optarg))
+        if (!cmd_sim_take_option(args, option, optarg))
             return false;
     }
     if (optind + 1 < argc) {
         command_misused(self, "'%s' is one word too many", argv[optind + 1]);
         return false;
     }
-    wishes->file = argv[optind];
-    if (wishes->file && (wishes->nodes || wishes->minutes)) {
+    args->file = argv[optind];
+    if (args->file && (args->nodes || args->minutes)) {
         command_misused(self, "--nodes and --minutes are for a scenario without a file");
         return false;
     }
@@ -127,15 +127,14 @@ static enum error_code cmd_sim_read_file(const char *path, struct scenario *out,
     return code && text ? error_wrap(err, "%s", path) : code;
 }
 
-static enum error_code get_scenario(const struct wishes *wishes, uint64_t seed,
+static enum error_code get_scenario(const struct sim_args *args, uint64_t seed,
                                     struct scenario *out, struct error *err)
 {
-    if (!wishes->file)
+    if (!args->file)
         return scenario_random(
-            &(struct scenario_wish){seed, wishes->nodes, wishes->minutes * UINT64_C(60000)}, out,
-            err);
-    const enum error_code code = cmd_sim_read_file(wishes->file, out, err);
-    if (!code && wishes->has_seed)
+            &(struct scenario_wish){seed, args->nodes, args->minutes * UINT64_C(60000)}, out, err);
+    const enum error_code code = cmd_sim_read_file(args->file, out, err);
+    if (!code && args->has_seed)
         out->seed = seed;
     return code;
 }
@@ -181,18 +180,18 @@ static void cmd_sim_print_file(const struct scenario *scenario)
     buffer_deinit(&text);
 }
 
-static enum error_code print_violation(const struct wishes *wishes, struct scenario *scenario,
+static enum error_code print_violation(const struct sim_args *args, struct scenario *scenario,
                                        uint64_t seed, const char *why, struct error *err)
 {
     struct sim_result result;
     printf("seed %" PRIu64 ": %s\n", seed, why);
     printf("  again: medley sim --seed %" PRIu64, seed);
-    if (wishes->nodes)
-        printf(" --nodes %u", wishes->nodes);
-    if (wishes->minutes)
-        printf(" --minutes %u", wishes->minutes);
-    printf(" -v%s%s\n", wishes->file ? " " : "", wishes->file ? wishes->file : "");
-    if (!wishes->shrink)
+    if (args->nodes)
+        printf(" --nodes %u", args->nodes);
+    if (args->minutes)
+        printf(" --minutes %u", args->minutes);
+    printf(" -v%s%s\n", args->file ? " " : "", args->file ? args->file : "");
+    if (!args->shrink)
         return ERROR_NONE;
     const enum error_code code = sim_shrink(scenario, SHRINK_RUNS, &result, err);
     if (!code) {
@@ -202,13 +201,13 @@ static enum error_code print_violation(const struct wishes *wishes, struct scena
     return code;
 }
 
-static void print_sums(const struct wishes *wishes, const struct sums *s, double seconds)
+static void print_sums(const struct sim_args *args, const struct sums *s, double seconds)
 {
     printf("%u seeds, %" PRIu64 " with violations; %.1f minutes of cluster time in %.2f s (%.0f "
            "seeds a minute, %.2f million "
            "steps a second)\n",
-           wishes->seeds, s->violated, (double)s->cluster_ms / 60000, seconds,
-           wishes->seeds * 60 / seconds, (double)s->events / seconds / 1e6);
+           args->seeds, s->violated, (double)s->cluster_ms / 60000, seconds,
+           args->seeds * 60 / seconds, (double)s->events / seconds / 1e6);
     printf("log: %" PRIu64 " entries, %" PRIu64 " elections, %" PRIu64 " foundings anew\n",
            s->entries, s->elections, s->foundings);
     printf("placements: %" PRIu64 ", %" PRIu64 " of them of what worked; drivers lost: %" PRIu64
@@ -228,17 +227,17 @@ static void print_sums(const struct wishes *wishes, const struct sums *s, double
            (double)s->converged_ms / 1000);
 }
 
-static enum error_code run_seed(const struct wishes *wishes, uint64_t seed, struct sums *sums,
+static enum error_code run_seed(const struct sim_args *args, uint64_t seed, struct sums *sums,
                                 struct error *err)
 {
-    const struct sim_options options = {wishes->verbose ? cmd_sim_say : NULL, NULL};
+    const struct sim_options options = {args->verbose ? cmd_sim_say : NULL, NULL};
     struct scenario scenario;
     struct sim_result result;
     char why[ERROR_TEXT_MAX];
-    enum error_code code = get_scenario(wishes, seed, &scenario, err);
+    enum error_code code = get_scenario(args, seed, &scenario, err);
     if (code)
         return code;
-    if (wishes->write) {
+    if (args->write) {
         cmd_sim_print_file(&scenario);
     } else {
         code = sim_run(&scenario, &options, &result, err);
@@ -247,7 +246,7 @@ static enum error_code run_seed(const struct wishes *wishes, uint64_t seed, stru
             cmd_sim_add(sums, &result);
             sums->violated += !good && !result.violated;
             if (!good)
-                code = print_violation(wishes, &scenario, scenario.seed, why, err);
+                code = print_violation(args, &scenario, scenario.seed, why, err);
         }
     }
     scenario_deinit(&scenario);
@@ -256,19 +255,19 @@ static enum error_code run_seed(const struct wishes *wishes, uint64_t seed, stru
 
 static int cmd_sim_run(int argc, char **argv)
 {
-    struct wishes wishes = {.seed = 1, .seeds = 1};
+    struct sim_args args = {.seed = 1, .seeds = 1};
     struct sums sums = {0};
     struct error err;
     enum error_code code = ERROR_NONE;
-    if (!cmd_sim_parse(argc, argv, &wishes))
+    if (!cmd_sim_parse(argc, argv, &args))
         return EXIT_USAGE;
     const uint64_t began_ns = clock_now_ns();
-    for (uint32_t i = 0; i < wishes.seeds && !code; i++)
-        code = run_seed(&wishes, wishes.seed + i, &sums, &err);
+    for (uint32_t i = 0; i < args.seeds && !code; i++)
+        code = run_seed(&args, args.seed + i, &sums, &err);
     if (code)
         return command_fail(self, &err);
-    if (!wishes.write)
-        print_sums(&wishes, &sums, (double)(clock_now_ns() - began_ns) * 1e-9);
+    if (!args.write)
+        print_sums(&args, &sums, (double)(clock_now_ns() - began_ns) * 1e-9);
     return sums.violated ? EXIT_FAILED : EXIT_OK;
 }
 

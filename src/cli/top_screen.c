@@ -11,7 +11,7 @@ enum { BAR = 10 };
 
 #define HEADROOM_S_MAX 3600.0 /* a slope says nothing of what comes later */
 
-struct column {
+struct top_column {
     const char *title;
     int width; /* right-aligned unless negative */
     void (*show)(const struct heat_device *device, char *text, size_t size);
@@ -82,7 +82,7 @@ static void show_headroom(const struct heat_device *device, char *text, size_t s
         snprintf(text, size, "-");
 }
 
-static const struct column columns[] = {
+static const struct top_column columns[] = {
     {"DEVICE", -6, show_id},
     {"USE", 5, show_use},
     {"MEMORY", 13, top_screen_show_memory},

@@ -6,13 +6,13 @@
 #include <string.h>
 #include <time.h>
 
-struct known { /* a model that was opened once: it stays so while the node runs */
-    struct known *next;
+struct opened_model { /* a model that was opened once: it stays so while the node runs */
+    struct opened_model *next;
     struct api_model model;
 };
 
-struct asking {
-    struct asking *next;
+struct up_models_asking {
+    struct up_models_asking *next;
     struct up_models *models;
     void (*opened)(void *arg, struct api_model *model, const struct error *err);
     void *arg;
@@ -20,12 +20,12 @@ struct asking {
 
 struct up_models {
     struct daemon *daemon;
-    struct known *known;
-    struct asking *asking;
+    struct opened_model *known;
+    struct up_models_asking *asking;
     uint64_t started_s;
 };
 
-struct listing {
+struct up_models_listing {
     struct up_models *models;
     void (*each)(void *arg, const struct api_listed *model);
     void *arg;
@@ -33,7 +33,7 @@ struct listing {
 
 static void list_one(void *arg, const char *name)
 {
-    struct listing *listing = arg;
+    struct up_models_listing *listing = arg;
     const struct api_listed listed = {.id = name, .created_s = listing->models->started_s};
     listing->each(listing->arg, &listed);
 }
@@ -41,18 +41,18 @@ static void list_one(void *arg, const char *name)
 static void up_models_list(void *self, void (*each)(void *arg, const struct api_listed *model),
                            void *arg)
 {
-    struct listing listing = {self, each, arg};
+    struct up_models_listing listing = {self, each, arg};
     daemon_list_models(listing.models->daemon, list_one, &listing);
 }
 
 static struct api_model *up_models_model_of(struct up_models *models,
                                             const struct daemon_text *text)
 {
-    for (struct known *known = models->known; known; known = known->next) {
+    for (struct opened_model *known = models->known; known; known = known->next) {
         if (known->model.model == text->model)
             return &known->model;
     }
-    struct known *known = mem_new(sizeof *known);
+    struct opened_model *known = mem_new(sizeof *known);
     if (!known)
         return NULL;
     known->model = (struct api_model){.id = text->name,
@@ -66,9 +66,9 @@ static struct api_model *up_models_model_of(struct up_models *models,
     return &known->model;
 }
 
-static void unlink_asking(struct asking *asking)
+static void unlink_asking(struct up_models_asking *asking)
 {
-    struct asking **at = &asking->models->asking;
+    struct up_models_asking **at = &asking->models->asking;
     while (*at != asking)
         at = &(*at)->next;
     *at = asking->next;
@@ -76,7 +76,7 @@ static void unlink_asking(struct asking *asking)
 
 static void up_models_on_opened(void *arg, struct daemon_text *text, const struct error *err)
 {
-    struct asking *asking = arg, copy = *asking;
+    struct up_models_asking *asking = arg, copy = *asking;
     struct error why;
     unlink_asking(asking);
     mem_free(asking);
@@ -94,14 +94,14 @@ static void up_models_open_model(void *self, const char *name,
                                  void *arg)
 {
     struct up_models *models = self;
-    struct asking *asking = mem_new(sizeof *asking);
+    struct up_models_asking *asking = mem_new(sizeof *asking);
     struct error err;
     if (!asking) {
         error_set(&err, ERROR_NO_MEMORY, "no memory for the request");
         opened(arg, NULL, &err);
         return;
     }
-    *asking = (struct asking){models->asking, models, opened, arg};
+    *asking = (struct up_models_asking){models->asking, models, opened, arg};
     models->asking = asking;
     daemon_open_model(models->daemon, name, up_models_on_opened, asking);
 }
@@ -109,7 +109,7 @@ static void up_models_open_model(void *self, const char *name,
 static void up_models_cancel(void *self, void *arg)
 {
     struct up_models *models = self;
-    for (struct asking *asking = models->asking; asking; asking = asking->next) {
+    for (struct up_models_asking *asking = models->asking; asking; asking = asking->next) {
         if (asking->arg != arg)
             continue;
         daemon_cancel_open(models->daemon, asking);
@@ -138,7 +138,7 @@ void up_models_free(struct up_models *models)
     if (!models)
         return;
     while (models->known) {
-        struct known *known = models->known;
+        struct opened_model *known = models->known;
         models->known = known->next;
         api_model_deinit(&known->model);
         mem_free(known);

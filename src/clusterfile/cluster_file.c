@@ -102,7 +102,7 @@ static enum error_code read_node(void *into, yyjson_val *value, const struct jso
 
 /* ---- the root -------------------------------------------------------------------------------- */
 
-struct root {
+struct cluster_root {
     struct cluster *cluster;
     yyjson_val *links; /* read last: they name nodes, which may come after them */
 };
@@ -120,13 +120,13 @@ READER(version)
 
 READER(nodes)
 {
-    return json_read_array(value, read_node, ((struct root *)into)->cluster, place, err);
+    return json_read_array(value, read_node, ((struct cluster_root *)into)->cluster, place, err);
 }
 
 READER(links)
 {
     (void)place, (void)err;
-    ((struct root *)into)->links = value;
+    ((struct cluster_root *)into)->links = value;
     return ERROR_NONE;
 }
 
@@ -138,7 +138,7 @@ static enum error_code read_root(yyjson_val *value, struct cluster *cluster, str
                                                  {"note", read_note},
                                                  {"$schema", read_note}};
     const struct json_place top = {0}, links = {.above = &top, .key = "links"};
-    struct root root = {.cluster = cluster};
+    struct cluster_root root = {.cluster = cluster};
     uint64_t seen;
     enum error_code code = json_read_object(value, members, 5, &root, &top, &seen, err);
     if (code)

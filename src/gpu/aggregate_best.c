@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* A device, in the order of filling. */
-struct candidate {
+struct fill_candidate {
     uint32_t index;
     uint64_t mb_per_s; /* 0: not measured */
     uint64_t free_bytes;
@@ -15,8 +15,8 @@ struct candidate {
     bool in_host;
 };
 
-struct search {
-    struct candidate candidates[LIMIT_DEVICES];
+struct aggregate_search {
+    struct fill_candidate candidates[LIMIT_DEVICES];
     uint32_t n;
     uint32_t n_layers;
     uint32_t host_capacity; /* layers, of all that share the host's memory together */
@@ -43,13 +43,13 @@ static bool aggregate_best_is_better(const struct outcome *a, const struct outco
 }
 
 /* Fills the candidates of the set in their order; `layers` (may be NULL) gets what each has. */
-static struct outcome aggregate_best_fill(const struct search *search, uint64_t set,
+static struct outcome aggregate_best_fill(const struct aggregate_search *search, uint64_t set,
                                           uint32_t *layers)
 {
     struct outcome outcome = {.n_left = search->n_layers};
     uint32_t host_left = search->host_capacity;
     for (uint32_t i = 0; i < search->n; i++) {
-        const struct candidate *candidate = &search->candidates[i];
+        const struct fill_candidate *candidate = &search->candidates[i];
         uint32_t room = set >> i & 1 ? candidate->capacity : 0;
         room = candidate->in_host && room > host_left ? host_left : room;
         room = room > outcome.n_left ? outcome.n_left : room;
@@ -70,7 +70,7 @@ static struct outcome aggregate_best_fill(const struct search *search, uint64_t 
 
 /* ---- the order of filling ---------------------------------------------------------------- */
 
-static bool comes_before(const struct candidate *a, const struct candidate *b)
+static bool comes_before(const struct fill_candidate *a, const struct fill_candidate *b)
 {
     if (a->mb_per_s != b->mb_per_s)
         return a->mb_per_s > b->mb_per_s; /* those that were not measured are last */
@@ -79,7 +79,7 @@ static bool comes_before(const struct candidate *a, const struct candidate *b)
     return a->index < b->index;
 }
 
-static void aggregate_best_insert(struct search *search, struct candidate candidate)
+static void aggregate_best_insert(struct aggregate_search *search, struct fill_candidate candidate)
 {
     uint32_t at = search->n++;
     for (; at && comes_before(&candidate, &search->candidates[at - 1]); at--)
@@ -87,19 +87,20 @@ static void aggregate_best_insert(struct search *search, struct candidate candid
     search->candidates[at] = candidate;
 }
 
-static void aggregate_best_prepare(struct search *search, const struct device_info *devices,
-                                   uint32_t n_devices, const struct aggregate_need *need)
+static void aggregate_best_prepare(struct aggregate_search *search,
+                                   const struct device_info *devices, uint32_t n_devices,
+                                   const struct aggregate_need *need)
 {
     bool overflows = need->kv_bytes > UINT64_MAX - need->weight_bytes;
     uint64_t bytes = overflows ? UINT64_MAX : need->weight_bytes + need->kv_bytes;
     uint64_t layer_bytes = bytes / need->n_layers + (bytes % need->n_layers != 0);
-    *search = (struct search){.n_layers = need->n_layers};
+    *search = (struct aggregate_search){.n_layers = need->n_layers};
     search->layer_read_bytes =
         (double)(need->bytes_per_token ? need->bytes_per_token : bytes) / need->n_layers;
     for (uint32_t i = 0; i < n_devices; i++) {
         const struct device_info *info = &devices[i];
         uint64_t fits = layer_bytes ? info->memory_free_bytes / layer_bytes : need->n_layers;
-        struct candidate candidate = {
+        struct fill_candidate candidate = {
             .index = i,
             .mb_per_s = info->bandwidth_mb_per_s.valid ? info->bandwidth_mb_per_s.value : 0,
             .free_bytes = info->memory_free_bytes,
@@ -114,7 +115,7 @@ static void aggregate_best_prepare(struct search *search, const struct device_in
 
 /* ---- the search ------------------------------------------------------------------------ */
 
-static uint64_t try_all(const struct search *search, uint32_t k)
+static uint64_t try_all(const struct aggregate_search *search, uint32_t k)
 {
     uint64_t best_set = 0;
     struct outcome best = aggregate_best_fill(search, 0, NULL);
@@ -132,7 +133,7 @@ static uint64_t try_all(const struct search *search, uint32_t k)
 
 /* The k devices that hold most. Taking each time the one that adds most is right here: all that
  * share the host's memory hold no more together than the largest of them alone. */
-static uint64_t take_the_largest(const struct search *search, uint32_t k)
+static uint64_t take_the_largest(const struct aggregate_search *search, uint32_t k)
 {
     uint64_t set = 0;
     for (; k; k--) {
@@ -159,7 +160,7 @@ static uint64_t take_the_largest(const struct search *search, uint32_t k)
 }
 
 /* The best set that differs from `set` by one device: one more, or one in the place of another. */
-static uint64_t best_exchange(const struct search *search, uint64_t set, uint32_t k)
+static uint64_t best_exchange(const struct aggregate_search *search, uint64_t set, uint32_t k)
 {
     struct outcome best = aggregate_best_fill(search, set, NULL);
     uint64_t best_set = set;
@@ -182,7 +183,8 @@ static uint64_t best_exchange(const struct search *search, uint64_t set, uint32_
     return best_set;
 }
 
-static uint64_t aggregate_best_improve(const struct search *search, uint64_t set, uint32_t k)
+static uint64_t aggregate_best_improve(const struct aggregate_search *search, uint64_t set,
+                                       uint32_t k)
 {
     for (uint32_t round = 0; round < AGGREGATE_ROUNDS_MAX; round++) {
         uint64_t better = best_exchange(search, set, k);
@@ -198,7 +200,7 @@ struct aggregate_choice aggregate_best(const struct device_info *devices, uint32
 {
     static_assert(LIMIT_DEVICES <= 64, "a set is 64 bits");
     assert(n_devices <= LIMIT_DEVICES && need->n_layers && need->n_layers <= LIMIT_LAYERS);
-    struct search search;
+    struct aggregate_search search;
     aggregate_best_prepare(&search, devices, n_devices, need);
     k = k > n_devices ? n_devices : k;
     struct aggregate_choice choice = {.exact = n_devices <= AGGREGATE_EXACT_MAX};

@@ -18,8 +18,8 @@
 
 enum { COPY_BYTES = 64 * 1024 * 1024, RUNS_MIN = 3, OVERTIME = 8 };
 
-bool sampler_run(const struct sampler *sampler, bool (*run)(void *self), void *self, double work,
-                 struct device_measurement *out)
+bool sampler_run(const struct measure_budget *sampler, bool (*run)(void *self), void *self,
+                 double work, struct device_measurement *out)
 {
     double times_ns[SAMPLES_MAX];
     uint32_t n = 0;
@@ -76,7 +76,7 @@ static uint64_t calibrate_copy_bytes(const struct device *device)
     return share < COPY_BYTES ? share : COPY_BYTES;
 }
 
-static void measure_host_copies(struct device *device, const struct sampler *sampler,
+static void measure_host_copies(struct device *device, const struct measure_budget *sampler,
                                 struct device_calibration *out)
 {
     struct copying copy = {.device = device, .size = calibrate_copy_bytes(device)};
@@ -90,8 +90,8 @@ static void measure_host_copies(struct device *device, const struct sampler *sam
     mem_free(copy.host);
 }
 
-static void measure_pair(struct device *device, struct device *other, const struct sampler *sampler,
-                         struct device_measurement *out)
+static void measure_pair(struct device *device, struct device *other,
+                         const struct measure_budget *sampler, struct device_measurement *out)
 {
     struct copying copy = {.device = device, .other = other, .size = calibrate_copy_bytes(device)};
     uint64_t other_size = calibrate_copy_bytes(other);
@@ -112,7 +112,7 @@ static void measure_pair(struct device *device, struct device *other, const stru
 struct calibrator {
     struct device_job job;
     struct device *device, *other;
-    struct sampler sampler;
+    struct measure_budget sampler;
     uint64_t limit_ms;
     void (*step)(struct calibrator *self);
     uint32_t type; /* of the step that measures one */

@@ -43,7 +43,7 @@ enum error_code calibrate_pair(struct device *from, struct device *to,
 /* ---- the products (calibrate_ggml.c); on the device's thread ---------------------------- */
 
 /* How long one measurement goes on: at least 3 runs, then until `budget_ns` is over. */
-struct sampler {
+struct measure_budget {
     uint64_t budget_ns;
     uint64_t end_ns; /* of everything, by clock_now_ns(): no further run begins after it */
 };
@@ -52,14 +52,14 @@ enum { SAMPLES_MAX = 256 };
 
 /* Times `run` again and again; false when it fails. The median rate of `work` per run in *out;
  * where work is 0, the median time in ns. */
-bool sampler_run(const struct sampler *sampler, bool (*run)(void *self), void *self, double work,
-                 struct device_measurement *out);
+bool sampler_run(const struct measure_budget *sampler, bool (*run)(void *self), void *self,
+                 double work, struct device_measurement *out);
 
 uint32_t calibrate_type_count(struct device *device);
 const char *calibrate_type_name(struct device *device, uint32_t index);
 
 /* False when the device does not support the type, or fails; then nothing is measured. */
-bool calibrate_type(struct device *device, uint32_t index, const struct sampler *sampler,
+bool calibrate_type(struct device *device, uint32_t index, const struct measure_budget *sampler,
                     struct calibration_type *out);
-bool calibrate_launch(struct device *device, const struct sampler *sampler,
+bool calibrate_launch(struct device *device, const struct measure_budget *sampler,
                       struct device_measurement *out);

@@ -62,20 +62,20 @@ const char *calibrate_type_name(struct device *device, uint32_t index)
 
 /* ---- a product of matrices with a few columns ------------------------------------------ */
 
-struct product {
+struct timed_product {
     ggml_backend_t backend;
     struct ggml_context *weights_ctx, *ctx;
     ggml_backend_buffer_t weights_buffer, buffer;
     struct ggml_cgraph *graph;
 };
 
-static void product_close(struct product *product)
+static void product_close(struct timed_product *product)
 {
     ggml_backend_buffer_free(product->buffer);
     ggml_backend_buffer_free(product->weights_buffer);
     ggml_free(product->ctx);
     ggml_free(product->weights_ctx);
-    *product = (struct product){0};
+    *product = (struct timed_product){0};
 }
 
 /* Can the device multiply with `weight` when that lies in a buffer of `type`? */
@@ -123,7 +123,7 @@ static ggml_backend_buffer_type_t weights_type(struct device *device, enum ggml_
 }
 
 /* Weights as a model has them, up to their repeating: small values, no denormal ones. */
-static bool fill_weights(struct product *product)
+static bool fill_weights(struct timed_product *product)
 {
     struct ggml_tensor *first = ggml_get_first_tensor(product->weights_ctx);
     size_t row_bytes = ggml_row_size(first->type, WIDTH), block_bytes = row_bytes * BLOCK_ROWS;
@@ -158,9 +158,9 @@ static bool fill_input(struct ggml_tensor *input)
 
 /* `n` matrices [WIDTH, rows], each times an input [WIDTH, columns], in one graph. */
 static bool product_open(struct device *device, enum ggml_type type, uint32_t n, uint32_t rows,
-                         uint32_t columns, struct product *product)
+                         uint32_t columns, struct timed_product *product)
 {
-    *product = (struct product){.backend = device_ggml_backend(device)};
+    *product = (struct timed_product){.backend = device_ggml_backend(device)};
     ggml_backend_buffer_type_t where = weights_type(device, type);
     size_t overhead = ggml_tensor_overhead();
     product->weights_ctx =
@@ -201,7 +201,7 @@ static bool product_open(struct device *device, enum ggml_type type, uint32_t n,
 
 static bool product_run(void *self)
 {
-    const struct product *product = self;
+    const struct timed_product *product = self;
     return ggml_backend_graph_compute(product->backend, product->graph) == GGML_STATUS_SUCCESS;
 }
 
@@ -223,14 +223,14 @@ static uint64_t set_bytes(struct device *device)
 }
 
 static void measure_decode(struct device *device, enum ggml_type type,
-                           const struct sampler *sampler, struct device_measurement *out)
+                           const struct measure_budget *sampler, struct device_measurement *out)
 {
     uint64_t matrix_bytes = ggml_row_size(type, WIDTH) * WIDTH;
     uint64_t n = (set_bytes(device) + matrix_bytes - 1) / matrix_bytes;
     n = n < 2 ? 2 : n > MATRICES_MAX ? MATRICES_MAX : n;
     if (device_ggml_is_software(device_ggml_dev(device)))
         n = SOFTWARE_MATRICES;
-    struct product product;
+    struct timed_product product;
     if (!product_open(device, type, (uint32_t)n, WIDTH, 1, &product))
         return;
     sampler_run(sampler, product_run, &product, (double)(n * matrix_bytes), out);
@@ -240,7 +240,7 @@ static void measure_decode(struct device *device, enum ggml_type type,
 /* ---- prefill --------------------------------------------------------------------------- */
 
 /* The time of the second run (the first one compiles); negative when it fails. */
-static double time_second_run(struct product *product)
+static double time_second_run(struct timed_product *product)
 {
     if (!product_run(product))
         return -1;
@@ -249,10 +249,10 @@ static double time_second_run(struct product *product)
 }
 
 static void measure_prefill(struct device *device, enum ggml_type type,
-                            const struct sampler *sampler, struct device_measurement *out)
+                            const struct measure_budget *sampler, struct device_measurement *out)
 {
     uint32_t rows = PREFILL_ROWS_MIN;
-    struct product product;
+    struct timed_product product;
     if (!product_open(device, type, 1, rows, COLUMNS, &product))
         return;
     double took_ns = time_second_run(&product);
@@ -273,7 +273,7 @@ static void measure_prefill(struct device *device, enum ggml_type type,
     product_close(&product);
 }
 
-bool calibrate_type(struct device *device, uint32_t index, const struct sampler *sampler,
+bool calibrate_type(struct device *device, uint32_t index, const struct measure_budget *sampler,
                     struct calibration_type *out)
 {
     uint32_t count;
@@ -288,13 +288,13 @@ bool calibrate_type(struct device *device, uint32_t index, const struct sampler 
 
 /* ---- launch ---------------------------------------------------------------------------- */
 
-bool calibrate_launch(struct device *device, const struct sampler *sampler,
+bool calibrate_launch(struct device *device, const struct measure_budget *sampler,
                       struct device_measurement *out)
 {
     *out = (struct device_measurement){0};
     if (!is_ggml(device))
         return false;
-    struct product product = {.backend = device_ggml_backend(device)};
+    struct timed_product product = {.backend = device_ggml_backend(device)};
     product.ctx = ggml_init((struct ggml_init_params){
         .mem_size = 4 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true});
     bool ok = product.ctx;

@@ -25,7 +25,7 @@ static bool is_kind(yyjson_val *value, enum json_kind kind)
     return false;
 }
 
-bool json_fields(yyjson_val *object, const struct json_field *fields, uint32_t count)
+bool json_fields(yyjson_val *object, const struct calibration_field *fields, uint32_t count)
 {
     assert(count <= 16);
     if (!yyjson_is_obj(object) || yyjson_obj_size(object) != count)
@@ -80,9 +80,9 @@ static bool measurement_from_json(yyjson_val *value, struct device_measurement *
     if (yyjson_is_null(value))
         return true;
     yyjson_val *median, *spread, *runs;
-    const struct json_field fields[] = {{"median", JSON_NUMBER, &median},
-                                        {"spread", JSON_NUMBER, &spread},
-                                        {"runs", JSON_COUNT, &runs}};
+    const struct calibration_field fields[] = {{"median", JSON_NUMBER, &median},
+                                               {"spread", JSON_NUMBER, &spread},
+                                               {"runs", JSON_COUNT, &runs}};
     if (!json_fields(value, fields, 3))
         return false;
     uint64_t n_runs = yyjson_get_uint(runs);
@@ -146,9 +146,10 @@ static bool calibration_json_read_types(yyjson_val *array, struct device_calibra
     {
         struct calibration_type *type = &out->types[i];
         yyjson_val *name, *decode, *prefill;
-        const struct json_field fields[] = {{"name", JSON_TEXT, &name},
-                                            {"decode_bytes_per_s", JSON_OBJECT_OR_NULL, &decode},
-                                            {"prefill_flops", JSON_OBJECT_OR_NULL, &prefill}};
+        const struct calibration_field fields[] = {
+            {"name", JSON_TEXT, &name},
+            {"decode_bytes_per_s", JSON_OBJECT_OR_NULL, &decode},
+            {"prefill_flops", JSON_OBJECT_OR_NULL, &prefill}};
         if (!json_fields(item, fields, 3) || !json_copy_text(name, type->name, sizeof type->name) ||
             !is_type_name(type->name) ||
             !measurement_from_json(decode, &type->decode_bytes_per_s) ||
@@ -173,9 +174,9 @@ static bool read_peers(yyjson_val *array, struct device_calibration *out)
     {
         struct calibration_peer *peer = &out->peers[i];
         yyjson_val *id, *name, *rate;
-        const struct json_field fields[] = {{"id", JSON_TEXT, &id},
-                                            {"name", JSON_TEXT, &name},
-                                            {"bytes_per_s", JSON_OBJECT_OR_NULL, &rate}};
+        const struct calibration_field fields[] = {{"id", JSON_TEXT, &id},
+                                                   {"name", JSON_TEXT, &name},
+                                                   {"bytes_per_s", JSON_OBJECT_OR_NULL, &rate}};
         if (!json_fields(item, fields, 3) || !json_copy_text(id, peer->id, sizeof peer->id) ||
             !json_copy_text(name, peer->name, sizeof peer->name) ||
             !measurement_from_json(rate, &peer->bytes_per_s))
@@ -189,7 +190,7 @@ bool calibration_from_json(yyjson_val *value, struct device_calibration *out)
 {
     *out = (struct device_calibration){0};
     yyjson_val *time, *types, *writing, *reading, *launch, *peers;
-    const struct json_field fields[] = {
+    const struct calibration_field fields[] = {
         {"unix_s", JSON_COUNT, &time},
         {"types", JSON_ARRAY, &types},
         {"write_bytes_per_s", JSON_OBJECT_OR_NULL, &writing},

@@ -16,14 +16,14 @@ bool calibration_from_json(yyjson_val *value, struct device_calibration *out);
 
 enum json_kind { JSON_TEXT, JSON_COUNT, JSON_NUMBER, JSON_OBJECT, JSON_OBJECT_OR_NULL, JSON_ARRAY };
 
-struct json_field {
+struct calibration_field {
     const char *name;
     enum json_kind kind;
     yyjson_val **value;
 };
 
 /* True when `object` has exactly these fields, each once and of its kind. At most 16. */
-bool json_fields(yyjson_val *object, const struct json_field *fields, uint32_t count);
+bool json_fields(yyjson_val *object, const struct calibration_field *fields, uint32_t count);
 
 /* Copies a text that fits, with no control characters in it. */
 bool json_copy_text(yyjson_val *value, char *out, size_t size);

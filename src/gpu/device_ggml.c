@@ -293,15 +293,15 @@ static enum error_code device_ggml_synchronize(void *device, struct error *err)
 /* ---- the computation that verification asks for ---------------------------------------- */
 
 /* A product of two [n,n] matrices in a graph of its own. */
-struct product {
+struct matmul {
     struct ggml_tensor *left;  /* b transposed; ggml multiplies rows with rows */
     struct ggml_tensor *right; /* a */
     struct ggml_tensor *out;   /* [column, row] */
 };
 
-static struct product build_matmul(struct ggml_context *ctx, uint32_t n)
+static struct matmul build_matmul(struct ggml_context *ctx, uint32_t n)
 {
-    struct product product;
+    struct matmul product;
     product.left = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n, n);  /* [k, column] */
     product.right = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n, n); /* [k, row] */
     product.out = ggml_mul_mat(ctx, product.left, product.right); /* [column, row] */
@@ -310,9 +310,9 @@ static struct product build_matmul(struct ggml_context *ctx, uint32_t n)
 
 /* The same of products of elements and sums of rows: on two busy cores, software Vulkan took
  * 12 to 17 s to compile the shader that mul_mat needs, 0.5 s for these. */
-static struct product build_sums(struct ggml_context *ctx, uint32_t n)
+static struct matmul build_sums(struct ggml_context *ctx, uint32_t n)
 {
-    struct product product;
+    struct matmul product;
     product.left = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, n, n,
                                       n); /* [k, column, row], the same for each row */
     product.right = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, n, 1, n); /* [k, 1, row] */
@@ -333,7 +333,7 @@ static enum error_code run_multiply(struct ggml_device *self, struct ggml_contex
                                     const float *a, const float *b_transposed, float *out,
                                     struct error *err)
 {
-    struct product product = self->is_software ? build_sums(ctx, n) : build_matmul(ctx, n);
+    struct matmul product = self->is_software ? build_sums(ctx, n) : build_matmul(ctx, n);
     if (!device_ggml_supports(self->backend, product.out))
         return error_set(err, ERROR_UNSUPPORTED, "f32 matrix products are not supported");
     struct ggml_cgraph *graph = ggml_new_graph(ctx);

@@ -28,7 +28,7 @@ static void warn_when_missing(const struct gpu *gpu, const char *name)
     }
 }
 
-/* The caller's wishes, completed from the environment and checked. */
+/* The caller's options, completed from the environment and checked. */
 static enum error_code gpu_complete(const struct gpu_options *given, struct gpu_options *options,
                                     struct error *err)
 {

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* A device that a backend lists, on its way into `devices` or `rejected`. */
-struct found {
+struct found_device {
     const struct backend *backend;
     uint32_t status; /* of its backend, in gpu.backends */
 };
@@ -57,7 +57,7 @@ static uint32_t verify_limit_ms(const struct gpu_options *options)
 
 /* Opens a device that vetting has not refused. What it cannot do now, it could not do when it was
  * used. */
-static void open_found(struct gpu *gpu, const struct found *found, struct vet *vet,
+static void open_found(struct gpu *gpu, const struct found_device *found, struct vet *vet,
                        const struct gpu_options *options)
 {
     struct error err;
@@ -85,7 +85,7 @@ static void open_found(struct gpu *gpu, const struct found *found, struct vet *v
 }
 
 /* Keeps or rejects a device. */
-static void try_device(struct gpu *gpu, const struct found *found, struct vet *vet,
+static void try_device(struct gpu *gpu, const struct found_device *found, struct vet *vet,
                        const struct gpu_options *options)
 {
     const struct device_info *twin = gpu_find_twin(gpu, &vet->info);
@@ -163,8 +163,8 @@ static const char *gpu_find_objection(const struct vet *vets, uint32_t count,
 
 /* Loads a backend and adds its devices to what was found. */
 static void list_backend(struct gpu *gpu, const struct backend *backend,
-                         const struct gpu_options *options, struct found *found, struct vet *vets,
-                         uint32_t *n_found)
+                         const struct gpu_options *options, struct found_device *found,
+                         struct vet *vets, uint32_t *n_found)
 {
     struct backend_status *status = &gpu->backends[gpu->n_backends - 1];
     if (!gpu_find_is_wanted(backend, options)) {
@@ -185,7 +185,7 @@ static void list_backend(struct gpu *gpu, const struct backend *backend,
             gpu_find_reject(gpu, &info, "more devices than Medley takes");
             continue;
         }
-        found[*n_found] = (struct found){.backend = backend, .status = gpu->n_backends - 1};
+        found[*n_found] = (struct found_device){.backend = backend, .status = gpu->n_backends - 1};
         vets[(*n_found)++] = (struct vet){.info = info, .index = i};
     }
     if (count == 0)
@@ -232,8 +232,8 @@ static bool in_chain(const char *const *chain, const char *name)
 }
 
 static void gpu_find_list_all(struct gpu *gpu, const struct gpu_options *options,
-                              const struct registry *known, struct found *found, struct vet *vets,
-                              uint32_t *n_found)
+                              const struct registry *known, struct found_device *found,
+                              struct vet *vets, uint32_t *n_found)
 {
     enum platform platform = factory_platform();
     const char *const *chain = factory_chain(platform);
@@ -265,7 +265,7 @@ static void gpu_find_list_all(struct gpu *gpu, const struct gpu_options *options
 
 enum error_code gpu_find_real(struct gpu *gpu, const struct gpu_options *options, struct error *err)
 {
-    struct found found[LIMIT_DEVICES];
+    struct found_device found[LIMIT_DEVICES];
     uint32_t n_found = 0;
     struct vet *vets = mem_new_array(LIMIT_DEVICES, sizeof *vets);
     if (!vets)

@@ -28,7 +28,7 @@ static bool registry_json_read_entry(yyjson_val *value, struct registry_entry *o
 {
     *out = (struct registry_entry){0};
     yyjson_val *backend, *device, *driver, *ggml, *result, *reason, *time, *calibration;
-    const struct json_field fields[] = {
+    const struct calibration_field fields[] = {
         {"backend", JSON_TEXT, &backend},       {"device", JSON_TEXT, &device},
         {"driver", JSON_TEXT, &driver},         {"ggml", JSON_TEXT, &ggml},
         {"verification", JSON_TEXT, &result},   {"reason", JSON_TEXT, &reason},
@@ -86,8 +86,8 @@ enum error_code registry_parse(const char *json, size_t size, struct registry *o
                          "byte %zu: %s", problem.pos, problem.msg);
     enum error_code code;
     yyjson_val *version, *entries;
-    const struct json_field fields[] = {{"medley_devices", JSON_COUNT, &version},
-                                        {"entries", JSON_ARRAY, &entries}};
+    const struct calibration_field fields[] = {{"medley_devices", JSON_COUNT, &version},
+                                               {"entries", JSON_ARRAY, &entries}};
     if (!json_fields(yyjson_doc_get_root(doc), fields, 2))
         code = error_set(err, ERROR_INVALID, "it is not a registry of devices");
     else if (yyjson_get_uint(version) != VERSION)

@@ -137,7 +137,7 @@ static enum error_code render_here(struct jinja *jinja, const char *json, size_t
 
 /* ---- on the interpreter's thread ---- */
 
-struct job {
+struct jinja_job {
     struct jinja *jinja;
     const char *json; /* NULL: only start */
     size_t size;
@@ -148,7 +148,7 @@ struct job {
 
 static void *template_jinja_work(void *argument)
 {
-    struct job *job = argument;
+    struct jinja_job *job = argument;
     if (!interpreter_runs(&job->jinja->interpreter))
         job->code = template_jinja_start_here(job->jinja, job->err);
     if (!job->code && job->json)
@@ -156,7 +156,7 @@ static void *template_jinja_work(void *argument)
     return NULL;
 }
 
-static enum error_code template_jinja_run(struct job job)
+static enum error_code template_jinja_run(struct jinja_job job)
 {
     enum error_code code = interpreter_call(template_jinja_work, &job, job.err);
     return code ? code : job.code;
@@ -177,7 +177,7 @@ enum error_code jinja_open(const char *source, size_t size, const char *bos_text
     if (!jinja->source || !jinja->bos_text || !jinja->eos_text)
         code = error_set(err, ERROR_NO_MEMORY, "no memory for its %zu bytes", size);
     else
-        code = template_jinja_run((struct job){.jinja = jinja, .err = err});
+        code = template_jinja_run((struct jinja_job){.jinja = jinja, .err = err});
     if (code)
         jinja_close(jinja);
     else
@@ -200,5 +200,5 @@ enum error_code jinja_render(struct jinja *jinja, const char *json, size_t size,
                              struct error *err)
 {
     return template_jinja_run(
-        (struct job){.jinja = jinja, .json = json, .size = size, .out = out, .err = err});
+        (struct jinja_job){.jinja = jinja, .json = json, .size = size, .out = out, .err = err});
 }

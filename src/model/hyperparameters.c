@@ -7,43 +7,45 @@
 #include <string.h>
 
 /* Reads one file's keys of one family; the first failure sticks and the rest is skipped. */
-struct reader {
+struct hyperparameters_reader {
     const struct gguf_file *file;
     const char *family;
     struct error *err;
     enum error_code code;
 };
 
-static const char *key_of(const struct reader *reader, const char *suffix, char key[128])
+static const char *hyperparameters_key_of(const struct hyperparameters_reader *reader,
+                                          const char *suffix, char key[128])
 {
     snprintf(key, 128, "%s.%s", reader->family, suffix);
     return key;
 }
 
-static bool hyperparameters_has(const struct reader *reader, const char *suffix)
+static bool hyperparameters_has(const struct hyperparameters_reader *reader, const char *suffix)
 {
     char key[128];
-    return gguf_file_has(reader->file, key_of(reader, suffix, key));
+    return gguf_file_has(reader->file, hyperparameters_key_of(reader, suffix, key));
 }
 
-static void hyperparameters_fail(struct reader *reader, const char *suffix, const char *what)
+static void hyperparameters_fail(struct hyperparameters_reader *reader, const char *suffix,
+                                 const char *what)
 {
     if (reader->code)
         return;
     char key[128];
-    reader->code =
-        error_set(reader->err, ERROR_INVALID, "%s %s", key_of(reader, suffix, key), what);
+    reader->code = error_set(reader->err, ERROR_INVALID, "%s %s",
+                             hyperparameters_key_of(reader, suffix, key), what);
 }
 
 /* A count from `min` to `max`. Some files give one value per layer: then all must be the same. */
-static void hyperparameters_read_count(struct reader *reader, const char *suffix, uint32_t min,
-                                       uint32_t max, uint32_t *out)
+static void hyperparameters_read_count(struct hyperparameters_reader *reader, const char *suffix,
+                                       uint32_t min, uint32_t max, uint32_t *out)
 {
     char key[128];
     uint64_t length = 0;
     if (reader->code)
         return;
-    key_of(reader, suffix, key);
+    hyperparameters_key_of(reader, suffix, key);
     if (gguf_file_array(reader->file, key, GGUF_ARRAY_U32, &length, NULL) == ERROR_NONE &&
         length > 0) {
         *out = gguf_file_array_u32(reader->file, key, 0);
@@ -62,8 +64,8 @@ static void hyperparameters_read_count(struct reader *reader, const char *suffix
                                  key, *out, min, max);
 }
 
-static void read_count_or(struct reader *reader, const char *suffix, uint32_t min, uint32_t max,
-                          uint32_t *out, uint32_t otherwise)
+static void read_count_or(struct hyperparameters_reader *reader, const char *suffix, uint32_t min,
+                          uint32_t max, uint32_t *out, uint32_t otherwise)
 {
     if (hyperparameters_has(reader, suffix))
         hyperparameters_read_count(reader, suffix, min, max, out);
@@ -71,22 +73,25 @@ static void read_count_or(struct reader *reader, const char *suffix, uint32_t mi
         *out = otherwise;
 }
 
-static void read_number_or(struct reader *reader, const char *suffix, float *out, float otherwise)
+static void read_number_or(struct hyperparameters_reader *reader, const char *suffix, float *out,
+                           float otherwise)
 {
     char key[128];
     *out = otherwise;
     if (!reader->code && hyperparameters_has(reader, suffix))
-        reader->code = gguf_file_f32(reader->file, key_of(reader, suffix, key), out, reader->err);
+        reader->code = gguf_file_f32(reader->file, hyperparameters_key_of(reader, suffix, key), out,
+                                     reader->err);
 }
 
-static void read_positive_or(struct reader *reader, const char *suffix, float *out, float otherwise)
+static void read_positive_or(struct hyperparameters_reader *reader, const char *suffix, float *out,
+                             float otherwise)
 {
     read_number_or(reader, suffix, out, otherwise);
     if (!(*out > 0))
         hyperparameters_fail(reader, suffix, "must be above 0");
 }
 
-static void read_sizes(struct reader *reader, struct hyperparameters *h)
+static void read_sizes(struct hyperparameters_reader *reader, struct hyperparameters *h)
 {
     enum { WIDTH_MAX = 1 << 20, HEADS_MAX = 4096, HEAD_DIM_MAX = 4096 };
     hyperparameters_read_count(reader, "block_count", 1, LIMIT_LAYERS, &h->n_layers);
@@ -108,7 +113,8 @@ static void read_sizes(struct reader *reader, struct hyperparameters *h)
                   h->n_embd / h->n_head);
 }
 
-static void read_ffn(struct reader *reader, const struct architecture *a, struct hyperparameters *h)
+static void read_ffn(struct hyperparameters_reader *reader, const struct architecture *a,
+                     struct hyperparameters *h)
 {
     enum { FF_MAX = 1 << 24, EXPERTS_MAX = 4096 };
     char key[128];
@@ -123,14 +129,15 @@ static void read_ffn(struct reader *reader, const struct architecture *a, struct
         hyperparameters_fail(reader, "expert_used_count", "must be from 1 to expert_count");
     read_positive_or(reader, "expert_weights_scale", &h->expert_weight_scale, 1.0f);
     if (!reader->code && hyperparameters_has(reader, "expert_weights_norm"))
-        reader->code = gguf_file_bool(reader->file, key_of(reader, "expert_weights_norm", key),
-                                      &normalise, reader->err);
+        reader->code =
+            gguf_file_bool(reader->file, hyperparameters_key_of(reader, "expert_weights_norm", key),
+                           &normalise, reader->err);
     if (!normalise && !a->keep_expert_sum)
         hyperparameters_fail(reader, "expert_weights_norm",
                              "is false, which this family does not have");
 }
 
-static enum rope_scaling scaling_of(struct reader *reader)
+static enum rope_scaling scaling_of(struct hyperparameters_reader *reader)
 {
     static const char *const names[] = {"none", "linear", "yarn", "longrope"};
     char key[128];
@@ -138,8 +145,9 @@ static enum rope_scaling scaling_of(struct reader *reader)
     size_t size;
     if (reader->code || !hyperparameters_has(reader, "rope.scaling.type"))
         return ROPE_SCALING_LINEAR; /* with no factor either, that is no scaling */
-    reader->code = gguf_file_text(reader->file, key_of(reader, "rope.scaling.type", key), &text,
-                                  &size, reader->err);
+    reader->code =
+        gguf_file_text(reader->file, hyperparameters_key_of(reader, "rope.scaling.type", key),
+                       &text, &size, reader->err);
     for (int i = 0; !reader->code && i < 4; i++) {
         if (strcmp(names[i], text) == 0)
             return (enum rope_scaling)i;
@@ -148,7 +156,7 @@ static enum rope_scaling scaling_of(struct reader *reader)
     return ROPE_SCALING_NONE;
 }
 
-static void read_rope(struct reader *reader, const struct architecture *a,
+static void read_rope(struct hyperparameters_reader *reader, const struct architecture *a,
                       struct hyperparameters *h)
 {
     float factor = 1.0f;
@@ -175,7 +183,7 @@ static void read_rope(struct reader *reader, const struct architecture *a,
     read_positive_or(reader, "rope.scaling.yarn_beta_slow", &h->yarn_beta_slow, 1.0f);
 }
 
-static void read_attention(struct reader *reader, const struct architecture *a,
+static void read_attention(struct hyperparameters_reader *reader, const struct architecture *a,
                            struct hyperparameters *h)
 {
     read_positive_or(reader, "attention.layer_norm_rms_epsilon", &h->rms_epsilon, 0);
@@ -198,7 +206,7 @@ static void read_attention(struct reader *reader, const struct architecture *a,
         h->attention_scale = 1.0f / sqrtf(per_head);
 }
 
-static void read_scales(struct reader *reader, const struct architecture *a,
+static void read_scales(struct hyperparameters_reader *reader, const struct architecture *a,
                         struct hyperparameters *h)
 {
     read_positive_or(reader, "embedding_scale", &h->embedding_scale,
@@ -214,7 +222,7 @@ enum error_code hyperparameters_read(const struct architecture *architecture,
                                      struct error *err)
 {
     struct hyperparameters h = {0};
-    struct reader reader = {.file = file, .family = architecture->name, .err = err};
+    struct hyperparameters_reader reader = {.file = file, .family = architecture->name, .err = err};
     const struct gguf_tensor *embedding = gguf_file_find_tensor(file, "token_embd.weight");
     if (!embedding || embedding->n_dims != 2 || embedding->ne[1] > LIMIT_VOCAB)
         return error_set(

@@ -10,7 +10,7 @@
 
 static const char key_merges[] = "tokenizer.ggml.merges";
 
-struct loading {
+struct merges_loading {
     struct tokenizer *tokenizer;
     struct buffer joined;
     uint32_t guess; /* the number after that of the last result: tokens mostly stand in the order of
@@ -44,7 +44,7 @@ static bool tokenizer_merges_is_text(const struct text_table *texts, uint32_t nu
 
 static void take_merge(void *arg, uint64_t index, const char *text, size_t size)
 {
-    struct loading *loading = arg;
+    struct merges_loading *loading = arg;
     if (loading->code)
         return;
     const char *space = size > 1 ? memchr(text + 1, ' ', size - 1) : NULL;
@@ -101,7 +101,7 @@ enum error_code merges_load(struct tokenizer *tokenizer, const struct gguf_file 
     tokenizer->merges.n_slots = n_slots;
     for (uint32_t i = 0; i < n_slots; i++)
         tokenizer->merges.slots[i].pair = MERGE_FREE;
-    struct loading loading = {.tokenizer = tokenizer, .err = err};
+    struct merges_loading loading = {.tokenizer = tokenizer, .err = err};
     gguf_file_array_texts(file, key_merges, take_merge, &loading);
     buffer_deinit(&loading.joined);
     if (loading.malformed)

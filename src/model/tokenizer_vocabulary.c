@@ -12,7 +12,7 @@ static const char key_texts[] = "tokenizer.ggml.tokens";
 static const char key_scores[] = "tokenizer.ggml.scores";
 static const char key_kinds[] = "tokenizer.ggml.token_type";
 
-struct loading {
+struct vocabulary_loading {
     struct tokenizer *tokenizer;
     enum error_code code;
     struct error *err;
@@ -21,7 +21,7 @@ struct loading {
 static void tokenizer_vocabulary_take_token(void *arg, uint64_t index, const char *text,
                                             size_t size)
 {
-    struct loading *loading = arg;
+    struct vocabulary_loading *loading = arg;
     if (loading->code)
         return;
     if (size > LIMIT_TOKEN_BYTES) {
@@ -57,7 +57,7 @@ static enum error_code load_texts(struct tokenizer *tokenizer, const struct gguf
         return error_set(err, ERROR_INVALID, "%s has %llu tokens; 1 to %d are possible", key_texts,
                          (unsigned long long)count, LIMIT_VOCAB);
     tokenizer->n_tokens = (uint32_t)count;
-    struct loading loading = {.tokenizer = tokenizer, .err = err};
+    struct vocabulary_loading loading = {.tokenizer = tokenizer, .err = err};
     loading.code = text_table_reserve(&tokenizer->texts, tokenizer->n_tokens, err);
     gguf_file_array_texts(file, key_texts, tokenizer_vocabulary_take_token, &loading);
     return loading.code;

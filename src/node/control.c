@@ -16,7 +16,7 @@ enum {
     QUEUE_MAX_BYTES = 32 << 20, /* for one that does not read: then it is hung up */
 };
 
-struct answer { /* bytes on their way out */
+struct control_answer { /* bytes on their way out */
     uv_write_t write;
     struct conversation *conversation;
     size_t size;
@@ -71,7 +71,7 @@ void control_end(struct conversation *conversation)
 
 static void control_on_written(uv_write_t *write, int status)
 {
-    struct answer *answer = (struct answer *)write;
+    struct control_answer *answer = (struct control_answer *)write;
     struct conversation *conversation = answer->conversation;
     conversation->queued -= answer->size;
     mem_free(answer);
@@ -83,7 +83,7 @@ void control_send(struct conversation *conversation, const void *bytes, size_t s
 {
     if (conversation->closing || conversation->ends_when_sent)
         return;
-    struct answer *answer =
+    struct control_answer *answer =
         conversation->queued + size > QUEUE_MAX_BYTES ? NULL : mem_new(sizeof *answer + size);
     if (!answer) {
         control_hang_up(conversation);

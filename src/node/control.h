@@ -31,8 +31,8 @@ struct conversation {
     struct buffer in;
     struct conversation_calls calls;
     void *data;
-    struct place_wish wish; /* of `place`, while its model is made known */
-    uint64_t queued;        /* bytes on their way out */
+    struct place_demand wanted; /* of `place`, while its model is made known */
+    uint64_t queued;            /* bytes on their way out */
     bool has_asked, closing, ends_when_sent;
 };
 

@@ -157,16 +157,16 @@ void control_unload(struct conversation *conversation, yyjson_val *request)
 /* ---- place ----------------------------------------------------------------------------------- */
 
 enum {
-    PLACE_AGREE_MS = 12000,   /* for the cluster to take the wish: longer than a proposal lasts */
+    PLACE_AGREE_MS = 12000,   /* for the cluster to take the demand: longer than a proposal lasts */
     PLACE_PROBLEM_MS = 15000, /* a problem that has stood so long is the answer */
     IDLE_S_MAX = 10 * 365 * 86400,
 };
 
-struct placing_wish {
-    struct place_wish wish;
+struct control_placing {
+    struct place_demand wanted;
     char instance[LIMIT_CLUSTER_TEXT_BYTES + 1];
     char shown[64]; /* what was said last: state and epoch */
-    uint64_t wished_ms, problem_ms;
+    uint64_t asked_ms, problem_ms;
 };
 
 static void place_gone(struct conversation *conversation)
@@ -192,14 +192,14 @@ static void say_progress(struct conversation *conversation, const Cluster__Insta
 
 static void place_look(struct conversation *conversation)
 {
-    struct placing_wish *placing = conversation->data;
+    struct control_placing *placing = conversation->data;
     struct daemon *daemon = conversation->daemon;
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), placing->instance);
     const char *problem = NULL;
     char now[64];
     struct error err;
-    if (!instance || !daemon_meets(instance, &placing->wish)) {
-        if (daemon_now_ms(daemon) - placing->wished_ms > PLACE_AGREE_MS) {
+    if (!instance || !daemon_meets(instance, &placing->wanted)) {
+        if (daemon_now_ms(daemon) - placing->asked_ms > PLACE_AGREE_MS) {
             error_set(&err, ERROR_BUSY,
                       "the cluster has not agreed to place %s; `medley events` may say why",
                       placing->instance);
@@ -231,31 +231,31 @@ static void place_look(struct conversation *conversation)
 
 static void on_place_named(struct conversation *conversation, const char *model)
 {
-    struct placing_wish *placing = mem_new(sizeof *placing);
+    struct control_placing *placing = mem_new(sizeof *placing);
     struct error err;
     if (!placing) {
         control_end(conversation);
         return;
     }
-    placing->wish = conversation->wish;
-    placing->wished_ms = daemon_now_ms(conversation->daemon);
+    placing->wanted = conversation->wanted;
+    placing->asked_ms = daemon_now_ms(conversation->daemon);
     snprintf(placing->instance, sizeof placing->instance, "%s", model);
     conversation->data = placing;
     conversation->calls = (struct conversation_calls){.look = place_look, .gone = place_gone};
-    if (daemon_want(conversation->daemon, model, &placing->wish, &err))
+    if (daemon_want(conversation->daemon, model, &placing->wanted, &err))
         control_fail(conversation, &err);
     else
         place_look(conversation);
 }
 
-static bool control_models_take_goal(yyjson_val *request, struct place_wish *wish,
+static bool control_models_take_goal(yyjson_val *request, struct place_demand *wanted,
                                      struct error *err)
 {
     const char *goal = control_text(request, "goal");
-    wish->has_goal = goal != NULL;
+    wanted->has_goal = goal != NULL;
     for (int i = PLACEMENT_LATENCY; goal && i <= PLACEMENT_MIX; i++) {
         if (strcmp(goal, placement_goal_name((enum placement_goal)i)) == 0) {
-            wish->goal = (uint32_t)i;
+            wanted->goal = (uint32_t)i;
             return true;
         }
     }
@@ -266,15 +266,15 @@ static bool control_models_take_goal(yyjson_val *request, struct place_wish *wis
 void control_place(struct conversation *conversation, yyjson_val *request)
 {
     struct error err;
-    struct place_wish *wish = &conversation->wish;
+    struct place_demand *wanted = &conversation->wanted;
     uint64_t context, streams, idle_s;
     if (!control_number(conversation, request, "context", LIMIT_CONTEXT, 0, &context) ||
         !control_number(conversation, request, "streams", LIMIT_SEQUENCES, 0, &streams) ||
         !control_number(conversation, request, "idle_s", IDLE_S_MAX, 0, &idle_s))
         return;
-    *wish = (struct place_wish){
+    *wanted = (struct place_demand){
         .context = (uint32_t)context, .streams = (uint32_t)streams, .idle_ms = idle_s * 1000};
-    if (!control_models_take_goal(request, wish, &err)) {
+    if (!control_models_take_goal(request, wanted, &err)) {
         control_fail(conversation, &err);
     } else {
         control_name_model(conversation, control_text(request, "model"), on_place_named);

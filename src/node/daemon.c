@@ -142,7 +142,7 @@ static void found_after_all(struct daemon *daemon)
 {
     struct error err;
     bool wants_others = daemon->options.n_peers || daemon->options.join_code || daemon->knocks;
-    for (struct found *found = daemon->found; found; found = found->next)
+    for (struct discovered_node *found = daemon->found; found; found = found->next)
         wants_others |= found->record.cluster[0];
     if (wants_others || daemon_now_ms(daemon) - daemon->opened_ms < LISTEN_FIRST_MS)
         return;
@@ -156,7 +156,7 @@ static void wait_for_others(struct daemon *daemon)
     if (!daemon->knocks) {
         const char *peer = daemon->options.n_peers ? daemon->options.peers[0] : NULL;
         bool some = peer || daemon->options.join_code;
-        for (struct found *found = daemon->found; found; found = found->next)
+        for (struct discovered_node *found = daemon->found; found; found = found->next)
             some |= found->record.cluster[0];
         if (some && daemon_join(daemon, daemon->options.join_code, peer, NULL, &err))
             daemon_say(daemon, "%s", err.text);

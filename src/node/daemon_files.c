@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-struct adding {
+struct file_adding {
     struct daemon *daemon;
     struct weights_facts facts;
     void (*done)(void *arg, const char *model, const struct error *err);
     void *arg;
 };
 
-static void end_adding(struct adding *adding, const struct error *err)
+static void end_adding(struct file_adding *adding, const struct error *err)
 {
     if (adding->done)
         adding->done(adding->arg, err ? NULL : adding->facts.name, err);
@@ -31,7 +31,7 @@ static bool is_registered(const struct daemon *daemon, const struct weights_fact
 static void on_registered(void *arg, enum error_code code, const struct state_outcome *outcome,
                           const struct error *err)
 {
-    struct adding *adding = arg;
+    struct file_adding *adding = arg;
     struct error why;
     if (!code && !is_registered(adding->daemon, &adding->facts)) {
         error_set(&why, ERROR_INVALID, "model %s was not taken: %s", adding->facts.name,
@@ -44,7 +44,7 @@ static void on_registered(void *arg, enum error_code code, const struct state_ou
 
 static void on_hashed(void *arg, const struct weights_facts *facts, const struct error *err)
 {
-    struct adding *adding = arg;
+    struct file_adding *adding = arg;
     struct daemon *daemon = adding->daemon;
     Cluster__Model model = CLUSTER__MODEL__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
@@ -81,7 +81,7 @@ void daemon_add_file(struct daemon *daemon, const char *path,
                      void (*done)(void *arg, const char *model, const struct error *err), void *arg)
 {
     struct error err;
-    struct adding *adding = mem_new(sizeof *adding);
+    struct file_adding *adding = mem_new(sizeof *adding);
     if (!adding || !daemon->is_member) {
         error_set(&err, adding ? ERROR_BUSY : ERROR_NO_MEMORY,
                   adding ? "this machine is in no cluster yet" : "no memory for the model");
@@ -90,7 +90,7 @@ void daemon_add_file(struct daemon *daemon, const char *path,
             done(arg, NULL, &err);
         return;
     }
-    *adding = (struct adding){.daemon = daemon, .done = done, .arg = arg};
+    *adding = (struct file_adding){.daemon = daemon, .done = done, .arg = arg};
     weights_add_file(daemon->weights, path, on_hashed, adding);
 }
 

@@ -132,7 +132,7 @@ static void add_found(struct daemon *daemon)
     char cluster[CLUSTER_ID_TEXT];
     uint8_t node_id[NODE_ID_BYTES];
     id_text(daemon->membership.authority.cluster_id, CLUSTER_ID_BYTES, cluster);
-    for (struct found *found = daemon->found; found; found = found->next) {
+    for (struct discovered_node *found = daemon->found; found; found = found->next) {
         if (strcmp(found->record.cluster, cluster) != 0 ||
             !id_parse(found->record.id, node_id, sizeof node_id) ||
             !book_admits(daemon->book, node_id))
@@ -340,7 +340,7 @@ static struct discovery_record own_record(const struct daemon *daemon)
 static void on_found(void *arg, const struct discovery_peer *peer)
 {
     struct daemon *daemon = arg;
-    struct found *found = daemon->found;
+    struct discovered_node *found = daemon->found;
     uint32_t n = 0;
     char host[256];
     socklen_t size = peer->address.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
@@ -376,8 +376,8 @@ static void on_found(void *arg, const struct discovery_peer *peer)
 static void on_lost(void *arg, const char *name)
 {
     struct daemon *daemon = arg;
-    for (struct found **at = &daemon->found; *at;) {
-        struct found *found = *at;
+    for (struct discovered_node **at = &daemon->found; *at;) {
+        struct discovered_node *found = *at;
         if (strcmp(found->record.name, name) != 0) {
             at = &found->next;
             continue;
@@ -409,7 +409,7 @@ void daemon_find_close(struct daemon *daemon, void (*closed)(void *arg))
     struct discovery *discovery = daemon->discovery;
     daemon->discovery = NULL;
     while (daemon->found) {
-        struct found *found = daemon->found;
+        struct discovered_node *found = daemon->found;
         daemon->found = found->next;
         mem_free(found);
     }

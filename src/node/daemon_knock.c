@@ -291,9 +291,9 @@ static void knock_at(struct knocks *knocks, const char *host, uint16_t port, con
 /* Each found member once, whatever addresses it has; by hand one of a cluster is enough. */
 static void knock_at_found(struct knocks *knocks)
 {
-    const struct found *done[KNOCKS_MAX];
+    const struct discovered_node *done[KNOCKS_MAX];
     int n = 0;
-    for (struct found *found = knocks->daemon->found; found && n < KNOCKS_MAX;
+    for (struct discovered_node *found = knocks->daemon->found; found && n < KNOCKS_MAX;
          found = found->next) {
         bool seen = !found->record.cluster[0];
         for (int i = 0; i < n && !seen; i++)
@@ -337,33 +337,34 @@ static enum error_code knocks_open(struct daemon *daemon, struct error *err)
     return ERROR_NONE;
 }
 
-struct wish { /* to join, understood */
+struct join_target { /* to join, understood */
     char digits[JOIN_CODE_DIGITS + 1];
     char host[HOST_TEXT];
     uint16_t port;
 };
 
 static enum error_code daemon_knock_understand(const char *code, const char *host,
-                                               struct wish *wish, struct error *err)
+                                               struct join_target *target, struct error *err)
 {
     enum error_code status = ERROR_NONE;
-    *wish = (struct wish){0};
+    *target = (struct join_target){0};
     if (host)
-        status = host_port_parse(host, DAEMON_PORT, wish->host, &wish->port, err);
+        status = host_port_parse(host, DAEMON_PORT, target->host, &target->port, err);
     if (!status && code)
-        status = join_code_parse(code, wish->digits, err);
+        status = join_code_parse(code, target->digits, err);
     return status;
 }
 
-static void take_wish(struct knocks *knocks, const struct wish *wish, bool by_code)
+static void knocks_take_target(struct knocks *knocks, const struct join_target *target,
+                               bool by_code)
 {
-    memcpy(knocks->host, wish->host, sizeof knocks->host);
-    knocks->port = wish->port;
+    memcpy(knocks->host, target->host, sizeof knocks->host);
+    knocks->port = target->port;
     knocks->by_code = by_code;
-    if (by_code && memcmp(knocks->code, wish->digits, sizeof knocks->code) != 0)
+    if (by_code && memcmp(knocks->code, target->digits, sizeof knocks->code) != 0)
         knocks->pace.n_shown = 0;
     if (by_code)
-        memcpy(knocks->code, wish->digits, sizeof knocks->code);
+        memcpy(knocks->code, target->digits, sizeof knocks->code);
 }
 
 /* By hand, and words are there already: at the host that is asked for, if one is. */
@@ -386,8 +387,8 @@ enum error_code daemon_join(struct daemon *daemon, const char *code, const char 
         return error_set(err, ERROR_INVALID,
                          "this machine is in a cluster already; `medley leave` takes it out, then "
                          "it can join another");
-    struct wish wish;
-    enum error_code status = daemon_knock_understand(code, host, &wish, err);
+    struct join_target target;
+    enum error_code status = daemon_knock_understand(code, host, &target, err);
     if (!status)
         status = knocks_open(daemon, err);
     struct knocks *knocks = daemon->knocks;
@@ -395,7 +396,7 @@ enum error_code daemon_join(struct daemon *daemon, const char *code, const char 
         status = error_set(err, ERROR_BUSY, "another `medley join` is under way here");
     if (status)
         return status;
-    take_wish(knocks, &wish, code);
+    knocks_take_target(knocks, &target, code);
     if (events)
         knocks->events = *events, knocks->is_asked = true, knocks->asked_ms = daemon_now_ms(daemon);
     struct knock *waiting = code ? NULL : with_words(knocks);

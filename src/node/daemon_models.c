@@ -57,21 +57,22 @@ static void on_wanted(void *self, const char *instance)
 
 /* ---- what is wanted -------------------------------------------------------------------------- */
 
-static void propose_desired(struct daemon *daemon, const char *model, const struct place_wish *wish)
+static void propose_desired(struct daemon *daemon, const char *model,
+                            const struct place_demand *wanted)
 {
     Cluster__Demand demand = CLUSTER__DEMAND__INIT;
     Cluster__Instance instance = CLUSTER__INSTANCE__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;
     demand.has_goal = demand.has_context_tokens = demand.has_streams = true;
-    demand.streams = wish && wish->streams ? wish->streams : STREAMS_STANDARD;
+    demand.streams = wanted && wanted->streams ? wanted->streams : STREAMS_STANDARD;
     demand.context_tokens =
-        wish && wish->context ? wish->context : daemon_context_of(daemon, model);
-    demand.goal = wish && wish->has_goal ? wish->goal : PLACEMENT_THROUGHPUT;
+        wanted && wanted->context ? wanted->context : daemon_context_of(daemon, model);
+    demand.goal = wanted && wanted->has_goal ? wanted->goal : PLACEMENT_THROUGHPUT;
     instance.id = instance.model = (char *)(uintptr_t)model;
     instance.demand = &demand;
     instance.has_active = instance.has_idle_ms = true;
     instance.active = true;
-    instance.idle_ms = wish ? wish->idle_ms : IDLE_STANDARD_MS;
+    instance.idle_ms = wanted ? wanted->idle_ms : IDLE_STANDARD_MS;
     event.kind_case = CLUSTER__EVENT__KIND_INSTANCE_DESIRED;
     event.instance_desired = &instance;
     agreement_propose(daemon->agreement, &event, NULL, NULL);
@@ -98,16 +99,16 @@ static void propose_stopped(struct daemon *daemon, const char *id)
     agreement_propose(daemon->agreement, &event, NULL, NULL);
 }
 
-/* Zeros of the wish, and NULL, are as the instance has it; more context than wished for is fine. */
-bool daemon_meets(const Cluster__Instance *instance, const struct place_wish *wish)
+/* Zeros, and NULL, are as the instance has it; more context than is wanted is fine. */
+bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *wanted)
 {
-    return !wish || (wish->context <= instance->demand->context_tokens &&
-                     (!wish->streams || wish->streams == instance->demand->streams) &&
-                     (!wish->has_goal || wish->goal == instance->demand->goal));
+    return !wanted || (wanted->context <= instance->demand->context_tokens &&
+                       (!wanted->streams || wanted->streams == instance->demand->streams) &&
+                       (!wanted->has_goal || wanted->goal == instance->demand->goal));
 }
 
-enum error_code daemon_want(struct daemon *daemon, const char *name, const struct place_wish *wish,
-                            struct error *err)
+enum error_code daemon_want(struct daemon *daemon, const char *name,
+                            const struct place_demand *wanted, struct error *err)
 {
     const Cluster__Model *model = daemon_model_of_name(daemon, name);
     if (!model)
@@ -115,15 +116,15 @@ enum error_code daemon_want(struct daemon *daemon, const char *name, const struc
                          "the cluster has no model '%s'; `medley add FILE` gives it one", name);
     const Cluster__Instance *instance = state_instance(daemon_state(daemon), model->name);
     const char *problem = NULL;
-    bool anew = instance && wish && daemon_phase(daemon, instance, &problem) == INSTANCE_FAILED;
-    if (instance && daemon_meets(instance, wish) && !anew) {
+    bool anew = instance && wanted && daemon_phase(daemon, instance, &problem) == INSTANCE_FAILED;
+    if (instance && daemon_meets(instance, wanted) && !anew) {
         if (!instance->active)
             propose_active(daemon, instance->id);
         return ERROR_NONE;
     }
     if (instance)
         propose_stopped(daemon, instance->id);
-    propose_desired(daemon, model->name, wish);
+    propose_desired(daemon, model->name, wanted);
     return ERROR_NONE;
 }
 

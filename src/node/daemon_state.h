@@ -77,8 +77,8 @@ struct contact {
 };
 
 /* A member of some cluster that discovery has found, for a node that is in none. */
-struct found {
-    struct found *next;
+struct discovered_node {
+    struct discovered_node *next;
     struct discovery_record record;
     char host[256];
     uint16_t port;
@@ -121,7 +121,7 @@ struct daemon {
     /* before it is a member */
     uint64_t opened_ms;
     struct discovery *discovery;
-    struct found *found;
+    struct discovered_node *found;
     struct knocks *knocks;
 
     /* a member's parts */
@@ -274,16 +274,16 @@ void daemon_add_file(struct daemon *daemon, const char *path,
 /* ---- daemon_models.c: instances ---- */
 enum error_code daemon_models_open(struct daemon *daemon,
                                    struct error *err); /* catalogue, hosting and relay */
-struct place_wish {
+struct place_demand {
     uint32_t context, streams; /* 0: as usual */
     bool has_goal;             /* else as usual: throughput */
     uint32_t goal;             /* enum placement_goal */
     uint64_t idle_ms;
 };
 /* The instance of a model, wanted from now on. ERROR_NOT_FOUND: no such model. */
-enum error_code daemon_want(struct daemon *daemon, const char *model, const struct place_wish *wish,
-                            struct error *err);
-bool daemon_meets(const Cluster__Instance *instance, const struct place_wish *wish);
+enum error_code daemon_want(struct daemon *daemon, const char *model,
+                            const struct place_demand *wanted, struct error *err);
+bool daemon_meets(const Cluster__Instance *instance, const struct place_demand *wanted);
 enum instance_phase {
     INSTANCE_IDLE,
     INSTANCE_PLACING,

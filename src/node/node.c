@@ -7,7 +7,7 @@
 
 enum { SIGNALS = 2 };
 
-struct node {
+struct node_process {
     uv_loop_t loop;
     uv_signal_t signals[SIGNALS];
     const struct node_service *services;
@@ -17,20 +17,20 @@ struct node {
 
 static void on_stopped(void *arg)
 {
-    struct node *node = arg;
+    struct node_process *node = arg;
     if (--node->n_running == 0)
         uv_stop(&node->loop);
 }
 
 static void node_on_signal(uv_signal_t *handle, int number)
 {
-    struct node *node = handle->data;
+    struct node_process *node = handle->data;
     log_line(LOG_INFO, "node", "signal %d: stopping", number);
     for (size_t i = 0; i < node->n_services; i++)
         node->services[i].stop(node->services[i].arg, on_stopped, node);
 }
 
-static enum error_code open_loop(struct node *node, struct error *err)
+static enum error_code open_loop(struct node_process *node, struct error *err)
 {
     static const int numbers[SIGNALS] = {SIGINT, SIGTERM};
     int problem = uv_loop_init(&node->loop);
@@ -44,7 +44,7 @@ static enum error_code open_loop(struct node *node, struct error *err)
     return ERROR_NONE;
 }
 
-static void close_loop(struct node *node)
+static void close_loop(struct node_process *node)
 {
     for (int i = 0; i < SIGNALS; i++)
         uv_close((uv_handle_t *)&node->signals[i], NULL);
@@ -58,7 +58,7 @@ static void close_loop(struct node *node)
 
 enum error_code node_run(const struct node_service *services, size_t n_services, struct error *err)
 {
-    struct node node = {.services = services};
+    struct node_process node = {.services = services};
     signal(SIGPIPE,
            SIG_IGN); /* a client that is gone is an error of its connection, not of the process */
     enum error_code code = open_loop(&node, err);

@@ -8,20 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct child {
+struct exact_child {
     double bound_s; /* of the round */
     uint32_t device;
     double *vector;
 };
 
 /* What is known of the sequences over one set of devices with alike ends. */
-struct known {
+struct known_walks {
     uint64_t set; /* 0: empty */
     uint32_t ends;
     uint32_t walk;
 };
 
-struct search {
+struct exact_search {
     const struct placement_tables *tables;
     struct sequence_work *work;
     const struct exact_limits *limits;
@@ -35,11 +35,11 @@ struct search {
     double stage_limit_s;
     uint32_t sequence[LIMIT_STAGES];
     uint32_t problem_sequence[LIMIT_STAGES];
-    double *least_back_s;   /* [n] the cheapest way back to this first device */
-    struct child *children; /* [levels * n] */
-    double *vectors;        /* [levels * n * width] */
-    double *rest;           /* [width] */
-    struct known *known;
+    double *least_back_s;         /* [n] the cheapest way back to this first device */
+    struct exact_child *children; /* [levels * n] */
+    double *vectors;              /* [levels * n * width] */
+    double *rest;                 /* [width] */
+    struct known_walks *known;
     double *known_vectors;
     uint32_t n_known; /* slots, a power of two */
     uint32_t walk;
@@ -51,18 +51,18 @@ struct search {
     bool again;
 };
 
-static void set_target(struct search *search)
+static void set_target(struct exact_search *search)
 {
     search->target_s =
         tables_round_limit_s(search->tables, search->best_s * (1 - PLACEMENT_EPSILON));
 }
 
-static bool is_mix(const struct search *search)
+static bool is_mix(const struct exact_search *search)
 {
     return search->tables->micro_batches > 1 && search->tables->busy < 1;
 }
 
-static bool should_stop(struct search *search)
+static bool should_stop(struct exact_search *search)
 {
     const struct exact_limits *limits = search->limits;
     search->nodes++;
@@ -74,7 +74,7 @@ static bool should_stop(struct search *search)
 }
 
 /* The sequence covers the model with a round below the target: its cuts, and a new best. */
-static void exact_complete(struct search *search, uint32_t n)
+static void exact_complete(struct exact_search *search, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         search->problem_sequence[i] = search->bound.devices[search->sequence[i]].index;
@@ -103,8 +103,8 @@ static void exact_complete(struct search *search, uint32_t n)
 
 /* Strikes out what another order of the same devices does at least as well; true when nothing is
  * left. */
-static bool exact_dominated(struct search *search, uint64_t used, uint32_t first, uint32_t last,
-                            double *vector)
+static bool exact_dominated(struct exact_search *search, uint64_t used, uint32_t first,
+                            uint32_t last, double *vector)
 {
     const uint32_t n_layers = search->tables->n_layers;
     const uint32_t ends =
@@ -113,7 +113,7 @@ static bool exact_dominated(struct search *search, uint64_t used, uint32_t first
     uint32_t slot = at;
     for (uint32_t probe = 0; probe < 4; probe++) {
         const uint32_t i = (at + probe) & (search->n_known - 1);
-        const struct known *known = &search->known[i];
+        const struct known_walks *known = &search->known[i];
         if (known->walk != search->walk) {
             slot = i;
             break;
@@ -132,13 +132,13 @@ static bool exact_dominated(struct search *search, uint64_t used, uint32_t first
             return !any;
         }
     }
-    search->known[slot] = (struct known){used, ends, search->walk};
+    search->known[slot] = (struct known_walks){used, ends, search->walk};
     memcpy(search->known_vectors + (uint64_t)slot * n_layers, vector, n_layers * sizeof *vector);
     return false;
 }
 
 /* Whether an interchangeable device that comes first is still unused. */
-static bool has_elder(const struct search *search, uint64_t used, uint32_t device)
+static bool has_elder(const struct exact_search *search, uint64_t used, uint32_t device)
 {
     const uint32_t twins = search->bound.devices[device].twins;
     for (uint32_t i = twins; i < device; i++) {
@@ -149,8 +149,8 @@ static bool has_elder(const struct search *search, uint64_t used, uint32_t devic
 }
 
 /* Fills in the vector of the sequence with `device` added; false for a dead end. */
-static bool exact_grow(struct search *search, uint32_t depth, uint64_t used, const double *before,
-                       uint32_t device, struct child *child)
+static bool exact_grow(struct exact_search *search, uint32_t depth, uint64_t used,
+                       const double *before, uint32_t device, struct exact_child *child)
 {
     struct exact_bound *bound = &search->bound;
     const uint32_t n_layers = search->tables->n_layers, index = bound->devices[device].index;
@@ -183,17 +183,18 @@ static bool exact_grow(struct search *search, uint32_t depth, uint64_t used, con
 
 static int compare_children(const void *a, const void *b)
 {
-    const struct child *x = a, *y = b;
+    const struct exact_child *x = a, *y = b;
     if (x->bound_s != y->bound_s)
         return x->bound_s < y->bound_s ? -1 : 1;
     return x->device < y->device ? -1 : x->device > y->device;
 }
 
 /* All sequences that begin with the first `depth` devices of search->sequence. */
-static void exact_walk(struct search *search, uint32_t depth, uint64_t used, const double *before)
+static void exact_walk(struct exact_search *search, uint32_t depth, uint64_t used,
+                       const double *before)
 {
     const uint32_t n = search->bound.n, width = search->tables->n_layers + 1;
-    struct child *children = search->children + (uint64_t)depth * n;
+    struct exact_child *children = search->children + (uint64_t)depth * n;
     uint32_t n_children = 0;
     if (depth == search->levels)
         return;
@@ -225,7 +226,8 @@ static void exact_walk(struct search *search, uint32_t depth, uint64_t used, con
         search->open_s = INFINITY;
 }
 
-static enum error_code exact_search_init(struct search *search, const bool *out, struct error *err)
+static enum error_code exact_search_init(struct exact_search *search, const bool *out,
+                                         struct error *err)
 {
     if (exact_bound_init(&search->bound, search->tables, out, err))
         return err ? err->code : ERROR_NO_MEMORY;
@@ -233,7 +235,7 @@ static enum error_code exact_search_init(struct search *search, const bool *out,
     search->levels = (uint32_t)(n < n_layers ? n : n_layers);
     if (search->levels > search->tables->stages_max)
         search->levels = search->tables->stages_max;
-    const uint64_t slot_bytes = n_layers * sizeof(double) + sizeof(struct known);
+    const uint64_t slot_bytes = n_layers * sizeof(double) + sizeof(struct known_walks);
     for (search->n_known = 1; 2 * search->n_known * slot_bytes <= LIMIT_PLACEMENT_TABLE_BYTES &&
                               (n >= 16 || search->n_known < n * n << n);)
         search->n_known *= 2;
@@ -251,7 +253,7 @@ static enum error_code exact_search_init(struct search *search, const bool *out,
     return error_set(err, ERROR_NO_MEMORY, "placement: no memory for the search");
 }
 
-static void exact_search_deinit(struct search *search)
+static void exact_search_deinit(struct exact_search *search)
 {
     exact_bound_deinit(&search->bound);
     mem_free(search->least_back_s);
@@ -264,7 +266,7 @@ static void exact_search_deinit(struct search *search)
 
 /* The model whole on one device, which the walk leaves out because tied weights are stored once
  * there. */
-static void try_single(struct search *search)
+static void try_single(struct exact_search *search)
 {
     for (uint32_t i = 0; i < search->bound.n; i++) {
         search->sequence[0] = i;
@@ -279,7 +281,7 @@ static int compare_falling(const void *a, const void *b)
 }
 
 /* With a few stages only, the rest must be held by a few devices. */
-static void sum_capacities(struct search *search)
+static void sum_capacities(struct exact_search *search)
 {
     double capacities[LIMIT_PLACEMENT_EXACT_DEVICES];
     const uint32_t n = search->bound.n;
@@ -290,7 +292,7 @@ static void sum_capacities(struct search *search)
         search->holds[i + 1] = search->holds[i] + (i < n ? capacities[i] : 0);
 }
 
-static void begin_walk(struct search *search, double stage_limit_s)
+static void begin_walk(struct exact_search *search, double stage_limit_s)
 {
     const uint32_t n = search->bound.n;
     search->again = false;
@@ -310,7 +312,7 @@ static void begin_walk(struct search *search, double stage_limit_s)
     exact_walk(search, 0, 0, NULL);
 }
 
-static void exact_run(struct search *search)
+static void exact_run(struct exact_search *search)
 {
     do {
         begin_walk(search,
@@ -321,7 +323,7 @@ static void exact_run(struct search *search)
 /* The mix: all placements whose longest stage or link is in [low_s, high_s). One walk finds the
  * least round with stages below a limit; nothing between what it would need as its longest stage to
  * beat the best, and that limit, does. */
-static void run_front(struct search *search, double low_s, double high_s)
+static void run_front(struct exact_search *search, double low_s, double high_s)
 {
     const double m = search->tables->micro_batches, busy = search->tables->busy;
     while (high_s > low_s && !search->stopped) {
@@ -342,7 +344,7 @@ enum error_code exact_search(const struct placement_tables *tables, struct seque
                              double longest_limit_s, struct placement *best, double *best_s,
                              struct exact_result *result, struct error *err)
 {
-    struct search search = {
+    struct exact_search search = {
         .tables = tables, .work = work, .limits = limits, .best = best, .best_s = *best_s};
     struct error own;
     err = err ? err : &own;

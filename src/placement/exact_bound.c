@@ -192,14 +192,14 @@ void exact_bound_rest(const struct exact_bound *bound, uint64_t used, double *re
 
 /* ---- the devices ----------------------------------------------------------------------- */
 
-struct candidate {
+struct bound_candidate {
     double rate;
     uint32_t index;
 };
 
 static int compare_candidates(const void *a, const void *b)
 {
-    const struct candidate *x = a, *y = b;
+    const struct bound_candidate *x = a, *y = b;
     if (x->rate != y->rate)
         return x->rate < y->rate ? -1 : 1;
     return x->index < y->index ? -1 : x->index > y->index;
@@ -209,7 +209,7 @@ static enum error_code exact_bound_choose(struct exact_bound *bound, const bool 
                                           struct error *err)
 {
     const struct placement_tables *tables = bound->tables;
-    struct candidate *candidates = mem_new_array(tables->n_devices, sizeof *candidates);
+    struct bound_candidate *candidates = mem_new_array(tables->n_devices, sizeof *candidates);
     uint16_t low[LIMIT_LAYERS + 1];
     uint32_t n = 0;
     if (!candidates)
@@ -222,7 +222,7 @@ static enum error_code exact_bound_choose(struct exact_bound *bound, const bool 
         for (uint32_t b = 1; b <= tables->n_layers && !holds; b++)
             holds = low[b] < b;
         if (holds)
-            candidates[n++] = (struct candidate){exact_bound_rate_of(bound, d), d};
+            candidates[n++] = (struct bound_candidate){exact_bound_rate_of(bound, d), d};
     }
     qsort(candidates, n, sizeof *candidates, compare_candidates);
     bound->cut = n > LIMIT_PLACEMENT_EXACT_DEVICES;

@@ -299,7 +299,7 @@ struct cell {
     uint32_t node, ends, units;
 };
 
-struct reader {
+struct relax_reader {
     const struct relax *relax;
     struct cell stages[LIMIT_STAGES];
     uint32_t n;
@@ -339,7 +339,7 @@ static void take_apart(const struct relax *relax, struct cell cell, bool whole,
     }
 }
 
-static void read_cell(struct reader *reader, struct cell cell, bool whole)
+static void read_cell(struct relax_reader *reader, struct cell cell, bool whole)
 {
     while (cell.node >= reader->relax->n) {
         struct cell parts[2] = {0};
@@ -360,7 +360,7 @@ static void read_cell(struct reader *reader, struct cell cell, bool whole)
 uint32_t relax_devices(const struct relax *relax, uint32_t devices[LIMIT_STAGES])
 {
     uint32_t n = 0;
-    struct reader reader = {.relax = relax};
+    struct relax_reader reader = {.relax = relax};
     read_cell(&reader, (struct cell){relax->top, FIRST | LAST, relax->units}, true);
     if (reader.n > LIMIT_STAGES)
         return 0;
@@ -426,7 +426,7 @@ bool relax_sharpen(struct relax *relax, double limit_s, double target_s, double 
     uint32_t since = 0;
     memcpy(best, relax->price, (n + 1) * sizeof *best);
     for (uint32_t step = 0; step < STEPS && now_s < target_s; step++) {
-        struct reader reader = {.relax = relax};
+        struct relax_reader reader = {.relax = relax};
         double norm = 0;
         for (uint32_t layer = 0; layer < n; layer++)
             missing[layer] = 1;

@@ -24,13 +24,13 @@ struct option {
 };
 
 /* How the best division of a set begins. */
-struct step {
+struct replicas_step {
     double rate;
     uint16_t group; /* a state; 0: none, `parts` is a unit of which one copy is left out */
     uint8_t parts;
 };
 
-struct search {
+struct replicas_search {
     const struct placement_problem *problem;
     const struct placement_options *options;
     struct replicas_units units;
@@ -38,7 +38,7 @@ struct search {
     uint32_t n_parts, part_streams;
     uint32_t streams[REPLICAS_PARTS]; /* of 1 … n_parts parts */
     struct option *table;
-    struct step *steps; /* as the table */
+    struct replicas_step *steps; /* as the table */
     struct placement_device *devices;
     bool *in;
     struct placement_group *found; /* on the first copies of its units */
@@ -47,7 +47,8 @@ struct search {
     bool stopped;
 };
 
-static struct option *option_of(const struct search *search, uint32_t state, uint32_t parts)
+static struct option *option_of(const struct replicas_search *search, uint32_t state,
+                                uint32_t parts)
 {
     return &search->table[(uint64_t)state * (search->n_parts + 1) + parts];
 }
@@ -55,7 +56,7 @@ static struct option *option_of(const struct search *search, uint32_t state, uin
 /* ---- one group -------------------------------------------------------------------------- */
 
 /* Marks the first copies of each unit. */
-static void replicas_mark(const struct search *search, uint32_t state)
+static void replicas_mark(const struct replicas_search *search, uint32_t state)
 {
     const struct replicas_units *units = &search->units;
     memset(search->in, 0, search->problem->n_devices * sizeof *search->in);
@@ -67,7 +68,7 @@ static void replicas_mark(const struct search *search, uint32_t state)
     }
 }
 
-static enum error_code note_found(struct search *search, struct option *option,
+static enum error_code note_found(struct replicas_search *search, struct option *option,
                                   const struct placement_group *group, struct error *err)
 {
     if (search->n_found == search->found_room) {
@@ -86,7 +87,7 @@ static enum error_code note_found(struct search *search, struct option *option,
 
 /* No part of a set is faster than the set; and with more streams no stream's token comes sooner,
  * because each takes memory and time. */
-static void bound_parts_of(struct search *search, uint32_t state, uint32_t parts)
+static void bound_parts_of(struct replicas_search *search, uint32_t state, uint32_t parts)
 {
     const double each = option_of(search, state, parts)->upper / search->streams[parts - 1];
     for (uint32_t part = 1; part <= state; part++) {
@@ -99,7 +100,7 @@ static void bound_parts_of(struct search *search, uint32_t state, uint32_t parts
     }
 }
 
-static enum error_code solve_group(struct search *search, uint32_t state, uint32_t parts,
+static enum error_code solve_group(struct replicas_search *search, uint32_t state, uint32_t parts,
                                    struct error *err)
 {
     struct placement_problem problem = *search->problem;
@@ -137,13 +138,14 @@ static enum error_code solve_group(struct search *search, uint32_t state, uint32
 
 /* ---- all divisions ---------------------------------------------------------------------- */
 
-static struct step *replicas_step_of(const struct search *search, uint32_t state, uint32_t parts)
+static struct replicas_step *replicas_step_of(const struct replicas_search *search, uint32_t state,
+                                              uint32_t parts)
 {
     return &search->steps[(uint64_t)state * (search->n_parts + 1) + parts];
 }
 
 /* The best without one copy of a unit. */
-static void leave_one(struct search *search, uint32_t set)
+static void leave_one(struct replicas_search *search, uint32_t set)
 {
     const struct replicas_units *units = &search->units;
     for (uint32_t i = 0; i < units->n_units; i++) {
@@ -152,18 +154,19 @@ static void leave_one(struct search *search, uint32_t set)
         for (uint32_t parts = 1; parts <= search->n_parts; parts++) {
             const double rate = replicas_step_of(search, set - units->units[i].step, parts)->rate;
             if (rate > replicas_step_of(search, set, parts)->rate)
-                *replicas_step_of(search, set, parts) = (struct step){rate, 0, (uint8_t)i};
+                *replicas_step_of(search, set, parts) = (struct replicas_step){rate, 0, (uint8_t)i};
         }
     }
 }
 
 /* Of every set and number of parts, by the upper rates or by those that were found. */
-static double replicas_divide(struct search *search, bool upper)
+static double replicas_divide(struct replicas_search *search, bool upper)
 {
     const uint32_t n_parts = search->n_parts, n_states = search->units.n_states;
     for (uint32_t set = 0; set < n_states; set++) {
         for (uint32_t parts = 0; parts <= n_parts; parts++)
-            *replicas_step_of(search, set, parts) = (struct step){parts ? -INFINITY : 0, 0, 0};
+            *replicas_step_of(search, set, parts) =
+                (struct replicas_step){parts ? -INFINITY : 0, 0, 0};
         leave_one(search, set);
         for (uint32_t group = 1; group <= set; group++) {
             if (!replicas_contains(&search->units, set, group))
@@ -174,9 +177,9 @@ static double replicas_divide(struct search *search, bool upper)
                 for (uint32_t parts = own; rate > 0 && parts <= n_parts; parts++) {
                     const double sum =
                         rate + replicas_step_of(search, set - group, parts - own)->rate;
-                    struct step *step = replicas_step_of(search, set, parts);
+                    struct replicas_step *step = replicas_step_of(search, set, parts);
                     if (sum > step->rate)
-                        *step = (struct step){sum, (uint16_t)group, (uint8_t)own};
+                        *step = (struct replicas_step){sum, (uint16_t)group, (uint8_t)own};
                 }
             }
         }
@@ -189,12 +192,12 @@ struct division {
     uint32_t states[REPLICAS_PARTS], parts[REPLICAS_PARTS];
 };
 
-static struct division read_division(const struct search *search)
+static struct division read_division(const struct replicas_search *search)
 {
     struct division out = {0};
     uint32_t set = search->units.n_states - 1, parts = search->n_parts;
     while (parts) {
-        const struct step *step = replicas_step_of(search, set, parts);
+        const struct replicas_step *step = replicas_step_of(search, set, parts);
         if (!step->group) {
             set -= search->units.units[step->parts].step;
             continue;
@@ -207,7 +210,7 @@ static struct division read_division(const struct search *search)
     return out;
 }
 
-static bool replicas_go_on(struct search *search)
+static bool replicas_go_on(struct replicas_search *search)
 {
     if ((search->options->go_on && !search->options->go_on(search->options->self)) ||
         search->out->solves >= REPLICAS_SOLVES)
@@ -217,7 +220,8 @@ static bool replicas_go_on(struct search *search)
 
 /* Solves the groups of the best division by the bounds until it has none that was not; *found
  * becomes true when a division was met whose every group was found. The bound of all. */
-static enum error_code close_in(struct search *search, double *most_rate, struct error *err)
+static enum error_code close_in(struct replicas_search *search, double *most_rate,
+                                struct error *err)
 {
     double best = search->out->one_rate;
     for (;;) {
@@ -247,7 +251,7 @@ static enum error_code close_in(struct search *search, double *most_rate, struct
 /* ---- the answer ------------------------------------------------------------------------- */
 
 /* The found group on the copies behind those that other groups have. */
-static void put_group(const struct search *search, const struct placement_group *found,
+static void put_group(const struct replicas_search *search, const struct placement_group *found,
                       const uint32_t *offsets, struct placement_group *out)
 {
     *out = *found;
@@ -277,7 +281,7 @@ static void cut_streams(const struct placement_problem *problem, struct placemen
     }
 }
 
-static enum error_code take_best(struct search *search, struct error *err)
+static enum error_code take_best(struct replicas_search *search, struct error *err)
 {
     struct placement_replicas *out = search->out;
     struct placement_groups groups = {0};
@@ -305,7 +309,7 @@ static enum error_code take_best(struct search *search, struct error *err)
 
 /* ---- the whole -------------------------------------------------------------------------- */
 
-static enum error_code replicas_search_init(struct search *search, struct error *err)
+static enum error_code replicas_search_init(struct replicas_search *search, struct error *err)
 {
     const struct placement_problem *problem = search->problem;
     const uint32_t n = problem->n_devices, streams = problem->demand.streams;
@@ -347,7 +351,7 @@ static enum error_code replicas_search_init(struct search *search, struct error 
     return ERROR_NONE;
 }
 
-static void replicas_search_deinit(struct search *search)
+static void replicas_search_deinit(struct replicas_search *search)
 {
     replicas_units_deinit(&search->units);
     replicas_bound_deinit(&search->bound);
@@ -358,7 +362,8 @@ static void replicas_search_deinit(struct search *search)
     mem_free(search->found);
 }
 
-static enum error_code replicas_run(struct search *search, bool one_proved, struct error *err)
+static enum error_code replicas_run(struct replicas_search *search, bool one_proved,
+                                    struct error *err)
 {
     struct placement_replicas *out = search->out;
     double most_rate = INFINITY;
@@ -419,7 +424,7 @@ enum error_code placement_replicate(const struct placement_problem *problem,
                                     const struct placement_group *one, bool one_proved,
                                     struct placement_replicas *out, struct error *err)
 {
-    struct search search = {.problem = problem, .options = options, .out = out};
+    struct replicas_search search = {.problem = problem, .options = options, .out = out};
     struct error own;
     err = err ? err : &own;
     *out = (struct placement_replicas){.all = true, .proved = true, .groups.n_groups = 1};

@@ -112,14 +112,14 @@ static enum error_code fill_capacities(struct replicas_bound *bound, const doubl
     return ERROR_NONE;
 }
 
-struct key {
+struct bound_key {
     double cost;
     uint32_t device;
 };
 
 static int replicas_bound_compare_keys(const void *a, const void *b)
 {
-    const struct key *x = a, *y = b;
+    const struct bound_key *x = a, *y = b;
     if (x->cost != y->cost)
         return x->cost < y->cost ? -1 : 1;
     return x->device < y->device ? -1 : x->device > y->device;
@@ -128,7 +128,7 @@ static int replicas_bound_compare_keys(const void *a, const void *b)
 static enum error_code fill_orders(struct replicas_bound *bound, struct error *err)
 {
     const uint32_t n = bound->problem->n_devices;
-    struct key *keys = mem_new_array(n, sizeof *keys);
+    struct bound_key *keys = mem_new_array(n, sizeof *keys);
     if (!keys)
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for bounds of groups");
     for (uint32_t i = 0; i < bound->n_parts * bound->n_rows; i++) {
@@ -136,7 +136,7 @@ static enum error_code fill_orders(struct replicas_bound *bound, struct error *e
         for (uint32_t d = 0; d < n; d++) {
             const double capacity = bound->capacity[part * n + d];
             const double cost = bound->rate[rows * n + d] + bound->launch[rows * n + d] / capacity;
-            keys[d] = (struct key){capacity > 0 ? cost : INFINITY, d};
+            keys[d] = (struct bound_key){capacity > 0 ? cost : INFINITY, d};
         }
         qsort(keys, n, sizeof *keys, replicas_bound_compare_keys);
         for (uint32_t d = 0; d < n; d++)

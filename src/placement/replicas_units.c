@@ -40,7 +40,7 @@ static bool replicas_units_alike(const struct placement_problem *problem, uint32
 
 /* ---- blocks ------------------------------------------------------------------------------- */
 
-struct block {
+struct replica_block {
     uint64_t bytes; /* of memory */
     uint32_t into;  /* the block that a device belongs to; of a block itself, itself */
 };
@@ -48,8 +48,8 @@ struct block {
 struct blocks {
     const struct placement_problem *problem;
     const bool *able;
-    uint32_t n;           /* there are */
-    struct block *blocks; /* [n_devices]: each device begins as one */
+    uint32_t n;                   /* there are */
+    struct replica_block *blocks; /* [n_devices]: each device begins as one */
 };
 
 static void replicas_units_merge(struct blocks *blocks, uint32_t from, uint32_t to)
@@ -182,7 +182,7 @@ static enum error_code make_blocks(struct replicas_units *units,
         return error_set(err, ERROR_NO_MEMORY, "placement: no memory for blocks of %u devices",
                          problem->n_devices);
     for (uint32_t d = 0; d < problem->n_devices; d++) {
-        blocks.blocks[d] = (struct block){placement_device_bytes(&problem->devices[d]), d};
+        blocks.blocks[d] = (struct replica_block){placement_device_bytes(&problem->devices[d]), d};
         blocks.n += able[d];
     }
     uint32_t most = 1; /* blocks: 2^n sets, 3^n pairs */

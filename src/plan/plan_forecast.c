@@ -26,14 +26,14 @@ static uint32_t next_chunk(const struct placement_problem *problem, uint32_t n_s
 }
 
 /* When the chunks leave the stages. */
-struct line {
+struct forecast_line {
     double ends[LIMIT_STAGES]; /* of the last chunk, by stage */
     double done[LIMIT_STAGES]; /* of the last n_stages chunks, by chunk modulo n_stages */
 };
 
 static void plan_forecast_send(const struct placement_problem *problem,
                                const struct placement *placement, uint32_t chunk,
-                               struct placement_load load, struct line *line)
+                               struct placement_load load, struct forecast_line *line)
 {
     double arrives = line->done[chunk % placement->n_stages];
     for (uint32_t i = 0; i < placement->n_stages; i++) {
@@ -52,7 +52,7 @@ static double prefill_s(const struct placement_problem *problem, const struct pl
     struct placement_problem headless = *problem; /* chunks but the last have no results */
     headless.model.output = (struct placement_layer){0};
     headless.model.output_bytes_per_token = 0;
-    struct line line = {0};
+    struct forecast_line line = {0};
     uint32_t at = 0;
     for (uint32_t chunk = 0; at < work->n_prompt; chunk++) {
         const uint32_t rows = next_chunk(problem, placement->n_stages, work->n_prompt - at);

@@ -15,14 +15,14 @@
 
 static const uint64_t memory_max_bytes = (uint64_t)1 << 50;
 
-struct card {
+struct amdgpu_card {
     char hwmon[HWMON_FOLDER_BYTES]; /* "": to be looked up */
     uint32_t temperature_input;
 };
 
 struct amdgpu {
     const struct sysfs *fs;
-    struct card cards[LIMIT_DEVICES];
+    struct amdgpu_card cards[LIMIT_DEVICES];
 };
 
 static enum error_code amdgpu_open(const struct sensor_context *context, void **self,
@@ -43,7 +43,8 @@ static enum error_code amdgpu_open(const struct sensor_context *context, void **
     return ERROR_NONE;
 }
 
-static void amdgpu_find_hwmon(const struct amdgpu *amdgpu, const char *pci, struct card *card)
+static void amdgpu_find_hwmon(const struct amdgpu *amdgpu, const char *pci,
+                              struct amdgpu_card *card)
 {
     hwmon_of_pci(amdgpu->fs, pci, card->hwmon);
     if (!card->hwmon[0])
@@ -53,7 +54,7 @@ static void amdgpu_find_hwmon(const struct amdgpu *amdgpu, const char *pci, stru
         card->temperature_input = 1;
 }
 
-static void amdgpu_read_hwmon(const struct amdgpu *amdgpu, const struct card *card,
+static void amdgpu_read_hwmon(const struct amdgpu *amdgpu, const struct amdgpu_card *card,
                               struct sensor_device *out)
 {
     const struct sysfs *fs = amdgpu->fs;
@@ -89,7 +90,7 @@ static void amdgpu_read_device(void *self, uint32_t index, const struct device_i
                                struct sensor_device *out)
 {
     struct amdgpu *amdgpu = self;
-    struct card *card = &amdgpu->cards[index];
+    struct amdgpu_card *card = &amdgpu->cards[index];
     char pci[PCI_NAME_BYTES];
     uint64_t pct;
     if (!pci_find(amdgpu->fs, info->pci, PCI_VENDOR_AMD, pci)) {

@@ -20,7 +20,7 @@ struct guard_shared {
     struct device_info devices[];
 };
 
-struct report {
+struct guard_report {
     struct sensor_node node;
     struct sensor_device devices[];
 };
@@ -35,11 +35,11 @@ struct guard {
     /* of the thread that does the work */
     void *self;
     uint64_t next_open_ns;
-    struct report *working;
+    struct guard_report *working;
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t wake, answered;
-    struct report *report;
+    struct guard_report *report;
     struct sensor_source source;
     /* Freed by guard_close_end(), or by the thread when that has abandoned it. */
     bool has_thread;
@@ -118,7 +118,7 @@ static void guard_work(struct guard *guard)
 {
     const struct sensor_impl *impl = guard->impl;
     const struct sensor_context *context = &guard->shared->context;
-    struct report *report = guard->working;
+    struct guard_report *report = guard->working;
     open_source(guard);
     memset(report, 0, sizeof *report + context->n_devices * sizeof *report->devices);
     for (uint32_t i = 0; guard->self && impl->read_device && i < context->n_devices; i++)
@@ -189,9 +189,10 @@ static void start_thread(struct guard *guard)
 
 struct guard *guard_new(const struct sensor_impl *impl, struct guard_shared *shared)
 {
-    size_t size = sizeof(struct report) + shared->context.n_devices * sizeof(struct sensor_device);
+    size_t size =
+        sizeof(struct guard_report) + shared->context.n_devices * sizeof(struct sensor_device);
     struct guard *guard = mem_new(sizeof *guard);
-    struct report *working = mem_new(size), *report = mem_new(size);
+    struct guard_report *working = mem_new(size), *report = mem_new(size);
     if (!guard || !working || !report) {
         mem_free(guard);
         mem_free(working);

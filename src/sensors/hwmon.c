@@ -12,7 +12,7 @@
 
 /* In order of preference; `labels` likewise. Without any of its labels all of a driver's inputs
  * count. */
-static const struct driver {
+static const struct hwmon_driver {
     const char *name;
     const char *labels[2];
     bool crit_is_slowdown;
@@ -32,7 +32,7 @@ struct input {
 
 struct hwmon {
     const struct sysfs *fs;
-    const struct driver *driver;
+    const struct hwmon_driver *driver;
     struct input inputs[INPUTS_MAX]; /* one a socket, or one a core where there is no more */
     uint32_t n_inputs;
 };

@@ -14,7 +14,7 @@
 
 #include <stdio.h>
 
-struct card {
+struct intel_card {
     char hwmon[HWMON_FOLDER_BYTES]; /* "": to be looked up */
     uint32_t temperature_input, energy_input;
     struct energy_meter meter;
@@ -22,7 +22,7 @@ struct card {
 
 struct intel {
     const struct sysfs *fs;
-    struct card cards[LIMIT_DEVICES];
+    struct intel_card cards[LIMIT_DEVICES];
 };
 
 static enum error_code intel_open(const struct sensor_context *context, void **self,
@@ -53,7 +53,8 @@ static uint32_t find_input(const struct sysfs *fs, const char *folder, const cha
     return input;
 }
 
-static void intel_sysfs_find_hwmon(const struct intel *intel, const char *pci, struct card *card)
+static void intel_sysfs_find_hwmon(const struct intel *intel, const char *pci,
+                                   struct intel_card *card)
 {
     energy_meter_reset(&card->meter);
     hwmon_of_pci(intel->fs, pci, card->hwmon);
@@ -64,7 +65,7 @@ static void intel_sysfs_find_hwmon(const struct intel *intel, const char *pci, s
 }
 
 /* False when the card is not where it was. */
-static bool intel_sysfs_read_hwmon(const struct intel *intel, struct card *card,
+static bool intel_sysfs_read_hwmon(const struct intel *intel, struct intel_card *card,
                                    struct sensor_device *out)
 {
     const char *folder = card->hwmon;
@@ -101,7 +102,7 @@ static void intel_read_device(void *self, uint32_t index, const struct device_in
                               struct sensor_device *out)
 {
     struct intel *intel = self;
-    struct card *card = &intel->cards[index];
+    struct intel_card *card = &intel->cards[index];
     char pci[PCI_NAME_BYTES];
     if (!pci_find(intel->fs, info->pci, PCI_VENDOR_INTEL, pci)) {
         card->hwmon[0] = 0; /* unplugged, or never ours */

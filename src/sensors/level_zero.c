@@ -90,7 +90,7 @@ _Static_assert(sizeof(struct zes_pci_properties) == 56 && sizeof(struct zes_temp
                "the binary interface");
 
 /* One device that a driver has, with the parts that are read. NULL: it has no such part. */
-struct card {
+struct level_zero_card {
     struct pci_address address;
     zes_handle device, temperature, power, clock, engine;
     zes_handle memories[8];
@@ -119,7 +119,7 @@ struct level_zero {
     int (*mem_state)(zes_handle part, struct zes_mem_state *out);
     int (*engine_properties)(zes_handle part, struct zes_engine_properties *out);
     int (*engine_activity)(zes_handle part, struct zes_counter *out);
-    struct card cards[PARTS_MAX];
+    struct level_zero_card cards[PARTS_MAX];
     uint32_t n_cards;
 };
 
@@ -164,7 +164,7 @@ static uint32_t level_zero_list_parts(enumerate list, zes_handle device, zes_han
     return list(device, &given, out) || given > count ? 0 : given;
 }
 
-static void find_temperature(struct level_zero *zes, struct card *card)
+static void find_temperature(struct level_zero *zes, struct level_zero_card *card)
 {
     zes_handle parts[PARTS_MAX];
     uint32_t n = zes->temp_properties
@@ -186,7 +186,7 @@ static void find_temperature(struct level_zero *zes, struct card *card)
     }
 }
 
-static void find_clock(struct level_zero *zes, struct card *card)
+static void find_clock(struct level_zero *zes, struct level_zero_card *card)
 {
     zes_handle parts[PARTS_MAX];
     uint32_t n = zes->freq_properties
@@ -213,7 +213,7 @@ static int engine_rank(uint32_t group)
     }
 }
 
-static void find_engine(struct level_zero *zes, struct card *card)
+static void find_engine(struct level_zero *zes, struct level_zero_card *card)
 {
     zes_handle parts[PARTS_MAX];
     uint32_t n = zes->engine_properties
@@ -235,7 +235,7 @@ static void add_card(struct level_zero *zes, zes_handle device)
     struct zes_pci_properties pci = {.type = ZES_PCI_PROPERTIES};
     if (zes->n_cards == PARTS_MAX || zes->pci_properties(device, &pci))
         return;
-    struct card *card = &zes->cards[zes->n_cards++];
+    struct level_zero_card *card = &zes->cards[zes->n_cards++];
     card->device = device;
     card->address = pci.address;
     find_temperature(zes, card);
@@ -316,7 +316,7 @@ static enum error_code level_zero_open(const struct sensor_context *context, voi
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-static void level_zero_read_memory(const struct level_zero *zes, const struct card *card,
+static void level_zero_read_memory(const struct level_zero *zes, const struct level_zero_card *card,
                                    struct sensor_device *out)
 {
     static const uint64_t max_bytes = (uint64_t)1 << 50;
@@ -334,7 +334,8 @@ static void level_zero_read_memory(const struct level_zero *zes, const struct ca
         known ? reading_make(size_bytes - free_bytes, size_bytes) : reading_failed();
 }
 
-static void read_power(struct level_zero *zes, struct card *card, struct sensor_device *out)
+static void read_power(struct level_zero *zes, struct level_zero_card *card,
+                       struct sensor_device *out)
 {
     struct zes_counter counter = {0};
     out->power_mw = reading_failed();
@@ -348,7 +349,8 @@ static void read_power(struct level_zero *zes, struct card *card, struct sensor_
         out->power_limit_mw = reading_power_mw((uint64_t)limit.power_mw);
 }
 
-static void read_card(struct level_zero *zes, struct card *card, struct sensor_device *out)
+static void read_card(struct level_zero *zes, struct level_zero_card *card,
+                      struct sensor_device *out)
 {
     double celsius = 0;
     out->temperature_mc = reading_failed();

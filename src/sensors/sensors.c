@@ -52,9 +52,9 @@ enum error_code sensors_open(const struct sensors_options *options,
                              const struct device_info *devices, uint32_t n_devices,
                              struct sensors **out, struct error *err)
 {
-    static const struct sensors_options no_wishes;
+    static const struct sensors_options no_options;
     *out = NULL;
-    options = options ? options : &no_wishes;
+    options = options ? options : &no_options;
     if (n_devices > LIMIT_DEVICES)
         return error_set(err, ERROR_INVALID, "sensors: %u devices are more than %d", n_devices,
                          LIMIT_DEVICES);

@@ -14,7 +14,7 @@
 enum { SERIAL_BITS = 126, DAY_S = 86400, NAME_TEXT = 192 };
 
 /* What a certificate says; NULL extensions end the list. */
-struct statement {
+struct certificate_statement {
     const char *subject, *issuer;
     uint64_t from_unix_s, until_unix_s;
     struct {
@@ -40,7 +40,8 @@ static bool set_serial(X509 *certificate)
     return done;
 }
 
-static bool set_fields(X509 *certificate, const struct statement *what, EVP_PKEY *public_key)
+static bool set_fields(X509 *certificate, const struct certificate_statement *what,
+                       EVP_PKEY *public_key)
 {
     return X509_set_version(certificate, X509_VERSION_3) == 1 && set_serial(certificate) &&
            authority_set_name(X509_get_subject_name(certificate), what->subject) &&
@@ -51,7 +52,8 @@ static bool set_fields(X509 *certificate, const struct statement *what, EVP_PKEY
 }
 
 /* The issuer is needed for its key's identifier; a self-signed certificate is its own. */
-static bool add_extensions(X509 *certificate, const struct statement *what, X509 *issuer)
+static bool add_extensions(X509 *certificate, const struct certificate_statement *what,
+                           X509 *issuer)
 {
     X509V3_CTX context;
     X509V3_set_ctx_nodb(&context);
@@ -68,8 +70,8 @@ static bool add_extensions(X509 *certificate, const struct statement *what, X509
 }
 
 /* Ed25519 signs the message itself, so there is no digest to choose. */
-static X509 *make_certificate(const struct statement *what, EVP_PKEY *public_key, X509 *issuer,
-                              EVP_PKEY *signer)
+static X509 *make_certificate(const struct certificate_statement *what, EVP_PKEY *public_key,
+                              X509 *issuer, EVP_PKEY *signer)
 {
     X509 *certificate = X509_new();
     if (certificate && set_fields(certificate, what, public_key) &&
@@ -98,7 +100,7 @@ enum error_code authority_make(struct authority *out, struct error *err)
     id_text(out->cluster_id, CLUSTER_ID_BYTES, digits);
     authority_name(out->cluster_id, name);
     snprintf(names, sizeof names, "URI:urn:medley:cluster:%s", digits);
-    struct statement what = {
+    struct certificate_statement what = {
         .subject = name,
         .issuer = name,
         .from_unix_s = AUTHORITY_EPOCH_UNIX_S,
@@ -145,7 +147,7 @@ enum error_code authority_sign(const struct authority *authority,
              cluster);
     if (now_unix_s < AUTHORITY_EPOCH_UNIX_S)
         now_unix_s = AUTHORITY_EPOCH_UNIX_S;
-    struct statement what = {
+    struct certificate_statement what = {
         .subject = subject,
         .issuer = name,
         .from_unix_s = now_unix_s - AUTHORITY_SKEW_S,

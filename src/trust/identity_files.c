@@ -14,23 +14,23 @@ static const char key_file[] = "node.key", membership_file[] = "membership.pem";
 /* ---- the text: RFC 7468 -------------------------------------------------------------------- */
 
 /* One block. A password is never asked for: an encrypted block is refused by its label. */
-struct block {
+struct pem_block {
     char *label, *header;
     uint8_t *der;
     long size;
 };
 
-static void block_wipe(struct block *block)
+static void block_wipe(struct pem_block *block)
 {
     OPENSSL_free(block->label);
     OPENSSL_free(block->header);
     OPENSSL_clear_free(block->der, block->size > 0 ? (size_t)block->size : 0);
-    *block = (struct block){0};
+    *block = (struct pem_block){0};
 }
 
-static bool block_read(BIO *text, const char *label, struct block *out)
+static bool block_read(BIO *text, const char *label, struct pem_block *out)
 {
-    *out = (struct block){0};
+    *out = (struct pem_block){0};
     if (PEM_read_bio(text, &out->label, &out->header, &out->der, &out->size) != 1)
         return false;
     if (strcmp(out->label, label) == 0)
@@ -41,7 +41,7 @@ static bool block_read(BIO *text, const char *label, struct block *out)
 
 static EVP_PKEY *identity_files_read_key(BIO *text)
 {
-    struct block block;
+    struct pem_block block;
     if (!block_read(text, "PRIVATE KEY", &block))
         return NULL;
     const uint8_t *at = block.der;
@@ -56,7 +56,7 @@ static EVP_PKEY *identity_files_read_key(BIO *text)
 
 static X509 *read_certificate(BIO *text)
 {
-    struct block block;
+    struct pem_block block;
     if (!block_read(text, "CERTIFICATE", &block))
         return NULL;
     const uint8_t *at = block.der;

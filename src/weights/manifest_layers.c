@@ -26,7 +26,7 @@ static enum error_code manifest_layers_add_tensor(const struct manifest *manifes
     return ERROR_NONE;
 }
 
-struct adding {
+struct layer_adding {
     const struct manifest *manifest;
     const struct model *model;
     struct part_set *set;
@@ -34,7 +34,7 @@ struct adding {
     enum error_code code; /* the first failure */
 };
 
-static void add_role(struct adding *adding, enum tensor_role role, uint32_t layer)
+static void add_role(struct layer_adding *adding, enum tensor_role role, uint32_t layer)
 {
     const struct gguf_tensor *tensor = model_tensor(adding->model, role, layer);
     if (tensor && !adding->code)
@@ -42,7 +42,7 @@ static void add_role(struct adding *adding, enum tensor_role role, uint32_t laye
             manifest_layers_add_tensor(adding->manifest, tensor, adding->set, adding->err);
 }
 
-static void manifest_layers_add_ends(struct adding *adding, bool first, bool last)
+static void manifest_layers_add_ends(struct layer_adding *adding, bool first, bool last)
 {
     add_role(adding, TENSOR_ROPE_FREQS, 0);
     add_role(adding, TENSOR_ROPE_FACTORS_LONG, 0);
@@ -66,7 +66,7 @@ enum error_code manifest_add_layers(const struct manifest *manifest, const struc
     if (n_layers < 1 || first_layer >= n || n_layers > n - first_layer)
         return error_set(err, ERROR_INVALID, "%u layers from %u on, of a model that has %u",
                          n_layers, first_layer, n);
-    struct adding adding = {.manifest = manifest, .model = model, .set = set, .err = err};
+    struct layer_adding adding = {.manifest = manifest, .model = model, .set = set, .err = err};
     part_set_add(set, MANIFEST_HEADER);
     for (uint32_t layer = first_layer; layer < first_layer + n_layers; layer++) {
         for (int role = 0; role < TENSOR_ROLE_COUNT; role++) {

@@ -95,7 +95,7 @@ void weights_files_load(struct weights *weights)
 
 /* ---- a file that is added -------------------------------------------------------------------- */
 
-struct adding {
+struct weights_adding {
     struct weights_job job;
     struct weights_file *file;
     bool is_new; /* not from STATE/files */
@@ -130,7 +130,7 @@ static uint32_t weights_files_threads(void)
 
 static void run_add(struct weights_job *job)
 {
-    struct adding *adding = (struct adding *)job;
+    struct weights_adding *adding = (struct weights_adding *)job;
     struct weights_file *file = adding->file;
     const struct manifest_options options = {
         .n_threads = weights_files_threads(), .progress = may_go_on, .arg = job->weights};
@@ -203,7 +203,7 @@ static void forget_doubles(struct weights *weights, const char *path)
 
 static void add_done(struct weights_job *job)
 {
-    struct adding *adding = (struct adding *)job;
+    struct weights_adding *adding = (struct weights_adding *)job;
     struct weights *weights = job->weights;
     struct weights_file *file = adding->file;
     struct weights_entry *entry = NULL;
@@ -234,7 +234,7 @@ static void add_done(struct weights_job *job)
 }
 
 static enum error_code begin_adding(struct weights *weights, const char *path,
-                                    struct adding *adding, struct error *err)
+                                    struct weights_adding *adding, struct error *err)
 {
     struct weights_file *file = mem_new(sizeof *file);
     if (file)
@@ -263,7 +263,7 @@ static void weights_files_add(struct weights *weights, const char *path, bool is
                               void *arg)
 {
     struct error err = {0};
-    struct adding *adding = mem_new(sizeof *adding);
+    struct weights_adding *adding = mem_new(sizeof *adding);
     enum error_code code = adding ? ERROR_NONE : error_set(&err, ERROR_NO_MEMORY, "out of memory");
     if (!code && weights_is_closing(weights))
         code = error_set(&err, ERROR_CANCELLED, "the node stops");

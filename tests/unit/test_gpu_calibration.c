@@ -103,7 +103,7 @@ static void test_sampling(void **state)
 {
     (void)state;
     struct device_measurement found;
-    struct sampler sampler = {.budget_ns = 1, .end_ns = UINT64_MAX};
+    struct measure_budget sampler = {.budget_ns = 1, .end_ns = UINT64_MAX};
     struct counted counted = {.fails_at = 1};
     assert_false(
         sampler_run(&sampler, run_counted, &counted, 1, &found)); /* the run that warms up */
