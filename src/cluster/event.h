@@ -13,8 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-
-#include "cluster.pb-c.h"
+#include "cluster/event_kinds.h"
 
 /* Appends; on lack of memory out->failed. */
 void event_encode(const Cluster__Event *event, struct buffer *out);
@@ -25,10 +24,10 @@ void event_free(Cluster__Event *event); /* NULL is fine */
 
 /* The number of its kind, which is its field's number in proto/cluster.proto, also where this
  * version does not know it; 0: none. Versions know kinds up to a number each, so who knows a kind
- * knows all with lower ones. */
+ * knows all with lower ones. event_kinds.h says which kinds every version knows, up to
+ * EVENT_LEVEL_FIRST. */
 uint32_t event_level(const Cluster__Event *event);
 uint32_t event_level_known(void); /* the highest kind that this version knows */
-enum { EVENT_LEVEL_FIRST = CLUSTER__EVENT__KIND_REFOUNDED }; /* that every version knows */
 
 /* A line for people, without a line feed: "tower joined", "instance demo: placed on 2 stages, epoch
  * 5". Foreign names are made safe. */

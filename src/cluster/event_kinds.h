@@ -1,0 +1,53 @@
+/* Which version knows which kind of event: a row each, in the order of their numbers.
+ *
+ *     X(KIND, since)
+ *
+ * KIND as in proto/cluster.proto. `since`: FIRST where every version that can be in a cluster knows
+ * the kind; LATER where it came afterwards, so that it may be proposed only once the description of
+ * every admitted node says that it knows it (state_level()). A new kind is a row at the end, LATER.
+ *
+ * A kind of the protocol without a row, a row out of order and a FIRST behind a LATER do not compile
+ * (below, and event_level_known()). */
+#pragma once
+
+#include "cluster.pb-c.h"
+
+#define EVENT_KINDS(X)                                                                             \
+    X(NODE_JOINED, FIRST)                                                                          \
+    X(NODE_ADMITTED, FIRST)                                                                        \
+    X(NODE_REMOVED, FIRST)                                                                         \
+    X(NODE_UPDATED, FIRST)                                                                         \
+    X(LINKS_MEASURED, FIRST)                                                                       \
+    X(MODEL_REGISTERED, FIRST)                                                                     \
+    X(MODEL_FORGOTTEN, FIRST)                                                                      \
+    X(INSTANCE_DESIRED, FIRST)                                                                     \
+    X(INSTANCE_TARGET, FIRST)                                                                      \
+    X(INSTANCE_PLACED, FIRST)                                                                      \
+    X(INSTANCE_ABANDONED, FIRST)                                                                   \
+    X(STAGE_REPORTED, FIRST)                                                                       \
+    X(INSTANCE_STOPPED, FIRST)                                                                     \
+    X(SETTING_CHANGED, FIRST)                                                                      \
+    X(REFOUNDED, FIRST)
+
+enum { EVENT_SINCE_LATER, EVENT_SINCE_FIRST };
+
+#define EVENT_ROW(KIND, since) EVENT_ROW_##KIND,
+#define EVENT_ROW_IS_FIRST(KIND, since) +EVENT_SINCE_##since
+enum {
+    /* The fields of an event from here on are its kinds. */
+    EVENT_KIND_MIN = CLUSTER__EVENT__KIND_NODE_JOINED,
+    EVENT_ROW_BEFORE = EVENT_KIND_MIN - 1,
+    EVENT_KINDS(EVENT_ROW) EVENT_ROW_END,
+    /* The highest kind that every version knows. */
+    EVENT_LEVEL_FIRST = EVENT_ROW_BEFORE EVENT_KINDS(EVENT_ROW_IS_FIRST),
+};
+#undef EVENT_ROW
+#undef EVENT_ROW_IS_FIRST
+
+#define EVENT_ROW_CHECK(KIND, since)                                                               \
+    _Static_assert((int)EVENT_ROW_##KIND == (int)CLUSTER__EVENT__KIND_##KIND,                      \
+                   "the rows are in the order of their numbers, without a gap");                   \
+    _Static_assert((EVENT_ROW_##KIND <= EVENT_LEVEL_FIRST) == EVENT_SINCE_##since,                 \
+                   "the kinds that every version knows come first");
+EVENT_KINDS(EVENT_ROW_CHECK)
+#undef EVENT_ROW_CHECK
