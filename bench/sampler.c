@@ -67,11 +67,25 @@ static double median(double *values, int n)
     return values[n / 2];
 }
 
-static struct telemetry *start(const struct telemetry_options *options)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `latest` */
+static struct sensor_sample latest;
+
+static void keep_latest(void *arg, const struct sensor_sample *sample)
 {
+    (void)arg;
+    pthread_mutex_lock(&lock);
+    latest = *sample;
+    pthread_mutex_unlock(&lock);
+}
+
+static struct telemetry *start(const struct telemetry_options *given)
+{
+    struct telemetry_options options = *given;
     struct telemetry *telemetry;
     struct error err;
-    if (telemetry_open(options, devices, N_DEVICES, &telemetry, &err)) {
+    if (!options.on_sample)
+        options.on_sample = keep_latest;
+    if (telemetry_open(&options, devices, N_DEVICES, &telemetry, &err)) {
         fprintf(stderr, "sampler: %s\n", err.text);
         exit(1);
     }
@@ -85,13 +99,14 @@ static void print_sources(struct telemetry *telemetry)
         telemetry_source(telemetry, i, &source);
         printf("  %-13s %s\n", source.name, source.available ? "available" : source.reason);
     }
-    static struct sensor_sample sample;
-    telemetry_latest(telemetry, &sample);
-    const struct sensor_reading *all = (const struct sensor_reading *)&sample.node;
+    pthread_mutex_lock(&lock);
+    const struct sensor_sample sample = latest;
+    pthread_mutex_unlock(&lock);
+    const struct reading *all = (const struct reading *)&sample.node;
     size_t n = sizeof sample.node / sizeof *all, n_valid = 0;
     for (size_t i = 0; i < n; i++)
         n_valid += all[i].valid;
-    all = (const struct sensor_reading *)sample.devices;
+    all = (const struct reading *)sample.devices;
     for (size_t i = 0; i < N_DEVICES * sizeof *sample.devices / sizeof *all; i++)
         n_valid += all[i].valid;
     printf("  %zu readings of %u devices and the machine\n", n_valid, sample.n_devices);

@@ -2,8 +2,7 @@
  * of themselves. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/reading.h"
 
 /* What computes in the end: a software Vulkan driver is DEVICE_CPU too (its backend says
  * "vulkan"). */
@@ -19,12 +18,6 @@ enum precision {
 
 enum support_level { SUPPORT_TESTED, SUPPORT_EXPECTED, SUPPORT_EXPERIMENTAL };
 
-/* A number that may be unknown. */
-struct reading_u64 {
-    uint64_t value;
-    bool valid;
-};
-
 /* The fifteen facts of a device. Text that is not known is "". */
 struct device_info {
     char id[32];           /* what --devices takes: "cpu", "vulkan0", "cuda1", "sim:fast" */
@@ -37,12 +30,12 @@ struct device_info {
     enum device_kind kind;
     uint64_t memory_total_bytes;
     uint64_t memory_free_bytes; /* when it was opened; device_memory() reads it now */
-    struct reading_u64 compute_units;
-    struct reading_u64 clock_mhz;
-    struct reading_u64
-        bandwidth_mb_per_s; /* measured, never a datasheet; of a simulated device its file's */
-    struct reading_u64 peak_mflops; /* as above */
-    struct reading_u64 threads_per_block_max;
+    struct reading compute_units;
+    struct reading clock_mhz;
+    struct reading
+        bandwidth_mb_per_s;     /* measured, never a datasheet; of a simulated device its file's */
+    struct reading peak_mflops; /* as above */
+    struct reading threads_per_block_max;
     uint32_t precisions; /* bits of enum precision */
     bool peer_to_peer;
     enum support_level support;

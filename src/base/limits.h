@@ -33,7 +33,6 @@ enum {
     LIMIT_NODE_NAME_BYTES = 255,
     LIMIT_LINK_DELAY_MS = 60 * 1000, /* latency, jitter, overhead */
     LIMIT_LINK_GB_PER_S = 100000,
-    LIMIT_LINK_LOSS_PPM = 500000, /* a link that loses more is not used */
 
     /* the mesh: links between nodes (docs/wire-protocol.md) */
     LIMIT_LINKS = 1024,
@@ -211,3 +210,5 @@ enum {
     LIMIT_REQUEST_ID_BYTES = 128,     /* of an x-request-id */
     LIMIT_LAST_EVENT_ID_BYTES = 8192, /* positions of all choices */
 };
+
+#define LIMIT_LINK_LOSS_SHARE 0.5 /* a link that loses more packets is not used */

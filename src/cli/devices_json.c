@@ -2,6 +2,7 @@
 #include "cli/devices_calibration.h"
 #include "cli/devices_view.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,10 +33,19 @@ static void json_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *k
 }
 
 static void json_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
-                         struct reading_u64 reading)
+                         struct reading reading)
 {
     if (reading.valid)
-        yyjson_mut_obj_add_uint(doc, object, key, reading.value);
+        yyjson_mut_obj_add_uint(doc, object, key, reading_whole(reading));
+    else
+        yyjson_mut_obj_add_null(doc, object, key);
+}
+
+static void json_bytes(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, bool known,
+                       uint64_t bytes)
+{
+    if (known)
+        yyjson_mut_obj_add_uint(doc, object, key, bytes);
     else
         yyjson_mut_obj_add_null(doc, object, key);
 }
@@ -70,10 +80,8 @@ static yyjson_mut_val *json_info(yyjson_mut_doc *doc, yyjson_mut_val *list,
     json_text(doc, object, "driver", info->driver);
     json_text(doc, object, "pci", info->pci);
     const bool has_memory = info->memory_total_bytes != 0;
-    json_reading(doc, object, "memory_total_bytes",
-                 (struct reading_u64){info->memory_total_bytes, has_memory});
-    json_reading(doc, object, "memory_free_bytes",
-                 (struct reading_u64){info->memory_free_bytes, has_memory});
+    json_bytes(doc, object, "memory_total_bytes", has_memory, info->memory_total_bytes);
+    json_bytes(doc, object, "memory_free_bytes", has_memory, info->memory_free_bytes);
     json_reading(doc, object, "compute_units", info->compute_units);
     json_reading(doc, object, "clock_mhz", info->clock_mhz);
     json_reading(doc, object, "bandwidth_mb_per_s", info->bandwidth_mb_per_s);
@@ -90,6 +98,7 @@ static yyjson_mut_val *json_info(yyjson_mut_doc *doc, yyjson_mut_val *list,
 struct field {
     const char *name;
     size_t offset;
+    double scale; /* of the number that is shown; 0: 1 */
 };
 
 static const struct field device_fields[] = {
@@ -110,13 +119,13 @@ static const struct field node_fields[] = {
     {"cpu_utilisation_pct", offsetof(struct sensor_node, cpu_utilisation_pct)},
     {"memory_total_bytes", offsetof(struct sensor_node, memory_total_bytes)},
     {"memory_available_bytes", offsetof(struct sensor_node, memory_available_bytes)},
-    {"memory_stall_some_ppm", offsetof(struct sensor_node, memory_stall_some_ppm)},
-    {"memory_stall_full_ppm", offsetof(struct sensor_node, memory_stall_full_ppm)},
+    {"memory_stall_some_ppm", offsetof(struct sensor_node, memory_stall_some_share), 1e6},
+    {"memory_stall_full_ppm", offsetof(struct sensor_node, memory_stall_full_share), 1e6},
 };
 
 /* Its time on the wall clock, null when no source has it. */
 static void json_time(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct devices_view *view,
-                      const struct sensor_reading *reading)
+                      const struct reading *reading)
 {
     uint64_t now_ns =
         view->sample.time_ns > reading->time_ns ? view->sample.time_ns : reading->time_ns;
@@ -134,11 +143,13 @@ static void json_readings(yyjson_mut_doc *doc, yyjson_mut_val *object,
                           const struct field *fields, size_t n_fields)
 {
     for (size_t i = 0; i < n_fields; i++) {
-        struct sensor_reading reading;
+        struct reading reading;
         memcpy(&reading, (const char *)readings + fields[i].offset, sizeof reading);
         yyjson_mut_val *value = yyjson_mut_obj_add_obj(doc, object, fields[i].name);
         yyjson_mut_obj_add_bool(doc, value, "valid", reading.valid);
-        json_reading(doc, value, "value", (struct reading_u64){reading.value, reading.valid});
+        if (fields[i].scale > 0)
+            reading.value = round(reading.value * fields[i].scale);
+        json_reading(doc, value, "value", reading);
         json_time(doc, value, view, &reading);
     }
 }
@@ -152,10 +163,10 @@ static void json_battery_state(yyjson_mut_doc *doc, yyjson_mut_val *object,
         [BATTERY_FULL] = "full",
         [BATTERY_NOT_CHARGING] = "not charging",
     };
-    const struct sensor_reading *state = &view->sample.node.battery_state;
+    const struct reading *state = &view->sample.node.battery_state;
     yyjson_mut_val *value = yyjson_mut_obj_add_obj(doc, object, "battery_state");
     yyjson_mut_obj_add_bool(doc, value, "valid", state->valid);
-    json_text(doc, value, "value", state->valid ? names[state->value] : "");
+    json_text(doc, value, "value", state->valid ? names[reading_whole(*state)] : "");
     json_time(doc, value, view, state);
 }
 
@@ -167,11 +178,8 @@ static void json_devices(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct
     for (uint32_t i = 0; i < view->n_devices; i++) {
         const struct sensor_device *readings = &view->sample.devices[i];
         yyjson_mut_val *object = json_info(doc, list, &view->infos[i]);
-        json_reading(
-            doc, object, "temperature_mc",
-            (struct reading_u64){readings->temperature_mc.value, readings->temperature_mc.valid});
-        json_reading(doc, object, "power_mw",
-                     (struct reading_u64){readings->power_mw.value, readings->power_mw.valid});
+        json_reading(doc, object, "temperature_mc", readings->temperature_mc);
+        json_reading(doc, object, "power_mw", readings->power_mw);
         json_readings(doc, yyjson_mut_obj_add_obj(doc, object, "readings"), view, readings,
                       device_fields, sizeof device_fields / sizeof *device_fields);
         devices_json_measured(doc, object, gpu_device(view->gpu, i));

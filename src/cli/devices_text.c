@@ -32,11 +32,11 @@ static const struct row titles = {{"ID", "NAME", "VENDOR", "BACKEND", "KIND",
                                    "MEMORY (FREE / TOTAL)", "DECODE", "TEMPERATURE", "POWER",
                                    "CLOCK", "STATUS"}};
 
-static void format_number(char cell[128], bool valid, uint64_t value, double divisor, int decimals,
-                          const char *unit)
+static void format_reading(char cell[128], struct reading reading, double divisor, int decimals,
+                           const char *unit)
 {
-    if (valid)
-        snprintf(cell, 128, "%.*f %s", decimals, (double)value / divisor, unit);
+    if (reading.valid)
+        snprintf(cell, 128, "%.*f %s", decimals, reading.value / divisor, unit);
     else
         snprintf(cell, 128, "-");
 }
@@ -59,14 +59,10 @@ static void fill_row(struct row *row, const struct device_info *info,
                  (double)info->memory_free_bytes / gib, (double)info->memory_total_bytes / gib);
     else
         snprintf(row->cell[COLUMN_MEMORY], size, "-");
-    format_number(row->cell[COLUMN_DECODE], info->bandwidth_mb_per_s.valid,
-                  info->bandwidth_mb_per_s.value, 1000, 2, "GB/s");
-    format_number(row->cell[COLUMN_TEMPERATURE], readings->temperature_mc.valid,
-                  readings->temperature_mc.value, 1000, 1, "C");
-    format_number(row->cell[COLUMN_POWER], readings->power_mw.valid, readings->power_mw.value, 1000,
-                  1, "W");
-    format_number(row->cell[COLUMN_CLOCK], readings->clock_mhz.valid, readings->clock_mhz.value, 1,
-                  0, "MHz");
+    format_reading(row->cell[COLUMN_DECODE], info->bandwidth_mb_per_s, 1000, 2, "GB/s");
+    format_reading(row->cell[COLUMN_TEMPERATURE], readings->temperature_mc, 1000, 1, "C");
+    format_reading(row->cell[COLUMN_POWER], readings->power_mw, 1000, 1, "W");
+    format_reading(row->cell[COLUMN_CLOCK], readings->clock_mhz, 1, 0, "MHz");
     snprintf(row->cell[COLUMN_STATUS], size, "%s", status);
 }
 
@@ -121,10 +117,10 @@ static void print_summary(const struct devices_view *view)
 
 static void print_memory_pressure(const struct devices_view *view)
 {
-    struct sensor_reading stall = view->sample.node.memory_stall_some_ppm;
-    if (stall.valid && stall.value >= 10000) /* 1 %: below it nobody notices */
+    struct reading stall = view->sample.node.memory_stall_some_share;
+    if (stall.valid && stall.value >= 0.01) /* 1 %: below it nobody notices */
         printf("\nMemory is short: in the last 10 s tasks waited for it %.0f %% of the time.\n",
-               (double)stall.value / 10000);
+               stall.value * 100);
 }
 
 static void print_rejected(const struct gpu *gpu)

@@ -23,12 +23,6 @@ const char *devices_kind_name(enum device_kind kind)
     return "";
 }
 
-static struct sensor_reading devices_view_reading_of(struct reading_u64 reading)
-{
-    return (struct sensor_reading){
-        .value = reading.value, .time_ns = clock_now_ns(), .valid = reading.valid};
-}
-
 /* A simulated device has no sensor; its simulation says. */
 static void ask_simulated(struct devices_view *view)
 {
@@ -37,9 +31,9 @@ static void ask_simulated(struct devices_view *view)
             continue;
         const struct device *device = gpu_device(view->gpu, i);
         struct sensor_device *readings = &view->sample.devices[i];
-        readings->temperature_mc = devices_view_reading_of(device_temperature_mc(device));
-        readings->power_mw = devices_view_reading_of(device_power_mw(device));
-        readings->clock_mhz = devices_view_reading_of(device_clock_mhz(device));
+        readings->temperature_mc = device_temperature_mc(device);
+        readings->power_mw = device_power_mw(device);
+        readings->clock_mhz = device_clock_mhz(device);
     }
 }
 

@@ -19,12 +19,11 @@ struct top_column {
 
 /* ---- cells -------------------------------------------------------------------------------- */
 
-static void show_scaled(struct sensor_reading reading, double divisor, const char *unit, char *text,
+static void show_scaled(struct reading reading, double divisor, const char *unit, char *text,
                         size_t size)
 {
     if (reading.valid)
-        snprintf(text, size, "%.*f %s", divisor >= 1000 ? 1 : 0, (double)reading.value / divisor,
-                 unit);
+        snprintf(text, size, "%.*f %s", divisor >= 1000 ? 1 : 0, reading.value / divisor, unit);
     else
         snprintf(text, size, "-");
 }
@@ -110,19 +109,18 @@ static void show_node(const struct sensor_node *node, char *text, size_t size)
     size_t used = 0;
     text[0] = 0;
     if (node->cpu_utilisation_pct.valid)
-        used +=
-            (size_t)snprintf(text, size, "cpu %" PRIu64 " %%   ", node->cpu_utilisation_pct.value);
+        used += (size_t)snprintf(text, size, "cpu %.0f %%   ", node->cpu_utilisation_pct.value);
     if (node->memory_total_bytes.valid && node->memory_available_bytes.valid)
         used += (size_t)snprintf(text + used, size - used, "memory %.1f of %.1f GiB free   ",
-                                 (double)node->memory_available_bytes.value / gib,
-                                 (double)node->memory_total_bytes.value / gib);
-    if (node->memory_stall_some_ppm.valid)
+                                 node->memory_available_bytes.value / gib,
+                                 node->memory_total_bytes.value / gib);
+    if (node->memory_stall_some_share.valid)
         used += (size_t)snprintf(text + used, size - used, "waiting for memory %.1f %%   ",
-                                 (double)node->memory_stall_some_ppm.value * 1e-4);
+                                 node->memory_stall_some_share.value * 100);
     if (node->battery_pct.valid)
-        used += (size_t)snprintf(text + used, size - used, "battery %" PRIu64 " %%%s",
-                                 node->battery_pct.value,
-                                 node->on_ac.valid && node->on_ac.value ? " (on mains)" : "");
+        used +=
+            (size_t)snprintf(text + used, size - used, "battery %.0f %%%s", node->battery_pct.value,
+                             node->on_ac.valid && node->on_ac.value > 0 ? " (on mains)" : "");
     if (!used)
         snprintf(text, size, "no reading of the machine yet");
 }
@@ -160,8 +158,8 @@ static void append_hottest(const struct heat_snapshot *snapshot, uint32_t width,
     char line[160] = "no device tells its temperature: `medley devices` says why";
     if (hottest)
         snprintf(line, sizeof line, "hottest: %s, %.1f C; a governor keeps it below %.0f C",
-                 device_info(hottest->device)->id,
-                 (double)hottest->readings.temperature_mc.value * 1e-3, hottest->thermal.stop_c);
+                 device_info(hottest->device)->id, hottest->readings.temperature_mc.value * 1e-3,
+                 hottest->thermal.stop_c);
     append_line(line, width, out);
 }
 
@@ -232,16 +230,23 @@ void top_screen(const struct heat_snapshot *snapshot, uint32_t width, uint32_t h
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
 static void add_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
-                        struct sensor_reading reading)
+                        struct reading reading)
 {
     if (reading.valid)
-        yyjson_mut_obj_add_uint(doc, object, key, reading.value);
+        yyjson_mut_obj_add_uint(doc, object, key, reading_whole(reading));
     else
         yyjson_mut_obj_add_null(doc, object, key);
 }
 
+static void add_ppm(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
+                    struct reading share)
+{
+    share.value = round(share.value * 1e6);
+    add_reading(doc, object, key, share);
+}
+
 static void add_number(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
-                       struct thermal_number number)
+                       struct reading number)
 {
     if (number.valid && isfinite(number.value))
         yyjson_mut_obj_add_real(doc, object, key, number.value);
@@ -283,8 +288,8 @@ bool top_json(const struct heat_snapshot *snapshot, struct buffer *out)
     add_reading(doc, machine, "cpu_utilisation_pct", node->cpu_utilisation_pct);
     add_reading(doc, machine, "memory_total_bytes", node->memory_total_bytes);
     add_reading(doc, machine, "memory_available_bytes", node->memory_available_bytes);
-    add_reading(doc, machine, "memory_stall_some_ppm", node->memory_stall_some_ppm);
-    add_reading(doc, machine, "memory_stall_full_ppm", node->memory_stall_full_ppm);
+    add_ppm(doc, machine, "memory_stall_some_ppm", node->memory_stall_some_share);
+    add_ppm(doc, machine, "memory_stall_full_ppm", node->memory_stall_full_share);
     add_reading(doc, machine, "battery_pct", node->battery_pct);
     add_reading(doc, machine, "on_ac", node->on_ac);
     yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, root, "devices");

@@ -101,7 +101,7 @@ bool cluster_share_memory(const struct cluster *cluster, uint32_t a, uint32_t b)
 
 /* Gigabit Ethernet and five-gigahertz Wi-Fi among them. Assumptions. */
 static const struct {
-    uint64_t latency_ns, bytes_per_s;
+    double latency_ns, bytes_per_s;
 } assumptions[TOPOLOGY_CLASSES] = {
     [TOPOLOGY_LOOPBACK] = {20000, 2000000000},     [TOPOLOGY_SAME_HOST] = {20000, 2000000000},
     [TOPOLOGY_ETHERNET] = {200000, 117000000},     [TOPOLOGY_WIFI] = {2000000, 30000000},
@@ -116,10 +116,10 @@ bool cluster_link_assume(struct topology_link *link, bool *assumed)
     if (*assumed && link->class == TOPOLOGY_UNKNOWN)
         return false;
     if (!link->latency_ns.valid)
-        link->latency_ns = (struct topology_reading){assumptions[link->class].latency_ns, true};
+        link->latency_ns = reading_of(UNIT_DELAY_NS, assumptions[link->class].latency_ns);
     if (!has_bandwidth)
         link->bandwidth_bytes_per_s =
-            (struct topology_reading){assumptions[link->class].bytes_per_s, true};
+            reading_of(UNIT_BYTES_PER_S, assumptions[link->class].bytes_per_s);
     return true;
 }
 

@@ -84,12 +84,12 @@ READER(class)
         json_show(value).text);
 }
 
-static enum error_code read_ms(yyjson_val *value, struct topology_reading *out,
+static enum error_code read_ms(yyjson_val *value, struct reading *out,
                                const struct json_place *place, struct error *err)
 {
     double ms = 0;
     const enum error_code code = json_read_number(value, 0, LIMIT_LINK_DELAY_MS, &ms, place, err);
-    *out = (struct topology_reading){(uint64_t)llround(ms * 1e6), !code};
+    *out = code ? (struct reading){0} : reading_of(UNIT_DELAY_NS, round(ms * 1e6));
     return code;
 }
 
@@ -112,19 +112,19 @@ READER(loss)
 {
     double pct = 0;
     const enum error_code code = json_read_number(value, 0, 100, &pct, place, err);
-    ((struct link_reading *)into)->link.loss_ppm =
-        (struct topology_reading){(uint64_t)llround(pct * 1e4), !code};
+    ((struct link_reading *)into)->link.loss_share =
+        code ? (struct reading){0} : reading_of(UNIT_SHARE, round(pct * 1e4) * 1e-6);
     return code;
 }
 
-static enum error_code read_bandwidth_into(yyjson_val *value, struct topology_reading *out,
+static enum error_code read_bandwidth_into(yyjson_val *value, struct reading *out,
                                            const struct json_place *place, struct error *err)
 {
     double rate = 0;
     const struct sim_range range = {1e3, (double)LIMIT_LINK_GB_PER_S * 1e9, "1KB/s to 100TB/s"};
     const enum error_code code =
         cluster_read_amount(value, SIM_BYTES_PER_S, range, &rate, place, err);
-    *out = (struct topology_reading){(uint64_t)rate, !code};
+    *out = code ? (struct reading){0} : reading_of(UNIT_BYTES_PER_S, floor(rate));
     return code;
 }
 
@@ -140,12 +140,13 @@ READER(peer_bandwidth)
         value, &((struct link_reading *)into)->link.peer_bandwidth_bytes_per_s, place, err);
 }
 
-static enum error_code read_bandwidth_bytes_into(yyjson_val *value, struct topology_reading *out,
+static enum error_code read_bandwidth_bytes_into(yyjson_val *value, struct reading *out,
                                                  const struct json_place *place, struct error *err)
 {
+    uint64_t rate = 0;
     const enum error_code code =
-        json_read_whole(value, LIMIT_LINK_GB_PER_S * UINT64_C(1000000000), &out->value, place, err);
-    out->valid = !code && out->value > 0;
+        json_read_whole(value, LIMIT_LINK_GB_PER_S * UINT64_C(1000000000), &rate, place, err);
+    *out = code ? (struct reading){0} : reading_of(UNIT_BYTES_PER_S, (double)rate);
     return code;
 }
 

@@ -155,17 +155,16 @@ static void cluster_write_add_device(const struct writing *w, const struct clust
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-static void add_ms(const struct writing *w, const char *key, struct topology_reading reading)
+static void add_ms(const struct writing *w, const char *key, struct reading reading)
 {
     if (reading.valid)
-        yyjson_mut_obj_add_real(w->doc, w->object, key, (double)reading.value / 1e6);
+        yyjson_mut_obj_add_real(w->doc, w->object, key, reading.value / 1e6);
 }
 
-static void add_bytes_per_s(const struct writing *w, const char *key,
-                            struct topology_reading reading)
+static void add_bytes_per_s(const struct writing *w, const char *key, struct reading reading)
 {
-    if (reading.valid && reading.value)
-        yyjson_mut_obj_add_uint(w->doc, w->object, key, reading.value);
+    if (reading.valid)
+        yyjson_mut_obj_add_uint(w->doc, w->object, key, reading_whole(reading));
 }
 
 static void add_link(const struct writing *w, const struct cluster *cluster, uint32_t index)
@@ -181,8 +180,9 @@ static void add_link(const struct writing *w, const struct cluster *cluster, uin
     add_ms(w, "latency_ms", link.latency_ns);
     add_ms(w, "jitter_ms", link.jitter_ns);
     add_ms(w, "overhead_ms", link.overhead_ns);
-    if (link.loss_ppm.valid)
-        yyjson_mut_obj_add_real(w->doc, w->object, "loss_pct", (double)link.loss_ppm.value / 1e4);
+    if (link.loss_share.valid)
+        yyjson_mut_obj_add_real(w->doc, w->object, "loss_pct",
+                                round(link.loss_share.value * 1e6) / 1e4);
     add_bytes_per_s(w, "bandwidth_bytes_per_s", link.bandwidth_bytes_per_s);
     add_bytes_per_s(w, "peer_bandwidth_bytes_per_s", link.peer_bandwidth_bytes_per_s);
     if (cluster->link_assumed[index])

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,24 +14,14 @@ static uint64_t aggregate_add(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-static bool aggregate_has(struct reading_u64 reading)
+static bool aggregate_has(struct reading reading)
 {
-    return reading.valid && reading.value;
+    return reading.valid && reading.value > 0;
 }
 
 static bool is_in_host_memory(const struct device_info *info)
 {
     return info->kind != DEVICE_GPU && !device_info_is_simulated(info);
-}
-
-/* fastest / slowest in permille; UINT64_MAX when it does not fit. */
-static uint64_t aggregate_permille(uint64_t fastest, uint64_t slowest)
-{
-    uint64_t whole = fastest / slowest, rest = fastest % slowest;
-    if (whole > UINT64_MAX / 1000 - 1)
-        return UINT64_MAX;
-    return whole * 1000 +
-           (rest <= UINT64_MAX / 1000 ? rest * 1000 / slowest : rest / (slowest / 1000));
 }
 
 static void count_memory(struct aggregate *aggregate, const struct device_info *devices,
@@ -54,12 +45,14 @@ static void count_memory(struct aggregate *aggregate, const struct device_info *
 static void count_bandwidth(struct aggregate *aggregate, const struct device_info *devices,
                             uint32_t n_devices)
 {
-    struct reading_u64 *min = &aggregate->bandwidth_mb_per_s_min,
-                       *max = &aggregate->bandwidth_mb_per_s_max;
+    struct reading *min = &aggregate->bandwidth_mb_per_s_min,
+                   *max = &aggregate->bandwidth_mb_per_s_max;
+    double sum_mb_per_s = 0;
     for (uint32_t i = 0; i < n_devices; i++) {
-        struct reading_u64 bandwidth = devices[i].bandwidth_mb_per_s;
+        struct reading bandwidth = devices[i].bandwidth_mb_per_s;
         if (!aggregate_has(bandwidth))
             continue;
+        sum_mb_per_s += bandwidth.value;
         if (!aggregate->n_measured++ || bandwidth.value < min->value) {
             *min = bandwidth;
             aggregate->slowest = i;
@@ -69,37 +62,30 @@ static void count_bandwidth(struct aggregate *aggregate, const struct device_inf
             aggregate->fastest = i;
         }
     }
-    uint64_t n = aggregate->n_measured, quotients = 0,
-             rests = 0; /* the mean without a sum that overflows */
-    for (uint32_t i = 0; i < n_devices; i++) {
-        if (!aggregate_has(devices[i].bandwidth_mb_per_s))
-            continue;
-        quotients += devices[i].bandwidth_mb_per_s.value / n;
-        rests += devices[i].bandwidth_mb_per_s.value % n;
-    }
-    if (n) {
-        aggregate->bandwidth_mb_per_s_mean = (struct reading_u64){quotients + rests / n, true};
+    if (aggregate->n_measured) {
+        aggregate->bandwidth_mb_per_s_mean =
+            reading_of(UNIT_NUMBER, floor(sum_mb_per_s / aggregate->n_measured));
         aggregate->heterogeneity_permille =
-            (struct reading_u64){aggregate_permille(max->value, min->value), true};
+            reading_of(UNIT_NUMBER, floor(max->value * 1000 / min->value));
     }
 }
 
 static void count_flops(struct aggregate *aggregate, const struct device_info *devices,
                         uint32_t n_devices)
 {
-    uint64_t sum = 0, processor = 0;
+    double sum = 0, processor = 0;
     for (uint32_t i = 0; i < n_devices; i++) {
-        struct reading_u64 mflops = devices[i].peak_mflops;
+        struct reading mflops = devices[i].peak_mflops;
         if (!aggregate_has(mflops))
             continue;
         aggregate->n_rated++;
         if (devices[i].kind != DEVICE_CPU || device_info_is_simulated(&devices[i]))
-            sum = aggregate_add(sum, mflops.value);
+            sum += mflops.value;
         else if (mflops.value > processor)
             processor = mflops.value;
     }
     if (aggregate->n_rated)
-        aggregate->mflops_total = (struct reading_u64){aggregate_add(sum, processor), true};
+        aggregate->mflops_total = reading_of(UNIT_NUMBER, sum + processor);
 }
 
 static void count_vendors(struct aggregate *aggregate, const struct device_info *devices,
@@ -174,13 +160,12 @@ static void put_decode(struct writer *writer, const struct aggregate *aggregate,
         return;
     }
     aggregate_put(writer, "decode   mean %.2f GB/s, slowest %s %.2f GB/s",
-                  (double)aggregate->bandwidth_mb_per_s_mean.value * 1e-3,
-                  devices[aggregate->slowest].id,
-                  (double)aggregate->bandwidth_mb_per_s_min.value * 1e-3);
+                  aggregate->bandwidth_mb_per_s_mean.value * 1e-3, devices[aggregate->slowest].id,
+                  aggregate->bandwidth_mb_per_s_min.value * 1e-3);
     if (aggregate->n_measured > 1)
         aggregate_put(writer, "; the fastest, %s, is %.1f times as fast",
                       devices[aggregate->fastest].id,
-                      (double)aggregate->heterogeneity_permille.value * 1e-3);
+                      aggregate->heterogeneity_permille.value * 1e-3);
     if (aggregate->n_measured < aggregate->n_devices)
         aggregate_put(writer, " (%" PRIu32 " of %" PRIu32 " measured)", aggregate->n_measured,
                       aggregate->n_devices);
@@ -191,8 +176,7 @@ static void put_flops(struct writer *writer, const struct aggregate *aggregate)
 {
     if (!aggregate->n_rated)
         return;
-    aggregate_put(writer, "prefill  %.1f GFLOP/s together",
-                  (double)aggregate->mflops_total.value * 1e-3);
+    aggregate_put(writer, "prefill  %.1f GFLOP/s together", aggregate->mflops_total.value * 1e-3);
     if (aggregate->n_rated < aggregate->n_devices)
         aggregate_put(writer, " (%" PRIu32 " of %" PRIu32 " measured)", aggregate->n_rated,
                       aggregate->n_devices);

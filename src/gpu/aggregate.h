@@ -5,7 +5,7 @@
  *
  * Unknown is not zero: a device without a measured speed is left out of means, extremes and sums
  * (n_measured and n_rated say how many are in them), and they are invalid when nobody is. A
- * measured 0 counts as not measured. Sums that do not fit are UINT64_MAX.
+ * measured 0 counts as not measured. Sums of bytes that do not fit are UINT64_MAX.
  *
  * Shared hardware counts once:
  *  - Memory. Devices of the kinds CPU (software Vulkan too) and integrated GPU live in the host's
@@ -32,14 +32,14 @@ struct aggregate {
     uint32_t n_rated;    /* with FLOP/s */
     uint64_t memory_total_bytes;
     uint64_t memory_free_bytes;
-    struct reading_u64 bandwidth_mb_per_s_mean; /* arithmetic, rounded down */
-    struct reading_u64 bandwidth_mb_per_s_min;  /* the bottleneck */
-    struct reading_u64 bandwidth_mb_per_s_max;
+    struct reading bandwidth_mb_per_s_mean; /* arithmetic, rounded down */
+    struct reading bandwidth_mb_per_s_min;  /* the bottleneck */
+    struct reading bandwidth_mb_per_s_max;
     uint32_t slowest,
         fastest; /* indices of these two; the first of equals; 0 when nothing is measured */
-    struct reading_u64
+    struct reading
         heterogeneity_permille; /* fastest / slowest x 1000, rounded down; 1000: all equally fast */
-    struct reading_u64 mflops_total;
+    struct reading mflops_total;
     uint32_t n_vendors;
     struct aggregate_vendor vendors[LIMIT_DEVICES]; /* in the order of their first device */
 };
@@ -73,7 +73,7 @@ struct aggregate_choice {
     uint32_t device[LIMIT_DEVICES];   /* indices, measured ones first, fastest first: in this order
                                          they are filled */
     uint32_t n_layers[LIMIT_DEVICES]; /* of each of them */
-    struct reading_u64 ns_per_token;  /* unknown when an unmeasured device is in it */
+    struct reading ns_per_token;      /* unknown when an unmeasured device is in it */
 };
 
 /* The best k devices: the smallest time for one token of one sequence, to which every layer adds

@@ -4,6 +4,7 @@
 #include "gpu/device_sim.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 /* A device, in the order of filling. */
@@ -102,7 +103,8 @@ static void aggregate_best_prepare(struct aggregate_search *search,
         uint64_t fits = layer_bytes ? info->memory_free_bytes / layer_bytes : need->n_layers;
         struct fill_candidate candidate = {
             .index = i,
-            .mb_per_s = info->bandwidth_mb_per_s.valid ? info->bandwidth_mb_per_s.value : 0,
+            .mb_per_s =
+                info->bandwidth_mb_per_s.valid ? reading_whole(info->bandwidth_mb_per_s) : 0,
             .free_bytes = info->memory_free_bytes,
             .capacity = fits < need->n_layers ? (uint32_t)fits : need->n_layers,
             .in_host = info->kind != DEVICE_GPU && !device_info_is_simulated(info),
@@ -217,10 +219,7 @@ struct aggregate_choice aggregate_best(const struct device_info *devices, uint32
     }
     choice.fits = !outcome.n_left;
     choice.n_layers_left = outcome.n_left;
-    if (choice.fits && !choice.n_unmeasured) {
-        /* 2^64 as a double: what is below it fits */
-        uint64_t ns = outcome.ns < 18446744073709551616.0 ? (uint64_t)outcome.ns : UINT64_MAX;
-        choice.ns_per_token = (struct reading_u64){ns, true};
-    }
+    if (choice.fits && !choice.n_unmeasured)
+        choice.ns_per_token = reading_of(UNIT_NUMBER, floor(outcome.ns));
     return choice;
 }

@@ -41,12 +41,6 @@ struct device_measurement measurement_rate(double *times_ns, uint32_t count, dou
     return measurement_of(times_ns, count);
 }
 
-static struct reading_u64 calibration_statistics_reading_of(double value)
-{
-    return value >= 1 && value < 0x1p63 ? (struct reading_u64){(uint64_t)value, true}
-                                        : (struct reading_u64){0};
-}
-
 struct calibration_summary calibration_summarize(const struct device_calibration *calibration)
 {
     double bandwidth = 0, flops = 0;
@@ -59,8 +53,9 @@ struct calibration_summary calibration_summarize(const struct device_calibration
         if (type->prefill_flops.n_runs && type->prefill_flops.median > flops)
             flops = type->prefill_flops.median;
     }
-    return (struct calibration_summary){calibration_statistics_reading_of(bandwidth * 1e-6),
-                                        calibration_statistics_reading_of(flops * 1e-6)};
+    return (struct calibration_summary){
+        .bandwidth_mb_per_s = reading_of(UNIT_MB_PER_S, floor(bandwidth * 1e-6)),
+        .peak_mflops = reading_of(UNIT_MFLOPS, floor(flops * 1e-6))};
 }
 
 uint32_t calibration_grow(uint32_t rows, double took_ns, double target_ns, uint32_t max)

@@ -14,8 +14,8 @@ struct device_measurement measurement_of(double *samples, uint32_t count);
 struct device_measurement measurement_rate(double *times_ns, uint32_t count, double work);
 
 struct calibration_summary {
-    struct reading_u64 bandwidth_mb_per_s; /* the faster of q4_0 and q8_0; 10^6 bytes */
-    struct reading_u64 peak_mflops;        /* the fastest type */
+    struct reading bandwidth_mb_per_s; /* the faster of q4_0 and q8_0; 10^6 bytes */
+    struct reading peak_mflops;        /* the fastest type */
 };
 struct calibration_summary calibration_summarize(const struct device_calibration *calibration);
 

@@ -344,17 +344,17 @@ void device_set_sensors(struct device *device, struct on_demand *sensors, uint32
 }
 
 /* What the machine's sensors say of the device: the field of struct sensor_device at `offset`. */
-static struct reading_u64 ask_sensors(const struct device *device, size_t offset)
+static struct reading ask_sensors(const struct device *device, size_t offset)
 {
     if (!device->sensors)
-        return (struct reading_u64){0};
+        return (struct reading){0};
     struct sensor_device all = on_demand_read(device->sensors, device->sensors_index);
-    struct sensor_reading reading;
+    struct reading reading;
     memcpy(&reading, (const char *)&all + offset, sizeof reading);
-    return (struct reading_u64){reading.value, reading.valid};
+    return reading;
 }
 
-struct reading_u64 device_temperature_mc(const struct device *device)
+struct reading device_temperature_mc(const struct device *device)
 {
     const struct device_impl *impl = device->impl;
     struct device_readings given;
@@ -365,7 +365,7 @@ struct reading_u64 device_temperature_mc(const struct device *device)
                : ask_sensors(device, offsetof(struct sensor_device, temperature_mc));
 }
 
-struct reading_u64 device_power_mw(const struct device *device)
+struct reading device_power_mw(const struct device *device)
 {
     const struct device_impl *impl = device->impl;
     struct device_readings given;
@@ -375,7 +375,7 @@ struct reading_u64 device_power_mw(const struct device *device)
                           : ask_sensors(device, offsetof(struct sensor_device, power_mw));
 }
 
-struct reading_u64 device_clock_mhz(const struct device *device)
+struct reading device_clock_mhz(const struct device *device)
 {
     const struct device_impl *impl = device->impl;
     struct device_readings given;
@@ -385,11 +385,11 @@ struct reading_u64 device_clock_mhz(const struct device *device)
                            : ask_sensors(device, offsetof(struct sensor_device, clock_mhz));
 }
 
-struct reading_u64 device_temperature_limit_mc(const struct device *device)
+struct reading device_temperature_limit_mc(const struct device *device)
 {
     const struct device_impl *impl = device->impl;
     return impl->temperature_limit_mc ? impl->temperature_limit_mc(device->self)
-                                      : (struct reading_u64){0};
+                                      : (struct reading){0};
 }
 
 bool device_reads_itself(const struct device *device)

@@ -47,11 +47,10 @@ struct device_impl {
                                    struct error *err); /* NULL: nothing is ever pending */
 
     struct device_memory (*memory)(const void *self);
-    struct reading_u64 (*temperature_mc)(
-        const void *self);                             /* NULL: what the machine's sensors say */
-    struct reading_u64 (*power_mw)(const void *self);  /* NULL: likewise */
-    struct reading_u64 (*clock_mhz)(const void *self); /* NULL: likewise */
-    struct reading_u64 (*temperature_limit_mc)(const void *self); /* NULL: unknown */
+    struct reading (*temperature_mc)(const void *self); /* NULL: what the machine's sensors say */
+    struct reading (*power_mw)(const void *self);       /* NULL: likewise */
+    struct reading (*clock_mhz)(const void *self);      /* NULL: likewise */
+    struct reading (*temperature_limit_mc)(const void *self); /* NULL: unknown */
 
     /* out[n,n] = a[n,n] b[n,n] in f32, row-major. NULL or ERROR_UNSUPPORTED: verification does not
      * compute. */

@@ -8,6 +8,7 @@
 #include "gpu/device_ggml_impl.h"
 #include "gpu/device_sim_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,11 +29,6 @@ static uint32_t device_sim_list(const void *family)
     return ((const struct sim_file *)family)->n_devices;
 }
 
-static struct reading_u64 device_sim_reading(double value)
-{
-    return (struct reading_u64){(uint64_t)(value + 0.5), true};
-}
-
 static void device_sim_get(const void *family, uint32_t index, struct device_info *info)
 {
     const struct sim_spec *spec = &((const struct sim_file *)family)->devices[index];
@@ -44,15 +40,15 @@ static void device_sim_get(const void *family, uint32_t index, struct device_inf
         .backend = "sim",
         .memory_total_bytes = (uint64_t)spec->memory_bytes,
         .memory_free_bytes = (uint64_t)spec->memory_bytes,
-        .bandwidth_mb_per_s = device_sim_reading(spec->decode_bytes_per_s * 1e-6),
-        .peak_mflops = device_sim_reading(spec->flops_per_s * 1e-6),
+        .bandwidth_mb_per_s = reading_of(UNIT_MB_PER_S, round(spec->decode_bytes_per_s * 1e-6)),
+        .peak_mflops = reading_of(UNIT_MFLOPS, round(spec->flops_per_s * 1e-6)),
         .precisions = cpu.precisions,
         .support = SUPPORT_TESTED,
     };
     snprintf(info->id, sizeof info->id, "sim:%s", spec->name);
     snprintf(info->name, sizeof info->name, "%s", spec->title);
     if (spec->clock_mhz > 0)
-        info->clock_mhz = device_sim_reading(spec->clock_mhz);
+        info->clock_mhz = reading_of(UNIT_MHZ, round(spec->clock_mhz));
 }
 
 static void device_sim_shutdown(void *device)
@@ -255,41 +251,42 @@ static struct device_speed impl_speed(const void *device)
                                  spec->copy_bytes_per_s, spec->launch_s};
 }
 
-static struct reading_u64 impl_temperature_mc(const void *device)
-{
-    struct sim_device *self = device_sim_writable(device);
-    struct plant plant;
-    bool busy;
-    if (!sim_heat_now(self, &plant, &busy) || plant.temperature_c < 0) /* a reading has no sign */
-        return (struct reading_u64){0};
-    return device_sim_reading(plant.temperature_c * 1e3);
-}
-
-static struct reading_u64 impl_power_mw(const void *device)
+static struct reading impl_temperature_mc(const void *device)
 {
     struct sim_device *self = device_sim_writable(device);
     struct plant plant;
     bool busy;
     if (!sim_heat_now(self, &plant, &busy))
-        return (struct reading_u64){0};
-    return device_sim_reading(plant_power_w(&self->spec.heat, &plant, busy) * 1e3);
+        return (struct reading){0};
+    return reading_now(UNIT_MC, round(plant.temperature_c * 1e3));
 }
 
-static struct reading_u64 impl_clock_mhz(const void *device)
+static struct reading impl_power_mw(const void *device)
+{
+    struct sim_device *self = device_sim_writable(device);
+    struct plant plant;
+    bool busy;
+    if (!sim_heat_now(self, &plant, &busy))
+        return (struct reading){0};
+    return reading_now(UNIT_MW, round(plant_power_w(&self->spec.heat, &plant, busy) * 1e3));
+}
+
+static struct reading impl_clock_mhz(const void *device)
 {
     struct sim_device *self = device_sim_writable(device);
     struct plant plant;
     bool busy;
     if (self->spec.clock_mhz <= 0 || !sim_heat_now(self, &plant, &busy))
-        return (struct reading_u64){0};
-    return device_sim_reading(self->spec.clock_mhz * plant_clock(&self->spec.heat, &plant));
+        return (struct reading){0};
+    return reading_now(UNIT_MHZ,
+                       round(self->spec.clock_mhz * plant_clock(&self->spec.heat, &plant)));
 }
 
-static struct reading_u64 impl_temperature_limit_mc(const void *device)
+static struct reading impl_temperature_limit_mc(const void *device)
 {
     const struct sim_device *self = device;
-    return self->spec.has_heat ? device_sim_reading(self->spec.heat.limit_c * 1e3)
-                               : (struct reading_u64){0};
+    return self->spec.has_heat ? reading_now(UNIT_MC, round(self->spec.heat.limit_c * 1e3))
+                               : (struct reading){0};
 }
 
 const struct device_impl device_impl_sim = {

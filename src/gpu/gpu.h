@@ -197,11 +197,11 @@ struct device_memory device_memory(const struct device *device);
 /* From the implementation, else from the sensors (sensors/sensors.h), which the first question
  * opens. Power that is measured by an energy counter is the mean since the last question, and
  * unknown at the first. */
-struct reading_u64 device_temperature_mc(const struct device *device); /* millidegrees Celsius */
-struct reading_u64 device_power_mw(const struct device *device);
-struct reading_u64 device_clock_mhz(const struct device *device);
+struct reading device_temperature_mc(const struct device *device); /* millidegrees Celsius */
+struct reading device_power_mw(const struct device *device);
+struct reading device_clock_mhz(const struct device *device);
 /* Where the hardware begins to throttle, as far as it is known without the sensors. */
-struct reading_u64 device_temperature_limit_mc(const struct device *device);
+struct reading device_temperature_limit_mc(const struct device *device);
 /* True: the device itself tells temperature, power and clock (simulated devices do), and asking
  * costs nothing. False: they come from the machine's sensors, and who samples steadily asks
  * sensors/telemetry.h. */
@@ -213,7 +213,7 @@ bool device_reads_itself(const struct device *device);
  * device that does not read itself. Any thread. */
 struct device_readings {
     struct device_memory memory;
-    struct reading_u64 temperature_mc, power_mw, clock_mhz;
+    struct reading temperature_mc, power_mw, clock_mhz;
 };
 void device_mirror(struct device *device, const struct device_readings *readings);
 

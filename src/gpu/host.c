@@ -57,7 +57,7 @@ static void host_read_cpuinfo(struct host_cpu *cpu)
                  line_value(line, "CPU implementer", &value))
             snprintf(cpu->vendor, sizeof cpu->vendor, "%s", vendor_name(value));
         else if (line_value(line, "cpu MHz", &value))
-            cpu->clock_mhz = (struct reading_u64){strtoull(value, NULL, 10), true};
+            cpu->clock_mhz = reading_of(UNIT_MHZ, (double)strtoull(value, NULL, 10));
     }
     fclose(file);
 }

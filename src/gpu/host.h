@@ -6,7 +6,7 @@
 struct host_cpu {
     char name[128]; /* the model's name; the machine type where there is none */
     char vendor[32];
-    struct reading_u64 clock_mhz;
+    struct reading clock_mhz;
 };
 
 struct host_cpu host_cpu_read(void);

@@ -26,18 +26,20 @@ struct heat {
 
 /* ---- one sample (on the telemetry thread) ------------------------------------------------- */
 
-static struct sensor_reading own_reading(struct reading_u64 reading, uint64_t now_ns)
+/* A device in a process of its own does not tell when it read. */
+static struct reading own_reading(struct reading reading, uint64_t now_ns)
 {
-    return (struct sensor_reading){
-        .value = reading.value, .time_ns = now_ns, .valid = reading.valid};
+    reading.time_ns = now_ns;
+    return reading;
 }
 
 static void read_itself(const struct device *device, uint64_t now_ns, struct sensor_device *out)
 {
     struct device_memory memory = device_memory(device);
     *out = (struct sensor_device){
-        .memory_used_bytes = {memory.total_bytes - memory.free_bytes, now_ns, true},
-        .memory_free_bytes = {memory.free_bytes, now_ns, true},
+        .memory_used_bytes =
+            reading_at(UNIT_BYTES, (double)(memory.total_bytes - memory.free_bytes), now_ns),
+        .memory_free_bytes = reading_at(UNIT_BYTES, (double)memory.free_bytes, now_ns),
         .temperature_mc = own_reading(device_temperature_mc(device), now_ns),
         .power_mw = own_reading(device_power_mw(device), now_ns),
         .clock_mhz = own_reading(device_clock_mhz(device), now_ns),
@@ -45,17 +47,12 @@ static void read_itself(const struct device *device, uint64_t now_ns, struct sen
     };
 }
 
-static struct thermal_reading for_governor(struct sensor_reading reading)
-{
-    return (struct thermal_reading){.value = (int64_t)reading.value, .valid = reading.valid};
-}
-
 /* A limit may be told late, by a source that was slow to open, and a lower one later still. */
 static void learn_limit(struct governed *governed, const struct sensor_device *readings)
 {
-    struct sensor_reading limit = readings->temperature_slowdown_mc.valid
-                                      ? readings->temperature_slowdown_mc
-                                      : readings->temperature_critical_mc;
+    struct reading limit = readings->temperature_slowdown_mc.valid
+                               ? readings->temperature_slowdown_mc
+                               : readings->temperature_critical_mc;
     const int64_t limit_mc = (int64_t)limit.value;
     if (!limit.valid || !thermal_limit_is_believed(limit_mc) ||
         (governed->limit_mc && limit_mc >= governed->limit_mc))
@@ -67,8 +64,8 @@ static void learn_limit(struct governed *governed, const struct sensor_device *r
 static bool on_battery(const struct sensor_node *node)
 {
     if (node->on_ac.valid)
-        return node->on_ac.value == 0;
-    return node->battery_state.valid && node->battery_state.value == BATTERY_DISCHARGING;
+        return reading_whole(node->on_ac) == 0;
+    return node->battery_state.valid && reading_whole(node->battery_state) == BATTERY_DISCHARGING;
 }
 
 static void log_change(struct governed *governed, const struct thermal_state *state)
@@ -84,8 +81,8 @@ static void log_change(struct governed *governed, const struct thermal_state *st
     }
     log_line(reason == THERMAL_PAUSED ? LOG_WARN : LOG_INFO, "heat",
              "device %s: %s; %.1f C, limit %.0f C, duty %u %%", state->id,
-             thermal_reason_text(reason), (double)state->temperature_mc.value * 1e-3,
-             state->limit_c, state->action.duty_permille / 10);
+             thermal_reason_text(reason), state->temperature_mc.value * 1e-3, state->limit_c,
+             state->action.duty_permille / 10);
 }
 
 static void tell_precision(struct heat *heat, uint32_t index, bool lower)
@@ -111,8 +108,8 @@ static void heat_govern(struct heat *heat, uint32_t index, bool battery)
     learn_limit(governed, &device->readings);
     struct thermal_input input = {
         .sample = {.time_ns = heat->work.time_ns,
-                   .temperature_mc = for_governor(device->readings.temperature_mc),
-                   .power_mw = for_governor(device->readings.power_mw)},
+                   .temperature_mc = device->readings.temperature_mc,
+                   .power_mw = device->readings.power_mw},
         .on_battery = battery,
     };
     struct thermal_action action = thermal_governor_step(&governed->governor, &input);

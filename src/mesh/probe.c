@@ -2,6 +2,7 @@
 
 #include "base/limits.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,14 +39,14 @@ void link_probe_pong(struct link_probe *probe, const struct pong *pong, uint64_t
     probe->n_pings += probe->n_pings < PROBE_PINGS;
 }
 
-static struct topology_reading latency_of(const struct link_probe *probe)
+static struct reading latency_of(const struct link_probe *probe)
 {
     uint64_t trips[PROBE_PINGS];
     if (probe->n_pings == 0)
-        return (struct topology_reading){0};
+        return (struct reading){0};
     for (uint32_t i = 0; i < probe->n_pings; i++)
         trips[i] = probe->pings[i].round_trip_ns;
-    return (struct topology_reading){link_probe_median(trips, probe->n_pings) / 2, true};
+    return reading_of(UNIT_DELAY_NS, (double)(link_probe_median(trips, probe->n_pings) / 2));
 }
 
 /* The i-th oldest. */
@@ -55,10 +56,10 @@ static uint64_t link_probe_transit(const struct link_probe *probe, uint32_t i)
         .transit_ns;
 }
 
-static struct topology_reading jitter_of(const struct link_probe *probe)
+static struct reading jitter_of(const struct link_probe *probe)
 {
     if (probe->n_pings < 3)
-        return (struct topology_reading){0};
+        return (struct reading){0};
     const uint32_t n = probe->n_pings - 1;
     /* Differences of clocks wrap around; as signed numbers they are small. */
     const double mean =
@@ -70,10 +71,7 @@ static struct topology_reading jitter_of(const struct link_probe *probe)
             mean;
         sum += change < 0 ? -change : change;
     }
-    const double jitter_ns = sum / n;
-    if (jitter_ns > (double)LIMIT_LINK_DELAY_MS * 1e6)
-        return (struct topology_reading){0};
-    return (struct topology_reading){(uint64_t)jitter_ns, true};
+    return reading_of(UNIT_DELAY_NS, floor(sum / n));
 }
 
 /* ---- packets ------------------------------------------------------------------------------- */
@@ -93,32 +91,32 @@ void link_probe_packets(struct link_probe *probe, uint64_t sent, uint64_t lost)
     probe->seen_lost = lost;
 }
 
-static struct topology_reading loss_of(const struct link_probe *probe)
+static struct reading loss_of(const struct link_probe *probe)
 {
     if (probe->packets_sent < PROBE_LOSS_PACKETS_MIN)
-        return (struct topology_reading){0};
+        return (struct reading){0};
     const uint64_t lost =
         probe->packets_lost < probe->packets_sent ? probe->packets_lost : probe->packets_sent;
-    return (struct topology_reading){lost * 1000000 / probe->packets_sent, true};
+    return reading_of(UNIT_SHARE, (double)lost / (double)probe->packets_sent);
 }
 
 /* ---- bursts -------------------------------------------------------------------------------- */
 
-static struct topology_reading bandwidth_of(const struct link_probe *probe)
+static struct reading bandwidth_of(const struct link_probe *probe)
 {
     uint64_t rates[PROBE_BURSTS];
     if (probe->n_bursts == 0)
-        return (struct topology_reading){0};
+        return (struct reading){0};
     memcpy(rates, probe->bursts, sizeof rates);
-    return (struct topology_reading){link_probe_median(rates, probe->n_bursts), true};
+    return reading_of(UNIT_BYTES_PER_S, (double)link_probe_median(rates, probe->n_bursts));
 }
 
 static uint64_t burst_bytes(const struct link_probe *probe)
 {
-    const struct topology_reading rate = bandwidth_of(probe);
+    const struct reading rate = bandwidth_of(probe);
     if (!rate.valid)
         return PROBE_BURST_BYTES_FIRST;
-    const uint64_t wanted = rate.value / (1000000 / PROBE_BURST_US);
+    const uint64_t wanted = reading_whole(rate) / (1000000 / PROBE_BURST_US);
     if (wanted < PROBE_BURST_BYTES_FIRST)
         return PROBE_BURST_BYTES_FIRST;
     return wanted < LIMIT_BURST_BYTES ? wanted : LIMIT_BURST_BYTES;
@@ -160,7 +158,7 @@ void link_probe_report(struct link_probe *probe, const struct burst_report *repo
     if (report->ns == 0 || report->ns > took_ns || report->bytes == 0 || report->bytes > bytes)
         return;
     const double rate = (double)report->bytes / (double)report->ns * 1e9;
-    if (rate < 1 || rate > (double)LIMIT_LINK_GB_PER_S * 1e9)
+    if (!unit_is_plausible(UNIT_BYTES_PER_S, rate))
         return;
     probe->bursts[probe->next_burst] = (uint64_t)rate;
     probe->next_burst = (probe->next_burst + 1) % PROBE_BURSTS;
@@ -177,8 +175,8 @@ struct topology_link link_probe_reading(const struct link_probe *probe)
     return (struct topology_link){
         .latency_ns = latency_of(probe),
         .jitter_ns = jitter_of(probe),
-        .overhead_ns = {0, probe->n_pings > 0},
-        .loss_ppm = loss_of(probe),
+        .overhead_ns = {.valid = probe->n_pings > 0},
+        .loss_share = loss_of(probe),
         .bandwidth_bytes_per_s = bandwidth_of(probe),
     };
 }

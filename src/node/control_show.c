@@ -256,10 +256,13 @@ void control_nodes(struct conversation *conversation, yyjson_val *request)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
+/* What is measured now, times `scale`; else what was told. */
 static void control_show_put_reading(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
-                                     bool known, uint64_t value)
+                                     struct reading now, double scale, bool told, uint64_t value)
 {
-    if (known)
+    if (now.valid)
+        yyjson_mut_obj_add_uint(doc, object, key, (uint64_t)llround(now.value * scale));
+    else if (told)
         yyjson_mut_obj_add_uint(doc, object, key, value);
     else
         yyjson_mut_obj_add_null(doc, object, key);
@@ -279,15 +282,14 @@ static void put_link(struct daemon *daemon, yyjson_mut_doc *doc, yyjson_mut_val 
     yyjson_mut_obj_add_str(doc, item, "class",
                            topology_class_name(own && now.up ? now.class : link->class_));
     yyjson_mut_obj_add_bool(doc, item, "up", own ? peer && peer->link : true);
-    control_show_put_reading(doc, item, "latency_ns", now.latency_ns.valid || link->has_latency_ns,
-                             now.latency_ns.valid ? now.latency_ns.value : link->latency_ns);
-    control_show_put_reading(doc, item, "jitter_ns", now.jitter_ns.valid || link->has_jitter_ns,
-                             now.jitter_ns.valid ? now.jitter_ns.value : link->jitter_ns);
-    control_show_put_reading(doc, item, "loss_ppm", now.loss_ppm.valid || link->has_loss_ppm,
-                             now.loss_ppm.valid ? now.loss_ppm.value : link->loss_ppm);
-    control_show_put_reading(
-        doc, item, "bytes_per_s", now.bandwidth_bytes_per_s.valid || link->has_bytes_per_s,
-        now.bandwidth_bytes_per_s.valid ? now.bandwidth_bytes_per_s.value : link->bytes_per_s);
+    control_show_put_reading(doc, item, "latency_ns", now.latency_ns, 1, link->has_latency_ns,
+                             link->latency_ns);
+    control_show_put_reading(doc, item, "jitter_ns", now.jitter_ns, 1, link->has_jitter_ns,
+                             link->jitter_ns);
+    control_show_put_reading(doc, item, "loss_ppm", now.loss_share, 1e6, link->has_loss_ppm,
+                             link->loss_ppm);
+    control_show_put_reading(doc, item, "bytes_per_s", now.bandwidth_bytes_per_s, 1,
+                             link->has_bytes_per_s, link->bytes_per_s);
 }
 
 void control_links(struct conversation *conversation, yyjson_val *request)

@@ -63,10 +63,10 @@ static void put_open(const struct child_word *word, struct buffer *out)
     put_stages(word, out);
 }
 
-static void put_reading(const struct reading_u64 *reading, struct buffer *out)
+static void put_reading(const struct reading *reading, struct buffer *out)
 {
     bytes_put(out, reading->valid, 1);
-    bytes_put(out, reading->value, 8);
+    bytes_put(out, reading->valid ? reading_whole(*reading) : 0, 8);
 }
 
 static void put_readings(const struct device_readings *readings, struct buffer *out)
@@ -193,20 +193,20 @@ static void get_open(struct bytes_reader *reader, struct child_word *word)
     get_stages(reader, word);
 }
 
-static struct reading_u64 get_reading(struct bytes_reader *reader)
+static struct reading get_reading(struct bytes_reader *reader, enum unit unit)
 {
-    struct reading_u64 reading = {.valid = get_below(reader, 1, 1)};
-    reading.value = bytes_get(reader, 8);
-    return reading;
+    const bool valid = get_below(reader, 1, 1);
+    const uint64_t value = bytes_get(reader, 8);
+    return valid ? reading_of(unit, (double)value) : (struct reading){0};
 }
 
 static void get_readings(struct bytes_reader *reader, struct device_readings *readings)
 {
     readings->memory.free_bytes = bytes_get(reader, 8);
     readings->memory.total_bytes = bytes_get(reader, 8);
-    readings->temperature_mc = get_reading(reader);
-    readings->power_mw = get_reading(reader);
-    readings->clock_mhz = get_reading(reader);
+    readings->temperature_mc = get_reading(reader, UNIT_MC);
+    readings->power_mw = get_reading(reader, UNIT_MW);
+    readings->clock_mhz = get_reading(reader, UNIT_MHZ);
 }
 
 static void get_outcome(struct bytes_reader *reader, struct child_word *word)

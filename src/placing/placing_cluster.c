@@ -158,11 +158,11 @@ static struct topology_link placing_cluster_link_of(const Cluster__Link *said)
     const struct topology_link link = {
         .class = (enum topology_class)(
             said->has_class_ && said->class_ < TOPOLOGY_CLASSES ? said->class_ : 0),
-        .latency_ns = {said->latency_ns, said->has_latency_ns},
-        .jitter_ns = {said->jitter_ns, said->has_jitter_ns},
+        .latency_ns = {(double)said->latency_ns, said->has_latency_ns},
+        .jitter_ns = {(double)said->jitter_ns, said->has_jitter_ns},
         .overhead_ns = {0, said->has_latency_ns}, /* it was measured between programs */
-        .loss_ppm = {said->loss_ppm, said->has_loss_ppm},
-        .bandwidth_bytes_per_s = {said->bytes_per_s, said->has_bytes_per_s},
+        .loss_share = {said->loss_ppm * 1e-6, said->has_loss_ppm},
+        .bandwidth_bytes_per_s = {(double)said->bytes_per_s, said->has_bytes_per_s},
     };
     return topology_link_clean(link);
 }

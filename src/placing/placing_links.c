@@ -1,5 +1,6 @@
 #include "placing/placing.h"
 
+#include <math.h>
 #include <string.h>
 
 static const Cluster__Link *placing_links_find(const struct state *state, const char *from,
@@ -14,32 +15,32 @@ static const Cluster__Link *placing_links_find(const struct state *state, const 
 }
 
 /* More than `percent` of what is known; the first reading always. */
-static bool placing_links_moved(struct topology_reading reading, bool known, uint64_t old,
-                                uint64_t percent, uint64_t least)
+static bool placing_links_moved(struct reading reading, bool known, uint64_t old, double percent,
+                                double least)
 {
-    const uint64_t difference = reading.value > old ? reading.value - old : old - reading.value;
-    return reading.valid && (!known || (difference > least &&
-                                        (double)difference > (double)old * (double)percent / 100));
+    const double difference = fabs(reading.value - (double)old);
+    return reading.valid &&
+           (!known || (difference > least && difference > (double)old * percent / 100));
 }
 
 static bool worth_it(const Cluster__Link *old, const struct topology_link *new)
 {
-    const struct topology_reading bandwidth = topology_link_bandwidth(new);
+    const struct reading bandwidth = topology_link_bandwidth(new);
     if (!old)
         return new->latency_ns.valid || bandwidth.valid || new->class != TOPOLOGY_UNKNOWN;
     return placing_links_moved(new->latency_ns, old->has_latency_ns, old->latency_ns, 25, 50000) ||
            placing_links_moved(bandwidth, old->has_bytes_per_s, old->bytes_per_s, 20, 0) ||
            (new->jitter_ns.valid && !old->has_jitter_ns) ||
-           (new->loss_ppm.valid && !old->has_loss_ppm) ||
+           (new->loss_share.valid && !old->has_loss_ppm) ||
            (new->class != TOPOLOGY_UNKNOWN && (uint32_t)new->class != old->class_);
 }
 
 /* The new reading, else the old. */
-#define TAKE(field, reading)                                                                       \
+#define TAKE(field, now)                                                                           \
     do {                                                                                           \
-        const struct topology_reading value = (reading);                                           \
+        const struct reading value = (now);                                                        \
         out->has_##field = value.valid || (old && old->has_##field);                               \
-        out->field = value.valid ? value.value : old ? old->field : 0;                             \
+        out->field = value.valid ? reading_whole(value) : old ? old->field : 0;                    \
     } while (0)
 
 bool placing_link_changed(const struct state *state, const char *from, const char *to,
@@ -55,8 +56,9 @@ bool placing_link_changed(const struct state *state, const char *from, const cha
     TAKE(latency_ns, new.latency_ns);
     TAKE(jitter_ns, new.jitter_ns);
     TAKE(bytes_per_s, topology_link_bandwidth(&new));
-    out->has_loss_ppm = new.loss_ppm.valid || (old && old->has_loss_ppm);
-    out->loss_ppm = new.loss_ppm.valid ? (uint32_t)new.loss_ppm.value : old ? old->loss_ppm : 0;
+    const struct reading loss = new.loss_share;
+    out->has_loss_ppm = loss.valid || (old && old->has_loss_ppm);
+    out->loss_ppm = loss.valid ? (uint32_t)lround(loss.value * 1e6) : old ? old->loss_ppm : 0;
     out->has_class_ = true;
     out->class_ = new.class != TOPOLOGY_UNKNOWN || !old ? (uint32_t)new.class : old->class_;
     return true;

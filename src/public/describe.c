@@ -51,9 +51,10 @@ enum medley_error_code public_error(enum error_code code, const struct error *er
     return out->code;
 }
 
-struct medley_reading public_reading(struct reading_u64 reading)
+struct medley_reading public_reading(struct reading reading)
 {
-    return (struct medley_reading){.value = reading.value, .valid = reading.valid};
+    return (struct medley_reading){.value = reading.valid ? reading_whole(reading) : 0,
+                                   .valid = reading.valid};
 }
 
 enum medley_copy_path public_path(enum copy_path path)

@@ -5,7 +5,7 @@
 
 #include <medley/gpu.h>
 
-struct medley_reading public_reading(struct reading_u64 reading);
+struct medley_reading public_reading(struct reading reading);
 struct medley_device_info public_info(const struct device_info *info);
 enum medley_copy_path public_path(enum copy_path path);
 

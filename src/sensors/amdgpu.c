@@ -71,7 +71,7 @@ static void amdgpu_read_hwmon(const struct amdgpu *amdgpu, const struct amdgpu_c
     out->power_limit_mw = hwmon_power_mw(fs, folder, 1, "cap");
     out->clock_mhz = reading_failed();
     if (!sysfs_u64(fs, &hz, UINT64_MAX, "%s/freq1_input", folder))
-        out->clock_mhz = reading_clock_mhz(hz / 1000000);
+        out->clock_mhz = reading_now_u64(UNIT_MHZ, hz / 1000000);
 }
 
 static void amdgpu_read_memory(const struct sysfs *fs, const char *pci, struct sensor_device *out)
@@ -82,8 +82,8 @@ static void amdgpu_read_memory(const struct sysfs *fs, const char *pci, struct s
                   pci) ||
         sysfs_u64(fs, &used, total, "sys/bus/pci/devices/%s/mem_info_vram_used", pci) || !total)
         return;
-    out->memory_used_bytes = reading_make(used, total);
-    out->memory_free_bytes = reading_make(total - used, total);
+    out->memory_used_bytes = reading_now_u64(UNIT_BYTES, used);
+    out->memory_free_bytes = reading_now_u64(UNIT_BYTES, total - used);
 }
 
 static void amdgpu_read_device(void *self, uint32_t index, const struct device_info *info,
@@ -99,7 +99,7 @@ static void amdgpu_read_device(void *self, uint32_t index, const struct device_i
     }
     out->utilisation_pct = reading_failed();
     if (!sysfs_u64(amdgpu->fs, &pct, 100, "sys/bus/pci/devices/%s/gpu_busy_percent", pci))
-        out->utilisation_pct = reading_pct(pct);
+        out->utilisation_pct = reading_now_u64(UNIT_PCT, pct);
     amdgpu_read_memory(amdgpu->fs, pci, out);
     if (!card->hwmon[0])
         amdgpu_find_hwmon(amdgpu, pci, card);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "sensors/sensor_impl.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Reading one core's clock interrupts that core, so of many only some are asked. */
@@ -16,7 +17,7 @@ struct cpufreq {
     uint32_t n_policies;
 };
 
-static struct sensor_reading read_policies(const struct cpufreq *cpufreq)
+static struct reading read_policies(const struct cpufreq *cpufreq)
 {
     uint32_t step = (cpufreq->n_policies + ASKED_MAX - 1) / ASKED_MAX, count = 0;
     uint64_t sum_khz = 0;
@@ -28,11 +29,11 @@ static struct sensor_reading read_policies(const struct cpufreq *cpufreq)
         sum_khz += khz;
         count++;
     }
-    return count ? reading_clock_mhz(sum_khz / count / 1000) : reading_failed();
+    return count ? reading_now_u64(UNIT_MHZ, sum_khz / count / 1000) : reading_failed();
 }
 
 /* "cpu MHz : 2499.998", as often as it stands in the first bytes. */
-static struct sensor_reading cpufreq_read_cpuinfo(const struct cpufreq *cpufreq)
+static struct reading cpufreq_read_cpuinfo(const struct cpufreq *cpufreq)
 {
     char text[LIMIT_SENSOR_FILE_BYTES];
     if (sysfs_text(cpufreq->fs, text, sizeof text, "proc/cpuinfo"))
@@ -43,15 +44,15 @@ static struct sensor_reading cpufreq_read_cpuinfo(const struct cpufreq *cpufreq)
         const char *colon = line + strcspn(line, ":\n");
         double mhz;
         if (*colon != ':' || !sysfs_parse_decimal(colon + 1 + strspn(colon + 1, " \t"), &mhz) ||
-            mhz < 1 || mhz > (double)LIMIT_CLOCK_MHZ)
+            mhz < 1 || !unit_is_plausible(UNIT_MHZ, mhz))
             continue;
         sum_mhz += mhz;
         count++;
     }
-    return count ? reading_clock_mhz((uint64_t)(sum_mhz / count)) : reading_failed();
+    return count ? reading_now(UNIT_MHZ, trunc(sum_mhz / count)) : reading_failed();
 }
 
-static struct sensor_reading cpufreq_read_clock(const struct cpufreq *cpufreq)
+static struct reading cpufreq_read_clock(const struct cpufreq *cpufreq)
 {
     return cpufreq->n_policies ? read_policies(cpufreq) : cpufreq_read_cpuinfo(cpufreq);
 }

@@ -245,8 +245,8 @@ void guard_wait(struct guard *guard, uint64_t until_ns)
 /* Both are structs of readings and of nothing else. */
 static void guard_merge_readings(const void *from, void *to, size_t size, uint64_t now_ns)
 {
-    const struct sensor_reading *told = from;
-    struct sensor_reading *out = to;
+    const struct reading *told = from;
+    struct reading *out = to;
     for (size_t i = 0; i < size / sizeof *out; i++) {
         bool stale = now_ns > told[i].time_ns &&
                      now_ns - told[i].time_ns > (uint64_t)LIMIT_SENSOR_STALE_MS * NS_PER_MS;
@@ -259,8 +259,8 @@ static void guard_merge_readings(const void *from, void *to, size_t size, uint64
     }
 }
 
-_Static_assert(sizeof(struct sensor_node) % sizeof(struct sensor_reading) == 0, "readings only");
-_Static_assert(sizeof(struct sensor_device) % sizeof(struct sensor_reading) == 0, "readings only");
+_Static_assert(sizeof(struct sensor_node) % sizeof(struct reading) == 0, "readings only");
+_Static_assert(sizeof(struct sensor_device) % sizeof(struct reading) == 0, "readings only");
 
 void guard_merge(struct guard *guard, uint64_t now_ns, struct sensor_sample *sample)
 {

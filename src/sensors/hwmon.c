@@ -113,11 +113,10 @@ static void hwmon_read_device(void *self, uint32_t index, const struct device_in
         return;
     if (!hwmon->n_inputs)
         hwmon_scan(hwmon);
-    struct sensor_reading hottest = reading_failed(), limit = reading_failed();
+    struct reading hottest = reading_failed(), limit = reading_failed();
     for (uint32_t i = 0; i < hwmon->n_inputs; i++) {
         const struct input *input = &hwmon->inputs[i];
-        struct sensor_reading now =
-            hwmon_temperature_mc(hwmon->fs, input->folder, input->number, "input");
+        struct reading now = hwmon_temperature_mc(hwmon->fs, input->folder, input->number, "input");
         if (now.valid && (!hottest.valid || now.value > hottest.value))
             hottest = now;
         reading_keep_lower(&limit,

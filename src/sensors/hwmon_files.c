@@ -17,22 +17,22 @@ uint32_t hwmon_find_label(const struct sysfs *fs, const char *folder, const char
     return 0;
 }
 
-struct sensor_reading hwmon_temperature_mc(const struct sysfs *fs, const char *folder,
-                                           uint32_t input, const char *what)
+struct reading hwmon_temperature_mc(const struct sysfs *fs, const char *folder, uint32_t input,
+                                    const char *what)
 {
     uint64_t mc;
-    if (sysfs_u64(fs, &mc, LIMIT_TEMPERATURE_MC, "%s/temp%u_%s", folder, input, what))
+    if (sysfs_u64(fs, &mc, UINT64_MAX, "%s/temp%u_%s", folder, input, what))
         return reading_failed();
-    return reading_temperature_mc((int64_t)mc);
+    return reading_now_u64(UNIT_MC, mc);
 }
 
-struct sensor_reading hwmon_power_mw(const struct sysfs *fs, const char *folder, uint32_t input,
-                                     const char *what)
+struct reading hwmon_power_mw(const struct sysfs *fs, const char *folder, uint32_t input,
+                              const char *what)
 {
     uint64_t uw;
     if (sysfs_u64(fs, &uw, UINT64_MAX, "%s/power%u_%s", folder, input, what))
         return reading_failed();
-    return reading_power_mw(uw / 1000);
+    return reading_now_u64(UNIT_MW, uw / 1000);
 }
 
 void hwmon_of_pci(const struct sysfs *fs, const char *pci, char folder[HWMON_FOLDER_BYTES])

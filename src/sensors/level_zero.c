@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { ZE_UNINITIALIZED = 0x78000001, ZE_INSUFFICIENT_PERMISSIONS = 0x70010000 }; /* ze_result_t */
@@ -95,7 +96,7 @@ struct level_zero_card {
     zes_handle device, temperature, power, clock, engine;
     zes_handle memories[8];
     uint32_t n_memories;
-    struct sensor_reading slowdown_mc;
+    struct reading slowdown_mc;
     struct energy_meter energy;
     struct load_meter load;
 };
@@ -179,10 +180,7 @@ static void find_temperature(struct level_zero *zes, struct level_zero_card *car
             continue;
         best = properties.sensor;
         card->temperature = parts[i];
-        double mc = properties.max_celsius * 1000;
-        card->slowdown_mc = mc > 0 && mc <= (double)LIMIT_TEMPERATURE_MC
-                                ? reading_temperature_mc((int64_t)mc)
-                                : reading_failed();
+        card->slowdown_mc = reading_now(UNIT_MC, trunc(properties.max_celsius * 1000));
     }
 }
 
@@ -329,9 +327,9 @@ static void level_zero_read_memory(const struct level_zero *zes, const struct le
         free_bytes += state.free_bytes;
         size_bytes += state.size_bytes;
     }
-    out->memory_free_bytes = known ? reading_make(free_bytes, size_bytes) : reading_failed();
+    out->memory_free_bytes = known ? reading_now_u64(UNIT_BYTES, free_bytes) : reading_failed();
     out->memory_used_bytes =
-        known ? reading_make(size_bytes - free_bytes, size_bytes) : reading_failed();
+        known ? reading_now_u64(UNIT_BYTES, size_bytes - free_bytes) : reading_failed();
 }
 
 static void read_power(struct level_zero *zes, struct level_zero_card *card,
@@ -346,7 +344,7 @@ static void read_power(struct level_zero *zes, struct level_zero_card *card,
     struct zes_sustained_limit limit = {0};
     if (card->power && zes->power_limits && !zes->power_limits(card->power, &limit, NULL, NULL) &&
         limit.enabled && limit.power_mw > 0)
-        out->power_limit_mw = reading_power_mw((uint64_t)limit.power_mw);
+        out->power_limit_mw = reading_now(UNIT_MW, limit.power_mw);
 }
 
 static void read_card(struct level_zero *zes, struct level_zero_card *card,
@@ -354,16 +352,14 @@ static void read_card(struct level_zero *zes, struct level_zero_card *card,
 {
     double celsius = 0;
     out->temperature_mc = reading_failed();
-    if (card->temperature && zes->temp_state && !zes->temp_state(card->temperature, &celsius) &&
-        celsius > 0 && celsius < LIMIT_TEMPERATURE_MC / 1000)
-        out->temperature_mc = reading_temperature_mc((int64_t)(celsius * 1000));
+    if (card->temperature && zes->temp_state && !zes->temp_state(card->temperature, &celsius))
+        out->temperature_mc = reading_now(UNIT_MC, trunc(celsius * 1000));
     if (card->slowdown_mc.valid)
-        out->temperature_slowdown_mc = reading_temperature_mc((int64_t)card->slowdown_mc.value);
+        out->temperature_slowdown_mc = reading_now(UNIT_MC, card->slowdown_mc.value);
     struct zes_freq_state clock = {.type = ZES_FREQ_STATE, .actual_mhz = -1};
     out->clock_mhz = reading_failed();
-    if (card->clock && zes->freq_state && !zes->freq_state(card->clock, &clock) &&
-        clock.actual_mhz >= 0 && clock.actual_mhz <= (double)LIMIT_CLOCK_MHZ)
-        out->clock_mhz = reading_clock_mhz((uint64_t)clock.actual_mhz);
+    if (card->clock && zes->freq_state && !zes->freq_state(card->clock, &clock))
+        out->clock_mhz = reading_now(UNIT_MHZ, trunc(clock.actual_mhz));
     struct zes_counter active = {0};
     out->utilisation_pct = reading_failed();
     if (card->engine && zes->engine_activity && !zes->engine_activity(card->engine, &active))

@@ -30,7 +30,7 @@ static enum error_code load_open(const struct sensor_context *context, void **se
 
 /* "cpu user nice system idle iowait irq softirq steal …" in ticks; what others stole is no idle
  * time. */
-static struct sensor_reading load_sensor_read_load(struct load *load)
+static struct reading load_sensor_read_load(struct load *load)
 {
     char text[256];
     if (sysfs_text(load->fs, text, sizeof text, "proc/stat"))
@@ -52,7 +52,7 @@ static struct sensor_reading load_sensor_read_load(struct load *load)
 }
 
 struct memory {
-    struct sensor_reading total_bytes, available_bytes;
+    struct reading total_bytes, available_bytes;
 };
 
 static struct memory load_sensor_read_memory(const struct load *load)
@@ -61,9 +61,9 @@ static struct memory load_sensor_read_memory(const struct load *load)
     struct host_memory told;
     if (!host_memory_of(load->fs, &told))
         return memory;
-    memory.total_bytes = reading_make(told.total_bytes, UINT64_MAX);
-    if (told.has_available)
-        memory.available_bytes = reading_make(told.available_bytes, told.total_bytes);
+    memory.total_bytes = reading_now_u64(UNIT_BYTES, told.total_bytes);
+    if (told.has_available && told.available_bytes <= told.total_bytes)
+        memory.available_bytes = reading_now_u64(UNIT_BYTES, told.available_bytes);
     return memory;
 }
 
@@ -78,9 +78,9 @@ static void load_read_device(void *self, uint32_t index, const struct device_inf
     out->utilisation_pct = load_sensor_read_load(load);
     out->memory_free_bytes = memory.available_bytes;
     out->memory_used_bytes = reading_failed();
-    if (memory.available_bytes.valid)
+    if (memory.total_bytes.valid && memory.available_bytes.valid)
         out->memory_used_bytes =
-            reading_make(memory.total_bytes.value - memory.available_bytes.value, UINT64_MAX);
+            reading_now(UNIT_BYTES, memory.total_bytes.value - memory.available_bytes.value);
 }
 
 static void load_read_node(void *self, struct sensor_node *out)

@@ -26,7 +26,7 @@ static enum error_code macos_open(const struct sensor_context *context, void **s
     return *self ? ERROR_NONE : error_set(err, ERROR_NO_MEMORY, "out of memory");
 }
 
-static struct sensor_reading macos_read_load(struct macos *macos)
+static struct reading macos_read_load(struct macos *macos)
 {
     host_cpu_load_info_data_t load;
     mach_msg_type_number_t count = HOST_CPU_LOAD_INFO_COUNT;
@@ -47,13 +47,14 @@ static void macos_read_node(void *self, struct sensor_node *out)
     out->memory_total_bytes = out->memory_available_bytes = reading_failed();
     if (sysctlbyname("hw.memsize", &total, &size, NULL, 0) != 0 || !total)
         return;
-    out->memory_total_bytes = reading_make(total, UINT64_MAX);
+    out->memory_total_bytes = reading_now_u64(UNIT_BYTES, total);
     vm_statistics64_data_t memory;
     mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
     if (host_statistics64(mach_host_self(), HOST_VM_INFO64, (host_info64_t)&memory, &count) ==
         KERN_SUCCESS)
-        out->memory_available_bytes = reading_make(
-            ((uint64_t)memory.free_count + memory.inactive_count) * (uint64_t)getpagesize(), total);
+        out->memory_available_bytes =
+            reading_now_u64(UNIT_BYTES, ((uint64_t)memory.free_count + memory.inactive_count) *
+                                            (uint64_t)getpagesize());
 }
 
 const struct sensor_impl sensor_impl_macos = {

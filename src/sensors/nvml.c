@@ -168,15 +168,13 @@ static bool is_lost(int result)
            result == NVML_INVALID_ARGUMENT;
 }
 
-static struct sensor_reading nvml_celsius(int result, unsigned celsius)
+static struct reading nvml_celsius(int result, unsigned celsius)
 {
-    return result || celsius > LIMIT_TEMPERATURE_MC / 1000
-               ? reading_failed()
-               : reading_temperature_mc((int64_t)celsius * 1000);
+    return result ? reading_failed() : reading_now_u64(UNIT_MC, UINT64_C(1000) * celsius);
 }
 
 /* What NVML answers, so that a lost GPU is seen. */
-static int read_temperature(const struct nvml *nvml, nvml_device device, struct sensor_reading *out)
+static int read_temperature(const struct nvml *nvml, nvml_device device, struct reading *out)
 {
     unsigned value = 0;
     int result = NVML_NOT_SUPPORTED;
@@ -192,8 +190,7 @@ static int read_temperature(const struct nvml *nvml, nvml_device device, struct 
     return result;
 }
 
-static struct sensor_reading read_threshold(const struct nvml *nvml, nvml_device device,
-                                            unsigned which)
+static struct reading read_threshold(const struct nvml *nvml, nvml_device device, unsigned which)
 {
     unsigned value = 0;
     int result = nvml->threshold ? nvml->threshold(device, which, &value) : NVML_NOT_SUPPORTED;
@@ -206,8 +203,8 @@ static void nvml_read_memory(const struct nvml *nvml, nvml_device device, struct
     int result = nvml->memory ? nvml->memory(device, &memory) : NVML_NOT_SUPPORTED;
     bool sane =
         !result && memory.total && memory.used <= memory.total && memory.free <= memory.total;
-    out->memory_used_bytes = sane ? reading_make(memory.used, memory.total) : reading_failed();
-    out->memory_free_bytes = sane ? reading_make(memory.free, memory.total) : reading_failed();
+    out->memory_used_bytes = sane ? reading_now_u64(UNIT_BYTES, memory.used) : reading_failed();
+    out->memory_free_bytes = sane ? reading_now_u64(UNIT_BYTES, memory.free) : reading_failed();
 }
 
 static void nvml_read_device(void *self, uint32_t index, const struct device_info *info,
@@ -232,13 +229,13 @@ static void nvml_read_device(void *self, uint32_t index, const struct device_inf
     nvml_read_memory(nvml, *device, out);
     struct nvml_utilization used = {0};
     result = nvml->utilization ? nvml->utilization(*device, &used) : NVML_NOT_SUPPORTED;
-    out->utilisation_pct = result ? reading_failed() : reading_pct(used.gpu);
+    out->utilisation_pct = result ? reading_failed() : reading_now_u64(UNIT_PCT, used.gpu);
     result = nvml->power ? nvml->power(*device, &value) : NVML_NOT_SUPPORTED;
-    out->power_mw = result ? reading_failed() : reading_power_mw(value);
+    out->power_mw = result ? reading_failed() : reading_now_u64(UNIT_MW, value);
     result = nvml->power_limit ? nvml->power_limit(*device, &value) : NVML_NOT_SUPPORTED;
-    out->power_limit_mw = result ? reading_failed() : reading_power_mw(value);
+    out->power_limit_mw = result ? reading_failed() : reading_now_u64(UNIT_MW, value);
     result = nvml->clock ? nvml->clock(*device, NVML_CLOCK_SM, &value) : NVML_NOT_SUPPORTED;
-    out->clock_mhz = result ? reading_failed() : reading_clock_mhz(value);
+    out->clock_mhz = result ? reading_failed() : reading_now_u64(UNIT_MHZ, value);
     if (lost || is_lost(result))
         *device = NULL; /* a GPU that was reset or plugged in again has a new handle */
 }

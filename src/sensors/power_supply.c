@@ -114,34 +114,34 @@ static enum error_code power_supply_open(const struct sensor_context *context, v
     return ERROR_NONE;
 }
 
-static struct sensor_reading state_of(const struct supplies *all)
+static struct reading state_of(const struct supplies *all)
 {
     if (all->n_discharging)
-        return reading_make(BATTERY_DISCHARGING, BATTERY_NOT_CHARGING);
+        return reading_now(UNIT_COUNT, BATTERY_DISCHARGING);
     if (all->n_charging)
-        return reading_make(BATTERY_CHARGING, BATTERY_NOT_CHARGING);
+        return reading_now(UNIT_COUNT, BATTERY_CHARGING);
     if (all->n_idle)
-        return reading_make(BATTERY_NOT_CHARGING, BATTERY_NOT_CHARGING);
-    return all->n_full ? reading_make(BATTERY_FULL, BATTERY_NOT_CHARGING) : reading_failed();
+        return reading_now(UNIT_COUNT, BATTERY_NOT_CHARGING);
+    return all->n_full ? reading_now(UNIT_COUNT, BATTERY_FULL) : reading_failed();
 }
 
-static struct sensor_reading on_ac(const struct supplies *all)
+static struct reading on_ac(const struct supplies *all)
 {
     if (all->on_mains)
-        return reading_make(1, 1);
+        return reading_now(UNIT_COUNT, 1);
     if (all->n_discharging || all->n_charging) /* a charger that is not listed feeds it, too */
-        return reading_make(!all->n_discharging, 1);
-    return all->n_batteries && all->n_mains ? reading_make(0, 1) : reading_failed();
+        return reading_now(UNIT_COUNT, !all->n_discharging);
+    return all->n_batteries && all->n_mains ? reading_now(UNIT_COUNT, 0) : reading_failed();
 }
 
-static struct sensor_reading charge_of(const struct supplies *all)
+static struct reading charge_of(const struct supplies *all)
 {
     if (!all->n_readable || all->n_readable < all->n_batteries)
         return reading_failed();
     const struct weighted *mean =
         all->by_energy.n == all->n_readable ? &all->by_energy : &all->by_charge;
-    return reading_pct(mean->n == all->n_readable ? mean->sum / mean->weight_sum
-                                                  : all->pct_sum / all->n_readable);
+    return reading_now_u64(UNIT_PCT, mean->n == all->n_readable ? mean->sum / mean->weight_sum
+                                                                : all->pct_sum / all->n_readable);
 }
 
 static void power_supply_read_node(void *self, struct sensor_node *out)

@@ -5,14 +5,12 @@
 
 #include <string.h>
 
-enum { PPM_MAX = 1000000 };
-
 struct pressure {
     const struct sysfs *fs;
 };
 
-/* "some avg10=1.53 avg60=…": the line that begins with `word`, its avg10 in parts per million. */
-static struct sensor_reading find_ppm(const char *text, const char *word)
+/* "some avg10=1.53 avg60=…": the line that begins with `word`, its avg10. */
+static struct reading find_share(const char *text, const char *word)
 {
     const char *line = strncmp(text, word, strlen(word)) == 0 ? text : strchr(text, '\n');
     if (line && line != text && strncmp(++line, word, strlen(word)) != 0)
@@ -21,9 +19,7 @@ static struct sensor_reading find_ppm(const char *text, const char *word)
         return reading_failed();
     double pct;
     const char *end = sysfs_parse_decimal(line + strlen(word) + 7, &pct);
-    if (!end || *end != ' ' || pct > 100)
-        return reading_failed();
-    return reading_make((uint64_t)(pct * (PPM_MAX / 100) + 0.5), PPM_MAX);
+    return end && *end == ' ' ? reading_now(UNIT_SHARE, pct / 100) : reading_failed();
 }
 
 static enum error_code pressure_open(const struct sensor_context *context, void **self,
@@ -47,8 +43,8 @@ static void pressure_read_node(void *self, struct sensor_node *out)
     const struct pressure *pressure = self;
     char text[256];
     sysfs_text(pressure->fs, text, sizeof text, "proc/pressure/memory");
-    out->memory_stall_some_ppm = find_ppm(text, "some");
-    out->memory_stall_full_ppm = find_ppm(text, "full");
+    out->memory_stall_some_share = find_share(text, "some");
+    out->memory_stall_full_share = find_share(text, "full");
 }
 
 const struct sensor_impl sensor_impl_pressure = {

@@ -87,13 +87,13 @@ static enum error_code rapl_open(const struct sensor_context *context, void **se
     return code;
 }
 
-/* A sum says something only when every package has said its part. */
-static void rapl_add(struct sensor_reading *sum, struct sensor_reading part)
+/* A sum says something only when every package has said its part. The first begins it. */
+static void rapl_add(struct reading *sum, struct reading part, bool first)
 {
-    if (!part.valid)
+    if (first || !part.valid)
         *sum = part;
     else if (sum->valid)
-        *sum = reading_power_mw(sum->value + part.value);
+        *sum = reading_now(UNIT_MW, sum->value + part.value);
 }
 
 static void rapl_read_device(void *self, uint32_t index, const struct device_info *info,
@@ -105,22 +105,24 @@ static void rapl_read_device(void *self, uint32_t index, const struct device_inf
     (void)index;
     if (info->kind != DEVICE_CPU)
         return;
-    struct sensor_reading power_mw = reading_power_mw(0), limit_mw = reading_power_mw(0);
+    struct reading power_mw = reading_failed(), limit_mw = reading_failed();
     for (uint32_t i = 0; i < rapl->n_packages; i++) {
         struct package *package = &rapl->packages[i];
         uint64_t energy_uj, range_uj, limit_uw;
         if (read_zone(rapl, package->zone, "energy_uj", &energy_uj)) {
             energy_meter_reset(&package->meter);
-            rapl_add(&power_mw, reading_failed());
+            rapl_add(&power_mw, reading_failed(), i == 0);
         } else {
             if (read_zone(rapl, package->zone, "max_energy_range_uj", &range_uj))
                 range_uj = 0;
             rapl_add(&power_mw,
-                     energy_meter_update(&package->meter, energy_uj, range_uj, clock_now_ns()));
+                     energy_meter_update(&package->meter, energy_uj, range_uj, clock_now_ns()),
+                     i == 0);
         }
         bool known =
             !read_zone(rapl, package->zone, "constraint_0_power_limit_uw", &limit_uw) && limit_uw;
-        rapl_add(&limit_mw, known ? reading_power_mw(limit_uw / 1000) : reading_failed());
+        rapl_add(&limit_mw, known ? reading_now_u64(UNIT_MW, limit_uw / 1000) : reading_failed(),
+                 i == 0);
     }
     out->power_mw = power_mw;
     out->power_limit_mw = limit_mw;

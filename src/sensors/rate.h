@@ -7,26 +7,26 @@
  * counter may have wrapped around unseen (the shortest, 65 kJ, takes 65 s at 1 kW): invalid. */
 #pragma once
 
-#include "sensors/reading.h"
+#include "base/reading.h"
 
 struct energy_meter {
     uint64_t energy_uj, time_ns;
-    struct sensor_reading power_mw;
+    struct reading power_mw;
     bool running;
 };
 
 /* What the counter says at `time_ns`; the power since the last call, invalid at the first. */
-struct sensor_reading energy_meter_update(struct energy_meter *meter, uint64_t energy_uj,
-                                          uint64_t range_uj, uint64_t time_ns);
+struct reading energy_meter_update(struct energy_meter *meter, uint64_t energy_uj,
+                                   uint64_t range_uj, uint64_t time_ns);
 void energy_meter_reset(struct energy_meter *meter); /* the counter was not there */
 
 struct load_meter {
     uint64_t busy, all, time_ns;
-    struct sensor_reading pct;
+    struct reading pct;
     bool running;
 };
 
 /* `all` counts time, `busy` the part of it that was spent working, both in any one unit; read at
  * `time_ns`. */
-struct sensor_reading load_meter_update(struct load_meter *meter, uint64_t busy, uint64_t all,
-                                        uint64_t time_ns);
+struct reading load_meter_update(struct load_meter *meter, uint64_t busy, uint64_t all,
+                                 uint64_t time_ns);

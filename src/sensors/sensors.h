@@ -29,7 +29,7 @@
 #include "base/device_info.h"
 #include "base/error.h"
 #include "base/limits.h"
-#include "sensors/reading.h"
+#include "base/reading.h"
 
 struct sensors_options {
     const char *root;            /* the folder in which /sys and /proc are looked up; NULL: "/" */
@@ -42,32 +42,31 @@ struct sensors_options {
 
 /* Of one device. A struct of readings only: sensors.c merges it as an array. */
 struct sensor_device {
-    struct sensor_reading memory_used_bytes;
-    struct sensor_reading memory_free_bytes;
-    struct sensor_reading utilisation_pct;
-    struct sensor_reading temperature_mc; /* the hottest sensor that its throttling goes by */
-    struct sensor_reading power_mw;       /* the CPU: of all its packages */
-    struct sensor_reading clock_mhz;
-    struct sensor_reading power_limit_mw;
-    struct sensor_reading temperature_slowdown_mc; /* where the hardware begins to throttle */
-    struct sensor_reading temperature_critical_mc; /* where it stops */
+    struct reading memory_used_bytes;
+    struct reading memory_free_bytes;
+    struct reading utilisation_pct;
+    struct reading temperature_mc; /* the hottest sensor that its throttling goes by */
+    struct reading power_mw;       /* the CPU: of all its packages */
+    struct reading clock_mhz;
+    struct reading power_limit_mw;
+    struct reading temperature_slowdown_mc; /* where the hardware begins to throttle */
+    struct reading temperature_critical_mc; /* where it stops */
 };
 
 enum battery_state { BATTERY_DISCHARGING, BATTERY_CHARGING, BATTERY_FULL, BATTERY_NOT_CHARGING };
 
 /* Of the machine. A struct of readings only. */
 struct sensor_node {
-    struct sensor_reading battery_pct;
-    struct sensor_reading battery_state; /* enum battery_state */
-    struct sensor_reading on_ac;         /* 0 or 1 */
-    struct sensor_reading cpu_utilisation_pct;
-    struct sensor_reading
+    struct reading battery_pct;
+    struct reading battery_state; /* enum battery_state */
+    struct reading on_ac;         /* 0 or 1 */
+    struct reading cpu_utilisation_pct;
+    struct reading
         memory_total_bytes; /* of the machine, or of this process's control group if less */
-    struct sensor_reading memory_available_bytes;
-    /* Part of the last 10 s in which some, or all, tasks waited for memory (PSI avg10), in parts
-     * per million. */
-    struct sensor_reading memory_stall_some_ppm;
-    struct sensor_reading memory_stall_full_ppm;
+    struct reading memory_available_bytes;
+    /* Part of the last 10 s in which some, or all, tasks waited for memory (PSI avg10). */
+    struct reading memory_stall_some_share;
+    struct reading memory_stall_full_share;
 };
 
 struct sensor_sample {

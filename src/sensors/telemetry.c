@@ -13,10 +13,9 @@ struct telemetry {
     struct sensors *sensors;          /* the thread's, once it runs */
     struct sensor_sample working;     /* likewise */
     pthread_t thread;
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards `closing` */
     pthread_cond_t wake;
     bool closing;
-    struct sensor_sample latest;
 };
 
 /* False when the telemetry is closed before. */
@@ -37,9 +36,6 @@ static void *telemetry_run(void *argument)
     uint64_t next_ns = clock_now_ns();
     while (sleep_until(telemetry, next_ns)) {
         sensors_sample(telemetry->sensors, &telemetry->working);
-        pthread_mutex_lock(&telemetry->lock);
-        telemetry->latest = telemetry->working;
-        pthread_mutex_unlock(&telemetry->lock);
         if (telemetry->options.on_sample)
             telemetry->options.on_sample(telemetry->options.arg, &telemetry->working);
         uint64_t now_ns = clock_now_ns();
@@ -99,14 +95,6 @@ void telemetry_close(struct telemetry *telemetry)
     pthread_cond_destroy(&telemetry->wake);
     pthread_mutex_destroy(&telemetry->lock);
     mem_free(telemetry);
-}
-
-bool telemetry_latest(struct telemetry *telemetry, struct sensor_sample *out)
-{
-    pthread_mutex_lock(&telemetry->lock);
-    *out = telemetry->latest;
-    pthread_mutex_unlock(&telemetry->lock);
-    return out->time_ns != 0;
 }
 
 uint32_t telemetry_source_count(const struct telemetry *telemetry)

@@ -1,14 +1,13 @@
 /* Samples all sensors at a steady pace on a thread of its own.
  *
- * Every period the thread reads every device and the machine into one sample, which any thread may
- * copy with telemetry_latest(). A driver that hangs holds up neither the others nor
+ * Every period the thread reads every device and the machine into one sample, which
+ * on_sample is given. A driver that hangs holds up neither the others nor
  * telemetry_close() (sensors.h says how). The pace does not drift: periods that were missed (the
  * machine slept) are skipped.
  *
  *     struct telemetry *telemetry;
- *     if (telemetry_open(&(struct telemetry_options){0}, infos, n_infos, &telemetry, &err)) …
- *     struct sensor_sample sample;
- *     if (telemetry_latest(telemetry, &sample)) … */
+ *     struct telemetry_options options = {.on_sample = on_sample, .arg = heat};
+ *     if (telemetry_open(&options, infos, n_infos, &telemetry, &err)) … */
 #pragma once
 
 #include "sensors/sensors.h"
@@ -32,9 +31,6 @@ enum error_code telemetry_open(const struct telemetry_options *options,
 /* Waits for the thread: options.sensors.answer_ms + LIMIT_SENSOR_CLOSE_MS at most, plus what
  * on_sample takes. NULL is fine. */
 void telemetry_close(struct telemetry *telemetry);
-
-/* Any thread. False, with *out zeroed, before the first sample. */
-bool telemetry_latest(struct telemetry *telemetry, struct sensor_sample *out);
 
 /* The sources, as sensors_source() says them. Any thread. */
 uint32_t telemetry_source_count(const struct telemetry *telemetry);

@@ -64,13 +64,12 @@ static enum error_code thermal_open(const struct sensor_context *context, void *
     return ERROR_NONE;
 }
 
-static struct sensor_reading read_mc(const struct thermal *thermal, const char *zone,
-                                     const char *file)
+static struct reading read_mc(const struct thermal *thermal, const char *zone, const char *file)
 {
     uint64_t mc;
-    if (sysfs_u64(thermal->fs, &mc, LIMIT_TEMPERATURE_MC, "sys/class/thermal/%s/%s", zone, file))
+    if (sysfs_u64(thermal->fs, &mc, UINT64_MAX, "sys/class/thermal/%s/%s", zone, file))
         return reading_failed();
-    return reading_temperature_mc((int64_t)mc);
+    return reading_now_u64(UNIT_MC, mc);
 }
 
 static void read_trips(const struct thermal *thermal, const char *zone, struct sensor_device *out)
@@ -99,7 +98,7 @@ static void thermal_read_device(void *self, uint32_t index, const struct device_
         thermal_zone_scan(thermal);
     out->temperature_mc = reading_failed();
     for (uint32_t i = 0; i < thermal->n_zones; i++) {
-        struct sensor_reading now = read_mc(thermal, thermal->zones[i], "temp");
+        struct reading now = read_mc(thermal, thermal->zones[i], "temp");
         if (now.valid && (!out->temperature_mc.valid || now.value > out->temperature_mc.value))
             out->temperature_mc = now;
         read_trips(thermal, thermal->zones[i], out);

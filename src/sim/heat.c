@@ -76,8 +76,8 @@ static void look(struct world *w, struct node *node, uint32_t index)
     const uint64_t mc = (uint64_t)fmax(device->body.temperature_c * 1000, 0);
     const struct thermal_input input = {
         .sample = {.time_ns = w->now_ms * 1000000,
-                   .temperature_mc = {llround(device->body.temperature_c) * 1000, true},
-                   .power_mw = {llround(power_w * 1000), true}},
+                   .temperature_mc = {round(device->body.temperature_c) * 1000, true},
+                   .power_mw = {round(power_w * 1000), true}},
     };
     const uint32_t before = device->duty_permille;
     device->duty_permille = thermal_governor_step(&device->governor, &input).duty_permille;

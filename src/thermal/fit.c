@@ -234,9 +234,8 @@ void thermal_fit_add(struct thermal_fit *fit, struct thermal_sample sample)
         return;
     if (fit->has_last && seconds > THERMAL_FIT_GAP_S)
         thermal_fit_interrupt(fit);
-    const struct thermal_point point = {
-        without_leap(fit, (double)sample.temperature_mc.value * 1e-3),
-        (double)sample.power_mw.value * 1e-3};
+    const struct thermal_point point = {without_leap(fit, sample.temperature_mc.value * 1e-3),
+                                        sample.power_mw.value * 1e-3};
     if (!fit->started)
         fit_start(fit, point.temperature_c);
     if (fit->has_last)
@@ -312,8 +311,7 @@ bool thermal_fit_discrete(const struct thermal_fit *fit, double step_s,
     return true;
 }
 
-struct thermal_number thermal_fit_error_k(const struct thermal_fit *fit)
+struct reading thermal_fit_error_k(const struct thermal_fit *fit)
 {
-    return (struct thermal_number){sqrt(fit->error_square),
-                                   fit->n_windows >= THERMAL_FIT_TERMS * 2};
+    return (struct reading){sqrt(fit->error_square), fit->n_windows >= THERMAL_FIT_TERMS * 2};
 }

@@ -37,7 +37,7 @@
 #pragma once
 
 #include "thermal/model.h"
-#include "thermal/reading.h"
+#include "thermal/sample.h"
 
 #define THERMAL_FIT_STEP_S 5.0
 #define THERMAL_FIT_GAP_S 3.0
@@ -127,4 +127,4 @@ bool thermal_fit_steady(const struct thermal_fit *fit, double power_w, struct th
 /* Root mean square, kelvin, of the recent one-step prediction errors: what the mean temperature of
  * the next THERMAL_FIT_STEP_S was, less what the coefficients found before had said. Unknown before
  * the first windows. */
-struct thermal_number thermal_fit_error_k(const struct thermal_fit *fit);
+struct reading thermal_fit_error_k(const struct thermal_fit *fit);

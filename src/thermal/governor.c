@@ -101,17 +101,17 @@ static struct thermal_lines lines_of(const struct thermal_limits *limits, bool o
 static struct thermal_sample governor_confirm(struct thermal_governor *governor,
                                               struct thermal_sample sample)
 {
-    const struct thermal_reading now = sample.temperature_mc;
+    const struct reading now = sample.temperature_mc;
     if (!now.valid)
         return sample;
-    const double leap_c = fabs((double)now.value * 1e-3 - governor->temperature_c);
+    const double leap_c = fabs(now.value * 1e-3 - governor->temperature_c);
     const bool fresh =
         thermal_seconds_between(governor->sensed_ns, sample.time_ns) <= SENSOR_WAIT_S;
     if (governor->has_sensed && fresh && leap_c > LEAP_C) {
-        const struct thermal_reading before = governor->unconfirmed;
+        const struct reading before = governor->unconfirmed;
         governor->unconfirmed = now;
         sample.temperature_mc.valid =
-            before.valid && fabs((double)(now.value - before.value)) <= LEAP_C * 1e3;
+            before.valid && fabs(now.value - before.value) <= LEAP_C * 1e3;
     } else {
         governor->unconfirmed.valid = false;
     }
@@ -122,7 +122,7 @@ static void see_temperature(struct thermal_governor *governor, const struct ther
 {
     if (!sample->temperature_mc.valid)
         return;
-    const double c = (double)sample->temperature_mc.value * 1e-3;
+    const double c = sample->temperature_mc.value * 1e-3;
     const double since_s = thermal_seconds_between(governor->sensed_ns, sample->time_ns);
     const bool goes_on =
         governor->has_sensed && since_s <= SENSOR_WAIT_S && fabs(c - governor->smooth_c) <= LEAP_C;
@@ -137,8 +137,7 @@ static void see_power(struct thermal_governor *governor, const struct thermal_sa
 {
     if (!sample->power_mw.valid)
         return;
-    const double w = (double)sample->power_mw.value * 1e-3,
-                 duty = governor->action.duty_permille / 1000.0;
+    const double w = sample->power_mw.value * 1e-3, duty = governor->action.duty_permille / 1000.0;
     if (!governor->has_power ||
         thermal_seconds_between(governor->powered_ns, sample->time_ns) > POWER_WAIT_S) {
         governor->power_w = w;
@@ -181,7 +180,7 @@ static bool governor_model_of(const struct thermal_governor *governor, struct th
  * reading where that runs away faster than smoothing can follow. */
 static double ahead_c(const struct thermal_governor *governor, double step_s)
 {
-    const struct thermal_number slope = thermal_history_slope(&governor->history, SLOPE_S);
+    const struct reading slope = thermal_history_slope(&governor->history, SLOPE_S);
     const double along = slope.valid ? slope.value : 0;
     const double old_s = thermal_seconds_between(governor->sensed_ns, governor->now_ns);
     const double smooth_c = governor->smooth_c + fmax(along, 0) * old_s + fmax(along * LEAD_S, -1);
@@ -203,7 +202,7 @@ static void ask_lower(struct thermal_governor *governor, const struct thermal_lo
     governor->asked_lower = true;
     governor->asked_ns = governor->now_ns;
     governor->asked_power_w =
-        (struct thermal_number){thermal_load_full_w(load), knows_power(governor)};
+        (struct reading){.value = thermal_load_full_w(load), .valid = knows_power(governor)};
     governor->quiet_s = 0;
 }
 
@@ -356,7 +355,7 @@ static struct thermal_prospect look_ahead(struct thermal_governor *governor, dou
 static void governor_predict(struct thermal_governor *governor)
 {
     struct thermal_action *action = &governor->action;
-    action->predicted_c = action->headroom_w = action->headroom_s = (struct thermal_number){0};
+    action->predicted_c = action->headroom_w = action->headroom_s = (struct reading){0};
     if (!governor->has_sensed || governor->lost)
         return;
     const double now_c = governor->smooth_c, stop_c = governor->lines.stop_c;
@@ -365,21 +364,20 @@ static void governor_predict(struct thermal_governor *governor)
         const double power_w = governor->power_w;
         const double hold_w = thermal_power_holding_w(&body, governor->lines.hold_c);
         action->predicted_c =
-            (struct thermal_number){thermal_after_c(&body, now_c, power_w, THERMAL_AHEAD_S), true};
-        action->headroom_w = (struct thermal_number){hold_w - power_w, true};
+            reading_of(UNIT_NUMBER, thermal_after_c(&body, now_c, power_w, THERMAL_AHEAD_S));
+        action->headroom_w = reading_of(UNIT_NUMBER, hold_w - power_w);
         action->headroom_s =
-            (struct thermal_number){thermal_seconds_to_heat(&body, now_c, power_w, stop_c), true};
+            reading_of(UNIT_NUMBER, thermal_seconds_to_heat(&body, now_c, power_w, stop_c));
         return;
     }
-    const struct thermal_number slope =
-        thermal_history_slope(&governor->history, 2 * THERMAL_AHEAD_S);
+    const struct reading slope = thermal_history_slope(&governor->history, 2 * THERMAL_AHEAD_S);
     if (!slope.valid)
         return;
     const double s = now_c >= stop_c   ? 0
                      : slope.value > 0 ? (stop_c - now_c) / slope.value
                                        : THERMAL_NEVER;
-    action->predicted_c = (struct thermal_number){now_c + slope.value * THERMAL_AHEAD_S, true};
-    action->headroom_s = (struct thermal_number){s, true};
+    action->predicted_c = reading_of(UNIT_NUMBER, now_c + slope.value * THERMAL_AHEAD_S);
+    action->headroom_s = reading_of(UNIT_NUMBER, s);
 }
 
 /* ---- one step -------------------------------------------------------------------------------- */

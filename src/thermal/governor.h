@@ -90,11 +90,11 @@ struct thermal_action {
     bool paused;
     uint32_t duty_permille; /* 0 exactly when paused */
     enum thermal_reason reason;
-    struct thermal_number predicted_c; /* in THERMAL_AHEAD_S at the power of now */
-    struct thermal_number
+    struct reading predicted_c; /* in THERMAL_AHEAD_S at the power of now */
+    struct reading
         headroom_w; /* the power that holds the hold line, less that of now; may be negative */
-    struct thermal_number headroom_s; /* until the stop line at the power of now; THERMAL_NEVER when
-                                         it is not reached */
+    struct reading headroom_s;        /* until the stop line at the power of now; THERMAL_NEVER when
+                                                it is not reached */
     struct thermal_prospect prospect; /* what it can keep up; of use to who places work */
 };
 #define THERMAL_AHEAD_S 10.0
@@ -123,10 +123,10 @@ struct thermal_governor {
     bool has_now;
 
     /* temperature */
-    uint64_t sensed_ns;                 /* of the last valid one */
-    double temperature_c;               /* that one */
-    double smooth_c;                    /* rounding taken off */
-    struct thermal_reading unconfirmed; /* a leap that waits for a second one like it */
+    uint64_t sensed_ns;         /* of the last valid one */
+    double temperature_c;       /* that one */
+    double smooth_c;            /* rounding taken off */
+    struct reading unconfirmed; /* a leap that waits for a second one like it */
     bool has_sensed;
 
     /* power, smoothed, with the duty that it came with */
@@ -143,8 +143,8 @@ struct thermal_governor {
     uint64_t lost_ns;
     bool asked_lower;
     uint64_t asked_ns;
-    struct thermal_number asked_power_w; /* of then */
-    double quiet_s;                      /* unrestricted and cool for so long */
+    struct reading asked_power_w; /* of then */
+    double quiet_s;               /* unrestricted and cool for so long */
     double release_wait_s;
     uint64_t released_ns;
     bool has_released;

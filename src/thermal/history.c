@@ -42,14 +42,13 @@ void thermal_history_add(struct thermal_history *history, struct thermal_sample 
 struct thermal_summary thermal_history_summary(const struct thermal_history *history)
 {
     struct thermal_summary summary = {.n_samples = history->count};
-    int64_t power_sum_mw = 0;
+    double power_sum_mw = 0;
     uint32_t n_powers = 0;
     for (uint32_t i = 0; i < history->count; i++) {
         const struct thermal_sample *sample = thermal_history_at(history, i);
-        const struct thermal_reading now = sample->temperature_mc;
+        const struct reading now = sample->temperature_mc;
         if (now.valid) {
-            struct thermal_reading *min = &summary.temperature_mc_min,
-                                   *max = &summary.temperature_mc_max;
+            struct reading *min = &summary.temperature_mc_min, *max = &summary.temperature_mc_max;
             *min = !min->valid || now.value < min->value ? now : *min;
             *max = !max->valid || now.value > max->value ? now : *max;
             summary.n_valid++;
@@ -60,14 +59,14 @@ struct thermal_summary thermal_history_summary(const struct thermal_history *his
         }
     }
     if (n_powers)
-        summary.power_mw_mean = (struct thermal_reading){power_sum_mw / n_powers, true};
+        summary.power_mw_mean = reading_of(UNIT_MW, power_sum_mw / n_powers);
     return summary;
 }
 
-struct thermal_number thermal_history_slope(const struct thermal_history *history, double seconds)
+struct reading thermal_history_slope(const struct thermal_history *history, double seconds)
 {
     if (!history->count)
-        return (struct thermal_number){0};
+        return (struct reading){0};
     const uint64_t newest_ns = thermal_history_at(history, history->count - 1)->time_ns;
     double n = 0, sum_t = 0, sum_c = 0, sum_tt = 0, sum_tc = 0;
     for (uint32_t i = history->count; i-- > 0;) {
@@ -77,11 +76,11 @@ struct thermal_number thermal_history_slope(const struct thermal_history *histor
             break;
         if (!sample->temperature_mc.valid)
             continue;
-        const double c = (double)sample->temperature_mc.value * 1e-3;
+        const double c = sample->temperature_mc.value * 1e-3;
         n += 1, sum_t -= ago, sum_c += c, sum_tt += ago * ago, sum_tc -= ago * c;
     }
     const double spread = n * sum_tt - sum_t * sum_t;
     if (n < 3 || spread <= 0)
-        return (struct thermal_number){0};
-    return (struct thermal_number){(n * sum_tc - sum_t * sum_c) / spread, true};
+        return (struct reading){0};
+    return reading_of(UNIT_NUMBER, (n * sum_tc - sum_t * sum_c) / spread);
 }

@@ -6,7 +6,7 @@
  * empty history. Pure; one thread. */
 #pragma once
 
-#include "thermal/reading.h"
+#include "thermal/sample.h"
 
 enum { THERMAL_HISTORY_SECONDS = 60, THERMAL_HISTORY_SAMPLES = 121 }; /* both ends of the minute */
 
@@ -27,12 +27,12 @@ const struct thermal_sample *thermal_history_at(const struct thermal_history *hi
 struct thermal_summary {
     uint32_t n_samples;
     uint32_t n_valid; /* with a temperature */
-    struct thermal_reading temperature_mc_min;
-    struct thermal_reading temperature_mc_max;
-    struct thermal_reading power_mw_mean; /* plain mean of the valid powers */
+    struct reading temperature_mc_min;
+    struct reading temperature_mc_max;
+    struct reading power_mw_mean; /* plain mean of the valid powers */
 };
 struct thermal_summary thermal_history_summary(const struct thermal_history *history);
 
 /* Kelvin per second: the least-squares line through the valid temperatures of the last `seconds`.
  * Unknown with fewer than three of them. */
-struct thermal_number thermal_history_slope(const struct thermal_history *history, double seconds);
+struct reading thermal_history_slope(const struct thermal_history *history, double seconds);

@@ -45,7 +45,7 @@ struct thermal_outlook {
 };
 
 struct thermal_prospect {
-    struct thermal_number share; /* 0 … 1; unknown where no load or body is known well enough */
+    struct reading share; /* 0 … 1; unknown where no load or body is known well enough */
     double share_error;
     double full_s; /* THERMAL_NEVER: at that load it surely stays below the line; 0: it is there */
 };

@@ -15,11 +15,10 @@ struct thermal_state thermal_state_of(const char *id, const struct thermal_gover
     };
     snprintf(state.id, sizeof state.id, "%s", id);
     if (governor->has_sensed && !governor->lost)
-        state.temperature_mc =
-            (struct thermal_reading){llround(governor->temperature_c * 1e3), true};
+        state.temperature_mc = reading_of(UNIT_MC, round(governor->temperature_c * 1e3));
     struct thermal_body body;
     if (state.fit_trusted && thermal_fit_body(&governor->fit, &body))
-        state.ambient_c = (struct thermal_number){body.ambient_c, true};
+        state.ambient_c = reading_of(UNIT_NUMBER, body.ambient_c);
     return state;
 }
 
@@ -27,7 +26,7 @@ const struct thermal_state *thermal_hottest(const struct thermal_state *states, 
 {
     const struct thermal_state *hottest = NULL;
     for (uint32_t i = 0; i < n; i++) {
-        const struct thermal_reading now = states[i].temperature_mc;
+        const struct reading now = states[i].temperature_mc;
         if (now.valid && (!hottest || now.value > hottest->temperature_mc.value))
             hottest = &states[i];
     }
@@ -36,7 +35,7 @@ const struct thermal_state *thermal_hottest(const struct thermal_state *states, 
 
 static double room_c(const struct thermal_state *state)
 {
-    return state->stop_c - (double)state->temperature_mc.value * 1e-3;
+    return state->stop_c - state->temperature_mc.value * 1e-3;
 }
 
 const struct thermal_state *thermal_tightest(const struct thermal_state *states, uint32_t n)

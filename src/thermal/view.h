@@ -4,15 +4,14 @@
 #include "thermal/governor.h"
 
 struct thermal_state {
-    char id[64]; /* "gpu0", or "machine/gpu0" */
-    struct thermal_reading
-        temperature_mc; /* the last; unknown when there is none or the sensor is lost */
-    struct thermal_number ambient_c; /* effective, from the fitted model */
-    double limit_c;                  /* what the governor holds for the limit */
-    double stop_c;                   /* on the present supply */
+    char id[64];                   /* "gpu0", or "machine/gpu0" */
+    struct reading temperature_mc; /* the last; unknown when there is none or the sensor is lost */
+    struct reading ambient_c;      /* effective, from the fitted model */
+    double limit_c;                /* what the governor holds for the limit */
+    double stop_c;                 /* on the present supply */
     struct thermal_summary last_minute;
-    struct thermal_number slope_k_per_s; /* over the last 10 s */
-    struct thermal_number fit_error_k;
+    struct reading slope_k_per_s; /* over the last 10 s */
+    struct reading fit_error_k;
     bool fit_trusted;
     struct thermal_action action;
 };

@@ -14,34 +14,21 @@ const char *topology_class_name(enum topology_class class)
     return class_names[(unsigned)class < TOPOLOGY_CLASSES ? class : TOPOLOGY_UNKNOWN];
 }
 
-static void topology_link_limit(struct topology_reading *reading, uint64_t max)
-{
-    if (reading->value > max)
-        reading->valid = false;
-}
-
-static void limit_bandwidth(struct topology_reading *reading)
-{
-    topology_link_limit(reading, LIMIT_LINK_GB_PER_S * UINT64_C(1000000000));
-    if (!reading->value)
-        reading->valid = false;
-}
-
 struct topology_link topology_link_clean(struct topology_link link)
 {
-    const uint64_t delay_ns_max = LIMIT_LINK_DELAY_MS * UINT64_C(1000000);
-    topology_link_limit(&link.latency_ns, delay_ns_max);
-    topology_link_limit(&link.jitter_ns, delay_ns_max);
-    topology_link_limit(&link.overhead_ns, delay_ns_max);
-    topology_link_limit(&link.loss_ppm, 1000000);
-    limit_bandwidth(&link.bandwidth_bytes_per_s);
-    limit_bandwidth(&link.peer_bandwidth_bytes_per_s);
+    link.latency_ns = reading_checked(UNIT_DELAY_NS, link.latency_ns);
+    link.jitter_ns = reading_checked(UNIT_DELAY_NS, link.jitter_ns);
+    link.overhead_ns = reading_checked(UNIT_DELAY_NS, link.overhead_ns);
+    link.loss_share = reading_checked(UNIT_SHARE, link.loss_share);
+    link.bandwidth_bytes_per_s = reading_checked(UNIT_BYTES_PER_S, link.bandwidth_bytes_per_s);
+    link.peer_bandwidth_bytes_per_s =
+        reading_checked(UNIT_BYTES_PER_S, link.peer_bandwidth_bytes_per_s);
     if ((unsigned)link.class >= TOPOLOGY_CLASSES)
         link.class = TOPOLOGY_UNKNOWN;
     return link;
 }
 
-struct topology_reading topology_link_bandwidth(const struct topology_link *link)
+struct reading topology_link_bandwidth(const struct topology_link *link)
 {
     return link->peer_bandwidth_bytes_per_s.valid ? link->peer_bandwidth_bytes_per_s
                                                   : link->bandwidth_bytes_per_s;
@@ -59,22 +46,21 @@ static double topology_link_retransmissions(double n_packets, double loss)
     return sum;
 }
 
-static double seconds_of(struct topology_reading reading_ns)
+static double seconds_of(struct reading reading_ns)
 {
-    return reading_ns.valid ? (double)reading_ns.value * 1e-9
+    return reading_ns.valid ? reading_ns.value * 1e-9
                             : 0; /* 0: no such term, and the estimate is a floor */
 }
 
 struct topology_time topology_link_time(const struct topology_link *link, uint64_t bytes)
 {
-    const struct topology_reading bandwidth = topology_link_bandwidth(link);
-    const uint64_t loss_ppm = link->loss_ppm.valid ? link->loss_ppm.value : 0;
-    if (!link->up || !link->latency_ns.valid || !bandwidth.valid || loss_ppm > LIMIT_LINK_LOSS_PPM)
+    const struct reading bandwidth = topology_link_bandwidth(link);
+    const double loss = link->loss_share.valid ? link->loss_share.value : 0;
+    if (!link->up || !link->latency_ns.valid || !bandwidth.valid || loss > LIMIT_LINK_LOSS_SHARE)
         return (struct topology_time){0};
     const double latency_s = seconds_of(link->latency_ns), late_s = 4 * seconds_of(link->jitter_ns);
-    double bytes_per_s = (double)bandwidth.value, lost_s = 0;
-    if (loss_ppm) {
-        const double loss = (double)loss_ppm * 1e-6;
+    double bytes_per_s = bandwidth.value, lost_s = 0;
+    if (loss > 0) {
         if (latency_s > 0)
             bytes_per_s =
                 fmin(bytes_per_s, PACKET_BYTES * sqrt(1.5) / (2 * latency_s * sqrt(loss)));
@@ -86,7 +72,7 @@ struct topology_time topology_link_time(const struct topology_link *link, uint64
     return (struct topology_time){
         .seconds = seconds,
         .late_s = seconds + late_s,
-        .is_floor = !link->jitter_ns.valid || !link->loss_ppm.valid || !link->overhead_ns.valid,
+        .is_floor = !link->jitter_ns.valid || !link->loss_share.valid || !link->overhead_ns.valid,
         .valid = true,
     };
 }

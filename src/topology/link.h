@@ -30,13 +30,12 @@
  * warm connections), queues behind other messages, and the sharing of one cable or radio by several
  * links.
  *
- * Integers come in, so there is no NaN. A reading that cannot be is unknown, and unknown is never
- * zero: without latency or without any bandwidth there is no estimate; without jitter, loss or
- * overhead it lacks their terms and says that it is a floor. Pure; any thread. */
+ * A reading that cannot be (base/reading.h), NaN among them, is unknown, and unknown is never zero:
+ * without latency or without any bandwidth there is no estimate; without jitter, loss or overhead
+ * it lacks their terms and says that it is a floor. Pure; any thread. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/reading.h"
 
 enum topology_class {
     TOPOLOGY_UNKNOWN = 0,
@@ -52,29 +51,23 @@ enum topology_class {
 const char *
     topology_class_name(enum topology_class class); /* "same host"; of no class: "unknown" */
 
-struct topology_reading {
-    uint64_t value;
-    bool valid;
-};
-
 struct topology_link {
     uint32_t from, to; /* indices of nodes; the same one twice is a loopback, which no path needs */
     enum topology_class class; /* for people: it does not change the estimate */
     bool up;
-    struct topology_reading latency_ns;
-    struct topology_reading jitter_ns;
-    struct topology_reading overhead_ns;
-    struct topology_reading loss_ppm;
-    struct topology_reading bandwidth_bytes_per_s;
-    struct topology_reading peer_bandwidth_bytes_per_s;
+    struct reading latency_ns;
+    struct reading jitter_ns;
+    struct reading overhead_ns;
+    struct reading loss_share;
+    struct reading bandwidth_bytes_per_s;
+    struct reading peer_bandwidth_bytes_per_s;
 };
 
-/* The same link, with every reading marked unknown that is beyond its limit (base/limits.h), or a
- * bandwidth of 0. */
+/* The same link, with every reading marked unknown that cannot be. */
 struct topology_link topology_link_clean(struct topology_link link);
 
 /* B of the formula. */
-struct topology_reading topology_link_bandwidth(const struct topology_link *link);
+struct reading topology_link_bandwidth(const struct topology_link *link);
 
 struct topology_time {
     double seconds; /* expected */

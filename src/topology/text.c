@@ -175,7 +175,7 @@ void topology_summary(struct buffer *text, const struct topology *topology,
 
 static void append_edge(struct buffer *text, const struct topology_link *link)
 {
-    const struct topology_reading rate = topology_link_bandwidth(link);
+    const struct reading rate = topology_link_bandwidth(link);
     buffer_printf(text, "  n%u -> n%u [label=\"%s", link->from, link->to,
                   topology_class_name(link->class));
     if (link->latency_ns.valid)

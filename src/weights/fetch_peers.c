@@ -21,11 +21,11 @@ static const double RATE_UNKNOWN = 10e6, RATE_MIN = 1000; /* bytes/s */
 static void fetch_peers_read_link(struct fetch_peer *peer, const struct topology_link *link)
 {
     struct topology_link clean = topology_link_clean(*link);
-    struct topology_reading rate = topology_link_bandwidth(&clean);
+    struct reading rate = topology_link_bandwidth(&clean);
     peer->is_rate_known = rate.valid;
-    peer->rate = rate.valid ? fmax((double)rate.value, RATE_MIN) : RATE_UNKNOWN;
-    peer->round_trip_ns =
-        clean.latency_ns.valid ? 2 * clean.latency_ns.value : ROUND_TRIP_UNKNOWN_MS * 1000000ull;
+    peer->rate = rate.valid ? fmax(rate.value, RATE_MIN) : RATE_UNKNOWN;
+    peer->round_trip_ns = clean.latency_ns.valid ? 2 * reading_whole(clean.latency_ns)
+                                                 : ROUND_TRIP_UNKNOWN_MS * 1000000ull;
 }
 
 uint64_t fetch_expected_ns(const struct fetch_peer *peer, uint64_t bytes)

@@ -195,7 +195,7 @@ static const struct device_info devices[DEVICES] = {
     {.id = "vulkan2", .kind = DEVICE_CPU, .vendor = "Mesa"},
 };
 
-static void check(struct sensor_reading reading, uint64_t min, uint64_t max)
+static void check(struct reading reading, double min, double max)
 {
     if (reading.valid)
         FUZZ_CHECK(reading.value >= min && reading.value <= max && reading.time_ns);
@@ -205,29 +205,29 @@ static void check(struct sensor_reading reading, uint64_t min, uint64_t max)
 
 static void check_device(const struct sensor_device *device)
 {
-    const uint64_t memory_max = (uint64_t)1 << 60;
+    const double memory_max = 0x1p53;
     check(device->memory_used_bytes, 0, memory_max);
     check(device->memory_free_bytes, 0, memory_max);
     check(device->utilisation_pct, 0, 100);
     check(device->temperature_mc, 1, LIMIT_TEMPERATURE_MC);
-    check(device->power_mw, 0, LIMIT_POWER_MW);
+    check(device->power_mw, 1, LIMIT_POWER_MW);
     check(device->clock_mhz, 0, LIMIT_CLOCK_MHZ);
-    check(device->power_limit_mw, 0, LIMIT_POWER_MW);
+    check(device->power_limit_mw, 1, LIMIT_POWER_MW);
     check(device->temperature_slowdown_mc, 1, LIMIT_TEMPERATURE_MC);
     check(device->temperature_critical_mc, 1, LIMIT_TEMPERATURE_MC);
 }
 
 static void check_node(const struct sensor_node *node)
 {
-    const uint64_t memory_max = (uint64_t)1 << 60;
+    const double memory_max = 0x1p53;
     check(node->battery_pct, 0, 100);
     check(node->battery_state, 0, BATTERY_NOT_CHARGING);
     check(node->on_ac, 0, 1);
     check(node->cpu_utilisation_pct, 0, 100);
     check(node->memory_total_bytes, 1, memory_max);
     check(node->memory_available_bytes, 0, node->memory_total_bytes.value);
-    check(node->memory_stall_some_ppm, 0, 1000000);
-    check(node->memory_stall_full_ppm, 0, 1000000);
+    check(node->memory_stall_some_share, 0, 1);
+    check(node->memory_stall_full_share, 0, 1);
 }
 
 static void sample(void *const *selves)

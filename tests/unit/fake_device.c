@@ -50,7 +50,7 @@ struct device *fake_device_open(const char *id, uint64_t free_bytes, uint64_t ba
     assert(device);
     strncpy(device->info.id, id, sizeof device->info.id - 1);
     device->info.bandwidth_mb_per_s =
-        (struct reading_u64){bandwidth_mb_per_s, bandwidth_mb_per_s != 0};
+        (struct reading){(double)bandwidth_mb_per_s, bandwidth_mb_per_s != 0};
     device->memory = (struct device_memory){free_bytes, free_bytes};
     device->last = &device->first;
     pthread_mutex_init(&device->lock, NULL);

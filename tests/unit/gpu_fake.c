@@ -165,10 +165,10 @@ static enum error_code fake_synchronize(void *self, struct error *err)
     return ERROR_NONE;
 }
 
-static struct reading_u64 fake_temperature(const void *self)
+static struct reading fake_temperature(const void *self)
 {
     (void)self;
-    return (struct reading_u64){41000, true};
+    return (struct reading){41000, true};
 }
 
 static enum error_code fake_multiply(void *self, uint32_t n, const float *a, const float *b,

@@ -100,10 +100,10 @@ void world_link(struct placing_world *w, uint32_t from, uint32_t to, uint64_t la
     const struct topology_link measured = {
         .class = TOPOLOGY_ETHERNET,
         .up = true,
-        .latency_ns = {latency_ns, true},
+        .latency_ns = {(double)latency_ns, true},
         .jitter_ns = {0, true},
-        .loss_ppm = {0, true},
-        .bandwidth_bytes_per_s = {bytes_per_s, bytes_per_s != 0}};
+        .loss_share = {0, true},
+        .bandwidth_bytes_per_s = {(double)bytes_per_s, bytes_per_s != 0}};
     Cluster__Link link, *list = &link;
     Cluster__Links links = CLUSTER__LINKS__INIT;
     Cluster__Event event = CLUSTER__EVENT__INIT;

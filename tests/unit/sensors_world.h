@@ -67,17 +67,17 @@ static inline struct sensor_source world_source(struct sensors *sensors, const c
             fail_msg("%s: %s", name, there_.reason);                                               \
     } while (0)
 
-#define assert_reads(reading, expected)                                                            \
+#define assert_reads(told, expected)                                                               \
     do {                                                                                           \
-        struct sensor_reading told_ = (reading);                                                   \
+        struct reading told_ = (told);                                                             \
         assert_true(told_.valid);                                                                  \
         assert_int_equal(told_.value, expected);                                                   \
         assert_true(told_.time_ns > 0);                                                            \
     } while (0)
 /* A source has it, but not now. */
-#define assert_unknown(reading)                                                                    \
+#define assert_unknown(told)                                                                       \
     do {                                                                                           \
-        struct sensor_reading told_ = (reading);                                                   \
+        struct reading told_ = (told);                                                             \
         assert_false(told_.valid);                                                                 \
         assert_int_equal(told_.value, 0);                                                          \
     } while (0)

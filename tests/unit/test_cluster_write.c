@@ -58,7 +58,7 @@ static void expect_device(const struct cluster_device *a, const struct cluster_d
     expect_rate(a->write_bytes_per_s, b->write_bytes_per_s, "writing");
 }
 
-static void expect_reading(struct topology_reading a, struct topology_reading b)
+static void expect_reading(struct reading a, struct reading b)
 {
     assert_true(a.valid == b.valid && (!a.valid || a.value == b.value));
 }
@@ -83,7 +83,7 @@ static void expect_same(const struct cluster *a, const struct cluster *b)
         expect_reading(x->latency_ns, y->latency_ns);
         expect_reading(x->jitter_ns, y->jitter_ns);
         expect_reading(x->overhead_ns, y->overhead_ns);
-        expect_reading(x->loss_ppm, y->loss_ppm);
+        expect_reading(x->loss_share, y->loss_share);
         expect_reading(x->bandwidth_bytes_per_s, y->bandwidth_bytes_per_s);
         expect_reading(x->peer_bandwidth_bytes_per_s, y->peer_bandwidth_bytes_per_s);
     }
@@ -208,9 +208,9 @@ static void draw_device(struct cluster_device *device, uint32_t index)
     draw_rates(device);
 }
 
-static struct topology_reading draw_reading(double most)
+static struct reading draw_reading(double most)
 {
-    return (struct topology_reading){(uint64_t)between(1, most), true};
+    return (struct reading){floor(between(1, most)), true};
 }
 
 static void draw_link(struct cluster *cluster, uint32_t from, uint32_t to)
@@ -218,7 +218,7 @@ static void draw_link(struct cluster *cluster, uint32_t from, uint32_t to)
     const bool up = below(5) != 0;
     struct topology_link *link = cluster_add_link(cluster, up && below(3) == 0);
     *link = (struct topology_link){from, to, (enum topology_class)below(TOPOLOGY_CLASSES), up,
-                                   .loss_ppm = {0}};
+                                   .loss_share = {0}};
     if (up || below(2))
         link->latency_ns = draw_reading(6e10);
     if (below(2))
@@ -226,7 +226,7 @@ static void draw_link(struct cluster *cluster, uint32_t from, uint32_t to)
     if (below(2))
         link->overhead_ns = draw_reading(6e10);
     if (below(2))
-        link->loss_ppm = draw_reading(1e6);
+        link->loss_share = (struct reading){floor(between(1, 1e6)) * 1e-6, true};
     if (up)
         link->bandwidth_bytes_per_s = draw_reading(1e14);
     if (below(2))

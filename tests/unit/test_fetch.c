@@ -9,6 +9,7 @@
 #include "weights/weight_source.h"
 #include "weights_world.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -249,9 +250,8 @@ static enum fetch_status sim_run(struct sim *sim, struct error *err)
         struct topology_link link = {.up = true};
         uint32_t index;
         if (peer->is_known) {
-            link.latency_ns = (struct topology_reading){(uint64_t)(peer->latency_s * 1e9), true};
-            link.bandwidth_bytes_per_s =
-                (struct topology_reading){(uint64_t)peer->bytes_per_s, true};
+            link.latency_ns = (struct reading){floor(peer->latency_s * 1e9), true};
+            link.bandwidth_bytes_per_s = (struct reading){floor(peer->bytes_per_s), true};
         }
         assert_int_equal(fetch_peer_add(sim->fetch, to_ns(0), &link, &peer->has, &index, err), 0);
         assert_int_equal(index, i);

@@ -317,7 +317,7 @@ static void test_real_devices_are_measured_and_remembered(void **state)
             fail_msg("%s", err.text);
         check_calibration(device, n_devices);
     }
-    uint64_t bandwidth = device_info(gpu_find(gpu, "cpu"))->bandwidth_mb_per_s.value;
+    const double bandwidth = device_info(gpu_find(gpu, "cpu"))->bandwidth_mb_per_s.value;
     gpu_close(gpu);
     gpu = open_gpu(); /* from the file */
     for (uint32_t i = 0; i < n_devices; i++)

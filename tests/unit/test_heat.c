@@ -68,7 +68,7 @@ static double hottest_during(const struct device *device, double seconds)
 {
     double hottest = 0;
     for (uint64_t start_ns = clock_now_ns(); seconds_since(start_ns) < seconds; sleep_ms(20)) {
-        struct reading_u64 now = device_temperature_mc(device);
+        struct reading now = device_temperature_mc(device);
         assert_true(now.valid);
         hottest = (double)now.value * 1e-3 > hottest ? (double)now.value * 1e-3 : hottest;
     }
@@ -178,9 +178,9 @@ static void test_the_screen(void **state)
         (struct thermal_action){.reason = THERMAL_FREE, .duty_permille = 1000};
     struct heat_device *hot = &snapshot->devices[1];
     hot->device = gpu_find(gpu, "sim:hot");
-    hot->readings.temperature_mc = (struct sensor_reading){74300, 1, true};
-    hot->readings.power_mw = (struct sensor_reading){61500, 1, true};
-    hot->readings.clock_mhz = (struct sensor_reading){1900, 1, true};
+    hot->readings.temperature_mc = (struct reading){74300, 1, true};
+    hot->readings.power_mw = (struct reading){61500, 1, true};
+    hot->readings.clock_mhz = (struct reading){1900, 1, true};
     hot->thermal = (struct thermal_state){
         .limit_c = 80,
         .stop_c = 75,
@@ -190,8 +190,8 @@ static void test_the_screen(void **state)
                    .headroom_w = {-12.4, true},
                    .headroom_s = {9, true}},
     };
-    snapshot->node.cpu_utilisation_pct = (struct sensor_reading){37, 1, true};
-    snapshot->node.battery_pct = (struct sensor_reading){55, 1, true};
+    snapshot->node.cpu_utilisation_pct = (struct reading){37, 1, true};
+    snapshot->node.battery_pct = (struct reading){55, 1, true};
     struct buffer text = {0};
     top_screen(snapshot, 160, 0, &text);
     buffer_append(&text, "", 1);

@@ -209,11 +209,11 @@ static void solve_the_same(uint32_t n_slots, const bool *up, uint64_t latency_ns
                 (struct topology_link){.from = i / cluster.n_nodes,
                                        .to = i % cluster.n_nodes,
                                        .up = true,
-                                       .latency_ns = {latency_ns, true},
+                                       .latency_ns = {(double)latency_ns, true},
                                        .jitter_ns = {0, true},
                                        .overhead_ns = {0, true},
-                                       .loss_ppm = {0, true},
-                                       .bandwidth_bytes_per_s = {bytes_per_s, true}};
+                                       .loss_share = {0, true},
+                                       .bandwidth_bytes_per_s = {(double)bytes_per_s, true}};
     }
     assert_int_equal(driver_options_fill(&given, gemma, &options, &err), ERROR_NONE);
     plan_compute_estimate(gemma, &options, &compute);
@@ -516,7 +516,7 @@ static void which_changes_are_events(void **state)
     assert_false(placing_link_changed(&w.state, "node0", "node1", &measured, &link));
     assert_true(placing_link_changed(&w.state, "node1", "node0", &measured,
                                      &link)); /* the other way: the first */
-    measured.bandwidth_bytes_per_s = (struct topology_reading){1000000, true};
+    measured.bandwidth_bytes_per_s = (struct reading){1000000, true};
     assert_true(placing_link_changed(&w.state, "node0", "node1", &measured,
                                      &link)); /* the first of these */
     assert_true(link.bytes_per_s == 1000000 && link.latency_ns == 1000000 &&
@@ -535,16 +535,17 @@ static void which_changes_are_events(void **state)
         {1000000, 1000000, TOPOLOGY_WIFI, true},      {1000000, 1000000, TOPOLOGY_UNKNOWN, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        measured = (struct topology_link){.class = cases[i].class,
-                                          .latency_ns = {cases[i].latency_ns, true},
-                                          .bandwidth_bytes_per_s = {cases[i].bytes_per_s, true}};
+        measured =
+            (struct topology_link){.class = cases[i].class,
+                                   .latency_ns = {(double)cases[i].latency_ns, true},
+                                   .bandwidth_bytes_per_s = {(double)cases[i].bytes_per_s, true}};
         if (placing_link_changed(&w.state, "node0", "node1", &measured, &link) != cases[i].worth_it)
             fail_msg("case %zu", i);
     }
     world_link(&w, 1, 0, 100000, 1000000); /* 40 us more are two fifths, and nothing */
     measured = (struct topology_link){.class = TOPOLOGY_ETHERNET, .latency_ns = {140000, true}};
     assert_false(placing_link_changed(&w.state, "node1", "node0", &measured, &link));
-    measured.latency_ns.value = UINT64_MAX; /* cannot be: unknown */
+    measured.latency_ns.value = INFINITY; /* cannot be: unknown */
     assert_false(placing_link_changed(&w.state, "node1", "node0", &measured, &link));
     world_close(&w);
 }

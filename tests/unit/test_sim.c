@@ -263,7 +263,7 @@ static void test_their_given_speed_is_not_measured(void **state)
     (void)state;
     struct gpu *gpu = open_sim("[a]\n" FAST);
     struct device *device = gpu_find(gpu, "sim:a");
-    uint64_t before = device_info(device)->bandwidth_mb_per_s.value;
+    const double before = device_info(device)->bandwidth_mb_per_s.value;
     assert_int_equal(before, 100000);
     struct error err;
     assert_int_equal(gpu_calibrate(gpu, &device, 1, &(struct calibration_options){0}, &err),

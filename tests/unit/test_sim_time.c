@@ -366,7 +366,9 @@ static void test_readings_of_another_thread_see_it_work(void **state)
     struct device *device = gpu_find(gpu, "sim:one");
     struct hanging job = {.job = {.run = forward_and_close},
                           .stage = open_stage(device, model, 0, 2)};
-    uint64_t cool_mc = device_temperature_mc(device).value, power_mw = 0, start_ns = clock_now_ns();
+    const double cool_mc = device_temperature_mc(device).value;
+    double power_mw = 0;
+    uint64_t start_ns = clock_now_ns();
     assert_int_equal(device_power_mw(device).value, 13000);
     device_submit(device, &job.job);
     while (power_mw != 170000 && seconds_since(start_ns) < 10) {

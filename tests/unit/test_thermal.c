@@ -150,20 +150,20 @@ static void test_history_ring(void **state)
 static void test_nonsense_is_unknown(void **state)
 {
     (void)state;
-    const int64_t bad_mc[] = {INT64_MIN, -40001, 150001, INT64_MAX, 65535000};
+    const double bad_mc[] = {-INFINITY, NAN, -5000, 0, 150001, INFINITY, 65535000};
     for (size_t i = 0; i < sizeof bad_mc / sizeof *bad_mc; i++) {
         struct thermal_sample sample = {1, {bad_mc[i], true}, {1, true}};
         assert_false(thermal_sample_clean(sample).temperature_mc.valid);
         assert_true(thermal_sample_clean(sample).power_mw.valid);
     }
-    const int64_t bad_mw[] = {INT64_MIN, -1, 0, 10000001, INT64_MAX};
+    const double bad_mw[] = {-INFINITY, NAN, -1, 0, 10000001, INFINITY};
     for (size_t i = 0; i < sizeof bad_mw / sizeof *bad_mw; i++)
         assert_false(thermal_sample_clean((struct thermal_sample){1, {1, true}, {bad_mw[i], true}})
                          .power_mw.valid);
     assert_false(
         thermal_sample_clean((struct thermal_sample){1, {50000, false}, {0}}).temperature_mc.valid);
     assert_true(
-        thermal_sample_clean((struct thermal_sample){1, {-5000, true}, {0}}).temperature_mc.valid);
+        thermal_sample_clean((struct thermal_sample){1, {500, true}, {0}}).temperature_mc.valid);
     assert_near(thermal_seconds_between(5, 4), 0, 0);
     assert_near(thermal_seconds_between(0, UINT64_MAX), 18446744073.709552, 1);
 }
@@ -172,7 +172,7 @@ static void test_view(void **state)
 {
     (void)state;
     struct thermal_state states[4] = {0};
-    const int64_t temperatures_mc[4] = {60000, 75000, 75000, 0};
+    const double temperatures_mc[4] = {60000, 75000, 75000, 0};
     const int64_t limits_mc[4] = {70000, 95000, 90000, 83000};
     assert_null(thermal_hottest(states, 0));
     for (int i = 0; i < 4; i++) {

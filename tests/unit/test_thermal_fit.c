@@ -121,8 +121,8 @@ static void test_exact_without_noise(void **state)
             thermal_after_c(&clean.body, plant.state.die_c, (power_w + next_w) / 2, 0.05);
         power_w = next_w;
         thermal_fit_add(&fit, (struct thermal_sample){i * (STEP_NS / 10),
-                                                      {llround(plant.state.die_c * 1e3), true},
-                                                      {llround(power_w * 1e3), true}});
+                                                      {round(plant.state.die_c * 1e3), true},
+                                                      {round(power_w * 1e3), true}});
     }
     struct thermal_body found;
     assert_true(thermal_fit_trusted(&fit) && thermal_fit_body(&fit, &found));
@@ -233,7 +233,7 @@ static void test_trusts_nothing_without_reason(void **state)
     assert_int_equal(fit.n_windows, 0);
     fit = (struct thermal_fit){0};
     for (uint32_t i = 1; i < 7200; i++) { /* cools when it works: b < 0 */
-        int64_t busy = i / 200 % 2;
+        const double busy = i / 200 % 2;
         thermal_fit_add(&fit, (struct thermal_sample){i * STEP_NS,
                                                       {70000 - 200 * (i % 200) * busy, true},
                                                       {20000 + 200000 * busy, true}});
@@ -250,9 +250,9 @@ static void test_absurd_input_does_no_harm(void **state)
     feed(&fit, &plant, (struct harm){0}, 0, 3600);
     struct thermal_body before, after;
     assert_true(thermal_fit_body(&fit, &before));
-    const int64_t extremes[] = {INT64_MIN, INT64_MAX, 0, -1, 150001, 1};
+    const double extremes[] = {-INFINITY, NAN, 0, -1, 150001, 1};
     for (uint64_t i = 0; i < 600; i++) {
-        const int64_t a = extremes[i % 6], b = extremes[i / 6 % 6];
+        const double a = extremes[i % 6], b = extremes[i / 6 % 6];
         thermal_fit_add(&fit,
                         (struct thermal_sample){i * i * 7919 * STEP_NS, {a, true}, {b, true}});
         thermal_fit_add(&fit, (struct thermal_sample){UINT64_MAX - i, {a, true}, {b, i % 2}});
@@ -264,8 +264,8 @@ static void test_absurd_input_does_no_harm(void **state)
     assert_within("R", after.resistance_k_per_w / before.resistance_k_per_w, 1, 0.05);
     /* Credible but wild, for hours: no value may run away. */
     for (uint32_t i = 1; i < 20000; i++) {
-        int64_t mc = (int64_t)(55000 + 90000 * plant_random(&plant)),
-                mw = (int64_t)(5e6 + 5e6 * plant_random(&plant));
+        const double mc = 55000 + 90000 * plant_random(&plant),
+                     mw = 5e6 + 5e6 * plant_random(&plant);
         thermal_fit_add(&fit, (struct thermal_sample){i * STEP_NS, {mc, true}, {mw, true}});
     }
     for (int i = 0; i < THERMAL_FIT_TERMS; i++)

@@ -293,7 +293,7 @@ static void test_asks_for_precision_before_duty(void **state)
 }
 
 static struct thermal_action tell(struct thermal_governor *governor, uint64_t *step_number,
-                                  int64_t mc)
+                                  double mc)
 {
     struct thermal_input input = {.sample = {++*step_number * STEP_NS, {mc, true}, {0}}};
     return thermal_governor_step(governor, &input);
@@ -305,12 +305,12 @@ static void test_pause_and_hysteresis(void **state)
     struct thermal_governor governor;
     uint64_t n = 0;
     thermal_governor_init(&governor, thermal_limits_default(83000));
-    for (int64_t mc = 40000; mc < 78000; mc += 500)
+    for (int mc = 40000; mc < 78000; mc += 500)
         assert_false(tell(&governor, &n, mc).paused);
     struct thermal_action action = tell(&governor, &n, 78000); /* 5 below */
     assert_true(action.paused && action.lower_precision);
     assert_int_equal(action.reason, THERMAL_PAUSED);
-    for (int64_t mc = 78000; mc > 68000; mc -= 250)
+    for (int mc = 78000; mc > 68000; mc -= 250)
         assert_true(tell(&governor, &n, mc).paused);
     action = tell(&governor, &n, 68000); /* 10 below that */
     assert_false(action.paused);
@@ -427,7 +427,7 @@ static void test_one_wild_reading_changes_nothing(void **state)
     thermal_governor_init(&governor, thermal_limits_default(83000));
     for (int i = 0; i < 100; i++)
         tell(&governor, &n, 50000);
-    const int64_t wild[] = {INT64_MIN, INT64_MAX, 2147483647, -273150, 127000, 0};
+    const double wild[] = {-INFINITY, NAN, 2147483647, -273150, 127000, 0};
     for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
         assert_int_equal(tell(&governor, &n, wild[i]).duty_permille, 1000);
         assert_int_equal(tell(&governor, &n, 50000).duty_permille, 1000);
@@ -474,10 +474,10 @@ static void test_random_input(void **state)
         for (uint64_t i = 0; i < 5000; i++) {
             const uint64_t draw = random_at(seed + 50, i);
             time_ns = draw % 50 == 0 ? draw : time_ns + draw % (2 * STEP_NS);
-            const int64_t mc =
-                draw % 3 ? (int64_t)(draw >> 20) % 100000 : extremes[(draw >> 8) % 11];
-            const int64_t mw =
-                draw % 5 ? (int64_t)(draw >> 30) % 400000 : extremes[(draw >> 12) % 11];
+            const double mc =
+                draw % 3 ? (double)((draw >> 20) % 100000) : (double)extremes[(draw >> 8) % 11];
+            const double mw =
+                draw % 5 ? (double)((draw >> 30) % 400000) : (double)extremes[(draw >> 12) % 11];
             struct thermal_input input = {{time_ns, {mc, draw % 7 != 0}, {mw, draw % 11 != 0}},
                                           draw % 13 == 0};
             struct thermal_action action = thermal_governor_step(&governor, &input);

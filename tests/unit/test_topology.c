@@ -24,8 +24,8 @@ static void assert_near(double found, double expected)
 }
 
 /* Everything known, nothing lost. */
-static struct topology_link link_of(uint32_t from, uint32_t to, uint64_t latency_ns,
-                                    uint64_t bytes_per_s)
+static struct topology_link link_of(uint32_t from, uint32_t to, double latency_ns,
+                                    double bytes_per_s)
 {
     return (struct topology_link){.from = from,
                                   .to = to,
@@ -34,7 +34,7 @@ static struct topology_link link_of(uint32_t from, uint32_t to, uint64_t latency
                                   .latency_ns = KNOWN(latency_ns),
                                   .jitter_ns = KNOWN(0),
                                   .overhead_ns = KNOWN(0),
-                                  .loss_ppm = KNOWN(0),
+                                  .loss_share = KNOWN(0),
                                   .bandwidth_bytes_per_s = KNOWN(bytes_per_s)};
 }
 
@@ -56,7 +56,7 @@ static void test_time_in_closed_form(void **state)
     link.jitter_ns.value = 10000; /* does not move the mean */
     assert_near(seconds_of(link, 125000), 1.25e-3);
     assert_near(topology_link_time(&link, 125000).late_s, 1.29e-3);
-    link.peer_bandwidth_bytes_per_s = (struct topology_reading)KNOWN(1250000000); /* preferred */
+    link.peer_bandwidth_bytes_per_s = (struct reading)KNOWN(1250000000); /* preferred */
     assert_near(seconds_of(link, 125000), 0.35e-3);
     assert_false(topology_link_time(&link, 125000).is_floor);
 }
@@ -67,7 +67,7 @@ static void test_time_with_loss(void **state)
     struct topology_link link =
         link_of(0, 1, 1000000, 1000000); /* slower than TCP at these losses: no cap */
     link.jitter_ns.value = 250000;       /* R = 2 ms + 1 ms */
-    link.loss_ppm.value = 10000;
+    link.loss_share.value = 0.01;
     assert_near(seconds_of(link, 1000), 1e-3 + 1e-3 + 0.01 / 0.99 * 3e-3); /* one packet */
     const double p = 0.01, two = 2 * p / (1 - p) -
                                  p * p / (1 - p * p); /* of two the slower, inclusion-exclusion */
@@ -76,12 +76,12 @@ static void test_time_with_loss(void **state)
     link.bandwidth_bytes_per_s.value = 10000000000;
     const double large = seconds_of(link, 1000000000), larger = seconds_of(link, 2000000000);
     assert_true(fabs((larger - large) / (1e9 / (1460 * sqrt(1.5) / 2e-4)) - 1) < 1e-3);
-    link.loss_ppm.value = LIMIT_LINK_LOSS_PPM;
+    link.loss_share.value = LIMIT_LINK_LOSS_SHARE;
     link.bandwidth_bytes_per_s.value = 1;
     assert_near(seconds_of(link, 1), 1e-3 + 1 + 3e-3); /* p / (1 - p) = 1 */
-    link.loss_ppm.value++;
+    link.loss_share.value += 1e-6;
     assert_false(topology_link_time(&link, 1).valid);
-    link.loss_ppm.value = 1000; /* no round trip: nothing to bound by, nothing to wait for */
+    link.loss_share.value = 0.001; /* no round trip: nothing to bound by, nothing to wait for */
     link.latency_ns.value = link.jitter_ns.value = 0;
     link.bandwidth_bytes_per_s.value = 1000;
     assert_near(seconds_of(link, 1000), 1);
@@ -92,7 +92,7 @@ static void test_retransmissions_against_simulation(void **state)
 {
     (void)state;
     struct topology_link link = link_of(0, 1, 500000000, 100000000000); /* R = 1 s */
-    link.loss_ppm.value = 200000;
+    link.loss_share.value = 0.2;
     const uint32_t n_packets = 12, n_runs = 20000;
     uint64_t drawn = 0, rounds = 0;
     for (uint32_t run = 0; run < n_runs; run++) {
@@ -122,7 +122,7 @@ static void test_unknown_is_not_zero(void **state)
     link.bandwidth_bytes_per_s.valid = false;
     assert_false(topology_link_time(&link, 1).valid);
     assert_false(topology_link_time(&link, 0).valid);
-    link.peer_bandwidth_bytes_per_s = (struct topology_reading)KNOWN(7);
+    link.peer_bandwidth_bytes_per_s = (struct reading)KNOWN(7);
     assert_true(topology_link_time(&link, 1).valid);
     link = whole;
     link.up = false;
@@ -130,7 +130,7 @@ static void test_unknown_is_not_zero(void **state)
     for (int missing = 0; missing < 3; missing++) {
         link = whole;
         (missing == 0   ? &link.jitter_ns
-         : missing == 1 ? &link.loss_ppm
+         : missing == 1 ? &link.loss_share
                         : &link.overhead_ns)
             ->valid = false;
         const struct topology_time time = topology_link_time(&link, 1000);
@@ -144,15 +144,14 @@ static void test_unknown_is_not_zero(void **state)
 static void test_absurd_readings_are_unknown(void **state)
 {
     (void)state;
-    struct topology_link link = link_of(0, 1, UINT64_MAX, 0);
+    struct topology_link link = link_of(0, 1, INFINITY, 0);
     link.jitter_ns.value = link.overhead_ns.value = LIMIT_LINK_DELAY_MS * UINT64_C(1000000) + 1;
-    link.loss_ppm.value = 1000001;
-    link.peer_bandwidth_bytes_per_s =
-        (struct topology_reading)KNOWN(0x7ff8000000000000); /* the bits of a NaN */
+    link.loss_share.value = 1.000001;
+    link.peer_bandwidth_bytes_per_s = (struct reading)KNOWN(NAN);
     link.class = (enum topology_class)77;
     link = topology_link_clean(link);
     assert_false(link.latency_ns.valid || link.jitter_ns.valid || link.overhead_ns.valid ||
-                 link.loss_ppm.valid || link.bandwidth_bytes_per_s.valid ||
+                 link.loss_share.valid || link.bandwidth_bytes_per_s.valid ||
                  link.peer_bandwidth_bytes_per_s.valid);
     assert_int_equal(link.class, TOPOLOGY_UNKNOWN);
     assert_string_equal(topology_class_name((enum topology_class) - 1), "unknown");
@@ -160,7 +159,7 @@ static void test_absurd_readings_are_unknown(void **state)
 
     link = link_of(0, 1, LIMIT_LINK_DELAY_MS * UINT64_C(1000000),
                    LIMIT_LINK_GB_PER_S * UINT64_C(1000000000));
-    link.loss_ppm.value = LIMIT_LINK_LOSS_PPM;
+    link.loss_share.value = LIMIT_LINK_LOSS_SHARE;
     link.jitter_ns = link.overhead_ns = link.latency_ns; /* at every limit */
     link = topology_link_clean(link);
     assert_true(link.latency_ns.valid && link.jitter_ns.valid && link.bandwidth_bytes_per_s.valid);
@@ -243,7 +242,7 @@ static void test_metrics(void **state)
     links[3].up = false;
     links[5] = link_of(2, 2, 10, 10); /* a loopback counts for nothing */
     links[6] = link_of(4, 0, 10, 4000000000);
-    links[6].loss_ppm.valid = false;
+    links[6].loss_share.valid = false;
     links[7] = link_of(0, 4, 10, 0);
     struct topology topology = made(5, links, 8);
     struct topology_paths paths = paths_of(&topology, 1000);
@@ -316,12 +315,12 @@ static uint32_t random_links(uint64_t seed, uint32_t n_nodes, double density,
         if (random_unit_at(seed, 8 * i) >= density)
             continue;
         struct topology_link link =
-            link_of(i / n_nodes, i % n_nodes, 1000 * (random_at(seed, 8 * i + 1) % 4),
-                    1000000 * (1 + random_at(seed, 8 * i + 2) % 3));
+            link_of(i / n_nodes, i % n_nodes, 1000 * (double)(random_at(seed, 8 * i + 1) % 4),
+                    1000000 * (double)(1 + random_at(seed, 8 * i + 2) % 3));
         link.up = random_unit_at(seed, 8 * i + 3) < 0.9;
         if (random_unit_at(seed, 8 * i + 4) < 0.3)
-            link.loss_ppm.value = random_at(seed, 8 * i + 5) % 600000;
-        link.jitter_ns.value = random_at(seed, 8 * i + 6) % 1000;
+            link.loss_share.value = (double)(random_at(seed, 8 * i + 5) % 600000) * 1e-6;
+        link.jitter_ns.value = (double)(random_at(seed, 8 * i + 6) % 1000);
         link.latency_ns.valid = random_unit_at(seed, 8 * i + 7) < 0.95;
         links[n++] = link;
     }
@@ -406,7 +405,7 @@ static void improve(struct topology_link *link, uint64_t how)
         link->bandwidth_bytes_per_s.value *= 2;
         break;
     case 2:
-        link->loss_ppm.value /= 3;
+        link->loss_share.value /= 3;
         break;
     case 3:
         link->jitter_ns.value = 0;
@@ -415,7 +414,7 @@ static void improve(struct topology_link *link, uint64_t how)
         link->up = true;
         break;
     case 5:
-        link->latency_ns = (struct topology_reading)KNOWN(0);
+        link->latency_ns = (struct reading)KNOWN(0);
         break;
     }
 }
@@ -721,8 +720,8 @@ static void test_a_thousand_nodes(void **state)
     for (uint32_t i = 0; i < MESH_NODES * MESH_NODES; i++) { /* everyone to everyone */
         if (i / MESH_NODES != i % MESH_NODES)
             links[n_links++] =
-                link_of(i / MESH_NODES, i % MESH_NODES, 10000 + random_at(3, i) % 1000000,
-                        100000000 + random_at(4, i) % 1000000000);
+                link_of(i / MESH_NODES, i % MESH_NODES, 10000 + (double)(random_at(3, i) % 1000000),
+                        100000000 + (double)(random_at(4, i) % 1000000000));
     }
     check_thousand("mesh", links, n_links, MESH_NODES);
     mem_free(links);

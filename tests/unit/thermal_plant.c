@@ -96,5 +96,5 @@ struct thermal_sample plant_sample(struct plant *plant, uint64_t now_ns)
         c = round(c / kind->round_c) * kind->round_c;
     const double w = plant->power_w + kind->noise_w * plant_random(plant);
     return (struct thermal_sample){
-        now_ns, {llround(c * 1e3), true}, {llround(fmax(w, 0.001) * 1e3), true}};
+        now_ns, {round(c * 1e3), true}, {round(fmax(w, 0.001) * 1e3), true}};
 }
