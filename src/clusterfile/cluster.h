@@ -55,8 +55,14 @@ struct cluster_device {
     double decode_bytes_per_s, prefill_flops; /* DATASHEET: as published; GIVEN: as it will be */
     double launch_s, read_bytes_per_s, write_bytes_per_s;
     double share; /* of its time that it may compute, 0 to 1; 0: it is not to be used */
-    bool spare;   /* stands by until the others are too small: not to be used, and takes no memory
-                     from them */
+    /* Its heat, of a device whose node tells it; all zero of any other, a file's among them. */
+    double full_s;      /* it may compute all of its time for so long, and `share` from then on;
+                           0: from now on */
+    double share_error; /* of share where that is a prediction, one standard deviation; 0: it is so
+                           now */
+    struct reading headroom_share; /* 1 cold, 0 at its limit; unknown: taken for cold */
+    bool spare; /* stands by until the others are too small: not to be used, and takes no memory
+                   from them */
 };
 
 struct cluster_node {

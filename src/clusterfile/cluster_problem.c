@@ -22,7 +22,9 @@ void cluster_device_describe(const struct cluster_device *device,
                         ? device->launch_s
                         : CLUSTER_LAUNCH_ASSUMED_S,
         .share = device->share,
-        .thermal_headroom = 1,
+        .full_s = device->full_s,
+        .share_error = device->share_error,
+        .thermal_headroom = device->headroom_share.valid ? device->headroom_share.value : 1,
         .excluded = device->spare,
     };
     snprintf(out->id, sizeof out->id, "%s", device->id);

@@ -76,10 +76,10 @@ static bool is_linked(const struct cluster_problem *posed, uint32_t from, uint32
     return link && link->up;
 }
 
-/* What a cluster's problem has of its own beside that of a file: no way through others, hidden
- * states as they travel, and devices that are warm already. */
-static void placing_adapt(const struct cluster *cluster, const struct placing_heat *heat,
-                          enum activation_type wire, struct cluster_problem *posed)
+/* What a cluster's problem has of its own beside that of a file: no way through others, and hidden
+ * states as they travel. */
+static void placing_adapt(const struct cluster *cluster, enum activation_type wire,
+                          struct cluster_problem *posed)
 {
     const uint32_t n = cluster->n_devices;
     const uint64_t plain = posed->problem.model.activation_bytes_per_token;
@@ -87,9 +87,6 @@ static void placing_adapt(const struct cluster *cluster, const struct placing_he
     const enum activation_type type = activation_type_fits(wire, width) ? wire : ACTIVATION_F32;
     const double packed = (double)plain / (double)activation_bytes(type, width, 1);
     for (uint32_t i = 0; i < n; i++) {
-        posed->devices[i].thermal_headroom = heat[i].headroom;
-        posed->devices[i].full_s = heat[i].full_s;
-        posed->devices[i].share_error = heat[i].share_error;
         for (uint32_t j = 0; j < n; j++) {
             const uint32_t from = cluster->devices[i].node, to = cluster->devices[j].node;
             struct placement_link *link = &posed->links[(size_t)i * n + j];
@@ -106,7 +103,7 @@ static enum error_code placing_pose(struct placing *p, struct error *err)
     const enum error_code code =
         cluster_problem_init(&p->posed, &p->cluster, &p->model.model, &p->demand, err);
     if (!code)
-        placing_adapt(&p->cluster, p->heat, p->view.wire, &p->posed);
+        placing_adapt(&p->cluster, p->view.wire, &p->posed);
     return code;
 }
 
@@ -116,7 +113,6 @@ static void placing_clear(struct placing *p)
     plan_model_deinit(&p->model);
     cluster_deinit(&p->cluster);
     mem_free(p->names);
-    mem_free(p->heat);
     *p = (struct placing){.view = p->view};
 }
 
@@ -147,10 +143,8 @@ static enum error_code placing_build(struct placing *p, const struct placing_vie
     }
     p->cluster = gathered.cluster;
     p->names = gathered.names;
-    p->heat = gathered.heat;
     gathered.cluster = (struct cluster){0};
     gathered.names = NULL;
-    gathered.heat = NULL;
     placing_gathered_deinit(&gathered);
     p->model = cost.model;
     p->demand = cost.demand;

@@ -113,15 +113,11 @@ enum error_code placing_cluster(const struct placing_view *view, const char *ins
  *
  * Of the view here, the state and who is alive come from the master's view; `seen` gives what nodes
  * say now. */
-struct placing_heat { /* as in placement/problem.h */
-    double headroom, full_s, share_error;
-};
 struct placing {
     struct placing_view view; /* the caller's: seen, model, wire; to be kept up to date */
     /* of the last problem */
     struct cluster cluster;
     struct master_device *names; /* by device */
-    struct placing_heat *heat;   /* by device */
     struct plan_model model;
     struct placement_demand demand;
     struct cluster_problem posed;

@@ -81,8 +81,8 @@ static void name_node(const struct cluster *cluster, uint32_t index, const Clust
     }
 }
 
-/* A share beyond all of its time is none. */
-static double part_of(bool known, uint32_t ppm)
+/* A share as peers say it. Nothing said, or more than there is: all. */
+static double share_of_ppm(bool known, uint32_t ppm)
 {
     return known && ppm < 1000000 ? ppm * 1e-6 : 1;
 }
@@ -90,25 +90,25 @@ static double part_of(bool known, uint32_t ppm)
 /* What it says of itself now. Where it computes all of its time and is predicted not to go on so,
  * the share is the predicted one, from some time on; where its time is cut already, the less of
  * both. */
-static void placing_cluster_take_now(const struct placing_node *node, struct cluster_device *device,
-                                     struct placing_heat *heat)
+static void placing_cluster_take_now(const struct placing_node *node, struct cluster_device *device)
 {
     const Node__DeviceNow *now = placing_device_now(node, device->id);
-    *heat = (struct placing_heat){.headroom = 1};
     if (!node->seen || !node->seen->alive)
         device->share = 0;
     if (!now)
         return;
-    const double duty = part_of(now->has_share_ppm, now->share_ppm);
-    const double sustained = part_of(now->has_sustained_ppm, now->sustained_ppm);
+    const double duty = share_of_ppm(now->has_share_ppm, now->share_ppm);
+    const double sustained = share_of_ppm(now->has_sustained_ppm, now->sustained_ppm);
     device->share *= fmin(duty, sustained);
-    heat->headroom = part_of(now->has_headroom_ppm, now->headroom_ppm);
+    if (now->has_headroom_ppm)
+        device->headroom_share = reading_of(UNIT_SHARE, share_of_ppm(true, now->headroom_ppm));
     if (duty < 1 || !now->has_sustained_ppm)
         return;
-    heat->share_error = now->has_sustained_error_ppm ? part_of(true, now->sustained_error_ppm) : 0;
-    heat->full_s = now->has_throttles_in_ms
-                       ? fmin((double)now->throttles_in_ms / 1000, PLACEMENT_SECONDS_MAX)
-                       : PLACEMENT_SECONDS_MAX;
+    device->share_error =
+        now->has_sustained_error_ppm ? share_of_ppm(true, now->sustained_error_ppm) : 0;
+    device->full_s = now->has_throttles_in_ms
+                         ? fmin((double)now->throttles_in_ms / 1000, PLACEMENT_SECONDS_MAX)
+                         : PLACEMENT_SECONDS_MAX;
 }
 
 static bool add_devices(struct placing_gathered *g, const struct placing_node *node)
@@ -123,7 +123,7 @@ static bool add_devices(struct placing_gathered *g, const struct placing_node *n
             return false;
         const uint32_t index = g->cluster.n_devices - 1;
         device.node = node->index;
-        placing_cluster_take_now(node, &device, &g->heat[index]);
+        placing_cluster_take_now(node, &device);
         g->names[index] = (struct master_device){node->node->id, said->id, device.own_memory};
         *added = device;
     }
@@ -232,9 +232,7 @@ enum error_code placing_gather(const struct placing_view *view, struct placing_g
     out->nodes = mem_new_array(n_nodes + 1, sizeof *out->nodes);
     out->by_id = mem_new_array(n_nodes + 1, sizeof *out->by_id);
     out->names = mem_new_array(n_devices + 1, sizeof *out->names);
-    out->heat = mem_new_array(n_devices + 1, sizeof *out->heat);
-    if (out->nodes && out->by_id && out->names && out->heat && add_nodes(view, out) &&
-        add_links(view, out))
+    if (out->nodes && out->by_id && out->names && add_nodes(view, out) && add_links(view, out))
         return ERROR_NONE;
     placing_gathered_deinit(out);
     return error_set(err, ERROR_NO_MEMORY, "no memory for a cluster of %zu nodes", n_nodes);
@@ -246,7 +244,6 @@ void placing_gathered_deinit(struct placing_gathered *gathered)
     mem_free(gathered->nodes);
     mem_free(gathered->by_id);
     mem_free(gathered->names);
-    mem_free(gathered->heat);
     *gathered = (struct placing_gathered){0};
 }
 

@@ -15,7 +15,6 @@ struct placing_gathered {
     struct placing_node *nodes;        /* by the cluster's order */
     const struct placing_node **by_id; /* the same, sorted by id */
     struct master_device *names;       /* by device */
-    struct placing_heat *heat;         /* by device */
 };
 
 /* Without the state's stages: what each device says is free. */
