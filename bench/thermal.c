@@ -51,7 +51,7 @@ static struct outcome drive(const struct plant_kind *kind, const struct plant_th
         const uint64_t before_ns = clock_now_ns();
         const struct thermal_action action = thermal_governor_step(&governor, &input);
         outcome.governor_s += (double)(clock_now_ns() - before_ns) * 1e-9;
-        duty = action.duty_permille / 1000.0;
+        duty = action.duty;
         outcome.n_pauses += action.paused && !was_paused;
         was_paused = action.paused;
     }

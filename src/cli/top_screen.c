@@ -138,10 +138,11 @@ static void append_state(const struct heat_device *device, uint32_t width, struc
     if (action->reason == THERMAL_FREE)
         return;
     char bar[BAR + 3], line[200];
-    append_bar(action->duty_permille / 1000.0, bar, sizeof bar);
+    append_bar(action->duty, bar, sizeof bar);
     const bool asks_too = action->lower_precision && action->reason != THERMAL_PRECISION;
-    snprintf(line, sizeof line, "             %s duty %u %%: %s%s", bar, action->duty_permille / 10,
-             thermal_reason_text(action->reason), asks_too ? ", lower precision asked for" : "");
+    snprintf(line, sizeof line, "             %s duty %u %%: %s%s", bar,
+             thermal_permille(action->duty) / 10, thermal_reason_text(action->reason),
+             asks_too ? ", lower precision asked for" : "");
     append_line(line, width, out);
 }
 
@@ -269,7 +270,7 @@ static void top_screen_add_device(yyjson_mut_doc *doc, yyjson_mut_val *list,
     add_reading(doc, object, "power_mw", readings->power_mw);
     add_reading(doc, object, "clock_mhz", readings->clock_mhz);
     yyjson_mut_obj_add_real(doc, object, "limit_c", device->thermal.limit_c);
-    yyjson_mut_obj_add_uint(doc, object, "duty_permille", action->duty_permille);
+    yyjson_mut_obj_add_uint(doc, object, "duty_permille", thermal_permille(action->duty));
     yyjson_mut_obj_add_bool(doc, object, "lower_precision", action->lower_precision);
     yyjson_mut_obj_add_str(doc, object, "state", thermal_reason_text(action->reason));
     add_number(doc, object, "predicted_c", action->predicted_c);

@@ -6,8 +6,8 @@
  * the kind; LATER where it came afterwards, so that it may be proposed only once the description of
  * every admitted node says that it knows it (state_level()). A new kind is a row at the end, LATER.
  *
- * A kind of the protocol without a row, a row out of order and a FIRST behind a LATER do not compile
- * (below, and event_level_known()). */
+ * A kind of the protocol without a row, a row out of order and a FIRST behind a LATER do not
+ * compile (below, and event_level_known()). */
 #pragma once
 
 #include "cluster.pb-c.h"

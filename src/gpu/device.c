@@ -299,14 +299,14 @@ void device_submit(struct device *device, struct device_job *job)
     queue_submit(&device->queue, job);
 }
 
-void device_set_duty(struct device *device, uint32_t permille)
+void device_set_duty(struct device *device, double duty)
 {
-    queue_set_duty(&device->queue, permille);
+    queue_set_duty(&device->queue, duty);
 }
 
-uint32_t device_duty(const struct device *device)
+double device_duty(const struct device *device)
 {
-    return 1000 - atomic_load_explicit(&device->queue.rest_permille, memory_order_relaxed);
+    return 1 - atomic_load_explicit(&device->queue.rest, memory_order_relaxed);
 }
 
 void device_mirror(struct device *device, const struct device_readings *readings)

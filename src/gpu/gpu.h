@@ -180,13 +180,13 @@ struct device_job {
 /* Queues a job; never blocks on the device. Any thread. */
 void device_submit(struct device *device, struct device_job *job);
 
-/* The share of time that the device's jobs may take, 0 to 1000 permille; 1000 from the start. After
- * a job of t ns its thread rests t (1000 - permille) / permille before the next (queue.h); 0 pauses
+/* The share of time that the device's jobs may take, 0 to 1; 1 from the start. After a job of t ns
+ * its thread rests t (1 - duty) / duty before the next (queue.h); 0 pauses
  * it until another duty is set. Holds at once, also for a thread that rests. Whoever waits for a
- * job of a paused device waits until then, so set 1000 before closing what still has jobs to run;
+ * job of a paused device waits until then, so set 1 before closing what still has jobs to run;
  * gpu_close() itself ignores duty. Any thread. */
-void device_set_duty(struct device *device, uint32_t permille);
-uint32_t device_duty(const struct device *device); /* as it was set last; any thread */
+void device_set_duty(struct device *device, double duty);
+double device_duty(const struct device *device); /* as it was set last; any thread */
 
 /* Readings of now; validity says whether the device can tell. Any thread. */
 struct device_memory {

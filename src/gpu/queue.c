@@ -17,7 +17,7 @@
 /* How long it must rest before the next job. */
 static uint64_t rest_left_ns(struct queue *queue)
 {
-    const uint32_t rest = atomic_load_explicit(&queue->rest_permille, memory_order_relaxed);
+    const double rest = atomic_load_explicit(&queue->rest, memory_order_relaxed);
     if (rest == 0) {
         queue->owed_ns = 0;
         queue->reckoned_rest = 0;
@@ -25,17 +25,17 @@ static uint64_t rest_left_ns(struct queue *queue)
     }
     const uint64_t now_ns = clock_now_ns();
     const double passed_ns = (double)(now_ns - queue->reckoned_ns), before = queue->reckoned_rest;
-    if (before >= 1000)
+    if (before >= 1)
         queue->owed_ns = 0; /* a pause pays for all */
     else if (before > 0)
-        queue->owed_ns -= passed_ns * (1000 - before) / before;
+        queue->owed_ns -= passed_ns * (1 - before) / before;
     if (queue->owed_ns < -AHEAD_NS_MAX)
         queue->owed_ns = -AHEAD_NS_MAX;
     queue->reckoned_ns = now_ns;
     queue->reckoned_rest = rest;
-    if (rest >= 1000)
+    if (rest >= 1)
         return FOREVER_NS;
-    const double left_ns = queue->owed_ns * rest / (1000 - rest);
+    const double left_ns = queue->owed_ns * rest / (1 - rest);
     return left_ns < REST_NS_MIN ? 0 : (uint64_t)left_ns;
 }
 
@@ -74,7 +74,7 @@ static void *queue_run(void *argument)
     struct queue *queue = argument;
     struct device_job *job;
     while ((job = queue_take(queue))) {
-        if (atomic_load_explicit(&queue->rest_permille, memory_order_relaxed) == 0) {
+        if (atomic_load_explicit(&queue->rest, memory_order_relaxed) == 0) {
             job->run(job);
             continue;
         }
@@ -83,18 +83,17 @@ static void *queue_run(void *argument)
         queue->reckoned_ns = clock_now_ns();
         queue->owed_ns += (double)(queue->reckoned_ns - begin_ns);
         if (queue->reckoned_rest == 0) /* duty fell just now: what was owed counts from here */
-            queue->reckoned_rest =
-                atomic_load_explicit(&queue->rest_permille, memory_order_relaxed);
+            queue->reckoned_rest = atomic_load_explicit(&queue->rest, memory_order_relaxed);
     }
     return NULL;
 }
 
-void queue_set_duty(struct queue *queue, uint32_t permille)
+void queue_set_duty(struct queue *queue, double duty)
 {
-    assert(permille <= 1000);
-    const uint32_t rest = 1000 - permille;
+    assert(duty >= 0 && duty <= 1);
+    const double rest = 1 - duty;
     pthread_mutex_lock(&queue->lock);
-    if (atomic_exchange_explicit(&queue->rest_permille, rest, memory_order_relaxed) != rest)
+    if (atomic_exchange_explicit(&queue->rest, rest, memory_order_relaxed) != rest)
         pthread_cond_signal(&queue->wake);
     pthread_mutex_unlock(&queue->lock);
 }

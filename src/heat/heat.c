@@ -76,13 +76,13 @@ static void log_change(struct governed *governed, const struct thermal_state *st
     governed->logged = reason;
     if (!state->temperature_mc.valid) {
         log_line(LOG_INFO, "heat", "device %s: %s, duty %u %%", state->id,
-                 thermal_reason_text(reason), state->action.duty_permille / 10);
+                 thermal_reason_text(reason), thermal_permille(state->action.duty) / 10);
         return;
     }
     log_line(reason == THERMAL_PAUSED ? LOG_WARN : LOG_INFO, "heat",
              "device %s: %s; %.1f C, limit %.0f C, duty %u %%", state->id,
              thermal_reason_text(reason), state->temperature_mc.value * 1e-3, state->limit_c,
-             state->action.duty_permille / 10);
+             thermal_permille(state->action.duty) / 10);
 }
 
 static void tell_precision(struct heat *heat, uint32_t index, bool lower)
@@ -117,7 +117,7 @@ static void heat_govern(struct heat *heat, uint32_t index, bool battery)
     if (heat->options.watch_only)
         return;
     tell_precision(heat, index, action.lower_precision);
-    device_set_duty(device->device, action.duty_permille);
+    device_set_duty(device->device, action.duty);
     log_change(governed, &device->thermal);
 }
 
@@ -190,7 +190,7 @@ void heat_close(struct heat *heat)
         return;
     telemetry_close(heat->telemetry);
     for (uint32_t i = 0; i < heat->work.n_devices && !heat->options.watch_only; i++) {
-        device_set_duty(heat->work.devices[i].device, 1000);
+        device_set_duty(heat->work.devices[i].device, 1);
         tell_precision(heat, i, false);
     }
     pthread_mutex_destroy(&heat->lock);

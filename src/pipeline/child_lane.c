@@ -74,19 +74,19 @@ static void work_is_over(struct lane *lane)
 
 uint64_t child_work_hangs_ms(struct child *child, uint64_t now_ns, uint32_t *rows)
 {
-    const uint32_t duty = child->local ? device_duty(child->local) : 1000;
+    const double duty = child->local ? device_duty(child->local) : 1;
     const struct children_options *options = &child->children->options;
     struct child_work *work = &child->work;
     uint64_t hangs_ms = 0;
     pthread_mutex_lock(&work->lock);
-    if (!duty)
+    if (duty == 0)
         work->progress_ns = now_ns; /* it is told to rest */
-    if (work->n_under_way && now_ns > work->progress_ns && duty) {
+    if (work->n_under_way && now_ns > work->progress_ns && duty > 0) {
         const uint64_t row_ms =
             work->row_ns ? EXPECTED_TIMES * work->row_ns / 1000000 : options->row_ms;
-        const uint64_t limit_ms = (options->work_ms + work->rows * row_ms) * 1000 / duty;
+        const double limit_ms = (double)(options->work_ms + work->rows * row_ms) / duty;
         const uint64_t took_ms = (now_ns - work->progress_ns) / 1000000;
-        hangs_ms = took_ms > limit_ms ? took_ms : 0;
+        hangs_ms = (double)took_ms > limit_ms ? took_ms : 0;
         *rows = work->rows;
     }
     pthread_mutex_unlock(&work->lock);

@@ -86,12 +86,6 @@ static void close_room(struct child_word *word)
     sweep(word);
 }
 
-static void set_duty(uint32_t permille)
-{
-    if (device_duty(device) != permille)
-        device_set_duty(device, permille);
-}
-
 static void listen_on(void)
 {
     static struct child_word word;
@@ -107,7 +101,7 @@ static void listen_on(void)
         if (word.kind == CHILD_CLOSE) {
             close_room(&word);
         } else if (word.kind == CHILD_BEAT) {
-            set_duty(word.duty_permille);
+            device_set_duty(device, word.duty);
             child_tell_readings(device);
         } else if (word.kind == CHILD_PIN) {
             child_pin(find_room(word.lane), &word);

@@ -231,7 +231,7 @@ static void beat(struct child *child, uint64_t now_ns)
     struct error err = {0};
     memset(&word, 0, sizeof word);
     word.kind = CHILD_BEAT;
-    word.duty_permille = child->local ? device_duty(child->local) : 1000;
+    word.duty = child->local ? device_duty(child->local) : 1;
     child->beat_ns = now_ns;
     child_say(child->socket, &word, -1, &err); /* a full socket: the silence says it */
 }

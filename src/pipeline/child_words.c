@@ -2,6 +2,8 @@
 
 #include "base/bytes.h"
 
+#include <math.h>
+
 enum { MAGIC = 0x3143444d }; /* "MDC1" */
 
 /* ---- writing ---------------------------------------------------------------------------- */
@@ -94,7 +96,7 @@ void child_word_write(const struct child_word *word, struct buffer *out)
         put_open(word, out);
         break;
     case CHILD_BEAT:
-        bytes_put(out, word->duty_permille, 4);
+        bytes_put(out, (uint32_t)lround(word->duty * 1000), 4);
         break;
     case CHILD_PIN:
         put_pin(word, out);
@@ -222,7 +224,7 @@ static bool get_rest(struct bytes_reader *reader, struct child_word *word)
         get_open(reader, word);
         return true;
     case CHILD_BEAT:
-        word->duty_permille = get_below(reader, 4, 1000);
+        word->duty = (double)get_below(reader, 4, 1000) / 1000;
         return true;
     case CHILD_PIN:
         get_pin(reader, word);

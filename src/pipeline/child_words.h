@@ -57,7 +57,7 @@ struct child_word {
     uint32_t n_ranges;
     struct child_range ranges[CHILD_RANGES_MAX];
 
-    uint32_t duty_permille;          /* BEAT */
+    double duty;                     /* BEAT; travels in thousandths */
     struct device_readings readings; /* ALIVE */
     enum error_code code;            /* HELLO, OPENED … */
     char text[ERROR_TEXT_MAX];       /* … with why not */

@@ -183,7 +183,7 @@ static Node__DeviceNow *describe_device_now(const struct device *device,
     for (uint32_t i = 0; heat->time_ns && i < heat->n_devices; i++) {
         if (heat->devices[i].device != device)
             continue;
-        out->share_ppm = heat->devices[i].thermal.action.duty_permille * 1000;
+        out->share_ppm = (uint32_t)describe_whole(heat->devices[i].thermal.action.duty * 1e6);
         say_headroom(&heat->devices[i].thermal, out);
         say_prospect(&heat->devices[i].thermal.action.prospect, out);
     }

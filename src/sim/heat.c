@@ -12,7 +12,7 @@
 #define AIR_C 25.0
 #define IDLE_W 10.0
 #define FULL_W 100.0
-enum { DUTY_LEAST_PERMILLE = 10 };
+#define DUTY_LEAST 0.01
 
 static struct plant_params params_of(const struct scenario_node *is)
 {
@@ -45,7 +45,7 @@ bool heat_init(struct world *w, struct node *node)
         struct device *device = &node->devices[i];
         device->plant = params_of(is);
         device->body = plant_rested(&device->plant);
-        device->duty_permille = 1000;
+        device->duty = 1;
         thermal_governor_init(&device->governor,
                               thermal_limits_default((int64_t)is->limit_c * 1000));
     }
@@ -58,8 +58,7 @@ bool heat_init(struct world *w, struct node *node)
 static double pass(struct node *node, struct device *device)
 {
     const double period_s = (double)HEAT_MS * 1e-3;
-    const double busy_s =
-        fmin((double)device->busy_us * 1e-6, period_s * device->duty_permille * 1e-3);
+    const double busy_s = fmin((double)device->busy_us * 1e-6, period_s * device->duty);
     device->plant.ambient_c = AIR_C + node->air_now_k;
     plant_advance(&device->plant, &device->body, true, busy_s);
     plant_advance(&device->plant, &device->body, false, period_s - busy_s);
@@ -79,12 +78,12 @@ static void look(struct world *w, struct node *node, uint32_t index)
                    .temperature_mc = {round(device->body.temperature_c) * 1000, true},
                    .power_mw = {round(power_w * 1000), true}},
     };
-    const uint32_t before = device->duty_permille;
-    device->duty_permille = thermal_governor_step(&device->governor, &input).duty_permille;
-    if (before / 100 != device->duty_permille / 100)
+    const double before = device->duty;
+    device->duty = thermal_governor_step(&device->governor, &input).duty;
+    if (thermal_permille(before) / 100 != thermal_permille(device->duty) / 100)
         world_say(w, "%s: d%u has %.1f C, its duty is %u %%", node->id, index,
-                  device->body.temperature_c, device->duty_permille / 10);
-    if (device->duty_permille < 1000 && host_computes(node, index))
+                  device->body.temperature_c, thermal_permille(device->duty) / 10);
+    if (device->duty < 1 && host_computes(node, index))
         w->result->throttled_ms += HEAT_MS;
     if (mc > w->result->hottest_mc)
         w->result->hottest_mc = mc;
@@ -109,17 +108,15 @@ uint64_t heat_work_ms(struct node *node, uint32_t index, uint64_t ms)
     if (!node->devices)
         return ms;
     struct device *device = &node->devices[index];
-    const uint32_t duty =
-        device->duty_permille > DUTY_LEAST_PERMILLE ? device->duty_permille : DUTY_LEAST_PERMILLE;
     device->busy_us += ms * 1000;
-    return ms * 1000 / duty;
+    return ms * 1000 / thermal_permille(fmax(device->duty, DUTY_LEAST));
 }
 
 /* As placing/placing_describe.c. */
 void heat_say(const struct world *w, const struct node *node, struct said *out)
 {
     for (uint64_t i = 0; i < w->scenario->nodes[node->index].devices; i++) {
-        out->duty_permille[i] = node->devices ? node->devices[i].duty_permille : 1000;
+        out->share[i] = node->devices ? node->devices[i].duty : 1;
         out->headroom[i] = 1;
         if (!node->devices)
             continue;

@@ -39,7 +39,7 @@ bool lead_open(struct world *w, struct node *node)
     memset(node->moves, 0, sizeof node->moves);
     for (uint32_t i = 0; node->said && i < w->n; i++) {
         for (uint32_t k = 0; k < SCENARIO_DEVICES; k++)
-            node->said[i].duty_permille[k] = 1000, node->said[i].headroom[k] = 1;
+            node->said[i].share[k] = 1, node->said[i].headroom[k] = 1;
     }
     return node->master && node->mover && node->heard_ms && node->steady_ms && node->recorded_ms &&
            node->said;

@@ -111,7 +111,7 @@ static struct said own_words(const struct world *w, const struct node *node)
 static void fill_heat(const struct said *said, uint32_t k, struct placement_device *device)
 {
     const struct thermal_prospect *prospect = &said->prospects[k];
-    device->share = said->duty_permille[k] / 1000.0;
+    device->share = said->share[k];
     device->thermal_headroom = said->headroom[k];
     if (!prospect->share.valid)
         return;

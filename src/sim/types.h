@@ -37,8 +37,8 @@ struct said {
     uint32_t wanted; /* of which instances requests wait there */
     uint32_t live[SCENARIO_INSTANCES];
     uint64_t used_ms[SCENARIO_INSTANCES];
-    double tokens[SCENARIO_INSTANCES];        /* generated of late */
-    uint32_t duty_permille[SCENARIO_DEVICES]; /* 1000: all of its time */
+    double tokens[SCENARIO_INSTANCES]; /* generated of late */
+    double share[SCENARIO_DEVICES];    /* of its time that it may compute */
     double headroom[SCENARIO_DEVICES];
     struct thermal_prospect
         prospects[SCENARIO_DEVICES]; /* with a share that is not valid: none is known */
@@ -183,7 +183,7 @@ struct device {
     struct plant_params plant;
     struct plant body;
     struct thermal_governor governor;
-    uint32_t duty_permille;
+    double duty;
     uint64_t busy_us; /* since the last sample */
 };
 

@@ -37,8 +37,8 @@ struct thermal_limits thermal_limits_default(int64_t limit_mc)
         .margin_mc = 5000,
         .battery_margin_mc = 10000,
         .hysteresis_mc = 10000,
-        .battery_duty_permille = 600,
-        .blind_duty_permille = 250,
+        .battery_duty = 0.6,
+        .blind_duty = 0.25,
     };
 }
 
@@ -70,11 +70,16 @@ const char *thermal_reason_text(enum thermal_reason reason)
     return "?";
 }
 
+uint32_t thermal_permille(double duty)
+{
+    return (uint32_t)lround(duty * 1000);
+}
+
 void thermal_governor_init(struct thermal_governor *governor, struct thermal_limits limits)
 {
     *governor =
         (struct thermal_governor){.limits = limits, .duty = 1, .release_wait_s = RELEASE_S_MIN};
-    governor->action = (struct thermal_action){.duty_permille = 1000};
+    governor->action = (struct thermal_action){.duty = 1};
 }
 
 static struct thermal_lines lines_of(const struct thermal_limits *limits, bool on_battery)
@@ -137,7 +142,7 @@ static void see_power(struct thermal_governor *governor, const struct thermal_sa
 {
     if (!sample->power_mw.valid)
         return;
-    const double w = sample->power_mw.value * 1e-3, duty = governor->action.duty_permille / 1000.0;
+    const double w = sample->power_mw.value * 1e-3, duty = governor->action.duty;
     if (!governor->has_power ||
         thermal_seconds_between(governor->powered_ns, sample->time_ns) > POWER_WAIT_S) {
         governor->power_w = w;
@@ -278,7 +283,7 @@ static enum thermal_reason run_blind(struct thermal_governor *governor)
     }
     const struct thermal_load load = load_of(governor);
     ask_lower(governor, &load);
-    double duty = governor->limits.blind_duty_permille / 1000.0;
+    double duty = governor->limits.blind_duty;
     struct thermal_body body;
     if (governor_model_of(governor, &body)) {
         const double safe_w =
@@ -397,19 +402,19 @@ static void governor_set_duty(struct thermal_governor *governor, bool on_battery
 {
     struct thermal_action *action = &governor->action;
     double duty = governor->duty;
-    const double battery_duty = fmax(governor->limits.battery_duty_permille / 1000.0, DUTY_MIN);
+    const double battery_duty = fmax(governor->limits.battery_duty, DUTY_MIN);
     if (on_battery && duty > battery_duty) {
         duty = battery_duty;
         reason =
             reason == THERMAL_NO_SENSOR || reason == THERMAL_SENSOR_LOST ? reason : THERMAL_BATTERY;
     }
-    const double told = action->duty_permille / 1000.0;
+    const double told = action->duty;
     action->reason = reason;
     action->lower_precision = governor->asked_lower;
     if (action->paused)
-        action->duty_permille = 0;
+        action->duty = 0;
     else if (duty >= 1 || fabs(duty - told) >= DUTY_STEP)
-        action->duty_permille = (uint32_t)lround(fmin(duty, 1) * 1000);
+        action->duty = round(fmin(duty, 1) * 1000) / 1000;
 }
 
 struct thermal_action thermal_governor_step(struct thermal_governor *governor,
@@ -443,6 +448,6 @@ struct thermal_action thermal_governor_step(struct thermal_governor *governor,
     governor_set_duty(governor, input->on_battery, reason);
     governor->action.prospect = look_ahead(governor, step_s);
     governor_predict(governor);
-    assert(governor->action.paused == (governor->action.duty_permille == 0));
+    assert(governor->action.paused == (governor->action.duty == 0));
     return governor->action;
 }

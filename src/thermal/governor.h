@@ -54,7 +54,7 @@
  *     struct thermal_governor governor;
  *     thermal_governor_init(&governor, thermal_limits_default(83000));
  *     every 500 ms: action = thermal_governor_step(&governor, &input);
- *                   device_set_duty(device, action.duty_permille); */
+ *                   device_set_duty(device, action.duty); */
 #pragma once
 
 #include "thermal/fit.h"
@@ -66,8 +66,8 @@ struct thermal_limits {
     uint32_t margin_mc; /* stop this far below */
     uint32_t battery_margin_mc; /* the same on battery */
     uint32_t hysteresis_mc;     /* resume this far below stop */
-    uint32_t battery_duty_permille;
-    uint32_t blind_duty_permille; /* sensor lost, model not trusted */
+    double battery_duty;        /* shares of its time, as all duties */
+    double blind_duty;          /* sensor lost, model not trusted */
 };
 struct thermal_limits thermal_limits_default(int64_t limit_mc);
 bool thermal_limit_is_believed(int64_t limit_mc);
@@ -84,11 +84,12 @@ enum thermal_reason {
     THERMAL_PAUSED,      /* too hot, or not yet cool again */
 };
 const char *thermal_reason_text(enum thermal_reason reason);
+uint32_t thermal_permille(double duty); /* as people and JSON are told */
 
 struct thermal_action {
     bool lower_precision;
     bool paused;
-    uint32_t duty_permille; /* 0 exactly when paused */
+    double duty; /* 0 to 1 in whole thousandths, so that it moves in steps; 0 exactly when paused */
     enum thermal_reason reason;
     struct reading predicted_c; /* in THERMAL_AHEAD_S at the power of now */
     struct reading

@@ -129,8 +129,8 @@ void device_submit(struct device *device, struct device_job *job)
     pthread_mutex_unlock(&device->lock);
 }
 
-uint32_t device_duty(const struct device *device)
+double device_duty(const struct device *device)
 {
     (void)device;
-    return 1000;
+    return 1;
 }

@@ -151,11 +151,11 @@ static void wait_for_end(struct spin_job *job)
 }
 
 /* Rest between the first and the last job, as a multiple of the work before the last one. */
-static double rest_per_work(uint32_t permille, struct spin_job *jobs, uint32_t n, uint64_t span_ns)
+static double rest_per_work(double duty, struct spin_job *jobs, uint32_t n, uint64_t span_ns)
 {
     struct queue queue;
     assert_int_equal(queue_open(&queue, "test", NULL), ERROR_NONE);
-    queue_set_duty(&queue, permille);
+    queue_set_duty(&queue, duty);
     for (uint32_t i = 0; i < n; i++) {
         jobs[i] = (struct spin_job){.job.run = spin, .span_ns = span_ns};
         queue_submit(&queue, &jobs[i].job);
@@ -174,9 +174,9 @@ static void test_duty_rests_in_proportion(void **state)
     static struct spin_job jobs[401];
     /* The rest may be longer on a busy machine; shorter only by what is still owed at the end (2
      * ms). */
-    double rest = rest_per_work(250, jobs, 21, 4000000);
+    double rest = rest_per_work(0.25, jobs, 21, 4000000);
     assert_true(rest > 2.5 && rest < 60);
-    rest = rest_per_work(500, jobs, 401, 200000); /* rests of many short jobs add up */
+    rest = rest_per_work(0.5, jobs, 401, 200000); /* rests of many short jobs add up */
     assert_true(rest > 0.8 && rest < 20);
 }
 
@@ -186,8 +186,8 @@ static void test_full_duty_does_not_rest(void **state)
     struct queue queue;
     assert_int_equal(queue_open(&queue, "test", NULL), ERROR_NONE);
     struct spin_job jobs[2] = {{.job.run = spin, .span_ns = 5000000}, {.job.run = spin}};
-    queue_set_duty(&queue, 1); /* a rest of 5 s if this still counted */
-    queue_set_duty(&queue, 1000);
+    queue_set_duty(&queue, 0.001); /* a rest of 5 s if this still counted */
+    queue_set_duty(&queue, 1);
     queue_submit(&queue, &jobs[0].job);
     queue_submit(&queue, &jobs[1].job);
     wait_for_end(&jobs[1]);
@@ -202,14 +202,14 @@ static void test_new_duty_ends_a_rest(void **state)
     struct queue queue;
     assert_int_equal(queue_open(&queue, "test", NULL), ERROR_NONE);
     struct spin_job jobs[2] = {{.job.run = spin, .span_ns = 50000000}, {.job.run = spin}};
-    queue_set_duty(&queue, 1); /* 50 s */
+    queue_set_duty(&queue, 0.001); /* 50 s */
     queue_submit(&queue, &jobs[0].job);
     queue_submit(&queue, &jobs[1].job);
     wait_for_end(&jobs[0]);
     sleep_ms(20);
     assert_int_equal(jobs[1].ended_ns, 0);
     uint64_t set_ns = clock_now_ns();
-    queue_set_duty(&queue, 500); /* 50 ms, little of which is over */
+    queue_set_duty(&queue, 0.5); /* 50 ms, little of which is over */
     wait_for_end(&jobs[1]);
     assert_true(jobs[1].began_ns - jobs[0].ended_ns > 35000000);
     assert_true(jobs[1].began_ns - set_ns < 5000000000u);
@@ -222,11 +222,11 @@ static void test_same_duty_again_does_not_end_a_rest(void **state)
     struct queue queue;
     assert_int_equal(queue_open(&queue, "test", NULL), ERROR_NONE);
     struct spin_job jobs[2] = {{.job.run = spin, .span_ns = 20000000}, {.job.run = spin}};
-    queue_set_duty(&queue, 100); /* 180 ms */
+    queue_set_duty(&queue, 0.1); /* 180 ms */
     queue_submit(&queue, &jobs[0].job);
     queue_submit(&queue, &jobs[1].job);
     while (!jobs[1].ended_ns) {
-        queue_set_duty(&queue, 100);
+        queue_set_duty(&queue, 0.1);
         sleep_ms(1);
     }
     assert_true(jobs[1].began_ns - jobs[0].ended_ns > 150000000);
@@ -245,11 +245,11 @@ static void test_pause_and_resume(void **state)
     queue_submit(&queue, &jobs[1].job);
     sleep_ms(30);
     assert_int_equal(jobs[0].ended_ns, 0);
-    queue_set_duty(&queue, 1000);
+    queue_set_duty(&queue, 1);
     wait_for_end(&jobs[1]);
     queue_set_duty(&queue, 0); /* on an empty queue */
     sleep_ms(10);
-    queue_set_duty(&queue, 300);
+    queue_set_duty(&queue, 0.3);
     jobs[0].ended_ns = 0;
     queue_submit(&queue, &jobs[0].job);
     wait_for_end(&jobs[0]);
@@ -263,7 +263,7 @@ static void test_close_ignores_duty(void **state)
         struct queue queue;
         assert_int_equal(queue_open(&queue, "test", NULL), ERROR_NONE);
         static struct spin_job jobs[100];
-        queue_set_duty(&queue, permille);
+        queue_set_duty(&queue, permille / 1000.0);
         for (uint32_t i = 0; i < 100; i++) {
             jobs[i] = (struct spin_job){.job.run = spin, .span_ns = 100000};
             queue_submit(&queue, &jobs[i].job);
@@ -286,7 +286,7 @@ static void *set_duties(void *argument)
 {
     struct setter *setter = argument;
     for (uint32_t i = 0; !setter->stop; i++)
-        queue_set_duty(setter->queue, i * 37 % 1001);
+        queue_set_duty(setter->queue, (double)(i * 37 % 1001) / 1000);
     return NULL;
 }
 
@@ -307,7 +307,7 @@ static void test_duty_changes_while_jobs_come(void **state)
     sleep_ms(20);
     setter.stop = true;
     pthread_join(thread, NULL);
-    queue_set_duty(&queue, 1000);
+    queue_set_duty(&queue, 1);
     wait_for_end(&jobs[499]);
     queue_close(&queue);
 }
@@ -326,7 +326,7 @@ static void test_device_duty(void **state)
     device_submit(device, &job.job);
     sleep_ms(20);
     assert_int_equal(job.ended_ns, 0);
-    device_set_duty(device, 400);
+    device_set_duty(device, 0.4);
     wait_for_end(&job);
     job.ended_ns = 0;
     device_set_duty(device, 0);

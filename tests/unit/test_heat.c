@@ -115,7 +115,7 @@ static void test_a_governed_device_keeps_below_its_limit(void **state)
     const struct heat_device *seen = &snapshot->devices[1];
     assert_string_equal(seen->thermal.id, "sim:hot");
     assert_true(seen->thermal.limit_c == 80);
-    assert_true(seen->thermal.action.duty_permille < 1000);
+    assert_true(seen->thermal.action.duty < 1);
     assert_true(seen->readings.temperature_mc.valid && seen->readings.power_mw.valid);
     assert_true(seen->thermal.action.lower_precision && atomic_load(&wishes.lower));
     free(snapshot);
@@ -175,7 +175,7 @@ static void test_the_screen(void **state)
     snapshot->n_devices = 2;
     snapshot->devices[0].device = gpu_find(gpu, "cpu");
     snapshot->devices[0].thermal.action =
-        (struct thermal_action){.reason = THERMAL_FREE, .duty_permille = 1000};
+        (struct thermal_action){.reason = THERMAL_FREE, .duty = 1};
     struct heat_device *hot = &snapshot->devices[1];
     hot->device = gpu_find(gpu, "sim:hot");
     hot->readings.temperature_mc = (struct reading){74300, 1, true};
@@ -185,7 +185,7 @@ static void test_the_screen(void **state)
         .limit_c = 80,
         .stop_c = 75,
         .action = {.reason = THERMAL_MODEL,
-                   .duty_permille = 430,
+                   .duty = 0.43,
                    .lower_precision = true,
                    .headroom_w = {-12.4, true},
                    .headroom_s = {9, true}},

@@ -32,13 +32,13 @@ struct world {
 static void mark(struct world *world)
 {
     world->low_c = world->high_c = world->plant.state.die_c;
-    world->duty_low = world->duty_high = world->action.duty_permille / 1000.0;
+    world->duty_low = world->duty_high = world->action.duty;
     world->n_pauses = 0;
 }
 
 static void world_init(struct world *world, const struct plant_kind *kind, uint64_t seed)
 {
-    *world = (struct world){.action.duty_permille = 1000};
+    *world = (struct world){.action.duty = 1};
     plant_init(&world->plant, kind, seed);
     thermal_governor_init(&world->governor, thermal_limits_default(llround(kind->limit_c * 1e3)));
     mark(world);
@@ -46,7 +46,7 @@ static void world_init(struct world *world, const struct plant_kind *kind, uint6
 
 static void step(struct world *world, double load)
 {
-    plant_step(&world->plant, world->action.duty_permille / 1000.0, load, 0.5);
+    plant_step(&world->plant, world->action.duty, load, 0.5);
     struct thermal_input input = {plant_sample(&world->plant, ++world->step * STEP_NS),
                                   world->on_battery};
     if (world->no_temperature)
@@ -58,10 +58,10 @@ static void step(struct world *world, double load)
     world->n_pauses += world->action.paused && !was_paused;
     world->low_c = fmin(world->low_c, world->plant.state.die_c);
     world->high_c = fmax(world->high_c, world->plant.state.die_c);
-    world->duty_low = fmin(world->duty_low, world->action.duty_permille / 1000.0);
-    world->duty_high = fmax(world->duty_high, world->action.duty_permille / 1000.0);
-    assert_true(world->action.paused == (world->action.duty_permille == 0));
-    assert_true(world->action.duty_permille <= 1000);
+    world->duty_low = fmin(world->duty_low, world->action.duty);
+    world->duty_high = fmax(world->duty_high, world->action.duty);
+    assert_true(world->action.paused == (world->action.duty == 0));
+    assert_true(world->action.duty <= 1);
     if (world->plant.max_c >= world->plant.kind.limit_c)
         fail_msg("%s: %.2f °C at %.1f s, limit %.1f", world->plant.kind.name,
                  world->plant.state.die_c, (double)world->step / 2, world->plant.kind.limit_c);
@@ -105,7 +105,7 @@ static void test_what_it_can_keep_up(void **state)
     assert_true(truth > 0.4 && truth < 0.6);
     uint32_t known = 0, steps = 0;
     double said_s = 0, said_at_s = 0;
-    for (; world.action.duty_permille == 1000 && steps < HOUR; steps++) {
+    for (; world.action.duty == 1 && steps < HOUR; steps++) {
         step(&world, 1);
         const struct thermal_prospect *prospect = &world.action.prospect;
         if (!prospect->share.valid || prospect->share.value > 0.75)
@@ -272,7 +272,7 @@ static void test_asks_for_precision_before_duty(void **state)
             asked = world.step;
             assert_int_equal(world.action.reason, THERMAL_PRECISION);
         }
-        if (world.action.duty_permille < 1000)
+        if (world.action.duty < 1)
             restricted = world.step;
         assert_true(world.step < HOUR);
     }
@@ -287,7 +287,7 @@ static void test_asks_for_precision_before_duty(void **state)
     assert_true(world.action.headroom_s.valid && world.action.headroom_s.value > 10);
     run(&world, 0, HOUR); /* nothing to do: all is given back */
     assert_int_equal(world.action.reason, THERMAL_FREE);
-    assert_int_equal(world.action.duty_permille, 1000);
+    assert_true(world.action.duty == 1);
     assert_true(world.action.headroom_w.value > 50);
     assert_true(world.action.headroom_s.value == THERMAL_NEVER);
 }
@@ -314,10 +314,10 @@ static void test_pause_and_hysteresis(void **state)
         assert_true(tell(&governor, &n, mc).paused);
     action = tell(&governor, &n, 68000); /* 10 below that */
     assert_false(action.paused);
-    assert_true(action.duty_permille > 0 && action.duty_permille <= 300); /* not all at once */
+    assert_true(action.duty > 0 && action.duty <= 0.3); /* not all at once */
     for (int i = 0; i < 400; i++)
         action = tell(&governor, &n, 50000);
-    assert_int_equal(action.duty_permille, 1000);
+    assert_true(action.duty == 1);
     assert_false(action.lower_precision);
 }
 
@@ -330,7 +330,7 @@ static void test_battery_is_stricter(void **state)
     battery.on_battery = true;
     step(&battery, 1);
     assert_true(battery.action.lower_precision);
-    assert_int_equal(battery.action.duty_permille, 600);
+    assert_true(battery.action.duty == 0.6);
     assert_int_equal(battery.action.reason, THERMAL_BATTERY);
     run(&mains, 1, HOUR);
     run(&battery, 1, HOUR);
@@ -343,7 +343,7 @@ static void test_battery_is_stricter(void **state)
     assert_true(mains.action.paused || mains.plant.state.die_c < 77);
     battery.on_battery = false;
     run(&battery, 0.1, 400);
-    assert_int_equal(battery.action.duty_permille, 1000);
+    assert_true(battery.action.duty == 1);
 }
 
 /* ---- missing sensors ------------------------------------------------------------------------- */
@@ -359,10 +359,10 @@ static void test_no_sensor_at_all(void **state)
         action = thermal_governor_step(&governor, &input);
     }
     assert_int_equal(action.reason, THERMAL_NO_SENSOR);
-    assert_int_equal(action.duty_permille, 1000);
+    assert_true(action.duty == 1);
     assert_false(action.lower_precision || action.predicted_c.valid || action.headroom_s.valid);
     struct thermal_input input = {.sample = {1000 * STEP_NS, {0}, {0}}, .on_battery = true};
-    assert_int_equal(thermal_governor_step(&governor, &input).duty_permille, 600);
+    assert_true(thermal_governor_step(&governor, &input).duty == 0.6);
 }
 
 static void lose_sensor_after(const struct plant_kind *kind, uint32_t n_steps, bool power_too)
@@ -370,20 +370,19 @@ static void lose_sensor_after(const struct plant_kind *kind, uint32_t n_steps, b
     struct world world;
     world_init(&world, kind, 1);
     run(&world, 1, n_steps);
-    const uint32_t before = world.action.duty_permille;
+    const double before = world.action.duty;
     world.no_temperature = true;
     world.no_power = power_too;
     run(&world, 1, 8); /* power counts for 3 s, temperature for 2 */
     assert_int_equal(world.action.reason, THERMAL_SENSOR_LOST);
-    assert_true(world.action.duty_permille <= (power_too ? 250 : 500) &&
-                world.action.duty_permille <= before);
+    assert_true(world.action.duty <= (power_too ? 0.25 : 0.5) && world.action.duty <= before);
     assert_false(world.action.headroom_s.valid);
     run(&world, 1, 2 * HOUR); /* step() looks at the limit */
     assert_int_equal(world.action.reason, THERMAL_SENSOR_LOST);
     world.no_temperature = world.no_power = false;
     run(&world, 0.05, 1200);
     assert_true(world.action.reason == THERMAL_FREE || world.action.reason == THERMAL_PRECISION);
-    assert_int_equal(world.action.duty_permille, 1000);
+    assert_true(world.action.duty == 1);
 }
 
 static void test_sensor_lost(void **state)
@@ -414,7 +413,7 @@ static void test_sensor_lost_while_paused(void **state)
     }
     assert_true(n_paused >= 600 && n_paused < 620); /* five minutes */
     assert_int_equal(action.reason, THERMAL_SENSOR_LOST);
-    assert_true(action.duty_permille > 0 && action.duty_permille <= 250);
+    assert_true(action.duty > 0 && action.duty <= 0.25);
 }
 
 /* ---- hostile input --------------------------------------------------------------------------- */
@@ -429,8 +428,8 @@ static void test_one_wild_reading_changes_nothing(void **state)
         tell(&governor, &n, 50000);
     const double wild[] = {-INFINITY, NAN, 2147483647, -273150, 127000, 0};
     for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
-        assert_int_equal(tell(&governor, &n, wild[i]).duty_permille, 1000);
-        assert_int_equal(tell(&governor, &n, 50000).duty_permille, 1000);
+        assert_true(tell(&governor, &n, wild[i]).duty == 1);
+        assert_true(tell(&governor, &n, 50000).duty == 1);
     }
     tell(&governor, &n, 90000);
     assert_true(tell(&governor, &n, 90000).paused); /* a second one like it is the truth */
@@ -481,8 +480,8 @@ static void test_random_input(void **state)
             struct thermal_input input = {{time_ns, {mc, draw % 7 != 0}, {mw, draw % 11 != 0}},
                                           draw % 13 == 0};
             struct thermal_action action = thermal_governor_step(&governor, &input);
-            assert_true(action.duty_permille <= 1000);
-            assert_true(action.paused == (action.duty_permille == 0));
+            assert_true(action.duty <= 1);
+            assert_true(action.paused == (action.duty == 0));
             assert_true(!action.predicted_c.valid || isfinite(action.predicted_c.value));
             assert_true(!action.headroom_w.valid || isfinite(action.headroom_w.value));
             assert_true(!action.headroom_s.valid || action.headroom_s.value >= 0);
