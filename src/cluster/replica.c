@@ -98,17 +98,13 @@ static bool sole_voter(struct replica *r)
     return self && self->votes && members_voters(members) == 1;
 }
 
-static void start(struct replica *r, uint64_t term, uint64_t vote)
+void replica_start(struct replica *r, uint64_t term, uint64_t vote)
 {
     if (sole_voter(r)) {
         struct log_write write = {.has_term = true, .term = term + 1, .vote = r->options.id};
         term = write.term, vote = write.vote;
         replica_emit_write(r, &write, PENDING_NONE);
     }
-    if (r->snapshot.index)
-        replica_emit_bytes(
-            r, (struct replica_effect){.type = REPLICA_RESTORE, .index = r->snapshot.index},
-            r->snapshot.state, r->snapshot.state_size);
     if (!r->failed)
         replica_start_raft(r, term, vote);
 }
@@ -135,7 +131,11 @@ enum error_code replica_open(const struct replica_options *options, const struct
     if (!code && !copy_saved(r, saved))
         code = error_set(err, ERROR_NO_MEMORY, "replica: no memory for the log");
     if (!code) {
-        start(r, saved->term, saved->vote);
+        if (r->snapshot.index)
+            replica_emit_bytes(
+                r, (struct replica_effect){.type = REPLICA_RESTORE, .index = r->snapshot.index},
+                r->snapshot.state, r->snapshot.state_size);
+        replica_start(r, saved->term, saved->vote);
         replica_settle(r);
         if (r->failed) {
             code = r->effects.list[0].failure.code;
@@ -161,6 +161,7 @@ void replica_close(struct replica *r)
     log_snapshot_clear(&r->taking);
     effect_queue_deinit(&r->effects);
     effect_queue_deinit(&r->held);
+    replica_drop_former(r);
     mem_free(r->pending);
     mem_free(r->peers);
     mem_free(r);
@@ -203,12 +204,14 @@ enum error_code replica_receive(struct replica *r, uint64_t now_ms, uint64_t fro
     const int order = lineage_compare(message.lineage, r->lineage);
     if (order > 0)
         replica_adopt(r, message.lineage);
-    if (order < 0)
-        replica_send_status(r, from, false);
-    else if (message.type == WIRE_STATUS)
+    if (order < 0) {
+        if (!r->former.kept) /* hearsay is not passed on */
+            replica_send_status(r, from, false);
+    } else if (message.type == WIRE_STATUS) {
         replica_on_status(r, from, &message);
-    else if (!r->failed)
+    } else if (!r->failed) {
         replica_deliver(r, from, &message);
+    }
     wire_clear(&message);
     replica_settle(r);
     return ERROR_NONE;
@@ -350,15 +353,7 @@ void replica_snapshot(struct replica *r, uint64_t now_ms, uint64_t index, const 
 static enum error_code submit(struct replica *r, enum log_type type, const uint8_t *bytes,
                               size_t size, struct error *err)
 {
-    struct raft_entry entry = {.term = r->raft.current_term, .type = (enum raft_entry_type)type};
-    entry.batch = entry.buf.base = raft_malloc(size + 1);
-    entry.buf.len = size;
-    if (!entry.batch)
-        return error_set(err, ERROR_NO_MEMORY, "replica: no memory for an entry");
-    memcpy(entry.buf.base, bytes, size);
-    struct raft_event event = {.type = RAFT_SUBMIT, .submit = {.entries = &entry, .n = 1}};
-    const int failed = replica_step(r, &event);
-    raft_free(entry.batch);
+    const int failed = replica_append(r, type, bytes, size);
     replica_settle(r);
     return failed ? error_set(err, ERROR_BUSY, "replica: not now: %s", raft_strerror(failed))
                   : ERROR_NONE;
@@ -394,12 +389,8 @@ enum error_code replica_change_members(struct replica *r, uint64_t now_ms,
                                     : r->commit == r->snapshot.index ? r->snapshot.term
                                                                      : 0;
     raft_members(&r->raft.configuration, &r->scratch);
-    if (members_voters(&r->scratch) > 1 && committed_term != r->raft.current_term) {
-        const uint8_t nothing = 0;
-        if (raft_last_index(&r->raft) == r->commit)
-            submit(r, LOG_BARRIER, &nothing, 1, NULL);
+    if (members_voters(&r->scratch) > 1 && committed_term != r->raft.current_term)
         return error_set(err, ERROR_BUSY, "replica: nothing is committed in this term yet");
-    }
     const enum error_code code = members_check_step(&r->scratch, members, r->options.id, err);
     struct log_entry entry = {0};
     if (code)

@@ -47,6 +47,9 @@
  *  - A pre-vote of an older term is denied with our own: libraft echoes the one that was asked for,
  *    so a node with the longest log and an older term never learned of the newer one, and no other
  *    could win without it.
+ *  - A leader begins its term with an entry of it. libraft leaves that out where all that it has is
+ *    committed; then a follower's leftovers of another leader stayed until somebody proposed
+ *    something.
  *  - The commit index never falls (a late message makes libraft's fall). Only what is durable here
  *    is applied.
  *
@@ -58,10 +61,12 @@
  * (ties: the lowest id) founds the log anew: it applies all that it holds (what the lost voters may
  * have committed is in nobody's power to know; a superset is kept), and begins the next generation
  * with itself as the only voter and the rest as members without a vote. If less than half of the
- * members answer it waits for `minority_grace_ms`. Whoever meets a higher lineage drops its log,
- * snapshot, term and vote, and joins it: what only the lower lineage had agreed on is lost by that.
- * A node that was removed must not be let in (its certificate is refused): the replica trusts who
- * may speak to it.
+ * members answer it waits for `minority_grace_ms`. Whoever meets a higher lineage joins it: when
+ * the first of it has come its log, snapshot, term and vote are dropped, in the same write; what
+ * only the lower lineage had agreed on is lost by that. If nobody who leads it is heard for 30
+ * elections the node goes on with its own, since the other may have died with its only copy. A node
+ * that was removed must not be let in (its certificate is refused): the replica trusts who may
+ * speak to it.
  *
  * Ownership: effects are the caller's once taken. Not thread-safe: one thread at a time. */
 #pragma once

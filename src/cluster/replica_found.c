@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* A leader was heard so lately that there is no reason to ask. */
@@ -60,13 +61,16 @@ void replica_on_status(struct replica *r, uint64_t from, const struct wire_messa
 
 /* ---- giving up ---- */
 
-void replica_adopt(struct replica *r, struct lineage lineage)
+void replica_drop_former(struct replica *r)
 {
-    struct log_write write = {.reset = true, .lineage = lineage};
-    const bool had_state = r->lineage.generation != 0;
-    r->lineage = lineage;
-    log_clear(&r->log, 1);
-    log_snapshot_clear(&r->snapshot);
+    log_deinit(&r->former.log);
+    log_snapshot_clear(&r->former.snapshot);
+    r->former = (struct former){0};
+}
+
+/* What is under way for one log means nothing to another. */
+static void forget_under_way(struct replica *r)
+{
     log_snapshot_clear(&r->installing);
     log_snapshot_clear(&r->taking);
     r->taking_written = false;
@@ -75,13 +79,78 @@ void replica_adopt(struct replica *r, struct lineage lineage)
     for (size_t i = 0; i < r->held.n; i++)
         replica_effect_clear(&r->held.list[r->held.first + i]);
     r->held.first = r->held.n = 0;
-    if (!replica_emit_write(r, &write, PENDING_NONE))
-        return;
-    struct replica_effect effect = {.type = REPLICA_EMPTY};
-    if (had_state && !replica_emit(r, &r->effects, &effect))
-        return;
+    memset(r->told, 0, sizeof r->told);
+    r->told_all = 0;
+}
+
+/* What is durable once the writes that were handed out are. */
+static void keep_former(struct replica *r)
+{
+    struct log_snapshot *snapshot = r->installing.index ? &r->installing : &r->snapshot;
+    assert(!r->former.kept && !r->founding);
+    r->former = (struct former){.kept = true,
+                                .lineage = r->lineage,
+                                .term = r->raft.current_term,
+                                .vote = r->raft.voted_for,
+                                .commit = r->commit,
+                                .applied = r->applied,
+                                .log = r->log,
+                                .snapshot = *snapshot};
+    *snapshot = (struct log_snapshot){0};
+    r->log = (struct log){0};
+}
+
+/* The log is given up for a higher lineage, whose word is all that is known of it. It may come from
+ * a node that has died since, with the only copy: so what is here stays on the disk until the first
+ * of the other has come (replace_former()). */
+void replica_adopt(struct replica *r, struct lineage lineage)
+{
+    assert(lineage_compare(lineage, r->lineage) > 0);
+    if (log_last(&r->log) && !r->former.kept)
+        keep_former(r);
+    r->lineage = lineage;
+    log_clear(&r->log, 1);
+    log_snapshot_clear(&r->snapshot);
+    forget_under_way(r);
+    if (!r->former.kept) {
+        struct log_write write = {.reset = true, .lineage = lineage};
+        if (!replica_emit_write(r, &write, PENDING_NONE))
+            return;
+    }
     replica_start_raft(r, 0, 0);
     r->leader_heard_ms = r->now_ms;
+}
+
+/* Nobody who leads the higher lineage speaks to us: three times as long as libraft's leader waits
+ * for the answer to a snapshot. We go on where we were. Whoever has the higher one will say so
+ * again. */
+static bool return_to_former(struct replica *r)
+{
+    enum { FORMER_ELECTIONS = 30 };
+    struct former *former = &r->former;
+    const uint64_t silent_ms = r->now_ms - r->leader_heard_ms;
+    if (!former->kept || silent_ms < (uint64_t)FORMER_ELECTIONS * r->options.election_ms ||
+        r->written_sequence < r->last_sequence)
+        return false;
+    const struct former was = *former;
+    assert(was.applied <= was.commit);
+    *former = (struct former){0};
+    log_deinit(&r->log);
+    log_snapshot_clear(&r->snapshot);
+    forget_under_way(r);
+    r->lineage = was.lineage;
+    r->log = was.log;
+    r->snapshot = was.snapshot;
+    replica_start(r, was.term, was.vote);
+    r->commit = r->commit < was.commit ? was.commit : r->commit;
+    if (was.applied >= r->snapshot.index)
+        r->applied = was.applied;
+    else /* it was being installed */
+        replica_emit_bytes(
+            r, (struct replica_effect){.type = REPLICA_RESTORE, .index = r->snapshot.index},
+            r->snapshot.state, r->snapshot.state_size);
+    r->leader_heard_ms = r->now_ms;
+    return true;
 }
 
 /* ---- founding anew ---- */
@@ -199,6 +268,8 @@ void replica_watch(struct replica *r)
     if (r->now_ms < r->status_due_ms)
         return;
     r->status_due_ms = r->now_ms + r->options.status_ms;
+    if (return_to_former(r))
+        return;
     struct members *members = &r->scratch;
     raft_members(&r->raft.configuration, members);
     if (led(r) || replica_leads(r) || !members_find(members, r->options.id))

@@ -36,6 +36,16 @@ struct peer {
     struct wire_status status;
 };
 
+/* A log that was given up for a higher lineage of which nothing has come yet: it is what is
+ * durable, and what the owner's state is made of. */
+struct former {
+    bool kept;
+    struct lineage lineage;
+    uint64_t term, vote, commit, applied;
+    struct log log;
+    struct log_snapshot snapshot;
+};
+
 struct replica {
     struct replica_options options;
     struct raft raft;
@@ -62,6 +72,7 @@ struct replica {
     struct peer *peers;
     uint32_t n_peers, peers_capacity;
     struct members scratch, step_scratch;
+    struct former former;
     bool rejects_term; /* entries or a snapshot of an older term are being rejected */
     bool failed;
 };
@@ -86,6 +97,8 @@ int replica_step(struct replica *r,
                  struct raft_event *event); /* raft_step() and all that follows from it */
 void replica_settle(struct replica *r);     /* applies what may be, sets the timer */
 bool replica_start_raft(struct replica *r, uint64_t term, uint64_t vote);
+/* An entry of our own, for a leader's log; libraft's error. */
+int replica_append(struct replica *r, enum log_type type, const uint8_t *bytes, size_t size);
 bool replica_members_encode(struct replica *r, const struct members *members, uint8_t **bytes,
                             size_t *size);
 /* A list that was accepted once, as libraft's. False: no memory. */
@@ -95,12 +108,18 @@ bool raft_members(const struct raft_configuration *from, struct members *to);
 bool replica_leads(const struct replica *r);
 void replica_clock(struct replica *r, uint64_t now_ms);
 
+/* ---- replica.c ---- */
+/* From r->snapshot and r->log, in a new term where this is the only voter. */
+void replica_start(struct replica *r, uint64_t term, uint64_t vote);
+
 /* ---- replica_receive.c ---- */
 void replica_deliver(struct replica *r, uint64_t from, struct wire_message *message);
 
 /* ---- replica_found.c ---- */
-void replica_adopt(struct replica *r,
-                   struct lineage lineage); /* drops everything for a higher one */
+/* Follows a higher lineage. What is there of the lower one is dropped when something of it comes.
+ */
+void replica_adopt(struct replica *r, struct lineage lineage);
+void replica_drop_former(struct replica *r);
 void replica_on_status(struct replica *r, uint64_t from, const struct wire_message *message);
 void replica_send_status(struct replica *r, uint64_t to, bool asks);
 void replica_watch(struct replica *r); /* asks around, re-founds */

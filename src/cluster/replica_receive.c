@@ -188,6 +188,8 @@ static void vote_in_any_case(struct replica *r, uint64_t from, struct raft_messa
 
 static void deliver_vote(struct replica *r, uint64_t from, const struct wire_vote *vote)
 {
+    if (r->former.kept)
+        return; /* a vote must be durable; whoever has one here had something of this lineage */
     struct raft_message message = {.type = RAFT_REQUEST_VOTE};
     message.request_vote.version = VOTE_VERSION;
     message.request_vote.term = vote->term;

@@ -136,6 +136,20 @@ static bool take_install(struct replica *r, struct raft_update *update, struct l
     return good;
 }
 
+/* The write that brings the first of the higher lineage takes the former log's place: before, it
+ * may be the last copy of anything. */
+static void replace_former(struct replica *r, struct log_write *write)
+{
+    struct replica_effect effect = {.type = REPLICA_EMPTY};
+    assert(lineage_compare(r->lineage, r->former.lineage) > 0);
+    write->reset = write->has_term = true;
+    write->lineage = r->lineage;
+    write->term = r->raft.current_term;
+    write->vote = r->raft.voted_for;
+    replica_drop_former(r);
+    replica_emit(r, &r->effects, &effect);
+}
+
 /* One write holds all of an update, so that no crash can part its term from its entries. */
 static void take_writes(struct replica *r, struct raft_update *update)
 {
@@ -154,6 +168,12 @@ static void take_writes(struct replica *r, struct raft_update *update)
     if (update->flags & (RAFT_UPDATE_ENTRIES)) {
         type = PENDING_ENTRIES;
         good = take_entries(r, update, &write);
+    }
+    if (r->former.kept) {
+        if (type == PENDING_NONE)
+            return; /* a term alone is no reason to lose a log; no vote was given (deliver_vote())
+                     */
+        replace_former(r, &write);
     }
     if (!good) {
         log_write_clear(&write);
@@ -362,12 +382,42 @@ static void tell_commit(struct replica *r)
         r->told_all = r->commit;
 }
 
+int replica_append(struct replica *r, enum log_type type, const uint8_t *bytes, size_t size)
+{
+    struct raft_entry entry = {.term = r->raft.current_term, .type = (enum raft_entry_type)type};
+    assert(r->raft.state == RAFT_LEADER);
+    entry.batch = entry.buf.base = raft_malloc(size + 1);
+    entry.buf.len = size;
+    if (!entry.batch)
+        return RAFT_NOMEM;
+    memcpy(entry.buf.base, bytes, size);
+    struct raft_event event = {.type = RAFT_SUBMIT, .submit = {.entries = &entry, .n = 1}};
+    const int failed = replica_step(r, &event);
+    raft_free(entry.batch);
+    return failed;
+}
+
+/* Each leader begins its term with an entry of it (Ongaro, section 6.4). libraft (convert.c) leaves
+ * that out where all it has is committed. Then what a follower has beyond that, of a leader that
+ * crashed, stays there until somebody proposes something. For want of memory it waits for the next
+ * input. */
+static void begin_term(struct replica *r)
+{
+    const uint64_t last = log_last(&r->log);
+    const struct log_entry *entry = log_at(&r->log, last);
+    const uint8_t nothing = 0;
+    if ((entry ? entry->term : r->snapshot.term) < r->raft.current_term)
+        replica_append(r, LOG_BARRIER, &nothing, 1);
+}
+
 /* The end of every input. A timer in the past is due in a millisecond: time goes on between two
  * ticks. */
 void replica_settle(struct replica *r)
 {
     if (r->failed || !r->raft_open || r->founding)
         return;
+    if (replica_leads(r))
+        begin_term(r);
     apply(r);
     ask_snapshot(r);
     if (replica_leads(r)) {

@@ -386,6 +386,42 @@ static void a_sole_voter_takes_a_new_term_with_every_start(void **unused)
     drop_stage(&s);
 }
 
+/* The node that spoke of a higher lineage may be gone, and its log with it. */
+static void a_log_is_there_until_the_higher_one_has_come(void **unused)
+{
+    struct stage s = {.now_ms = 1000};
+    struct log_write first;
+    uint8_t bytes[64];
+    struct log_entry list[] = {members_entry(5, 1, bytes), event_entry(5)};
+    assert_int_equal(replica_found(SELF, &first, &err), ERROR_NONE);
+    assert_int_equal(log_saved_write(&s.disk, &first, &err), ERROR_NONE);
+    log_write_clear(&first);
+    open_stage(&s);
+    const uint64_t last = log_last(&s.disk.log);
+    assert_true(replica_status(s.replica).leads && last == 2); /* the members, and its own term's */
+
+    append(&s, 5, 3, 5, 3, NULL, 0);
+    assert_int_equal(replica_status(s.replica).lineage.founder, LEADER);
+    assert_int_equal(last_sent(&s, WIRE_APPEND_RESULT)->append_result.rejected, 3);
+    assert_true(s.disk.lineage.founder == SELF && log_last(&s.disk.log) == last);
+    hear(&s, 9, (struct wire_message){.type = WIRE_VOTE, .vote = {6, 3, 5, false, false}});
+    assert_null(last_sent(&s, WIRE_VOTE_RESULT)); /* it could not be kept */
+
+    s.now_ms += 31 * 1000;
+    replica_tick(s.replica, s.now_ms);
+    look(&s);
+    assert_int_equal(replica_status(s.replica).lineage.founder, SELF);
+    assert_true(replica_status(s.replica).leads && s.disk.lineage.founder == SELF);
+
+    append(&s, 5, 0, 0, 2, list, 2);
+    assert_true(s.disk.lineage.founder == LEADER && s.disk.term == 5);
+    assert_true(log_last(&s.disk.log) == 2 && s.applied[s.n_applied - 1] == 2);
+    close_stage(&s);
+    open_stage(&s);
+    assert_int_equal(replica_status(s.replica).lineage.founder, LEADER);
+    drop_stage(&s);
+}
+
 static void refuses_what_cannot_be(void **unused)
 {
     struct stage s;
@@ -539,6 +575,7 @@ int main(void)
         cmocka_unit_test(an_older_term_is_answered_with_the_term_alone),
         cmocka_unit_test(votes_without_knowing_that_it_may),
         cmocka_unit_test(a_sole_voter_takes_a_new_term_with_every_start),
+        cmocka_unit_test(a_log_is_there_until_the_higher_one_has_come),
         cmocka_unit_test(refuses_what_cannot_be),
         cmocka_unit_test(voters_follow_the_number_of_nodes),
         cmocka_unit_test(a_lost_leader_is_replaced),
