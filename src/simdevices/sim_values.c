@@ -39,14 +39,14 @@ struct sim_shown sim_text_show(struct sim_text text)
 
 /* ---- units --------------------------------------------------------------------------------- */
 
-struct unit {
+struct value_unit {
     const char *name;
     double factor;
 };
 
 enum { UNITS_MAX = 14 };
 
-static const struct unit units[][UNITS_MAX] = {
+static const struct value_unit units[][UNITS_MAX] = {
     [SIM_BYTES] = {{"B", 1},
                    {"KiB", 0x1p10},
                    {"MiB", 0x1p20},
@@ -80,7 +80,7 @@ static const struct unit units[][UNITS_MAX] = {
     [SIM_MHZ] = {{"MHz", 1}, {"GHz", 1e3}},
 };
 
-static const struct unit *find_unit(enum sim_unit kind, struct sim_text name)
+static const struct value_unit *find_unit(enum sim_unit kind, struct sim_text name)
 {
     for (int i = 0; i < UNITS_MAX && units[kind][i].name; i++) {
         if (sim_text_is(name, units[kind][i].name))
@@ -169,7 +169,7 @@ enum error_code sim_value_parse(const char *key, struct sim_text text, enum sim_
     if (!rest.size)
         return error_set(err, ERROR_INVALID, "%s = %s has no unit; it takes %s", key,
                          sim_text_show(text).text, known);
-    const struct unit *found = find_unit(unit, rest);
+    const struct value_unit *found = find_unit(unit, rest);
     if (!found)
         return error_set(err, ERROR_INVALID, "%s: there is no unit '%s' for it; it takes %s", key,
                          sim_text_show(rest).text, known);
