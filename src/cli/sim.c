@@ -27,6 +27,8 @@ static const char usage[] = "usage: medley sim [OPTION…] [FILE]\n"
                             "  --seeds N     so many seeds, one after the other (default 1)\n"
                             "  --nodes N     machines (default: 3 to 7, drawn)\n"
                             "  --minutes M   of faults, in the cluster's time (default 1)\n"
+                            "  --bug NAME    plant a fault in the code that is tested: "
+                            "half-cache, no-layer\n"
                             "  --shrink      on a violation, print the smallest scenario found "
                             "that still has one, as a file\n"
                             "  --write       print the scenario as a file, and run nothing\n"
@@ -37,6 +39,7 @@ enum {
     OPTION_SEEDS,
     OPTION_NODES,
     OPTION_MINUTES,
+    OPTION_BUG,
     OPTION_SHRINK,
     OPTION_WRITE,
     SHRINK_RUNS = 400
@@ -47,6 +50,7 @@ static const struct option long_options[] = {
     {"seeds", required_argument, NULL, OPTION_SEEDS},
     {"nodes", required_argument, NULL, OPTION_NODES},
     {"minutes", required_argument, NULL, OPTION_MINUTES},
+    {"bug", required_argument, NULL, OPTION_BUG},
     {"shrink", no_argument, NULL, OPTION_SHRINK},
     {"write", no_argument, NULL, OPTION_WRITE},
     {0},
@@ -57,6 +61,7 @@ static const struct command *const self = &command_sim;
 struct sim_args {
     uint64_t seed;
     uint32_t seeds, nodes, minutes;
+    enum scenario_bug bug;
     bool has_seed, shrink, write, verbose;
     const char *file;
 };
@@ -66,6 +71,16 @@ struct sums {
         answered, failed, tokens, replays, pause_ms, converged_ms, cluster_ms, moves, suspicions,
         false_alarms, hottest_mc, throttled_ms, handed_over;
 };
+
+static bool cmd_sim_take_bug(const char *name, enum scenario_bug *out)
+{
+    for (*out = SCENARIO_BUG_NONE; *out < SCENARIO_BUGS; ++*out) {
+        if (strcmp(scenario_bug_name(*out), name) == 0)
+            return true;
+    }
+    command_misused(self, "there is no bug '%s' to be planted", name);
+    return false;
+}
 
 static bool cmd_sim_take_option(struct sim_args *args, int option, const char *value)
 {
@@ -79,6 +94,8 @@ static bool cmd_sim_take_option(struct sim_args *args, int option, const char *v
         return option_u32(self, "--nodes", value, 1, SCENARIO_NODES, &args->nodes);
     case OPTION_MINUTES:
         return option_u32(self, "--minutes", value, 1, 24 * 60, &args->minutes);
+    case OPTION_BUG:
+        return cmd_sim_take_bug(value, &args->bug);
     case OPTION_SHRINK:
         return args->shrink = true;
     case OPTION_WRITE:
@@ -188,6 +205,8 @@ static enum error_code print_violation(const struct sim_args *args, struct scena
     printf("  again: medley sim --seed %" PRIu64, seed);
     if (args->nodes)
         printf(" --nodes %u", args->nodes);
+    if (args->bug)
+        printf(" --bug %s", scenario_bug_name(args->bug));
     if (args->minutes)
         printf(" --minutes %u", args->minutes);
     printf(" -v%s%s\n", args->file ? " " : "", args->file ? args->file : "");
@@ -237,6 +256,8 @@ static enum error_code run_seed(const struct sim_args *args, uint64_t seed, stru
     enum error_code code = get_scenario(args, seed, &scenario, err);
     if (code)
         return code;
+    if (args->bug)
+        scenario.bug = args->bug;
     if (args->write) {
         cmd_sim_print_file(&scenario);
     } else {

@@ -1,458 +1,518 @@
-/* Caches that go along with a move: by the rules of hosting/hosting_give.c and
- * hosting/hosting_take.c in small. The old driver ends between two tokens and offers what it has;
- * who has a layer sends what it holds of it to who has it next; when all have said that they have
- * all, the new driver begins with it. Until then it is not used. Whatever goes wrong, or takes too
- * long, it begins with nothing, and requests are computed anew. What a cache holds is a hash of all
- * tokens that it has seen; each also knows that of one step before, as a cache can be cut short. */
+/* Caches that go along with a move. What decides is the node's own (hosting/handover.h); made up
+ * are the devices that read and write rows (cells.c), and how long they take. */
 #include "sim/world.h"
 
 #include "base/limits.h"
 #include "base/mem.h"
-#include "base/random.h"
 
+#include <assert.h>
 #include <string.h>
 
-enum { KEPT_WORDS = 5, LINK_BYTES_PER_MS = 110000, KV_BYTES = 4096 /* of a layer and token */ };
-
-struct heir {
-    uint32_t node, stage, n_layers;
+enum {
+    LINK_BYTES_PER_MS = 110000,
+    KV_BYTES = 4096, /* of a layer and token, for how long a device is busy with it */
 };
 
-struct handover {
-    uint64_t to_epoch, until_ms, next_ms;
-    uint32_t n_heirs, n_sent, n_offered;
-    bool offered, over;
-    struct heir heirs[LIMIT_STAGES]; /* of layers of this stage */
-    struct kept *offer;
+/* What a node has of a placement, as its hand-overs know it. */
+struct kept_part {
+    struct kept_part *next;
+    uint32_t instance;
+    struct handover_part about;
+    struct cache_give give;
+    struct cache_take take;
+    bool has_served, was_found, quiesces;
+    bool is_full;               /* the driver began with the slots of the offer … */
+    bool used[LIMIT_SEQUENCES]; /* … of which these are a sequence's by now, or were */
 };
 
-struct takeover {
-    uint64_t from_epoch, until_ms;
-    uint32_t old_driver, n_layers, n_kept, n_seeds;
-    bool open, offered, told;
-    bool done[LIMIT_STAGES]; /* the driver's: who has all */
-    struct kept *kept;       /* of this stage */
-    struct kept *seeds;      /* the driver's: what all of them have */
+struct kept_job { /* a device's */
+    struct kept_job *next;
+    uint64_t key;
+    uint32_t instance;
+    uint64_t epoch;
+    struct handover_effect effect;
 };
 
-void kept_free(struct hosted *h)
+static const char *kept_instance(uint32_t index)
 {
-    if (h->give)
-        mem_free(h->give->offer);
-    if (h->take) {
-        mem_free(h->take->kept);
-        mem_free(h->take->seeds);
-    }
-    mem_free(h->give);
-    mem_free(h->take);
-    h->give = NULL;
-    h->take = NULL;
+    static const char *const names[SCENARIO_INSTANCES] = {"i0", "i1", "i2", "i3",
+                                                          "i4", "i5", "i6", "i7"};
+    assert(index < SCENARIO_INSTANCES);
+    return names[index];
 }
 
-/* ---- messages ---- */
+/* ---- who is who ---- */
 
-static struct message *new_message(struct world *w, const struct node *node, uint32_t to,
-                                   enum message_kind kind, const struct kept *list, uint32_t n)
+static void kept_id(uint32_t node, uint8_t out[NODE_ID_BYTES])
 {
-    struct message *m = message_new(kind, node, to);
-    if (m)
-        m->tokens = mem_new_array((size_t)n * KEPT_WORDS + 1, sizeof *m->tokens);
-    if (!m || !m->tokens) {
+    memset(out, 0, NODE_ID_BYTES);
+    out[0] = 1;
+    memcpy(out + 1, &node, sizeof node);
+}
+
+static uint32_t kept_index(const uint8_t id[NODE_ID_BYTES])
+{
+    uint32_t node;
+    assert(id[0] == 1);
+    memcpy(&node, id + 1, sizeof node);
+    return node;
+}
+
+static struct kept_part *kept_find(const struct node *node, uint32_t instance, uint64_t epoch)
+{
+    struct kept_part *part = node->parts;
+    while (part && (part->instance != instance || part->about.of.epoch != epoch))
+        part = part->next;
+    return part;
+}
+
+static void kept_read(struct world *w, const Cluster__Placement *from,
+                      struct handover_placement *out)
+{
+    *out = (struct handover_placement){.epoch = from->epoch};
+    assert(from->n_stages <= LIMIT_STAGES);
+    for (uint32_t i = 0; i < from->n_stages; i++) {
+        struct handover_stage *stage = &out->stages[out->n_stages++];
+        kept_id(world_node(w, from->stages[i]->node)->index, stage->node_id);
+        stage->first_layer = from->stages[i]->first_layer;
+        stage->n_layers = from->stages[i]->n_layers;
+    }
+}
+
+/* A part is loaded when all of its stages are. */
+static void kept_sync(struct node *node, struct kept_part *part)
+{
+    struct handover_part *about = &part->about;
+    about->is_loaded = part->give.state != GIVE_HANDING;
+    for (uint32_t i = 0; i < about->of.n_stages && about->is_loaded; i++) {
+        if (!handover_is_here(about, i))
+            continue;
+        const struct hosted *h = host_find(node, part->instance, about->of.epoch, i);
+        about->is_loaded = h && h->state == WORKER_READY;
+        about->is_lost = i == 0 ? h && h->lost : about->is_lost;
+    }
+}
+
+/* ---- parts that come and go ---- */
+
+static void kept_part_free(struct kept_part *part)
+{
+    cache_give_clear(&part->give);
+    cache_take_clear(&part->take);
+    mem_free(part);
+}
+
+static void kept_job_free(struct kept_job *job)
+{
+    handover_effect_clear(&job->effect);
+    mem_free(job);
+}
+
+void kept_drop_all(struct node *node)
+{
+    while (node->parts) {
+        struct kept_part *part = node->parts;
+        node->parts = part->next;
+        kept_part_free(part);
+    }
+    while (node->cache_jobs) {
+        struct kept_job *job = node->cache_jobs;
+        node->cache_jobs = job->next;
+        kept_job_free(job);
+    }
+}
+
+void kept_release(struct node *node, uint32_t instance, uint64_t epoch)
+{
+    struct kept_part **at = &node->parts;
+    for (const struct hosted *h = node->hosted; h; h = h->next) {
+        if (h->instance == instance && h->epoch == epoch)
+            return;
+    }
+    while (*at && ((*at)->instance != instance || (*at)->about.of.epoch != epoch))
+        at = &(*at)->next;
+    struct kept_part *part = *at;
+    if (!part)
+        return;
+    *at = part->next;
+    kept_part_free(part);
+}
+
+static struct kept_part *kept_part_new(struct world *w, struct node *node, const struct hosted *h,
+                                       const Cluster__Placement *placement)
+{
+    struct kept_part *part = mem_new(sizeof *part);
+    if (!part) {
         w->out_of_memory = true;
-        message_free_one(m);
         return NULL;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        const uint64_t words[KEPT_WORDS] = {list[i].request, list[i].tokens, list[i].hash,
-                                            list[i].before_tokens, list[i].before_hash};
-        memcpy(m->tokens + (size_t)i * KEPT_WORDS, words, sizeof words);
-    }
-    m->n_tokens = n * KEPT_WORDS;
-    return m;
+    struct handover_part *about = &part->about;
+    part->instance = h->instance;
+    about->instance = h->instance + UINT64_C(1);
+    about->n_slots = LIMIT_SEQUENCES;
+    about->context = LIMIT_CONTEXT;
+    about->n_vocab = UINT32_C(1) << 31;
+    about->bug = w->scenario->bug == SCENARIO_BUG_HALF_CACHE ? HANDOVER_HALF
+                 : w->scenario->bug == SCENARIO_BUG_NO_LAYER ? HANDOVER_NO_LAYER
+                                                             : HANDOVER_SOUND;
+    kept_id(node->index, about->node_id);
+    kept_read(w, placement, &about->of);
+    for (uint32_t i = 0; i < about->of.n_stages; i++)
+        about->row_bytes[i] = handover_is_here(about, i) ? KEPT_ROW_BYTES : 0;
+    cache_give_init(&part->give, about);
+    cache_take_init(&part->take, about);
+    part->next = node->parts;
+    node->parts = part;
+    return part;
 }
 
-static struct kept *read_list(struct world *w, const struct message *m, uint32_t *n)
+void kept_open(struct world *w, struct node *node, const struct hosted *h)
 {
-    *n = m->n_tokens / KEPT_WORDS;
-    struct kept *list = mem_new_array((size_t)*n + 1, sizeof *list);
-    w->out_of_memory |= !list;
-    for (uint32_t i = 0; list && i < *n; i++) {
-        const uint64_t *words = m->tokens + (size_t)i * KEPT_WORDS;
-        list[i] = (struct kept){words[0], words[1], words[2], words[3], words[4]};
-    }
-    return list;
-}
-
-static void tell_done(struct world *w, struct node *node, uint32_t to, const struct message *route,
-                      bool has_all)
-{
-    struct message *m = new_message(w, node, to, MESSAGE_CACHE_DONE, NULL, 0);
-    if (!m)
+    const Cluster__Instance *is = state_instance(node_state(node), kept_instance(h->instance));
+    const Cluster__Placement *placement = serve_placement(node, h->instance, h->epoch);
+    if (!placement || kept_find(node, h->instance, h->epoch))
         return;
-    m->instance = route->instance;
-    m->epoch = route->epoch;
-    m->stage = route->stage;
-    m->value = has_all;
-    net_send_link(w, m);
+    struct kept_part *part = kept_part_new(w, node, h, placement);
+    if (!part || placement != is->next || is->next->replaces || !state_is_ready(is->current))
+        return;
+    struct handover_placement from;
+    kept_read(w, is->current, &from);
+    cache_take_open(&part->take, &from);
 }
 
-/* ---- what goes ---- */
+/* ---- a device's jobs ---- */
 
-static struct handover *kept_give(struct world *w, struct hosted *h, const Cluster__Placement *next)
+static uint64_t kept_job_ms(const struct handover_effect *effect)
 {
-    struct handover *give = h->give = mem_new(sizeof *give);
-    if (!give) {
+    const uint64_t bytes = (uint64_t)effect->run.n_rows * KV_BYTES;
+    return 1 + (effect->type == HANDOVER_READ ? bytes / LINK_BYTES_PER_MS : 0);
+}
+
+static void kept_job_begin(struct world *w, struct node *node, struct kept_part *part,
+                           struct handover_effect *effect)
+{
+    struct kept_job *job = mem_new(sizeof *job), **at = &node->cache_jobs;
+    if (!job) {
         w->out_of_memory = true;
-        return NULL;
-    }
-    give->to_epoch = next->epoch;
-    give->until_ms = w->now_ms + LIMIT_CACHE_OFFER_MS;
-    for (uint32_t i = 0; i < next->n_stages; i++) {
-        const Cluster__Stage *stage = next->stages[i];
-        const uint32_t first =
-            stage->first_layer > h->first_layer ? stage->first_layer : h->first_layer;
-        const uint32_t end = stage->first_layer + stage->n_layers < h->first_layer + h->n_layers
-                                 ? stage->first_layer + stage->n_layers
-                                 : h->first_layer + h->n_layers;
-        if (first < end)
-            give->heirs[give->n_heirs++] =
-                (struct heir){world_node(w, stage->node)->index, i, end - first};
-    }
-    return give;
-}
-
-static bool is_under_way(const struct node *node, const struct hosted *h)
-{
-    for (const struct sequence *s = node->sequences; s; s = s->next) {
-        if (s->instance == h->instance && s->epoch == h->epoch && s->round)
-            return true;
-    }
-    return false;
-}
-
-static uint64_t fold_all(const uint64_t *tokens, uint32_t n)
-{
-    uint64_t hash = 0;
-    for (uint32_t i = 0; i < n; i++)
-        hash = reference_fold(hash, tokens[i]);
-    return hash;
-}
-
-/* What the driver has told all its stages to keep. */
-static uint32_t list_slots(const struct node *node, const struct hosted *h, struct kept *out,
-                           uint32_t most)
-{
-    uint32_t n = 0;
-    for (const struct sequence *s = node->sequences; s && n < most; s = s->next) {
-        if (s->instance != h->instance || s->epoch != h->epoch || !s->n_fed)
-            continue;
-        out[n++] = (struct kept){s->request, s->n_fed, fold_all(s->tokens, s->n_fed), s->n_before,
-                                 fold_all(s->tokens, s->n_before)};
-    }
-    return n;
-}
-
-static bool is_told(const uint32_t *nodes, uint32_t n, uint32_t node)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        if (nodes[i] == node)
-            return true;
-    }
-    return false;
-}
-
-/* To each node of both placements, once. */
-static void make_offer(struct world *w, struct node *node, struct hosted *h,
-                       const Cluster__Placement *next)
-{
-    struct kept slots[LIMIT_SEQUENCES];
-    uint32_t told[2 * LIMIT_STAGES], n_told = 0;
-    const uint32_t n = list_slots(node, h, slots, LIMIT_SEQUENCES);
-    for (uint32_t i = 0; i < h->n_route + next->n_stages; i++) {
-        const uint32_t to =
-            i < h->n_route ? h->route[i] : world_node(w, next->stages[i - h->n_route]->node)->index;
-        if (is_told(told, n_told, to))
-            continue;
-        told[n_told++] = to;
-        struct message *m = new_message(w, node, to, MESSAGE_CACHE_OFFER, slots, n);
-        if (!m)
-            return;
-        m->instance = h->instance;
-        m->epoch = next->epoch;
-        m->a = h->epoch;
-        net_send_link(w, m);
-    }
-    world_say(w, "%s: the driver of i%u offers %u caches to epoch %llu", node->id, h->instance, n,
-              (unsigned long long)next->epoch);
-    serve_return_all(w, node, h);
-}
-
-static const struct cached *find_cached(const struct hosted *h, const struct kept *slot)
-{
-    for (uint32_t i = h->n_cached; i-- > 0;) {
-        if (h->cached[i].request == slot->request && h->cached[i].tokens == slot->tokens)
-            return &h->cached[i];
-    }
-    return NULL;
-}
-
-/* False: it does not have what its driver offered. */
-static bool send_rows(struct world *w, struct node *node, const struct hosted *h,
-                      const struct heir *heir)
-{
-    const struct handover *give = h->give;
-    struct kept rows[LIMIT_SEQUENCES];
-    for (uint32_t i = 0; i < give->n_offered; i++) {
-        const struct cached *has = find_cached(h, &give->offer[i]);
-        if (!has)
-            return false;
-        rows[i] = (struct kept){has->request, has->tokens, has->hash, has->before_tokens,
-                                has->before_hash};
-    }
-    struct message *m = new_message(w, node, heir->node, MESSAGE_CACHE_ROWS, rows, give->n_offered);
-    if (!m)
-        return false;
-    m->instance = h->instance;
-    m->epoch = give->to_epoch;
-    m->a = h->epoch;
-    m->stage = heir->stage;
-    m->value = heir->n_layers;
-    return net_send_link(w, m);
-}
-
-static uint64_t rows_ms(const struct handover *give, const struct heir *heir)
-{
-    uint64_t tokens = 0;
-    for (uint32_t i = 0; i < give->n_offered; i++)
-        tokens += give->offer[i].tokens;
-    return 1 + tokens * heir->n_layers * KV_BYTES / LINK_BYTES_PER_MS;
-}
-
-static void go_on(struct world *w, struct node *node, struct hosted *h)
-{
-    struct handover *give = h->give;
-    const Cluster__Placement *next = serve_placement(node, h->instance, give->to_epoch);
-    if (!next || (!give->offered && w->now_ms >= give->until_ms)) {
-        give->over = true;
         return;
     }
-    if (h->stage == 0 && !give->offered && !is_under_way(node, h) && !give->next_ms) {
-        give->next_ms = w->now_ms; /* its own offer comes as everybody's */
-        make_offer(w, node, h, next);
+    *job = (struct kept_job){.key = ++w->n_keys,
+                             .instance = part->instance,
+                             .epoch = part->about.of.epoch,
+                             .effect = *effect};
+    *effect = (struct handover_effect){0};
+    while (*at)
+        at = &(*at)->next;
+    *at = job;
+    host_look_later(w, node, job->key, kept_job_ms(&job->effect));
+}
+
+static void kept_job_end(struct node *node, struct kept_part *part, struct kept_job *job)
+{
+    struct handover_effect *effect = &job->effect;
+    struct hosted *h = host_find(node, part->instance, part->about.of.epoch, effect->stage);
+    const char *why = h && h->state == WORKER_READY ? NULL : "its stage is gone";
+    kept_sync(node, part);
+    switch (effect->type) {
+    case HANDOVER_READ:
+        why = why ? why : kept_read_rows(h, effect);
+        cache_give_read(&part->give, effect, why);
+        break;
+    case HANDOVER_WRITE:
+        why = why ? why : kept_write_rows(h, effect);
+        cache_take_written(&part->take, effect, why);
+        break;
+    case HANDOVER_SETTLE:
+        cache_take_settled(&part->take, why ? why : kept_settle(h, part->take.offer));
+        break;
+    case HANDOVER_SEND:
+    case HANDOVER_QUIESCE:
+    case HANDOVER_BEGIN:
+    case HANDOVER_RETIRE:
+    case HANDOVER_CHANGED:
+    case HANDOVER_NOTE:
+        assert(false); /* those are no jobs */
     }
-    while (give->offered && give->n_sent < give->n_heirs && give->next_ms <= w->now_ms) {
-        const struct heir *heir = &give->heirs[give->n_sent++];
-        if (!send_rows(w, node, h, heir)) {
-            tell_done(w, node, world_node(w, next->stages[0]->node)->index,
-                      &(struct message){
-                          .instance = h->instance, .epoch = next->epoch, .stage = heir->stage},
-                      false);
-            give->over = true;
-            return;
-        }
-        give->next_ms = w->now_ms + rows_ms(give, heir);
-        host_look_later(w, node, h, rows_ms(give, heir));
-    }
-    give->over = give->offered && give->n_sent == give->n_heirs;
 }
 
-static void decline(struct world *w, struct node *node, const struct hosted *h,
-                    const Cluster__Placement *next)
-{
-    tell_done(w, node, world_node(w, next->stages[0]->node)->index,
-              &(struct message){.instance = h->instance, .epoch = next->epoch}, false);
-}
+/* ---- what the machines want ---- */
 
-bool kept_hand_over(struct world *w, struct node *node, struct hosted *h)
+static void kept_carry_out(struct world *w, struct node *node, struct kept_part *part,
+                           struct handover_effect *effect)
 {
-    const char id[] = {'i', (char)('0' + h->instance), 0};
-    const Cluster__Instance *is = state_instance(node_state(node), id);
-    const Cluster__Placement *next = is && is->active ? is->current : NULL;
-    if (!next || next->epoch <= h->epoch)
-        return false;
-    if (h->state != WORKER_READY || (!h->stage && h->lost) || !state_is_ready(next)) {
-        if (!h->stage)
-            decline(w, node, h, next);
-        return false;
-    }
-    if (!h->give && !kept_give(w, h, next))
-        return false;
-    if (h->give->to_epoch != next->epoch)
-        return false;
-    go_on(w, node, h);
-    return !h->give->over;
-}
-
-/* ---- what comes ---- */
-
-void kept_open(struct world *w, struct node *node, struct hosted *h)
-{
-    const char id[] = {'i', (char)('0' + h->instance), 0};
-    const Cluster__Instance *is = state_instance(node_state(node), id);
-    if (!is || !is->next || is->next->epoch != h->epoch || is->next->replaces ||
-        !state_is_ready(is->current))
-        return;
-    h->take = mem_new(sizeof *h->take);
-    w->out_of_memory |= !h->take;
-    if (!h->take)
-        return;
-    h->take->open = true;
-    h->take->from_epoch = is->current->epoch;
-    h->take->old_driver = world_node(w, is->current->stages[0]->node)->index;
-}
-
-bool kept_waits(struct world *w, const struct node *node, struct hosted *driver)
-{
-    struct takeover *take = driver->take;
-    if (!take || !take->open)
-        return false;
-    if (!take->until_ms)
-        take->until_ms = w->now_ms + LIMIT_CACHE_OFFER_MS;
-    if (w->now_ms < take->until_ms && (take->offered || net_link(w, node->index, take->old_driver)))
-        return true;
-    take->open = false;
-    take->n_seeds = 0;
-    return false;
-}
-
-void kept_lost(struct hosted *driver)
-{
-    if (driver->take)
-        driver->take->n_seeds = 0;
-}
-
-static void tell_when_full(struct world *w, struct node *node, struct hosted *h)
-{
-    struct takeover *take = h->take;
-    const bool full = take->offered && (take->n_layers == h->n_layers || !take->n_seeds);
-    if (!full || take->told)
-        return;
-    take->told = true;
-    tell_done(w, node, h->route[0],
-              &(struct message){.instance = h->instance, .epoch = h->epoch, .stage = h->stage},
-              true);
-}
-
-static void on_offer(struct world *w, struct node *node, struct hosted *h, const struct message *m)
-{
-    if (h->epoch == m->a && h->state == WORKER_READY && !(h->give && h->give->offered)) {
-        const Cluster__Placement *next = serve_placement(node, m->instance, m->epoch);
-        if (!next || (!h->give && !kept_give(w, h, next)) || h->give->to_epoch != m->epoch)
-            return;
-        h->give->offer = read_list(w, m, &h->give->n_offered);
-        h->give->offered = h->give->offer != NULL;
-        h->give->next_ms = w->now_ms;
-        go_on(w, node, h);
+    switch (effect->type) {
+    case HANDOVER_SEND: /* over a link that is down it is lost: both ends have their timers */
+        frame_send(w, node, kept_index(effect->node_id), FRAME_CACHE, effect->message.data,
+                   effect->message.size);
+        break;
+    case HANDOVER_QUIESCE:
+        part->quiesces = true;
         node->changed = true;
-    }
-    if (h->epoch == m->epoch && h->take && h->take->open && !h->take->offered &&
-        h->take->from_epoch == m->a) {
-        h->take->seeds = read_list(w, m, &h->take->n_seeds);
-        h->take->offered = h->take->seeds != NULL;
-        if (h->take->until_ms)
-            h->take->until_ms = w->now_ms + LIMIT_CACHE_OFFER_MS;
-        tell_when_full(w, node, h);
-    }
-}
-
-/* Layers of one stage that do not hold the same are no cache of any text. */
-static void merge(struct takeover *take, const struct kept *list, uint32_t n)
-{
-    for (uint32_t i = 0; i < take->n_kept; i++) {
-        struct kept *has = &take->kept[i];
-        bool same = false;
-        for (uint32_t k = 0; k < n; k++)
-            same |= memcmp(has, &list[k], sizeof *has) == 0;
-        if (!same)
-            has->hash = random_mix(has->hash), has->before_hash = random_mix(has->before_hash);
+        break;
+    case HANDOVER_READ:
+    case HANDOVER_WRITE:
+    case HANDOVER_SETTLE:
+        kept_job_begin(w, node, part, effect);
+        break;
+    case HANDOVER_BEGIN:
+        part->is_full = effect->is_full;
+        memset(part->used, 0, sizeof part->used);
+        cache_take_begun(&part->take, true);
+        break;
+    case HANDOVER_RETIRE:
+    case HANDOVER_CHANGED:
+        node->changed = true;
+        break;
+    case HANDOVER_NOTE:
+        world_say(w, "%s: i%u, epoch %llu: %s", node->id, part->instance,
+                  (unsigned long long)part->about.of.epoch, effect->text);
+        break;
     }
 }
 
-static void on_rows(struct world *w, struct node *node, struct hosted *h, const struct message *m)
+static void kept_pump(struct world *w, struct node *node, struct kept_part *part)
 {
-    struct takeover *take = h->take;
-    uint32_t n;
-    if (h->epoch != m->epoch || h->stage != m->stage || h->state != WORKER_READY || !take ||
-        take->from_epoch != m->a || (h->stage == 0 && !take->open))
-        return;
-    struct kept *list = read_list(w, m, &n);
-    if (!list)
-        return;
-    take->n_layers += (uint32_t)m->value;
-    if (take->kept) {
-        merge(take, list, n);
-        mem_free(list);
-    } else {
-        take->kept = list;
-        take->n_kept = n;
+    struct handover_effect effect;
+    kept_sync(node, part);
+    while (cache_give_next(&part->give, &effect) || cache_take_next(&part->take, &effect)) {
+        kept_carry_out(w, node, part, &effect);
+        handover_effect_clear(&effect);
+        kept_sync(node, part);
     }
-    tell_when_full(w, node, h);
 }
 
-static void on_done(struct world *w, struct node *node, struct hosted *h, const struct message *m)
+bool kept_job(struct world *w, struct node *node, uint64_t key)
 {
-    struct takeover *take = h->take;
-    if (h->epoch != m->epoch || h->stage || h->state != WORKER_READY || !take || !take->open)
-        return;
-    node->changed = true;
-    if (m->stage < h->n_route)
-        take->done[m->stage] = m->value;
-    bool all = m->value;
-    for (uint32_t i = 0; i < h->n_route; i++)
-        all = all && take->done[i];
-    if (m->value && !all)
-        return;
-    take->open = false;
-    take->n_seeds = all ? take->n_seeds : 0;
-    h->mend_ms = w->now_ms;
-    world_say(w, "%s: the driver of i%u, epoch %llu, begins with %u caches", node->id, h->instance,
-              (unsigned long long)h->epoch, take->n_seeds);
+    struct kept_job **at = &node->cache_jobs;
+    while (*at && (*at)->key != key)
+        at = &(*at)->next;
+    struct kept_job *job = *at;
+    if (!job)
+        return false;
+    *at = job->next;
+    struct kept_part *part = kept_find(node, job->instance, job->epoch);
+    if (part) {
+        kept_job_end(node, part, job);
+        kept_pump(w, node, part);
+    }
+    kept_job_free(job);
+    return true;
 }
 
 void kept_receive(struct world *w, struct node *node, const struct message *m)
 {
-    for (struct hosted *h = node->hosted; h; h = h->next) {
-        if (h->instance != m->instance)
-            continue;
-        if (m->kind == MESSAGE_CACHE_OFFER)
-            on_offer(w, node, h, m);
-        else if (m->kind == MESSAGE_CACHE_ROWS)
-            on_rows(w, node, h, m);
-        else
-            on_done(w, node, h, m);
+    struct cache_message message;
+    struct buffer bytes = {0}, answer = {0};
+    uint8_t own[NODE_ID_BYTES], other[NODE_ID_BYTES];
+    const enum error_code code = cache_read(m->bytes, m->size, &message, NULL);
+    assert(!code); /* nobody here writes anything else */
+    (void)code;
+    kept_id(node->index, own);
+    kept_id(m->from, other);
+    const uint32_t instance = (uint32_t)message.route.instance - 1;
+    struct kept_part *from = kept_find(node, instance, message.route.from_epoch);
+    struct kept_part *to = kept_find(node, instance, message.route.to_epoch);
+    if (from)
+        kept_sync(node, from);
+    if (to)
+        kept_sync(node, to);
+    if (message.kind == CACHE_ROWS)
+        buffer_append(&bytes, m->bytes, m->size);
+    if (!handover_receive(from ? &from->give : NULL, to ? &to->take : NULL, w->now_ms, own, other,
+                          &message, &bytes)) {
+        handover_refusal(&message.route, &answer);
+        frame_send(w, node, m->from, FRAME_CACHE, answer.data, answer.size);
     }
+    if (from)
+        kept_pump(w, node, from);
+    if (to)
+        kept_pump(w, node, to);
+    buffer_deinit(&bytes);
+    buffer_deinit(&answer);
 }
 
-/* ---- what is made of it ---- */
+/* ---- the driver that goes ---- */
 
-uint32_t kept_seed(struct hosted *driver, uint64_t request, const uint64_t *tokens,
-                   uint32_t n_tokens)
+static bool kept_is_under_way(const struct node *node, const struct kept_part *part)
 {
-    struct takeover *take = driver->take;
-    for (uint32_t i = 0; take && i < take->n_seeds; i++) {
-        const struct kept seed = take->seeds[i];
-        if (seed.request != request)
-            continue;
-        take->seeds[i] = take->seeds[--take->n_seeds];
-        const uint64_t n = seed.tokens < n_tokens ? seed.tokens : seed.before_tokens;
-        const uint64_t hash = seed.tokens < n_tokens ? seed.hash : seed.before_hash;
-        return n && n < n_tokens && fold_all(tokens, (uint32_t)n) == hash ? (uint32_t)n : 0;
-    }
-    return 0;
-}
-
-bool kept_take(struct hosted *h, uint64_t request, uint64_t position, uint64_t *hash)
-{
-    struct takeover *take = h->take;
-    for (uint32_t i = 0; take && i < take->n_kept; i++) {
-        const struct kept has = take->kept[i];
-        if (has.request != request || (has.tokens != position && has.before_tokens != position))
-            continue;
-        *hash = has.tokens == position ? has.hash : has.before_hash;
-        if (take->n_layers != h->n_layers) /* layers that have nothing are no cache of any text */
-            *hash = random_mix(*hash);
-        take->kept[i] = take->kept[--take->n_kept];
-        return true;
+    for (const struct sequence *s = node->sequences; s; s = s->next) {
+        if (s->instance == part->instance && s->epoch == part->about.of.epoch && s->round)
+            return true;
     }
     return false;
+}
+
+/* The wire has tokens of 31 bits. */
+static int32_t kept_token(uint64_t token)
+{
+    return (int32_t)(token >> 33);
+}
+
+static uint32_t kept_list_slots(const struct node *node, const struct kept_part *part,
+                                struct cached_slot *out, int32_t **tokens)
+{
+    uint32_t n = 0, n_tokens = 0;
+    for (const struct sequence *s = node->sequences; s; s = s->next)
+        n_tokens += s->n_fed;
+    int32_t *at = *tokens = mem_new_array(n_tokens + 1, sizeof *at);
+    for (const struct sequence *s = node->sequences; s && at && n < LIMIT_SEQUENCES; s = s->next) {
+        if (s->instance != part->instance || s->epoch != part->about.of.epoch || !s->n_fed)
+            continue;
+        out[n++] = (struct cached_slot){s->slot, s->n_fed, at};
+        for (uint32_t i = 0; i < s->n_fed; i++)
+            *at++ = kept_token(s->tokens[i]);
+    }
+    return n;
+}
+
+/* Its requests end when nothing of them is under way, then its slots stand still. */
+static void kept_quiesced(struct world *w, struct node *node, struct kept_part *part)
+{
+    struct cached_slot slots[LIMIT_SEQUENCES];
+    int32_t *tokens;
+    const struct hosted *driver = host_find(node, part->instance, part->about.of.epoch, 0);
+    const uint32_t n = kept_list_slots(node, part, slots, &tokens);
+    w->out_of_memory |= !tokens;
+    if (driver)
+        serve_return_all(w, node, driver);
+    cache_give_quiesced(&part->give, w->now_ms, slots, n, &(struct give_costs){0});
+    mem_free(tokens);
+}
+
+bool kept_hand_over(struct world *w, struct node *node, const struct hosted *h)
+{
+    const Cluster__Instance *is = state_instance(node_state(node), kept_instance(h->instance));
+    const Cluster__Placement *next = is && is->active ? is->current : NULL;
+    struct kept_part *part = kept_find(node, h->instance, h->epoch);
+    struct handover_placement to;
+    if (!next || !part)
+        return false;
+    kept_sync(node, part);
+    kept_read(w, next, &to);
+    const bool may =
+        part->about.is_loaded && !part->about.is_lost && part->has_served && state_is_ready(next);
+    const bool gives = cache_give_begin(&part->give, w->now_ms, &to, may);
+    kept_pump(w, node, part);
+    return gives && part->give.state == GIVE_HANDING;
+}
+
+bool kept_is_handing(const struct node *node, uint32_t instance, uint64_t epoch)
+{
+    const struct kept_part *part = kept_find(node, instance, epoch);
+    return part && part->give.state == GIVE_HANDING;
+}
+
+/* Of its stages one goes, or has failed. */
+void kept_leave(struct world *w, struct node *node, const struct hosted *h, const char *why)
+{
+    struct kept_part *part = kept_find(node, h->instance, h->epoch);
+    if (!part)
+        return;
+    kept_sync(node, part);
+    if (why) {
+        cache_give_fail(&part->give, why);
+        cache_take_fail(&part->take, why);
+    }
+    kept_pump(w, node, part);
+    cache_give_close(&part->give);
+}
+
+/* ---- the driver that comes ---- */
+
+bool kept_waits(const struct node *node, const struct hosted *driver)
+{
+    const struct kept_part *part = kept_find(node, driver->instance, driver->epoch);
+    return part && cache_take_is_open(&part->take);
+}
+
+void kept_found(struct node *node, const struct hosted *driver)
+{
+    struct kept_part *part = kept_find(node, driver->instance, driver->epoch);
+    if (part)
+        part->was_found = true;
+}
+
+/* A driver that has lost its stages empties every slot before it uses it. */
+void kept_lost(struct world *w, struct node *node, const struct hosted *driver)
+{
+    struct kept_part *part = kept_find(node, driver->instance, driver->epoch);
+    if (!part)
+        return;
+    part->is_full = false;
+    kept_sync(node, part);
+    if (part->was_found && part->give.state != GIVE_HANDING)
+        cache_take_end(&part->take, "its driver is lost");
+    kept_pump(w, node, part);
+}
+
+static uint32_t kept_common(const struct cached_slot *slot, const uint64_t *tokens, uint32_t n)
+{
+    uint32_t common = 0;
+    while (common < n && common < slot->n_tokens &&
+           slot->tokens[common] == kept_token(tokens[common]))
+        common++;
+    return common;
+}
+
+static bool kept_is_taken(const struct node *node, const struct hosted *driver, uint32_t slot)
+{
+    for (const struct sequence *s = node->sequences; s; s = s->next) {
+        if (s->instance == driver->instance && s->epoch == driver->epoch && s->slot == slot)
+            return true;
+    }
+    return false;
+}
+
+bool kept_slot_for(const struct node *node, const struct hosted *driver, const uint64_t *tokens,
+                   uint32_t n_tokens, uint32_t *slot, uint32_t *n_fed)
+{
+    struct kept_part *part = kept_find(node, driver->instance, driver->epoch);
+    const struct offered *offer = part && part->is_full ? part->take.offer : NULL;
+    *n_fed = 0;
+    for (uint32_t i = 0; offer && i < offer->n_slots; i++) {
+        const uint32_t common = kept_common(&offer->slots[i], tokens, n_tokens - 1);
+        if (common <= *n_fed || part->used[offer->slots[i].slot])
+            continue;
+        *n_fed = common;
+        *slot = offer->slots[i].slot;
+    }
+    if (!*n_fed) {
+        *slot = 0;
+        while (*slot < LIMIT_SEQUENCES && kept_is_taken(node, driver, *slot))
+            ++*slot;
+    }
+    if (*slot == LIMIT_SEQUENCES)
+        return false;
+    assert(!kept_is_taken(node, driver, *slot) && *n_fed < n_tokens);
+    if (part)
+        part->used[*slot] = true;
+    return true;
+}
+
+/* ---- by and by ---- */
+
+static void kept_look(struct world *w, struct node *node, struct kept_part *part)
+{
+    const Cluster__Instance *is = state_instance(node_state(node), kept_instance(part->instance));
+    struct handover_placement next;
+    part->about.is_current = is && is->current && is->current->epoch == part->about.of.epoch;
+    part->has_served |= part->about.is_current;
+    kept_sync(node, part);
+    if (part->about.is_current && is->next && part->give.next.epoch != is->next->epoch) {
+        kept_read(w, is->next, &next);
+        cache_give_prepare(&part->give, &next);
+    }
+    if (part->quiesces && cache_give_wants_slots(&part->give) && !kept_is_under_way(node, part))
+        kept_quiesced(w, node, part);
+    cache_give_tick(&part->give, w->now_ms);
+    if (cache_take_is_open(&part->take))
+        cache_take_tick(&part->take, w->now_ms,
+                        net_link(w, node->index, kept_index(part->take.from.stages[0].node_id)));
+    kept_pump(w, node, part);
+}
+
+void kept_turn(struct world *w, struct node *node)
+{
+    for (struct kept_part *part = node->parts; part; part = part->next)
+        kept_look(w, node, part);
 }

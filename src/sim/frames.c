@@ -30,15 +30,16 @@ bool frame_send(struct world *w, const struct node *node, uint32_t to, enum node
 void frame_receive(struct world *w, struct node *node, const struct message *message)
 {
     assert(message->kind == MESSAGE_FRAME && message->to == node->index && node->up);
-    (void)w;
     switch (message->frame) {
+    case FRAME_CACHE:
+        kept_receive(w, node, message);
+        break;
     case FRAME_RAFT:
     case FRAME_ABOUT:
     case FRAME_PROPOSE:
     case FRAME_NOW:
     case FRAME_PIPELINE:
     case FRAME_REQUEST:
-    case FRAME_CACHE:
     case FRAME_WEIGHTS:
         assert(false); /* nobody sends one yet */
         break;

@@ -77,18 +77,17 @@ static void later(struct world *w, const struct node *node, uint64_t ms, uint64_
                .at_ms = w->now_ms + ms, .type = EVENT_STAGE, .node = node->index, .a = a, .b = b});
 }
 
-void host_look_later(struct world *w, const struct node *node, const struct hosted *h, uint64_t ms)
+void host_look_later(struct world *w, const struct node *node, uint64_t key, uint64_t ms)
 {
-    later(w, node, ms, h->key, 0);
+    later(w, node, ms, key, 0);
 }
 
 static void free_hosted(struct hosted **link)
 {
     struct hosted *h = *link;
     *link = h->next;
-    kept_free(h);
+    kept_forget(h);
     mem_free(h->route);
-    mem_free(h->cached);
     mem_free(h);
 }
 
@@ -96,16 +95,18 @@ void host_drop_all(struct node *node)
 {
     while (node->hosted)
         free_hosted(&node->hosted);
+    kept_drop_all(node);
     memset(node->fetches, 0, sizeof node->fetches);
 }
 
 static void fail(struct world *w, struct node *node, struct hosted *h, const char *why)
 {
     serve_stage_gone(w, node, h);
+    kept_leave(w, node, h, why);
     h->state = WORKER_FAILED;
     h->problem = why;
     h->holds = h->waits = false;
-    h->n_cached = 0;
+    kept_forget(h);
     h->key = ++w->n_keys;
     node->changed = true;
 }
@@ -125,8 +126,9 @@ static void begin_unload(struct world *w, struct node *node, struct hosted *h)
     if (h->state == WORKER_UNLOADING)
         return;
     serve_stage_gone(w, node, h);
+    kept_leave(w, node, h, NULL);
     h->state = WORKER_UNLOADING;
-    h->n_cached = 0;
+    kept_forget(h);
     h->key = ++w->n_keys;
     later(w, node, h->holds ? UNLOAD_MS : 1, h->key, 0);
 }
@@ -305,6 +307,7 @@ void host_turn(struct world *w, struct node *node)
     for (uint32_t i = 0; i < actions.n; i++)
         act(w, node, &actions.list[i]);
     worker_actions_clear(&actions);
+    kept_turn(w, node);
     host_check(w, node);
 }
 
@@ -316,6 +319,8 @@ void host_event(struct world *w, struct node *node, const struct event *event)
         node->changed = true;
         return;
     }
+    if (kept_job(w, node, event->a))
+        return;
     for (struct hosted **link = &node->hosted; *link; link = &(*link)->next) {
         struct hosted *h = *link;
         if (h->key != event->a)
@@ -325,8 +330,10 @@ void host_event(struct world *w, struct node *node, const struct event *event)
             h->state = WORKER_READY;
             h->lost = true; /* until the state says that all of them are ready */
         } else if (h->state == WORKER_UNLOADING) {
-            const uint32_t device = h->device;
+            const uint32_t device = h->device, instance = h->instance;
+            const uint64_t epoch = h->epoch;
             free_hosted(link);
+            kept_release(node, instance, epoch);
             for (h = node->hosted; h; h = h->next) {
                 if (h->waits && h->device == device)
                     begin_load(w, node, h);

@@ -142,11 +142,6 @@ static void hand_over(struct world *w, struct node *node, const struct message *
     case MESSAGE_NOTICE:
         serve_receive(w, node, m);
         break;
-    case MESSAGE_CACHE_OFFER:
-    case MESSAGE_CACHE_ROWS:
-    case MESSAGE_CACHE_DONE:
-        kept_receive(w, node, m);
-        break;
     }
 }
 

@@ -9,6 +9,13 @@ static const char *const fault_names[FAULT_TYPES] = {
     "split",     "loss",   "double", "slow", "slow_disk", "full_disk",
     "lost_disk", "device", "runner", "heat", "memory",    "clock"};
 
+static const char *const bug_names[SCENARIO_BUGS] = {"none", "half-cache", "no-layer"};
+
+const char *scenario_bug_name(enum scenario_bug bug)
+{
+    return bug_names[bug];
+}
+
 const char *scenario_fault_name(enum scenario_fault_type type)
 {
     return fault_names[type];

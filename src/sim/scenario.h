@@ -74,6 +74,15 @@ struct scenario_fault {
     uint64_t at_ms, for_ms, kind, node, other, amount;
 };
 
+/* Faults in the product's own code, which the simulator plants to see that it finds them. */
+enum scenario_bug {
+    SCENARIO_BUG_NONE,
+    SCENARIO_BUG_HALF_CACHE, /* half of a cache that is handed over counts as all of it */
+    SCENARIO_BUG_NO_LAYER,   /* a hand-over leaves a layer out */
+    SCENARIO_BUGS
+};
+const char *scenario_bug_name(enum scenario_bug bug);
+
 struct scenario_expect { /* zeroed: no violation */
     uint64_t violation;
     uint64_t answered_min, pause_ms_max;           /* 0: not asked for */
@@ -90,6 +99,7 @@ struct scenario {
     uint64_t grace_ms;  /* before a log is founded anew; 0: never */
     uint64_t snapshot_after, delay_ms, patience_ms;
     uint64_t air_s; /* the air warms and cools by and by, with this time constant; 0: at once */
+    uint64_t bug;   /* enum scenario_bug */
     uint64_t fits;  /* all nodes together hold all instances */
     uint32_t n_nodes, n_instances, n_streams, n_faults;
     struct scenario_node *nodes;

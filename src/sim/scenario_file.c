@@ -39,7 +39,7 @@ static const struct section sections[] = {
       KEY(scenario, settle_ms, 1000, HOURS, 120000), KEY(scenario, grace_ms, 0, HOURS, 30000),
       KEY(scenario, snapshot_after, 1, 100000, 512), KEY(scenario, delay_ms, 0, 10000, 2),
       KEY(scenario, patience_ms, 1000, HOURS, 600000), KEY(scenario, fits, 0, 1, 1),
-      KEY(scenario, air_s, 0, 100000, 0)}},
+      KEY(scenario, air_s, 0, 100000, 0), KEY(scenario, bug, 0, SCENARIO_BUGS - 1, 0)}},
     {"expect",
      0,
      0,

@@ -54,7 +54,7 @@ struct hosted *serve_driver(struct world *w, struct node *node, uint32_t instanc
         !can_serve(w, node, is->current))
         return NULL;
     struct hosted *h = host_find(node, instance, is->current->epoch, 0);
-    return h && h->state == WORKER_READY && !h->lost ? h : NULL;
+    return h && h->state == WORKER_READY && !h->lost && !kept_waits(node, h) ? h : NULL;
 }
 
 /* ---- sequences ---- */
@@ -105,7 +105,7 @@ static void lose(struct world *w, struct node *node, struct hosted *driver)
     w->result->failovers += !driver->lost;
     driver->lost = true;
     driver->mend_ms = w->now_ms + MEND_MS;
-    kept_lost(driver);
+    kept_lost(w, node, driver);
     serve_return_all(w, node, driver);
 }
 
@@ -130,6 +130,7 @@ static void feed(struct world *w, struct node *node, struct sequence *s)
         m->part = s->part;
         m->request = s->request;
         m->position = s->n_fed;
+        m->slot = s->slot;
         m->round = s->round = ++w->n_keys;
     }
     if (!m || !m->tokens) {
@@ -158,6 +159,12 @@ static void begin(struct world *w, struct node *node, const struct message *m)
     }
     memcpy(s->tokens, m->tokens, m->n_tokens * sizeof *s->tokens);
     s->n_tokens = m->n_tokens;
+    if (!kept_slot_for(node, driver, s->tokens, s->n_tokens, &s->slot, &s->n_fed)) {
+        give_back(w, node, m->from, net_link(w, node->index, m->from), m->part);
+        mem_free(s->tokens);
+        mem_free(s);
+        return;
+    }
     s->left = (uint32_t)m->value;
     s->part = m->part;
     s->request = m->request;
@@ -167,7 +174,6 @@ static void begin(struct world *w, struct node *node, const struct message *m)
     s->link = net_link(w, node->index, m->from);
     s->next = node->sequences;
     node->sequences = s;
-    s->n_fed = kept_seed(driver, s->request, s->tokens, s->n_tokens);
     w->result->handed_over += s->n_fed > 0;
     feed(w, node, s);
 }
@@ -180,7 +186,6 @@ static void on_result(struct world *w, struct node *node, const struct message *
     struct sequence *s = *link;
     if (!s)
         return;
-    s->n_before = s->n_fed;
     s->n_fed = s->n_tokens;
     s->round = 0;
     const uint64_t token = reference_token(m->value, s->n_tokens);
@@ -193,12 +198,11 @@ static void on_result(struct world *w, struct node *node, const struct message *
     s->tokens[s->n_tokens++] = token;
     s->left--;
     const bool sent = net_link(w, node->index, s->origin) == s->link && net_send_link(w, answer);
-    const struct hosted *driver = host_find(node, s->instance, s->epoch, 0);
+    const bool ends_here = kept_is_handing(node, s->instance, s->epoch);
+    node->changed |= ends_here;
     if (!sent || !s->left)
         free_sequence(link);
-    else if (driver && driver->give)
-        node->changed = true; /* it ends here */
-    else
+    else if (!ends_here)
         feed(w, node, s);
 }
 
@@ -226,9 +230,6 @@ void serve_receive(struct world *w, struct node *node, const struct message *m)
     case MESSAGE_NOW:
     case MESSAGE_TOKEN:
     case MESSAGE_RETURNED:
-    case MESSAGE_CACHE_OFFER:
-    case MESSAGE_CACHE_ROWS:
-    case MESSAGE_CACHE_DONE:
         break;
     }
 }
@@ -264,24 +265,19 @@ void serve_link_down(struct world *w, struct node *node, uint32_t other)
     }
 }
 
-static bool is_current(const struct node *node, const struct hosted *h)
-{
-    const char id[] = {'i', (char)('0' + h->instance), 0};
-    const Cluster__Instance *is = state_instance(node_state(node), id);
-    return is && is->current && is->current->epoch == h->epoch;
-}
-
 void serve_turn(struct world *w, struct node *node)
 {
     for (struct hosted *h = node->hosted; h; h = h->next) {
-        if (h->stage || h->state != WORKER_READY || h->give)
+        if (h->stage || h->state != WORKER_READY || kept_is_handing(node, h->instance, h->epoch))
             continue;
         const Cluster__Placement *placement = serve_placement(node, h->instance, h->epoch);
         const bool good = placement && can_serve(w, node, placement);
         if (!good && !h->lost)
             lose(w, node, h);
-        else if (good && h->lost && w->now_ms >= h->mend_ms &&
-                 !(is_current(node, h) && kept_waits(w, node, h)))
+        else if (good && h->lost && w->now_ms >= h->mend_ms) {
             h->lost = false;
+            kept_found(node, h);
+            node->changed = true; /* what waits for it takes over now */
+        }
     }
 }

@@ -8,28 +8,33 @@
 
 #include <string.h>
 
-enum { CACHED_MAX = 512 };
-
-static struct cached *cached_of(struct world *w, struct hosted *h, const struct message *m)
+/* The slot, cut to where the step begins. NULL: it lacks what stands before. */
+static struct cached *stage_slot(struct world *w, struct hosted *h, const struct message *m)
 {
-    for (uint32_t i = 0; i < h->n_cached; i++) {
-        if (h->cached[i].part == m->part)
-            return h->cached[i].tokens == m->position ? &h->cached[i] : NULL;
-    }
-    uint64_t hash = 0;
-    if (m->position && !kept_take(h, m->request, m->position, &hash))
+    struct cached *cached = kept_slot(h, m->slot);
+    w->out_of_memory |= !cached;
+    if (!cached || m->position > cached->n)
         return NULL;
-    if (!h->cached)
-        h->cached = mem_new_array(CACHED_MAX, sizeof *h->cached);
-    if (!h->cached) {
-        w->out_of_memory = true;
-        return NULL;
+    cached->n = (uint32_t)m->position;
+    cached->round = m->round;
+    return cached;
+}
+
+/* A device computes in order; here a long step may end after a short one that came later, for
+ * another request in the same slot. */
+static bool stage_is_late(const struct hosted *h, const struct message *m)
+{
+    return m->slot < h->n_cached && m->round < h->cached[m->slot].round;
+}
+
+static uint64_t stage_compute(struct world *w, struct cached *cached, const struct message *m)
+{
+    uint64_t hash = cached->n ? cached->rows[cached->n - 1] : 0;
+    for (uint32_t i = 0; i < m->n_tokens; i++) {
+        hash = reference_fold(hash, m->tokens[i]);
+        w->out_of_memory |= !kept_append(cached, hash);
     }
-    if (h->n_cached == CACHED_MAX)
-        memmove(h->cached, h->cached + 1, --h->n_cached * sizeof *h->cached);
-    h->cached[h->n_cached] = (struct cached){
-        .request = m->request, .part = m->part, .tokens = m->position, .hash = hash};
-    return &h->cached[h->n_cached++];
+    return hash;
 }
 
 static uint64_t work_ms(const struct world *w, const struct node *node, const struct hosted *h,
@@ -67,18 +72,17 @@ void stage_step(struct world *w, struct node *node, const struct message *m)
 {
     const Cluster__Placement *placement = serve_placement(node, m->instance, m->epoch);
     struct hosted *h = host_find(node, m->instance, m->epoch, m->stage);
-    struct cached *cached = h && h->state == WORKER_READY ? cached_of(w, h, m) : NULL;
+    const bool serves = h && h->state == WORKER_READY;
+    if (serves && stage_is_late(h, m))
+        return;
+    struct cached *cached = serves ? stage_slot(w, h, m) : NULL;
     if (!cached) {
         if (h || placement)
             serve_notice(w, node,
                          h ? h->route[0] : world_node(w, placement->stages[0]->node)->index, m);
         return; /* else it is over: its driver will see that, too */
     }
-    cached->before_tokens = cached->tokens;
-    cached->before_hash = cached->hash;
-    for (uint32_t i = 0; i < m->n_tokens; i++)
-        cached->hash = reference_fold(cached->hash, m->tokens[i]);
-    cached->tokens += m->n_tokens;
+    const uint64_t hash = stage_compute(w, cached, m);
     struct message *done = message_new(MESSAGE_STEP, node, node->index);
     if (!done) {
         w->out_of_memory = true;
@@ -90,8 +94,7 @@ void stage_step(struct world *w, struct node *node, const struct message *m)
     if (done->tokens)
         memcpy(done->tokens, m->tokens, m->n_tokens * sizeof *m->tokens);
     w->out_of_memory |= !done->tokens;
-    done->value = m->stage == 0 || m->value == cached->hash ? cached->hash
-                                                            : random_mix(m->value ^ cached->hash);
+    done->value = m->stage == 0 || m->value == hash ? hash : random_mix(m->value ^ hash);
     world_push(w,
                (struct event){.at_ms = w->now_ms + heat_work_ms(node, h->device,
                                                                 work_ms(w, node, h, m->n_tokens)),

@@ -6,6 +6,7 @@
 #include "cluster/master.h"
 #include "cluster/replica.h"
 #include "cluster/worker.h"
+#include "hosting/handover.h"
 #include "mesh/frames.h"
 #include "mesh/pulse.h"
 #include "sim/sim.h"
@@ -60,9 +61,6 @@ enum message_kind {
     MESSAGE_STEP,     /* tokens on their way through the stages */
     MESSAGE_RESULT,
     MESSAGE_NOTICE, /* to the driver: a round is lost */
-    MESSAGE_CACHE_OFFER,
-    MESSAGE_CACHE_ROWS,
-    MESSAGE_CACHE_DONE,
 };
 
 struct message {
@@ -70,7 +68,7 @@ struct message {
     uint32_t from, to;
     uint64_t link, number; /* of the link; 0: lossy */
     uint64_t member;       /* RAFT: the sender's, and the receiver's in `a` */
-    uint32_t instance, stage;
+    uint32_t instance, stage, slot;
     uint64_t epoch, request, part, round, position, value, a;
     uint64_t *tokens;
     uint32_t n_tokens;
@@ -131,12 +129,16 @@ struct foreign {
     struct buffer event;
 };
 
-struct kept { /* what a cache has of a request, and what it had a step before */
-    uint64_t request, tokens, hash, before_tokens, before_hash;
+struct cached {     /* what a stage has in a slot: after each token a hash of all so far */
+    uint64_t round; /* of the last step that wrote it */
+    uint32_t n, capacity;
+    uint64_t *rows;
 };
 
-struct cached { /* what a stage has of a sequence */
-    uint64_t request, part, tokens, hash, before_tokens, before_hash;
+struct written { /* rows of one layer of a slot that a placement before has sent */
+    struct written *next;
+    uint32_t layer, slot, n, capacity;
+    uint64_t *rows;
 };
 
 struct hosted {
@@ -149,10 +151,9 @@ struct hosted {
     bool waits, holds; /* for the device's memory; has it */
     const char *problem;
     uint32_t n_cached, n_route;
-    struct cached *cached;
-    uint32_t *route; /* nodes of its placement's stages, as it was when this was loaded */
-    struct handover *give;
-    struct takeover *take;
+    struct cached *cached; /* by slot */
+    uint32_t *route;       /* nodes of its placement's stages, as it was when this was loaded */
+    struct written *written;
     /* stage 0 of a placement is where its driver is */
     bool lost;
     uint64_t mend_ms;
@@ -161,9 +162,9 @@ struct hosted {
 struct sequence { /* at a driver */
     struct sequence *next;
     uint64_t request, part, epoch, round, link;
-    uint32_t instance, origin;
+    uint32_t instance, origin, slot;
     uint64_t *tokens;
-    uint32_t n_tokens, n_fed, n_before, capacity; /* fed, and before the last round */
+    uint32_t n_tokens, n_fed, capacity;
     uint32_t left;
 };
 
@@ -233,6 +234,8 @@ struct node {
     uint32_t moves[SCENARIO_INSTANCES];           /* for gain, and forced ones, while it leads */
 
     struct hosted *hosted;
+    struct kept_part *parts;
+    struct kept_job *cache_jobs;
     struct sequence *sequences;
     struct ask *asks;
 };

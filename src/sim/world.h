@@ -1,11 +1,11 @@
 /* The inside of a run, for src/sim alone. Files: chance.c chance and the heap of events; world.c
  * what becomes of them; faults.c; run.c the beginning and the end; net.c messages; frames.c those
- * of the product's own code; links.c how
- * links come and end, watch.c how silence on them is found; log.c a node's replica, views.c its
- * state, disk.c what it writes, propose.c events on their way into the log; lead.c what a leader
- * does, records.c what it keeps true, planner.c the problems it solves; host.c stages and devices;
- * heat.c how warm those are; serve.c drivers, stage.c what computes for them, cache.c what they
- * hand over; ask.c requests; check.c what must be so.
+ * of the product's own code; links.c how links come and end, watch.c how silence on them is found;
+ * log.c a node's replica, views.c its state, disk.c what it writes, propose.c events on their way
+ * into the log; lead.c what a leader does, records.c what it keeps true, planner.c the problems it
+ * solves; host.c stages and devices; heat.c how warm those are; serve.c drivers, stage.c what
+ * computes for them, cells.c what their slots contain, cache.c how that goes along with a move;
+ * ask.c requests; check.c what must be so.
  *
  * An event concerns one node. When it has been handled, world_turn() carries out what the node
  * wants, and sets its timer. */
@@ -159,7 +159,7 @@ void host_drop_all(struct node *node);
 void host_device_gone(struct world *w, struct node *node, uint32_t device, const char *why);
 struct hosted *host_find(struct node *node, uint32_t instance, uint64_t epoch, uint32_t stage);
 bool host_computes(const struct node *node, uint32_t device); /* it has a stage that is ready */
-void host_look_later(struct world *w, const struct node *node, const struct hosted *h, uint64_t ms);
+void host_look_later(struct world *w, const struct node *node, uint64_t key, uint64_t ms);
 void host_check(struct world *w, struct node *node);
 
 /* ---- serve.c ---- */
@@ -182,18 +182,34 @@ void serve_notice(struct world *w, struct node *node, uint32_t driver, const str
 void serve_return_all(struct world *w, struct node *node, const struct hosted *driver);
 
 /* ---- cache.c ---- */
-void kept_free(struct hosted *h);
+void kept_open(struct world *w, struct node *node, const struct hosted *h); /* of one that is new */
+void kept_release(struct node *node, uint32_t instance, uint64_t epoch);    /* after it has gone */
+void kept_drop_all(struct node *node);
+void kept_turn(struct world *w, struct node *node);
+bool kept_job(struct world *w, struct node *node, uint64_t key); /* false: it is none of these */
+void kept_receive(struct world *w, struct node *node, const struct message *message);
 /* Of a stage that nobody wants any more; true: it is busy with handing its caches over, to be asked
  * again. */
-bool kept_hand_over(struct world *w, struct node *node, struct hosted *h);
-void kept_open(struct world *w, struct node *node, struct hosted *h); /* of a stage that is new */
-bool kept_waits(struct world *w, const struct node *node, struct hosted *driver);
-void kept_lost(struct hosted *driver);
-void kept_receive(struct world *w, struct node *node, const struct message *message);
-/* How many of a request's tokens all stages of the driver have; they are given once. */
-uint32_t kept_seed(struct hosted *driver, uint64_t request, const uint64_t *tokens,
-                   uint32_t n_tokens);
-bool kept_take(struct hosted *h, uint64_t request, uint64_t position, uint64_t *hash);
+bool kept_hand_over(struct world *w, struct node *node, const struct hosted *h);
+bool kept_is_handing(const struct node *node, uint32_t instance, uint64_t epoch);
+/* `why`: it has failed; NULL: it is unloaded. */
+void kept_leave(struct world *w, struct node *node, const struct hosted *h, const char *why);
+bool kept_waits(const struct node *node, const struct hosted *driver);
+void kept_found(struct node *node, const struct hosted *driver);
+void kept_lost(struct world *w, struct node *node, const struct hosted *driver);
+/* Where the driver puts a request, and how much of it is there. False: all slots are in use. */
+bool kept_slot_for(const struct node *node, const struct hosted *driver, const uint64_t *tokens,
+                   uint32_t n_tokens, uint32_t *slot, uint32_t *n_fed);
+
+/* ---- cells.c ---- */
+enum { KEPT_ROW_BYTES = 8 };
+struct cached *kept_slot(struct hosted *h, uint32_t slot); /* NULL: no memory */
+bool kept_append(struct cached *cached, uint64_t hash);    /* false: no memory */
+void kept_forget(struct hosted *h);                        /* all that it has */
+/* A device's jobs. NULL: done; else why not. */
+const char *kept_read_rows(struct hosted *h, struct handover_effect *effect);
+const char *kept_write_rows(struct hosted *h, const struct handover_effect *effect);
+const char *kept_settle(struct hosted *h, const struct offered *offer);
 
 /* ---- stage.c ---- */
 void stage_step(struct world *w, struct node *node, const struct message *message);
