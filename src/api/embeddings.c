@@ -180,7 +180,7 @@ static bool submit_one(struct embedding *embedding, const struct token_list *pro
         return api_error_set(err, 503, "server_error", "no_memory", "no memory for the request");
     struct request request = {.prompt = prompt->ids,
                               .n_prompt = (uint32_t)prompt->count,
-                              .sampler = {.top_p = 1, .typical_p = 1, .repeat_penalty = 1},
+                              .sampler = sampler_off(),
                               .embeddings = true,
                               .handlers = inbox_embedding_handlers,
                               .arg = &embedding->item};

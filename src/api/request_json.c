@@ -190,34 +190,43 @@ static bool read_logit_bias(struct json_in *in, const char *name, yyjson_val *va
     return true;
 }
 
-/* The sampler's numbers that are plain floats, each with its range. */
-static bool read_sampler_float(struct json_in *in, const char *name, yyjson_val *value)
+struct sampler_range {
+    double lowest, highest;
+};
+
+static bool read_sampler_float(struct json_in *in, const char *name, yyjson_val *value,
+                               struct sampler_range range, float *out)
 {
-    struct sampler_params *sampler = &((struct generation_request *)in->out)->sampler;
-    const struct {
-        const char *name;
-        float *out;
-        double low, high;
-    } rows[] = {
-        {"temperature", &sampler->temperature, 0, 2},
-        {"top_p", &sampler->top_p, 0, 1},
-        {"min_p", &sampler->min_p, 0, 1},
-        {"typical_p", &sampler->typical_p, 0, 1},
-        {"repeat_penalty", &sampler->repeat_penalty, 0.01, 10},
-        {"frequency_penalty", &sampler->frequency_penalty, -2, 2},
-        {"presence_penalty", &sampler->presence_penalty, -2, 2},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (strcmp(rows[i].name, name) == 0)
-            return json_in_float(in, name, value, rows[i].low, rows[i].high, rows[i].out);
-    }
-    return json_in_unsupported(in, name, value);
+    return json_in_float(in, name, value, range.lowest, range.highest, out);
 }
 
-static bool read_top_k(struct json_in *in, const char *name, yyjson_val *value)
+static bool read_sampler_u32(struct json_in *in, const char *name, yyjson_val *value,
+                             struct sampler_range range, uint32_t *out)
 {
-    struct generation_request *request = in->out;
-    return json_in_u32(in, name, value, 0, LIMIT_VOCAB, &request->sampler.top_k);
+    return json_in_u32(in, name, value, (uint32_t)range.lowest, (uint32_t)range.highest, out);
+}
+
+static struct sampler_range sampler_range(double lowest, double highest)
+{
+    return (struct sampler_range){lowest, highest};
+}
+
+#define SAMPLER_RANGE_API(lowest, highest) sampler_range(lowest, highest)
+#define SAMPLER_RANGE_NOT_IN_API sampler_range(0, 0) /* nobody asks for it: see generation_fields  \
+                                                      */
+#define SAMPLER_READ_FLOAT(range, out) read_sampler_float(in, name, value, range, out)
+#define SAMPLER_READ_U32(range, out) read_sampler_u32(in, name, value, range, out)
+#define SAMPLER_READ_U64(range, out) read_seed(in, name, value)
+#define SAMPLER_READ(TYPE, field, usual, off, lowest, highest, api, option)                        \
+    if (strcmp(name, #field) == 0)                                                                 \
+        return SAMPLER_READ_##TYPE(SAMPLER_RANGE_##api, &sampler->field);
+
+/* Any row of SAMPLER_FIELDS. */
+static bool read_sampler_field(struct json_in *in, const char *name, yyjson_val *value)
+{
+    struct sampler_params *sampler = &((struct generation_request *)in->out)->sampler;
+    SAMPLER_FIELDS(SAMPLER_READ)
+    return json_in_unsupported(in, name, value);
 }
 
 static bool read_response_format(struct json_in *in, const char *name, yyjson_val *value)
@@ -242,6 +251,12 @@ static bool read_store(struct json_in *in, const char *name, yyjson_val *value)
 
 enum { CHAT = 1u << GENERATION_CHAT, TEXT = 1u << GENERATION_COMPLETION };
 
+/* A field that the API does not have is of no kind of request: it is unknown there. */
+#define SAMPLER_KINDS_API(lowest, highest) 0
+#define SAMPLER_KINDS_NOT_IN_API (1u << 31)
+#define SAMPLER_ROW(TYPE, field, usual, off, lowest, highest, api, option)                         \
+    {#field, read_sampler_field, false, SAMPLER_KINDS_##api},
+
 static const struct json_field generation_fields[] = {
     {"model", read_model, true, 0},
     {"messages", read_messages, true, CHAT},
@@ -252,20 +267,12 @@ static const struct json_field generation_fields[] = {
     {"stream", request_json_read_stream, false, 0},
     {"stream_options", read_stream_options, false, 0},
     {"stop", read_stop, false, 0},
-    {"seed", read_seed, false, 0},
     {"logprobs", read_logprobs, false, 0},
     {"top_logprobs", read_top_logprobs, false, CHAT},
     {"echo", read_echo, false, TEXT},
     {"logit_bias", read_logit_bias, false, 0},
-    {"temperature", read_sampler_float, false, 0},
-    {"top_p", read_sampler_float, false, 0},
-    {"min_p", read_sampler_float, false, 0},
-    {"typical_p", read_sampler_float, false, 0},
-    {"repeat_penalty", read_sampler_float, false, 0},
-    {"frequency_penalty", read_sampler_float, false, 0},
-    {"presence_penalty", read_sampler_float, false, 0},
-    {"top_k", read_top_k, false, 0},
     {"user", json_in_ignored_text, false, 0},
+    SAMPLER_FIELDS(SAMPLER_ROW)
     /* fields of OpenAI's that have a value which asks for nothing */
     {"best_of", read_best_of, false, TEXT},
     {"response_format", read_response_format, false, CHAT},
@@ -309,8 +316,7 @@ bool generation_request_parse(enum generation_kind kind, const char *body, size_
 {
     *out = (struct generation_request){.kind = kind, .n = 1};
     /* OpenAI's defaults: the model's own distribution, nothing cut. */
-    out->sampler =
-        (struct sampler_params){.temperature = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1};
+    out->sampler = sampler_off();
     struct json_in in = {.err = err, .out = out};
     if (json_in_object(&in, body, size, generation_fields, kind, &out->doc) &&
         check_together(out, err))

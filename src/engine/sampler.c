@@ -12,8 +12,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-static const float BIAS_MAX = 100.0f; /* at +BIAS_MAX a token is forced, at -BIAS_MAX forbidden */
-
 struct sampler {
     uint32_t n_vocab;
     float *logits;     /* n_vocab: the caller's, with bias and penalties */
@@ -21,67 +19,6 @@ struct sampler {
     uint64_t *scratch; /* n_vocab */
     uint32_t *counts;  /* n_vocab: how often a token stands in the history; all 0 between calls */
 };
-
-struct sampler_params sampler_defaults(void)
-{
-    return (struct sampler_params){
-        .temperature = 0.8f,
-        .top_k = 40,
-        .top_p = 0.95f,
-        .min_p = 0.05f,
-        .typical_p = 1.0f,
-        .repeat_penalty = 1.0f,
-    };
-}
-
-static enum error_code check_range(const char *name, float value, float low, float high,
-                                   struct error *err)
-{
-    if (value >= low && value <= high) /* false for NaN */
-        return ERROR_NONE;
-    return error_set(err, ERROR_INVALID, "%s: %g is not between %g and %g", name, (double)value,
-                     (double)low, (double)high);
-}
-
-static enum error_code check_biases(const struct sampler_params *params, uint32_t n_vocab,
-                                    struct error *err)
-{
-    if (params->n_biases > LIMIT_LOGIT_BIAS)
-        return error_set(err, ERROR_INVALID, "logit_bias: %u tokens are more than %d",
-                         params->n_biases, LIMIT_LOGIT_BIAS);
-    for (uint32_t i = 0; i < params->n_biases; i++) {
-        const struct logit_bias *bias = &params->biases[i];
-        if (bias->token < 0 || (uint32_t)bias->token >= n_vocab)
-            return error_set(err, ERROR_INVALID,
-                             "logit_bias: token %d is not in the vocabulary of %u", bias->token,
-                             n_vocab);
-        if (check_range("logit_bias", bias->bias, -BIAS_MAX, BIAS_MAX, err))
-            return ERROR_INVALID;
-    }
-    return ERROR_NONE;
-}
-
-enum error_code sampler_check(const struct sampler_params *params, uint32_t n_vocab,
-                              struct error *err)
-{
-    const struct {
-        const char *name;
-        float value, low, high;
-    } ranges[] = {
-        {"temperature", params->temperature, 0, 100},
-        {"top_p", params->top_p, 0, 1},
-        {"min_p", params->min_p, 0, 1},
-        {"typical_p", params->typical_p, 0, 1},
-        {"repeat_penalty", params->repeat_penalty, 0.01f, 100},
-        {"frequency_penalty", params->frequency_penalty, -2, 2},
-        {"presence_penalty", params->presence_penalty, -2, 2},
-    };
-    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
-        if (check_range(ranges[i].name, ranges[i].value, ranges[i].low, ranges[i].high, err))
-            return ERROR_INVALID;
-    }
-    return check_biases(params, n_vocab, err);
-}
 
 enum error_code sampler_new(uint32_t n_vocab, struct sampler **out, struct error *err)
 {
@@ -158,7 +95,7 @@ static float bounded(double x)
 static bool forces_any(const struct sampler_params *params)
 {
     for (uint32_t i = 0; i < params->n_biases; i++) {
-        if (params->biases[i].bias >= BIAS_MAX)
+        if (params->biases[i].bias >= SAMPLER_BIAS_MAX)
             return true;
     }
     return false;
@@ -175,13 +112,13 @@ static void apply_biases(struct sampler *sampler, const struct sampler_params *p
         float bias = params->biases[i].bias;
         assert(token >= 0 && (uint32_t)token < sampler->n_vocab); /* sampler_check saw to it */
         float *x = &sampler->logits[token];
-        if (bias >= BIAS_MAX)
+        if (bias >= SAMPLER_BIAS_MAX)
             *x = bounded((double)tame(logits[token]));
         else if (*x > -INFINITY)
             *x = bounded((double)*x + (double)bias);
     }
     for (uint32_t i = 0; i < params->n_biases; i++) {
-        if (params->biases[i].bias <= -BIAS_MAX)
+        if (params->biases[i].bias <= -SAMPLER_BIAS_MAX)
             sampler->logits[params->biases[i].token] = -INFINITY;
     }
 }

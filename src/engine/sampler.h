@@ -23,39 +23,10 @@
 #pragma once
 
 #include "base/error.h"
+#include "engine/sampler_params.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-struct logit_bias {
-    int32_t token;
-    float bias;
-};
-
-struct sampler_params {
-    float temperature;       /* 0: greedy */
-    uint32_t top_k;          /* 0: off */
-    float top_p;             /* 1: off */
-    float min_p;             /* 0: off */
-    float typical_p;         /* 1: off */
-    float repeat_penalty;    /* 1: off */
-    float frequency_penalty; /* 0: off */
-    float presence_penalty;  /* 0: off */
-    uint32_t penalty_last_n; /* tokens looked back at; 0: all */
-    uint64_t seed;
-    const struct logit_bias *biases; /* the caller's, must outlive the use */
-    uint32_t n_biases;
-};
-
-/* temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, nothing else, seed 0. */
-struct sampler_params sampler_defaults(void);
-
-/* Checks ranges; the error names the field: temperature 0 to 100, probabilities 0 to 1 (top_p and
- * typical_p 0 keep one token), repeat_penalty 0.01 to 100, frequency and presence -2 to 2, biases
- * -100 to 100 on tokens of the vocabulary, at most LIMIT_LOGIT_BIAS. The functions below assert
- * it. */
-enum error_code sampler_check(const struct sampler_params *params, uint32_t n_vocab,
-                              struct error *err);
 
 struct sampler;
 enum error_code sampler_new(uint32_t n_vocab, struct sampler **out, struct error *err);

@@ -1,37 +1,29 @@
-/* A sampler's settings as bytes, for every message that has them: its numbers in their order, then,
+/* A sampler's settings as bytes, for every message that has them: the rows of SAMPLER_FIELDS, then,
  * where the message has them, its biases. How many biases there are stands elsewhere in the
  * message. Pure. */
 #pragma once
 
 #include "base/bytes.h"
-#include "engine/sampler.h"
+#include "engine/sampler_params.h"
 
 static inline void sampler_put(const struct sampler_params *params, struct buffer *out)
 {
-    bytes_put_float(out, params->temperature);
-    bytes_put(out, params->top_k, 4);
-    bytes_put_float(out, params->top_p);
-    bytes_put_float(out, params->min_p);
-    bytes_put_float(out, params->typical_p);
-    bytes_put_float(out, params->repeat_penalty);
-    bytes_put_float(out, params->frequency_penalty);
-    bytes_put_float(out, params->presence_penalty);
-    bytes_put(out, params->penalty_last_n, 4);
-    bytes_put(out, params->seed, 8);
+#define SAMPLER_PUT_FLOAT(value) bytes_put_float(out, value)
+#define SAMPLER_PUT_U32(value) bytes_put(out, value, 4)
+#define SAMPLER_PUT_U64(value) bytes_put(out, value, 8)
+#define SAMPLER_PUT(TYPE, field, ...) SAMPLER_PUT_##TYPE(params->field);
+    SAMPLER_FIELDS(SAMPLER_PUT)
+#undef SAMPLER_PUT
 }
 
 static inline void sampler_get(struct bytes_reader *reader, struct sampler_params *params)
 {
-    params->temperature = bytes_get_float(reader);
-    params->top_k = bytes_get_u32(reader);
-    params->top_p = bytes_get_float(reader);
-    params->min_p = bytes_get_float(reader);
-    params->typical_p = bytes_get_float(reader);
-    params->repeat_penalty = bytes_get_float(reader);
-    params->frequency_penalty = bytes_get_float(reader);
-    params->presence_penalty = bytes_get_float(reader);
-    params->penalty_last_n = bytes_get_u32(reader);
-    params->seed = bytes_get(reader, 8);
+#define SAMPLER_GET_FLOAT bytes_get_float(reader)
+#define SAMPLER_GET_U32 bytes_get_u32(reader)
+#define SAMPLER_GET_U64 bytes_get(reader, 8)
+#define SAMPLER_GET(TYPE, field, ...) params->field = SAMPLER_GET_##TYPE;
+    SAMPLER_FIELDS(SAMPLER_GET)
+#undef SAMPLER_GET
 }
 
 static inline void biases_put(const struct logit_bias *biases, uint32_t n, struct buffer *out)

@@ -68,13 +68,9 @@ static void assert_same_request(const struct request *a, const struct request *b
     struct sampler_params x = a->sampler, y = b->sampler;
     assert_int_equal(x.n_biases, y.n_biases);
     assert_memory_equal(x.biases, y.biases, x.n_biases * sizeof *x.biases);
-    assert_true(x.temperature == y.temperature && x.top_k == y.top_k && x.top_p == y.top_p &&
-                x.min_p == y.min_p);
-    assert_true(x.typical_p == y.typical_p && x.repeat_penalty == y.repeat_penalty &&
-                x.seed == y.seed);
-    assert_true(x.frequency_penalty == y.frequency_penalty &&
-                x.presence_penalty == y.presence_penalty);
-    assert_int_equal(x.penalty_last_n, y.penalty_last_n);
+#define SAME(TYPE, field, ...) assert_true(x.field == y.field);
+    SAMPLER_FIELDS(SAME)
+#undef SAME
 }
 
 static void test_a_request(void **state)

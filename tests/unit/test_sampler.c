@@ -116,6 +116,34 @@ static void check_both(const struct sampler_params *params)
     }
 }
 
+/* What every row of the table promises. */
+static void test_every_setting_has_a_range(void **state)
+{
+    (void)state;
+    struct error err;
+    const struct sampler_params usual = sampler_defaults(), off = sampler_off();
+    assert_int_equal(sampler_check(&usual, VOCAB_MAX, &err), ERROR_NONE);
+    assert_int_equal(sampler_check(&off, VOCAB_MAX, &err), ERROR_NONE);
+#define BELOW_FLOAT(field, lowest)                                                                 \
+    params.field = (float)(lowest) - 1;                                                            \
+    assert_int_equal(sampler_check(&params, VOCAB_MAX, &err), ERROR_INVALID);                      \
+    assert_ptr_equal(strstr(err.text, #field ": "), err.text);
+#define BELOW_U32(field, lowest) /* 0 is the lowest of all that are there */
+#define BELOW_U64(field, lowest)
+#define RANGE(TYPE, field, standard, neutral, lowest, highest, ...)                                \
+    {                                                                                              \
+        struct sampler_params params = usual;                                                      \
+        assert_true(usual.field == (standard) && off.field == (neutral));                          \
+        params.field = highest;                                                                    \
+        assert_int_equal(sampler_check(&params, VOCAB_MAX, &err), ERROR_NONE);                     \
+        params.field = lowest;                                                                     \
+        assert_int_equal(sampler_check(&params, VOCAB_MAX, &err), ERROR_NONE);                     \
+        BELOW_##TYPE(field, lowest)                                                                \
+    }
+    SAMPLER_FIELDS(RANGE)
+#undef RANGE
+}
+
 static void test_plain_temperature(void **state)
 {
     (void)state;
@@ -522,6 +550,7 @@ static void test_picking_allocates_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_setting_has_a_range),
         cmocka_unit_test(test_plain_temperature),
         cmocka_unit_test(test_each_filter_alone),
         cmocka_unit_test(test_filters_together),
