@@ -212,8 +212,9 @@ static struct sampler_range sampler_range(double lowest, double highest)
 }
 
 #define SAMPLER_RANGE_API(lowest, highest) sampler_range(lowest, highest)
-#define SAMPLER_RANGE_NOT_IN_API sampler_range(0, 0) /* nobody asks for it: see generation_fields  \
-                                                      */
+#define SAMPLER_RANGE_NOT_IN_API                                                                   \
+    sampler_range(0, 0) /* nobody asks for it: see generation_fields                               \
+                         */
 #define SAMPLER_READ_FLOAT(range, out) read_sampler_float(in, name, value, range, out)
 #define SAMPLER_READ_U32(range, out) read_sampler_u32(in, name, value, range, out)
 #define SAMPLER_READ_U64(range, out) read_seed(in, name, value)

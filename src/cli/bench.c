@@ -9,6 +9,7 @@
 #include "gpu/device_ggml.h" /* the CPU device's thread count is told nowhere else */
 #include "model/model.h"
 
+#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,13 +22,7 @@ static const char usage[] =
     "rows, tgN writes N tokens from an empty context. The mean and the standard deviation over "
     "the\n"
     "repetitions are given; one run of each that is not counted goes before.\n"
-    "\n"
-    "  -p N             tokens of the prompt (default 512; 0: leave it out)\n"
-    "  -n N             tokens to generate (default 128; 0: leave it out)\n"
-    "  -r N             repetitions (default 5)\n"
-    "  -s N             streams that generate at once; tokens of all are counted (default 1)\n"
-    "  --json           [{\"test\":\"pp512\",\"tokens_per_s\":…,\"stddev\":…},…]\n"
-    "\n" SESSION_USAGE;
+    "\n";
 
 struct bench_flags {
     struct session_flags session;
@@ -45,51 +40,46 @@ struct measurement {
 
 /* ---- words ---------------------------------------------------------------------------- */
 
-enum { OPTION_JSON = SESSION_OPTION_END };
+static const struct option_row own_options[] = {
+    {.letter = 'p',
+     .alias = "prompt",
+     .value = "N",
+     .standard = "512",
+     .help = "tokens of the prompt (default %s; 0: leave it out)",
+     OPTION_U32(struct bench_flags, n_prompt, 0, LIMIT_CONTEXT - 1)},
+    {.letter = 'n',
+     .alias = "predict",
+     .value = "N",
+     .standard = "128",
+     .help = "tokens to generate (default %s; 0: leave it out)",
+     OPTION_U32(struct bench_flags, n_predict, 0, LIMIT_CONTEXT - 1)},
+    {.letter = 'r',
+     .alias = "repetitions",
+     .value = "N",
+     .standard = "5",
+     .help = "repetitions (default %s)",
+     OPTION_U32(struct bench_flags, n_repetitions, 1, REPETITIONS_MAX)},
+    {.letter = 's',
+     .alias = "streams",
+     .value = "N",
+     .standard = "1",
+     .help = "streams that generate at once; tokens of all are counted (default %s)",
+     OPTION_U32(struct bench_flags, n_streams, 1, LIMIT_SEQUENCES)},
+    {.name = "json",
+     .help = "[{\"test\":\"pp512\",\"tokens_per_s\":…,\"stddev\":…},…]",
+     OPTION_TRUE(struct bench_flags, json)},
+};
 
-static const struct option long_options[] = {
-    {"json", no_argument, NULL, OPTION_JSON},
-    {"prompt", required_argument, NULL, 'p'},
-    {"predict", required_argument, NULL, 'n'},
-    {"repetitions", required_argument, NULL, 'r'},
-    {"streams", required_argument, NULL, 's'},
-    SESSION_LONG_OPTIONS,
+static const struct option_section sections[] = {
+    {OPTION_ROWS(own_options), .column = 19, .end = "\n"},
+    {SESSION_SECTION(struct bench_flags, session)},
     {0},
 };
 
-static bool cmd_bench_take_option(struct bench_flags *flags, int option, const char *value)
-{
-    const struct command *command = &command_bench;
-    switch (option) {
-    case 'p':
-        return option_u32(command, "-p", value, 0, LIMIT_CONTEXT - 1, &flags->n_prompt);
-    case 'n':
-        return option_u32(command, "-n", value, 0, LIMIT_CONTEXT - 1, &flags->n_predict);
-    case 'r':
-        return option_u32(command, "-r", value, 1, REPETITIONS_MAX, &flags->n_repetitions);
-    case 's':
-        return option_u32(command, "-s", value, 1, LIMIT_SEQUENCES, &flags->n_streams);
-    default:
-        return flags->json = true;
-    }
-}
-
 static bool cmd_bench_parse(int argc, char **argv, struct bench_flags *flags)
 {
-    int option;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, "p:n:r:s:" SESSION_SHORT_OPTIONS, long_options,
-                                 NULL)) != -1) {
-        if (option == '?') {
-            command_misused(&command_bench, "unknown or incomplete option '%s'", argv[optind - 1]);
-            return false;
-        }
-        enum session_flag_result result =
-            session_flag(&flags->session, &command_bench, option, optarg);
-        if (result == SESSION_FLAG_WRONG ||
-            (result == SESSION_FLAG_FOREIGN && !cmd_bench_take_option(flags, option, optarg)))
-            return false;
-    }
+    if (!options_parse(&command_bench, argc, argv, flags))
+        return false;
     if (optind + 1 != argc) {
         command_misused(&command_bench,
                         optind == argc ? "a model is missing" : "there is one word too many");
@@ -256,8 +246,7 @@ static void cmd_bench_print_table(const struct session *session, const struct me
 
 static int cmd_bench_run(int argc, char **argv)
 {
-    struct bench_flags flags = {
-        .n_prompt = 512, .n_predict = 128, .n_repetitions = 5, .n_streams = 1};
+    struct bench_flags flags = {0};
     if (!cmd_bench_parse(argc, argv, &flags))
         return EXIT_USAGE;
     struct error err;
@@ -283,5 +272,6 @@ const struct command command_bench = {
     .name = "bench",
     .summary = "measure how fast a model reads and writes",
     .usage = usage,
+    .options = sections,
     .run = cmd_bench_run,
 };

@@ -9,10 +9,15 @@
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
+struct option_section;
+
 struct command {
     const char *name;
     const char *summary; /* one line for `medley help` */
-    const char *usage;   /* the whole help text of `medley help NAME` and `medley NAME --help` */
+    /* `medley help NAME` and `medley NAME --help`: the usage, the options, the rest. */
+    const char *usage;
+    const struct option_section *options; /* cli/options.h; NULL: the usage says all */
+    const char *usage_end;                /* NULL: nothing */
     int (*run)(int argc, char **argv);
 };
 

@@ -4,6 +4,7 @@
 #include "cli/session.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +18,7 @@ static const char usage[] =
     "number for every token of the vocabulary, no header. With --greedy N, N more tokens are "
     "chosen, each\n"
     "the likeliest, and their rows follow. Prints {\"greedy\":[ids]}.\n"
-    "\n"
-    "  --tokens LIST    ids, with commas\n"
-    "  --out FILE       where the rows go\n"
-    "  --greedy N       tokens to generate and feed back (default 0); it goes on after an end of "
-    "text\n"
-    "\n" SESSION_USAGE;
+    "\n";
 
 struct logits_flags {
     struct session_flags session;
@@ -30,45 +26,32 @@ struct logits_flags {
     uint32_t n_greedy;
 };
 
-enum { OPTION_TOKENS = SESSION_OPTION_END, OPTION_OUT, OPTION_GREEDY };
+static const struct option_row own_options[] = {
+    {.name = "tokens",
+     .value = "LIST",
+     .help = "ids, with commas",
+     OPTION_TEXT(struct logits_flags, tokens)},
+    {.name = "out",
+     .value = "FILE",
+     .help = "where the rows go",
+     OPTION_TEXT(struct logits_flags, out)},
+    {.name = "greedy",
+     .value = "N",
+     .standard = "0",
+     .help = "tokens to generate and feed back (default %s); it goes on after an end of text",
+     OPTION_U32(struct logits_flags, n_greedy, 0, LIMIT_CONTEXT)},
+};
 
-static const struct option long_options[] = {
-    {"tokens", required_argument, NULL, OPTION_TOKENS},
-    {"out", required_argument, NULL, OPTION_OUT},
-    {"greedy", required_argument, NULL, OPTION_GREEDY},
-    SESSION_LONG_OPTIONS,
+static const struct option_section sections[] = {
+    {OPTION_ROWS(own_options), .column = 19, .end = "\n"},
+    {SESSION_SECTION(struct logits_flags, session)},
     {0},
 };
 
-static bool cmd_logits_take_option(struct logits_flags *flags, int option, const char *value)
-{
-    switch (option) {
-    case OPTION_TOKENS:
-        flags->tokens = value;
-        return true;
-    case OPTION_OUT:
-        flags->out = value;
-        return true;
-    default:
-        return option_u32(&command_logits, "--greedy", value, 0, LIMIT_CONTEXT, &flags->n_greedy);
-    }
-}
-
 static bool cmd_logits_parse(int argc, char **argv, struct logits_flags *flags)
 {
-    int option;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, SESSION_SHORT_OPTIONS, long_options, NULL)) != -1) {
-        if (option == '?') {
-            command_misused(&command_logits, "unknown or incomplete option '%s'", argv[optind - 1]);
-            return false;
-        }
-        enum session_flag_result result =
-            session_flag(&flags->session, &command_logits, option, optarg);
-        if (result == SESSION_FLAG_WRONG ||
-            (result == SESSION_FLAG_FOREIGN && !cmd_logits_take_option(flags, option, optarg)))
-            return false;
-    }
+    if (!options_parse(&command_logits, argc, argv, flags))
+        return false;
     const char *missing = optind == argc ? "a model" : !flags->tokens ? "--tokens" : NULL;
     if (!missing && !flags->out && !flags->n_greedy)
         missing = "--out (or --greedy)";
@@ -234,5 +217,6 @@ const struct command command_logits = {
     .name = "logits",
     .summary = "a model's raw output for given tokens",
     .usage = usage,
+    .options = sections,
     .run = cmd_logits_run,
 };

@@ -1,5 +1,7 @@
 /* The medley binary: finds the command and runs it. */
+#include "base/buffer.h"
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "gpu/cpu_runtime.h"
 #include "gpu/gpu.h"
 #include "pipeline/children.h"
@@ -71,7 +73,10 @@ static int medley_help(const char *name)
 {
     const struct command *command = name ? medley_find(name) : NULL;
     if (command) {
-        fputs(command->usage, stdout);
+        struct buffer text = {0};
+        options_help(command, &text);
+        fputs(text.failed ? command->usage : text.data, stdout);
+        buffer_deinit(&text);
         return EXIT_OK;
     }
     printf("medley " MEDLEY_VERSION

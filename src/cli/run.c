@@ -20,28 +20,7 @@ static const char usage[] =
     "The text goes to stdout as it comes, what it took to stderr. Ctrl-C stops an answer, a "
     "second\n"
     "one leaves; in a conversation /reset forgets it and /exit leaves.\n"
-    "\n"
-    "  -p PROMPT        answer this; as a user's message through the model's chat template,\n"
-    "                   where it has one, else as the beginning of a text\n"
-    "  -f FILE          the same with the content of a file (- is stdin)\n"
-    "  --raw            the prompt is the beginning of a text, whatever the model has\n"
-    "  --system TEXT    a system message before the first\n"
-    "  -n N             tokens to generate at most; 0 only reads the prompt (default: until the\n"
-    "                   model ends or the context is full)\n"
-    "  --json           print one JSON object at the end instead: text, tokens, why it ended, "
-    "times,\n"
-    "                   the speeds that were measured and forecast, and the stages\n"
-    "\n"
-    "How the next token is chosen (0.8, 40, 0.95, 0.05 and nothing else unless said):\n"
-    "  --temp T  --top-k N  --top-p P  --min-p P  --typical P  --repeat-penalty X\n"
-    "  --frequency-penalty X  --presence-penalty X  --seed S  (--temp 0: always the likeliest)\n"
-    "\n"
-    "MODEL is a .gguf file, or in a cluster the name of a model that it knows (medley status).\n"
-    "Where it runs: where a node runs on this machine (medley up), in its cluster, through that; "
-    "the\n"
-    "model is placed there as medley place does. With --here, or a flag below other than -c, and\n"
-    "where no node runs, in this process:\n"
-    "  --here           on this machine, also where a node runs\n" SESSION_USAGE;
+    "\n";
 
 struct run_flags {
     struct session_flags session;
@@ -50,122 +29,85 @@ struct run_flags {
     bool raw, json;
 };
 
-enum {
-    OPTION_RAW = SESSION_OPTION_END,
-    OPTION_HERE,
-    OPTION_SYSTEM,
-    OPTION_JSON,
-    OPTION_TEMP,
-    OPTION_TOP_K,
-    OPTION_TOP_P,
-    OPTION_MIN_P,
-    OPTION_TYPICAL,
-    OPTION_REPEAT_PENALTY,
-    OPTION_FREQUENCY_PENALTY,
-    OPTION_PRESENCE_PENALTY,
-    OPTION_SEED,
-};
-
-static const struct option long_options[] = {
-    {"prompt", required_argument, NULL, 'p'},
-    {"file", required_argument, NULL, 'f'},
-    {"predict", required_argument, NULL, 'n'},
-    {"raw", no_argument, NULL, OPTION_RAW},
-    {"here", no_argument, NULL, OPTION_HERE},
-    {"system", required_argument, NULL, OPTION_SYSTEM},
-    {"json", no_argument, NULL, OPTION_JSON},
-    {"temp", required_argument, NULL, OPTION_TEMP},
-    {"top-k", required_argument, NULL, OPTION_TOP_K},
-    {"top-p", required_argument, NULL, OPTION_TOP_P},
-    {"min-p", required_argument, NULL, OPTION_MIN_P},
-    {"typical", required_argument, NULL, OPTION_TYPICAL},
-    {"repeat-penalty", required_argument, NULL, OPTION_REPEAT_PENALTY},
-    {"frequency-penalty", required_argument, NULL, OPTION_FREQUENCY_PENALTY},
-    {"presence-penalty", required_argument, NULL, OPTION_PRESENCE_PENALTY},
-    {"seed", required_argument, NULL, OPTION_SEED},
-    SESSION_LONG_OPTIONS,
-    {0},
-};
-
 /* ---- words ---------------------------------------------------------------------------- */
 
-static bool take_sampler_option(struct sampler_params *sampler, int option, const char *value)
-{
-    const struct command *command = &command_run;
-    switch (option) {
-    case OPTION_TEMP:
-        return option_float(command, "--temp", value, &sampler->temperature);
-    case OPTION_TOP_K:
-        return option_u32(command, "--top-k", value, 0, LIMIT_VOCAB, &sampler->top_k);
-    case OPTION_TOP_P:
-        return option_float(command, "--top-p", value, &sampler->top_p);
-    case OPTION_MIN_P:
-        return option_float(command, "--min-p", value, &sampler->min_p);
-    case OPTION_TYPICAL:
-        return option_float(command, "--typical", value, &sampler->typical_p);
-    case OPTION_REPEAT_PENALTY:
-        return option_float(command, "--repeat-penalty", value, &sampler->repeat_penalty);
-    case OPTION_FREQUENCY_PENALTY:
-        return option_float(command, "--frequency-penalty", value, &sampler->frequency_penalty);
-    case OPTION_PRESENCE_PENALTY:
-        return option_float(command, "--presence-penalty", value, &sampler->presence_penalty);
-    case OPTION_SEED:
-        return option_u64(command, "--seed", value, &sampler->seed);
-    default:
-        command_misused(command, "unknown option");
-        return false;
-    }
-}
+static const struct option_row answer_options[] = {
+    {.letter = 'p',
+     .alias = "prompt",
+     .value = "PROMPT",
+     .help = "answer this; as a user's message through the model's chat template,\n"
+             "where it has one, else as the beginning of a text",
+     OPTION_TEXT(struct run_flags, prompt)},
+    {.letter = 'f',
+     .alias = "file",
+     .value = "FILE",
+     .help = "the same with the content of a file (- is stdin)",
+     OPTION_TEXT(struct run_flags, file)},
+    {.name = "raw",
+     .help = "the prompt is the beginning of a text, whatever the model has",
+     OPTION_TRUE(struct run_flags, raw)},
+    {.name = "system",
+     .value = "TEXT",
+     .help = "a system message before the first",
+     OPTION_TEXT(struct run_flags, system)},
+    {.letter = 'n',
+     .alias = "predict",
+     .value = "N",
+     .help = "tokens to generate at most; 0 only reads the prompt (default: until the\n"
+             "model ends or the context is full)",
+     OPTION_U32(struct run_flags, reply.n_predict, 0, LIMIT_CONTEXT)},
+    {.name = "json",
+     .help = "print one JSON object at the end instead: text, tokens, why it ended, times,\n"
+             "the speeds that were measured and forecast, and the stages",
+     OPTION_TRUE(struct run_flags, json),
+     .mark = offsetof(struct run_flags, reply.quiet)},
+};
 
-static bool cmd_run_take_option(struct run_flags *flags, int option, const char *value)
-{
-    switch (option) {
-    case 'p':
-        flags->prompt = value;
-        return true;
-    case 'f':
-        flags->file = value;
-        return true;
-    case 'n':
-        return option_u32(&command_run, "-n", value, 0, LIMIT_CONTEXT, &flags->reply.n_predict);
-    case OPTION_RAW:
-        return flags->raw = true;
-    case OPTION_HERE:
-        return flags->session.says_where = true;
-    case OPTION_SYSTEM:
-        flags->system = value;
-        return true;
-    case OPTION_JSON:
-        return flags->json = flags->reply.quiet = true;
-    default:
-        return take_sampler_option(&flags->reply.sampler, option, value);
-    }
-}
+/* The rows of SAMPLER_FIELDS that are options. Numbers that are no whole ones are checked by
+ * sampler_check(). */
+#define SAMPLER_OPTION_NO_OPTION
+#define SAMPLER_OPTION_OPTION(word, takes) .name = word, .value = takes,
+#define SAMPLER_TAKE_FLOAT(field, highest) OPTION_FLOAT(struct sampler_params, field)
+#define SAMPLER_TAKE_U32(field, highest) OPTION_U32(struct sampler_params, field, 0, highest)
+#define SAMPLER_TAKE_U64(field, highest) OPTION_U64(struct sampler_params, field)
+#define SAMPLER_OPTION(TYPE, field, usual, off, lowest, highest, api, option)                      \
+    {SAMPLER_OPTION_##option SAMPLER_TAKE_##TYPE(field, highest)},
+static const struct option_row sampler_options[] = {SAMPLER_FIELDS(SAMPLER_OPTION)};
+
+static const struct option_row here_options[] = {
+    {.name = "here",
+     .help = "on this machine, also where a node runs",
+     OPTION_TRUE(struct run_flags, session.says_where)},
+};
+
+static const struct option_section sections[] = {
+    {OPTION_ROWS(answer_options), .column = 19},
+    {.title =
+         "\nHow the next token is chosen (0.8, 40, 0.95, 0.05 and nothing else unless said):\n",
+     OPTION_ROWS(sampler_options),
+     .offset = offsetof(struct run_flags, reply.sampler),
+     .end = "  (--temp 0: always the likeliest)\n"},
+    {.title =
+         "\n"
+         "MODEL is a .gguf file, or in a cluster the name of a model that it knows (medley "
+         "status).\n"
+         "Where it runs: where a node runs on this machine (medley up), in its cluster, through "
+         "that; the\n"
+         "model is placed there as medley place does. With --here, or a flag below other than "
+         "-c, and\n"
+         "where no node runs, in this process:\n",
+     OPTION_ROWS(here_options),
+     .column = 19},
+    {SESSION_SECTION(struct run_flags, session)},
+    {0},
+};
 
 static bool cmd_run_parse(int argc, char **argv, struct run_flags *flags)
 {
     const struct command *command = &command_run;
-    int option;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, "p:f:n:" SESSION_SHORT_OPTIONS, long_options, NULL)) !=
-           -1) {
-        if (option == '?') {
-            command_misused(command, "unknown or incomplete option '%s'", argv[optind - 1]);
-            return false;
-        }
-        enum session_flag_result result = session_flag(&flags->session, command, option, optarg);
-        if (result == SESSION_FLAG_WRONG ||
-            (result == SESSION_FLAG_FOREIGN && !cmd_run_take_option(flags, option, optarg)))
-            return false;
-    }
-    if (optind + 1 != argc) {
-        if (optind == argc)
-            command_misused(command, "a model is missing");
-        else
-            command_misused(command, "'%s' is one word too many", argv[optind + 1]);
+    if (!options_parse(command, argc, argv, flags) ||
+        !option_rest(command, argc, argv, "a model is missing", &flags->model))
         return false;
-    }
-    flags->model = argv[optind];
     if (flags->prompt && flags->file) {
         command_misused(command, "-p and -f exclude each other");
         return false;
@@ -357,5 +299,6 @@ const struct command command_run = {
     .name = "run",
     .summary = "answer a prompt, or hold a conversation",
     .usage = usage,
+    .options = sections,
     .run = cmd_run_run,
 };

@@ -19,25 +19,9 @@ static const char usage[] =
     "Serves a model over HTTP, as OpenAI's API does: /v1/models, /v1/chat/completions,\n"
     "/v1/completions, /v1/embeddings, and /tokenize, /detokenize, /health, /metrics.\n"
     "Ctrl-C or SIGTERM lets running requests end (10 s at most); a second one does not.\n"
-    "\n"
-    "  --api ADDRESS    HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free "
-    "one\n"
-    "                   (default 127.0.0.1:8080). There is no authentication yet: an address that\n"
-    "                   other machines reach is open to all of them\n"
-    "  --alias NAME     what the API calls the model (default: its own name; both are taken)\n"
-    "  --cors ORIGIN    let web pages of that origin, or * for all, use the API\n"
-    "\n"
-    "Where it runs (--slots 4 unless said):\n" SESSION_USAGE;
+    "\n";
 
-enum { OPTION_API = SESSION_OPTION_END, OPTION_ALIAS, OPTION_CORS, SLOTS_STANDARD = 4 };
-
-static const struct option long_options[] = {
-    {"api", required_argument, NULL, OPTION_API},
-    {"alias", required_argument, NULL, OPTION_ALIAS},
-    {"cors", required_argument, NULL, OPTION_CORS},
-    SESSION_LONG_OPTIONS,
-    {0},
-};
+enum { SLOTS_STANDARD = 4 };
 
 struct serving {
     struct session_flags flags;
@@ -49,48 +33,34 @@ struct serving {
     struct api_server *api;
 };
 
-static bool cmd_serve_take_option(struct serving *serving, int option, const char *value)
-{
-    switch (option) {
-    case OPTION_API:
-        serving->options.address = value;
-        return true;
-    case OPTION_ALIAS:
-        serving->alias = value;
-        return true;
-    case OPTION_CORS:
-        serving->options.cors_origin = value;
-        return true;
-    default:
-        command_misused(&command_serve, "unknown option");
-        return false;
-    }
-}
+static const struct option_row own_options[] = {
+    {.name = "api",
+     .value = "ADDRESS",
+     .standard = "127.0.0.1:8080",
+     .help = "HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free one\n"
+             "(default %s). There is no authentication yet: an address that\n"
+             "other machines reach is open to all of them",
+     OPTION_TEXT(struct serving, options.address)},
+    {.name = "alias",
+     .value = "NAME",
+     .help = "what the API calls the model (default: its own name; both are taken)",
+     OPTION_TEXT(struct serving, alias)},
+    {.name = "cors",
+     .value = "ORIGIN",
+     .help = "let web pages of that origin, or * for all, use the API",
+     OPTION_TEXT(struct serving, options.cors_origin)},
+};
+
+static const struct option_section sections[] = {
+    {OPTION_ROWS(own_options), .column = 19},
+    {.title = "\nWhere it runs (--slots 4 unless said):\n", SESSION_SECTION(struct serving, flags)},
+    {0},
+};
 
 static bool cmd_serve_parse(int argc, char **argv, struct serving *serving)
 {
-    const struct command *command = &command_serve;
-    int option;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, SESSION_SHORT_OPTIONS, long_options, NULL)) != -1) {
-        if (option == '?') {
-            command_misused(command, "unknown or incomplete option '%s'", argv[optind - 1]);
-            return false;
-        }
-        enum session_flag_result result = session_flag(&serving->flags, command, option, optarg);
-        if (result == SESSION_FLAG_WRONG ||
-            (result == SESSION_FLAG_FOREIGN && !cmd_serve_take_option(serving, option, optarg)))
-            return false;
-    }
-    if (optind + 1 == argc) {
-        serving->model_path = argv[optind];
-        return true;
-    }
-    if (optind < argc)
-        command_misused(command, "'%s' is one word too many", argv[optind + 1]);
-    else
-        command_misused(command, "a model is missing");
-    return false;
+    return options_parse(&command_serve, argc, argv, serving) &&
+           option_rest(&command_serve, argc, argv, "a model is missing", &serving->model_path);
 }
 
 /* ---- the API as a service of the node ---- */
@@ -160,7 +130,7 @@ static enum error_code cmd_serve_loop(struct serving *serving, struct error *err
 
 static int cmd_serve_run(int argc, char **argv)
 {
-    struct serving serving = {.options.address = "127.0.0.1:8080"};
+    struct serving serving = {0};
     struct error err;
     if (!cmd_serve_parse(argc, argv, &serving))
         return EXIT_USAGE;
@@ -172,5 +142,8 @@ static int cmd_serve_run(int argc, char **argv)
     return code ? command_fail(&command_serve, &err) : EXIT_OK;
 }
 
-const struct command command_serve = {
-    .name = "serve", .summary = "serve a model over HTTP", .usage = usage, .run = cmd_serve_run};
+const struct command command_serve = {.name = "serve",
+                                      .summary = "serve a model over HTTP",
+                                      .usage = usage,
+                                      .options = sections,
+                                      .run = cmd_serve_run};

@@ -19,89 +19,112 @@
 
 /* ---- flags ---------------------------------------------------------------------------- */
 
-static bool session_choose(const struct command *command, const char *name, const char *value,
-                           const char *const *words, unsigned n_words, unsigned *out)
+/* The value's place among the words. */
+static bool session_choose(const struct command *command, const struct option_row *row,
+                           const char *value, const char *const words[3], unsigned *out)
 {
-    for (unsigned i = 0; i < n_words; i++) {
+    for (unsigned i = 0; i < 3; i++) {
         if (strcmp(words[i], value) == 0) {
             *out = i;
             return true;
         }
     }
-    command_misused(command, "%s takes %s, %s or %s, not '%s'", name, words[0], words[1], words[2],
-                    value);
+    command_misused(command, "%s takes %s, %s or %s, not '%s'", option_name(row), words[0],
+                    words[1], words[2], value);
     return false;
 }
 
-static bool choose_kv(struct session_flags *flags, const struct command *command, const char *value)
+static bool session_take_kv(const struct command *command, const struct option_row *row,
+                            const char *value, void *flags)
 {
     static const char *const words[] = {"f16", "f32", "q8_0"};
     static const enum kv_type types[] = {KV_F16, KV_F32, KV_Q8_0};
     unsigned chosen = 0;
-    bool ok = session_choose(command, "--kv", value, words, 3, &chosen);
-    flags->driver.kv_type = types[chosen];
+    const bool ok = session_choose(command, row, value, words, &chosen);
+    ((struct session_flags *)flags)->driver.kv_type = types[chosen];
     return ok;
 }
 
-static bool session_choose_flash(struct session_flags *flags, const struct command *command,
-                                 const char *value)
+static bool session_take_flash(const struct command *command, const struct option_row *row,
+                               const char *value, void *flags)
 {
     static const char *const words[] = {"auto", "on", "off"};
     static const enum flash_mode modes[] = {FLASH_AUTO, FLASH_ON, FLASH_OFF};
     unsigned chosen = 0;
-    bool ok = session_choose(command, "--flash", value, words, 3, &chosen);
-    flags->driver.flash = modes[chosen];
+    const bool ok = session_choose(command, row, value, words, &chosen);
+    ((struct session_flags *)flags)->driver.flash = modes[chosen];
     return ok;
 }
 
-enum session_flag_result session_flag(struct session_flags *flags, const struct command *command,
-                                      int option, const char *value)
-{
-    struct driver_options *driver = &flags->driver;
-    bool ok = true;
-    switch (option) {
-    case SESSION_OPTION_DEVICES:
-        flags->devices = value;
-        break;
-    case SESSION_OPTION_SPLIT:
-        flags->split = value;
-        break;
-    case SESSION_OPTION_BACKEND:
-        flags->backend = value;
-        break;
-    case SESSION_OPTION_SIM:
-        flags->sim_file = value;
-        break;
-    case SESSION_OPTION_KV:
-        ok = choose_kv(flags, command, value);
-        break;
-    case SESSION_OPTION_FLASH:
-        ok = session_choose_flash(flags, command, value);
-        break;
-    case SESSION_OPTION_SLOTS:
-        ok = option_u32(command, "--slots", value, 1, LIMIT_SEQUENCES, &driver->n_slots);
-        break;
-    case SESSION_OPTION_BATCH:
-        ok = option_u32(command, "--batch", value, 1, LIMIT_BATCH_ROWS, &driver->batch_rows);
-        break;
-    case SESSION_OPTION_NO_REPACK:
-        driver->no_repack = true;
-        break;
-    case SESSION_OPTION_NO_GOVERNOR:
-        flags->no_governor = true;
-        break;
-    case 't':
-        ok = option_u32(command, "--threads", value, 1, 1024, &flags->n_threads);
-        break;
-    case 'c':
-        ok = option_u32(command, "--context", value, 1, LIMIT_CONTEXT, &driver->context);
-        break;
-    default:
-        return SESSION_FLAG_FOREIGN;
-    }
-    flags->says_where = flags->says_where || option != 'c';
-    return ok ? SESSION_FLAG_TAKEN : SESSION_FLAG_WRONG;
-}
+/* All but the context say on which devices, or how. */
+#define WHERE .mark = offsetof(struct session_flags, says_where)
+
+const struct option_row session_options[] = {
+    {.name = "devices",
+     .value = "LIST",
+     .help = "on these, such as cpu,vulkan0 (see `medley devices`)",
+     OPTION_TEXT(struct session_flags, devices),
+     WHERE},
+    {.name = "split",
+     .value = "LIST",
+     .help = "layers of each device, such as 10,6; with one device, stages on it\n"
+             "(default: the devices and layers that generate fastest, which may leave some out)",
+     OPTION_TEXT(struct session_flags, split),
+     WHERE},
+    {.name = "backend",
+     .value = "NAME",
+     .help = "only this backend and the CPU",
+     OPTION_TEXT(struct session_flags, backend),
+     WHERE},
+    {.name = "sim",
+     .value = "FILE",
+     .help = "simulated devices (docs/simulated-devices.md); used alone unless --devices says else",
+     OPTION_TEXT(struct session_flags, sim_file),
+     WHERE},
+    {.name = "threads",
+     .letter = 't',
+     .value = "N",
+     .help = "threads of the CPU",
+     OPTION_U32(struct session_flags, n_threads, 1, 1024),
+     WHERE},
+    {.name = "context",
+     .letter = 'c',
+     .value = "N",
+     .help = "tokens of prompt and answer together (default: the model's, at most 4096)",
+     OPTION_U32(struct session_flags, driver.context, 1, LIMIT_CONTEXT)},
+    {.name = "kv",
+     .value = "TYPE",
+     .standard = "f16",
+     .help = "type of the KV cache: %s (default), f32 or q8_0",
+     .take = session_take_kv,
+     WHERE},
+    {.name = "flash",
+     .value = "MODE",
+     .standard = "auto",
+     .help = "flash attention: %s (default), on or off",
+     .take = session_take_flash,
+     WHERE},
+    {.name = "slots",
+     .value = "N",
+     .help = "sequences at once",
+     OPTION_U32(struct session_flags, driver.n_slots, 1, LIMIT_SEQUENCES),
+     WHERE},
+    {.name = "batch",
+     .value = "N",
+     .help = "rows of one micro-batch (default 512)",
+     OPTION_U32(struct session_flags, driver.batch_rows, 1, LIMIT_BATCH_ROWS),
+     WHERE},
+    {.name = "no-governor",
+     .help = "do not slow a device down before it gets too hot (bench and logits never do)",
+     OPTION_TRUE(struct session_flags, no_governor),
+     WHERE},
+    {.name = "no-repack",
+     .help = "keep the CPU's weights as they are stored: slower, for comparisons",
+     OPTION_TRUE(struct session_flags, driver.no_repack),
+     WHERE},
+};
+_Static_assert(sizeof session_options / sizeof *session_options == SESSION_OPTIONS,
+               "as the header says");
 
 /* ---- opening -------------------------------------------------------------------------- */
 

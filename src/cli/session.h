@@ -2,24 +2,22 @@
  * share, with the flags that say on which devices and how.
  *
  * Example:
- *     struct session_flags flags = {0};
- *     … getopt_long with SESSION_SHORT_OPTIONS and SESSION_LONG_OPTIONS; for each option:
- *         if (session_flag(&flags, &command_run, option, optarg) == SESSION_FLAG_WRONG) return
- *         EXIT_USAGE;
+ *     struct flags { struct session_flags session; … } flags = {0};
+ *     static const struct option_section sections[] = {
+ *         {SESSION_SECTION(struct flags, session)}, {0}};
+ *     if (!options_parse(&command_run, argc, argv, &flags)) return EXIT_USAGE;
  *     struct session session;
- *     if (session_open(path, &flags, &session, &err)) …
+ *     if (session_open(path, &flags.session, &session, &err)) …
  *     … generator_submit(session.generator, …) …
  *     session_close(&session); */
 #pragma once
 
-#include "cli/command.h"
+#include "cli/options.h"
 #include "model/tokenizer.h"
 #include "pipeline/generator.h"
 #include "plan/plan.h"
 
 #include "base/limits.h"
-
-#include <getopt.h>
 
 struct gpu;
 struct heat;
@@ -40,59 +38,12 @@ struct session_flags {   /* all zero: every default */
     bool no_tokenizer; /* not a flag: the command works on token ids alone */
 };
 
-enum { /* values that getopt_long returns; a command's own start at SESSION_OPTION_END */
-       SESSION_OPTION_DEVICES = 256,
-       SESSION_OPTION_SPLIT,
-       SESSION_OPTION_BACKEND,
-       SESSION_OPTION_SIM,
-       SESSION_OPTION_KV,
-       SESSION_OPTION_FLASH,
-       SESSION_OPTION_SLOTS,
-       SESSION_OPTION_BATCH,
-       SESSION_OPTION_NO_REPACK,
-       SESSION_OPTION_NO_GOVERNOR,
-       SESSION_OPTION_END,
-};
-
-#define SESSION_SHORT_OPTIONS "t:c:"
-#define SESSION_LONG_OPTIONS                                                                       \
-    {"devices", required_argument, NULL, SESSION_OPTION_DEVICES},                                  \
-        {"split", required_argument, NULL, SESSION_OPTION_SPLIT},                                  \
-        {"backend", required_argument, NULL, SESSION_OPTION_BACKEND},                              \
-        {"sim", required_argument, NULL, SESSION_OPTION_SIM},                                      \
-        {"threads", required_argument, NULL, 't'}, {"context", required_argument, NULL, 'c'},      \
-        {"kv", required_argument, NULL, SESSION_OPTION_KV},                                        \
-        {"flash", required_argument, NULL, SESSION_OPTION_FLASH},                                  \
-        {"slots", required_argument, NULL, SESSION_OPTION_SLOTS},                                  \
-        {"batch", required_argument, NULL, SESSION_OPTION_BATCH},                                  \
-        {"no-governor", no_argument, NULL, SESSION_OPTION_NO_GOVERNOR},                            \
-    {                                                                                              \
-        "no-repack", no_argument, NULL, SESSION_OPTION_NO_REPACK                                   \
-    }
-
-#define SESSION_USAGE                                                                              \
-    "  --devices LIST   on these, such as cpu,vulkan0 (see `medley devices`)\n"                    \
-    "  --split LIST     layers of each device, such as 10,6; with one device, stages on it\n"      \
-    "                   (default: the devices and layers that generate fastest, which may leave "  \
-    "some out)\n"                                                                                  \
-    "  --backend NAME   only this backend and the CPU\n"                                           \
-    "  --sim FILE       simulated devices (docs/simulated-devices.md); used alone unless "         \
-    "--devices says else\n"                                                                        \
-    "  -t, --threads N  threads of the CPU\n"                                                      \
-    "  -c, --context N  tokens of prompt and answer together (default: the model's, at most "      \
-    "4096)\n"                                                                                      \
-    "  --kv TYPE        type of the KV cache: f16 (default), f32 or q8_0\n"                        \
-    "  --flash MODE     flash attention: auto (default), on or off\n"                              \
-    "  --slots N        sequences at once\n"                                                       \
-    "  --batch N        rows of one micro-batch (default 512)\n"                                   \
-    "  --no-governor    do not slow a device down before it gets too hot (bench and logits never " \
-    "do)\n"                                                                                        \
-    "  --no-repack      keep the CPU's weights as they are stored: slower, for comparisons\n"
-
-enum session_flag_result { SESSION_FLAG_TAKEN, SESSION_FLAG_FOREIGN, SESSION_FLAG_WRONG };
-/* FOREIGN: not one of these flags. WRONG: the value is, and that has been said. */
-enum session_flag_result session_flag(struct session_flags *flags, const struct command *command,
-                                      int option, const char *value);
+/* Their rows, for a section of the command's options (cli/options.h). */
+extern const struct option_row session_options[];
+enum { SESSION_OPTIONS = 12 };
+#define SESSION_SECTION(type, field)                                                               \
+    .rows = session_options, .n_rows = SESSION_OPTIONS, .offset = offsetof(type, field),           \
+    .column = 19
 
 struct session {
     struct gpu *gpu;

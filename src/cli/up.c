@@ -15,7 +15,6 @@
 #include "node/node.h"
 #include "pipeline/children.h"
 
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,86 +31,12 @@ static const char usage[] =
     "runs.\n"
     "Every node serves OpenAI's API over all models of the cluster. Ctrl-C or SIGTERM ends it in "
     "order.\n"
-    "\n"
-    "  --api ADDRESS      HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free "
-    "one\n"
-    "                     (default 127.0.0.1:8080), `none`: no API. There is no authentication "
-    "yet\n"
-    "  --cors ORIGIN      let web pages of that origin, or * for all, use the API\n"
-    "  -m, --model FILE   give the cluster this model, and load it\n"
-    "  --name NAME        what this machine is called (default: its host name)\n"
-    "  --listen ADDRESS   HOST, HOST:PORT or :PORT for other nodes (default: every address, port "
-    "7979)\n"
-    "  --peer HOST[:PORT] a member to talk to, where discovery does not find it (may be repeated)\n"
-    "  --join CODE        join with this code if the machine is in no cluster\n"
-    "  --new              found a cluster at once if the machine is in none\n"
-    "  --no-discovery     neither look for others on the local networks nor be found there\n"
-    "  --transport NAME   tcp (default) or quic, the same on all nodes\n"
-    "  --wire TYPE        hidden states between machines as f32 (default), f16 or q8. Fewer bytes, "
-    "but an\n"
-    "                     answer that goes on after a machine was lost may take another word\n"
-    "  --patience SECONDS how long a request waits for its model, when it is being loaded or was "
-    "lost with a\n"
-    "                     machine (default 600)\n"
-    "  --no-moves         while this node leads, models are moved for no gain (medley move --off: "
-    "whoever\n"
-    "                     leads)\n"
-    "  --models-max GIB   disk space for models that are fetched (default: what is free)\n"
-    "\n"
-    "What it offers the cluster:\n"
-    "  --backend NAME     only this backend and the CPU\n"
-    "  --sim FILE         simulated devices alone (docs/simulated-devices.md)\n"
-    "  -t, --threads N    threads of the CPU\n"
-    "  --in-process       devices compute in the node's process, not in one of their own each: a "
-    "driver that\n"
-    "                     crashes or hangs then takes the node along, not its device for a moment\n"
-    "  --no-governor      do not slow a device down before it gets too hot\n"
+    "\n";
+
+static const char usage_end[] =
     "\n"
     "What the node knows and keeps lies in MEDLEY_STATE_DIR, else XDG_STATE_HOME/medley, else\n"
     "~/.local/state/medley. Several nodes on one machine need a folder and ports each.\n";
-
-enum {
-    OPTION_API = 256,
-    OPTION_CORS,
-    OPTION_NAME,
-    OPTION_LISTEN,
-    OPTION_PEER,
-    OPTION_JOIN,
-    OPTION_NEW,
-    OPTION_NO_DISCOVERY,
-    OPTION_TRANSPORT,
-    OPTION_WIRE,
-    OPTION_MODELS_MAX,
-    OPTION_BACKEND,
-    OPTION_SIM,
-    OPTION_NO_GOVERNOR,
-    OPTION_NO_MOVES,
-    OPTION_PATIENCE,
-    OPTION_IN_PROCESS,
-};
-
-static const struct option long_options[] = {
-    {"api", required_argument, NULL, OPTION_API},
-    {"cors", required_argument, NULL, OPTION_CORS},
-    {"model", required_argument, NULL, 'm'},
-    {"name", required_argument, NULL, OPTION_NAME},
-    {"listen", required_argument, NULL, OPTION_LISTEN},
-    {"peer", required_argument, NULL, OPTION_PEER},
-    {"join", required_argument, NULL, OPTION_JOIN},
-    {"new", no_argument, NULL, OPTION_NEW},
-    {"no-discovery", no_argument, NULL, OPTION_NO_DISCOVERY},
-    {"transport", required_argument, NULL, OPTION_TRANSPORT},
-    {"wire", required_argument, NULL, OPTION_WIRE},
-    {"models-max", required_argument, NULL, OPTION_MODELS_MAX},
-    {"backend", required_argument, NULL, OPTION_BACKEND},
-    {"sim", required_argument, NULL, OPTION_SIM},
-    {"threads", required_argument, NULL, 't'},
-    {"no-governor", no_argument, NULL, OPTION_NO_GOVERNOR},
-    {"no-moves", no_argument, NULL, OPTION_NO_MOVES},
-    {"patience", required_argument, NULL, OPTION_PATIENCE},
-    {"in-process", no_argument, NULL, OPTION_IN_PROCESS},
-    {0},
-};
 
 struct up {
     struct daemon_options node;
@@ -134,133 +59,181 @@ struct up {
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static bool take_transport(struct up *up, const char *value)
+static bool up_take_api(const struct command *command, const struct option_row *row,
+                        const char *value, void *flags)
 {
+    (void)command, (void)row;
+    ((struct up *)flags)->api_options.address = strcmp(value, "none") == 0 ? NULL : value;
+    return true;
+}
+
+static bool up_take_transport(const struct command *command, const struct option_row *row,
+                              const char *value, void *flags)
+{
+    struct up *up = flags;
     up->node.transport = strcmp(value, "quic") == 0 ? MESH_QUIC : MESH_TCP;
     if (up->node.transport == MESH_QUIC || strcmp(value, "tcp") == 0)
         return true;
-    command_misused(&command_up, "--transport takes tcp or quic, not '%s'", value);
+    command_misused(command, "%s takes tcp or quic, not '%s'", option_name(row), value);
     return false;
 }
 
-static bool take_wire(struct up *up, const char *value)
+static bool up_take_wire(const struct command *command, const struct option_row *row,
+                         const char *value, void *flags)
 {
-    if (activation_type_parse(value, &up->node.wire))
+    if (activation_type_parse(value, &((struct up *)flags)->node.wire))
         return true;
-    command_misused(&command_up, "--wire takes f16, f32 or q8, not '%s'", value);
+    command_misused(command, "%s takes f16, f32 or q8, not '%s'", option_name(row), value);
     return false;
 }
 
-static bool take_listen(struct up *up, const char *value)
+static bool up_take_listen(const struct command *command, const struct option_row *row,
+                           const char *value, void *flags)
 {
+    struct up *up = flags;
     struct error err;
     char text[300];
     const bool everywhere = value[0] == ':' && value[1] != ':'; /* "::1" is an address */
     snprintf(text, sizeof text, "%s%s", everywhere ? "everywhere" : "", value);
     if (host_port_parse(text, DAEMON_PORT, up->listen_host, &up->node.port, &err)) {
-        command_misused(&command_up, "--listen: %s", err.text);
+        command_misused(command, "%s: %s", option_name(row), err.text);
         return false;
     }
     up->node.host = everywhere ? NULL : up->listen_host;
     return true;
 }
 
-static bool take_models_max(struct up *up, const char *value)
+static bool up_take_models_max(const struct command *command, const struct option_row *row,
+                               const char *value, void *flags)
 {
     uint32_t gib = 0;
-    if (!option_u32(&command_up, "--models-max", value, 1, 1 << 20, &gib))
+    if (!option_u32(command, option_name(row), value, 1, 1 << 20, &gib))
         return false;
-    up->node.models_max_bytes = (uint64_t)gib << 30;
+    ((struct up *)flags)->node.models_max_bytes = (uint64_t)gib << 30;
     return true;
 }
 
-static bool take_patience(struct up *up, const char *value)
+static bool up_take_patience(const struct command *command, const struct option_row *row,
+                             const char *value, void *flags)
 {
     uint32_t seconds = 0;
-    if (!option_u32(&command_up, "--patience", value, 1, 24 * 3600, &seconds))
+    if (!option_u32(command, option_name(row), value, 1, 24 * 3600, &seconds))
         return false;
-    up->node.patience_ms = UINT64_C(1000) * seconds;
+    ((struct up *)flags)->node.patience_ms = UINT64_C(1000) * seconds;
     return true;
 }
 
-static bool take_peer(struct up *up, const char *value)
+static bool up_take_peer(const struct command *command, const struct option_row *row,
+                         const char *value, void *flags)
 {
+    struct up *up = flags;
     if (up->node.n_peers == DAEMON_PEERS_MAX) {
-        command_misused(&command_up, "at most %d times --peer", DAEMON_PEERS_MAX);
+        command_misused(command, "at most %d times %s", DAEMON_PEERS_MAX, option_name(row));
         return false;
     }
     up->node.peers[up->node.n_peers++] = value;
     return true;
 }
 
-static bool cmd_up_take_option(struct up *up, int option, const char *value)
-{
-    switch (option) {
-    case OPTION_API:
-        up->api_options.address = strcmp(value, "none") == 0 ? NULL : value;
-        return true;
-    case OPTION_CORS:
-        up->api_options.cors_origin = value;
-        return true;
-    case 'm':
-        up->model = value;
-        return true;
-    case OPTION_NAME:
-        up->node.name = value;
-        return true;
-    case OPTION_LISTEN:
-        return take_listen(up, value);
-    case OPTION_PEER:
-        return take_peer(up, value);
-    case OPTION_JOIN:
-        up->node.join_code = value;
-        return true;
-    case OPTION_NEW:
-        return up->node.founds = true;
-    case OPTION_NO_DISCOVERY:
-        return up->node.no_discovery = true;
-    case OPTION_TRANSPORT:
-        return take_transport(up, value);
-    case OPTION_WIRE:
-        return take_wire(up, value);
-    case OPTION_MODELS_MAX:
-        return take_models_max(up, value);
-    case OPTION_NO_MOVES:
-        return up->node.no_moves = true;
-    case OPTION_PATIENCE:
-        return take_patience(up, value);
-    case OPTION_BACKEND:
-        up->gpu_options.backend = value;
-        return true;
-    case OPTION_SIM:
-        up->gpu_options.sim_file = value;
-        return true;
-    case OPTION_NO_GOVERNOR:
-        return up->no_governor = true;
-    case OPTION_IN_PROCESS:
-        return up->in_process = true;
-    case 't':
-        return option_u32(&command_up, "--threads", value, 1, 1024, &up->gpu_options.n_cpu_threads);
-    default:
-        return false;
-    }
-}
+static const struct option_row node_options[] = {
+    {.name = "api",
+     .value = "ADDRESS",
+     .standard = "127.0.0.1:8080",
+     .help = "HOST:PORT, :PORT (this machine only) or [::1]:PORT; port 0 takes a free one\n"
+             "(default %s), `none`: no API. There is no authentication yet",
+     .take = up_take_api},
+    {.name = "cors",
+     .value = "ORIGIN",
+     .help = "let web pages of that origin, or * for all, use the API",
+     OPTION_TEXT(struct up, api_options.cors_origin)},
+    {.name = "model",
+     .letter = 'm',
+     .value = "FILE",
+     .help = "give the cluster this model, and load it",
+     OPTION_TEXT(struct up, model)},
+    {.name = "name",
+     .value = "NAME",
+     .help = "what this machine is called (default: its host name)",
+     OPTION_TEXT(struct up, node.name)},
+    {.name = "listen",
+     .value = "ADDRESS",
+     .help = "HOST, HOST:PORT or :PORT for other nodes (default: every address, port 7979)",
+     .take = up_take_listen},
+    {.name = "peer",
+     .value = "HOST[:PORT]",
+     .help = "a member to talk to, where discovery does not find it (may be repeated)",
+     .take = up_take_peer},
+    {.name = "join",
+     .value = "CODE",
+     .help = "join with this code if the machine is in no cluster",
+     OPTION_TEXT(struct up, node.join_code)},
+    {.name = "new",
+     .help = "found a cluster at once if the machine is in none",
+     OPTION_TRUE(struct up, node.founds)},
+    {.name = "no-discovery",
+     .help = "neither look for others on the local networks nor be found there",
+     OPTION_TRUE(struct up, node.no_discovery)},
+    {.name = "transport",
+     .value = "NAME",
+     .standard = "tcp",
+     .help = "%s (default) or quic, the same on all nodes",
+     .take = up_take_transport},
+    {.name = "wire",
+     .value = "TYPE",
+     .standard = "f32",
+     .help = "hidden states between machines as %s (default), f16 or q8. Fewer bytes, but an\n"
+             "answer that goes on after a machine was lost may take another word",
+     .take = up_take_wire},
+    {.name = "patience",
+     .value = "SECONDS",
+     .standard = "600",
+     .help = "how long a request waits for its model, when it is being loaded or was lost with a\n"
+             "machine (default %s)",
+     .take = up_take_patience},
+    {.name = "no-moves",
+     .help = "while this node leads, models are moved for no gain (medley move --off: whoever\n"
+             "leads)",
+     OPTION_TRUE(struct up, node.no_moves)},
+    {.name = "models-max",
+     .value = "GIB",
+     .help = "disk space for models that are fetched (default: what is free)",
+     .take = up_take_models_max},
+};
+
+static const struct option_row offer_options[] = {
+    {.name = "backend",
+     .value = "NAME",
+     .help = "only this backend and the CPU",
+     OPTION_TEXT(struct up, gpu_options.backend)},
+    {.name = "sim",
+     .value = "FILE",
+     .help = "simulated devices alone (docs/simulated-devices.md)",
+     OPTION_TEXT(struct up, gpu_options.sim_file)},
+    {.name = "threads",
+     .letter = 't',
+     .value = "N",
+     .help = "threads of the CPU",
+     OPTION_U32(struct up, gpu_options.n_cpu_threads, 1, 1024)},
+    {.name = "in-process",
+     .help = "devices compute in the node's process, not in one of their own each: a driver that\n"
+             "crashes or hangs then takes the node along, not its device for a moment",
+     OPTION_TRUE(struct up, in_process)},
+    {.name = "no-governor",
+     .help = "do not slow a device down before it gets too hot",
+     OPTION_TRUE(struct up, no_governor)},
+};
+
+static const struct option_section sections[] = {
+    {OPTION_ROWS(node_options), .column = 21},
+    {.title = "\nWhat it offers the cluster:\n", OPTION_ROWS(offer_options), .column = 21},
+    {0},
+};
 
 static bool cmd_up_parse(int argc, char **argv, struct up *up)
 {
-    int option;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, "m:t:", long_options, NULL)) != -1) {
-        if (option == '?') {
-            command_misused(&command_up, "unknown or incomplete option '%s'", argv[optind - 1]);
-            return false;
-        }
-        if (!cmd_up_take_option(up, option, optarg))
-            return false;
-    }
-    if (optind < argc)
-        command_misused(&command_up, "'%s' is one word too many", argv[optind]);
-    return optind == argc;
+    const char *no_word;
+    return options_parse(&command_up, argc, argv, up) &&
+           option_rest(&command_up, argc, argv, NULL, &no_word);
 }
 
 /* ---- the node and its API as one service: the API ends first --------------------------------- */
@@ -416,8 +389,7 @@ static enum error_code cmd_up_serve(struct up *up, struct error *err)
 
 static int cmd_up_run(int argc, char **argv)
 {
-    struct up up = {.node = {.port = DAEMON_PORT, .wire = ACTIVATION_F32},
-                    .api_options = {.address = "127.0.0.1:8080"}};
+    struct up up = {.node.port = DAEMON_PORT};
     struct error err;
     if (!cmd_up_parse(argc, argv, &up))
         return EXIT_USAGE;
@@ -433,4 +405,6 @@ static int cmd_up_run(int argc, char **argv)
 const struct command command_up = {.name = "up",
                                    .summary = "start this machine's node: the cluster and its API",
                                    .usage = usage,
+                                   .options = sections,
+                                   .usage_end = usage_end,
                                    .run = cmd_up_run};
